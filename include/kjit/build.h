@@ -1,0 +1,129 @@
+/**
+ * @file
+ * Source to cubin, through the cache. Needs no GPU and no driver; needs NVRTC only on a miss.
+ */
+#ifndef KJIT_BUILD_H
+#define KJIT_BUILD_H
+
+#include <kjit/runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A compiled kernel in host memory: immutable, reference-counted, thread-safe. */
+typedef struct kjit_artifact kjit_artifact;
+
+/** `#define NAME VALUE` in front of the source. */
+typedef struct kjit_define {
+  const char *name;  /**< a C identifier                                     */
+  const char *value; /**< replacement text without newline; NULL means "1"   */
+} kjit_define;
+
+/** A piece of source text. */
+typedef struct kjit_source {
+  const char *name; /**< as in an #include or a message: relative, "/"-separated; never a machine's own path */
+  const char *text; /**< need not end in NUL                                                                 */
+  size_t bytes;     /**< 0: strlen(text)                                                                      */
+} kjit_source;
+
+/** Answer only from this process's memory: no compile, no file, no load. For stream capture and hot paths. */
+#define KJIT_BUILD_RESIDENT_ONLY 0x1u
+/** Never compile: memory and cache tiers only; a miss is KJIT_ERR_NOT_FOUND. */
+#define KJIT_BUILD_NO_COMPILE 0x2u
+
+/** What to build. */
+typedef struct kjit_build_request {
+  size_t struct_size;
+  const char *arch;                /**< "sm_80", "sm_90a", …; required by kjit_build(); kjit_kernel_get(): NULL means the current device's */
+  const char *entry;               /**< name of the `extern "C" __global__` function                             */
+  kjit_source source;              /**< the .cu text                                                             */
+  const kjit_source *headers;      /**< headers held in memory, found by their name as written in #include       */
+  size_t header_count;
+  const char *const *include_dirs; /**< folders searched for headers that `headers` lacks, in order              */
+  size_t include_dir_count;
+  const kjit_define *defines;      /**< in front of the source, in the order given                               */
+  size_t define_count;
+  const char *const *options;      /**< further NVRTC options, e.g. "--maxrregcount=128"; not -D, -I, -arch      */
+  size_t option_count;
+  uint32_t flags;                  /**< KJIT_BUILD_*                                                             */
+  uint32_t timeout_ms;             /**< 0: none; else KJIT_ERR_TIMEOUT when the artifact is not there in time     */
+} kjit_build_request;
+
+static inline kjit_build_request kjit_build_request_default(void) {
+  kjit_build_request request = {0};
+  request.struct_size = sizeof request;
+  return request;
+}
+
+/** Where an artifact came from. The names in JSON are "memory", "bundle", "site", "user", "remote", "built". */
+typedef enum kjit_origin {
+  KJIT_ORIGIN_NONE = 0,
+  KJIT_ORIGIN_MEMORY = 1,
+  KJIT_ORIGIN_BUNDLE = 2,
+  KJIT_ORIGIN_SITE = 3,
+  KJIT_ORIGIN_USER = 4,
+  KJIT_ORIGIN_REMOTE = 5,
+  KJIT_ORIGIN_BUILT = 6
+} kjit_origin;
+
+/** The JSON spelling of an origin; "none" for a value that is none. Static storage. */
+KJIT_API const char *kjit_origin_name(kjit_origin origin);
+
+/** What is known of an artifact. Pointers are borrowed from it. */
+typedef struct kjit_artifact_info {
+  size_t struct_size;
+  const char *key;       /**< 64 hex digits: BLAKE2b-256 of the key text                                  */
+  const char *key_text;  /**< what the digest covers, readable: cache/README.md has the grammar           */
+  const char *arch;      /**< as asked                                                                    */
+  const char *entry;     /**< kernel name                                                                 */
+  const void *cubin;     /**< ELF image                                                                   */
+  size_t cubin_bytes;    /**< 0 for the artifact of a failed compile                                      */
+  const char *log;       /**< compiler's messages (warnings; errors of a failed compile), "" if none      */
+  uint32_t registers;    /**< per thread                                                                  */
+  uint32_t spill_bytes;  /**< spill stores + spill loads, per thread, as ptxas counts them                */
+  uint32_t local_bytes;  /**< stack frame per thread                                                      */
+  uint32_t shared_bytes; /**< static shared memory per block                                              */
+  uint32_t max_threads;  /**< from __launch_bounds__, 0 if unstated                                       */
+  uint32_t origin;       /**< a ::kjit_origin: where this call's answer came from                         */
+  double compile_ms;     /**< of the compile that made it, whenever and wherever that was                 */
+} kjit_artifact_info;
+
+/**
+ * Compile, or find what an equal request compiled before: in this process, then in the cache tiers, then NVRTC. One
+ * builder per key: other threads and processes that ask for it meanwhile wait for that one.
+ *
+ * @param[out] out  the artifact, released with kjit_artifact_release(). On KJIT_ERR_COMPILE (only) it is set too: an
+ *                  artifact without cubin whose log says what the compiler said.
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG   a field of the request is missing or malformed
+ * @retval KJIT_ERR_UNSUPPORTED   arch is not one that this NVRTC can compile for
+ * @retval KJIT_ERR_NO_NVRTC      a compile is needed and NVRTC is not there: the error says where it was looked for
+ * @retval KJIT_ERR_COMPILE       the compiler rejected the source
+ * @retval KJIT_ERR_NOT_FOUND     KJIT_BUILD_NO_COMPILE was set and no tier has it; also an #include that is nowhere
+ * @retval KJIT_ERR_NOT_RESIDENT  KJIT_BUILD_RESIDENT_ONLY was set and it is not in memory
+ * @retval KJIT_ERR_TIMEOUT, KJIT_ERR_NO_MEMORY
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_build(kjit_runtime *runtime, const kjit_build_request *request,
+                                               kjit_artifact **out, kjit_error *error);
+
+/** Take another reference. @return artifact. Thread-safe. */
+KJIT_API kjit_artifact *kjit_artifact_retain(kjit_artifact *artifact);
+
+/** Give a reference back; the last one frees. Accepts NULL. Thread-safe. */
+KJIT_API void kjit_artifact_release(kjit_artifact *artifact);
+
+/**
+ * Read what is known of an artifact. `info->struct_size` must be set.
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_info *info,
+                                                           kjit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,117 @@
+/**
+ * @file
+ * What every kjit header shares: version, visibility, status codes, errors, allocation and log hooks.
+ *
+ * Conventions of the whole API:
+ *  - Every fallible function returns a ::kjit_status (0 is success) and takes a `kjit_error *` last, which may be
+ *    NULL. The error is reset at the call's start; after a failure it holds the first thing that went wrong.
+ *  - Argument order: object, inputs, outputs, error. `*_create` puts its output first.
+ *  - On failure an output pointer is set to NULL and an output number to 0, unless a function says otherwise.
+ *  - What comes out through a pointer-to-pointer is yours to release; what comes back as a return value is borrowed
+ *    from the object it was asked of. Inputs are borrowed for the call; what is kept is copied.
+ *  - Option structs begin with `struct_size` (set it to sizeof the struct, or use the `_default()` function); a field
+ *    left zero means its default. They grow only at the end.
+ *  - Thread safety is stated by one of three words: thread-safe (any threads, at once), thread-compatible (distinct
+ *    objects at once), not thread-safe (nobody else may be using the object).
+ */
+#ifndef KJIT_COMMON_H
+#define KJIT_COMMON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KJIT_VERSION_MAJOR 0
+#define KJIT_VERSION_MINOR 1
+#define KJIT_VERSION_PATCH 0
+#define KJIT_VERSION_STRING "0.1.0"
+
+#if defined(__GNUC__) || defined(__clang__)
+#define KJIT_API __attribute__((visibility("default")))
+#define KJIT_NODISCARD __attribute__((warn_unused_result))
+#define KJIT_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#else
+#define KJIT_API
+#define KJIT_NODISCARD
+#define KJIT_PRINTF(format, first)
+#endif
+
+/** The library's version at run time, as "major.minor.patch". Thread-safe; static storage. */
+KJIT_API const char *kjit_version(void);
+
+/* X(name, value, text). Values are ABI: append only, never renumber, never reuse. */
+#define KJIT_STATUS_MAP(X)                                                                                             \
+  X(OK, 0, "success")                                                                                                  \
+  X(ERR_INVALID_ARG, 1, "invalid argument")                                                                            \
+  X(ERR_NO_MEMORY, 2, "out of host memory")                                                                            \
+  X(ERR_UNSUPPORTED, 3, "not supported by this library, architecture or device")                                       \
+  X(ERR_INVALID_CONFIG, 4, "the configuration breaks a rule of its kernel family")                                     \
+  X(ERR_PARSE, 5, "text could not be parsed")                                                                          \
+  X(ERR_NO_NVRTC, 6, "NVRTC is missing or unusable")                                                                   \
+  X(ERR_COMPILE, 7, "the kernel source was rejected by the compiler")                                                  \
+  X(ERR_NO_DRIVER, 8, "the CUDA driver or a GPU is missing or unusable")                                               \
+  X(ERR_DRIVER, 9, "a CUDA driver call failed")                                                                        \
+  X(ERR_IO, 10, "a file could not be read or written")                                                                 \
+  X(ERR_CORRUPT, 11, "data is damaged")                                                                                \
+  X(ERR_NOT_RESIDENT, 12, "the kernel is not resident and the call forbade building or loading it")                    \
+  X(ERR_NOT_FOUND, 13, "not found")                                                                                    \
+  X(ERR_TIMEOUT, 14, "the deadline passed")                                                                            \
+  X(ERR_CANCELLED, 15, "the caller cancelled")                                                                         \
+  X(ERR_UNTRUSTED, 16, "the signature is missing or wrong")                                                            \
+  X(ERR_INTERNAL, 17, "internal error")
+
+/** Result of every fallible function. 0 is success. */
+typedef enum kjit_status {
+#define KJIT_STATUS_ENUM(name, value, text) KJIT_##name = value,
+  KJIT_STATUS_MAP(KJIT_STATUS_ENUM)
+#undef KJIT_STATUS_ENUM
+      KJIT_STATUS_FORCE_INT = 0x7fffffff
+} kjit_status;
+
+/** "KJIT_ERR_COMPILE" for KJIT_ERR_COMPILE; "KJIT_ERR_?" for a value that is none. Thread-safe; static storage. */
+KJIT_API const char *kjit_status_name(kjit_status status);
+
+/** One line that says what the status means in general. Thread-safe; static storage. */
+KJIT_API const char *kjit_status_text(kjit_status status);
+
+/** Whose number kjit_error.cause is. */
+typedef enum kjit_cause_domain {
+  KJIT_CAUSE_NONE = 0,  /**< no number                  */
+  KJIT_CAUSE_ERRNO = 1, /**< errno                      */
+  KJIT_CAUSE_CUDA = 2,  /**< CUresult of the driver API */
+  KJIT_CAUSE_NVRTC = 3  /**< nvrtcResult                */
+} kjit_cause_domain;
+
+/** What went wrong: caller-owned, filled without allocating. 512 bytes. */
+typedef struct kjit_error {
+  int32_t status;       /**< a ::kjit_status                                                    */
+  int32_t cause_domain; /**< a ::kjit_cause_domain                                              */
+  int64_t cause;        /**< the lower layer's own number, 0 if none                            */
+  char message[496];    /**< one line of UTF-8, no trailing newline: what, where, and the rule  */
+} kjit_error;
+
+/**
+ * Where the library gets host memory from. All zero means malloc and free. Both functions are set or neither is.
+ * They must be thread-safe and must outlive every object made with them.
+ */
+typedef struct kjit_allocator {
+  void *(*allocate)(void *user, size_t bytes); /**< NULL on failure; aligned for any type */
+  void (*release)(void *user, void *memory);   /**< accepts NULL                          */
+  void *user;                                  /**< passed back                           */
+} kjit_allocator;
+
+typedef enum kjit_log_level { KJIT_LOG_ERROR = 0, KJIT_LOG_WARNING = 1, KJIT_LOG_INFO = 2, KJIT_LOG_DEBUG = 3 } kjit_log_level;
+
+/**
+ * Receives one line (no newline) at a time. Called from whichever thread had something to say, with no lock held; the
+ * line is borrowed for the call. The library itself never prints.
+ */
+typedef void (*kjit_log_fn)(void *user, kjit_log_level level, const char *line);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

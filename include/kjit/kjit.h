@@ -1,0 +1,18 @@
+/**
+ * @file
+ * Everything: kjit compiles CUDA kernels at run time for exactly the configuration that was asked for, keeps the cubins
+ * in a cache that can be trusted, and launches them.
+ */
+#ifndef KJIT_KJIT_H
+#define KJIT_KJIT_H
+
+#include <kjit/attention.h>
+#include <kjit/build.h>
+#include <kjit/cache.h>
+#include <kjit/common.h>
+#include <kjit/doctor.h>
+#include <kjit/flash_forward.h>
+#include <kjit/kernel.h>
+#include <kjit/runtime.h>
+
+#endif

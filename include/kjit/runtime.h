@@ -1,0 +1,107 @@
+/**
+ * @file
+ * The runtime object: owns the caches, the compiler and driver connections, and the loaded kernels.
+ */
+#ifndef KJIT_RUNTIME_H
+#define KJIT_RUNTIME_H
+
+#include <kjit/common.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct kjit_runtime kjit_runtime;
+
+/** What may be done with the cache folder. Environment: KJIT_CACHE_MODE=rw|ro|off. */
+typedef enum kjit_cache_mode {
+  KJIT_CACHE_DEFAULT = 0, /**< environment, else read-write       */
+  KJIT_CACHE_RW = 1,      /**< read and publish                   */
+  KJIT_CACHE_RO = 2,      /**< read, never write                  */
+  KJIT_CACHE_OFF = 3      /**< memory only: no file is touched    */
+} kjit_cache_mode;
+
+/** Ignore all KJIT_* environment variables (always so in a set-user-id process). */
+#define KJIT_RUNTIME_IGNORE_ENVIRONMENT 0x1u
+
+/** How a runtime is set up. Zero in any field means its default. An option that is set wins over the environment. */
+typedef struct kjit_runtime_options {
+  size_t struct_size;         /**< sizeof as the caller saw it                                                     */
+  const char *cache_dir;      /**< user cache folder; NULL: $KJIT_CACHE_DIR, $XDG_CACHE_HOME/kjit, ~/.cache/kjit  */
+  const char *site_dir;       /**< read-only cache folder asked before the user's; NULL: $KJIT_CACHE_SITE or none */
+  uint64_t cache_max_bytes;   /**< bound on the user folder; 0: $KJIT_CACHE_MAX_BYTES or 1 GiB                    */
+  uint32_t cache_max_entries; /**< bound on its entries; 0: 100,000                                               */
+  uint32_t cache_mode;        /**< a ::kjit_cache_mode                                                            */
+  const char *nvrtc_path;     /**< path of libnvrtc; NULL: $KJIT_NVRTC, then the usual places                     */
+  const char *libcuda_path;   /**< path of libcuda; NULL: $KJIT_LIBCUDA, then libcuda.so.1                        */
+  kjit_allocator allocator;   /**< all zero: malloc and free                                                      */
+  kjit_log_fn log;            /**< NULL: silence                                                                  */
+  void *log_user;             /**< passed to log                                                                  */
+  uint32_t flags;             /**< KJIT_RUNTIME_*                                                                 */
+  uint32_t reserved;          /**< zero                                                                           */
+} kjit_runtime_options;
+
+/** Options with struct_size set and everything else at its default. */
+static inline kjit_runtime_options kjit_runtime_options_default(void) {
+  kjit_runtime_options options = {0};
+  options.struct_size = sizeof options;
+  return options;
+}
+
+/**
+ * Make a runtime. Cheap: nothing is loaded, no folder is scanned; libcuda and NVRTC are opened when first needed.
+ *
+ * @param[out] out      the runtime, ended with kjit_runtime_destroy()
+ * @param      options  NULL means the defaults
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG  a field has an impossible value (which one is in the error)
+ * @retval KJIT_ERR_UNSUPPORTED  options are from a newer header and use a field that this library does not know
+ * @retval KJIT_ERR_NO_MEMORY
+ * @par Thread safety  Thread-safe; the runtime may be shared between threads.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_create(kjit_runtime **out, const kjit_runtime_options *options,
+                                                        kjit_error *error);
+
+/**
+ * End a runtime: unloads its kernels and frees everything. Artifacts, kernels and plans taken from it must have been
+ * released before, and their launches must have finished. Accepts NULL.
+ * @par Thread safety  Not thread-safe.
+ */
+KJIT_API void kjit_runtime_destroy(kjit_runtime *runtime);
+
+/** Counters since the runtime was made. Only ever grow at the end. */
+typedef struct kjit_runtime_stats {
+  size_t struct_size;
+  uint64_t memory_hits;     /**< answered by an artifact already in this process                */
+  uint64_t user_hits;       /**< answered by the user's cache folder                            */
+  uint64_t site_hits;       /**< answered by the site folder                                    */
+  uint64_t bundle_hits;     /**< answered by a bundle                                           */
+  uint64_t misses;          /**< requests that no tier could answer                             */
+  uint64_t builds;          /**< compilations that succeeded                                    */
+  uint64_t build_failures;  /**< compilations that failed                                       */
+  uint64_t build_ns;        /**< wall time spent compiling, summed over threads                 */
+  uint64_t waits;           /**< requests that waited for another thread's or process's build   */
+  uint64_t wait_ns;         /**< time spent so                                                  */
+  uint64_t rebuilt_entries; /**< entries found damaged or refused, set aside and built again    */
+  uint64_t evictions;       /**< entries removed to stay within the bounds                      */
+  uint64_t published;       /**< entries written                                                */
+  uint64_t bytes_read;      /**< of entries                                                     */
+  uint64_t bytes_written;   /**< of entries                                                     */
+  uint64_t cache_errors;    /**< file operations that failed and were worked around             */
+  uint64_t kernels_loaded;  /**< cubins handed to the driver                                    */
+  uint64_t launches;        /**< by kjit_kernel_launch and the families; not counted for plans  */
+} kjit_runtime_stats;
+
+/**
+ * Read the counters. `stats->struct_size` must be set; what a smaller struct has no room for is left out.
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe; each counter is exact, the set is not one snapshot.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_get_stats(kjit_runtime *runtime, kjit_runtime_stats *stats,
+                                                           kjit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,21 @@
+/* Shared libraries opened at run time. The only file that knows dlopen. */
+#ifndef KJIT_BASE_DYNLIB_H
+#define KJIT_BASE_DYNLIB_H
+
+#include <kjit/common.h>
+
+struct dynlib {
+  void *handle;   /* NULL when closed */
+  char path[512]; /* file that the loader chose, absolute where it can be known */
+};
+
+/* Open one library by path or name. KJIT_ERR_NOT_FOUND with the loader's own words otherwise. */
+kjit_status dynlib_open(struct dynlib *lib, const char *name, kjit_error *error);
+
+/* Address of a symbol, NULL when it is not there. */
+void *dynlib_symbol(const struct dynlib *lib, const char *symbol);
+
+/* Accepts a closed one. */
+void dynlib_close(struct dynlib *lib);
+
+#endif

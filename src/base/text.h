@@ -1,0 +1,24 @@
+/* Growable text with sticky failure: append freely, test once at the end. */
+#ifndef KJIT_BASE_TEXT_H
+#define KJIT_BASE_TEXT_H
+
+#include "base/mem.h"
+
+struct text {
+  const struct mem *mem;
+  char *data;      /* NUL-terminated once anything was appended */
+  size_t bytes;    /* without the NUL */
+  size_t capacity;
+  size_t limit;    /* largest size allowed; appends beyond it fail */
+  _Bool failed;    /* out of memory, or past the limit */
+};
+
+void text_init(struct text *text, const struct mem *mem, size_t limit);
+void text_finish(struct text *text); /* frees */
+void text_append(struct text *text, const char *string);
+void text_append_bytes(struct text *text, const void *data, size_t bytes);
+void text_appendf(struct text *text, const char *format, ...) KJIT_PRINTF(2, 3);
+/* Hand the buffer over to the caller (mem_free); "" when empty; NULL when failed. */
+char *text_take(struct text *text);
+
+#endif

@@ -1,0 +1,36 @@
+/* Get or build: request -> artifact, through memory, the disk tiers and NVRTC. One builder per key. No GPU. */
+#ifndef KJIT_JIT_BUILDER_H
+#define KJIT_JIT_BUILDER_H
+
+#include <kjit/build.h>
+#include <kjit/doctor.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "jit/request.h"
+
+struct builder;
+
+/* Options resolved and copied; the allocator in `mem` and `log` must outlive the builder. */
+kjit_status builder_create(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
+                           const struct log *log, kjit_error *error);
+void builder_destroy(struct builder *builder); /* accepts NULL and half-built ones */
+
+/* What kjit_build() promises. Thread-safe. */
+kjit_status builder_get(struct builder *builder, const struct jit_request *request, kjit_artifact **out,
+                        kjit_error *error);
+
+/* The driver refused this artifact: forget it in memory, set its entry aside and count it, so that the next
+ * builder_get() compiles. Thread-safe. */
+void builder_forget(struct builder *builder, const kjit_artifact *artifact);
+
+/* Add this builder's counters into `stats`. Thread-safe. */
+void builder_add_stats(const struct builder *builder, kjit_runtime_stats *stats);
+
+/* The NVRTC and cache parts of the report. Thread-safe. */
+void builder_doctor(struct builder *builder, kjit_doctor_report *report);
+
+/* The 32-byte digest of an artifact's key: the loaded-kernel table is keyed by it. */
+const struct digest *artifact_digest(const kjit_artifact *artifact);
+
+#endif

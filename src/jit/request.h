@@ -1,0 +1,21 @@
+/* A request in the form that the key, the compiler and the cache see: everything canonical, nothing optional. */
+#ifndef KJIT_JIT_REQUEST_H
+#define KJIT_JIT_REQUEST_H
+
+#include "jit/source_set.h"
+#include "jit/target.h"
+
+struct jit_request {
+  const char *family;   /* "flash_forward"; "custom" for a caller's own source */
+  const char *label;    /* for people: the short form, or the source's name. Not part of the key. */
+  struct target target;
+  const char *entry;    /* extern "C" __global__ function */
+  const char *prologue; /* "#define …\n" lines, then a #line that names the main file */
+  const struct source_set *sources;
+  const char *const *options; /* beyond the standing ones; canonical order */
+  size_t option_count;
+  uint32_t flags;      /* KJIT_BUILD_* */
+  uint32_t timeout_ms; /* 0: none */
+};
+
+#endif

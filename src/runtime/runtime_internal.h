@@ -1,0 +1,54 @@
+/* What families see of the runtime: resident kernels by request, and launching with everything looked up. */
+#ifndef KJIT_RUNTIME_RUNTIME_INTERNAL_H
+#define KJIT_RUNTIME_RUNTIME_INTERNAL_H
+
+#include <kjit/kernel.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "jit/builder.h"
+#include "jit/request.h"
+
+struct driver; /* runtime/driver.h: libcuda's functions */
+
+const struct mem *runtime_mem(const kjit_runtime *runtime);
+const struct log *runtime_log(const kjit_runtime *runtime);
+struct builder *runtime_builder(kjit_runtime *runtime);
+
+/* One slot per family for what it keeps in a runtime (its table of resident kernels), made on first use and ended by
+ * `destroy` with the runtime. `create` may be called by two threads at once; one result is kept, the other destroyed.
+ * Thread-safe; a load after the first call. NULL when out of memory. */
+enum runtime_slot { RUNTIME_SLOT_FLASH_FORWARD, RUNTIME_SLOT_COUNT };
+void *runtime_slot_get(kjit_runtime *runtime, enum runtime_slot slot, void *(*create)(kjit_runtime *runtime),
+                       void (*destroy)(kjit_runtime *runtime, void *state));
+
+/* The current context's device, as CUDA's ordinal. KJIT_ERR_NO_DRIVER when there is no context. Costs some 10 ns. */
+kjit_status runtime_current_device(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error);
+
+/* Properties of a device, read from the driver once. NULL with the error set for an ordinal that does not exist. */
+const kjit_device_info *runtime_device(kjit_runtime *runtime, int32_t ordinal, kjit_error *error);
+
+/* Build and load. The result is owned by the runtime and lives as long as it does: no reference is taken. */
+kjit_status runtime_kernel_get(kjit_runtime *runtime, const struct jit_request *request, kjit_kernel **out,
+                               kjit_error *error);
+
+/* Make sure that `kernel` may use `bytes` of dynamic shared memory on the device; once per kernel and device it asks
+ * the driver, after that it is one load. */
+kjit_status runtime_kernel_prepare(kjit_kernel *kernel, int32_t ordinal, uint32_t bytes, kjit_error *error);
+
+/* Enqueue a prepared kernel; nothing is checked but the driver's answer. `parameters` points to the kernel's one
+ * struct argument. */
+kjit_status runtime_kernel_enqueue(const kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
+                                   uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
+                                   kjit_error *error);
+
+/* Time what `enqueue` puts on the stream, between two events that are destroyed on every path; waits for the second. */
+kjit_status runtime_time(kjit_runtime *runtime, CUstream stream, kjit_status (*enqueue)(void *user, kjit_error *error),
+                         void *user, float *milliseconds, kjit_error *error);
+
+/* Is `pointer` memory that device `ordinal` can read and write (its own, managed, or peer-mapped)? KJIT_ERR_INVALID_ARG
+ * with `name` in the message otherwise. Asks the driver: some 100 ns. */
+kjit_status runtime_check_pointer(kjit_runtime *runtime, const void *pointer, int32_t ordinal, const char *name,
+                                  kjit_error *error);
+
+#endif
