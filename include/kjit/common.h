@@ -32,11 +32,11 @@ extern "C" {
 #if defined(__GNUC__) || defined(__clang__)
 #define KJIT_API __attribute__((visibility("default")))
 #define KJIT_NODISCARD __attribute__((warn_unused_result))
-#define KJIT_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define KJIT_PRINTF(text, first) __attribute__((__format__(__printf__, text, first)))
 #else
 #define KJIT_API
 #define KJIT_NODISCARD
-#define KJIT_PRINTF(format, first)
+#define KJIT_PRINTF(text, first)
 #endif
 
 /** The library's version at run time, as "major.minor.patch". Thread-safe; static storage. */

@@ -1,10 +1,10 @@
-/* BLAKE2b-256 (libsodium's crypto_generichash) over pieces. */
+/* BLAKE2b-256 (libsodium's crypto_generichash). */
 #ifndef KJIT_BASE_DIGEST_H
 #define KJIT_BASE_DIGEST_H
 
 #include <kjit/common.h>
 
-#define DIGEST_BYTES 32
+#define DIGEST_BYTES     32
 #define DIGEST_HEX_BYTES 65 /* with the NUL */
 
 struct digest {
@@ -12,8 +12,13 @@ struct digest {
 };
 
 void digest_of(struct digest *out, const void *data, size_t bytes);
+
+/* Lower case. */
 void digest_to_hex(const struct digest *digest, char hex[DIGEST_HEX_BYTES]);
+
+/* Strict: exactly 64 digits, lower case, so that a digest has one spelling. *out is left alone on failure. */
 _Bool digest_from_hex(struct digest *out, const char *hex, size_t hex_bytes);
+
 _Bool digest_equal(const struct digest *a, const struct digest *b);
 
 #endif

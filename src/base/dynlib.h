@@ -4,13 +4,18 @@
 
 #include <kjit/common.h>
 
+#define DYNLIB_PATH_BYTES 512
+
 struct dynlib {
-  void *handle;   /* NULL when closed */
-  char path[512]; /* file that the loader chose, absolute where it can be known */
+  void *handle;                 /* NULL when closed */
+  char path[DYNLIB_PATH_BYTES]; /* file that the loader chose, absolute where it can be known */
 };
 
 /* Open one library by path or name. KJIT_ERR_NOT_FOUND with the loader's own words otherwise. */
 kjit_status dynlib_open(struct dynlib *lib, const char *name, kjit_error *error);
+
+/* The same if this process has it open already; never loads anything. False: it is not open. Closed like any other. */
+_Bool dynlib_open_loaded(struct dynlib *lib, const char *name);
 
 /* Address of a symbol, NULL when it is not there. */
 void *dynlib_symbol(const struct dynlib *lib, const char *symbol);

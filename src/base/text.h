@@ -6,11 +6,11 @@
 
 struct text {
   const struct mem *mem;
-  char *data;      /* NUL-terminated once anything was appended */
-  size_t bytes;    /* without the NUL */
+  char *data;   /* NUL-terminated once anything was appended */
+  size_t bytes; /* without the NUL */
   size_t capacity;
-  size_t limit;    /* largest size allowed; appends beyond it fail */
-  _Bool failed;    /* out of memory, or past the limit */
+  size_t limit; /* largest size allowed; appends beyond it fail */
+  _Bool failed; /* out of memory, or past the limit */
 };
 
 void text_init(struct text *text, const struct mem *mem, size_t limit);

@@ -1,0 +1,50 @@
+#include "base/dynlib.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* A path that does not fit is left out rather than cut: half a path names another file. */
+static void remember_path(struct dynlib *lib) {
+  struct link_map *map = NULL;
+  lib->path[0] = '\0';
+  if (dlinfo(lib->handle, RTLD_DI_LINKMAP, &map) || !map || !map->l_name) return;
+  char *absolute = map->l_name[0] == '/' ? strdup(map->l_name) : realpath(map->l_name, NULL);
+  if (absolute && strlen(absolute) < sizeof lib->path) strcpy(lib->path, absolute);
+  free(absolute);
+}
+
+kjit_status dynlib_open(struct dynlib *lib, const char *name, kjit_error *error) {
+  *lib = (struct dynlib){0};
+  lib->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (!lib->handle) {
+    const char *reason = dlerror();
+    return error_set(error, KJIT_ERR_NOT_FOUND, "%s", reason ? reason : name);
+  }
+  remember_path(lib);
+  return KJIT_OK;
+}
+
+_Bool dynlib_open_loaded(struct dynlib *lib, const char *name) {
+  *lib = (struct dynlib){0};
+  lib->handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+  if (!lib->handle) {
+    (void)dlerror(); /* the next reader of dlerror() must not find this */
+    return 0;
+  }
+  remember_path(lib);
+  return 1;
+}
+
+void *dynlib_symbol(const struct dynlib *lib, const char *symbol) {
+  return lib->handle ? dlsym(lib->handle, symbol) : NULL;
+}
+
+void dynlib_close(struct dynlib *lib) {
+  if (lib->handle) dlclose(lib->handle);
+  *lib = (struct dynlib){0};
+}

@@ -1,0 +1,53 @@
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *heap_allocate(void *user, size_t bytes) {
+  (void)user;
+  return malloc(bytes);
+}
+
+static void heap_release(void *user, void *memory) {
+  (void)user;
+  free(memory);
+}
+
+_Bool mem_init(struct mem *mem, const kjit_allocator *hooks) {
+  mem->hooks = (kjit_allocator){heap_allocate, heap_release, NULL};
+  if (!hooks || (!hooks->allocate && !hooks->release)) return 1;
+  if (!hooks->allocate || !hooks->release) return 0;
+  mem->hooks = *hooks;
+  return 1;
+}
+
+void *mem_alloc(const struct mem *mem, size_t bytes) {
+  /* malloc(0) may give NULL, which would read as a failure. */
+  const size_t asked = bytes ? bytes : 1;
+  void *memory = mem->hooks.allocate(mem->hooks.user, asked);
+  if (memory) memset(memory, 0, asked);
+  return memory;
+}
+
+void *mem_alloc_array(const struct mem *mem, size_t count, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) return NULL;
+  return mem_alloc(mem, bytes);
+}
+
+void *mem_duplicate(const struct mem *mem, const void *data, size_t bytes) {
+  if (bytes == SIZE_MAX) return NULL;
+  char *copy = mem->hooks.allocate(mem->hooks.user, bytes + 1);
+  if (!copy) return NULL;
+  if (bytes) memcpy(copy, data, bytes);
+  copy[bytes] = '\0';
+  return copy;
+}
+
+char *mem_strdup(const struct mem *mem, const char *text) {
+  return text ? mem_duplicate(mem, text, strlen(text)) : NULL;
+}
+
+void mem_free(const struct mem *mem, void *memory) {
+  if (memory) mem->hooks.release(mem->hooks.user, memory);
+}

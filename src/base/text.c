@@ -1,0 +1,80 @@
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* First allocation: most texts here are a path or a few lines. */
+#define FIRST_CAPACITY 128
+
+void text_init(struct text *text, const struct mem *mem, size_t limit) {
+  *text = (struct text){.mem = mem, .limit = limit};
+}
+
+void text_finish(struct text *text) {
+  mem_free(text->mem, text->data);
+  text->data = NULL;
+  text->bytes = text->capacity = 0;
+}
+
+/* Room for `more` bytes and the NUL behind them. */
+static _Bool reserve(struct text *text, size_t more) {
+  if (text->failed) return 0;
+  if (text->bytes > text->limit || more > text->limit - text->bytes || text->limit == SIZE_MAX) return 0;
+  const size_t needed = text->bytes + more + 1;
+  if (needed <= text->capacity) return 1;
+  size_t capacity = text->capacity ? text->capacity : FIRST_CAPACITY;
+  while (capacity < needed)
+    capacity = capacity > SIZE_MAX / 2 ? needed : capacity * 2;
+  char *data = mem_alloc(text->mem, capacity);
+  if (!data) return 0;
+  if (text->bytes) memcpy(data, text->data, text->bytes);
+  mem_free(text->mem, text->data);
+  text->data = data;
+  text->capacity = capacity;
+  return 1;
+}
+
+void text_append_bytes(struct text *text, const void *data, size_t bytes) {
+  if (!reserve(text, bytes)) {
+    text->failed = 1;
+    return;
+  }
+  if (bytes) memcpy(text->data + text->bytes, data, bytes);
+  text->bytes += bytes;
+  text->data[text->bytes] = '\0';
+}
+
+void text_append(struct text *text, const char *string) {
+  text_append_bytes(text, string, strlen(string));
+}
+
+static void append_formatted(struct text *text, size_t length, const char *format, va_list arguments) {
+  if (!reserve(text, length)) {
+    text->failed = 1;
+    return;
+  }
+  vsnprintf(text->data + text->bytes, length + 1, format, arguments);
+  text->bytes += length;
+}
+
+void text_appendf(struct text *text, const char *format, ...) {
+  va_list arguments, again;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  const int length = vsnprintf(NULL, 0, format, arguments);
+  if (length < 0)
+    text->failed = 1;
+  else
+    append_formatted(text, (size_t)length, format, again);
+  va_end(again);
+  va_end(arguments);
+}
+
+char *text_take(struct text *text) {
+  if (text->failed) return NULL;
+  char *taken = text->data ? text->data : mem_strdup(text->mem, "");
+  text->data = NULL;
+  text->bytes = text->capacity = 0;
+  return taken;
+}
