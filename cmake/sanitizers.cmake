@@ -1,0 +1,11 @@
+# KJIT_SANITIZE and KJIT_FUZZ apply to everything that is built here, so that no part is without its checks.
+if(KJIT_SANITIZE)
+  add_compile_options(-fsanitize=${KJIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${KJIT_SANITIZE})
+endif()
+if(KJIT_FUZZ)
+  if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "KJIT_FUZZ needs clang; this is ${CMAKE_C_COMPILER_ID}")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

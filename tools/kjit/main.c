@@ -1,0 +1,42 @@
+/* kjit: one command, a table of subcommands. */
+#include "command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct command *const commands[] = {&command_doctor, &command_compile, &command_warm,
+                                                 &command_cache,  &command_run,     &command_bench};
+static const size_t command_count = sizeof commands / sizeof *commands;
+
+static void print_overview(FILE *stream) {
+  fputs("usage: kjit COMMAND [OPTION]...\n\n"
+        "CUDA kernels compiled at run time for the configuration asked for, kept in a cache.\n\n",
+        stream);
+  for (size_t i = 0; i < command_count; i++)
+    fprintf(stream, "  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+  fputs("\n'kjit COMMAND --help' says what a command takes. 'kjit --version' prints the version.\n"
+        "Exit codes: 0 done, 1 failed, 2 usage, 3 no usable GPU or driver, 4 no NVRTC.\n",
+        stream);
+}
+
+static bool is_any_of(const char *word, const char *a, const char *b, const char *c) {
+  return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) {
+    print_overview(stderr);
+    return EXIT_USAGE;
+  }
+  if (is_any_of(argv[1], "help", "--help", "-h")) {
+    print_overview(stdout);
+    return EXIT_DONE;
+  }
+  if (is_any_of(argv[1], "version", "--version", "-V")) {
+    printf("kjit %s\n", kjit_version());
+    return EXIT_DONE;
+  }
+  for (size_t i = 0; i < command_count; i++)
+    if (strcmp(commands[i]->name, argv[1]) == 0) return commands[i]->run(argc - 1, argv + 1);
+  return usage_error("unknown command '%s'; 'kjit help' lists them", argv[1]);
+}

@@ -1,0 +1,116 @@
+/* Command-line options by table. */
+#include "command.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One option as it stands on the command line. */
+struct occurrence {
+  const struct option *option;
+  const char *value; /* NULL: in the next word, or none given */
+};
+
+static bool list_append(struct option_list *list, const char *item) {
+  const char **items = realloc(list->items, (list->count + 1) * sizeof *items);
+  if (items == NULL) return false;
+  items[list->count++] = item;
+  list->items = items;
+  return true;
+}
+
+void option_list_free(struct option_list *list) {
+  free(list->items);
+  *list = (struct option_list){0};
+}
+
+/* "--name", "--name=value" for long names; "-D", "-Dvalue" for those of one letter. */
+static bool option_matches(const struct option *option, const char *word, const char **value) {
+  const size_t length = strlen(option->name);
+  if (strncmp(word, option->name, length) != 0) return false;
+  *value = NULL;
+  if (word[length] == '\0') return true;
+  const bool is_long = option->name[1] == '-';
+  if (is_long && word[length] != '=') return false;
+  *value = word + length + (is_long ? 1 : 0);
+  return true;
+}
+
+static struct occurrence option_find(const struct option *table, const char *word) {
+  struct occurrence found = {0};
+  for (const struct option *option = table; option->kind != OPTION_END; option++)
+    if (option_matches(option, word, &found.value)) {
+      found.option = option;
+      break;
+    }
+  return found;
+}
+
+bool number_read(const char *text, uint64_t least, uint64_t most, uint64_t *out) {
+  if (*text < '0' || *text > '9') return false; /* strtoull would take blanks and signs */
+  char *end;
+  errno = 0;
+  const unsigned long long value = strtoull(text, &end, 10);
+  if (errno != 0 || *end != '\0' || value < least || value > most) return false;
+  *out = value;
+  return true;
+}
+
+static int number_option(const struct option *option, const char *value) {
+  if (number_read(value, option->least, option->most, option->target)) return -1;
+  return usage_error("%s %s: a whole number from %llu to %llu is expected", option->name, value,
+                     (unsigned long long)option->least, (unsigned long long)option->most);
+}
+
+static int option_store(const struct option *option, const char *value) {
+  switch (option->kind) {
+  case OPTION_TEXT:
+    *(const char **)option->target = value;
+    return -1;
+  case OPTION_LIST:
+    return list_append(option->target, value) ? -1 : usage_error("out of memory");
+  default:
+    return number_option(option, value);
+  }
+}
+
+/* Take the option at argv[*at] and, where its value is the next word, that one too. */
+static int option_take(int argc, char **argv, int *at, const struct option *table) {
+  const char *word = argv[*at];
+  const struct occurrence found = option_find(table, word);
+  if (found.option == NULL) return usage_error("%s: unknown option '%s'", argv[0], word);
+  if (found.option->kind == OPTION_FLAG) {
+    if (found.value != NULL) return usage_error("%s takes no value: '%s'", found.option->name, word);
+    *(bool *)found.option->target = true;
+    return -1;
+  }
+  if (found.value != NULL) return option_store(found.option, found.value);
+  if (*at + 1 >= argc) return usage_error("%s: option '%s' needs a value", argv[0], word);
+  return option_store(found.option, argv[++*at]);
+}
+
+static int word_take(const char *command, const char *word, struct option_list *words) {
+  if (words == NULL) return usage_error("%s: unexpected argument '%s'", command, word);
+  return list_append(words, word) ? -1 : usage_error("out of memory");
+}
+
+static bool is_help(const char *word) {
+  return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+int options_read(int argc, char **argv, const struct option *table, struct option_list *words, const char *usage) {
+  bool options_ended = false;
+  for (int at = 1; at < argc; at++) {
+    int code = -1;
+    if (!options_ended && strcmp(argv[at], "--") == 0)
+      options_ended = true;
+    else if (!options_ended && is_help(argv[at]))
+      return print_text(usage);
+    else if (!options_ended && argv[at][0] == '-' && argv[at][1] != '\0')
+      code = option_take(argc, argv, &at, table);
+    else
+      code = word_take(argv[0], argv[at], words);
+    if (code >= 0) return code;
+  }
+  return -1;
+}
