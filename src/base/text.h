@@ -14,6 +14,8 @@ struct text {
 };
 
 void text_init(struct text *text, const struct mem *mem, size_t limit);
+/* Over the caller's buffer of `capacity` bytes, the NUL included: never allocates, is never finished or taken. */
+void text_init_fixed(struct text *text, char *buffer, size_t capacity);
 void text_finish(struct text *text); /* frees */
 void text_append(struct text *text, const char *string);
 void text_append_bytes(struct text *text, const void *data, size_t bytes);
