@@ -80,6 +80,90 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_cache_prune(kjit_runtime *runtime, uint
 KJIT_API KJIT_NODISCARD kjit_status kjit_cache_clear(kjit_runtime *runtime, kjit_cache_report *report,
                                                      kjit_error *error);
 
+/** What the user folder holds, and what was done with it since it was made, by all processes. Grows only at the end. */
+typedef struct kjit_cache_stats {
+  size_t struct_size;
+  uint64_t entries;         /**< in the folder, by its own count            */
+  uint64_t bytes;           /**< their size                                 */
+  uint64_t max_entries;     /**< bounds of this runtime                     */
+  uint64_t max_bytes;
+  uint64_t hits;            /**< requests that this folder answered         */
+  uint64_t misses;          /**< requests that no tier could answer         */
+  uint64_t builds;          /**< compilations that succeeded                */
+  uint64_t build_failures;  /**< compilations that failed                   */
+  uint64_t build_ns;        /**< time spent compiling                       */
+  uint64_t waits;           /**< requests that waited for another's build   */
+  uint64_t wait_ns;         /**< time spent so                              */
+  uint64_t rebuilt_entries; /**< found damaged or refused, and set aside    */
+  uint64_t evictions;       /**< removed to stay within the bounds          */
+  uint64_t published;       /**< entries written                            */
+  uint64_t bytes_read;      /**< of entries                                 */
+  uint64_t bytes_written;   /**< of entries                                 */
+  uint64_t cache_errors;    /**< file operations that failed                */
+} kjit_cache_stats;
+
+/**
+ * Read the folder's statistics; a running process adds its own when it publishes and when its runtime ends, so what a
+ * killed one did last may be missing. `stats->struct_size` must be set. All zero when there is no folder.
+ * @retval KJIT_OK, KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_cache_get_stats(kjit_runtime *runtime, kjit_cache_stats *stats,
+                                                         kjit_error *error);
+
+/** One field in which two keys differ. Strings are borrowed for the callback's duration. */
+typedef struct kjit_cache_difference {
+  size_t struct_size;
+  const char *field;  /**< "target", "compiler", "option", "prologue", "source flash_forward/params.h", … */
+  const char *wanted; /**< in the key asked about; "" if it lacks the field                               */
+  const char *found;  /**< in the nearest entry; "" if that lacks it                                      */
+} kjit_cache_difference;
+
+/** Return nonzero to stop. */
+typedef int (*kjit_cache_difference_visit)(void *user, const kjit_cache_difference *difference);
+
+/**
+ * Why is this key a miss: find the entry of the user folder whose key is nearest, itself excepted, and visit each field
+ * in which they differ. Of a multi-line field (the prologue) each differing line is one difference.
+ *
+ * @param      key      a key text (kjit_artifact_info.key_text), or at least 4 hex digits of an entry's key
+ * @param[out] nearest  the nearest entry's key, 64 hex digits and NUL; "" on failure
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_NOT_FOUND    no entry begins with these digits, or there is no other entry to compare with
+ * @retval KJIT_ERR_INVALID_ARG  neither a key text nor hex digits, or several entries begin so
+ * @retval KJIT_ERR_IO, KJIT_ERR_NO_MEMORY
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_cache_why(kjit_runtime *runtime, const char *key, char nearest[65],
+                                                   kjit_cache_difference_visit visit, void *user, kjit_error *error);
+
+/**
+ * Write sound entries of the user folder to one file, which is replaced when it is complete.
+ *
+ * @param filter  NULL: all; else "name=value[,name=value…]", all of which must hold: name is family, arch, entry, label
+ *                or key (its first digits)
+ * @param report  may be NULL; entries and bytes are what was written, damaged what was left out
+ * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_IO, KJIT_ERR_NO_MEMORY
+ * @par Thread safety  Thread-safe; safe while other processes use the folder.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_cache_export(kjit_runtime *runtime, const char *path, const char *filter,
+                                                      kjit_cache_report *report, kjit_error *error);
+
+/**
+ * Publish the entries of an exported file in the user folder. Each is checked like an entry that is read; what is
+ * damaged is left out and counted. The checksum guards against accidents, not against forgery: import only what you
+ * would run.
+ *
+ * @param report  may be NULL; entries and bytes are what was published, damaged what was left out
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_CORRUPT  not an export; what came before the damage has been imported
+ * @retval KJIT_ERR_IO       the file cannot be read, or there is no writable cache folder
+ * @retval KJIT_ERR_NO_MEMORY
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_cache_import(kjit_runtime *runtime, const char *path,
+                                                      kjit_cache_report *report, kjit_error *error);
+
 #ifdef __cplusplus
 }
 #endif
