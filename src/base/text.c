@@ -13,7 +13,8 @@ void text_init(struct text *text, const struct mem *mem, size_t limit) {
 
 void text_init_fixed(struct text *text, char *buffer, size_t capacity) {
   /* The limit leaves room for the NUL, so that appending never asks for more than the buffer has. */
-  *text = (struct text){.data = buffer, .capacity = capacity, .limit = capacity ? capacity - 1 : 0, .failed = !capacity};
+  *text =
+      (struct text){.data = buffer, .capacity = capacity, .limit = capacity ? capacity - 1 : 0, .failed = !capacity};
   if (capacity) *buffer = '\0';
 }
 
