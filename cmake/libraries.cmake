@@ -1,6 +1,6 @@
-# libkjit.so and libkjit.a, both of the objects. Only kjit_* leaves the shared one.
+# libkjit.so and libkjit.a, both of the same objects; both show kjit_* alone.
 function(kjit_add_library target type)
-  add_library(${target} ${type} $<TARGET_OBJECTS:kjit_objects>)
+  add_library(${target} ${type} ${ARGN})
   add_library(kjit::${target} ALIAS ${target})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME kjit LINKER_LANGUAGE C)
   target_include_directories(${target} PUBLIC
@@ -8,9 +8,7 @@ function(kjit_add_library target type)
   target_link_libraries(${target} PRIVATE kjit::sodium Threads::Threads ${CMAKE_DL_LIBS} m)
 endfunction()
 
-kjit_add_library(kjit SHARED)
-kjit_add_library(kjit_static STATIC)
-
+kjit_add_library(kjit SHARED $<TARGET_OBJECTS:kjit_objects>)
 set(symbol_map ${PROJECT_SOURCE_DIR}/cmake/kjit.map)
 set_target_properties(kjit PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${symbol_map})
@@ -18,3 +16,20 @@ target_link_options(kjit PRIVATE LINKER:--version-script=${symbol_map} LINKER:--
 if(NOT KJIT_SANITIZE AND NOT KJIT_FUZZ) # a sanitizer's runtime comes with the program, not with the library
   target_link_options(kjit PRIVATE LINKER:--no-undefined)
 endif()
+
+# In an archive hidden symbols would still meet those of the program that links it, and the internal names have no
+# prefix. So the objects are joined into one and the hidden symbols made local to it.
+set(joined ${PROJECT_BINARY_DIR}/kjit_joined.o)
+add_custom_command(OUTPUT ${joined}
+  COMMAND ${CMAKE_LINKER} -r -o ${joined} $<TARGET_OBJECTS:kjit_objects>
+  COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${joined}
+  DEPENDS kjit_objects $<TARGET_OBJECTS:kjit_objects>
+  COMMAND_EXPAND_LISTS VERBATIM)
+kjit_add_library(kjit_static STATIC ${joined})
+
+# The same objects as they are: for the unit tests, which reach inside.
+add_library(kjit_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kjit_objects>)
+set_target_properties(kjit_internal PROPERTIES LINKER_LANGUAGE C)
+target_include_directories(kjit_internal INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
+                                                   ${PROJECT_SOURCE_DIR}/kernel_src)
+target_link_libraries(kjit_internal INTERFACE kjit::sodium kjit_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} m)
