@@ -67,13 +67,13 @@ typedef struct kjit_attention_args {
   size_t struct_size;
   kjit_tensor q, k, v;
   kjit_tensor o;     /**< written                                                                              */
-  kjit_tensor lse;   /**< optional (data NULL: not wanted): (batch, heads, seq_q) fp32, seq_q contiguous; ln Σ exp(scale·q·k) */
+  kjit_tensor lse;   /**< ln Σ exp(scale·q·k): (batch, heads, seq_q) fp32, seq_q contiguous; data NULL: not wanted */
   float scale;       /**< softmax scale, > 0 and finite; 0: 1/√head_dim                                        */
   uint32_t reserved; /**< zero                                                                                 */
 } kjit_attention_args;
 
 static inline kjit_attention_args kjit_attention_args_default(void) {
-  kjit_attention_args args = {0};
+  kjit_attention_args args = KJIT_ZERO;
   args.struct_size = sizeof args;
   return args;
 }

@@ -35,23 +35,23 @@ typedef struct kjit_source {
 /** What to build. */
 typedef struct kjit_build_request {
   size_t struct_size;
-  const char *arch;                /**< "sm_80", "sm_90a", …; required by kjit_build(); kjit_kernel_get(): NULL means the current device's */
-  const char *entry;               /**< name of the `extern "C" __global__` function                             */
-  kjit_source source;              /**< the .cu text                                                             */
-  const kjit_source *headers;      /**< headers held in memory, found by their name as written in #include       */
+  const char *arch;           /**< "sm_80", "sm_90a", …; NULL, in kjit_kernel_get() only: the current device's */
+  const char *entry;          /**< name of the `extern "C" __global__` function                             */
+  kjit_source source;         /**< the .cu text                                                             */
+  const kjit_source *headers; /**< headers held in memory, found by their name as written in #include       */
   size_t header_count;
   const char *const *include_dirs; /**< folders searched for headers that `headers` lacks, in order              */
   size_t include_dir_count;
-  const kjit_define *defines;      /**< in front of the source, in the order given                               */
+  const kjit_define *defines; /**< in front of the source, in the order given                               */
   size_t define_count;
-  const char *const *options;      /**< further NVRTC options, e.g. "--maxrregcount=128"; not -D, -I, -arch      */
+  const char *const *options; /**< further NVRTC options, e.g. "--maxrregcount=128"; not -D, -I, -arch      */
   size_t option_count;
-  uint32_t flags;                  /**< KJIT_BUILD_*                                                             */
-  uint32_t timeout_ms;             /**< 0: none; else KJIT_ERR_TIMEOUT when the artifact is not there in time     */
+  uint32_t flags;      /**< KJIT_BUILD_*                                                             */
+  uint32_t timeout_ms; /**< 0: none; else KJIT_ERR_TIMEOUT when the artifact is not there in time     */
 } kjit_build_request;
 
 static inline kjit_build_request kjit_build_request_default(void) {
-  kjit_build_request request = {0};
+  kjit_build_request request = KJIT_ZERO;
   request.struct_size = sizeof request;
   return request;
 }

@@ -17,21 +17,21 @@ KJIT_API const char *kjit_cache_path(const kjit_runtime *runtime);
 /** One entry of the cache. Strings are borrowed for the callback's duration. */
 typedef struct kjit_cache_entry {
   size_t struct_size;
-  const char *key;         /**< 64 hex digits                                                         */
-  const char *key_text;    /**< "" when damaged                                                       */
-  const char *family;      /**< "flash_forward", "custom", …; "" when damaged                         */
-  const char *label;       /**< what people call it: the short form, or the source's name             */
-  const char *arch;        /**< "" when damaged                                                       */
-  const char *entry;       /**< kernel name; "" when damaged                                          */
-  const char *log;         /**< compiler's messages                                                   */
-  uint64_t bytes;          /**< of the file                                                           */
+  const char *key;      /**< 64 hex digits                                                         */
+  const char *key_text; /**< "" when damaged                                                       */
+  const char *family;   /**< "flash_forward", "custom", …; "" when damaged                         */
+  const char *label;    /**< what people call it: the short form, or the source's name             */
+  const char *arch;     /**< "" when damaged                                                       */
+  const char *entry;    /**< kernel name; "" when damaged                                          */
+  const char *log;      /**< compiler's messages                                                   */
+  uint64_t bytes;       /**< of the file                                                           */
   uint64_t cubin_bytes;
-  int64_t last_used;       /**< seconds since 1970, by the cache's own record                         */
+  int64_t last_used; /**< seconds since 1970, by the cache's own record                         */
   uint32_t registers, spill_bytes, shared_bytes;
   double compile_ms;
-  uint32_t origin;         /**< KJIT_ORIGIN_USER or KJIT_ORIGIN_SITE: which folder                    */
-  int32_t status;          /**< KJIT_OK, or KJIT_ERR_CORRUPT                                          */
-  const char *damage;      /**< what is wrong with it; "" when sound                                  */
+  uint32_t origin;    /**< KJIT_ORIGIN_USER or KJIT_ORIGIN_SITE: which folder                    */
+  int32_t status;     /**< KJIT_OK, or KJIT_ERR_CORRUPT                                          */
+  const char *damage; /**< what is wrong with it; "" when sound                                  */
 } kjit_cache_entry;
 
 /** Return nonzero to stop. */
@@ -58,10 +58,10 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_cache_show(kjit_runtime *runtime, const
 /** What a pass over the folder found. */
 typedef struct kjit_cache_report {
   size_t struct_size;
-  uint64_t entries;  /**< looked at                              */
-  uint64_t bytes;    /**< their size                             */
-  uint64_t damaged;  /**< of those, damaged                      */
-  uint64_t removed;  /**< entries removed                        */
+  uint64_t entries; /**< looked at                              */
+  uint64_t bytes;   /**< their size                             */
+  uint64_t damaged; /**< of those, damaged                      */
+  uint64_t removed; /**< entries removed                        */
   uint64_t removed_bytes;
   uint64_t temporary_files; /**< left behind by killed writers: counted by verify, removed by prune and clear */
 } kjit_cache_report;
@@ -72,7 +72,8 @@ typedef struct kjit_cache_report {
 KJIT_API KJIT_NODISCARD kjit_status kjit_cache_verify(kjit_runtime *runtime, uint32_t flags, kjit_cache_report *report,
                                                       kjit_error *error);
 
-/** Remove the least recently used entries until at most `max_bytes` remain. @retval KJIT_OK, KJIT_ERR_IO. Thread-safe. */
+/** Remove the least recently used entries until at most `max_bytes` remain. @retval KJIT_OK, KJIT_ERR_IO. Thread-safe.
+ */
 KJIT_API KJIT_NODISCARD kjit_status kjit_cache_prune(kjit_runtime *runtime, uint64_t max_bytes,
                                                      kjit_cache_report *report, kjit_error *error);
 
@@ -83,9 +84,9 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_cache_clear(kjit_runtime *runtime, kjit
 /** What the user folder holds, and what was done with it since it was made, by all processes. Grows only at the end. */
 typedef struct kjit_cache_stats {
   size_t struct_size;
-  uint64_t entries;         /**< in the folder, by its own count            */
-  uint64_t bytes;           /**< their size                                 */
-  uint64_t max_entries;     /**< bounds of this runtime                     */
+  uint64_t entries;     /**< in the folder, by its own count            */
+  uint64_t bytes;       /**< their size                                 */
+  uint64_t max_entries; /**< bounds of this runtime                     */
   uint64_t max_bytes;
   uint64_t hits;            /**< requests that this folder answered         */
   uint64_t misses;          /**< requests that no tier could answer         */

@@ -24,19 +24,28 @@
 extern "C" {
 #endif
 
-#define KJIT_VERSION_MAJOR 0
-#define KJIT_VERSION_MINOR 1
-#define KJIT_VERSION_PATCH 0
+#define KJIT_VERSION_MAJOR  0
+#define KJIT_VERSION_MINOR  1
+#define KJIT_VERSION_PATCH  0
 #define KJIT_VERSION_STRING "0.1.0"
 
 #if defined(__GNUC__) || defined(__clang__)
-#define KJIT_API __attribute__((visibility("default")))
-#define KJIT_NODISCARD __attribute__((warn_unused_result))
+#define KJIT_API                 __attribute__((visibility("default")))
+#define KJIT_NODISCARD           __attribute__((warn_unused_result))
 #define KJIT_PRINTF(text, first) __attribute__((__format__(__printf__, text, first)))
 #else
 #define KJIT_API
 #define KJIT_NODISCARD
 #define KJIT_PRINTF(text, first)
+#endif
+
+/** All-zero initializer without a warning about missing members in either language. */
+#ifdef __cplusplus
+#define KJIT_ZERO                                                                                                      \
+  {}
+#else
+#define KJIT_ZERO                                                                                                      \
+  { 0 }
 #endif
 
 /** The library's version at run time, as "major.minor.patch". Thread-safe; static storage. */
@@ -103,7 +112,12 @@ typedef struct kjit_allocator {
   void *user;                                  /**< passed back                           */
 } kjit_allocator;
 
-typedef enum kjit_log_level { KJIT_LOG_ERROR = 0, KJIT_LOG_WARNING = 1, KJIT_LOG_INFO = 2, KJIT_LOG_DEBUG = 3 } kjit_log_level;
+typedef enum kjit_log_level {
+  KJIT_LOG_ERROR = 0,
+  KJIT_LOG_WARNING = 1,
+  KJIT_LOG_INFO = 2,
+  KJIT_LOG_DEBUG = 3
+} kjit_log_level;
 
 /**
  * Receives one line (no newline) at a time. Called from whichever thread had something to say, with no lock held; the

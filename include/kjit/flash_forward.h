@@ -80,8 +80,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_flash_config_parse(const char *text, kj
                                                             kjit_error *error);
 
 #define KJIT_PRINT_NO_D_HEAD 0x1u /**< leave d_head out of the tuple; does not parse back   */
-#define KJIT_PRINT_NO_TUPLE 0x2u  /**< features only; does not parse back                   */
-#define KJIT_PRINT_JSON 0x4u      /**< one JSON object instead, fields in order             */
+#define KJIT_PRINT_NO_TUPLE  0x2u /**< features only; does not parse back                   */
+#define KJIT_PRINT_JSON      0x4u /**< one JSON object instead, fields in order             */
 
 /** Enough for every config in every spelling, with the NUL. */
 #define KJIT_FLASH_CONFIG_TEXT_MAX 512
@@ -177,8 +177,8 @@ KJIT_API void kjit_text_free(kjit_runtime *runtime, char *text);
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_flash_config_choose(int32_t dtype, int64_t seq_q, int64_t seq_kv,
-                                                             int64_t head_dim, const char *arch,
-                                                             kjit_flash_config *out, kjit_error *error);
+                                                             int64_t head_dim, const char *arch, kjit_flash_config *out,
+                                                             kjit_error *error);
 
 /**
  * Run attention forward with a config. Asynchronous; on the caller's stream, in the current context. Everything is

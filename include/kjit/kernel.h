@@ -27,7 +27,7 @@ typedef struct kjit_launch {
 } kjit_launch;
 
 static inline kjit_launch kjit_launch_default(void) {
-  kjit_launch launch = {0};
+  kjit_launch launch = KJIT_ZERO;
   launch.struct_size = sizeof launch;
   return launch;
 }
@@ -66,24 +66,23 @@ KJIT_API const kjit_artifact *kjit_kernel_artifact(const kjit_kernel *kernel);
  * @retval KJIT_ERR_DRIVER       the driver refused; its code is in error->cause
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_kernel_launch(kjit_kernel *kernel, const kjit_launch *launch,
-                                                       const void *args, size_t args_bytes, CUstream stream,
-                                                       kjit_error *error);
+KJIT_API KJIT_NODISCARD kjit_status kjit_kernel_launch(kjit_kernel *kernel, const kjit_launch *launch, const void *args,
+                                                       size_t args_bytes, CUstream stream, kjit_error *error);
 
 /** What a GPU is, as far as kernels care. */
 typedef struct kjit_device_info {
   size_t struct_size;
   char name[128];
-  char arch[16];                      /**< of plain code, "sm_90"                                   */
-  char arch_specific[16];             /**< with its own features where it has any: "sm_90a", else as arch */
-  int32_t ordinal;                    /**< CUDA's                                                   */
+  char arch[16];          /**< of plain code, "sm_90"                                   */
+  char arch_specific[16]; /**< with its own features where it has any: "sm_90a", else as arch */
+  int32_t ordinal;        /**< CUDA's                                                   */
   uint32_t multiprocessors;
-  uint32_t max_shared_per_block;      /**< bytes, after opting in                                   */
+  uint32_t max_shared_per_block;          /**< bytes, after opting in                                   */
   uint32_t max_shared_per_multiprocessor; /**< bytes                                                */
   uint32_t l2_bytes;
   uint64_t memory_bytes;
-  uint32_t clock_khz;                 /**< SM clock, as the driver states it                        */
-  uint32_t driver_version;            /**< CUDA's encoding: 1000 * major + 10 * minor               */
+  uint32_t clock_khz;      /**< SM clock, as the driver states it                        */
+  uint32_t driver_version; /**< CUDA's encoding: 1000 * major + 10 * minor               */
 } kjit_device_info;
 
 /**
@@ -100,8 +99,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_device_count(kjit_runtime *runtime, uin
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_DRIVER, KJIT_ERR_DRIVER
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_device_get_info(kjit_runtime *runtime, int32_t ordinal,
-                                                         kjit_device_info *info, kjit_error *error);
+KJIT_API KJIT_NODISCARD kjit_status kjit_device_get_info(kjit_runtime *runtime, int32_t ordinal, kjit_device_info *info,
+                                                         kjit_error *error);
 
 #ifdef __cplusplus
 }

@@ -43,7 +43,7 @@ typedef struct kjit_runtime_options {
 
 /** Options with struct_size set and everything else at its default. */
 static inline kjit_runtime_options kjit_runtime_options_default(void) {
-  kjit_runtime_options options = {0};
+  kjit_runtime_options options = KJIT_ZERO;
   options.struct_size = sizeof options;
   return options;
 }
