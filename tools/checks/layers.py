@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Includes go down the layers, never up; only one file opens libraries; no layer prints.
+
+The layers are those of ARCHITECTURE.md: attention -> runtime -> jit -> base.
+"""
+
+import re
+
+from project import ROOT, finish, name, sources, without_comments
+
+LAYERS = ("base", "jit", "runtime", "attention")  # each may use itself and those before it
+PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
+PUBLIC_HEADERS = re.compile(r"<kjit/[a-z_]+\.h>$")
+C_HEADERS = {f"<{header}.h>" for header in ("stddef", "stdint")}
+PRINTING = re.compile(r"\b(printf|vprintf|fprintf|vfprintf|puts|putchar|fputs|fputc|perror|exit|abort|_exit)\s*\(")
+OPENING = re.compile(r"\b(dlopen|dlsym|dlclose)\s*\(")
+
+
+def includes(path):
+    """(line number, "<name>" or "\"name\"") of each include."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+(<[^>]+>|"[^"]+")', line)
+        if match:
+            yield number, match.group(1)
+
+
+def fault_of_layer(layer, include):
+    match = re.match(r'"([a-z_]+)/', include)
+    if match is None:
+        return None if include.startswith("<") else "an include names its layer: \"base/text.h\""
+    used = match.group(1)
+    if used in LAYERS:
+        above = LAYERS.index(used) > LAYERS.index(layer)
+        return f"{layer} is below {used}" if above else None
+    if (ROOT / "kernel_src" / include.strip('"')).exists():
+        return None  # a struct that both compilers read
+    return f"{used} is no layer"
+
+
+def fault_of_public_header(include):
+    fine = include in C_HEADERS or PUBLIC_HEADERS.match(include)
+    return None if fine else "a public header uses C's headers and kjit's alone"
+
+
+def fault_of_kernel(include):
+    inside = include.startswith('"') and (ROOT / "kernel_src" / include.strip('"')).exists()
+    return None if inside else "a kernel source includes kernel sources alone, by their name under kernel_src"
+
+
+def fault_of_user(path, include):
+    """tools, bench, examples and the API's tests see what a user sees."""
+    if include.startswith("<"):
+        return None
+    here = (path.parent / include.strip('"')).exists()
+    shared = any((ROOT / folder / include.strip('"')).exists() for folder in ("tests", "tools", "tools/kjit", "bench"))
+    return None if here or shared else "only <kjit/...> and neighbours"
+
+
+def fault_of_include(path, include):
+    parts = path.relative_to(ROOT).parts
+    if parts[0] == "include":
+        return fault_of_public_header(include)
+    if parts[0] == "src":
+        return fault_of_layer(parts[1], include)
+    if parts[0] == "kernel_src":
+        return fault_of_kernel(include)
+    if any(name(path).startswith(folder + "/") for folder in PUBLIC_ONLY):
+        return fault_of_user(path, include)
+    return None
+
+
+def faults_of_calls(path):
+    """Only tools/ prints; only base/dynlib.c opens libraries."""
+    for number, line in enumerate(without_comments(path.read_text()).splitlines(), 1):
+        call = PRINTING.search(line)
+        if call:
+            yield f"{name(path)}:{number}: the library does not call {call.group(1)}"
+        call = OPENING.search(line)
+        if call and name(path) != "src/base/dynlib.c":
+            yield f"{name(path)}:{number}: {call.group(1)} belongs to src/base/dynlib.c"
+
+
+def main():
+    files = sources()
+    faults = []
+    for path in files:
+        for number, include in includes(path):
+            fault = fault_of_include(path, include)
+            if fault:
+                faults.append(f"{name(path)}:{number}: #include {include}: {fault}")
+    for path in sources("src", suffixes=(".c", ".h")):
+        faults += faults_of_calls(path)
+    finish(faults, f"layers, {len(files)} files")
+
+
+if __name__ == "__main__":
+    main()

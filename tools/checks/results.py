@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Count what the test runs did, case by case, and say which cases failed or were skipped.
+
+usage: results.py FOLDER [FAILED_STEP...]     FOLDER holds one JUnit file of ctest for each preset
+The last line reads "N passed, N failed, N skipped"; the exit code is 1 if anything failed or nothing ran.
+"""
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+
+CASE = re.compile(r"^\[\s+(OK|FAILED|SKIPPED)\s+\] (\w+)\s*$", re.MULTILINE)
+RESULT_OF_CASE = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}
+RESULT_OF_PROGRAM = {"run": "passed", "fail": "failed", "notrun": "skipped", "disabled": "skipped"}
+
+
+def results_of_program(test):
+    """(result, name) of each case that a test program reported; of the program itself where it reported none."""
+    program, outcome = test.get("name"), RESULT_OF_PROGRAM.get(test.get("status"), "failed")
+    cases = [(RESULT_OF_CASE[word], f"{program}: {case}") for word, case in CASE.findall(test.findtext("system-out") or "")]
+    if not cases:
+        return [(outcome, program)]
+    if outcome == "failed" and all(result != "failed" for result, _ in cases):
+        cases.append(("failed", f"{program}: ended before its cases did, or a sanitizer spoke"))
+    return cases
+
+
+def report(preset, results):
+    counts = Counter(result for result, _ in results)
+    print(f"{preset:8} {counts['passed']:5} passed {counts['failed']:5} failed {counts['skipped']:5} skipped")
+    for result in ("failed", "skipped"):
+        for case in sorted(case for outcome, case in results if outcome == result):
+            print(f"    {result}: {case}")
+    return counts
+
+
+def main():
+    folder, failed_steps = Path(sys.argv[1]), sys.argv[2:]
+    total = Counter()
+    for path in sorted(folder.glob("*.xml")):
+        tests = ElementTree.parse(path).getroot().iter("testcase")
+        total += report(path.stem, [result for test in tests for result in results_of_program(test)])
+    for step in failed_steps:
+        print(f"    failed: step {step}")
+    total["failed"] += len(failed_steps)
+    print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+    sys.exit(0 if total["passed"] > 0 and total["failed"] == 0 else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+# shellcheck shell=bash disable=SC2034 # used by those who source this
+# Sourced by the scripts of this folder: finds what a build needs, installs what is missing.
+#
+#   need_packages PACKAGE...   Debian packages: installed when root, otherwise the command is named
+#   need_cuda                  CUDA's headers and NVRTC: those of the machine, else fetched into build/cuda
+#   build_preset PRESET        configure and build, with ccache where it is
+
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+jobs=$(nproc)
+
+build_packages=(build-essential cmake ninja-build pkg-config python3
+                libsodium-dev libxxhash-dev uthash-dev libjansson-dev libcmocka-dev)
+check_packages=(ccache clang clang-format clang-tidy git)
+
+say() { printf '== %s\n' "$*" >&2; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+
+is_installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+need_packages() {
+    command -v dpkg-query >/dev/null || return 0 # not Debian: CMake names what it does not find
+    local missing=() package
+    for package in "$@"; do is_installed "$package" || missing+=("$package"); done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    [ "$(id -u)" -eq 0 ] || die "missing: ${missing[*]}. Run: sudo apt-get install ${missing[*]}"
+    say "installing ${missing[*]}"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# The first of these folders that holds a toolkit: its headers and NVRTC.
+system_cuda() {
+    [ -z "${KJIT_IGNORE_SYSTEM_CUDA:-}" ] || return 1
+    local folder
+    for folder in ${CUDA_HOME:+"$CUDA_HOME"} /usr/local/cuda /usr/local/cuda-*; do
+        if [ -e "$folder/include/cuda.h" ] && compgen -G "$folder/lib64/libnvrtc.so.*" >/dev/null; then
+            echo "$folder"
+            return 0
+        fi
+    done
+    return 1
+}
+
+need_cuda() {
+    if system_cuda >/dev/null; then return 0; fi
+    [ -e "$root/build/cuda/include/cuda.h" ] || "$root/tools/fetch-cuda"
+    export KJIT_NVRTC=${KJIT_NVRTC:-$(echo "$root"/build/cuda/lib/libnvrtc.so.*)}
+}
+
+build_preset() {
+    local launcher=()
+    if command -v ccache >/dev/null; then launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+    (cd "$root" && cmake --preset "$1" "${launcher[@]}" && cmake --build --preset "$1" --parallel "$jobs")
+}
