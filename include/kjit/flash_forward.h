@@ -101,6 +101,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_flash_config_print(const kjit_flash_con
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_CONFIG  names the field, its value and the rule
  * @retval KJIT_ERR_UNSUPPORTED     arch is older than sm_80, unknown, or has too little shared memory
+ * @retval KJIT_ERR_INVALID_ARG     config is NULL, or arch is not the name of an architecture
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_flash_config_check(const kjit_flash_config *config, const char *arch,

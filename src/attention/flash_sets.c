@@ -1,0 +1,182 @@
+/* The seeds' named sets of configs, from their rules. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kjit/flash_forward.h>
+
+#include "base/error.h"
+
+/* Room for the largest set while it is made: autotune and the progression before what they share is dropped. */
+#define SET_MAX 96
+
+#define PROGRESSION_STEPS 7
+
+struct config_list {
+  kjit_flash_config items[SET_MAX];
+  size_t count;
+};
+
+static void add(struct config_list *list, const kjit_flash_config *config) {
+  assert(list->count < SET_MAX);
+  list->items[list->count++] = *config;
+}
+
+static void set_loads(kjit_flash_config *config, int32_t q, int32_t k, int32_t v) {
+  config->Q_mma_load_K_tiles = q;
+  config->K_mma_load_K_tiles = k;
+  config->V_mma_load_K_tiles = v;
+}
+
+/* The seeds' staircase, from 1: each step adds one idea to the step before. */
+static void take_step(kjit_flash_config *config, int step) {
+  switch (step) {
+  case 1:
+    config->async_copy = 1;
+    break;
+  case 2:
+    config->swizzled = 1;
+    break;
+  case 3:
+    config->eager_load_blocks = 1;
+    break;
+  case 4:
+    set_loads(config, 2, 2, 2);
+    break;
+  case 5:
+    config->mma_double_buffer_loads = 1;
+    break;
+  case 6:
+    config->optimized_softmax = 1;
+    break;
+  default: /* what autotuning then found: Q kept in registers, nothing buffered */
+    set_loads(config, 0, 2, 2);
+    config->mma_double_buffer_loads = 0;
+  }
+}
+
+static void add_progression_of(struct config_list *list, int32_t B_r, int32_t B_c, int32_t n_warps) {
+  kjit_flash_config config = {.dtype = KJIT_FP16, .d_head = 128, .B_r = B_r, .B_c = B_c, .n_warps = n_warps};
+  for (int step = 1; step <= PROGRESSION_STEPS; step++) {
+    take_step(&config, step);
+    add(list, &config);
+  }
+}
+
+static void add_progression(struct config_list *list) {
+  add_progression_of(list, 64, 64, 4);
+}
+
+static int compare(const void *a, const void *b) {
+  return kjit_flash_config_compare(a, b);
+}
+
+static void sort(struct config_list *list) {
+  qsort(list->items, list->count, sizeof *list->items, compare);
+}
+
+static void sort_and_drop_repeated(struct config_list *list) {
+  size_t kept = 0;
+  sort(list);
+  for (size_t i = 0; i < list->count; i++) {
+    if (kept && compare(&list->items[kept - 1], &list->items[i]) == 0) continue;
+    list->items[kept++] = list->items[i];
+  }
+  list->count = kept;
+}
+
+static void add_progression_all(struct config_list *list) {
+  static const int32_t large_columns[] = {128, 64, 32}, small_columns[] = {64, 32}, warps[] = {4, 8};
+  for (size_t c = 0; c < 3; c++) {
+    for (size_t w = 0; w < 2; w++)
+      add_progression_of(list, 128, large_columns[c], warps[w]);
+  }
+  for (size_t c = 0; c < 2; c++)
+    add_progression_of(list, 64, small_columns[c], 4);
+  sort(list);
+}
+
+/* The seeds' filter over the autotuning grid. */
+static _Bool should_autotune(const kjit_flash_config *config) {
+  const int32_t q = config->Q_mma_load_K_tiles, k = config->K_mma_load_K_tiles;
+  if (config->eager_load_blocks && !config->async_copy) return 0;
+  if (q != 0 && q != k) return 0;
+  if (config->B_r == 128) return q != 0; /* 32 rows of Q per warp do not stay in registers */
+  if (config->n_warps == 8) return 0;    /* 8 rows per warp are less than an mma */
+  /* (64, 32): with Q in registers, too many of them for 3 blocks on a multiprocessor. (64, 64): always kept. */
+  return config->B_c == 32 ? q != 0 : q == 0;
+}
+
+/* Digit `*rest % base`, which is then taken off. */
+static int32_t take_digit(unsigned *rest, unsigned base) {
+  const unsigned digit = *rest % base;
+  *rest /= base;
+  return (int32_t)digit;
+}
+
+/* Point `index` of the autotuning grid: dtype × B_r × B_c × Q × K × V × buffer × opt_softmax, two values each. */
+static kjit_flash_config autotune_point(unsigned index) {
+  kjit_flash_config config = {.d_head = 128, .n_warps = 4, .async_copy = 1, .eager_load_blocks = 1, .swizzled = 1};
+  config.optimized_softmax = take_digit(&index, 2);
+  config.mma_double_buffer_loads = take_digit(&index, 2);
+  config.V_mma_load_K_tiles = 2 * take_digit(&index, 2);
+  config.K_mma_load_K_tiles = 2 * take_digit(&index, 2);
+  config.Q_mma_load_K_tiles = 2 * take_digit(&index, 2);
+  config.B_c = take_digit(&index, 2) ? 64 : 32;
+  config.B_r = take_digit(&index, 2) ? 128 : 64;
+  config.dtype = index ? KJIT_BF16 : KJIT_FP16;
+  return config;
+}
+
+static void add_autotune(struct config_list *list) {
+  for (unsigned index = 0; index < 1u << 8; index++) {
+    const kjit_flash_config config = autotune_point(index);
+    if (should_autotune(&config)) add(list, &config);
+  }
+  sort(list);
+}
+
+/* What the seeds compiled ahead of time. */
+static void add_prebuilt(struct config_list *list) {
+  add_autotune(list);
+  add_progression(list);
+  sort_and_drop_repeated(list);
+}
+
+static const struct {
+  const char *name;
+  void (*add_to)(struct config_list *list);
+} sets[] = {{"progression", add_progression},
+            {"autotune", add_autotune},
+            {"prebuilt", add_prebuilt},
+            {"progression_all", add_progression_all}};
+
+#define SET_COUNT (sizeof sets / sizeof *sets)
+
+static kjit_status copy_out(const struct config_list *list, kjit_flash_config *configs, size_t capacity, size_t *count,
+                            kjit_error *error) {
+  if (configs && capacity < list->count) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "capacity: %zu is too small; the set has %zu configs", capacity,
+                     list->count);
+  }
+  if (configs) memcpy(configs, list->items, list->count * sizeof *configs);
+  *count = list->count;
+  return KJIT_OK;
+}
+
+kjit_status kjit_flash_config_set(const char *name, kjit_flash_config *configs, size_t capacity, size_t *count,
+                                  kjit_error *error) {
+  struct config_list list;
+  error_clear(error);
+  if (!count) return error_invalid(error, "count", "must not be NULL");
+  *count = 0;
+  if (!name) return error_invalid(error, "name", "must not be NULL");
+  for (size_t i = 0; i < SET_COUNT; i++) {
+    if (strcmp(sets[i].name, name) != 0) continue;
+    list.count = 0;
+    sets[i].add_to(&list);
+    return copy_out(&list, configs, capacity, count, error);
+  }
+  return error_set(error, KJIT_ERR_NOT_FOUND, "set \"%.40s\" is none; there are %s, %s, %s, %s", name, sets[0].name,
+                   sets[1].name, sets[2].name, sets[3].name);
+}
