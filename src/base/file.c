@@ -1,0 +1,109 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+static struct file_identity identity_of(const struct stat *info) {
+  return (struct file_identity){(uint64_t)info->st_dev, (uint64_t)info->st_ino, (uint64_t)info->st_size, info->st_mtim};
+}
+
+static kjit_status io_error(kjit_error *error, const char *path) {
+  const int number = errno;
+  const kjit_status status = number == ENOENT || number == ENOTDIR ? KJIT_ERR_NOT_FOUND : KJIT_ERR_IO;
+  return error_set_cause(error, status, KJIT_CAUSE_ERRNO, number, "%s: %s", path, strerror(number));
+}
+
+/* Opened, and known to be a regular file within the limit. -1 with *status set otherwise. */
+static int open_checked(const char *path, size_t limit, struct stat *info, kjit_status *status, kjit_error *error) {
+  /* Not blocking: a FIFO in the place of a file must not stop the process. */
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  *status = KJIT_OK;
+  if (fd < 0 || fstat(fd, info) != 0)
+    *status = io_error(error, path);
+  else if (!S_ISREG(info->st_mode))
+    *status = error_set(error, KJIT_ERR_IO, "%s: not a regular file", path);
+  else if ((uint64_t)info->st_size > limit)
+    *status = error_set(error, KJIT_ERR_IO, "%s: %lld bytes; the limit is %zu", path, (long long)info->st_size, limit);
+  if (*status == KJIT_OK) return fd;
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+kjit_status file_map_open(struct file_map *map, const char *path, size_t limit, kjit_error *error) {
+  *map = (struct file_map){0};
+  struct stat info;
+  kjit_status status;
+  const int fd = open_checked(path, limit, &info, &status, error);
+  if (fd < 0) return status;
+  if (info.st_size > 0) {
+    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+      status = io_error(error, path);
+    else
+      map->data = data;
+  }
+  close(fd);
+  if (status != KJIT_OK) return status;
+  map->bytes = (size_t)info.st_size;
+  map->identity = identity_of(&info);
+  return KJIT_OK;
+}
+
+void file_map_close(struct file_map *map) {
+  if (map->data) munmap((void *)(uintptr_t)map->data, map->bytes);
+  *map = (struct file_map){0};
+}
+
+/* A file that shrinks while it is read gives fewer bytes; one that grows is cut at the size it had. */
+static kjit_status read_bytes(int fd, const char *path, char *data, size_t *bytes, kjit_error *error) {
+  size_t done = 0;
+  while (done < *bytes) {
+    const ssize_t got = read(fd, data + done, *bytes - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return io_error(error, path);
+    if (got == 0) break;
+    done += (size_t)got;
+  }
+  data[done] = '\0';
+  *bytes = done;
+  return KJIT_OK;
+}
+
+kjit_status file_read(const struct mem *mem, const char *path, size_t limit, char **data, size_t *bytes,
+                      kjit_error *error) {
+  *data = NULL;
+  *bytes = 0;
+  struct stat info;
+  kjit_status status;
+  const int fd = open_checked(path, limit, &info, &status, error);
+  if (fd < 0) return status;
+  size_t size = (size_t)info.st_size;
+  char *text = mem_alloc(mem, size + 1);
+  status = text ? read_bytes(fd, path, text, &size, error) : error_no_memory(error);
+  close(fd);
+  if (status != KJIT_OK) {
+    mem_free(mem, text);
+    return status;
+  }
+  *data = text;
+  *bytes = size;
+  return KJIT_OK;
+}
+
+_Bool file_identify(const char *path, struct file_identity *identity) {
+  struct stat info;
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return 0;
+  *identity = identity_of(&info);
+  return 1;
+}
+
+_Bool file_identity_equal(const struct file_identity *a, const struct file_identity *b) {
+  return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
+         a->modified.tv_sec == b->modified.tv_sec && a->modified.tv_nsec == b->modified.tv_nsec;
+}

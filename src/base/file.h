@@ -1,0 +1,33 @@
+/* Whole files, read-only: mapped or read. Regular files only; what is being read may not exceed the limit given. */
+#ifndef KJIT_BASE_FILE_H
+#define KJIT_BASE_FILE_H
+
+#include <time.h>
+
+#include "base/mem.h"
+
+/* Which file this is, and whether it is still the same. */
+struct file_identity {
+  uint64_t device, inode, bytes;
+  struct timespec modified;
+};
+
+struct file_map {
+  const void *data; /* NULL when closed, and for an empty file */
+  size_t bytes;
+  struct file_identity identity;
+};
+
+/* KJIT_ERR_NOT_FOUND: no such file. KJIT_ERR_IO: not a regular file, larger than `limit`, or errno in error->cause. */
+kjit_status file_map_open(struct file_map *map, const char *path, size_t limit, kjit_error *error);
+void file_map_close(struct file_map *map); /* accepts a closed one */
+
+/* A copy of the file with a NUL behind it (mem_free). As above, and KJIT_ERR_NO_MEMORY. */
+kjit_status file_read(const struct mem *mem, const char *path, size_t limit, char **data, size_t *bytes,
+                      kjit_error *error);
+
+/* False when there is no such regular file. */
+_Bool file_identify(const char *path, struct file_identity *identity);
+_Bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);
+
+#endif
