@@ -10,10 +10,15 @@
 #include "jit/request.h"
 
 struct builder;
+struct nvrtc; /* jit/nvrtc.h */
 
 /* Options resolved and copied; the allocator in `mem` and `log` must outlive the builder. */
 kjit_status builder_create(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
                            const struct log *log, kjit_error *error);
+/* The same over a given NVRTC, which the builder takes over, also on failure; NULL: its own. For tests, which pass
+ * nvrtc_create_fake(). */
+kjit_status builder_create_with(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
+                                const struct log *log, struct nvrtc *nvrtc, kjit_error *error);
 void builder_destroy(struct builder *builder); /* accepts NULL and half-built ones */
 
 /* What kjit_build() promises. Thread-safe. */
