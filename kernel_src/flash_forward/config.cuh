@@ -1,0 +1,73 @@
+// The configuration: the prologue's macros as typed constants, checked. Nothing else reads a macro.
+#pragma once
+#include "core/shared_tile.cuh"
+#include "ptx/matrix.cuh"
+
+#if !defined(KJIT_dtype)
+#error "KJIT_dtype is not defined: element type, 5 (fp16) or 15 (bf16)"
+#elif !defined(KJIT_d_head)
+#error "KJIT_d_head is not defined: head size"
+#elif !defined(KJIT_B_r) || !defined(KJIT_B_c)
+#error "KJIT_B_r or KJIT_B_c is not defined: query rows per block, key rows per step"
+#elif !defined(KJIT_n_warps)
+#error "KJIT_n_warps is not defined: warps per block"
+#elif !defined(KJIT_async_copy) || !defined(KJIT_eager_load_blocks) || !defined(KJIT_swizzled)
+#error "KJIT_async_copy, KJIT_eager_load_blocks or KJIT_swizzled is not defined: 0 or 1"
+#elif !defined(KJIT_Q_mma_load_K_tiles) || !defined(KJIT_K_mma_load_K_tiles) || !defined(KJIT_V_mma_load_K_tiles)
+#error "KJIT_Q_, KJIT_K_ or KJIT_V_mma_load_K_tiles is not defined: 8-wide fragments per load, 0 for all"
+#elif !defined(KJIT_mma_double_buffer_loads) || !defined(KJIT_optimized_softmax)
+#error "KJIT_mma_double_buffer_loads or KJIT_optimized_softmax is not defined: 0 or 1"
+#endif
+
+namespace cfg {
+
+template <int kCode> struct ElementOf;
+template <> struct ElementOf<5> { using type = Fp16; };
+template <> struct ElementOf<15> { using type = Bf16; };
+using Element = ElementOf<KJIT_dtype>::type;
+
+constexpr int kHeadDim = KJIT_d_head;
+constexpr int kQueryRows = KJIT_B_r;
+constexpr int kKeyRows = KJIT_B_c;
+constexpr int kWarps = KJIT_n_warps;
+constexpr bool kAsyncCopy = KJIT_async_copy;
+constexpr bool kEagerLoads = KJIT_eager_load_blocks;
+constexpr bool kSwizzled = KJIT_swizzled;
+constexpr int kQLoad = KJIT_Q_mma_load_K_tiles;
+constexpr int kKLoad = KJIT_K_mma_load_K_tiles;
+constexpr int kVLoad = KJIT_V_mma_load_K_tiles;
+constexpr bool kDoubleBuffer = KJIT_mma_double_buffer_loads;
+constexpr bool kOptimizedSoftmax = KJIT_optimized_softmax;
+
+constexpr int kThreads = kWarps * kLanesPerWarp;
+constexpr int kRowsPerWarp = kQueryRows / kWarps;
+constexpr int kRowTiles = kRowsPerWarp / 16; // m16 tiles of a warp
+constexpr int kKeyTiles = kKeyRows / 16;     // 16-key tiles of a step
+constexpr int kHeadSlices = kHeadDim / 16;   // 16-column slices of a head
+
+// Fragments come in pairs: one mma is 16 deep. Slices of 0 mean "the whole operand".
+constexpr int kQSliceDepth = kQLoad / 2;
+constexpr int kKSliceDepth = kKLoad / 2;
+constexpr int kVSliceDepth = kVLoad / 2;
+
+static_assert(kHeadDim % 16 == 0 && kHeadDim >= 32 && kHeadDim <= 256, "d_head: a multiple of 16 from 32 to 256");
+static_assert(kWarps == 1 || kWarps == 2 || kWarps == 4 || kWarps == 8, "n_warps: 1, 2, 4 or 8");
+static_assert(kQueryRows % (16 * kWarps) == 0 && kQueryRows <= 256, "B_r: a multiple of 16 * n_warps up to 256");
+static_assert(kKeyRows % 16 == 0 && kKeyRows <= 256, "B_c: a multiple of 16 up to 256");
+static_assert(kQLoad == kKLoad || kQLoad == 0, "Q_mma_load_K_tiles: equal to K's or 0");
+
+__device__ constexpr bool load_count_is_legal(int count, int depth) {
+  const int fragments = depth / 8;
+  return count == 0 || (count >= 2 && (count & (count - 1)) == 0 && fragments % count == 0 &&
+                        count <= (kDoubleBuffer ? fragments / 2 : fragments));
+}
+static_assert(load_count_is_legal(kQLoad, kHeadDim), "Q_mma_load_K_tiles: 0, or a power of two from 2 that divides");
+static_assert(load_count_is_legal(kKLoad, kHeadDim), "K_mma_load_K_tiles: 0, or a power of two from 2 that divides");
+static_assert(load_count_is_legal(kVLoad, kKeyRows), "V_mma_load_K_tiles: 0, or a power of two from 2 that divides");
+
+using QTile = SharedTile<kQueryRows, kHeadDim, kSwizzled>; // O leaves through the same memory
+using KVTile = SharedTile<kKeyRows, kHeadDim, kSwizzled>;
+
+constexpr int kSharedBytes = QTile::kBytes + 2 * KVTile::kBytes;
+
+} // namespace cfg

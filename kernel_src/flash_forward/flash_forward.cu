@@ -1,0 +1,203 @@
+// FlashAttention-2 forward with mma.sync, sm_80 and later.
+//
+//   O = softmax(scale * Q K^T) V,  lse = ln(sum(exp(scale * Q K^T))), each (batch, head) by itself
+//
+// Tensors   q, o (batch, seq_q, heads, d_head), k, v (batch, seq_kv, heads, d_head), fp16 or bf16, any strides that are
+//           multiples of 8 elements, d_head contiguous; lse (batch, heads, seq_q) fp32, optional. Lengths from 1.
+// Grid      (ceil(seq_q / B_r), heads, batch), n_warps warps: one block per query block, blocks that share K and V next to
+//           each other. A warp owns B_r / n_warps query rows of Q, S, P and O; every warp uses all of K and V.
+// Shared    (B_r + 2 B_c) * d_head * 2 bytes: Q, then K, then V; O leaves through Q's part.
+// Registers O B_r/n_warps * d_head / 32, S B_r/n_warps * B_c / 32, Q half of O's when held; docs/performance.md has ptxas's
+//           figures. Spills: none in the sets.
+// Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
+//
+// Key blocks are visited from last to first, so that the one block that may be ragged comes first and the others need
+// no bounds check.
+#include "flash_forward/config.cuh"
+#include "flash_forward/fragments.cuh"
+#include "flash_forward/params.h"
+#include "flash_forward/tile_copy.cuh"
+#include "softmax/online_softmax.cuh"
+
+#if __CUDA_ARCH__ < 800
+#error "flash_forward requires sm_80 or higher"
+#endif
+
+namespace {
+
+using Softmax = OnlineSoftmax<cfg::kRowTiles, cfg::kKeyTiles * 2, cfg::kHeadSlices * 2, cfg::kOptimizedSoftmax>;
+
+KJIT_DEVICE const char *head_start(const void *tensor, const flash_forward_strides &stride) {
+  return (const char *)tensor + (blockIdx.z * stride.batch + blockIdx.y * stride.head) * 2;
+}
+
+// This block's (batch, head) of K or V: blocks of B_c rows into the shared tile.
+struct KeyValueSource {
+  const char *head;
+  int64_t row_stride;
+  uint32_t tile;
+
+  // Start loading block j; `valid_rows` of it exist (only looked at when kGuarded).
+  template <bool kGuarded> KJIT_DEVICE void load(int j, int valid_rows) const {
+    load_tile<cfg::KVTile, cfg::kKeyRows, cfg::kThreads, cfg::kAsyncCopy, kGuarded>(
+        tile, 0, head + (int64_t)j * cfg::kKeyRows * row_stride * 2, row_stride, threadIdx.x, valid_rows);
+    if constexpr (cfg::kAsyncCopy) async_copy_commit();
+  }
+};
+
+// Wait for this thread's copies but the latest `kPending` groups. Copies through registers are done already.
+template <int kPending> KJIT_DEVICE void wait_for_copies() {
+  if constexpr (cfg::kAsyncCopy) async_copy_wait<kPending>();
+}
+
+KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns, int lane) {
+#pragma unroll
+  for (int n = 0; n < cfg::kKeyTiles * 2; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (n * 8 + lane % 4 * 2 + i % 2 >= valid_columns) {
+#pragma unroll
+        for (int m = 0; m < cfg::kRowTiles; m++)
+          s[m][n][i] = masked_score();
+      }
+}
+
+struct Block {
+  const flash_forward_params &p;
+  const int warp, lane;
+  const int blocks;    // of keys
+  const int last_rows; // keys of the last block, 1 to B_c
+  const KeyValueSource k, v;
+  const fragments::Addresses at;
+  uint32_t held_q[cfg::kRowTiles][fragments::kHeldSlices][4];
+  float o[cfg::kRowTiles][cfg::kHeadSlices * 2][4];
+  Softmax softmax;
+
+  KJIT_DEVICE Block(const flash_forward_params &params, uint32_t q_tile)
+      : p(params), warp(threadIdx.x / kLanesPerWarp), lane(threadIdx.x % kLanesPerWarp),
+        blocks((params.seq_kv - 1) / cfg::kKeyRows + 1), last_rows(params.seq_kv - (blocks - 1) * cfg::kKeyRows),
+        k{head_start(params.k, params.k_stride), params.k_stride.seq, q_tile + cfg::QTile::kBytes},
+        v{head_start(params.v, params.v_stride), params.v_stride.seq, q_tile + cfg::QTile::kBytes + cfg::KVTile::kBytes},
+        at(q_tile, q_tile + cfg::QTile::kBytes, q_tile + cfg::QTile::kBytes + cfg::KVTile::kBytes, warp, lane) {}
+
+  // First query row of this warp in the sequence; rows of it that exist (may be none).
+  KJIT_DEVICE int first_row() const { return blockIdx.x * cfg::kQueryRows + warp * cfg::kRowsPerWarp; }
+
+  // Each warp loads its own rows, so that only the warp has to wait for them.
+  KJIT_DEVICE void load_query(uint32_t q_tile) const {
+    const char *rows = head_start(p.q, p.q_stride) + first_row() * p.q_stride.seq * 2;
+    load_tile<cfg::QTile, cfg::kRowsPerWarp, kLanesPerWarp, cfg::kAsyncCopy, true>(
+        q_tile, warp * cfg::kRowsPerWarp, rows, p.q_stride.seq, lane, p.seq_q - first_row());
+    if constexpr (cfg::kAsyncCopy) async_copy_commit();
+  }
+
+  KJIT_DEVICE void hold_query() {
+    if constexpr (fragments::kQHeld) {
+      __syncwarp(); // the warp's other lanes have loaded the rest of its rows
+      fragments::load_q<fragments::kHeldSlices>(held_q, at, 0);
+    }
+  }
+
+  template <bool kMayBeLast> KJIT_DEVICE void load_ragged(const KeyValueSource &source, int j) const {
+    if (kMayBeLast && j == blocks - 1) source.load<true>(j, last_rows);
+    else source.load<false>(j, cfg::kKeyRows);
+  }
+
+  // One block of keys. kFirst: nothing has been accumulated yet. kMayBeLast: it may be the ragged block.
+  template <bool kFirst, bool kMayBeLast> KJIT_DEVICE void step(int j) {
+    if constexpr (!cfg::kEagerLoads) load_ragged<kMayBeLast>(k, j);
+    wait_for_copies<0>();
+    __syncthreads(); // K of block j is visible to all; everybody has finished with V of block j + 1
+    if constexpr (cfg::kEagerLoads) load_ragged<kMayBeLast>(v, j);
+
+    float s[cfg::kRowTiles][cfg::kKeyTiles * 2][4] = {};
+    fragments::scores(s, held_q, at, p);
+
+    if constexpr (cfg::kEagerLoads) {
+      wait_for_copies<0>();
+      __syncthreads(); // V of block j is visible to all; everybody has finished with K of block j
+      if (j > 0) k.load<false>(j - 1, cfg::kKeyRows);
+    } else {
+      load_ragged<kMayBeLast>(v, j);
+    }
+    if (kMayBeLast && j == blocks - 1 && last_rows < cfg::kKeyRows) mask_from(s, last_rows, lane);
+    softmax.step<kFirst>(s, o, p.scale, p.scale_log2);
+    uint32_t probabilities[cfg::kRowTiles][cfg::kKeyTiles][4];
+    fragments::round_scores(probabilities, s);
+    if constexpr (!cfg::kEagerLoads) {
+      wait_for_copies<0>();
+      __syncthreads(); // V of block j is visible to all; everybody has finished with K of block j
+    }
+    fragments::accumulate(o, probabilities, at, p);
+  }
+
+  KJIT_DEVICE void run(uint32_t q_tile) {
+    load_query(q_tile);
+    if constexpr (cfg::kEagerLoads) {
+      load_ragged<true>(k, blocks - 1);
+      wait_for_copies<1>(); // Q is there, K on its way
+    } else {
+      wait_for_copies<0>();
+    }
+    hold_query();
+
+#pragma unroll
+    for (int m = 0; m < cfg::kRowTiles; m++)
+#pragma unroll
+      for (int n = 0; n < cfg::kHeadSlices * 2; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          o[m][n][i] = 0.0f;
+    int j = blocks - 1;
+    if constexpr (cfg::kOptimizedSoftmax) {
+      step<true, true>(j--);
+#pragma unroll 1
+      for (; j >= 0; j--)
+        step<false, false>(j);
+    } else {
+      softmax.start();
+#pragma unroll 1
+      for (; j >= 0; j--)
+        step<false, true>(j);
+    }
+  }
+
+  KJIT_DEVICE void finish(uint32_t q_tile) {
+    const int row = first_row();
+    softmax.finish(o, p.scale, [&](int m, int r, float log_sum_exp) {
+      const int query = row + m * 16 + r * 8 + lane / 4;
+      if (p.lse != nullptr && lane % 4 == 0 && query < p.seq_q)
+        p.lse[blockIdx.z * p.lse_batch_stride + blockIdx.y * p.lse_head_stride + query] = log_sum_exp;
+    });
+    __syncwarp(); // the warp's last read of its Q rows is over: O takes their place
+#pragma unroll
+    for (int m = 0; m < cfg::kRowTiles; m++)
+#pragma unroll
+      for (int n = 0; n < cfg::kHeadSlices * 2; n++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+          const int band = cfg::QTile::slice_band(n / 2);
+          const int width = cfg::QTile::band_width(band);
+          const int chunk = n - cfg::QTile::band_column(band) / kChunkElements;
+          const uint32_t offset =
+              cfg::QTile::offset_in_band(width, warp * cfg::kRowsPerWarp + m * 16 + r * 8 + lane / 4, chunk);
+          store_shared_4(q_tile + cfg::QTile::band_offset(band) + offset + lane % 4 * 4,
+                         pack_16(cfg::Element{}, o[m][n][2 * r], o[m][n][2 * r + 1]));
+        }
+    __syncwarp(); // the rows below were written by other lanes
+    char *rows = (char *)head_start(p.o, p.o_stride) + row * p.o_stride.seq * 2;
+    store_tile<cfg::QTile, cfg::kRowsPerWarp, kLanesPerWarp>(rows, p.o_stride.seq, q_tile, warp * cfg::kRowsPerWarp, lane,
+                                                             p.seq_q - row);
+  }
+};
+
+} // namespace
+
+extern "C" __global__ __launch_bounds__(cfg::kThreads) void flash_forward(const __grid_constant__
+                                                                          flash_forward_params p) {
+  extern __shared__ __align__(128) char shared[];
+  const uint32_t q_tile = shared_address(shared);
+  Block block(p, q_tile);
+  block.run(q_tile);
+  block.finish(q_tile);
+}

@@ -1,0 +1,178 @@
+// Fragments from shared memory and the two matrix products of a step.
+//
+// An operand is held as pairs of fragments along the reduction axis, one mma (16 deep) each:
+//   Q, P  [row tile of 16][depth][4]   the A operand of mma.m16n8k16
+//   K, V  [column tile of 16][depth][4]   two B operands: columns 0-7 in [0], [1], columns 8-15 in [2], [3]
+// "Depth" counts 16-wide slices of the reduction axis: d_head for Q and K, keys for V.
+#pragma once
+#include "flash_forward/config.cuh"
+#include "flash_forward/params.h"
+
+namespace fragments {
+
+// How many slices at a time, and register stages to hold them, for an operand of `depth` slices of which `load` are
+// loaded at a time (0: all).
+struct Plan {
+  int width;  // slices in one load
+  int loads;  // loads that cover the operand
+  int stages; // register copies: 2 when the next load is issued before this one is used
+};
+__device__ constexpr Plan plan(int depth, int load) {
+  const int width = load == 0 ? depth : load;
+  const int loads = depth / width;
+  return {width, loads, cfg::kDoubleBuffer && loads > 1 ? 2 : 1};
+}
+constexpr Plan kQ = plan(cfg::kHeadSlices, cfg::kQSliceDepth);
+constexpr Plan kK = plan(cfg::kHeadSlices, cfg::kKSliceDepth);
+constexpr Plan kV = plan(cfg::kKeyTiles, cfg::kVSliceDepth);
+
+// Q held for the whole kernel is loaded once; otherwise every step reads it again from shared memory.
+constexpr bool kQHeld = cfg::kQLoad == 0;
+constexpr int kHeldSlices = kQHeld ? cfg::kHeadSlices : 1;
+
+template <int kTiles, int kWidth> using Operand = uint32_t[kTiles][kWidth][4];
+using Scores = float[cfg::kRowTiles][cfg::kKeyTiles * 2][4];
+using Output = float[cfg::kRowTiles][cfg::kHeadSlices * 2][4];
+
+// Lane addresses. One ldmatrix.x4 is 16x16: its lanes give the rows of four 8x8 matrices.
+//   Q, V  lane l: row l % 16, columns 8 * (l / 16): matrices (rows, columns) = (0,0) (8,0) (0,8) (8,8)
+//   K     lane l: row l % 8 + 8 * (l / 16), columns 8 * (l / 8 % 2): (0,0) (0,8) (8,0) (8,8), so that the two
+//         registers of one mma's B operand are neighbours
+struct Addresses {
+  LaneOffsets<cfg::QTile> q;
+  LaneOffsets<cfg::KVTile> k, v;
+
+  KJIT_DEVICE Addresses(uint32_t q_tile, uint32_t k_tile, uint32_t v_tile, int warp, int lane)
+      : q(q_tile, warp * cfg::kRowsPerWarp + lane % 16, lane / 16), k(k_tile, lane % 8 + lane / 16 * 8, lane / 8 % 2),
+        v(v_tile, lane % 16, lane / 16) {}
+};
+
+template <int kWidth>
+KJIT_DEVICE void load_q(Operand<cfg::kRowTiles, kWidth> &q, const Addresses &at, int first_slice) {
+#pragma unroll
+  for (int d = 0; d < kWidth; d++)
+#pragma unroll
+    for (int m = 0; m < cfg::kRowTiles; m++)
+      load_matrix_x4(q[m][d], at.q.at(m, first_slice + d));
+}
+
+template <int kWidth>
+KJIT_DEVICE void load_k(Operand<cfg::kKeyTiles, kWidth> &k, const Addresses &at, int first_slice) {
+#pragma unroll
+  for (int d = 0; d < kWidth; d++)
+#pragma unroll
+    for (int n = 0; n < cfg::kKeyTiles; n++)
+      load_matrix_x4(k[n][d], at.k.at(n, first_slice + d));
+}
+
+template <int kWidth>
+KJIT_DEVICE void load_v(Operand<cfg::kHeadSlices, kWidth> &v, const Addresses &at, int first_key_tile) {
+#pragma unroll
+  for (int d = 0; d < kWidth; d++)
+#pragma unroll
+    for (int n = 0; n < cfg::kHeadSlices; n++)
+      load_matrix_x4_transposed(v[n][d], at.v.at(first_key_tile + d, n));
+}
+
+// c += A * B for one column tile of eight and one slice. Rows run backwards on every other column, so that the A
+// registers of one mma are those of the next and still in the operand cache.
+template <int kColumns8, int kAWidth>
+KJIT_DEVICE void multiply_column(float (&c)[cfg::kRowTiles][kColumns8][4], int n,
+                                 const Operand<cfg::kRowTiles, kAWidth> &a, int slice, const uint32_t (&b)[4]) {
+#pragma unroll
+  for (int i = 0; i < cfg::kRowTiles; i++) {
+    const int m = n % 2 ? cfg::kRowTiles - 1 - i : i;
+    mma_m16n8k16(cfg::Element{}, c[m][n], a[m][slice], b[n % 2 * 2], b[n % 2 * 2 + 1]);
+  }
+}
+
+// Slice after slice: for an operand that arrives so.
+template <int kColumnTiles, int kWidth, int kAWidth>
+KJIT_DEVICE void multiply_slices(float (&c)[cfg::kRowTiles][kColumnTiles * 2][4],
+                                 const Operand<cfg::kRowTiles, kAWidth> &a, int a_slice,
+                                 const Operand<kColumnTiles, kWidth> &b) {
+#pragma unroll
+  for (int d = 0; d < kWidth; d++)
+#pragma unroll
+    for (int n = 0; n < kColumnTiles * 2; n++)
+      multiply_column(c, n, a, a_slice + d, b[n / 2][d]);
+}
+
+// Column tile after column tile, each over the whole depth: for an operand that is there as a whole.
+template <int kColumnTiles, int kWidth, int kAWidth>
+KJIT_DEVICE void multiply_columns(float (&c)[cfg::kRowTiles][kColumnTiles * 2][4],
+                                  const Operand<cfg::kRowTiles, kAWidth> &a, const Operand<kColumnTiles, kWidth> &b) {
+#pragma unroll
+  for (int t = 0; t < kColumnTiles; t++)
+#pragma unroll
+    for (int d = 0; d < kWidth; d++)
+#pragma unroll
+      for (int n = 2 * t; n < 2 * t + 2; n++)
+        multiply_column(c, n, a, d, b[t][d]);
+}
+
+// ptxas orders instructions as it likes between branches: left alone it loads ahead as far as registers allow, and a
+// slice loaded in its turn, a slice loaded ahead and an operand loaded whole become the same code. It does not move them
+// over a branch. This one is never taken.
+KJIT_DEVICE void keep_order(const flash_forward_params &p) {
+  if (p.seq_q < 0) __trap();
+}
+
+// The loop that both products share. An operand in one piece: load, product, in the compiler's order. In slices: each is
+// loaded in its turn, or (two stages) ahead of the product before it.
+//   load(slice, stage), product(slice, stage)
+template <const Plan &kPlan, typename Load, typename Product>
+KJIT_DEVICE void stream(const flash_forward_params &p, Load load, Product product) {
+  load(0, 0);
+#pragma unroll
+  for (int i = 0; i < kPlan.loads; i++) {
+    const bool more = i + 1 < kPlan.loads;
+    if (kPlan.stages == 2 && more) load(i + 1, (i + 1) % 2);
+    product(i, i % kPlan.stages);
+    if (more) keep_order(p);
+    if (kPlan.stages == 1 && more) load(i + 1, 0);
+  }
+}
+
+// S = Q * K^T. `held_q` is Q when it is kept in registers, else unused.
+KJIT_DEVICE void scores(Scores &s, const Operand<cfg::kRowTiles, kHeldSlices> &held_q, const Addresses &at,
+                        const flash_forward_params &p) {
+  Operand<cfg::kRowTiles, kK.width> q[kK.stages];
+  Operand<cfg::kKeyTiles, kK.width> k[kK.stages];
+  stream<kK>(
+      p,
+      [&](int i, int stage) {
+        if constexpr (!kQHeld) load_q<kK.width>(q[stage], at, i * kK.width);
+        load_k<kK.width>(k[stage], at, i * kK.width);
+      },
+      [&](int i, int stage) {
+        if constexpr (kQHeld && kK.loads == 1) multiply_columns<cfg::kKeyTiles>(s, held_q, k[stage]);
+        else if constexpr (kQHeld) multiply_slices<cfg::kKeyTiles>(s, held_q, i * kK.width, k[stage]);
+        else multiply_slices<cfg::kKeyTiles>(s, q[stage], 0, k[stage]);
+      });
+}
+
+// O += P * V.
+KJIT_DEVICE void accumulate(Output &o, const Operand<cfg::kRowTiles, cfg::kKeyTiles> &probabilities, const Addresses &at,
+                            const flash_forward_params &p) {
+  Operand<cfg::kHeadSlices, kV.width> v[kV.stages];
+  stream<kV>(
+      p, [&](int i, int stage) { load_v<kV.width>(v[stage], at, i * kV.width); },
+      [&](int i, int stage) {
+        if constexpr (kV.loads == 1) multiply_columns<cfg::kHeadSlices>(o, probabilities, v[stage]);
+        else multiply_slices<cfg::kHeadSlices>(o, probabilities, i * kV.width, v[stage]);
+      });
+}
+
+// The accumulator layout of two neighbouring 8-column tiles is one A operand: P = S rounded needs no shuffle.
+KJIT_DEVICE void round_scores(Operand<cfg::kRowTiles, cfg::kKeyTiles> &p, const Scores &s) {
+#pragma unroll
+  for (int m = 0; m < cfg::kRowTiles; m++)
+#pragma unroll
+    for (int n = 0; n < cfg::kKeyTiles; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        p[m][n][i] = pack_16(cfg::Element{}, s[m][2 * n + i / 2][i % 2 * 2], s[m][2 * n + i / 2][i % 2 * 2 + 1]);
+}
+
+} // namespace fragments
