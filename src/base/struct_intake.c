@@ -14,15 +14,24 @@ static _Bool all_zero(const char *bytes, size_t count) {
   return 1;
 }
 
+/* Zero when there is no usable struct. memcpy: the struct's type is not known here. */
+static size_t size_given(const void *given, size_t least, size_t local_bytes, const char *name, kjit_error *error) {
+  size_t bytes;
+  if (!given) {
+    error_invalid(error, name, "missing");
+    return 0;
+  }
+  memcpy(&bytes, given, sizeof bytes);
+  if (bytes >= least && bytes <= LARGEST_STRUCT) return bytes;
+  error_set(error, KJIT_ERR_INVALID_ARG, "%s.struct_size: %zu; set it to sizeof the struct, which is %zu", name, bytes,
+            local_bytes);
+  return 0;
+}
+
 kjit_status struct_intake(void *local, size_t local_bytes, const void *given, size_t oldest_bytes, const char *name,
                           kjit_error *error) {
-  size_t given_bytes;
-  if (!given) return error_invalid(error, name, "missing");
-  memcpy(&given_bytes, given, sizeof given_bytes);
-  if (given_bytes < oldest_bytes || given_bytes > LARGEST_STRUCT) {
-    return error_set(error, KJIT_ERR_INVALID_ARG, "%s.struct_size: %zu; set it to sizeof the struct, which is %zu",
-                     name, given_bytes, local_bytes);
-  }
+  const size_t given_bytes = size_given(given, oldest_bytes, local_bytes, name, error);
+  if (!given_bytes) return KJIT_ERR_INVALID_ARG;
   const size_t common = given_bytes < local_bytes ? given_bytes : local_bytes;
   if (!all_zero((const char *)given + common, given_bytes - common)) {
     return error_set(error, KJIT_ERR_UNSUPPORTED, "%s: uses a field that this library (%s) does not know", name,
@@ -31,5 +40,14 @@ kjit_status struct_intake(void *local, size_t local_bytes, const void *given, si
   memset(local, 0, local_bytes);
   memcpy(local, given, common);
   memcpy(local, &local_bytes, sizeof local_bytes);
+  return KJIT_OK;
+}
+
+kjit_status struct_fill(void *given, const void *local, size_t local_bytes, const char *name, kjit_error *error) {
+  const size_t given_bytes = size_given(given, sizeof given_bytes, local_bytes, name, error);
+  if (!given_bytes) return KJIT_ERR_INVALID_ARG;
+  const size_t common = given_bytes < local_bytes ? given_bytes : local_bytes;
+  memcpy((char *)given + sizeof given_bytes, (const char *)local + sizeof given_bytes, common - sizeof given_bytes);
+  memset((char *)given + common, 0, given_bytes - common);
   return KJIT_OK;
 }

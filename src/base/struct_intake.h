@@ -1,4 +1,5 @@
-/* Taking in a caller's struct that begins with `size_t struct_size` and may be older or newer than this library. */
+/* Taking in, and filling, a caller's struct that begins with `size_t struct_size` and may be older or newer than this
+ * library. */
 #ifndef KJIT_BASE_STRUCT_INTAKE_H
 #define KJIT_BASE_STRUCT_INTAKE_H
 
@@ -10,5 +11,9 @@
  * the message. local->struct_size becomes local_bytes. */
 kjit_status struct_intake(void *local, size_t local_bytes, const void *given, size_t oldest_bytes, const char *name,
                           kjit_error *error);
+
+/* Fill a caller's struct from `local`: cut to the caller's size, zero where the caller's is larger; its struct_size
+ * stays. KJIT_ERR_INVALID_ARG for NULL or an impossible size. */
+kjit_status struct_fill(void *given, const void *local, size_t local_bytes, const char *name, kjit_error *error);
 
 #endif
