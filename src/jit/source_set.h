@@ -19,7 +19,11 @@ struct source_set {
 };
 
 /* The closure of an embedded kernel ("flash_forward/flash_forward.cu"), computed once per process, static storage.
- * NULL when the library was built without it. Thread-safe. */
+ * NULL when the library was built without it, or when there is no memory for its table. Thread-safe. */
 const struct source_set *source_set_embedded(const char *main_name);
+
+/* Complete a set whose files have name, text and bytes: sort all but the first by name, compute every digest. False
+ * when out of memory. */
+_Bool source_set_seal(struct source_set *set, struct source_file *files, size_t count, const struct mem *mem);
 
 #endif

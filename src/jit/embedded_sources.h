@@ -1,0 +1,17 @@
+/* The kernel sources inside the library: a table that cmake/embed_sources.cmake writes from kernel_src/ when the
+ * library is built, sorted by name. Empty with KJIT_EMBED_SOURCES off. */
+#ifndef KJIT_JIT_EMBEDDED_SOURCES_H
+#define KJIT_JIT_EMBEDDED_SOURCES_H
+
+#include <stddef.h>
+
+struct embedded_source {
+  const char *name;          /* "flash_forward/flash_forward.cu" */
+  const unsigned char *text; /* NUL-terminated */
+  size_t bytes;              /* without the NUL */
+};
+
+extern const struct embedded_source embedded_sources[]; /* one more than the count: {NULL, NULL, 0} */
+extern const size_t embedded_source_count;
+
+#endif

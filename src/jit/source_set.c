@@ -1,0 +1,108 @@
+#include "jit/source_set.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "jit/embedded_sources.h"
+#include "jit/include_scan.h"
+
+/* The names and digests of one set: 4096 files, the most that a closure may have, with names of a path's length. */
+#define MANIFEST_LIMIT (16u << 20)
+
+static int compare_names(const void *a, const void *b) {
+  const struct source_file *left = a, *right = b;
+  return strcmp(left->name, right->name);
+}
+
+_Bool source_set_seal(struct source_set *set, struct source_file *files, size_t count, const struct mem *mem) {
+  struct text manifest;
+  text_init(&manifest, mem, MANIFEST_LIMIT);
+  qsort(files + 1, count - 1, sizeof *files, compare_names);
+  for (size_t i = 0; i < count; i++) {
+    char hex[DIGEST_HEX_BYTES];
+    digest_of(&files[i].digest, files[i].text, files[i].bytes);
+    digest_to_hex(&files[i].digest, hex);
+    text_appendf(&manifest, "%zu:%s %s\n", strlen(files[i].name), files[i].name, hex);
+  }
+  const _Bool complete = !manifest.failed;
+  if (complete) {
+    *set = (struct source_set){.files = files, .count = count};
+    digest_of(&set->digest, manifest.data, manifest.bytes);
+  }
+  text_finish(&manifest);
+  return complete;
+}
+
+/* One per kernel asked for, kept until the process ends. */
+struct embedded_set {
+  struct source_set set;
+  struct embedded_set *next;
+  struct source_file files[]; /* room for every embedded source */
+};
+
+static const struct embedded_source *find_embedded(const char *name, size_t bytes) {
+  for (size_t i = 0; i < embedded_source_count; i++) {
+    const char *candidate = embedded_sources[i].name;
+    if (strlen(candidate) == bytes && !memcmp(candidate, name, bytes)) return &embedded_sources[i];
+  }
+  return NULL;
+}
+
+static void add_file(struct embedded_set *made, const struct embedded_source *source) {
+  for (size_t i = 0; i < made->set.count; i++) {
+    if (made->files[i].name == source->name) return;
+  }
+  made->files[made->set.count++] =
+      (struct source_file){.name = source->name, .text = (const char *)source->text, .bytes = source->bytes};
+}
+
+/* What is not embedded is left to the compiler, which names it in its log. */
+static kjit_status visit_include(void *user, const struct include *include) {
+  const struct embedded_source *source = find_embedded(include->name, include->name_bytes);
+  if (source && !include->computed) add_file(user, source);
+  return KJIT_OK;
+}
+
+static struct embedded_set *make_embedded(const struct embedded_source *main_source, const struct mem *mem) {
+  struct embedded_set *made = mem_alloc(mem, sizeof *made + embedded_source_count * sizeof *made->files);
+  if (!made) return NULL;
+  add_file(made, main_source);
+  for (size_t i = 0; i < made->set.count; i++)
+    (void)include_scan(made->files[i].text, made->files[i].bytes, visit_include, made);
+  if (source_set_seal(&made->set, made->files, made->set.count, mem)) return made;
+  mem_free(mem, made);
+  return NULL;
+}
+
+/* The list only ever grows at its head, so readers need no lock. */
+static const struct source_set *find_made(struct embedded_set *head, const char *main_name) {
+  for (; head; head = head->next) {
+    if (!strcmp(head->set.files[0].name, main_name)) return &head->set;
+  }
+  return NULL;
+}
+
+const struct source_set *source_set_embedded(const char *main_name) {
+  static _Atomic(struct embedded_set *) made_sets;
+  struct embedded_set *head = atomic_load_explicit(&made_sets, memory_order_acquire);
+  const struct source_set *found = find_made(head, main_name);
+  const struct embedded_source *source = found ? NULL : find_embedded(main_name, strlen(main_name));
+  if (!source) return found;
+
+  /* Not a runtime's memory: the set outlives every runtime. */
+  struct mem mem;
+  (void)mem_init(&mem, NULL);
+  struct embedded_set *made = make_embedded(source, &mem);
+  if (!made) return NULL;
+  do {
+    found = find_made(head, main_name);
+    if (found) {
+      mem_free(&mem, made);
+      return found;
+    }
+    made->next = head;
+  } while (!atomic_compare_exchange_weak_explicit(&made_sets, &head, made, memory_order_acq_rel, memory_order_acquire));
+  return &made->set;
+}
