@@ -9,7 +9,17 @@
 #include "jit/builder.h"
 #include "jit/request.h"
 
-struct driver; /* runtime/driver.h: libcuda's functions */
+struct driver_api; /* runtime/driver.h: libcuda's functions */
+
+/* What a test puts in the place of the real thing; NULL: the real thing. */
+struct runtime_fakes {
+  const struct driver_api *driver;
+  struct nvrtc *nvrtc; /* taken over, also on failure */
+};
+
+/* kjit_runtime_create() over fakes; `options` and `fakes` may be NULL. */
+kjit_status runtime_create_with(kjit_runtime **out, const kjit_runtime_options *options,
+                                const struct runtime_fakes *fakes, kjit_error *error);
 
 const struct mem *runtime_mem(const kjit_runtime *runtime);
 const struct log *runtime_log(const kjit_runtime *runtime);
@@ -36,11 +46,14 @@ kjit_status runtime_kernel_get(kjit_runtime *runtime, const struct jit_request *
  * the driver, after that it is one load. */
 kjit_status runtime_kernel_prepare(kjit_kernel *kernel, int32_t ordinal, uint32_t bytes, kjit_error *error);
 
-/* Enqueue a prepared kernel; nothing is checked but the driver's answer. `parameters` points to the kernel's one
- * struct argument. */
+/* Enqueue a prepared kernel; nothing is checked but the driver's answer, and nothing is counted. `parameters` points to
+ * the kernel's one struct argument. */
 kjit_status runtime_kernel_enqueue(const kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
                                    uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
                                    kjit_error *error);
+
+/* Add one to kjit_runtime_stats.launches: a family's calls count, its plans do not. */
+void runtime_count_launch(kjit_runtime *runtime);
 
 /* Time what `enqueue` puts on the stream, between two events that are destroyed on every path; waits for the second. */
 kjit_status runtime_time(kjit_runtime *runtime, CUstream stream, kjit_status (*enqueue)(void *user, kjit_error *error),
