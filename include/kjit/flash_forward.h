@@ -168,9 +168,6 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_flash_build(kjit_runtime *runtime, cons
 KJIT_API KJIT_NODISCARD kjit_status kjit_flash_source(kjit_runtime *runtime, const kjit_flash_config *config,
                                                       const char *arch, char **text, kjit_error *error);
 
-/** Free text that a function of this runtime handed out. Accepts NULL. Thread-safe. */
-KJIT_API void kjit_text_free(kjit_runtime *runtime, char *text);
-
 /**
  * The config used where none is given: by dtype, head_dim, sequence lengths and architecture, by rules written in
  * docs/performance.md.

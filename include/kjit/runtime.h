@@ -101,6 +101,9 @@ typedef struct kjit_runtime_stats {
 KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_get_stats(kjit_runtime *runtime, kjit_runtime_stats *stats,
                                                            kjit_error *error);
 
+/** Free text that a function of this runtime handed out. Accepts NULL. Thread-safe. */
+KJIT_API void kjit_text_free(kjit_runtime *runtime, char *text);
+
 #ifdef __cplusplus
 }
 #endif
