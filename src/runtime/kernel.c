@@ -1,0 +1,91 @@
+#include "runtime/kernel.h"
+
+#include "base/error.h"
+
+static CUresult read_parameters(struct kjit_kernel *kernel) {
+  const struct driver_api *const cu = kernel->cu;
+  kernel->parameter_count = KERNEL_PARAMETERS_UNKNOWN;
+  kernel->parameter_bytes = 0;
+  if (!cu->KernelGetParamInfo) return CUDA_SUCCESS;
+  size_t count = 0;
+  for (; count < 2; count++) {
+    size_t offset, bytes;
+    const CUresult result = cu->KernelGetParamInfo(kernel->handle, count, &offset, &bytes);
+    if (result == CUDA_ERROR_INVALID_VALUE) break; /* past the last */
+    if (result != CUDA_SUCCESS) return result;
+    if (!count) kernel->parameter_bytes = bytes;
+  }
+  kernel->parameter_count = count;
+  return CUDA_SUCCESS;
+}
+
+/* Everything after the library is there. Asking for the context's function brings the code onto the device now, so that
+ * a refusal is met here and not by the first launch, and a later stream capture finds it loaded. */
+static kjit_status look_up(struct kjit_kernel *kernel, kjit_error *error) {
+  const struct driver_api *const cu = kernel->cu;
+  CUfunction function;
+  CUresult result = cu->LibraryGetKernel(&kernel->handle, kernel->library, kernel->name);
+  if (result != CUDA_SUCCESS) {
+    return driver_fail(cu, KJIT_ERR_DRIVER, result, error, "the cubin for %s has no kernel \"%.80s\"",
+                       kernel->target.name, kernel->name);
+  }
+  result = cu->KernelGetFunction(&function, kernel->handle);
+  if (result != CUDA_SUCCESS) {
+    return driver_fail(cu, KJIT_ERR_DRIVER, result, error,
+                       "kernel \"%.80s\" for %s could not be loaded onto the device", kernel->name,
+                       kernel->target.name);
+  }
+  result = read_parameters(kernel);
+  if (result != CUDA_SUCCESS) {
+    return driver_fail(cu, KJIT_ERR_DRIVER, result, error, "the parameters of kernel \"%.80s\" could not be read",
+                       kernel->name);
+  }
+  return KJIT_OK;
+}
+
+kjit_status kernel_load(struct kjit_kernel *kernel, kjit_artifact *artifact, const struct target *target,
+                        kjit_error *error) {
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_status status = kjit_artifact_get_info(artifact, &info, error);
+  if (status != KJIT_OK) return status;
+  kernel->name = info.entry;
+  kernel->target = *target;
+  const CUresult result = kernel->cu->LibraryLoadData(&kernel->library, info.cubin, NULL, NULL, 0, NULL, NULL, 0);
+  if (result == CUDA_SUCCESS) {
+    status = look_up(kernel, error);
+  } else {
+    kernel->library = NULL;
+    status = driver_fail(kernel->cu, KJIT_ERR_DRIVER, result, error, "the cubin of kernel \"%.80s\" for %s was refused",
+                         info.entry, target->name);
+  }
+  if (status == KJIT_OK) {
+    kernel->artifact = kjit_artifact_retain(artifact);
+  } else {
+    kernel_unload(kernel);
+  }
+  return status;
+}
+
+_Bool kernel_load_was_refused(const kjit_error *error) {
+  if (error->cause_domain != KJIT_CAUSE_CUDA) return 0;
+  switch ((CUresult)error->cause) {
+  case CUDA_ERROR_INVALID_IMAGE:
+  case CUDA_ERROR_NO_BINARY_FOR_GPU:
+  case CUDA_ERROR_INVALID_PTX: /* what does not begin as a cubin is read as PTX */
+  case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+  case CUDA_ERROR_INVALID_SOURCE:
+    return 1;
+  default:
+    return 0;
+  }
+}
+
+/* The driver's answer is not looked at: at the end of a process it may be gone before us. */
+void kernel_unload(struct kjit_kernel *kernel) {
+  if (kernel->library && !gpu_is_forked(kernel->gpu)) (void)kernel->cu->LibraryUnload(kernel->library);
+  kjit_artifact_release(kernel->artifact);
+  kernel->library = NULL;
+  kernel->handle = NULL;
+  kernel->artifact = NULL;
+  kernel->name = NULL;
+}

@@ -1,0 +1,84 @@
+#include "base/error.h"
+#include "runtime/runtime_state.h"
+
+/* What a kernel may use without asking: CUDA C++ Programming Guide, "Shared Memory" of each capability since 7.x. */
+#define SHARED_WITHOUT_OPT_IN (48u * 1024u)
+
+static uint32_t less(uint32_t limit, uint32_t used) {
+  return limit > used ? limit - used : 0;
+}
+
+static CUresult read_attribute(const struct kjit_kernel *kernel, const struct device *device,
+                               CUfunction_attribute attribute, uint32_t *out) {
+  int value = 0;
+  const CUresult result = kernel->cu->KernelGetAttribute(&value, attribute, kernel->handle, device->handle);
+  *out = value > 0 ? (uint32_t)value : 0;
+  return result;
+}
+
+/* The first visit to a device. */
+static kjit_status look_at(struct kjit_kernel *kernel, const struct device *device, struct kernel_on_device *here,
+                           kjit_error *error) {
+  if (!target_runs_on(&kernel->target, device->capability)) {
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "kernel \"%.80s\" is for %s, which device %d (%s, %s) cannot run",
+                     kernel->name, kernel->target.name, device->info.ordinal, device->info.name, device->info.arch);
+  }
+  CUresult result = read_attribute(kernel, device, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &here->static_shared);
+  if (result == CUDA_SUCCESS) {
+    result = read_attribute(kernel, device, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &here->max_threads);
+  }
+  if (result != CUDA_SUCCESS) {
+    return driver_fail(kernel->cu, KJIT_ERR_DRIVER, result, error,
+                       "the attributes of kernel \"%.80s\" on device %d could not be read", kernel->name,
+                       device->info.ordinal);
+  }
+  const uint32_t allowed = less(SHARED_WITHOUT_OPT_IN, here->static_shared);
+  atomic_store_explicit(&here->allowed, 1 + allowed, memory_order_release);
+  return KJIT_OK;
+}
+
+/* Straight to the device's limit: then it is asked for once, whatever the later launches need. */
+static kjit_status raise_limit(struct kjit_kernel *kernel, const struct device *device, struct kernel_on_device *here,
+                               uint32_t bytes, kjit_error *error) {
+  const uint32_t limit = device->info.max_shared_per_block, allowed = less(limit, here->static_shared);
+  if (bytes > allowed) {
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "kernel \"%.80s\": %u bytes of dynamic and %u of static shared memory; device %d (%s) has %u per "
+                     "block",
+                     kernel->name, bytes, here->static_shared, device->info.ordinal, device->info.arch, limit);
+  }
+  const CUresult result = kernel->cu->KernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)allowed,
+                                                         kernel->handle, device->handle);
+  if (result != CUDA_SUCCESS) {
+    return driver_fail(kernel->cu, KJIT_ERR_DRIVER, result, error,
+                       "kernel \"%.80s\" on device %d: raising its dynamic shared memory to %u bytes", kernel->name,
+                       device->info.ordinal, allowed);
+  }
+  atomic_store_explicit(&here->allowed, 1 + allowed, memory_order_release);
+  return KJIT_OK;
+}
+
+static _Bool is_allowed(const struct kernel_on_device *here, uint32_t bytes) {
+  return bytes < atomic_load_explicit(&here->allowed, memory_order_acquire);
+}
+
+static kjit_status prepare_in_turn(struct kjit_kernel *kernel, int32_t ordinal, uint32_t bytes, kjit_error *error) {
+  struct kernel_on_device *const here = &kernel->on_device[ordinal];
+  const struct device *device;
+  kjit_status status = gpu_device(kernel->gpu, ordinal, &device, error);
+  if (status != KJIT_OK) return status;
+  if (!atomic_load_explicit(&here->allowed, memory_order_relaxed)) {
+    status = look_at(kernel, device, here, error);
+    if (status != KJIT_OK) return status;
+  }
+  return is_allowed(here, bytes) ? KJIT_OK : raise_limit(kernel, device, here, bytes, error);
+}
+
+kjit_status runtime_kernel_prepare(kjit_kernel *kernel, int32_t ordinal, uint32_t bytes, kjit_error *error) {
+  if (is_allowed(&kernel->on_device[ordinal], bytes)) return KJIT_OK;
+  struct gate_keeper *const keeper = kernel->gpu->keeper;
+  (void)gate_enter(keeper, &kernel->preparing);
+  const kjit_status status = prepare_in_turn(kernel, ordinal, bytes, error);
+  gate_leave(keeper, &kernel->preparing, 0);
+  return status;
+}

@@ -1,0 +1,123 @@
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/struct_intake.h"
+#include "runtime/runtime_state.h"
+
+/* An option wins over the environment; an empty variable is none. secure_getenv: never in a set-user-id process. */
+static const char *choose_libcuda(const kjit_runtime_options *options) {
+  if (options->libcuda_path) return options->libcuda_path;
+  if (options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT) return NULL;
+  const char *const path = secure_getenv("KJIT_LIBCUDA");
+  return path && *path ? path : NULL;
+}
+
+static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_options *given, kjit_error *error) {
+  *out = kjit_runtime_options_default();
+  if (!given) return KJIT_OK;
+  const kjit_status status = struct_intake(out, sizeof *out, given, sizeof *out, "options", error);
+  if (status != KJIT_OK) return status;
+  if (out->cache_mode > KJIT_CACHE_OFF) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "options.cache_mode: %u; must be a kjit_cache_mode, 0 to %d",
+                     out->cache_mode, KJIT_CACHE_OFF);
+  }
+  if (out->flags & ~KJIT_RUNTIME_IGNORE_ENVIRONMENT) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "options.flags: 0x%x; only KJIT_RUNTIME_* may be set", out->flags);
+  }
+  return out->reserved ? error_invalid(error, "options.reserved", "must be zero") : KJIT_OK;
+}
+
+static void finish_slots(kjit_runtime *runtime) {
+  for (int i = 0; i < RUNTIME_SLOT_COUNT; i++) {
+    void *const state = atomic_load_explicit(&runtime->slots[i].state, memory_order_acquire);
+    if (state) atomic_load_explicit(&runtime->slots[i].destroy, memory_order_relaxed)(runtime, state);
+  }
+}
+
+void kjit_runtime_destroy(kjit_runtime *runtime) {
+  if (!runtime) return;
+  finish_slots(runtime);
+  const uint64_t borrowed = kernel_table_finish(&runtime->kernels);
+  if (borrowed) {
+    log_write(&runtime->log, KJIT_LOG_WARNING, "the runtime ended while %llu kernel references were still held",
+              (unsigned long long)borrowed);
+  }
+  builder_destroy(runtime->builder);
+  gpu_finish(&runtime->gpu);
+  gate_keeper_finish(&runtime->keeper);
+  const struct mem mem = runtime->mem;
+  mem_free(&mem, runtime);
+}
+
+/* False: the system is out of resources, and nothing needs to be undone. */
+static _Bool init_parts(kjit_runtime *runtime) {
+  if (!gate_keeper_init(&runtime->keeper)) return 0;
+  if (kernel_table_init(&runtime->kernels, &runtime->mem, runtime, &runtime->gpu)) return 1;
+  gate_keeper_finish(&runtime->keeper);
+  return 0;
+}
+
+static kjit_runtime *make(const kjit_runtime_options *options, const struct mem *mem, kjit_error *error) {
+  kjit_runtime *const runtime = mem_alloc(mem, sizeof *runtime);
+  if (!runtime) {
+    error_no_memory(error);
+    return NULL;
+  }
+  runtime->mem = *mem;
+  runtime->log = (struct log){options->log, options->log_user, KJIT_LOG_DEBUG};
+  if (init_parts(runtime)) return runtime;
+  mem_free(mem, runtime);
+  error_no_memory(error);
+  return NULL;
+}
+
+kjit_status runtime_create_with(kjit_runtime **out, const kjit_runtime_options *options,
+                                const struct runtime_fakes *fakes, kjit_error *error) {
+  static const struct runtime_fakes none;
+  if (!fakes) fakes = &none;
+  *out = NULL;
+  kjit_runtime_options known;
+  struct mem mem;
+  kjit_runtime *runtime = NULL;
+  kjit_status status = take_options(&known, options, error);
+  if (status == KJIT_OK && !mem_init(&mem, &known.allocator)) {
+    status = error_invalid(error, "options.allocator", "set both functions or neither");
+  }
+  if (status != KJIT_OK) goto done;
+  runtime = make(&known, &mem, error);
+  if (!runtime) {
+    status = KJIT_ERR_NO_MEMORY;
+    goto done;
+  }
+  status = gpu_init(&runtime->gpu, &runtime->mem, &runtime->keeper, choose_libcuda(&known), fakes->driver, error);
+  if (status == KJIT_OK) {
+    status = builder_create_with(&runtime->builder, &known, &runtime->mem, &runtime->log, fakes->nvrtc, error);
+  }
+  if (status != KJIT_OK) goto done;
+  *out = runtime;
+  runtime = NULL;
+
+done:
+  kjit_runtime_destroy(runtime);
+  return status;
+}
+
+kjit_status kjit_runtime_create(kjit_runtime **out, const kjit_runtime_options *options, kjit_error *error) {
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  return runtime_create_with(out, options, NULL, error);
+}
+
+kjit_status kjit_runtime_get_stats(kjit_runtime *runtime, kjit_runtime_stats *stats, kjit_error *error) {
+  error_clear(error);
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  kjit_runtime_stats all = {.struct_size = sizeof all};
+  builder_add_stats(runtime->builder, &all);
+  all.kernels_loaded = atomic_load_explicit(&runtime->kernels_loaded, memory_order_relaxed);
+  all.launches = atomic_load_explicit(&runtime->launches, memory_order_relaxed);
+  return struct_fill(stats, &all, sizeof all, "stats", error);
+}
+
+void kjit_text_free(kjit_runtime *runtime, char *text) {
+  if (runtime) mem_free(&runtime->mem, text);
+}
