@@ -1,0 +1,64 @@
+/* Arguments of the checking kernels, each one struct by value. Read by the C compiler and by NVRTC. */
+#ifndef KJIT_TESTS_GPU_REFERENCE_PARAMS_H
+#define KJIT_TESTS_GPU_REFERENCE_PARAMS_H
+
+/* A (batch, seq, heads, head_dim) tensor of 16-bit elements. */
+struct check_view {
+  void *data;
+  long long stride[4]; /* elements */
+};
+
+/* attention_reference.cu */
+struct attention_reference_params {
+  struct check_view q, k, v;
+  void *o;     /* (batch, seq_q, heads, head_dim) contiguous: double, or 16-bit elements in the 16-bit variant */
+  double *lse; /* (batch, heads, seq_q) contiguous, or null; not written by the 16-bit variant                 */
+  double scale;
+  int heads;
+  int seq_q;
+  int seq_kv;
+  int head_dim; /* at most 256 */
+  int is_bf16;
+};
+
+/* attention_compare.cu. All zero before the launch. */
+struct attention_compare_result {
+  unsigned long long worst;            /* largest |out - ref| as float bits << 32 | ~index, index linear as in ref */
+  unsigned long long error16;          /* largest |ref16 - ref|, float bits                                        */
+  unsigned long long largest;          /* largest |ref|, float bits                                                */
+  unsigned long long not_finite;       /* elements of out that are infinite or NaN                         */
+  unsigned long long first_not_finite; /* ~index of the first of them                                      */
+};
+
+struct attention_compare_params {
+  struct check_view out;
+  const double *ref;           /* (batch, seq_q, heads, head_dim) contiguous */
+  const unsigned short *ref16; /* the same shape                             */
+  struct attention_compare_result *result;
+  long long shape[4];
+  int is_bf16;
+};
+
+/* fill_normal.cu: shape 1 on an axis whose stride is 0. */
+struct fill_normal_params {
+  struct check_view out;
+  long long shape[4];
+  unsigned long long seed;
+  int is_bf16;
+};
+
+/* census.cu. All zero before the launch. */
+struct census_result {
+  unsigned long long poisoned; /* words that are equal to the poison                */
+  unsigned long long digest;   /* of all words and their places: changes with any   */
+};
+
+struct census_params {
+  const void *memory;
+  unsigned long long words;
+  struct census_result *result;
+  unsigned int poison;
+  int word_bytes; /* 2 or 4 */
+};
+
+#endif

@@ -1,0 +1,37 @@
+/* The CUDA kernels that check others: compiled from tests/gpu/reference through kjit's own public API, as a user's
+ * kernels would be. */
+#ifndef KJIT_TOOLS_SUPPORT_CHECK_KERNELS_H
+#define KJIT_TOOLS_SUPPORT_CHECK_KERNELS_H
+
+#include "reference/params.h"
+#include "support/card.h"
+
+struct check_kernels {
+  kjit_runtime *runtime;
+  const struct card *card;
+  kjit_kernel *reference64;  /* attention in float64                      */
+  kjit_kernel *reference16;  /* attention as eager PyTorch has it         */
+  kjit_kernel *compare;      /* output beside both                        */
+  kjit_kernel *fill;         /* random inputs                             */
+  kjit_kernel *census;       /* what was written                          */
+  struct card_buffer result; /* of compare and census; on card->stream   */
+};
+
+/* The card's context must be current. Runtime and card are borrowed and must outlive this. */
+kjit_status check_kernels_create(struct check_kernels *kernels, kjit_runtime *runtime, const struct card *card,
+                                 kjit_error *error);
+void check_kernels_destroy(struct check_kernels *kernels); /* accepts a zeroed one */
+
+/* The following enqueue on the card's stream. */
+kjit_status check_fill_normal(const struct check_kernels *kernels, const struct fill_normal_params *params,
+                              kjit_error *error);
+kjit_status check_reference(const struct check_kernels *kernels, kjit_kernel *variant, int64_t batch,
+                            const struct attention_reference_params *params, kjit_error *error);
+
+/* These wait for their result. */
+kjit_status check_compare(const struct check_kernels *kernels, struct attention_compare_params params,
+                          struct attention_compare_result *result, kjit_error *error);
+kjit_status check_census(const struct check_kernels *kernels, struct card_buffer memory, int word_bytes,
+                         struct census_result *result, kjit_error *error);
+
+#endif

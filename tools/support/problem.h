@@ -1,0 +1,68 @@
+/* An attention problem to check or time: shape, type, layout in memory, scale. */
+#ifndef KJIT_TOOLS_SUPPORT_PROBLEM_H
+#define KJIT_TOOLS_SUPPORT_PROBLEM_H
+
+#include <kjit/attention.h>
+
+/* X(name, word, text) */
+#define PROBLEM_LAYOUTS(X)                                                                                             \
+  X(BSHD, "bshd", "(batch, seq, heads, head_dim) contiguous")                                                          \
+  X(BHSD, "bhsd", "(batch, heads, seq, head_dim) contiguous")                                                          \
+  X(PADDED, "padded", "bshd with a gap behind each sequence position and each batch entry")                            \
+  X(PACKED, "packed", "q, k, v in one (batch, seq, 3, heads, head_dim) tensor; needs seq_q = seq_kv; o is bshd")       \
+  X(SHARED_KV, "shared_kv", "one k and one v seen by all batch entries and heads: their strides are 0")
+
+enum problem_layout {
+#define PROBLEM_LAYOUT_ENUM(name, word, text) LAYOUT_##name,
+  PROBLEM_LAYOUTS(PROBLEM_LAYOUT_ENUM)
+#undef PROBLEM_LAYOUT_ENUM
+      LAYOUT_COUNT
+};
+
+struct problem {
+  int32_t dtype; /* KJIT_FP16 or KJIT_BF16 */
+  int64_t batch, heads, seq_q, seq_kv, head_dim;
+  enum problem_layout layout;
+  double scale;  /* 0: 1/sqrt(head_dim) */
+  _Bool lse;     /* ask for the log-sum-exp too */
+  uint64_t seed; /* of the inputs */
+};
+
+#define PROBLEM_TEXT_MAX 256
+
+/* "fp16 B16 H16 Sq2048 Skv2048 D128 bshd scale=default seed=0x…": enough to make it again. */
+void problem_print(const struct problem *problem, char text[PROBLEM_TEXT_MAX]);
+
+/* "B,S,H,D" or "B,S,H,D,SKV" into the five sizes. KJIT_ERR_PARSE names the part that is wrong. */
+kjit_status problem_parse_shape(const char *text, struct problem *problem, kjit_error *error);
+
+/* "fp16", "bf16"; the words of the layouts. KJIT_ERR_PARSE lists them. */
+kjit_status problem_parse_dtype(const char *text, struct problem *problem, kjit_error *error);
+kjit_status problem_parse_layout(const char *text, struct problem *problem, kjit_error *error);
+const char *problem_layout_word(enum problem_layout layout);
+
+/* Sizes that the checking kernels can take: each at least 1, fewer than 2^32 elements of output, and so on. */
+kjit_status problem_check(const struct problem *problem, kjit_error *error);
+
+/* 4 * batch * heads * seq_q * seq_kv * head_dim: the two products. */
+double problem_flops(const struct problem *problem);
+
+/* The softmax scale in force. */
+double problem_scale(const struct problem *problem);
+
+/* How far a correct fp32 log-sum-exp may be from the exact one: problem.c derives it. */
+double problem_lse_bound(const struct problem *problem);
+
+enum problem_tensor { TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_O, TENSOR_COUNT };
+
+/* Where a tensor of the layout lies in its allocation, in elements. */
+struct tensor_place {
+  enum problem_tensor owner; /* whose allocation it lies in: itself, or TENSOR_Q when packed */
+  int64_t first;             /* of element (0, 0, 0, 0) */
+  int64_t span;              /* elements of the whole allocation; of the owner's */
+  int64_t shape[4];          /* batch, seq, heads, head_dim */
+  int64_t stride[4];
+};
+struct tensor_place problem_place(const struct problem *problem, enum problem_tensor tensor);
+
+#endif
