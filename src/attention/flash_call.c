@@ -1,0 +1,95 @@
+#include "attention/flash_call.h"
+
+#include "attention/flash_arguments.h"
+#include "attention/flash_choose.h"
+#include "attention/flash_geometry.h"
+#include "attention/flash_request.h"
+#include "attention/flash_rules.h"
+#include "base/error.h"
+#include "base/struct_intake.h"
+#include "runtime/runtime_internal.h"
+
+static void *create_state(kjit_runtime *runtime) {
+  return flash_resident_create(runtime_mem(runtime));
+}
+
+static void destroy_state(kjit_runtime *runtime, void *state) {
+  (void)runtime;
+  flash_resident_destroy(state);
+}
+
+/* The first call with a config on a device: the rules, then the compiler and the driver. */
+static kjit_status load(kjit_runtime *runtime, const kjit_flash_config *config, int32_t ordinal,
+                        struct flash_resident_kernel *kernel, kjit_error *error) {
+  struct flash_request request;
+  const kjit_device_info *device = runtime_device(runtime, ordinal, error);
+  if (!device) return (kjit_status)error->status;
+  kjit_status status = flash_rules_check(config, error);
+  if (status == KJIT_OK) status = flash_rules_check_place(config, device->arch, device->max_shared_per_block, error);
+  if (status == KJIT_OK) status = flash_request_init(&request, config, device->arch, 0, error);
+  if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &kernel->kernel, error);
+  if (status != KJIT_OK) return status;
+  const kjit_flash_geometry geometry = kjit_flash_config_geometry(config);
+  kernel->B_r = (uint32_t)config->B_r;
+  kernel->threads = geometry.threads;
+  kernel->shared_bytes = geometry.shared_bytes;
+  return runtime_kernel_prepare(kernel->kernel, ordinal, kernel->shared_bytes, error);
+}
+
+static kjit_status find_or_load(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_config *config,
+                                kjit_error *error) {
+  struct flash_resident_kernel kernel;
+  struct flash_resident *resident = runtime_slot_get(runtime, RUNTIME_SLOT_FLASH_FORWARD, create_state, destroy_state);
+  if (!resident) return error_no_memory(error);
+  call->resident = flash_resident_find(resident, config, call->device);
+  if (call->resident) return KJIT_OK;
+  const kjit_status status = load(runtime, config, call->device, &kernel, error);
+  if (status != KJIT_OK) return status;
+  call->resident = flash_resident_add(resident, config, call->device, &kernel);
+  return call->resident ? KJIT_OK : error_no_memory(error);
+}
+
+static kjit_status choose(kjit_runtime *runtime, const kjit_attention_args *args, int32_t ordinal,
+                          kjit_flash_config *config, kjit_error *error) {
+  const kjit_device_info *device = runtime_device(runtime, ordinal, error);
+  if (!device) return (kjit_status)error->status;
+  return flash_choose(args->q.dtype, args->q.shape[1], args->k.shape[1], args->q.shape[3], device->max_shared_per_block,
+                      config, error);
+}
+
+static kjit_status prepare(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_config *config,
+                           const kjit_attention_args *args, kjit_error *error) {
+  kjit_flash_config chosen;
+  kjit_status status = runtime_current_device(runtime, &call->device, error);
+  if (status == KJIT_OK) status = flash_arguments_check(args, call->device, error);
+  if (status != KJIT_OK) return status;
+  if (config) {
+    status = flash_arguments_match(args, config, error);
+  } else {
+    status = choose(runtime, args, call->device, &chosen, error);
+    config = &chosen;
+  }
+  if (status == KJIT_OK) status = find_or_load(call, runtime, config, error);
+  if (status != KJIT_OK) return status;
+  flash_arguments_fill(args, &call->params);
+  flash_geometry_grid(call->resident->B_r, args->q.shape[1], args->q.shape[2], args->q.shape[0], call->grid);
+  return KJIT_OK;
+}
+
+kjit_status flash_call_prepare(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_config *config,
+                               const kjit_attention_args *args, kjit_error *error) {
+  kjit_attention_args known;
+  kjit_error unread;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (args && args->struct_size == sizeof *args) return prepare(call, runtime, config, args, error);
+  const kjit_status status = struct_intake(&known, sizeof known, args, sizeof known, "args", error);
+  return status == KJIT_OK ? prepare(call, runtime, config, &known, error) : status;
+}
+
+kjit_status flash_call_enqueue(const struct flash_call *call, CUstream stream, kjit_error *error) {
+  const uint32_t block[3] = {call->resident->threads, 1, 1};
+  return runtime_kernel_enqueue(call->resident->kernel, call->grid, block, call->resident->shared_bytes, &call->params,
+                                stream, error);
+}

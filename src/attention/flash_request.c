@@ -1,0 +1,42 @@
+#include "attention/flash_request.h"
+
+#include "attention/flash_fields.h"
+#include "base/error.h"
+#include "jit/short_form.h"
+
+#define MAIN_FILE "flash_forward/flash_forward.cu"
+
+/* Hardware exp2 and division: the softmax needs no more, its result is rounded to 16 bits. */
+static const char *const options[] = {"--use_fast_math"};
+
+const struct source_set *flash_request_sources(kjit_error *error) {
+  const struct source_set *sources = source_set_embedded(MAIN_FILE);
+  if (!sources) error_set(error, KJIT_ERR_UNSUPPORTED, "this library was built without its kernel source, " MAIN_FILE);
+  return sources;
+}
+
+void flash_request_prologue(const kjit_flash_config *canonical, struct text *out) {
+  field_table_defines(&flash_fields, canonical, out);
+  text_append(out, "#line 1 \"" MAIN_FILE "\"\n");
+}
+
+kjit_status flash_request_init(struct flash_request *request, const kjit_flash_config *config, const char *arch,
+                               uint32_t flags, kjit_error *error) {
+  const kjit_flash_config canonical = kjit_flash_config_canonical(config);
+  struct text prologue, label;
+  request->request = (struct jit_request){.family = flash_fields.family,
+                                          .label = request->label,
+                                          .entry = "flash_forward",
+                                          .prologue = request->prologue,
+                                          .sources = flash_request_sources(error),
+                                          .options = options,
+                                          .option_count = sizeof options / sizeof *options,
+                                          .flags = flags};
+  if (!request->request.sources) return KJIT_ERR_UNSUPPORTED;
+  text_init_fixed(&prologue, request->prologue, sizeof request->prologue);
+  flash_request_prologue(&canonical, &prologue);
+  text_init_fixed(&label, request->label, sizeof request->label);
+  short_form_print(&flash_fields, &canonical, 1, NULL, &label);
+  if (prologue.failed || label.failed) return error_set(error, KJIT_ERR_INTERNAL, "the config's text is too long");
+  return target_parse(&request->request.target, arch, error);
+}

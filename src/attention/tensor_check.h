@@ -1,0 +1,36 @@
+/* What a kernel asks of one tensor, whatever the family. Pure: no memory is read, no driver is asked. Each failure is
+ * KJIT_ERR_INVALID_ARG: "<tensor>.<member> is <value>: must be <rule>". */
+#ifndef KJIT_ATTENTION_TENSOR_CHECK_H
+#define KJIT_ATTENTION_TENSOR_CHECK_H
+
+#include <kjit/attention.h>
+
+struct tensor_rule {
+  const char *name;         /* "q" */
+  const char *const *axes;  /* names, outermost first */
+  uint32_t rank;            /* 1 to 4; the last axis is contiguous */
+  uint32_t element_bytes;   /* 2 or 4 */
+  uint32_t stride_multiple; /* of the other axes, elements */
+  uint32_t alignment;       /* of data, bytes; a power of two */
+  _Bool written;            /* then no two elements may share memory */
+};
+
+/* There is memory, and it is on the device `device`. */
+kjit_status tensor_check_place(const struct tensor_rule *rule, const kjit_tensor *tensor, int32_t device,
+                               kjit_error *error);
+
+/* The rank, and at least one element along each axis. */
+kjit_status tensor_check_shape(const struct tensor_rule *rule, const kjit_tensor *tensor, kjit_error *error);
+
+/* One axis is as long as `wanted`, which is the length of `other`'s axis of that name. */
+kjit_status tensor_check_length(const struct tensor_rule *rule, const kjit_tensor *tensor, uint32_t axis,
+                                int64_t wanted, const char *other, kjit_error *error);
+
+/* Alignment and strides. The stride of an axis of length 1 is never used and not looked at. The shape must have passed.
+ * A written tensor's axes must nest: each stride clears all that the smaller strides reach. */
+kjit_status tensor_check_layout(const struct tensor_rule *rule, const kjit_tensor *tensor, kjit_error *error);
+
+/* The stride to hand to a kernel: 0 for an axis of length 1. */
+int64_t tensor_stride(const kjit_tensor *tensor, uint32_t axis);
+
+#endif
