@@ -1,0 +1,139 @@
+#include "jit/artifact.h"
+
+#include <string.h>
+
+#include "base/struct_intake.h"
+#include "base/error.h"
+#include "jit/builder.h"
+#include "jit/key_reader.h"
+
+#define ORIGINS (KJIT_ORIGIN_BUILT + 1)
+
+struct body;
+
+/* A handle says where an answer came from, which differs from call to call; all else is shared. */
+struct kjit_artifact {
+  struct body *body;
+  kjit_origin origin;
+};
+
+struct body {
+  atomic_size_t references;
+  const struct mem *mem;
+  struct entry_image image;
+  struct digest digest, request, lookup;
+  char key[DIGEST_HEX_BYTES];
+  char *arch, *entry; /* of the key text, NUL-terminated */
+  struct kjit_artifact as[ORIGINS];
+};
+
+static void body_destroy(struct body *body) {
+  const struct mem *mem = body->mem;
+  entry_image_finish(&body->image, mem);
+  mem_free(mem, body->arch);
+  mem_free(mem, body->entry);
+  mem_free(mem, body);
+}
+
+static char *copy_field(const struct body *body, const char *tag) {
+  const struct entry_text *text = &body->image.entry.key_text;
+  struct key_field field;
+  if (!key_find(text->data, text->bytes, tag, &field)) return mem_strdup(body->mem, "");
+  return mem_duplicate(body->mem, field.value, field.value_bytes);
+}
+
+static _Bool body_fill(struct body *body) {
+  const struct entry_text *text = &body->image.entry.key_text;
+  digest_of(&body->digest, text->data, text->bytes);
+  digest_of(&body->request, text->data, key_request_part(text->data, text->bytes));
+  digest_to_hex(&body->digest, body->key);
+  body->arch = copy_field(body, KEY_TAG_TARGET);
+  body->entry = copy_field(body, KEY_TAG_ENTRY);
+  for (int origin = 0; origin < ORIGINS; origin++)
+    body->as[origin] = (struct kjit_artifact){body, (kjit_origin)origin};
+  return body->arch && body->entry;
+}
+
+kjit_status artifact_create(kjit_artifact **out, const struct mem *mem, struct entry_image *image,
+                            const struct digest *lookup, kjit_origin origin, kjit_error *error) {
+  *out = NULL;
+  struct body *body = mem_alloc(mem, sizeof *body);
+  if (!body) {
+    entry_image_finish(image, mem);
+    return error_no_memory(error);
+  }
+  atomic_init(&body->references, 1);
+  body->mem = mem;
+  body->image = *image;
+  body->lookup = *lookup;
+  *image = (struct entry_image){0};
+  if (!body_fill(body)) {
+    body_destroy(body);
+    return error_no_memory(error);
+  }
+  *out = &body->as[origin];
+  return KJIT_OK;
+}
+
+kjit_artifact *artifact_as(kjit_artifact *artifact, kjit_origin origin) {
+  return &artifact->body->as[origin];
+}
+
+const struct entry_image *artifact_image(const kjit_artifact *artifact) {
+  return &artifact->body->image;
+}
+
+const struct digest *artifact_lookup(const kjit_artifact *artifact) {
+  return &artifact->body->lookup;
+}
+
+const struct digest *artifact_digest(const kjit_artifact *artifact) {
+  return &artifact->body->digest;
+}
+
+_Bool artifact_same(const kjit_artifact *a, const kjit_artifact *b) {
+  return a->body == b->body;
+}
+
+void artifact_entry_name(const kjit_artifact *artifact, struct entry_name *name) {
+  entry_name_make(name, &artifact->body->request, &artifact->body->digest);
+}
+
+kjit_artifact *kjit_artifact_retain(kjit_artifact *artifact) {
+  if (artifact) atomic_fetch_add_explicit(&artifact->body->references, 1, memory_order_relaxed);
+  return artifact;
+}
+
+void kjit_artifact_release(kjit_artifact *artifact) {
+  if (artifact && atomic_fetch_sub_explicit(&artifact->body->references, 1, memory_order_acq_rel) == 1)
+    body_destroy(artifact->body);
+}
+
+kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_info *info, kjit_error *error) {
+  error_clear(error);
+  if (!artifact) return error_invalid(error, "artifact", "is NULL");
+  const struct body *body = artifact->body;
+  const struct entry *entry = &body->image.entry;
+  const struct entry_figures *figures = &entry->figures;
+  kjit_artifact_info known = {0};
+  known.key = body->key;
+  known.key_text = entry->key_text.data;
+  known.arch = body->arch;
+  known.entry = body->entry;
+  known.cubin = entry->cubin_bytes ? entry->cubin : NULL;
+  known.cubin_bytes = entry->cubin_bytes;
+  known.log = entry->log.data;
+  known.registers = figures->registers;
+  known.spill_bytes = figures->spill_bytes;
+  known.local_bytes = figures->local_bytes;
+  known.shared_bytes = figures->shared_bytes;
+  known.max_threads = figures->max_threads;
+  known.origin = (uint32_t)artifact->origin;
+  known.compile_ms = (double)figures->compile_ns / 1e6;
+  return struct_fill(info, &known, sizeof known, "info", error);
+}
+
+const char *kjit_origin_name(kjit_origin origin) {
+  static const char *const names[ORIGINS] = {"none", "memory", "bundle", "site", "user", "remote", "built"};
+  return (unsigned)origin < ORIGINS ? names[origin] : names[KJIT_ORIGIN_NONE];
+}

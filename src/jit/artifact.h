@@ -1,0 +1,27 @@
+/* kjit_artifact: an entry's image in memory, shared by every handle to it. */
+#ifndef KJIT_JIT_ARTIFACT_H
+#define KJIT_JIT_ARTIFACT_H
+
+#include <kjit/build.h>
+
+#include "base/digest.h"
+#include "jit/disk_cache.h"
+
+/* Takes the image over (also on failure, KJIT_ERR_NO_MEMORY). One reference, for the caller. `lookup` is the digest
+ * under which the request was asked: that of its key, or of its request where the compiler is unknown. `mem` must
+ * outlive it. */
+kjit_status artifact_create(kjit_artifact **out, const struct mem *mem, struct entry_image *image,
+                            const struct digest *lookup, kjit_origin origin, kjit_error *error);
+
+/* The same artifact as answered from another place: borrowed, kept alive by any reference to either. */
+kjit_artifact *artifact_as(kjit_artifact *artifact, kjit_origin origin);
+
+/* What the artifact was made from. */
+const struct entry_image *artifact_image(const kjit_artifact *artifact);
+const struct digest *artifact_lookup(const kjit_artifact *artifact);
+_Bool artifact_same(const kjit_artifact *a, const kjit_artifact *b); /* one image? */
+
+/* The name of its entry in a cache folder. */
+void artifact_entry_name(const kjit_artifact *artifact, struct entry_name *name);
+
+#endif

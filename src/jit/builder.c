@@ -1,0 +1,170 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "jit/builder_internal.h"
+
+static int64_t now_ns(const struct builder *builder) {
+  return builder->ops->monotonic_ns(builder->ops->user);
+}
+
+/* NVRTC's part of the key. NULL: it is not there, or asking would read files where that is forbidden. That it is missing
+ * is believed for a second: it may be installed meanwhile, but a hit must not search for it. */
+static const char *identify(struct builder *builder, _Bool may_read_files) {
+  const _Bool identified = atomic_load(&builder->identified);
+  if (!identified && (!may_read_files || now_ns(builder) < atomic_load(&builder->missing_until_ns))) return NULL;
+  const char *identity = nvrtc_identity(builder->nvrtc, NULL);
+  if (identity)
+    atomic_store(&builder->identified, 1);
+  else
+    atomic_store(&builder->missing_until_ns, now_ns(builder) + 1000000000);
+  return identity;
+}
+
+/* Hand a resident artifact out: a kernel, or the failure that is remembered. */
+static kjit_status deliver(kjit_artifact *artifact, kjit_artifact **out, kjit_error *error) {
+  const struct entry *entry = &artifact_image(artifact)->entry;
+  *out = artifact;
+  if (entry->cubin_bytes) return KJIT_OK;
+  return error_set(error, KJIT_ERR_COMPILE, "%s", entry->message.data);
+}
+
+/* A leader that ran out of its own time says nothing about the kernel: a follower takes over. */
+static _Bool is_private(kjit_status status) {
+  return status == KJIT_ERR_TIMEOUT || status == KJIT_ERR_CANCELLED;
+}
+
+static kjit_status lead(struct builder_call *call, struct resident_join *join, kjit_artifact **out, kjit_error *error) {
+  struct builder *builder = call->builder;
+  kjit_artifact *artifact = NULL;
+  int64_t expires_ns = INT64_MAX;
+  kjit_error found = {0};
+  kjit_status status = builder_produce(call, join->refused, &artifact, &expires_ns, &found);
+  found.status = (int32_t)status;
+  resident_land(builder->resident, join->flight, artifact, expires_ns, &found);
+  if (artifact && status == KJIT_OK && now_ns(builder) > call->deadline_ns) {
+    kjit_artifact_release(artifact);
+    artifact = NULL;
+    status = error_set(&found, KJIT_ERR_TIMEOUT, "kernel %s for %s: compiled, but after the deadline of %u ms",
+                       call->request->entry, call->request->target.name, call->request->timeout_ms);
+  }
+  if (error) *error = found;
+  *out = artifact;
+  return status;
+}
+
+/* Wait for another thread. `*again`: its answer was not for us. */
+static kjit_status follow(struct builder_call *call, struct flight *flight, _Bool *again, kjit_artifact **out,
+                          kjit_error *error) {
+  struct builder *builder = call->builder;
+  const int64_t start_ns = now_ns(builder);
+  kjit_error found = {0};
+  kjit_status status = resident_wait(builder->resident, flight, call->deadline_ns, out, &found);
+  resident_leave(builder->resident, flight);
+  count_add(&builder->counters, COUNT_waits, 1);
+  count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(now_ns(builder) - start_ns));
+  const _Bool in_time = now_ns(builder) < call->deadline_ns;
+  *again = is_private(status) && in_time;
+  if (status == KJIT_ERR_TIMEOUT && !in_time)
+    return error_set(error, KJIT_ERR_TIMEOUT, "kernel %s for %s: still being compiled after %u ms",
+                     call->request->entry, call->request->target.name, call->request->timeout_ms);
+  if (error) *error = found;
+  return status;
+}
+
+/* Neither compile nor wait for anybody's compile: the tiers have it or not. */
+static kjit_status look_up_only(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+  const struct jit_request *request = call->request;
+  kjit_status status = builder_look_up(call, out, error);
+  if (status == KJIT_OK) resident_keep(call->builder->resident, &call->key.digest, *out);
+  if (status != KJIT_ERR_NOT_FOUND) return status;
+  count_add(&call->builder->counters, COUNT_misses, 1);
+  return error_set(error, KJIT_ERR_NOT_FOUND, "kernel %s for %s: in no cache tier, and the call forbids compiling it",
+                   request->entry, request->target.name);
+}
+
+static kjit_status absent(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+  const struct jit_request *request = call->request;
+  if (!(request->flags & KJIT_BUILD_RESIDENT_ONLY)) return look_up_only(call, out, error);
+  return error_set(error, KJIT_ERR_NOT_RESIDENT,
+                   "kernel %s for %s: not in memory, and the call forbids loading or compiling it", request->entry,
+                   request->target.name);
+}
+
+static kjit_status get_keyed(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+  struct builder *builder = call->builder;
+  const _Bool may_lead = !(call->request->flags & (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE));
+  for (;;) {
+    struct resident_join join;
+    _Bool again = 0;
+    kjit_status status = KJIT_OK;
+    switch (resident_ask(builder->resident, &call->key.digest, now_ns(builder), may_lead, &join)) {
+    case RESIDENT_FOUND:
+      count_add(&builder->counters, COUNT_memory_hits, 1);
+      return deliver(join.artifact, out, error);
+    case RESIDENT_LEAD:
+      return lead(call, &join, out, error);
+    case RESIDENT_FOLLOW:
+      status = follow(call, join.flight, &again, out, error);
+      if (!again) return status;
+      break;
+    case RESIDENT_ABSENT:
+      return absent(call, out, error);
+    case RESIDENT_NO_MEMORY:
+      return error_no_memory(error);
+    }
+  }
+}
+
+kjit_status builder_get(struct builder *builder, const struct jit_request *request, kjit_artifact **out,
+                        kjit_error *error) {
+  struct builder_call call = {.builder = builder, .request = request, .deadline_ns = INT64_MAX};
+  *out = NULL;
+  if (request->timeout_ms) call.deadline_ns = now_ns(builder) + request->timeout_ms * (int64_t)1000000;
+  const char *compiler = identify(builder, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
+  kjit_status status = key_make(&call.key, builder->mem, request, compiler, error);
+  if (status == KJIT_OK) status = get_keyed(&call, out, error);
+  key_finish(&call.key);
+  return status;
+}
+
+void builder_forget(struct builder *builder, const kjit_artifact *artifact) {
+  struct entry_name name;
+  if (!artifact) return;
+  resident_refuse(builder->resident, artifact_lookup(artifact), artifact);
+  artifact_entry_name(artifact, &name);
+  disk_cache_remove(&builder->user, &name);
+}
+
+void builder_add_stats(const struct builder *builder, kjit_runtime_stats *stats) {
+#define ADD(name) stats->name += count_get(&builder->counters, COUNT_##name);
+  CACHE_COUNTER_MAP(ADD)
+#undef ADD
+}
+
+static void copy_cut(char *to, size_t bytes, const char *from) {
+  snprintf(to, bytes, "%s", from ? from : "");
+}
+
+static void doctor_nvrtc(struct builder *builder, kjit_doctor_report *report) {
+  kjit_error error = {0};
+  const struct nvrtc_api *api = NULL;
+  int major = 0, minor = 0;
+  const char *file = nvrtc_file(builder->nvrtc, &error);
+  const char *identity = file ? nvrtc_identity(builder->nvrtc, &error) : NULL;
+  copy_cut(report->nvrtc_path, sizeof report->nvrtc_path, file);
+  copy_cut(report->nvrtc_identity, sizeof report->nvrtc_identity, identity);
+  const _Bool works = identity && nvrtc_open(builder->nvrtc, &api, &major, &minor, &error) == KJIT_OK;
+  report->nvrtc_status = works ? KJIT_OK : KJIT_ERR_NO_NVRTC;
+  report->nvrtc_major = works ? major : 0;
+  report->nvrtc_minor = works ? minor : 0;
+  copy_cut(report->nvrtc_message, sizeof report->nvrtc_message, error.message);
+}
+
+void builder_doctor(struct builder *builder, kjit_doctor_report *report) {
+  doctor_nvrtc(builder, report);
+  report->cache_status = builder->cache_error.status;
+  report->cache_mode = (uint32_t)builder->mode;
+  copy_cut(report->cache_path, sizeof report->cache_path, builder->user.dir.path);
+  copy_cut(report->cache_message, sizeof report->cache_message, builder->cache_error.message);
+}

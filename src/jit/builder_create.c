@@ -1,0 +1,146 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "jit/builder_internal.h"
+
+static const char *read_environment(const struct builder *builder, const kjit_runtime_options *options,
+                                    const char *name) {
+  if (options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT) return NULL;
+  const char *value = builder->ops->environment(builder->ops->user, name);
+  return value && *value ? value : NULL;
+}
+
+static kjit_status choose_mode(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  static const struct {
+    const char *name;
+    kjit_cache_mode mode;
+  } modes[] = {{"rw", KJIT_CACHE_RW}, {"ro", KJIT_CACHE_RO}, {"off", KJIT_CACHE_OFF}};
+  if (options->cache_mode > KJIT_CACHE_OFF) return error_invalid(error, "cache_mode", "must be a kjit_cache_mode");
+  builder->mode = (kjit_cache_mode)options->cache_mode;
+  if (builder->mode != KJIT_CACHE_DEFAULT) return KJIT_OK;
+  builder->mode = KJIT_CACHE_RW;
+  const char *value = read_environment(builder, options, "KJIT_CACHE_MODE");
+  if (!value) return KJIT_OK;
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+    if (!strcmp(value, modes[i].name)) {
+      builder->mode = modes[i].mode;
+      return KJIT_OK;
+    }
+  return error_invalid(error, "KJIT_CACHE_MODE", "must be rw, ro or off");
+}
+
+static kjit_status choose_bounds(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  builder->user.max_bytes = options->cache_max_bytes ? options->cache_max_bytes : BUILDER_DEFAULT_MAX_BYTES;
+  builder->user.max_entries = options->cache_max_entries ? options->cache_max_entries : BUILDER_DEFAULT_MAX_ENTRIES;
+  const char *value = read_environment(builder, options, "KJIT_CACHE_MAX_BYTES");
+  if (options->cache_max_bytes || !value) return KJIT_OK;
+  char *end = NULL;
+  errno = 0;
+  const unsigned long long bytes = strtoull(value, &end, 10);
+  if (*value < '0' || *value > '9' || *end || errno || !bytes)
+    return error_invalid(error, "KJIT_CACHE_MAX_BYTES", "must be a number of bytes from 1 on");
+  builder->user.max_bytes = bytes;
+  return KJIT_OK;
+}
+
+static void init_tier(struct disk_cache *cache, struct builder *builder, kjit_origin origin, int64_t use_grain_s) {
+  cache->ops = builder->ops;
+  cache->mem = builder->mem;
+  cache->log = builder->log;
+  cache->counters = &builder->counters;
+  cache->dir.folder = -1;
+  cache->origin = origin;
+  cache->use_grain_s = use_grain_s > 0 ? use_grain_s : use_grain_s < 0 ? 0 : BUILDER_USE_GRAIN_S;
+  atomic_init(&cache->writable, 0);
+}
+
+/* Without a folder everything still works, from memory. */
+static void open_user(struct builder *builder, const kjit_runtime_options *options) {
+  const _Bool environment = !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT);
+  const _Bool writable = builder->mode == KJIT_CACHE_RW;
+  struct cache_dir *dir = &builder->user.dir;
+  const kjit_status status = cache_dir_open_user(dir, builder->ops, builder->mem, options->cache_dir, environment,
+                                                 writable, &builder->cache_error);
+  if (status == KJIT_OK) {
+    atomic_store(&builder->user.writable, writable);
+    return;
+  }
+  cache_dir_finish(dir, builder->ops, builder->mem);
+  count_add(&builder->counters, COUNT_cache_errors, 1);
+  log_write(builder->log, KJIT_LOG_WARNING, "%s; kernels are kept in memory only", builder->cache_error.message);
+}
+
+static void open_site(struct builder *builder, const kjit_runtime_options *options) {
+  const _Bool environment = !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT);
+  kjit_error error = {0};
+  const kjit_status status =
+      cache_dir_open_site(&builder->site.dir, builder->ops, builder->mem, options->site_dir, environment, &error);
+  if (status == KJIT_OK) return;
+  cache_dir_finish(&builder->site.dir, builder->ops, builder->mem);
+  if (status == KJIT_ERR_NOT_FOUND) return;
+  count_add(&builder->counters, COUNT_cache_errors, 1);
+  log_write(builder->log, KJIT_LOG_WARNING, "%s", error.message);
+}
+
+static kjit_status set_up(struct builder *builder, const kjit_runtime_options *options,
+                          const struct builder_parts *parts, kjit_error *error) {
+  init_tier(&builder->user, builder, KJIT_ORIGIN_USER, parts->use_grain_s);
+  init_tier(&builder->site, builder, KJIT_ORIGIN_SITE, parts->use_grain_s);
+  kjit_status status = choose_mode(builder, options, error);
+  if (status == KJIT_OK) status = choose_bounds(builder, options, error);
+  if (status != KJIT_OK) return status;
+  if (!builder->nvrtc)
+    status = nvrtc_create(&builder->nvrtc, builder->mem, options->nvrtc_path,
+                          !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT), error);
+  if (status != KJIT_OK) return status;
+  builder->resident = resident_create(builder->mem);
+  if (!builder->resident) return error_no_memory(error);
+  if (builder->mode == KJIT_CACHE_OFF) return KJIT_OK;
+  open_user(builder, options);
+  open_site(builder, options);
+  return KJIT_OK;
+}
+
+kjit_status builder_create_parts(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
+                                 const struct log *log, const struct builder_parts *parts, kjit_error *error) {
+  *out = NULL;
+  struct builder *builder = mem_alloc(mem, sizeof *builder);
+  if (!builder) {
+    nvrtc_destroy(parts->nvrtc);
+    return error_no_memory(error);
+  }
+  builder->mem = mem;
+  builder->log = log;
+  builder->ops = parts->ops ? parts->ops : file_ops_system();
+  builder->nvrtc = parts->nvrtc;
+  builder->wait_bound_ns = parts->wait_bound_ns ? parts->wait_bound_ns : BUILDER_WAIT_BOUND_NS;
+  builder->failure_s = parts->failure_s ? parts->failure_s : BUILDER_FAILURE_S;
+  const kjit_status status = set_up(builder, options, parts, error);
+  if (status != KJIT_OK)
+    builder_destroy(builder);
+  else
+    *out = builder;
+  return status;
+}
+
+kjit_status builder_create_with(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
+                                const struct log *log, struct nvrtc *nvrtc, kjit_error *error) {
+  const struct builder_parts parts = {.nvrtc = nvrtc};
+  return builder_create_parts(out, options, mem, log, &parts, error);
+}
+
+kjit_status builder_create(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
+                           const struct log *log, kjit_error *error) {
+  return builder_create_with(out, options, mem, log, NULL, error);
+}
+
+void builder_destroy(struct builder *builder) {
+  if (!builder) return;
+  resident_destroy(builder->resident);
+  cache_dir_finish(&builder->user.dir, builder->ops, builder->mem);
+  cache_dir_finish(&builder->site.dir, builder->ops, builder->mem);
+  nvrtc_destroy(builder->nvrtc);
+  mem_free(builder->mem, builder);
+}

@@ -1,0 +1,68 @@
+/* What the builder's files share, and what its tests set. */
+#ifndef KJIT_JIT_BUILDER_INTERNAL_H
+#define KJIT_JIT_BUILDER_INTERNAL_H
+
+#include "jit/artifact.h"
+#include "jit/builder.h"
+#include "jit/disk_cache.h"
+#include "jit/key.h"
+#include "jit/nvrtc.h"
+#include "jit/resident.h"
+
+/* Nobody waits longer for another process's build before building for himself. Long, because a holder that is merely
+ * slow is far more common than one that is stopped: a lock whose holder died is free at once. */
+#define BUILDER_WAIT_BOUND_NS (60 * (int64_t)1000000000)
+
+/* How long a failed compile answers for its key. Long enough for a program that retries in a loop or restarts, short
+ * enough that a fixed environment (a full disk, a header that is now there) is noticed. */
+#define BUILDER_FAILURE_S 600
+
+/* A use is recorded at most once a second and entry: a thousand processes that start together write it once. */
+#define BUILDER_USE_GRAIN_S 1
+
+#define BUILDER_DEFAULT_MAX_BYTES   ((uint64_t)1 << 30)
+#define BUILDER_DEFAULT_MAX_ENTRIES 100000
+
+struct builder {
+  const struct mem *mem;
+  const struct log *log;
+  const struct file_ops *ops;
+  struct nvrtc *nvrtc;
+  struct cache_counters counters;
+  struct resident *resident;
+  struct disk_cache user, site;
+  kjit_cache_mode mode;
+  int64_t wait_bound_ns, failure_s;
+  kjit_error cache_error; /* why there is no user folder; status 0 when there is one, or none is wanted */
+  atomic_bool identified; /* NVRTC's identity is known: asking again touches no file */
+  _Atomic int64_t missing_until_ns;
+};
+
+/* What tests replace; zero means the default. */
+struct builder_parts {
+  struct nvrtc *nvrtc; /* taken over, also on failure */
+  const struct file_ops *ops;
+  int64_t wait_bound_ns;
+  int64_t failure_s;
+  int64_t use_grain_s; /* -1: record every use */
+};
+
+kjit_status builder_create_parts(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
+                                 const struct log *log, const struct builder_parts *parts, kjit_error *error);
+
+/* One builder_get() under way. */
+struct builder_call {
+  struct builder *builder;
+  const struct jit_request *request;
+  struct key key;
+  int64_t deadline_ns; /* INT64_MAX: none */
+};
+
+/* Tiers, lock, compile, publish: make what is not in memory. `*expires_ns` is set for the artifact of a failure. */
+kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artifact **out, int64_t *expires_ns,
+                            kjit_error *error);
+
+/* The tiers alone. KJIT_ERR_NOT_FOUND for a miss. */
+kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit_error *error);
+
+#endif

@@ -1,0 +1,166 @@
+#include <string.h>
+
+#include "base/error.h"
+#include "jit/builder_internal.h"
+#include "jit/cache_lock.h"
+#include "jit/compile.h"
+
+/* Between two looks at a lock: short at first, since another's build may be nearly done, then no burden. */
+#define POLL_FIRST_NS 500000
+#define POLL_LAST_NS  20000000
+
+static int64_t now_ns(const struct builder *builder) {
+  return builder->ops->monotonic_ns(builder->ops->user);
+}
+
+static kjit_status look_in(struct builder_call *call, struct disk_cache *cache, _Bool refresh, kjit_artifact **out,
+                           kjit_error *error) {
+  struct builder *builder = call->builder;
+  struct entry_image image;
+  const kjit_status status = disk_cache_get(cache, &call->key, refresh, &image);
+  if (status == KJIT_ERR_NO_MEMORY) return error_no_memory(error);
+  if (status != KJIT_OK) return status;
+  count_add(&builder->counters, cache->origin == KJIT_ORIGIN_SITE ? COUNT_site_hits : COUNT_user_hits, 1);
+  return artifact_create(out, builder->mem, &image, &call->key.digest, cache->origin, error);
+}
+
+kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+  const kjit_status status = look_in(call, &call->builder->site, 0, out, error);
+  return status == KJIT_ERR_NOT_FOUND ? look_in(call, &call->builder->user, 0, out, error) : status;
+}
+
+/* No text of an entry may break its bounds: cut what a caller or a compiler made longer. */
+static struct entry_text text_of(const char *data, size_t limit) {
+  const size_t bytes = strnlen(data, limit);
+  return (struct entry_text){data, bytes};
+}
+
+/* The entry of a compile, as an image: what is published, and what the artifact is made of. */
+static kjit_status make_image(const struct builder_call *call, const struct compile_result *result, const char *message,
+                              struct entry_image *image, kjit_error *error) {
+  const struct jit_request *request = call->request;
+  struct entry entry = {0};
+  entry.key_text = (struct entry_text){call->key.text.data, call->key.text.bytes};
+  entry.family = text_of(request->family, ENTRY_LINE_MAX_BYTES);
+  entry.label = text_of(request->label, ENTRY_LINE_MAX_BYTES);
+  entry.message = text_of(message, ENTRY_LINE_MAX_BYTES);
+  entry.log = text_of(result->log ? result->log : "", ENTRY_LOG_MAX_BYTES);
+  entry.cubin = result->cubin;
+  entry.cubin_bytes = *message ? 0 : result->cubin_bytes;
+  entry.figures =
+      (struct entry_figures){result->registers,    result->spill_bytes, result->local_bytes,
+                             result->shared_bytes, result->max_threads, (uint64_t)(result->compile_ms * 1e6)};
+  image->bytes = entry_image_bytes(&entry);
+  if (!image->bytes)
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "kernel %s: cubin larger than 128 MiB", request->entry);
+  image->data = mem_alloc(call->builder->mem, image->bytes);
+  if (!image->data) return error_no_memory(error);
+  entry_write(&entry, image->data);
+  const char *damage = entry_read(image->data, image->bytes, &image->entry);
+  if (!damage) return KJIT_OK;
+  entry_image_finish(image, call->builder->mem);
+  return error_set(error, KJIT_ERR_INTERNAL, "kernel %s: its entry is unsound: %s", request->entry, damage);
+}
+
+static _Bool out_of_time(void *user) {
+  const struct builder_call *call = user;
+  return now_ns(call->builder) >= call->deadline_ns;
+}
+
+/* Compile; a rejected source gives an artifact too, which holds the log. */
+static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+  struct builder *builder = call->builder;
+  struct compile_result result = {0};
+  struct entry_image image = {0};
+  const int64_t start_ns = now_ns(builder);
+  const kjit_status status =
+      compile_run(builder->nvrtc, call->request, builder->mem, out_of_time, call, &result, error);
+  count_add(&builder->counters, COUNT_build_ns, (uint64_t)(now_ns(builder) - start_ns));
+  count_add(&builder->counters, status == KJIT_OK ? COUNT_builds : COUNT_build_failures, 1);
+  kjit_status kept = status;
+  if (status == KJIT_OK || status == KJIT_ERR_COMPILE)
+    kept = make_image(call, &result, status == KJIT_OK ? "" : error->message, &image, error);
+  if (image.data) kept = artifact_create(out, builder->mem, &image, &call->key.digest, KJIT_ORIGIN_BUILT, error);
+  compile_result_finish(&result, builder->mem);
+  return kept == KJIT_OK ? status : kept;
+}
+
+static kjit_status compile_and_publish(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns,
+                                       kjit_error *error) {
+  struct builder *builder = call->builder;
+  const kjit_status status = compile(call, out, error);
+  if (status == KJIT_ERR_COMPILE) *expires_ns = now_ns(builder) + builder->failure_s * 1000000000;
+  if (status != KJIT_OK) return status;
+  struct entry_name name;
+  artifact_entry_name(*out, &name);
+  const struct entry_image *image = artifact_image(*out);
+  disk_cache_put(&builder->user, &name, image->data, image->bytes);
+  return KJIT_OK;
+}
+
+enum wait_end { WAIT_LOCKED, WAIT_ANSWERED, WAIT_ALONE, WAIT_TIMEOUT };
+
+/* Until the lock is ours, or its holder has published, or the bound has passed. */
+static enum wait_end wait_for_lock(struct builder_call *call, struct cache_lock *lock, kjit_artifact **out,
+                                   kjit_status *status, kjit_error *error) {
+  struct builder *builder = call->builder;
+  const struct file_ops *ops = builder->ops;
+  const int folder = builder->user.dir.folder;
+  const int64_t start_ns = now_ns(builder);
+  for (int64_t pause_ns = POLL_FIRST_NS;; pause_ns = pause_ns < POLL_LAST_NS ? pause_ns * 2 : pause_ns) {
+    const enum cache_lock_result result = cache_lock_try(lock, ops, folder);
+    if (result == CACHE_LOCK_UNAVAILABLE) return WAIT_ALONE;
+    /* Taken: whoever had it before may have published since we looked. */
+    *status = look_in(call, &builder->user, 1, out, error);
+    if (*status != KJIT_ERR_NOT_FOUND) return WAIT_ANSWERED;
+    if (result == CACHE_LOCK_TAKEN) return WAIT_LOCKED;
+    const int64_t now = now_ns(builder);
+    if (now >= call->deadline_ns) return WAIT_TIMEOUT;
+    if (now - start_ns >= builder->wait_bound_ns) {
+      cache_lock_give_up(lock, ops, folder);
+      return WAIT_ALONE;
+    }
+    ops->sleep_ns(ops->user, pause_ns);
+  }
+}
+
+/* One builder among all processes that share the folder. */
+static kjit_status build_once(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns, kjit_error *error) {
+  struct builder *builder = call->builder;
+  const int folder = builder->user.dir.folder;
+  struct cache_lock lock;
+  kjit_status status = KJIT_OK;
+  const int64_t start_ns = now_ns(builder);
+  cache_lock_init(&lock, &call->key.digest);
+  const enum wait_end end = wait_for_lock(call, &lock, out, &status, error);
+  if (end != WAIT_LOCKED || now_ns(builder) - start_ns > POLL_FIRST_NS) {
+    count_add(&builder->counters, COUNT_waits, 1);
+    count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(now_ns(builder) - start_ns));
+  }
+  if (end == WAIT_TIMEOUT)
+    status = error_set(error, KJIT_ERR_TIMEOUT, "kernel %s for %s: another process is still compiling it after %u ms",
+                       call->request->entry, call->request->target.name, call->request->timeout_ms);
+  else if (end != WAIT_ANSWERED)
+    status = compile_and_publish(call, out, expires_ns, error);
+  cache_lock_release(&lock, builder->ops, folder);
+  return status;
+}
+
+/* The key was made without a compiler: there was none to ask, and the error says where it was looked for. */
+static kjit_status no_compiler(struct builder *builder, kjit_error *error) {
+  if (!nvrtc_identity(builder->nvrtc, error)) return KJIT_ERR_NO_NVRTC;
+  return error_set(error, KJIT_ERR_NO_NVRTC, "NVRTC was missing when this call began; it is there now: call again");
+}
+
+kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artifact **out, int64_t *expires_ns,
+                            kjit_error *error) {
+  struct builder *builder = call->builder;
+  *out = NULL;
+  const kjit_status status = refused ? KJIT_ERR_NOT_FOUND : builder_look_up(call, out, error);
+  if (status != KJIT_ERR_NOT_FOUND) return status;
+  count_add(&builder->counters, COUNT_misses, 1);
+  if (!call->key.complete) return no_compiler(builder, error);
+  if (!refused && builder->user.dir.folder >= 0 && atomic_load(&builder->user.writable))
+    return build_once(call, out, expires_ns, error);
+  return compile_and_publish(call, out, expires_ns, error);
+}

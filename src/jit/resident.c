@@ -1,0 +1,256 @@
+#include "jit/resident.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "jit/artifact.h"
+
+/* The table's memory comes from the caller's hooks as well; an addition that fails leaves the slot out. */
+#define HASH_NONFATAL_OOM          1
+#define uthash_malloc(bytes)       mem_alloc(mem, bytes)
+#define uthash_free(memory, bytes) mem_free(mem, memory)
+#define uthash_nonfatal_oom(slot)  ((slot)->left_out = 1)
+/* Keys are digests: any four bytes of one are as good as a hash. */
+#define HASH_FUNCTION(key, bytes, value) memcpy(&(value), (key), sizeof(value))
+#include <uthash.h>
+
+/* Remembered failures beyond this push the oldest out: a program that generates broken kernels must not grow. */
+#define FAILURES_MAX 256
+
+struct flight {
+  size_t references; /* the leader, its followers */
+  struct digest key;
+  _Bool landed;
+  kjit_artifact *artifact;
+  kjit_error error;
+};
+
+struct slot {
+  UT_hash_handle hh;
+  struct digest key;
+  kjit_artifact *artifact; /* NULL while the first flight is under way */
+  struct flight *flight;
+  int64_t expires_ns; /* of a failure; INT64_MAX for a kernel */
+  _Bool refused;
+  _Bool left_out;
+};
+
+struct resident {
+  const struct mem *mem;
+  pthread_mutex_t mutex;
+  pthread_cond_t landed;
+  struct slot *slots;
+  size_t failures;
+};
+
+static _Bool init_condition(pthread_cond_t *condition) {
+  pthread_condattr_t attributes;
+  if (pthread_condattr_init(&attributes)) return 0;
+  const _Bool made =
+      !pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) && !pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+  return made;
+}
+
+struct resident *resident_create(const struct mem *mem) {
+  struct resident *resident = mem_alloc(mem, sizeof *resident);
+  if (!resident) return NULL;
+  resident->mem = mem;
+  if (init_condition(&resident->landed)) {
+    if (!pthread_mutex_init(&resident->mutex, NULL)) return resident;
+    pthread_cond_destroy(&resident->landed);
+  }
+  mem_free(mem, resident);
+  return NULL;
+}
+
+static struct slot *find(struct resident *resident, const struct digest *key) {
+  struct slot *slot = NULL;
+  HASH_FIND(hh, resident->slots, key, sizeof *key, slot);
+  return slot;
+}
+
+static struct slot *find_or_add(struct resident *resident, const struct digest *key) {
+  const struct mem *mem = resident->mem;
+  struct slot *slot = find(resident, key);
+  if (slot) return slot;
+  slot = mem_alloc(mem, sizeof *slot);
+  if (!slot) return NULL;
+  slot->key = *key;
+  slot->expires_ns = INT64_MAX;
+  HASH_ADD(hh, resident->slots, key, sizeof slot->key, slot);
+  if (!slot->left_out) return slot;
+  mem_free(mem, slot);
+  return NULL;
+}
+
+static void remove_slot(struct resident *resident, struct slot *slot) {
+  const struct mem *mem = resident->mem;
+  resident->failures -= slot->artifact && slot->expires_ns != INT64_MAX;
+  HASH_DEL(resident->slots, slot);
+  kjit_artifact_release(slot->artifact);
+  mem_free(mem, slot);
+}
+
+static void remove_oldest_failure(struct resident *resident) {
+  struct slot *oldest = NULL, *slot, *next;
+  HASH_ITER(hh, resident->slots, slot, next) {
+    if (slot->artifact && slot->expires_ns != INT64_MAX && (!oldest || slot->expires_ns < oldest->expires_ns))
+      oldest = slot;
+  }
+  if (oldest) remove_slot(resident, oldest);
+}
+
+static void flight_release(struct resident *resident, struct flight *flight) {
+  if (--flight->references) return;
+  kjit_artifact_release(flight->artifact);
+  mem_free(resident->mem, flight);
+}
+
+void resident_destroy(struct resident *resident) {
+  if (!resident) return;
+  struct slot *slot, *next;
+  HASH_ITER(hh, resident->slots, slot, next) {
+    remove_slot(resident, slot);
+  }
+  pthread_cond_destroy(&resident->landed);
+  pthread_mutex_destroy(&resident->mutex);
+  mem_free(resident->mem, resident);
+}
+
+static enum resident_answer start_flight(struct resident *resident, const struct digest *key,
+                                         struct resident_join *join) {
+  struct flight *flight = mem_alloc(resident->mem, sizeof *flight);
+  struct slot *slot = flight ? find_or_add(resident, key) : NULL;
+  if (!slot) {
+    mem_free(resident->mem, flight);
+    return RESIDENT_NO_MEMORY;
+  }
+  flight->references = 1;
+  flight->key = *key;
+  slot->flight = flight;
+  *join = (struct resident_join){NULL, flight, slot->refused};
+  return RESIDENT_LEAD;
+}
+
+enum resident_answer resident_ask(struct resident *resident, const struct digest *key, int64_t now_ns, _Bool may_lead,
+                                  struct resident_join *join) {
+  enum resident_answer answer = RESIDENT_ABSENT;
+  *join = (struct resident_join){0};
+  pthread_mutex_lock(&resident->mutex);
+  struct slot *slot = find(resident, key);
+  if (slot && slot->artifact && now_ns >= slot->expires_ns && !slot->flight) {
+    remove_slot(resident, slot);
+    slot = NULL;
+  }
+  if (slot && slot->artifact) {
+    join->artifact = kjit_artifact_retain(slot->artifact);
+    answer = RESIDENT_FOUND;
+  } else if (may_lead && slot && slot->flight) {
+    slot->flight->references++;
+    join->flight = slot->flight;
+    answer = RESIDENT_FOLLOW;
+  } else if (may_lead) {
+    answer = start_flight(resident, key, join);
+  }
+  pthread_mutex_unlock(&resident->mutex);
+  return answer;
+}
+
+/* The flight's slot gets its result, or goes when there is none. */
+static void settle(struct resident *resident, struct slot *slot, kjit_artifact *artifact, int64_t expires_ns) {
+  slot->flight = NULL;
+  if (!artifact && !slot->artifact && !slot->refused) {
+    remove_slot(resident, slot);
+    return;
+  }
+  if (!artifact || slot->artifact) return;
+  slot->artifact = kjit_artifact_retain(artifact_as(artifact, KJIT_ORIGIN_MEMORY));
+  slot->expires_ns = expires_ns;
+  slot->refused = 0;
+  resident->failures += expires_ns != INT64_MAX;
+  if (resident->failures > FAILURES_MAX) remove_oldest_failure(resident);
+}
+
+void resident_land(struct resident *resident, struct flight *flight, kjit_artifact *artifact, int64_t expires_ns,
+                   const kjit_error *error) {
+  pthread_mutex_lock(&resident->mutex);
+  struct slot *slot = find(resident, &flight->key);
+  /* After a fork in the middle of the flight the slot may be another's. */
+  if (slot && slot->flight == flight) settle(resident, slot, artifact, expires_ns);
+  flight->landed = 1;
+  flight->error = *error;
+  if (artifact) flight->artifact = kjit_artifact_retain(artifact_as(artifact, KJIT_ORIGIN_MEMORY));
+  flight_release(resident, flight);
+  pthread_cond_broadcast(&resident->landed);
+  pthread_mutex_unlock(&resident->mutex);
+}
+
+static struct timespec to_timespec(int64_t ns) {
+  return (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+}
+
+kjit_status resident_wait(struct resident *resident, struct flight *flight, int64_t until_ns, kjit_artifact **artifact,
+                          kjit_error *error) {
+  const struct timespec until = to_timespec(until_ns);
+  int waited = 0;
+  *artifact = NULL;
+  pthread_mutex_lock(&resident->mutex);
+  while (!flight->landed && waited != ETIMEDOUT)
+    waited = until_ns == INT64_MAX ? pthread_cond_wait(&resident->landed, &resident->mutex)
+                                   : pthread_cond_timedwait(&resident->landed, &resident->mutex, &until);
+  const _Bool landed = flight->landed;
+  if (landed) {
+    *error = flight->error;
+    *artifact = kjit_artifact_retain(flight->artifact);
+  }
+  pthread_mutex_unlock(&resident->mutex);
+  return landed ? (kjit_status)error->status : KJIT_ERR_TIMEOUT;
+}
+
+void resident_leave(struct resident *resident, struct flight *flight) {
+  pthread_mutex_lock(&resident->mutex);
+  flight_release(resident, flight);
+  pthread_mutex_unlock(&resident->mutex);
+}
+
+void resident_keep(struct resident *resident, const struct digest *key, kjit_artifact *artifact) {
+  pthread_mutex_lock(&resident->mutex);
+  struct slot *slot = find_or_add(resident, key);
+  if (slot && !slot->artifact && !slot->refused)
+    slot->artifact = kjit_artifact_retain(artifact_as(artifact, KJIT_ORIGIN_MEMORY));
+  pthread_mutex_unlock(&resident->mutex);
+}
+
+void resident_refuse(struct resident *resident, const struct digest *key, const kjit_artifact *artifact) {
+  pthread_mutex_lock(&resident->mutex);
+  struct slot *slot = find(resident, key);
+  if (slot && slot->artifact && artifact_same(slot->artifact, artifact)) {
+    kjit_artifact_release(slot->artifact);
+    slot->artifact = NULL;
+    slot->refused = 1;
+  }
+  pthread_mutex_unlock(&resident->mutex);
+}
+
+void resident_fork_prepare(struct resident *resident) {
+  pthread_mutex_lock(&resident->mutex);
+}
+
+void resident_fork_parent(struct resident *resident) {
+  pthread_mutex_unlock(&resident->mutex);
+}
+
+/* The threads that lead and follow stayed behind. Their flights are left as they are: the thread that forked may be
+ * inside one of them, in a callback. */
+void resident_fork_child(struct resident *resident) {
+  struct slot *slot, *next;
+  HASH_ITER(hh, resident->slots, slot, next) {
+    slot->flight = NULL;
+  }
+  (void)init_condition(&resident->landed);
+  pthread_mutex_unlock(&resident->mutex);
+}

@@ -1,0 +1,31 @@
+/* A file that becomes visible whole or not at all: written under a private name in "tmp", made durable, renamed.
+ *
+ * Its writer holds a lock on it, so that a sweep can tell a file being written from what a killed writer left. */
+#ifndef KJIT_JIT_TEMP_FILE_H
+#define KJIT_JIT_TEMP_FILE_H
+
+#include "jit/file_ops.h"
+
+struct temp_file {
+  int folder, file; /* descriptors of "tmp" and of the file; -1 when closed */
+  char name[33];    /* "" when there is nothing to remove */
+};
+
+/* Functions with an int result: 0, or -errno. `root` is the cache folder. Finish it in any case. */
+int temp_file_create(struct temp_file *temp, const struct file_ops *ops, int root);
+int temp_file_write(struct temp_file *temp, const struct file_ops *ops, const void *data, size_t bytes); /* and sync */
+int temp_file_publish(struct temp_file *temp, const struct file_ops *ops, int folder, const char *name);
+void temp_file_finish(struct temp_file *temp, const struct file_ops *ops); /* removes what was not published */
+
+/* What a sweep of "tmp" does with files that nobody is writing any more. */
+struct temp_sweep {
+  int64_t older_than_s; /* leave younger ones alone: a lock may be invisible from another machine */
+  _Bool remove;         /* else only count */
+  uint64_t found;
+};
+int temp_file_sweep(struct temp_sweep *sweep, const struct file_ops *ops, int root);
+
+/* Open the folder `path` ("a" or "a/b") below `root`, made when missing. Descriptor or -errno. */
+int folder_open_or_make(const struct file_ops *ops, int root, const char *path);
+
+#endif

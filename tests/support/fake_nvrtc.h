@@ -1,0 +1,145 @@
+/* A compiler that takes no time: an nvrtc_api whose "cubin" is a function of the source text, so that a test can tell
+ * whether it was handed the right one. Counts, fails and dawdles on demand. One per process: NVRTC's API has no user
+ * pointer. */
+#ifndef KJIT_TESTS_SUPPORT_FAKE_NVRTC_H
+#define KJIT_TESTS_SUPPORT_FAKE_NVRTC_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "jit/nvrtc.h"
+
+struct fake_nvrtc {
+  atomic_long compiles;    /* nvrtcCompileProgram calls */
+  atomic_long cubin_bytes; /* size of what comes out; 0: 64 */
+  atomic_long compile_ms;  /* time that each takes, stoppable by the flow callback */
+  atomic_int reject;       /* nonzero: each source is rejected */
+};
+
+static struct fake_nvrtc fake_nvrtc;
+
+struct _nvrtcProgram {
+  char *source;
+  int (*flow)(void *, void *);
+  void *flow_payload;
+};
+
+static inline uint64_t fake_nvrtc_hash(const char *text) {
+  uint64_t hash = 14695981039346656037u;
+  for (; *text; text++)
+    hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+  return hash;
+}
+
+static inline size_t fake_nvrtc_cubin_bytes(void) {
+  const long bytes = atomic_load(&fake_nvrtc.cubin_bytes);
+  return bytes ? (size_t)bytes : 64;
+}
+
+/* The cubin of a source as NVRTC gets it. */
+static inline void fake_nvrtc_cubin(const char *source, unsigned char *cubin, size_t bytes) {
+  uint64_t state = fake_nvrtc_hash(source);
+  for (size_t i = 0; i < bytes; i++) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    cubin[i] = (unsigned char)(state >> 56);
+  }
+}
+
+static inline nvrtcResult fake_version(int *major, int *minor) {
+  *major = 13;
+  *minor = 0;
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_create(nvrtcProgram *program, const char *source, const char *name, int header_count,
+                                      const char *const *headers, const char *const *header_names) {
+  (void)name, (void)header_count, (void)headers, (void)header_names;
+  *program = calloc(1, sizeof **program);
+  if (!*program) return NVRTC_ERROR_OUT_OF_MEMORY;
+  (*program)->source = strdup(source);
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_destroy(nvrtcProgram *program) {
+  free((*program)->source);
+  free(*program);
+  *program = NULL;
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_compile(nvrtcProgram program, int option_count, const char *const *options) {
+  (void)option_count, (void)options;
+  atomic_fetch_add(&fake_nvrtc.compiles, 1);
+  for (long ms = atomic_load(&fake_nvrtc.compile_ms); ms > 0; ms--) {
+    const struct timespec one = {0, 1000000};
+    if (program->flow && program->flow(program->flow_payload, NULL)) return NVRTC_ERROR_CANCELLED;
+    nanosleep(&one, NULL);
+  }
+  return atomic_load(&fake_nvrtc.reject) ? NVRTC_ERROR_COMPILATION : NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_cubin_size(nvrtcProgram program, size_t *bytes) {
+  (void)program;
+  *bytes = fake_nvrtc_cubin_bytes();
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_cubin(nvrtcProgram program, char *cubin) {
+  fake_nvrtc_cubin(program->source, (unsigned char *)cubin, fake_nvrtc_cubin_bytes());
+  return NVRTC_SUCCESS;
+}
+
+static inline const char *fake_log_text(void) {
+  return atomic_load(&fake_nvrtc.reject) ? "k.cu(1): error: rejected by the fake\n" : "";
+}
+
+static inline nvrtcResult fake_log_size(nvrtcProgram program, size_t *bytes) {
+  (void)program;
+  *bytes = strlen(fake_log_text()) + 1;
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_log(nvrtcProgram program, char *log) {
+  (void)program;
+  strcpy(log, fake_log_text());
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_arch_count(int *count) {
+  *count = 2;
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_archs(int *archs) {
+  archs[0] = 80;
+  archs[1] = 90;
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_flow(nvrtcProgram program, int (*callback)(void *, void *), void *payload) {
+  program->flow = callback;
+  program->flow_payload = payload;
+  return NVRTC_SUCCESS;
+}
+
+static inline const struct nvrtc_api *fake_nvrtc_api(void) {
+  static const struct nvrtc_api api = {
+      .nvrtcVersion = fake_version,
+      .nvrtcCreateProgram = fake_create,
+      .nvrtcDestroyProgram = fake_destroy,
+      .nvrtcCompileProgram = fake_compile,
+      .nvrtcGetCUBINSize = fake_cubin_size,
+      .nvrtcGetCUBIN = fake_cubin,
+      .nvrtcGetProgramLogSize = fake_log_size,
+      .nvrtcGetProgramLog = fake_log,
+      .nvrtcGetNumSupportedArchs = fake_arch_count,
+      .nvrtcGetSupportedArchs = fake_archs,
+      .nvrtcSetFlowCallback = fake_flow,
+  };
+  return &api;
+}
+
+#endif
