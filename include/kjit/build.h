@@ -108,6 +108,17 @@ typedef struct kjit_artifact_info {
 KJIT_API KJIT_NODISCARD kjit_status kjit_build(kjit_runtime *runtime, const kjit_build_request *request,
                                                kjit_artifact **out, kjit_error *error);
 
+/**
+ * The source that would be compiled for a request: its defines, a #line that names the source, and the source. Headers
+ * are not pasted in. For people.
+ * @param[out] text  NUL-terminated; freed with kjit_text_free()
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG, KJIT_ERR_NOT_FOUND, KJIT_ERR_NO_MEMORY  as kjit_build()
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_build_source(kjit_runtime *runtime, const kjit_build_request *request,
+                                                      char **text, kjit_error *error);
+
 /** Take another reference. @return artifact. Thread-safe. */
 KJIT_API kjit_artifact *kjit_artifact_retain(kjit_artifact *artifact);
 
