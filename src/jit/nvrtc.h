@@ -9,14 +9,15 @@
 
 /* NVRTC's functions. A test passes a table of fakes. */
 struct nvrtc_api {
-#define NVRTC_FN(name, args) nvrtcResult(*name) args;
+#define NVRTC_FN(type, name, args, required) type(*name) args;
 #include "jit/nvrtc_api.def"
 #undef NVRTC_FN
 };
 
 struct nvrtc;
 
-/* `path` NULL: $KJIT_NVRTC (when `use_environment`), then the usual places. Opens nothing yet. */
+/* `path` is libnvrtc or a folder that holds it. NULL: $KJIT_NVRTC (when `use_environment`), then the usual places.
+ * Opens nothing yet. */
 kjit_status nvrtc_create(struct nvrtc **out, const struct mem *mem, const char *path, _Bool use_environment,
                          kjit_error *error);
 /* The same over a given table and identity: for tests. */
@@ -24,14 +25,16 @@ kjit_status nvrtc_create_fake(struct nvrtc **out, const struct mem *mem, const s
                               const char *identity, kjit_error *error);
 void nvrtc_destroy(struct nvrtc *nvrtc); /* accepts NULL */
 
-/* "nvrtc-<ELF build-id in hex>", or "nvrtc-sha-…" of the file where it has none: read from the library's file and that
- * of its builtins, once, without loading either. NULL with KJIT_ERR_NO_NVRTC when there is no such file. Thread-safe. */
+/* "nvrtc-<id>", or "nvrtc-<id>-<id>" where the folder has its builtins too: the ELF build-id of each in hex, or
+ * "file-<digest of the file>" where it has none. Read from the files, once they are found, without loading either. NULL
+ * with KJIT_ERR_NO_NVRTC when there is no such file. Thread-safe. */
 const char *nvrtc_identity(struct nvrtc *nvrtc, kjit_error *error);
 
 /* The file. NULL as above. */
 const char *nvrtc_file(struct nvrtc *nvrtc, kjit_error *error);
 
-/* Open on first use. KJIT_ERR_NO_NVRTC says where it was looked for and what to do. Thread-safe. */
+/* Open on first use. KJIT_ERR_NO_NVRTC says where it was looked for and what to do, or that the file lacks a function,
+ * is older than 12.0 or is no longer the one whose identity was read. Thread-safe. */
 kjit_status nvrtc_open(struct nvrtc *nvrtc, const struct nvrtc_api **api, int *major, int *minor, kjit_error *error);
 
 #endif

@@ -1,0 +1,74 @@
+#include "jit/cubin.h"
+
+#include <string.h>
+
+#include "base/elf_view.h"
+
+/* A kernel's machine code is in section .text.<name>, and what the driver must know of it in .nv.info.<name>: records
+ * of a format byte, an attribute byte and 16 bits, which are the value or, in format 4, the bytes that follow. None of
+ * this is documented; the names are those that cuobjdump prints. */
+#define FORMAT_SIZED_VALUE    4
+#define ATTRIBUTE_MAX_THREADS 0x05 /* EIATTR_MAX_THREADS: x, y, z */
+
+#define TEXT_PREFIX ".text."
+
+/* Longest name that a section is looked for under; an entry's own limit is below it. */
+#define SECTION_NAME_BYTES 1100
+
+_Bool cubin_is_readable(const void *cubin, size_t bytes) {
+  struct elf_view elf;
+  return elf_view_open(&elf, cubin, bytes) && elf_view_section_count(&elf) > 0;
+}
+
+static uint32_t read_u32(const unsigned char *bytes) {
+  uint32_t value;
+  memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+/* The product of the three limits, 0 if there is no such record or it is absurd. */
+static uint32_t max_threads_of(const struct elf_bytes *info) {
+  for (size_t at = 0; info->bytes - at >= 4;) {
+    const unsigned char *record = info->data + at;
+    const size_t payload = record[0] == FORMAT_SIZED_VALUE ? (size_t)(record[2] | record[3] << 8) : 0;
+    at += 4;
+    if (payload > info->bytes - at) return 0;
+    if (record[1] == ATTRIBUTE_MAX_THREADS && payload >= 12) {
+      const uint64_t x = read_u32(record + 4), y = read_u32(record + 8), z = read_u32(record + 12);
+      return x <= 1024 && y <= 1024 && z <= 1024 && x * y * z <= 1024 ? (uint32_t)(x * y * z) : 0;
+    }
+    at += payload;
+  }
+  return 0;
+}
+
+static _Bool find_section_of(const struct elf_view *elf, const char *prefix, const char *entry,
+                             struct elf_bytes *content) {
+  char name[SECTION_NAME_BYTES];
+  const size_t prefix_bytes = strlen(prefix), entry_bytes = strlen(entry);
+  if (prefix_bytes + entry_bytes >= sizeof name) return 0;
+  memcpy(name, prefix, prefix_bytes);
+  memcpy(name + prefix_bytes, entry, entry_bytes + 1);
+  return elf_view_find_section(elf, name, content);
+}
+
+_Bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, struct cubin_kernel *kernel) {
+  struct elf_view elf;
+  struct elf_bytes code, info;
+  *kernel = (struct cubin_kernel){0};
+  if (!elf_view_open(&elf, cubin, bytes) || !find_section_of(&elf, TEXT_PREFIX, entry, &code)) return 0;
+  if (find_section_of(&elf, ".nv.info.", entry, &info)) kernel->max_threads = max_threads_of(&info);
+  return 1;
+}
+
+void cubin_list_kernels(const void *cubin, size_t bytes, struct text *out) {
+  struct elf_view elf;
+  const size_t before = out->bytes, count = elf_view_open(&elf, cubin, bytes) ? elf_view_section_count(&elf) : 0;
+  for (size_t i = 0; i < count; i++) {
+    const char *name;
+    struct elf_bytes content;
+    if (!elf_view_section(&elf, i, &name, &content) || strncmp(name, TEXT_PREFIX, strlen(TEXT_PREFIX)) != 0) continue;
+    text_appendf(out, "%s%s", out->bytes == before ? "" : ", ", name + strlen(TEXT_PREFIX));
+  }
+  if (out->bytes == before) text_append(out, "none");
+}

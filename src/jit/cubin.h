@@ -1,0 +1,20 @@
+/* What a cubin says of its kernels. An image that cannot be read says nothing. */
+#ifndef KJIT_JIT_CUBIN_H
+#define KJIT_JIT_CUBIN_H
+
+#include "base/text.h"
+
+struct cubin_kernel {
+  uint32_t max_threads; /* from __launch_bounds__, 0 if unstated */
+};
+
+/* Is it a cubin at all? */
+_Bool cubin_is_readable(const void *cubin, size_t bytes);
+
+/* False when the image has no kernel of that name. */
+_Bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, struct cubin_kernel *kernel);
+
+/* "a, b, c": the kernels in it, "none" if there are none. */
+void cubin_list_kernels(const void *cubin, size_t bytes, struct text *out);
+
+#endif
