@@ -60,6 +60,13 @@ int failure(const char *format, ...) KJIT_PRINTF(1, 2);
 /* The error's message on stderr; returns the exit code that its status stands for. */
 int report_error(const kjit_error *error);
 
+/* Fill an error that holds none yet; returns `status`. */
+kjit_status error_say(kjit_error *error, kjit_status status, const char *format, ...) KJIT_PRINTF(3, 4);
+
+/* The same for a command that may have been asked for JSON: then one object {"error": {"status", "message"}, "log"}
+ * goes to stdout as well. `log` is what the compiler said, NULL or "" for nothing; without JSON it goes to stderr. */
+int report_failure(bool json, const kjit_error *error, const char *log);
+
 /* What exit code a status stands for. */
 int exit_code_of(kjit_status status);
 
@@ -69,8 +76,7 @@ int print_text(const char *text);
 /* Print one JSON object on stdout and release it; returns EXIT_DONE, or EXIT_FAILED when it could not be written. */
 int print_json(json_t *object);
 
-/* The runtime that every subcommand uses: the environment's settings, messages of the log on stderr as KJIT_LOG asks.
- */
+/* The runtime that every subcommand uses: the environment's settings, log lines on stderr as KJIT_LOG asks. */
 kjit_status open_runtime(kjit_runtime **out, kjit_error *error);
 
 #endif

@@ -51,6 +51,16 @@ int report_error(const kjit_error *error) {
   return exit_code_of(status);
 }
 
+kjit_status error_say(kjit_error *error, kjit_status status, const char *format, ...) {
+  if (error == NULL || error->status != KJIT_OK) return status;
+  va_list arguments;
+  va_start(arguments, format);
+  error->status = (int32_t)status;
+  vsnprintf(error->message, sizeof error->message, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
 int print_text(const char *text) {
   if (fputs(text, stdout) >= 0 && fflush(stdout) == 0) return EXIT_DONE;
   return failure("standard output could not be written");
@@ -61,6 +71,18 @@ int print_json(json_t *object) {
   json_decref(object);
   if (dumped != 0) return failure("the JSON result could not be written");
   return print_text("\n");
+}
+
+int report_failure(bool json, const kjit_error *error, const char *log) {
+  const int code = report_error(error);
+  if (log == NULL) log = "";
+  if (!json) {
+    fputs(log, stderr);
+    return code;
+  }
+  (void)print_json(json_pack("{s:{s:s, s:s}, s:s}", "error", "status", kjit_status_name((kjit_status)error->status),
+                             "message", error->message, "log", log));
+  return code;
 }
 
 static void print_log_line(void *user, kjit_log_level level, const char *line) {

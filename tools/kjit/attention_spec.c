@@ -1,0 +1,190 @@
+#include "attention_spec.h"
+
+#include "command.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* A shape is at most what the launch grid and 32-bit sequence numbers allow. */
+#define MOST_GRID_YZ 65535
+#define MOST_SEQ     INT32_MAX
+/* Longest value of a key: a float written in full. */
+#define VALUE_BYTES 64
+
+enum key_kind { KEY_NUMBER, KEY_WORD, KEY_SCALE };
+
+struct word {
+  const char *text;
+  int64_t value;
+};
+
+static const struct word dtype_words[] = {{"fp16", KJIT_FP16}, {"bf16", KJIT_BF16}, {NULL, 0}};
+static const struct word layout_words[] = {{"bshd", LAYOUT_BSHD}, {"bhsd", LAYOUT_BHSD}, {NULL, 0}};
+
+struct key {
+  const char *name;
+  enum key_kind kind;
+  size_t offset;            /* of the member */
+  uint64_t least, most;     /* KEY_NUMBER */
+  const struct word *words; /* KEY_WORD */
+  const char *expected;     /* KEY_WORD: for the message */
+};
+
+#define NUMBER(member, least, most)                                                                                    \
+  { #member, KEY_NUMBER, offsetof(struct attention_spec, member), least, most, NULL, NULL }
+#define WORD(member, words, expected)                                                                                  \
+  { #member, KEY_WORD, offsetof(struct attention_spec, member), 0, 0, words, expected }
+
+static const struct key keys[] = {
+    WORD(dtype, dtype_words, "fp16 or bf16"),
+    NUMBER(head_dim, 1, 1024),
+    NUMBER(head_dim_v, 1, 1024),
+    NUMBER(batch, 1, MOST_GRID_YZ),
+    NUMBER(heads_q, 1, MOST_GRID_YZ),
+    NUMBER(heads_kv, 1, MOST_GRID_YZ),
+    NUMBER(seq_q, 1, MOST_SEQ),
+    NUMBER(seq_kv, 1, MOST_SEQ),
+    NUMBER(causal, 0, 1),
+    {"scale", KEY_SCALE, offsetof(struct attention_spec, scale), 0, 0, NULL, NULL},
+    WORD(layout, layout_words, "bshd or bhsd"),
+    NUMBER(lse, 0, 1),
+};
+enum { KEY_COUNT = sizeof keys / sizeof *keys };
+
+/* One "key=value" of the text. */
+struct item {
+  const char *key;
+  size_t key_bytes;
+  const char *value;
+  size_t value_bytes;
+  size_t column; /* of the key, from 1 */
+};
+
+static kjit_status item_split(const char *text, const char *at, struct item *item, kjit_error *error) {
+  const size_t bytes = strcspn(at, ",");
+  const char *equals = memchr(at, '=', bytes);
+  const size_t column = (size_t)(at - text) + 1;
+  if (equals == NULL)
+    return error_say(error, KJIT_ERR_PARSE, "column %zu: '%.*s': key=value is expected", column, (int)bytes, at);
+  *item = (struct item){at, (size_t)(equals - at), equals + 1, bytes - (size_t)(equals - at) - 1, column};
+  return KJIT_OK;
+}
+
+static const struct key *key_find(const struct item *item) {
+  for (size_t i = 0; i < KEY_COUNT; i++)
+    if (strlen(keys[i].name) == item->key_bytes && memcmp(keys[i].name, item->key, item->key_bytes) == 0)
+      return &keys[i];
+  return NULL;
+}
+
+static kjit_status value_unexpected(const struct item *item, const struct key *key, const char *expected,
+                                    kjit_error *error) {
+  return error_say(error, KJIT_ERR_PARSE, "column %zu: %s=%.*s: %s is expected", item->column + item->key_bytes + 1,
+                   key->name, (int)item->value_bytes, item->value, expected);
+}
+
+static kjit_status number_store(const struct item *item, const struct key *key, const char *value, void *member,
+                                kjit_error *error) {
+  uint64_t number;
+  if (number_read(value, key->least, key->most, &number)) {
+    *(int64_t *)member = (int64_t)number;
+    return KJIT_OK;
+  }
+  char expected[VALUE_BYTES];
+  snprintf(expected, sizeof expected, "a whole number from %llu to %llu", (unsigned long long)key->least,
+           (unsigned long long)key->most);
+  return value_unexpected(item, key, expected, error);
+}
+
+static kjit_status word_store(const struct item *item, const struct key *key, const char *value, void *member,
+                              kjit_error *error) {
+  for (const struct word *word = key->words; word->text != NULL; word++)
+    if (strcasecmp(word->text, value) == 0) {
+      *(int64_t *)member = word->value;
+      return KJIT_OK;
+    }
+  return value_unexpected(item, key, key->expected, error);
+}
+
+static kjit_status scale_store(const struct item *item, const struct key *key, const char *value, void *member,
+                               kjit_error *error) {
+  char *end;
+  const double scale = strtod(value, &end);
+  if (end == value || *end != '\0' || !isfinite(scale) || scale <= 0)
+    return value_unexpected(item, key, "a finite number above 0", error);
+  *(double *)member = scale;
+  return KJIT_OK;
+}
+
+static kjit_status value_store(const struct item *item, const struct key *key, struct attention_spec *out,
+                               kjit_error *error) {
+  char value[VALUE_BYTES];
+  if (item->value_bytes >= sizeof value) return value_unexpected(item, key, "a shorter value", error);
+  memcpy(value, item->value, item->value_bytes);
+  value[item->value_bytes] = '\0';
+  void *member = (char *)out + key->offset;
+  switch (key->kind) {
+  case KEY_NUMBER:
+    return number_store(item, key, value, member, error);
+  case KEY_WORD:
+    return word_store(item, key, value, member, error);
+  default:
+    return scale_store(item, key, value, member, error);
+  }
+}
+
+static kjit_status item_read(const char *text, const char *at, bool seen[KEY_COUNT], struct attention_spec *out,
+                             kjit_error *error) {
+  struct item item;
+  const kjit_status status = item_split(text, at, &item, error);
+  if (status != KJIT_OK) return status;
+  const struct key *key = key_find(&item);
+  if (key == NULL)
+    return error_say(error, KJIT_ERR_PARSE, "column %zu: unknown key '%.*s'", item.column, (int)item.key_bytes,
+                     item.key);
+  if (seen[key - keys])
+    return error_say(error, KJIT_ERR_PARSE, "column %zu: '%s' stands here twice", item.column, key->name);
+  seen[key - keys] = true;
+  return value_store(&item, key, out, error);
+}
+
+static void fill_defaults(struct attention_spec *spec) {
+  if (spec->head_dim_v == 0) spec->head_dim_v = spec->head_dim;
+  if (spec->heads_kv == 0) spec->heads_kv = spec->heads_q;
+  if (spec->seq_kv == 0) spec->seq_kv = spec->seq_q;
+}
+
+kjit_status attention_spec_parse(const char *text, struct attention_spec *out, kjit_error *error) {
+  bool seen[KEY_COUNT] = {false};
+  *out = (struct attention_spec){.batch = 1, .heads_q = 1, .seq_q = 4096};
+  for (const char *at = text + strspn(text, " \t");; at++) {
+    const kjit_status status = item_read(text, at, seen, out, error);
+    if (status != KJIT_OK) return status;
+    at += strcspn(at, ",");
+    if (*at == '\0') break;
+  }
+  if (out->dtype == 0) return error_say(error, KJIT_ERR_PARSE, "dtype is missing: dtype=fp16 or dtype=bf16");
+  if (out->head_dim == 0) return error_say(error, KJIT_ERR_PARSE, "head_dim is missing");
+  fill_defaults(out);
+  return KJIT_OK;
+}
+
+kjit_status attention_spec_config(const struct attention_spec *spec, const char *arch, kjit_flash_config *out,
+                                  kjit_error *error) {
+  if (spec->causal)
+    return error_say(error, KJIT_ERR_UNSUPPORTED,
+                     "causal=1: flash_forward computes full attention; no family computes "
+                     "a causal mask yet");
+  if (spec->heads_kv != spec->heads_q)
+    return error_say(error, KJIT_ERR_UNSUPPORTED,
+                     "heads_kv=%lld: flash_forward needs as many key heads as query heads (%lld)",
+                     (long long)spec->heads_kv, (long long)spec->heads_q);
+  if (spec->head_dim_v != spec->head_dim)
+    return error_say(error, KJIT_ERR_UNSUPPORTED, "head_dim_v=%lld: flash_forward needs head_dim_v = head_dim (%lld)",
+                     (long long)spec->head_dim_v, (long long)spec->head_dim);
+  return kjit_flash_config_choose((int32_t)spec->dtype, spec->seq_q, spec->seq_kv, spec->head_dim, arch, out, error);
+}

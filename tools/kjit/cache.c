@@ -1,0 +1,195 @@
+/* kjit cache: looking after the cache folder. */
+#include "cache_entries.h"
+#include "command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: kjit cache ACTION [--json]\n\n"
+    "  path                  the folder\n"
+    "  list                  its entries\n"
+    "  show KEY              one entry; KEY may be its first digits, four at least\n"
+    "  why KEY               which fields of the key differ from the nearest other entry\n"
+    "  stats                 what it holds, and hits, misses, builds and waits of all processes\n"
+    "  verify [--repair]     check every entry; exit code 1 if one is damaged; --repair removes those\n"
+    "  prune [--max-bytes N] remove the least recently used; by default down to the cache's own bound\n"
+    "  clear                 remove every entry\n";
+
+struct cache_options {
+  struct option_list words; /* action, then its arguments */
+  uint64_t max_bytes;
+  bool repair, json;
+};
+
+struct cache_action {
+  const char *name;
+  const char *argument; /* NULL: none */
+  bool takes_max_bytes, takes_repair;
+  int (*run)(kjit_runtime *runtime, const struct cache_options *options);
+};
+
+static int action_path(kjit_runtime *runtime, const struct cache_options *options) {
+  const char *path = kjit_cache_path(runtime);
+  if (path == NULL) return failure("there is no cache folder; 'kjit doctor' says why");
+  if (options->json) return print_json(json_pack("{s:s}", "path", path));
+  return printf("%s\n", path) < 0 ? EXIT_FAILED : print_text("");
+}
+
+static int action_list(kjit_runtime *runtime, const struct cache_options *options) {
+  return cache_entries_list(runtime, options->json);
+}
+
+static int action_show(kjit_runtime *runtime, const struct cache_options *options) {
+  return cache_entries_show(runtime, options->words.items[1], options->json);
+}
+
+static int action_why(kjit_runtime *runtime, const struct cache_options *options) {
+  return cache_entries_why(runtime, options->words.items[1], options->json);
+}
+
+/* X(member, text): the counters of kjit_cache_stats in their order. */
+#define STATS(X)                                                                                                       \
+  X(entries, "entries")                                                                                                \
+  X(bytes, "bytes")                                                                                                    \
+  X(max_entries, "entries allowed")                                                                                    \
+  X(max_bytes, "bytes allowed")                                                                                        \
+  X(hits, "hits")                                                                                                      \
+  X(misses, "misses")                                                                                                  \
+  X(builds, "builds")                                                                                                  \
+  X(build_failures, "failed builds")                                                                                   \
+  X(build_ns, "nanoseconds building")                                                                                  \
+  X(waits, "waits for another's build")                                                                                \
+  X(wait_ns, "nanoseconds waiting")                                                                                    \
+  X(rebuilt_entries, "entries rebuilt")                                                                                \
+  X(evictions, "entries evicted")                                                                                      \
+  X(published, "entries written")                                                                                      \
+  X(bytes_read, "bytes read")                                                                                          \
+  X(bytes_written, "bytes written")                                                                                    \
+  X(cache_errors, "file errors")
+
+static int action_stats(kjit_runtime *runtime, const struct cache_options *options) {
+  kjit_cache_stats stats = {.struct_size = sizeof stats};
+  kjit_error error = {0};
+  if (kjit_cache_get_stats(runtime, &stats, &error) != KJIT_OK) return report_failure(options->json, &error, NULL);
+  json_t *object = json_object();
+#define STATS_JSON(member, text) json_object_set_new(object, #member, json_integer((json_int_t)stats.member));
+  STATS(STATS_JSON)
+#undef STATS_JSON
+  if (options->json) return print_json(object);
+  json_decref(object);
+#define STATS_PRINT(member, text) printf("%-26s %llu\n", text, (unsigned long long)stats.member);
+  STATS(STATS_PRINT)
+#undef STATS_PRINT
+  return print_text("");
+}
+
+static int print_cache_report(const kjit_cache_report *report, bool json) {
+  if (json)
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "entries", (json_int_t)report->entries, "bytes",
+                                (json_int_t)report->bytes, "damaged", (json_int_t)report->damaged, "removed",
+                                (json_int_t)report->removed, "removed_bytes", (json_int_t)report->removed_bytes,
+                                "temporary_files", (json_int_t)report->temporary_files));
+  printf("%llu entries of %llu bytes, %llu damaged, %llu removed (%llu bytes), %llu temporary files\n",
+         (unsigned long long)report->entries, (unsigned long long)report->bytes, (unsigned long long)report->damaged,
+         (unsigned long long)report->removed, (unsigned long long)report->removed_bytes,
+         (unsigned long long)report->temporary_files);
+  return print_text("");
+}
+
+static int action_verify(kjit_runtime *runtime, const struct cache_options *options) {
+  kjit_cache_report report = {.struct_size = sizeof report};
+  kjit_error error = {0};
+  if (kjit_cache_verify(runtime, options->repair ? KJIT_CACHE_REPAIR : 0, &report, &error) != KJIT_OK)
+    return report_failure(options->json, &error, NULL);
+  const int code = print_cache_report(&report, options->json);
+  return report.damaged > report.removed ? EXIT_FAILED : code;
+}
+
+/* Without --max-bytes: the bound that the cache keeps by itself. */
+static kjit_status prune_bound(kjit_runtime *runtime, const struct cache_options *options, uint64_t *bound,
+                               kjit_error *error) {
+  kjit_cache_stats stats = {.struct_size = sizeof stats};
+  *bound = options->max_bytes;
+  if (options->max_bytes != UINT64_MAX) return KJIT_OK;
+  const kjit_status status = kjit_cache_get_stats(runtime, &stats, error);
+  *bound = stats.max_bytes;
+  return status;
+}
+
+static int action_prune(kjit_runtime *runtime, const struct cache_options *options) {
+  kjit_cache_report report = {.struct_size = sizeof report};
+  kjit_error error = {0};
+  uint64_t bound;
+  if (prune_bound(runtime, options, &bound, &error) != KJIT_OK ||
+      kjit_cache_prune(runtime, bound, &report, &error) != KJIT_OK)
+    return report_failure(options->json, &error, NULL);
+  return print_cache_report(&report, options->json);
+}
+
+static int action_clear(kjit_runtime *runtime, const struct cache_options *options) {
+  kjit_cache_report report = {.struct_size = sizeof report};
+  kjit_error error = {0};
+  if (kjit_cache_clear(runtime, &report, &error) != KJIT_OK) return report_failure(options->json, &error, NULL);
+  return print_cache_report(&report, options->json);
+}
+
+static const struct cache_action actions[] = {
+    {.name = "path", .run = action_path},
+    {.name = "list", .run = action_list},
+    {.name = "show", .argument = "KEY", .run = action_show},
+    {.name = "why", .argument = "KEY", .run = action_why},
+    {.name = "stats", .run = action_stats},
+    {.name = "verify", .takes_repair = true, .run = action_verify},
+    {.name = "prune", .takes_max_bytes = true, .run = action_prune},
+    {.name = "clear", .run = action_clear},
+};
+
+static const struct cache_action *action_find(const char *name) {
+  for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+    if (strcmp(actions[i].name, name) == 0) return &actions[i];
+  return NULL;
+}
+
+static int options_check(const struct cache_action *action, const struct cache_options *options) {
+  const char *const *words = options->words.items;
+  const size_t wanted = action->argument != NULL ? 2 : 1;
+  if (options->words.count < wanted) return usage_error("cache %s: %s is missing", action->name, action->argument);
+  if (options->words.count > wanted)
+    return usage_error("cache %s: unexpected argument '%s'", action->name, words[wanted]);
+  if (options->repair && !action->takes_repair) return usage_error("cache %s: unknown option '--repair'", action->name);
+  if (options->max_bytes != UINT64_MAX && !action->takes_max_bytes)
+    return usage_error("cache %s: unknown option '--max-bytes'", action->name);
+  return -1;
+}
+
+static int cache_with(const struct cache_options *options) {
+  if (options->words.count == 0) return usage_error("cache: an action is missing; 'kjit cache --help' lists them");
+  const struct cache_action *action = action_find(options->words.items[0]);
+  if (action == NULL)
+    return usage_error("cache: unknown action '%s'; 'kjit cache --help' lists them", options->words.items[0]);
+  int code = options_check(action, options);
+  if (code >= 0) return code;
+  kjit_runtime *runtime = NULL;
+  kjit_error error = {0};
+  if (open_runtime(&runtime, &error) != KJIT_OK) return report_failure(options->json, &error, NULL);
+  code = action->run(runtime, options);
+  kjit_runtime_destroy(runtime);
+  return code;
+}
+
+static int cache_run(int argc, char **argv) {
+  struct cache_options options = {.max_bytes = UINT64_MAX};
+  const struct option table[] = {
+      {.kind = OPTION_NUMBER, .name = "--max-bytes", .target = &options.max_bytes, .most = INT64_MAX},
+      {.kind = OPTION_FLAG, .name = "--repair", .target = &options.repair},
+      {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
+      {.kind = OPTION_END},
+  };
+  int code = options_read(argc, argv, table, &options.words, usage);
+  if (code < 0) code = cache_with(&options);
+  option_list_free(&options.words);
+  return code;
+}
+
+const struct command command_cache = {"cache", "look at, check and clean the cache", cache_run};

@@ -1,0 +1,113 @@
+#include "cache_entries.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Digits of a key in a table: enough to tell a hundred thousand entries apart, and what `show` takes. */
+#define SHORT_KEY 12
+
+static json_t *entry_json(const kjit_cache_entry *entry) {
+  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:f, s:b, s:s}", "key", entry->key,
+                   "family", entry->family, "label", entry->label, "arch", entry->arch, "entry", entry->entry, "tier",
+                   kjit_origin_name((kjit_origin)entry->origin), "bytes", (json_int_t)entry->bytes, "cubin_bytes",
+                   (json_int_t)entry->cubin_bytes, "last_used", (json_int_t)entry->last_used, "registers",
+                   (int)entry->registers, "spill_bytes", (int)entry->spill_bytes, "shared_bytes",
+                   (int)entry->shared_bytes, "compile_ms", entry->compile_ms, "damaged", entry->status != KJIT_OK,
+                   "damage", entry->damage);
+}
+
+static void time_print(int64_t seconds, char text[20]) {
+  const time_t when = (time_t)seconds;
+  struct tm broken;
+  if (localtime_r(&when, &broken) == NULL || strftime(text, 20, "%Y-%m-%d %H:%M:%S", &broken) == 0)
+    snprintf(text, 20, "?");
+}
+
+static int entry_print_row(void *user, const kjit_cache_entry *entry) {
+  char used[20];
+  (void)user;
+  time_print(entry->last_used, used);
+  printf("%.*s  %-8s %9llu  %s  %s%s\n", SHORT_KEY, entry->key, entry->arch, (unsigned long long)entry->bytes, used,
+         entry->status == KJIT_OK ? entry->label : "damaged: ", entry->status == KJIT_OK ? "" : entry->damage);
+  return ferror(stdout);
+}
+
+static int entry_append(void *user, const kjit_cache_entry *entry) {
+  return json_array_append_new(user, entry_json(entry));
+}
+
+int cache_entries_list(kjit_runtime *runtime, bool json) {
+  kjit_error error = {0};
+  json_t *entries = json ? json_array() : NULL;
+  if (!json) printf("%-*s  %-8s %9s  %-19s  %s\n", SHORT_KEY, "key", "arch", "bytes", "last used", "what");
+  const kjit_status status = kjit_cache_list(runtime, json ? entry_append : entry_print_row, entries, &error);
+  if (status == KJIT_OK && json) return print_json(json_pack("{s:o}", "entries", entries));
+  json_decref(entries);
+  return status == KJIT_OK ? print_text("") : report_failure(json, &error, NULL);
+}
+
+static int entry_print_full(void *user, const kjit_cache_entry *entry) {
+  char used[20];
+  (void)user;
+  time_print(entry->last_used, used);
+  printf("key        %s\n", entry->key);
+  if (entry->status != KJIT_OK) printf("damaged    %s\n", entry->damage);
+  printf("kernel     %s of %s (%s)\n", entry->entry, entry->label, entry->family);
+  printf("arch       %s\n", entry->arch);
+  printf("tier       %s\n", kjit_origin_name((kjit_origin)entry->origin));
+  printf("size       %llu bytes, cubin %llu\n", (unsigned long long)entry->bytes,
+         (unsigned long long)entry->cubin_bytes);
+  printf("compiled   in %.0f ms: %u registers, %u bytes spilled, %u bytes of static shared memory\n", entry->compile_ms,
+         entry->registers, entry->spill_bytes, entry->shared_bytes);
+  printf("last used  %s\n", used);
+  if (entry->log[0] != '\0') printf("log\n%s\n", entry->log);
+  printf("key text\n%s\n", entry->key_text);
+  return ferror(stdout);
+}
+
+static int entry_keep(void *user, const kjit_cache_entry *entry) {
+  json_t *object = entry_json(entry);
+  json_object_set_new(object, "key_text", json_string(entry->key_text));
+  json_object_set_new(object, "log", json_string(entry->log));
+  *(json_t **)user = object;
+  return 0;
+}
+
+int cache_entries_show(kjit_runtime *runtime, const char *key, bool json) {
+  kjit_error error = {0};
+  json_t *object = NULL;
+  const kjit_status status = kjit_cache_show(runtime, key, json ? entry_keep : entry_print_full, &object, &error);
+  if (status == KJIT_OK) return json ? print_json(object) : print_text("");
+  json_decref(object);
+  return report_failure(json, &error, NULL);
+}
+
+static int difference_append(void *user, const kjit_cache_difference *difference) {
+  return json_array_append_new(user, json_pack("{s:s, s:s, s:s}", "field", difference->field, "wanted",
+                                               difference->wanted, "found", difference->found));
+}
+
+static void print_differences(const char *nearest, const json_t *differences) {
+  size_t i;
+  json_t *difference;
+  printf("nearest entry %.*s differs in:\n", SHORT_KEY, nearest);
+  json_array_foreach(differences, i, difference) {
+    const char *field, *wanted, *found;
+    if (json_unpack(difference, "{s:s, s:s, s:s}", "field", &field, "wanted", &wanted, "found", &found) == 0)
+      printf("  %s\n    wanted  %s\n    found   %s\n", field, wanted, found);
+  }
+}
+
+int cache_entries_why(kjit_runtime *runtime, const char *key, bool json) {
+  char nearest[65];
+  kjit_error error = {0};
+  json_t *differences = json_array();
+  const kjit_status status = kjit_cache_why(runtime, key, nearest, difference_append, differences, &error);
+  if (status == KJIT_OK && json)
+    return print_json(json_pack("{s:s, s:o}", "nearest", nearest, "differences", differences));
+  if (status == KJIT_OK) print_differences(nearest, differences);
+  json_decref(differences);
+  return status == KJIT_OK ? print_text("") : report_failure(json, &error, NULL);
+}

@@ -1,0 +1,222 @@
+/* kjit compile: one kernel, from a config, from an attention problem, or from a .cu file. */
+#include "command.h"
+
+#include "attention_spec.h"
+#include "custom_source.h"
+#include "request_list.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: kjit compile --flash \"SHORT FORM\" --arch ARCH [OPTION]...\n"
+    "       kjit compile --attention \"KEY=VALUE,...\" --arch ARCH [OPTION]...\n"
+    "       kjit compile FILE.cu --entry NAME --arch ARCH [-D NAME[=VALUE]]... [-I DIR]... [OPTION]...\n\n"
+    "Compiles one kernel, or finds it in the cache. Needs no GPU.\n\n"
+    "  --flash TEXT      a config: \"(FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles+opt_softmax\"\n"
+    "  --attention TEXT  a problem, for which the config is chosen: \"dtype=bf16,head_dim=128\"\n"
+    "  --entry NAME      the extern \"C\" __global__ function of FILE.cu\n"
+    "  -D NAME[=VALUE]   #define in front of FILE.cu\n"
+    "  -I DIR            searched for headers, after FILE.cu's own folder\n"
+    "  --arch ARCH       sm_80, sm_90, sm_90a, ...\n"
+    "  -o FILE           write the cubin\n"
+    "  --show-source     print the text that would be compiled; without --json nothing is compiled\n"
+    "  --show-key        print the key and what it covers\n"
+    "  --json            one JSON object on stdout\n\n"
+    "Keys of --attention:\n" ATTENTION_SPEC_HELP;
+
+struct compile_options {
+  const char *flash, *attention, *entry, *arch, *output;
+  struct option_list words, defines, include_dirs;
+  bool show_source, show_key, json;
+};
+
+/* What is asked for, whichever way it was said. */
+struct subject {
+  bool is_flash;
+  kjit_flash_config config;    /* canonical */
+  struct custom_source custom; /* where it is not flash_forward */
+};
+
+static int options_check(const struct compile_options *options) {
+  const size_t subjects = options->words.count + (options->flash ? 1 : 0) + (options->attention ? 1 : 0);
+  if (subjects != 1) return usage_error("compile: exactly one of --flash, --attention and FILE.cu is needed");
+  if (options->arch == NULL) return usage_error("compile: --arch is needed");
+  const bool is_file = options->words.count == 1;
+  if (is_file && options->entry == NULL) return usage_error("compile: FILE.cu needs --entry NAME");
+  if (!is_file && (options->entry != NULL || options->defines.count > 0 || options->include_dirs.count > 0))
+    return usage_error("compile: --entry, -D and -I belong to FILE.cu");
+  return -1;
+}
+
+static kjit_status subject_config(const struct compile_options *options, kjit_flash_config *config, kjit_error *error) {
+  if (options->flash != NULL) return kjit_flash_config_parse(options->flash, config, error);
+  struct attention_spec spec;
+  const kjit_status status = attention_spec_parse(options->attention, &spec, error);
+  return status == KJIT_OK ? attention_spec_config(&spec, options->arch, config, error) : status;
+}
+
+static kjit_status subject_read(const struct compile_options *options, struct subject *subject, kjit_error *error) {
+  if (options->words.count == 1)
+    return custom_source_read(&subject->custom, options->words.items[0], &options->defines, &options->include_dirs,
+                              error);
+  subject->is_flash = true;
+  kjit_status status = subject_config(options, &subject->config, error);
+  if (status == KJIT_OK) status = kjit_flash_config_check(&subject->config, options->arch, error);
+  if (status == KJIT_OK) subject->config = kjit_flash_config_canonical(&subject->config);
+  return status;
+}
+
+static kjit_build_request custom_request(const struct subject *subject, const struct compile_options *options) {
+  kjit_build_request request = subject->custom.request;
+  request.entry = options->entry;
+  request.arch = options->arch;
+  return request;
+}
+
+static kjit_status subject_build(kjit_runtime *runtime, const struct subject *subject,
+                                 const struct compile_options *options, kjit_artifact **artifact, kjit_error *error) {
+  if (subject->is_flash) return kjit_flash_build(runtime, &subject->config, options->arch, 0, artifact, error);
+  const kjit_build_request request = custom_request(subject, options);
+  return kjit_build(runtime, &request, artifact, error);
+}
+
+static kjit_status subject_text(kjit_runtime *runtime, const struct subject *subject,
+                                const struct compile_options *options, char **text, kjit_error *error) {
+  if (subject->is_flash) return kjit_flash_source(runtime, &subject->config, options->arch, text, error);
+  const kjit_build_request request = custom_request(subject, options);
+  return kjit_build_source(runtime, &request, text, error);
+}
+
+static kjit_status cubin_write(const char *path, const kjit_artifact_info *info, kjit_error *error) {
+  FILE *stream = fopen(path, "wb");
+  if (stream == NULL) return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno));
+  const bool written = fwrite(info->cubin, 1, info->cubin_bytes, stream) == info->cubin_bytes;
+  const int cause = errno;
+  if (fclose(stream) == 0 && written) return KJIT_OK;
+  remove(path);
+  return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(written ? errno : cause));
+}
+
+/* Dynamic shared memory is the launch's business: known for a family, not for a caller's own kernel. */
+static uint32_t shared_bytes(const struct subject *subject, const kjit_artifact_info *info) {
+  return info->shared_bytes + (subject->is_flash ? kjit_flash_config_geometry(&subject->config).shared_bytes : 0);
+}
+
+static uint32_t threads(const struct subject *subject, const kjit_artifact_info *info) {
+  return subject->is_flash ? kjit_flash_config_geometry(&subject->config).threads : info->max_threads;
+}
+
+static void label_print(const struct subject *subject, char *text, size_t capacity) {
+  if (!subject->is_flash)
+    snprintf(text, capacity, "%s", subject->custom.request.source.name);
+  else if (kjit_flash_config_print(&subject->config, 0, text, capacity, NULL) != KJIT_OK)
+    text[0] = '\0';
+}
+
+static json_t *result_json(const struct subject *subject, const kjit_artifact_info *info) {
+  char label[KJIT_FLASH_CONFIG_TEXT_MAX];
+  label_print(subject, label, sizeof label);
+  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:f, s:i, s:i, s:i, s:i, s:i, s:s}", "key", info->key, "family",
+                   subject->is_flash ? "flash_forward" : "custom", "label", label, "arch", info->arch, "entry",
+                   info->entry, "source", kjit_origin_name((kjit_origin)info->origin), "cubin_bytes",
+                   (json_int_t)info->cubin_bytes, "compile_ms", info->compile_ms, "registers", (int)info->registers,
+                   "spill_bytes", (int)info->spill_bytes, "local_bytes", (int)info->local_bytes, "shared_bytes",
+                   (int)shared_bytes(subject, info), "threads", (int)threads(subject, info), "log", info->log);
+}
+
+static int print_summary(const struct subject *subject, const kjit_artifact_info *info) {
+  char label[KJIT_FLASH_CONFIG_TEXT_MAX];
+  label_print(subject, label, sizeof label);
+  printf("kernel     %s of %s\narch       %s\n", info->entry, label, info->arch);
+  printf("source     %s (compiled in %.0f ms)\n", kjit_origin_name((kjit_origin)info->origin), info->compile_ms);
+  printf("cubin      %zu bytes\n", info->cubin_bytes);
+  printf("registers  %u per thread, %u bytes spilled\n", info->registers, info->spill_bytes);
+  printf("shared     %u bytes per block%s\n", shared_bytes(subject, info), subject->is_flash ? "" : ", static");
+  if (threads(subject, info) > 0) printf("threads    %u per block\n", threads(subject, info));
+  printf("key        %s\n", info->key);
+  if (info->log[0] != '\0') fprintf(stderr, "%s%s", info->log, info->log[strlen(info->log) - 1] == '\n' ? "" : "\n");
+  return print_text("");
+}
+
+static int print_result(kjit_runtime *runtime, const struct subject *subject, const struct compile_options *options,
+                        const kjit_artifact_info *info) {
+  if (!options->json && options->show_key)
+    return printf("%s\n", info->key) < 0 ? EXIT_FAILED : print_text(info->key_text);
+  if (!options->json) return print_summary(subject, info);
+  json_t *object = result_json(subject, info);
+  if (options->show_key) json_object_set_new(object, "key_text", json_string(info->key_text));
+  char *text = NULL;
+  kjit_error error = {0};
+  if (options->show_source && subject_text(runtime, subject, options, &text, &error) == KJIT_OK)
+    json_object_set_new(object, "source_text", json_string(text));
+  kjit_text_free(runtime, text);
+  return print_json(object);
+}
+
+static int compile_subject(kjit_runtime *runtime, const struct subject *subject,
+                           const struct compile_options *options) {
+  kjit_artifact *artifact = NULL;
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_error error = {0}, info_error;
+  kjit_status status = subject_build(runtime, subject, options, &artifact, &error);
+  if (artifact != NULL && kjit_artifact_get_info(artifact, &info, &info_error) != KJIT_OK) error = info_error;
+  if (status == KJIT_OK && options->output != NULL) status = cubin_write(options->output, &info, &error);
+  const int code = status == KJIT_OK ? print_result(runtime, subject, options, &info)
+                                     : report_failure(options->json, &error, info.log);
+  kjit_artifact_release(artifact);
+  return code;
+}
+
+static int show_source(kjit_runtime *runtime, const struct subject *subject, const struct compile_options *options) {
+  char *text = NULL;
+  kjit_error error = {0};
+  const kjit_status status = subject_text(runtime, subject, options, &text, &error);
+  const int code = status == KJIT_OK ? print_text(text) : report_error(&error);
+  kjit_text_free(runtime, text);
+  return code;
+}
+
+static int compile_with(const struct compile_options *options) {
+  struct subject subject = {0};
+  kjit_runtime *runtime = NULL;
+  kjit_error error = {0};
+  int code;
+  if (subject_read(options, &subject, &error) != KJIT_OK || open_runtime(&runtime, &error) != KJIT_OK)
+    code = report_failure(options->json, &error, NULL);
+  else if (options->show_source && !options->json)
+    code = show_source(runtime, &subject, options);
+  else
+    code = compile_subject(runtime, &subject, options);
+  kjit_runtime_destroy(runtime);
+  custom_source_free(&subject.custom);
+  return code;
+}
+
+static int compile_run(int argc, char **argv) {
+  struct compile_options options = {0};
+  const struct option table[] = {
+      {.kind = OPTION_TEXT, .name = "--flash", .target = &options.flash},
+      {.kind = OPTION_TEXT, .name = "--attention", .target = &options.attention},
+      {.kind = OPTION_TEXT, .name = "--entry", .target = &options.entry},
+      {.kind = OPTION_TEXT, .name = "--arch", .target = &options.arch},
+      {.kind = OPTION_TEXT, .name = "-o", .target = &options.output},
+      {.kind = OPTION_LIST, .name = "-D", .target = &options.defines},
+      {.kind = OPTION_LIST, .name = "-I", .target = &options.include_dirs},
+      {.kind = OPTION_FLAG, .name = "--show-source", .target = &options.show_source},
+      {.kind = OPTION_FLAG, .name = "--show-key", .target = &options.show_key},
+      {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
+      {.kind = OPTION_END},
+  };
+  int code = options_read(argc, argv, table, &options.words, usage);
+  if (code < 0) code = options_check(&options);
+  if (code < 0) code = compile_with(&options);
+  option_list_free(&options.words);
+  option_list_free(&options.defines);
+  option_list_free(&options.include_dirs);
+  return code;
+}
+
+const struct command command_compile = {"compile", "compile one kernel, or find it in the cache", compile_run};

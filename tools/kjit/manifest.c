@@ -1,0 +1,113 @@
+#include "manifest.h"
+
+#include "attention_spec.h"
+#include "command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char blanks[] = " \t";
+
+/* A line's three parts: family, architectures, and the rest, which is the family's own. */
+struct line_parts {
+  char family[32];
+  char archs[MANIFEST_LINE_MAX];
+  char request[MANIFEST_LINE_MAX]; /* with blanks in front, so that columns are those of the line */
+};
+
+static kjit_status part_copy(const char *line, const char **at, char *out, size_t capacity, const char *what,
+                             kjit_error *error) {
+  const size_t bytes = strcspn(*at, blanks);
+  const size_t column = (size_t)(*at - line) + 1;
+  if (bytes == 0) return error_say(error, KJIT_ERR_PARSE, "column %zu: %s is missing", column, what);
+  if (bytes >= capacity)
+    return error_say(error, KJIT_ERR_PARSE, "column %zu: '%.40s…': %s is expected", column, *at, what);
+  memcpy(out, *at, bytes);
+  out[bytes] = '\0';
+  *at += bytes + strspn(*at + bytes, blanks);
+  return KJIT_OK;
+}
+
+static kjit_status line_split(const char *line, struct line_parts *parts, kjit_error *error) {
+  const char *at = line + strspn(line, blanks);
+  kjit_status status =
+      part_copy(line, &at, parts->family, sizeof parts->family, "a family (flash_forward, attention)", error);
+  if (status == KJIT_OK) status = part_copy(line, &at, parts->archs, sizeof parts->archs, "an architecture", error);
+  if (status != KJIT_OK) return status;
+  const size_t column = (size_t)(at - line) + 1;
+  if (*at == '\0') return error_say(error, KJIT_ERR_PARSE, "column %zu: a configuration is missing", column);
+  snprintf(parts->request, sizeof parts->request, "%*s%s", (int)(column - 1), "", at);
+  return KJIT_OK;
+}
+
+/* The config that a request stands for on one architecture. */
+static kjit_status request_config(const struct line_parts *parts, const char *arch, kjit_flash_config *config,
+                                  kjit_error *error) {
+  if (strcmp(parts->family, "flash_forward") == 0) return kjit_flash_config_parse(parts->request, config, error);
+  if (strcmp(parts->family, "attention") != 0)
+    return error_say(error, KJIT_ERR_PARSE, "'%s': a family (flash_forward, attention) is expected", parts->family);
+  struct attention_spec spec;
+  const kjit_status status = attention_spec_parse(parts->request, &spec, error);
+  return status == KJIT_OK ? attention_spec_config(&spec, arch, config, error) : status;
+}
+
+static kjit_status line_add(const struct line_parts *parts, struct request_list *list, kjit_error *error) {
+  char arch[ARCH_BYTES];
+  const char *archs = parts->archs;
+  kjit_status status = KJIT_OK;
+  while (status == KJIT_OK && arch_next(&archs, arch, error)) {
+    kjit_flash_config config;
+    status = request_config(parts, arch, &config, error);
+    if (status == KJIT_OK) status = request_list_add(list, &config, arch, error);
+  }
+  return (kjit_status)error->status;
+}
+
+kjit_status manifest_parse_line(const char *line, struct request_list *list, kjit_error *error) {
+  const char first = line[strspn(line, blanks)];
+  if (first == '\0' || first == '#') return KJIT_OK;
+  struct line_parts parts;
+  const kjit_status status = line_split(line, &parts, error);
+  return status == KJIT_OK ? line_add(&parts, list, error) : status;
+}
+
+/* Put "FILE:LINE: " in front of a message. */
+static kjit_status locate(const char *path, size_t number, kjit_error *error) {
+  kjit_error located = {.status = error->status, .cause_domain = error->cause_domain, .cause = error->cause};
+  const int head = snprintf(located.message, sizeof located.message, "%.200s:%zu: ", path, number);
+  snprintf(located.message + head, sizeof located.message - (size_t)head, "%.*s",
+           (int)(sizeof located.message - (size_t)head - 1), error->message);
+  *error = located;
+  return (kjit_status)error->status;
+}
+
+/* Cut the line's end off. False when there is none because the line is longer than the buffer. */
+static bool line_end(char *line, bool at_end_of_file) {
+  char *end = strchr(line, '\n');
+  if (end == NULL) return at_end_of_file;
+  if (end > line && end[-1] == '\r') end--;
+  *end = '\0';
+  return true;
+}
+
+static kjit_status manifest_read_stream(FILE *stream, const char *path, struct request_list *list, kjit_error *error) {
+  char line[MANIFEST_LINE_MAX + 2];
+  for (size_t number = 1; fgets(line, sizeof line, stream) != NULL; number++) {
+    if (!line_end(line, feof(stream) != 0))
+      error_say(error, KJIT_ERR_PARSE, "a line is at most %d bytes long", MANIFEST_LINE_MAX);
+    else
+      (void)!manifest_parse_line(line, list, error);
+    if (error->status != KJIT_OK) return locate(path, number, error);
+  }
+  return ferror(stream) ? error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno)) : KJIT_OK;
+}
+
+kjit_status manifest_read(const char *path, struct request_list *list, kjit_error *error) {
+  if (strcmp(path, "-") == 0) return manifest_read_stream(stdin, "standard input", list, error);
+  FILE *stream = fopen(path, "r");
+  if (stream == NULL) return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno));
+  const kjit_status status = manifest_read_stream(stream, path, list, error);
+  fclose(stream);
+  return status;
+}

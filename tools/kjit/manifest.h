@@ -1,0 +1,22 @@
+/* Manifests: text, one request a line.
+ *
+ *   # comment
+ *   flash_forward sm_80,sm_90 (FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles
+ *   attention sm_90 dtype=bf16,head_dim=128
+ *
+ * `error` is never NULL here. */
+#ifndef KJIT_TOOLS_MANIFEST_H
+#define KJIT_TOOLS_MANIFEST_H
+
+#include "request_list.h"
+
+/* Longest line, without its newline: several times the longest request with every architecture there is. */
+#define MANIFEST_LINE_MAX 4096
+
+/* Append the requests of one line; a blank line or a comment has none. KJIT_ERR_PARSE gives the column, from 1. */
+kjit_status manifest_parse_line(const char *line, struct request_list *list, kjit_error *error);
+
+/* Append the requests of a file, "-" for standard input. Errors begin with "FILE:LINE: ". */
+kjit_status manifest_read(const char *path, struct request_list *list, kjit_error *error);
+
+#endif

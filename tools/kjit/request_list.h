@@ -1,0 +1,48 @@
+/* Which kernels to build: from sets, from manifests, for several architectures. `error` is never NULL here. */
+#ifndef KJIT_TOOLS_REQUEST_LIST_H
+#define KJIT_TOOLS_REQUEST_LIST_H
+
+#include <kjit/kjit.h>
+#include <stdbool.h>
+
+/* Longest architecture name, with its NUL: "sm_100a" and room. */
+#define ARCH_BYTES 16
+/* A list, from whatever it is made, is at most this long: room for every set and architecture many times over, and
+ * a bound on what a manifest from elsewhere can ask for. */
+#define MOST_REQUESTS 1000000
+
+struct kernel_request {
+  kjit_flash_config config; /* canonical: equal code, equal request */
+  char arch[ARCH_BYTES];
+};
+
+/* Zero it first; request_list_free() ends it. */
+struct request_list {
+  struct kernel_request *items;
+  size_t count;
+  size_t capacity;
+};
+void request_list_free(struct request_list *list);
+
+/* One architecture of a comma-separated list; `*at` moves behind it. False at the end. KJIT_ERR_PARSE for an empty or
+ * overlong name goes to `error`, with false. */
+bool arch_next(const char **at, char arch[ARCH_BYTES], kjit_error *error);
+
+/* Check the config for the architecture, canonicalise and append. */
+kjit_status request_list_add(struct request_list *list, const kjit_flash_config *config, const char *arch,
+                             kjit_error *error);
+
+/* Every config of a named set, for each architecture of a comma-separated list. */
+kjit_status request_list_add_set(struct request_list *list, const char *set, const char *archs, kjit_error *error);
+
+/* Sort and drop the repeated. Returns how many remain. */
+size_t request_list_make_distinct(struct request_list *list);
+
+/* Keep what belongs to shard `index` of `count` (index from 1). The split is by config and architecture alone, so that
+ * machines that share nothing agree on it; call it on a distinct list. */
+void request_list_keep_shard(struct request_list *list, uint64_t index, uint64_t count);
+
+/* "flash_forward sm_80 (FP16, …): …", for messages. */
+void request_print(const struct kernel_request *request, char *text, size_t capacity);
+
+#endif

@@ -1,0 +1,24 @@
+/* Many compiles at once, in processes: NVRTC's front end holds one lock per process, and a compiler that crashes or
+ * runs out of memory costs one kernel, not the run. */
+#ifndef KJIT_TOOLS_WARM_POOL_H
+#define KJIT_TOOLS_WARM_POOL_H
+
+#include "request_list.h"
+
+/* What became of one request. */
+struct warm_result {
+  int32_t status;    /* a kjit_status                  */
+  uint32_t origin;   /* a kjit_origin, where status is KJIT_OK */
+  char message[496]; /* what went wrong, "" where it did not */
+};
+
+/* Told now and then, and once at the end. */
+typedef void (*warm_progress)(void *user, size_t done, size_t total);
+
+/* Build every request with up to `jobs` processes. `*results` has list->count items, freed with warm_results_free().
+ * KJIT_OK says that every request has a result, good or bad. No thread may be running in this process. */
+kjit_status warm_pool_run(const struct request_list *list, size_t jobs, warm_progress progress, void *user,
+                          struct warm_result **results, kjit_error *error);
+void warm_results_free(struct warm_result *results, size_t count);
+
+#endif
