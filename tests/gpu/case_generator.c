@@ -1,0 +1,85 @@
+#include "case_generator.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void generator_flags(kjit_flash_config *config, size_t row) {
+  config->async_copy = row != 1;
+  config->eager_load_blocks = row != 2;
+  config->swizzled = row != 3;
+  config->Q_mma_load_K_tiles = row == 4 || row == 5 ? 0 : 2;
+  config->K_mma_load_K_tiles = row == 5 ? 0 : 2;
+  config->V_mma_load_K_tiles = row == 5 || row == 6 ? 0 : 2;
+  config->mma_double_buffer_loads = row != 7 && row != 9;
+  config->optimized_softmax = row != 8 && row != 9;
+}
+
+static _Bool is_legal(const kjit_flash_config *config, const char *arch) {
+  return kjit_flash_config_check(config, arch, NULL) == KJIT_OK;
+}
+
+kjit_flash_config generator_rotate(int32_t dtype, int64_t head_dim, size_t turn, const char *arch) {
+  static const struct {
+    int32_t B_r, B_c, n_warps;
+  } shapes[] = {{64, 64, 4}, {128, 32, 4}, {16, 16, 1}, {128, 64, 8}, {64, 32, 4}, {32, 48, 2}, {128, 64, 4}};
+  const size_t shape_count = sizeof shapes / sizeof *shapes; /* shares no factor with the rows: all pairs come up */
+  for (size_t tries = 0; tries < shape_count * GENERATOR_FLAG_ROWS; tries++, turn++) {
+    const size_t shape = turn % shape_count;
+    kjit_flash_config config = {.dtype = dtype,
+                                .d_head = (int32_t)head_dim,
+                                .B_r = shapes[shape].B_r,
+                                .B_c = shapes[shape].B_c,
+                                .n_warps = shapes[shape].n_warps};
+    generator_flags(&config, turn % GENERATOR_FLAG_ROWS);
+    if (is_legal(&config, arch)) return config;
+  }
+  fprintf(stderr, "no legal config for head size %lld on %s\n", (long long)head_dim, arch);
+  abort();
+}
+
+static int32_t pick(struct random *random, const int32_t *values, size_t count) {
+  return values[random_below(random, count)];
+}
+
+kjit_flash_config generator_random_config(struct random *random, const char *arch) {
+  static const int32_t warps[] = {1, 2, 4, 8}, counts[] = {0, 2, 4, 8};
+  kjit_flash_config config = {0};
+  do {
+    config.dtype = random_below(random, 2) ? KJIT_BF16 : KJIT_FP16;
+    config.d_head = 16 * (2 + (int32_t)random_below(random, 15));
+    config.n_warps = pick(random, warps, 4);
+    config.B_r = 16 * config.n_warps * (1 + (int32_t)random_below(random, 4));
+    config.B_c = 16 * (1 + (int32_t)random_below(random, 16));
+    config.async_copy = (int32_t)random_below(random, 2);
+    config.eager_load_blocks = (int32_t)random_below(random, 2);
+    config.swizzled = (int32_t)random_below(random, 2);
+    config.Q_mma_load_K_tiles = pick(random, counts, 4);
+    config.K_mma_load_K_tiles = pick(random, counts, 4);
+    config.V_mma_load_K_tiles = pick(random, counts, 4);
+    config.mma_double_buffer_loads = (int32_t)random_below(random, 2);
+    config.optimized_softmax = (int32_t)random_below(random, 2);
+  } while (!is_legal(&config, arch));
+  return config;
+}
+
+/* From 1 to 2^10 or so, small ones as often as large ones, and mostly no round numbers. */
+static int64_t random_length(struct random *random) {
+  return 1 + (int64_t)random_below(random, (size_t)1 << (1 + random_below(random, 10)));
+}
+
+struct problem generator_random_problem(struct random *random, const kjit_flash_config *config) {
+  struct problem problem = {.dtype = config->dtype,
+                            .batch = 1 + (int64_t)random_below(random, 3),
+                            .heads = 1 + (int64_t)random_below(random, 5),
+                            .seq_q = random_length(random),
+                            .seq_kv = random_length(random),
+                            .head_dim = config->d_head,
+                            .layout = (enum problem_layout)random_below(random, LAYOUT_COUNT),
+                            .lse = random_below(random, 2) != 0,
+                            .seed = random_next(random)};
+  if (problem.layout == LAYOUT_PACKED) problem.seq_kv = problem.seq_q;
+  const double factors[] = {0, 0, 0.3, 1.7};
+  problem.scale = (double)(float)(factors[random_below(random, 4)] / sqrt((double)config->d_head));
+  return problem;
+}
