@@ -9,8 +9,8 @@
 #include "jit/cubin.h"
 #include "jit/ptxas_log.h"
 
-/* The largest source closure may have 64 MiB; a prologue is some kilobytes. */
-#define SOURCE_LIMIT ((size_t)80 << 20)
+/* A source may have 64 MiB, and the defines in front of it 18 MiB. */
+#define SOURCE_LIMIT ((size_t)96 << 20)
 
 /* Template errors give some megabytes; more is nothing that a person reads or a cache should hold. */
 #define LOG_LIMIT ((size_t)16 << 20)

@@ -7,12 +7,13 @@
 #include "jit/request.h"
 
 struct custom_request {
-  struct jit_request request; /* points into what follows */
+  struct jit_request request; /* points into what follows; nothing of the public request is kept */
   void *storage;              /* private */
 };
 
-/* KJIT_ERR_INVALID_ARG, KJIT_ERR_NOT_FOUND (an #include that is nowhere: file, line and name), KJIT_ERR_NO_MEMORY.
- * `arch` is used where public_request->arch is NULL. */
+/* KJIT_ERR_INVALID_ARG (which field, and the rule), KJIT_ERR_UNSUPPORTED (a request from a newer header, or flags that
+ * this library does not know), KJIT_ERR_NOT_FOUND (an #include that is nowhere: file, line and name), KJIT_ERR_IO,
+ * KJIT_ERR_NO_MEMORY. `arch` is used where public_request->arch is NULL. After a failure nothing is left to finish. */
 kjit_status custom_request_init(struct custom_request *custom, const struct mem *mem,
                                 const kjit_build_request *public_request, const char *arch, kjit_error *error);
 void custom_request_finish(struct custom_request *custom);
