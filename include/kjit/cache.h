@@ -142,7 +142,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_cache_why(kjit_runtime *runtime, const 
  * Write sound entries of the user folder to one file, which is replaced when it is complete.
  *
  * @param filter  NULL: all; else "name=value[,name=value…]", all of which must hold: name is family, arch, entry, label
- *                or key (its first digits)
+ *                (a part of it) or key (its first digits)
  * @param report  may be NULL; entries and bytes are what was written, damaged what was left out
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_IO, KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe; safe while other processes use the folder.

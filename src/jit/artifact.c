@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/struct_intake.h"
 #include "base/error.h"
+#include "base/struct_intake.h"
 #include "jit/builder.h"
 #include "jit/key_reader.h"
 

@@ -8,8 +8,8 @@ static int64_t now_ns(const struct builder *builder) {
   return builder->ops->monotonic_ns(builder->ops->user);
 }
 
-/* NVRTC's part of the key. NULL: it is not there, or asking would read files where that is forbidden. That it is missing
- * is believed for a second: it may be installed meanwhile, but a hit must not search for it. */
+/* NVRTC's part of the key. NULL: it is not there, or asking would read files where that is forbidden. That it is
+ * missing is believed for a second: it may be installed meanwhile, but a hit must not search for it. */
 static const char *identify(struct builder *builder, _Bool may_read_files) {
   const _Bool identified = atomic_load(&builder->identified);
   if (!identified && (!may_read_files || now_ns(builder) < atomic_load(&builder->missing_until_ns))) return NULL;
@@ -133,7 +133,7 @@ void builder_forget(struct builder *builder, const kjit_artifact *artifact) {
   if (!artifact) return;
   resident_refuse(builder->resident, artifact_lookup(artifact), artifact);
   artifact_entry_name(artifact, &name);
-  disk_cache_remove(&builder->user, &name);
+  if (builder->user.dir.folder >= 0) disk_cache_set_aside(&builder->user, &name, 0, "the driver refused it");
 }
 
 void builder_add_stats(const struct builder *builder, kjit_runtime_stats *stats) {

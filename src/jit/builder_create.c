@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "jit/builder_internal.h"
+#include "jit/cache_usage.h"
 
 static const char *read_environment(const struct builder *builder, const kjit_runtime_options *options,
                                     const char *name) {
@@ -139,6 +140,7 @@ kjit_status builder_create(struct builder **out, const kjit_runtime_options *opt
 void builder_destroy(struct builder *builder) {
   if (!builder) return;
   resident_destroy(builder->resident);
+  cache_usage_flush(&builder->user);
   cache_dir_finish(&builder->user.dir, builder->ops, builder->mem);
   cache_dir_finish(&builder->site.dir, builder->ops, builder->mem);
   nvrtc_destroy(builder->nvrtc);

@@ -4,6 +4,7 @@
 #include "jit/builder_internal.h"
 #include "jit/cache_lock.h"
 #include "jit/compile.h"
+#include "jit/failure_cache.h"
 
 /* Between two looks at a lock: short at first, since another's build may be nearly done, then no burden. */
 #define POLL_FIRST_NS 500000
@@ -62,6 +63,11 @@ static kjit_status make_image(const struct builder_call *call, const struct comp
   return error_set(error, KJIT_ERR_INTERNAL, "kernel %s: its entry is unsound: %s", request->entry, damage);
 }
 
+/* An entry without kernel has a message: that is what tells it from one with. */
+static const char *failure_message(const kjit_error *error) {
+  return error->message[0] ? error->message : kjit_status_text(KJIT_ERR_COMPILE);
+}
+
 static _Bool out_of_time(void *user) {
   const struct builder_call *call = user;
   return now_ns(call->builder) >= call->deadline_ns;
@@ -79,23 +85,48 @@ static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_
   count_add(&builder->counters, status == KJIT_OK ? COUNT_builds : COUNT_build_failures, 1);
   kjit_status kept = status;
   if (status == KJIT_OK || status == KJIT_ERR_COMPILE)
-    kept = make_image(call, &result, status == KJIT_OK ? "" : error->message, &image, error);
+    kept = make_image(call, &result, status == KJIT_OK ? "" : failure_message(error), &image, error);
   if (image.data) kept = artifact_create(out, builder->mem, &image, &call->key.digest, KJIT_ORIGIN_BUILT, error);
   compile_result_finish(&result, builder->mem);
   return kept == KJIT_OK ? status : kept;
 }
 
+static void publish(struct builder_call *call, kjit_status status, const kjit_artifact *artifact, int64_t *expires_ns) {
+  struct builder *builder = call->builder;
+  const struct entry_image *image = artifact_image(artifact);
+  struct entry_name name;
+  artifact_entry_name(artifact, &name);
+  if (status == KJIT_OK) {
+    (void)disk_cache_put(&builder->user, &name, image->data, image->bytes);
+    return;
+  }
+  *expires_ns = now_ns(builder) + builder->failure_s * 1000000000;
+  failure_cache_put(&builder->user, &name, image->data, image->bytes, builder->failure_s);
+}
+
+/* Did it fail a moment ago, here or in another process? KJIT_ERR_NOT_FOUND when not. */
+static kjit_status recall_failure(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns,
+                                  kjit_error *error) {
+  struct builder *builder = call->builder;
+  struct entry_image image;
+  int64_t age_s = 0;
+  kjit_status status = failure_cache_get(&builder->user, &call->key, builder->failure_s, &image, &age_s);
+  if (status == KJIT_ERR_NO_MEMORY) return error_no_memory(error);
+  if (status != KJIT_OK) return status;
+  const char *message = image.entry.message.data;
+  status = error_set(error, KJIT_ERR_COMPILE, "%s", message);
+  *expires_ns = now_ns(builder) + (builder->failure_s - age_s) * 1000000000;
+  const kjit_status made = artifact_create(out, builder->mem, &image, &call->key.digest, KJIT_ORIGIN_USER, error);
+  return made == KJIT_OK ? status : made;
+}
+
 static kjit_status compile_and_publish(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns,
                                        kjit_error *error) {
-  struct builder *builder = call->builder;
-  const kjit_status status = compile(call, out, error);
-  if (status == KJIT_ERR_COMPILE) *expires_ns = now_ns(builder) + builder->failure_s * 1000000000;
-  if (status != KJIT_OK) return status;
-  struct entry_name name;
-  artifact_entry_name(*out, &name);
-  const struct entry_image *image = artifact_image(*out);
-  disk_cache_put(&builder->user, &name, image->data, image->bytes);
-  return KJIT_OK;
+  kjit_status status = recall_failure(call, out, expires_ns, error);
+  if (status != KJIT_ERR_NOT_FOUND) return status;
+  status = compile(call, out, error);
+  if (*out) publish(call, status, *out, expires_ns);
+  return status;
 }
 
 enum wait_end { WAIT_LOCKED, WAIT_ANSWERED, WAIT_ALONE, WAIT_TIMEOUT };

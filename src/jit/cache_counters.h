@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Names as in kjit_runtime_stats. */
+/* Names as in kjit_runtime_stats. Append only: their order is that of the file "usage". */
 #define CACHE_COUNTER_MAP(X)                                                                                           \
   X(memory_hits)                                                                                                       \
   X(user_hits)                                                                                                         \
@@ -34,6 +34,7 @@ enum cache_counter {
 
 struct cache_counters {
   _Atomic uint64_t value[CACHE_COUNTERS];
+  _Atomic uint64_t flushed[CACHE_COUNTERS]; /* what of it the user folder's statistics have */
 };
 
 static inline void count_add(struct cache_counters *counters, enum cache_counter which, uint64_t by) {

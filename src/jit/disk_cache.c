@@ -51,8 +51,8 @@ static int read_open_file(const struct disk_cache *cache, int file, struct entry
   return image->data ? read_all(cache, file, image, damage) : -ENOMEM;
 }
 
-static int read_file(const struct disk_cache *cache, const char *path, struct entry_image *image, struct stat *status,
-                     _Bool used, const char **damage) {
+int disk_cache_read_file(const struct disk_cache *cache, const char *path, struct entry_image *image,
+                         struct stat *status, _Bool used, const char **damage) {
   const struct file_ops *ops = cache->ops;
   *damage = NULL;
   *image = (struct entry_image){0};
@@ -73,7 +73,7 @@ static int read_file(const struct disk_cache *cache, const char *path, struct en
 
 int disk_cache_read(const struct disk_cache *cache, const struct entry_name *name, struct entry_image *image,
                     struct stat *status, const char **damage) {
-  const int done = read_file(cache, name->path, image, status, 0, damage);
+  const int done = disk_cache_read_file(cache, name->path, image, status, 0, damage);
   if (done < 0) return done;
   struct digest request, key;
   struct entry_name proper;
@@ -87,13 +87,11 @@ int disk_cache_read(const struct disk_cache *cache, const struct entry_name *nam
   return -EBADMSG;
 }
 
-/* Only if it is still the file that we read: another process may have replaced it by a sound one. */
-static void set_aside(struct disk_cache *cache, const struct entry_name *name, ino_t inode, const char *damage) {
+void disk_cache_set_aside(struct disk_cache *cache, const struct entry_name *name, ino_t inode, const char *damage) {
   const struct file_ops *ops = cache->ops;
   struct stat status;
   count_add(cache->counters, COUNT_rebuilt_entries, 1);
-  log_write(cache->log, KJIT_LOG_WARNING, "cache: %s/%s is damaged and set aside: %s", cache->dir.path, name->path,
-            damage);
+  log_write(cache->log, KJIT_LOG_WARNING, "cache: %s/%s is set aside: %s", cache->dir.path, name->path, damage);
   if (!atomic_load(&cache->writable)) return;
   const int folder = ops->open(ops->user, cache->dir.folder, name->folder, O_RDONLY | O_DIRECTORY, 0);
   int done = folder < 0 ? folder : ops->stat_at(ops->user, folder, name->file, &status);
@@ -120,8 +118,8 @@ static kjit_status get_named(struct disk_cache *cache, const struct key *key, co
                              struct entry_image *image) {
   struct stat status;
   const char *damage = NULL;
-  int done = read_file(cache, name->path, image, &status, atomic_load(&cache->writable), &damage);
-  if (done == -ESTALE) done = read_file(cache, name->path, image, &status, 0, &damage);
+  int done = disk_cache_read_file(cache, name->path, image, &status, atomic_load(&cache->writable), &damage);
+  if (done == -ESTALE) done = disk_cache_read_file(cache, name->path, image, &status, 0, &damage);
   if (done == 0 && !answers(key, &image->entry)) {
     damage = "the entry of another key";
     done = -EBADMSG;
@@ -133,7 +131,7 @@ static kjit_status get_named(struct disk_cache *cache, const struct key *key, co
   }
   if (done == -ENOMEM) return KJIT_ERR_NO_MEMORY;
   if (done == -EBADMSG)
-    set_aside(cache, name, status.st_ino, damage);
+    disk_cache_set_aside(cache, name, status.st_ino, damage);
   else if (done != -ENOENT && done != -ENOTDIR)
     disk_cache_note(cache, "read", name->path, done);
   return KJIT_ERR_NOT_FOUND;
@@ -179,14 +177,10 @@ kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, _Boo
   return status;
 }
 
-void disk_cache_remove(struct disk_cache *cache, const struct entry_name *name) {
-  if (cache->dir.folder >= 0) set_aside(cache, name, 0, "refused by the driver");
-}
-
-void disk_cache_put(struct disk_cache *cache, const struct entry_name *name, const void *image, size_t bytes) {
+int disk_cache_put(struct disk_cache *cache, const struct entry_name *name, const void *image, size_t bytes) {
   const struct file_ops *ops = cache->ops;
   struct temp_file temp = {-1, -1, ""};
-  if (cache->dir.folder < 0 || !atomic_load(&cache->writable)) return;
+  if (cache->dir.folder < 0 || !atomic_load(&cache->writable)) return -EROFS;
   const int folder = folder_open_or_make(ops, cache->dir.folder, name->folder);
   int done = folder < 0 ? folder : temp_file_create(&temp, ops, cache->dir.folder);
   if (done >= 0) done = temp_file_write(&temp, ops, image, bytes);
@@ -196,8 +190,9 @@ void disk_cache_put(struct disk_cache *cache, const struct entry_name *name, con
   if (folder >= 0) (void)ops->close(ops->user, folder);
   if (done < 0) {
     disk_cache_note(cache, "publish", name->path, done);
-    return;
+    return done;
   }
   count_add(cache->counters, COUNT_published, 1);
   count_add(cache->counters, COUNT_bytes_written, bytes);
+  return 0;
 }

@@ -37,16 +37,21 @@ struct disk_cache {
  * machine may just have published it, do not trust what the file system remembers. */
 kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, _Bool refresh, struct entry_image *image);
 
-/* Publish. A builder has the bytes already, so nobody needs to know whether it worked. */
-void disk_cache_put(struct disk_cache *cache, const struct entry_name *name, const void *image, size_t bytes);
+/* Publish. 0, or -errno, which a builder need not look at: it has the bytes, and the failure is counted and logged. */
+int disk_cache_put(struct disk_cache *cache, const struct entry_name *name, const void *image, size_t bytes);
 
-/* Remove an entry that is of no use, whatever is under its name now. */
-void disk_cache_remove(struct disk_cache *cache, const struct entry_name *name);
+/* Remove an entry that is damaged or was refused, and count it. `inode`: only if it is still that file, since another
+ * process may have replaced it by a sound one; 0: whatever is there. */
+void disk_cache_set_aside(struct disk_cache *cache, const struct entry_name *name, ino_t inode, const char *damage);
 
-/* Read one file and check it. 0; -errno; -EBADMSG with `damage` set (static storage) when it is no sound entry of that
+/* Read one entry and check it. 0; -errno; -EBADMSG with `damage` set (static storage) when it is no sound entry of that
  * name. `status` is that of the file, when it could be opened. */
 int disk_cache_read(const struct disk_cache *cache, const struct entry_name *name, struct entry_image *image,
                     struct stat *status, const char **damage);
+
+/* The same for any file in entry format, without asking whether it is the one that its name says. `used`: record it. */
+int disk_cache_read_file(const struct disk_cache *cache, const char *path, struct entry_image *image,
+                         struct stat *status, _Bool used, const char **damage);
 
 /* Note a file operation that failed and was worked around. `code` is -errno. */
 void disk_cache_note(struct disk_cache *cache, const char *what, const char *where, int code);
