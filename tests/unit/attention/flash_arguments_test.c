@@ -1,0 +1,293 @@
+#include "unit/attention/arguments.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "unit/attention/configs.h"
+
+static void test_flash_arguments__contiguous_tensors_pass(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  expect_ok(&args);
+  args = args_with_lse();
+  expect_ok(&args);
+}
+
+static void test_flash_arguments__reserved_must_be_zero(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.k.reserved = 1;
+  expect_refused(&args, "k.reserved is 1: must be 0");
+  args = good_args();
+  args.reserved = 1;
+  expect_refused(&args, "args.reserved: must be 0");
+}
+
+static void test_flash_arguments__null_data_is_refused(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.v.data = NULL;
+  expect_refused(&args, "v.data is NULL: must be memory of device 1");
+  args = good_args();
+  args.o.data = NULL;
+  expect_refused(&args, "o.data is NULL: must be memory of device 1");
+}
+
+static void test_flash_arguments__host_memory_is_refused(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.q.device = KJIT_DEVICE_HOST;
+  expect_refused(&args, "q.device is the host: must be the current device, 1");
+}
+
+static void test_flash_arguments__other_device_is_refused_for_each_tensor(void **state) {
+  (void)state;
+  static const char *const names[] = {"q", "k", "v", "o", "lse"};
+  for (size_t i = 0; i < 5; i++) {
+    kjit_attention_args args = args_with_lse();
+    kjit_tensor *const tensors[] = {&args.q, &args.k, &args.v, &args.o, &args.lse};
+    char message[96];
+    tensors[i]->device = 0;
+    snprintf(message, sizeof message, "%s.device is 0: must be the current device, 1", names[i]);
+    expect_refused(&args, message);
+  }
+}
+
+static void test_flash_arguments__fp32_is_refused(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.q.dtype = args.k.dtype = args.v.dtype = args.o.dtype = KJIT_FP32;
+  expect_refused(&args, "q.dtype is FP32 (6): must be FP16 (5) or BF16 (15)");
+  args.q.dtype = 99;
+  expect_refused(&args, "q.dtype is no dtype (99): must be FP16 (5) or BF16 (15)");
+}
+
+static void test_flash_arguments__dtypes_must_agree(void **state) {
+  (void)state;
+  static const char *const names[] = {"k", "v", "o"};
+  for (size_t i = 0; i < 3; i++) {
+    kjit_attention_args args = good_args();
+    kjit_tensor *const tensors[] = {&args.k, &args.v, &args.o};
+    char message[96];
+    tensors[i]->dtype = KJIT_BF16;
+    snprintf(message, sizeof message, "%s.dtype is BF16 (15): must be FP16 (5), as q's", names[i]);
+    expect_refused(&args, message);
+  }
+}
+
+static void test_flash_arguments__rank_must_be_4(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.o.rank = 3;
+  expect_refused(&args, "o.rank is 3: must be 4");
+  args.o.rank = 5;
+  expect_refused(&args, "o.rank is 5: must be 4");
+}
+
+static void test_flash_arguments__every_axis_must_have_an_element(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.q.shape[1] = args.o.shape[1] = 0;
+  expect_refused(&args, "q.shape[1] (seq) is 0: must be at least 1");
+  args = good_args();
+  args.k.shape[1] = args.v.shape[1] = 0;
+  expect_refused(&args, "k.shape[1] (seq) is 0: must be at least 1");
+  args = good_args();
+  args.v.shape[0] = -1;
+  expect_refused(&args, "v.shape[0] (batch) is -1: must be at least 1");
+}
+
+static void test_flash_arguments__batch_heads_and_head_dim_must_equal_q(void **state) {
+  (void)state;
+  static const char *const axes[] = {"batch", "seq", "heads", "head_dim"};
+  static const char *const names[] = {"k", "v", "o"};
+  const uint32_t checked[] = {0, 2, 3};
+  for (size_t t = 0; t < 3; t++) {
+    for (size_t a = 0; a < 3; a++) {
+      kjit_attention_args args = good_args();
+      kjit_tensor *const tensors[] = {&args.k, &args.v, &args.o};
+      const uint32_t axis = checked[a];
+      char message[128];
+      tensors[t]->shape[axis] += 1;
+      snprintf(message, sizeof message, "%s.shape[%u] (%s) is %d: must equal that of q, %d", names[t], axis, axes[axis],
+               (int)args.q.shape[axis] + 1, (int)args.q.shape[axis]);
+      expect_refused(&args, message);
+    }
+  }
+}
+
+static void test_flash_arguments__sequences_must_pair(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.v.shape[1] = SEQ_KV - 1;
+  expect_refused(&args, "v.shape[1] (seq) is 69: must equal that of k, 70");
+  args = good_args();
+  args.o.shape[1] = SEQ_KV;
+  expect_refused(&args, "o.shape[1] (seq) is 70: must equal that of q, 100");
+}
+
+static void test_flash_arguments__grid_limits_batch_and_heads(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  resize(&args, 0, 65535);
+  expect_ok(&args);
+  resize(&args, 0, 65536);
+  expect_refused(&args, "q.shape[0] (batch) is 65536: must be at most 65535");
+  args = good_args();
+  resize(&args, 2, 65536);
+  expect_refused(&args, "q.shape[2] (heads) is 65536: must be at most 65535");
+}
+
+static void test_flash_arguments__sequences_must_fit_32_bits(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  resize(&args, 0, 1);
+  args.q.shape[1] = args.o.shape[1] = INT32_MAX - 255;
+  expect_ok(&args);
+  args.q.shape[1] = args.o.shape[1] = INT32_MAX - 254;
+  expect_refused(&args, "q.shape[1] (seq) is 2147483393: must be at most 2147483392");
+  args = good_args();
+  args.k.shape[1] = args.v.shape[1] = INT64_MAX;
+  expect_refused(&args, "k.shape[1] (seq) is 9223372036854775807: must be at most 2147483392");
+}
+
+static void test_flash_arguments__scale_must_be_positive_and_finite(void **state) {
+  (void)state;
+  static const float wrong[] = {-1.0f, INFINITY, -INFINITY, NAN, 3e38f};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    kjit_attention_args args = good_args();
+    kjit_error error;
+    args.scale = wrong[i];
+    error_clear(&error);
+    assert_status(KJIT_ERR_INVALID_ARG, flash_arguments_check(&args, DEVICE, &error), &error);
+    assert_contains(error.message, "scale is ");
+    assert_contains(error.message, "must be positive and at most 1.70141e+38, or 0 for 1/sqrt(head_dim)");
+  }
+}
+
+static void test_flash_arguments__lse_is_optional(void **state) {
+  (void)state;
+  kjit_attention_args args = args_with_lse();
+  args.lse.data = NULL;
+  args.lse.rank = 17;
+  expect_ok(&args);
+}
+
+static void test_flash_arguments__lse_must_be_fp32(void **state) {
+  (void)state;
+  kjit_attention_args args = args_with_lse();
+  args.lse.dtype = KJIT_FP16;
+  expect_refused(&args, "lse.dtype is FP16 (5): must be FP32 (6)");
+}
+
+static void test_flash_arguments__lse_must_have_q_shape(void **state) {
+  (void)state;
+  kjit_attention_args args = args_with_lse();
+  args.lse.rank = 4;
+  expect_refused(&args, "lse.rank is 4: must be 3");
+  args = args_with_lse();
+  args.lse.shape[0] = 1;
+  expect_refused(&args, "lse.shape[0] (batch) is 1: must equal that of q, 2");
+  args = args_with_lse();
+  args.lse.shape[1] = 4;
+  expect_refused(&args, "lse.shape[1] (heads) is 4: must equal that of q, 3");
+  args = args_with_lse();
+  args.lse.shape[2] = SEQ_KV;
+  expect_refused(&args, "lse.shape[2] (seq) is 70: must equal that of q, 100");
+}
+
+static void test_flash_arguments__config_must_match_the_tensors(void **state) {
+  (void)state;
+  const kjit_attention_args args = good_args();
+  kjit_flash_config config = config_base();
+  kjit_error error;
+  error_clear(&error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&args, &config, &error), &error);
+  assert_string_equal(error.message, "d_head is 128: must be the tensors' head_dim, 64");
+  config.d_head = 64;
+  assert_status(KJIT_OK, flash_arguments_match(&args, &config, NULL), NULL);
+  config.dtype = KJIT_BF16;
+  error_clear(&error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&args, &config, &error), &error);
+  assert_string_equal(error.message, "dtype is BF16 (15): must be the tensors', FP16 (5)");
+}
+
+static void test_flash_arguments_fill__parameters_are_the_tensors(void **state) {
+  (void)state;
+  kjit_attention_args args = args_with_lse();
+  struct flash_forward_params params;
+  args.v = kjit_tensor_bhsd(address(3), KJIT_FP16, DEVICE, BATCH, HEADS, SEQ_KV, HEAD_DIM);
+  flash_arguments_fill(&args, &params);
+  assert_ptr_equal(params.q, address(1));
+  assert_ptr_equal(params.k, address(2));
+  assert_ptr_equal(params.v, address(3));
+  assert_ptr_equal(params.o, address(4));
+  assert_ptr_equal(params.lse, address(5));
+  assert_int_equal(params.q_stride.batch, SEQ_Q * HEADS * HEAD_DIM);
+  assert_int_equal(params.k_stride.seq, HEADS * HEAD_DIM);
+  assert_int_equal(params.v_stride.head, SEQ_KV * HEAD_DIM);
+  assert_int_equal(params.o_stride.head, HEAD_DIM);
+  assert_int_equal(params.lse_batch_stride, HEADS * SEQ_Q);
+  assert_int_equal(params.lse_head_stride, SEQ_Q);
+  assert_int_equal(params.seq_q, SEQ_Q);
+  assert_int_equal(params.seq_kv, SEQ_KV);
+}
+
+static void test_flash_arguments_fill__strides_never_used_are_zero(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  struct flash_forward_params params;
+  resize(&args, 0, 1);
+  args.q.stride[0] = 3;
+  flash_arguments_fill(&args, &params);
+  assert_int_equal(params.q_stride.batch, 0);
+  assert_null(params.lse);
+  assert_int_equal(params.lse_batch_stride, 0);
+}
+
+static void test_flash_arguments_fill__default_scale_is_by_head_dim(void **state) {
+  (void)state;
+  const kjit_attention_args args = good_args();
+  struct flash_forward_params params;
+  flash_arguments_fill(&args, &params);
+  assert_true(params.scale == 0.125f);
+  assert_true(params.scale_log2 == (float)(0.125 * 1.4426950408889634));
+}
+
+static void test_flash_arguments_fill__given_scale_is_used(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  struct flash_forward_params params;
+  args.scale = 0.7f;
+  flash_arguments_fill(&args, &params);
+  assert_true(params.scale == 0.7f);
+  assert_true(fabs((double)params.scale_log2 - (double)0.7f * 1.4426950408889634) < 1e-7);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_flash_arguments__contiguous_tensors_pass),
+      cmocka_unit_test(test_flash_arguments__reserved_must_be_zero),
+      cmocka_unit_test(test_flash_arguments__null_data_is_refused),
+      cmocka_unit_test(test_flash_arguments__host_memory_is_refused),
+      cmocka_unit_test(test_flash_arguments__other_device_is_refused_for_each_tensor),
+      cmocka_unit_test(test_flash_arguments__fp32_is_refused),
+      cmocka_unit_test(test_flash_arguments__dtypes_must_agree),
+      cmocka_unit_test(test_flash_arguments__rank_must_be_4),
+      cmocka_unit_test(test_flash_arguments__every_axis_must_have_an_element),
+      cmocka_unit_test(test_flash_arguments__batch_heads_and_head_dim_must_equal_q),
+      cmocka_unit_test(test_flash_arguments__sequences_must_pair),
+      cmocka_unit_test(test_flash_arguments__grid_limits_batch_and_heads),
+      cmocka_unit_test(test_flash_arguments__sequences_must_fit_32_bits),
+      cmocka_unit_test(test_flash_arguments__scale_must_be_positive_and_finite),
+      cmocka_unit_test(test_flash_arguments__lse_is_optional),
+      cmocka_unit_test(test_flash_arguments__lse_must_be_fp32),
+      cmocka_unit_test(test_flash_arguments__lse_must_have_q_shape),
+      cmocka_unit_test(test_flash_arguments__config_must_match_the_tensors),
+      cmocka_unit_test(test_flash_arguments_fill__parameters_are_the_tensors),
+      cmocka_unit_test(test_flash_arguments_fill__strides_never_used_are_zero),
+      cmocka_unit_test(test_flash_arguments_fill__default_scale_is_by_head_dim),
+      cmocka_unit_test(test_flash_arguments_fill__given_scale_is_used),
+  };
+  return cmocka_run_group_tests_name("flash_arguments", tests, NULL, NULL);
+}
