@@ -3,8 +3,8 @@
 //   band 0          band 1 …         last bands
 //   [kRows][64]     [kRows][64]      [kRows][32] if 32 remain, [kRows][16] if 16 remain
 //
-// A row of a band is 128, 64 or 32 bytes, so a band's eight 16-byte rows of an 8x8 matrix would fall on one, two or four
-// groups of banks. Swizzled, the 16-byte chunk index is XORed with bits of the row so that they fall on all eight:
+// A row of a band is 128, 64 or 32 bytes, so a band's eight 16-byte rows of an 8x8 matrix would fall on one, two or
+// four groups of banks. Swizzled, the 16-byte chunk index is XORed with bits of the row so that they fall on all eight:
 //
 //   width   chunks a row   rows per 128 bytes   chunk' = chunk ^
 //   64      8              1                    row % 8
@@ -13,8 +13,9 @@
 //
 // Example, width 64: row 3, column 8 is chunk 1, stored as chunk 1 ^ 3 = 2: byte 3 * 128 + 2 * 16 = 416.
 //
-// Row offsets that are multiples of 8 leave the XOR alone, and the two chunks of a 16-column slice are bit 0 of the index:
-// a lane that walks a tile in steps of 16 rows and 16 columns needs one precomputed offset and XORs with constants.
+// Row offsets that are multiples of 8 leave the XOR alone, and the two chunks of a 16-column slice are bit 0 of the
+// index: a lane that walks a tile in steps of 16 rows and 16 columns needs one precomputed offset and XORs with
+// constants.
 #pragma once
 #include "core/types.cuh"
 
@@ -52,8 +53,8 @@ template <int kRows_, int kColumns_, bool kSwizzled_> struct SharedTile {
   }
 };
 
-// Where a lane's row of an 8x8 matrix lies, for every slice of a tile. Stepping to another slice of a band flips bits of
-// the chunk index whether or not it is swizzled, so one offset per band width is enough; the rest are immediates.
+// Where a lane's row of an 8x8 matrix lies, for every slice of a tile. Stepping to another slice of a band flips bits
+// of the chunk index whether or not it is swizzled, so one offset per band width is enough; the rest are immediates.
 template <typename Tile> struct LaneOffsets {
   uint32_t wide, band32, band16;
 

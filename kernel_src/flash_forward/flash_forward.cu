@@ -4,11 +4,13 @@
 //
 // Tensors   q, o (batch, seq_q, heads, d_head), k, v (batch, seq_kv, heads, d_head), fp16 or bf16, any strides that are
 //           multiples of 8 elements, d_head contiguous; lse (batch, heads, seq_q) fp32, optional. Lengths from 1.
-// Grid      (ceil(seq_q / B_r), heads, batch), n_warps warps: one block per query block, blocks that share K and V next to
+// Grid      (ceil(seq_q / B_r), heads, batch), n_warps warps: one block per query block, blocks that share K and V next
+// to
 //           each other. A warp owns B_r / n_warps query rows of Q, S, P and O; every warp uses all of K and V.
 // Shared    (B_r + 2 B_c) * d_head * 2 bytes: Q, then K, then V; O leaves through Q's part.
-// Registers O B_r/n_warps * d_head / 32, S B_r/n_warps * B_c / 32, Q half of O's when held; docs/performance.md has ptxas's
-//           figures. Spills: none in the sets.
+// Registers O B_r/n_warps * d_head / 32, S B_r/n_warps * B_c / 32, Q half of O's when held; docs/performance.md has
+// ptxas's
+//           figures. Spills: see kernel_src/README.md.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 //
 // Key blocks are visited from last to first, so that the one block that may be ragged comes first and the others need
@@ -31,17 +33,22 @@ KJIT_DEVICE const char *head_start(const void *tensor, const flash_forward_strid
   return (const char *)tensor + (blockIdx.z * stride.batch + blockIdx.y * stride.head) * 2;
 }
 
-// This block's (batch, head) of K or V: blocks of B_c rows into the shared tile.
+// This block's (batch, head) of K or V, block of B_c rows by block from the last to the first into one shared tile.
 struct KeyValueSource {
-  const char *head;
-  int64_t row_stride;
-  uint32_t tile;
+  TileCursor<cfg::KVTile, cfg::kKeyRows, cfg::kThreads> cursor;
+  const uint32_t tile;
 
-  // Start loading block j; `valid_rows` of it exist (only looked at when kGuarded).
-  template <bool kGuarded> KJIT_DEVICE void load(int j, int valid_rows) const {
-    load_tile<cfg::KVTile, cfg::kKeyRows, cfg::kThreads, cfg::kAsyncCopy, kGuarded>(
-        tile, 0, head + (int64_t)j * cfg::kKeyRows * row_stride * 2, row_stride, threadIdx.x, valid_rows);
+  KJIT_DEVICE KeyValueSource(const void *tensor, const flash_forward_strides &stride, uint32_t tile, int last_block)
+      : cursor(head_start(tensor, stride) + (int64_t)last_block * cfg::kKeyRows * stride.seq * 2, stride.seq,
+               threadIdx.x),
+        tile(tile) {}
+
+  // Start loading the next block; `valid_rows` of it exist (only looked at when kGuarded).
+  template <bool kGuarded> KJIT_DEVICE void load(int valid_rows) {
+    const int thread = kGuarded ? fresh_thread_index() : threadIdx.x;
+    load_tile<cfg::kAsyncCopy, kGuarded>(tile, 0, cursor, thread, valid_rows);
     if constexpr (cfg::kAsyncCopy) async_copy_commit();
+    cursor.move(-cfg::kKeyRows);
   }
 };
 
@@ -50,44 +57,58 @@ template <int kPending> KJIT_DEVICE void wait_for_copies() {
   if constexpr (cfg::kAsyncCopy) async_copy_wait<kPending>();
 }
 
-KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns, int lane) {
+// Scores of keys from `valid_columns` on become -inf. One predicate at a time: there are no registers for more.
+KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns) {
+  const int valid = valid_columns - fresh_thread_index() % 4 * 2;
 #pragma unroll
   for (int n = 0; n < cfg::kKeyTiles * 2; n++)
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      if (n * 8 + lane % 4 * 2 + i % 2 >= valid_columns) {
 #pragma unroll
-        for (int m = 0; m < cfg::kRowTiles; m++)
-          s[m][n][i] = masked_score();
-      }
+      for (int m = 0; m < cfg::kRowTiles; m++)
+        mask_unless_less(s[m][n][i], n * 8 + i % 2, valid);
 }
 
+// One block's work: B_r query rows of one (batch, head).
 struct Block {
   const flash_forward_params &p;
-  const int warp, lane;
-  const int blocks;    // of keys
-  const int last_rows; // keys of the last block, 1 to B_c
-  const KeyValueSource k, v;
+  const uint32_t q_tile;
+  KeyValueSource k, v;
   const fragments::Addresses at;
   uint32_t held_q[cfg::kRowTiles][fragments::kHeldSlices][4];
   float o[cfg::kRowTiles][cfg::kHeadSlices * 2][4];
   Softmax softmax;
 
   KJIT_DEVICE Block(const flash_forward_params &params, uint32_t q_tile)
-      : p(params), warp(threadIdx.x / kLanesPerWarp), lane(threadIdx.x % kLanesPerWarp),
-        blocks((params.seq_kv - 1) / cfg::kKeyRows + 1), last_rows(params.seq_kv - (blocks - 1) * cfg::kKeyRows),
-        k{head_start(params.k, params.k_stride), params.k_stride.seq, q_tile + cfg::QTile::kBytes},
-        v{head_start(params.v, params.v_stride), params.v_stride.seq, q_tile + cfg::QTile::kBytes + cfg::KVTile::kBytes},
-        at(q_tile, q_tile + cfg::QTile::kBytes, q_tile + cfg::QTile::kBytes + cfg::KVTile::kBytes, warp, lane) {}
+      : p(params), q_tile(q_tile), k(params.k, params.k_stride, q_tile + cfg::QTile::kBytes, blocks() - 1),
+        v(params.v, params.v_stride, q_tile + cfg::QTile::kBytes + cfg::KVTile::kBytes, blocks() - 1),
+        at(q_tile, q_tile + cfg::QTile::kBytes, q_tile + cfg::QTile::kBytes + cfg::KVTile::kBytes,
+           threadIdx.x / kLanesPerWarp, threadIdx.x % kLanesPerWarp) {}
 
-  // First query row of this warp in the sequence; rows of it that exist (may be none).
-  KJIT_DEVICE int first_row() const { return blockIdx.x * cfg::kQueryRows + warp * cfg::kRowsPerWarp; }
+  // Blocks of keys, and keys of the last one: 1 to B_c.
+  KJIT_DEVICE int blocks() const { return (p.seq_kv - 1) / cfg::kKeyRows + 1; }
+  KJIT_DEVICE int last_rows() const { return (p.seq_kv - 1) % cfg::kKeyRows + 1; }
 
-  // Each warp loads its own rows, so that only the warp has to wait for them.
-  KJIT_DEVICE void load_query(uint32_t q_tile) const {
-    const char *rows = head_start(p.q, p.q_stride) + first_row() * p.q_stride.seq * 2;
-    load_tile<cfg::QTile, cfg::kRowsPerWarp, kLanesPerWarp, cfg::kAsyncCopy, true>(
-        q_tile, warp * cfg::kRowsPerWarp, rows, p.q_stride.seq, lane, p.seq_q - first_row());
+  // Rows of Q and O. A warp moves its own, so that only the warp has to wait for them.
+  struct WarpRows {
+    int lane;
+    int first_in_tile;
+    int first; // in the sequence
+
+    KJIT_DEVICE explicit WarpRows(int thread)
+        : lane(thread % kLanesPerWarp), first_in_tile(thread / kLanesPerWarp * cfg::kRowsPerWarp),
+          first(blockIdx.x * cfg::kQueryRows + first_in_tile) {}
+
+    KJIT_DEVICE TileCursor<cfg::QTile, cfg::kRowsPerWarp, kLanesPerWarp>
+    cursor(const void *tensor, const flash_forward_strides &stride) const {
+      return {head_start(tensor, stride) + first * stride.seq * 2, stride.seq, lane};
+    }
+  };
+
+  KJIT_DEVICE void load_query() const {
+    const WarpRows rows(threadIdx.x);
+    load_tile<cfg::kAsyncCopy, true>(q_tile, rows.first_in_tile, rows.cursor(p.q, p.q_stride), rows.lane,
+                                     p.seq_q - rows.first);
     if constexpr (cfg::kAsyncCopy) async_copy_commit();
   }
 
@@ -98,9 +119,11 @@ struct Block {
     }
   }
 
-  template <bool kMayBeLast> KJIT_DEVICE void load_ragged(const KeyValueSource &source, int j) const {
-    if (kMayBeLast && j == blocks - 1) source.load<true>(j, last_rows);
-    else source.load<false>(j, cfg::kKeyRows);
+  template <bool kMayBeLast> KJIT_DEVICE void load_ragged(KeyValueSource &source, int j) const {
+    if (kMayBeLast && j == blocks() - 1)
+      source.load<true>(last_rows());
+    else
+      source.load<false>(cfg::kKeyRows);
   }
 
   // One block of keys. kFirst: nothing has been accumulated yet. kMayBeLast: it may be the ragged block.
@@ -111,16 +134,16 @@ struct Block {
     if constexpr (cfg::kEagerLoads) load_ragged<kMayBeLast>(v, j);
 
     float s[cfg::kRowTiles][cfg::kKeyTiles * 2][4] = {};
-    fragments::scores(s, held_q, at, p);
+    fragments::scores(s, held_q, at, j);
 
     if constexpr (cfg::kEagerLoads) {
       wait_for_copies<0>();
       __syncthreads(); // V of block j is visible to all; everybody has finished with K of block j
-      if (j > 0) k.load<false>(j - 1, cfg::kKeyRows);
+      if (j > 0) k.load<false>(cfg::kKeyRows);
     } else {
       load_ragged<kMayBeLast>(v, j);
     }
-    if (kMayBeLast && j == blocks - 1 && last_rows < cfg::kKeyRows) mask_from(s, last_rows, lane);
+    if (kMayBeLast && j == blocks() - 1 && last_rows() < cfg::kKeyRows) mask_from(s, last_rows());
     softmax.step<kFirst>(s, o, p.scale, p.scale_log2);
     uint32_t probabilities[cfg::kRowTiles][cfg::kKeyTiles][4];
     fragments::round_scores(probabilities, s);
@@ -128,13 +151,13 @@ struct Block {
       wait_for_copies<0>();
       __syncthreads(); // V of block j is visible to all; everybody has finished with K of block j
     }
-    fragments::accumulate(o, probabilities, at, p);
+    fragments::accumulate(o, probabilities, at, j);
   }
 
-  KJIT_DEVICE void run(uint32_t q_tile) {
-    load_query(q_tile);
+  KJIT_DEVICE void run() {
+    load_query();
     if constexpr (cfg::kEagerLoads) {
-      load_ragged<true>(k, blocks - 1);
+      load_ragged<true>(k, blocks() - 1);
       wait_for_copies<1>(); // Q is there, K on its way
     } else {
       wait_for_copies<0>();
@@ -148,7 +171,7 @@ struct Block {
 #pragma unroll
         for (int i = 0; i < 4; i++)
           o[m][n][i] = 0.0f;
-    int j = blocks - 1;
+    int j = blocks() - 1;
     if constexpr (cfg::kOptimizedSoftmax) {
       step<true, true>(j--);
 #pragma unroll 1
@@ -162,14 +185,20 @@ struct Block {
     }
   }
 
-  KJIT_DEVICE void finish(uint32_t q_tile) {
-    const int row = first_row();
+  KJIT_DEVICE void finish() {
+    const WarpRows rows(fresh_thread_index());
     softmax.finish(o, p.scale, [&](int m, int r, float log_sum_exp) {
-      const int query = row + m * 16 + r * 8 + lane / 4;
-      if (p.lse != nullptr && lane % 4 == 0 && query < p.seq_q)
+      const int query = rows.first + m * 16 + r * 8 + rows.lane / 4;
+      if (p.lse != nullptr && rows.lane % 4 == 0 && query < p.seq_q)
         p.lse[blockIdx.z * p.lse_batch_stride + blockIdx.y * p.lse_head_stride + query] = log_sum_exp;
     });
     __syncwarp(); // the warp's last read of its Q rows is over: O takes their place
+    output_to_shared(rows);
+    __syncwarp(); // the rows below were written by other lanes
+    store_tile(rows.cursor(p.o, p.o_stride), q_tile, rows.first_in_tile, rows.lane, p.seq_q - rows.first);
+  }
+
+  KJIT_DEVICE void output_to_shared(const WarpRows &rows) const {
 #pragma unroll
     for (int m = 0; m < cfg::kRowTiles; m++)
 #pragma unroll
@@ -177,27 +206,21 @@ struct Block {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
           const int band = cfg::QTile::slice_band(n / 2);
-          const int width = cfg::QTile::band_width(band);
           const int chunk = n - cfg::QTile::band_column(band) / kChunkElements;
-          const uint32_t offset =
-              cfg::QTile::offset_in_band(width, warp * cfg::kRowsPerWarp + m * 16 + r * 8 + lane / 4, chunk);
-          store_shared_4(q_tile + cfg::QTile::band_offset(band) + offset + lane % 4 * 4,
+          const int row = rows.first_in_tile + m * 16 + r * 8 + rows.lane / 4;
+          const uint32_t offset = cfg::QTile::offset_in_band(cfg::QTile::band_width(band), row, chunk);
+          store_shared_4(q_tile + cfg::QTile::band_offset(band) + offset + rows.lane % 4 * 4,
                          pack_16(cfg::Element{}, o[m][n][2 * r], o[m][n][2 * r + 1]));
         }
-    __syncwarp(); // the rows below were written by other lanes
-    char *rows = (char *)head_start(p.o, p.o_stride) + row * p.o_stride.seq * 2;
-    store_tile<cfg::QTile, cfg::kRowsPerWarp, kLanesPerWarp>(rows, p.o_stride.seq, q_tile, warp * cfg::kRowsPerWarp, lane,
-                                                             p.seq_q - row);
   }
 };
 
 } // namespace
 
-extern "C" __global__ __launch_bounds__(cfg::kThreads) void flash_forward(const __grid_constant__
-                                                                          flash_forward_params p) {
+extern "C" __global__
+__launch_bounds__(cfg::kThreads) void flash_forward(const __grid_constant__ flash_forward_params p) {
   extern __shared__ __align__(128) char shared[];
-  const uint32_t q_tile = shared_address(shared);
-  Block block(p, q_tile);
-  block.run(q_tile);
-  block.finish(q_tile);
+  Block block(p, shared_address(shared));
+  block.run();
+  block.finish();
 }

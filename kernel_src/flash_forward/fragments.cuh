@@ -6,7 +6,6 @@
 // "Depth" counts 16-wide slices of the reduction axis: d_head for Q and K, keys for V.
 #pragma once
 #include "flash_forward/config.cuh"
-#include "flash_forward/params.h"
 
 namespace fragments {
 
@@ -111,56 +110,62 @@ KJIT_DEVICE void multiply_columns(float (&c)[cfg::kRowTiles][kColumnTiles * 2][4
         multiply_column(c, n, a, d, b[t][d]);
 }
 
-// ptxas orders instructions as it likes between branches: left alone it loads ahead as far as registers allow, and a
-// slice loaded in its turn, a slice loaded ahead and an operand loaded whole become the same code. It does not move them
-// over a branch. This one is never taken.
-KJIT_DEVICE void keep_order(const flash_forward_params &p) {
-  if (p.seq_q < 0) __trap();
+// Left alone, ptxas loads ahead as far as registers allow: a slice loaded in its turn, a slice loaded ahead and an
+// operand loaded whole become the same code. It does not move loads over a branch. This one is never taken, as no block
+// of keys has the number -2; ptxas keeps the first of several equal tests in a row, which is what fixes the place of
+// the second slice's loads, before or after the first slice's product.
+KJIT_DEVICE void keep_order(int key_block) {
+  asm volatile("{ .reg .pred never; setp.eq.s32 never, %0, -2; @never trap; }" ::"r"(key_block) : "memory");
 }
 
-// The loop that both products share. An operand in one piece: load, product, in the compiler's order. In slices: each is
-// loaded in its turn, or (two stages) ahead of the product before it.
+// The loop that both products share. An operand in one piece: load, product, in the compiler's order. In slices: each
+// is loaded in its turn, or (two stages) ahead of the product before it.
 //   load(slice, stage), product(slice, stage)
 template <const Plan &kPlan, typename Load, typename Product>
-KJIT_DEVICE void stream(const flash_forward_params &p, Load load, Product product) {
+KJIT_DEVICE void stream(int key_block, Load load, Product product) {
   load(0, 0);
 #pragma unroll
   for (int i = 0; i < kPlan.loads; i++) {
     const bool more = i + 1 < kPlan.loads;
     if (kPlan.stages == 2 && more) load(i + 1, (i + 1) % 2);
     product(i, i % kPlan.stages);
-    if (more) keep_order(p);
+    if (more) keep_order(key_block);
     if (kPlan.stages == 1 && more) load(i + 1, 0);
   }
 }
 
 // S = Q * K^T. `held_q` is Q when it is kept in registers, else unused.
 KJIT_DEVICE void scores(Scores &s, const Operand<cfg::kRowTiles, kHeldSlices> &held_q, const Addresses &at,
-                        const flash_forward_params &p) {
+                        int key_block) {
   Operand<cfg::kRowTiles, kK.width> q[kK.stages];
   Operand<cfg::kKeyTiles, kK.width> k[kK.stages];
   stream<kK>(
-      p,
+      key_block,
       [&](int i, int stage) {
         if constexpr (!kQHeld) load_q<kK.width>(q[stage], at, i * kK.width);
         load_k<kK.width>(k[stage], at, i * kK.width);
       },
       [&](int i, int stage) {
-        if constexpr (kQHeld && kK.loads == 1) multiply_columns<cfg::kKeyTiles>(s, held_q, k[stage]);
-        else if constexpr (kQHeld) multiply_slices<cfg::kKeyTiles>(s, held_q, i * kK.width, k[stage]);
-        else multiply_slices<cfg::kKeyTiles>(s, q[stage], 0, k[stage]);
+        if constexpr (kQHeld && kK.loads == 1)
+          multiply_columns<cfg::kKeyTiles>(s, held_q, k[stage]);
+        else if constexpr (kQHeld)
+          multiply_slices<cfg::kKeyTiles>(s, held_q, i * kK.width, k[stage]);
+        else
+          multiply_slices<cfg::kKeyTiles>(s, q[stage], 0, k[stage]);
       });
 }
 
 // O += P * V.
-KJIT_DEVICE void accumulate(Output &o, const Operand<cfg::kRowTiles, cfg::kKeyTiles> &probabilities, const Addresses &at,
-                            const flash_forward_params &p) {
+KJIT_DEVICE void accumulate(Output &o, const Operand<cfg::kRowTiles, cfg::kKeyTiles> &probabilities,
+                            const Addresses &at, int key_block) {
   Operand<cfg::kHeadSlices, kV.width> v[kV.stages];
   stream<kV>(
-      p, [&](int i, int stage) { load_v<kV.width>(v[stage], at, i * kV.width); },
+      key_block, [&](int i, int stage) { load_v<kV.width>(v[stage], at, i * kV.width); },
       [&](int i, int stage) {
-        if constexpr (kV.loads == 1) multiply_columns<cfg::kHeadSlices>(o, probabilities, v[stage]);
-        else multiply_slices<cfg::kHeadSlices>(o, probabilities, i * kV.width, v[stage]);
+        if constexpr (kV.loads == 1)
+          multiply_columns<cfg::kHeadSlices>(o, probabilities, v[stage]);
+        else
+          multiply_slices<cfg::kHeadSlices>(o, probabilities, i * kV.width, v[stage]);
       });
 }
 

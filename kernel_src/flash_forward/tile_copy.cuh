@@ -4,63 +4,86 @@
 #include "ptx/async_copy.cuh"
 #include "ptx/memory.cuh"
 
-// Walk the chunks of rows `first_row` to `first_row + kRows` of a tile that thread `thread` of `kThreads` moves, band by
-// band. Neighbouring threads take neighbouring chunks of a row: whole 128-byte lines of global memory.
-//   first_row   a multiple of 8
-//   global      column 0 of the first row; row_stride in elements
-//   visit(row, pointer, offset): row counted from first_row, its chunk in global memory, byte offset in the tile
-template <typename Tile, int kRows, int kThreads, typename Visit>
-KJIT_DEVICE void for_each_chunk(int first_row, const char *global, int64_t row_stride, int thread, Visit visit) {
-#pragma unroll
-  for (int band = 0; band < Tile::kBands; band++) {
-    const int width = Tile::band_width(band);
-    const int chunks = width / kChunkElements;
-    const int total = kRows * chunks;
-    const int row_step = kThreads / chunks;
-    const int first = thread / chunks, chunk = thread % chunks;
-    const char *pointer = global + first * row_stride * 2 + (Tile::band_column(band) + chunk * kChunkElements) * 2;
-    // Opaque, so that the compiler adds it row by row instead of keeping every multiple in two registers.
-    int64_t step = row_step * row_stride * 2;
+// A thread's place in a global tile of `kRows` rows laid out for `Tile`, of which `kThreads` threads move one 16-byte
+// chunk each at a time. Neighbouring threads take neighbouring chunks of a row: whole 128-byte lines of global memory.
+// One pointer serves all 64-column bands; it is moved from tile to tile instead of being computed anew, because a
+// 64-bit product for every tile and chunk would cost more registers than the softmax.
+template <typename Tile, int kRows, int kThreads> struct TileCursor {
+  static constexpr bool kWide = Tile::kWideBands > 0;
+  const char *wide, *band32, *band16; // this thread's first chunk in bands of each width
+  const int64_t row_bytes;
+
+  // global: row 0, column 0 of the tile; row_stride in elements.
+  KJIT_DEVICE TileCursor(const char *global, int64_t row_stride, int thread)
+      : wide(start(global, row_stride, thread, 0)), band32(start(global, row_stride, thread, Tile::kWideBands)),
+        band16(start(global, row_stride, thread, Tile::kBands - 1)), row_bytes(row_stride * 2) {}
+
+  // To the tile `rows` rows further down.
+  KJIT_DEVICE void move(int rows) {
+    wide += rows * row_bytes;
+    band32 += rows * row_bytes;
+    band16 += rows * row_bytes;
+  }
+
+  // visit(row, pointer, offset): row in the tile, its chunk in global memory, byte offset in the shared tile, whose
+  // rows start at `first_row` (a multiple of 8). `thread` as given to the constructor.
+  template <typename Visit> KJIT_DEVICE void for_each_chunk(int first_row, int thread, Visit visit) const {
+    for_each_in_bands<64, Tile::kWideBands>(wide, 0, first_row, thread, visit);
+    for_each_in_bands<32, Tile::kBand32>(band32, Tile::kWideBands, first_row, thread, visit);
+    for_each_in_bands<16, Tile::kBand16>(band16, Tile::kBands - 1, first_row, thread, visit);
+  }
+
+private:
+  static KJIT_DEVICE const char *start(const char *global, int64_t row_stride, int thread, int band) {
+    const int chunks = Tile::band_width(band) / kChunkElements;
+    return global + thread / chunks * row_stride * 2 + Tile::band_column(band) * 2 + thread % chunks * kChunkBytes;
+  }
+
+  // `kBands` bands of one width, the first of which is `first_band`.
+  template <int kWidth, int kBands, typename Visit>
+  KJIT_DEVICE void for_each_in_bands(const char *pointer, int first_band, int first_row, int thread,
+                                     Visit visit) const {
+    constexpr int kChunks = kWidth / kChunkElements, kTotal = kRows * kChunks, kRowStep = kThreads / kChunks;
+    // Opaque, so that the compiler adds it row after row instead of keeping every multiple in two registers.
+    int64_t step = kRowStep * row_bytes;
     asm volatile("" : "+l"(step));
 #pragma unroll
-    for (int i = 0; i < ceil_div(kRows * 8, kThreads); i++) {
-      if (i * kThreads >= total) break;
-      if ((i + 1) * kThreads > total && thread + i * kThreads >= total) break;
-      const int row = first + i * row_step;
-      visit(row, pointer, Tile::band_offset(band) + Tile::offset_in_band(width, first_row + row, chunk));
+    for (int i = 0; i < (kBands ? ceil_div(kTotal, kThreads) : 0); i++) {
+      if ((i + 1) * kThreads > kTotal && thread + i * kThreads >= kTotal) break;
+      const int row = thread / kChunks + i * kRowStep;
+      const uint32_t offset = Tile::offset_in_band(kWidth, first_row + row, thread % kChunks);
+#pragma unroll
+      for (int band = 0; band < kBands; band++)
+        visit(row, pointer + band * kWidth * 2, Tile::band_offset(first_band + band) + offset);
       pointer += step;
     }
   }
+};
+
+// A tile from global to shared memory, rows from `first_row` on. Rows from `valid_rows` on become zeros when
+// `kGuarded`; otherwise all must exist. With kAsync the copies are in flight until async_copy_wait(); otherwise they
+// are done when this returns. Either way other threads see them only after a barrier.
+template <bool kAsync, bool kGuarded, typename Cursor>
+KJIT_DEVICE void load_tile(uint32_t tile_address, int first_row, const Cursor &cursor, int thread, int valid_rows) {
+  cursor.for_each_chunk(first_row, thread, [&](int row, const char *source, uint32_t offset) {
+    const bool inside = !kGuarded || row < valid_rows;
+    if constexpr (kAsync && kGuarded) {
+      async_copy_16_or_zero(tile_address + offset, source, inside);
+    } else if constexpr (kAsync) {
+      async_copy_16(tile_address + offset, source);
+    } else {
+      Chunk chunk = {};
+      if (inside) chunk = load_global_16(source);
+      store_shared_16(tile_address + offset, chunk);
+    }
+  });
 }
 
-// `kRows` global rows into a tile from `first_row` on. Rows from `valid_rows` on become zeros when `kGuarded`; otherwise
-// all must exist. With kAsync the copies are in flight until async_copy_wait(); otherwise they are done when this
-// returns. Either way other threads see them only after a barrier.
-template <typename Tile, int kRows, int kThreads, bool kAsync, bool kGuarded>
-KJIT_DEVICE void load_tile(uint32_t tile_address, int first_row, const char *global, int64_t row_stride, int thread,
-                           int valid_rows) {
-  for_each_chunk<Tile, kRows, kThreads>(
-      first_row, global, row_stride, thread, [&](int row, const char *source, uint32_t offset) {
-        const bool inside = !kGuarded || row < valid_rows;
-        if constexpr (kAsync && kGuarded) {
-          async_copy_16_or_zero(tile_address + offset, source, inside);
-        } else if constexpr (kAsync) {
-          async_copy_16(tile_address + offset, source);
-        } else {
-          Chunk chunk = {};
-          if (inside) chunk = load_global_16(source);
-          store_shared_16(tile_address + offset, chunk);
-        }
-      });
-}
-
-// The way back: of `kRows` rows from `first_row` on, the first `valid_rows` to global memory.
-template <typename Tile, int kRows, int kThreads>
-KJIT_DEVICE void store_tile(char *global, int64_t row_stride, uint32_t tile_address, int first_row, int thread,
-                            int valid_rows) {
-  for_each_chunk<Tile, kRows, kThreads>(
-      first_row, global, row_stride, thread, [&](int row, const char *target, uint32_t offset) {
-        const Chunk chunk = load_shared_16(tile_address + offset);
-        if (row < valid_rows) store_global_16((char *)target, chunk);
-      });
+// The way back: of the rows from `first_row` on, the first `valid_rows` to global memory.
+template <typename Cursor>
+KJIT_DEVICE void store_tile(const Cursor &cursor, uint32_t tile_address, int first_row, int thread, int valid_rows) {
+  cursor.for_each_chunk(first_row, thread, [&](int row, const char *target, uint32_t offset) {
+    const Chunk chunk = load_shared_16(tile_address + offset);
+    if (row < valid_rows) store_global_16((char *)target, chunk);
+  });
 }

@@ -20,7 +20,9 @@ KJIT_DEVICE void async_copy_16_or_zero(uint32_t shared, const void *global, bool
 }
 
 // Close this thread's group of the copies issued so far. PTX ISA 9.0, "cp.async.commit_group".
-KJIT_DEVICE void async_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+KJIT_DEVICE void async_copy_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 // Wait until at most `kPending` of this thread's latest groups are unfinished; what finished is visible to this thread.
 // PTX ISA 9.0, "cp.async.wait_group, cp.async.wait_all".

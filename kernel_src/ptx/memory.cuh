@@ -3,7 +3,9 @@
 #include "core/types.cuh"
 
 // The address that shared-memory instructions take. PTX ISA 9.0, "cvta".
-KJIT_DEVICE uint32_t shared_address(const void *pointer) { return (uint32_t)__cvta_generic_to_shared(pointer); }
+KJIT_DEVICE uint32_t shared_address(const void *pointer) {
+  return (uint32_t)__cvta_generic_to_shared(pointer);
+}
 
 // 16 bytes of read-only global memory. PTX ISA 9.0, "ld.global.nc".
 KJIT_DEVICE Chunk load_global_16(const void *global) {

@@ -7,7 +7,16 @@
 #include "ptx/math.cuh"
 
 // A key that does not exist. Every step has at least one that does, so a running maximum is never this after a step.
-KJIT_DEVICE float masked_score() { return __int_as_float(0xff800000); } // -inf
+KJIT_DEVICE float masked_score() {
+  return __int_as_float(0xff800000);
+} // -inf
+
+// -inf unless column < valid. In one piece, so that predicates are not gathered and kept.
+KJIT_DEVICE void mask_unless_less(float &score, int column, int valid) {
+  asm volatile("{ .reg .pred outside; setp.ge.s32 outside, %1, %2; @outside mov.b32 %0, 0xff800000; }"
+               : "+f"(score)
+               : "r"(column), "r"(valid));
+}
 
 // kFused: the scale is folded into one FMA before exp2, the maximum stays unscaled.
 // Otherwise: the scores are scaled first, then exp(x) = exp2(x * log2 e).
@@ -28,27 +37,29 @@ template <int kRowTiles, int kColumnTiles8, int kOutputTiles8, bool kFused> stru
       }
   }
 
-  // Scores become probabilities relative to the running maximum; the output and the sum so far are rescaled to it.
+  // Scores become probabilities relative to a reference maximum; the output and the sum so far are brought to the same.
   // kFirst: there is nothing so far, so nothing is rescaled.
+  //
+  // Fused, the reference is moved only when some row of the warp has outgrown it by more than 2^kSlack: until then
+  // probabilities above 1 do no harm (FlashAttention-4's conditional rescale; exact, as both O and the sum use the
+  // same).
   template <bool kFirst> KJIT_DEVICE void step(Scores &s, Output &o, float scale, float scale_log2) {
+    if constexpr (!kFused) scale_scores(s, scale);
+    float now[kRowTiles][2];
+    bool outgrown = false;
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
 #pragma unroll
       for (int r = 0; r < 2; r++) {
-        if constexpr (!kFused) scale_row(s, m, r, scale);
-        const float before = max[m][r];
-        const float now = quad_max(row_max(s, m, r, kFirst ? masked_score() : before));
-        max[m][r] = now;
-        if constexpr (!kFirst) {
-          const float factor = kFused ? exp2_approx((before - now) * scale_log2) : exp2_approx((before - now) * kLog2E);
-          sum[m][r] *= factor;
+        now[m][r] = quad_max(row_max(s, m, r, kFirst ? masked_score() : max[m][r]));
+        outgrown |= (now[m][r] - max[m][r]) * scale_log2 > kSlack;
+      }
+    if (kFirst || !kFused || __any_sync(0xffffffffu, outgrown)) move_reference<kFirst>(now, o, scale_log2);
 #pragma unroll
-          for (int n = 0; n < kOutputTiles8; n++) {
-            o[m][n][2 * r] *= factor;
-            o[m][n][2 * r + 1] *= factor;
-          }
-        }
-        const float added = exponentiate_row(s, m, r, now, scale_log2);
+    for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const float added = exponentiate_row(s, m, r, scale_log2);
         sum[m][r] = kFirst ? added : sum[m][r] + added;
       }
   }
@@ -71,12 +82,35 @@ template <int kRowTiles, int kColumnTiles8, int kOutputTiles8, bool kFused> stru
   }
 
 private:
-  static KJIT_DEVICE void scale_row(Scores &s, int m, int r, float scale) {
+  static constexpr float kSlack = 8.0f;
+
+  template <bool kFirst>
+  KJIT_DEVICE void move_reference(const float (&now)[kRowTiles][2], Output &o, float scale_log2) {
 #pragma unroll
-    for (int n = 0; n < kColumnTiles8; n++) {
-      s[m][n][2 * r] *= scale;
-      s[m][n][2 * r + 1] *= scale;
-    }
+    for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const float factor = exp2_approx((max[m][r] - now[m][r]) * (kFused ? scale_log2 : kLog2E));
+        max[m][r] = now[m][r];
+        if constexpr (!kFirst) {
+          sum[m][r] *= factor;
+#pragma unroll
+          for (int n = 0; n < kOutputTiles8; n++) {
+            o[m][n][2 * r] *= factor;
+            o[m][n][2 * r + 1] *= factor;
+          }
+        }
+      }
+  }
+
+  static KJIT_DEVICE void scale_scores(Scores &s, float scale) {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+      for (int n = 0; n < kColumnTiles8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          s[m][n][i] *= scale;
   }
 
   static KJIT_DEVICE float row_max(const Scores &s, int m, int r, float so_far) {
@@ -86,9 +120,9 @@ private:
     return so_far;
   }
 
-  // Row m, r of s becomes exp(s - max); returns this thread's part of its sum.
-  static KJIT_DEVICE float exponentiate_row(Scores &s, int m, int r, float now, float scale_log2) {
-    const float offset = kFused ? now * scale_log2 : 0.0f;
+  // Row m, r of s becomes exp(s - reference); returns this thread's part of its sum.
+  KJIT_DEVICE float exponentiate_row(Scores &s, int m, int r, float scale_log2) const {
+    const float now = max[m][r], offset = now * scale_log2;
     float total = 0.0f;
 #pragma unroll
     for (int n = 0; n < kColumnTiles8; n++)
