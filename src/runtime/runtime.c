@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "jit/nvrtc.h"
 #include "runtime/runtime_state.h"
 
 /* An option wins over the environment; an empty variable is none. secure_getenv: never in a set-user-id process. */
@@ -79,6 +80,7 @@ kjit_status runtime_create_with(kjit_runtime **out, const kjit_runtime_options *
   kjit_runtime_options known;
   struct mem mem;
   kjit_runtime *runtime = NULL;
+  struct nvrtc *nvrtc = fakes->nvrtc;
   kjit_status status = take_options(&known, options, error);
   if (status == KJIT_OK && !mem_init(&mem, &known.allocator)) {
     status = error_invalid(error, "options.allocator", "set both functions or neither");
@@ -90,14 +92,15 @@ kjit_status runtime_create_with(kjit_runtime **out, const kjit_runtime_options *
     goto done;
   }
   status = gpu_init(&runtime->gpu, &runtime->mem, &runtime->keeper, choose_libcuda(&known), fakes->driver, error);
-  if (status == KJIT_OK) {
-    status = builder_create_with(&runtime->builder, &known, &runtime->mem, &runtime->log, fakes->nvrtc, error);
-  }
+  if (status != KJIT_OK) goto done;
+  status = builder_create_with(&runtime->builder, &known, &runtime->mem, &runtime->log, nvrtc, error);
+  nvrtc = NULL; /* the builder's now */
   if (status != KJIT_OK) goto done;
   *out = runtime;
   runtime = NULL;
 
 done:
+  nvrtc_destroy(nvrtc);
   kjit_runtime_destroy(runtime);
   return status;
 }

@@ -1,0 +1,336 @@
+#include "fake_driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct fake_driver fake_driver;
+
+static _Thread_local int current;
+
+struct CUlib_st {
+  int unused;
+};
+
+struct CUevent_st {
+  int unused;
+};
+
+void fake_driver_reset(void) {
+  memset(&fake_driver, 0, sizeof fake_driver);
+  fake_driver.device_count = FAKE_DEVICES;
+  fake_driver.device[0] = (struct fake_device){.major = 9, .minor = 0, .shared_opt_in = 232448};
+  fake_driver.device[1] = (struct fake_device){.major = 8, .minor = 0, .shared_opt_in = 166912};
+  fake_driver.max_threads = 1024;
+  fake_driver.parameter_count = 1;
+  fake_driver.parameter_bytes = 16;
+  fake_driver.fail_call = FAKE_CALLS;
+  fake_driver.failure = CUDA_ERROR_UNKNOWN;
+  fake_driver.refusal = CUDA_ERROR_INVALID_IMAGE;
+  atomic_store(&fake_driver.fail_at, FAKE_NEVER);
+  current = 0;
+}
+
+void fake_driver_set_current(int device) {
+  current = device;
+}
+
+int fake_driver_calls_of(enum fake_call call) {
+  return atomic_load(&fake_driver.calls_of[call]);
+}
+
+/* Every fake begins here. */
+static CUresult enter(enum fake_call call) {
+  const long index = atomic_fetch_add(&fake_driver.calls, 1);
+  atomic_fetch_add(&fake_driver.calls_of[call], 1);
+  if (index == atomic_load(&fake_driver.fail_at) || call == fake_driver.fail_call) return fake_driver.failure;
+  return CUDA_SUCCESS;
+}
+
+#define ENTER(name)                                                                                                    \
+  do {                                                                                                                 \
+    const CUresult told = enter(FAKE_##name);                                                                          \
+    if (told != CUDA_SUCCESS) return told;                                                                             \
+  } while (0)
+
+static struct fake_device *device_of(CUdevice handle) {
+  const int index = handle - fake_driver.first_handle;
+  return index >= 0 && index < fake_driver.device_count ? &fake_driver.device[index] : NULL;
+}
+
+static CUresult fake_init(unsigned int flags) {
+  ENTER(Init);
+  return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult fake_driver_get_version(int *version) {
+  ENTER(DriverGetVersion);
+  *version = 13000;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_get_error_name(CUresult result, const char **name) {
+  ENTER(GetErrorName);
+  switch (result) {
+  case CUDA_ERROR_INVALID_VALUE:
+    *name = "CUDA_ERROR_INVALID_VALUE";
+    return CUDA_SUCCESS;
+  case CUDA_ERROR_INVALID_IMAGE:
+    *name = "CUDA_ERROR_INVALID_IMAGE";
+    return CUDA_SUCCESS;
+  case CUDA_ERROR_UNKNOWN:
+    *name = "CUDA_ERROR_UNKNOWN";
+    return CUDA_SUCCESS;
+  default:
+    *name = NULL;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+static CUresult fake_get_error_string(CUresult result, const char **text) {
+  ENTER(GetErrorString);
+  *text = result == CUDA_ERROR_INVALID_IMAGE ? "the image is bad" : "something is bad";
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_device_get_count(int *count) {
+  ENTER(DeviceGetCount);
+  *count = fake_driver.device_count;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_device_get(CUdevice *device, int ordinal) {
+  ENTER(DeviceGet);
+  *device = fake_driver.first_handle + ordinal;
+  return device_of(*device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult fake_device_get_name(char *name, int capacity, CUdevice device) {
+  ENTER(DeviceGetName);
+  strncpy(name, "Fake GPU", (size_t)capacity);
+  return device_of(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult fake_device_get_attribute(int *value, CUdevice_attribute attribute, CUdevice device) {
+  ENTER(DeviceGetAttribute);
+  const struct fake_device *const it = device_of(device);
+  if (!it) return CUDA_ERROR_INVALID_DEVICE;
+  switch (attribute) {
+  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+    *value = it->major;
+    return CUDA_SUCCESS;
+  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+    *value = it->minor;
+    return CUDA_SUCCESS;
+  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+    *value = it->shared_opt_in;
+    return CUDA_SUCCESS;
+  default:
+    *value = (int)attribute; /* each its own, so that a mix-up shows */
+    return CUDA_SUCCESS;
+  }
+}
+
+static CUresult fake_device_total_mem(size_t *bytes, CUdevice device) {
+  ENTER(DeviceTotalMem);
+  *bytes = (size_t)80 << 30;
+  return device_of(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult fake_ctx_get_device(CUdevice *device) {
+  ENTER(CtxGetDevice);
+  if (current < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = fake_driver.first_handle + current;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_library_load_data(CUlibrary *library, const void *image, CUjit_option *jit_options,
+                                       void **jit_values, unsigned int jit_count, CUlibraryOption *options,
+                                       void **values, unsigned int count) {
+  (void)jit_options, (void)jit_values, (void)options, (void)values;
+  ENTER(LibraryLoadData);
+  if (!image || jit_count || count) return CUDA_ERROR_INVALID_VALUE;
+  if (fake_driver.load_us) usleep(fake_driver.load_us);
+  if (atomic_load(&fake_driver.refuse_images) > 0) {
+    atomic_fetch_sub(&fake_driver.refuse_images, 1);
+    return fake_driver.refusal;
+  }
+  *library = calloc(1, sizeof **library);
+  atomic_fetch_add(&fake_driver.live, 1);
+  return *library ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* A driver that fails to unload has unloaded all the same. */
+static CUresult fake_library_unload(CUlibrary library) {
+  free(library);
+  atomic_fetch_sub(&fake_driver.live, 1);
+  return enter(FAKE_LibraryUnload);
+}
+
+static CUresult fake_library_get_kernel(CUkernel *kernel, CUlibrary library, const char *name) {
+  ENTER(LibraryGetKernel);
+  *kernel = (CUkernel)library;
+  return name && *name ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult fake_kernel_get_function(CUfunction *function, CUkernel kernel) {
+  ENTER(KernelGetFunction);
+  *function = (CUfunction)kernel;
+  return current < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+static CUresult fake_kernel_get_attribute(int *value, CUfunction_attribute attribute, CUkernel kernel,
+                                          CUdevice device) {
+  ENTER(KernelGetAttribute);
+  if (!kernel || !device_of(device)) return CUDA_ERROR_INVALID_VALUE;
+  *value = attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES ? fake_driver.static_shared : fake_driver.max_threads;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_kernel_set_attribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device) {
+  ENTER(KernelSetAttribute);
+  struct fake_device *const it = device_of(device);
+  if (!kernel || !it || attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_INVALID_VALUE;
+  if (value > it->shared_opt_in - fake_driver.static_shared) return CUDA_ERROR_INVALID_VALUE;
+  if (fake_driver.load_us) usleep(fake_driver.load_us);
+  atomic_fetch_add(&it->raised, 1);
+  atomic_store(&it->raised_bytes, value);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_kernel_get_param_info(CUkernel kernel, size_t index, size_t *offset, size_t *bytes) {
+  ENTER(KernelGetParamInfo);
+  if (!kernel || index >= fake_driver.parameter_count) return CUDA_ERROR_INVALID_VALUE;
+  *offset = index * fake_driver.parameter_bytes;
+  *bytes = fake_driver.parameter_bytes;
+  return CUDA_SUCCESS;
+}
+
+static CUresult remember(const CUlaunchConfig *config, CUfunction function, void **parameters) {
+  struct fake_launch *const it = &fake_driver.launch;
+  *it = (struct fake_launch){.function = function,
+                             .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                             .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                             .shared_bytes = config->sharedMemBytes,
+                             .stream = config->hStream};
+  const size_t bytes = fake_driver.parameter_bytes < FAKE_ARGS ? fake_driver.parameter_bytes : FAKE_ARGS;
+  if (fake_driver.parameter_count) memcpy(it->args, parameters[0], bytes);
+  for (unsigned int i = 0; i < config->numAttrs; i++) {
+    if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) return CUDA_ERROR_INVALID_VALUE;
+    it->cluster[0] = config->attrs[i].value.clusterDim.x;
+    it->cluster[1] = config->attrs[i].value.clusterDim.y;
+    it->cluster[2] = config->attrs[i].value.clusterDim.z;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_launch_kernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                   unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                   unsigned int shared_bytes, CUstream stream, void **parameters, void **extra) {
+  ENTER(LaunchKernel);
+  if (extra) return CUDA_ERROR_INVALID_VALUE;
+  const CUlaunchConfig config = {.gridDimX = grid_x,
+                                 .gridDimY = grid_y,
+                                 .gridDimZ = grid_z,
+                                 .blockDimX = block_x,
+                                 .blockDimY = block_y,
+                                 .blockDimZ = block_z,
+                                 .sharedMemBytes = shared_bytes,
+                                 .hStream = stream};
+  return remember(&config, function, parameters);
+}
+
+static CUresult fake_launch_kernel_ex(const CUlaunchConfig *config, CUfunction function, void **parameters,
+                                      void **extra) {
+  ENTER(LaunchKernelEx);
+  return extra ? CUDA_ERROR_INVALID_VALUE : remember(config, function, parameters);
+}
+
+static CUresult fake_stream_is_capturing(CUstream stream, CUstreamCaptureStatus *status) {
+  (void)stream;
+  ENTER(StreamIsCapturing);
+  *status = fake_driver.capture;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_create(CUevent *event, unsigned int flags) {
+  (void)flags;
+  ENTER(EventCreate);
+  *event = calloc(1, sizeof **event);
+  atomic_fetch_add(&fake_driver.live, 1);
+  return *event ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult fake_event_record(CUevent event, CUstream stream) {
+  (void)stream;
+  ENTER(EventRecord);
+  return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult fake_event_synchronize(CUevent event) {
+  ENTER(EventSynchronize);
+  return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult fake_event_elapsed_time(float *milliseconds, CUevent start, CUevent end) {
+  ENTER(EventElapsedTime);
+  *milliseconds = 1.5f;
+  return start && end && start != end ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult fake_event_destroy(CUevent event) {
+  free(event);
+  atomic_fetch_sub(&fake_driver.live, 1);
+  return enter(FAKE_EventDestroy);
+}
+
+static CUresult fake_pointer_get_attributes(unsigned int count, CUpointer_attribute *attributes, void **values,
+                                            CUdeviceptr pointer) {
+  (void)pointer;
+  ENTER(PointerGetAttributes);
+  for (unsigned int i = 0; i < count; i++) {
+    switch (attributes[i]) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *(unsigned int *)values[i] = (unsigned int)fake_driver.pointer.type;
+      break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *(int *)values[i] = fake_driver.pointer.device;
+      break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      *(CUdeviceptr *)values[i] = fake_driver.pointer.seen_at;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+const struct driver_api fake_driver_api = {
+    .Init = fake_init,
+    .DriverGetVersion = fake_driver_get_version,
+    .GetErrorName = fake_get_error_name,
+    .GetErrorString = fake_get_error_string,
+    .DeviceGetCount = fake_device_get_count,
+    .DeviceGet = fake_device_get,
+    .DeviceGetName = fake_device_get_name,
+    .DeviceGetAttribute = fake_device_get_attribute,
+    .DeviceTotalMem = fake_device_total_mem,
+    .CtxGetDevice = fake_ctx_get_device,
+    .LibraryLoadData = fake_library_load_data,
+    .LibraryUnload = fake_library_unload,
+    .LibraryGetKernel = fake_library_get_kernel,
+    .KernelGetFunction = fake_kernel_get_function,
+    .KernelGetAttribute = fake_kernel_get_attribute,
+    .KernelSetAttribute = fake_kernel_set_attribute,
+    .KernelGetParamInfo = fake_kernel_get_param_info,
+    .LaunchKernel = fake_launch_kernel,
+    .LaunchKernelEx = fake_launch_kernel_ex,
+    .StreamIsCapturing = fake_stream_is_capturing,
+    .EventCreate = fake_event_create,
+    .EventRecord = fake_event_record,
+    .EventSynchronize = fake_event_synchronize,
+    .EventElapsedTime = fake_event_elapsed_time,
+    .EventDestroy = fake_event_destroy,
+    .PointerGetAttributes = fake_pointer_get_attributes,
+};

@@ -1,0 +1,77 @@
+/* A libcuda of tables: it counts, it remembers, and it fails when told to. One for the whole test program. */
+#ifndef KJIT_TESTS_FAKE_DRIVER_H
+#define KJIT_TESTS_FAKE_DRIVER_H
+
+#include <stdatomic.h>
+
+#include "runtime/driver.h"
+
+enum fake_call {
+#define DRIVER_FN(name, symbol, args) FAKE_##name,
+#include "runtime/driver_api.def"
+#undef DRIVER_FN
+  FAKE_CALLS
+};
+
+#define FAKE_DEVICES 2
+#define FAKE_ARGS    64
+#define FAKE_NEVER   (-1)
+
+struct fake_device {
+  int major, minor;
+  int shared_opt_in;
+  atomic_int raised;       /* times that a kernel's dynamic shared memory was raised here */
+  atomic_int raised_bytes; /* to what, last */
+};
+
+struct fake_launch {
+  CUfunction function;
+  unsigned int grid[3], block[3], cluster[3]; /* cluster: zero without one */
+  unsigned int shared_bytes;
+  CUstream stream;
+  unsigned char args[FAKE_ARGS];
+};
+
+struct fake_driver {
+  /* The machine. */
+  int device_count;
+  int first_handle; /* of device 0; the others follow */
+  struct fake_device device[FAKE_DEVICES];
+  int static_shared, max_threads; /* of every kernel */
+  size_t parameter_count, parameter_bytes;
+  CUstreamCaptureStatus capture;
+  struct {
+    CUmemorytype type;
+    int device;
+    CUdeviceptr seen_at;
+  } pointer;
+  unsigned int load_us; /* how long a load takes */
+
+  /* What fails. */
+  atomic_long fail_at;      /* index over all calls, FAKE_NEVER for none */
+  enum fake_call fail_call; /* every call of this function; FAKE_CALLS: of none */
+  CUresult failure;         /* with which answer; of both of the above */
+  atomic_int refuse_images; /* so many loads are refused from now on */
+  CUresult refusal;
+
+  /* What happened. */
+  atomic_long calls;
+  atomic_int calls_of[FAKE_CALLS];
+  atomic_int live; /* libraries and events not given back */
+  struct fake_launch launch;
+};
+
+extern struct fake_driver fake_driver;
+
+/* Two devices of capability 9.0 and 8.0, nothing fails, all counts zero, device 0 current on this thread. */
+void fake_driver_reset(void);
+
+/* The context of the calling thread: a device's index, or -1 for none. Every thread begins on device 0. */
+void fake_driver_set_current(int device);
+
+/* All functions. */
+extern const struct driver_api fake_driver_api;
+
+int fake_driver_calls_of(enum fake_call call);
+
+#endif
