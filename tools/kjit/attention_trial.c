@@ -1,0 +1,142 @@
+#include "attention_trial.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/random.h"
+
+int attention_trial_read(int argc, char **argv, const struct option *table, const char *usage) {
+  struct option_list words = {0};
+  int code = options_read(argc, argv, table, &words, usage);
+  if (code < 0 && (words.count != 1 || strcmp(words.items[0], "attention") != 0))
+    code = usage_error("%s: 'attention' is what can be named here; 'kjit %s --help' says more", argv[0], argv[0]);
+  option_list_free(&words);
+  return code;
+}
+
+static kjit_status read_scale(const char *text, double *out, kjit_error *error) {
+  char *end;
+  const double value = strtod(text, &end);
+  if (end == text || *end != '\0' || !isfinite(value) || value <= 0)
+    return error_say(error, KJIT_ERR_PARSE, "--scale %.80s: a finite number above 0 is expected", text);
+  *out = value;
+  return KJIT_OK;
+}
+
+/* Everything of the problem but what a config must be chosen for. */
+static kjit_status read_problem(struct problem *problem, const struct attention_trial_options *options,
+                                kjit_error *error) {
+  *problem = (struct problem){.dtype = KJIT_FP16, .lse = options->lse, .seed = options->seed};
+  if (options->seed == UINT64_MAX) problem->seed = random_fresh_seed();
+  if (options->shape == NULL)
+    return error_say(error, KJIT_ERR_PARSE, "--shape B,S,H,D is needed: batch, sequence length, heads, head size");
+  kjit_status status = problem_parse_shape(options->shape, problem, error);
+  if (status == KJIT_OK && options->dtype) status = problem_parse_dtype(options->dtype, problem, error);
+  if (status == KJIT_OK && options->layout) status = problem_parse_layout(options->layout, problem, error);
+  if (status == KJIT_OK && options->scale) status = read_scale(options->scale, &problem->scale, error);
+  return status == KJIT_OK ? problem_check(problem, error) : status;
+}
+
+/* The config given fits the problem; without --dtype it decides the type. */
+static kjit_status read_config(struct attention_trial *trial, const struct attention_trial_options *options,
+                               kjit_error *error) {
+  struct problem *problem = &trial->problem;
+  if (options->flash == NULL) return KJIT_OK;
+  kjit_status status = kjit_flash_config_parse(options->flash, &trial->config, error);
+  if (status == KJIT_OK) status = kjit_flash_config_check(&trial->config, NULL, error);
+  if (status != KJIT_OK) return status;
+  if (options->dtype == NULL) problem->dtype = trial->config.dtype;
+  if (problem->dtype != trial->config.dtype)
+    return error_say(error, KJIT_ERR_INVALID_ARG, "--dtype %s is not the type of --flash", options->dtype);
+  if (problem->head_dim != trial->config.d_head)
+    return error_say(error, KJIT_ERR_INVALID_ARG, "--shape has head size %" PRId64 ", --flash has %d",
+                     problem->head_dim, (int)trial->config.d_head);
+  return KJIT_OK;
+}
+
+static kjit_status choose_config(struct attention_trial *trial, const struct attention_trial_options *options,
+                                 kjit_error *error) {
+  const struct problem *p = &trial->problem;
+  kjit_status status = KJIT_OK;
+  if (options->flash == NULL)
+    status =
+        kjit_flash_config_choose(p->dtype, p->seq_q, p->seq_kv, p->head_dim, trial->card.arch, &trial->config, error);
+  if (status != KJIT_OK) return status;
+  return kjit_flash_config_print(&trial->config, 0, trial->config_text, sizeof trial->config_text, error);
+}
+
+static kjit_status open_gpu(struct attention_trial *trial, kjit_error *error) {
+  kjit_status status = card_open(&trial->card, 0, error);
+  if (status == KJIT_OK) status = open_runtime(&trial->runtime, error);
+  trial->device.struct_size = sizeof trial->device;
+  if (status == KJIT_OK) status = kjit_device_get_info(trial->runtime, -1, &trial->device, error);
+  return status;
+}
+
+kjit_status attention_trial_open(struct attention_trial *trial, const struct attention_trial_options *options,
+                                 kjit_error *error) {
+  *trial = (struct attention_trial){0};
+  kjit_status status = read_problem(&trial->problem, options, error);
+  if (status == KJIT_OK) status = read_config(trial, options, error);
+  if (status == KJIT_OK) status = open_gpu(trial, error);
+  if (status == KJIT_OK) status = choose_config(trial, options, error);
+  if (status == KJIT_OK) status = check_kernels_create(&trial->kernels, trial->runtime, &trial->card, error);
+  if (status == KJIT_OK) status = attention_data_create(&trial->data, &trial->kernels, &trial->problem, error);
+  if (status == KJIT_OK) status = attention_reference_create(&trial->reference, &trial->data, error);
+  return status;
+}
+
+void attention_trial_close(struct attention_trial *trial) {
+  attention_reference_destroy(&trial->reference, &trial->card);
+  attention_data_destroy(&trial->data);
+  check_kernels_destroy(&trial->kernels);
+  kjit_runtime_destroy(trial->runtime);
+  card_close(&trial->card);
+}
+
+kjit_status attention_trial_judge(struct attention_trial *trial, struct attention_verdict *verdict, kjit_error *error) {
+  return attention_run(&trial->data, &trial->reference, &trial->config, verdict, error);
+}
+
+static json_t *problem_json(const struct problem *p) {
+  return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:b}", "dtype", p->dtype == KJIT_BF16 ? "bf16" : "fp16",
+                   "batch", (json_int_t)p->batch, "heads", (json_int_t)p->heads, "seq_q", (json_int_t)p->seq_q,
+                   "seq_kv", (json_int_t)p->seq_kv, "head_dim", (json_int_t)p->head_dim, "layout",
+                   problem_layout_word(p->layout), "scale", problem_scale(p), "lse", (int)p->lse);
+}
+
+json_t *attention_trial_json(const struct attention_trial *trial) {
+  char seed[24];
+  snprintf(seed, sizeof seed, "%" PRIu64, trial->problem.seed); /* as --seed takes it; JSON's numbers are too small */
+  return json_pack("{s:s, s:s, s:s, s:o, s:s}", "device", trial->device.name, "arch", trial->device.arch, "config",
+                   trial->config_text, "problem", problem_json(&trial->problem), "seed", seed);
+}
+
+/* JSON has no infinity: an error that is none is null. */
+static json_t *number_json(double value) {
+  return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *attention_verdict_json(const struct attention_trial *trial, const struct attention_verdict *v) {
+  json_t *object =
+      json_pack("{s:b, s:o, s:o, s:o, s:o, s:I, s:b, s:I}", "passed", (int)v->passed, "error", number_json(v->error),
+                "error_allowed", number_json(v->bound), "error_16bit_reference", number_json(v->error16),
+                "largest_reference", number_json(v->largest), "not_finite", (json_int_t)v->not_finite, "inputs_changed",
+                (int)v->traces.inputs_changed, "stray_words", (json_int_t)(v->traces.o_stray + v->traces.lse_stray));
+  if (trial->problem.lse) {
+    json_object_set_new(object, "lse_error", number_json(v->lse_error));
+    json_object_set_new(object, "lse_error_allowed", number_json(v->lse_bound));
+  }
+  return object;
+}
+
+void attention_trial_print(const struct attention_trial *trial, const struct attention_verdict *verdict) {
+  char problem[PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
+  problem_print(&trial->problem, problem);
+  attention_verdict_print(verdict, &trial->problem, numbers);
+  printf("device   %s, %s\nconfig   %s\nproblem  %s\nresult   %s\n", trial->device.name, trial->device.arch,
+         trial->config_text, problem, numbers);
+}

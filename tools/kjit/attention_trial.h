@@ -1,0 +1,69 @@
+/* What `kjit run attention` and `kjit bench attention` share: their options, and a problem on a GPU. */
+#ifndef KJIT_TOOLS_ATTENTION_TRIAL_H
+#define KJIT_TOOLS_ATTENTION_TRIAL_H
+
+#include "command.h"
+#include "support/attention_check.h"
+
+#define ATTENTION_TRIAL_HELP                                                                                           \
+  "  --shape B,S,H,D[,SKV]  batch, sequence length, heads, head size, key sequence length (S)\n"                       \
+  "  --dtype fp16|bf16      element type (fp16, or that of --flash)\n"                                                 \
+  "  --flash \"SHORT FORM\"   the config to run (chosen for the shape)\n"                                              \
+  "  --layout LAYOUT        bshd, bhsd, padded, packed or shared_kv (bshd)\n"                                          \
+  "  --scale X              softmax scale (1/sqrt(D))\n"                                                               \
+  "  --lse                  also the log-sum-exp\n"                                                                    \
+  "  --seed N               of the random inputs (fresh, and printed)\n"                                               \
+  "  --json                 one JSON object on stdout\n"
+
+/* The command line. */
+struct attention_trial_options {
+  const char *shape, *dtype, *flash, *layout, *scale;
+  bool lse, json;
+  uint64_t seed; /* UINT64_MAX: a fresh one */
+};
+
+/* The rows of the option table that fill `o`; OPTION_END is the caller's. */
+#define ATTENTION_TRIAL_OPTIONS(o)                                                                                     \
+  {OPTION_TEXT, "--shape", &(o).shape, 0, 0}, {OPTION_TEXT, "--dtype", &(o).dtype, 0, 0},                              \
+      {OPTION_TEXT, "--flash", &(o).flash, 0, 0}, {OPTION_TEXT, "--layout", &(o).layout, 0, 0},                        \
+      {OPTION_TEXT, "--scale", &(o).scale, 0, 0}, {OPTION_FLAG, "--lse", &(o).lse, 0, 0},                              \
+      {OPTION_NUMBER, "--seed", &(o).seed, 0, UINT64_MAX - 1}, {                                                       \
+    OPTION_FLAG, "--json", &(o).json, 0, 0                                                                             \
+  }
+
+/* Tensors, reference and config on the first GPU. */
+struct attention_trial {
+  kjit_runtime *runtime;
+  struct card card;
+  kjit_device_info device;
+  struct check_kernels kernels;
+  struct problem problem;
+  kjit_flash_config config;
+  char config_text[KJIT_FLASH_CONFIG_TEXT_MAX];
+  struct attention_data data;
+  struct attention_reference reference;
+};
+
+/* Read argv[0] ("run" or "bench") and argv[1..], whose first word must be "attention". Returns -1 to go on, else the
+ * exit code; errors have been printed. */
+int attention_trial_read(int argc, char **argv, const struct option *table, const char *usage);
+
+/* Make the trial. KJIT_ERR_PARSE and KJIT_ERR_INVALID_ARG for what the options say wrongly; KJIT_ERR_NO_DRIVER without
+ * a GPU. */
+kjit_status attention_trial_open(struct attention_trial *trial, const struct attention_trial_options *options,
+                                 kjit_error *error);
+void attention_trial_close(struct attention_trial *trial); /* accepts a half-made one */
+
+/* Run once and judge. */
+kjit_status attention_trial_judge(struct attention_trial *trial, struct attention_verdict *verdict, kjit_error *error);
+
+/* What both report of the trial: device, config, problem. */
+json_t *attention_trial_json(const struct attention_trial *trial);
+
+/* The verdict's numbers. */
+json_t *attention_verdict_json(const struct attention_trial *trial, const struct attention_verdict *verdict);
+
+/* The same for people, on stdout. */
+void attention_trial_print(const struct attention_trial *trial, const struct attention_verdict *verdict);
+
+#endif
