@@ -11,7 +11,8 @@ endfunction()
 kjit_add_library(kjit SHARED $<TARGET_OBJECTS:kjit_objects>)
 set(symbol_map ${PROJECT_SOURCE_DIR}/cmake/kjit.map)
 set_target_properties(kjit PROPERTIES
-  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${symbol_map})
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${symbol_map}
+  BUILD_RPATH "" INSTALL_RPATH "")
 target_link_options(kjit PRIVATE LINKER:--version-script=${symbol_map} LINKER:--exclude-libs,ALL)
 if(NOT KJIT_SANITIZE AND NOT KJIT_FUZZ) # a sanitizer's runtime comes with the program, not with the library
   target_link_options(kjit PRIVATE LINKER:--no-undefined)

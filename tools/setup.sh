@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2034 # used by those who source this
 # Sourced by the scripts of this folder: finds what a build needs, installs what is missing.
 #
-#   need_packages PACKAGE...   Debian packages: installed when root, otherwise the command is named
-#   need_cuda                  CUDA's headers and NVRTC: those of the machine, else fetched into build/cuda
-#   build_preset PRESET        configure and build, with ccache where it is
+#   need_packages PACKAGE...          Debian packages: installed when root, otherwise the command is named
+#   need_cuda                         CUDA's headers and NVRTC: those of the machine, else fetched into build/cuda
+#   build_preset PRESET [TARGET]...   configure and build, with ccache where it is
 
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -49,7 +49,12 @@ need_cuda() {
 }
 
 build_preset() {
-    local launcher=()
-    if command -v ccache >/dev/null; then launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-    (cd "$root" && cmake --preset "$1" "${launcher[@]}" && cmake --build --preset "$1" --parallel "$jobs")
+    local preset=$1 launcher=() targets=()
+    shift
+    if command -v ccache >/dev/null; then
+        launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    fi
+    [ $# -eq 0 ] || targets=(--target "$@")
+    (cd "$root" && cmake --preset "$preset" "${launcher[@]}" &&
+        cmake --build --preset "$preset" --parallel "$jobs" "${targets[@]}")
 }

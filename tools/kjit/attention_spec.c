@@ -139,7 +139,7 @@ static kjit_status value_store(const struct item *item, const struct key *key, s
 
 static kjit_status item_read(const char *text, const char *at, bool seen[KEY_COUNT], struct attention_spec *out,
                              kjit_error *error) {
-  struct item item;
+  struct item item = {0};
   const kjit_status status = item_split(text, at, &item, error);
   if (status != KJIT_OK) return status;
   const struct key *key = key_find(&item);

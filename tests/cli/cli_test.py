@@ -1,0 +1,408 @@
+"""The kjit command as people and scripts use it: exit codes, JSON, messages. usage: cli_test.py KJIT"""
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import harness
+
+KJIT = Path(sys.argv[1]).resolve()
+DONE, FAILED, USAGE, NO_GPU, NO_NVRTC = range(5)
+NOWHERE = "/nonexistent/library.so"
+
+SHORT_FORM = "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
+KERNEL = '''
+struct scale_args { float *data; unsigned count; float factor; };
+extern "C" __global__ void __launch_bounds__(THREADS) scale(const __grid_constant__ scale_args args) {
+  const unsigned i = blockIdx.x * THREADS + threadIdx.x;
+  if (i < args.count) args.data[i] *= args.factor;
+}
+'''
+
+
+class CommandCase(harness.TemporaryFolder):
+    """Runs kjit with a cache of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache"
+        self.environment = {name: None for name in os.environ if name.startswith("KJIT_") and name != "KJIT_NVRTC"}
+        self.environment["KJIT_CACHE_DIR"] = self.cache
+
+    def kjit(self, *arguments, exit_code=DONE, **environment):
+        result = self.run_command(KJIT, *arguments, environment={**self.environment, **environment})
+        self.assertEqual(result.returncode, exit_code, f"{arguments}\n{result.stdout}\n{result.stderr}")
+        return result
+
+    def json(self, *arguments, exit_code=DONE, **environment):
+        return json.loads(self.kjit(*arguments, "--json", exit_code=exit_code, **environment).stdout)
+
+    def refused(self, *arguments, naming, exit_code=USAGE):
+        """The command says no, on one line that names what is wrong, and prints nothing else."""
+        result = self.kjit(*arguments, exit_code=exit_code)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertIn(naming, result.stderr)
+
+    def compile_scale(self, *arguments, **keywords):
+        source = self.write("scale.cu", KERNEL)
+        return self.json("compile", source, "--entry", "scale", "--arch", "sm_80", "-D", "THREADS=256", *arguments,
+                         **keywords)
+
+
+class Usage(CommandCase):
+    def test_kjit__without_arguments_is_a_usage_error(self):
+        self.assertIn("usage:", self.kjit(exit_code=USAGE).stderr)
+
+    def test_kjit__help_lists_every_command(self):
+        text = self.kjit("help").stdout
+        for command in ("doctor", "compile", "warm", "cache", "run", "bench"):
+            self.assertIn(f"\n  {command} ", text)
+            self.assertIn("usage: kjit " + command, self.kjit(command, "--help").stdout)
+
+    def test_kjit__version_is_printed(self):
+        self.assertRegex(self.kjit("--version").stdout, r"^kjit \d+\.\d+\.\d+\n$")
+
+    def test_kjit__unknown_command_is_named(self):
+        self.refused("compil", naming="'compil'")
+
+    def test_options__unknown_one_is_named(self):
+        for command in ("doctor", "compile", "warm"):
+            self.refused(command, "--verbos", naming="'--verbos'")
+        self.refused("cache", "list", "--verbos", naming="'--verbos'")
+
+    def test_options__missing_value_is_named(self):
+        self.refused("compile", "--flash", naming="'--flash'")
+
+    def test_options__value_of_a_flag_is_refused(self):
+        self.refused("doctor", "--json=1", naming="--json")
+
+    def test_options__number_out_of_range_is_named(self):
+        for value in ("0", "-1", "x", "1x", "99999999999999999999", ""):
+            self.refused("warm", "--set", "progression", "--arch", "sm_80", "--jobs", value, naming="--jobs")
+
+    def test_options__unexpected_word_is_named(self):
+        self.refused("doctor", "now", naming="'now'")
+
+    def test_compile__needs_exactly_one_subject(self):
+        self.refused("compile", "--arch", "sm_80", naming="FILE.cu")
+        self.refused("compile", "--flash", SHORT_FORM, "--attention", "x", "--arch", "sm_80", naming="FILE.cu")
+
+    def test_compile__options_of_files_are_refused_elsewhere(self):
+        self.refused("compile", "--flash", SHORT_FORM, "--arch", "sm_80", "-DX=1", naming="-D")
+
+    def test_compile__needs_arch_and_entry(self):
+        self.refused("compile", "--flash", SHORT_FORM, naming="--arch")
+        self.refused("compile", "x.cu", "--arch", "sm_80", naming="--entry")
+
+    def test_warm__shard_out_of_range_is_refused(self):
+        for shard in ("0/2", "3/2", "1", "1/0", "a/b", "/2"):
+            self.refused("warm", "--set", "progression", "--arch", "sm_80", "--shard", shard, naming=shard)
+
+    def test_cache__unknown_action_is_named(self):
+        self.refused("cache", "lst", naming="'lst'")
+
+    def test_cache__options_belong_to_their_action(self):
+        self.refused("cache", "list", "--repair", naming="--repair")
+        self.refused("cache", "verify", "--max-bytes", "1", naming="--max-bytes")
+
+    def test_cache__missing_argument_is_named(self):
+        self.refused("cache", "show", naming="KEY")
+
+
+class Doctor(CommandCase):
+    def test_doctor__says_what_there_is(self):
+        report = self.json("doctor")
+        self.assertTrue(report["nvrtc"]["found"])
+        self.assertRegex(report["nvrtc"]["identity"], r"^nvrtc-")
+        self.assertEqual(report["cache"]["path"], str(self.cache))
+        self.assertTrue(report["cache"]["usable"])
+
+    def test_doctor__says_what_is_missing_and_what_to_do(self):
+        report = self.json("doctor", KJIT_NVRTC=NOWHERE, KJIT_LIBCUDA=NOWHERE)
+        self.assertFalse(report["nvrtc"]["found"])
+        self.assertIn(NOWHERE, report["nvrtc"]["message"])
+        self.assertFalse(report["driver"]["found"])
+        self.assertIn(NOWHERE, report["driver"]["message"])
+        text = self.kjit("doctor", KJIT_NVRTC=NOWHERE, KJIT_LIBCUDA=NOWHERE).stdout
+        self.assertIn("compile   no", text)
+        self.assertIn("run       no", text)
+
+
+class Compile(CommandCase):
+    FIELDS = {"key": str, "arch": str, "source": str, "cubin_bytes": int, "compile_ms": float, "registers": int,
+              "spill_bytes": int, "shared_bytes": int, "threads": int}
+
+    def check_shape(self, result):
+        for field, kind in self.FIELDS.items():
+            self.assertIsInstance(result[field], kind, field)
+        self.assertRegex(result["key"], r"^[0-9a-f]{64}$")
+        self.assertGreater(result["cubin_bytes"], 0)
+        self.assertGreater(result["registers"], 0)
+
+    def test_compile__flash_is_built_then_found(self):
+        first = self.json("compile", "--flash", SHORT_FORM, "--arch", "sm_80")
+        self.check_shape(first)
+        self.assertEqual((first["source"], first["threads"], first["arch"]), ("built", 128, "sm_80"))
+        self.assertEqual(first["shared_bytes"], (64 + 2 * 32) * 64 * 2)
+        second = self.json("compile", "--flash", SHORT_FORM, "--arch", "sm_80")
+        self.assertEqual(second["source"], "user")
+        for field in ("key", "cubin_bytes", "registers", "spill_bytes", "compile_ms"):
+            self.assertEqual(first[field], second[field], field)
+
+    def test_compile__attention_chooses_a_config(self):
+        result = self.json("compile", "--attention", "dtype=bf16,head_dim=64,seq_q=1000", "--arch", "sm_80")
+        self.check_shape(result)
+        self.assertTrue(result["label"].startswith("(BF16, 64, "), result["label"])
+
+    def test_compile__attention_refuses_what_nothing_computes(self):
+        for text in ("causal=1", "heads_q=8,heads_kv=2", "head_dim_v=32"):
+            self.refused("compile", "--attention", "dtype=fp16,head_dim=64," + text, "--arch", "sm_80",
+                         naming=text.split(",")[-1], exit_code=FAILED)
+
+    def test_compile__attention_names_the_wrong_key_or_value(self):
+        for text, naming in (("head_dim=64", "dtype"), ("dtype=fp16", "head_dim"), ("dtype=fp16,head_dim=64,foo=1", "'foo'"),
+                             ("dtype=fp8,head_dim=64", "fp8"), ("dtype=fp16,head_dim=0", "head_dim=0"),
+                             ("dtype=fp16,head_dim=64,head_dim=64", "twice"), ("dtype=fp16,,head_dim=64", "column 12"),
+                             ("dtype=fp16,head_dim=64,", "column 24"), ("dtype=fp16,head_dim=64,scale=-1", "scale=-1"),
+                             ("dtype=fp16,head_dim=64,scale=nan", "scale=nan"), ("", "column 1")):
+            self.refused("compile", "--attention", text, "--arch", "sm_80", naming=naming)
+
+    def test_compile__short_form_error_says_where(self):
+        self.refused("compile", "--flash", SHORT_FORM + "+fast", "--arch", "sm_80", naming="fast")
+
+    def test_compile__illegal_config_is_refused_before_compiling(self):
+        self.refused("compile", "--flash", SHORT_FORM.replace("64, 64, 32", "64, 72, 32"), "--arch", "sm_80", naming="B_r",
+                     exit_code=FAILED)
+
+    def test_compile__malformed_arch_is_named(self):
+        self.refused("compile", "--flash", SHORT_FORM, "--arch", "sm80", naming="sm80")
+
+    def test_compile__file_takes_defines_and_writes_the_cubin(self):
+        output = self.folder / "scale.cubin"
+        result = self.compile_scale("-o", output)
+        self.check_shape(result)
+        self.assertEqual((result["threads"], result["entry"], result["source"]), (256, "scale", "built"))
+        self.assertEqual(output.read_bytes()[:4], b"\x7fELF")
+        self.assertEqual(output.stat().st_size, result["cubin_bytes"])
+
+    def test_compile__key_does_not_depend_on_where_the_file_lies(self):
+        first = self.compile_scale()
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "scale.cu").write_text(KERNEL)
+        second = self.json("compile", elsewhere / "scale.cu", "--entry=scale", "--arch=sm_80", "-DTHREADS=256")
+        self.assertEqual((second["key"], second["source"]), (first["key"], "user"))
+
+    def test_compile__headers_are_found_beside_the_file_and_by_folder(self):
+        (self.folder / "include").mkdir()
+        self.write("include/far.h", "#define FAR 2\n")
+        self.write("near.h", "#define NEAR 1\n")
+        source = self.write("k.cu", '#include "near.h"\n#include <far.h>\n'
+                                    'extern "C" __global__ void k(int *p) { *p = NEAR + FAR; }\n')
+        command = ("compile", source, "--entry", "k", "--arch", "sm_80", "-I", self.folder / "include")
+        first = self.json(*command)
+        self.write("include/far.h", "#define FAR 3\n")
+        second = self.json(*command)
+        self.assertEqual(second["source"], "built")
+        self.assertNotEqual(first["key"], second["key"])
+
+    def test_compile__rejected_source_gives_the_log_with_the_files_own_line(self):
+        source = self.write("bad.cu", 'extern "C" __global__ void k(int *p) {\n  *p = nothing;\n}\n')
+        command = ("compile", source, "--entry", "k", "--arch", "sm_80")
+        self.assertIn("bad.cu(2)", self.kjit(*command, exit_code=FAILED).stderr)
+        result = self.json(*command, exit_code=FAILED)
+        self.assertEqual(result["error"]["status"], "KJIT_ERR_COMPILE")
+        self.assertIn("nothing", result["log"])
+
+    def test_compile__missing_file_is_named(self):
+        self.refused("compile", "/nonexistent/k.cu", "--entry", "k", "--arch", "sm_80", naming="/nonexistent/k.cu",
+                     exit_code=FAILED)
+
+    def test_compile__output_that_cannot_be_written_is_named(self):
+        self.refused("compile", "--flash", SHORT_FORM, "--arch", "sm_80", "-o", "/nonexistent/k.cubin",
+                     naming="/nonexistent/k.cubin", exit_code=FAILED)
+
+    def test_compile__source_is_shown_without_a_compile(self):
+        text = self.kjit("compile", "--flash", SHORT_FORM, "--arch", "sm_80", "--show-source", KJIT_NVRTC=NOWHERE).stdout
+        self.assertIn("#define KJIT_B_c 32\n", text)
+        source = self.write("scale.cu", KERNEL)
+        text = self.kjit("compile", source, "--entry", "scale", "--arch", "sm_80", "-DTHREADS=64", "--show-source",
+                         KJIT_NVRTC=NOWHERE).stdout
+        self.assertTrue(text.startswith("#define THREADS 64\n"), text)
+        self.assertTrue(text.endswith(KERNEL))
+
+    def test_compile__key_is_shown_with_what_it_covers(self):
+        result = self.compile_scale("--show-key", "--show-source")
+        self.assertIn("scale.cu", result["key_text"])
+        self.assertNotIn(str(self.folder), result["key_text"])
+        self.assertIn("#define THREADS 256", result["source_text"])
+        shown = self.kjit("compile", self.folder / "scale.cu", "--entry", "scale", "--arch", "sm_80", "-DTHREADS=256",
+                          "--show-key").stdout
+        self.assertEqual(shown.splitlines()[0], result["key"])
+
+    def test_compile__without_nvrtc_has_its_own_exit_code(self):
+        result = self.json("compile", "--flash", SHORT_FORM, "--arch", "sm_80", exit_code=NO_NVRTC, KJIT_NVRTC=NOWHERE)
+        self.assertEqual(result["error"]["status"], "KJIT_ERR_NO_NVRTC")
+        self.assertIn(NOWHERE, result["error"]["message"])
+
+    def test_compile__warm_cache_needs_no_nvrtc(self):
+        first = self.json("compile", "--flash", SHORT_FORM, "--arch", "sm_80")
+        second = self.json("compile", "--flash", SHORT_FORM, "--arch", "sm_80", KJIT_NVRTC=NOWHERE)
+        self.assertEqual((second["source"], second["cubin_bytes"]), ("user", first["cubin_bytes"]))
+
+    def test_compile__without_a_cache_works_and_leaves_no_file(self):
+        result = self.json("compile", "--flash", SHORT_FORM, "--arch", "sm_80", KJIT_CACHE_MODE="off")
+        self.assertEqual(result["source"], "built")
+        self.assertFalse(self.cache.exists())
+
+
+class Warm(CommandCase):
+    MANIFEST = ("# two of one kind, one of another\n\n"
+                f"flash_forward sm_80,sm_90 {SHORT_FORM}\n"
+                f"  flash_forward\tsm_80   {SHORT_FORM}\r\n"
+                "attention sm_80 dtype=bf16,head_dim=64\n")
+
+    def warm(self, *arguments, **keywords):
+        return self.json("warm", "--manifest", self.write("manifest", self.MANIFEST), *arguments, **keywords)
+
+    def test_warm__twice_finds_all_the_second_time(self):
+        first = self.warm("--jobs", "2")
+        counts = ("requested", "distinct", "built", "cached", "failed")
+        self.assertEqual([first[name] for name in counts], [4, 3, 3, 0, 0])
+        self.assertIsInstance(first["seconds"], float)
+        second = self.warm()
+        self.assertEqual([second[name] for name in counts], [4, 3, 0, 3, 0])
+
+    def test_warm__shards_are_disjoint_and_together_the_whole(self):
+        built = [self.warm("--shard", f"{index}/3")["built"] for index in (1, 2, 3)]
+        self.assertEqual(sum(built), 3)
+        self.assertEqual(self.warm()["cached"], 3)
+
+    def test_warm__set_for_an_architecture(self):
+        result = self.json("warm", "--set", "progression", "--arch", "sm_80", "--shard", "1/7")
+        self.assertEqual(result["requested"], 7)
+        self.assertEqual(result["failed"], 0)
+
+    def test_warm__unknown_set_lists_those_there_are(self):
+        self.refused("warm", "--set", "all", "--arch", "sm_80", naming="prebuilt", exit_code=FAILED)
+
+    def test_warm__progress_goes_to_stderr_alone(self):
+        result = self.kjit("warm", "--manifest", self.write("manifest", self.MANIFEST))
+        self.assertEqual(result.stdout.count("\n"), 1)
+        self.assertIn("3 built", result.stdout)
+
+    def test_warm__manifest_errors_have_line_and_column(self):
+        tail = SHORT_FORM.split(": ")[1]
+        for line, naming in (("flash sm_80 x", ":3: "), ("flash_forward", "column 14"), ("flash_forward sm_80", "column 20"),
+                             ("flash_forward sm_80 " + SHORT_FORM.replace("eager", "eagr"), "column 50"),
+                             ("flash_forward sm_80, " + SHORT_FORM, "sm_80"), ("flash_forward sm_8x " + SHORT_FORM, "sm_8x"),
+                             ("attention sm_80 dtype=bf16,head_dim=64,foo=1", "column 40"),
+                             ("flash_forward sm_80 " + tail, "column 21"), ("x" * 5000, "4096")):
+            path = self.write("manifest", f"# first\n\n{line}\n")
+            result = self.kjit("warm", "--manifest", path, exit_code=USAGE)
+            self.assertIn(f"{path}:3: ", result.stderr)
+            self.assertIn(naming, result.stderr)
+            self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+
+    def test_warm__manifest_that_is_not_there_is_named(self):
+        self.refused("warm", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)
+
+    def test_warm__without_nvrtc_has_its_own_exit_code(self):
+        result = self.warm(exit_code=NO_NVRTC, KJIT_NVRTC=NOWHERE)
+        self.assertEqual((result["failed"], result["built"]), (3, 0))
+        self.assertEqual(result["failures"][0]["status"], "KJIT_ERR_NO_NVRTC")
+
+
+class Cache(CommandCase):
+    def setUp(self):
+        super().setUp()
+        self.key = self.compile_scale()["key"]
+
+    def entry_file(self):
+        files = [path for path in self.cache.rglob("*") if path.is_file() and path.stat().st_size > 2000
+                 and self.key[:8] in str(path)]
+        self.assertEqual(len(files), 1, [str(path) for path in self.cache.rglob("*")])
+        return files[0]
+
+    def test_cache__path_is_the_folder(self):
+        self.assertEqual(self.kjit("cache", "path").stdout, f"{self.cache}\n")
+        self.assertEqual(self.json("cache", "path"), {"path": str(self.cache)})
+
+    def test_cache__path_without_a_folder_fails(self):
+        self.kjit("cache", "path", exit_code=FAILED, KJIT_CACHE_MODE="off")
+
+    def test_cache__list_shows_each_entry(self):
+        entries = self.json("cache", "list")["entries"]
+        self.assertEqual([(entry["key"], entry["arch"], entry["label"], entry["damaged"]) for entry in entries],
+                         [(self.key, "sm_80", "scale.cu", False)])
+        self.assertIn(self.key[:12], self.kjit("cache", "list").stdout)
+
+    def test_cache__show_takes_the_first_digits(self):
+        entry = self.json("cache", "show", self.key[:6])
+        self.assertEqual((entry["key"], entry["entry"]), (self.key, "scale"))
+        self.assertIn("scale.cu", entry["key_text"])
+        self.assertIn(self.key, self.kjit("cache", "show", self.key).stdout)
+
+    def test_cache__show_of_an_unknown_key_fails(self):
+        unknown = "0" * 12 if not self.key.startswith("0" * 4) else "f" * 12
+        self.refused("cache", "show", unknown, naming=unknown, exit_code=FAILED)
+
+    def test_cache__why_names_the_field_that_differs(self):
+        other = self.json("compile", self.folder / "scale.cu", "--entry", "scale", "--arch", "sm_80", "-DTHREADS=128")
+        result = self.json("cache", "why", other["key"])
+        self.assertEqual(result["nearest"], self.key)
+        self.assertIn("THREADS", json.dumps(result["differences"]))
+        self.assertIn("THREADS 128", self.kjit("cache", "why", other["key"]).stdout)
+
+    def test_cache__stats_count_over_processes(self):
+        self.compile_scale()
+        stats = self.json("cache", "stats")
+        self.assertEqual((stats["entries"], stats["builds"], stats["hits"], stats["misses"]), (1, 1, 1, 1))
+        self.assertIn("hits", self.kjit("cache", "stats").stdout)
+
+    def test_cache__verify_finds_a_damaged_entry(self):
+        self.assertEqual(self.json("cache", "verify")["damaged"], 0)
+        path = self.entry_file()
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+        damaged = bytearray(path.read_bytes())
+        damaged[-100] ^= 1
+        path.write_bytes(damaged)
+        self.assertEqual(self.json("cache", "verify", exit_code=FAILED)["damaged"], 1)
+        self.assertIn("damaged", self.kjit("cache", "list").stdout)
+        repaired = self.json("cache", "verify", "--repair")
+        self.assertEqual((repaired["damaged"], repaired["removed"]), (1, 1))
+        self.assertEqual(self.json("cache", "verify")["damaged"], 0)
+
+    def test_cache__damaged_entry_is_rebuilt_by_the_next_compile(self):
+        path = self.entry_file()
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+        path.write_bytes(path.read_bytes()[:-10])
+        self.assertEqual(self.compile_scale()["source"], "built")
+        self.assertEqual(self.compile_scale()["source"], "user")
+
+    def test_cache__prune_and_clear_remove_entries(self):
+        self.assertEqual(self.json("cache", "prune")["removed"], 0)
+        self.assertEqual(self.json("cache", "prune", "--max-bytes", "0")["removed"], 1)
+        self.compile_scale()
+        self.assertEqual(self.json("cache", "clear")["removed"], 1)
+        self.assertEqual(self.json("cache", "list")["entries"], [])
+
+    def test_cache__clear_of_an_empty_cache_is_no_error(self):
+        self.kjit("cache", "clear")
+        self.kjit("cache", "clear")
+
+
+class NoGpu(CommandCase):
+    def test_run__without_a_driver_has_its_own_exit_code(self):
+        result = self.kjit("run", "attention", "--shape", "1,64,1,64", exit_code=NO_GPU, KJIT_LIBCUDA=NOWHERE)
+        self.assertNotEqual(result.stderr, "")
+
+    def test_bench__without_a_driver_has_its_own_exit_code(self):
+        self.kjit("bench", "attention", exit_code=NO_GPU, KJIT_LIBCUDA=NOWHERE)
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules[__name__])
