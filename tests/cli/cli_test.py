@@ -131,6 +131,17 @@ class Doctor(CommandCase):
         self.assertIn("run       no", text)
 
 
+class Log(CommandCase):
+    def test_log__level_comes_from_the_environment(self):
+        self.cache.write_text("not a folder")
+        command = ("compile", "--flash", SHORT_FORM, "--arch", "sm_80")
+        self.assertIn("kjit: warning: ", self.kjit(*command).stderr)
+        self.assertEqual(self.kjit(*command, KJIT_LOG="error").stderr, "")
+
+    def test_log__unknown_level_is_named(self):
+        self.kjit("cache", "path", exit_code=USAGE, KJIT_LOG="loud")
+
+
 class Compile(CommandCase):
     FIELDS = {"key": str, "arch": str, "source": str, "cubin_bytes": int, "compile_ms": float, "registers": int,
               "spill_bytes": int, "shared_bytes": int, "threads": int}
@@ -401,7 +412,7 @@ class NoGpu(CommandCase):
         self.assertNotEqual(result.stderr, "")
 
     def test_bench__without_a_driver_has_its_own_exit_code(self):
-        self.kjit("bench", "attention", exit_code=NO_GPU, KJIT_LIBCUDA=NOWHERE)
+        self.kjit("bench", "attention", "--shape", "1,64,1,64", exit_code=NO_GPU, KJIT_LIBCUDA=NOWHERE)
 
 
 if __name__ == "__main__":

@@ -85,15 +85,32 @@ int report_failure(bool json, const kjit_error *error, const char *log) {
   return code;
 }
 
+static const char *const level_names[] = {"error", "warning", "info", "debug"};
+enum { LEVEL_COUNT = sizeof level_names / sizeof *level_names };
+
+/* Lines above this level are dropped; set before the first runtime is made, read by any thread after. */
+static size_t level_wanted = KJIT_LOG_WARNING;
+
 static void print_log_line(void *user, kjit_log_level level, const char *line) {
-  static const char *const names[] = {"error", "warning", "info", "debug"};
   (void)user;
-  const size_t index = (size_t)level < sizeof names / sizeof *names ? (size_t)level : 0;
-  fprintf(stderr, "kjit: %s: %s\n", names[index], line);
+  const size_t index = (size_t)level < LEVEL_COUNT ? (size_t)level : LEVEL_COUNT - 1;
+  if (index <= level_wanted) fprintf(stderr, "kjit: %s: %s\n", level_names[index], line);
+}
+
+static kjit_status read_level(kjit_error *error) {
+  const char *text = getenv("KJIT_LOG");
+  if (text == NULL || *text == '\0') return KJIT_OK;
+  for (size_t i = 0; i < LEVEL_COUNT; i++)
+    if (strcmp(text, level_names[i]) == 0) {
+      level_wanted = i;
+      return KJIT_OK;
+    }
+  return error_say(error, KJIT_ERR_INVALID_ARG, "KJIT_LOG=%s: error, warning, info or debug is expected", text);
 }
 
 kjit_status open_runtime(kjit_runtime **out, kjit_error *error) {
   kjit_runtime_options options = kjit_runtime_options_default();
   options.log = print_log_line;
-  return kjit_runtime_create(out, &options, error);
+  const kjit_status status = read_level(error);
+  return status == KJIT_OK ? kjit_runtime_create(out, &options, error) : status;
 }
