@@ -68,6 +68,13 @@ static const char *failure_message(const kjit_error *error) {
   return error->message[0] ? error->message : kjit_status_text(KJIT_ERR_COMPILE);
 }
 
+/* NVRTC was told to stop. Why, only we know. */
+static kjit_status stopped(const struct builder_call *call, kjit_error *error) {
+  error_clear(error);
+  return error_set(error, KJIT_ERR_TIMEOUT, "kernel %s for %s: the compile was stopped after %u ms",
+                   call->request->entry, call->request->target.name, call->request->timeout_ms);
+}
+
 static _Bool out_of_time(void *user) {
   const struct builder_call *call = user;
   return now_ns(call->builder) >= call->deadline_ns;
@@ -79,8 +86,9 @@ static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_
   struct compile_result result = {0};
   struct entry_image image = {0};
   const int64_t start_ns = now_ns(builder);
-  const kjit_status status =
-      compile_run(builder->nvrtc, call->request, builder->mem, out_of_time, call, &result, error);
+  const compile_stop stop = call->deadline_ns == INT64_MAX ? NULL : out_of_time;
+  kjit_status status = compile_run(builder->nvrtc, call->request, builder->mem, stop, call, &result, error);
+  if (status == KJIT_ERR_CANCELLED) status = stopped(call, error);
   count_add(&builder->counters, COUNT_build_ns, (uint64_t)(now_ns(builder) - start_ns));
   count_add(&builder->counters, status == KJIT_OK ? COUNT_builds : COUNT_build_failures, 1);
   kjit_status kept = status;

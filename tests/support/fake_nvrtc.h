@@ -1,9 +1,10 @@
 /* A compiler that takes no time: an nvrtc_api whose "cubin" is a function of the source text, so that a test can tell
  * whether it was handed the right one. Counts, fails and dawdles on demand. One per process: NVRTC's API has no user
- * pointer. */
+ * pointer. Every kernel is called "k". */
 #ifndef KJIT_TESTS_SUPPORT_FAKE_NVRTC_H
 #define KJIT_TESTS_SUPPORT_FAKE_NVRTC_H
 
+#include <elf.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 struct fake_nvrtc {
   atomic_long compiles;    /* nvrtcCompileProgram calls */
-  atomic_long cubin_bytes; /* size of what comes out; 0: 64 */
+  atomic_long cubin_bytes; /* size of what comes out; 0: the least */
   atomic_long compile_ms;  /* time that each takes, stoppable by the flow callback */
   atomic_int reject;       /* nonzero: each source is rejected */
 };
@@ -34,17 +35,40 @@ static inline uint64_t fake_nvrtc_hash(const char *text) {
   return hash;
 }
 
+/* The ELF header, three section headers and the names take this much of the image; the rest is the kernel's "code". */
+#define FAKE_CUBIN_FRAME_BYTES 320
+#define FAKE_CUBIN_LEAST_BYTES (FAKE_CUBIN_FRAME_BYTES + 64)
+
 static inline size_t fake_nvrtc_cubin_bytes(void) {
-  const long bytes = atomic_load(&fake_nvrtc.cubin_bytes);
-  return bytes ? (size_t)bytes : 64;
+  const size_t bytes = (size_t)atomic_load(&fake_nvrtc.cubin_bytes);
+  return bytes > FAKE_CUBIN_LEAST_BYTES ? bytes : FAKE_CUBIN_LEAST_BYTES;
 }
 
-/* The cubin of a source as NVRTC gets it. */
-static inline void fake_nvrtc_cubin(const char *source, unsigned char *cubin, size_t bytes) {
+/* The cubin of a source as NVRTC gets it: an ELF image with the kernel "k", whose code is made from the source. */
+static inline void fake_nvrtc_cubin(const char *source, void *cubin, size_t bytes) {
+  static const char names[] = "\0.text.k\0.shstrtab";
+  Elf64_Ehdr head = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT}};
+  head.e_type = ET_EXEC;
+  head.e_machine = 190; /* EM_CUDA */
+  head.e_version = EV_CURRENT;
+  head.e_shoff = sizeof head;
+  head.e_ehsize = sizeof head;
+  head.e_shentsize = sizeof(Elf64_Shdr);
+  head.e_shnum = 3;
+  head.e_shstrndx = 2;
+  Elf64_Shdr sections[3] = {{0}};
+  sections[1] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_PROGBITS, .sh_offset = FAKE_CUBIN_FRAME_BYTES};
+  sections[1].sh_size = bytes - FAKE_CUBIN_FRAME_BYTES;
+  sections[2] = (Elf64_Shdr){.sh_name = 9, .sh_type = SHT_STRTAB, .sh_offset = sizeof head + sizeof sections};
+  sections[2].sh_size = sizeof names;
+  memset(cubin, 0, bytes);
+  memcpy(cubin, &head, sizeof head);
+  memcpy((char *)cubin + sizeof head, sections, sizeof sections);
+  memcpy((char *)cubin + sizeof head + sizeof sections, names, sizeof names);
   uint64_t state = fake_nvrtc_hash(source);
-  for (size_t i = 0; i < bytes; i++) {
+  for (size_t i = FAKE_CUBIN_FRAME_BYTES; i < bytes; i++) {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    cubin[i] = (unsigned char)(state >> 56);
+    ((unsigned char *)cubin)[i] = (unsigned char)(state >> 56);
   }
 }
 
@@ -88,7 +112,7 @@ static inline nvrtcResult fake_cubin_size(nvrtcProgram program, size_t *bytes) {
 }
 
 static inline nvrtcResult fake_cubin(nvrtcProgram program, char *cubin) {
-  fake_nvrtc_cubin(program->source, (unsigned char *)cubin, fake_nvrtc_cubin_bytes());
+  fake_nvrtc_cubin(program->source, cubin, fake_nvrtc_cubin_bytes());
   return NVRTC_SUCCESS;
 }
 
