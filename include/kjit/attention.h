@@ -17,7 +17,7 @@ typedef enum kjit_dtype { KJIT_DTYPE_NONE = 0, KJIT_FP16 = 5, KJIT_FP32 = 6, KJI
 /** kjit_tensor.device of memory that no GPU owns. */
 #define KJIT_DEVICE_HOST (-1)
 
-/** A view of memory that the caller owns. 96 bytes. */
+/** A view of memory that the caller owns. 88 bytes. */
 typedef struct kjit_tensor {
   void *data;        /**< address of element (0, …, 0)                      */
   int32_t dtype;     /**< a ::kjit_dtype                                    */
