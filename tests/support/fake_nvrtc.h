@@ -1,6 +1,6 @@
 /* A compiler that takes no time: an nvrtc_api whose "cubin" is a function of the source text, so that a test can tell
  * whether it was handed the right one. Counts, fails and dawdles on demand. One per process: NVRTC's API has no user
- * pointer. Every kernel is called "k". */
+ * pointer. */
 #ifndef KJIT_TESTS_SUPPORT_FAKE_NVRTC_H
 #define KJIT_TESTS_SUPPORT_FAKE_NVRTC_H
 
@@ -18,6 +18,7 @@ struct fake_nvrtc {
   atomic_long cubin_bytes; /* size of what comes out; 0: the least */
   atomic_long compile_ms;  /* time that each takes, stoppable by the flow callback */
   atomic_int reject;       /* nonzero: each source is rejected */
+  const char *entry;       /* name of the kernel in what comes out, at most 40 bytes; NULL: "k" */
 };
 
 static struct fake_nvrtc fake_nvrtc;
@@ -44,9 +45,11 @@ static inline size_t fake_nvrtc_cubin_bytes(void) {
   return bytes > FAKE_CUBIN_LEAST_BYTES ? bytes : FAKE_CUBIN_LEAST_BYTES;
 }
 
-/* The cubin of a source as NVRTC gets it: an ELF image with the kernel "k", whose code is made from the source. */
+/* The cubin of a source as NVRTC gets it: an ELF image with one kernel, whose code is made from the source. */
 static inline void fake_nvrtc_cubin(const char *source, void *cubin, size_t bytes) {
-  static const char names[] = "\0.text.k\0.shstrtab";
+  char names[64] = "\0";
+  const int named = snprintf(names + 1, sizeof names - 1, ".text.%.40s", fake_nvrtc.entry ? fake_nvrtc.entry : "k");
+  memcpy(names + named + 2, ".shstrtab", sizeof ".shstrtab");
   Elf64_Ehdr head = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT}};
   head.e_type = ET_EXEC;
   head.e_machine = 190; /* EM_CUDA */
@@ -59,7 +62,8 @@ static inline void fake_nvrtc_cubin(const char *source, void *cubin, size_t byte
   Elf64_Shdr sections[3] = {{0}};
   sections[1] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_PROGBITS, .sh_offset = FAKE_CUBIN_FRAME_BYTES};
   sections[1].sh_size = bytes - FAKE_CUBIN_FRAME_BYTES;
-  sections[2] = (Elf64_Shdr){.sh_name = 9, .sh_type = SHT_STRTAB, .sh_offset = sizeof head + sizeof sections};
+  sections[2] =
+      (Elf64_Shdr){.sh_name = (Elf64_Word)named + 2, .sh_type = SHT_STRTAB, .sh_offset = sizeof head + sizeof sections};
   sections[2].sh_size = sizeof names;
   memset(cubin, 0, bytes);
   memcpy(cubin, &head, sizeof head);
