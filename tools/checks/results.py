@@ -19,7 +19,8 @@ RESULT_OF_PROGRAM = {"run": "passed", "fail": "failed", "notrun": "skipped", "di
 def results_of_program(test):
     """(result, name) of each case that a test program reported; of the program itself where it reported none."""
     program, outcome = test.get("name"), RESULT_OF_PROGRAM.get(test.get("status"), "failed")
-    cases = [(RESULT_OF_CASE[word], f"{program}: {case}") for word, case in CASE.findall(test.findtext("system-out") or "")]
+    said = CASE.findall(test.findtext("system-out") or "")
+    cases = [(RESULT_OF_CASE[word], f"{program}: {case}") for word, case in dict.fromkeys(said)]  # cmocka repeats itself
     if not cases:
         return [(outcome, program)]
     if outcome == "failed" and all(result != "failed" for result, _ in cases):

@@ -48,39 +48,44 @@ static int action_why(kjit_runtime *runtime, const struct cache_options *options
   return cache_entries_why(runtime, options->words.items[1], options->json);
 }
 
-/* X(member, text): the counters of kjit_cache_stats in their order. */
-#define STATS(X)                                                                                                       \
-  X(entries, "entries")                                                                                                \
-  X(bytes, "bytes")                                                                                                    \
-  X(max_entries, "entries allowed")                                                                                    \
-  X(max_bytes, "bytes allowed")                                                                                        \
-  X(hits, "hits")                                                                                                      \
-  X(misses, "misses")                                                                                                  \
-  X(builds, "builds")                                                                                                  \
-  X(build_failures, "failed builds")                                                                                   \
-  X(build_ns, "nanoseconds building")                                                                                  \
-  X(waits, "waits for another's build")                                                                                \
-  X(wait_ns, "nanoseconds waiting")                                                                                    \
-  X(rebuilt_entries, "entries rebuilt")                                                                                \
-  X(evictions, "entries evicted")                                                                                      \
-  X(published, "entries written")                                                                                      \
-  X(bytes_read, "bytes read")                                                                                          \
-  X(bytes_written, "bytes written")                                                                                    \
-  X(cache_errors, "file errors")
+/* COUNT or TIME (member, text): the counters of kjit_cache_stats in their order; times are in nanoseconds there. */
+#define STATS(COUNT, TIME)                                                                                             \
+  COUNT(entries, "entries")                                                                                            \
+  COUNT(bytes, "bytes")                                                                                                \
+  COUNT(max_entries, "entries allowed")                                                                                \
+  COUNT(max_bytes, "bytes allowed")                                                                                    \
+  COUNT(hits, "hits")                                                                                                  \
+  COUNT(misses, "misses")                                                                                              \
+  COUNT(builds, "builds")                                                                                              \
+  COUNT(build_failures, "failed builds")                                                                               \
+  TIME(build_ns, "time building")                                                                                      \
+  COUNT(waits, "waits for another's build")                                                                            \
+  TIME(wait_ns, "time waiting")                                                                                        \
+  COUNT(rebuilt_entries, "entries rebuilt")                                                                            \
+  COUNT(evictions, "entries evicted")                                                                                  \
+  COUNT(published, "entries written")                                                                                  \
+  COUNT(bytes_read, "bytes read")                                                                                      \
+  COUNT(bytes_written, "bytes written")                                                                                \
+  COUNT(cache_errors, "file errors")
+
+static json_t *stats_json(const kjit_cache_stats *stats) {
+  json_t *object = json_object();
+#define STATS_JSON(member, text) json_object_set_new(object, #member, json_integer((json_int_t)stats->member));
+  STATS(STATS_JSON, STATS_JSON)
+#undef STATS_JSON
+  return object;
+}
 
 static int action_stats(kjit_runtime *runtime, const struct cache_options *options) {
   kjit_cache_stats stats = {.struct_size = sizeof stats};
   kjit_error error = {0};
   if (kjit_cache_get_stats(runtime, &stats, &error) != KJIT_OK) return report_failure(options->json, &error, NULL);
-  json_t *object = json_object();
-#define STATS_JSON(member, text) json_object_set_new(object, #member, json_integer((json_int_t)stats.member));
-  STATS(STATS_JSON)
-#undef STATS_JSON
-  if (options->json) return print_json(object);
-  json_decref(object);
-#define STATS_PRINT(member, text) printf("%-26s %llu\n", text, (unsigned long long)stats.member);
-  STATS(STATS_PRINT)
-#undef STATS_PRINT
+  if (options->json) return print_json(stats_json(&stats));
+#define STATS_COUNT(member, text) printf("%-26s %llu\n", text, (unsigned long long)stats.member);
+#define STATS_TIME(member, text)  printf("%-26s %.3f s\n", text, 1e-9 * (double)stats.member);
+  STATS(STATS_COUNT, STATS_TIME)
+#undef STATS_COUNT
+#undef STATS_TIME
   return print_text("");
 }
 
