@@ -1,7 +1,6 @@
 #include "base/log.h"
 
-#include <stdarg.h>
-#include <stdio.h>
+#include "base/one_line.h"
 
 /* On the stack, so that saying "out of memory" needs none. A path and a sentence fit; what is longer is cut. */
 #define LINE_BYTES 1024
@@ -11,7 +10,7 @@ void log_write(const struct log *log, kjit_log_level level, const char *format, 
   char line[LINE_BYTES];
   va_list arguments;
   va_start(arguments, format);
-  const int length = vsnprintf(line, sizeof line, format, arguments);
+  one_line_format(line, sizeof line, format, arguments);
   va_end(arguments);
-  if (length >= 0) log->write(log->user, level, line);
+  log->write(log->user, level, line);
 }
