@@ -1,0 +1,116 @@
+#include "support/test.h"
+
+#include <stdio.h>
+
+#include "attention/flash_choose.h"
+#include "unit/attention/configs.h"
+
+static const char *const archs[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"};
+#define ARCH_COUNT (sizeof archs / sizeof *archs)
+
+static kjit_flash_config choose(int64_t seq_q, int64_t seq_kv, int64_t head_dim, const char *arch) {
+  kjit_flash_config config;
+  kjit_error error;
+  assert_status(KJIT_OK, kjit_flash_config_choose(KJIT_BF16, seq_q, seq_kv, head_dim, arch, &config, &error), &error);
+  return config;
+}
+
+static void test_flash_choose__every_head_size_on_every_architecture_is_legal(void **state) {
+  (void)state;
+  static const int64_t lengths[] = {1, 15, 16, 17, 32, 33, 64, 65, 127, 128, 129, 4097, INT32_MAX, INT64_MAX};
+  const size_t count = sizeof lengths / sizeof *lengths;
+  for (size_t a = 0; a < ARCH_COUNT; a++) {
+    for (int32_t head_dim = 32; head_dim <= 256; head_dim += 16) {
+      for (size_t i = 0; i < count * count; i++) {
+        const kjit_flash_config config = choose(lengths[i / count], lengths[i % count], head_dim, archs[a]);
+        kjit_error error;
+        assert_status(KJIT_OK, kjit_flash_config_check(&config, archs[a], &error), &error);
+        assert_int_equal(config.d_head, head_dim);
+        assert_int_equal(config.dtype, KJIT_BF16);
+      }
+    }
+  }
+}
+
+static void test_flash_choose__result_is_canonical(void **state) {
+  (void)state;
+  for (int32_t head_dim = 32; head_dim <= 256; head_dim += 16) {
+    const kjit_flash_config config = choose(1000, 1000, head_dim, "sm_90");
+    const kjit_flash_config canonical = kjit_flash_config_canonical(&config);
+    assert_memory_equal(&config, &canonical, sizeof config);
+  }
+}
+
+static void test_flash_choose__long_sequences_get_the_large_tile(void **state) {
+  (void)state;
+  const kjit_flash_config config = choose(4096, 4096, 128, "sm_90");
+  assert_int_equal(config.B_r, 128);
+  assert_true(config.async_copy && config.eager_load_blocks && config.swizzled && config.optimized_softmax);
+}
+
+static void test_flash_choose__short_queries_get_fewer_rows(void **state) {
+  (void)state;
+  assert_true(choose(1, 4096, 128, "sm_90").B_r < choose(4096, 4096, 128, "sm_90").B_r);
+}
+
+static void test_flash_choose__little_shared_memory_gets_a_smaller_tile(void **state) {
+  (void)state;
+  const kjit_flash_config large = choose(4096, 4096, 256, "sm_80"), small = choose(4096, 4096, 256, "sm_86");
+  assert_true(kjit_flash_config_geometry(&small).shared_bytes < kjit_flash_config_geometry(&large).shared_bytes);
+}
+
+static void expect_unsupported(int32_t dtype, int64_t head_dim, const char *arch, const char *part) {
+  const kjit_flash_config zero = {0};
+  kjit_flash_config config = config_base();
+  kjit_error error;
+  assert_status(KJIT_ERR_UNSUPPORTED, kjit_flash_config_choose(dtype, 1, 1, head_dim, arch, &config, &error), &error);
+  assert_contains(error.message, part);
+  assert_memory_equal(&config, &zero, sizeof config);
+}
+
+static void test_flash_choose__what_the_family_lacks_is_unsupported(void **state) {
+  (void)state;
+  expect_unsupported(KJIT_FP32, 128, "sm_90", "no config of flash_forward fits: dtype is 6");
+  expect_unsupported(KJIT_FP16, 40, "sm_90", "no config of flash_forward fits: d_head is 40");
+  expect_unsupported(KJIT_FP16, 0, "sm_90", "d_head is 0");
+  expect_unsupported(KJIT_FP16, 512, "sm_90", "d_head is 512");
+  expect_unsupported(KJIT_FP16, INT64_MAX, "sm_90", "d_head is 2147483647");
+  expect_unsupported(KJIT_FP16, INT64_MIN, "sm_90", "d_head is -2147483648");
+  expect_unsupported(KJIT_FP16, 128, "sm_75", "requires sm_80 or higher (current: sm_75)");
+  expect_unsupported(KJIT_FP16, 128, "sm_999", "sm_999");
+}
+
+static void test_flash_choose__too_little_shared_memory_is_unsupported(void **state) {
+  (void)state;
+  kjit_flash_config config;
+  kjit_error error = {0};
+  assert_status(KJIT_ERR_UNSUPPORTED, flash_choose(KJIT_FP16, 4096, 4096, 256, 48 * 1024, &config, &error), &error);
+  assert_contains(error.message, "d_head 256 needs 65536 bytes of shared memory per block; there are 49152");
+}
+
+static void test_flash_choose__bad_arguments_are_invalid(void **state) {
+  (void)state;
+  kjit_flash_config config;
+  kjit_error error;
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_config_choose(KJIT_FP16, 0, 1, 64, "sm_80", &config, &error), &error);
+  assert_contains(error.message, "seq_q");
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_config_choose(KJIT_FP16, 1, -1, 64, "sm_80", &config, &error), &error);
+  assert_contains(error.message, "seq_kv");
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_config_choose(KJIT_FP16, 1, 1, 64, "x", &config, &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_config_choose(KJIT_FP16, 1, 1, 64, NULL, &config, &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_config_choose(KJIT_FP16, 1, 1, 64, "sm_80", NULL, &error), &error);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_flash_choose__every_head_size_on_every_architecture_is_legal),
+      cmocka_unit_test(test_flash_choose__result_is_canonical),
+      cmocka_unit_test(test_flash_choose__long_sequences_get_the_large_tile),
+      cmocka_unit_test(test_flash_choose__short_queries_get_fewer_rows),
+      cmocka_unit_test(test_flash_choose__little_shared_memory_gets_a_smaller_tile),
+      cmocka_unit_test(test_flash_choose__what_the_family_lacks_is_unsupported),
+      cmocka_unit_test(test_flash_choose__too_little_shared_memory_is_unsupported),
+      cmocka_unit_test(test_flash_choose__bad_arguments_are_invalid),
+  };
+  return cmocka_run_group_tests_name("flash_choose", tests, NULL, NULL);
+}
