@@ -245,24 +245,52 @@ static void test_flash_forward__launch_failure_is_reported_and_not_counted(void 
   assert_int_equal(launches(f), 0);
 }
 
+/* The fake driver remembers its last launch, which several threads must not write at once: these only count. */
+static atomic_int counted;
+
+static CUresult count_launch(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                             unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                             unsigned int shared_bytes, CUstream stream, void **parameters, void **extra) {
+  (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
+  (void)shared_bytes, (void)stream, (void)parameters, (void)extra;
+  atomic_fetch_add(&counted, 1);
+  return CUDA_SUCCESS;
+}
+
+static int setup_threads(void **state) {
+  static struct driver_api driver;
+  driver = fake_driver_api;
+  driver.LaunchKernel = count_launch;
+  atomic_store(&counted, 0);
+  if (fixture_setup_closed(state) != 0) return -1;
+  fake_nvrtc.entry = "flash_forward";
+  return fixture_open_over(*state, &driver) != KJIT_OK;
+}
+
+#define CALLS_PER_THREAD 20
+
+/* Four configs, each thread in an order of its own. */
 static void *forward_in_thread(void *user) {
+  static atomic_int next;
   struct fixture *f = user;
-  const kjit_flash_config config = config_base();
   const kjit_attention_args args = args_on(0, 128);
-  kjit_error error;
-  for (int i = 0; i < 20; i++) {
+  const int start = atomic_fetch_add(&next, 1);
+  for (int i = 0; i < CALLS_PER_THREAD; i++) {
+    kjit_flash_config config = config_base();
+    kjit_error error;
+    config.swizzled = (start + i) & 1;
+    config.optimized_softmax = (start + i) >> 1 & 1;
     if (kjit_flash_forward(f->runtime, &config, &args, NULL, &error) != KJIT_OK) return "a call failed";
   }
   return NULL;
 }
 
-static void test_flash_forward__threads_share_one_build(void **state) {
+static void test_flash_forward__threads_share_one_build_for_each_config(void **state) {
   struct fixture *f = *state;
-  /* Only the counters of the fake are safe from several threads: let it remember nothing else. */
-  fake_driver.parameter_count = 0;
   fixture_in_threads(f, forward_in_thread);
-  assert_int_equal(atomic_load(&fake_nvrtc.compiles), 1);
-  assert_int_equal(launches(f), 20 * FIXTURE_THREADS);
+  assert_int_equal(atomic_load(&fake_nvrtc.compiles), 4);
+  assert_int_equal(atomic_load(&counted), CALLS_PER_THREAD * FIXTURE_THREADS);
+  assert_int_equal(launches(f), CALLS_PER_THREAD * FIXTURE_THREADS);
 }
 
 static void test_flash_forward__every_allocation_may_fail(void **state) {
@@ -334,7 +362,8 @@ int main(void) {
       FLASH_TEST(test_flash_forward__impossible_struct_size_is_refused),
       FLASH_TEST(test_flash_forward__compile_failure_is_reported_and_not_resident),
       FLASH_TEST(test_flash_forward__launch_failure_is_reported_and_not_counted),
-      FLASH_TEST(test_flash_forward__threads_share_one_build),
+      cmocka_unit_test_setup_teardown(test_flash_forward__threads_share_one_build_for_each_config, setup_threads,
+                                      fixture_teardown),
       FLASH_TEST(test_flash_forward__every_allocation_may_fail),
       FLASH_TEST(test_flash_forward_timed__milliseconds_come_from_events_that_are_destroyed),
       FLASH_TEST(test_flash_forward_timed__failure_gives_zero_milliseconds),
