@@ -32,6 +32,13 @@ typedef struct kjit_source {
 /** Never compile: memory and cache tiers only; a miss is KJIT_ERR_NOT_FOUND. */
 #define KJIT_BUILD_NO_COMPILE 0x2u
 
+/**
+ * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every some milliseconds while
+ * it waits for another builder and while NVRTC compiles (from 12.8 on, and not in every phase). Others that wait for
+ * the same kernel are not cancelled: one of them takes over.
+ */
+typedef int (*kjit_stop_fn)(void *user);
+
 /** What to build. */
 typedef struct kjit_build_request {
   size_t struct_size;
@@ -48,6 +55,8 @@ typedef struct kjit_build_request {
   size_t option_count;
   uint32_t flags;      /**< KJIT_BUILD_*                                                             */
   uint32_t timeout_ms; /**< 0: none; else KJIT_ERR_TIMEOUT when the artifact is not there in time     */
+  kjit_stop_fn stop;   /**< NULL: never; else asked now and then while the call waits or compiles     */
+  void *stop_user;     /**< passed to stop                                                            */
 } kjit_build_request;
 
 static inline kjit_build_request kjit_build_request_default(void) {
@@ -102,7 +111,7 @@ typedef struct kjit_artifact_info {
  * @retval KJIT_ERR_COMPILE       the compiler rejected the source
  * @retval KJIT_ERR_NOT_FOUND     KJIT_BUILD_NO_COMPILE was set and no tier has it; also an #include that is nowhere
  * @retval KJIT_ERR_NOT_RESIDENT  KJIT_BUILD_RESIDENT_ONLY was set and it is not in memory
- * @retval KJIT_ERR_TIMEOUT, KJIT_ERR_NO_MEMORY
+ * @retval KJIT_ERR_TIMEOUT, KJIT_ERR_CANCELLED, KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_build(kjit_runtime *runtime, const kjit_build_request *request,

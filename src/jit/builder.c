@@ -4,6 +4,9 @@
 #include "base/error.h"
 #include "jit/builder_internal.h"
 
+/* Between two questions to a caller who may cancel. */
+#define STOP_EVERY_NS 5000000
+
 static int64_t now_ns(const struct builder *builder) {
   return builder->ops->monotonic_ns(builder->ops->user);
 }
@@ -34,6 +37,21 @@ static _Bool is_private(kjit_status status) {
   return status == KJIT_ERR_TIMEOUT || status == KJIT_ERR_CANCELLED;
 }
 
+_Bool builder_call_is_over(void *user) {
+  const struct builder_call *call = user;
+  const struct jit_request *request = call->request;
+  return now_ns(call->builder) >= call->deadline_ns || (request->stop && request->stop(request->stop_user));
+}
+
+kjit_status builder_call_end(const struct builder_call *call, const char *what, kjit_error *error) {
+  const struct jit_request *request = call->request;
+  if (now_ns(call->builder) >= call->deadline_ns)
+    return error_set(error, KJIT_ERR_TIMEOUT, "kernel %s for %s: %s after %u ms", request->entry, request->target.name,
+                     what, request->timeout_ms);
+  return error_set(error, KJIT_ERR_CANCELLED, "kernel %s for %s: %s, and the caller cancelled", request->entry,
+                   request->target.name, what);
+}
+
 static kjit_status lead(struct builder_call *call, struct resident_join *join, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
   kjit_artifact *artifact = NULL;
@@ -42,15 +60,28 @@ static kjit_status lead(struct builder_call *call, struct resident_join *join, k
   kjit_status status = builder_produce(call, join->refused, &artifact, &expires_ns, &found);
   found.status = (int32_t)status;
   resident_land(builder->resident, join->flight, artifact, expires_ns, &found);
-  if (artifact && status == KJIT_OK && now_ns(builder) > call->deadline_ns) {
+  if (status == KJIT_OK && now_ns(builder) >= call->deadline_ns) {
+    /* It is kept for the next call; this one was promised an answer in time or none. */
     kjit_artifact_release(artifact);
     artifact = NULL;
-    status = error_set(&found, KJIT_ERR_TIMEOUT, "kernel %s for %s: compiled, but after the deadline of %u ms",
-                       call->request->entry, call->request->target.name, call->request->timeout_ms);
+    status = builder_call_end(call, "compiled, but only", &found);
   }
   if (error) *error = found;
   *out = artifact;
   return status;
+}
+
+/* Until the leader has landed or this call is over. A caller who may cancel is asked every few milliseconds. */
+static kjit_status wait_for_leader(struct builder_call *call, struct flight *flight, kjit_artifact **out,
+                                   kjit_error *error) {
+  struct builder *builder = call->builder;
+  for (;;) {
+    const int64_t slice_ns = now_ns(builder) + STOP_EVERY_NS;
+    const _Bool asks = call->request->stop && slice_ns < call->deadline_ns;
+    const kjit_status status =
+        resident_wait(builder->resident, flight, asks ? slice_ns : call->deadline_ns, out, error);
+    if (status != KJIT_ERR_TIMEOUT || *out || error->status || builder_call_is_over(call)) return status;
+  }
 }
 
 /* Wait for another thread. `*again`: its answer was not for us. */
@@ -59,15 +90,15 @@ static kjit_status follow(struct builder_call *call, struct flight *flight, _Boo
   struct builder *builder = call->builder;
   const int64_t start_ns = now_ns(builder);
   kjit_error found = {0};
-  kjit_status status = resident_wait(builder->resident, flight, call->deadline_ns, out, &found);
+  kjit_status status = wait_for_leader(call, flight, out, &found);
   resident_leave(builder->resident, flight);
   count_add(&builder->counters, COUNT_waits, 1);
   count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(now_ns(builder) - start_ns));
-  const _Bool in_time = now_ns(builder) < call->deadline_ns;
-  *again = is_private(status) && in_time;
-  if (status == KJIT_ERR_TIMEOUT && !in_time)
-    return error_set(error, KJIT_ERR_TIMEOUT, "kernel %s for %s: still being compiled after %u ms",
-                     call->request->entry, call->request->target.name, call->request->timeout_ms);
+  if (is_private(status)) {
+    *again = !builder_call_is_over(call);
+    error_clear(&found);
+    if (!*again) status = builder_call_end(call, "another thread is still compiling it", &found);
+  }
   if (error) *error = found;
   return status;
 }

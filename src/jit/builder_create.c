@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "jit/builder_internal.h"
+#include "jit/builder_fork.h"
 #include "jit/cache_usage.h"
 
 static const char *read_environment(const struct builder *builder, const kjit_runtime_options *options,
@@ -97,7 +97,7 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
                           !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT), error);
   if (status != KJIT_OK) return status;
   builder->resident = resident_create(builder->mem);
-  if (!builder->resident) return error_no_memory(error);
+  if (!builder->resident || !builder_fork_init(builder)) return error_no_memory(error);
   if (builder->mode == KJIT_CACHE_OFF) return KJIT_OK;
   open_user(builder, options);
   open_site(builder, options);
@@ -139,6 +139,7 @@ kjit_status builder_create(struct builder **out, const kjit_runtime_options *opt
 
 void builder_destroy(struct builder *builder) {
   if (!builder) return;
+  builder_fork_finish(builder);
   resident_destroy(builder->resident);
   cache_usage_flush(&builder->user);
   cache_dir_finish(&builder->user.dir, builder->ops, builder->mem);

@@ -2,9 +2,13 @@
 #ifndef KJIT_JIT_BUILDER_INTERNAL_H
 #define KJIT_JIT_BUILDER_INTERNAL_H
 
+#include <pthread.h>
+
 #include "jit/artifact.h"
 #include "jit/builder.h"
+#include "jit/cache_lock.h"
 #include "jit/disk_cache.h"
+#include "jit/fork_guard.h"
 #include "jit/key.h"
 #include "jit/nvrtc.h"
 #include "jit/resident.h"
@@ -36,6 +40,9 @@ struct builder {
   kjit_error cache_error; /* why there is no user folder; status 0 when there is one, or none is wanted */
   atomic_bool identified; /* NVRTC's identity is known: asking again touches no file */
   _Atomic int64_t missing_until_ns;
+  struct fork_guard guard;
+  pthread_mutex_t held_mutex;
+  struct cache_lock *held; /* locks that a forked child must not keep alive */
 };
 
 /* What tests replace; zero means the default. */
@@ -57,6 +64,11 @@ struct builder_call {
   struct key key;
   int64_t deadline_ns; /* INT64_MAX: none */
 };
+
+/* What ends a call before it has its answer: KJIT_OK, KJIT_ERR_TIMEOUT or KJIT_ERR_CANCELLED with a message; `what` was
+ * going on. */
+_Bool builder_call_is_over(void *call);
+kjit_status builder_call_end(const struct builder_call *call, const char *what, kjit_error *error);
 
 /* Tiers, lock, compile, publish: make what is not in memory. `*expires_ns` is set for the artifact of a failure. */
 kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artifact **out, int64_t *expires_ns,

@@ -1,8 +1,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "jit/builder_internal.h"
-#include "jit/cache_lock.h"
+#include "jit/builder_fork.h"
 #include "jit/compile.h"
 #include "jit/failure_cache.h"
 
@@ -68,27 +67,19 @@ static const char *failure_message(const kjit_error *error) {
   return error->message[0] ? error->message : kjit_status_text(KJIT_ERR_COMPILE);
 }
 
-/* NVRTC was told to stop. Why, only we know. */
-static kjit_status stopped(const struct builder_call *call, kjit_error *error) {
-  error_clear(error);
-  return error_set(error, KJIT_ERR_TIMEOUT, "kernel %s for %s: the compile was stopped after %u ms",
-                   call->request->entry, call->request->target.name, call->request->timeout_ms);
-}
-
-static _Bool out_of_time(void *user) {
-  const struct builder_call *call = user;
-  return now_ns(call->builder) >= call->deadline_ns;
-}
-
 /* Compile; a rejected source gives an artifact too, which holds the log. */
 static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
   struct compile_result result = {0};
   struct entry_image image = {0};
   const int64_t start_ns = now_ns(builder);
-  const compile_stop stop = call->deadline_ns == INT64_MAX ? NULL : out_of_time;
-  kjit_status status = compile_run(builder->nvrtc, call->request, builder->mem, stop, call, &result, error);
-  if (status == KJIT_ERR_CANCELLED) status = stopped(call, error);
+  const _Bool may_end = call->deadline_ns != INT64_MAX || call->request->stop;
+  kjit_status status = compile_run(builder->nvrtc, call->request, builder->mem, may_end ? builder_call_is_over : NULL,
+                                   call, &result, error);
+  if (status == KJIT_ERR_CANCELLED) {
+    error_clear(error);
+    status = builder_call_end(call, "the compile was stopped", error);
+  }
   count_add(&builder->counters, COUNT_build_ns, (uint64_t)(now_ns(builder) - start_ns));
   count_add(&builder->counters, status == KJIT_OK ? COUNT_builds : COUNT_build_failures, 1);
   kjit_status kept = status;
@@ -137,7 +128,7 @@ static kjit_status compile_and_publish(struct builder_call *call, kjit_artifact 
   return status;
 }
 
-enum wait_end { WAIT_LOCKED, WAIT_ANSWERED, WAIT_ALONE, WAIT_TIMEOUT };
+enum wait_end { WAIT_LOCKED, WAIT_ANSWERED, WAIT_ALONE, WAIT_OVER };
 
 /* Until the lock is ours, or its holder has published, or the bound has passed. */
 static enum wait_end wait_for_lock(struct builder_call *call, struct cache_lock *lock, kjit_artifact **out,
@@ -154,7 +145,7 @@ static enum wait_end wait_for_lock(struct builder_call *call, struct cache_lock 
     if (*status != KJIT_ERR_NOT_FOUND) return WAIT_ANSWERED;
     if (result == CACHE_LOCK_TAKEN) return WAIT_LOCKED;
     const int64_t now = now_ns(builder);
-    if (now >= call->deadline_ns) return WAIT_TIMEOUT;
+    if (builder_call_is_over(call)) return WAIT_OVER;
     if (now - start_ns >= builder->wait_bound_ns) {
       cache_lock_give_up(lock, ops, folder);
       return WAIT_ALONE;
@@ -172,15 +163,16 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
   const int64_t start_ns = now_ns(builder);
   cache_lock_init(&lock, &call->key.digest);
   const enum wait_end end = wait_for_lock(call, &lock, out, &status, error);
+  builder_fork_hold(builder, &lock);
   if (end != WAIT_LOCKED || now_ns(builder) - start_ns > POLL_FIRST_NS) {
     count_add(&builder->counters, COUNT_waits, 1);
     count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(now_ns(builder) - start_ns));
   }
-  if (end == WAIT_TIMEOUT)
-    status = error_set(error, KJIT_ERR_TIMEOUT, "kernel %s for %s: another process is still compiling it after %u ms",
-                       call->request->entry, call->request->target.name, call->request->timeout_ms);
+  if (end == WAIT_OVER)
+    status = builder_call_end(call, "another process is still compiling it", error);
   else if (end != WAIT_ANSWERED)
     status = compile_and_publish(call, out, expires_ns, error);
+  builder_fork_drop(builder, &lock);
   cache_lock_release(&lock, builder->ops, folder);
   return status;
 }

@@ -22,6 +22,7 @@ struct cache_lock {
   char marker[DIGEST_HEX_BYTES]; /* name of the stand-in */
   _Bool marked;                  /* taken by the stand-in */
   ino_t awaited;                 /* somebody else's stand-in that was in the way; 0: none */
+  struct cache_lock *next;       /* for its owner's list */
 };
 
 void cache_lock_init(struct cache_lock *lock, const struct digest *key);

@@ -94,8 +94,11 @@ static const char *value_fault(const char *value) {
   if (bytes > VALUE_LIMIT) return "is longer than 16,384 bytes";
   if (strpbrk(value, "\n\r")) return "must not have a newline";
   if (bytes && value[bytes - 1] == '\\') return "must not end in a backslash";
-  const char *comment = strstr(value, "/*");
-  return comment && !strstr(comment + 2, "*/") ? "opens a comment that it does not close" : NULL;
+  for (const char *comment = value; (comment = strstr(comment, "/*")); comment += 2) {
+    comment = strstr(comment + 2, "*/");
+    if (!comment) return "opens a comment that it does not close";
+  }
+  return NULL;
 }
 
 static kjit_status check_define(const kjit_build_request *request, size_t index, kjit_error *error) {
@@ -240,7 +243,9 @@ kjit_status custom_request_init(struct custom_request *custom, const struct mem 
                                          .options = (const char *const *)storage->options,
                                          .option_count = storage->option_count,
                                          .flags = request.flags,
-                                         .timeout_ms = request.timeout_ms};
+                                         .timeout_ms = request.timeout_ms,
+                                         .stop = request.stop,
+                                         .stop_user = request.stop_user};
   return KJIT_OK;
 }
 

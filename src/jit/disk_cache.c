@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "jit/cache_tidy.h"
 #include "jit/cache_usage.h"
 #include "jit/key_reader.h"
 #include "jit/temp_file.h"
@@ -192,6 +193,7 @@ int disk_cache_put(struct disk_cache *cache, const struct entry_name *name, cons
     disk_cache_note(cache, "publish", name->path, done);
     return done;
   }
+  cache_tidy_once(cache);
   count_add(cache->counters, COUNT_published, 1);
   count_add(cache->counters, COUNT_bytes_written, bytes);
   return 0;

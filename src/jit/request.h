@@ -2,12 +2,14 @@
 #ifndef KJIT_JIT_REQUEST_H
 #define KJIT_JIT_REQUEST_H
 
+#include <kjit/build.h>
+
 #include "jit/source_set.h"
 #include "jit/target.h"
 
 struct jit_request {
-  const char *family;   /* "flash_forward"; "custom" for a caller's own source */
-  const char *label;    /* for people: the short form, or the source's name. Not part of the key. */
+  const char *family; /* "flash_forward"; "custom" for a caller's own source */
+  const char *label;  /* for people: the short form, or the source's name. Not part of the key. */
   struct target target;
   const char *entry;    /* extern "C" __global__ function */
   const char *prologue; /* "#define …\n" lines, then a #line that names the main file */
@@ -16,6 +18,8 @@ struct jit_request {
   size_t option_count;
   uint32_t flags;      /* KJIT_BUILD_* */
   uint32_t timeout_ms; /* 0: none */
+  kjit_stop_fn stop;   /* NULL: never */
+  void *stop_user;
 };
 
 #endif

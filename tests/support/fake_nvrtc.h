@@ -21,7 +21,9 @@ struct fake_nvrtc {
   const char *entry;       /* name of the kernel in what comes out, at most 40 bytes; NULL: "k" */
 };
 
-static struct fake_nvrtc fake_nvrtc;
+/* A test of several processes points it to memory that they share. */
+static struct fake_nvrtc fake_nvrtc_own, *fake_nvrtc_state = &fake_nvrtc_own;
+#define fake_nvrtc (*fake_nvrtc_state)
 
 struct _nvrtcProgram {
   char *source;

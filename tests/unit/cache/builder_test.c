@@ -120,6 +120,27 @@ static void test_builder__deadline_stops_the_compile(void **state) {
   assert_status(KJIT_OK, cache_world_get(world, 1, 0, NULL, NULL), NULL);
 }
 
+static int count_down(void *user) {
+  int *left = user;
+  return --*left <= 0;
+}
+
+static void test_builder__caller_can_cancel_the_compile(void **state) {
+  struct cache_world *world = *state;
+  struct cache_request made;
+  kjit_artifact *artifact = NULL;
+  kjit_error error = {0};
+  int left = 20;
+  atomic_store(&fake_nvrtc.compile_ms, 5000);
+  cache_request_make(&made, 1);
+  made.request.stop = count_down;
+  made.request.stop_user = &left;
+  assert_status(KJIT_ERR_CANCELLED, builder_get(world->builder, &made.request, &artifact, &error), &error);
+  assert_null(artifact);
+  atomic_store(&fake_nvrtc.compile_ms, 0);
+  assert_status(KJIT_OK, cache_world_get(world, 1, 0, NULL, NULL), NULL);
+}
+
 static void test_builder__refused_artifact_is_built_again(void **state) {
   struct cache_world *world = *state;
   struct cache_request made;
@@ -181,6 +202,7 @@ static void test_builder__mode_ro_reads_and_never_writes(void **state) {
 struct asker {
   struct cache_world *world;
   kjit_status status;
+  int left; /* questions until it cancels; 0: never asked */
 };
 
 static void *ask(void *user) {
@@ -195,7 +217,7 @@ static void test_builder__sixteen_threads_build_once(void **state) {
   pthread_t threads[16];
   atomic_store(&fake_nvrtc.compile_ms, 100);
   for (int i = 0; i < 16; i++) {
-    askers[i] = (struct asker){world, KJIT_ERR_INTERNAL};
+    askers[i] = (struct asker){world, KJIT_ERR_INTERNAL, 0};
     assert_int_equal(0, pthread_create(&threads[i], NULL, ask, &askers[i]));
   }
   for (int i = 0; i < 16; i++) {
@@ -206,10 +228,50 @@ static void test_builder__sixteen_threads_build_once(void **state) {
   assert_int_equal(1, cache_world_count(world, COUNT_builds));
 }
 
+static void *ask_and_cancel(void *user) {
+  struct asker *asker = user;
+  struct cache_request made;
+  kjit_artifact *artifact = NULL;
+  cache_request_make(&made, 1);
+  made.request.stop = count_down;
+  made.request.stop_user = &asker->left;
+  asker->status = builder_get(asker->world->builder, &made.request, &artifact, NULL);
+  kjit_artifact_release(artifact);
+  return NULL;
+}
+
+static void test_builder__follower_takes_over_from_a_cancelled_leader(void **state) {
+  struct cache_world *world = *state;
+  struct asker leader = {world, KJIT_ERR_INTERNAL, 100};
+  pthread_t thread;
+  atomic_store(&fake_nvrtc.compile_ms, 300);
+  assert_int_equal(0, pthread_create(&thread, NULL, ask_and_cancel, &leader));
+  while (!atomic_load(&fake_nvrtc.compiles))
+    sched_yield();
+  assert_status(KJIT_OK, cache_world_get(world, 1, 0, NULL, NULL), NULL);
+  pthread_join(thread, NULL);
+  assert_status(KJIT_ERR_CANCELLED, leader.status, NULL);
+  assert_int_equal(2, atomic_load(&fake_nvrtc.compiles));
+}
+
+static void test_builder__follower_can_cancel_while_the_leader_goes_on(void **state) {
+  struct cache_world *world = *state;
+  struct asker leader = {world, KJIT_ERR_INTERNAL, 0}, follower = {world, KJIT_ERR_INTERNAL, 3};
+  pthread_t thread;
+  atomic_store(&fake_nvrtc.compile_ms, 300);
+  assert_int_equal(0, pthread_create(&thread, NULL, ask, &leader));
+  while (!atomic_load(&fake_nvrtc.compiles))
+    sched_yield();
+  ask_and_cancel(&follower);
+  assert_status(KJIT_ERR_CANCELLED, follower.status, NULL);
+  pthread_join(thread, NULL);
+  assert_status(KJIT_OK, leader.status, NULL);
+}
+
 static void test_builder__hit_does_not_wait_for_another_keys_compile(void **state) {
   struct cache_world *world = *state;
   pthread_t thread;
-  struct asker asker = {world, KJIT_ERR_INTERNAL};
+  struct asker asker = {world, KJIT_ERR_INTERNAL, 0};
   assert_status(KJIT_OK, cache_world_get(world, 2, 0, NULL, NULL), NULL);
   atomic_store(&fake_nvrtc.compile_ms, 400);
   assert_int_equal(0, pthread_create(&thread, NULL, ask, &asker));
@@ -227,8 +289,6 @@ static void test_builder__hit_does_not_wait_for_another_keys_compile(void **stat
 
 static void test_builder__statistics_outlive_the_builder(void **state) {
   struct cache_world *world = *state;
-  struct cache_request made;
-  (void)made;
   assert_status(KJIT_OK, cache_world_get(world, 1, 0, NULL, NULL), NULL);
   assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
   assert_status(KJIT_OK, cache_world_get(world, 1, 0, NULL, NULL), NULL);
@@ -254,11 +314,14 @@ int main(void) {
       BUILDER_TEST(test_builder__failed_compile_is_remembered_with_its_log),
       BUILDER_TEST(test_builder__failure_expires),
       BUILDER_TEST(test_builder__deadline_stops_the_compile),
+      BUILDER_TEST(test_builder__caller_can_cancel_the_compile),
       BUILDER_TEST(test_builder__refused_artifact_is_built_again),
       BUILDER_TEST(test_builder__site_folder_is_read_and_never_written),
       BUILDER_TEST(test_builder__mode_off_touches_no_file),
       BUILDER_TEST(test_builder__mode_ro_reads_and_never_writes),
       BUILDER_TEST(test_builder__sixteen_threads_build_once),
+      BUILDER_TEST(test_builder__follower_takes_over_from_a_cancelled_leader),
+      BUILDER_TEST(test_builder__follower_can_cancel_while_the_leader_goes_on),
       BUILDER_TEST(test_builder__hit_does_not_wait_for_another_keys_compile),
       BUILDER_TEST(test_builder__statistics_outlive_the_builder),
   };

@@ -1,0 +1,59 @@
+#include "jit/builder_fork.h"
+
+static void prepare(void *user) {
+  struct builder *builder = user;
+  pthread_mutex_lock(&builder->held_mutex);
+  resident_fork_prepare(builder->resident);
+}
+
+static void parent(void *user) {
+  struct builder *builder = user;
+  resident_fork_parent(builder->resident);
+  pthread_mutex_unlock(&builder->held_mutex);
+}
+
+static void child(void *user) {
+  struct builder *builder = user;
+  resident_fork_child(builder->resident);
+  /* A lock belongs to the open file, which parent and child now share: if the parent dies, our copy would hold it. */
+  for (struct cache_lock *lock = builder->held; lock; lock = lock->next) {
+    (void)builder->ops->close(builder->ops->user, lock->file);
+    lock->file = -1;
+  }
+  builder->held = NULL;
+  /* What the parent has counted, the parent will write. */
+  for (int i = 0; i < CACHE_COUNTERS; i++)
+    atomic_store(&builder->counters.flushed[i], count_get(&builder->counters, (enum cache_counter)i));
+  pthread_mutex_unlock(&builder->held_mutex);
+}
+
+_Bool builder_fork_init(struct builder *builder) {
+  if (pthread_mutex_init(&builder->held_mutex, NULL)) return 0;
+  builder->guard = (struct fork_guard){.prepare = prepare, .parent = parent, .child = child, .user = builder};
+  if (fork_guard_add(&builder->guard)) return 1;
+  pthread_mutex_destroy(&builder->held_mutex);
+  return 0;
+}
+
+void builder_fork_finish(struct builder *builder) {
+  if (!builder->guard.link) return;
+  fork_guard_remove(&builder->guard);
+  pthread_mutex_destroy(&builder->held_mutex);
+}
+
+void builder_fork_hold(struct builder *builder, struct cache_lock *lock) {
+  pthread_mutex_lock(&builder->held_mutex);
+  lock->next = builder->held;
+  builder->held = lock;
+  pthread_mutex_unlock(&builder->held_mutex);
+}
+
+void builder_fork_drop(struct builder *builder, struct cache_lock *lock) {
+  pthread_mutex_lock(&builder->held_mutex);
+  for (struct cache_lock **link = &builder->held; *link; link = &(*link)->next)
+    if (*link == lock) {
+      *link = lock->next;
+      break;
+    }
+  pthread_mutex_unlock(&builder->held_mutex);
+}

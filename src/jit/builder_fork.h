@@ -1,0 +1,14 @@
+/* A builder across fork(): the child can use it at once, and keeps none of the parent's locks alive. */
+#ifndef KJIT_JIT_BUILDER_FORK_H
+#define KJIT_JIT_BUILDER_FORK_H
+
+#include "jit/builder_internal.h"
+
+_Bool builder_fork_init(struct builder *builder);
+void builder_fork_finish(struct builder *builder);
+
+/* A lock between being taken and being released. */
+void builder_fork_hold(struct builder *builder, struct cache_lock *lock);
+void builder_fork_drop(struct builder *builder, struct cache_lock *lock);
+
+#endif

@@ -1,0 +1,52 @@
+#include "jit/fork_guard.h"
+
+#include <pthread.h>
+#include <stddef.h>
+
+static pthread_mutex_t guards_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct fork_guard *guards;
+static _Bool handlers_are_there;
+
+static void before(void) {
+  pthread_mutex_lock(&guards_mutex);
+  for (struct fork_guard *guard = guards; guard; guard = guard->next)
+    guard->prepare(guard->user);
+}
+
+static void after_in_parent(void) {
+  for (struct fork_guard *guard = guards; guard; guard = guard->next)
+    guard->parent(guard->user);
+  pthread_mutex_unlock(&guards_mutex);
+}
+
+static void after_in_child(void) {
+  for (struct fork_guard *guard = guards; guard; guard = guard->next)
+    guard->child(guard->user);
+  pthread_mutex_unlock(&guards_mutex);
+}
+
+static void add_handlers(void) {
+  handlers_are_there = !pthread_atfork(before, after_in_parent, after_in_child);
+}
+
+_Bool fork_guard_add(struct fork_guard *guard) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, add_handlers);
+  if (!handlers_are_there) return 0;
+  pthread_mutex_lock(&guards_mutex);
+  guard->next = guards;
+  guard->link = &guards;
+  if (guards) guards->link = &guard->next;
+  guards = guard;
+  pthread_mutex_unlock(&guards_mutex);
+  return 1;
+}
+
+void fork_guard_remove(struct fork_guard *guard) {
+  if (!guard->link) return;
+  pthread_mutex_lock(&guards_mutex);
+  *guard->link = guard->next;
+  if (guard->next) guard->next->link = guard->link;
+  guard->link = NULL;
+  pthread_mutex_unlock(&guards_mutex);
+}
