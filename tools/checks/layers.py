@@ -52,7 +52,7 @@ def fault_of_user(path, include):
     if include.startswith("<"):
         return None
     here = (path.parent / include.strip('"')).exists()
-    shared = any((ROOT / folder / include.strip('"')).exists() for folder in ("tests", "tools", "tools/kjit", "bench"))
+    shared = any((ROOT / folder / include.strip('"')).exists() for folder in ("tests", "tests/gpu", "tools", "tools/kjit", "bench"))
     return None if here or shared else "only <kjit/...> and neighbours"
 
 

@@ -28,21 +28,26 @@ def results_of_program(test):
     return cases
 
 
-def report(preset, results):
-    counts = Counter(result for result, _ in results)
-    print(f"{preset:8} {counts['passed']:5} passed {counts['failed']:5} failed {counts['skipped']:5} skipped")
-    for result in ("failed", "skipped"):
-        for case in sorted(case for outcome, case in results if outcome == result):
-            print(f"    {result}: {case}")
-    return counts
+def print_cases(title, cases):
+    """Each case once, with the runs in which it ended so: what is skipped in one is mostly skipped in all."""
+    for case, presets in sorted(cases.items()):
+        print(f"    {title}: {case} ({', '.join(presets)})")
 
 
 def main():
     folder, failed_steps = Path(sys.argv[1]), sys.argv[2:]
-    total = Counter()
+    total, cases = Counter(), {"failed": {}, "skipped": {}}
     for path in sorted(folder.glob("*.xml")):
         tests = ElementTree.parse(path).getroot().iter("testcase")
-        total += report(path.stem, [result for test in tests for result in results_of_program(test)])
+        results = [result for test in tests for result in results_of_program(test)]
+        counts = Counter(result for result, _ in results)
+        print(f"{path.stem:8} {counts['passed']:5} passed {counts['failed']:5} failed {counts['skipped']:5} skipped")
+        for result, case in results:
+            if result in cases:
+                cases[result].setdefault(case, []).append(path.stem)
+        total += counts
+    print_cases("skipped", cases["skipped"])
+    print_cases("failed", cases["failed"])
     for step in failed_steps:
         print(f"    failed: step {step}")
     total["failed"] += len(failed_steps)
