@@ -19,28 +19,28 @@ static CUresult read_parameters(struct kjit_kernel *kernel) {
   return CUDA_SUCCESS;
 }
 
-/* Everything after the library is there. Asking for the context's function brings the code onto the device now, so that
- * a refusal is met here and not by the first launch, and a later stream capture finds it loaded. */
+static kjit_status refuse(const struct kjit_kernel *kernel, CUresult result, kjit_error *error) {
+  return driver_fail(kernel->cu, KJIT_ERR_DRIVER, result, error, "the cubin of kernel \"%.80s\" for %s was refused",
+                     kernel->name, kernel->target.name);
+}
+
+/* With lazy loading, the default, the library call takes anything, and the first of these reads the image. Asking for
+ * the context's function brings the code onto the device now, so that a refusal is met here and not by the first
+ * launch, and a later stream capture finds it loaded. */
 static kjit_status look_up(struct kjit_kernel *kernel, kjit_error *error) {
   const struct driver_api *const cu = kernel->cu;
   CUfunction function;
   CUresult result = cu->LibraryGetKernel(&kernel->handle, kernel->library, kernel->name);
-  if (result != CUDA_SUCCESS) {
+  if (result == CUDA_ERROR_NOT_FOUND) {
     return driver_fail(cu, KJIT_ERR_DRIVER, result, error, "the cubin for %s has no kernel \"%.80s\"",
                        kernel->target.name, kernel->name);
   }
-  result = cu->KernelGetFunction(&function, kernel->handle);
-  if (result != CUDA_SUCCESS) {
-    return driver_fail(cu, KJIT_ERR_DRIVER, result, error,
-                       "kernel \"%.80s\" for %s could not be loaded onto the device", kernel->name,
-                       kernel->target.name);
-  }
+  if (result == CUDA_SUCCESS) result = cu->KernelGetFunction(&function, kernel->handle);
+  if (result != CUDA_SUCCESS) return refuse(kernel, result, error);
   result = read_parameters(kernel);
-  if (result != CUDA_SUCCESS) {
-    return driver_fail(cu, KJIT_ERR_DRIVER, result, error, "the parameters of kernel \"%.80s\" could not be read",
-                       kernel->name);
-  }
-  return KJIT_OK;
+  if (result == CUDA_SUCCESS) return KJIT_OK;
+  return driver_fail(cu, KJIT_ERR_DRIVER, result, error, "the parameters of kernel \"%.80s\" could not be read",
+                     kernel->name);
 }
 
 kjit_status kernel_load(struct kjit_kernel *kernel, kjit_artifact *artifact, const struct target *target,
@@ -51,13 +51,8 @@ kjit_status kernel_load(struct kjit_kernel *kernel, kjit_artifact *artifact, con
   kernel->name = info.entry;
   kernel->target = *target;
   const CUresult result = kernel->cu->LibraryLoadData(&kernel->library, info.cubin, NULL, NULL, 0, NULL, NULL, 0);
-  if (result == CUDA_SUCCESS) {
-    status = look_up(kernel, error);
-  } else {
-    kernel->library = NULL;
-    status = driver_fail(kernel->cu, KJIT_ERR_DRIVER, result, error, "the cubin of kernel \"%.80s\" for %s was refused",
-                         info.entry, target->name);
-  }
+  if (result != CUDA_SUCCESS) kernel->library = NULL;
+  status = result == CUDA_SUCCESS ? look_up(kernel, error) : refuse(kernel, result, error);
   if (status == KJIT_OK) {
     kernel->artifact = kjit_artifact_retain(artifact);
   } else {

@@ -59,8 +59,8 @@ void runtime_count_launch(kjit_runtime *runtime);
 kjit_status runtime_time(kjit_runtime *runtime, CUstream stream, kjit_status (*enqueue)(void *user, kjit_error *error),
                          void *user, float *milliseconds, kjit_error *error);
 
-/* Is `pointer` memory that device `ordinal` can read and write (its own, managed, or peer-mapped)? KJIT_ERR_INVALID_ARG
- * with `name` in the message otherwise. Asks the driver: some 100 ns. */
+/* Can kernels on the current device, which is `ordinal`, use this address: the device's own, managed, peer-mapped or
+ * registered host memory? KJIT_ERR_INVALID_ARG with `name` in the message otherwise. Asks the driver: some 100 ns. */
 kjit_status runtime_check_pointer(kjit_runtime *runtime, const void *pointer, int32_t ordinal, const char *name,
                                   kjit_error *error);
 

@@ -144,6 +144,13 @@ static CUresult fake_ctx_get_device(CUdevice *device) {
   return CUDA_SUCCESS;
 }
 
+/* The image is looked at now. */
+static CUresult read_image(void) {
+  if (atomic_load(&fake_driver.refuse_images) <= 0) return CUDA_SUCCESS;
+  atomic_fetch_sub(&fake_driver.refuse_images, 1);
+  return fake_driver.refusal;
+}
+
 static CUresult fake_library_load_data(CUlibrary *library, const void *image, CUjit_option *jit_options,
                                        void **jit_values, unsigned int jit_count, CUlibraryOption *options,
                                        void **values, unsigned int count) {
@@ -151,10 +158,8 @@ static CUresult fake_library_load_data(CUlibrary *library, const void *image, CU
   ENTER(LibraryLoadData);
   if (!image || jit_count || count) return CUDA_ERROR_INVALID_VALUE;
   if (fake_driver.load_us) usleep(fake_driver.load_us);
-  if (atomic_load(&fake_driver.refuse_images) > 0) {
-    atomic_fetch_sub(&fake_driver.refuse_images, 1);
-    return fake_driver.refusal;
-  }
+  const CUresult read = fake_driver.eager ? read_image() : CUDA_SUCCESS;
+  if (read != CUDA_SUCCESS) return read;
   *library = calloc(1, sizeof **library);
   atomic_fetch_add(&fake_driver.live, 1);
   return *library ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -169,6 +174,8 @@ static CUresult fake_library_unload(CUlibrary library) {
 
 static CUresult fake_library_get_kernel(CUkernel *kernel, CUlibrary library, const char *name) {
   ENTER(LibraryGetKernel);
+  const CUresult read = fake_driver.eager ? CUDA_SUCCESS : read_image();
+  if (read != CUDA_SUCCESS) return read;
   *kernel = (CUkernel)library;
   return name && *name ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

@@ -118,8 +118,7 @@ static void fill_cache(struct fixture *f) {
   assert_int_equal(1, compiles());
 }
 
-static void test_kernel__refused_entry_from_disk_is_rebuilt_once(void **state) {
-  struct fixture *f = *state;
+static void refused_entry_from_disk_is_rebuilt_once(struct fixture *f) {
   fill_cache(f);
   atomic_store(&fake_driver.refuse_images, 1);
   assert_non_null(fixture_kernel(f, "sm_90", "a"));
@@ -129,6 +128,25 @@ static void test_kernel__refused_entry_from_disk_is_rebuilt_once(void **state) {
   kjit_runtime_stats stats = {.struct_size = sizeof stats};
   assert_status(KJIT_OK, kjit_runtime_get_stats(f->runtime, &stats, &f->error), &f->error);
   assert_int_equal(1, stats.rebuilt_entries);
+}
+
+static void test_kernel__refused_entry_from_disk_is_rebuilt_once(void **state) {
+  refused_entry_from_disk_is_rebuilt_once(*state);
+}
+
+static void test_kernel__refused_entry_from_disk_is_rebuilt_once_under_eager_loading(void **state) {
+  fake_driver.eager = 1;
+  refused_entry_from_disk_is_rebuilt_once(*state);
+}
+
+static void test_kernel__cubin_without_the_entry_says_so_and_is_not_built_again(void **state) {
+  struct fixture *f = *state;
+  fill_cache(f);
+  fake_driver.fail_call = FAKE_LibraryGetKernel;
+  fake_driver.failure = CUDA_ERROR_NOT_FOUND;
+  assert_null(fixture_kernel(f, "sm_90", "a"));
+  assert_contains(f->error.message, "has no kernel \"k\"");
+  assert_int_equal(1, compiles());
 }
 
 static void test_kernel__refused_again_fails_with_the_drivers_words(void **state) {
@@ -195,6 +213,8 @@ int main(void) {
       FIXTURE_TEST(test_kernel__eight_threads_and_a_refused_cubin_make_two_compiles_at_most),
       FIXTURE_TEST(test_kernel__resident_only_neither_compiles_nor_loads),
       FIXTURE_TEST(test_kernel__refused_entry_from_disk_is_rebuilt_once),
+      FIXTURE_TEST(test_kernel__refused_entry_from_disk_is_rebuilt_once_under_eager_loading),
+      FIXTURE_TEST(test_kernel__cubin_without_the_entry_says_so_and_is_not_built_again),
       FIXTURE_TEST(test_kernel__refused_again_fails_with_the_drivers_words),
       FIXTURE_TEST(test_kernel__what_this_call_compiled_is_not_compiled_again),
       FIXTURE_TEST(test_kernel__refused_entry_that_no_longer_compiles_says_both),
