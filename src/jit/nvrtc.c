@@ -111,7 +111,8 @@ static kjit_status get_place(struct nvrtc *nvrtc, const struct nvrtc_place **out
   if (known) return KJIT_OK;
   struct nvrtc_place *place = mem_alloc(nvrtc->mem, sizeof *place);
   if (!place) return error_no_memory(error);
-  const kjit_status status = nvrtc_find(place, nvrtc->asked, nvrtc->asked_by, error);
+  const struct nvrtc_search search = {nvrtc->asked, nvrtc->asked_by, ""};
+  const kjit_status status = nvrtc_find(place, &search, error);
   if (status == KJIT_OK && atomic_compare_exchange_strong(&nvrtc->place, &known, place)) {
     *out = place;
     return KJIT_OK;

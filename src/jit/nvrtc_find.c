@@ -81,36 +81,48 @@ static _Bool find_in_pattern(char path[DYNLIB_PATH_BYTES], const char *pattern) 
   return found;
 }
 
-static _Bool find_in_known_folders(char path[DYNLIB_PATH_BYTES]) {
+static _Bool find_in_known_folders(char path[DYNLIB_PATH_BYTES], const char *root) {
   for (size_t i = 0; i < sizeof known_folders / sizeof *known_folders; i++) {
     const struct known_folder *folder = &known_folders[i];
-    const char *root = folder->variable ? secure_getenv(folder->variable) : "";
+    const char *base = folder->variable ? secure_getenv(folder->variable) : root;
     char pattern[DYNLIB_PATH_BYTES];
-    if (!root || (folder->variable && *root != '/')) continue;
-    const int length = snprintf(pattern, sizeof pattern, "%s%s", root, folder->pattern);
+    if (!base || (folder->variable && *base != '/')) continue;
+    const int length = snprintf(pattern, sizeof pattern, "%s%s", base, folder->pattern);
     if (length > 0 && length < (int)sizeof pattern && find_in_pattern(path, pattern)) return 1;
   }
   return 0;
 }
 
-/* A path was given: it is this one or none. */
-static kjit_status find_asked(char path[DYNLIB_PATH_BYTES], const char *asked, const char *asked_by,
-                              kjit_error *error) {
+static _Bool find_asked(char path[DYNLIB_PATH_BYTES], const char *asked, size_t bytes) {
   struct file_identity identity;
-  const size_t bytes = strlen(asked);
-  if (bytes < DYNLIB_PATH_BYTES && file_identify(asked, &identity)) {
-    memcpy(path, asked, bytes + 1);
-    return KJIT_OK;
-  }
-  if (bytes && bytes < DYNLIB_PATH_BYTES && find_in_folder(path, asked, bytes)) return KJIT_OK;
-  return error_set(error, KJIT_ERR_NO_NVRTC,
-                   "%s: \"%.200s\" is neither a file nor a folder with libnvrtc.so.13, libnvrtc.so.12 or libnvrtc.so",
-                   asked_by, asked);
+  if (!bytes || bytes >= DYNLIB_PATH_BYTES) return 0;
+  if (!file_identify(asked, &identity)) return find_in_folder(path, asked, bytes);
+  memcpy(path, asked, bytes + 1);
+  return 1;
 }
 
-static kjit_status find_library(char path[DYNLIB_PATH_BYTES], kjit_error *error) {
+/* A name without a slash would have the loader search for it, and a relative one changes its meaning with chdir(). */
+static _Bool make_absolute(char path[DYNLIB_PATH_BYTES]) {
+  if (*path == '/') return 1;
+  char *absolute = realpath(path, NULL);
+  const _Bool fits = absolute && strlen(absolute) < DYNLIB_PATH_BYTES;
+  if (fits) memcpy(path, absolute, strlen(absolute) + 1);
+  free(absolute);
+  return fits;
+}
+
+/* A path was given: it is this one or none. */
+static kjit_status take_asked(char path[DYNLIB_PATH_BYTES], const struct nvrtc_search *search, kjit_error *error) {
+  if (find_asked(path, search->asked, strlen(search->asked)) && make_absolute(path)) return KJIT_OK;
+  return error_set(error, KJIT_ERR_NO_NVRTC,
+                   "%s: \"%.200s\" is neither a file nor a folder with libnvrtc.so.13, libnvrtc.so.12 or libnvrtc.so",
+                   search->asked_by, search->asked);
+}
+
+static kjit_status find_library(char path[DYNLIB_PATH_BYTES], const struct nvrtc_search *search, kjit_error *error) {
+  if (search->asked) return take_asked(path, search, error);
   if (find_in_search_path(path, secure_getenv("LD_LIBRARY_PATH"))) return KJIT_OK;
-  if (find_loaded(path) || find_in_known_folders(path)) return KJIT_OK;
+  if (find_loaded(path) || find_in_known_folders(path, search->root)) return KJIT_OK;
   return error_set(error, KJIT_ERR_NO_NVRTC,
                    "NVRTC (libnvrtc.so.13 or libnvrtc.so.12) was not found in $LD_LIBRARY_PATH, $CUDA_HOME/lib64, "
                    "/usr/local/cuda*/lib64, /usr/lib/*-linux-gnu, /usr/lib64, /opt/cuda/lib64, $VIRTUAL_ENV or "
@@ -157,10 +169,9 @@ static void find_builtins(char path[DYNLIB_PATH_BYTES], const char *library) {
   if (*best && !join(path, folder, strlen(folder), best)) *path = '\0';
 }
 
-kjit_status nvrtc_find(struct nvrtc_place *place, const char *asked, const char *asked_by, kjit_error *error) {
+kjit_status nvrtc_find(struct nvrtc_place *place, const struct nvrtc_search *search, kjit_error *error) {
   *place = (struct nvrtc_place){0};
-  const kjit_status status =
-      asked ? find_asked(place->library, asked, asked_by, error) : find_library(place->library, error);
+  const kjit_status status = find_library(place->library, search, error);
   if (status != KJIT_OK) return status;
   /* The name that a link leads to has the full version. */
   char *real = realpath(place->library, NULL);

@@ -14,9 +14,15 @@ struct nvrtc_place {
   struct file_identity file; /* of the library, when the identity was read */
 };
 
-/* Find the library, its builtins and their identity. `asked`: a file or folder, with the name of what asked for it, in
- * which case nothing else is tried; NULL: $LD_LIBRARY_PATH, what this process has loaded, the usual places.
- * KJIT_ERR_NO_NVRTC says where it was looked for and what to do. */
-kjit_status nvrtc_find(struct nvrtc_place *place, const char *asked, const char *asked_by, kjit_error *error);
+/* Where to look. */
+struct nvrtc_search {
+  const char *asked; /* a file or folder, beside which nothing is tried; NULL: $LD_LIBRARY_PATH, what this process has
+                        loaded, the usual places */
+  const char *asked_by; /* name of what asked for it */
+  const char *root;     /* in front of the usual places: "", unless a test has its own */
+};
+
+/* Find the library, its builtins and their identity. KJIT_ERR_NO_NVRTC says where it was looked for and what to do. */
+kjit_status nvrtc_find(struct nvrtc_place *place, const struct nvrtc_search *search, kjit_error *error);
 
 #endif
