@@ -38,14 +38,9 @@ struct pack {
 };
 
 static int pack_write(struct pack *pack, const void *data, size_t bytes) {
-  const struct file_ops *ops = pack->builder->ops;
-  for (size_t done = 0; done < bytes;) {
-    const ssize_t wrote = ops->write(ops->user, pack->file, (const char *)data + done, bytes - done, pack->at);
-    if (wrote <= 0) return wrote < 0 ? (int)wrote : -EIO;
-    done += (size_t)wrote;
-    pack->at += wrote;
-  }
-  return 0;
+  const int done = file_write_all(pack->builder->ops, pack->file, data, bytes, pack->at);
+  pack->at += (off_t)bytes;
+  return done;
 }
 
 static int pack_write_u64(struct pack *pack, uint64_t value) {
@@ -122,14 +117,9 @@ kjit_status builder_cache_export(struct builder *builder, const char *path, cons
 }
 
 static int pack_read(struct pack *pack, void *data, size_t bytes) {
-  const struct file_ops *ops = pack->builder->ops;
-  for (size_t done = 0; done < bytes;) {
-    const ssize_t got = ops->read(ops->user, pack->file, (char *)data + done, bytes - done, pack->at);
-    if (got <= 0) return got < 0 ? (int)got : -EBADMSG;
-    done += (size_t)got;
-    pack->at += got;
-  }
-  return 0;
+  const int done = file_read_all(pack->builder->ops, pack->file, data, bytes, pack->at);
+  pack->at += (off_t)bytes;
+  return done == -ENODATA ? -EBADMSG : done;
 }
 
 /* Named by its own key text, whatever it was called where it came from. A failure is not worth carrying about. */

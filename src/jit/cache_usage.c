@@ -23,8 +23,8 @@ static uint64_t checksum(const struct usage_block *block) {
 }
 
 static _Bool read_block(const struct disk_cache *cache, int file, struct usage_block *block) {
-  const ssize_t done = cache->ops->read(cache->ops->user, file, block, sizeof *block, 0);
-  return done == sizeof *block && block->magic == USAGE_MAGIC && block->checksum == checksum(block);
+  return file_read_all(cache->ops, file, block, sizeof *block, 0) == 0 && block->magic == USAGE_MAGIC &&
+         block->checksum == checksum(block);
 }
 
 static int lock_patiently(const struct file_ops *ops, int file) {
@@ -66,11 +66,8 @@ int cache_usage_open(struct cache_usage *usage, struct disk_cache *cache) {
 }
 
 int cache_usage_write(struct cache_usage *usage) {
-  const struct file_ops *ops = usage->cache->ops;
   usage->block.checksum = checksum(&usage->block);
-  const ssize_t done = ops->write(ops->user, usage->file, &usage->block, sizeof usage->block, 0);
-  if (done == sizeof usage->block) return 0;
-  return done < 0 ? (int)done : -EIO;
+  return file_write_all(usage->cache->ops, usage->file, &usage->block, sizeof usage->block, 0);
 }
 
 void cache_usage_close(struct cache_usage *usage) {

@@ -24,17 +24,13 @@ void disk_cache_note(struct disk_cache *cache, const char *what, const char *whe
 /* Into the image's memory, never a map of the file: what was checked cannot change afterwards, and a truncated file or
  * a failing disk is an error here instead of a SIGBUS later. */
 static int read_all(const struct disk_cache *cache, int file, struct entry_image *image, const char **damage) {
-  for (size_t at = 0; at < image->bytes;) {
-    const ssize_t done =
-        cache->ops->read(cache->ops->user, file, (char *)image->data + at, image->bytes - at, (off_t)at);
-    if (done < 0) return (int)done;
-    if (done == 0) {
-      *damage = "shorter than it was a moment ago";
-      return -EBADMSG;
-    }
-    at += (size_t)done;
-  }
-  *damage = entry_read(image->data, image->bytes, &image->entry);
+  const int done = file_read_all(cache->ops, file, image->data, image->bytes, 0);
+  if (done == -ENODATA)
+    *damage = "shorter than it was a moment ago";
+  else if (done < 0)
+    return done;
+  else
+    *damage = entry_read(image->data, image->bytes, &image->entry);
   return *damage ? -EBADMSG : 0;
 }
 
@@ -138,6 +134,10 @@ static kjit_status get_named(struct disk_cache *cache, const struct key *key, co
   return KJIT_ERR_NOT_FOUND;
 }
 
+static _Bool before(const struct timespec *a, const struct timespec *b) {
+  return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
 /* The most recently used entry of a request; false when there is none. */
 static _Bool find_any_compiler(struct disk_cache *cache, const struct entry_name *like, struct entry_name *found) {
   const struct file_ops *ops = cache->ops;
@@ -145,16 +145,16 @@ static _Bool find_any_compiler(struct disk_cache *cache, const struct entry_name
   struct stat status;
   struct entry_name name;
   const char *file;
-  time_t newest = 0;
+  struct timespec newest = {0, 0};
   _Bool any = 0;
   const int folder = ops->open(ops->user, cache->dir.folder, like->folder, O_RDONLY | O_DIRECTORY, 0);
   if (folder < 0) return 0;
   int done = ops->list_open(ops->user, cache->dir.folder, like->folder, &list);
   while (done >= 0 && (done = ops->list_next(ops->user, list, &file)) > 0) {
     if (strncmp(file, like->file, ENTRY_NAME_REQUEST_BYTES) || !entry_name_parse(&name, file)) continue;
-    if (ops->stat_at(ops->user, folder, file, &status) < 0 || (any && status.st_mtime < newest)) continue;
+    if (ops->stat_at(ops->user, folder, file, &status) < 0 || (any && before(&status.st_mtim, &newest))) continue;
     *found = name;
-    newest = status.st_mtime;
+    newest = status.st_mtim;
     any = 1;
   }
   if (list) ops->list_close(ops->user, list);

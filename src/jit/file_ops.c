@@ -264,3 +264,21 @@ const struct file_ops *file_ops_system(void) {
   };
   return &system_ops;
 }
+
+int file_read_all(const struct file_ops *ops, int file, void *data, size_t bytes, off_t at) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t got = ops->read(ops->user, file, (char *)data + done, bytes - done, at + (off_t)done);
+    if (got <= 0) return got < 0 ? (int)got : -ENODATA;
+    done += (size_t)got;
+  }
+  return 0;
+}
+
+int file_write_all(const struct file_ops *ops, int file, const void *data, size_t bytes, off_t at) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t put = ops->write(ops->user, file, (const char *)data + done, bytes - done, at + (off_t)done);
+    if (put <= 0) return put < 0 ? (int)put : -EIO;
+    done += (size_t)put;
+  }
+  return 0;
+}

@@ -52,4 +52,8 @@ struct file_ops {
 
 const struct file_ops *file_ops_system(void);
 
+/* All of it, however many calls it takes. 0 or -errno; -ENODATA when the file ends before. */
+int file_read_all(const struct file_ops *ops, int file, void *data, size_t bytes, off_t at);
+int file_write_all(const struct file_ops *ops, int file, const void *data, size_t bytes, off_t at);
+
 #endif

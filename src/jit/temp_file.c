@@ -84,12 +84,8 @@ int temp_file_create(struct temp_file *temp, const struct file_ops *ops, int roo
 }
 
 int temp_file_write(struct temp_file *temp, const struct file_ops *ops, const void *data, size_t bytes) {
-  for (size_t at = 0; at < bytes;) {
-    const ssize_t done = ops->write(ops->user, temp->file, (const char *)data + at, bytes - at, (off_t)at);
-    if (done <= 0) return done < 0 ? (int)done : -EIO;
-    at += (size_t)done;
-  }
-  return ops->sync(ops->user, temp->file);
+  const int done = file_write_all(ops, temp->file, data, bytes, 0);
+  return done < 0 ? done : ops->sync(ops->user, temp->file);
 }
 
 int temp_file_publish(struct temp_file *temp, const struct file_ops *ops, int folder, const char *name) {
