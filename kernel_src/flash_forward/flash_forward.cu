@@ -27,7 +27,8 @@
 
 namespace {
 
-using Softmax = OnlineSoftmax<cfg::kRowTiles, cfg::kKeyTiles * 2, cfg::kHeadSlices * 2, cfg::kOptimizedSoftmax>;
+using Softmax =
+    OnlineSoftmax<cfg::kRowTiles, cfg::kKeyTiles * 2, cfg::kHeadSlices * 2, cfg::kOptimizedSoftmax, 8, false>;
 
 KJIT_DEVICE const char *head_start(const void *tensor, const flash_forward_strides &stride) {
   return (const char *)tensor + (blockIdx.z * stride.batch + blockIdx.y * stride.head) * 2;
@@ -144,7 +145,12 @@ struct Block {
       load_ragged<kMayBeLast>(v, j);
     }
     if (kMayBeLast && j == blocks() - 1 && last_rows() < cfg::kKeyRows) mask_from(s, last_rows());
-    softmax.step<kFirst>(s, o, p.scale, p.scale_log2);
+    Softmax::Rows now, factors;
+    if (softmax.find_maximum<kFirst>(s, now, p.scale, p.scale_log2)) {
+      softmax.move_reference<kFirst>(now, factors, p.scale_log2);
+      if constexpr (!kFirst) softmax.rescale(o, factors);
+    }
+    softmax.exponentiate<kFirst>(s, p.scale_log2);
     uint32_t probabilities[cfg::kRowTiles][cfg::kKeyTiles][4];
     fragments::round_scores(probabilities, s);
     if constexpr (!cfg::kEagerLoads) {

@@ -1,12 +1,16 @@
 // Online softmax over accumulator tiles (Milakov and Gimelshein 2018; FlashAttention-2, Dao 2023, algorithm 1).
 //
-// A thread holds two rows of each 16-row tile (lane / 4 and + 8) and every fourth column pair of them. The row maximum
-// is the quad's; the row sum stays the thread's own until the end, when it is reduced once.
+// Accumulators of mma.m16n8 and of wgmma.m64 lie alike in a thread: of every 16-row tile two rows (lane / 4 and + 8),
+// of every 8 columns two (2 * (lane % 4), + 1). The row maximum is the quad's; the row sum stays the thread's own until
+// the end, when it is reduced once.
+//
+// A step is: find_maximum(), move_reference() and rescale() where needed, exponentiate(). The caller orders them around
+// its matrix products.
 #pragma once
 #include "core/types.cuh"
 #include "ptx/math.cuh"
 
-// A key that does not exist. Every step has at least one that does, so a running maximum is never this after a step.
+// Score of a key that does not count.
 KJIT_DEVICE float masked_score() {
   return __int_as_float(0xff800000);
 } // -inf
@@ -18,89 +22,91 @@ KJIT_DEVICE void mask_unless_less(float &score, int column, int valid) {
                : "r"(column), "r"(valid));
 }
 
-// kFused: the scale is folded into one FMA before exp2, the maximum stays unscaled.
-// Otherwise: the scores are scaled first, then exp(x) = exp2(x * log2 e).
-template <int kRowTiles, int kColumnTiles8, int kOutputTiles8, bool kFused> struct OnlineSoftmax {
+// kFused: the scale is folded into one FMA before exp2, the maximum stays unscaled, and the reference maximum is moved
+// only when some row of the warp has outgrown it by more than a factor of 2^kSlack: until then probabilities above 1 do
+// no harm (FlashAttention-4's conditional rescale; exact, since output and sum use the same reference). kSlack 0:
+// always. Not fused: the scores are scaled first, then exp(x) = exp2(x * log2 e), and the reference always moves.
+// kRowsMayBeEmpty: a row may have no key that counts, in a step or at all.
+template <int kRowTiles, int kColumnTiles8, int kOutputTiles8, bool kFused, int kSlack, bool kRowsMayBeEmpty>
+struct OnlineSoftmax {
   using Scores = float[kRowTiles][kColumnTiles8][4];
   using Output = float[kRowTiles][kOutputTiles8][4];
+  using Rows = float[kRowTiles][2];
 
-  float max[kRowTiles][2];
-  float sum[kRowTiles][2];
+  Rows max; // the reference: the running maximum, or at most kSlack below it
+  Rows sum; // this thread's part, relative to the reference
 
+  // As before the first step, for a caller without a first step of its own.
   KJIT_DEVICE void start() {
-#pragma unroll
-    for (int m = 0; m < kRowTiles; m++)
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        max[m][r] = masked_score();
-        sum[m][r] = 0.0f;
-      }
+    for_rows([&](int m, int r) {
+      max[m][r] = masked_score();
+      sum[m][r] = 0.0f;
+    });
   }
 
-  // Scores become probabilities relative to a reference maximum; the output and the sum so far are brought to the same.
-  // kFirst: there is nothing so far, so nothing is rescaled.
-  //
-  // Fused, the reference is moved only when some row of the warp has outgrown it by more than 2^kSlack: until then
-  // probabilities above 1 do no harm (FlashAttention-4's conditional rescale; exact, as both O and the sum use the
-  // same).
-  template <bool kFirst> KJIT_DEVICE void step(Scores &s, Output &o, float scale, float scale_log2) {
+  // Row maxima of the scores and, unless kFirst, of all before them.
+  // @return whether the reference must move for this warp's rows; the same for all its lanes.
+  template <bool kFirst> KJIT_DEVICE bool find_maximum(Scores &s, Rows &now, float scale, float scale_log2) const {
     if constexpr (!kFused) scale_scores(s, scale);
-    float now[kRowTiles][2];
     bool outgrown = false;
-#pragma unroll
-    for (int m = 0; m < kRowTiles; m++)
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        now[m][r] = quad_max(row_max(s, m, r, kFirst ? masked_score() : max[m][r]));
-        outgrown |= (now[m][r] - max[m][r]) * scale_log2 > kSlack;
-      }
-    if (kFirst || !kFused || __any_sync(0xffffffffu, outgrown)) move_reference<kFirst>(now, o, scale_log2);
-#pragma unroll
-    for (int m = 0; m < kRowTiles; m++)
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const float added = exponentiate_row(s, m, r, scale_log2);
-        sum[m][r] = kFirst ? added : sum[m][r] + added;
-      }
+    for_rows([&](int m, int r) {
+      now[m][r] = quad_max(row_max(s, m, r, kFirst ? masked_score() : max[m][r]));
+      // An empty row's reference is finite, so that exp2 sees -inf and not the difference of two of them.
+      if constexpr (kRowsMayBeEmpty) now[m][r] = fmaxf(now[m][r], -1e30f);
+      outgrown |= (now[m][r] - max[m][r]) * scale_log2 > kSlack;
+    });
+    return kFirst || !kFused || kSlack == 0 || __any_sync(0xffffffffu, outgrown);
   }
 
-  // Divide the output by the row sums; `log_sum_exp(m, r, value)` receives each row's.
-  template <typename LogSumExp> KJIT_DEVICE void finish(Output &o, float scale, LogSumExp log_sum_exp) {
-#pragma unroll
-    for (int m = 0; m < kRowTiles; m++)
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const float total = quad_sum(sum[m][r]);
-        const float inverse = 1.0f / total;
-        log_sum_exp(m, r, (kFused ? max[m][r] * scale : max[m][r]) + log2_approx(total) * kLn2);
-#pragma unroll
-        for (int n = 0; n < kOutputTiles8; n++) {
-          o[m][n][2 * r] *= inverse;
-          o[m][n][2 * r + 1] *= inverse;
-        }
+  // Make `now` the reference. `factors`: what the output must be multiplied by.
+  template <bool kFirst> KJIT_DEVICE void move_reference(const Rows &now, Rows &factors, float scale_log2) {
+    for_rows([&](int m, int r) {
+      if constexpr (!kFirst) {
+        factors[m][r] = exp2_approx((max[m][r] - now[m][r]) * (kFused ? scale_log2 : kLog2E));
+        sum[m][r] *= factors[m][r];
       }
+      max[m][r] = now[m][r];
+    });
+  }
+
+  static KJIT_DEVICE void rescale(Output &o, const Rows &factors) {
+    for_rows([&](int m, int r) {
+#pragma unroll
+      for (int n = 0; n < kOutputTiles8; n++) {
+        o[m][n][2 * r] *= factors[m][r];
+        o[m][n][2 * r + 1] *= factors[m][r];
+      }
+    });
+  }
+
+  // Scores become probabilities relative to the reference; their sums are added.
+  template <bool kFirst> KJIT_DEVICE void exponentiate(Scores &s, float scale_log2) {
+    for_rows([&](int m, int r) {
+      const float added = exponentiate_row(s, m, r, scale_log2);
+      sum[m][r] = kFirst ? added : sum[m][r] + added;
+    });
+  }
+
+  // Divide the output by the row sums; `log_sum_exp(m, r, value)` receives each row's. A row without keys gives 0,
+  // -inf.
+  template <typename LogSumExp> KJIT_DEVICE void finish(Output &o, float scale, LogSumExp log_sum_exp) {
+    Rows inverse;
+    for_rows([&](int m, int r) {
+      const float total = quad_sum(sum[m][r]);
+      const bool empty = kRowsMayBeEmpty && total == 0.0f;
+      inverse[m][r] = empty ? 0.0f : 1.0f / total;
+      log_sum_exp(m, r, empty ? masked_score() : max[m][r] * (kFused ? scale : 1.0f) + log2_approx(total) * kLn2);
+    });
+    rescale(o, inverse);
   }
 
 private:
-  static constexpr float kSlack = 8.0f;
-
-  template <bool kFirst>
-  KJIT_DEVICE void move_reference(const float (&now)[kRowTiles][2], Output &o, float scale_log2) {
+  template <typename Visit> static KJIT_DEVICE void for_rows(Visit visit) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
 #pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const float factor = exp2_approx((max[m][r] - now[m][r]) * (kFused ? scale_log2 : kLog2E));
-        max[m][r] = now[m][r];
-        if constexpr (!kFirst) {
-          sum[m][r] *= factor;
-#pragma unroll
-          for (int n = 0; n < kOutputTiles8; n++) {
-            o[m][n][2 * r] *= factor;
-            o[m][n][2 * r + 1] *= factor;
-          }
-        }
-      }
+      for (int r = 0; r < 2; r++)
+        visit(m, r);
   }
 
   static KJIT_DEVICE void scale_scores(Scores &s, float scale) {
