@@ -39,7 +39,17 @@ typedef struct kjit_source {
  */
 typedef int (*kjit_stop_fn)(void *user);
 
-/** What to build. */
+/**
+ * What to build.
+ *
+ * Headers are found and hashed before the compile and given to the compiler in memory; it opens no file. Every #include
+ * is followed, whatever #if it stands under; one that no condition guards must be found. A name is looked for in
+ * `headers`, then, if quoted, beside the including file, then in `include_dirs`. It may not be absolute, and in your
+ * own texts not computed (`#include MACRO`). What only a computed #include of some library names can be added by an
+ * `#include <it>` under `#if 0`.
+ *
+ * Options: those that change nothing but the code and the messages. Others are refused by name.
+ */
 typedef struct kjit_build_request {
   size_t struct_size;
   const char *arch;           /**< "sm_80", "sm_90a", …; NULL, in kjit_kernel_get() only: the current device's */

@@ -9,8 +9,8 @@
 #include "jit/compile_options.h"
 #include "jit/include_closure.h"
 
-/* kjit_build_request as first released ended with timeout_ms. */
-#define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, timeout_ms) + sizeof(uint32_t))
+/* kjit_build_request as first released ended with stop_user. */
+#define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
 /* Above what people write and machines generate; below what would make a key or a section name unwieldy. */
 #define NAME_LIMIT     1000
