@@ -3,18 +3,17 @@
 #include "jit/custom_request.h"
 #include "runtime/runtime_state.h"
 
-static kjit_status check_build_args(const kjit_runtime *runtime, const kjit_build_request *request, const void *out,
-                                    kjit_error *error) {
+static kjit_status check_build_args(const kjit_runtime *runtime, const kjit_build_request *request, kjit_error *error) {
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (!request) return error_invalid(error, "request", "must not be NULL");
-  return out ? KJIT_OK : error_invalid(error, "out", "must not be NULL");
+  return request ? KJIT_OK : error_invalid(error, "request", "must not be NULL");
 }
 
 kjit_status kjit_build(kjit_runtime *runtime, const kjit_build_request *request, kjit_artifact **out,
                        kjit_error *error) {
   error_clear(error);
-  if (out) *out = NULL;
-  kjit_status status = check_build_args(runtime, request, out, error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  kjit_status status = check_build_args(runtime, request, error);
   if (status != KJIT_OK) return status;
   struct custom_request custom;
   status = custom_request_init(&custom, &runtime->mem, request, NULL, error);
@@ -36,8 +35,9 @@ static kjit_status current_arch(kjit_runtime *runtime, const char **arch, kjit_e
 kjit_status kjit_kernel_get(kjit_runtime *runtime, const kjit_build_request *request, kjit_kernel **out,
                             kjit_error *error) {
   error_clear(error);
-  if (out) *out = NULL;
-  kjit_status status = check_build_args(runtime, request, out, error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  kjit_status status = check_build_args(runtime, request, error);
   const char *arch = NULL;
   if (status == KJIT_OK) status = current_arch(runtime, &arch, error);
   if (status != KJIT_OK) return status;

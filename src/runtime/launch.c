@@ -138,8 +138,8 @@ static kjit_status enqueue_cluster(const struct kjit_kernel *kernel, const struc
 
 static kjit_status launch_checked(struct kjit_kernel *kernel, const kjit_launch *launch, const void *args,
                                   size_t args_bytes, CUstream stream, kjit_error *error) {
-  struct shape shape;
-  int32_t ordinal;
+  struct shape shape = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .cluster = {1, 1, 1}, .threads = 1};
+  int32_t ordinal = -1;
   const uint32_t shared_bytes = launch->dynamic_shared_bytes;
   kjit_status status = resolve_shape(launch, &shape, error);
   if (status == KJIT_OK) status = check_args(kernel, args, args_bytes, error);

@@ -1,5 +1,7 @@
 #include "fixture.h"
 
+#include <unistd.h>
+
 static kjit_status create(struct fixture *f, const kjit_runtime_options *options) {
   const struct runtime_fakes fakes = {.driver = &fake_driver_api};
   memset(&f->error, 0, sizeof f->error);
@@ -110,6 +112,7 @@ static atomic_int made, ended;
 
 static void *make_state(kjit_runtime *runtime) {
   atomic_fetch_add(&made, 1);
+  usleep(5000); /* so that others are here too */
   return mem_alloc(runtime_mem(runtime), 1);
 }
 
