@@ -22,7 +22,7 @@ typedef struct kjit_launch {
   size_t struct_size;
   uint32_t grid[3];              /**< blocks in x, y, z; zero means 1                                          */
   uint32_t block[3];             /**< threads in x, y, z; zero means 1                                         */
-  uint32_t cluster[3];           /**< blocks per cluster in x, y, z; all zero: no cluster                      */
+  uint32_t cluster[3];           /**< blocks per cluster in x, y, z, at most 8 in all; all zero: no cluster   */
   uint32_t dynamic_shared_bytes; /**< beyond 48 KiB the kernel's limit is raised, once per kernel and device   */
 } kjit_launch;
 
