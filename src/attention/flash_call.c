@@ -18,13 +18,21 @@ static void destroy_state(kjit_runtime *runtime, void *state) {
   flash_resident_destroy(state);
 }
 
+static kjit_status describe_device(kjit_runtime *runtime, int32_t ordinal, const kjit_device_info **device,
+                                   kjit_error *error) {
+  *device = runtime_device(runtime, ordinal, error);
+  if (*device) return KJIT_OK;
+  if (error->status != KJIT_OK) return (kjit_status)error->status;
+  return error_set(error, KJIT_ERR_INTERNAL, "device %d has no description", (int)ordinal);
+}
+
 /* The first call with a config on a device: the rules, then the compiler and the driver. */
 static kjit_status load(kjit_runtime *runtime, const kjit_flash_config *config, int32_t ordinal,
                         struct flash_resident_kernel *kernel, kjit_error *error) {
   struct flash_request request;
-  const kjit_device_info *device = runtime_device(runtime, ordinal, error);
-  if (!device) return (kjit_status)error->status;
-  kjit_status status = flash_rules_check(config, error);
+  const kjit_device_info *device = NULL;
+  kjit_status status = describe_device(runtime, ordinal, &device, error);
+  if (status == KJIT_OK) status = flash_rules_check(config, error);
   if (status == KJIT_OK) status = flash_rules_check_place(config, device->arch, device->max_shared_per_block, error);
   if (status == KJIT_OK) status = flash_request_init(&request, config, device->arch, 0, error);
   if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &kernel->kernel, error);
@@ -51,8 +59,9 @@ static kjit_status find_or_load(struct flash_call *call, kjit_runtime *runtime, 
 
 static kjit_status choose(kjit_runtime *runtime, const kjit_attention_args *args, int32_t ordinal,
                           kjit_flash_config *config, kjit_error *error) {
-  const kjit_device_info *device = runtime_device(runtime, ordinal, error);
-  if (!device) return (kjit_status)error->status;
+  const kjit_device_info *device = NULL;
+  const kjit_status status = describe_device(runtime, ordinal, &device, error);
+  if (status != KJIT_OK) return status;
   return flash_choose(args->q.dtype, args->q.shape[1], args->k.shape[1], args->q.shape[3], device->max_shared_per_block,
                       config, error);
 }

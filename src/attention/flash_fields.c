@@ -1,7 +1,7 @@
 #include "attention/flash_fields.h"
 
 #define COUNT(name, kind, token, text) +1
-#define ROW(name, kind, token, text)   {#name, FIELD_##kind, token, text, (uint32_t)offsetof(kjit_flash_config, name)},
+#define ROW(name, kind, token, text)   {#name, token, text, FIELD_##kind, (uint32_t)offsetof(kjit_flash_config, name)},
 
 enum { FIELD_COUNT = 0 KJIT_FLASH_FORWARD_FIELDS(COUNT) };
 

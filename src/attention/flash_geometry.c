@@ -44,11 +44,11 @@ uint32_t kjit_flash_config_ctas_per_sm(const kjit_flash_config *config, uint32_t
   if (!arch || flash_rules_check(config, NULL) != KJIT_OK || flash_rules_limits(arch, &limits, NULL) != KJIT_OK)
     return 0;
   if (registers == 0 || registers > MAX_THREAD_REGISTERS) return 0;
-  const kjit_flash_geometry geometry = kjit_flash_config_geometry(config);
+  const uint32_t warps = (uint32_t)config->n_warps;
   uint32_t blocks = limits->blocks_per_sm;
-  blocks = least(blocks, limits->threads_per_sm / geometry.threads);
-  blocks = least(blocks, blocks_by_registers(registers, (uint32_t)config->n_warps, limits));
-  return least(blocks, blocks_by_shared(geometry.shared_bytes, limits));
+  blocks = least(blocks, limits->threads_per_sm / (WARP * warps));
+  blocks = least(blocks, blocks_by_registers(registers, warps, limits));
+  return least(blocks, blocks_by_shared(kjit_flash_config_geometry(config).shared_bytes, limits));
 }
 
 void flash_geometry_grid(uint32_t B_r, int64_t seq_q, int64_t heads, int64_t batch, uint32_t grid[3]) {

@@ -9,11 +9,11 @@
 enum field_kind { FIELD_DTYPE, FIELD_INT, FIELD_BOOL, FIELD_LOAD };
 
 struct field {
-  const char *name; /* struct member, JSON key, and #define KJIT_<name> */
-  enum field_kind kind;
+  const char *name;  /* struct member, JSON key, and #define KJIT_<name> */
   const char *token; /* in the short form; "" if it has none */
   const char *text;  /* documentation, one line */
-  uint32_t offset;   /* of the int32_t in the struct */
+  enum field_kind kind;
+  uint32_t offset; /* of the int32_t in the struct */
 };
 
 /* More fields than any family has; short_form.c keeps a bit for each. */

@@ -10,12 +10,12 @@ struct toy {
 };
 
 static const struct field toy_rows[] = {
-    {"dtype", FIELD_DTYPE, "", "element type", offsetof(struct toy, dtype)},
-    {"width", FIELD_INT, "", "columns", offsetof(struct toy, width)},
-    {"slow", FIELD_BOOL, "slow", "slowly", offsetof(struct toy, slow)},
-    {"A_load", FIELD_LOAD, "", "of A", offsetof(struct toy, A_load)},
-    {"B_load", FIELD_LOAD, "", "of B", offsetof(struct toy, B_load)},
-    {"buffer", FIELD_BOOL, "buf", "twice", offsetof(struct toy, buffer)},
+    {"dtype", "", "element type", FIELD_DTYPE, offsetof(struct toy, dtype)},
+    {"width", "", "columns", FIELD_INT, offsetof(struct toy, width)},
+    {"slow", "slow", "slowly", FIELD_BOOL, offsetof(struct toy, slow)},
+    {"A_load", "", "of A", FIELD_LOAD, offsetof(struct toy, A_load)},
+    {"B_load", "", "of B", FIELD_LOAD, offsetof(struct toy, B_load)},
+    {"buffer", "buf", "twice", FIELD_BOOL, offsetof(struct toy, buffer)},
 };
 static const struct field_table toy_table = {"toy", "Toy", toy_rows, 6, sizeof(struct toy)};
 
