@@ -73,13 +73,12 @@ static void prebuild_cases(struct gpu_fixture *fixture, const struct gpu_case *c
   assert_status(KJIT_OK, status, &error);
 }
 
-static void record_share(struct gpu_fixture *fixture, const struct gpu_case *gpu_case,
-                         const struct attention_verdict *verdict) {
+static void record_share(struct gpu_fixture *fixture, const struct attention_verdict *verdict, const char *what) {
   const double share = verdict->bound > 0 ? verdict->error / verdict->bound : 0;
   fixture->cases_run++;
   if (share < fixture->worst_share) return;
   fixture->worst_share = share;
-  describe_case(gpu_case, fixture->worst_case, sizeof fixture->worst_case);
+  snprintf(fixture->worst_case, sizeof fixture->worst_case, "%s", what);
 }
 
 /* True when the case is right. */
@@ -89,10 +88,10 @@ static _Bool run_case(struct gpu_fixture *fixture, const struct gpu_trial *trial
   kjit_error error = {0};
   struct attention_verdict verdict;
   const kjit_status status = attention_run(&trial->data, &trial->reference, &gpu_case->config, &verdict, &error);
-  record_share(fixture, gpu_case, &verdict);
+  describe_case(gpu_case, what, sizeof what);
+  record_share(fixture, &verdict, what);
   if (status == KJIT_OK && verdict.passed) return 1;
   if (!print) return 0;
-  describe_case(gpu_case, what, sizeof what);
   attention_verdict_print(&verdict, &gpu_case->problem, numbers);
   print_error("%s\n  %s\n", what, status == KJIT_OK ? numbers : error.message);
   return 0;
@@ -135,16 +134,17 @@ void gpu_trial_destroy(struct gpu_trial *trial) {
 }
 
 void gpu_assert_right(struct gpu_fixture *fixture, const struct gpu_trial *trial, const char *what) {
-  char numbers[ATTENTION_VERDICT_TEXT_MAX], problem[PROBLEM_TEXT_MAX];
+  char numbers[ATTENTION_VERDICT_TEXT_MAX], problem[PROBLEM_TEXT_MAX], text[PROBLEM_TEXT_MAX + 64];
   kjit_error error = {0};
   struct attention_verdict verdict;
   const kjit_status status = attention_judge(&trial->data, &trial->reference, &verdict, &error);
   assert_status(KJIT_OK, status, &error);
-  fixture->cases_run++;
-  if (verdict.passed) return;
   problem_print(&trial->data.problem, problem);
+  snprintf(text, sizeof text, "%.60s | %s", what, problem);
+  record_share(fixture, &verdict, text);
+  if (verdict.passed) return;
   attention_verdict_print(&verdict, &trial->data.problem, numbers);
-  fail_msg("%s | %s\n  %s", what, problem, numbers);
+  fail_msg("%s\n  %s", text, numbers);
 }
 
 uint64_t gpu_output_digest(const struct gpu_trial *trial) {

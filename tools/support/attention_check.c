@@ -95,6 +95,18 @@ static kjit_status judge_output(const struct attention_data *data, const struct 
   return KJIT_OK;
 }
 
+/*
+ * The allowance is twice the eager reference's error, so that error must itself make sense: a broken reference would
+ * let anything pass. Scores of normal inputs stay below 6 * scale * sqrt(head_dim); rounding them changes a weight by
+ * at most twice that rounding, relatively, and the output by that times the largest value of v, below 6 too. The same
+ * again for the other roundings, and a factor of 2.
+ */
+static _Bool reference_makes_sense(const struct problem *p, double error16, double largest) {
+  const double most_score = 6 * problem_scale(p) * sqrt((double)p->head_dim);
+  const double most = 2 * 2 * 6 * (half_rounding_error(p->dtype, most_score) + half_rounding_error(p->dtype, 1));
+  return error16 <= most && largest > 0 && largest < 8;
+}
+
 static double largest_difference(const float *values, const double *exact, size_t count) {
   double largest = 0;
   for (size_t i = 0; i < count; i++) {
@@ -125,9 +137,10 @@ kjit_status attention_judge(const struct attention_data *data, const struct atte
   if (status == KJIT_OK) status = judge_lse(data, reference, verdict, error);
   if (status == KJIT_OK) status = attention_data_inspect(data, &verdict->traces, error);
   const struct attention_traces *traces = &verdict->traces;
-  verdict->passed = status == KJIT_OK && verdict->error <= verdict->bound && verdict->not_finite == 0 &&
-                    verdict->lse_error <= verdict->lse_bound && !traces->inputs_changed && traces->o_stray == 0 &&
-                    traces->lse_stray == 0;
+  verdict->reference_is_sane = reference_makes_sense(&data->problem, verdict->error16, verdict->largest);
+  verdict->passed = status == KJIT_OK && verdict->reference_is_sane && verdict->error <= verdict->bound &&
+                    verdict->not_finite == 0 && verdict->lse_error <= verdict->lse_bound && !traces->inputs_changed &&
+                    traces->o_stray == 0 && traces->lse_stray == 0;
   return status;
 }
 
@@ -159,6 +172,9 @@ void attention_verdict_print(const struct attention_verdict *v, const struct pro
     used += snprintf(text + used, room - (size_t)used, "; lse error %.3g, allowed %.3g", v->lse_error, v->lse_bound);
   if (v->not_finite)
     used += snprintf(text + used, room - (size_t)used, "; %" PRIu64 " elements not finite", v->not_finite);
+  if (!v->reference_is_sane)
+    used +=
+        snprintf(text + used, room - (size_t)used, "; the reference itself (largest %.3g) cannot be right", v->largest);
   if (v->traces.inputs_changed) used += snprintf(text + used, room - (size_t)used, "; the inputs were changed");
   if (v->traces.o_stray || v->traces.lse_stray)
     used += snprintf(text + used, room - (size_t)used,
