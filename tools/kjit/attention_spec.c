@@ -64,14 +64,13 @@ struct item {
   size_t column; /* of the key, from 1 */
 };
 
-static kjit_status item_split(const char *text, const char *at, struct item *item, kjit_error *error) {
+static bool item_split(const char *text, const char *at, struct item *item) {
   const size_t bytes = strcspn(at, ",");
   const char *equals = memchr(at, '=', bytes);
-  const size_t column = (size_t)(at - text) + 1;
-  if (equals == NULL)
-    return error_say(error, KJIT_ERR_PARSE, "column %zu: '%.*s': key=value is expected", column, (int)bytes, at);
-  *item = (struct item){at, (size_t)(equals - at), equals + 1, bytes - (size_t)(equals - at) - 1, column};
-  return KJIT_OK;
+  if (equals == NULL) return false;
+  const size_t key_bytes = (size_t)(equals - at);
+  *item = (struct item){at, key_bytes, equals + 1, bytes - key_bytes - 1, (size_t)(at - text) + 1};
+  return true;
 }
 
 static const struct key *key_find(const struct item *item) {
@@ -139,9 +138,10 @@ static kjit_status value_store(const struct item *item, const struct key *key, s
 
 static kjit_status item_read(const char *text, const char *at, bool seen[KEY_COUNT], struct attention_spec *out,
                              kjit_error *error) {
-  struct item item = {0};
-  const kjit_status status = item_split(text, at, &item, error);
-  if (status != KJIT_OK) return status;
+  struct item item;
+  if (!item_split(text, at, &item))
+    return error_say(error, KJIT_ERR_PARSE, "column %zu: '%.*s': key=value is expected", (size_t)(at - text) + 1,
+                     (int)strcspn(at, ","), at);
   const struct key *key = key_find(&item);
   if (key == NULL)
     return error_say(error, KJIT_ERR_PARSE, "column %zu: unknown key '%.*s'", item.column, (int)item.key_bytes,

@@ -156,16 +156,22 @@ static int print_result(kjit_runtime *runtime, const struct subject *subject, co
   return print_json(object);
 }
 
+/* What the compiler said, also where it said no. */
+static const char *artifact_log(const kjit_artifact *artifact) {
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  return artifact != NULL && kjit_artifact_get_info(artifact, &info, NULL) == KJIT_OK ? info.log : NULL;
+}
+
 static int compile_subject(kjit_runtime *runtime, const struct subject *subject,
                            const struct compile_options *options) {
   kjit_artifact *artifact = NULL;
-  kjit_artifact_info info = {.struct_size = sizeof info};
-  kjit_error error = {0}, info_error;
+  kjit_artifact_info info = {.struct_size = sizeof info, .log = ""};
+  kjit_error error = {0};
   kjit_status status = subject_build(runtime, subject, options, &artifact, &error);
-  if (artifact != NULL && kjit_artifact_get_info(artifact, &info, &info_error) != KJIT_OK) error = info_error;
+  if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, &error);
   if (status == KJIT_OK && options->output != NULL) status = cubin_write(options->output, &info, &error);
   const int code = status == KJIT_OK ? print_result(runtime, subject, options, &info)
-                                     : report_failure(options->json, &error, info.log);
+                                     : report_failure(options->json, &error, artifact_log(artifact));
   kjit_artifact_release(artifact);
   return code;
 }
