@@ -15,8 +15,10 @@ static struct file_identity identity_of(const struct stat *info) {
 
 static kjit_status io_error(kjit_error *error, const char *path) {
   const int number = errno;
+  char words[128];
   const kjit_status status = number == ENOENT || number == ENOTDIR ? KJIT_ERR_NOT_FOUND : KJIT_ERR_IO;
-  return error_set_cause(error, status, KJIT_CAUSE_ERRNO, number, "%s: %s", path, strerror(number));
+  return error_set_cause(error, status, KJIT_CAUSE_ERRNO, number, "%s: %s", path,
+                         strerror_r(number, words, sizeof words));
 }
 
 /* Opened, and known to be a regular file within the limit. -1 with *status set otherwise. */
