@@ -19,6 +19,7 @@ struct candidate {
 
 struct scan {
   struct disk_cache *cache;
+  _Bool present[ENTRY_SHARDS];
   struct usage_shard seen; /* of the shard under way */
   _Bool keep;              /* collect candidates */
   struct candidate *candidates;
@@ -56,14 +57,14 @@ static int see(void *user, int folder, const struct entry_name *name) {
 
 static int scan_shard(struct scan *scan, struct usage_block *block, unsigned shard) {
   scan->seen = (struct usage_shard){0, 0};
-  const int done = cache_walk_shard(scan->cache, shard, see, scan);
+  const int done = scan->present[shard] ? cache_walk_shard(scan->cache, shard, see, scan) : 0;
   if (done == 0) block->shards[shard] = scan->seen;
   return done;
 }
 
 int cache_evict_recount(struct disk_cache *cache, struct usage_block *block) {
   struct scan scan = {.cache = cache};
-  int done = 0;
+  int done = cache_walk_present(cache, scan.present);
   for (unsigned shard = 0; shard < ENTRY_SHARDS && done == 0; shard++)
     done = scan_shard(&scan, block, shard);
   return done;
@@ -117,7 +118,9 @@ int cache_evict(struct disk_cache *cache, struct usage_block *block, const struc
                 struct usage_shard *removed) {
   struct scan scan = {.cache = cache, .keep = 1};
   struct usage_shard gone = {0, 0};
-  int done = 0;
+  if (removed) *removed = gone;
+  if (within(block, goal->max_bytes, goal->max_entries)) return 0;
+  int done = cache_walk_present(cache, scan.present);
   for (unsigned looked = 0; done == 0 && looked < ENTRY_SHARDS && !within(block, goal->max_bytes, goal->max_entries);) {
     scan.count = 0;
     while (done == 0 && scan.count < goal->sample && looked < ENTRY_SHARDS) {

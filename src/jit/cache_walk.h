@@ -10,6 +10,9 @@ typedef int (*cache_walk_visit)(void *user, int folder, const struct entry_name 
 
 /* 0, what the visitor stopped with, or -errno. What is no entry by its name is passed over. */
 int cache_walk(struct disk_cache *cache, cache_walk_visit visit, void *user);
+
+/* Which shards have a folder: one listing, instead of looking for 256 in a small cache. 0 or -errno. */
+int cache_walk_present(struct disk_cache *cache, _Bool present[ENTRY_SHARDS]);
 int cache_walk_shard(struct disk_cache *cache, unsigned shard, cache_walk_visit visit, void *user);
 
 #endif
