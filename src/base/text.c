@@ -56,26 +56,19 @@ void text_append(struct text *text, const char *string) {
   text_append_bytes(text, string, strlen(string));
 }
 
-static void append_formatted(struct text *text, size_t length, const char *format, va_list arguments) {
-  if (!reserve(text, length)) {
+void text_appendf(struct text *text, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(NULL, 0, format, arguments);
+  va_end(arguments);
+  if (length < 0 || !reserve(text, (size_t)length)) {
     text->failed = 1;
     return;
   }
-  vsnprintf(text->data + text->bytes, length + 1, format, arguments);
-  text->bytes += length;
-}
-
-void text_appendf(struct text *text, const char *format, ...) {
-  va_list arguments, again;
   va_start(arguments, format);
-  va_copy(again, arguments);
-  const int length = vsnprintf(NULL, 0, format, arguments);
-  if (length < 0)
-    text->failed = 1;
-  else
-    append_formatted(text, (size_t)length, format, again);
-  va_end(again);
+  vsnprintf(text->data + text->bytes, (size_t)length + 1, format, arguments);
   va_end(arguments);
+  text->bytes += (size_t)length;
 }
 
 char *text_take(struct text *text) {
