@@ -10,7 +10,7 @@ struct tensor_rule {
   const char *const *axes;  /* names, outermost first */
   uint32_t rank;            /* 1 to 4; the last axis is contiguous */
   uint32_t element_bytes;   /* 2 or 4 */
-  uint32_t stride_multiple; /* of the other axes, elements */
+  uint32_t stride_multiple; /* of the other axes, elements; a power of two */
   uint32_t alignment;       /* of data, bytes; a power of two */
   _Bool written;            /* then no two elements may share memory */
 };
