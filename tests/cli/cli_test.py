@@ -68,6 +68,10 @@ class Usage(CommandCase):
     def test_kjit__unknown_command_is_named(self):
         self.refused("compil", naming="'compil'")
 
+    def test_kjit__message_is_one_line_whatever_was_typed(self):
+        self.refused("com\npile\x1b[31m", naming="'com?pile?[31m'")
+        self.refused("compile", "--attention", "dtype=fp16\n", "--arch", "sm_80", naming="fp16?")
+
     def test_options__unknown_one_is_named(self):
         for command in ("doctor", "compile", "warm"):
             self.refused(command, "--verbos", naming="'--verbos'")

@@ -6,10 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a user typed may hold anything; a message is one line and no terminal control. */
+static void make_printable(char *text) {
+  for (; *text != '\0'; text++)
+    if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+}
+
 static void complain(const char *format, va_list arguments) {
-  fputs("kjit: ", stderr);
-  vfprintf(stderr, format, arguments);
-  fputc('\n', stderr);
+  char text[1024];
+  vsnprintf(text, sizeof text, format, arguments);
+  make_printable(text);
+  fprintf(stderr, "kjit: %s\n", text);
 }
 
 int usage_error(const char *format, ...) {
@@ -58,6 +65,7 @@ kjit_status error_say(kjit_error *error, kjit_status status, const char *format,
   error->status = (int32_t)status;
   vsnprintf(error->message, sizeof error->message, format, arguments);
   va_end(arguments);
+  make_printable(error->message);
   return status;
 }
 
