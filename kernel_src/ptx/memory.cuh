@@ -41,3 +41,9 @@ KJIT_DEVICE Chunk load_shared_16(uint32_t shared) {
 KJIT_DEVICE void store_shared_4(uint32_t shared, uint32_t value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(value) : "memory");
 }
+
+KJIT_DEVICE uint32_t load_shared_4(uint32_t shared) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(shared) : "memory");
+  return value;
+}

@@ -1,0 +1,79 @@
+// The configuration: the prologue's macros as typed constants, checked. Nothing else reads a macro.
+#pragma once
+#include "ptx/matrix.cuh"
+#include "ptx/wgmma.cuh"
+
+#if !defined(KJIT_dtype)
+#error "KJIT_dtype is not defined: element type, 5 (fp16) or 15 (bf16)"
+#elif !defined(KJIT_head_dim) || !defined(KJIT_head_dim_v)
+#error "KJIT_head_dim or KJIT_head_dim_v is not defined: columns of Q and K, columns of V and O"
+#elif !defined(KJIT_causal)
+#error "KJIT_causal is not defined: 0 or 1"
+#elif !defined(KJIT_consumers) || !defined(KJIT_tile_n)
+#error "KJIT_consumers or KJIT_tile_n is not defined: warpgroups of 64 query rows, key rows per step"
+#elif !defined(KJIT_stages) || !defined(KJIT_q_buffers)
+#error "KJIT_stages or KJIT_q_buffers is not defined: K and V tiles, Q tiles in shared memory"
+#elif !defined(KJIT_ping_pong) || !defined(KJIT_rescale_slack)
+#error "KJIT_ping_pong or KJIT_rescale_slack is not defined: 0 or 1; log2 of the growth that needs no rescale"
+#endif
+
+#if KJIT_dtype == 15
+KJIT_WGMMA_SHAPE(KJIT_tile_n, Bf16, "bf16")
+#if KJIT_head_dim_v != KJIT_tile_n
+KJIT_WGMMA_SHAPE(KJIT_head_dim_v, Bf16, "bf16")
+#endif
+#elif KJIT_dtype == 5
+KJIT_WGMMA_SHAPE(KJIT_tile_n, Fp16, "f16")
+#if KJIT_head_dim_v != KJIT_tile_n
+KJIT_WGMMA_SHAPE(KJIT_head_dim_v, Fp16, "f16")
+#endif
+#endif
+
+namespace cfg {
+
+template <int kCode> struct ElementOf;
+template <> struct ElementOf<5> {
+  using type = Fp16;
+};
+template <> struct ElementOf<15> {
+  using type = Bf16;
+};
+using Element = ElementOf<KJIT_dtype>::type;
+
+constexpr int kHeadDim = KJIT_head_dim;
+constexpr int kHeadDimV = KJIT_head_dim_v;
+constexpr bool kCausal = KJIT_causal;
+constexpr int kConsumers = KJIT_consumers;
+constexpr int kKeyRows = KJIT_tile_n;
+constexpr int kStages = KJIT_stages;
+constexpr int kQueryBuffers = KJIT_q_buffers;
+constexpr bool kPingPong = KJIT_ping_pong && kConsumers > 1;
+constexpr int kRescaleSlack = KJIT_rescale_slack;
+
+constexpr int kGroupRows = 64; // query rows of a consumer warpgroup: wgmma's M
+constexpr int kGroupThreads = 128;
+constexpr int kQueryRows = kGroupRows * kConsumers;
+constexpr int kThreads = kGroupThreads * (kConsumers + 1);
+
+// Registers after the producer has given up what it does not need: at most 64 K / 128 for all warpgroups together.
+constexpr int kProducerRegisters = kConsumers == 1 ? 56 : kConsumers == 2 ? 40 : 32;
+constexpr int kConsumerRegisters = kConsumers == 1 ? 256 : kConsumers == 2 ? 232 : 160;
+
+static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
+static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
+static_assert(kConsumers >= 1 && kConsumers <= 3, "consumers: 1 to 3");
+static_assert(kKeyRows % 16 == 0 && kKeyRows <= 256, "tile_n: a multiple of 16 up to 256");
+static_assert(kStages >= 2 && kStages <= 4, "stages: 2 to 4");
+static_assert(kQueryBuffers == 1 || kQueryBuffers == 2, "q_buffers: 1 or 2");
+
+// A tile lies in shared memory as chunks of 64 columns, [chunk][rows][64], 128-byte rows, swizzled by the copy engine.
+// Columns that the head does not have arrive as zeros and are not multiplied beyond the next multiple of 16.
+__device__ constexpr int chunks(int columns) { return (columns + 63) / 64; }
+constexpr int kRowBytes = 128;
+constexpr int kGroupQueryBytes = // one consumer's rows of Q; its O leaves through the same memory
+    kGroupRows * kRowBytes * (chunks(kHeadDim) > chunks(kHeadDimV) ? chunks(kHeadDim) : chunks(kHeadDimV));
+constexpr int kQueryBytes = kConsumers * kGroupQueryBytes;
+constexpr int kKeyBytes = kKeyRows * kRowBytes * chunks(kHeadDim);
+constexpr int kValueBytes = kKeyRows * kRowBytes * chunks(kHeadDimV);
+
+} // namespace cfg

@@ -1,0 +1,278 @@
+// A consumer: one warpgroup that owns 64 query rows of every tile of its block.
+//
+// The stream of (tile, key block) pairs is one pipeline: S of the next block, also when it is the next tile's first, is
+// multiplied together with O += P V of this one, and softmax runs under the latter. With one Q buffer a tile ends before
+// the next one starts.
+//
+// Every product is waited for in the straight line of code that issues it: ptxas serialises what is in flight across a
+// loop's end or a branch (warnings C7510 to C7519).
+#pragma once
+#include "attention_sm90/pipeline.cuh"
+#include "attention_sm90/schedule.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/tensor_copy.cuh"
+#include "ptx/warpgroup.cuh"
+#include "softmax/online_softmax.cuh"
+
+struct Consumer {
+  static constexpr int kDepth = (cfg::kHeadDim + 15) / 16; // products of 16 for S
+  static constexpr int kKeyTiles = cfg::kKeyRows / 16;     // products of 16 for O
+  static constexpr int kColumns8 = cfg::kKeyRows / 8;
+  static constexpr int kOutput8 = cfg::kHeadDimV / 8;
+  using Softmax = OnlineSoftmax<1, kColumns8, kOutput8, true, cfg::kRescaleSlack, cfg::kCausal>;
+
+  const attention_sm90_params &p;
+  const Layout at;
+  const int consumer, thread, warp, lane;
+  Ring<cfg::kQueryBuffers> queries;
+  Ring<cfg::kStages> keys, values;
+  float s[1][kColumns8][4];
+  float o[1][kOutput8][4];
+  uint32_t probabilities[kKeyTiles][4];
+  Softmax softmax;
+
+  KJIT_DEVICE Consumer(const attention_sm90_params &params, Layout layout, int consumer, int thread)
+      : p(params), at(layout), consumer(consumer), thread(thread), warp(thread / kLanesPerWarp),
+        lane(thread % kLanesPerWarp) {}
+
+  KJIT_DEVICE void run() {
+    if (cfg::kPingPong && consumer == cfg::kConsumers - 1) named_barrier_arrive(turn_barrier(0), kTurnThreads);
+    Tile tile;
+    if (!next_tile(tile)) return;
+    start(tile);
+    while (true) {
+      const int buffer = queries.slot;
+      const int first_product = middle(tile, buffer);
+      queries.advance();
+      Tile next;
+      if constexpr (cfg::kQueryBuffers == 2) {
+        if (!next_tile(next)) {
+          end(tile, buffer, first_product);
+          break;
+        }
+        change(tile, next, buffer, first_product);
+      } else {
+        end(tile, buffer, first_product);
+        if (!next_tile(next)) break;
+        start(next);
+      }
+      tile = next;
+    }
+    if (thread == 0) tensor_store_wait(); // shared memory must live until the copy engine has read it
+  }
+
+private:
+  static constexpr int kTurnThreads = 2 * cfg::kGroupThreads;
+
+  // Named barriers: 1 … consumers for turns, then one each for a consumer's own threads.
+  KJIT_DEVICE static int turn_barrier(int consumer) { return 1 + consumer; }
+  KJIT_DEVICE int own_barrier() const { return 1 + cfg::kConsumers + consumer; }
+
+  // Ping-pong: consumers take turns in issuing products, so that one's products run under another's softmax.
+  KJIT_DEVICE void wait_for_turn() const {
+    if constexpr (cfg::kPingPong) named_barrier_sync(turn_barrier(consumer), kTurnThreads);
+  }
+  KJIT_DEVICE void pass_turn() const {
+    if constexpr (cfg::kPingPong) named_barrier_arrive(turn_barrier((consumer + 1) % cfg::kConsumers), kTurnThreads);
+  }
+
+  // Wait for the Q of the next tile; false when there is none.
+  KJIT_DEVICE bool next_tile(Tile &tile) const {
+    mbarrier_wait(at.query_full(queries.slot), queries.parity);
+    const int number = load_shared_4(at.tile_number(queries.slot));
+    if (number == kNoTile) return false;
+    tile = tile_by_number(p, number);
+    return true;
+  }
+
+  KJIT_DEVICE void release(uint32_t barrier) const {
+    if (thread == 0) mbarrier_arrive(barrier); // one arrival a warpgroup: 128 are measurably slower
+  }
+  KJIT_DEVICE void release_keys() {
+    release(at.keys_empty(keys.slot));
+    keys.advance();
+  }
+  KJIT_DEVICE void release_values() {
+    release(at.values_empty(values.slot));
+    values.advance();
+  }
+
+  // S = Q K^T, not waited for.
+  KJIT_DEVICE void issue_scores(int buffer) {
+    const uint64_t q = matrix_descriptor(at.query(buffer, consumer), 16);
+    const uint64_t k = matrix_descriptor(at.keys(keys.slot), 16);
+    warpgroup_fence();
+#pragma unroll
+    for (int d = 0; d < kDepth; d++)
+      Wgmma<cfg::Element, cfg::kKeyRows>::multiply_shared(s[0], q + k_major_step(cfg::kGroupRows, d),
+                                                          k + k_major_step(cfg::kKeyRows, d), d > 0);
+    warpgroup_commit();
+  }
+
+  // 16 columns further within a chunk are 32 bytes; the next chunk lies behind all rows of this one.
+  KJIT_DEVICE static uint64_t k_major_step(int rows, int depth) {
+    return descriptor_step(depth / 4 * rows * cfg::kRowBytes + depth % 4 * 32);
+  }
+
+  // O (+)= P V, not waited for.
+  KJIT_DEVICE void issue_output(int accumulate) {
+    const uint64_t v = matrix_descriptor(at.values(values.slot), cfg::kKeyRows * cfg::kRowBytes);
+    warpgroup_fence();
+#pragma unroll
+    for (int k = 0; k < kKeyTiles; k++)
+      Wgmma<cfg::Element, cfg::kHeadDimV>::multiply_registers(
+          o[0], probabilities[k], v + descriptor_step(k * 16 * cfg::kRowBytes), k > 0 ? 1 : accumulate);
+    warpgroup_commit();
+  }
+
+  // Scores of keys that a row does not see, or that do not exist, become -inf.
+  KJIT_DEVICE void mask(const Tile &tile, int block) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int row = tile.first_row(consumer) + warp * 16 + lane / 4 + 8 * r;
+      const int valid = keys_seen_by_row(p, row) - block * cfg::kKeyRows - lane % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kColumns8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+          if (n * 8 + i >= valid) s[0][n][2 * r + i] = masked_score();
+    }
+  }
+
+  // The accumulator layout of 16 columns of S is one A operand of the product with V.
+  KJIT_DEVICE void round_scores() {
+#pragma unroll
+    for (int k = 0; k < kKeyTiles; k++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const float(&pair)[4] = s[0][2 * k + i / 2];
+        probabilities[k][i] = pack_16(cfg::Element{}, pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+      }
+  }
+
+  // First block of a tile that nothing overlaps with.
+  KJIT_DEVICE void start(const Tile &tile) {
+    mbarrier_wait(at.keys_full(keys.slot), keys.parity);
+    wait_for_turn();
+    issue_scores(queries.slot);
+    pass_turn();
+    warpgroup_wait<0>();
+    release_keys();
+    first_softmax(softmax, tile);
+    round_scores();
+  }
+
+  KJIT_DEVICE void first_softmax(Softmax &state, const Tile &tile) {
+    mask(tile, key_blocks(p, tile) - 1);
+    typename Softmax::Rows now, factors;
+    state.template find_maximum<true>(s, now, p.scale, p.scale_log2);
+    state.template move_reference<true>(now, factors, p.scale_log2);
+    state.template exponentiate<true>(s, p.scale_log2);
+  }
+
+  // All blocks but the first one's scores and the last one's output. Masked blocks come first.
+  // @return 0 when O holds nothing yet, else 1
+  KJIT_DEVICE int middle(const Tile &tile, int buffer) {
+    int block = key_blocks(p, tile) - 2;
+    int accumulate = 0;
+    if constexpr (cfg::kCausal) {
+      const int masked = first_masked_block(p, tile);
+#pragma unroll 1
+      for (; block >= 0 && block >= masked; block--) {
+        step<true>(tile, buffer, block, accumulate);
+        accumulate = 1;
+      }
+    }
+#pragma unroll 1
+    for (; block >= 0; block--) {
+      step<false>(tile, buffer, block, accumulate);
+      accumulate = 1;
+    }
+    return accumulate;
+  }
+
+  // Scores of `block` together with the output of the block before.
+  template <bool kMasked> KJIT_DEVICE void step(const Tile &tile, int buffer, int block, int accumulate) {
+    issue_both(buffer, accumulate);
+    warpgroup_wait<1>();
+    release_keys();
+    if constexpr (kMasked) mask(tile, block);
+    typename Softmax::Rows now, factors;
+    const bool moved = softmax.template find_maximum<false>(s, now, p.scale, p.scale_log2);
+    if (moved) softmax.template move_reference<false>(now, factors, p.scale_log2);
+    softmax.template exponentiate<false>(s, p.scale_log2);
+    warpgroup_wait<0>();
+    release_values();
+    if (moved) softmax.rescale(o, factors);
+    round_scores();
+  }
+
+  KJIT_DEVICE void issue_both(int buffer, int accumulate) {
+    mbarrier_wait(at.keys_full(keys.slot), keys.parity);
+    wait_for_turn();
+    issue_scores(buffer);
+    mbarrier_wait(at.values_full(values.slot), values.parity);
+    issue_output(accumulate);
+    pass_turn();
+  }
+
+  // The last output of `tile` together with the first scores of `next`.
+  KJIT_DEVICE void change(const Tile &tile, const Tile &next, int buffer, int accumulate) {
+    issue_both(queries.slot, accumulate);
+    warpgroup_wait<1>();
+    release_keys();
+    Softmax next_softmax;
+    first_softmax(next_softmax, next);
+    warpgroup_wait<0>();
+    release_values();
+    store_output(tile, buffer);
+    softmax = next_softmax;
+    round_scores();
+  }
+
+  // The last output of a tile that nothing overlaps with.
+  KJIT_DEVICE void end(const Tile &tile, int buffer, int accumulate) {
+    mbarrier_wait(at.values_full(values.slot), values.parity);
+    wait_for_turn();
+    issue_output(accumulate);
+    pass_turn();
+    warpgroup_wait<0>();
+    release_values();
+    store_output(tile, buffer);
+  }
+
+  // Normalise, round, and send O off through this consumer's part of the Q buffer, which nobody reads any more.
+  KJIT_DEVICE void store_output(const Tile &tile, int buffer) {
+    softmax.finish(o, p.scale, [&](int, int r, float log_sum_exp) {
+      const int row = tile.first_row(consumer) + warp * 16 + lane / 4 + 8 * r;
+      if (p.lse != nullptr && lane % 4 == 0 && row < p.seq_q)
+        p.lse[tile.batch * p.lse_batch_stride + tile.head * p.lse_head_stride + row] = log_sum_exp;
+    });
+    const uint32_t out = at.query(buffer, consumer);
+    output_to_shared(out);
+    shared_writes_to_copy_engine();
+    named_barrier_sync(own_barrier(), cfg::kGroupThreads); // all of the 64 rows are there
+    if (thread == 0) {
+      for (int i = 0; i < cfg::chunks(cfg::kHeadDimV); i++)
+        tensor_store((const TensorMap *)&p.o, out + i * cfg::kGroupRows * cfg::kRowBytes, i * 64,
+                     tile.first_row(consumer), tile.head, tile.batch);
+      tensor_store_commit();
+      tensor_store_wait_read(); // the next Q may overwrite it
+      mbarrier_arrive(at.query_empty(buffer));
+    }
+  }
+
+  // 16 columns at a time in the copy engine's swizzle: 16-byte chunk index XOR row % 8.
+  KJIT_DEVICE void output_to_shared(uint32_t out) const {
+    const int row = warp * 16 + lane % 16, half = lane / 16;
+#pragma unroll
+    for (int d = 0; d < (kOutput8 + 1) / 2; d++) {
+      const uint32_t row_at = out + d / 4 * cfg::kGroupRows * cfg::kRowBytes + row * cfg::kRowBytes;
+      const uint32_t address = row_at + (((d % 4 * 2 + half) ^ (row % 8)) << 4);
+      const uint32_t r0 = pack(o[0][2 * d], 0), r1 = pack(o[0][2 * d], 2);
+      if (2 * d + 1 < kOutput8) store_matrix_x4(address, r0, r1, pack(o[0][2 * d + 1], 0), pack(o[0][2 * d + 1], 2));
+      else store_matrix_x2(address, r0, r1);
+    }
+  }
+  KJIT_DEVICE static uint32_t pack(const float (&c)[4], int i) { return pack_16(cfg::Element{}, c[i], c[i + 1]); }
+};

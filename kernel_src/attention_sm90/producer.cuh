@@ -1,0 +1,82 @@
+// The producer: one thread that keeps the copy engine busy.
+#pragma once
+#include "attention_sm90/pipeline.cuh"
+#include "attention_sm90/schedule.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/tensor_copy.cuh"
+
+// Loads, in the order in which the consumers need them: for each tile Q and its last key block, then K of every block and
+// V of the block before it. With two Q buffers the next tile's first K comes ahead of this tile's last V, because the
+// consumers multiply them so.
+struct Producer {
+  const attention_sm90_params &p;
+  const Layout at;
+  Ring<cfg::kQueryBuffers> queries;
+  Ring<cfg::kStages> keys, values;
+
+  KJIT_DEVICE void run() {
+    TileQueue queue{p};
+    int owed = -1; // block of V not loaded yet, of `owed_tile`
+    Tile owed_tile = {};
+    for (int number = queue.next(); number != kNoTile;) {
+      const int following = queue.next(); // asked for early: a ticket takes its time
+      const Tile tile = tile_by_number(p, number);
+      load_query(tile, number);
+      for (int block = key_blocks(p, tile) - 1; block >= 0; block--) {
+        load_keys(tile, block);
+        if (owed >= 0) load_values(owed_tile, owed);
+        owed = block;
+        owed_tile = tile;
+      }
+      if (cfg::kQueryBuffers == 1) {
+        load_values(owed_tile, owed);
+        owed = -1;
+      }
+      number = following;
+    }
+    announce_end();
+    if (owed >= 0) load_values(owed_tile, owed);
+    queue.finish();
+  }
+
+private:
+  KJIT_DEVICE static const TensorMap *map(const attention_tensor_map &m) { return (const TensorMap *)&m; }
+
+  KJIT_DEVICE void load_query(const Tile &tile, int number) {
+    mbarrier_wait(at.query_empty(queries.slot), queries.parity ^ 1);
+    store_shared_4(at.tile_number(queries.slot), (uint32_t)number); // ordered by the arrival
+    mbarrier_arrive_expect(at.query_full(queries.slot),
+                           cfg::kConsumers * cfg::kGroupRows * cfg::kRowBytes * cfg::chunks(cfg::kHeadDim));
+    for (int c = 0; c < cfg::kConsumers; c++)
+      for (int i = 0; i < cfg::chunks(cfg::kHeadDim); i++)
+        tensor_load(at.query(queries.slot, c) + i * cfg::kGroupRows * cfg::kRowBytes, map(p.q),
+                    at.query_full(queries.slot), i * 64, tile.first_row(c), tile.head, tile.batch);
+    queries.advance();
+  }
+
+  KJIT_DEVICE void announce_end() {
+    mbarrier_wait(at.query_empty(queries.slot), queries.parity ^ 1);
+    store_shared_4(at.tile_number(queries.slot), (uint32_t)kNoTile);
+    mbarrier_arrive(at.query_full(queries.slot));
+  }
+
+  KJIT_DEVICE void load_keys(const Tile &tile, int block) {
+    mbarrier_wait(at.keys_empty(keys.slot), keys.parity ^ 1);
+    load_rows<cfg::chunks(cfg::kHeadDim)>(p.k, at.keys(keys.slot), at.keys_full(keys.slot), tile, block);
+    keys.advance();
+  }
+
+  KJIT_DEVICE void load_values(const Tile &tile, int block) {
+    mbarrier_wait(at.values_empty(values.slot), values.parity ^ 1);
+    load_rows<cfg::chunks(cfg::kHeadDimV)>(p.v, at.values(values.slot), at.values_full(values.slot), tile, block);
+    values.advance();
+  }
+
+  template <int kChunks>
+  KJIT_DEVICE void load_rows(const attention_tensor_map &m, uint32_t shared, uint32_t full, const Tile &tile, int block) {
+    mbarrier_arrive_expect(full, kChunks * cfg::kKeyRows * cfg::kRowBytes);
+    for (int i = 0; i < kChunks; i++)
+      tensor_load(shared + i * cfg::kKeyRows * cfg::kRowBytes, map(m), full, i * 64, block * cfg::kKeyRows,
+                  tile.head / p.heads_per_kv, tile.batch);
+  }
+};
