@@ -161,8 +161,9 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_flash_build(kjit_runtime *runtime, cons
 
 /**
  * The source that would be compiled for a config, prologue first. For people.
+ * @param      arch  NULL: not checked against one
  * @param[out] text  NUL-terminated; freed with kjit_text_free()
- * @retval KJIT_OK, KJIT_ERR_INVALID_CONFIG, KJIT_ERR_UNSUPPORTED, KJIT_ERR_NO_MEMORY
+ * @retval KJIT_OK, KJIT_ERR_NO_MEMORY, and those of kjit_flash_config_check()
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_flash_source(kjit_runtime *runtime, const kjit_flash_config *config,
@@ -171,7 +172,9 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_flash_source(kjit_runtime *runtime, con
 /**
  * The config used where none is given: by dtype, head_dim, sequence lengths and architecture, by rules written in
  * docs/performance.md.
- * @retval KJIT_OK, KJIT_ERR_UNSUPPORTED  no config of this family fits
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_UNSUPPORTED  no config of this family fits, or arch as for kjit_flash_config_check()
+ * @retval KJIT_ERR_INVALID_ARG  a length below 1, or arch is not the name of an architecture; out is then all zero
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_flash_config_choose(int32_t dtype, int64_t seq_q, int64_t seq_kv,
