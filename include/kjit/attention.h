@@ -61,10 +61,10 @@ static inline kjit_tensor kjit_tensor_bhsd(void *data, kjit_dtype dtype, int32_t
  * Arguments of attention forward: O = softmax(scale · Q·Kᵀ)·V for each (batch, head), in fp32, rounded once.
  *
  * q, o: (batch, seq_q, heads, head_dim); k, v: (batch, seq_kv, heads, head_dim), all of one dtype, on the current
- * device, head_dim contiguous, data 16-byte aligned and the other strides multiples of 16 bytes. Every axis has at least
- * one element; batch and heads at most 65535, a sequence at most 2^31 - 256. Strides are not negative; those of q, k and
- * v may be 0 (the same data for every index). o and lse have memory of their own, and their axes nest: a stride is at
- * least what the axes with smaller strides span. The stride of an axis of length 1 is not looked at.
+ * device, head_dim contiguous, data 16-byte aligned and the other strides multiples of 16 bytes. Every axis has at
+ * least one element; batch and heads at most 65535, a sequence at most 2^31 - 256. Strides are not negative; those of
+ * q, k and v may be 0 (the same data for every index). o and lse have memory of their own, and their axes nest: a
+ * stride is at least what the axes with smaller strides span. The stride of an axis of length 1 is not looked at.
  */
 typedef struct kjit_attention_args {
   size_t struct_size;
