@@ -1,0 +1,171 @@
+"""Attention on arrays of other frameworks, through DLPack and without copies: CuPy, JAX, and whoever brings `out`."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, Optional
+
+from . import _abi, _cuda
+from ._arguments import LAYOUTS, View, build, require_layout
+from ._library import call, lib
+from .runtime import Config, as_config, default_runtime
+
+_CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
+_DTYPES = {(2, 16): _abi.KJIT_FP16, (4, 16): _abi.KJIT_BF16, (2, 32): _abi.KJIT_FP32}  # by type code and bits
+
+#: The legacy default stream: 1 in DLPack's terms, 0 in the driver's.
+_DLPACK_DEFAULT_STREAM = 1
+
+
+class _DLTensor(ctypes.Structure):
+    """DLTensor of dlpack.h, which is a stable ABI."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+#: Where the DLTensor stands in what a capsule of this name holds: behind version, context, deleter and flags.
+_CAPSULES = {b"dltensor": 0, b"dltensor_versioned": 32}
+
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _compact_strides(shape: list[int]) -> list[int]:
+    strides, step = [], 1
+    for length in reversed(shape):
+        strides.insert(0, step)
+        step *= length
+    return strides
+
+
+def _view(capsule: Any) -> View:
+    """What a capsule describes. It is only read: its own destructor gives the tensor back."""
+    for name, offset in _CAPSULES.items():
+        if _is_valid(capsule, name):
+            tensor = _DLTensor.from_address(_get_pointer(capsule, name) + offset)
+            break
+    else:
+        raise TypeError("__dlpack__() returned no DLPack capsule that is known here")
+    shape = tensor.shape[: tensor.ndim]
+    return View(
+        (tensor.data or 0) + tensor.byte_offset,
+        _DTYPES.get((tensor.code, tensor.bits), _abi.KJIT_DTYPE_NONE) if tensor.lanes == 1 else _abi.KJIT_DTYPE_NONE,
+        tensor.device_id if tensor.device_type in _CUDA_DEVICES else _abi.KJIT_DEVICE_HOST,
+        shape,
+        tensor.strides[: tensor.ndim] if tensor.strides else _compact_strides(shape),
+    )
+
+
+class _Framework:
+    """Arrays of nobody in particular: on the default stream, and waited for."""
+
+    stream = 0
+    waits = True
+
+    def capsule(self, array: Any) -> Any:
+        return array.__dlpack__(stream=_DLPACK_DEFAULT_STREAM)
+
+    def empty_like(self, array: Any) -> Any:
+        raise TypeError(f"out: must be given for arrays of type {type(array).__name__}")
+
+    def empty(self, array: Any, shape: tuple[int, ...]) -> Any:
+        raise TypeError(f"return_lse: not available for arrays of type {type(array).__name__}")
+
+
+class _CuPy(_Framework):
+    """On CuPy's current stream, without waiting."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        self.cupy = sys.modules["cupy"]
+        self.stream = self.cupy.cuda.get_current_stream().ptr
+
+    def capsule(self, array: Any) -> Any:
+        return array.__dlpack__(stream=self.stream or _DLPACK_DEFAULT_STREAM)
+
+    def empty_like(self, array: Any) -> Any:
+        return self.cupy.empty_like(array)
+
+    def empty(self, array: Any, shape: tuple[int, ...]) -> Any:
+        return self.cupy.empty(shape, self.cupy.float32)
+
+
+class _Jax(_Framework):
+    """JAX orders work by its own streams only, so the result is waited for before JAX sees it.
+
+    Its arrays are immutable to others: what is written is a fresh one that nobody has seen.
+    """
+
+    def __init__(self) -> None:
+        self.jax = sys.modules["jax"]
+
+    def capsule(self, array: Any) -> Any:
+        if isinstance(array, self.jax.core.Tracer):
+            raise NotImplementedError("kjit.attention is not traceable by jax.jit: call it on arrays")
+        return self.jax.block_until_ready(array).__dlpack__()
+
+    def empty_like(self, array: Any) -> Any:
+        return self.jax.numpy.zeros(array.shape, array.dtype, device=array.sharding)
+
+    def empty(self, array: Any, shape: tuple[int, ...]) -> Any:
+        return self.jax.numpy.zeros(shape, "float32", device=array.sharding)
+
+
+def _framework(array: Any) -> _Framework:
+    owner = type(array).__module__.partition(".")[0]
+    if owner == "cupy":
+        return _CuPy()
+    if owner in ("jax", "jaxlib"):
+        return _Jax()
+    if not hasattr(array, "__dlpack__"):
+        raise TypeError(f"q is a {type(array).__name__}: must be a tensor that has __dlpack__()")
+    return _Framework()
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Any,
+    return_lse: bool,
+    config: Optional[Config],
+) -> Any:
+    require_layout(layout)
+    framework = _framework(q)
+    lse = None
+    if return_lse:
+        batch, seq, heads = (q.shape[axis] for axis in LAYOUTS[layout][:3])
+        lse = framework.empty(q, (batch, heads, seq))
+    if out is None:
+        out = framework.empty_like(q)
+    capsules = [framework.capsule(array) for array in (q, k, v, out)]
+    lse_capsule = None if lse is None else framework.capsule(lse)
+    views = [_view(capsule) for capsule in capsules]
+    lse_view = None if lse_capsule is None else _view(lse_capsule)
+    args = build(*views, lse_view, scale=scale, causal=causal, layout=layout)
+    chosen = None if config is None else ctypes.byref(as_config(config)._struct)
+    if views[0].device == _abi.KJIT_DEVICE_HOST:
+        raise ValueError("q is in host memory: must be memory of a GPU")
+    with _cuda.device(views[0].device):
+        call(lib.kjit_flash_forward, default_runtime().handle, chosen, ctypes.byref(args), framework.stream)
+        if framework.waits:
+            _cuda.wait_for_stream(framework.stream)
+    return out if lse is None else (out, lse)

@@ -1,0 +1,297 @@
+"""Attention on PyTorch tensors: called directly where it can be, as an operator where PyTorch has to see it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from typing import Any, Callable, Optional, Union
+
+import torch
+
+from . import _abi, _cuda
+from ._arguments import LAYOUTS, View, build, require_layout
+from ._library import call, lib, raise_error
+from .flash_config import FlashForwardKernelConfig
+from .runtime import Config, as_config, default_runtime
+
+Result = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]
+
+_DTYPES = {torch.float16: _abi.KJIT_FP16, torch.bfloat16: _abi.KJIT_BF16, torch.float32: _abi.KJIT_FP32}
+
+#: Prepared calls kept by each thread: more than one model's shapes, and a bound for those that never come back.
+_CALLS_MAX = 1024
+
+_calls = threading.local()
+
+# The stream of a device as a number, without an object for it; as public function where the private one is gone.
+_raw_stream: Callable[[int], int] = getattr(
+    torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream
+)
+
+
+def _view(tensor: torch.Tensor) -> View:
+    return View(
+        tensor.data_ptr(),
+        _DTYPES.get(tensor.dtype, _abi.KJIT_DTYPE_NONE),
+        tensor.get_device() if tensor.is_cuda else _abi.KJIT_DEVICE_HOST,
+        tensor.shape,
+        tensor.stride(),
+    )
+
+
+def _empty_lse(q: torch.Tensor, layout: str) -> torch.Tensor:
+    """(batch, heads, seq_q) for q in this layout."""
+    require_layout(layout)
+    if q.dim() != 4:
+        return q.new_empty((), dtype=torch.float32)  # the library says what is wrong with q
+    batch, seq, heads = (q.shape[axis] for axis in LAYOUTS[layout][:3])
+    return q.new_empty((batch, heads, seq), dtype=torch.float32)
+
+
+class _Call:
+    """A call prepared for tensors of one signature, on one thread: a run sets addresses and launches.
+
+    The library reads `args` while other threads run, hence one of these for each thread.
+    """
+
+    def __init__(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        out: torch.Tensor,
+        lse: Optional[torch.Tensor],
+        scale: Optional[float],
+        causal: bool,
+        layout: str,
+        config: Optional[Config],
+    ) -> None:
+        views = (_view(q), _view(k), _view(v), _view(out), None if lse is None else _view(lse))
+        self.args = build(*views, scale=scale, causal=causal, layout=layout)
+        self.config = None if config is None else as_config(config)
+        self.runtime = default_runtime()
+        self.device = q.get_device()
+        if q.is_cuda:
+            _cuda.make_current(torch.cuda.current_device())
+        self.run = self._bind()
+
+    def config_pointer(self) -> Any:
+        return None if self.config is None else ctypes.byref(self.config._struct)
+
+    def stream(self) -> int:
+        return _raw_stream(self.device) if self.device >= 0 else 0
+
+    def _bind(self) -> Callable[..., None]:
+        """run(q, k, v, out, lse) with everything that does not change between calls in reach."""
+        forward, handle, config, device = lib.kjit_flash_forward, self.runtime.handle, self.config_pointer(), self.device
+        args, error, stream_of = self.args, _abi.kjit_error(), _raw_stream if self.device >= 0 else lambda device: 0
+        args_pointer, error_pointer = ctypes.byref(args), ctypes.byref(error)
+        to_q, to_k, to_v, to_o, to_lse = args.q, args.k, args.v, args.o, args.lse
+
+        def run(
+            q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: Optional[torch.Tensor]
+        ) -> None:
+            to_q.data, to_k.data, to_v.data, to_o.data = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
+            if lse is not None:
+                to_lse.data = lse.data_ptr()
+            if forward(handle, config, args_pointer, stream_of(device), error_pointer):
+                if not _elsewhere(device):
+                    raise_error(error)
+                with torch.cuda.device(device):
+                    run(q, k, v, out, lse)
+
+        return run
+
+
+def _elsewhere(device: int) -> bool:
+    """Is another device than the tensors' current? Asked only of a call that failed: the library notices."""
+    return device >= 0 and torch.cuda.current_device() != device
+
+
+def _direct(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+) -> Result:
+    """Launch on these tensors, past PyTorch's dispatcher."""
+    try:
+        calls = _calls.known
+    except AttributeError:
+        calls = _calls.known = {}
+    shapes = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride())
+    kinds = (q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device())
+    given = None if out is None else (out.shape, out.stride(), out.dtype, out.get_device())
+    signature = (shapes, kinds, given, scale, causal, layout, return_lse, config)
+    if out is None:
+        out = torch.empty_like(q)
+    lse = _empty_lse(q, layout) if return_lse else None
+    prepared = calls.get(signature)
+    if prepared is None:
+        if out.numel() == 0 and q.dim() == 4 and k.numel():
+            return out if lse is None else (out, lse)  # nothing to compute, and no grid to launch
+        prepared = _Call(q, k, v, out, lse, scale, causal, layout, config)
+        if len(calls) >= _CALLS_MAX:
+            calls.clear()
+        calls[signature] = prepared
+    prepared.run(q, k, v, out, lse)
+    return out if lse is None else (out, lse)
+
+
+# The same as operators: what torch.compile, autograd, and tensors that are not plain ones go through.
+
+_ARGUMENTS = "Tensor q, Tensor k, Tensor v, float? scale, bool causal, str layout, str config"
+torch.library.define("kjit::attention", f"({_ARGUMENTS}) -> Tensor", tags=torch.Tag.needs_fixed_stride_order)
+torch.library.define("kjit::attention_lse", f"({_ARGUMENTS}) -> (Tensor, Tensor)", tags=torch.Tag.needs_fixed_stride_order)
+
+
+@torch.library.impl("kjit::attention", "default")
+def _attention(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
+    return _direct(q, k, v, scale, causal, layout, None, False, config or None)
+
+
+@torch.library.impl("kjit::attention_lse", "default")
+def _attention_lse(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
+    return _direct(q, k, v, scale, causal, layout, None, True, config or None)
+
+
+@torch.library.register_fake("kjit::attention")
+def _attention_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
+    return torch.empty_like(q)
+
+
+@torch.library.register_fake("kjit::attention_lse")
+def _attention_lse_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
+    return torch.empty_like(q), _empty_lse(q, layout)
+
+
+def _no_backward(context: Any, *gradients: Any) -> Any:
+    raise NotImplementedError(
+        "kjit computes no gradients: its attention is forward only. Call it under torch.no_grad() or "
+        "torch.inference_mode(), or train with another attention"
+    )
+
+
+torch.library.register_autograd("kjit::attention", _no_backward)
+torch.library.register_autograd("kjit::attention_lse", _no_backward)
+
+
+def _as_operator(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+) -> Any:
+    text = "" if config is None else str(config)
+    operator = torch.ops.kjit.attention_lse if return_lse else torch.ops.kjit.attention
+    result = operator(q, k, v, scale, causal, layout, text)
+    if out is None:
+        return result
+    out.copy_(result[0] if return_lse else result)  # an operator's output is its own
+    return (out, result[1]) if return_lse else out
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+) -> Any:
+    plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
+    wants_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if torch.compiler.is_compiling() or not plain or wants_gradient:
+        return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config)
+    return _direct(q, k, v, scale, causal, layout, out, return_lse, config)
+
+
+def forward_timed(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: Optional[torch.Tensor], config: Optional[Config]
+) -> tuple[torch.Tensor, float]:
+    """The output, and the milliseconds between two events around the kernel. Waits."""
+    if out is None:
+        out = torch.empty_like(q)
+    prepared = _Call(q, k, v, out, None, None, False, "bshd", config)
+    milliseconds = ctypes.c_float()
+    with torch.cuda.device(prepared.device):
+        call(
+            lib.kjit_flash_forward_timed,
+            prepared.runtime.handle,
+            prepared.config_pointer(),
+            ctypes.byref(prepared.args),
+            prepared.stream(),
+            ctypes.byref(milliseconds),
+        )
+    return out, milliseconds.value
+
+
+class Plan:
+    """A call on tensors that stay where they are, with everything looked up: run() is one launch.
+
+    It holds its tensors; write new values into them and run again. The device that it was made on must be current.
+    """
+
+    __slots__ = ("q", "k", "v", "out", "lse", "run", "_runtime", "__weakref__")
+
+    #: Launch on the current stream, or on the stream of this number.
+    run: Callable[..., None]
+
+    def __init__(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        *,
+        scale: Optional[float] = None,
+        causal: bool = False,
+        layout: str = "bshd",
+        out: Optional[torch.Tensor] = None,
+        return_lse: bool = False,
+        config: Optional[Config] = None,
+    ) -> None:
+        self.q, self.k, self.v = q, k, v
+        self.out = torch.empty_like(q) if out is None else out
+        self.lse = _empty_lse(q, layout) if return_lse else None
+        prepared = _Call(q, k, v, self.out, self.lse, scale, causal, layout, config)
+        self._runtime = prepared.runtime
+        handle = ctypes.c_void_p()
+        with torch.cuda.device(prepared.device):
+            call(
+                lib.kjit_flash_plan_create,
+                prepared.runtime.handle,
+                prepared.config_pointer(),
+                ctypes.byref(prepared.args),
+                ctypes.byref(handle),
+            )
+        # Finalizers run in the reverse order of their making at exit: a plan's before its runtime's.
+        weakref.finalize(self, lib.kjit_flash_plan_destroy, handle)
+        self.run = _plan_runner(handle, prepared.device)
+
+
+def _plan_runner(handle: ctypes.c_void_p, device: int) -> Callable[..., None]:
+    launch, stream_of = lib.kjit_flash_plan_run, _raw_stream
+
+    def run(stream: Optional[int] = None) -> None:
+        # Without an error to fill: what went wrong is asked for by a second try.
+        if launch(handle, stream_of(device) if stream is None else stream, None):
+            call(launch, handle, stream_of(device) if stream is None else stream)
+
+    return run
+
+
+__all__ = ["FlashForwardKernelConfig", "Plan", "attention", "forward_timed"]

@@ -1,0 +1,72 @@
+"""Attention forward: o = softmax(scale · q kᵀ) v for each (batch, head), in fp32, rounded once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Optional
+
+from .runtime import Config
+
+_torch: Any = None
+
+
+def _is_torch(tensor: Any) -> bool:
+    """PyTorch is imported by whoever made a tensor of it, never by this package."""
+    global _torch
+    if _torch is None and "torch" in sys.modules:
+        from . import _torch as module
+
+        _torch = module
+    return _torch is not None and isinstance(tensor, _torch.torch.Tensor)
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    scale: Optional[float] = None,
+    causal: bool = False,
+    layout: str = "bshd",
+    out: Any = None,
+    return_lse: bool = False,
+    config: Optional[Config] = None,
+) -> Any:
+    """Attention on the current stream; asynchronous.
+
+    q: (batch, seq_q, heads, head_dim), k and v: (batch, seq_kv, heads, head_dim), fp16 or bf16, taken by their strides:
+    head_dim contiguous, the others multiples of 16 bytes. With layout="bhsd" heads and seq change places, in all four.
+    scale: softmax scale, None for 1/sqrt(head_dim). out: written in place of a new tensor. config: one to use instead of
+    the library's choice, or its short form.
+
+    Returns the output, or with return_lse (output, lse), where lse is ln sum exp(scale q k), (batch, heads, seq_q) fp32.
+    PyTorch tensors, CuPy and JAX arrays, and any array with __dlpack__ where `out` is given.
+    """
+    if _is_torch(q):
+        return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config)
+    from . import _dlpack
+
+    return _dlpack.attention(q, k, v, scale, causal, layout, out, return_lse, config)
+
+
+def forward(kernel_cfg: Config, q: Any, k: Any, v: Any, o: Any = None) -> Any:
+    """The seeds' interface: (batch, seq, heads, d_head) tensors, computed by exactly this config."""
+    return attention(q, k, v, out=o, config=kernel_cfg)
+
+
+def forward_timed(kernel_cfg: Optional[Config], q: Any, k: Any, v: Any, o: Any = None) -> tuple[Any, float]:
+    """The same, timed: waits, and returns (output, milliseconds between two events around the kernel)."""
+    if not _is_torch(q):
+        raise TypeError(f"q is a {type(q).__name__}: forward_timed takes PyTorch tensors")
+    result: tuple[Any, float] = _torch.forward_timed(q, k, v, o, kernel_cfg)
+    return result
+
+
+def plan(q: Any, k: Any, v: Any, **options: Any) -> Any:
+    """A call on these PyTorch tensors with everything looked up; options as of attention().
+
+    plan.run() launches on the current stream and writes plan.out, and plan.lse with return_lse.
+    """
+    if not _is_torch(q):
+        raise TypeError(f"q is a {type(q).__name__}: plan takes PyTorch tensors")
+    return _torch.Plan(q, k, v, **options)

@@ -1,0 +1,218 @@
+"""Configs of the family flash_forward. Their fields, rules, spellings and sets are the library's."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import enum
+import operator
+import os
+from typing import Any, NamedTuple
+
+from . import _abi
+from ._library import call, lib, text_or_none
+
+_INT32 = range(-(2**31), 2**31)
+
+
+class _DTypeMethods:
+    """What an element type can do. The numbers are PyTorch's ScalarType."""
+
+    @classmethod
+    def from_string(cls, text: str) -> Any:
+        """A dtype by number or by name in any case."""
+        word = text.strip()
+        for member in cls:  # type: ignore[attr-defined]
+            if word == str(member.value) or word.upper() == member.name:
+                return member
+        options = ", ".join(f"{member.name} ({member.value})" for member in cls)  # type: ignore[attr-defined]
+        raise ValueError(f"dtype is {text!r}: must be one of {options}")
+
+    def to_torch_dtype(self) -> Any:
+        import torch
+
+        return {"FP16": torch.float16, "BF16": torch.bfloat16, "FP32": torch.float32}[self.name]  # type: ignore[attr-defined]
+
+
+class _DTypeBase(_DTypeMethods, enum.IntEnum):
+    def __str__(self) -> str:
+        return self.name
+
+
+DType = _DTypeBase(
+    "DType",
+    {name.replace("KJIT_", "", 1): value for name, value in _abi.ENUMS["kjit_dtype"].items() if value},
+    module=__name__,
+)
+
+
+class Geometry(NamedTuple):
+    """Numbers that follow from a config."""
+
+    threads: int
+    shared_bytes: int
+    rows_per_warp: int
+
+
+def _as_int32(name: str, value: Any) -> int:
+    number = operator.index(value)
+    if number not in _INT32:
+        raise ValueError(f"{name} is {number}: must fit 32 bits")
+    return number
+
+
+def _as_dtype(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return DType.from_string(value)
+    number = _as_int32(name, value)
+    return DType(number) if number in DType._value2member_map_ else number
+
+
+_READ = {
+    "dtype": _as_dtype,
+    "int": _as_int32,
+    "load": _as_int32,
+    "bool": lambda name, value: bool(_as_int32(name, value)),
+}
+_TYPES: dict[str, type] = {"dtype": DType, "int": int, "load": int, "bool": bool}
+
+
+class Field(NamedTuple):
+    """A row of the library's field table."""
+
+    name: str
+    kind: str
+    token: str
+    text: str
+
+
+def _read_fields() -> tuple[Field, ...]:
+    rows = []
+    while row := lib.kjit_flash_field(len(rows)):
+        info = row.contents
+        rows.append(Field(info.name.decode(), info.kind.decode(), info.token.decode(), info.text.decode()))
+    return tuple(rows)
+
+
+FIELDS = _read_fields()
+
+
+class _ConfigMethods:
+    """What every config can do; the fields are added below."""
+
+    def __post_init__(self) -> None:
+        # The class is frozen: what is made once is put in by the way that object.__init__ would use.
+        for field in FIELDS:
+            object.__setattr__(self, field.name, _READ[field.kind](field.name, getattr(self, field.name)))
+        values = {field.name: int(getattr(self, field.name)) for field in FIELDS}
+        object.__setattr__(self, "_struct", _abi.kjit_flash_config(**values))
+        object.__setattr__(self, "_hash", hash(tuple(values.values())))
+
+    def __reduce__(self) -> Any:
+        return type(self), tuple(getattr(self, field.name) for field in FIELDS)
+
+    def __str__(self) -> str:
+        return self.short_form()
+
+    @classmethod
+    def _from_struct(cls, struct: Any) -> Any:
+        return cls(*(getattr(struct, field.name) for field in FIELDS))  # type: ignore[call-arg]
+
+    @classmethod
+    def parse(cls, text: str) -> Any:
+        """Read the short form, or either demangled spelling. The values are read, not judged: that is check()."""
+        struct = _abi.kjit_flash_config()
+        call(lib.kjit_flash_config_parse, text.encode(), ctypes.byref(struct))
+        return cls._from_struct(struct)
+
+    @classmethod
+    def choose(cls, dtype: Any, seq_q: int, seq_kv: int, head_dim: int, arch: str) -> Any:
+        """The config that is used where none is given."""
+        struct = _abi.kjit_flash_config()
+        number = int(_as_dtype("dtype", dtype))
+        call(lib.kjit_flash_config_choose, number, seq_q, seq_kv, head_dim, arch.encode(), ctypes.byref(struct))
+        return cls._from_struct(struct)
+
+    def _print(self, flags: int) -> str:
+        text = ctypes.create_string_buffer(_abi.KJIT_FLASH_CONFIG_TEXT_MAX)
+        call(lib.kjit_flash_config_print, self._struct, flags, text, len(text))  # type: ignore[attr-defined]
+        return text.value.decode()
+
+    def short_form(self, *, d_head: bool = True, whole_tuple: bool = True) -> str:
+        """`(FP16, 128, 64, 64, 4): async+eager+…`. What leaves something out does not parse back."""
+        flags = 0 if d_head else _abi.KJIT_PRINT_NO_D_HEAD
+        return self._print(flags if whole_tuple else _abi.KJIT_PRINT_NO_TUPLE)
+
+    def to_json(self) -> str:
+        """One JSON object, fields in order."""
+        return self._print(_abi.KJIT_PRINT_JSON)
+
+    def check(self, arch: str | None = None) -> None:
+        """Raise InvalidConfig with the first rule that is broken; with an architecture, also Unsupported."""
+        call(lib.kjit_flash_config_check, self._struct, text_or_none(arch))  # type: ignore[attr-defined]
+
+    def canonical(self) -> Any:
+        """The config whose machine code is the same, with fields that mean nothing here at their plain value."""
+        self.check()
+        return type(self)._from_struct(lib.kjit_flash_config_canonical(self._struct))  # type: ignore[attr-defined]
+
+    def geometry(self) -> Geometry:
+        self.check()
+        struct = lib.kjit_flash_config_geometry(self._struct)  # type: ignore[attr-defined]
+        return Geometry(*(getattr(struct, name) for name in Geometry._fields))
+
+    def ctas_per_sm(self, registers: int, arch: str) -> int:
+        """Blocks that fit one multiprocessor at once, with this many registers per thread."""
+        self.check(arch)
+        blocks: int = lib.kjit_flash_config_ctas_per_sm(self._struct, registers, arch.encode())  # type: ignore[attr-defined]
+        return blocks
+
+
+FlashForwardKernelConfig = dataclasses.make_dataclass(
+    "FlashForwardKernelConfig",
+    [(field.name, _TYPES[field.kind]) for field in FIELDS],
+    bases=(_ConfigMethods,),
+    namespace={
+        "__module__": __name__,
+        "__doc__": "One configuration. Ordered field by field, hashable, immutable.\n\n"
+        + "\n".join(f"{field.name}: {field.text}" for field in FIELDS),
+        "__hash__": lambda self: self._hash,
+    },
+    frozen=True,
+    order=True,
+)
+
+
+def config_set(name: str) -> list[Any]:
+    """A named set: "progression", "autotune", "prebuilt" or "progression_all"."""
+    count = ctypes.c_size_t()
+    call(lib.kjit_flash_config_set, name.encode(), None, 0, ctypes.byref(count))
+    configs = (_abi.kjit_flash_config * count.value)()
+    call(lib.kjit_flash_config_set, name.encode(), configs, len(configs), ctypes.byref(count))
+    return [FlashForwardKernelConfig._from_struct(struct) for struct in configs]
+
+
+def get_kernel_progression_configs(all_block_sizes: bool = False) -> list[Any]:
+    return config_set("progression_all" if all_block_sizes else "progression")
+
+
+def get_autotuning_kernel_configs() -> list[Any]:
+    return config_set("autotune")
+
+
+def get_kernel_configs(key: str | None = None) -> list[Any]:
+    """The configs that `key`, or else the environment variable KERNELS, asks for.
+
+    "prog…" is the progression, with "all" in it for all block sizes; "all" and "tune" are the autotuning set;
+    "B_r,B_c" is the part of that set with this block shape. Anything else is a ValueError.
+    """
+    asked = os.environ.get("KERNELS", "") if key is None else key
+    if asked.startswith("prog"):
+        return get_kernel_progression_configs("all" in asked)
+    if asked in ("all", "tune"):
+        return get_autotuning_kernel_configs()
+    sizes = [part.strip() for part in asked.split(",")]
+    if len(sizes) == 2 and all(size.isdecimal() for size in sizes):
+        shape = tuple(map(int, sizes))
+        return [config for config in get_autotuning_kernel_configs() if (config.B_r, config.B_c) == shape]
+    raise ValueError(f'KERNELS is {asked!r}: must begin with "prog", or be "all", "tune" or "B_r,B_c"')

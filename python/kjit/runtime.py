@@ -1,0 +1,355 @@
+"""The runtime: caches, compiler and driver connections, loaded kernels. One per process, unless more are made."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Iterator, Optional, Union
+
+from . import _abi, _cuda
+from ._library import as_dict, call, lib, raise_error, struct, text_or_none
+from .errors import Error
+from .flash_config import FlashForwardKernelConfig, config_set
+
+CACHE_MODES = {
+    None: _abi.KJIT_CACHE_DEFAULT,
+    "rw": _abi.KJIT_CACHE_RW,
+    "ro": _abi.KJIT_CACHE_RO,
+    "off": _abi.KJIT_CACHE_OFF,
+}
+
+Config = Union[FlashForwardKernelConfig, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Artifact:
+    """A compiled kernel, copied out of the library: the members of kjit_artifact_info."""
+
+    key: str
+    key_text: str = dataclasses.field(repr=False)
+    arch: str
+    entry: str
+    cubin: bytes = dataclasses.field(repr=False)
+    cubin_bytes: int
+    log: str = dataclasses.field(repr=False)
+    registers: int
+    spill_bytes: int
+    local_bytes: int
+    shared_bytes: int
+    max_threads: int
+    #: "memory", "bundle", "site", "user", "remote" or "built": where this call's answer came from.
+    origin: str
+    compile_ms: float
+
+
+def _read_artifact(handle: ctypes.c_void_p) -> Artifact:
+    info = struct(_abi.kjit_artifact_info)
+    call(lib.kjit_artifact_get_info, handle, ctypes.byref(info))
+    members = as_dict(info)
+    members["cubin"] = ctypes.string_at(info.cubin, info.cubin_bytes) if info.cubin else b""
+    members["origin"] = lib.kjit_origin_name(info.origin).decode()
+    return Artifact(**members)
+
+
+def as_config(config: Config) -> FlashForwardKernelConfig:
+    """A config, or its short form."""
+    return FlashForwardKernelConfig.parse(config) if isinstance(config, str) else config
+
+
+def _end(handle: int, process: int) -> None:
+    """Ends a runtime that nobody closed: at exit, or when its object goes.
+
+    A forked child must not touch its parent's GPU, and daemon threads may still be inside the library at exit; then
+    the operating system cleans up instead.
+    """
+    busy = any(thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread())
+    if os.getpid() != process or busy:
+        return
+    _cuda.wait_for_all()
+    lib.kjit_runtime_destroy(handle)
+
+
+class Runtime:
+    """Thread-safe. An argument that is None has its default from the environment or the library."""
+
+    def __init__(
+        self,
+        *,
+        cache_dir: Optional[str] = None,
+        site_dir: Optional[str] = None,
+        cache_max_bytes: int = 0,
+        cache_max_entries: int = 0,
+        cache_mode: Optional[str] = None,
+        nvrtc_path: Optional[str] = None,
+        libcuda_path: Optional[str] = None,
+        log: Optional[Callable[[int, str], None]] = None,
+        ignore_environment: bool = False,
+    ) -> None:
+        if cache_mode not in CACHE_MODES:
+            raise ValueError(f"cache_mode is {cache_mode!r}: must be one of {', '.join(filter(None, CACHE_MODES))}")
+        options = struct(
+            _abi.kjit_runtime_options,
+            cache_dir=text_or_none(cache_dir),
+            site_dir=text_or_none(site_dir),
+            cache_max_bytes=cache_max_bytes,
+            cache_max_entries=cache_max_entries,
+            cache_mode=CACHE_MODES[cache_mode],
+            nvrtc_path=text_or_none(nvrtc_path),
+            libcuda_path=text_or_none(libcuda_path),
+            flags=_abi.KJIT_RUNTIME_IGNORE_ENVIRONMENT if ignore_environment else 0,
+        )
+        if log is not None:
+            options.log = _abi.kjit_log_fn(lambda user, level, line: log(level, line.decode(errors="replace")))
+        handle = ctypes.c_void_p()
+        call(lib.kjit_runtime_create, ctypes.byref(handle), ctypes.byref(options))
+        self._log = options.log  # called as long as the runtime lives
+        self.handle: int = handle.value or 0
+        self._finalizer = weakref.finalize(self, _end, self.handle, os.getpid())
+
+    def close(self) -> None:
+        """End the runtime now. Its plans must be gone and its launches over."""
+        if self._finalizer.detach():
+            lib.kjit_runtime_destroy(self.handle)
+            self.handle = 0
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # Compiling: no GPU needed.
+
+    def compile(self, config: Config, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
+        """The kernel of a config: from memory, the cache or the compiler.
+
+        arch: "sm_90", …; by default that of the current GPU. no_compile: a miss is NotFound.
+        """
+        flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
+        where = (arch or self.device_arch()).encode()
+        return self._take(lib.kjit_flash_build, as_config(config)._struct, where, flags)
+
+    def compile_source(
+        self,
+        text: str,
+        entry: str,
+        arch: Optional[str] = None,
+        *,
+        name: str = "source.cu",
+        defines: Optional[Mapping[str, object]] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        include_dirs: Iterable[str] = (),
+        options: Iterable[str] = (),
+        no_compile: bool = False,
+        timeout_ms: int = 0,
+    ) -> Artifact:
+        """Compile a kernel of your own. On CompileError, `log` has what the compiler said."""
+        request = struct(
+            _abi.kjit_build_request,
+            arch=(arch or self.device_arch()).encode(),
+            entry=entry.encode(),
+            source=_source(name, text),
+            flags=_abi.KJIT_BUILD_NO_COMPILE if no_compile else 0,
+            timeout_ms=timeout_ms,
+        )
+        _put_array(request, "headers", "header_count", [_source(*pair) for pair in (headers or {}).items()])
+        macros = [_abi.kjit_define(key.encode(), str(value).encode()) for key, value in (defines or {}).items()]
+        _put_array(request, "defines", "define_count", macros)
+        _put_array(request, "include_dirs", "include_dir_count", [os.fsencode(folder) for folder in include_dirs])
+        _put_array(request, "options", "option_count", [option.encode() for option in options])
+        return self._take(lib.kjit_build, ctypes.byref(request))
+
+    def source(self, config: Config, arch: Optional[str] = None) -> str:
+        """The source that is compiled for a config, its constants first."""
+        text = ctypes.c_void_p()
+        where = (arch or self.device_arch()).encode()
+        call(lib.kjit_flash_source, self.handle, as_config(config)._struct, where, ctypes.byref(text))
+        try:
+            return ctypes.string_at(text.value or 0).decode()
+        finally:
+            lib.kjit_text_free(self.handle, text)
+
+    def _take(self, build: Any, *request: Any) -> Artifact:
+        """Build, copy what is known, give the artifact back. A failed compile has an artifact too: its log."""
+        handle, error = ctypes.c_void_p(), _abi.kjit_error()
+        status = build(self.handle, *request, ctypes.byref(handle), ctypes.byref(error))
+        artifact = None
+        try:
+            if handle:
+                artifact = _read_artifact(handle)
+        finally:
+            lib.kjit_artifact_release(handle)
+        if status == _abi.KJIT_OK and artifact is not None:
+            return artifact
+        with _with_log(artifact.log if artifact else ""):
+            raise_error(error)
+        raise AssertionError("raise_error returned")
+
+    def warm(
+        self,
+        configs: Union[str, Config, Iterable[Config]] = "prebuilt",
+        arch: Union[None, str, Iterable[str]] = None,
+        *,
+        jobs: Optional[int] = None,
+        progress: Optional[Callable[[int, int], None]] = None,
+    ) -> dict[str, Any]:
+        """Fill the cache: every config for every architecture.
+
+        configs: the name of a set, a config, or many. progress is called with (done, requested) after each. Returns
+        requested, distinct, built, cached, failed, seconds and, for what failed, errors: {(short form, arch): sentence}.
+        """
+        started = time.monotonic()
+        wanted = [(config, target) for target in self._archs(arch) for config in _listed(configs)]
+        keys: set[str] = set()
+        errors: dict[tuple[str, str], str] = {}
+        built = done = 0
+
+        def build(job: tuple[FlashForwardKernelConfig, str]) -> Union[Artifact, Error]:
+            try:
+                return self.compile(*job)
+            except Error as error:
+                return error
+
+        with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+            for job, result in zip(wanted, pool.map(build, wanted)):
+                done += 1
+                if isinstance(result, Error):
+                    errors[str(job[0]), job[1]] = str(result)
+                else:
+                    built += result.origin == "built"
+                    keys.add(result.key)
+                if progress:
+                    progress(done, len(wanted))
+        return {
+            "requested": len(wanted),
+            "distinct": len(keys),
+            "built": built,
+            "cached": len(keys) - built,
+            "failed": len(errors),
+            "seconds": time.monotonic() - started,
+            "errors": errors,
+        }
+
+    def _archs(self, arch: Union[None, str, Iterable[str]]) -> list[str]:
+        if arch is None:
+            return [self.device_arch()]
+        return [arch] if isinstance(arch, str) else list(arch)
+
+    # Looking.
+
+    def device_info(self, ordinal: int = -1) -> dict[str, Any]:
+        """What a GPU is; -1 is the current context's."""
+        info = struct(_abi.kjit_device_info)
+        call(lib.kjit_device_get_info, self.handle, ordinal, ctypes.byref(info))
+        return as_dict(info)
+
+    def device_count(self) -> int:
+        count = ctypes.c_uint32()
+        call(lib.kjit_device_count, self.handle, ctypes.byref(count))
+        return count.value
+
+    def device_arch(self, ordinal: Optional[int] = None) -> str:
+        """ "sm_90" of a GPU; by default the one that PyTorch has current, else GPU 0."""
+        chosen = _cuda.current_ordinal() if ordinal is None else ordinal
+        arch: str = self.device_info(chosen)["arch"]
+        return arch
+
+    def stats(self) -> dict[str, int]:
+        """This process's counters: hits, misses, builds, waits, launches, …"""
+        stats = struct(_abi.kjit_runtime_stats)
+        call(lib.kjit_runtime_get_stats, self.handle, ctypes.byref(stats))
+        return as_dict(stats)
+
+    def cache_stats(self) -> dict[str, int]:
+        """The cache folder's counters, over all processes."""
+        stats = struct(_abi.kjit_cache_stats)
+        call(lib.kjit_cache_get_stats, self.handle, ctypes.byref(stats))
+        return as_dict(stats)
+
+    def cache_path(self) -> Optional[str]:
+        """The user cache folder; None when the runtime keeps to memory."""
+        path = lib.kjit_cache_path(self.handle)
+        return os.fsdecode(path) if path else None
+
+    def cache_entries(self) -> list[dict[str, Any]]:
+        """Every entry of the user folder."""
+        entries = []
+
+        def visit(user: Any, entry: Any) -> int:
+            read = as_dict(entry.contents)
+            read["origin"] = lib.kjit_origin_name(read["origin"]).decode()
+            entries.append(read)
+            return 0
+
+        call(lib.kjit_cache_list, self.handle, _abi.kjit_cache_visit(visit), None)
+        return entries
+
+    def cache_clear(self) -> dict[str, int]:
+        """Remove every entry of the user folder; what was removed."""
+        report = struct(_abi.kjit_cache_report)
+        call(lib.kjit_cache_clear, self.handle, ctypes.byref(report))
+        return as_dict(report)
+
+    def doctor(self) -> dict[str, Any]:
+        """What this machine has. Opens NVRTC and libcuda; compiles nothing."""
+        report = struct(_abi.kjit_doctor_report)
+        call(lib.kjit_doctor, self.handle, ctypes.byref(report))
+        return as_dict(report)
+
+
+@contextlib.contextmanager
+def _with_log(log: str) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        error.log = log
+        raise
+
+
+def _source(name: str, text: str) -> Any:
+    content = text.encode()
+    return _abi.kjit_source(name.encode(), content, len(content))
+
+
+def _put_array(request: Any, member: str, count: str, values: list[Any]) -> None:
+    if values:
+        kind = type(values[0]) if isinstance(values[0], ctypes.Structure) else ctypes.c_char_p
+        setattr(request, member, (kind * len(values))(*values))
+        setattr(request, count, len(values))
+
+
+def _listed(configs: Union[str, Config, Iterable[Config]]) -> list[FlashForwardKernelConfig]:
+    if isinstance(configs, str) and "(" not in configs:
+        return config_set(configs)
+    if isinstance(configs, (str, FlashForwardKernelConfig)):
+        return [as_config(configs)]
+    return [as_config(config) for config in configs]
+
+
+_default: Optional[Runtime] = None
+_default_lock = threading.Lock()
+
+
+def default_runtime() -> Runtime:
+    """The process's runtime, set up by the environment when it is first needed."""
+    global _default
+    with _default_lock:
+        if _default is None:
+            _default = Runtime()
+        return _default
+
+
+def _forget_default() -> None:
+    """In a forked child the parent's runtime is of no use: its GPU connection is the parent's."""
+    global _default, _default_lock
+    _default, _default_lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_default)
