@@ -11,6 +11,9 @@
 #define SLACK_PART  32
 #define SAMPLE_PART 8
 
+/* Samples taken before the folder is looked at whole. */
+#define ROUNDS 16
+
 struct candidate {
   int64_t used_ns;
   uint64_t bytes;
@@ -97,21 +100,41 @@ static int remove_candidate(struct disk_cache *cache, struct usage_block *block,
   return 0;
 }
 
-/* Of the sample, oldest first: what must go, and then some. */
-static int remove_oldest(struct scan *scan, struct usage_block *block, const struct evict_goal *goal, _Bool whole,
+/* Of the sample, oldest first: until the goal is met with some slack, and no more than `limit`. */
+static int remove_oldest(struct scan *scan, struct usage_block *block, const struct evict_goal *goal, size_t limit,
                          struct usage_shard *removed) {
-  const _Bool exact = goal->sample == EVICT_EXACT;
-  const uint64_t low_bytes = exact ? goal->max_bytes : goal->max_bytes - goal->max_bytes / SLACK_PART;
-  const uint64_t low_entries = exact ? goal->max_entries : goal->max_entries - goal->max_entries / SLACK_PART;
-  const size_t some = whole ? scan->count : scan->count / SAMPLE_PART;
+  const uint64_t slack = goal->sample == EVICT_EXACT ? 0 : 1;
+  const uint64_t low_bytes = goal->max_bytes - slack * (goal->max_bytes / SLACK_PART);
+  const uint64_t low_entries = goal->max_entries - slack * (goal->max_entries / SLACK_PART);
   int done = 0;
   if (scan->count) qsort(scan->candidates, scan->count, sizeof *scan->candidates, older_first);
-  for (size_t i = 0; i < scan->count && done == 0; i++) {
+  for (size_t i = 0; i < scan->count && i < limit && done == 0; i++) {
     if (within(block, low_bytes, low_entries)) break;
-    if (i >= some && within(block, goal->max_bytes, goal->max_entries)) break;
     done = remove_candidate(scan->cache, block, &scan->candidates[i], removed);
   }
   return done;
+}
+
+/* Look at shards from the cursor on until the sample is large enough, then take its oldest. */
+static int evict_once(struct scan *scan, struct usage_block *block, const struct evict_goal *goal, size_t sample,
+                      struct usage_shard *removed) {
+  unsigned looked = 0;
+  int done = 0;
+  scan->count = 0;
+  while (done == 0 && scan->count < sample && looked++ < ENTRY_SHARDS)
+    done = scan_shard(scan, block, (unsigned)(block->cursor++ % ENTRY_SHARDS));
+  const size_t limit = looked >= ENTRY_SHARDS ? scan->count : scan->count / SAMPLE_PART;
+  return done == 0 ? remove_oldest(scan, block, goal, limit, removed) : done;
+}
+
+static uint64_t and_some(uint64_t goal) {
+  const uint64_t part = goal / SAMPLE_PART;
+  return goal > UINT64_MAX - part ? UINT64_MAX : goal + part;
+}
+
+/* So far beyond the goal that old ones of a sample would not do, as after the bound was lowered. */
+static _Bool far_beyond(const struct usage_block *block, const struct evict_goal *goal) {
+  return !within(block, and_some(goal->max_bytes), and_some(goal->max_entries));
 }
 
 int cache_evict(struct disk_cache *cache, struct usage_block *block, const struct evict_goal *goal,
@@ -121,13 +144,11 @@ int cache_evict(struct disk_cache *cache, struct usage_block *block, const struc
   if (removed) *removed = gone;
   if (within(block, goal->max_bytes, goal->max_entries)) return 0;
   int done = cache_walk_present(cache, scan.present);
-  for (unsigned looked = 0; done == 0 && looked < ENTRY_SHARDS && !within(block, goal->max_bytes, goal->max_entries);) {
-    scan.count = 0;
-    while (done == 0 && scan.count < goal->sample && looked < ENTRY_SHARDS) {
-      done = scan_shard(&scan, block, (unsigned)(block->cursor++ % ENTRY_SHARDS));
-      looked++;
-    }
-    if (done == 0) done = remove_oldest(&scan, block, goal, looked == ENTRY_SHARDS, &gone);
+  size_t sample = far_beyond(block, goal) ? EVICT_EXACT : goal->sample;
+  /* Each round removes some or corrects the account; the last one looks at everything. */
+  for (int round = 0; done == 0 && round <= ROUNDS && !within(block, goal->max_bytes, goal->max_entries); round++) {
+    if (round == ROUNDS) sample = EVICT_EXACT;
+    done = evict_once(&scan, block, goal, sample, &gone);
   }
   mem_free(cache->mem, scan.candidates);
   count_add(cache->counters, COUNT_evictions, gone.entries);

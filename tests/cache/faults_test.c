@@ -65,7 +65,9 @@ static void assert_works_now(struct cache_world *world) {
   close_world(world);
 }
 
-static _Bool only_ok(kjit_status status) { return status == KJIT_OK; }
+static _Bool only_ok(kjit_status status) {
+  return status == KJIT_OK;
+}
 
 static void fail_each_call(struct cache_world *world, int code) {
   for (long at = 0;; at++) {
@@ -82,7 +84,9 @@ static void fail_each_call(struct cache_world *world, int code) {
   }
 }
 
-static void test_faults__each_file_call_failing_with_eio_is_survived(void **state) { fail_each_call(*state, EIO); }
+static void test_faults__each_file_call_failing_with_eio_is_survived(void **state) {
+  fail_each_call(*state, EIO);
+}
 
 static void test_faults__each_file_call_failing_with_enospc_is_survived(void **state) {
   fail_each_call(*state, ENOSPC);
@@ -96,7 +100,9 @@ static void test_faults__each_file_call_failing_with_eacces_is_survived(void **s
   fail_each_call(*state, EACCES);
 }
 
-static _Bool ok_or_no_memory(kjit_status status) { return status == KJIT_OK || status == KJIT_ERR_NO_MEMORY; }
+static _Bool ok_or_no_memory(kjit_status status) {
+  return status == KJIT_OK || status == KJIT_ERR_NO_MEMORY;
+}
 
 /* `once`: that allocation alone, otherwise all from there on. */
 static void fail_each_allocation(struct cache_world *world, int once) {
@@ -117,9 +123,13 @@ static void fail_each_allocation(struct cache_world *world, int once) {
   }
 }
 
-static void test_faults__each_allocation_failing_is_reported(void **state) { fail_each_allocation(*state, 1); }
+static void test_faults__each_allocation_failing_is_reported(void **state) {
+  fail_each_allocation(*state, 1);
+}
 
-static void test_faults__memory_running_out_for_good_is_reported(void **state) { fail_each_allocation(*state, 0); }
+static void test_faults__memory_running_out_for_good_is_reported(void **state) {
+  fail_each_allocation(*state, 0);
+}
 
 #define FAULTS_TEST(test) cmocka_unit_test_setup_teardown(test, setup, cache_world_teardown)
 

@@ -13,16 +13,17 @@
 
 #include "jit/nvrtc.h"
 
-struct fake_nvrtc {
+struct fake_nvrtc_counts {
   atomic_long compiles;    /* nvrtcCompileProgram calls */
   atomic_long cubin_bytes; /* size of what comes out; 0: the least */
   atomic_long compile_ms;  /* time that each takes, stoppable by the flow callback */
   atomic_int reject;       /* nonzero: each source is rejected */
+  atomic_int stage;        /* for the test's own use, between its processes */
   const char *entry;       /* name of the kernel in what comes out, at most 40 bytes; NULL: "k" */
 };
 
 /* A test of several processes points it to memory that they share. */
-static struct fake_nvrtc fake_nvrtc_own, *fake_nvrtc_state = &fake_nvrtc_own;
+static struct fake_nvrtc_counts fake_nvrtc_own, *fake_nvrtc_state = &fake_nvrtc_own;
 #define fake_nvrtc (*fake_nvrtc_state)
 
 struct _nvrtcProgram {

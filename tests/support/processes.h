@@ -1,0 +1,83 @@
+/* Several processes that share one fake compiler: forked, run, waited for, killed. */
+#ifndef KJIT_TESTS_SUPPORT_PROCESSES_H
+#define KJIT_TESTS_SUPPORT_PROCESSES_H
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "support/cache_world.h"
+
+#define PROCESSES_MAX 128
+
+struct processes {
+  pid_t ids[PROCESSES_MAX];
+  size_t count;
+};
+
+static inline double processes_now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static inline void processes_sleep_ms(long ms) {
+  const struct timespec span = {ms / 1000, ms % 1000 * 1000000};
+  nanosleep(&span, NULL);
+}
+
+/* From now on compiles are counted in all processes together. */
+static inline int processes_setup(void **state) {
+  void *shared =
+      mmap(NULL, sizeof(struct fake_nvrtc_counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return -1;
+  fake_nvrtc_state = shared;
+  return cache_world_setup(state);
+}
+
+static inline int processes_teardown(void **state) {
+  munmap(fake_nvrtc_state, sizeof(struct fake_nvrtc_counts));
+  fake_nvrtc_state = &fake_nvrtc_own;
+  return cache_world_teardown(state);
+}
+
+/* A child that runs `work` on the world, with a builder of its own, and exits with its result. */
+static inline pid_t processes_start(struct processes *processes, struct cache_world *world,
+                                    int (*work)(struct cache_world *world, long argument), long argument) {
+  fflush(NULL);
+  const pid_t id = fork();
+  if (!id) {
+    const int result = cache_world_open(world, NULL) == KJIT_OK ? work(world, argument) : 99;
+    builder_destroy(world->builder);
+    _exit(result);
+  }
+  if (id > 0 && processes && processes->count < PROCESSES_MAX) processes->ids[processes->count++] = id;
+  return id;
+}
+
+/* Exit status, or 128 + the signal that ended it. */
+static inline int processes_wait(pid_t id) {
+  int status = 0;
+  while (waitpid(id, &status, 0) < 0 && errno == EINTR)
+    ;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Wait for all; the first result that is neither 0 nor `but_also`. */
+static inline int processes_wait_all(struct processes *processes, int but_also) {
+  int first = 0;
+  for (size_t i = 0; i < processes->count; i++) {
+    const int result = processes_wait(processes->ids[i]);
+    if (result && result != but_also && !first) first = result;
+  }
+  processes->count = 0;
+  return first;
+}
+
+static inline void processes_kill_all(struct processes *processes) {
+  for (size_t i = 0; i < processes->count; i++)
+    kill(processes->ids[i], SIGKILL);
+}
+
+#endif
