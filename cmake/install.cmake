@@ -10,7 +10,7 @@ install(EXPORT kjitTargets NAMESPACE kjit:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/kjitConfig.cmake.in kjitConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(kjitConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/kjitConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/kjitConfigVersion.cmake
-              cmake/sodium.cmake DESTINATION ${package_dir})
+              cmake/sodium.cmake cmake/zstd.cmake DESTINATION ${package_dir})
 
 # The folders in kjit.pc are relative to the file itself, so that an installed tree can be moved.
 file(RELATIVE_PATH pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")

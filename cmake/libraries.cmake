@@ -5,7 +5,7 @@ function(kjit_add_library target type)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME kjit LINKER_LANGUAGE C)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(${target} PRIVATE kjit::sodium Threads::Threads ${CMAKE_DL_LIBS} m)
+  target_link_libraries(${target} PRIVATE kjit::sodium kjit::zstd Threads::Threads ${CMAKE_DL_LIBS} m)
 endfunction()
 
 kjit_add_library(kjit SHARED $<TARGET_OBJECTS:kjit_objects>)
@@ -33,4 +33,4 @@ add_library(kjit_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kjit_objects>
 set_target_properties(kjit_internal PROPERTIES LINKER_LANGUAGE C)
 target_include_directories(kjit_internal INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
                                                    ${PROJECT_SOURCE_DIR}/kernel_src)
-target_link_libraries(kjit_internal INTERFACE kjit::sodium kjit_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} m)
+target_link_libraries(kjit_internal INTERFACE kjit::sodium kjit::zstd kjit_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} m)

@@ -8,11 +8,13 @@
 
 #include <kjit/attention.h>
 #include <kjit/build.h>
+#include <kjit/bundle.h>
 #include <kjit/cache.h>
 #include <kjit/common.h>
 #include <kjit/doctor.h>
 #include <kjit/flash_forward.h>
 #include <kjit/kernel.h>
+#include <kjit/record.h>
 #include <kjit/runtime.h>
 
 #endif

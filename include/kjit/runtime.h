@@ -24,6 +24,12 @@ typedef enum kjit_cache_mode {
 /** Ignore all KJIT_* environment variables (always so in a set-user-id process). */
 #define KJIT_RUNTIME_IGNORE_ENVIRONMENT 0x1u
 
+/** A bundle in memory, as `kjit bundle create --c-source` writes it. Borrowed: it must outlive the runtime. */
+typedef struct kjit_bundle_blob {
+  const void *data;
+  size_t bytes;
+} kjit_bundle_blob;
+
 /** How a runtime is set up. Zero in any field means its default. An option that is set wins over the environment. */
 typedef struct kjit_runtime_options {
   size_t struct_size;         /**< sizeof as the caller saw it                                                     */
@@ -39,6 +45,17 @@ typedef struct kjit_runtime_options {
   void *log_user;             /**< passed to log                                                                  */
   uint32_t flags;             /**< KJIT_RUNTIME_*                                                                 */
   uint32_t reserved;          /**< zero                                                                           */
+  /** Bundles (bundle.h), asked before every folder, in order; any that cannot be opened fails kjit_runtime_create().
+      Neither paths nor blobs: $KJIT_BUNDLE, paths separated by ":"; what is wrong with one of those goes to the log. */
+  const char *const *bundle_paths;
+  size_t bundle_count;
+  const kjit_bundle_blob *bundle_blobs; /**< asked before the paths                                              */
+  size_t bundle_blob_count;
+  /** Ed25519 public keys, 64 lower-case hex digits each. With any, a bundle is opened and entries are imported only if
+      one of these keys signed them, and every digest is checked at once. None: whatever is sound. */
+  const char *const *trusted_keys;
+  size_t trusted_key_count;
+  const char *record_path; /**< kjit_runtime_record() from the start; NULL: $KJIT_RECORD or nothing               */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */
@@ -56,6 +73,7 @@ static inline kjit_runtime_options kjit_runtime_options_default(void) {
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  a field has an impossible value (which one is in the error)
  * @retval KJIT_ERR_UNSUPPORTED  options are from a newer header and use a field that this library does not know
+ * @retval KJIT_ERR_NOT_FOUND, KJIT_ERR_IO, KJIT_ERR_CORRUPT, KJIT_ERR_UNTRUSTED  a bundle, as kjit_bundle_open() says
  * @retval KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe; the runtime may be shared between threads.
  */

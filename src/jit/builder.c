@@ -154,6 +154,8 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
   if (request->timeout_ms) call.deadline_ns = now_ns(builder) + request->timeout_ms * (int64_t)1000000;
   const char *compiler = identify(builder, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
   kjit_status status = key_make(&call.key, builder->mem, request, compiler, error);
+  if (status == KJIT_OK && record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY))
+    record_request(builder->record, request, &call.key.request);
   if (status == KJIT_OK) status = get_keyed(&call, out, error);
   key_finish(&call.key);
   return status;
@@ -165,6 +167,10 @@ void builder_forget(struct builder *builder, const kjit_artifact *artifact) {
   resident_refuse(builder->resident, artifact_lookup(artifact), artifact);
   artifact_entry_name(artifact, &name);
   if (builder->user.dir.folder >= 0) disk_cache_set_aside(&builder->user, &name, 0, "the driver refused it");
+}
+
+kjit_status builder_record(struct builder *builder, const char *path, kjit_error *error) {
+  return record_to(builder->record, path, error);
 }
 
 void builder_add_stats(const struct builder *builder, kjit_runtime_stats *stats) {

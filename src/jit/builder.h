@@ -29,6 +29,9 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
  * builder_get() compiles. Thread-safe. */
 void builder_forget(struct builder *builder, const kjit_artifact *artifact);
 
+/* What kjit_runtime_record() promises; clears no error. Thread-safe. */
+kjit_status builder_record(struct builder *builder, const char *path, kjit_error *error);
+
 /* Add this builder's counters into `stats`. Thread-safe. */
 void builder_add_stats(const struct builder *builder, kjit_runtime_stats *stats);
 

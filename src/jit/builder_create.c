@@ -85,6 +85,20 @@ static void open_site(struct builder *builder, const kjit_runtime_options *optio
   log_write(builder->log, KJIT_LOG_WARNING, "%s", error.message);
 }
 
+/* Nothing is read that the caller did not name, so the cache's mode does not matter here. */
+static kjit_status open_bundles(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  builder->bundles.mem = builder->mem;
+  builder->bundles.log = builder->log;
+  builder->bundles.counters = &builder->counters;
+  return bundle_set_open(&builder->bundles, options, read_environment(builder, options, "KJIT_BUNDLE"), error);
+}
+
+static kjit_status start_record(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  const char *const path =
+      options->record_path ? options->record_path : read_environment(builder, options, "KJIT_RECORD");
+  return path ? record_to(builder->record, path, error) : KJIT_OK;
+}
+
 static kjit_status set_up(struct builder *builder, const kjit_runtime_options *options,
                           const struct builder_parts *parts, kjit_error *error) {
   init_tier(&builder->user, builder, KJIT_ORIGIN_USER, parts->use_grain_s);
@@ -97,7 +111,11 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
                           !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT), error);
   if (status != KJIT_OK) return status;
   builder->resident = resident_create(builder->mem);
-  if (!builder->resident || !builder_fork_init(builder)) return error_no_memory(error);
+  builder->record = record_create(builder->mem, builder->log, builder->ops, &builder->counters);
+  if (!builder->resident || !builder->record || !builder_fork_init(builder)) return error_no_memory(error);
+  status = open_bundles(builder, options, error);
+  if (status == KJIT_OK) status = start_record(builder, options, error);
+  if (status != KJIT_OK) return status;
   if (builder->mode == KJIT_CACHE_OFF) return KJIT_OK;
   open_user(builder, options);
   open_site(builder, options);
@@ -141,6 +159,8 @@ void builder_destroy(struct builder *builder) {
   if (!builder) return;
   builder_fork_finish(builder);
   resident_destroy(builder->resident);
+  record_destroy(builder->record);
+  bundle_set_close(&builder->bundles);
   cache_usage_flush(&builder->user);
   cache_dir_finish(&builder->user.dir, builder->ops, builder->mem);
   cache_dir_finish(&builder->site.dir, builder->ops, builder->mem);

@@ -4,16 +4,19 @@ static void prepare(void *user) {
   struct builder *builder = user;
   pthread_mutex_lock(&builder->held_mutex);
   resident_fork_prepare(builder->resident);
+  record_fork_prepare(builder->record);
 }
 
 static void parent(void *user) {
   struct builder *builder = user;
+  record_fork_done(builder->record);
   resident_fork_parent(builder->resident);
   pthread_mutex_unlock(&builder->held_mutex);
 }
 
 static void child(void *user) {
   struct builder *builder = user;
+  record_fork_done(builder->record);
   resident_fork_child(builder->resident);
   /* A lock belongs to the open file, which parent and child now share: if the parent dies, our copy would hold it. */
   for (struct cache_lock *lock = builder->held; lock; lock = lock->next) {

@@ -6,11 +6,13 @@
 
 #include "jit/artifact.h"
 #include "jit/builder.h"
+#include "jit/bundle_set.h"
 #include "jit/cache_lock.h"
 #include "jit/disk_cache.h"
 #include "jit/fork_guard.h"
 #include "jit/key.h"
 #include "jit/nvrtc.h"
+#include "jit/record.h"
 #include "jit/resident.h"
 
 /* Nobody waits longer for another process's build before building for himself. Long, because a holder that is merely
@@ -34,7 +36,9 @@ struct builder {
   struct nvrtc *nvrtc;
   struct cache_counters counters;
   struct resident *resident;
+  struct bundle_set bundles;
   struct disk_cache user, site;
+  struct record *record;
   kjit_cache_mode mode;
   int64_t wait_bound_ns, failure_s;
   kjit_error cache_error; /* why there is no user folder; status 0 when there is one, or none is wanted */
@@ -63,6 +67,7 @@ struct builder_call {
   const struct jit_request *request;
   struct key key;
   int64_t deadline_ns; /* INT64_MAX: none */
+  kjit_error refusal;  /* why a bundle that has the kernel did not answer; status 0 when none was refused */
 };
 
 /* What ends a call before it has its answer: KJIT_OK, KJIT_ERR_TIMEOUT or KJIT_ERR_CANCELLED with a message; `what` was

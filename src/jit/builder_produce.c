@@ -24,9 +24,21 @@ static kjit_status look_in(struct builder_call *call, struct disk_cache *cache, 
   return artifact_create(out, builder->mem, &image, &call->key.digest, cache->origin, error);
 }
 
+static kjit_status look_in_bundles(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+  struct builder *builder = call->builder;
+  struct entry_image image;
+  const kjit_status status = bundle_set_get(&builder->bundles, &call->key, &image, &call->refusal);
+  if (status == KJIT_ERR_NO_MEMORY) return error_no_memory(error);
+  if (status != KJIT_OK) return status;
+  count_add(&builder->counters, COUNT_bundle_hits, 1);
+  return artifact_create(out, builder->mem, &image, &call->key.digest, KJIT_ORIGIN_BUNDLE, error);
+}
+
 kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
-  const kjit_status status = look_in(call, &call->builder->site, 0, out, error);
-  return status == KJIT_ERR_NOT_FOUND ? look_in(call, &call->builder->user, 0, out, error) : status;
+  kjit_status status = look_in_bundles(call, out, error);
+  if (status == KJIT_ERR_NOT_FOUND) status = look_in(call, &call->builder->site, 0, out, error);
+  if (status == KJIT_ERR_NOT_FOUND) status = look_in(call, &call->builder->user, 0, out, error);
+  return status;
 }
 
 /* No text of an entry may break its bounds: cut what a caller or a compiler made longer. */

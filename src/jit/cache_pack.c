@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "jit/cache_admin_internal.h"
+#include "jit/cache_bundle.h"
 #include "jit/cache_walk.h"
 #include "jit/entry_filter.h"
 #include "jit/key_reader.h"
@@ -179,6 +180,16 @@ kjit_status builder_cache_import(struct builder *builder, const char *path, kjit
   kjit_status status = cache_admin_check_report(report, error);
   if (status == KJIT_OK) status = cache_admin_need_writable(builder, error);
   if (status != KJIT_OK) return status;
+  if (cache_bundle_is(path)) {
+    status = builder_cache_import_bundle(builder, path, &pack.report, error);
+    const kjit_status reported = cache_admin_fill_report(report, &pack.report, error);
+    return status == KJIT_OK ? reported : status;
+  }
+  if (builder->bundles.trust.count)
+    return error_set(error, KJIT_ERR_UNTRUSTED,
+                     "%s: an export has no signature, and this runtime takes what one of its trusted keys signed only; "
+                     "import a signed bundle",
+                     path);
   pack.file = ops->open_path(ops->user, path, O_RDONLY, 0);
   const int done = pack.file < 0 ? pack.file : import_all(&pack);
   if (pack.file >= 0) (void)ops->close(ops->user, pack.file);

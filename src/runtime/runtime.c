@@ -5,6 +5,9 @@
 #include "jit/nvrtc.h"
 #include "runtime/runtime_state.h"
 
+/* kjit_runtime_options as first released ended with `reserved`. */
+#define OPTIONS_OLDEST_BYTES (offsetof(kjit_runtime_options, reserved) + sizeof(uint32_t))
+
 /* An option wins over the environment; an empty variable is none. secure_getenv: never in a set-user-id process. */
 static const char *choose_libcuda(const kjit_runtime_options *options) {
   if (options->libcuda_path) return options->libcuda_path;
@@ -16,7 +19,7 @@ static const char *choose_libcuda(const kjit_runtime_options *options) {
 static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_options *given, kjit_error *error) {
   *out = kjit_runtime_options_default();
   if (!given) return KJIT_OK;
-  const kjit_status status = struct_intake(out, sizeof *out, given, sizeof *out, "options", error);
+  const kjit_status status = struct_intake(out, sizeof *out, given, OPTIONS_OLDEST_BYTES, "options", error);
   if (status != KJIT_OK) return status;
   if (out->cache_mode > KJIT_CACHE_OFF) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.cache_mode: %u; must be a kjit_cache_mode, 0 to %d",

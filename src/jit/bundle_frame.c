@@ -1,0 +1,63 @@
+#include "jit/bundle_frame.h"
+
+#include <string.h>
+
+/* A state in memory that the caller's allocator gave: not in the stable interface, fixed here by linking the archive. */
+#define ZSTD_STATIC_LINKING_ONLY
+#include <zstd.h>
+
+/* RFC 8878, 3.1.1: magic, a descriptor (content size of 8 bytes, single segment), the content size, blocks. */
+#define FRAME_HEAD_BYTES       13
+#define FRAME_DESCRIPTOR       0xE0
+#define FRAME_BLOCK_HEAD_BYTES 3
+#define FRAME_BLOCK_BYTES      ((size_t)128 << 10)
+
+static const char *unpack_with(ZSTD_DCtx *state, struct frame_bytes packed, struct frame_bytes dictionary, void *out,
+                               size_t bytes) {
+  if (ZSTD_getFrameContentSize(packed.data, packed.bytes) != bytes) return "its frame states another size";
+  if (ZSTD_findFrameCompressedSize(packed.data, packed.bytes) != packed.bytes) return "it is not one zstd frame";
+  const size_t done = ZSTD_decompress_usingDict(state, out, bytes, packed.data, packed.bytes,
+                                                dictionary.bytes ? dictionary.data : NULL, dictionary.bytes);
+  if (ZSTD_isError(done) || done != bytes) return "its frame cannot be unpacked";
+  return NULL;
+}
+
+const char *frame_unpack(const struct mem *mem, struct frame_bytes packed, struct frame_bytes dictionary, void *out,
+                         size_t bytes, _Bool *no_memory) {
+  const size_t state_bytes = ZSTD_estimateDCtxSize();
+  void *const memory = mem_alloc(mem, state_bytes);
+  ZSTD_DCtx *const state = memory ? ZSTD_initStaticDCtx(memory, state_bytes) : NULL;
+  *no_memory = !state;
+  const char *const damage = state ? unpack_with(state, packed, dictionary, out, bytes) : NULL;
+  mem_free(mem, memory);
+  return damage;
+}
+
+static size_t block_count(size_t bytes) {
+  return bytes ? (bytes + FRAME_BLOCK_BYTES - 1) / FRAME_BLOCK_BYTES : 1;
+}
+
+size_t frame_stored_bytes(size_t bytes) {
+  return FRAME_HEAD_BYTES + block_count(bytes) * FRAME_BLOCK_HEAD_BYTES + bytes;
+}
+
+void frame_store(const void *data, size_t bytes, void *out) {
+  static const uint8_t magic[] = {0x28, 0xB5, 0x2F, 0xFD, FRAME_DESCRIPTOR};
+  uint8_t *at = out;
+  const uint8_t *from = data;
+  memcpy(at, magic, sizeof magic);
+  for (int i = 0; i < 8; i++)
+    at[sizeof magic + (size_t)i] = (uint8_t)((uint64_t)bytes >> (8 * i));
+  at += FRAME_HEAD_BYTES;
+  for (size_t left = block_count(bytes); left > 0; left--) {
+    const size_t block = left > 1 ? FRAME_BLOCK_BYTES : bytes;
+    /* Last-block bit, type 0 (raw), size. */
+    const uint32_t head = (uint32_t)(block << 3) | (left == 1);
+    for (int i = 0; i < FRAME_BLOCK_HEAD_BYTES; i++)
+      *at++ = (uint8_t)(head >> (8 * i));
+    if (block) memcpy(at, from, block);
+    at += block;
+    from += block;
+    bytes -= block;
+  }
+}

@@ -1,0 +1,216 @@
+#include "jit/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+/* The table's own memory comes from the caller's hooks as well. */
+#define HASH_NONFATAL_OOM          1
+#define uthash_malloc(bytes)       mem_alloc(record->mem, bytes)
+#define uthash_free(memory, bytes) mem_free(record->mem, memory)
+#define uthash_nonfatal_oom(added) ((added)->left_out = 1)
+#include <uthash.h>
+
+/* A line as the manifest's reader takes it. */
+#define RECORD_LINE_MAX 4096
+/* The file is read before each new line; one that is longer was never a record of requests. */
+#define RECORD_FILE_MAX ((uint64_t)64 << 20)
+/* Who holds the lock reads and writes a small file: some 100 us. A holder that is stopped costs a repeated line. */
+#define RECORD_LOCK_TRIES    200
+#define RECORD_LOCK_PAUSE_NS 1000000
+
+struct seen {
+  struct digest request;
+  _Bool left_out; /* of the table, for want of memory */
+  UT_hash_handle hh;
+};
+
+struct record {
+  const struct mem *mem;
+  const struct log *log;
+  const struct file_ops *ops;
+  struct cache_counters *counters;
+  pthread_mutex_t lock; /* path and seen; never held across a file call */
+  char *path;
+  struct seen *seen;
+  atomic_bool on;
+};
+
+struct record *record_create(const struct mem *mem, const struct log *log, const struct file_ops *ops,
+                             struct cache_counters *counters) {
+  struct record *record = mem_alloc(mem, sizeof *record);
+  if (!record) return NULL;
+  record->mem = mem;
+  record->log = log;
+  record->ops = ops;
+  record->counters = counters;
+  atomic_init(&record->on, 0);
+  if (!pthread_mutex_init(&record->lock, NULL)) return record;
+  mem_free(mem, record);
+  return NULL;
+}
+
+static void forget_seen(struct record *record) {
+  struct seen *seen, *next;
+  HASH_ITER(hh, record->seen, seen, next) {
+    HASH_DEL(record->seen, seen);
+    mem_free(record->mem, seen);
+  }
+}
+
+void record_destroy(struct record *record) {
+  if (!record) return;
+  forget_seen(record);
+  pthread_mutex_destroy(&record->lock);
+  mem_free(record->mem, record->path);
+  mem_free(record->mem, record);
+}
+
+kjit_status record_to(struct record *record, const char *path, kjit_error *error) {
+  if (path && !*path) return error_invalid(error, "path", "must name a file");
+  char *const copy = mem_strdup(record->mem, path);
+  if (path && !copy) return error_no_memory(error);
+  pthread_mutex_lock(&record->lock);
+  char *const before = record->path;
+  record->path = copy;
+  forget_seen(record);
+  atomic_store(&record->on, copy != NULL);
+  pthread_mutex_unlock(&record->lock);
+  mem_free(record->mem, before);
+  return KJIT_OK;
+}
+
+void record_fork_prepare(struct record *record) {
+  pthread_mutex_lock(&record->lock);
+}
+
+void record_fork_done(struct record *record) {
+  pthread_mutex_unlock(&record->lock);
+}
+
+_Bool record_is_on(const struct record *record) {
+  return atomic_load_explicit(&record->on, memory_order_relaxed);
+}
+
+static _Bool is_seen(struct record *record, const struct digest *digest) {
+  struct seen *known = NULL;
+  pthread_mutex_lock(&record->lock);
+  HASH_FIND(hh, record->seen, digest, sizeof *digest, known);
+  pthread_mutex_unlock(&record->lock);
+  return known != NULL;
+}
+
+/* Is this thread the one that writes it down? Then a copy of where to (mem_free). Out of memory: nobody does. */
+static char *claim(struct record *record, const struct digest *digest) {
+  struct seen *known = NULL, *made = is_seen(record, digest) ? NULL : mem_alloc(record->mem, sizeof *made);
+  char *path = NULL;
+  if (!made) return NULL;
+  made->request = *digest;
+  pthread_mutex_lock(&record->lock);
+  HASH_FIND(hh, record->seen, digest, sizeof *digest, known);
+  if (!known && record->path) path = mem_strdup(record->mem, record->path);
+  if (path) {
+    HASH_ADD(hh, record->seen, request, sizeof made->request, made);
+    if (!made->left_out) made = NULL;
+  }
+  pthread_mutex_unlock(&record->lock);
+  mem_free(record->mem, made);
+  return path;
+}
+
+/* Its line, or a comment for a request whose source no manifest holds. */
+static void put_line(struct text *line, const struct jit_request *request) {
+  if (!strcmp(request->family, "custom"))
+    text_appendf(line, "# custom %s %s: a caller's own source, entry %s\n", request->target.name, request->label,
+                 request->entry);
+  else
+    text_appendf(line, "%s %s %s\n", request->family, request->target.name, request->label);
+}
+
+/* A line of its own in what is there? */
+static _Bool has_line(const char *data, size_t bytes, const struct text *line) {
+  const char *at = data;
+  while (bytes && (at = memmem(at, bytes - (size_t)(at - data), line->data, line->bytes))) {
+    if (at == data || at[-1] == '\n') return 1;
+    at++;
+  }
+  return 0;
+}
+
+static int read_whole(struct record *record, int file, char **data, size_t *bytes) {
+  struct stat status;
+  *data = NULL;
+  *bytes = 0;
+  int done = record->ops->stat(record->ops->user, file, &status);
+  if (done < 0) return done;
+  if (!S_ISREG(status.st_mode)) return -EINVAL;
+  if ((uint64_t)status.st_size > RECORD_FILE_MAX) return -EFBIG;
+  *data = mem_alloc(record->mem, (size_t)status.st_size);
+  if (!*data) return -ENOMEM;
+  while (*bytes < (size_t)status.st_size) {
+    const ssize_t got = record->ops->read(record->ops->user, file, *data + *bytes, (size_t)status.st_size - *bytes,
+                                          (off_t)*bytes);
+    if (got < 0) return (int)got;
+    if (got == 0) break;
+    *bytes += (size_t)got;
+  }
+  return 0;
+}
+
+/* One write at the end, whole or not at all on a local disk. A line that somebody left unfinished is ended first. */
+static int append(struct record *record, int file, const struct text *line) {
+  char *data = NULL;
+  size_t bytes = 0;
+  char whole[RECORD_LINE_MAX + 2] = "\n";
+  int done = read_whole(record, file, &data, &bytes);
+  if (done == 0 && !has_line(data, bytes, line)) {
+    const size_t start = bytes && data[bytes - 1] != '\n' ? 1 : 0;
+    memcpy(whole + start, line->data, line->bytes);
+    const ssize_t wrote = record->ops->write(record->ops->user, file, whole, start + line->bytes, (off_t)bytes);
+    done = wrote < 0 ? (int)wrote : (size_t)wrote < start + line->bytes ? -ENOSPC : 0;
+  }
+  mem_free(record->mem, data);
+  return done;
+}
+
+/* Between reading and writing nobody else may write; without the lock (a mount that has none) a line may come twice,
+ * which harms nobody. */
+static _Bool lock_file(struct record *record, int file) {
+  const struct file_ops *ops = record->ops;
+  for (int tries = 0; tries < RECORD_LOCK_TRIES; tries++) {
+    const int done = ops->lock(ops->user, file, 0, 1);
+    if (done != -EAGAIN) return done == 0;
+    ops->sleep_ns(ops->user, RECORD_LOCK_PAUSE_NS);
+  }
+  return 0;
+}
+
+static int write_line(struct record *record, const char *path, const struct text *line) {
+  const struct file_ops *ops = record->ops;
+  const int file = ops->open_path(ops->user, path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY, 0666);
+  if (file < 0) return file;
+  (void)lock_file(record, file);
+  const int done = append(record, file, line);
+  const int closed = ops->close(ops->user, file);
+  return done < 0 ? done : closed;
+}
+
+void record_request(struct record *record, const struct jit_request *request, const struct digest *digest) {
+  char buffer[RECORD_LINE_MAX + 1];
+  struct text line;
+  char *const path = claim(record, digest);
+  if (!path) return;
+  text_init_fixed(&line, buffer, sizeof buffer);
+  put_line(&line, request);
+  const int done = line.failed ? -EMSGSIZE : write_line(record, path, &line);
+  if (done < 0) {
+    count_add(record->counters, COUNT_cache_errors, 1);
+    log_write(record->log, KJIT_LOG_WARNING, "cannot record a request in %s: %s", path, strerror(-done));
+  }
+  mem_free(record->mem, path);
+}
