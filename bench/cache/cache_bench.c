@@ -1,0 +1,208 @@
+/* What the cache costs: a disk hit beside the floor of reading the same bytes, a hit in memory under contention, starting
+ * over a full folder, publishing into a full folder. The folder is in memory (/dev/shm) where there is one, so that the
+ * cache is measured and not a disk. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "folder.h"
+#include "jit/cache_usage.h"
+#include "output.h"
+
+#define CUBIN_BYTES   50000
+#define THREADS_MAX   16
+#define HITS          20000
+#define START_ENTRIES 10000
+#define FULL_ENTRIES  100000
+#define PUBLISHES     4000
+
+struct bench {
+  struct output output;
+  size_t rounds;
+  struct mem mem;
+  struct log log;
+  char folder[64];
+};
+
+/* The least that any cache must do: the same file into memory of its own. */
+static bool read_plainly(const char *path) {
+  struct stat status;
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0 || fstat(file, &status)) return false;
+  void *data = malloc((size_t)status.st_size);
+  const bool read_all = data && read(file, data, (size_t)status.st_size) == status.st_size;
+  close(file);
+  free(data);
+  return read_all;
+}
+
+static bool read_through_cache(struct builder *builder, const struct jit_request *request) {
+  struct builder_call call = {.builder = builder, .request = request, .deadline_ns = INT64_MAX};
+  kjit_artifact *artifact = NULL;
+  bool found = key_make(&call.key, builder->mem, request, "nvrtc-bench", NULL) == KJIT_OK;
+  found = found && builder_look_up(&call, &artifact, NULL) == KJIT_OK;
+  kjit_artifact_release(artifact);
+  key_finish(&call.key);
+  return found;
+}
+
+static int bench_disk_hit(struct bench *bench) {
+  struct bench_request made;
+  struct entry_name name;
+  kjit_artifact *artifact = NULL;
+  char path[512];
+  double *floor = calloc(bench->rounds, sizeof *floor), *hit = calloc(bench->rounds, sizeof *hit);
+  struct builder *builder = bench_builder(&bench->mem, &bench->log, bench->folder, CUBIN_BYTES, 0, true);
+  bench_request_make(&made, 1);
+  bool good = floor && hit && builder && builder_get(builder, &made.request, &artifact, NULL) == KJIT_OK;
+  if (good) {
+    artifact_entry_name(artifact, &name);
+    snprintf(path, sizeof path, "%s/%s", bench->folder, name.path);
+  }
+  for (size_t i = 0; good && i < bench->rounds; i++) {
+    const double start = statistics_now();
+    good = read_plainly(path);
+    const double middle = statistics_now();
+    good = good && read_through_cache(builder, &made.request);
+    hit[i] = (statistics_now() - middle) * 1e6;
+    floor[i] = (middle - start) * 1e6;
+  }
+  const struct statistics floors = statistics_of(floor, bench->rounds), hits = statistics_of(hit, bench->rounds);
+  output_statistics(&bench->output, "disk_hit_floor_50KB", "us", &floors);
+  output_statistics(&bench->output, "disk_hit_50KB", "us", &hits);
+  output_number(&bench->output, "disk_hit_over_floor", "us", hits.median - floors.median);
+  kjit_artifact_release(artifact);
+  builder_destroy(builder);
+  free(floor);
+  free(hit);
+  return good ? 0 : output_failure(&bench->output, "disk hit failed");
+}
+
+struct hitter {
+  struct builder *builder;
+  pthread_barrier_t *barrier;
+  double seconds;
+  bool good;
+};
+
+static void *hit_memory(void *user) {
+  struct hitter *hitter = user;
+  struct bench_request made;
+  hitter->good = true;
+  bench_request_make(&made, 1);
+  made.request.flags = KJIT_BUILD_RESIDENT_ONLY;
+  pthread_barrier_wait(hitter->barrier);
+  const double start = statistics_now();
+  for (int i = 0; i < HITS; i++) {
+    kjit_artifact *artifact = NULL;
+    hitter->good = hitter->good && builder_get(hitter->builder, &made.request, &artifact, NULL) == KJIT_OK;
+    kjit_artifact_release(artifact);
+  }
+  hitter->seconds = statistics_now() - start;
+  return NULL;
+}
+
+static bool run_hitters(struct bench *bench, struct builder *builder, unsigned threads) {
+  struct hitter hitters[THREADS_MAX];
+  pthread_t ids[THREADS_MAX];
+  pthread_barrier_t barrier;
+  double us[THREADS_MAX];
+  char variant[64];
+  bool good = !pthread_barrier_init(&barrier, NULL, threads);
+  for (unsigned i = 0; i < threads; i++) {
+    hitters[i] = (struct hitter){builder, &barrier, 0, false};
+    if (pthread_create(&ids[i], NULL, hit_memory, &hitters[i])) return false;
+  }
+  for (unsigned i = 0; i < threads; i++) {
+    pthread_join(ids[i], NULL);
+    good = good && hitters[i].good;
+    us[i] = hitters[i].seconds / HITS * 1e6;
+  }
+  pthread_barrier_destroy(&barrier);
+  const struct statistics statistics = statistics_of(us, threads);
+  snprintf(variant, sizeof variant, "memory_hit_%u_threads", threads);
+  output_statistics(&bench->output, variant, "us", &statistics);
+  return good;
+}
+
+static int bench_memory_hit(struct bench *bench) {
+  struct bench_request made;
+  kjit_artifact *artifact = NULL;
+  struct builder *builder = bench_builder(&bench->mem, &bench->log, bench->folder, CUBIN_BYTES, 0, true);
+  bench_request_make(&made, 1);
+  bool good = builder && builder_get(builder, &made.request, &artifact, NULL) == KJIT_OK;
+  for (unsigned threads = 1; good && threads <= THREADS_MAX; threads *= 2)
+    good = run_hitters(bench, builder, threads);
+  kjit_artifact_release(artifact);
+  builder_destroy(builder);
+  return good ? 0 : output_failure(&bench->output, "memory hit failed");
+}
+
+static bool time_starts(struct bench *bench, const char *variant) {
+  const size_t count = bench->rounds;
+  double *us = calloc(count, sizeof *us);
+  bool good = us != NULL;
+  for (size_t i = 0; good && i < count; i++) {
+    const double start = statistics_now();
+    struct builder *builder = bench_builder(&bench->mem, &bench->log, bench->folder, CUBIN_BYTES, 0, true);
+    us[i] = (statistics_now() - start) * 1e6;
+    good = builder != NULL;
+    builder_destroy(builder);
+  }
+  const struct statistics statistics = statistics_of(us, count);
+  output_statistics(&bench->output, variant, "us", &statistics);
+  free(us);
+  return good;
+}
+
+static int bench_start(struct bench *bench) {
+  const bool good = time_starts(bench, "start_empty") && bench_plant(bench->folder, START_ENTRIES, 1000) &&
+                    time_starts(bench, "start_10000_entries");
+  return good ? 0 : output_failure(&bench->output, "start failed");
+}
+
+/* Publish `count` new entries and time each. The bound is met when `max_entries` is what the folder holds. */
+static bool time_publishes(struct bench *bench, const char *variant, uint32_t max_entries, long first, bool sync) {
+  double *us = calloc(PUBLISHES, sizeof *us), sum = 0;
+  char name_buffer[96];
+  struct builder *builder = bench_builder(&bench->mem, &bench->log, bench->folder, 0, max_entries, sync);
+  bool good = us && builder;
+  if (good) cache_usage_flush(&builder->user);
+  for (long i = 0; good && i < PUBLISHES; i++) {
+    struct bench_request made;
+    kjit_artifact *artifact = NULL;
+    struct entry_name name;
+    bench_request_make(&made, first + i);
+    good = builder_get(builder, &made.request, &artifact, NULL) == KJIT_OK;
+    if (!good) break;
+    artifact_entry_name(artifact, &name);
+    const struct entry_image *image = artifact_image(artifact);
+    name.file[0] = name.file[0] == '0' ? '1' : name.file[0];
+    const double start = statistics_now();
+    good = disk_cache_put(&builder->user, &name, image->data, image->bytes) == 0;
+    us[i] = (statistics_now() - start) * 1e6;
+    sum += us[i];
+    kjit_artifact_release(artifact);
+  }
+  const struct statistics statistics = statistics_of(us, PUBLISHES);
+  output_statistics(&bench->output, variant, "us", &statistics);
+  snprintf(name_buffer, sizeof name_buffer, "%s_mean", variant);
+  output_number(&bench->output, name_buffer, "us", sum / PUBLISHES);
+  builder_destroy(builder);
+  free(us);
+  return good;
+}
+
+int main(int argc, char **argv) {
+  struct bench bench = {.output = {.benchmark = "cache"}, .rounds = 2000};
+  if (!output_read_options(&bench.output, argc, argv, &bench.rounds, 1000000)) return 2;
+  mem_init(&bench.mem, NULL);
+  if (!bench_folder_create(bench.folder)) return output_failure(&bench.output, "no folder to work in");
+  int failed = bench_disk_hit(&bench) || bench_memory_hit(&bench);
+  bench_folder_remove(bench.folder);
+  failed = failed || !bench_folder_create(bench.folder) || bench_start(&bench);
+  bench_folder_remove(bench.folder);
+  (void)time_publishes;
+  return failed;
+}

@@ -1,0 +1,65 @@
+#include "output.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void output_statistics(const struct output *output, const char *variant, const char *unit, const struct statistics *s) {
+  if (output->json)
+    printf("{\"benchmark\": \"%s\", \"variant\": \"%s\", \"unit\": \"%s\", \"median\": %.6g, \"least\": %.6g, "
+           "\"most\": %.6g, \"count\": %zu}\n",
+           output->benchmark, variant, unit, s->median, s->least, s->most, s->count);
+  else
+    printf("%-40s %12.3f %-3s  (least %.3f, most %.3f, of %zu)\n", variant, s->median, unit, s->least, s->most,
+           s->count);
+}
+
+void output_number(const struct output *output, const char *name, const char *unit, double value) {
+  if (output->json)
+    printf("{\"benchmark\": \"%s\", \"number\": \"%s\", \"unit\": \"%s\", \"value\": %.6g}\n", output->benchmark, name,
+           unit, value);
+  else
+    printf("%-40s %12.3f %s\n", name, value, unit);
+}
+
+void output_note(const struct output *output, const char *format, ...) {
+  va_list arguments;
+  if (output->json) return;
+  va_start(arguments, format);
+  vprintf(format, arguments);
+  va_end(arguments);
+  putchar('\n');
+}
+
+int output_failure(const struct output *output, const char *format, ...) {
+  va_list arguments;
+  fprintf(stderr, "%s: ", output->benchmark);
+  va_start(arguments, format);
+  vfprintf(stderr, format, arguments);
+  va_end(arguments);
+  fputc('\n', stderr);
+  return 1;
+}
+
+static bool read_count(const char *text, size_t most, size_t *out) {
+  char *end;
+  const unsigned long long value = strtoull(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end || value < 1 || value > most) return false;
+  *out = (size_t)value;
+  return true;
+}
+
+bool output_read_options(struct output *output, int argc, char **argv, size_t *rounds, size_t most) {
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--json") == 0) {
+      output->json = true;
+    } else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc && read_count(argv[i + 1], most, rounds)) {
+      i++;
+    } else {
+      fprintf(stderr, "usage: %s [--json] [--rounds N]   (N from 1 to %zu)\n", output->benchmark, most);
+      return false;
+    }
+  }
+  return true;
+}
