@@ -21,24 +21,15 @@ void bench_request_make(struct bench_request *made, long number) {
   made->request.sources = &made->sources;
 }
 
-static int no_sync(void *user, int file) {
-  (void)user, (void)file;
-  return 0;
-}
-
 struct builder *bench_builder(const struct mem *mem, const struct log *log, const char *path, size_t cubin_bytes,
-                              uint32_t max_entries, bool sync) {
-  static struct file_ops unsynced;
-  struct builder_parts parts = {.use_grain_s = 0};
+                              uint32_t max_entries) {
+  struct builder_parts parts = {0};
   struct builder *builder = NULL;
   kjit_runtime_options options = kjit_runtime_options_default();
-  unsynced = *file_ops_system();
-  unsynced.sync = no_sync;
   options.cache_dir = path;
   options.cache_max_entries = max_entries;
   options.cache_max_bytes = (uint64_t)1 << 40;
   options.flags = KJIT_RUNTIME_IGNORE_ENVIRONMENT;
-  if (!sync) parts.ops = &unsynced;
   atomic_store(&fake_nvrtc.cubin_bytes, (long)cubin_bytes);
   if (nvrtc_create_fake(&parts.nvrtc, mem, fake_nvrtc_api(), "nvrtc-bench", NULL) != KJIT_OK) return NULL;
   return builder_create_parts(&builder, &options, mem, log, &parts, NULL) == KJIT_OK ? builder : NULL;
@@ -59,11 +50,11 @@ static bool plant_one(int folder, long number, const void *data, size_t bytes) {
   return !close(file) && written && dated;
 }
 
-bool bench_plant(const char *path, long count, size_t bytes) {
+bool bench_plant(const char *path, long first, long count, size_t bytes) {
   const int folder = open(path, O_RDONLY | O_DIRECTORY);
   void *data = calloc(1, bytes + 1);
   bool planted = folder >= 0 && data;
-  for (long number = 0; planted && number < count; number++)
+  for (long number = first; planted && number < first + count; number++)
     planted = plant_one(folder, number, data, bytes);
   free(data);
   if (folder >= 0) close(folder);
@@ -81,4 +72,6 @@ static int remove_visit(const char *path, const struct stat *status, int kind, s
   return remove(path);
 }
 
-void bench_folder_remove(const char *path) { (void)nftw(path, remove_visit, 16, FTW_DEPTH | FTW_PHYS); }
+void bench_folder_remove(const char *path) {
+  (void)nftw(path, remove_visit, 16, FTW_DEPTH | FTW_PHYS);
+}

@@ -18,10 +18,11 @@ void bench_request_make(struct bench_request *made, long number);
 /* A builder over `path`, with a compiler that copies; `cubin_bytes` is the size of every cubin from now on. NULL on
  * failure. */
 struct builder *bench_builder(const struct mem *mem, const struct log *log, const char *path, size_t cubin_bytes,
-                              uint32_t max_entries, bool sync);
+                              uint32_t max_entries);
 
-/* `count` files of `bytes` bytes where entries would be. They are no entries: only their names and sizes count. */
-bool bench_plant(const char *path, long count, size_t bytes);
+/* `count` files of `bytes` bytes where entries would be, the `first` and those after it. They are no entries: only
+ * their names and sizes count. */
+bool bench_plant(const char *path, long first, long count, size_t bytes);
 
 bool bench_folder_create(char path[64]);
 void bench_folder_remove(const char *path);
