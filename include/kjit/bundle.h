@@ -74,8 +74,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_list(kjit_bundle *bundle, kjit_c
 /* ---- Making one ---- */
 
 /**
- * Compress `bytes` bytes at `data` to one zstd frame (RFC 8878) that states its content's size, with a dictionary of raw
- * content (`dictionary_bytes` may be 0). The library itself only decompresses.
+ * Compress `bytes` bytes at `data` to one zstd frame (RFC 8878) that states its content's size, with a dictionary of
+ * raw content (`dictionary_bytes` may be 0). The library itself only decompresses.
  * @return size of the frame in `out`; 0 when it does not fit into `capacity`, then the kernel is stored as it is
  */
 typedef size_t (*kjit_compress_fn)(void *user, const void *dictionary, size_t dictionary_bytes, const void *data,
@@ -159,8 +159,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_keygen(char secret_key[65], char
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_sign(const kjit_bundle *bundle, const char *secret_key,
-                                                     uint8_t signature[KJIT_BUNDLE_SIGNATURE_BYTES],
-                                                     kjit_error *error);
+                                                     uint8_t signature[KJIT_BUNDLE_SIGNATURE_BYTES], kjit_error *error);
 
 #ifdef __cplusplus
 }

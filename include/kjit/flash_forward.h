@@ -42,15 +42,6 @@ typedef struct kjit_flash_config {
 #undef KJIT_FLASH_FORWARD_MEMBER
 } kjit_flash_config;
 
-/** One row of the field table, for bindings in other languages. */
-typedef struct kjit_field_info {
-  const char *name;  /**< as in the struct                                 */
-  const char *kind;  /**< "dtype", "int", "bool" or "load"                 */
-  const char *token; /**< feature name in the short form, "" if it has none */
-  const char *text;  /**< one line of documentation                        */
-  uint32_t offset;   /**< of the int32 in the struct, bytes                */
-} kjit_field_info;
-
 /**
  * The family's fields in order.
  * @return row `index`, static storage; NULL past the end
@@ -81,7 +72,6 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_flash_config_parse(const char *text, kj
 
 #define KJIT_PRINT_NO_D_HEAD 0x1u /**< leave d_head out of the tuple; does not parse back   */
 #define KJIT_PRINT_NO_TUPLE  0x2u /**< features only; does not parse back                   */
-#define KJIT_PRINT_JSON      0x4u /**< one JSON object instead, fields in order             */
 
 /** Enough for every config in every spelling, with the NUL. */
 #define KJIT_FLASH_CONFIG_TEXT_MAX 512

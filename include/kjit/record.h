@@ -13,8 +13,8 @@ extern "C" {
 #endif
 
 /**
- * From now on append each distinct request, one manifest line, to a file: what was answered from memory, a bundle or the
- * cache as well as what was compiled. Any number of processes may record to one file; each request is in it once.
+ * From now on append each distinct request, one manifest line, to a file: what was answered from memory, a bundle or
+ * the cache as well as what was compiled. Any number of processes may record to one file; each request is in it once.
  * What a family keeps resident without asking again (a kernel that this runtime has launched already) was asked for
  * before; a call with ::KJIT_BUILD_RESIDENT_ONLY touches no file and is not recorded. Requests with a caller's own
  * source become comments: a manifest does not hold sources. A file that cannot be written costs nothing but the record:

@@ -30,6 +30,9 @@ kjit_status kjit_flash_source(kjit_runtime *runtime, const kjit_flash_config *co
   if (status != KJIT_OK) return status;
   const struct source_set *sources = flash_request_sources(error);
   if (!sources) return KJIT_ERR_UNSUPPORTED;
+  if (sources->withheld)
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)");
   const kjit_flash_config canonical = kjit_flash_config_canonical(config);
   text_init(&out, runtime_mem(runtime), FLASH_PROLOGUE_MAX + sources->files[0].bytes);
   flash_request_prologue(&canonical, &out);

@@ -189,10 +189,26 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
   return status;
 }
 
-/* The key was made without a compiler: there was none to ask, and the error says where it was looked for. */
-static kjit_status no_compiler(struct builder *builder, kjit_error *error) {
-  if (!nvrtc_identity(builder->nvrtc, error)) return KJIT_ERR_NO_NVRTC;
-  return error_set(error, KJIT_ERR_NO_NVRTC, "NVRTC was missing when this call began; it is there now: call again");
+/* No tier has it, and it cannot be compiled: say what is missing, where it was looked for, and what to do. */
+static kjit_status cannot_compile(const struct builder_call *call, kjit_status status, const char *why,
+                                  kjit_error *error) {
+  const struct jit_request *request = call->request;
+  if (call->refusal.status)
+    return error_set(error, status,
+                     "kernel %.60s for %s: a bundle has it but is refused: %.200s; nor can it be compiled here: %.130s",
+                     request->entry, request->target.name, call->refusal.message, why);
+  return error_set(error, status,
+                   "kernel %.60s for %s is in no bundle and no cache (%.90s): add it where NVRTC is, with 'kjit bundle "
+                   "create' or 'kjit warm'; it cannot be compiled here: %.240s",
+                   request->entry, request->target.name, request->label, why);
+}
+
+/* The key was made without a compiler: there was none to ask. */
+static kjit_status no_compiler(const struct builder_call *call, kjit_error *error) {
+  kjit_error why = {0};
+  if (nvrtc_identity(call->builder->nvrtc, &why))
+    return error_set(error, KJIT_ERR_NO_NVRTC, "NVRTC was missing when this call began; it is there now: call again");
+  return cannot_compile(call, KJIT_ERR_NO_NVRTC, why.message, error);
 }
 
 kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artifact **out, int64_t *expires_ns,
@@ -202,7 +218,10 @@ kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artif
   const kjit_status status = refused ? KJIT_ERR_NOT_FOUND : builder_look_up(call, out, error);
   if (status != KJIT_ERR_NOT_FOUND) return status;
   count_add(&builder->counters, COUNT_misses, 1);
-  if (!call->key.complete) return no_compiler(builder, error);
+  if (call->request->sources->withheld)
+    return cannot_compile(call, KJIT_ERR_UNSUPPORTED,
+                          "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)", error);
+  if (!call->key.complete) return no_compiler(call, error);
   if (!refused && builder->user.dir.folder >= 0 && atomic_load(&builder->user.writable))
     return build_once(call, out, expires_ns, error);
   return compile_and_publish(call, out, expires_ns, error);

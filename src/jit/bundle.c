@@ -115,9 +115,8 @@ static kjit_status check_trust(struct bundle *bundle, const struct trust *trust,
   kjit_status status = trust_check(trust, bundle->table.data, bundle_signature(bundle), bundle->name, error);
   if (status != KJIT_OK || !trust->count) return status;
   status = bundle_check_payloads(bundle, &found);
-  return status == KJIT_OK
-             ? KJIT_OK
-             : error_set(error, KJIT_ERR_UNTRUSTED, "altered since it was signed: %.400s", found.message);
+  return status == KJIT_OK ? KJIT_OK
+                           : error_set(error, KJIT_ERR_UNTRUSTED, "altered since it was signed: %.400s", found.message);
 }
 
 kjit_status bundle_open(struct bundle **out, const struct mem *mem, const struct bundle_source *source,

@@ -1,5 +1,6 @@
 /* The kernel sources inside the library: a table that cmake/embed_sources.cmake writes from kernel_src/ when the
- * library is built, sorted by name. Empty with KJIT_EMBED_SOURCES off. */
+ * library is built, sorted by name. With KJIT_EMBED_SOURCES off a text has its #include lines alone, from which the
+ * closure is found, and the whole text's digest stands beside it: keys are the same, so bundles and caches answer. */
 #ifndef KJIT_JIT_EMBEDDED_SOURCES_H
 #define KJIT_JIT_EMBEDDED_SOURCES_H
 
@@ -9,6 +10,7 @@ struct embedded_source {
   const char *name;          /* "flash_forward/flash_forward.cu" */
   const unsigned char *text; /* NUL-terminated */
   size_t bytes;              /* without the NUL */
+  const char *digest;        /* hex; NULL: that of the text */
 };
 
 extern const struct embedded_source embedded_sources[]; /* one more than the count: {NULL, NULL, 0} */

@@ -153,8 +153,8 @@ static int read_whole(struct record *record, int file, char **data, size_t *byte
   *data = mem_alloc(record->mem, (size_t)status.st_size);
   if (!*data) return -ENOMEM;
   while (*bytes < (size_t)status.st_size) {
-    const ssize_t got = record->ops->read(record->ops->user, file, *data + *bytes, (size_t)status.st_size - *bytes,
-                                          (off_t)*bytes);
+    const ssize_t got =
+        record->ops->read(record->ops->user, file, *data + *bytes, (size_t)status.st_size - *bytes, (off_t)*bytes);
     if (got < 0) return (int)got;
     if (got == 0) break;
     *bytes += (size_t)got;

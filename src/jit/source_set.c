@@ -21,8 +21,9 @@ _Bool source_set_seal(struct source_set *set, struct source_file *files, size_t 
   text_init(&manifest, mem, MANIFEST_LIMIT);
   qsort(files + 1, count - 1, sizeof *files, compare_names);
   for (size_t i = 0; i < count; i++) {
+    static const struct digest none;
     char hex[DIGEST_HEX_BYTES];
-    digest_of(&files[i].digest, files[i].text, files[i].bytes);
+    if (digest_equal(&files[i].digest, &none)) digest_of(&files[i].digest, files[i].text, files[i].bytes);
     digest_to_hex(&files[i].digest, hex);
     text_appendf(&manifest, "%zu:%s %s\n", strlen(files[i].name), files[i].name, hex);
   }
@@ -54,8 +55,9 @@ static void add_file(struct embedded_set *made, const struct embedded_source *so
   for (size_t i = 0; i < made->set.count; i++) {
     if (made->files[i].name == source->name) return;
   }
-  made->files[made->set.count++] =
-      (struct source_file){.name = source->name, .text = (const char *)source->text, .bytes = source->bytes};
+  struct source_file *const file = &made->files[made->set.count++];
+  *file = (struct source_file){.name = source->name, .text = (const char *)source->text, .bytes = source->bytes};
+  if (source->digest) (void)digest_from_hex(&file->digest, source->digest, DIGEST_HEX_BYTES - 1);
 }
 
 /* What is not embedded is left to the compiler, which names it in its log. */
@@ -71,7 +73,10 @@ static struct embedded_set *make_embedded(const struct embedded_source *main_sou
   add_file(made, main_source);
   for (size_t i = 0; i < made->set.count; i++)
     (void)include_scan(made->files[i].text, made->files[i].bytes, visit_include, made);
-  if (source_set_seal(&made->set, made->files, made->set.count, mem)) return made;
+  if (source_set_seal(&made->set, made->files, made->set.count, mem)) {
+    made->set.withheld = main_source->digest != NULL;
+    return made;
+  }
   mem_free(mem, made);
   return NULL;
 }

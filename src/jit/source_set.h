@@ -16,14 +16,15 @@ struct source_set {
   const struct source_file *files; /* [0] is the main file; the rest sorted by name */
   size_t count;
   struct digest digest; /* of all names and digests: computed once */
+  _Bool withheld;       /* the names and digests are right, the texts are not there: keys can be made, nothing compiled */
 };
 
 /* The closure of an embedded kernel ("flash_forward/flash_forward.cu"), computed once per process, static storage.
  * NULL when the library was built without it, or when there is no memory for its table. Thread-safe. */
 const struct source_set *source_set_embedded(const char *main_name);
 
-/* Complete a set whose files have name, text and bytes: sort all but the first by name, compute every digest. False
- * when out of memory. */
+/* Complete a set whose files have name, text and bytes: sort all but the first by name, compute every digest that is
+ * not there yet (all zero). False when out of memory. */
 _Bool source_set_seal(struct source_set *set, struct source_file *files, size_t count, const struct mem *mem);
 
 #endif
