@@ -21,9 +21,9 @@ typedef float real;
 typedef double real;
 #endif
 
-constexpr int kRows = 32;         // query rows of a block
-constexpr int kKeys = 32;         // keys of a tile
-constexpr int kLanes = 8;         // threads that share a row
+constexpr int kRows = 32; // query rows of a block
+constexpr int kKeys = 32; // keys of a tile
+constexpr int kLanes = 8; // threads that share a row
 constexpr int kThreads = kRows * kLanes;
 constexpr int kKeysPerThread = kKeys / kLanes;
 constexpr int kMaxHeadDim = 256;
@@ -64,13 +64,16 @@ __device__ __forceinline__ real rounded(real value, bool is_bf16) {
 __device__ void dot_products(real (&scores)[kKeysPerThread], const float *q_s, const float *k_s, const position &at,
                              const attention_reference_params &p) {
   const int pitch = p.head_dim + 1;
-  for (int i = 0; i < kKeysPerThread; i++) scores[i] = 0;
+  for (int i = 0; i < kKeysPerThread; i++)
+    scores[i] = 0;
   for (int column = 0; column < p.head_dim; column++) {
     const real q = q_s[at.row * pitch + column];
 #pragma unroll
-    for (int i = 0; i < kKeysPerThread; i++) scores[i] += q * (real)k_s[(at.lane + kLanes * i) * pitch + column];
+    for (int i = 0; i < kKeysPerThread; i++)
+      scores[i] += q * (real)k_s[(at.lane + kLanes * i) * pitch + column];
   }
-  for (int i = 0; i < kKeysPerThread; i++) scores[i] = rounded(scores[i] * (real)p.scale, p.is_bf16);
+  for (int i = 0; i < kKeysPerThread; i++)
+    scores[i] = rounded(scores[i] * (real)p.scale, p.is_bf16);
 }
 
 // Largest score and sum of exp(score - largest) over the keys seen so far.
@@ -105,8 +108,10 @@ __device__ row_sum sum_row(const float *q_s, float *k_s, real *p_s, const positi
   row_s[kLanes + at.lane] = own.sum;
   __syncthreads(); // the 8 pairs of each row are there
   row_sum all = {minus_infinity(), 0};
-  for (int lane = 0; lane < kLanes; lane++) all.largest = fmax(all.largest, row_s[lane]);
-  for (int lane = 0; lane < kLanes; lane++) all.sum += row_s[kLanes + lane] * exp(row_s[lane] - all.largest);
+  for (int lane = 0; lane < kLanes; lane++)
+    all.largest = fmax(all.largest, row_s[lane]);
+  for (int lane = 0; lane < kLanes; lane++)
+    all.sum += row_s[kLanes + lane] * exp(row_s[lane] - all.largest);
   __syncthreads(); // everyone has read them: P takes their place
   return all;
 }
@@ -165,6 +170,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   load_tile(q_s, p.q, at, first_row, p.seq_q, p);
   const row_sum row = sum_row(q_s, kv_s, p_s, at, p);
   real o[kColumnsPerThread] = {};
-  for (int first = 0; first < p.seq_kv; first += kKeys) add_tile(o, q_s, kv_s, p_s, row, first, at, p);
+  for (int first = 0; first < p.seq_kv; first += kKeys)
+    add_tile(o, q_s, kv_s, p_s, row, first, at, p);
   if (first_row + at.row < p.seq_q) store_row(o, row, first_row + at.row, at, p);
 }

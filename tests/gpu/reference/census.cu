@@ -9,8 +9,7 @@ extern "C" __global__ void census(const __grid_constant__ census_params p) {
   unsigned long long poisoned = 0, digest = 0;
   const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
   for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < p.words; i += step) {
-    const unsigned word =
-        p.word_bytes == 2 ? ((const unsigned short *)p.memory)[i] : ((const unsigned *)p.memory)[i];
+    const unsigned word = p.word_bytes == 2 ? ((const unsigned short *)p.memory)[i] : ((const unsigned *)p.memory)[i];
     poisoned += word == p.poison;
     digest += mix_bits((i << 32 | word) + i); // a sum, so that the order of the threads does not matter
   }
