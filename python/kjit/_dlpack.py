@@ -126,6 +126,11 @@ class _Jax(_Framework):
         return self.jax.numpy.zeros(shape, "float32", device=array.sharding)
 
 
+def _require_gpu(array: Any) -> None:
+    if array.__dlpack_device__()[0] not in _CUDA_DEVICES:
+        raise ValueError(f"{type(array).__name__} in host memory: must be memory of a GPU")
+
+
 def _framework(array: Any) -> _Framework:
     owner = type(array).__module__.partition(".")[0]
     if owner == "cupy":
@@ -150,6 +155,8 @@ def attention(
 ) -> Any:
     require_layout(layout)
     framework = _framework(q)
+    for array in (q, k, v):
+        _require_gpu(array)
     lse = None
     if return_lse:
         batch, seq, heads = (q.shape[axis] for axis in LAYOUTS[layout][:3])
@@ -162,8 +169,6 @@ def attention(
     lse_view = None if lse_capsule is None else _view(lse_capsule)
     args = build(*views, lse_view, scale=scale, causal=causal, layout=layout)
     chosen = None if config is None else ctypes.byref(as_config(config)._struct)
-    if views[0].device == _abi.KJIT_DEVICE_HOST:
-        raise ValueError("q is in host memory: must be memory of a GPU")
     with _cuda.device(views[0].device):
         call(lib.kjit_flash_forward, default_runtime().handle, chosen, ctypes.byref(args), framework.stream)
         if framework.waits:

@@ -29,6 +29,10 @@ _raw_stream: Callable[[int], int] = getattr(
     torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream
 )
 
+# A function of its own without parameter types, so that pointers made beforehand pass as they are.
+_forward = lib["kjit_flash_forward"]
+_forward.restype = ctypes.c_int
+
 
 def _view(tensor: torch.Tensor) -> View:
     return View(
@@ -83,10 +87,13 @@ class _Call:
         return _raw_stream(self.device) if self.device >= 0 else 0
 
     def _bind(self) -> Callable[..., None]:
-        """run(q, k, v, out, lse) with everything that does not change between calls in reach."""
-        forward, handle, config, device = lib.kjit_flash_forward, self.runtime.handle, self.config_pointer(), self.device
-        args, error, stream_of = self.args, _abi.kjit_error(), _raw_stream if self.device >= 0 else lambda device: 0
-        args_pointer, error_pointer = ctypes.byref(args), ctypes.byref(error)
+        """run(q, k, v, out, lse) with everything that does not change between calls in reach.
+
+        The arguments of the foreign call are ready-made: nothing is converted, nothing allocated.
+        """
+        device, args, error, stream = self.device, self.args, _abi.kjit_error(), ctypes.c_void_p()
+        handle, stream_of = ctypes.c_void_p(self.runtime.handle), _raw_stream if device >= 0 else lambda device: 0
+        config, args_pointer, error_pointer = self.config_pointer(), ctypes.byref(args), ctypes.byref(error)
         to_q, to_k, to_v, to_o, to_lse = args.q, args.k, args.v, args.o, args.lse
 
         def run(
@@ -95,7 +102,8 @@ class _Call:
             to_q.data, to_k.data, to_v.data, to_o.data = q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr()
             if lse is not None:
                 to_lse.data = lse.data_ptr()
-            if forward(handle, config, args_pointer, stream_of(device), error_pointer):
+            stream.value = stream_of(device)
+            if _forward(handle, config, args_pointer, stream, error_pointer):
                 if not _elsewhere(device):
                     raise_error(error)
                 with torch.cuda.device(device):
@@ -193,7 +201,7 @@ def _as_operator(
     return_lse: bool,
     config: Optional[Config],
 ) -> Any:
-    text = "" if config is None else str(config)
+    text = config or "" if isinstance(config, str) or config is None else config._text
     operator = torch.ops.kjit.attention_lse if return_lse else torch.ops.kjit.attention
     result = operator(q, k, v, scale, causal, layout, text)
     if out is None:

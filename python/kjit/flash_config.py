@@ -107,12 +107,14 @@ class _ConfigMethods:
         values = {field.name: int(getattr(self, field.name)) for field in FIELDS}
         object.__setattr__(self, "_struct", _abi.kjit_flash_config(**values))
         object.__setattr__(self, "_hash", hash(tuple(values.values())))
+        object.__setattr__(self, "_text", self.short_form())  # here, because torch.compile cannot trace the call
 
     def __reduce__(self) -> Any:
         return type(self), tuple(getattr(self, field.name) for field in FIELDS)
 
     def __str__(self) -> str:
-        return self.short_form()
+        text: str = self._text  # type: ignore[attr-defined]
+        return text
 
     @classmethod
     def _from_struct(cls, struct: Any) -> Any:
