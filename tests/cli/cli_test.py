@@ -296,6 +296,13 @@ class Warm(CommandCase):
         self.assertEqual(sum(built), 3)
         self.assertEqual(self.warm()["cached"], 3)
 
+    def test_warm__architectures_narrow_a_manifest(self):
+        self.assertEqual(self.warm("--arch", "sm_90,sm_86")["requested"], 1)
+
+    def test_warm__malformed_architectures_are_named(self):
+        for archs in ("sm_80,", ",sm_80", "sm_80,,sm_90", "80", "sm_80,sm_8x"):
+            self.refused("warm", "--set", "progression", "--arch", archs, naming=archs.split(",")[-1])
+
     def test_warm__set_for_an_architecture(self):
         result = self.json("warm", "--set", "progression", "--arch", "sm_80", "--shard", "1/7")
         self.assertEqual(result["requested"], 7)

@@ -52,24 +52,38 @@ static kjit_status request_config(const struct line_parts *parts, const char *ar
   return status == KJIT_OK ? attention_spec_config(&spec, arch, config, error) : status;
 }
 
-static kjit_status line_add(const struct line_parts *parts, struct request_list *list, kjit_error *error) {
+/* What was recorded on one architecture may be beyond another's shared memory: that is no fault of the line. */
+static bool is_left_out(kjit_status status, const char *archs) {
+  return archs != NULL && (status == KJIT_ERR_INVALID_CONFIG || status == KJIT_ERR_UNSUPPORTED);
+}
+
+static kjit_status line_add(const struct line_parts *parts, const char *wanted, struct request_list *list,
+                            kjit_error *error) {
   char arch[ARCH_BYTES];
-  const char *archs = parts->archs;
+  const char *archs = wanted != NULL ? wanted : parts->archs;
   kjit_status status = KJIT_OK;
   while (status == KJIT_OK && arch_next(&archs, arch, error)) {
     kjit_flash_config config;
     status = request_config(parts, arch, &config, error);
     if (status == KJIT_OK) status = request_list_add(list, &config, arch, error);
+    if (!is_left_out(status, wanted)) continue;
+    list->left_out++;
+    *error = (kjit_error){0};
+    status = KJIT_OK;
   }
   return (kjit_status)error->status;
 }
 
-kjit_status manifest_parse_line(const char *line, struct request_list *list, kjit_error *error) {
+static kjit_status line_read(const char *line, const char *archs, struct request_list *list, kjit_error *error) {
   const char first = line[strspn(line, blanks)];
   if (first == '\0' || first == '#') return KJIT_OK;
   struct line_parts parts;
   const kjit_status status = line_split(line, &parts, error);
-  return status == KJIT_OK ? line_add(&parts, list, error) : status;
+  return status == KJIT_OK ? line_add(&parts, archs, list, error) : status;
+}
+
+kjit_status manifest_parse_line(const char *line, struct request_list *list, kjit_error *error) {
+  return line_read(line, NULL, list, error);
 }
 
 /* Put "FILE:LINE: " in front of a message. */
@@ -91,23 +105,24 @@ static bool line_end(char *line, bool at_end_of_file) {
   return true;
 }
 
-static kjit_status manifest_read_stream(FILE *stream, const char *path, struct request_list *list, kjit_error *error) {
+static kjit_status manifest_read_stream(FILE *stream, const char *path, const char *archs, struct request_list *list,
+                                        kjit_error *error) {
   char line[MANIFEST_LINE_MAX + 2];
   for (size_t number = 1; fgets(line, sizeof line, stream) != NULL; number++) {
     if (!line_end(line, feof(stream) != 0))
       error_say(error, KJIT_ERR_PARSE, "a line is at most %d bytes long", MANIFEST_LINE_MAX);
     else
-      (void)!manifest_parse_line(line, list, error);
+      (void)!line_read(line, archs, list, error);
     if (error->status != KJIT_OK) return locate(path, number, error);
   }
   return ferror(stream) ? error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno)) : KJIT_OK;
 }
 
-kjit_status manifest_read(const char *path, struct request_list *list, kjit_error *error) {
-  if (strcmp(path, "-") == 0) return manifest_read_stream(stdin, "standard input", list, error);
+kjit_status manifest_read(const char *path, const char *archs, struct request_list *list, kjit_error *error) {
+  if (strcmp(path, "-") == 0) return manifest_read_stream(stdin, "standard input", archs, list, error);
   FILE *stream = fopen(path, "r");
   if (stream == NULL) return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno));
-  const kjit_status status = manifest_read_stream(stream, path, list, error);
+  const kjit_status status = manifest_read_stream(stream, path, archs, list, error);
   fclose(stream);
   return status;
 }

@@ -16,7 +16,8 @@
 /* Append the requests of one line; a blank line or a comment has none. KJIT_ERR_PARSE gives the column, from 1. */
 kjit_status manifest_parse_line(const char *line, struct request_list *list, kjit_error *error);
 
-/* Append the requests of a file, "-" for standard input. Errors begin with "FILE:LINE: ". */
-kjit_status manifest_read(const char *path, struct request_list *list, kjit_error *error);
+/* Append the requests of a file, "-" for standard input. Errors begin with "FILE:LINE: ". `archs` (NULL: each line's
+ * own) stand in place of those that the lines name; what one of them cannot run is then counted in list->left_out. */
+kjit_status manifest_read(const char *path, const char *archs, struct request_list *list, kjit_error *error);
 
 #endif

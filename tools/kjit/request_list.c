@@ -70,6 +70,24 @@ kjit_status request_list_add_set(struct request_list *list, const char *set, con
   return status;
 }
 
+static bool arch_is_listed(const char *archs, const char *wanted, kjit_error *error) {
+  char arch[ARCH_BYTES];
+  while (arch_next(&archs, arch, error))
+    if (strcmp(arch, wanted) == 0) return true;
+  return false;
+}
+
+kjit_status request_list_keep_archs(struct request_list *list, const char *archs, kjit_error *error) {
+  size_t kept = 0;
+  for (size_t i = 0; i < list->count; i++) {
+    const bool listed = arch_is_listed(archs, list->items[i].arch, error);
+    if (error->status != KJIT_OK) return (kjit_status)error->status;
+    if (listed) list->items[kept++] = list->items[i];
+  }
+  list->count = kept;
+  return KJIT_OK;
+}
+
 static int request_compare(const void *left, const void *right) {
   const struct kernel_request *a = left, *b = right;
   const int by_arch = strcmp(a->arch, b->arch);
@@ -94,10 +112,17 @@ static uint64_t request_hash(const struct kernel_request *request) {
   return hash;
 }
 
+static int hash_compare(const void *left, const void *right) {
+  const uint64_t a = request_hash(left), b = request_hash(right);
+  return a != b ? (a > b) - (a < b) : request_compare(left, right);
+}
+
 void request_list_keep_shard(struct request_list *list, uint64_t index, uint64_t count) {
   size_t kept = 0;
-  for (size_t i = 0; i < list->count; i++)
-    if (request_hash(&list->items[i]) % count == index - 1) list->items[kept++] = list->items[i];
+  if (count == 1) return;
+  if (list->count > 0) qsort(list->items, list->count, sizeof *list->items, hash_compare);
+  for (size_t i = index - 1; i < list->count; i += count)
+    list->items[kept++] = list->items[i];
   list->count = kept;
 }
 

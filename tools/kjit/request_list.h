@@ -21,6 +21,7 @@ struct request_list {
   struct kernel_request *items;
   size_t count;
   size_t capacity;
+  size_t left_out; /* asked for, but not for what its architecture can run; see manifest_read() */
 };
 void request_list_free(struct request_list *list);
 
@@ -35,11 +36,15 @@ kjit_status request_list_add(struct request_list *list, const kjit_flash_config 
 /* Every config of a named set, for each architecture of a comma-separated list. */
 kjit_status request_list_add_set(struct request_list *list, const char *set, const char *archs, kjit_error *error);
 
+/* Keep what is for one of a comma-separated list of architectures. */
+kjit_status request_list_keep_archs(struct request_list *list, const char *archs, kjit_error *error);
+
 /* Sort and drop the repeated. Returns how many remain. */
 size_t request_list_make_distinct(struct request_list *list);
 
-/* Keep what belongs to shard `index` of `count` (index from 1). The split is by config and architecture alone, so that
- * machines that share nothing agree on it; call it on a distinct list. */
+/* Keep what belongs to shard `index` of `count` (index from 1). A distinct list is ordered by a hash of config and
+ * architecture and dealt out one by one, so that machines that share nothing but the list agree, no two parts differ by
+ * more than one, and each has its share of the slow ones. */
 void request_list_keep_shard(struct request_list *list, uint64_t index, uint64_t count);
 
 /* "flash_forward sm_80 (FP16, …): …", for messages. */

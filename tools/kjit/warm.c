@@ -1,7 +1,9 @@
 /* kjit warm: fill the cache. */
+#include "asked.h"
 #include "command.h"
-#include "manifest.h"
+#include "interrupt.h"
 #include "progress.h"
+#include "shard.h"
 #include "warm_pool.h"
 
 #include <stdio.h>
@@ -11,14 +13,10 @@
 
 static const char usage[] =
     "usage: kjit warm [--set NAME]... [--manifest FILE]... [--arch A,B,...] [--jobs N] [--shard I/N] [--json]\n\n"
-    "Compiles what the cache does not hold yet. Needs no GPU.\n\n"
-    "  --set NAME       progression (7 configs), autotune (80), prebuilt (85); for each architecture of --arch\n"
-    "  --manifest FILE  one request a line, '#' begins a comment, '-' is standard input:\n"
-    "                     flash_forward sm_80,sm_90 (FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles\n"
-    "                     attention sm_90 dtype=bf16,head_dim=128\n"
-    "  --arch A,B,...   sm_80, sm_90, ...; needed with --set\n"
+    "Compiles what the cache does not hold yet. Needs no GPU.\n\n" ASKED_USAGE
     "  --jobs N         processes; one for each processor by default\n"
-    "  --shard I/N      the I-th of N disjoint parts: N machines with I = 1..N do the whole\n"
+    "  --shard I/N      the I-th of N disjoint parts: N machines with I = 1..N do the whole. /N takes I from\n"
+    "                   SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX or PARALLEL_SEQ; a Slurm array is split by default\n"
     "  --json           one JSON object on stdout\n";
 
 /* Failures printed one by one; the rest is counted. */
@@ -27,56 +25,39 @@ static const char usage[] =
 #define MOST_JOBS 1024
 
 struct warm_options {
-  struct option_list sets, manifests;
-  const char *archs, *shard;
+  struct asked asked;
+  const char *shard_text;
+  struct shard shard;
   uint64_t jobs;
-  uint64_t shard_index, shard_count;
   bool json;
 };
 
 struct warm_report {
-  size_t requested, distinct, in_shard;
-  size_t built, cached, failed;
+  size_t requested, distinct, in_shard, left_out;
+  size_t built, cached, failed, cancelled;
   double seconds;
   kjit_status worst; /* of the first failure */
 };
 
-static int shard_read(struct warm_options *options) {
-  options->shard_index = options->shard_count = 1;
-  if (options->shard == NULL) return -1;
-  const char *slash = strchr(options->shard, '/');
-  char index[16] = "";
-  if (slash != NULL && (size_t)(slash - options->shard) < sizeof index)
-    memcpy(index, options->shard, (size_t)(slash - options->shard));
-  if (slash != NULL && number_read(slash + 1, 1, MOST_REQUESTS, &options->shard_count) &&
-      number_read(index, 1, options->shard_count, &options->shard_index))
-    return -1;
-  return usage_error("--shard %s: I/N with 1 <= I <= N is expected", options->shard);
-}
-
 static int options_check(struct warm_options *options) {
-  if (options->sets.count + options->manifests.count == 0)
-    return usage_error("warm: at least one of --set and --manifest is needed");
-  if (options->sets.count > 0 && options->archs == NULL) return usage_error("warm: --set needs --arch");
-  if (options->sets.count == 0 && options->archs != NULL)
-    return usage_error("warm: --arch belongs to --set; a manifest names its own");
+  kjit_error error = {0};
+  const int code = asked_check(&options->asked, "warm");
+  if (code >= 0) return code;
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
   if (options->jobs == 0) options->jobs = processors > 0 ? (uint64_t)processors : 1;
-  return shard_read(options);
-}
-
-static kjit_status requests_collect(const struct warm_options *options, struct request_list *list, kjit_error *error) {
-  kjit_status status = KJIT_OK;
-  for (size_t i = 0; i < options->sets.count && status == KJIT_OK; i++)
-    status = request_list_add_set(list, options->sets.items[i], options->archs, error);
-  for (size_t i = 0; i < options->manifests.count && status == KJIT_OK; i++)
-    status = manifest_read(options->manifests.items[i], list, error);
-  return status;
+  if (shard_read(options->shard_text, &options->shard, &error) != KJIT_OK) return usage_error("%s", error.message);
+  const struct shard *shard = &options->shard;
+  if (shard->variable != NULL)
+    fprintf(stderr, "kjit: shard %llu/%llu, by %s\n", (unsigned long long)shard->index,
+            (unsigned long long)shard->count, shard->variable);
+  return -1;
 }
 
 static void results_count(const struct warm_result *results, size_t count, struct warm_report *report) {
   for (size_t i = 0; i < count; i++) {
-    if (results[i].status != KJIT_OK) {
+    if (results[i].status == KJIT_ERR_CANCELLED) {
+      report->cancelled++;
+    } else if (results[i].status != KJIT_OK) {
       if (report->failed++ == 0) report->worst = (kjit_status)results[i].status;
     } else if (results[i].origin == KJIT_ORIGIN_BUILT) {
       report->built++;
@@ -86,11 +67,16 @@ static void results_count(const struct warm_result *results, size_t count, struc
   }
 }
 
+/* What was interrupted has not failed. */
+static bool result_failed(const struct warm_result *result) {
+  return result->status != KJIT_OK && result->status != KJIT_ERR_CANCELLED;
+}
+
 static json_t *failures_json(const struct request_list *list, const struct warm_result *results) {
   json_t *failures = json_array();
   char text[KJIT_FLASH_CONFIG_TEXT_MAX + 64];
   for (size_t i = 0; i < list->count; i++) {
-    if (results[i].status == KJIT_OK) continue;
+    if (!result_failed(&results[i])) continue;
     request_print(&list->items[i], text, sizeof text);
     json_array_append_new(failures,
                           json_pack("{s:s, s:s, s:s}", "request", text, "status",
@@ -103,7 +89,7 @@ static void print_failures(const struct request_list *list, const struct warm_re
   char text[KJIT_FLASH_CONFIG_TEXT_MAX + 64];
   size_t printed = 0, left = 0;
   for (size_t i = 0; i < list->count; i++) {
-    if (results[i].status == KJIT_OK) continue;
+    if (!result_failed(&results[i])) continue;
     if (printed == FAILURES_PRINTED) {
       left++;
       continue;
@@ -117,31 +103,45 @@ static void print_failures(const struct request_list *list, const struct warm_re
 
 static int print_report(const struct warm_options *options, const struct warm_report *report, json_t *failures) {
   if (options->json)
-    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:o}", "requested",
-                                (json_int_t)report->requested, "distinct", (json_int_t)report->distinct, "in_shard",
-                                (json_int_t)report->in_shard, "built", (json_int_t)report->built, "cached",
-                                (json_int_t)report->cached, "failed", (json_int_t)report->failed, "seconds",
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:o}", "requested",
+                                (json_int_t)report->requested, "distinct", (json_int_t)report->distinct, "left_out",
+                                (json_int_t)report->left_out, "in_shard", (json_int_t)report->in_shard, "built",
+                                (json_int_t)report->built, "cached", (json_int_t)report->cached, "failed",
+                                (json_int_t)report->failed, "interrupted", (json_int_t)report->cancelled, "seconds",
                                 report->seconds, "jobs", (json_int_t)options->jobs, "failures", failures));
   json_decref(failures);
   printf("%zu requested, %zu distinct", report->requested, report->distinct);
-  if (options->shard != NULL) printf(", %zu in shard %s", report->in_shard, options->shard);
+  if (report->left_out > 0) printf(" (and %zu that their architecture cannot run)", report->left_out);
+  if (options->shard.count > 1)
+    printf(", %zu in shard %llu/%llu", report->in_shard, (unsigned long long)options->shard.index,
+           (unsigned long long)options->shard.count);
   printf(": %zu built, %zu from the cache, %zu failed, %.1f s with %llu jobs\n", report->built, report->cached,
          report->failed, report->seconds, (unsigned long long)options->jobs);
   return print_text("");
+}
+
+/* A finished kernel is in the cache for good, so going on is starting again. */
+static void print_interrupted(const struct warm_report *report) {
+  fprintf(stderr,
+          "kjit: interrupted: %zu of %zu are done and in the cache; the same command goes on with the other %zu\n",
+          report->in_shard - report->cancelled, report->in_shard, report->cancelled);
 }
 
 static int warm_list(const struct warm_options *options, const struct request_list *list, struct warm_report *report) {
   struct warm_result *results = NULL;
   struct progress progress;
   kjit_error error = {0};
+  interrupt_catch();
   progress_start(&progress);
-  if (warm_pool_run(list, options->jobs, progress_show, &progress, &results, &error) != KJIT_OK)
-    return report_failure(options->json, &error, NULL);
+  const kjit_status ran = warm_pool_run(list, options->jobs, progress_show, &progress, &results, &error);
+  interrupt_release();
+  if (ran != KJIT_OK) return report_failure(options->json, &error, NULL);
   report->seconds = seconds_now() - progress.started;
   results_count(results, list->count, report);
   print_failures(list, results);
   const int code = print_report(options, report, failures_json(list, results));
   warm_results_free(results, list->count);
+  if (report->cancelled > 0) print_interrupted(report);
   return report->failed > 0 ? exit_code_of(report->worst) : code;
 }
 
@@ -150,12 +150,13 @@ static int warm_with(const struct warm_options *options) {
   struct warm_report report = {0};
   kjit_error error = {0};
   int code;
-  if (requests_collect(options, &list, &error) != KJIT_OK) {
+  if (asked_collect(&options->asked, &list, &error) != KJIT_OK) {
     code = report_failure(options->json, &error, NULL);
   } else {
     report.requested = list.count;
+    report.left_out = list.left_out;
     report.distinct = request_list_make_distinct(&list);
-    request_list_keep_shard(&list, options->shard_index, options->shard_count);
+    request_list_keep_shard(&list, options->shard.index, options->shard.count);
     report.in_shard = list.count;
     code = warm_list(options, &list, &report);
   }
@@ -166,10 +167,8 @@ static int warm_with(const struct warm_options *options) {
 static int warm_run(int argc, char **argv) {
   struct warm_options options = {0};
   const struct option table[] = {
-      {.kind = OPTION_LIST, .name = "--set", .target = &options.sets},
-      {.kind = OPTION_LIST, .name = "--manifest", .target = &options.manifests},
-      {.kind = OPTION_TEXT, .name = "--arch", .target = &options.archs},
-      {.kind = OPTION_TEXT, .name = "--shard", .target = &options.shard},
+      ASKED_OPTIONS(options.asked),
+      {.kind = OPTION_TEXT, .name = "--shard", .target = &options.shard_text},
       {.kind = OPTION_NUMBER, .name = "--jobs", .target = &options.jobs, .least = 1, .most = MOST_JOBS},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
       {.kind = OPTION_END},
@@ -177,8 +176,8 @@ static int warm_run(int argc, char **argv) {
   int code = options_read(argc, argv, table, NULL, usage);
   if (code < 0) code = options_check(&options);
   if (code < 0) code = warm_with(&options);
-  option_list_free(&options.sets);
-  option_list_free(&options.manifests);
+  asked_free(&options.asked);
+  interrupt_pass_on();
   return code;
 }
 

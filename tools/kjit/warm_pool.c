@@ -1,6 +1,7 @@
 #include "warm_pool.h"
 
 #include "command.h"
+#include "interrupt.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -87,6 +88,7 @@ static kjit_status worker_start(struct pool *pool, struct worker *worker, kjit_e
   if (process < 0) return error_say(error, KJIT_ERR_IO, "a process could not be started: %s", strerror(errno));
   if (process == 0) {
     close(pool->done_pipe[0]);
+    interrupt_ignore();
     worker_loop(pool, worker);
     _exit(EXIT_DONE);
   }
@@ -136,7 +138,7 @@ static void reports_take(struct pool *pool) {
 
 static kjit_status pool_wait(struct pool *pool, warm_progress progress, void *user, kjit_error *error) {
   kjit_status status = KJIT_OK;
-  while (status == KJIT_OK && pool->live > 0 && pool->done < pool->list->count) {
+  while (status == KJIT_OK && pool->live > 0 && pool->done < pool->list->count && interrupt_signal() == 0) {
     progress(user, pool->done, pool->list->count);
     reports_take(pool);
     status = workers_reap(pool, error);
@@ -168,7 +170,7 @@ static kjit_status pool_run(struct pool *pool, warm_progress progress, void *use
   fflush(NULL); /* what is buffered belongs to the parent alone */
   kjit_status status = pool_start(pool, error);
   if (status == KJIT_OK) status = pool_wait(pool, progress, user, error);
-  pool_stop(pool, status != KJIT_OK);
+  pool_stop(pool, status != KJIT_OK || interrupt_signal() != 0);
   close(pool->done_pipe[0]);
   close(pool->done_pipe[1]);
   return status;
@@ -187,7 +189,7 @@ kjit_status warm_pool_run(const struct request_list *list, size_t jobs, warm_pro
   pool.shared->workers = (struct worker *)(pool.shared + 1);
   pool.shared->results = *results;
   for (size_t i = 0; i < list->count; i++)
-    result_store(&(*results)[i], KJIT_ERR_CANCELLED, 0, "not built: its process was ended from outside");
+    result_store(&(*results)[i], KJIT_ERR_CANCELLED, 0, "not built: interrupted");
   status = pool_run(&pool, progress, user, error);
 done:
   if (pool.shared != NULL) munmap(pool.shared, sizeof *pool.shared + (pool.jobs + 1) * sizeof *pool.shared->workers);

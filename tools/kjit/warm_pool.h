@@ -16,7 +16,8 @@ struct warm_result {
 typedef void (*warm_progress)(void *user, size_t done, size_t total);
 
 /* Build every request with up to `jobs` processes. `*results` has list->count items, freed with warm_results_free().
- * KJIT_OK says that every request has a result, good or bad. No thread may be running in this process. */
+ * KJIT_OK says that every request has a result, good or bad. A signal that interrupt.h catches ends the work: what was
+ * not finished then has KJIT_ERR_CANCELLED. No thread may be running in this process. */
 kjit_status warm_pool_run(const struct request_list *list, size_t jobs, warm_progress progress, void *user,
                           struct warm_result **results, kjit_error *error);
 void warm_results_free(struct warm_result *results, size_t count);

@@ -1,0 +1,37 @@
+/* What a command is asked to build: --set, --manifest, --arch. `error` is never NULL here. */
+#ifndef KJIT_TOOLS_ASKED_H
+#define KJIT_TOOLS_ASKED_H
+
+#include "command.h"
+#include "request_list.h"
+
+struct asked {
+  struct option_list sets, manifests;
+  const char *archs; /* of the sets; for manifests in place of those that they name. NULL: none given */
+};
+
+/* Lines for the usage texts. */
+#define ASKED_USAGE                                                                                                    \
+  "  --set NAME       progression (7 configs), autotune (80), prebuilt (85); for each architecture of --arch\n"        \
+  "  --manifest FILE  one request a line, '#' begins a comment, '-' is standard input:\n"                              \
+  "                     flash_forward sm_80,sm_90 (FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles\n"     \
+  "                     attention sm_90 dtype=bf16,head_dim=128\n"                                                     \
+  "  --arch A,B,...   sm_80, sm_90, ...; needed with --set; with --manifest in place of the architectures in it,\n"    \
+  "                   for each of which a request that it cannot run is left out\n"
+
+/* Entries of an option table. */
+#define ASKED_OPTIONS(asked)                                                                                           \
+  {.kind = OPTION_LIST, .name = "--set", .target = &(asked).sets},                                                     \
+      {.kind = OPTION_LIST, .name = "--manifest", .target = &(asked).manifests}, {                                     \
+    .kind = OPTION_TEXT, .name = "--arch", .target = &(asked).archs                                                    \
+  }
+
+/* -1, or the exit code of a usage error that has been named. */
+int asked_check(const struct asked *asked, const char *command);
+
+/* Everything asked for, repetitions included. */
+kjit_status asked_collect(const struct asked *asked, struct request_list *list, kjit_error *error);
+
+void asked_free(struct asked *asked);
+
+#endif

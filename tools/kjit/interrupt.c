@@ -1,0 +1,44 @@
+#include "interrupt.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+enum { CAUGHT_COUNT = sizeof caught / sizeof *caught };
+
+static struct sigaction before[CAUGHT_COUNT];
+static volatile sig_atomic_t noted;
+
+static void note(int signal) {
+  noted = signal;
+}
+
+void interrupt_catch(void) {
+  struct sigaction action = {.sa_handler = note};
+  sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < CAUGHT_COUNT; i++) {
+    sigaction(caught[i], NULL, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) sigaction(caught[i], &action, NULL);
+  }
+}
+
+void interrupt_ignore(void) {
+  signal(SIGINT, SIG_IGN);
+  signal(SIGTERM, SIG_DFL);
+  signal(SIGHUP, SIG_DFL);
+}
+
+int interrupt_signal(void) {
+  return noted;
+}
+
+void interrupt_release(void) {
+  for (size_t i = 0; i < CAUGHT_COUNT; i++)
+    sigaction(caught[i], &before[i], NULL);
+}
+
+void interrupt_pass_on(void) {
+  if (noted == 0) return;
+  signal(noted, SIG_DFL);
+  raise(noted);
+}
