@@ -58,7 +58,7 @@ static inline kjit_tensor kjit_tensor_bhsd(void *data, kjit_dtype dtype, int32_t
   return t;
 }
 
-/** Row i of q sees keys up to i + seq_kv - seq_q: aligned at the bottom right. A row that sees none gives 0 and -inf. */
+/** Row i of q sees keys up to i + seq_kv - seq_q (aligned bottom right). A row that sees none gives 0 and -inf. */
 #define KJIT_ATTENTION_CAUSAL 0x1u
 
 /**

@@ -6,8 +6,11 @@
 
 #include "flash_forward/params.h"
 
+/* What this family does not compute: causal, grouped heads, unequal head sizes. KJIT_ERR_UNSUPPORTED. */
+kjit_status flash_arguments_check_problem(const kjit_attention_problem *problem, kjit_error *error);
+
 /* Everything that does not depend on a config, on the device that is current. KJIT_ERR_INVALID_ARG names the tensor,
- * the member and the rule; KJIT_ERR_UNSUPPORTED for a struct of a newer header that uses what this version lacks. */
+ * the member and the rule; KJIT_ERR_UNSUPPORTED for what this family does not compute. */
 kjit_status flash_arguments_check(const kjit_attention_args *args, int32_t device, kjit_error *error);
 
 /* Do checked tensors have the dtype and head size of the config? KJIT_ERR_INVALID_CONFIG. */

@@ -5,17 +5,22 @@
 
 struct tile {
   int32_t B_r, B_c, n_warps;
+  int32_t Q, K, V; /* load counts */
 };
 
-/* The tile for head sizes up to `d_head`, by the shared memory that a block may have. The larger the tile, the less
- * often K and V are read; the limits are registers, and room for two blocks on a multiprocessor. */
+/* The tile for head sizes up to `d_head`, by the shared memory that a block may have.
+ *
+ * `large` was measured on an H200 (docs/performance.md, "Choice"): 32 query rows a warp, so that each fragment of K and
+ * V serves two products, as long as the accumulators fit; 16 from head size 176 on. `small` leaves room for two blocks
+ * on a multiprocessor with 99 KiB; it was not measured. */
 static const struct {
   int64_t d_head;
   struct tile large, small;
 } tiles[] = {
-    {64, {128, 64, 4}, {128, 64, 4}},
-    {128, {128, 64, 4}, {128, 32, 4}},
-    {INT64_MAX, {128, 64, 8}, {64, 32, 4}},
+    {32, {128, 64, 4, 2, 2, 0}, {128, 64, 4, 2, 2, 2}},      {64, {128, 96, 4, 0, 2, 2}, {128, 64, 4, 2, 2, 2}},
+    {96, {128, 64, 4, 2, 2, 0}, {128, 32, 4, 2, 2, 2}},      {128, {128, 48, 4, 2, 2, 0}, {128, 32, 4, 2, 2, 2}},
+    {160, {64, 32, 2, 2, 2, 0}, {64, 32, 4, 2, 2, 2}},       {224, {64, 64, 4, 0, 0, 0}, {64, 32, 4, 2, 2, 2}},
+    {INT64_MAX, {64, 32, 4, 0, 0, 0}, {64, 32, 4, 2, 2, 2}},
 };
 
 /* sm_80, sm_90, sm_100 and their kin have 163 KiB or more; sm_86, sm_89 and sm_120 have 99. */
@@ -63,9 +68,9 @@ kjit_status flash_choose(int32_t dtype, int64_t seq_q, int64_t seq_kv, int64_t h
                               .async_copy = 1,
                               .eager_load_blocks = 1,
                               .swizzled = 1,
-                              .Q_mma_load_K_tiles = 2,
-                              .K_mma_load_K_tiles = 2,
-                              .V_mma_load_K_tiles = 2,
+                              .Q_mma_load_K_tiles = tile.Q,
+                              .K_mma_load_K_tiles = tile.K,
+                              .V_mma_load_K_tiles = tile.V,
                               .optimized_softmax = 1};
   if (config.n_warps > config.B_r / 16) config.n_warps = config.B_r / 16;
   const kjit_status status = check_choice(&config, shared_per_block, error);

@@ -1,135 +1,25 @@
 #include "attention/flash_resident.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-
-/* uthash's own memory comes from the table's allocator; running out of it is an answer, not the end of the process. */
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(resident->mem, bytes)
-#define uthash_free(memory, bytes) mem_free(resident->mem, memory)
-#define uthash_nonfatal_oom(entry) (added = 0)
-#include <uthash.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-/* A reader locks one lane, its thread's own; a writer locks all. So that a look-up, which every launch makes, writes to
- * no cache line that another thread's look-up writes to, up to this many threads; beyond, they share fairly. */
-#define LANE_COUNT 32
-
-/* Apart by two cache lines: the processor fetches them in pairs. */
-#define LANE_BYTES 128
-
-struct lane {
-  pthread_rwlock_t lock;
-  char apart[LANE_BYTES - sizeof(pthread_rwlock_t)];
-};
-
-/* Without padding: hashed and compared as bytes. */
-struct key {
-  kjit_flash_config config;
-  int32_t device;
-};
-
-_Static_assert(sizeof(struct key) == sizeof(kjit_flash_config) + sizeof(int32_t), "a key has no padding");
-
-struct entry {
-  UT_hash_handle hh;
-  struct key key;
-  struct flash_resident_kernel kernel;
-};
-
-struct flash_resident {
-  const struct mem *mem;
-  struct entry *entries;
-  uint32_t lanes_made;
-  struct lane lanes[LANE_COUNT];
-};
-
-/* Threads take lanes in turn; 0 until a thread's first look-up. */
-static struct lane *own_lane(struct flash_resident *resident) {
-  static atomic_uint next;
-  static _Thread_local unsigned taken;
-  if (taken == 0) taken = 1 + atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % LANE_COUNT;
-  return &resident->lanes[taken - 1];
+/* Only ever a pointer: the table is the generic one. */
+static struct attention_resident *table(struct flash_resident *resident) {
+  return (struct attention_resident *)resident;
 }
 
 struct flash_resident *flash_resident_create(const struct mem *mem) {
-  struct flash_resident *resident = mem_alloc(mem, sizeof *resident);
-  if (!resident) return NULL;
-  resident->mem = mem;
-  while (resident->lanes_made < LANE_COUNT) {
-    if (pthread_rwlock_init(&resident->lanes[resident->lanes_made].lock, NULL) != 0) {
-      flash_resident_destroy(resident);
-      return NULL;
-    }
-    resident->lanes_made++;
-  }
-  return resident;
+  return (struct flash_resident *)attention_resident_create(mem, sizeof(kjit_flash_config),
+                                                            sizeof(struct flash_resident_kernel));
 }
 
 void flash_resident_destroy(struct flash_resident *resident) {
-  struct entry *entry, *next;
-  if (!resident) return;
-  HASH_ITER(hh, resident->entries, entry, next) {
-    HASH_DEL(resident->entries, entry);
-    mem_free(resident->mem, entry);
-  }
-  while (resident->lanes_made > 0)
-    pthread_rwlock_destroy(&resident->lanes[--resident->lanes_made].lock);
-  mem_free(resident->mem, resident);
-}
-
-static unsigned hash(const struct key *key) {
-  return (unsigned)XXH3_64bits(key, sizeof *key);
-}
-
-/* With a lane locked. */
-static struct entry *find(const struct flash_resident *resident, const struct key *key, unsigned hashed) {
-  struct entry *entry;
-  HASH_FIND_BYHASHVALUE(hh, resident->entries, key, sizeof *key, hashed, entry);
-  return entry;
-}
-
-/* With every lane locked. */
-static _Bool add(struct flash_resident *resident, struct entry *entry, unsigned hashed) {
-  _Bool added = 1;
-  HASH_ADD_BYHASHVALUE(hh, resident->entries, key, sizeof entry->key, hashed, entry);
-  return added;
+  attention_resident_destroy(table(resident));
 }
 
 const struct flash_resident_kernel *flash_resident_find(struct flash_resident *resident,
                                                         const kjit_flash_config *config, int32_t device) {
-  const struct key key = {*config, device};
-  const unsigned hashed = hash(&key);
-  struct lane *lane = own_lane(resident);
-  pthread_rwlock_rdlock(&lane->lock);
-  const struct entry *entry = find(resident, &key, hashed);
-  pthread_rwlock_unlock(&lane->lock);
-  return entry ? &entry->kernel : NULL;
-}
-
-static void lock_all(struct flash_resident *resident) {
-  for (size_t i = 0; i < LANE_COUNT; i++)
-    pthread_rwlock_wrlock(&resident->lanes[i].lock);
-}
-
-static void unlock_all(struct flash_resident *resident) {
-  for (size_t i = 0; i < LANE_COUNT; i++)
-    pthread_rwlock_unlock(&resident->lanes[i].lock);
+  return attention_resident_find(table(resident), config, device);
 }
 
 const struct flash_resident_kernel *flash_resident_add(struct flash_resident *resident, const kjit_flash_config *config,
                                                        int32_t device, const struct flash_resident_kernel *kernel) {
-  struct entry *entry = mem_alloc(resident->mem, sizeof *entry);
-  if (!entry) return NULL;
-  entry->key = (struct key){*config, device};
-  entry->kernel = *kernel;
-  const unsigned hashed = hash(&entry->key);
-  lock_all(resident);
-  struct entry *kept = find(resident, &entry->key, hashed);
-  if (!kept && add(resident, entry, hashed)) kept = entry;
-  unlock_all(resident);
-  if (kept != entry) mem_free(resident->mem, entry);
-  return kept ? &kept->kernel : NULL;
+  return attention_resident_add(table(resident), config, device, kernel);
 }

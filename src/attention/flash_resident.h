@@ -1,11 +1,10 @@
-/* Kernels that are loaded and ready to launch, by the config as callers write it and the device. What a call finds here
- * needs no rules, no canonical form, no key and no driver. Entries stay until the table ends, as kernels do. */
+/* The family's table of attention_resident.h, with its types. */
 #ifndef KJIT_ATTENTION_FLASH_RESIDENT_H
 #define KJIT_ATTENTION_FLASH_RESIDENT_H
 
 #include <kjit/flash_forward.h>
 
-#include "base/mem.h"
+#include "attention/attention_resident.h"
 
 /* A kernel and what a launch of it must know. Never changes. */
 struct flash_resident_kernel {

@@ -18,9 +18,33 @@ static void test_flash_arguments__reserved_must_be_zero(void **state) {
   kjit_attention_args args = good_args();
   args.k.reserved = 1;
   expect_refused(&args, "k.reserved is 1: must be 0");
+}
+
+static void test_flash_arguments__unknown_flags_are_refused(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.flags = 2;
+  expect_refused(&args, "args.flags: only KJIT_ATTENTION_* may be set");
+}
+
+static void expect_unsupported(const kjit_attention_args *args, const char *message) {
+  kjit_error error;
+  error_clear(&error);
+  assert_status(KJIT_ERR_UNSUPPORTED, flash_arguments_check(args, DEVICE, &error), &error);
+  assert_string_equal(error.message, message);
+}
+
+static void test_flash_arguments__what_the_family_does_not_compute_is_said(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.flags = KJIT_ATTENTION_CAUSAL;
+  expect_unsupported(&args, "causal: flash_forward computes full attention");
   args = good_args();
-  args.reserved = 1;
-  expect_refused(&args, "args.reserved: must be 0");
+  args.k.shape[2] = args.v.shape[2] = 1;
+  expect_unsupported(&args, "heads_kv is 1: flash_forward needs as many key heads as query heads, 3");
+  args = good_args();
+  args.v.shape[3] = args.o.shape[3] = 32;
+  expect_unsupported(&args, "head_dim_v is 32: flash_forward needs it to be head_dim, 64");
 }
 
 static void test_flash_arguments__null_data_is_refused(void **state) {
@@ -97,23 +121,32 @@ static void test_flash_arguments__every_axis_must_have_an_element(void **state) 
   expect_refused(&args, "v.shape[0] (batch) is -1: must be at least 1");
 }
 
-static void test_flash_arguments__batch_heads_and_head_dim_must_equal_q(void **state) {
+static void test_flash_arguments__axes_must_equal_those_of_another_tensor(void **state) {
   (void)state;
   static const char *const axes[] = {"batch", "seq", "heads", "head_dim"};
-  static const char *const names[] = {"k", "v", "o"};
-  const uint32_t checked[] = {0, 2, 3};
-  for (size_t t = 0; t < 3; t++) {
-    for (size_t a = 0; a < 3; a++) {
-      kjit_attention_args args = good_args();
-      kjit_tensor *const tensors[] = {&args.k, &args.v, &args.o};
-      const uint32_t axis = checked[a];
-      char message[128];
-      tensors[t]->shape[axis] += 1;
-      snprintf(message, sizeof message, "%s.shape[%u] (%s) is %d: must equal that of q, %d", names[t], axis, axes[axis],
-               (int)args.q.shape[axis] + 1, (int)args.q.shape[axis]);
-      expect_refused(&args, message);
-    }
+  static const struct {
+    size_t tensor;
+    uint32_t axis;
+    const char *name, *like;
+  } rows[] = {{0, 0, "k", "q"}, {0, 3, "k", "q"}, {1, 0, "v", "q"}, {1, 2, "v", "k"},
+              {2, 0, "o", "q"}, {2, 2, "o", "q"}, {2, 3, "o", "v"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_args args = good_args();
+    kjit_tensor *const tensors[] = {&args.k, &args.v, &args.o};
+    const uint32_t axis = rows[i].axis;
+    char message[128];
+    tensors[rows[i].tensor]->shape[axis] += 1;
+    snprintf(message, sizeof message, "%s.shape[%u] (%s) is %d: must equal that of %s, %d", rows[i].name, axis,
+             axes[axis], (int)args.q.shape[axis] + 1, rows[i].like, (int)args.q.shape[axis]);
+    expect_refused(&args, message);
   }
+}
+
+static void test_flash_arguments__key_heads_must_divide_query_heads(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.k.shape[2] = args.v.shape[2] = 2;
+  expect_refused(&args, "k.shape[2] (heads) is 2: must divide that of q, 3");
 }
 
 static void test_flash_arguments__sequences_must_pair(void **state) {
@@ -268,6 +301,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_flash_arguments__contiguous_tensors_pass),
       cmocka_unit_test(test_flash_arguments__reserved_must_be_zero),
+      cmocka_unit_test(test_flash_arguments__unknown_flags_are_refused),
+      cmocka_unit_test(test_flash_arguments__what_the_family_does_not_compute_is_said),
       cmocka_unit_test(test_flash_arguments__null_data_is_refused),
       cmocka_unit_test(test_flash_arguments__host_memory_is_refused),
       cmocka_unit_test(test_flash_arguments__other_device_is_refused_for_each_tensor),
@@ -275,7 +310,8 @@ int main(void) {
       cmocka_unit_test(test_flash_arguments__dtypes_must_agree),
       cmocka_unit_test(test_flash_arguments__rank_must_be_4),
       cmocka_unit_test(test_flash_arguments__every_axis_must_have_an_element),
-      cmocka_unit_test(test_flash_arguments__batch_heads_and_head_dim_must_equal_q),
+      cmocka_unit_test(test_flash_arguments__axes_must_equal_those_of_another_tensor),
+      cmocka_unit_test(test_flash_arguments__key_heads_must_divide_query_heads),
       cmocka_unit_test(test_flash_arguments__sequences_must_pair),
       cmocka_unit_test(test_flash_arguments__grid_limits_batch_and_heads),
       cmocka_unit_test(test_flash_arguments__sequences_must_fit_32_bits),

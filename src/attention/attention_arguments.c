@@ -1,0 +1,178 @@
+#include "attention/attention_arguments.h"
+
+#include <float.h>
+
+#include "attention/tensor_check.h"
+#include "base/error.h"
+#include "jit/field_table.h"
+
+/* Times log2(e) it is still finite. */
+#define MAX_SCALE (FLT_MAX / 2)
+
+/* CUDA's limit on a grid in y and z, where heads and batch go. */
+#define MAX_GRID_YZ 65535
+
+/* Rounded up to the largest tile, a length still fits int32_t. */
+#define MAX_SEQ (INT32_MAX - 255)
+
+enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
+enum lse_axis { LSE_BATCH, LSE_HEADS, LSE_SEQ };
+
+static const char *const axes[] = {"batch", "seq", "heads", "head_dim"};
+static const char *const lse_axes[] = {"batch", "heads", "seq"};
+
+/* A call's tensors: q, k, v, o, and lse where it is wanted. */
+#define OPERANDS_MAX 5
+
+struct operand {
+  const struct tensor_rule *rule;
+  const kjit_tensor *tensor;
+};
+
+/* Every kernel copies 16 bytes at a time: 8 elements. */
+#define RULE(name, written)                                                                                            \
+  { name, axes, 4, 2, 8, 16, written }
+static const struct tensor_rule q_rule = RULE("q", 0), k_rule = RULE("k", 0), v_rule = RULE("v", 0),
+                                o_rule = RULE("o", 1);
+static const struct tensor_rule lse_rule = {"lse", lse_axes, 3, 4, 1, 4, 1};
+
+static size_t list_operands(const kjit_attention_args *args, struct operand operands[OPERANDS_MAX]) {
+  operands[0] = (struct operand){&q_rule, &args->q};
+  operands[1] = (struct operand){&k_rule, &args->k};
+  operands[2] = (struct operand){&v_rule, &args->v};
+  operands[3] = (struct operand){&o_rule, &args->o};
+  operands[4] = (struct operand){&lse_rule, &args->lse};
+  return args->lse.data ? 5 : 4;
+}
+
+static const char *dtype_name(int32_t dtype) {
+  const char *name = field_dtype_name(dtype);
+  return name ? name : "no dtype";
+}
+
+static kjit_status check_dtype(const char *tensor, int32_t dtype, int32_t wanted, kjit_error *error) {
+  if (dtype == wanted) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s.dtype is %s (%d): must be %s (%d)%s", tensor, dtype_name(dtype),
+                   (int)dtype, dtype_name(wanted), (int)wanted, wanted == KJIT_FP32 ? "" : ", as q's");
+}
+
+static kjit_status check_dtypes(const kjit_attention_args *args, kjit_error *error) {
+  const int32_t dtype = args->q.dtype;
+  if (dtype != KJIT_FP16 && dtype != KJIT_BF16) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "q.dtype is %s (%d): must be FP16 (5) or BF16 (15)",
+                     dtype_name(dtype), (int)dtype);
+  }
+  kjit_status status = check_dtype("k", args->k.dtype, dtype, error);
+  if (status == KJIT_OK) status = check_dtype("v", args->v.dtype, dtype, error);
+  if (status == KJIT_OK) status = check_dtype("o", args->o.dtype, dtype, error);
+  if (status != KJIT_OK || !args->lse.data) return status;
+  return check_dtype("lse", args->lse.dtype, KJIT_FP32, error);
+}
+
+/* Axes in pairs that must be as long as each other: a tensor's and that of one before it. */
+static const struct {
+  const struct tensor_rule *rule;
+  enum axis axis;
+  char like;
+} equal_axes[] = {
+    {&k_rule, BATCH, 'q'}, {&k_rule, HEAD_DIM, 'q'}, {&v_rule, BATCH, 'q'},
+    {&v_rule, SEQ, 'k'},   {&v_rule, HEADS, 'k'},    {&o_rule, BATCH, 'q'},
+    {&o_rule, SEQ, 'q'},   {&o_rule, HEADS, 'q'},    {&o_rule, HEAD_DIM, 'v'},
+};
+
+static const kjit_tensor *tensor_named(const kjit_attention_args *args, char name) {
+  return name == 'q' ? &args->q : name == 'k' ? &args->k : name == 'v' ? &args->v : &args->o;
+}
+
+static kjit_status check_equal_axes(const kjit_attention_args *args, kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < sizeof equal_axes / sizeof *equal_axes && status == KJIT_OK; i++) {
+    const struct tensor_rule *rule = equal_axes[i].rule;
+    const char like[] = {equal_axes[i].like, '\0'};
+    status = tensor_check_length(rule, tensor_named(args, rule->name[0]), equal_axes[i].axis,
+                                 tensor_named(args, like[0])->shape[equal_axes[i].axis], like, error);
+  }
+  return status;
+}
+
+static kjit_status check_heads(const kjit_attention_args *args, kjit_error *error) {
+  const int64_t heads_q = args->q.shape[HEADS], heads_kv = args->k.shape[HEADS];
+  /* Equal is by far the most common, and needs no division. */
+  if (heads_q == heads_kv || heads_q % heads_kv == 0) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "k.shape[%d] (heads) is %lld: must divide that of q, %lld", (int)HEADS,
+                   (long long)heads_kv, (long long)heads_q);
+}
+
+static kjit_status check_lse_shape(const kjit_attention_args *args, kjit_error *error) {
+  const int64_t *q = args->q.shape;
+  kjit_status status = tensor_check_length(&lse_rule, &args->lse, LSE_BATCH, q[BATCH], "q", error);
+  if (status == KJIT_OK) status = tensor_check_length(&lse_rule, &args->lse, LSE_HEADS, q[HEADS], "q", error);
+  return status == KJIT_OK ? tensor_check_length(&lse_rule, &args->lse, LSE_SEQ, q[SEQ], "q", error) : status;
+}
+
+static kjit_status check_most(const char *tensor, enum axis axis, int64_t length, int64_t most, kjit_error *error) {
+  if (length <= most) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s.shape[%d] (%s) is %lld: must be at most %lld", tensor, (int)axis,
+                   axes[axis], (long long)length, (long long)most);
+}
+
+static kjit_status check_shapes(const kjit_attention_args *args, kjit_error *error) {
+  kjit_status status = check_equal_axes(args, error);
+  if (status == KJIT_OK) status = check_heads(args, error);
+  if (status == KJIT_OK && args->lse.data) status = check_lse_shape(args, error);
+  if (status == KJIT_OK) status = check_most("q", BATCH, args->q.shape[BATCH], MAX_GRID_YZ, error);
+  if (status == KJIT_OK) status = check_most("q", HEADS, args->q.shape[HEADS], MAX_GRID_YZ, error);
+  if (status == KJIT_OK) status = check_most("q", SEQ, args->q.shape[SEQ], MAX_SEQ, error);
+  return status == KJIT_OK ? check_most("k", SEQ, args->k.shape[SEQ], MAX_SEQ, error) : status;
+}
+
+/* Views may interleave, so ranges say nothing; the same first element is always a mistake. */
+static kjit_status check_apart(const struct operand *operands, size_t count, kjit_error *error) {
+  for (size_t i = 0; i < count; i++) {
+    for (size_t j = i + 1; j < count; j++) {
+      if (!operands[j].rule->written || operands[i].tensor->data != operands[j].tensor->data) continue;
+      return error_set(error, KJIT_ERR_INVALID_ARG, "%s.data is %s.data: must be memory of its own",
+                       operands[j].rule->name, operands[i].rule->name);
+    }
+  }
+  return KJIT_OK;
+}
+
+static kjit_status check_scale(float scale, kjit_error *error) {
+  /* Written so that a NaN fails. */
+  if (scale >= 0 && scale <= MAX_SCALE) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG,
+                   "scale is %g: must be positive and at most %g, or 0 for 1/sqrt(head_dim)", (double)scale,
+                   (double)MAX_SCALE);
+}
+
+kjit_status attention_arguments_check(const kjit_attention_args *args, int32_t device, kjit_error *error) {
+  struct operand operands[OPERANDS_MAX];
+  kjit_status status = KJIT_OK;
+  if (args->flags & ~KJIT_ATTENTION_CAUSAL)
+    return error_invalid(error, "args.flags", "only KJIT_ATTENTION_* may be set");
+  const size_t count = list_operands(args, operands);
+  for (size_t i = 0; i < count && status == KJIT_OK; i++)
+    status = tensor_check_place(operands[i].rule, operands[i].tensor, device, error);
+  if (status == KJIT_OK) status = check_dtypes(args, error);
+  for (size_t i = 0; i < count && status == KJIT_OK; i++)
+    status = tensor_check_shape(operands[i].rule, operands[i].tensor, error);
+  if (status == KJIT_OK) status = check_shapes(args, error);
+  for (size_t i = 0; i < count && status == KJIT_OK; i++)
+    status = tensor_check_layout(operands[i].rule, operands[i].tensor, error);
+  if (status == KJIT_OK) status = check_apart(operands, count, error);
+  return status == KJIT_OK ? check_scale(args->scale, error) : status;
+}
+
+void attention_arguments_problem(const kjit_attention_args *args, kjit_attention_problem *problem) {
+  *problem = (kjit_attention_problem){.struct_size = sizeof *problem,
+                                      .dtype = args->q.dtype,
+                                      .flags = args->flags,
+                                      .batch = args->q.shape[BATCH],
+                                      .heads_q = args->q.shape[HEADS],
+                                      .heads_kv = args->k.shape[HEADS],
+                                      .seq_q = args->q.shape[SEQ],
+                                      .seq_kv = args->k.shape[SEQ],
+                                      .head_dim = args->q.shape[HEAD_DIM],
+                                      .head_dim_v = args->v.shape[HEAD_DIM]};
+}
