@@ -55,7 +55,7 @@ static void test_flash_choose__short_queries_get_fewer_rows(void **state) {
 
 static void test_flash_choose__little_shared_memory_gets_a_smaller_tile(void **state) {
   (void)state;
-  const kjit_flash_config large = choose(4096, 4096, 256, "sm_80"), small = choose(4096, 4096, 256, "sm_86");
+  const kjit_flash_config large = choose(4096, 4096, 128, "sm_80"), small = choose(4096, 4096, 128, "sm_86");
   assert_true(kjit_flash_config_geometry(&small).shared_bytes < kjit_flash_config_geometry(&large).shared_bytes);
 }
 
