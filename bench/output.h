@@ -7,10 +7,6 @@
 
 #include "support/statistics.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct output {
   const char *benchmark; /* the program's name: in every JSON line */
   bool json;
@@ -31,8 +27,4 @@ int output_failure(const struct output *output, const char *format, ...) KJIT_PR
 
 /* Options that all benchmarks take: --json, and --rounds N within [1, most]. False, and usage on stderr, for others. */
 bool output_read_options(struct output *output, int argc, char **argv, size_t *rounds, size_t most);
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -4,10 +4,6 @@
 
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct statistics {
   double median, least, most;
   size_t count;
@@ -18,9 +14,5 @@ struct statistics statistics_of(double *values, size_t count);
 
 /* Seconds of a clock that only goes forward. */
 double statistics_now(void);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif
