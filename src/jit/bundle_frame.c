@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* A state in memory that the caller's allocator gave: not in the stable interface, fixed here by linking the archive. */
+/* A state in memory that the caller's allocator gave: not in the stable interface, fixed here by linking the archive.
+ */
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 

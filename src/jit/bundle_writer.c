@@ -129,7 +129,8 @@ static kjit_status pack_group(struct bundle_writer *writer, struct bundle_layout
   kjit_status status = KJIT_OK;
   if (writer->compress) status = bundle_layout_dictionary(layout, group, writer->mem, &dictionary, &bytes, error);
   if (status == KJIT_OK && bytes) {
-    status = pack(writer, (struct frame_bytes){NULL, 0}, dictionary, bytes, &group->packed, &group->packed_bytes, error);
+    status =
+        pack(writer, (struct frame_bytes){NULL, 0}, dictionary, bytes, &group->packed, &group->packed_bytes, error);
     group->bytes = (uint32_t)bytes;
   }
   for (size_t i = group->first; i < group->first + group->count && status == KJIT_OK; i++) {
