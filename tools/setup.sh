@@ -55,6 +55,8 @@ build_preset() {
         launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
     fi
     [ $# -eq 0 ] || targets=(--target "$@")
-    (cd "$root" && cmake --preset "$preset" "${launcher[@]}" &&
+    mkdir -p "$root/build"
+    # Two scripts at once take turns: they share the build folder.
+    (cd "$root" && exec 9>"build/$preset.lock" && flock 9 && cmake --preset "$preset" "${launcher[@]}" &&
         cmake --build --preset "$preset" --parallel "$jobs" "${targets[@]}")
 }

@@ -296,8 +296,9 @@ class Warm(CommandCase):
         self.assertEqual(sum(built), 3)
         self.assertEqual(self.warm()["cached"], 3)
 
-    def test_warm__architectures_narrow_a_manifest(self):
-        self.assertEqual(self.warm("--arch", "sm_90,sm_86")["requested"], 1)
+    def test_warm__architectures_stand_in_place_of_a_manifests_own(self):
+        result = self.warm("--arch", "sm_86")
+        self.assertEqual((result["requested"], result["distinct"], result["built"]), (3, 2, 2))
 
     def test_warm__malformed_architectures_are_named(self):
         for archs in ("sm_80,", ",sm_80", "sm_80,,sm_90", "80", "sm_80,sm_8x"):

@@ -70,24 +70,6 @@ kjit_status request_list_add_set(struct request_list *list, const char *set, con
   return status;
 }
 
-static bool arch_is_listed(const char *archs, const char *wanted, kjit_error *error) {
-  char arch[ARCH_BYTES];
-  while (arch_next(&archs, arch, error))
-    if (strcmp(arch, wanted) == 0) return true;
-  return false;
-}
-
-kjit_status request_list_keep_archs(struct request_list *list, const char *archs, kjit_error *error) {
-  size_t kept = 0;
-  for (size_t i = 0; i < list->count; i++) {
-    const bool listed = arch_is_listed(archs, list->items[i].arch, error);
-    if (error->status != KJIT_OK) return (kjit_status)error->status;
-    if (listed) list->items[kept++] = list->items[i];
-  }
-  list->count = kept;
-  return KJIT_OK;
-}
-
 static int request_compare(const void *left, const void *right) {
   const struct kernel_request *a = left, *b = right;
   const int by_arch = strcmp(a->arch, b->arch);

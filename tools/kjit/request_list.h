@@ -36,9 +36,6 @@ kjit_status request_list_add(struct request_list *list, const kjit_flash_config 
 /* Every config of a named set, for each architecture of a comma-separated list. */
 kjit_status request_list_add_set(struct request_list *list, const char *set, const char *archs, kjit_error *error);
 
-/* Keep what is for one of a comma-separated list of architectures. */
-kjit_status request_list_keep_archs(struct request_list *list, const char *archs, kjit_error *error);
-
 /* Sort and drop the repeated. Returns how many remain. */
 size_t request_list_make_distinct(struct request_list *list);
 
