@@ -1,0 +1,139 @@
+#include "attention/sm90_choose.h"
+
+#include "attention/attention_problem.h"
+#include "attention/sm90_rules.h"
+#include "base/error.h"
+
+/* The kernel counts keys, rows, and tiles of all heads in 32 bits, with a block's or a card's worth added. */
+#define MAX_SEQ   ((INT64_C(1) << 30) - 1024)
+#define MAX_TILES (INT64_C(1) << 30)
+
+#define H200_MULTIPROCESSORS 132
+
+enum {
+  MAX_HEAD = 256,
+  KEY_STEP = 16,
+  MAX_STAGES = 4,
+  /* Up to this many keys a tile is over so soon that how it ends matters more than how it runs. */
+  SHORT_KEYS = 1024,
+  /* Causal tiles of 192 rows waste half of a diagonal block; below this length that is felt. */
+  SHORT_CAUSAL_ROWS = 2048,
+  /* A tile for few keys. One size, so that a growing cache of keys does not compile at each step. */
+  FEW_KEYS = 64,
+  /* A smaller tile costs more than the overlap of two Q buffers gives. */
+  LEAST_KEYS = 48,
+};
+
+/* What was measured best for heads of up to so many columns of V, at the round sizes. */
+struct head_class {
+  int32_t columns, consumers, tile_n, rescale_slack;
+};
+static const struct head_class classes[] = {{64, 3, 128, 8}, {128, 2, 128, 0}, {192, 2, 128, 8}, {256, 2, 64, 8}};
+
+static const struct head_class *find_class(int64_t head_dim_v) {
+  size_t i = 0;
+  while (head_dim_v > classes[i].columns)
+    i++;
+  return &classes[i];
+}
+
+static int64_t divide_up(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit;
+}
+
+static int64_t count_tiles(const kjit_attention_problem *problem, int64_t tile_m) {
+  return divide_up(problem->seq_q, tile_m) * problem->heads_q * problem->batch;
+}
+
+static int32_t choose_consumers(const kjit_attention_problem *problem, const struct head_class *class,
+                                uint32_t multiprocessors) {
+  const int64_t needed = divide_up(problem->seq_q, SM90_GROUP_ROWS);
+  int32_t consumers = class->consumers;
+  if (consumers == 3) {
+    const _Bool short_causal = problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_q < SHORT_CAUSAL_ROWS;
+    if (short_causal || count_tiles(problem, 3 * SM90_GROUP_ROWS) < multiprocessors) consumers = 2;
+  }
+  return needed < consumers ? (int32_t)needed : consumers;
+}
+
+static _Bool fits(const kjit_attention_sm90_config *config) {
+  return sm90_rules_check(config, NULL) == KJIT_OK;
+}
+
+/* The largest tile up to the one given that leaves room for so many Q buffers. */
+static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t q_buffers) {
+  config->q_buffers = q_buffers;
+  config->tile_n = tile_n;
+  while (config->tile_n > KEY_STEP && !fits(config))
+    config->tile_n -= KEY_STEP;
+}
+
+/* Two Q buffers, so that a tile's end overlaps the next one's start, where they cost no keys or keys are few. */
+static void choose_tile(kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv) {
+  const int32_t wanted = seq_kv <= FEW_KEYS && class->tile_n > FEW_KEYS ? FEW_KEYS : class->tile_n;
+  fit_tile(config, wanted, 2);
+  if (config->tile_n < wanted && (seq_kv > SHORT_KEYS || config->tile_n < LEAST_KEYS)) fit_tile(config, wanted, 1);
+}
+
+/* One consumer leaves room for more K and V on the way, which is what a problem with few query rows is short of. */
+static void add_stages(kjit_attention_sm90_config *config) {
+  while (config->stages < MAX_STAGES) {
+    config->stages++;
+    if (fits(config)) continue;
+    config->stages--;
+    return;
+  }
+}
+
+kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error *error) {
+  if (problem->seq_q > MAX_SEQ || problem->seq_kv > MAX_SEQ) {
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "seq_q is %lld and seq_kv %lld: attention_sm90 takes at most %lld of each",
+                     (long long)problem->seq_q, (long long)problem->seq_kv, (long long)MAX_SEQ);
+  }
+  if (count_tiles(problem, SM90_GROUP_ROWS) <= MAX_TILES) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED,
+                   "seq_q is %lld: attention_sm90 takes at most %lld tiles of 64 rows over all %lld heads and %lld "
+                   "batch entries",
+                   (long long)problem->seq_q, (long long)MAX_TILES, (long long)problem->heads_q,
+                   (long long)problem->batch);
+}
+
+static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
+  if (columns % 8 == 0 && columns <= MAX_HEAD) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: attention_sm90 takes multiples of 8 up to 256", name,
+                   (long long)columns);
+}
+
+kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multiprocessors,
+                        kjit_attention_sm90_config *out, kjit_error *error) {
+  kjit_status status = check_head_size("head_dim", problem->head_dim, error);
+  if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
+  if (status == KJIT_OK) status = sm90_check_problem(problem, error);
+  if (status != KJIT_OK) return status;
+  const struct head_class *class = find_class(problem->head_dim_v);
+  kjit_attention_sm90_config config = {.dtype = problem->dtype,
+                                       .head_dim = (int32_t)problem->head_dim,
+                                       .head_dim_v = (int32_t)problem->head_dim_v,
+                                       .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
+                                       .consumers = choose_consumers(problem, class, multiprocessors),
+                                       .stages = 2,
+                                       .ping_pong = 1,
+                                       .rescale_slack = class->rescale_slack};
+  choose_tile(&config, class, problem->seq_kv);
+  if (config.consumers == 1) add_stages(&config);
+  status = sm90_rules_check(&config, error);
+  if (status == KJIT_OK) *out = kjit_attention_sm90_config_canonical(&config);
+  return status;
+}
+
+kjit_status kjit_attention_sm90_choose(const kjit_attention_problem *problem, uint32_t multiprocessors,
+                                       kjit_attention_sm90_config *out, kjit_error *error) {
+  kjit_attention_problem taken;
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = (kjit_attention_sm90_config){0};
+  const kjit_status status = attention_problem_take(&taken, problem, error);
+  if (status != KJIT_OK) return status;
+  return sm90_choose(&taken, multiprocessors ? multiprocessors : H200_MULTIPROCESSORS, out, error);
+}
