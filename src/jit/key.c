@@ -7,8 +7,21 @@
 #include "jit/entry.h"
 #include "jit/key_reader.h"
 
+/* Every request makes its key, also one that is in memory: no printf here. */
+static void put_number(struct text *text, size_t number) {
+  char digits[20];
+  size_t at = sizeof digits;
+  do
+    digits[--at] = (char)('0' + number % 10);
+  while (number /= 10);
+  text_append_bytes(text, digits + at, sizeof digits - at);
+}
+
 static void put_field(struct text *text, const char *tag, const char *value, size_t bytes) {
-  text_appendf(text, "%s %zu:", tag, bytes);
+  text_append(text, tag);
+  text_append_bytes(text, " ", 1);
+  put_number(text, bytes);
+  text_append_bytes(text, ":", 1);
   text_append_bytes(text, value, bytes);
   text_append_bytes(text, "\n", 1);
 }
@@ -31,11 +44,15 @@ static void put_sources(struct text *text, const struct source_set *sources) {
   }
 }
 
+#define TEXT_OF(number)  TEXT_OF_(number)
+#define TEXT_OF_(number) #number
+#define FORMAT_TEXT      TEXT_OF(ENTRY_FORMAT_VERSION)
+
 static void put_request(struct text *text, const struct jit_request *request) {
   const char *const *standing = NULL;
   const size_t standing_count = compile_standing_options(&standing);
   text_append(text, KEY_HEAD);
-  text_appendf(text, KEY_TAG_FORMAT " %d:%d\n", 1, ENTRY_FORMAT_VERSION);
+  put_string(text, KEY_TAG_FORMAT, FORMAT_TEXT);
   put_string(text, KEY_TAG_TARGET, request->target.name);
   put_string(text, KEY_TAG_ENTRY, request->entry);
   put_options(text, standing, standing_count);
@@ -44,18 +61,27 @@ static void put_request(struct text *text, const struct jit_request *request) {
   put_sources(text, request->sources);
 }
 
-kjit_status key_make(struct key *key, const struct mem *mem, const struct jit_request *request, const char *compiler,
-                     kjit_error *error) {
-  text_init(&key->text, mem, ENTRY_KEY_MAX_BYTES);
+static _Bool put_key(struct key *key, const struct jit_request *request, const char *compiler) {
   put_request(&key->text, request);
   key->request_bytes = key->text.bytes;
-  key->complete = compiler != NULL;
   if (compiler) put_string(&key->text, KEY_TAG_COMPILER, compiler);
-  if (key->text.failed) {
-    /* Text fails alike for both reasons; only a request that is near the limit can have passed it. */
-    if (strlen(request->prologue) + request->sources->count * DIGEST_HEX_BYTES < ENTRY_KEY_MAX_BYTES / 4)
-      return error_no_memory(error);
-    return error_invalid(error, "request", "defines, options and names of headers together exceed 1 MiB");
+  return !key->text.failed;
+}
+
+/* Text fails alike for both reasons; only a request that is near the limit can have passed it. */
+static kjit_status failed(const struct jit_request *request, kjit_error *error) {
+  if (strlen(request->prologue) + request->sources->count * DIGEST_HEX_BYTES < ENTRY_KEY_MAX_BYTES / 4)
+    return error_no_memory(error);
+  return error_invalid(error, "request", "defines, options and names of headers together exceed 1 MiB");
+}
+
+kjit_status key_make(struct key *key, const struct mem *mem, const struct jit_request *request, const char *compiler,
+                     kjit_error *error) {
+  key->complete = compiler != NULL;
+  text_init_fixed(&key->text, key->small, sizeof key->small);
+  if (!put_key(key, request, compiler)) {
+    text_init(&key->text, mem, ENTRY_KEY_MAX_BYTES);
+    if (!put_key(key, request, compiler)) return failed(request, error);
   }
   digest_of(&key->request, key->text.data, key->request_bytes);
   key->digest = key->request;
@@ -64,5 +90,5 @@ kjit_status key_make(struct key *key, const struct mem *mem, const struct jit_re
 }
 
 void key_finish(struct key *key) {
-  text_finish(&key->text);
+  if (key->text.data != key->small) text_finish(&key->text);
 }

@@ -6,7 +6,9 @@
 #include "base/text.h"
 #include "jit/request.h"
 
+/* Not to be copied: a short text lies in the struct itself. */
 struct key {
+  char small[4096];      /* holds the keys of kjit's own families */
   struct text text;      /* the whole key; its first `request_bytes` are the request's part */
   size_t request_bytes;  /* what remains when the compiler's identity is left out */
   struct digest digest;  /* of the whole text; of the request's part when the compiler is unknown */

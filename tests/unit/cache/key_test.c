@@ -166,13 +166,17 @@ static void test_key_reader__malformed_fields_are_unsound(void **state) {
     assert_false(key_is_sound(bad[i], strlen(bad[i])));
 }
 
+/* A long key needs memory; a short one does not. */
 static void test_key__failed_allocation_is_reported(void **state) {
   (void)state;
+  static char prologue[10000];
+  memset(prologue, '\n', sizeof prologue - 1);
   struct failing_allocator failing;
   struct cache_request made;
   struct key key;
   struct mem poor;
   cache_request_make(&made, 1);
+  made.request.prologue = prologue;
   const kjit_allocator hooks = failing_allocator_hooks(&failing);
   mem_init(&poor, &hooks);
   for (long at = 0;; at++) {
@@ -180,9 +184,26 @@ static void test_key__failed_allocation_is_reported(void **state) {
     const kjit_status status = key_make(&key, &poor, &made.request, "nvrtc-1", NULL);
     key_finish(&key);
     assert_int_equal(0, atomic_load(&failing.live));
-    if (status == KJIT_OK) break;
+    if (status == KJIT_OK) {
+      assert_true(at > 0);
+      break;
+    }
     assert_status(KJIT_ERR_NO_MEMORY, status, NULL);
   }
+}
+
+static void test_key__request_beyond_the_limit_is_refused(void **state) {
+  (void)state;
+  static char prologue[1 << 20];
+  struct cache_request made;
+  struct key key;
+  kjit_error error = {0};
+  memset(prologue, '\n', sizeof prologue - 1);
+  cache_request_make(&made, 1);
+  made.request.prologue = prologue;
+  assert_status(KJIT_ERR_INVALID_ARG, key_make(&key, &mem, &made.request, "nvrtc-1", &error), &error);
+  assert_contains(error.message, "1 MiB");
+  key_finish(&key);
 }
 
 int main(void) {
@@ -198,6 +219,7 @@ int main(void) {
       cmocka_unit_test(test_key_reader__truncation_at_every_length_is_unsound),
       cmocka_unit_test(test_key_reader__malformed_fields_are_unsound),
       cmocka_unit_test(test_key__failed_allocation_is_reported),
+      cmocka_unit_test(test_key__request_beyond_the_limit_is_refused),
   };
   return cmocka_run_group_tests_name("key", tests, NULL, NULL);
 }
