@@ -15,7 +15,8 @@ struct command {
   int (*run)(int argc, char **argv); /* argv[0] is the subcommand's name; returns an enum exit_code */
 };
 
-extern const struct command command_doctor, command_compile, command_warm, command_cache, command_run, command_bench;
+extern const struct command command_doctor, command_compile, command_warm, command_cache, command_bundle, command_run,
+    command_bench;
 
 /* ---- Options: one table per subcommand ---- */
 

@@ -1,0 +1,57 @@
+/* What the files of `kjit bundle` share. */
+#ifndef KJIT_TOOLS_BUNDLE_H
+#define KJIT_TOOLS_BUNDLE_H
+
+#include "asked.h"
+
+#define BUNDLE_KEY_HEX_BYTES 65 /* with the NUL */
+
+struct bundle_options {
+  struct option_list words; /* action, then its argument */
+  struct asked asked;
+  struct option_list families, keys;
+  const char *out, *symbol;
+  uint64_t jobs;
+  bool c_source, json;
+};
+
+/* The actions; words.items[1] is the file, or for keygen the name. Each returns an exit code. */
+int bundle_create(const struct bundle_options *options);
+int bundle_inspect(const struct bundle_options *options);
+int bundle_verify(const struct bundle_options *options);
+int bundle_sign(const struct bundle_options *options);
+int bundle_keygen(const struct bundle_options *options);
+
+/* ---- Keys: a file with one line, "kjit-secret-key 1 HEX" or "kjit-public-key 1 HEX" ---- */
+
+enum bundle_key_kind { BUNDLE_KEY_SECRET, BUNDLE_KEY_PUBLIC };
+
+/* Read a key from its file; a public key may be given as its hex digits. */
+kjit_status bundle_key_read(const char *text, enum bundle_key_kind kind, char hex[BUNDLE_KEY_HEX_BYTES],
+                            kjit_error *error);
+
+/* All the public keys of a command line, for kjit_bundle_open(); freed as one. NULL, with the error set. */
+const char **bundle_keys_read(const struct option_list *keys, kjit_error *error);
+
+/* ---- Files ---- */
+
+/* Several pieces as one file that is complete or not there: written beside it and renamed over it. */
+struct bundle_piece {
+  const void *data;
+  size_t bytes;
+};
+kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
+                              kjit_error *error);
+
+/* C source that defines `const unsigned char SYMBOL[]` and `const size_t SYMBOL_bytes`. malloc; NULL: out of memory. */
+char *bundle_c_source(const char *symbol, const struct bundle_piece *pieces, size_t count);
+
+/* ---- Packing ---- */
+
+/* zstd's compressor, at the level that gives the least; `user` is what bundle_compressor_create() gave. */
+void *bundle_compressor_create(void);
+void bundle_compressor_free(void *user);
+size_t bundle_compress(void *user, const void *dictionary, size_t dictionary_bytes, const void *data, size_t bytes,
+                       void *out, size_t capacity);
+
+#endif

@@ -1,0 +1,72 @@
+#include "bundle.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static kjit_status file_failed(const char *what, const char *path, kjit_error *error) {
+  return error_say(error, KJIT_ERR_IO, "%s cannot be %s: %s", path, what, strerror(errno));
+}
+
+static bool pieces_write(FILE *stream, const struct bundle_piece *pieces, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (pieces[i].bytes > 0 && fwrite(pieces[i].data, pieces[i].bytes, 1, stream) != 1) return false;
+  return fflush(stream) == 0 && fsync(fileno(stream)) == 0;
+}
+
+/* `temporary` has been made by mkstemp(), which gives it to nobody else. */
+static kjit_status temporary_write(int file, const char *temporary, const char *path, unsigned mode,
+                                   const struct bundle_piece *pieces, size_t count, kjit_error *error) {
+  FILE *stream = fdopen(file, "wb");
+  if (stream == NULL) {
+    close(file);
+    return file_failed("written", path, error);
+  }
+  const mode_t mask = umask(0);
+  umask(mask);
+  const bool written = fchmod(file, (mode_t)mode & ~mask) == 0 && pieces_write(stream, pieces, count);
+  const bool closed = fclose(stream) == 0;
+  if (written && closed && rename(temporary, path) == 0) return KJIT_OK;
+  return file_failed("written", path, error);
+}
+
+kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
+                              kjit_error *error) {
+  char temporary[4096];
+  if (snprintf(temporary, sizeof temporary, "%s.XXXXXX", path) >= (int)sizeof temporary)
+    return error_say(error, KJIT_ERR_INVALID_ARG, "%.80s…: the path is too long", path);
+  const int file = mkstemp(temporary);
+  if (file < 0) return file_failed("written", path, error);
+  const kjit_status status = temporary_write(file, temporary, path, mode, pieces, count, error);
+  if (status != KJIT_OK) unlink(temporary);
+  return status;
+}
+
+/* At most ",255" for each byte, a newline for each 32, and the frame. */
+static size_t source_capacity(const char *symbol, const struct bundle_piece *pieces, size_t count) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < count; i++)
+    bytes += pieces[i].bytes;
+  return 5 * bytes + 4 * strlen(symbol) + 512;
+}
+
+char *bundle_c_source(const char *symbol, const struct bundle_piece *pieces, size_t count) {
+  const size_t capacity = source_capacity(symbol, pieces, count);
+  char *text = malloc(capacity);
+  if (text == NULL) return NULL;
+  size_t total = 0;
+  int at = snprintf(text, capacity,
+                    "/* Written by kjit bundle create --c-source: for kjit_runtime_options.bundle_blobs. */\n"
+                    "#include <stddef.h>\n\n"
+                    "extern const unsigned char %s[];\nextern const size_t %s_bytes;\n\nconst unsigned char %s[] = {\n",
+                    symbol, symbol, symbol);
+  char *end = text + at;
+  for (size_t i = 0; i < count; i++)
+    for (size_t j = 0; j < pieces[i].bytes; j++)
+      end += sprintf(end, ++total % 32 == 0 ? "%u,\n" : "%u,", ((const unsigned char *)pieces[i].data)[j]);
+  snprintf(end, capacity - (size_t)(end - text), "\n};\n\nconst size_t %s_bytes = %zu;\n", symbol, total);
+  return text;
+}
