@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from . import _abi
 from ._library import call, lib, text_or_none
 
-_INT32 = range(-(2**31), 2**31)
-
 
 class _DTypeMethods:
     """What an element type can do. The numbers are PyTorch's ScalarType."""
@@ -55,8 +53,8 @@ class Geometry(NamedTuple):
 
 
 def _as_int32(name: str, value: Any) -> int:
-    number = operator.index(value)
-    if number not in _INT32:
+    number = int(operator.index(value))
+    if not -(2**31) <= number < 2**31:
         raise ValueError(f"{name} is {number}: must fit 32 bits")
     return number
 

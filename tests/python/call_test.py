@@ -1,0 +1,153 @@
+"""What a call becomes before the library sees it: arguments, DLPack capsules, and what is not computed. No GPU."""
+
+import ctypes
+import inspect
+import sys
+import unittest
+
+import harness
+import kjit
+from kjit import _abi, _arguments, _dlpack
+
+FP16, HOST = _abi.KJIT_FP16, _abi.KJIT_DEVICE_HOST
+
+
+def view(*shape, strides=None, device=0):
+    return _arguments.View(4096, FP16, device, shape, strides or _dlpack._compact_strides(list(shape)))
+
+
+def build(q, k, v, o, lse=None, scale=None, causal=False, layout="bshd"):
+    return _arguments.build(q, k, v, o, lse, scale=scale, causal=causal, layout=layout)
+
+
+class Arguments(unittest.TestCase):
+    def test_bshd__is_taken_as_it_is(self):
+        args = build(*[view(2, 5, 3, 64)] * 4, scale=0.25)
+        self.assertEqual(list(args.q.shape), [2, 5, 3, 64])
+        self.assertEqual(list(args.q.stride), [960, 192, 64, 1])
+        self.assertEqual((args.q.rank, args.q.dtype, args.scale), (4, FP16, 0.25))
+        self.assertEqual(args.struct_size, ctypes.sizeof(args))
+        self.assertIsNone(args.lse.data)
+
+    def test_bhsd__becomes_the_librarys_order(self):
+        args = build(*[view(2, 3, 5, 64)] * 4, layout="bhsd")
+        self.assertEqual(list(args.q.shape), [2, 5, 3, 64])
+        self.assertEqual(list(args.q.stride), [960, 64, 320, 1])
+
+    def test_lse__is_the_same_in_both_layouts(self):
+        args = build(*[view(2, 3, 5, 64)] * 4, lse=view(2, 3, 5), layout="bhsd")
+        self.assertEqual((args.lse.rank, list(args.lse.shape)[:3]), (3, [2, 3, 5]))
+
+    def test_rank__is_left_to_the_library(self):
+        self.assertEqual(build(view(5, 64), *[view(1, 5, 3, 64)] * 3).q.rank, 2)
+        self.assertEqual(build(view(1, 2, 3, 5, 64), *[view(1, 5, 3, 64)] * 3).q.rank, 5)
+
+    def test_layout__that_is_none_is_named(self):
+        with self.assertRaisesRegex(ValueError, "layout is 'sbhd': must be one of bshd, bhsd"):
+            build(*[view(1, 1, 1, 64)] * 4, layout="sbhd")
+
+    def test_scale__of_zero_is_not_the_default(self):
+        with self.assertRaisesRegex(ValueError, "scale is 0"):
+            build(*[view(1, 1, 1, 64)] * 4, scale=0.0)
+
+    @unittest.skipIf(_arguments.CAUSAL, "computed by this library")
+    def test_causal__is_not_computed_yet(self):
+        with self.assertRaisesRegex(NotImplementedError, "causal=True"):
+            build(*[view(1, 8, 1, 64)] * 4, causal=True)
+
+    @unittest.skipIf(_arguments.GROUPED_HEADS, "computed by this library")
+    def test_grouped_heads__are_not_computed_yet(self):
+        with self.assertRaisesRegex(NotImplementedError, "heads of k and v=2: .* for 8 query heads"):
+            build(view(1, 8, 8, 64), view(1, 8, 2, 64), view(1, 8, 2, 64), view(1, 8, 8, 64))
+
+
+class FlashAttention(unittest.TestCase):
+    def test_arguments__that_are_not_computed_are_named(self):
+        refused = {"dropout_p": 0.1, "window_size": (128, 0), "softcap": 30.0, "alibi_slopes": [0.5]}
+        for name, value in refused.items():
+            with self.assertRaisesRegex(NotImplementedError, f"^{name}="):
+                kjit.flash_attn_func(None, None, None, **{name: value})
+
+    def test_signatures__are_flash_attentions(self):
+        tail = ["dropout_p", "softmax_scale", "causal", "window_size", "softcap", "alibi_slopes", "deterministic"]
+        heads = {
+            kjit.flash_attn_func: ["q", "k", "v"],
+            kjit.flash_attn_kvpacked_func: ["q", "kv"],
+            kjit.flash_attn_qkvpacked_func: ["qkv"],
+        }
+        for function, head in heads.items():
+            self.assertEqual(list(inspect.signature(function).parameters), [*head, *tail, "return_attn_probs"])
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _dlpack._DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _dlpack._DLTensor),
+    ]
+
+
+class Capsules(unittest.TestCase):
+    """Capsules made by hand, of memory that nobody touches."""
+
+    def capsule(self, name, holder, strides=None, code=2, device_type=2):
+        self.shape = (ctypes.c_int64 * 4)(2, 5, 3, 64)
+        self.strides = (ctypes.c_int64 * 4)(*strides) if strides else None
+        self.held, self.name = holder, name
+        tensor = holder.tensor
+        tensor.data, tensor.device_type, tensor.device_id, tensor.ndim = 4096, device_type, 1, 4
+        tensor.code, tensor.bits, tensor.lanes, tensor.byte_offset = code, 16, 1, 32
+        tensor.shape = self.shape
+        if strides:
+            tensor.strides = self.strides
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(holder), name, None)
+
+    def test_view__of_a_capsule_without_strides_is_compact(self):
+        found = _dlpack._view(self.capsule(b"dltensor", _Managed()))
+        self.assertEqual((found.data, found.dtype, found.device), (4128, FP16, 1))
+        self.assertEqual((list(found.shape), list(found.strides)), ([2, 5, 3, 64], [960, 192, 64, 1]))
+
+    def test_view__of_a_versioned_capsule_reads_behind_the_header(self):
+        found = _dlpack._view(self.capsule(b"dltensor_versioned", _Versioned(), strides=(1, 2, 3, 4), code=4))
+        self.assertEqual((found.dtype, list(found.strides)), (_abi.KJIT_BF16, [1, 2, 3, 4]))
+
+    def test_view__of_host_memory_says_so(self):
+        self.assertEqual(_dlpack._view(self.capsule(b"dltensor", _Managed(), device_type=1)).device, HOST)
+
+    def test_view__of_something_else_is_refused(self):
+        with self.assertRaisesRegex(TypeError, "no DLPack capsule"):
+            _dlpack._view(self.capsule(b"used_dltensor", _Managed()))
+
+    def test_attention__on_what_is_no_tensor_says_what_it_is(self):
+        with self.assertRaisesRegex(TypeError, "q is a list: must be a tensor"):
+            kjit.attention([1], [2], [3])
+
+    def test_attention__on_host_memory_is_refused(self):
+        class Host:
+            def __dlpack__(self, **options):
+                raise AssertionError("not to be asked for")
+
+            def __dlpack_device__(self):
+                return (1, 0)
+
+        with self.assertRaisesRegex(ValueError, "Host in host memory"):
+            kjit.attention(Host(), Host(), Host(), out=Host())
+
+    def test_timed_and_plan__take_pytorch_tensors(self):
+        with self.assertRaisesRegex(TypeError, "forward_timed takes PyTorch tensors"):
+            kjit.forward_timed(None, 1, 2, 3)
+        with self.assertRaisesRegex(TypeError, "plan takes PyTorch tensors"):
+            kjit.plan(1, 2, 3)
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules["__main__"])

@@ -1,0 +1,170 @@
+"""Compiling, warming, the cache and inspection from Python. No GPU."""
+
+import json
+import os
+import pickle
+import sys
+import threading
+import unittest
+
+import harness
+import kjit
+
+TEXT = "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
+CUSTOM = '#include "scale.cuh"\nextern "C" __global__ void scale(float *x) { x[threadIdx.x] = SCALE * FACTOR; }\n'
+
+
+def has_nvrtc():
+    with kjit.Runtime(cache_mode="off") as runtime:
+        return runtime.doctor()["nvrtc_status"] == 0
+
+
+class Folder(harness.TemporaryFolder):
+    def setUp(self):
+        super().setUp()
+        self.runtime = self.open()
+
+    def open(self, **options):
+        runtime = kjit.Runtime(**{"cache_dir": str(self.folder / "cache"), "ignore_environment": True, **options})
+        self.addCleanup(runtime.close)
+        return runtime
+
+
+@unittest.skipUnless(has_nvrtc(), "NVRTC is not installed")
+class Compiling(Folder):
+    def test_compile__tells_what_the_compiler_made(self):
+        artifact = self.runtime.compile(TEXT, "sm_80")
+        self.assertEqual(artifact.cubin[:4], b"\x7fELF")
+        self.assertEqual(len(artifact.cubin), artifact.cubin_bytes)
+        self.assertGreater(artifact.registers, 32)
+        self.assertEqual((artifact.spill_bytes, artifact.log, artifact.max_threads), (0, "", 128))
+        self.assertEqual((artifact.arch, artifact.origin, len(artifact.key)), ("sm_80", "built", 64))
+
+    def test_compile__again_answers_from_memory_then_from_the_folder(self):
+        first = self.runtime.compile(TEXT, "sm_80")
+        self.assertEqual(self.runtime.compile(TEXT, "sm_80").origin, "memory")
+        second = self.open().compile(kjit.FlashForwardKernelConfig.parse(TEXT), "sm_80")
+        self.assertEqual((second.origin, second.key, second.cubin), ("user", first.key, first.cubin))
+
+    def test_compile__can_be_forbidden(self):
+        with self.assertRaisesRegex(kjit.NotFound, "forbids compiling"):
+            self.runtime.compile(TEXT, "sm_80", no_compile=True)
+
+    def test_compile_source__takes_defines_and_headers(self):
+        artifact = self.runtime.compile_source(
+            CUSTOM, "scale", "sm_80", defines={"SCALE": 3}, headers={"scale.cuh": "#define FACTOR 2.0f\n"}
+        )
+        self.assertEqual((artifact.entry, artifact.origin), ("scale", "built"))
+
+    def test_compile_source__finds_headers_in_folders(self):
+        self.write("scale.cuh", "#define FACTOR 2.0f\n")
+        options = {"defines": {"SCALE": 3}, "options": ["--maxrregcount=32"]}
+        self.runtime.compile_source(CUSTOM, "scale", "sm_80", include_dirs=[str(self.folder)], **options)
+
+    def test_compile_source__keeps_the_compilers_log_on_failure(self):
+        with self.assertRaises(kjit.CompileError) as caught:
+            self.runtime.compile_source('extern "C" __global__ void k() { undefined(); }', "k", "sm_80", name="mine.cu")
+        self.assertIn("mine.cu(1): error", caught.exception.log)
+        self.assertEqual(caught.exception.status_name, "KJIT_ERR_COMPILE")
+
+    def test_warm__counts_what_it_did(self):
+        other = TEXT.replace("64, 32", "64, 64")
+        seen = []
+        first = self.runtime.warm([TEXT, other, TEXT], "sm_80", progress=lambda *count: seen.append(count))
+        self.assertEqual([first[name] for name in ("requested", "distinct", "built", "failed")], [3, 2, 2, 0])
+        self.assertEqual(seen, [(1, 3), (2, 3), (3, 3)])
+        second = self.open().warm([TEXT, other], ["sm_80"])
+        self.assertEqual([second[name] for name in ("distinct", "built", "cached")], [2, 0, 2])
+
+    def test_warm__goes_on_past_a_failure(self):
+        bad = TEXT.replace("64, 64, 32", "64, 96, 32")
+        report = self.runtime.warm([bad, TEXT], "sm_80", jobs=1)
+        self.assertEqual((report["built"], report["failed"]), (1, 1))
+        self.assertIn("B_r is 96", report["errors"][bad, "sm_80"])
+
+    def test_threads__that_want_one_kernel_build_it_once(self):
+        threads = [threading.Thread(target=self.runtime.compile, args=(TEXT, "sm_80")) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(self.runtime.stats()["builds"], 1)
+
+    def test_cache__shows_lists_and_clears_its_entries(self):
+        artifact = self.runtime.compile(TEXT, "sm_80")
+        self.assertEqual(self.runtime.cache_path(), str(self.folder / "cache"))
+        self.assertEqual(self.runtime.cache_stats()["entries"], 1)
+        (entry,) = self.runtime.cache_entries()
+        self.assertEqual((entry["key"], entry["family"], entry["origin"]), (artifact.key, "flash_forward", "user"))
+        self.assertEqual(self.runtime.cache_clear()["removed"], 1)
+        self.assertEqual(self.runtime.cache_entries(), [])
+
+    def test_source__begins_with_the_constants(self):
+        self.assertIn("#define KJIT_d_head 64\n", self.runtime.source(TEXT, "sm_80"))
+
+    def test_fork__gives_the_child_a_runtime_of_its_own(self):
+        code = (
+            "import os, kjit\n"
+            f"kjit.compile('{TEXT}', 'sm_80')\n"
+            "pid = os.fork()\n"
+            "if pid == 0:\n"
+            f"    print(kjit.compile('{TEXT}', 'sm_80').origin, flush=True); raise SystemExit\n"
+            "assert os.waitpid(pid, 0)[1] == 0\n"
+        )
+        environment = {"KJIT_CACHE_DIR": self.folder / "forked"}
+        result = self.run_command(sys.executable, "-c", code, environment=environment)
+        self.assertEqual((result.returncode, result.stdout.strip()), (0, "user"), result.stderr)
+
+    def test_exit__hands_the_counters_to_the_folder(self):
+        code = f"import kjit; kjit.compile('{TEXT}', 'sm_80')"
+        environment = {"KJIT_CACHE_DIR": self.folder / "kept"}
+        for _ in range(2):
+            self.assertEqual(self.run_command(sys.executable, "-c", code, environment=environment).returncode, 0)
+        stats = self.open(cache_dir=str(self.folder / "kept")).cache_stats()
+        self.assertEqual((stats["builds"], stats["hits"]), (1, 1))
+
+
+class Looking(Folder):
+    def test_options__with_an_unknown_mode_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "cache_mode is 'write'"):
+            kjit.Runtime(cache_mode="write")
+
+    def test_log__hears_of_a_cache_that_fails(self):
+        lines = []
+        blocked = self.write("file", "")
+        runtime = self.open(cache_dir=str(blocked / "cache"), log=lambda level, line: lines.append(line))
+        runtime.cache_stats()
+        self.assertTrue(any("memory only" in line for line in lines), lines)
+
+    def test_errors__are_built_in_kinds_too_and_can_be_pickled(self):
+        with self.assertRaises(ValueError) as caught:
+            self.runtime.compile("(FP16)", "sm_80")
+        copy = pickle.loads(pickle.dumps(caught.exception))
+        self.assertEqual((type(copy), str(copy)), (kjit.ParseError, str(caught.exception)))
+        self.assertEqual(copy.status, caught.exception.status)
+
+    def test_arch__that_is_none_is_named(self):
+        with self.assertRaisesRegex(kjit.Error, "sm_1x"):
+            self.runtime.compile(TEXT, "sm_1x")
+
+    def test_stats__begin_at_zero(self):
+        self.assertEqual(set(self.runtime.stats().values()), {0})
+
+    def test_doctor__prints_and_writes_json(self):
+        environment = {"KJIT_CACHE_DIR": self.folder / "cache"}
+        text = self.run_command(sys.executable, "-m", "kjit", "doctor", environment=environment)
+        self.assertEqual(text.returncode, 0, text.stderr)
+        for word in ("kjit", "Python", "torch", "NVRTC", "driver", "cache"):
+            self.assertRegex(text.stdout, rf"(?m)^{word} ")
+        found = json.loads(self.run_command(sys.executable, "-m", "kjit", "doctor", "--json", environment=environment).stdout)
+        self.assertEqual((found["version"], found["cache_path"]), (kjit.__version__, str(self.folder / "cache")))
+
+    def test_command__that_is_none_is_a_usage_error(self):
+        self.assertEqual(self.run_command(sys.executable, "-m", "kjit", "cure").returncode, 2)
+
+    def test_default_runtime__is_one(self):
+        self.assertIs(kjit.default_runtime(), kjit.default_runtime())
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules["__main__"])

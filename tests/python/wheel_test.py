@@ -1,0 +1,57 @@
+"""A wheel, built with build isolation and installed into a fresh virtual environment, as a user's pip does it."""
+
+import subprocess
+import sys
+import unittest
+import zipfile
+
+import harness
+
+ROOT = harness.Path(sys.argv[1])
+
+USE = """
+import kjit
+from pathlib import Path
+assert Path(kjit._library.lib._name) == Path(kjit.__file__).with_name("libkjit.so"), kjit._library.lib._name
+assert len(kjit.config_set("prebuilt")) == 85
+print(kjit.__version__)
+"""
+
+
+class Wheel(harness.TemporaryFolder):
+    def setUp(self):
+        super().setUp()
+        self.python = self.folder / "venv" / "bin" / "python"
+        made = self.run_command(sys.executable, "-m", "venv", self.folder / "venv")
+        if made.returncode != 0:
+            self.skipTest(f"no virtual environment: {(made.stderr or made.stdout).strip().splitlines()[0]}")
+        download = ("download", "-q", "--no-deps", "-d", self.folder / "probe", "scikit-build-core")
+        if self.pip(*download).returncode != 0:
+            self.skipTest("the package index cannot be reached, and building a wheel needs scikit-build-core")
+
+    def pip(self, *arguments):
+        environment = {"PYTHONPATH": None, "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
+        return self.run_command(self.python, "-m", "pip", *arguments, environment=environment)
+
+    def build(self):
+        result = self.pip("wheel", "-q", "--no-deps", "-w", self.folder / "wheels", ROOT / "python")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        (wheel,) = (self.folder / "wheels").glob("kjit-*.whl")
+        return wheel
+
+    def test_wheel__holds_the_package_and_runs_where_it_is_installed(self):
+        wheel = self.build()
+        self.assertRegex(wheel.name, r"^kjit-\d+\.\d+\.\d+-py3-none-linux_\w+\.whl$")
+        names = set(zipfile.ZipFile(wheel).namelist())
+        needed = {"kjit/libkjit.so", "kjit/_abi.py", "kjit/py.typed", "kjit/flash_config.pyi", "kjit/runtime.py"}
+        self.assertEqual(needed - names, set())
+        self.assertFalse({name for name in names if name.endswith((".in", ".h", ".a"))})
+        self.assertEqual(self.pip("install", "-q", "--no-index", "--no-deps", wheel).returncode, 0)
+        used = self.run_command(self.python, "-c", USE, environment={"PYTHONPATH": None}, cwd=self.folder)
+        self.assertEqual(used.returncode, 0, used.stderr)
+        self.assertEqual(used.stdout.strip(), wheel.name.split("-")[1])
+        self.assertEqual(self.run_command(self.python, "-m", "kjit", "doctor", environment={"PYTHONPATH": None}).returncode, 0)
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules["__main__"])
