@@ -9,6 +9,7 @@
  * this is documented; the names are those that cuobjdump prints. */
 #define FORMAT_SIZED_VALUE    4
 #define ATTRIBUTE_MAX_THREADS 0x05 /* EIATTR_MAX_THREADS: x, y, z */
+#define ATTRIBUTE_PARAMETER   0x17 /* EIATTR_KPARAM_INFO: index, ordinal and offset, size in the bits from 18 on */
 
 #define TEXT_PREFIX ".text."
 
@@ -26,20 +27,34 @@ static uint32_t read_u32(const unsigned char *bytes) {
   return value;
 }
 
-/* The product of the three limits, 0 if there is no such record or it is absurd. */
-static uint32_t max_threads_of(const struct elf_bytes *info) {
-  for (size_t at = 0; info->bytes - at >= 4;) {
+/* The product of the three limits, 0 if it is absurd. */
+static uint32_t max_threads_of(const unsigned char *limits) {
+  const uint64_t x = read_u32(limits), y = read_u32(limits + 4), z = read_u32(limits + 8);
+  return x <= 1024 && y <= 1024 && z <= 1024 && x * y * z <= 1024 ? (uint32_t)(x * y * z) : 0;
+}
+
+static void read_record(uint32_t attribute, const unsigned char *value, size_t bytes, struct cubin_kernel *kernel) {
+  if (attribute == ATTRIBUTE_MAX_THREADS && bytes >= 12) kernel->max_threads = max_threads_of(value);
+  if (attribute == ATTRIBUTE_PARAMETER && bytes >= 12) {
+    const uint32_t ordinal = read_u32(value + 4) & 0xffff;
+    if (ordinal == 0) kernel->parameter_bytes = read_u32(value + 8) >> 18;
+    kernel->parameter_count++;
+  }
+}
+
+/* All or nothing: a damaged section says nothing. */
+static void read_info(const struct elf_bytes *info, struct cubin_kernel *kernel) {
+  struct cubin_kernel read = {.has_info = 1};
+  size_t at = 0;
+  while (info->bytes - at >= 4) {
     const unsigned char *record = info->data + at;
     const size_t payload = record[0] == FORMAT_SIZED_VALUE ? (size_t)(record[2] | record[3] << 8) : 0;
     at += 4;
-    if (payload > info->bytes - at) return 0;
-    if (record[1] == ATTRIBUTE_MAX_THREADS && payload >= 12) {
-      const uint64_t x = read_u32(record + 4), y = read_u32(record + 8), z = read_u32(record + 12);
-      return x <= 1024 && y <= 1024 && z <= 1024 && x * y * z <= 1024 ? (uint32_t)(x * y * z) : 0;
-    }
+    if (payload > info->bytes - at) return;
+    read_record(record[1], record + 4, payload, &read);
     at += payload;
   }
-  return 0;
+  *kernel = read;
 }
 
 static _Bool find_section_of(const struct elf_view *elf, const char *prefix, const char *entry,
@@ -57,7 +72,7 @@ _Bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, stru
   struct elf_bytes code, info;
   *kernel = (struct cubin_kernel){0};
   if (!elf_view_open(&elf, cubin, bytes) || !find_section_of(&elf, TEXT_PREFIX, entry, &code)) return 0;
-  if (find_section_of(&elf, ".nv.info.", entry, &info)) kernel->max_threads = max_threads_of(&info);
+  if (find_section_of(&elf, ".nv.info.", entry, &info)) read_info(&info, kernel);
   return 1;
 }
 

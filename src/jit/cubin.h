@@ -5,7 +5,10 @@
 #include "base/text.h"
 
 struct cubin_kernel {
-  uint32_t max_threads; /* from __launch_bounds__, 0 if unstated */
+  uint32_t max_threads;     /* from __launch_bounds__, 0 if unstated */
+  uint32_t parameter_bytes; /* of the first parameter */
+  uint32_t parameter_count;
+  _Bool has_info; /* false: the image says nothing of the above */
 };
 
 /* Is it a cubin at all? */

@@ -1,11 +1,20 @@
 #include "runtime/kernel.h"
 
 #include "base/error.h"
+#include "jit/cubin.h"
 
-static CUresult read_parameters(struct kjit_kernel *kernel) {
+/* From the image where it says so: asking the driver means asking for one parameter too many, and a user's memory
+ * checker would report that call. */
+static CUresult read_parameters(struct kjit_kernel *kernel, const kjit_artifact_info *info) {
   const struct driver_api *const cu = kernel->cu;
+  struct cubin_kernel said;
   kernel->parameter_count = KERNEL_PARAMETERS_UNKNOWN;
   kernel->parameter_bytes = 0;
+  if (cubin_find_kernel(info->cubin, info->cubin_bytes, kernel->name, &said) && said.has_info) {
+    kernel->parameter_count = said.parameter_count;
+    kernel->parameter_bytes = said.parameter_bytes;
+    return CUDA_SUCCESS;
+  }
   if (!cu->KernelGetParamInfo) return CUDA_SUCCESS;
   size_t count = 0;
   for (; count < 2; count++) {
@@ -27,7 +36,7 @@ static kjit_status refuse(const struct kjit_kernel *kernel, CUresult result, kji
 /* With lazy loading, the default, the library call takes anything, and the first of these reads the image. Asking for
  * the context's function brings the code onto the device now, so that a refusal is met here and not by the first
  * launch, and a later stream capture finds it loaded. */
-static kjit_status look_up(struct kjit_kernel *kernel, kjit_error *error) {
+static kjit_status look_up(struct kjit_kernel *kernel, const kjit_artifact_info *info, kjit_error *error) {
   const struct driver_api *const cu = kernel->cu;
   CUfunction function;
   CUresult result = cu->LibraryGetKernel(&kernel->handle, kernel->library, kernel->name);
@@ -37,7 +46,7 @@ static kjit_status look_up(struct kjit_kernel *kernel, kjit_error *error) {
   }
   if (result == CUDA_SUCCESS) result = cu->KernelGetFunction(&function, kernel->handle);
   if (result != CUDA_SUCCESS) return refuse(kernel, result, error);
-  result = read_parameters(kernel);
+  result = read_parameters(kernel, info);
   if (result == CUDA_SUCCESS) return KJIT_OK;
   return driver_fail(cu, KJIT_ERR_DRIVER, result, error, "the parameters of kernel \"%.80s\" could not be read",
                      kernel->name);
@@ -52,7 +61,7 @@ kjit_status kernel_load(struct kjit_kernel *kernel, kjit_artifact *artifact, con
   kernel->target = *target;
   const CUresult result = kernel->cu->LibraryLoadData(&kernel->library, info.cubin, NULL, NULL, 0, NULL, NULL, 0);
   if (result != CUDA_SUCCESS) kernel->library = NULL;
-  status = result == CUDA_SUCCESS ? look_up(kernel, error) : refuse(kernel, result, error);
+  status = result == CUDA_SUCCESS ? look_up(kernel, &info, error) : refuse(kernel, result, error);
   if (status == KJIT_OK) {
     kernel->artifact = kjit_artifact_retain(artifact);
   } else {

@@ -16,7 +16,7 @@ struct kernel_on_device {
   uint32_t max_threads; /* per block, by registers and __launch_bounds__ */
 };
 
-#define KERNEL_PARAMETERS_UNKNOWN SIZE_MAX /* the driver is too old to say */
+#define KERNEL_PARAMETERS_UNKNOWN SIZE_MAX /* neither the cubin nor the driver says */
 
 struct kjit_kernel {
   struct digest digest; /* of the artifact that was asked for: the table's key */
@@ -30,7 +30,7 @@ struct kjit_kernel {
   const char *name; /* borrowed from the artifact */
   CUlibrary library;
   CUkernel handle;
-  size_t parameter_count; /* 0, 1, 2 for more; or KERNEL_PARAMETERS_UNKNOWN */
+  size_t parameter_count; /* or KERNEL_PARAMETERS_UNKNOWN */
   size_t parameter_bytes; /* of the first */
   struct target target;
 

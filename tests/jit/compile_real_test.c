@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 
 #include "base/elf_view.h"
+#include "jit/cubin.h"
 #include "jit/real_nvrtc.h"
 
 static const char scale_kernel[] = "#include \"math/scale.cuh\"\n"
@@ -59,6 +60,21 @@ static void test_compile_real__figures_are_those_of_the_cubin(void **state) {
   assert_int_equal(0, real->result.spill_bytes);
   assert_int_equal(192, real->result.max_threads);
   assert_true(real->result.compile_ms > 0);
+}
+
+static void test_compile_real__cubin_tells_its_parameters(void **state) {
+  struct real_nvrtc *real = real_nvrtc_or_skip(state, NULL);
+  struct cubin_kernel kernel;
+  assert_status(KJIT_OK,
+                real_nvrtc_compile(real, "struct args { double a[5]; };\n"
+                                         "extern \"C\" __global__ void k(const __grid_constant__ args x, double *p) {\n"
+                                         "  *p = x.a[4];\n"
+                                         "}\n"),
+                &real->error);
+  assert_true(cubin_find_kernel(real->result.cubin, real->result.cubin_bytes, "k", &kernel));
+  assert_true(kernel.has_info);
+  assert_int_equal(2, kernel.parameter_count);
+  assert_int_equal(40, kernel.parameter_bytes);
 }
 
 static void test_compile_real__spills_are_counted_for_the_entry_alone(void **state) {
@@ -265,6 +281,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       REAL_NVRTC_TEST(test_compile_real__defines_header_and_source_become_a_cubin),
       REAL_NVRTC_TEST(test_compile_real__figures_are_those_of_the_cubin),
+      REAL_NVRTC_TEST(test_compile_real__cubin_tells_its_parameters),
       REAL_NVRTC_TEST(test_compile_real__spills_are_counted_for_the_entry_alone),
       REAL_NVRTC_TEST(test_compile_real__messages_name_the_sources_own_lines),
       REAL_NVRTC_TEST(test_compile_real__messages_name_the_headers_own_lines),

@@ -41,6 +41,23 @@ static void test_cubin__kernel_without_bounds_states_none(void **state) {
   assert_int_equal(0, max_threads(&elf, elf.bytes, "plain"));
 }
 
+static void test_cubin__parameters_are_counted(void **state) {
+  (void)state;
+  struct fake_elf elf;
+  struct cubin_kernel kernel;
+  static const unsigned char info[] = {
+      0x04, 0x17, 12, 0, 0, 0, 0, 0, 1, 0, 0x28, 0, 0, 0, 0x10, 0, /* the second: 4 bytes at offset 40 */
+      0x04, 0x17, 12, 0, 0, 0, 0, 0, 0, 0, 0,    0, 0, 0, 0xa0, 0, /* the first: 40 bytes */
+  };
+  make_cubin(&elf, info, sizeof info);
+  assert_true(cubin_find_kernel(elf.data, elf.bytes, "k", &kernel));
+  assert_true(kernel.has_info);
+  assert_int_equal(2, kernel.parameter_count);
+  assert_int_equal(40, kernel.parameter_bytes);
+  assert_true(cubin_find_kernel(elf.data, elf.bytes, "plain", &kernel));
+  assert_false(kernel.has_info);
+}
+
 static void test_cubin__missing_kernel_is_not_found(void **state) {
   (void)state;
   struct fake_elf elf;
@@ -113,6 +130,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_cubin__launch_bounds_are_read),
       cmocka_unit_test(test_cubin__kernel_without_bounds_states_none),
+      cmocka_unit_test(test_cubin__parameters_are_counted),
       cmocka_unit_test(test_cubin__missing_kernel_is_not_found),
       cmocka_unit_test(test_cubin__absurd_bounds_are_no_bounds),
       cmocka_unit_test(test_cubin__damage_is_survived),
