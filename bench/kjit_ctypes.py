@@ -98,7 +98,7 @@ class Kjit:
         for name in ("kjit_artifact_release", "kjit_flash_plan_destroy", "kjit_runtime_destroy"):
             function = getattr(self.library, name)
             function.argtypes, function.restype = [C.c_void_p], None
-        self.runtime = C.c_void_p()
+        self.runtime, self.plans = C.c_void_p(), []
         self._call("kjit_runtime_create", C.byref(self.runtime), None)
 
     def _call(self, name, *arguments):
@@ -132,17 +132,17 @@ class Kjit:
     def plan(self, config, args):
         plan = C.c_void_p()
         self._call("kjit_flash_plan_create", self.runtime, C.byref(config), C.byref(args), C.byref(plan))
+        self.plans.append(plan)
         return plan
 
     def run(self, plan, stream):
         self._call("kjit_flash_plan_run", plan, stream)
 
-    def destroy_plan(self, plan):
-        self.library.kjit_flash_plan_destroy(plan)
-
     def close(self):
+        """End the plans, then the runtime. What they launched must be over."""
+        for plan in self.plans:
+            self.library.kjit_flash_plan_destroy(plan)
         self.library.kjit_runtime_destroy(self.runtime)
-        self.runtime = C.c_void_p()
 
 
 def tensor(data, dtype, device, shape, stride):

@@ -7,6 +7,7 @@ as PyTorch's, plus one rounding. Exit code 3 where there is no PyTorch or no GPU
 
 import argparse
 import concurrent.futures
+import contextlib
 import csv
 import os
 import statistics
@@ -150,8 +151,8 @@ def report(variants, steps, options, flops):
                 rows.writerow(
                     [v.name, v.text, speed(v), v.milliseconds, min(v.times), max(v.times), speed(v) / reference, v.error, v.right]
                 )
-    best = max(variants[1:], key=speed)
-    print(f"best: {speed(best) / reference:.3f} x FA2  {best.text or best.name}")
+    best = max((variant for variant in variants if variant.text), key=speed)
+    print(f"best: {speed(best) / reference:.3f} x FA2  {best.text}")
 
 
 def import_torch():
@@ -167,42 +168,63 @@ def import_torch():
     return torch
 
 
+def make_inputs(torch, options):
+    """q, k, v: normally distributed; the seed is printed. $KJIT_SEED repeats a run."""
+    batch, seq, heads, head_dim = (int(part) for part in options.shape.split(","))
+    torch.cuda.init()
+    seed = int(os.environ.get("KJIT_SEED", "0"), 0) or torch.seed()
+    torch.manual_seed(seed)
+    kind = torch.float16 if options.dtype == "fp16" else torch.bfloat16
+    device = torch.device("cuda", torch.cuda.current_device())
+    print(
+        f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, {options.dtype} B{batch} S{seq} H{heads} "
+        f"D{head_dim}, seed {seed}"
+    )
+    return [torch.randn(batch, seq, heads, head_dim, dtype=kind, device=device) for _ in range(3)]
+
+
+def make_configs(torch, kjit, options, head_dim):
+    """(name, config) of the steps, then of the candidates, all compiled; and how many are steps."""
+    dtype = FP16 if options.dtype == "fp16" else BF16
+    arch = "sm_%d%d" % torch.cuda.get_device_capability()
+    steps = [config for config in kjit.set("progression") if config.d_head == head_dim]
+    for config in steps:
+        config.dtype = dtype
+    named = list(zip(STEPS, steps))
+    named += [("candidate", config) for config in candidate_configs(kjit, options, head_dim, dtype)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda pair: kjit.build(pair[1], arch), named))
+    return named, len(steps)
+
+
+def make_flush(torch, options, device):
+    if options.keep_l2:
+        return None
+    l2_bytes = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0)
+    return torch.empty(max(2 * l2_bytes, 64 << 20), dtype=torch.int8, device=device)
+
+
+def run(torch, kjit, options):
+    """Exit code 0, or 1 when an output is wrong."""
+    q, k, v = make_inputs(torch, options)
+    batch, seq, heads, head_dim = q.shape
+    named, steps = make_configs(torch, kjit, options, head_dim)
+    backends = torch.nn.attention.SDPBackend
+    variants = [sdpa_variant(torch, "PyTorch flash (FA2)", backends.FLASH_ATTENTION, q, k, v)]
+    variants += kjit_variants(torch, kjit, named, q, k, v)
+    for name in filter(None, options.also.split(",")):
+        variants.append(sdpa_variant(torch, f"PyTorch {name}", getattr(backends, f"{name.upper()}_ATTENTION"), q, k, v))
+    check(torch, variants, q, k, v)
+    time_rounds(torch, variants, options.rounds, make_flush(torch, options, q.device))
+    report(variants, steps, options, 4 * batch * heads * seq * seq * head_dim)
+    return 0 if all(variant.right for variant in variants) else 1
+
+
 def main():
     options = read_options()
     torch = import_torch()
-    batch, seq, heads, head_dim = (int(part) for part in options.shape.split(","))
-    is_fp16 = options.dtype == "fp16"
-    torch.cuda.init()
-    device = torch.device("cuda", torch.cuda.current_device())
-    arch = "sm_%d%d" % torch.cuda.get_device_capability()
-    seed = int(os.environ.get("KJIT_SEED", "0"), 0) or torch.seed()
-    torch.manual_seed(seed)
-    kind = torch.float16 if is_fp16 else torch.bfloat16
-    q, k, v = (torch.randn(batch, seq, heads, head_dim, dtype=kind, device=device) for _ in range(3))
-    print(f"{torch.cuda.get_device_name()} ({arch}), PyTorch {torch.__version__}, {options.dtype} B{batch} S{seq} H{heads} D{head_dim}, seed {seed}")
-
-    kjit = Kjit(options.library)
-    dtype = FP16 if is_fp16 else BF16
-    steps = [c for c in kjit.set("progression") if c.d_head == head_dim]
-    for config in steps:
-        config.dtype = dtype
-    named = list(zip(STEPS, steps)) + [("candidate", c) for c in candidate_configs(kjit, options, head_dim, dtype)]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda pair: kjit.build(pair[1], arch), named))
-
-    backends = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION", "efficient": "EFFICIENT_ATTENTION"}
-    variants = [sdpa_variant(torch, "PyTorch flash (FA2)", torch.nn.attention.SDPBackend.FLASH_ATTENTION, q, k, v)]
-    variants += kjit_variants(torch, kjit, named, q, k, v)
-    for name in filter(None, options.also.split(",")):
-        backend = getattr(torch.nn.attention.SDPBackend, backends[name])
-        variants.append(sdpa_variant(torch, f"PyTorch {name}", backend, q, k, v))
-    check(torch, variants, q, k, v)
-    properties = torch.cuda.get_device_properties(device)
-    flush_bytes = max(2 * getattr(properties, "L2_cache_size", 0), 64 << 20)
-    flush = None if options.keep_l2 else torch.empty(flush_bytes, dtype=torch.int8, device=device)
-    time_rounds(torch, variants, options.rounds, flush)
-    report(variants, len(steps), options, 4 * batch * heads * seq * seq * head_dim)
-    return 0 if all(variant.right for variant in variants) else 1
+    with contextlib.closing(Kjit(options.library)) as kjit:
+        return run(torch, kjit, options)
 
 
 if __name__ == "__main__":

@@ -228,10 +228,11 @@ static void test_runtime__many_of_them_leave_no_device_memory_behind(void **stat
   for (int i = 0; i < 5; i++)
     load_and_unload(&trial, &config); /* the driver's own pools have grown after that */
   const size_t before = free_device_bytes(&fixture->card);
-  for (int i = 0; i < 60; i++)
+  for (int i = 0; i < 200; i++)
     load_and_unload(&trial, &config);
   const size_t after = free_device_bytes(&fixture->card);
-  assert_true(after + ((size_t)1 << 20) > before); /* a leaked module would be 60 times some 16 KiB */
+  /* 200 leaked modules of some 30 KiB would show; the driver's own bookkeeping moves in steps of 2 MiB. */
+  assert_true(after + ((size_t)2 << 20) >= before);
   gpu_trial_destroy(&trial);
 }
 
