@@ -1,25 +1,25 @@
 #include "attention/flash_resident.h"
 
 /* Only ever a pointer: the table is the generic one. */
-static struct attention_resident *table(struct flash_resident *resident) {
-  return (struct attention_resident *)resident;
+static struct attention_table *table(struct flash_resident *resident) {
+  return (struct attention_table *)resident;
 }
 
 struct flash_resident *flash_resident_create(const struct mem *mem) {
-  return (struct flash_resident *)attention_resident_create(mem, sizeof(kjit_flash_config),
-                                                            sizeof(struct flash_resident_kernel));
+  return (struct flash_resident *)attention_table_create(mem, sizeof(kjit_flash_config),
+                                                         sizeof(struct flash_resident_kernel));
 }
 
 void flash_resident_destroy(struct flash_resident *resident) {
-  attention_resident_destroy(table(resident));
+  attention_table_destroy(table(resident));
 }
 
 const struct flash_resident_kernel *flash_resident_find(struct flash_resident *resident,
                                                         const kjit_flash_config *config, int32_t device) {
-  return attention_resident_find(table(resident), config, device);
+  return attention_table_find(table(resident), config, device);
 }
 
 const struct flash_resident_kernel *flash_resident_add(struct flash_resident *resident, const kjit_flash_config *config,
                                                        int32_t device, const struct flash_resident_kernel *kernel) {
-  return attention_resident_add(table(resident), config, device, kernel);
+  return attention_table_add(table(resident), config, device, kernel);
 }

@@ -1,10 +1,10 @@
-/* The family's table of attention_resident.h, with its types. */
+/* The family's table of attention_table.h, with its types. */
 #ifndef KJIT_ATTENTION_FLASH_RESIDENT_H
 #define KJIT_ATTENTION_FLASH_RESIDENT_H
 
 #include <kjit/flash_forward.h>
 
-#include "attention/attention_resident.h"
+#include "attention/attention_table.h"
 
 /* A kernel and what a launch of it must know. Never changes. */
 struct flash_resident_kernel {

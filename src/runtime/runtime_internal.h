@@ -28,7 +28,7 @@ struct builder *runtime_builder(kjit_runtime *runtime);
 /* One slot per family for what it keeps in a runtime (its table of resident kernels), made on first use and ended by
  * `destroy` with the runtime. `create` may be called by two threads at once; one result is kept, the other destroyed.
  * Thread-safe; a load after the first call. NULL when out of memory. */
-enum runtime_slot { RUNTIME_SLOT_FLASH_FORWARD, RUNTIME_SLOT_COUNT };
+enum runtime_slot { RUNTIME_SLOT_FLASH_FORWARD, RUNTIME_SLOT_ATTENTION_SM90, RUNTIME_SLOT_COUNT };
 void *runtime_slot_get(kjit_runtime *runtime, enum runtime_slot slot, void *(*create)(kjit_runtime *runtime),
                        void (*destroy)(kjit_runtime *runtime, void *state));
 
@@ -51,6 +51,46 @@ kjit_status runtime_kernel_prepare(kjit_kernel *kernel, int32_t ordinal, uint32_
 kjit_status runtime_kernel_enqueue(const kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
                                    uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
                                    kjit_error *error);
+
+/* A 16-bit tensor of rank 4 as the copy engine sees it, innermost axis first and contiguous. */
+struct runtime_tensor {
+  uint64_t address;   /* a multiple of 16 */
+  uint64_t size[4];   /* elements, each from 1 to 2^32 */
+  uint64_t stride[3]; /* bytes between neighbours on the outer axes: multiples of 16 below 2^40 */
+  uint32_t box_rows;  /* along the second axis, at most 256; a box is 64 elements wide and 1 deep otherwise */
+  int32_t dtype;      /* KJIT_FP16 or KJIT_BF16 */
+};
+
+#define RUNTIME_TENSOR_MAP_BYTES     128
+#define RUNTIME_TENSOR_MAP_ALIGNMENT 64
+
+/* Encode a tensor map with the 128-byte swizzle; what lies outside reads as zero and is not written. `map` is
+ * RUNTIME_TENSOR_MAP_BYTES, so aligned. Nothing is allocated, and it is not bound to a context. The driver must be
+ * open. KJIT_ERR_UNSUPPORTED with `name` in the message when the driver refuses the shape. Costs some 100 ns. */
+kjit_status runtime_tensor_map_encode(kjit_runtime *runtime, const struct runtime_tensor *tensor, const char *name,
+                                      void *map, kjit_error *error);
+
+/* Device memory of the current context, owned by who asked. All zero: none. */
+struct runtime_memory {
+  uint64_t address;
+  uint64_t identity; /* of the allocation, never given out again while the process lives */
+};
+
+/* Zeroed, and done with when this returns, so that any stream may use it. KJIT_ERR_DRIVER. */
+kjit_status runtime_memory_create(kjit_runtime *runtime, size_t bytes, struct runtime_memory *out, kjit_error *error);
+
+/* Whatever context is current. What ended with its context is left alone. Accepts none. */
+void runtime_memory_destroy(kjit_runtime *runtime, struct runtime_memory *memory);
+
+/* A stream, by numbers that the driver never gives out again. */
+struct runtime_stream {
+  uint64_t context, stream;
+  uint64_t thread; /* of the caller, where the handle means another stream on each thread; else 0 */
+};
+
+/* False while work on it is recorded into a graph in place of being run, and where the driver does not tell. The driver
+ * must be open. Costs some 10 ns. */
+_Bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runtime_stream *out);
 
 /* Add one to kjit_runtime_stats.launches: a family's calls count, its plans do not. */
 void runtime_count_launch(kjit_runtime *runtime);

@@ -24,6 +24,8 @@ void fake_driver_reset(void) {
   fake_driver.max_threads = 1024;
   fake_driver.parameter_count = 1;
   fake_driver.parameter_bytes = 16;
+  fake_driver.context_id = 1;
+  fake_driver.buffer_id = 1;
   fake_driver.fail_call = FAKE_CALLS;
   fake_driver.failure = CUDA_ERROR_UNKNOWN;
   fake_driver.refusal = CUDA_ERROR_INVALID_IMAGE;
@@ -253,6 +255,63 @@ static CUresult fake_launch_kernel_ex(const CUlaunchConfig *config, CUfunction f
   return extra ? CUDA_ERROR_INVALID_VALUE : remember(config, function, parameters);
 }
 
+static CUresult fake_ctx_get_id(CUcontext context, unsigned long long *id) {
+  ENTER(CtxGetId);
+  *id = fake_driver.context_id;
+  return context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+/* A map that shows what it was made of. */
+static CUresult fake_tensor_map_encode_tiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                             const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+                                             const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
+                                             CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                             CUtensorMapFloatOOBfill fill) {
+  (void)promotion;
+  ENTER(TensorMapEncodeTiled);
+  if (rank != 4 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || swizzle != CU_TENSOR_MAP_SWIZZLE_128B ||
+      fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+    return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t words[16] = {
+      (uintptr_t)address, sizes[0], sizes[1], sizes[2], sizes[3], strides[0], strides[1],
+      strides[2],         box[0],   box[1],   box[2],   box[3],   type,       element_strides[0]};
+  memcpy(map, words, sizeof words);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_mem_alloc(CUdeviceptr *memory, size_t bytes) {
+  ENTER(MemAlloc);
+  void *made = malloc(bytes);
+  if (made) atomic_fetch_add(&fake_driver.live, 1);
+  *memory = (CUdeviceptr)(uintptr_t)made;
+  return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult fake_mem_free(CUdeviceptr memory) {
+  free((void *)(uintptr_t)memory);
+  atomic_fetch_sub(&fake_driver.live, 1);
+  return enter(FAKE_MemFree);
+}
+
+static CUresult fake_memset_d32(CUdeviceptr memory, unsigned int value, size_t count) {
+  ENTER(MemsetD32);
+  for (size_t i = 0; i < count; i++)
+    ((unsigned int *)(uintptr_t)memory)[i] = value;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_stream_get_id(CUstream stream, unsigned long long *id) {
+  ENTER(StreamGetId);
+  *id = (uintptr_t)stream;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_stream_synchronize(CUstream stream) {
+  (void)stream;
+  ENTER(StreamSynchronize);
+  return CUDA_SUCCESS;
+}
+
 static CUresult fake_stream_is_capturing(CUstream stream, CUstreamCaptureStatus *status) {
   (void)stream;
   ENTER(StreamIsCapturing);
@@ -306,6 +365,9 @@ static CUresult fake_pointer_get_attributes(unsigned int count, CUpointer_attrib
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       *(CUdeviceptr *)values[i] = fake_driver.pointer.seen_at;
       break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      *(unsigned long long *)values[i] = fake_driver.buffer_id;
+      break;
     default:
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -324,6 +386,7 @@ const struct driver_api fake_driver_api = {
     .DeviceGetAttribute = fake_device_get_attribute,
     .DeviceTotalMem = fake_device_total_mem,
     .CtxGetDevice = fake_ctx_get_device,
+    .CtxGetId = fake_ctx_get_id,
     .LibraryLoadData = fake_library_load_data,
     .LibraryUnload = fake_library_unload,
     .LibraryGetKernel = fake_library_get_kernel,
@@ -333,6 +396,12 @@ const struct driver_api fake_driver_api = {
     .KernelGetParamInfo = fake_kernel_get_param_info,
     .LaunchKernel = fake_launch_kernel,
     .LaunchKernelEx = fake_launch_kernel_ex,
+    .TensorMapEncodeTiled = fake_tensor_map_encode_tiled,
+    .MemAlloc = fake_mem_alloc,
+    .MemFree = fake_mem_free,
+    .MemsetD32 = fake_memset_d32,
+    .StreamGetId = fake_stream_get_id,
+    .StreamSynchronize = fake_stream_synchronize,
     .StreamIsCapturing = fake_stream_is_capturing,
     .EventCreate = fake_event_create,
     .EventRecord = fake_event_record,

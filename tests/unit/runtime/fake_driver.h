@@ -14,7 +14,7 @@ enum fake_call {
 };
 
 #define FAKE_DEVICES 2
-#define FAKE_ARGS    64
+#define FAKE_ARGS    640 /* the largest argument of any kernel */
 #define FAKE_NEVER   (-1)
 
 struct fake_device {
@@ -40,6 +40,7 @@ struct fake_driver {
   int static_shared, max_threads; /* of every kernel */
   size_t parameter_count, parameter_bytes;
   CUstreamCaptureStatus capture;
+  unsigned long long context_id, buffer_id; /* of the current context; of all memory */
   struct {
     CUmemorytype type;
     int device;
@@ -58,7 +59,7 @@ struct fake_driver {
   /* What happened. */
   atomic_long calls;
   atomic_int calls_of[FAKE_CALLS];
-  atomic_int live; /* libraries and events not given back */
+  atomic_int live; /* libraries, events and pieces of memory not given back */
   struct fake_launch launch;
 };
 

@@ -1,0 +1,45 @@
+#include "attention/attention_choose.h"
+
+#include <string.h>
+
+#include "attention/flash_arguments.h"
+#include "attention/flash_choose.h"
+#include "attention/flash_rules.h"
+#include "attention/sm90_choose.h"
+#include "attention/sm90_rules.h"
+#include "base/error.h"
+
+/* Where no card is at hand, the most common one: H100 SXM, H200, GH200. */
+#define USUAL_MULTIPROCESSORS 132
+
+kjit_status attention_place_of_arch(const char *arch, struct attention_place *place, kjit_error *error) {
+  const struct target_limits *limits = NULL;
+  const kjit_status status = flash_rules_limits(arch, &limits, error);
+  if (status != KJIT_OK) return status;
+  *place = (struct attention_place){arch, USUAL_MULTIPROCESSORS, limits->shared_per_block};
+  return KJIT_OK;
+}
+
+struct attention_place attention_place_of_device(const kjit_device_info *device) {
+  return (struct attention_place){device->arch_specific, device->multiprocessors, device->max_shared_per_block};
+}
+
+kjit_status attention_choose(const kjit_attention_problem *problem, const struct attention_place *place,
+                             struct attention_choice *out, kjit_error *error) {
+  kjit_error why_not;
+  error_clear(&why_not);
+  if (!strcmp(place->arch, SM90_ARCH)) {
+    out->family = ATTENTION_SM90;
+    if (sm90_choose(problem, place->multiprocessors, &out->sm90, &why_not) == KJIT_OK) return KJIT_OK;
+  }
+  out->family = ATTENTION_FLASH_FORWARD;
+  kjit_status status = flash_arguments_check_problem(problem, &why_not);
+  if (status == KJIT_OK) {
+    status = flash_choose(problem->dtype, problem->seq_q, problem->seq_kv, problem->head_dim, place->shared_per_block,
+                          &out->flash, &why_not);
+  }
+  if (status == KJIT_OK) return KJIT_OK;
+  /* The first reason is that of the family that takes more. */
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "no attention kernel for this problem on %s: %.400s", place->arch,
+                   why_not.message);
+}

@@ -1,0 +1,83 @@
+#include "attention/sm90_arguments.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#include "attention/tensor_check.h"
+#include "base/error.h"
+#include "jit/field_table.h"
+
+#define LOG2_E        1.4426950408889634
+#define ELEMENT_BYTES 2
+
+enum lse_axis { LSE_BATCH, LSE_HEADS };
+
+static const char *dtype_name(int32_t dtype) {
+  const char *name = field_dtype_name(dtype);
+  return name ? name : "no dtype";
+}
+
+static kjit_status check_equal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error) {
+  if (value == wanted) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be the %s, %lld", field, (int)value, what,
+                   (long long)wanted);
+}
+
+kjit_status sm90_arguments_match(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
+                                 kjit_error *error) {
+  if (config->dtype != problem->dtype) {
+    return error_set(error, KJIT_ERR_INVALID_CONFIG, "dtype is %s (%d): must be the tensors', %s (%d)",
+                     dtype_name(config->dtype), (int)config->dtype, dtype_name(problem->dtype), (int)problem->dtype);
+  }
+  const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
+  kjit_status status = check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
+  if (status == KJIT_OK)
+    status = check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
+  return status == KJIT_OK ? check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
+}
+
+static int64_t divide_up(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+uint32_t sm90_arguments_tiles(const kjit_attention_problem *problem, uint32_t tile_m) {
+  return (uint32_t)(divide_up(problem->seq_q, tile_m) * problem->heads_q * problem->batch);
+}
+
+/* (batch, head) pairs that are worked on together: those whose K and V fit three quarters of L2, the rest being for Q,
+ * O and what else runs; query heads that share K and V count once. But never so few that multiprocessors have nothing
+ * to do. */
+static int count_section(const kjit_attention_problem *problem, int64_t query_tiles, const kjit_device_info *device) {
+  const int64_t pairs = problem->heads_q * problem->batch;
+  const int64_t bytes = problem->seq_kv * (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
+  const int64_t fit = (int64_t)device->l2_bytes * 3 / 4 / bytes;
+  const int64_t section = most(fit, 1) * (problem->heads_q / problem->heads_kv);
+  return (int)least(most(section, divide_up(device->multiprocessors, query_tiles)), pairs);
+}
+
+void sm90_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem, uint32_t tile_m,
+                         const kjit_device_info *device, struct attention_sm90_params *params) {
+  const double scale = args->scale > 0 ? (double)args->scale : 1 / sqrt((double)problem->head_dim);
+  const int64_t query_tiles = divide_up(problem->seq_q, tile_m);
+  params->lse = args->lse.data;
+  params->lse_batch_stride = args->lse.data ? tensor_stride(&args->lse, LSE_BATCH) : 0;
+  params->lse_head_stride = args->lse.data ? tensor_stride(&args->lse, LSE_HEADS) : 0;
+  params->tickets = NULL;
+  params->batch = (int)problem->batch;
+  params->heads_q = (int)problem->heads_q;
+  params->heads_per_kv = (int)(problem->heads_q / problem->heads_kv);
+  params->seq_q = (int)problem->seq_q;
+  params->seq_kv = (int)problem->seq_kv;
+  params->query_tiles = (int)query_tiles;
+  params->section = count_section(problem, query_tiles, device);
+  params->scale = (float)scale;
+  params->scale_log2 = (float)(scale * LOG2_E);
+}

@@ -1,0 +1,95 @@
+#include "attention/sm90_call.h"
+
+#include "attention/attention_table.h"
+#include "attention/sm90_arguments.h"
+#include "attention/sm90_maps.h"
+#include "attention/sm90_request.h"
+#include "attention/sm90_rules.h"
+#include "attention/sm90_tickets.h"
+#include "base/error.h"
+#include "runtime/runtime_internal.h"
+
+/* What the family keeps in a runtime. */
+struct state {
+  struct attention_table *kernels; /* kjit_attention_sm90_config to struct sm90_kernel */
+  struct sm90_maps *maps;
+  struct sm90_tickets *tickets;
+};
+
+static void destroy_state(kjit_runtime *runtime, void *user) {
+  struct state *state = user;
+  const struct mem *mem = runtime_mem(runtime);
+  sm90_tickets_destroy(state->tickets);
+  sm90_maps_destroy(mem, state->maps);
+  attention_table_destroy(state->kernels);
+  mem_free(mem, state);
+}
+
+static void *create_state(kjit_runtime *runtime) {
+  const struct mem *mem = runtime_mem(runtime);
+  struct state *state = mem_alloc(mem, sizeof *state);
+  if (!state) return NULL;
+  state->kernels = attention_table_create(mem, sizeof(kjit_attention_sm90_config), sizeof(struct sm90_kernel));
+  state->maps = sm90_maps_create(mem);
+  state->tickets = sm90_tickets_create(runtime);
+  if (state->kernels && state->maps && state->tickets) return state;
+  destroy_state(runtime, state);
+  return NULL;
+}
+
+/* The first call with a config on a device: the rules, then the compiler and the driver. */
+static kjit_status load(kjit_runtime *runtime, const kjit_attention_sm90_config *config, const kjit_device_info *device,
+                        struct sm90_kernel *kernel, kjit_error *error) {
+  struct sm90_request request;
+  kjit_status status = sm90_rules_check(config, error);
+  if (status == KJIT_OK) status = sm90_rules_check_arch(device->arch_specific, error);
+  if (status == KJIT_OK) status = sm90_request_init(&request, config, 0, error);
+  if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &kernel->kernel, error);
+  if (status != KJIT_OK) return status;
+  const kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(config);
+  kernel->tile_m = geometry.tile_m;
+  kernel->threads = geometry.threads;
+  kernel->shared_bytes = geometry.shared_bytes;
+  return runtime_kernel_prepare(kernel->kernel, device->ordinal, kernel->shared_bytes, error);
+}
+
+static kjit_status find_or_load(struct sm90_call *call, struct state *state, kjit_runtime *runtime,
+                                const kjit_attention_sm90_config *config, const kjit_device_info *device,
+                                kjit_error *error) {
+  struct sm90_kernel kernel;
+  call->kernel = attention_table_find(state->kernels, config, device->ordinal);
+  if (call->kernel) return KJIT_OK;
+  const kjit_status status = load(runtime, config, device, &kernel, error);
+  if (status != KJIT_OK) return status;
+  call->kernel = attention_table_add(state->kernels, config, device->ordinal, &kernel);
+  return call->kernel ? KJIT_OK : error_no_memory(error);
+}
+
+kjit_status sm90_call_prepare(struct sm90_call *call, kjit_runtime *runtime, const kjit_attention_sm90_config *config,
+                              const kjit_attention_args *args, const kjit_attention_problem *problem,
+                              const kjit_device_info *device, kjit_error *error) {
+  struct state *state = runtime_slot_get(runtime, RUNTIME_SLOT_ATTENTION_SM90, create_state, destroy_state);
+  if (!state) return error_no_memory(error);
+  kjit_status status = find_or_load(call, state, runtime, config, device, error);
+  if (status == KJIT_OK) status = sm90_maps_get(state->maps, runtime, args, config->tile_n, &call->params, error);
+  if (status != KJIT_OK) return status;
+  sm90_arguments_fill(args, problem, call->kernel->tile_m, device, &call->params);
+  const uint32_t tiles = sm90_arguments_tiles(problem, call->kernel->tile_m);
+  const _Bool each_has_one = tiles <= device->multiprocessors;
+  call->blocks = each_has_one ? tiles : device->multiprocessors;
+  call->tickets = config->causal && !each_has_one ? state->tickets : NULL;
+  return KJIT_OK;
+}
+
+kjit_status sm90_call_enqueue(const struct sm90_call *call, CUstream stream, kjit_error *error) {
+  const struct sm90_kernel *kernel = call->kernel;
+  const uint32_t grid[3] = {call->blocks, 1, 1}, block[3] = {kernel->threads, 1, 1};
+  const struct attention_sm90_params *params = &call->params;
+  struct attention_sm90_params with_tickets;
+  if (call->tickets) {
+    with_tickets = *params;
+    with_tickets.tickets = sm90_tickets_of(call->tickets, stream);
+    params = &with_tickets;
+  }
+  return runtime_kernel_enqueue(kernel->kernel, grid, block, kernel->shared_bytes, params, stream, error);
+}

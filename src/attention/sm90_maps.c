@@ -1,0 +1,145 @@
+#include "attention/sm90_maps.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "attention/sm90_rules.h"
+#include "attention/tensor_check.h"
+#include "base/error.h"
+#include "runtime/runtime_internal.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+_Static_assert(sizeof(struct attention_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "the kernel's map is the driver's");
+_Static_assert(alignof(struct attention_tensor_map) == RUNTIME_TENSOR_MAP_ALIGNMENT, "the kernel's map is aligned");
+
+/* The four maps are what the parameters begin with. */
+_Static_assert(offsetof(struct attention_sm90_params, q) == 0, "q is first");
+_Static_assert(offsetof(struct attention_sm90_params, lse) == 4 * RUNTIME_TENSOR_MAP_BYTES,
+               "q, k, v, o, then the rest");
+
+enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
+
+/* Of the copy engine: a stride, in bytes. */
+#define STRIDE_LIMIT  (INT64_C(1) << 40)
+#define ELEMENT_BYTES 2
+
+#define TENSORS 4
+
+/* Everything that the maps depend on. Without padding: hashed and compared by words. */
+struct key {
+  struct runtime_tensor tensors[TENSORS];
+};
+
+#define KEY_WORDS (sizeof(struct key) / 8)
+#define MAP_WORDS (TENSORS * RUNTIME_TENSOR_MAP_BYTES / 8)
+
+_Static_assert(sizeof(struct runtime_tensor) == 8 * (1 + 4 + 3 + 1), "a key has no padding");
+
+/* A place: the version is odd while somebody writes. A reader takes what it read only if the version was even before
+ * and is the same after. Every word is stored with release and loaded with acquire order, so that a reader who sees a
+ * word of a write also sees the odd version that came before it. */
+struct place {
+  _Atomic(uint64_t) version;
+  _Atomic(uint64_t) key[KEY_WORDS];
+  _Atomic(uint64_t) maps[MAP_WORDS];
+};
+
+/* More than a model has layers, so that a training or decoding loop finds its calls of the last round; 200 KiB. A power
+ * of two. */
+#define PLACES 256
+
+struct sm90_maps {
+  struct place places[PLACES];
+};
+
+struct sm90_maps *sm90_maps_create(const struct mem *mem) {
+  return mem_alloc(mem, sizeof(struct sm90_maps));
+}
+
+void sm90_maps_destroy(const struct mem *mem, struct sm90_maps *maps) {
+  mem_free(mem, maps);
+}
+
+/* A place that nobody wrote has version 0 and a key of zeros, which no call has. */
+static _Bool read_place(struct place *place, const uint64_t key[KEY_WORDS], uint64_t maps[MAP_WORDS]) {
+  const uint64_t before = atomic_load_explicit(&place->version, memory_order_acquire);
+  _Bool same = before % 2 == 0;
+  for (size_t i = 0; i < KEY_WORDS && same; i++)
+    same = atomic_load_explicit(&place->key[i], memory_order_acquire) == key[i];
+  if (!same) return 0;
+  for (size_t i = 0; i < MAP_WORDS; i++)
+    maps[i] = atomic_load_explicit(&place->maps[i], memory_order_acquire);
+  return atomic_load_explicit(&place->version, memory_order_relaxed) == before;
+}
+
+/* Nothing when another thread is writing here. */
+static void write_place(struct place *place, const uint64_t key[KEY_WORDS], const uint64_t maps[MAP_WORDS]) {
+  uint64_t version = atomic_load_explicit(&place->version, memory_order_relaxed);
+  if (version % 2 != 0 || !atomic_compare_exchange_strong_explicit(&place->version, &version, version + 1,
+                                                                   memory_order_acquire, memory_order_relaxed))
+    return;
+  for (size_t i = 0; i < KEY_WORDS; i++)
+    atomic_store_explicit(&place->key[i], key[i], memory_order_release);
+  for (size_t i = 0; i < MAP_WORDS; i++)
+    atomic_store_explicit(&place->maps[i], maps[i], memory_order_release);
+  atomic_store_explicit(&place->version, version + 2, memory_order_release);
+}
+
+/* The stride of an axis of length 1 is never used, but must be one that the driver takes. */
+static uint64_t stride_bytes(const kjit_tensor *tensor, enum axis axis) {
+  const int64_t stride = tensor->shape[axis] == 1 ? tensor->shape[HEAD_DIM] : tensor->stride[axis];
+  return (uint64_t)stride * ELEMENT_BYTES;
+}
+
+static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t box_rows) {
+  return (struct runtime_tensor){
+      .address = (uintptr_t)tensor->data,
+      .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)tensor->shape[SEQ], (uint64_t)tensor->shape[HEADS],
+               (uint64_t)tensor->shape[BATCH]},
+      .stride = {stride_bytes(tensor, SEQ), stride_bytes(tensor, HEADS), stride_bytes(tensor, BATCH)},
+      .box_rows = (uint32_t)box_rows,
+      .dtype = tensor->dtype};
+}
+
+static const char *const names[TENSORS] = {"q", "k", "v", "o"};
+
+static kjit_status check_stride(const char *name, const kjit_tensor *tensor, enum axis axis, kjit_error *error) {
+  if (tensor_stride(tensor, axis) < STRIDE_LIMIT / ELEMENT_BYTES) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED,
+                   "%s.stride[%d] is %lld: attention_sm90 needs strides below 2^39 elements", name, (int)axis,
+                   (long long)tensor->stride[axis]);
+}
+
+static kjit_status encode(kjit_runtime *runtime, const kjit_attention_args *args, const struct key *key,
+                          struct attention_sm90_params *params, kjit_error *error) {
+  const kjit_tensor *const tensors[TENSORS] = {&args->q, &args->k, &args->v, &args->o};
+  struct attention_tensor_map *const maps[TENSORS] = {&params->q, &params->k, &params->v, &params->o};
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < TENSORS && status == KJIT_OK; i++) {
+    for (int axis = BATCH; axis <= HEADS && status == KJIT_OK; axis++)
+      status = check_stride(names[i], tensors[i], (enum axis)axis, error);
+    if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key->tensors[i], names[i], maps[i], error);
+  }
+  return status;
+}
+
+kjit_status sm90_maps_get(struct sm90_maps *maps, kjit_runtime *runtime, const kjit_attention_args *args,
+                          int32_t tile_n, struct attention_sm90_params *params, kjit_error *error) {
+  const struct key key = {{describe(&args->q, SM90_GROUP_ROWS), describe(&args->k, tile_n), describe(&args->v, tile_n),
+                           describe(&args->o, SM90_GROUP_ROWS)}};
+  uint64_t words[KEY_WORDS], encoded[MAP_WORDS];
+  memcpy(words, &key, sizeof words);
+  struct place *const place = &maps->places[XXH3_64bits(words, sizeof words) % PLACES];
+  if (read_place(place, words, encoded)) {
+    memcpy(params, encoded, sizeof encoded);
+    return KJIT_OK;
+  }
+  const kjit_status status = encode(runtime, args, &key, params, error);
+  if (status != KJIT_OK) return status;
+  memcpy(encoded, params, sizeof encoded);
+  write_place(place, words, encoded);
+  return KJIT_OK;
+}
