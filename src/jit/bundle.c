@@ -109,39 +109,45 @@ kjit_status bundle_check_payloads(const struct bundle *bundle, kjit_error *error
 }
 
 static kjit_status check_trust(struct bundle *bundle, const struct trust *trust, kjit_error *error) {
-  kjit_error found = {0};
   bundle->is_signed = bundle->bytes > bundle->table.body_bytes;
   if (bundle->is_signed) memcpy(bundle->signature, bundle->data + bundle->table.body_bytes, sizeof bundle->signature);
-  kjit_status status = trust_check(trust, bundle->table.data, bundle_signature(bundle), bundle->name, error);
-  if (status != KJIT_OK || !trust->count) return status;
-  status = bundle_check_payloads(bundle, &found);
-  return status == KJIT_OK ? KJIT_OK
-                           : error_set(error, KJIT_ERR_UNTRUSTED, "altered since it was signed: %.400s", found.message);
+  const kjit_status status = trust_check(trust, bundle->table.data, bundle_signature(bundle), bundle->name, error);
+  return status == KJIT_OK && trust->count ? bundle_check_payloads(bundle, error) : status;
+}
+
+static kjit_status make_dictionaries(struct bundle *bundle, kjit_error *error) {
+  bundle->dictionaries = mem_alloc_array(bundle->mem, bundle->table.group_count, sizeof *bundle->dictionaries);
+  if (!bundle->dictionaries) return error_no_memory(error);
+  for (uint32_t i = 0; i < bundle->table.group_count; i++)
+    atomic_init(&bundle->dictionaries[i], NULL);
+  return KJIT_OK;
+}
+
+/* To who asks for signatures, damage is an alteration like any other. */
+static kjit_status report(kjit_status status, const struct trust *trust, const kjit_error *found, kjit_error *error) {
+  if (status == KJIT_ERR_CORRUPT && trust->count)
+    return error_set(error, KJIT_ERR_UNTRUSTED, "not as it was signed: %.400s", found->message);
+  if (error) *error = *found;
+  return status;
 }
 
 kjit_status bundle_open(struct bundle **out, const struct mem *mem, const struct bundle_source *source,
                         const struct trust *trust, kjit_error *error) {
+  kjit_error found = {0};
   *out = NULL;
   struct bundle *bundle = mem_alloc(mem, sizeof *bundle);
   if (!bundle) return error_no_memory(error);
   bundle->mem = mem;
-  kjit_status status = open_data(bundle, source, error);
-  if (status == KJIT_OK) status = open_table(bundle, error);
-  if (status == KJIT_OK) status = check_trust(bundle, trust, error);
-  if (status != KJIT_OK) goto done;
-  bundle->dictionaries = mem_alloc_array(mem, bundle->table.group_count, sizeof *bundle->dictionaries);
-  if (!bundle->dictionaries) {
-    status = error_no_memory(error);
-    goto done;
+  kjit_status status = open_data(bundle, source, &found);
+  if (status == KJIT_OK) status = open_table(bundle, &found);
+  if (status == KJIT_OK) status = check_trust(bundle, trust, &found);
+  if (status == KJIT_OK) status = make_dictionaries(bundle, &found);
+  if (status == KJIT_OK) {
+    *out = bundle;
+    return KJIT_OK;
   }
-  for (uint32_t i = 0; i < bundle->table.group_count; i++)
-    atomic_init(&bundle->dictionaries[i], NULL);
-  *out = bundle;
-  bundle = NULL;
-
-done:
   bundle_close(bundle);
-  return status;
+  return report(status, trust, &found, error);
 }
 
 void bundle_close(struct bundle *bundle) {
