@@ -8,7 +8,6 @@
 #include "jit/cache_admin_internal.h"
 #include "jit/cache_walk.h"
 #include "jit/entry_filter.h"
-#include "jit/key_reader.h"
 
 struct adding {
   struct builder *builder;
@@ -62,12 +61,9 @@ _Bool cache_bundle_is(const char *path) {
 
 /* Named by its own key text. */
 static int publish(struct builder *builder, const struct entry_image *image) {
-  struct digest request, key;
   struct entry_name name;
   const struct entry_text *const text = &image->entry.key_text;
-  digest_of(&key, text->data, text->bytes);
-  digest_of(&request, text->data, key_request_part(text->data, text->bytes));
-  entry_name_make(&name, &request, &key);
+  entry_name_of_key(&name, text->data, text->bytes);
   return disk_cache_put(&builder->user, &name, image->data, image->bytes);
 }
 

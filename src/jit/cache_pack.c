@@ -13,7 +13,6 @@
 #include "jit/cache_bundle.h"
 #include "jit/cache_walk.h"
 #include "jit/entry_filter.h"
-#include "jit/key_reader.h"
 
 #define PACK_HEAD "kjit-export 1\n"
 
@@ -126,16 +125,13 @@ static int pack_read(struct pack *pack, void *data, size_t bytes) {
 /* Named by its own key text, whatever it was called where it came from. A failure is not worth carrying about. */
 static int publish_image(struct pack *pack, const void *image, size_t bytes) {
   struct entry entry;
-  struct digest request, key;
   struct entry_name name;
   if (entry_read(image, bytes, &entry) || !entry.cubin_bytes) {
     pack->report.damaged++;
     return 0;
   }
   const struct entry_text *text = &entry.key_text;
-  digest_of(&key, text->data, text->bytes);
-  digest_of(&request, text->data, key_request_part(text->data, text->bytes));
-  entry_name_make(&name, &request, &key);
+  entry_name_of_key(&name, text->data, text->bytes);
   const int done = disk_cache_put(&pack->builder->user, &name, image, bytes);
   pack->report.entries += done == 0;
   pack->report.bytes += done == 0 ? bytes : 0;

@@ -6,7 +6,6 @@
 
 #include "jit/cache_tidy.h"
 #include "jit/cache_usage.h"
-#include "jit/key_reader.h"
 #include "jit/temp_file.h"
 
 void entry_image_finish(struct entry_image *image, const struct mem *mem) {
@@ -72,12 +71,9 @@ int disk_cache_read(const struct disk_cache *cache, const struct entry_name *nam
                     struct stat *status, const char **damage) {
   const int done = disk_cache_read_file(cache, name->path, image, status, 0, damage);
   if (done < 0) return done;
-  struct digest request, key;
   struct entry_name proper;
   const struct entry_text *text = &image->entry.key_text;
-  digest_of(&key, text->data, text->bytes);
-  digest_of(&request, text->data, key_request_part(text->data, text->bytes));
-  entry_name_make(&proper, &request, &key);
+  entry_name_of_key(&proper, text->data, text->bytes);
   if (!strcmp(proper.file, name->file)) return 0;
   *damage = "the entry of another key";
   entry_image_finish(image, cache->mem);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jit/key_reader.h"
+
 static void fill(struct entry_name *name, const char *request_hex, const char *key_hex) {
   snprintf(name->folder, sizeof name->folder, ENTRY_FOLDER "/%.2s", request_hex);
   snprintf(name->file, sizeof name->file, "%.*s-%.64s", ENTRY_NAME_REQUEST_BYTES, request_hex, key_hex);
@@ -15,6 +17,13 @@ void entry_name_make(struct entry_name *name, const struct digest *request, cons
   digest_to_hex(request, request_hex);
   digest_to_hex(key, key_hex);
   fill(name, request_hex, key_hex);
+}
+
+void entry_name_of_key(struct entry_name *name, const char *key_text, size_t bytes) {
+  struct digest request, key;
+  digest_of(&request, key_text, key_request_part(key_text, bytes));
+  digest_of(&key, key_text, bytes);
+  entry_name_make(name, &request, &key);
 }
 
 _Bool entry_name_parse(struct entry_name *name, const char *file) {

@@ -19,6 +19,9 @@ struct entry_name {
 
 void entry_name_make(struct entry_name *name, const struct digest *request, const struct digest *key);
 
+/* By the key's text, which must be sound. */
+void entry_name_of_key(struct entry_name *name, const char *key_text, size_t bytes);
+
 /* From a file's name; false when it is no entry's. */
 _Bool entry_name_parse(struct entry_name *name, const char *file);
 
