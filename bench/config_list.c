@@ -84,16 +84,27 @@ static kjit_status add_block(struct config_list *list, kjit_flash_config config,
   return status;
 }
 
+/* "64x64x4" and the comma or the end behind it; moves *text there. */
+static bool read_block(const char **text, kjit_flash_config *config) {
+  int32_t *const members[] = {&config->B_r, &config->B_c, &config->n_warps};
+  for (size_t i = 0; i < 3; i++) {
+    char *end;
+    const long value = strtol(*text, &end, 10);
+    const char behind = i < 2 ? 'x' : ',';
+    if (end == *text || value < 1 || value > 1024 || (*end != behind && (i < 2 || *end))) return false;
+    *members[i] = (int32_t)value;
+    *text = *end ? end + 1 : end;
+  }
+  return true;
+}
+
 kjit_status config_list_add_blocks(struct config_list *list, const char *blocks, unsigned what, int32_t dtype,
                                    int64_t head_dim, kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (const char *at = blocks; *at && status == KJIT_OK;) {
     kjit_flash_config config = {.dtype = dtype, .d_head = (int32_t)head_dim};
-    int used = 0;
-    if (sscanf(at, "%3dx%3dx%3d%n", &config.B_r, &config.B_c, &config.n_warps, &used) != 3 ||
-        (at[used] && at[used] != ','))
+    if (!read_block(&at, &config))
       return card_fail(error, KJIT_ERR_PARSE, "blocks '%s': as in 64x64x4,128x32x4", blocks);
-    at += used + (at[used] == ',');
     status = add_block(list, config, what, error);
   }
   return status;

@@ -23,22 +23,24 @@ void output_number(const struct output *output, const char *name, const char *un
     printf("%-40s %12.3f %s\n", name, value, unit);
 }
 
+static void print_line(FILE *file, const char *format, va_list arguments) {
+  vfprintf(file, format, arguments);
+  fputc('\n', file);
+}
+
 void output_note(const struct output *output, const char *format, ...) {
   va_list arguments;
-  if (output->json) return;
   va_start(arguments, format);
-  vprintf(format, arguments);
+  if (!output->json) print_line(stdout, format, arguments);
   va_end(arguments);
-  putchar('\n');
 }
 
 int output_failure(const struct output *output, const char *format, ...) {
   va_list arguments;
-  fprintf(stderr, "%s: ", output->benchmark);
   va_start(arguments, format);
-  vfprintf(stderr, format, arguments);
+  fprintf(stderr, "%s: ", output->benchmark);
+  print_line(stderr, format, arguments);
   va_end(arguments);
-  fputc('\n', stderr);
   return 1;
 }
 

@@ -49,20 +49,22 @@ static double value_at(const struct host_tensor *t, int64_t batch, int64_t posit
 /* One output row and its log-sum-exp, by the formula. */
 static double compute_row(const struct problem *p, const struct host_tensor tensors[3], int64_t batch, int64_t head,
                           int64_t row, double *out) {
+  const int64_t kv_head = head / (p->heads / problem_heads_kv(p)), head_dim_v = problem_head_dim_v(p);
+  const int64_t last = p->causal ? row + p->seq_kv - p->seq_q : p->seq_kv - 1;
   double sum = 0;
-  memset(out, 0, (size_t)p->head_dim * sizeof *out);
-  for (int64_t key = 0; key < p->seq_kv; key++) {
+  memset(out, 0, (size_t)head_dim_v * sizeof *out);
+  for (int64_t key = 0; key < p->seq_kv && key <= last; key++) {
     double score = 0;
     for (int64_t d = 0; d < p->head_dim; d++)
-      score += value_at(&tensors[0], batch, row, head, d) * value_at(&tensors[1], batch, key, head, d);
+      score += value_at(&tensors[0], batch, row, head, d) * value_at(&tensors[1], batch, key, kv_head, d);
     const double weight = exp(score * problem_scale(p)); /* below e^10: no maximum is needed */
     sum += weight;
-    for (int64_t d = 0; d < p->head_dim; d++)
-      out[d] += weight * value_at(&tensors[2], batch, key, head, d);
+    for (int64_t d = 0; d < head_dim_v; d++)
+      out[d] += weight * value_at(&tensors[2], batch, key, kv_head, d);
   }
-  for (int64_t d = 0; d < p->head_dim; d++)
+  for (int64_t d = 0; d < head_dim_v && sum > 0; d++)
     out[d] /= sum;
-  return log(sum);
+  return log(sum); /* -inf for a row that sees no key */
 }
 
 static void assert_reference_agrees(const struct gpu_trial *trial) {
@@ -79,9 +81,10 @@ static void assert_reference_agrees(const struct gpu_trial *trial) {
     for (int64_t head = 0; head < p->heads; head++)
       for (int64_t row = 0; row < p->seq_q; row++) {
         const double lse = compute_row(p, tensors, batch, head, row, row_out);
-        assert_true(fabs(lse - trial->reference.lse[(batch * p->heads + head) * p->seq_q + row]) < 1e-12);
-        const double *ours = o64 + ((batch * p->seq_q + row) * p->heads + head) * p->head_dim;
-        for (int64_t d = 0; d < p->head_dim; d++)
+        const double our_lse = trial->reference.lse[(batch * p->heads + head) * p->seq_q + row];
+        assert_true(isinf(lse) ? our_lse == lse : fabs(lse - our_lse) < 1e-12);
+        const double *ours = o64 + ((batch * p->seq_q + row) * p->heads + head) * problem_head_dim_v(p);
+        for (int64_t d = 0; d < problem_head_dim_v(p); d++)
           assert_true(fabs(row_out[d] - ours[d]) < 1e-12);
       }
   for (int t = 0; t < 3; t++)
@@ -94,6 +97,23 @@ static void test_reference__agrees_with_the_host_in_every_layout_and_type(void *
   for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
     const int32_t dtype = layout % 2 ? KJIT_BF16 : KJIT_FP16;
     const struct problem problem = tiny_problem(fixture, dtype, (enum problem_layout)layout);
+    struct gpu_trial trial;
+    gpu_trial_create(&trial, &fixture->kernels, &problem);
+    assert_reference_agrees(&trial);
+    gpu_trial_destroy(&trial);
+  }
+}
+
+/* Causal with more rows than keys, so that some see none, and with fewer; grouped heads; unequal head sizes. */
+static void test_reference__agrees_with_the_host_for_masks_groups_and_unequal_heads(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  for (int i = 0; i < 8; i++) {
+    struct problem problem = tiny_problem(fixture, KJIT_BF16, i == 7 ? LAYOUT_PACKED : LAYOUT_BHSD);
+    problem.causal = i % 2;
+    problem.heads = 6;
+    problem.heads_kv = i % 3 + 1;
+    problem.head_dim_v = i < 4 ? 72 : 8;
+    if (i == 3) problem.seq_kv = 20;
     struct gpu_trial trial;
     gpu_trial_create(&trial, &fixture->kernels, &problem);
     assert_reference_agrees(&trial);
@@ -134,7 +154,7 @@ static struct attention_verdict judge(const struct gpu_trial *trial) {
 static void spoil(const struct gpu_trial *trial, const kjit_tensor *tensor, ptrdiff_t offset, const void *value,
                   size_t bytes) {
   kjit_error error = {0};
-  const CUdeviceptr at = (CUdeviceptr)((intptr_t)tensor->data + offset);
+  const CUdeviceptr at = (CUdeviceptr)(uintptr_t)((char *)tensor->data + offset);
   const kjit_status status = card_write(trial->data.kernels->card, at, value, bytes, &error);
   assert_status(KJIT_OK, status, &error);
 }
@@ -217,6 +237,7 @@ static void test_judge__a_wrong_log_sum_exp_is_found(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_reference__agrees_with_the_host_in_every_layout_and_type),
+      cmocka_unit_test(test_reference__agrees_with_the_host_for_masks_groups_and_unequal_heads),
       cmocka_unit_test(test_judge__the_eager_reference_itself_passes),
       cmocka_unit_test(test_judge__one_wrong_element_is_found),
       cmocka_unit_test(test_judge__one_element_not_written_is_found),

@@ -238,10 +238,12 @@ static void make_current(const struct card *card) {
 
 static void test_flash_forward__two_contexts_of_one_device_are_right(void **state) {
   struct gpu_fixture *fixture = gpu_require(state);
-  struct card cards[2] = {fixture->card};
-  struct check_kernels kernels[2] = {fixture->kernels};
+  struct card cards[2];
+  struct check_kernels kernels[2];
   struct caller callers[2];
   kjit_error error = {0};
+  cards[0] = fixture->card;
+  kernels[0] = fixture->kernels;
   open_second_context(&cards[1], &cards[0]);
   const kjit_status status = check_kernels_create(&kernels[1], fixture->runtime, &cards[1], &error);
   assert_status(KJIT_OK, status, &error);

@@ -99,7 +99,8 @@ static _Bool run_case(struct gpu_fixture *fixture, const struct gpu_trial *trial
 
 static _Bool same_problem(const struct problem *a, const struct problem *b) {
   return a->dtype == b->dtype && a->batch == b->batch && a->heads == b->heads && a->seq_q == b->seq_q &&
-         a->seq_kv == b->seq_kv && a->head_dim == b->head_dim && a->layout == b->layout &&
+         a->seq_kv == b->seq_kv && a->head_dim == b->head_dim && a->heads_kv == b->heads_kv &&
+         a->head_dim_v == b->head_dim_v && a->causal == b->causal && a->layout == b->layout &&
          !(a->scale < b->scale || a->scale > b->scale) && a->lse == b->lse && a->seed == b->seed;
 }
 

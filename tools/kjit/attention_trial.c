@@ -121,11 +121,12 @@ static json_t *number_json(double value) {
 }
 
 json_t *attention_verdict_json(const struct attention_trial *trial, const struct attention_verdict *v) {
+  const json_int_t stray_words = v->traces.o_stray, stray_rows = v->traces.lse_stray;
   json_t *object =
       json_pack("{s:b, s:o, s:o, s:o, s:o, s:I, s:b, s:I}", "passed", (int)v->passed, "error", number_json(v->error),
                 "error_allowed", number_json(v->bound), "error_16bit_reference", number_json(v->error16),
                 "largest_reference", number_json(v->largest), "not_finite", (json_int_t)v->not_finite, "inputs_changed",
-                (int)v->traces.inputs_changed, "stray_words", (json_int_t)(v->traces.o_stray + v->traces.lse_stray));
+                (int)v->traces.inputs_changed, "stray_words", stray_words + stray_rows);
   if (trial->problem.lse) {
     json_object_set_new(object, "lse_error", number_json(v->lse_error));
     json_object_set_new(object, "lse_error_allowed", number_json(v->lse_bound));

@@ -8,7 +8,7 @@
 
 /* What is right for some inputs: shared by all outputs computed from them. */
 struct attention_reference {
-  struct card_buffer o64; /* (batch, seq_q, heads, head_dim) double     */
+  struct card_buffer o64; /* (batch, seq_q, heads, head_dim_v) double   */
   struct card_buffer o16; /* the same in the 16-bit type, as eager PyTorch computes it */
   double *lse;            /* (batch, heads, seq_q), on the host; NULL when not asked for */
 };

@@ -77,6 +77,7 @@ kjit_status attention_data_create(struct attention_data *data, const struct chec
                                   const struct problem *problem, kjit_error *error) {
   *data = (struct attention_data){.kernels = kernels, .problem = *problem, .args = kjit_attention_args_default()};
   data->args.scale = (float)problem->scale;
+  data->args.flags = problem->causal ? KJIT_ATTENTION_CAUSAL : 0;
   kjit_status status = problem_check(problem, error);
   for (enum problem_tensor t = TENSOR_Q; t < TENSOR_COUNT && status == KJIT_OK; t++)
     status = place_tensor(data, t, error);
@@ -129,7 +130,8 @@ kjit_status attention_data_inspect(const struct attention_data *data, struct att
     if (now.input_digest[t] != data->input_digest[t]) traces->inputs_changed = 1;
   }
   if (status == KJIT_OK)
-    status = count_stray(data, data->memory[TENSOR_O], (int)ELEMENT_BYTES, rows * p->head_dim, &traces->o_stray, error);
+    status = count_stray(data, data->memory[TENSOR_O], (int)ELEMENT_BYTES, rows * problem_head_dim_v(p),
+                         &traces->o_stray, error);
   if (status == KJIT_OK)
     status = count_stray(data, data->lse_memory, (int)sizeof(float), rows, &traces->lse_stray, error);
   return status;

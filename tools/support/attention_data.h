@@ -10,7 +10,7 @@ struct attention_data {
   struct problem problem;
   struct card_buffer memory[TENSOR_COUNT]; /* k and v: none when packed with q */
   struct card_buffer lse_memory;           /* none when not asked for          */
-  kjit_attention_args args;                /* ready for kjit_flash_forward()   */
+  kjit_attention_args args;                /* ready for a forward call         */
   uint64_t input_digest[TENSOR_COUNT];     /* of the inputs' allocations       */
 };
 

@@ -1,17 +1,11 @@
 #include "support/card.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CARD_FN(member, symbol, args)                                                                                  \
-  _Static_assert(_Generic(&symbol, CUresult(*) args : 1, default : 0), #symbol " differs from <cuda.h>");
-#define CARD_FN_OLD(member, symbol, args)
-#include "support/card_api.def"
-#undef CARD_FN
-#undef CARD_FN_OLD
+#include "support/card_library.h"
 
 kjit_status card_fail(kjit_error *error, kjit_status status, const char *format, ...) {
   if (!error || error->status != KJIT_OK) return status;
@@ -36,36 +30,8 @@ kjit_status card_result(const struct card *card, CUresult result, const char *wh
   return KJIT_ERR_DRIVER;
 }
 
-/* ISO C has no conversion from dlsym's pointer to a function's; POSIX promises that the bytes are the same. */
-static _Bool load_symbol(void *library, const char *name, void *function) {
-  void *symbol = dlsym(library, name);
-  memcpy(function, &symbol, sizeof symbol);
-  return symbol != NULL;
-}
-
-static kjit_status load_api(struct card *card, kjit_error *error) {
-  const char *path = getenv("KJIT_LIBCUDA");
-  if (!path || !*path) path = "libcuda.so.1";
-  card->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!card->library) return card_fail(error, KJIT_ERR_NO_DRIVER, "no CUDA driver: %s", dlerror());
-  static const char *const names[] = {
-#define CARD_FN(member, symbol, args) #symbol,
-#include "support/card_api.def"
-#undef CARD_FN
-  };
-  void *const functions[] = {
-#define CARD_FN(member, symbol, args) &card->api.member,
-#include "support/card_api.def"
-#undef CARD_FN
-  };
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!load_symbol(card->library, names[i], functions[i]))
-      return card_fail(error, KJIT_ERR_NO_DRIVER, "%s has no %s: the driver is too old", path, names[i]);
-  return KJIT_OK;
-}
-
 static kjit_status start_driver(struct card *card, kjit_error *error) {
-  kjit_status status = load_api(card, error);
+  kjit_status status = card_library_open(card, error);
   if (status != KJIT_OK) return status;
   const CUresult result = card->api.init(0);
   if (result != CUDA_SUCCESS)

@@ -76,7 +76,8 @@ kjit_status check_fill_normal(const struct check_kernels *kernels, const struct 
 kjit_status check_reference(const struct check_kernels *kernels, kjit_kernel *variant, int64_t batch,
                             const struct attention_reference_params *params, kjit_error *error) {
   const size_t number_bytes = variant == kernels->reference64 ? sizeof(double) : sizeof(float);
-  const size_t tile_bytes = REFERENCE_ROWS * ((size_t)params->head_dim + 1) * sizeof(float);
+  const int columns = params->head_dim > params->head_dim_v ? params->head_dim : params->head_dim_v;
+  const size_t tile_bytes = REFERENCE_ROWS * ((size_t)columns + 1) * sizeof(float);
   kjit_launch launch = kjit_launch_default();
   launch.grid[0] = ((uint32_t)params->seq_q + REFERENCE_ROWS - 1) / REFERENCE_ROWS;
   launch.grid[1] = (uint32_t)params->heads;

@@ -21,13 +21,23 @@ const char *problem_layout_word(enum problem_layout layout) {
   return layout_words[layout];
 }
 
+int64_t problem_heads_kv(const struct problem *p) {
+  return p->heads_kv ? p->heads_kv : p->heads;
+}
+
+int64_t problem_head_dim_v(const struct problem *p) {
+  return p->head_dim_v ? p->head_dim_v : p->head_dim;
+}
+
 void problem_print(const struct problem *p, char text[PROBLEM_TEXT_MAX]) {
   char scale[32] = "default";
   if (p->scale > 0) snprintf(scale, sizeof scale, "%.9g", p->scale);
   snprintf(text, PROBLEM_TEXT_MAX,
-           "%s B%" PRId64 " H%" PRId64 " Sq%" PRId64 " Skv%" PRId64 " D%" PRId64 " %s scale=%s%s seed=0x%" PRIx64,
-           p->dtype == KJIT_BF16 ? "bf16" : "fp16", p->batch, p->heads, p->seq_q, p->seq_kv, p->head_dim,
-           problem_layout_word(p->layout), scale, p->lse ? " lse" : "", p->seed);
+           "%s B%" PRId64 " H%" PRId64 "/%" PRId64 " Sq%" PRId64 " Skv%" PRId64 " D%" PRId64 "/%" PRId64
+           "%s %s scale=%s%s seed=0x%" PRIx64,
+           p->dtype == KJIT_BF16 ? "bf16" : "fp16", p->batch, p->heads, problem_heads_kv(p), p->seq_q, p->seq_kv,
+           p->head_dim, problem_head_dim_v(p), p->causal ? " causal" : "", problem_layout_word(p->layout), scale,
+           p->lse ? " lse" : "", p->seed);
 }
 
 /* One number of a list; moves *text behind it and its comma. */
@@ -81,15 +91,19 @@ kjit_status problem_parse_layout(const char *text, struct problem *p, kjit_error
 }
 
 kjit_status problem_check(const struct problem *p, kjit_error *error) {
-  const int64_t axes[] = {p->batch, p->heads, p->seq_q, p->seq_kv, p->head_dim};
+  const int64_t heads_kv = problem_heads_kv(p), head_dim_v = problem_head_dim_v(p);
+  const int64_t axes[] = {p->batch, p->heads, p->seq_q, p->seq_kv, p->head_dim, heads_kv, head_dim_v};
   for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
     if (axes[i] < 1 || axes[i] > LARGEST_AXIS)
       return card_fail(error, KJIT_ERR_INVALID_ARG, "shape: each axis is from 1 to %" PRId64, LARGEST_AXIS);
-  if (p->head_dim > 256) return card_fail(error, KJIT_ERR_INVALID_ARG, "head size: at most 256 can be checked");
+  if (p->heads % heads_kv != 0)
+    return card_fail(error, KJIT_ERR_INVALID_ARG, "key heads: their number must divide that of the query heads");
+  if (p->head_dim > 256 || head_dim_v > 256)
+    return card_fail(error, KJIT_ERR_INVALID_ARG, "head size: at most 256 can be checked");
   if (p->batch > 65535 || p->heads > 65535)
     return card_fail(error, KJIT_ERR_INVALID_ARG, "batch and heads: at most 65535, CUDA's grid");
   const int64_t longest = p->seq_q > p->seq_kv ? p->seq_q : p->seq_kv;
-  if ((double)p->batch * (double)p->heads * (double)longest * (double)p->head_dim >= 0x1p32)
+  if ((double)p->batch * (double)p->heads * (double)longest * (double)(p->head_dim + head_dim_v) >= 0x1p32)
     return card_fail(error, KJIT_ERR_INVALID_ARG, "shape: a tensor of 2^32 elements or more cannot be checked");
   if (p->layout == LAYOUT_PACKED && p->seq_q != p->seq_kv)
     return card_fail(error, KJIT_ERR_INVALID_ARG, "layout packed: the sequence lengths must be equal");
@@ -99,7 +113,10 @@ kjit_status problem_check(const struct problem *p, kjit_error *error) {
 }
 
 double problem_flops(const struct problem *p) {
-  return 4.0 * (double)p->batch * (double)p->heads * (double)p->seq_q * (double)p->seq_kv * (double)p->head_dim;
+  const double seen_by_first = p->seq_kv > p->seq_q ? (double)(p->seq_kv - p->seq_q) : 0;
+  const double keys = p->causal ? (seen_by_first + (double)p->seq_kv) / 2 : (double)p->seq_kv;
+  const double columns = (double)(p->head_dim + problem_head_dim_v(p));
+  return 2.0 * (double)p->batch * (double)p->heads * (double)p->seq_q * keys * columns;
 }
 
 double problem_scale(const struct problem *p) {
@@ -139,13 +156,14 @@ static void place_heads_first(struct tensor_place *place) {
   place->stride[2] = place->shape[1] * place->shape[3];
 }
 
-static void place_packed(struct tensor_place *place, enum problem_tensor tensor) {
-  const int64_t row = place->shape[2] * place->shape[3];
+static void place_packed(struct tensor_place *place, const struct problem *p, enum problem_tensor tensor) {
+  const int64_t heads_kv = problem_heads_kv(p);
+  const int64_t q = p->heads * p->head_dim, k = heads_kv * p->head_dim, v = heads_kv * problem_head_dim_v(p);
   place->owner = TENSOR_Q;
-  place->first = row * (int64_t)tensor;
-  place->stride[0] *= 3;
-  place->stride[1] *= 3;
-  place->span *= 3;
+  place->first = tensor == TENSOR_Q ? 0 : tensor == TENSOR_K ? q : q + k;
+  place->stride[1] = q + k + v;
+  place->stride[0] = p->seq_q * place->stride[1];
+  place->span = p->batch * place->stride[0];
 }
 
 static void place_shared(struct tensor_place *place) {
@@ -156,11 +174,13 @@ static void place_shared(struct tensor_place *place) {
 
 struct tensor_place problem_place(const struct problem *p, enum problem_tensor tensor) {
   const _Bool is_kv = tensor == TENSOR_K || tensor == TENSOR_V;
-  struct tensor_place place = contiguous(p->batch, is_kv ? p->seq_kv : p->seq_q, p->heads, p->head_dim);
+  const _Bool is_qk = tensor == TENSOR_Q || tensor == TENSOR_K;
+  struct tensor_place place = contiguous(p->batch, is_kv ? p->seq_kv : p->seq_q, is_kv ? problem_heads_kv(p) : p->heads,
+                                         is_qk ? p->head_dim : problem_head_dim_v(p));
   place.owner = tensor;
   if (p->layout == LAYOUT_PADDED) place_padded(&place);
   if (p->layout == LAYOUT_BHSD) place_heads_first(&place);
-  if (p->layout == LAYOUT_PACKED && tensor != TENSOR_O) place_packed(&place, tensor);
+  if (p->layout == LAYOUT_PACKED && tensor != TENSOR_O) place_packed(&place, p, tensor);
   if (p->layout == LAYOUT_SHARED_KV && is_kv) place_shared(&place);
   return place;
 }

@@ -9,7 +9,7 @@
   X(BSHD, "bshd", "(batch, seq, heads, head_dim) contiguous")                                                          \
   X(BHSD, "bhsd", "(batch, heads, seq, head_dim) contiguous")                                                          \
   X(PADDED, "padded", "bshd with a gap behind each sequence position and each batch entry")                            \
-  X(PACKED, "packed", "q, k, v in one (batch, seq, 3, heads, head_dim) tensor; needs seq_q = seq_kv; o is bshd")       \
+  X(PACKED, "packed", "the heads of q, k and v side by side in each position; needs seq_q = seq_kv; o is bshd")        \
   X(SHARED_KV, "shared_kv", "one k and one v seen by all batch entries and heads: their strides are 0")
 
 enum problem_layout {
@@ -22,6 +22,9 @@ enum problem_layout {
 struct problem {
   int32_t dtype; /* KJIT_FP16 or KJIT_BF16 */
   int64_t batch, heads, seq_q, seq_kv, head_dim;
+  int64_t heads_kv;   /* 0: as many as heads, those of q and o */
+  int64_t head_dim_v; /* of v and o; 0: head_dim               */
+  _Bool causal;       /* aligned bottom right                  */
   enum problem_layout layout;
   double scale;  /* 0: 1/sqrt(head_dim) */
   _Bool lse;     /* ask for the log-sum-exp too */
@@ -44,7 +47,11 @@ const char *problem_layout_word(enum problem_layout layout);
 /* Sizes that the checking kernels can take: each at least 1, fewer than 2^32 elements of output, and so on. */
 kjit_status problem_check(const struct problem *problem, kjit_error *error);
 
-/* 4 * batch * heads * seq_q * seq_kv * head_dim: the two products. */
+/* With their defaults. */
+int64_t problem_heads_kv(const struct problem *problem);
+int64_t problem_head_dim_v(const struct problem *problem);
+
+/* 2 * batch * heads * seq_q * (keys that a row sees on average) * (head_dim + head_dim_v): the two products. */
 double problem_flops(const struct problem *problem);
 
 /* The softmax scale in force. */

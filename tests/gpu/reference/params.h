@@ -11,13 +11,16 @@ struct check_view {
 /* attention_reference.cu */
 struct attention_reference_params {
   struct check_view q, k, v;
-  void *o;     /* (batch, seq_q, heads, head_dim) contiguous: double, or 16-bit elements in the 16-bit variant */
+  void *o;     /* (batch, seq_q, heads, head_dim_v) contiguous: double, or 16-bit elements in the 16-bit variant */
   double *lse; /* (batch, heads, seq_q) contiguous, or null; not written by the 16-bit variant                 */
   double scale;
-  int heads;
+  int heads;        /* of q and o                         */
+  int heads_per_kv; /* query heads that share a key head  */
   int seq_q;
   int seq_kv;
-  int head_dim; /* at most 256 */
+  int head_dim;   /* of q and k, at most 256 */
+  int head_dim_v; /* of v and o, at most 256 */
+  int causal;     /* row i sees keys up to i + seq_kv - seq_q */
   int is_bf16;
 };
 
