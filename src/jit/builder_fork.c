@@ -20,7 +20,7 @@ static void child(void *user) {
   resident_fork_child(builder->resident);
   /* A lock belongs to the open file, which parent and child now share: if the parent dies, our copy would hold it. */
   for (struct cache_lock *lock = builder->held; lock; lock = lock->next) {
-    (void)builder->ops->close(builder->ops->user, lock->file);
+    if (lock->file >= 0) (void)builder->ops->close(builder->ops->user, lock->file);
     lock->file = -1;
   }
   builder->held = NULL;

@@ -174,8 +174,8 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
   kjit_status status = KJIT_OK;
   const int64_t start_ns = now_ns(builder);
   cache_lock_init(&lock, &call->key.digest);
-  const enum wait_end end = wait_for_lock(call, &lock, out, &status, error);
   builder_fork_hold(builder, &lock);
+  const enum wait_end end = wait_for_lock(call, &lock, out, &status, error);
   if (end != WAIT_LOCKED || now_ns(builder) - start_ns > POLL_FIRST_NS) {
     count_add(&builder->counters, COUNT_waits, 1);
     count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(now_ns(builder) - start_ns));

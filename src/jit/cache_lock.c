@@ -25,12 +25,13 @@ static _Bool still_there(const struct file_ops *ops, int folder, int file) {
 static int try_range(struct cache_lock *lock, const struct file_ops *ops, int folder) {
   const int file = ops->open(ops->user, folder, LOCK_FILE, O_RDWR | O_CREAT, 0600);
   if (file < 0) return file;
+  /* Noted before it is locked: a child forked at any moment knows what to close. */
+  lock->file = file;
   int done = ops->lock(ops->user, file, lock->offset, 1);
   if (done == 0 && !still_there(ops, folder, file)) done = -EAGAIN;
-  if (done < 0)
-    (void)ops->close(ops->user, file);
-  else
-    lock->file = file;
+  if (done == 0) return 0;
+  lock->file = -1;
+  (void)ops->close(ops->user, file);
   return done;
 }
 
