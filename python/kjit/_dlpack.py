@@ -111,12 +111,12 @@ class _Jax(_Framework):
     Its arrays are immutable to others: what is written is a fresh one that nobody has seen.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, array: Any) -> None:
         self.jax = sys.modules["jax"]
+        if isinstance(array, self.jax.core.Tracer):
+            raise NotImplementedError("kjit.attention cannot be traced by jax.jit: call it on arrays")
 
     def capsule(self, array: Any) -> Any:
-        if isinstance(array, self.jax.core.Tracer):
-            raise NotImplementedError("kjit.attention is not traceable by jax.jit: call it on arrays")
         return self.jax.block_until_ready(array).__dlpack__()
 
     def empty_like(self, array: Any) -> Any:
@@ -136,7 +136,7 @@ def _framework(array: Any) -> _Framework:
     if owner == "cupy":
         return _CuPy()
     if owner in ("jax", "jaxlib"):
-        return _Jax()
+        return _Jax(array)
     if not hasattr(array, "__dlpack__"):
         raise TypeError(f"q is a {type(array).__name__}: must be a tensor that has __dlpack__()")
     return _Framework()

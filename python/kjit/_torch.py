@@ -76,7 +76,7 @@ class _Call:
         self.config = None if config is None else as_config(config)
         self.runtime = default_runtime()
         self.device = q.get_device()
-        if q.is_cuda:
+        if q.is_cuda or torch.cuda.is_available():
             _cuda.make_current(torch.cuda.current_device())
         self.run = self._bind()
 

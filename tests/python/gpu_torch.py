@@ -1,0 +1,379 @@
+"""Attention on PyTorch tensors on a GPU: right, ordered by streams, capturable, traceable, thread-safe, without leaks."""
+
+import gc
+import random
+import threading
+import unittest
+
+import kjit
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+DEVICE = "cuda"
+HAS_GPU = torch is not None and torch.cuda.is_available()
+
+
+def needs_gpu(kind):
+    return unittest.skipUnless(HAS_GPU, "PyTorch with a GPU is not here")(kind)
+
+
+def randn(*shape, dtype=None, device=DEVICE):
+    return torch.randn(shape, device=device, dtype=dtype or torch.bfloat16)
+
+
+def problem(batch=2, seq_q=65, seq_kv=130, heads=3, head_dim=64, dtype=None, device=DEVICE):
+    """(batch, seq, heads, head_dim) tensors."""
+    shapes = ((batch, seq_q, heads, head_dim), *((batch, seq_kv, heads, head_dim),) * 2)
+    return [randn(*shape, dtype=dtype, device=device) for shape in shapes]
+
+
+def reference(q, k, v, scale=None):
+    """Output and log-sum-exp in float64, and the output as 16-bit arithmetic has it. Layout bshd."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k.double()) * scale
+    exact = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v.double())
+    scores16 = (torch.einsum("bqhd,bkhd->bhqk", q, k) * scale).float().softmax(-1).to(q.dtype)
+    return exact, scores.logsumexp(-1), torch.einsum("bhqk,bkhd->bqhd", scores16, v)
+
+
+class Attention(unittest.TestCase):
+    def check(self, out, q, k, v, scale=None, lse=None, what=""):
+        """FlashAttention's rule: no further from float64 than twice 16-bit arithmetic, and one rounding."""
+        exact, exact_lse, rounded = reference(q, k, v, scale)
+        allowed = 2 * (rounded.double() - exact).abs().max() + torch.finfo(q.dtype).eps * exact.abs().max()
+        error = (out.double() - exact).abs().max()
+        self.assertTrue(torch.isfinite(out).all(), f"{what}: not finite")
+        self.assertLessEqual(error.item(), allowed.item(), f"{what}: output")
+        if lse is not None:
+            error = (lse.double() - exact_lse).abs().max().item()
+            self.assertLessEqual(error, 1e-3 * max(1.0, exact_lse.abs().max().item()), f"{what}: lse")
+
+
+@needs_gpu
+class Correctness(Attention):
+    def test_random_problems__are_right_in_both_layouts(self):
+        pick = random.Random(20)
+        torch.manual_seed(20)
+        for _ in range(24):
+            dtype = pick.choice([torch.float16, torch.bfloat16])
+            sizes = pick.randint(1, 3), pick.randint(1, 300), pick.randint(1, 300), pick.randint(1, 4)
+            q, k, v = problem(*sizes, pick.choice([64, 80, 128, 256]), dtype)
+            scale, layout = pick.choice([None, 0.05, 0.5]), pick.choice(["bshd", "bhsd"])
+            given = [t.transpose(1, 2).contiguous() for t in (q, k, v)] if layout == "bhsd" else (q, k, v)
+            out, lse = kjit.attention(*given, scale=scale, layout=layout, return_lse=True)
+            self.assertEqual(out.shape, given[0].shape)
+            out = out.transpose(1, 2) if layout == "bhsd" else out
+            self.check(out, q, k, v, scale, lse, f"{tuple(q.shape)} {k.shape[1]} {dtype} {layout} {scale}")
+
+    def test_progression__computes_one_thing(self):
+        q, k, v = problem(1, 128, 192, 2, 128, torch.float16)
+        for config in kjit.config_set("progression"):
+            self.check(kjit.forward(config, q, k, v), q, k, v, what=str(config))
+
+    def test_output__is_the_same_bits_each_time(self):
+        q, k, v = problem()
+        self.assertTrue(torch.equal(kjit.attention(q, k, v), kjit.attention(q, k, v)))
+
+    def test_flash_attn_functions__are_right(self):
+        qkv = randn(2, 70, 3, 4, 64)
+        q, k, v = qkv.unbind(2)
+        self.check(kjit.flash_attn_qkvpacked_func(qkv), q, k, v, what="qkvpacked")
+        self.check(kjit.flash_attn_kvpacked_func(q, qkv[:, :, 1:]), q, k, v, what="kvpacked")
+        out, lse, probabilities = kjit.flash_attn_func(q, k, v, softmax_scale=0.2, return_attn_probs=True)
+        self.check(out, q, k, v, 0.2, lse, "func")
+        self.assertIsNone(probabilities)
+
+    def test_strides__are_taken_as_they_are(self):
+        wide = randn(2, 65, 6, 128)
+        q, k, v = wide[:, :, ::2, :64], wide[:, :, 1::2, 64:], wide[:, :, :3, 64:]
+        self.assertFalse(q.is_contiguous() or k.is_contiguous())
+        self.check(kjit.attention(q, k, v), q, k, v, what="slices")
+        shared = randn(2, 65, 1, 64).expand(2, 65, 3, 64)
+        self.check(kjit.attention(q, shared, shared), q, shared, shared, what="expanded")
+
+    def test_out__is_written_where_it_lies(self):
+        q, k, v = problem()
+        room = torch.full((2, 65, 6, 64), float("nan"), dtype=q.dtype, device=DEVICE)
+        out = room[:, :, ::2]
+        self.assertIs(kjit.attention(q, k, v, out=out), out)
+        self.check(out, q, k, v)
+        self.assertTrue(room[:, :, 1::2].isnan().all())
+        plain = torch.empty_like(q)
+        self.assertIs(kjit.forward(None, q, k, v, plain), plain)
+
+    def test_config__may_be_a_short_form(self):
+        q, k, v = problem(dtype=torch.float16)
+        text = "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
+        self.check(kjit.attention(q, k, v, config=text), q, k, v)
+
+    def test_forward_timed__gives_milliseconds(self):
+        q, k, v = problem()
+        out, milliseconds = kjit.forward_timed(None, q, k, v)
+        self.check(out, q, k, v)
+        self.assertGreater(milliseconds, 0)
+
+    def test_batch_of_none__gives_none(self):
+        q, k, v = problem()
+        self.assertEqual(kjit.attention(q[:0], k[:1], v[:1]).shape, (0, 65, 3, 64))
+
+
+@needs_gpu
+class Refusals(Attention):
+    def refused(self, kind, sentence, *arguments, **options):
+        with self.assertRaisesRegex(kind, sentence):
+            kjit.attention(*arguments, **options)
+
+    def test_head_dim__must_be_contiguous(self):
+        q, k, v = problem(head_dim=128)
+        self.refused(kjit.InvalidArgument, r"q\.stride\[3\]", q[..., ::2], k[..., ::2], v[..., ::2])
+
+    def test_strides__must_be_multiples_of_16_bytes(self):
+        q = randn(2, 8, 3, 68)[..., :64]
+        self.refused(kjit.InvalidArgument, r"q\.stride\[", q, q, q)
+
+    def test_alignment__must_be_16_bytes(self):
+        q = randn(2 * 8 * 3 * 64 + 8)[1:-7].view(2, 8, 3, 64)
+        self.refused(kjit.InvalidArgument, r"q\.data is 0x.*multiple of 16", q, q, q)
+
+    def test_host_memory__is_refused(self):
+        q = randn(2, 8, 3, 64, device="cpu")
+        self.refused(kjit.InvalidArgument, r"q\.device is the host", q, q, q)
+
+    def test_dtypes__are_fp16_and_bf16_and_all_alike(self):
+        q, k, v = problem()
+        self.refused(kjit.InvalidArgument, r"q\.dtype is FP32 \(6\)", q.float(), k.float(), v.float())
+        self.refused(kjit.InvalidArgument, r"k\.dtype is FP16", q, k.half(), v)
+
+    def test_shapes__must_agree(self):
+        q, k, v = problem()
+        self.refused(kjit.InvalidArgument, r"v\.shape\[1\] \(seq\)", q, k, v[:, :-1])
+        self.refused(kjit.InvalidArgument, r"q\.rank is 3", q[0], k, v)
+
+    def test_config__must_fit_the_tensors(self):
+        q, k, v = problem()
+        text = "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
+        self.refused(kjit.InvalidConfig, "dtype is FP16", q, k, v, config=text)
+
+    def test_gradients__are_refused_when_they_are_asked_for(self):
+        q, k, v = problem()
+        q.requires_grad_()
+        out = kjit.attention(q, k, v)
+        self.check(out.detach(), q.detach(), k, v)
+        with self.assertRaisesRegex(NotImplementedError, "kjit computes no gradients"):
+            out.sum().backward()
+        with torch.no_grad():
+            self.assertFalse(kjit.attention(q, k, v).requires_grad)
+
+
+@needs_gpu
+class Streams(Attention):
+    def test_side_stream__orders_the_call_and_does_not_wait(self):
+        q, k, v = problem()
+        source = randn(*q.shape)
+        out = kjit.attention(q, k, v)
+        stream = torch.cuda.Stream()
+        torch.cuda.synchronize()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(200_000_000)  # cycles: about a tenth of a second
+            q.copy_(source)
+            kjit.attention(q, k, v, out=out)
+            returned_early = not stream.query()
+        stream.synchronize()
+        self.assertTrue(returned_early, "the call waited for the GPU")
+        self.check(out, source, k, v)
+
+    def test_graph__captures_and_replays(self):
+        q, k, v = problem()
+        kjit.attention(q, k, v, return_lse=True)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out, lse = kjit.attention(q, k, v, return_lse=True)
+        for _ in range(3):
+            q.copy_(randn(*q.shape))
+            graph.replay()
+            torch.cuda.synchronize()
+            self.check(out, q, k, v, lse=lse)
+
+    def test_plan__launches_again_on_the_same_tensors(self):
+        q, k, v = problem()
+        plan = kjit.plan(q, k, v, return_lse=True)
+        for _ in range(2):
+            q.copy_(randn(*q.shape))
+            plan.run()
+            torch.cuda.synchronize()
+            self.check(plan.out, q, k, v, lse=plan.lse)
+
+    def test_plan__runs_on_the_stream_that_is_named_and_in_a_graph(self):
+        q, k, v = problem()
+        plan, stream = kjit.plan(q, k, v), torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        plan.run(stream.cuda_stream)
+        stream.synchronize()
+        self.check(plan.out, q, k, v)
+        plan.out.zero_()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            plan.run()
+        graph.replay()
+        torch.cuda.synchronize()
+        self.check(plan.out, q, k, v)
+
+    def test_threads__each_with_a_stream_and_no_context_yet(self):
+        faults = []
+        ready = threading.Barrier(8)
+        inputs = [problem(seq_q=40 + 8 * index) for index in range(8)]
+        torch.cuda.synchronize()
+
+        def work(index):
+            try:
+                q, k, v = inputs[index]
+                ready.wait()
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    for _ in range(200):
+                        out = kjit.attention(q, k, v)
+                    torch.cuda.current_stream().synchronize()
+                self.check(out, q, k, v, what=f"thread {index}")
+            except BaseException as fault:
+                faults.append(fault)
+
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(faults, [])
+
+    def test_thread__that_never_used_the_gpu_may_call_first(self):
+        q, k, v = problem(seq_q=17)
+        torch.cuda.synchronize()
+        results = []
+
+        def work():
+            try:
+                results.append(kjit.attention(q, k, v, out=torch.empty_like(q)))
+            except BaseException as fault:
+                results.append(fault)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        self.assertIsInstance(results[0], torch.Tensor, results)
+        torch.cuda.synchronize()
+        self.check(results[0], q, k, v)
+
+
+@needs_gpu
+class SecondGpu(Attention):
+    def setUp(self):
+        if torch.cuda.device_count() < 2:
+            self.skipTest("there is one GPU")
+
+    def test_tensors__of_a_device_that_is_not_current_are_computed_there(self):
+        for device in ("cuda:1", "cuda:0"):
+            q, k, v = problem(device=device)
+            out = kjit.attention(q, k, v)
+            self.assertEqual((out.device, torch.cuda.current_device()), (q.device, 0))
+            torch.cuda.synchronize(q.device)
+            self.check(out, q, k, v, what=device)
+
+    def test_tensors__of_two_devices_are_refused(self):
+        q, k, v = problem()
+        with self.assertRaisesRegex(kjit.InvalidArgument, r"k\.device is 1"):
+            kjit.attention(q, k.to("cuda:1"), v)
+
+    def test_plan__of_another_device_runs_where_it_is_current(self):
+        q, k, v = problem(device="cuda:1")
+        plan = kjit.plan(q, k, v)
+        with torch.cuda.device(1):
+            plan.run()
+        torch.cuda.synchronize(1)
+        self.check(plan.out, q, k, v)
+
+
+@needs_gpu
+class Compile(Attention):
+    def setUp(self):
+        torch._dynamo.reset()
+
+    def test_compile__traces_without_a_graph_break(self):
+        def block(x, k, v):
+            out, lse = kjit.attention(x * 2, k, v, return_lse=True)
+            return out + 1, lse
+
+        q, k, v = problem()
+        out, lse = torch.compile(block, fullgraph=True)(q, k, v)
+        self.check(out - 1, q * 2, k, v, lse=lse)
+
+    def test_compile__takes_flash_attn_and_configs(self):
+        config = kjit.FlashForwardKernelConfig.choose("bf16", 65, 130, 64, "sm_80")
+
+        def block(q, k, v):
+            return kjit.flash_attn_func(q, k, v, softmax_scale=0.1), kjit.forward(config, q, k, v)
+
+        q, k, v = problem()
+        first, second = torch.compile(block, fullgraph=True)(q, k, v)
+        self.check(first, q, k, v, 0.1)
+        self.check(second, q, k, v)
+
+    def test_compile__with_dynamic_shapes_follows_them(self):
+        compiled = torch.compile(lambda q, k, v: kjit.attention(q, k, v) * 1, fullgraph=True, dynamic=True)
+        for seq in (65, 80, 129):
+            q, k, v = problem(seq_q=seq)
+            self.check(compiled(q, k, v), q, k, v, what=str(seq))
+
+    def test_operators__pass_pytorchs_own_checks(self):
+        q, k, v = problem(1, 16, 16, 2)
+        tests = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+        for operator in (torch.ops.kjit.attention.default, torch.ops.kjit.attention_lse.default):
+            torch.library.opcheck(operator, (q, k, v, None, False, "bshd", ""), test_utils=tests)
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+@needs_gpu
+class Leaks(Attention):
+    def grown(self, call, count):
+        """Bytes that the process and PyTorch's allocator grew by in `count` calls, after a thousand to settle."""
+        for _ in range(1000):
+            call()
+        torch.cuda.synchronize()
+        gc.collect()
+        before = resident_bytes(), torch.cuda.memory_allocated()
+        for _ in range(count):
+            call()
+        torch.cuda.synchronize()
+        gc.collect()
+        return resident_bytes() - before[0], torch.cuda.memory_allocated() - before[1]
+
+    def test_calls__a_hundred_thousand_leave_nothing(self):
+        q, k, v = problem(1, 16, 16, 1)
+        host, device = self.grown(lambda: kjit.attention(q, k, v, return_lse=True), 100_000)
+        self.assertLess(host, 4 << 20)
+        self.assertEqual(device, 0)
+
+    def test_shapes__that_never_come_back_are_forgotten(self):
+        q, k, v = problem(1, 16, 4000, 1)
+        lengths = iter(range(200, 10**9))
+
+        def call():
+            length = 200 + next(lengths) % 3800
+            kjit.attention(q, k[:, :length], v[:, :length])
+
+        for _ in range(4000):
+            call()
+        host, device = self.grown(call, 20_000)
+        self.assertLess(host, 8 << 20)
+        self.assertEqual(device, 0)
+
+    def test_plans__that_are_dropped_are_gone(self):
+        q, k, v = problem(1, 16, 16, 1)
+        host, device = self.grown(lambda: kjit.plan(q, k, v), 10_000)
+        self.assertLess(host, 4 << 20)
+        self.assertEqual(device, 0)

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Every GPU test of the Python package: run_gpu.py [PART OF A NAME]...
+
+Looks for the package beside itself (../python, as in a gpu-bundle), in the project's build folders, then where Python
+does. Ends with 1 if a case failed. A case that cannot run here is reported as skipped.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+for folder in (HERE, HERE.parent / "cli", HERE.parent / "python", *sorted((ROOT / "build").glob("*/python"))):
+    is_package = (folder / "kjit" / "libkjit.so").exists()
+    if is_package and any((Path(known) / "kjit" / "libkjit.so").exists() for known in sys.path):
+        continue
+    if is_package or (folder / "harness.py").exists() or folder == HERE:
+        sys.path.insert(0, str(folder))
+
+import time  # noqa: E402
+import unittest  # noqa: E402
+
+import harness  # noqa: E402
+
+
+def main():
+    started = time.monotonic()
+    suite = unittest.defaultTestLoader.loadTestsFromNames(["gpu_torch", "gpu_frameworks"])
+    wanted = sys.argv[1:]
+    cases = [case for module in suite for group in module for case in group]
+    cases = [case for case in cases if not wanted or any(part in case.id() for part in wanted)]
+    result = harness.CaseResult()
+    unittest.TestSuite(cases).run(result)
+    failed, skipped = len(result.failures) + len(result.errors), len(result.skipped)
+    passed = result.testsRun - failed - skipped
+    seconds = time.monotonic() - started
+    print(f"{passed} passed, {failed} failed, {skipped} skipped in {seconds:.1f} s", flush=True)
+    sys.exit(1 if failed or not result.testsRun else 0)
+
+
+if __name__ == "__main__":
+    main()
