@@ -16,19 +16,20 @@
 
 #define MOST_ROUNDS 1000
 
-static const char usage[] = "usage: bench_flash_sweep --shape B,S,H,D[,SKV] [OPTION]... [SHORT FORM]...\n"
-                            "  --dtype fp16|bf16     (fp16)\n"
-                            "  --set NAME            the configs of a set that have this type and head size\n"
-                            "  --file FILE           short forms, one a line\n"
-                            "  --blocks LIST         64x64x4,128x32x4: B_r x B_c x n_warps with every useful flag\n"
-                            "  --all-flags           with --blocks: also without async, eager, swizzled\n"
-                            "  --all-loads           with --blocks: fragment counts of 4 and 8 too\n"
-                            "  --rounds N            timed runs of each (20)\n"
-                            "  --top N               rows of the table (all)\n"
-                            "  --threads N           compiling threads (one per processor)\n"
-                            "  --layout LAYOUT       bshd, bhsd, padded, packed, shared_kv (bshd)\n"
-                            "  --keep-l2             do not empty L2 before each run\n"
-                            "  --json                one JSON object a line\n";
+static const char usage[] =
+    "usage: bench_flash_sweep --shape B,S,H,D[,SKV] [OPTION]... [SHORT FORM]...\n"
+    "  --dtype fp16|bf16     (fp16)\n"
+    "  --set NAME            the configs of a set that have this type and head size; prebuilt if no config is named\n"
+    "  --file FILE           short forms, one a line\n"
+    "  --blocks LIST         64x64x4,128x32x4: B_r x B_c x n_warps with every useful flag\n"
+    "  --all-flags           with --blocks: also without async, eager, swizzled\n"
+    "  --all-loads           with --blocks: fragment counts of 4 and 8 too\n"
+    "  --rounds N            timed runs of each (20)\n"
+    "  --top N               rows of the table (all)\n"
+    "  --threads N           compiling threads (one per processor)\n"
+    "  --layout LAYOUT       bshd, bhsd, padded, packed, shared_kv (bshd)\n"
+    "  --keep-l2             do not empty L2 before each run\n"
+    "  --json                one JSON object a line\n";
 
 struct sweep {
   struct output output;
@@ -130,9 +131,11 @@ static bool read_options(struct sweep *s, int argc, char **argv, kjit_error *err
       {"layout", required_argument, NULL, LAYOUT}, {"keep-l2", no_argument, NULL, KEEP_L2},
       {"json", no_argument, NULL, JSON},           {NULL, 0, NULL, 0}};
   int code;
+  if (problem_parse_shape("16,4096,16,128", &s->problem, error) != KJIT_OK) return false;
   while ((code = getopt_long(argc, argv, "", options, NULL)) != -1)
     if (!take_option(s, code, optarg, error)) return false;
-  return s->problem.batch > 0 && problem_check(&s->problem, error) == KJIT_OK;
+  if (!s->set && !s->file && !s->blocks && optind == argc) s->set = "prebuilt";
+  return problem_check(&s->problem, error) == KJIT_OK;
 }
 
 static kjit_status collect_configs(struct sweep *s, int argc, char **argv, kjit_error *error) {

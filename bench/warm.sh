@@ -4,7 +4,7 @@
 # --nvcc also compiles each config's text with nvcc, as many at once as the largest number of jobs: one process a config.
 set -euo pipefail
 
-kjit=kjit set=prebuilt arch=sm_80 jobs="" rounds=3 with_nvcc=0 json=0
+kjit=kjit set=prebuilt arch=sm_80 jobs="" rounds=1 with_nvcc=0 json=0
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() {
