@@ -198,9 +198,8 @@ def write_abi(path, headers, macros):
 
 def write_stub(path, template, dtypes, fields):
     """The template's lines with @…@ are replaced: what a type checker is told of classes made at import."""
-    names = [name.replace("KJIT_", "", 1) for name, value in dtypes.items() if value]
     lines = {
-        "    @DTYPES@": "\n".join(f"    {name}: int" for name in names),
+        "    @DTYPES@": "\n".join(f"    {name.replace('KJIT_', '', 1)} = {value}" for name, value in dtypes.items() if value),
         "    @MEMBERS@": "\n".join(f"    {name}: {kind}" for name, kind in fields),
         "        @PARAMETERS@": "\n".join(f"        {name}: {PARAMETER_TYPES.get(kind, kind)}," for name, kind in fields),
     }

@@ -13,7 +13,7 @@ from ._library import struct
 LAYOUTS = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
 
 #: What the library computes beyond o = softmax(scale q kT) v with as many key heads as query heads.
-CAUSAL = any(name == "causal" for name, _ in _abi.kjit_attention_args._fields_)
+CAUSAL = any(field[0] == "causal" for field in _abi.kjit_attention_args._fields_)
 GROUPED_HEADS = False
 
 

@@ -45,7 +45,8 @@ _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object
 
 
 def _compact_strides(shape: list[int]) -> list[int]:
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for length in reversed(shape):
         strides.insert(0, step)
         step *= length
@@ -165,11 +166,11 @@ def attention(
         out = framework.empty_like(q)
     capsules = [framework.capsule(array) for array in (q, k, v, out)]
     lse_capsule = None if lse is None else framework.capsule(lse)
-    views = [_view(capsule) for capsule in capsules]
+    q_view, k_view, v_view, out_view = (_view(capsule) for capsule in capsules)
     lse_view = None if lse_capsule is None else _view(lse_capsule)
-    args = build(*views, lse_view, scale=scale, causal=causal, layout=layout)
+    args = build(q_view, k_view, v_view, out_view, lse_view, scale=scale, causal=causal, layout=layout)
     chosen = None if config is None else ctypes.byref(as_config(config)._struct)
-    with _cuda.device(views[0].device):
+    with _cuda.device(q_view.device):
         call(lib.kjit_flash_forward, default_runtime().handle, chosen, ctypes.byref(args), framework.stream)
         if framework.waits:
             _cuda.wait_for_stream(framework.stream)

@@ -169,12 +169,10 @@ def _attention_lse(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str
     return _direct(q, k, v, scale, causal, layout, None, True, config or None)
 
 
-@torch.library.register_fake("kjit::attention")
 def _attention_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
     return torch.empty_like(q)
 
 
-@torch.library.register_fake("kjit::attention_lse")
 def _attention_lse_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
     return torch.empty_like(q), _empty_lse(q, layout)
 
@@ -186,6 +184,8 @@ def _no_backward(context: Any, *gradients: Any) -> Any:
     )
 
 
+torch.library.register_fake("kjit::attention", _attention_fake)
+torch.library.register_fake("kjit::attention_lse", _attention_lse_fake)
 torch.library.register_autograd("kjit::attention", _no_backward)
 torch.library.register_autograd("kjit::attention_lse", _no_backward)
 

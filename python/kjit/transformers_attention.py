@@ -15,6 +15,7 @@ from typing import Any, Optional
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from . import _arguments
 from .attention import attention
@@ -77,6 +78,6 @@ def _forward_with(fallback: Optional[Any]) -> Any:
 
 def register(name: str = "kjit", fallback: Optional[str] = "sdpa") -> None:
     """Make `attn_implementation=name` known to transformers."""
-    other = None if fallback is None else AttentionInterface()[fallback]
+    other = None if fallback is None else ALL_ATTENTION_FUNCTIONS[fallback]
     AttentionInterface.register(name, _forward_with(other))
     AttentionMaskInterface.register(name, sdpa_mask)
