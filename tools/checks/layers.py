@@ -12,7 +12,7 @@ LAYERS = ("base", "jit", "runtime", "attention")  # each may use itself and thos
 PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
 # What these measure, or are measured against, the API does not show.
 MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.c", "bench/lookup.c")
-PUBLIC_HEADERS = re.compile(r"<kjit/[a-z_]+\.h>$")
+PUBLIC_HEADERS = re.compile(r"<kjit/[a-z0-9_]+\.h>$")
 C_HEADERS = {f"<{header}.h>" for header in ("stddef", "stdint")}
 PRINTING = re.compile(r"\b(printf|vprintf|fprintf|vfprintf|puts|putchar|fputs|fputc|perror|exit|abort|_exit)\s*\(")
 OPENING = re.compile(r"\b(dlopen|dlsym|dlclose)\s*\(")
@@ -27,7 +27,7 @@ def includes(path):
 
 
 def fault_of_layer(layer, include):
-    match = re.match(r'"([a-z_]+)/', include)
+    match = re.match(r'"([a-z0-9_]+)/', include)
     if match is None:
         return None if include.startswith("<") else "an include names its layer: \"base/text.h\""
     used = match.group(1)
