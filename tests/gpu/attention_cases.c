@@ -1,0 +1,120 @@
+#include "attention_cases.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+#define MOST_FAILURES_PRINTED 20
+#define MOST_THREADS          32
+
+struct gpu_fixture *attention_require(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  if (strcmp(fixture->card.arch, "sm_90") != 0) {
+    print_message("%s is not sm_90: attention_sm90 cannot run here\n", fixture->card.arch);
+    skip();
+  }
+  return fixture;
+}
+
+struct builds {
+  kjit_runtime *runtime;
+  const struct problem *problems;
+  size_t count;
+  atomic_size_t next;
+};
+
+static kjit_attention_problem public_problem(const struct problem *p) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = p->dtype;
+  problem.flags = p->causal ? KJIT_ATTENTION_CAUSAL : 0;
+  problem.batch = p->batch;
+  problem.heads_q = p->heads;
+  problem.heads_kv = p->heads_kv;
+  problem.seq_q = p->seq_q;
+  problem.seq_kv = p->seq_kv;
+  problem.head_dim = p->head_dim;
+  problem.head_dim_v = p->head_dim_v;
+  return problem;
+}
+
+/* A build that fails is met again by the run, which says so. */
+static void *build_some(void *user) {
+  struct builds *builds = user;
+  size_t i;
+  while ((i = atomic_fetch_add(&builds->next, 1)) < builds->count) {
+    const kjit_attention_problem problem = public_problem(&builds->problems[i]);
+    kjit_artifact *artifact = NULL;
+    if (kjit_attention_build(builds->runtime, &problem, "sm_90a", 0, &artifact, NULL) != KJIT_OK) artifact = NULL;
+    kjit_artifact_release(artifact);
+  }
+  return NULL;
+}
+
+static void build_all(struct gpu_fixture *fixture, const struct problem *problems, size_t count) {
+  struct builds builds = {.runtime = fixture->runtime, .problems = problems, .count = count};
+  pthread_t helpers[MOST_THREADS];
+  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  size_t started = 0;
+  while (started + 1 < MOST_THREADS && (long)started + 1 < processors &&
+         pthread_create(&helpers[started], NULL, build_some, &builds) == 0)
+    started++;
+  build_some(&builds);
+  for (size_t i = 0; i < started; i++)
+    pthread_join(helpers[i], NULL);
+}
+
+static kjit_status run(struct gpu_fixture *fixture, const struct gpu_trial *trial, kjit_error *error) {
+  CUstream stream = fixture->card.stream;
+  kjit_status status = attention_data_poison(&trial->data, stream, error);
+  if (status == KJIT_OK) status = kjit_attention_forward(fixture->runtime, &trial->data.args, stream, error);
+  return status == KJIT_OK ? card_synchronize(&fixture->card, stream, error) : status;
+}
+
+static void describe(const struct gpu_fixture *fixture, const struct problem *problem, char *text, size_t capacity) {
+  char kernel[KJIT_ATTENTION_TEXT_MAX], what[PROBLEM_TEXT_MAX];
+  const kjit_attention_problem asked = public_problem(problem);
+  if (kjit_attention_describe(fixture->runtime, &asked, NULL, kernel, sizeof kernel, NULL) != KJIT_OK) *kernel = '\0';
+  problem_print(problem, what);
+  snprintf(text, capacity, "%s | %s", kernel, what);
+}
+
+static void complain(const struct gpu_fixture *fixture, const struct problem *problem, const char *message) {
+  char text[KJIT_ATTENTION_TEXT_MAX + PROBLEM_TEXT_MAX];
+  describe(fixture, problem, text, sizeof text);
+  print_error("%s\n  %s\n", text, message);
+}
+
+/* Right, and the second run's bits are the first one's. */
+static _Bool run_case(struct gpu_fixture *fixture, const struct problem *problem, _Bool print) {
+  struct gpu_trial trial;
+  struct attention_verdict verdict = {0};
+  kjit_error error = {0};
+  char numbers[ATTENTION_VERDICT_TEXT_MAX];
+  gpu_trial_create(&trial, &fixture->kernels, problem);
+  kjit_status status = run(fixture, &trial, &error);
+  if (status == KJIT_OK) status = attention_judge(&trial.data, &trial.reference, &verdict, &error);
+  const uint64_t first = status == KJIT_OK ? gpu_output_digest(&trial) : 0;
+  if (status == KJIT_OK) status = run(fixture, &trial, &error);
+  const _Bool repeats = status == KJIT_OK && gpu_output_digest(&trial) == first;
+  gpu_trial_destroy(&trial);
+  fixture->cases_run++;
+  if (verdict.passed && repeats) return 1;
+  attention_verdict_print(&verdict, problem, numbers);
+  if (print) {
+    complain(fixture, problem, status != KJIT_OK ? error.message : verdict.passed ? "two runs differ" : numbers);
+  }
+  return 0;
+}
+
+void attention_run_problems(struct gpu_fixture *fixture, const struct problem *problems, size_t count) {
+  size_t failures = 0;
+  build_all(fixture, problems, count);
+  for (size_t i = 0; i < count; i++)
+    failures += !run_case(fixture, &problems[i], failures < MOST_FAILURES_PRINTED);
+  if (failures) print_error("%zu of %zu problems are not right\n", failures, count);
+  assert_int_equal(0, failures);
+}

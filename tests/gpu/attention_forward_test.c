@@ -1,0 +1,163 @@
+/* kjit_attention_forward() on a Hopper card beside float64: FlashAttention-3's own lengths, and problems at random. */
+#include "attention_cases.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "support/test.h"
+
+struct lengths {
+  int64_t seq_q, seq_kv;
+};
+
+/* Those of FlashAttention-3's test_flash_attn.py; docs/attention.md. */
+static const struct lengths lengths[] = {{1, 1},       {64, 128},    {128, 192},   {256, 256},   {239, 1},
+                                         {799, 3},     {113, 203},   {113, 128},   {128, 217},   {113, 211},
+                                         {108, 256},   {256, 512},   {384, 256},   {640, 128},   {512, 256},
+                                         {1024, 1024}, {1023, 1024}, {1024, 1023}, {4096, 4096}, {4224, 4224}};
+
+/* Query heads: 6; each with its own key head, three to one, all to one. */
+static const int64_t key_heads[] = {6, 2, 1};
+
+enum { LENGTHS = sizeof lengths / sizeof *lengths, HEADS = sizeof key_heads / sizeof *key_heads };
+
+static struct problem grid_problem(struct gpu_fixture *fixture, size_t length, size_t heads, _Bool causal,
+                                   int64_t head_dim, int64_t head_dim_v) {
+  const _Bool is_long = lengths[length].seq_q > 2048;
+  const size_t turn = length + heads + causal;
+  return (struct problem){.dtype = turn % 2 ? KJIT_FP16 : KJIT_BF16,
+                          .batch = is_long ? 1 : 9,
+                          .heads = 6,
+                          .heads_kv = key_heads[heads],
+                          .seq_q = lengths[length].seq_q,
+                          .seq_kv = lengths[length].seq_kv,
+                          .head_dim = head_dim,
+                          .head_dim_v = head_dim_v,
+                          .causal = causal,
+                          .layout = turn % 3 ? LAYOUT_BSHD : LAYOUT_BHSD,
+                          .lse = 1,
+                          .seed = random_next(&fixture->random)};
+}
+
+static void run_grid(void **state, int64_t head_dim, int64_t head_dim_v) {
+  struct gpu_fixture *fixture = attention_require(state);
+  struct problem problems[LENGTHS * HEADS * 2];
+  size_t count = 0;
+  for (size_t length = 0; length < LENGTHS; length++)
+    for (size_t heads = 0; heads < HEADS; heads++)
+      for (int causal = 0; causal < 2; causal++)
+        problems[count++] = grid_problem(fixture, length, heads, causal != 0, head_dim, head_dim_v);
+  attention_run_problems(fixture, problems, count);
+}
+
+static void test_attention_forward__lengths_at_head_size_64_are_right(void **state) {
+  run_grid(state, 64, 64);
+}
+
+static void test_attention_forward__lengths_at_head_size_128_are_right(void **state) {
+  run_grid(state, 128, 128);
+}
+
+static void test_attention_forward__lengths_at_head_size_256_are_right(void **state) {
+  run_grid(state, 256, 256);
+}
+
+static void test_attention_forward__lengths_at_head_size_72_are_right(void **state) {
+  run_grid(state, 72, 72);
+}
+
+static void test_attention_forward__lengths_at_head_sizes_192_and_128_are_right(void **state) {
+  run_grid(state, 192, 128);
+}
+
+/* Every multiple of 8, in both types and masks, at a length that is no multiple of anything. */
+static void test_attention_forward__every_head_size_is_right(void **state) {
+  struct gpu_fixture *fixture = attention_require(state);
+  struct problem problems[32 * 2];
+  for (size_t i = 0; i < 32 * 2; i++) {
+    problems[i] = (struct problem){.dtype = i / 2 % 2 ? KJIT_FP16 : KJIT_BF16,
+                                   .batch = 2,
+                                   .heads = 4,
+                                   .heads_kv = 2,
+                                   .seq_q = 333,
+                                   .seq_kv = 1217,
+                                   .head_dim = 8 * (int64_t)(i / 2 + 1),
+                                   .causal = i % 2,
+                                   .lse = 1,
+                                   .seed = random_next(&fixture->random)};
+  }
+  attention_run_problems(fixture, problems, 32 * 2);
+}
+
+/* From 1 to 1200, small ones as often as large ones, and mostly no round numbers. */
+static int64_t random_length(struct random *random) {
+  static const size_t bounds[] = {8, 64, 256, 1200};
+  return 1 + (int64_t)random_below(random, bounds[random_below(random, 4)]);
+}
+
+static int64_t random_head_size(struct random *random) {
+  return 8 * (1 + (int64_t)random_below(random, 32));
+}
+
+static struct problem random_problem(struct random *random) {
+  static const double factors[] = {0, 0, 0.3, 1.7};
+  struct problem problem = {.dtype = random_below(random, 2) ? KJIT_BF16 : KJIT_FP16,
+                            .batch = 1 + (int64_t)random_below(random, 4),
+                            .heads_kv = 1 + (int64_t)random_below(random, 3),
+                            .seq_q = random_length(random),
+                            .seq_kv = random_length(random),
+                            .head_dim = random_head_size(random),
+                            .causal = random_below(random, 2) != 0,
+                            .layout = (enum problem_layout)random_below(random, LAYOUT_SHARED_KV),
+                            .lse = random_below(random, 4) != 0,
+                            .seed = random_next(random)};
+  problem.heads = problem.heads_kv * (1 + (int64_t)random_below(random, 5));
+  problem.head_dim_v = random_below(random, 2) ? random_head_size(random) : 0;
+  if (problem.layout == LAYOUT_PACKED) problem.seq_kv = problem.seq_q;
+  problem.scale = (double)(float)(factors[random_below(random, 4)] / sqrt((double)problem.head_dim));
+  return problem;
+}
+
+/* $KJIT_GPU_RANDOM_CASES, or 200. */
+static size_t random_case_count(void) {
+  const char *given = getenv("KJIT_GPU_RANDOM_CASES");
+  const long count = given ? strtol(given, NULL, 10) : 200;
+  return count > 0 && count <= 100000 ? (size_t)count : 200;
+}
+
+static void test_attention_forward__random_problems_are_right(void **state) {
+  struct gpu_fixture *fixture = attention_require(state);
+  const size_t count = random_case_count();
+  struct problem *problems = test_calloc(count, sizeof *problems);
+  for (size_t i = 0; i < count; i++)
+    problems[i] = random_problem(&fixture->random);
+  attention_run_problems(fixture, problems, count);
+  test_free(problems);
+}
+
+/* One k and one v for all heads and batch entries: strides of 0. The copy engine takes them, or the call says so. */
+static void test_attention_forward__broadcast_keys_are_right(void **state) {
+  struct gpu_fixture *fixture = attention_require(state);
+  struct problem problems[4];
+  for (size_t i = 0; i < 4; i++) {
+    problems[i] = gpu_small_problem(fixture);
+    problems[i].layout = LAYOUT_SHARED_KV;
+    problems[i].causal = i % 2;
+    problems[i].head_dim = i / 2 ? 64 : 128;
+  }
+  attention_run_problems(fixture, problems, 4);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_attention_forward__lengths_at_head_size_64_are_right),
+      cmocka_unit_test(test_attention_forward__lengths_at_head_size_128_are_right),
+      cmocka_unit_test(test_attention_forward__lengths_at_head_size_256_are_right),
+      cmocka_unit_test(test_attention_forward__lengths_at_head_size_72_are_right),
+      cmocka_unit_test(test_attention_forward__lengths_at_head_sizes_192_and_128_are_right),
+      cmocka_unit_test(test_attention_forward__every_head_size_is_right),
+      cmocka_unit_test(test_attention_forward__random_problems_are_right),
+      cmocka_unit_test(test_attention_forward__broadcast_keys_are_right),
+  };
+  return cmocka_run_group_tests_name("attention on the GPU", tests, gpu_setup, gpu_teardown);
+}
