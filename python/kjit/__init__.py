@@ -45,6 +45,11 @@ def compile(*arguments: Any, **options: Any) -> Artifact:
     return default_runtime().compile(*arguments, **options)
 
 
+def compile_attention(*arguments: Any, **options: Any) -> Artifact:
+    """Runtime.compile_attention() of the default runtime: the kernel that attention() uses for a problem."""
+    return default_runtime().compile_attention(*arguments, **options)
+
+
 def compile_source(*arguments: Any, **options: Any) -> Artifact:
     """Runtime.compile_source() of the default runtime: a kernel of your own."""
     return default_runtime().compile_source(*arguments, **options)
@@ -92,6 +97,7 @@ __all__ = [
     "attention",
     "cache_stats",
     "compile",
+    "compile_attention",
     "compile_source",
     "config_set",
     "default_runtime",

@@ -12,11 +12,6 @@ from ._library import struct
 #: Memory layouts of (batch, seq, heads, head_dim): where each axis stands in the caller's tensors.
 LAYOUTS = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
 
-#: What the library computes beyond o = softmax(scale q kT) v with as many key heads as query heads.
-CAUSAL = any(field[0] == "causal" for field in _abi.kjit_attention_args._fields_)
-GROUPED_HEADS = False
-
-
 class View(NamedTuple):
     """A tensor, whoever owns it. dtype is a kjit_dtype, device a CUDA ordinal or KJIT_DEVICE_HOST."""
 
@@ -25,10 +20,6 @@ class View(NamedTuple):
     device: int
     shape: Sequence[int]
     strides: Sequence[int]
-
-
-def not_computed(name: str, value: object, why: str = "") -> NotImplementedError:
-    return NotImplementedError(f"{name}={value!r}: the library does not compute this yet{why}")
 
 
 def require_layout(layout: str) -> None:
@@ -51,18 +42,6 @@ def _tensor(view: View, axes: Sequence[int]) -> Any:
     )
 
 
-def _require_computed(q: View, k: View, causal: bool, layout: str) -> None:
-    if causal and not CAUSAL:
-        raise not_computed("causal", causal)
-    if GROUPED_HEADS or len(q.shape) != 4 or len(k.shape) != 4:
-        return
-    heads = LAYOUTS[layout][2]
-    if k.shape[heads] != q.shape[heads] and k.shape[heads] and q.shape[heads] % k.shape[heads] == 0:
-        raise not_computed(
-            "heads of k and v", k.shape[heads], f" for {q.shape[heads]} query heads: repeat k and v for each group"
-        )
-
-
 def build(
     q: View,
     k: View,
@@ -76,14 +55,12 @@ def build(
 ) -> Any:
     """A kjit_attention_args of these tensors, all in one layout; lse is (batch, heads, seq) in both."""
     require_layout(layout)
-    _require_computed(q, k, causal, layout)
     if scale is not None and scale == 0:
         raise ValueError("scale is 0: must be positive, or None for 1/sqrt(head_dim)")
     axes = LAYOUTS[layout]
-    args = struct(_abi.kjit_attention_args, scale=scale or 0.0)
+    flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
+    args = struct(_abi.kjit_attention_args, scale=scale or 0.0, flags=flags)
     args.q, args.k, args.v, args.o = (_tensor(view, axes) for view in (q, k, v, o))
     if lse is not None:
         args.lse = _tensor(lse, (0, 1, 2))
-    if causal:
-        args.causal = 1
     return args

@@ -80,11 +80,9 @@ class _Framework:
     def capsule(self, array: Any) -> Any:
         return array.__dlpack__(stream=_DLPACK_DEFAULT_STREAM)
 
-    def empty_like(self, array: Any) -> Any:
-        raise TypeError(f"out: must be given for arrays of type {type(array).__name__}")
-
-    def empty(self, array: Any, shape: tuple[int, ...]) -> Any:
-        raise TypeError(f"return_lse: not available for arrays of type {type(array).__name__}")
+    def empty(self, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A new array beside this one."""
+        raise TypeError(f"out: must be given for arrays of type {type(array).__name__}, and return_lse is not available")
 
 
 class _CuPy(_Framework):
@@ -99,11 +97,8 @@ class _CuPy(_Framework):
     def capsule(self, array: Any) -> Any:
         return array.__dlpack__(stream=self.stream or _DLPACK_DEFAULT_STREAM)
 
-    def empty_like(self, array: Any) -> Any:
-        return self.cupy.empty_like(array)
-
-    def empty(self, array: Any, shape: tuple[int, ...]) -> Any:
-        return self.cupy.empty(shape, self.cupy.float32)
+    def empty(self, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self.cupy.empty(shape, dtype)
 
 
 class _Jax(_Framework):
@@ -120,11 +115,8 @@ class _Jax(_Framework):
     def capsule(self, array: Any) -> Any:
         return self.jax.block_until_ready(array).__dlpack__()
 
-    def empty_like(self, array: Any) -> Any:
-        return self.jax.numpy.zeros(array.shape, array.dtype, device=array.sharding)
-
-    def empty(self, array: Any, shape: tuple[int, ...]) -> Any:
-        return self.jax.numpy.zeros(shape, "float32", device=array.sharding)
+    def empty(self, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self.jax.numpy.zeros(shape, dtype, device=array.sharding)
 
 
 def _require_gpu(array: Any) -> None:
@@ -161,17 +153,20 @@ def attention(
     lse = None
     if return_lse:
         batch, seq, heads = (q.shape[axis] for axis in LAYOUTS[layout][:3])
-        lse = framework.empty(q, (batch, heads, seq))
+        lse = framework.empty(q, (batch, heads, seq), "float32")
     if out is None:
-        out = framework.empty_like(q)
+        out = framework.empty(q, (*q.shape[:-1], v.shape[-1]), q.dtype)
     capsules = [framework.capsule(array) for array in (q, k, v, out)]
     lse_capsule = None if lse is None else framework.capsule(lse)
     q_view, k_view, v_view, out_view = (_view(capsule) for capsule in capsules)
     lse_view = None if lse_capsule is None else _view(lse_capsule)
     args = build(q_view, k_view, v_view, out_view, lse_view, scale=scale, causal=causal, layout=layout)
-    chosen = None if config is None else ctypes.byref(as_config(config)._struct)
     with _cuda.device(q_view.device):
-        call(lib.kjit_flash_forward, default_runtime().handle, chosen, ctypes.byref(args), framework.stream)
+        if config is None:
+            call(lib.kjit_attention_forward, default_runtime().handle, ctypes.byref(args), framework.stream)
+        else:
+            struct = as_config(config)._struct
+            call(lib.kjit_flash_forward, default_runtime().handle, ctypes.byref(struct), ctypes.byref(args), framework.stream)
         if framework.waits:
             _cuda.wait_for_stream(framework.stream)
     return out if lse is None else (out, lse)

@@ -29,9 +29,17 @@ _raw_stream: Callable[[int], int] = getattr(
     torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream
 )
 
-# A function of its own without parameter types, so that pointers made beforehand pass as they are.
-_forward = lib["kjit_flash_forward"]
-_forward.restype = ctypes.c_int
+
+
+def _untyped(name: str) -> Any:
+    """A function of its own without parameter types, so that pointers made beforehand pass as they are."""
+    function = lib[name]
+    function.restype = ctypes.c_int
+    return function
+
+
+_chosen_forward = _untyped("kjit_attention_forward")
+_config_forward = _untyped("kjit_flash_forward")
 
 
 def _view(tensor: torch.Tensor) -> View:
@@ -42,6 +50,11 @@ def _view(tensor: torch.Tensor) -> View:
         tensor.shape,
         tensor.stride(),
     )
+
+
+def _empty_out(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """As q, with the columns of v."""
+    return torch.empty_like(q) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
 
 
 def _empty_lse(q: torch.Tensor, layout: str) -> torch.Tensor:
@@ -76,12 +89,17 @@ class _Call:
         self.config = None if config is None else as_config(config)
         self.runtime = default_runtime()
         self.device = q.get_device()
+        self.out_is_like_q = q.shape[-1:] == v.shape[-1:]
         if q.is_cuda or torch.cuda.is_available():
             _cuda.make_current(torch.cuda.current_device())
         self.run = self._bind()
 
-    def config_pointer(self) -> Any:
-        return None if self.config is None else ctypes.byref(self.config._struct)
+    def call(self, chosen: Any, by_config: Any, *last: Any) -> None:
+        """Call the library's function for a kernel of its choice, or the one that takes a config."""
+        if self.config is None:
+            call(chosen, self.runtime.handle, ctypes.byref(self.args), *last)
+        else:
+            call(by_config, self.runtime.handle, ctypes.byref(self.config._struct), ctypes.byref(self.args), *last)
 
     def stream(self) -> int:
         return _raw_stream(self.device) if self.device >= 0 else 0
@@ -93,7 +111,9 @@ class _Call:
         """
         device, args, error, stream = self.device, self.args, _abi.kjit_error(), ctypes.c_void_p()
         handle, stream_of = ctypes.c_void_p(self.runtime.handle), _raw_stream if device >= 0 else lambda device: 0
-        config, args_pointer, error_pointer = self.config_pointer(), ctypes.byref(args), ctypes.byref(error)
+        rest = (ctypes.byref(args), stream, ctypes.byref(error))
+        given = () if self.config is None else (ctypes.byref(self.config._struct),)
+        forward, arguments = _config_forward if given else _chosen_forward, (handle, *given, *rest)
         to_q, to_k, to_v, to_o, to_lse = args.q, args.k, args.v, args.o, args.lse
 
         def run(
@@ -103,7 +123,7 @@ class _Call:
             if lse is not None:
                 to_lse.data = lse.data_ptr()
             stream.value = stream_of(device)
-            if _forward(handle, config, args_pointer, stream, error_pointer):
+            if forward(*arguments):
                 if not _elsewhere(device):
                     raise_error(error)
                 with torch.cuda.device(device):
@@ -137,10 +157,10 @@ def _direct(
     kinds = (q.dtype, k.dtype, v.dtype, q.get_device(), k.get_device(), v.get_device())
     given = None if out is None else (out.shape, out.stride(), out.dtype, out.get_device())
     signature = (shapes, kinds, given, scale, causal, layout, return_lse, config)
-    if out is None:
-        out = torch.empty_like(q)
-    lse = _empty_lse(q, layout) if return_lse else None
     prepared = calls.get(signature)
+    if out is None:
+        out = torch.empty_like(q) if prepared is not None and prepared.out_is_like_q else _empty_out(q, v)
+    lse = _empty_lse(q, layout) if return_lse else None
     if prepared is None:
         if out.numel() == 0 and q.dim() == 4 and k.numel():
             return out if lse is None else (out, lse)  # nothing to compute, and no grid to launch
@@ -170,11 +190,11 @@ def _attention_lse(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str
 
 
 def _attention_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
-    return torch.empty_like(q)
+    return _empty_out(q, v)
 
 
 def _attention_lse_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
-    return torch.empty_like(q), _empty_lse(q, layout)
+    return _empty_out(q, v), _empty_lse(q, layout)
 
 
 def _no_backward(context: Any, *gradients: Any) -> Any:
@@ -233,15 +253,13 @@ def forward_timed(
 ) -> tuple[torch.Tensor, float]:
     """The output, and the milliseconds between two events around the kernel. Waits."""
     if out is None:
-        out = torch.empty_like(q)
+        out = _empty_out(q, v)
     prepared = _Call(q, k, v, out, None, None, False, "bshd", config)
     milliseconds = ctypes.c_float()
     with torch.cuda.device(prepared.device):
-        call(
+        prepared.call(
+            lib.kjit_attention_forward_timed,
             lib.kjit_flash_forward_timed,
-            prepared.runtime.handle,
-            prepared.config_pointer(),
-            ctypes.byref(prepared.args),
             prepared.stream(),
             ctypes.byref(milliseconds),
         )
@@ -273,26 +291,21 @@ class Plan:
         config: Optional[Config] = None,
     ) -> None:
         self.q, self.k, self.v = q, k, v
-        self.out = torch.empty_like(q) if out is None else out
+        self.out = _empty_out(q, v) if out is None else out
         self.lse = _empty_lse(q, layout) if return_lse else None
         prepared = _Call(q, k, v, self.out, self.lse, scale, causal, layout, config)
         self._runtime = prepared.runtime
         handle = ctypes.c_void_p()
         with torch.cuda.device(prepared.device):
-            call(
-                lib.kjit_flash_plan_create,
-                prepared.runtime.handle,
-                prepared.config_pointer(),
-                ctypes.byref(prepared.args),
-                ctypes.byref(handle),
-            )
+            prepared.call(lib.kjit_attention_plan_create, lib.kjit_flash_plan_create, ctypes.byref(handle))
+        family = "attention" if config is None else "flash"
         # Finalizers run in the reverse order of their making at exit: a plan's before its runtime's.
-        weakref.finalize(self, lib.kjit_flash_plan_destroy, handle)
-        self.run = _plan_runner(handle, prepared.device)
+        weakref.finalize(self, getattr(lib, f"kjit_{family}_plan_destroy"), handle)
+        self.run = _plan_runner(getattr(lib, f"kjit_{family}_plan_run"), handle, prepared.device)
 
 
-def _plan_runner(handle: ctypes.c_void_p, device: int) -> Callable[..., None]:
-    launch, stream_of = lib.kjit_flash_plan_run, _raw_stream
+def _plan_runner(launch: Any, handle: ctypes.c_void_p, device: int) -> Callable[..., None]:
+    stream_of = _raw_stream
 
     def run(stream: Optional[int] = None) -> None:
         # Without an error to fill: what went wrong is asked for by a second try.

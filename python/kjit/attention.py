@@ -34,12 +34,14 @@ def attention(
 ) -> Any:
     """Attention on the current stream; asynchronous.
 
-    q: (batch, seq_q, heads, head_dim), k and v: (batch, seq_kv, heads, head_dim), fp16 or bf16, taken by their strides:
-    head_dim contiguous, the others multiples of 16 bytes. With layout="bhsd" heads and seq change places, in all four.
-    scale: softmax scale, None for 1/sqrt(head_dim). out: written in place of a new tensor. config: one to use instead of
-    the library's choice, or its short form.
+    q: (batch, seq_q, heads_q, head_dim), k: (batch, seq_kv, heads_kv, head_dim), v: (batch, seq_kv, heads_kv,
+    head_dim_v), fp16 or bf16, taken by their strides: the last axis contiguous, the others multiples of 16 bytes. With
+    layout="bhsd" heads and seq change places, in all of them and in the output.
+    scale: softmax scale, None for 1/sqrt(head_dim). causal: row i sees keys up to i + seq_kv - seq_q. out: written in
+    place of a new tensor. config: one of flash_forward's to use instead of the library's choice, or its short form.
 
-    Returns the output, or with return_lse (output, lse), where lse is ln sum exp(scale q k), (batch, heads, seq_q) fp32.
+    Returns the output, or with return_lse (output, lse), where lse is ln sum exp(scale q k), (batch, heads_q, seq_q) fp32.
+    Unsupported, which is a NotImplementedError, says what cannot be computed on this GPU.
     PyTorch tensors, CuPy and JAX arrays, and any array with __dlpack__ where `out` is given.
     """
     if _is_torch(q):

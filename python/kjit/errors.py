@@ -42,8 +42,8 @@ class ParseError(Error, ValueError):
     """Text could not be read: the message has the column."""
 
 
-class Unsupported(Error):
-    """Not supported by this library, architecture or device."""
+class Unsupported(Error, NotImplementedError):
+    """Not computed by this library on this architecture or device: the message says what."""
 
 
 class NoMemory(Error, MemoryError):

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from ._arguments import not_computed
 from .attention import attention
+
+
+def _not_computed(name: str, value: object) -> NotImplementedError:
+    return NotImplementedError(f"{name}={value!r}: kjit does not compute this yet")
 
 
 def _forward(
@@ -25,13 +28,13 @@ def _forward(
     return_attn_probs: bool,
 ) -> Any:
     if dropout_p != 0.0:
-        raise not_computed("dropout_p", dropout_p)
+        raise _not_computed("dropout_p", dropout_p)
     if tuple(window_size) != (-1, -1):
-        raise not_computed("window_size", window_size)
+        raise _not_computed("window_size", window_size)
     if softcap != 0.0:
-        raise not_computed("softcap", softcap)
+        raise _not_computed("softcap", softcap)
     if alibi_slopes is not None:
-        raise not_computed("alibi_slopes", "...")
+        raise _not_computed("alibi_slopes", "...")
     if not return_attn_probs:
         return attention(q, k, v, scale=softmax_scale, causal=causal)
     out, lse = attention(q, k, v, scale=softmax_scale, causal=causal, return_lse=True)
@@ -51,7 +54,7 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Any:
-    """q: (batch, seq_q, heads, head_dim); k, v: (batch, seq_kv, heads, head_dim).
+    """q: (batch, seq_q, heads_q, head_dim); k, v: (batch, seq_kv, heads_kv, head_dim). causal is aligned bottom right.
 
     Returns out, or (out, lse, None) with return_attn_probs.
     """

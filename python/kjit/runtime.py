@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterator, Optional, Union
 from . import _abi, _cuda
 from ._library import as_dict, call, lib, raise_error, struct, text_or_none
 from .errors import Error
-from .flash_config import FlashForwardKernelConfig, config_set
+from .flash_config import DType, FlashForwardKernelConfig, config_set
 
 CACHE_MODES = {
     None: _abi.KJIT_CACHE_DEFAULT,
@@ -135,6 +135,24 @@ class Runtime:
         flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
         where = (arch or self.device_arch()).encode()
         return self._take(lib.kjit_flash_build, as_config(config)._struct, where, flags)
+
+    def compile_attention(
+        self, dtype: Union[DType, int, str], head_dim: int, arch: Optional[str] = None, *, causal: bool = False, **sizes: int
+    ) -> Artifact:
+        """The kernel that kjit.attention() uses for a problem. sizes: batch, heads_q, heads_kv, seq_q, seq_kv, head_dim_v."""
+        where = (arch or self.device_arch(specific=True)).encode()
+        problem = _problem(dtype, head_dim, causal, sizes)
+        return self._take(lib.kjit_attention_build, ctypes.byref(problem), where, 0)
+
+    def describe_attention(
+        self, dtype: Union[DType, int, str], head_dim: int, arch: Optional[str] = None, *, causal: bool = False, **sizes: int
+    ) -> str:
+        """Which kernel that is: the family's name, a blank, and its config."""
+        text = ctypes.create_string_buffer(_abi.KJIT_ATTENTION_TEXT_MAX)
+        where = (arch or self.device_arch(specific=True)).encode()
+        problem = _problem(dtype, head_dim, causal, sizes)
+        call(lib.kjit_attention_describe, self.handle, ctypes.byref(problem), where, text, len(text))
+        return text.value.decode()
 
     def compile_source(
         self,
@@ -255,10 +273,10 @@ class Runtime:
         call(lib.kjit_device_count, self.handle, ctypes.byref(count))
         return count.value
 
-    def device_arch(self, ordinal: Optional[int] = None) -> str:
-        """ "sm_90" of a GPU; by default the one that PyTorch has current, else GPU 0."""
+    def device_arch(self, ordinal: Optional[int] = None, *, specific: bool = False) -> str:
+        """ "sm_90" of a GPU, or "sm_90a" when specific; by default the one that PyTorch has current, else GPU 0."""
         chosen = _cuda.current_ordinal() if ordinal is None else ordinal
-        arch: str = self.device_info(chosen)["arch"]
+        arch: str = self.device_info(chosen)["arch_specific" if specific else "arch"]
         return arch
 
     def stats(self) -> dict[str, int]:
@@ -311,6 +329,20 @@ def _with_log(log: str) -> Iterator[None]:
     except Error as error:
         error.log = log
         raise
+
+
+def _problem(dtype: Union[DType, int, str], head_dim: int, causal: bool, sizes: dict[str, int]) -> Any:
+    members = {field[0] for field in _abi.kjit_attention_problem._fields_} - {"struct_size", "dtype", "flags", "head_dim"}
+    unknown = sizes.keys() - members
+    if unknown:
+        raise TypeError(f"{', '.join(sorted(unknown))}: an attention problem has {', '.join(sorted(members))}")
+    return struct(
+        _abi.kjit_attention_problem,
+        dtype=int(DType.from_string(dtype) if isinstance(dtype, str) else dtype),
+        flags=_abi.KJIT_ATTENTION_CAUSAL if causal else 0,
+        head_dim=head_dim,
+        **{"seq_q": 1, **sizes},
+    )
 
 
 def _source(name: str, text: str) -> Any:

@@ -50,15 +50,9 @@ class Arguments(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "scale is 0"):
             build(*[view(1, 1, 1, 64)] * 4, scale=0.0)
 
-    @unittest.skipIf(_arguments.CAUSAL, "computed by this library")
-    def test_causal__is_not_computed_yet(self):
-        with self.assertRaisesRegex(NotImplementedError, "causal=True"):
-            build(*[view(1, 8, 1, 64)] * 4, causal=True)
-
-    @unittest.skipIf(_arguments.GROUPED_HEADS, "computed by this library")
-    def test_grouped_heads__are_not_computed_yet(self):
-        with self.assertRaisesRegex(NotImplementedError, "heads of k and v=2: .* for 8 query heads"):
-            build(view(1, 8, 8, 64), view(1, 8, 2, 64), view(1, 8, 2, 64), view(1, 8, 8, 64))
+    def test_causal__is_a_flag(self):
+        self.assertEqual(build(*[view(1, 8, 1, 64)] * 4, causal=True).flags, _abi.KJIT_ATTENTION_CAUSAL)
+        self.assertEqual(build(*[view(1, 8, 1, 64)] * 4).flags, 0)
 
 
 class FlashAttention(unittest.TestCase):

@@ -24,32 +24,40 @@ def randn(*shape, dtype=None, device=DEVICE):
     return torch.randn(shape, device=device, dtype=dtype or torch.bfloat16)
 
 
-def problem(batch=2, seq_q=65, seq_kv=130, heads=3, head_dim=64, dtype=None, device=DEVICE):
+def problem(batch=2, seq_q=65, seq_kv=130, heads=3, head_dim=64, dtype=None, device=DEVICE, heads_kv=None):
     """(batch, seq, heads, head_dim) tensors."""
-    shapes = ((batch, seq_q, heads, head_dim), *((batch, seq_kv, heads, head_dim),) * 2)
+    shapes = ((batch, seq_q, heads, head_dim), *((batch, seq_kv, heads_kv or heads, head_dim),) * 2)
     return [randn(*shape, dtype=dtype, device=device) for shape in shapes]
 
 
-def reference(q, k, v, scale=None):
+def reference(q, k, v, scale=None, causal=False):
     """Output and log-sum-exp in float64, and the output as 16-bit arithmetic has it. Layout bshd."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = torch.einsum("bqhd,bkhd->bhqk", q.double(), k.double()) * scale
-    exact = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v.double())
-    scores16 = (torch.einsum("bqhd,bkhd->bhqk", q, k) * scale).float().softmax(-1).to(q.dtype)
-    return exact, scores.logsumexp(-1), torch.einsum("bhqk,bkhd->bqhd", scores16, v)
+    k, v = (tensor.repeat_interleave(q.shape[2] // k.shape[2], dim=2) for tensor in (k, v))
+    hidden = torch.zeros(q.shape[1], k.shape[1], dtype=torch.bool, device=q.device)
+    if causal:
+        hidden = torch.ones_like(hidden).triu(1 + k.shape[1] - q.shape[1])
+    scores = (torch.einsum("bqhd,bkhd->bhqk", q.double(), k.double()) * scale).masked_fill(hidden, -torch.inf)
+    weights = scores.softmax(-1).nan_to_num()  # a row that sees no key is zero
+    exact = torch.einsum("bhqk,bkhd->bqhd", weights, v.double())
+    scores16 = (torch.einsum("bqhd,bkhd->bhqk", q, k) * scale).float().masked_fill(hidden, -torch.inf)
+    weights16 = scores16.softmax(-1).nan_to_num().to(q.dtype)
+    return exact, scores.logsumexp(-1), torch.einsum("bhqk,bkhd->bqhd", weights16, v)
 
 
 class Attention(unittest.TestCase):
-    def check(self, out, q, k, v, scale=None, lse=None, what=""):
+    def check(self, out, q, k, v, scale=None, lse=None, what="", causal=False):
         """FlashAttention's rule: no further from float64 than twice 16-bit arithmetic, and one rounding."""
-        exact, exact_lse, rounded = reference(q, k, v, scale)
+        exact, exact_lse, rounded = reference(q, k, v, scale, causal)
         allowed = 2 * (rounded.double() - exact).abs().max() + torch.finfo(q.dtype).eps * exact.abs().max()
         error = (out.double() - exact).abs().max()
         self.assertTrue(torch.isfinite(out).all(), f"{what}: not finite")
         self.assertLessEqual(error.item(), allowed.item(), f"{what}: output")
         if lse is not None:
-            error = (lse.double() - exact_lse).abs().max().item()
-            self.assertLessEqual(error, 1e-3 * max(1.0, exact_lse.abs().max().item()), f"{what}: lse")
+            empty = exact_lse.isinf()
+            self.assertTrue(torch.equal(lse[empty], exact_lse[empty].float()), f"{what}: lse of rows without keys")
+            error = (lse.double() - exact_lse)[~empty].abs().max().item()
+            self.assertLessEqual(error, 1e-3 * max(1.0, exact_lse[~empty].abs().max().item()), f"{what}: lse")
 
 
 @needs_gpu
@@ -67,6 +75,35 @@ class Correctness(Attention):
             self.assertEqual(out.shape, given[0].shape)
             out = out.transpose(1, 2) if layout == "bhsd" else out
             self.check(out, q, k, v, scale, lse, f"{tuple(q.shape)} {k.shape[1]} {dtype} {layout} {scale}")
+
+    def supported(self, *tensors, **options):
+        """The result, or None where this GPU has no kernel for it; then the library says so."""
+        try:
+            return kjit.attention(*tensors, **options)
+        except kjit.Unsupported as sentence:
+            self.assertLess(torch.cuda.get_device_capability(), (9, 0), str(sentence))
+            return None
+
+    def test_causal__is_aligned_bottom_right(self):
+        for seq_q, seq_kv, head_dim in ((128, 128, 128), (65, 130, 64), (300, 77, 128), (1, 200, 64)):
+            q, k, v = problem(2, seq_q, seq_kv, 3, head_dim)
+            result = self.supported(q, k, v, causal=True, return_lse=True)
+            if result is not None:
+                self.check(result[0], q, k, v, lse=result[1], causal=True, what=f"{seq_q} {seq_kv} {head_dim}")
+
+    def test_grouped_heads__share_keys_and_values(self):
+        for heads_kv, causal in ((1, False), (2, True), (4, False)):
+            q, k, v = problem(2, 130, 130, 8, 64, heads_kv=heads_kv)
+            result = self.supported(q, k, v, causal=causal)
+            if result is not None:
+                self.check(result, q, k, v, causal=causal, what=str(heads_kv))
+
+    def test_values__may_have_a_head_size_of_their_own(self):
+        q, k, v = randn(2, 130, 2, 128), randn(2, 130, 2, 128), randn(2, 130, 2, 64)
+        result = self.supported(q, k, v)
+        if result is not None:
+            self.assertEqual(result.shape, v.shape)
+            self.check(result, q, k, v)
 
     def test_progression__computes_one_thing(self):
         q, k, v = problem(1, 128, 192, 2, 128, torch.float16)

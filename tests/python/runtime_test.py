@@ -50,6 +50,16 @@ class Compiling(Folder):
         with self.assertRaisesRegex(kjit.NotFound, "forbids compiling"):
             self.runtime.compile(TEXT, "sm_80", no_compile=True)
 
+    def test_compile_attention__is_the_kernel_that_is_described(self):
+        for arch in ("sm_80", "sm_90a"):
+            described = self.runtime.describe_attention("bf16", 64, arch, seq_q=256)
+            artifact = self.runtime.compile_attention("bf16", 64, arch, seq_q=256)
+            self.assertEqual(described.split()[0], artifact.entry, described)
+
+    def test_compile_attention__names_sizes_that_a_problem_has_not(self):
+        with self.assertRaisesRegex(TypeError, "heads: an attention problem has batch, .*heads_kv"):
+            self.runtime.compile_attention("bf16", 64, "sm_80", heads=3)
+
     def test_compile_source__takes_defines_and_headers(self):
         artifact = self.runtime.compile_source(
             CUSTOM, "scale", "sm_80", defines={"SCALE": 3}, headers={"scale.cuh": "#define FACTOR 2.0f\n"}
