@@ -1,8 +1,10 @@
 /* kjit cache: looking after the cache folder. */
+#include "bundle.h"
 #include "cache_entries.h"
 #include "command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
@@ -14,10 +16,14 @@ static const char usage[] =
     "  stats                 what it holds, and hits, misses, builds and waits of all processes\n"
     "  verify [--repair]     check every entry; exit code 1 if one is damaged; --repair removes those\n"
     "  prune [--max-bytes N] remove the least recently used; by default down to the cache's own bound\n"
-    "  clear                 remove every entry\n";
+    "  clear                 remove every entry\n"
+    "  export FILE [FILTER]  entries as one file; FILTER: family=, arch=, entry=, label=, key=, separated by commas\n"
+    "  import FILE [--key PUBLIC]...\n"
+    "                        the entries of an exported file or a bundle; with keys only what one of them signed\n";
 
 struct cache_options {
   struct option_list words; /* action, then its arguments */
+  struct option_list keys;  /* public ones, to trust */
   uint64_t max_bytes;
   bool repair, json;
 };
@@ -25,7 +31,8 @@ struct cache_options {
 struct cache_action {
   const char *name;
   const char *argument; /* NULL: none */
-  bool takes_max_bytes, takes_repair;
+  bool takes_more;      /* one more argument, which may be missing */
+  bool takes_max_bytes, takes_repair, takes_keys;
   int (*run)(kjit_runtime *runtime, const struct cache_options *options);
 };
 
@@ -139,6 +146,24 @@ static int action_clear(kjit_runtime *runtime, const struct cache_options *optio
   return print_cache_report(&report, options->json);
 }
 
+static int action_export(kjit_runtime *runtime, const struct cache_options *options) {
+  kjit_cache_report report = {.struct_size = sizeof report};
+  kjit_error error = {0};
+  const char *filter = options->words.count > 2 ? options->words.items[2] : NULL;
+  if (kjit_cache_export(runtime, options->words.items[1], filter, &report, &error) != KJIT_OK)
+    return report_failure(options->json, &error, NULL);
+  return print_cache_report(&report, options->json);
+}
+
+static int action_import(kjit_runtime *runtime, const struct cache_options *options) {
+  kjit_cache_report report = {.struct_size = sizeof report};
+  kjit_error error = {0};
+  if (kjit_cache_import(runtime, options->words.items[1], &report, &error) != KJIT_OK)
+    return report_failure(options->json, &error, NULL);
+  const int code = print_cache_report(&report, options->json);
+  return report.damaged > 0 ? EXIT_FAILED : code;
+}
+
 static const struct cache_action actions[] = {
     {.name = "path", .run = action_path},
     {.name = "list", .run = action_list},
@@ -148,6 +173,8 @@ static const struct cache_action actions[] = {
     {.name = "verify", .takes_repair = true, .run = action_verify},
     {.name = "prune", .takes_max_bytes = true, .run = action_prune},
     {.name = "clear", .run = action_clear},
+    {.name = "export", .argument = "FILE", .takes_more = true, .run = action_export},
+    {.name = "import", .argument = "FILE", .takes_keys = true, .run = action_import},
 };
 
 static const struct cache_action *action_find(const char *name) {
@@ -158,10 +185,11 @@ static const struct cache_action *action_find(const char *name) {
 
 static int options_check(const struct cache_action *action, const struct cache_options *options) {
   const char *const *words = options->words.items;
-  const size_t wanted = action->argument != NULL ? 2 : 1;
+  const size_t wanted = action->argument != NULL ? 2 : 1, most = wanted + (action->takes_more ? 1 : 0);
   if (options->words.count < wanted) return usage_error("cache %s: %s is missing", action->name, action->argument);
-  if (options->words.count > wanted)
-    return usage_error("cache %s: unexpected argument '%s'", action->name, words[wanted]);
+  if (options->words.count > most) return usage_error("cache %s: unexpected argument '%s'", action->name, words[most]);
+  if (options->keys.count > 0 && !action->takes_keys)
+    return usage_error("cache %s: unknown option '--key'", action->name);
   if (options->repair && !action->takes_repair) return usage_error("cache %s: unknown option '--repair'", action->name);
   if (options->max_bytes != UINT64_MAX && !action->takes_max_bytes)
     return usage_error("cache %s: unknown option '--max-bytes'", action->name);
@@ -177,9 +205,13 @@ static int cache_with(const struct cache_options *options) {
   if (code >= 0) return code;
   kjit_runtime *runtime = NULL;
   kjit_error error = {0};
-  if (open_runtime(&runtime, &error) != KJIT_OK) return report_failure(options->json, &error, NULL);
-  code = action->run(runtime, options);
+  const char **keys = bundle_keys_read(&options->keys, &error);
+  if (keys == NULL || open_runtime_trusting(&runtime, keys, options->keys.count, &error) != KJIT_OK)
+    code = report_failure(options->json, &error, NULL);
+  else
+    code = action->run(runtime, options);
   kjit_runtime_destroy(runtime);
+  free((void *)keys);
   return code;
 }
 
@@ -187,6 +219,7 @@ static int cache_run(int argc, char **argv) {
   struct cache_options options = {.max_bytes = UINT64_MAX};
   const struct option table[] = {
       {.kind = OPTION_NUMBER, .name = "--max-bytes", .target = &options.max_bytes, .most = INT64_MAX},
+      {.kind = OPTION_LIST, .name = "--key", .target = &options.keys},
       {.kind = OPTION_FLAG, .name = "--repair", .target = &options.repair},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
       {.kind = OPTION_END},
@@ -194,6 +227,7 @@ static int cache_run(int argc, char **argv) {
   int code = options_read(argc, argv, table, &options.words, usage);
   if (code < 0) code = cache_with(&options);
   option_list_free(&options.words);
+  option_list_free(&options.keys);
   return code;
 }
 

@@ -22,10 +22,27 @@ void interrupt_catch(void) {
   }
 }
 
-void interrupt_ignore(void) {
+static void mask(int how) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (size_t i = 0; i < CAUGHT_COUNT; i++)
+    sigaddset(&set, caught[i]);
+  sigprocmask(how, &set, NULL);
+}
+
+void interrupt_hold(void) {
+  mask(SIG_BLOCK);
+}
+
+void interrupt_let(void) {
+  mask(SIG_UNBLOCK);
+}
+
+void interrupt_worker(void) {
   signal(SIGINT, SIG_IGN);
   signal(SIGTERM, SIG_DFL);
   signal(SIGHUP, SIG_DFL);
+  interrupt_let();
 }
 
 int interrupt_signal(void) {

@@ -5,8 +5,12 @@
 /* From now on SIGINT, SIGTERM and SIGHUP are noted; one that is ignored (nohup) stays so. */
 void interrupt_catch(void);
 
-/* In a worker process: Ctrl-C reaches the whole group, but only the parent decides. */
-void interrupt_ignore(void);
+/* Around fork(), in the parent: until its own handling stands, a child must not take a signal for one that is noted. */
+void interrupt_hold(void);
+void interrupt_let(void);
+
+/* In the child: Ctrl-C reaches the whole group, but only the parent decides; SIGTERM ends it. Ends the hold. */
+void interrupt_worker(void);
 
 /* The signal that came; 0: none. */
 int interrupt_signal(void);

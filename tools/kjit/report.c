@@ -117,8 +117,14 @@ static kjit_status read_level(kjit_error *error) {
 }
 
 kjit_status open_runtime(kjit_runtime **out, kjit_error *error) {
+  return open_runtime_trusting(out, NULL, 0, error);
+}
+
+kjit_status open_runtime_trusting(kjit_runtime **out, const char *const *keys, size_t count, kjit_error *error) {
   kjit_runtime_options options = kjit_runtime_options_default();
   options.log = print_log_line;
+  options.trusted_keys = keys;
+  options.trusted_key_count = count;
   const kjit_status status = read_level(error);
   return status == KJIT_OK ? kjit_runtime_create(out, &options, error) : status;
 }

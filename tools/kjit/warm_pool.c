@@ -84,11 +84,13 @@ static void worker_loop(struct pool *pool, struct worker *self) {
 
 static kjit_status worker_start(struct pool *pool, struct worker *worker, kjit_error *error) {
   atomic_store(&worker->task, TASK_NONE);
+  interrupt_hold();
   const pid_t process = fork();
+  if (process != 0) interrupt_let();
   if (process < 0) return error_say(error, KJIT_ERR_IO, "a process could not be started: %s", strerror(errno));
   if (process == 0) {
     close(pool->done_pipe[0]);
-    interrupt_ignore();
+    interrupt_worker();
     worker_loop(pool, worker);
     _exit(EXIT_DONE);
   }
