@@ -16,7 +16,7 @@ struct source_set {
   const struct source_file *files; /* [0] is the main file; the rest sorted by name */
   size_t count;
   struct digest digest; /* of all names and digests: computed once */
-  _Bool withheld;       /* the names and digests are right, the texts are not there: keys can be made, nothing compiled */
+  _Bool withheld; /* the names and digests are right, the texts are not there: keys can be made, nothing compiled */
 };
 
 /* The closure of an embedded kernel ("flash_forward/flash_forward.cu"), computed once per process, static storage.
