@@ -242,6 +242,39 @@ class Manifests(ShipCase):
         self.assertRegex(self.kjit("warm", "--manifest", manifest, exit_code=USAGE).stderr, r"/m:2: .*column \d+.*asink")
 
 
+class CacheFolder(ShipCase):
+    """What cache/ has ready."""
+
+    CACHE = ROOT / "cache"
+
+    def requests(self, *arguments):
+        result = self.json("warm", *arguments, exit_code=NO_NVRTC, KJIT_NVRTC=NOWHERE, KJIT_CACHE_MODE="off")
+        return frozenset(failure["request"] for failure in result["failures"])
+
+    def test_manifests__of_the_sets_are_the_sets(self):
+        for name in ("progression", "autotune", "prebuilt"):
+            manifest = self.CACHE / f"manifests/{name}.manifest"
+            self.assertEqual(self.requests("--manifest", manifest, "--arch", "sm_80"),
+                             self.requests("--set", name, "--arch", "sm_80"), name)
+
+    def test_manifests__of_models_can_be_built(self):
+        self.assertGreater(len(self.requests("--manifest", self.CACHE / "manifests/models.manifest")), 10)
+
+    def test_scripts__fill_an_image_and_hand_on_a_signed_bundle(self):
+        manifest = self.write("m", f"flash_forward sm_80 {Bundle.FORM}\n")
+        site, bundle = self.folder / "site", self.folder / "kernels.kjb"
+        self.kjit("bundle", "keygen", self.folder / "ci")
+        environment = {**self.environment, "KJIT": KJIT, "KJIT_SIGNING_KEY": self.folder / "ci.key"}
+        for command in ((self.CACHE / "warm-image", site, "sm_80", manifest),
+                        (self.CACHE / "warm-ci", site, bundle, "sm_80", manifest)):
+            result = self.run_command(*command, environment=environment)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        self.kjit("bundle", "verify", bundle, "--key", self.folder / "ci.pub")
+        found = self.json("compile", "--flash", Bundle.FORM, "--arch", "sm_80", KJIT_NVRTC=NOWHERE,
+                          KJIT_CACHE_SITE=site)
+        self.assertEqual(found["source"], "site")
+
+
 class Interrupted(ShipCase):
     """Over small kernels, so that some are finished between two kills."""
 
