@@ -26,9 +26,14 @@ enum {
 
 /* What was measured best for heads of up to so many columns of V, at the round sizes. */
 struct head_class {
-  int32_t columns, consumers, tile_n, rescale_slack;
+  int32_t columns, consumers, tile_n, causal_tile_n, rescale_slack;
 };
-static const struct head_class classes[] = {{64, 3, 128, 8}, {128, 2, 128, 0}, {192, 2, 128, 8}, {256, 2, 64, 8}};
+static const struct head_class classes[] = {
+    {64, 3, 128, 128, 8},
+    {128, 2, 128, 128, 0},
+    {192, 2, 112, 96, 8}, /* causal with 112 spills */
+    {256, 2, 64, 64, 8},
+};
 
 static const struct head_class *find_class(int64_t head_dim_v) {
   size_t i = 0;
@@ -70,7 +75,8 @@ static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t
 
 /* Two Q buffers, so that a tile's end overlaps the next one's start, where they cost no keys or keys are few. */
 static void choose_tile(kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv) {
-  const int32_t wanted = seq_kv <= FEW_KEYS && class->tile_n > FEW_KEYS ? FEW_KEYS : class->tile_n;
+  const int32_t many = config->causal ? class->causal_tile_n : class->tile_n;
+  const int32_t wanted = seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
   fit_tile(config, wanted, 2);
   if (config->tile_n < wanted && (seq_kv > SHORT_KEYS || config->tile_n < LEAST_KEYS)) fit_tile(config, wanted, 1);
 }

@@ -60,7 +60,7 @@ static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_e
 }
 
 /* Of the 256, 232 and 160 that setmaxnreg gives a consumer thread, the rest is for addresses, row maxima and sums, and
- * what the compiler needs between them: measured as the most that compiles without spills. */
+ * what the compiler needs between them. Above these there is no hope; what the planner chooses is compiled by tests. */
 int32_t sm90_rules_registers(int32_t consumers) {
   static const int32_t most[MAX_CONSUMERS] = {230, 216, 136};
   return most[consumers - 1];

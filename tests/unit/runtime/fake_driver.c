@@ -256,60 +256,44 @@ static CUresult fake_launch_kernel_ex(const CUlaunchConfig *config, CUfunction f
 }
 
 static CUresult fake_ctx_get_id(CUcontext context, unsigned long long *id) {
-  ENTER(CtxGetId);
-  *id = fake_driver.context_id;
-  return context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  *id = context ? 0 : fake_driver.context_id; /* NULL: the current one */
+  return enter(FAKE_CtxGetId);
 }
 
 /* A map that shows what it was made of. */
 static CUresult fake_tensor_map_encode_tiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
                                              const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
-                                             const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
+                                             const cuuint32_t *every, CUtensorMapInterleave interleave,
                                              CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                              CUtensorMapFloatOOBfill fill) {
-  (void)promotion;
-  ENTER(TensorMapEncodeTiled);
-  if (rank != 4 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || swizzle != CU_TENSOR_MAP_SWIZZLE_128B ||
-      fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
-    return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t words[16] = {
-      (uintptr_t)address, sizes[0], sizes[1], sizes[2], sizes[3], strides[0], strides[1],
-      strides[2],         box[0],   box[1],   box[2],   box[3],   type,       element_strides[0]};
+  uint64_t words[16] = {(uintptr_t)address, [8] = box[0], box[1], type, interleave, swizzle, promotion, fill, every[1]};
+  memcpy(&words[1], sizes, 4 * sizeof *sizes);
+  memcpy(&words[5], strides, 3 * sizeof *strides);
   memcpy(map, words, sizeof words);
-  return CUDA_SUCCESS;
+  return rank == 4 ? enter(FAKE_TensorMapEncodeTiled) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult fake_mem_alloc(CUdeviceptr *memory, size_t bytes) {
   ENTER(MemAlloc);
-  void *made = malloc(bytes);
-  if (made) atomic_fetch_add(&fake_driver.live, 1);
-  *memory = (CUdeviceptr)(uintptr_t)made;
-  return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  *memory = (CUdeviceptr)(uintptr_t)malloc(bytes);
+  atomic_fetch_add(&fake_driver.live, 1);
+  return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult fake_mem_free(CUdeviceptr memory) {
+  atomic_fetch_sub(&fake_driver.live, memory != 0);
   free((void *)(uintptr_t)memory);
-  atomic_fetch_sub(&fake_driver.live, 1);
   return enter(FAKE_MemFree);
 }
 
 static CUresult fake_memset_d32(CUdeviceptr memory, unsigned int value, size_t count) {
-  ENTER(MemsetD32);
-  for (size_t i = 0; i < count; i++)
-    ((unsigned int *)(uintptr_t)memory)[i] = value;
-  return CUDA_SUCCESS;
+  memset((void *)(uintptr_t)memory, (int)value, count * sizeof value);
+  return enter(FAKE_MemsetD32);
 }
 
 static CUresult fake_stream_get_id(CUstream stream, unsigned long long *id) {
-  ENTER(StreamGetId);
   *id = (uintptr_t)stream;
-  return CUDA_SUCCESS;
-}
-
-static CUresult fake_stream_synchronize(CUstream stream) {
-  (void)stream;
-  ENTER(StreamSynchronize);
-  return CUDA_SUCCESS;
+  return enter(FAKE_StreamGetId);
 }
 
 static CUresult fake_stream_is_capturing(CUstream stream, CUstreamCaptureStatus *status) {
@@ -317,6 +301,10 @@ static CUresult fake_stream_is_capturing(CUstream stream, CUstreamCaptureStatus 
   ENTER(StreamIsCapturing);
   *status = fake_driver.capture;
   return CUDA_SUCCESS;
+}
+
+static CUresult fake_stream_synchronize(CUstream stream) {
+  return stream ? CUDA_ERROR_INVALID_HANDLE : enter(FAKE_StreamSynchronize); /* only the legacy one is waited for */
 }
 
 static CUresult fake_event_create(CUevent *event, unsigned int flags) {

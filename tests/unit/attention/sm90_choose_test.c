@@ -1,0 +1,217 @@
+/* The planner: pure arithmetic, so it is asked thousands of times. */
+#include "support/test.h"
+
+#include "attention/attention_choose.h"
+#include "attention/sm90_choose.h"
+#include "attention/sm90_rules.h"
+#include "base/error.h"
+#include "support/attention_grid.h"
+
+static kjit_attention_problem problem_of(int64_t seq, int64_t head_dim, uint32_t flags) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.flags = flags;
+  problem.batch = 16;
+  problem.heads_q = problem.heads_kv = 16;
+  problem.seq_q = problem.seq_kv = seq;
+  problem.head_dim = problem.head_dim_v = head_dim;
+  return problem;
+}
+
+static kjit_attention_sm90_config choose(const kjit_attention_problem *problem, uint32_t multiprocessors) {
+  kjit_attention_sm90_config config;
+  kjit_error error;
+  assert_status(KJIT_OK, kjit_attention_sm90_choose(problem, multiprocessors, &config, &error), &error);
+  return config;
+}
+
+static void test_sm90_choose__every_choice_over_the_grid_is_legal_and_canonical(void **state) {
+  (void)state;
+  static const uint32_t cards[] = {0, 78, 114, 132};
+  assert_true(ATTENTION_GRID_SIZE >= 2000);
+  for (size_t i = 0; i < ATTENTION_GRID_SIZE; i++) {
+    const kjit_attention_problem problem = attention_grid_problem(i);
+    const kjit_attention_sm90_config config = choose(&problem, cards[i % 4]);
+    const kjit_attention_sm90_config canonical = kjit_attention_sm90_config_canonical(&config);
+    kjit_error error;
+    assert_status(KJIT_OK, kjit_attention_sm90_config_check(&config, "sm_90a", &error), &error);
+    assert_int_equal(kjit_attention_sm90_config_compare(&config, &canonical), 0);
+    assert_true(kjit_attention_sm90_config_geometry(&config).shared_bytes <= sm90_rules_shared());
+    assert_int_equal(config.head_dim, problem.head_dim);
+    assert_int_equal(config.head_dim_v, problem.head_dim_v);
+    assert_int_equal(config.dtype, problem.dtype);
+    assert_int_equal(config.causal, problem.flags & KJIT_ATTENTION_CAUSAL);
+    assert_true(config.tile_n >= 48);
+  }
+}
+
+static void test_sm90_choose__round_head_sizes_get_what_was_measured(void **state) {
+  (void)state;
+  static const kjit_attention_sm90_config expected[] = {
+      {KJIT_BF16, 64, 64, 0, 3, 128, 2, 2, 1, 8},
+      {KJIT_BF16, 128, 128, 0, 2, 128, 2, 2, 1, 0},
+      {KJIT_BF16, 256, 256, 0, 2, 64, 2, 1, 1, 8},
+  };
+  for (size_t i = 0; i < 3; i++) {
+    const kjit_attention_problem problem = problem_of(4096, expected[i].head_dim, 0);
+    const kjit_attention_sm90_config config = choose(&problem, 0);
+    assert_int_equal(kjit_attention_sm90_config_compare(&config, &expected[i]), 0);
+  }
+}
+
+static void test_sm90_choose__short_keys_at_256_overlap_tiles(void **state) {
+  (void)state;
+  kjit_attention_problem problem = problem_of(1024, 256, 0);
+  kjit_attention_sm90_config config = choose(&problem, 0);
+  assert_int_equal(config.tile_n, 48);
+  assert_int_equal(config.q_buffers, 2);
+  problem = problem_of(1025, 256, 0);
+  config = choose(&problem, 0);
+  assert_int_equal(config.tile_n, 64);
+  assert_int_equal(config.q_buffers, 1);
+}
+
+static void test_sm90_choose__short_causal_takes_smaller_tiles_at_64(void **state) {
+  (void)state;
+  kjit_attention_problem problem = problem_of(2047, 64, KJIT_ATTENTION_CAUSAL);
+  assert_int_equal(choose(&problem, 0).consumers, 2);
+  problem = problem_of(2048, 64, KJIT_ATTENTION_CAUSAL);
+  assert_int_equal(choose(&problem, 0).consumers, 3);
+}
+
+static void test_sm90_choose__idle_multiprocessors_take_smaller_tiles_at_64(void **state) {
+  (void)state;
+  kjit_attention_problem problem = problem_of(4096, 64, 0);
+  problem.batch = 1;
+  problem.heads_q = problem.heads_kv = 5; /* 22 tiles of 192 rows a head */
+  assert_int_equal(choose(&problem, 110).consumers, 3);
+  assert_int_equal(choose(&problem, 111).consumers, 2);
+}
+
+static void test_sm90_choose__few_rows_take_few_consumers(void **state) {
+  (void)state;
+  kjit_attention_problem problem = problem_of(4096, 128, 0);
+  problem.seq_q = 64;
+  const kjit_attention_sm90_config config = choose(&problem, 0);
+  assert_int_equal(config.consumers, 1);
+  assert_int_equal(config.ping_pong, 0);
+  assert_int_equal(config.stages, 3);
+  problem.seq_q = 65;
+  assert_int_equal(choose(&problem, 0).consumers, 2);
+}
+
+static void test_sm90_choose__few_keys_take_one_smaller_tile(void **state) {
+  (void)state;
+  for (int64_t keys = 1; keys <= 64; keys += 21) {
+    kjit_attention_problem problem = problem_of(512, 128, 0);
+    problem.seq_kv = keys;
+    assert_int_equal(choose(&problem, 0).tile_n, 64);
+  }
+}
+
+static void expect_unsupported(const kjit_attention_problem *problem, const char *part) {
+  kjit_attention_sm90_config config;
+  kjit_error error;
+  assert_status(KJIT_ERR_UNSUPPORTED, kjit_attention_sm90_choose(problem, 0, &config, &error), &error);
+  assert_contains(error.message, part);
+  assert_int_equal(config.dtype, 0);
+}
+
+static void test_sm90_choose__what_the_kernel_cannot_index_is_unsupported(void **state) {
+  (void)state;
+  kjit_attention_problem problem = problem_of(4096, 100, 0);
+  expect_unsupported(&problem, "head_dim is 100: attention_sm90 takes multiples of 8 up to 256");
+  problem = problem_of(4096, 264, 0);
+  expect_unsupported(&problem, "head_dim is 264");
+  problem = problem_of(1 << 30, 128, 0);
+  expect_unsupported(&problem, "seq_q is 1073741824");
+  problem = problem_of(1 << 24, 128, 0);
+  problem.batch = problem.heads_q = problem.heads_kv = 1024;
+  expect_unsupported(&problem, "tiles of 64 rows over all 1024 heads");
+}
+
+static void test_attention_problem__defaults_are_filled_in(void **state) {
+  (void)state;
+  kjit_attention_problem sparse = kjit_attention_problem_default(), full = problem_of(4096, 128, 0);
+  sparse.dtype = KJIT_BF16;
+  sparse.seq_q = 4096;
+  sparse.head_dim = 128;
+  full.batch = full.heads_q = full.heads_kv = 1;
+  const kjit_attention_sm90_config a = choose(&sparse, 0), b = choose(&full, 0);
+  assert_int_equal(kjit_attention_sm90_config_compare(&a, &b), 0);
+}
+
+static void test_attention_problem__faults_name_the_member(void **state) {
+  (void)state;
+  static const struct {
+    size_t offset;
+    int64_t value;
+    const char *message;
+  } rows[] = {
+#define ROW(member, value, rule)                                                                                       \
+  {offsetof(kjit_attention_problem, member), value, "problem." #member " is " #value ": must " rule}
+      ROW(batch, -1, "be from 1 to 65535"),       ROW(heads_q, 65536, "be from 1 to 65535"),
+      ROW(heads_kv, 3, "divide heads_q, 16"),     ROW(seq_q, 0, "be from 1 to 2147483392"),
+      ROW(seq_kv, -5, "be from 1 to 2147483392"), ROW(head_dim_v, -8, "be from 1 to 2147483647"),
+#undef ROW
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = problem_of(512, 128, 0);
+    kjit_attention_sm90_config config;
+    kjit_error error;
+    memcpy((char *)&problem + rows[i].offset, &rows[i].value, sizeof rows[i].value);
+    assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_sm90_choose(&problem, 0, &config, &error), &error);
+    assert_string_equal(error.message, rows[i].message);
+  }
+}
+
+static struct attention_choice choose_on(const char *arch, const kjit_attention_problem *problem, kjit_status wanted,
+                                         kjit_error *error) {
+  struct attention_place place;
+  struct attention_choice choice = {.family = ATTENTION_SM90};
+  error_clear(error);
+  assert_status(KJIT_OK, attention_place_of_arch(arch, &place, error), error);
+  assert_status(wanted, attention_choose(problem, &place, &choice, error), error);
+  return choice;
+}
+
+static void test_attention_choose__hopper_gets_its_own_family_and_others_flash_forward(void **state) {
+  (void)state;
+  const kjit_attention_problem problem = problem_of(4096, 128, 0);
+  kjit_error error;
+  assert_int_equal(choose_on("sm_90a", &problem, KJIT_OK, &error).family, ATTENTION_SM90);
+  static const char *const others[] = {"sm_80", "sm_86", "sm_90", "sm_100"};
+  for (size_t i = 0; i < 4; i++)
+    assert_int_equal(choose_on(others[i], &problem, KJIT_OK, &error).family, ATTENTION_FLASH_FORWARD);
+}
+
+static void test_attention_choose__what_no_family_computes_is_said(void **state) {
+  (void)state;
+  kjit_attention_problem problem = problem_of(4096, 128, KJIT_ATTENTION_CAUSAL);
+  kjit_error error;
+  choose_on("sm_80", &problem, KJIT_ERR_UNSUPPORTED, &error);
+  assert_string_equal(error.message, "no attention kernel for this problem on sm_80: causal: flash_forward computes "
+                                     "full attention");
+  problem = problem_of(4096, 100, 0);
+  choose_on("sm_90a", &problem, KJIT_ERR_UNSUPPORTED, &error);
+  assert_string_equal(error.message, "no attention kernel for this problem on sm_90a: head_dim is 100: attention_sm90 "
+                                     "takes multiples of 8 up to 256");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sm90_choose__every_choice_over_the_grid_is_legal_and_canonical),
+      cmocka_unit_test(test_sm90_choose__round_head_sizes_get_what_was_measured),
+      cmocka_unit_test(test_sm90_choose__short_keys_at_256_overlap_tiles),
+      cmocka_unit_test(test_sm90_choose__short_causal_takes_smaller_tiles_at_64),
+      cmocka_unit_test(test_sm90_choose__idle_multiprocessors_take_smaller_tiles_at_64),
+      cmocka_unit_test(test_sm90_choose__few_rows_take_few_consumers),
+      cmocka_unit_test(test_sm90_choose__few_keys_take_one_smaller_tile),
+      cmocka_unit_test(test_sm90_choose__what_the_kernel_cannot_index_is_unsupported),
+      cmocka_unit_test(test_attention_problem__defaults_are_filled_in),
+      cmocka_unit_test(test_attention_problem__faults_name_the_member),
+      cmocka_unit_test(test_attention_choose__hopper_gets_its_own_family_and_others_flash_forward),
+      cmocka_unit_test(test_attention_choose__what_no_family_computes_is_said),
+  };
+  return cmocka_run_group_tests_name("sm90_choose", tests, NULL, NULL);
+}
