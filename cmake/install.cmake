@@ -12,6 +12,11 @@ write_basic_package_version_file(kjitConfigVersion.cmake COMPATIBILITY SameMinor
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/kjitConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/kjitConfigVersion.cmake
               cmake/sodium.cmake cmake/zstd.cmake DESTINATION ${package_dir})
 
+set(pc_requires "") # what libkjit.a does not have inside
+foreach(dependency IN LISTS left_to_user)
+  string(APPEND pc_requires " lib${dependency}")
+endforeach()
+
 # The folders in kjit.pc are relative to the file itself, so that an installed tree can be moved.
 file(RELATIVE_PATH pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file(cmake/kjit.pc.in kjit.pc @ONLY)

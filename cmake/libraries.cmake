@@ -5,10 +5,11 @@ function(kjit_add_library target type)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME kjit LINKER_LANGUAGE C)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(${target} PRIVATE kjit::sodium kjit::zstd Threads::Threads ${CMAKE_DL_LIBS} m)
+  target_link_libraries(${target} PRIVATE Threads::Threads ${CMAKE_DL_LIBS} m)
 endfunction()
 
 kjit_add_library(kjit SHARED $<TARGET_OBJECTS:kjit_objects>)
+target_link_libraries(kjit PRIVATE kjit::sodium kjit::zstd)
 set(symbol_map ${PROJECT_SOURCE_DIR}/cmake/kjit.map)
 set_target_properties(kjit PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${symbol_map}
@@ -19,14 +20,29 @@ if(NOT KJIT_SANITIZE AND NOT KJIT_FUZZ) # a sanitizer's runtime comes with the p
 endif()
 
 # In an archive hidden symbols would still meet those of the program that links it, and the internal names have no
-# prefix. So the objects are joined into one and the hidden symbols made local to it.
+# prefix. So the objects are joined into one, with what they need of libsodium and zstd, and everything but kjit_* made
+# local to it: who links libkjit.a needs neither, and may have his own of both. One of which there is no archive is
+# linked by him.
+set(joined_archives "")
+set(left_to_user "")
+foreach(dependency sodium zstd)
+  string(TOUPPER ${dependency} name)
+  if(KJIT_${name}_LIBRARY MATCHES "\\.a$")
+    list(APPEND joined_archives ${KJIT_${name}_LIBRARY})
+  else()
+    list(APPEND left_to_user ${dependency})
+  endif()
+endforeach()
 set(joined ${PROJECT_BINARY_DIR}/kjit_joined.o)
 add_custom_command(OUTPUT ${joined}
-  COMMAND ${CMAKE_LINKER} -r -o ${joined} $<TARGET_OBJECTS:kjit_objects>
-  COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${joined}
+  COMMAND ${CMAKE_LINKER} -r -o ${joined} $<TARGET_OBJECTS:kjit_objects> ${joined_archives}
+  COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=kjit_* ${joined}
   DEPENDS kjit_objects $<TARGET_OBJECTS:kjit_objects>
   COMMAND_EXPAND_LISTS VERBATIM)
 kjit_add_library(kjit_static STATIC ${joined})
+foreach(dependency IN LISTS left_to_user)
+  target_link_libraries(kjit_static PRIVATE kjit::${dependency})
+endforeach()
 
 # The same objects as they are: for the unit tests, which reach inside.
 add_library(kjit_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kjit_objects>)

@@ -8,6 +8,7 @@
 #include <zstd.h>
 
 /* RFC 8878, 3.1.1: magic, a descriptor (content size of 8 bytes, single segment), the content size, blocks. */
+static const uint8_t frame_magic[] = {0x28, 0xB5, 0x2F, 0xFD};
 #define FRAME_HEAD_BYTES       13
 #define FRAME_DESCRIPTOR       0xE0
 #define FRAME_BLOCK_HEAD_BYTES 3
@@ -15,6 +16,8 @@
 
 static const char *unpack_with(ZSTD_DCtx *state, struct frame_bytes packed, struct frame_bytes dictionary, void *out,
                                size_t bytes) {
+  if (packed.bytes < sizeof frame_magic || memcmp(packed.data, frame_magic, sizeof frame_magic))
+    return "it is not a zstd frame";
   if (ZSTD_getFrameContentSize(packed.data, packed.bytes) != bytes) return "its frame states another size";
   if (ZSTD_findFrameCompressedSize(packed.data, packed.bytes) != packed.bytes) return "it is not one zstd frame";
   const size_t done = ZSTD_decompress_usingDict(state, out, bytes, packed.data, packed.bytes,
@@ -43,12 +46,12 @@ size_t frame_stored_bytes(size_t bytes) {
 }
 
 void frame_store(const void *data, size_t bytes, void *out) {
-  static const uint8_t magic[] = {0x28, 0xB5, 0x2F, 0xFD, FRAME_DESCRIPTOR};
   uint8_t *at = out;
   const uint8_t *from = data;
-  memcpy(at, magic, sizeof magic);
+  memcpy(at, frame_magic, sizeof frame_magic);
+  at[sizeof frame_magic] = FRAME_DESCRIPTOR;
   for (int i = 0; i < 8; i++)
-    at[sizeof magic + (size_t)i] = (uint8_t)((uint64_t)bytes >> (8 * i));
+    at[sizeof frame_magic + 1 + (size_t)i] = (uint8_t)((uint64_t)bytes >> (8 * i));
   at += FRAME_HEAD_BYTES;
   for (size_t left = block_count(bytes); left > 0; left--) {
     const size_t block = left > 1 ? FRAME_BLOCK_BYTES : bytes;
