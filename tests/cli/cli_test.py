@@ -177,6 +177,16 @@ class Compile(CommandCase):
             self.refused("compile", "--attention", "dtype=fp16,head_dim=64," + text, "--arch", "sm_80",
                          naming=text.split(",")[-1], exit_code=FAILED)
 
+    def test_compile__attention_chooses_the_family_of_hopper(self):
+        result = self.json("compile", "--attention", "dtype=bf16,head_dim=192,head_dim_v=128,causal=1,heads_q=6,heads_kv=2",
+                           "--arch", "sm_90a")
+        self.check_shape(result)
+        self.assertEqual(result["family"], "attention_sm90")
+        self.assertTrue(result["label"].startswith("dtype=bf16,head_dim=192,head_dim_v=128,causal=1,"), result["label"])
+        self.assertEqual(result["spill_bytes"], 0)
+        self.refused("compile", "--attention", "dtype=bf16,head_dim=100", "--arch", "sm_90a",
+                     naming="head_dim is 100: attention_sm90 takes multiples of 8", exit_code=FAILED)
+
     def test_compile__attention_names_the_wrong_key_or_value(self):
         for text, naming in (("head_dim=64", "dtype"), ("dtype=fp16", "head_dim"), ("dtype=fp16,head_dim=64,foo=1", "'foo'"),
                              ("dtype=fp8,head_dim=64", "fp8"), ("dtype=fp16,head_dim=0", "head_dim=0"),

@@ -173,12 +173,26 @@ kjit_status attention_spec_parse(const char *text, struct attention_spec *out, k
   return KJIT_OK;
 }
 
+kjit_attention_problem attention_spec_problem(const struct attention_spec *spec) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = (int32_t)spec->dtype;
+  problem.flags = spec->causal ? KJIT_ATTENTION_CAUSAL : 0;
+  problem.batch = spec->batch;
+  problem.heads_q = spec->heads_q;
+  problem.heads_kv = spec->heads_kv;
+  problem.seq_q = spec->seq_q;
+  problem.seq_kv = spec->seq_kv;
+  problem.head_dim = spec->head_dim;
+  problem.head_dim_v = spec->head_dim_v;
+  return problem;
+}
+
 kjit_status attention_spec_config(const struct attention_spec *spec, const char *arch, kjit_flash_config *out,
                                   kjit_error *error) {
   if (spec->causal)
     return error_say(error, KJIT_ERR_UNSUPPORTED,
-                     "causal=1: flash_forward computes full attention; no family computes "
-                     "a causal mask yet");
+                     "causal=1: flash_forward computes full attention; attention_sm90, for sm_90a, "
+                     "computes a causal mask");
   if (spec->heads_kv != spec->heads_q)
     return error_say(error, KJIT_ERR_UNSUPPORTED,
                      "heads_kv=%lld: flash_forward needs as many key heads as query heads (%lld)",

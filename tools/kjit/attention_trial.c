@@ -29,7 +29,12 @@ static kjit_status read_scale(const char *text, double *out, kjit_error *error) 
 /* Everything of the problem but what a config must be chosen for. */
 static kjit_status read_problem(struct problem *problem, const struct attention_trial_options *options,
                                 kjit_error *error) {
-  *problem = (struct problem){.dtype = KJIT_FP16, .lse = options->lse, .seed = options->seed};
+  *problem = (struct problem){.dtype = KJIT_FP16,
+                              .heads_kv = (int64_t)options->heads_kv,
+                              .head_dim_v = (int64_t)options->head_dim_v,
+                              .causal = options->causal,
+                              .lse = options->lse,
+                              .seed = options->seed};
   if (options->seed == UINT64_MAX) problem->seed = random_fresh_seed();
   if (options->shape == NULL)
     return error_say(error, KJIT_ERR_PARSE, "--shape B,S,H,D is needed: batch, sequence length, heads, head size");
@@ -41,31 +46,77 @@ static kjit_status read_problem(struct problem *problem, const struct attention_
 }
 
 /* The config given fits the problem; without --dtype it decides the type. */
-static kjit_status read_config(struct attention_trial *trial, const struct attention_trial_options *options,
-                               kjit_error *error) {
+static kjit_status read_flash(struct attention_trial *trial, const struct attention_trial_options *options,
+                              kjit_error *error) {
   struct problem *problem = &trial->problem;
-  if (options->flash == NULL) return KJIT_OK;
-  kjit_status status = kjit_flash_config_parse(options->flash, &trial->config, error);
-  if (status == KJIT_OK) status = kjit_flash_config_check(&trial->config, NULL, error);
+  kjit_status status = kjit_flash_config_parse(options->flash, &trial->flash, error);
+  if (status == KJIT_OK) status = kjit_flash_config_check(&trial->flash, NULL, error);
   if (status != KJIT_OK) return status;
-  if (options->dtype == NULL) problem->dtype = trial->config.dtype;
-  if (problem->dtype != trial->config.dtype)
+  if (options->dtype == NULL) problem->dtype = trial->flash.dtype;
+  if (problem->dtype != trial->flash.dtype)
     return error_say(error, KJIT_ERR_INVALID_ARG, "--dtype %s is not the type of --flash", options->dtype);
-  if (problem->head_dim != trial->config.d_head)
+  if (problem->head_dim != trial->flash.d_head)
     return error_say(error, KJIT_ERR_INVALID_ARG, "--shape has head size %" PRId64 ", --flash has %d",
-                     problem->head_dim, (int)trial->config.d_head);
+                     problem->head_dim, (int)trial->flash.d_head);
   return KJIT_OK;
 }
 
-static kjit_status choose_config(struct attention_trial *trial, const struct attention_trial_options *options,
-                                 kjit_error *error) {
-  const struct problem *p = &trial->problem;
-  kjit_status status = KJIT_OK;
-  if (options->flash == NULL)
-    status =
-        kjit_flash_config_choose(p->dtype, p->seq_q, p->seq_kv, p->head_dim, trial->card.arch, &trial->config, error);
+/* The config decides what it has a field for and no option says; the library refuses what contradicts it. */
+static kjit_status read_sm90(struct attention_trial *trial, const struct attention_trial_options *options,
+                             kjit_error *error) {
+  struct problem *problem = &trial->problem;
+  kjit_status status = kjit_attention_sm90_config_parse(options->sm90, &trial->sm90, error);
+  if (status == KJIT_OK) status = kjit_attention_sm90_config_check(&trial->sm90, NULL, error);
   if (status != KJIT_OK) return status;
-  return kjit_flash_config_print(&trial->config, 0, trial->config_text, sizeof trial->config_text, error);
+  if (options->dtype == NULL) problem->dtype = trial->sm90.dtype;
+  if (options->head_dim_v == 0) problem->head_dim_v = trial->sm90.head_dim_v;
+  problem->causal = problem->causal || trial->sm90.causal;
+  return KJIT_OK;
+}
+
+static kjit_status read_config(struct attention_trial *trial, const struct attention_trial_options *options,
+                               kjit_error *error) {
+  if (options->flash != NULL && options->sm90 != NULL)
+    return error_say(error, KJIT_ERR_PARSE, "--flash and --sm90: at most one of them");
+  trial->subject = options->flash != NULL ? SUBJECT_FLASH : options->sm90 != NULL ? SUBJECT_SM90 : SUBJECT_CHOSEN;
+  if (trial->subject == SUBJECT_FLASH) return read_flash(trial, options, error);
+  return trial->subject == SUBJECT_SM90 ? read_sm90(trial, options, error) : KJIT_OK;
+}
+
+static kjit_attention_problem public_problem(const struct problem *p) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = p->dtype;
+  problem.flags = p->causal ? KJIT_ATTENTION_CAUSAL : 0;
+  problem.batch = p->batch;
+  problem.heads_q = p->heads;
+  problem.heads_kv = p->heads_kv;
+  problem.seq_q = p->seq_q;
+  problem.seq_kv = p->seq_kv;
+  problem.head_dim = p->head_dim;
+  problem.head_dim_v = p->head_dim_v;
+  return problem;
+}
+
+/* "family config" into its two parts. */
+static kjit_status name_chosen(struct attention_trial *trial, kjit_error *error) {
+  char text[KJIT_ATTENTION_TEXT_MAX];
+  const kjit_attention_problem problem = public_problem(&trial->problem);
+  const kjit_status status = kjit_attention_describe(trial->runtime, &problem, NULL, text, sizeof text, error);
+  if (status != KJIT_OK) return status;
+  const size_t family = strcspn(text, " ");
+  snprintf(trial->family, sizeof trial->family, "%.*s", (int)family, text);
+  snprintf(trial->config_text, sizeof trial->config_text, "%s", text + family + (text[family] == ' '));
+  return KJIT_OK;
+}
+
+static kjit_status name_config(struct attention_trial *trial, kjit_error *error) {
+  const size_t capacity = sizeof trial->config_text;
+  if (trial->subject == SUBJECT_CHOSEN) return name_chosen(trial, error);
+  snprintf(trial->family, sizeof trial->family, "%s",
+           trial->subject == SUBJECT_SM90 ? "attention_sm90" : "flash_forward");
+  return trial->subject == SUBJECT_SM90
+             ? kjit_attention_sm90_config_print(&trial->sm90, 0, trial->config_text, capacity, error)
+             : kjit_flash_config_print(&trial->flash, 0, trial->config_text, capacity, error);
 }
 
 static kjit_status open_gpu(struct attention_trial *trial, kjit_error *error) {
@@ -82,7 +133,7 @@ kjit_status attention_trial_open(struct attention_trial *trial, const struct att
   kjit_status status = read_problem(&trial->problem, options, error);
   if (status == KJIT_OK) status = read_config(trial, options, error);
   if (status == KJIT_OK) status = open_gpu(trial, error);
-  if (status == KJIT_OK) status = choose_config(trial, options, error);
+  if (status == KJIT_OK) status = name_config(trial, error);
   if (status == KJIT_OK) status = check_kernels_create(&trial->kernels, trial->runtime, &trial->card, error);
   if (status == KJIT_OK) status = attention_data_create(&trial->data, &trial->kernels, &trial->problem, error);
   if (status == KJIT_OK) status = attention_reference_create(&trial->reference, &trial->data, error);
@@ -97,22 +148,65 @@ void attention_trial_close(struct attention_trial *trial) {
   card_close(&trial->card);
 }
 
+static kjit_status forward(const struct attention_trial *trial, kjit_error *error) {
+  const kjit_attention_args *args = &trial->data.args;
+  CUstream stream = trial->card.stream;
+  switch (trial->subject) {
+  case SUBJECT_FLASH:
+    return kjit_flash_forward(trial->runtime, &trial->flash, args, stream, error);
+  case SUBJECT_SM90:
+    return kjit_attention_sm90_forward(trial->runtime, &trial->sm90, args, stream, error);
+  default:
+    return kjit_attention_forward(trial->runtime, args, stream, error);
+  }
+}
+
 kjit_status attention_trial_judge(struct attention_trial *trial, struct attention_verdict *verdict, kjit_error *error) {
-  return attention_run(&trial->data, &trial->reference, &trial->config, verdict, error);
+  *verdict = (struct attention_verdict){0};
+  kjit_status status = attention_data_poison(&trial->data, trial->card.stream, error);
+  if (status == KJIT_OK) status = forward(trial, error);
+  if (status == KJIT_OK) status = card_synchronize(&trial->card, trial->card.stream, error);
+  return status == KJIT_OK ? attention_judge(&trial->data, &trial->reference, verdict, error) : status;
+}
+
+kjit_status attention_trial_plan_create(struct attention_trial *trial, struct attention_trial_plan *plan,
+                                        kjit_error *error) {
+  const kjit_attention_args *args = &trial->data.args;
+  *plan = (struct attention_trial_plan){0};
+  switch (trial->subject) {
+  case SUBJECT_FLASH:
+    return kjit_flash_plan_create(trial->runtime, &trial->flash, args, &plan->flash, error);
+  case SUBJECT_SM90:
+    return kjit_attention_sm90_plan_create(trial->runtime, &trial->sm90, args, &plan->attention, error);
+  default:
+    return kjit_attention_plan_create(trial->runtime, args, &plan->attention, error);
+  }
+}
+
+kjit_status attention_trial_plan_run(const struct attention_trial_plan *plan, CUstream stream, kjit_error *error) {
+  if (plan->flash != NULL) return kjit_flash_plan_run(plan->flash, stream, error);
+  return kjit_attention_plan_run(plan->attention, stream, error);
+}
+
+void attention_trial_plan_destroy(struct attention_trial_plan *plan) {
+  kjit_flash_plan_destroy(plan->flash);
+  kjit_attention_plan_destroy(plan->attention);
 }
 
 static json_t *problem_json(const struct problem *p) {
-  return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:b}", "dtype", p->dtype == KJIT_BF16 ? "bf16" : "fp16",
-                   "batch", (json_int_t)p->batch, "heads", (json_int_t)p->heads, "seq_q", (json_int_t)p->seq_q,
-                   "seq_kv", (json_int_t)p->seq_kv, "head_dim", (json_int_t)p->head_dim, "layout",
+  return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:b}", "dtype",
+                   p->dtype == KJIT_BF16 ? "bf16" : "fp16", "batch", (json_int_t)p->batch, "heads",
+                   (json_int_t)p->heads, "heads_kv", (json_int_t)problem_heads_kv(p), "seq_q", (json_int_t)p->seq_q,
+                   "seq_kv", (json_int_t)p->seq_kv, "head_dim", (json_int_t)p->head_dim, "head_dim_v",
+                   (json_int_t)problem_head_dim_v(p), "causal", (int)p->causal, "layout",
                    problem_layout_word(p->layout), "scale", problem_scale(p), "lse", (int)p->lse);
 }
 
 json_t *attention_trial_json(const struct attention_trial *trial) {
   char seed[24];
   snprintf(seed, sizeof seed, "%" PRIu64, trial->problem.seed); /* as --seed takes it; JSON's numbers are too small */
-  return json_pack("{s:s, s:s, s:s, s:o, s:s}", "device", trial->device.name, "arch", trial->device.arch, "config",
-                   trial->config_text, "problem", problem_json(&trial->problem), "seed", seed);
+  return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "device", trial->device.name, "arch", trial->device.arch, "family",
+                   trial->family, "config", trial->config_text, "problem", problem_json(&trial->problem), "seed", seed);
 }
 
 /* JSON has no infinity: an error that is none is null. */
@@ -138,6 +232,6 @@ void attention_trial_print(const struct attention_trial *trial, const struct att
   char problem[PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
   problem_print(&trial->problem, problem);
   attention_verdict_print(verdict, &trial->problem, numbers);
-  printf("device   %s, %s\nconfig   %s\nproblem  %s\nresult   %s\n", trial->device.name, trial->device.arch,
-         trial->config_text, problem, numbers);
+  printf("device   %s, %s\nconfig   %s %s\nproblem  %s\nresult   %s\n", trial->device.name, trial->device.arch,
+         trial->family, trial->config_text, problem, numbers);
 }

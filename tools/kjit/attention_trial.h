@@ -8,7 +8,12 @@
 #define ATTENTION_TRIAL_HELP                                                                                           \
   "  --shape B,S,H,D[,SKV]  batch, sequence length, heads, head size, key sequence length (S)\n"                       \
   "  --dtype fp16|bf16      element type (fp16, or that of --flash)\n"                                                 \
-  "  --flash \"SHORT FORM\"   the config to run (chosen for the shape)\n"                                              \
+  "  --heads-kv N           heads of k and v; divides H (H)\n"                                                         \
+  "  --head-dim-v N         head size of v and o (D)\n"                                                                \
+  "  --causal               row i sees keys up to i + SKV - S\n"                                                       \
+  "  --flash \"SHORT FORM\"   run flash_forward with this config (family and config are chosen)\n"                     \
+  "  --sm90 \"KEY=N,...\"     run attention_sm90 with this config; its dtype, causal and head_dim_v are the "          \
+  "problem's\n"                                                                                                        \
   "  --layout LAYOUT        bshd, bhsd, padded, packed or shared_kv (bshd)\n"                                          \
   "  --scale X              softmax scale (1/sqrt(D))\n"                                                               \
   "  --lse                  also the log-sum-exp\n"                                                                    \
@@ -17,19 +22,25 @@
 
 /* The command line. */
 struct attention_trial_options {
-  const char *shape, *dtype, *flash, *layout, *scale;
-  bool lse, json;
-  uint64_t seed; /* UINT64_MAX: a fresh one */
+  const char *shape, *dtype, *flash, *sm90, *layout, *scale;
+  bool causal, lse, json;
+  uint64_t heads_kv, head_dim_v; /* 0: not given               */
+  uint64_t seed;                 /* UINT64_MAX: a fresh one */
 };
 
 /* The rows of the option table that fill `o`; OPTION_END is the caller's. */
 #define ATTENTION_TRIAL_OPTIONS(o)                                                                                     \
   {OPTION_TEXT, "--shape", &(o).shape, 0, 0}, {OPTION_TEXT, "--dtype", &(o).dtype, 0, 0},                              \
-      {OPTION_TEXT, "--flash", &(o).flash, 0, 0}, {OPTION_TEXT, "--layout", &(o).layout, 0, 0},                        \
-      {OPTION_TEXT, "--scale", &(o).scale, 0, 0}, {OPTION_FLAG, "--lse", &(o).lse, 0, 0},                              \
-      {OPTION_NUMBER, "--seed", &(o).seed, 0, UINT64_MAX - 1}, {                                                       \
+      {OPTION_TEXT, "--flash", &(o).flash, 0, 0}, {OPTION_TEXT, "--sm90", &(o).sm90, 0, 0},                            \
+      {OPTION_NUMBER, "--heads-kv", &(o).heads_kv, 1, 65535},                                                          \
+      {OPTION_NUMBER, "--head-dim-v", &(o).head_dim_v, 1, 256}, {OPTION_FLAG, "--causal", &(o).causal, 0, 0},          \
+      {OPTION_TEXT, "--layout", &(o).layout, 0, 0}, {OPTION_TEXT, "--scale", &(o).scale, 0, 0},                        \
+      {OPTION_FLAG, "--lse", &(o).lse, 0, 0}, {OPTION_NUMBER, "--seed", &(o).seed, 0, UINT64_MAX - 1}, {               \
     OPTION_FLAG, "--json", &(o).json, 0, 0                                                                             \
   }
+
+/* What runs: what the library chooses, or a family with a config of the caller's. */
+enum attention_subject { SUBJECT_CHOSEN, SUBJECT_FLASH, SUBJECT_SM90 };
 
 /* Tensors, reference and config on the first GPU. */
 struct attention_trial {
@@ -38,8 +49,11 @@ struct attention_trial {
   kjit_device_info device;
   struct check_kernels kernels;
   struct problem problem;
-  kjit_flash_config config;
-  char config_text[KJIT_FLASH_CONFIG_TEXT_MAX];
+  enum attention_subject subject;
+  kjit_flash_config flash;         /* SUBJECT_FLASH */
+  kjit_attention_sm90_config sm90; /* SUBJECT_SM90  */
+  char family[32];
+  char config_text[KJIT_ATTENTION_TEXT_MAX];
   struct attention_data data;
   struct attention_reference reference;
 };
@@ -56,6 +70,16 @@ void attention_trial_close(struct attention_trial *trial); /* accepts a half-mad
 
 /* Run once and judge. */
 kjit_status attention_trial_judge(struct attention_trial *trial, struct attention_verdict *verdict, kjit_error *error);
+
+/* A plan of it, for timing. All zero: none. */
+struct attention_trial_plan {
+  kjit_flash_plan *flash;
+  kjit_attention_plan *attention;
+};
+kjit_status attention_trial_plan_create(struct attention_trial *trial, struct attention_trial_plan *plan,
+                                        kjit_error *error);
+kjit_status attention_trial_plan_run(const struct attention_trial_plan *plan, CUstream stream, kjit_error *error);
+void attention_trial_plan_destroy(struct attention_trial_plan *plan);
 
 /* What both report of the trial: device, config, problem. */
 json_t *attention_trial_json(const struct attention_trial *trial);

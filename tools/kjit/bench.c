@@ -12,8 +12,8 @@
 static const char usage[] =
     "usage: kjit bench attention --shape B,S,H,D[,SKV] [OPTION]...\n\n"
     "Checks attention forward on the first GPU as `kjit run` does, then times it with events:\n"
-    "median of the rounds, 4*B*H*S*SKV*D floating-point operations each, L2 emptied before.\n\n" ATTENTION_TRIAL_HELP
-    "  --rounds N             timed runs (30)\n"
+    "median of the rounds, 2*B*H*S*(keys that a row sees on average)*(D+DV) floating-point\n"
+    "operations each, L2 emptied before.\n\n" ATTENTION_TRIAL_HELP "  --rounds N             timed runs (30)\n"
     "  --warmup N             runs before them (5)\n"
     "  --keep-l2              leave in the L2 cache what the run before left there\n"
     "\nExit codes: 0 done, 1 wrong result, 2 usage, 3 no usable GPU or driver, 4 no NVRTC.\n";
@@ -43,11 +43,11 @@ static double card_limit(const kjit_device_info *device) {
 }
 
 static kjit_status run_plan(void *user, CUstream stream, kjit_error *error) {
-  return kjit_flash_plan_run(user, stream, error);
+  return attention_trial_plan_run(user, stream, error);
 }
 
-static kjit_status time_rounds(const struct timer *timer, kjit_flash_plan *plan, const struct bench_options *options,
-                               double *milliseconds, kjit_error *error) {
+static kjit_status time_rounds(const struct timer *timer, struct attention_trial_plan *plan,
+                               const struct bench_options *options, double *milliseconds, kjit_error *error) {
   double ignored;
   kjit_status status = KJIT_OK;
   for (uint64_t i = 0; i < options->warmup && status == KJIT_OK; i++)
@@ -61,13 +61,12 @@ static kjit_status measure(struct attention_trial *trial, const struct bench_opt
                            struct statistics *statistics, kjit_error *error) {
   static double milliseconds[MOST_ROUNDS];
   struct timer timer = {0};
-  kjit_flash_plan *plan = NULL;
+  struct attention_trial_plan plan = {0};
   kjit_status status = timer_create(&timer, &trial->card, !options->keep_l2, error);
-  if (status == KJIT_OK)
-    status = kjit_flash_plan_create(trial->runtime, &trial->config, &trial->data.args, &plan, error);
-  if (status == KJIT_OK) status = time_rounds(&timer, plan, options, milliseconds, error);
+  if (status == KJIT_OK) status = attention_trial_plan_create(trial, &plan, error);
+  if (status == KJIT_OK) status = time_rounds(&timer, &plan, options, milliseconds, error);
   if (status == KJIT_OK) *statistics = statistics_of(milliseconds, options->rounds);
-  kjit_flash_plan_destroy(plan);
+  attention_trial_plan_destroy(&plan);
   timer_destroy(&timer);
   return status;
 }
