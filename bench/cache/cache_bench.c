@@ -39,12 +39,13 @@ static bool read_plainly(const char *path) {
 }
 
 static bool read_through_cache(struct builder *builder, const struct jit_request *request) {
-  struct builder_call call = {.builder = builder, .request = request, .deadline_ns = INT64_MAX};
+  struct key key;
+  struct builder_call call = {.builder = builder, .request = request, .key = &key, .deadline_ns = INT64_MAX};
   kjit_artifact *artifact = NULL;
-  bool found = key_make(&call.key, builder->mem, request, "nvrtc-bench", NULL) == KJIT_OK;
+  bool found = key_make(&key, builder->mem, request, "nvrtc-bench", NULL) == KJIT_OK;
   found = found && builder_look_up(&call, &artifact, NULL) == KJIT_OK;
   kjit_artifact_release(artifact);
-  key_finish(&call.key);
+  key_finish(&key);
   return found;
 }
 

@@ -56,6 +56,11 @@ typedef struct kjit_runtime_options {
   const char *const *trusted_keys;
   size_t trusted_key_count;
   const char *record_path; /**< kjit_runtime_record() from the start; NULL: $KJIT_RECORD or nothing               */
+  /** Bounds on the compiled kernels kept in this process's memory, failed compiles included: beyond either, the least
+      recently used of those that nobody holds go (a loaded kernel holds its own) and are read from the cache folder
+      when they are asked for again. What is held counts, and stays. */
+  uint64_t memory_max_bytes;   /**< 0: 256 MiB                                                                    */
+  uint64_t memory_max_entries; /**< 0: 16,384                                                                     */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */

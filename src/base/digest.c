@@ -11,10 +11,33 @@ static void start_sodium(void) {
   (void)!sodium_init();
 }
 
-void digest_of(struct digest *out, const void *data, size_t bytes) {
+static void start_once(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, start_sodium);
+}
+
+void digest_of(struct digest *out, const void *data, size_t bytes) {
+  start_once();
   (void)crypto_generichash(out->bytes, sizeof out->bytes, data, bytes, NULL, 0);
+}
+
+_Static_assert(sizeof(struct digest_state) >= sizeof(crypto_generichash_state), "a state holds libsodium's");
+
+static crypto_generichash_state *state_of(struct digest_state *state) {
+  return (crypto_generichash_state *)(void *)state->opaque;
+}
+
+void digest_begin(struct digest_state *state) {
+  start_once();
+  (void)crypto_generichash_init(state_of(state), NULL, 0, DIGEST_BYTES);
+}
+
+void digest_add(struct digest_state *state, const void *data, size_t bytes) {
+  (void)crypto_generichash_update(state_of(state), data, bytes);
+}
+
+void digest_end(struct digest_state *state, struct digest *out) {
+  (void)crypto_generichash_final(state_of(state), out->bytes, sizeof out->bytes);
 }
 
 void digest_to_hex(const struct digest *digest, char hex[DIGEST_HEX_BYTES]) {

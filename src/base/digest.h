@@ -13,6 +13,14 @@ struct digest {
 
 void digest_of(struct digest *out, const void *data, size_t bytes);
 
+/* The same of several pieces in a row. A copy of a state goes on from where the original was. */
+struct digest_state {
+  _Alignas(64) unsigned char opaque[384];
+};
+void digest_begin(struct digest_state *state);
+void digest_add(struct digest_state *state, const void *data, size_t bytes);
+void digest_end(struct digest_state *state, struct digest *out);
+
 /* Lower case. */
 void digest_to_hex(const struct digest *digest, char hex[DIGEST_HEX_BYTES]);
 

@@ -21,7 +21,7 @@ struct body {
   atomic_size_t references;
   const struct mem *mem;
   struct entry_image image;
-  struct digest digest, request, lookup;
+  struct digest digest, request, identity;
   char key[DIGEST_HEX_BYTES];
   char *arch, *entry; /* of the key text, NUL-terminated */
   struct kjit_artifact as[ORIGINS];
@@ -55,7 +55,7 @@ static _Bool body_fill(struct body *body) {
 }
 
 kjit_status artifact_create(kjit_artifact **out, const struct mem *mem, struct entry_image *image,
-                            const struct digest *lookup, kjit_origin origin, kjit_error *error) {
+                            const struct digest *identity, kjit_origin origin, kjit_error *error) {
   *out = NULL;
   struct body *body = mem_alloc(mem, sizeof *body);
   if (!body) {
@@ -65,7 +65,7 @@ kjit_status artifact_create(kjit_artifact **out, const struct mem *mem, struct e
   atomic_init(&body->references, 1);
   body->mem = mem;
   body->image = *image;
-  body->lookup = *lookup;
+  body->identity = *identity;
   *image = (struct entry_image){0};
   if (!body_fill(body)) {
     body_destroy(body);
@@ -83,8 +83,8 @@ const struct entry_image *artifact_image(const kjit_artifact *artifact) {
   return &artifact->body->image;
 }
 
-const struct digest *artifact_lookup(const kjit_artifact *artifact) {
-  return &artifact->body->lookup;
+const struct digest *artifact_identity(const kjit_artifact *artifact) {
+  return &artifact->body->identity;
 }
 
 const struct digest *artifact_digest(const kjit_artifact *artifact) {
@@ -93,6 +93,10 @@ const struct digest *artifact_digest(const kjit_artifact *artifact) {
 
 _Bool artifact_same(const kjit_artifact *a, const kjit_artifact *b) {
   return a->body == b->body;
+}
+
+_Bool artifact_is_shared(const kjit_artifact *artifact) {
+  return atomic_load_explicit(&artifact->body->references, memory_order_acquire) > 1;
 }
 
 void artifact_entry_name(const kjit_artifact *artifact, struct entry_name *name) {

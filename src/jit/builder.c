@@ -52,12 +52,26 @@ kjit_status builder_call_end(const struct builder_call *call, const char *what, 
                    request->target.name, what);
 }
 
+/* Outside this process's memory a request is known by its key. */
+static kjit_status get_keyed(struct builder_call *call, _Bool refused, kjit_artifact **out, int64_t *expires_ns,
+                             kjit_error *error) {
+  struct key key;
+  kjit_status status = key_make(&key, call->builder->mem, call->request, call->compiler, error);
+  call->key = &key;
+  if (status == KJIT_OK)
+    status = call->request->flags & KJIT_BUILD_NO_COMPILE ? builder_look_up(call, out, error)
+                                                          : builder_produce(call, refused, out, expires_ns, error);
+  call->key = NULL;
+  key_finish(&key);
+  return status;
+}
+
 static kjit_status lead(struct builder_call *call, struct resident_join *join, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
   kjit_artifact *artifact = NULL;
   int64_t expires_ns = INT64_MAX;
   kjit_error found = {0};
-  kjit_status status = builder_produce(call, join->refused, &artifact, &expires_ns, &found);
+  kjit_status status = get_keyed(call, join->refused, &artifact, &expires_ns, &found);
   found.status = (int32_t)status;
   resident_land(builder->resident, join->flight, artifact, expires_ns, &found);
   if (status == KJIT_OK && now_ns(builder) >= call->deadline_ns) {
@@ -106,8 +120,9 @@ static kjit_status follow(struct builder_call *call, struct flight *flight, _Boo
 /* Neither compile nor wait for anybody's compile: the tiers have it or not. */
 static kjit_status look_up_only(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   const struct jit_request *request = call->request;
-  kjit_status status = builder_look_up(call, out, error);
-  if (status == KJIT_OK) resident_keep(call->builder->resident, &call->key.digest, *out);
+  int64_t expires_ns;
+  const kjit_status status = get_keyed(call, 0, out, &expires_ns, error);
+  if (status == KJIT_OK) resident_keep(call->builder->resident, &call->identity, *out);
   if (status != KJIT_ERR_NOT_FOUND) return status;
   count_add(&call->builder->counters, COUNT_misses, 1);
   return error_set(error, KJIT_ERR_NOT_FOUND, "kernel %s for %s: in no cache tier, and the call forbids compiling it",
@@ -122,14 +137,14 @@ static kjit_status absent(struct builder_call *call, kjit_artifact **out, kjit_e
                    request->target.name);
 }
 
-static kjit_status get_keyed(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+static kjit_status get_identified(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
   const _Bool may_lead = !(call->request->flags & (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE));
   for (;;) {
     struct resident_join join;
     _Bool again = 0;
     kjit_status status = KJIT_OK;
-    switch (resident_ask(builder->resident, &call->key.digest, now_ns(builder), may_lead, &join)) {
+    switch (resident_ask(builder->resident, &call->identity, now_ns(builder), may_lead, &join)) {
     case RESIDENT_FOUND:
       count_add(&builder->counters, COUNT_memory_hits, 1);
       return deliver(join.artifact, out, error);
@@ -152,19 +167,17 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
   struct builder_call call = {.builder = builder, .request = request, .deadline_ns = INT64_MAX};
   *out = NULL;
   if (request->timeout_ms) call.deadline_ns = now_ns(builder) + request->timeout_ms * (int64_t)1000000;
-  const char *compiler = identify(builder, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
-  kjit_status status = key_make(&call.key, builder->mem, request, compiler, error);
-  if (status == KJIT_OK && record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY))
-    record_request(builder->record, request, &call.key.request);
-  if (status == KJIT_OK) status = get_keyed(&call, out, error);
-  key_finish(&call.key);
-  return status;
+  call.compiler = identify(builder, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
+  key_identify(&call.identity, request, call.compiler);
+  if (record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY))
+    record_request(builder->record, request, &call.identity);
+  return get_identified(&call, out, error);
 }
 
 void builder_forget(struct builder *builder, const kjit_artifact *artifact) {
   struct entry_name name;
   if (!artifact) return;
-  resident_refuse(builder->resident, artifact_lookup(artifact), artifact);
+  resident_refuse(builder->resident, artifact_identity(artifact), artifact);
   artifact_entry_name(artifact, &name);
   if (builder->user.dir.folder >= 0) disk_cache_set_aside(&builder->user, &name, 0, "the driver refused it");
 }

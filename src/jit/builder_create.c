@@ -99,6 +99,13 @@ static kjit_status start_record(struct builder *builder, const kjit_runtime_opti
   return path ? record_to(builder->record, path, error) : KJIT_OK;
 }
 
+static struct resident *create_resident(const struct builder *builder, const kjit_runtime_options *options) {
+  const struct resident_bounds bounds = {
+      .max_bytes = options->memory_max_bytes ? options->memory_max_bytes : BUILDER_DEFAULT_MEMORY_MAX_BYTES,
+      .max_entries = options->memory_max_entries ? options->memory_max_entries : BUILDER_DEFAULT_MEMORY_MAX_ENTRIES};
+  return resident_create(builder->mem, &bounds);
+}
+
 static kjit_status set_up(struct builder *builder, const kjit_runtime_options *options,
                           const struct builder_parts *parts, kjit_error *error) {
   init_tier(&builder->user, builder, KJIT_ORIGIN_USER, parts->use_grain_s);
@@ -110,7 +117,7 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
     status = nvrtc_create(&builder->nvrtc, builder->mem, options->nvrtc_path,
                           !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT), error);
   if (status != KJIT_OK) return status;
-  builder->resident = resident_create(builder->mem);
+  builder->resident = create_resident(builder, options);
   builder->record = record_create(builder->mem, builder->log, builder->ops, &builder->counters);
   if (!builder->resident || !builder->record || !builder_fork_init(builder)) return error_no_memory(error);
   status = open_bundles(builder, options, error);

@@ -29,6 +29,11 @@
 #define BUILDER_DEFAULT_MAX_BYTES   ((uint64_t)1 << 30)
 #define BUILDER_DEFAULT_MAX_ENTRIES 100000
 
+/* What a process keeps in memory beside its loaded kernels: thousands of kernels of usual size. One that goes costs a
+ * read of its entry when it is asked for again. */
+#define BUILDER_DEFAULT_MEMORY_MAX_BYTES   ((uint64_t)256 << 20)
+#define BUILDER_DEFAULT_MEMORY_MAX_ENTRIES 16384
+
 struct builder {
   const struct mem *mem;
   const struct log *log;
@@ -65,9 +70,11 @@ kjit_status builder_create_parts(struct builder **out, const kjit_runtime_option
 struct builder_call {
   struct builder *builder;
   const struct jit_request *request;
-  struct key key;
-  int64_t deadline_ns; /* INT64_MAX: none */
-  kjit_error refusal;  /* why a bundle that has the kernel did not answer; status 0 when none was refused */
+  const char *compiler;   /* NULL: unknown */
+  struct digest identity; /* of the two */
+  struct key *key;        /* made when memory does not have it; NULL until then */
+  int64_t deadline_ns;    /* INT64_MAX: none */
+  kjit_error refusal;     /* why a bundle that has the kernel did not answer; status 0 when none was refused */
 };
 
 /* What ends a call before it has its answer: KJIT_OK, KJIT_ERR_TIMEOUT or KJIT_ERR_CANCELLED with a message; `what` was

@@ -17,21 +17,21 @@ static kjit_status look_in(struct builder_call *call, struct disk_cache *cache, 
                            kjit_error *error) {
   struct builder *builder = call->builder;
   struct entry_image image;
-  const kjit_status status = disk_cache_get(cache, &call->key, refresh, &image);
+  const kjit_status status = disk_cache_get(cache, call->key, refresh, &image);
   if (status == KJIT_ERR_NO_MEMORY) return error_no_memory(error);
   if (status != KJIT_OK) return status;
   count_add(&builder->counters, cache->origin == KJIT_ORIGIN_SITE ? COUNT_site_hits : COUNT_user_hits, 1);
-  return artifact_create(out, builder->mem, &image, &call->key.digest, cache->origin, error);
+  return artifact_create(out, builder->mem, &image, &call->identity, cache->origin, error);
 }
 
 static kjit_status look_in_bundles(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
   struct entry_image image;
-  const kjit_status status = bundle_set_get(&builder->bundles, &call->key, &image, &call->refusal);
+  const kjit_status status = bundle_set_get(&builder->bundles, call->key, &image, &call->refusal);
   if (status == KJIT_ERR_NO_MEMORY) return error_no_memory(error);
   if (status != KJIT_OK) return status;
   count_add(&builder->counters, COUNT_bundle_hits, 1);
-  return artifact_create(out, builder->mem, &image, &call->key.digest, KJIT_ORIGIN_BUNDLE, error);
+  return artifact_create(out, builder->mem, &image, &call->identity, KJIT_ORIGIN_BUNDLE, error);
 }
 
 kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
@@ -52,7 +52,7 @@ static kjit_status make_image(const struct builder_call *call, const struct comp
                               struct entry_image *image, kjit_error *error) {
   const struct jit_request *request = call->request;
   struct entry entry = {0};
-  entry.key_text = (struct entry_text){call->key.text.data, call->key.text.bytes};
+  entry.key_text = (struct entry_text){call->key->text.data, call->key->text.bytes};
   entry.family = text_of(request->family, ENTRY_LINE_MAX_BYTES);
   entry.label = text_of(request->label, ENTRY_LINE_MAX_BYTES);
   entry.message = text_of(message, ENTRY_LINE_MAX_BYTES);
@@ -97,7 +97,7 @@ static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_
   kjit_status kept = status;
   if (status == KJIT_OK || status == KJIT_ERR_COMPILE)
     kept = make_image(call, &result, status == KJIT_OK ? "" : failure_message(error), &image, error);
-  if (image.data) kept = artifact_create(out, builder->mem, &image, &call->key.digest, KJIT_ORIGIN_BUILT, error);
+  if (image.data) kept = artifact_create(out, builder->mem, &image, &call->identity, KJIT_ORIGIN_BUILT, error);
   compile_result_finish(&result, builder->mem);
   return kept == KJIT_OK ? status : kept;
 }
@@ -121,13 +121,13 @@ static kjit_status recall_failure(struct builder_call *call, kjit_artifact **out
   struct builder *builder = call->builder;
   struct entry_image image;
   int64_t age_s = 0;
-  kjit_status status = failure_cache_get(&builder->user, &call->key, builder->failure_s, &image, &age_s);
+  kjit_status status = failure_cache_get(&builder->user, call->key, builder->failure_s, &image, &age_s);
   if (status == KJIT_ERR_NO_MEMORY) return error_no_memory(error);
   if (status != KJIT_OK) return status;
   const char *message = image.entry.message.data;
   status = error_set(error, KJIT_ERR_COMPILE, "%s", message);
   *expires_ns = now_ns(builder) + (builder->failure_s - age_s) * 1000000000;
-  const kjit_status made = artifact_create(out, builder->mem, &image, &call->key.digest, KJIT_ORIGIN_USER, error);
+  const kjit_status made = artifact_create(out, builder->mem, &image, &call->identity, KJIT_ORIGIN_USER, error);
   return made == KJIT_OK ? status : made;
 }
 
@@ -173,7 +173,7 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
   struct cache_lock lock;
   kjit_status status = KJIT_OK;
   const int64_t start_ns = now_ns(builder);
-  cache_lock_init(&lock, &call->key.digest);
+  cache_lock_init(&lock, &call->key->digest);
   builder_fork_hold(builder, &lock);
   const enum wait_end end = wait_for_lock(call, &lock, out, &status, error);
   if (end != WAIT_LOCKED || now_ns(builder) - start_ns > POLL_FIRST_NS) {
@@ -221,7 +221,7 @@ kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artif
   if (call->request->sources->withheld)
     return cannot_compile(call, KJIT_ERR_UNSUPPORTED,
                           "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)", error);
-  if (!call->key.complete) return no_compiler(call, error);
+  if (!call->key->complete) return no_compiler(call, error);
   if (!refused && builder->user.dir.folder >= 0 && atomic_load(&builder->user.writable))
     return build_once(call, out, expires_ns, error);
   return compile_and_publish(call, out, expires_ns, error);

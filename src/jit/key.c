@@ -7,7 +7,6 @@
 #include "jit/entry.h"
 #include "jit/key_reader.h"
 
-/* Every request makes its key, also one that is in memory: no printf here. */
 static void put_number(struct text *text, size_t number) {
   char digits[20];
   size_t at = sizeof digits;
@@ -75,6 +74,16 @@ static kjit_status failed(const struct jit_request *request, kjit_error *error) 
   return error_invalid(error, "request", "defines, options and names of headers together exceed 1 MiB");
 }
 
+static void digest_both(struct key *key) {
+  struct digest_state request, whole;
+  digest_begin(&request);
+  digest_add(&request, key->text.data, key->request_bytes);
+  whole = request;
+  digest_end(&request, &key->request);
+  digest_add(&whole, key->text.data + key->request_bytes, key->text.bytes - key->request_bytes);
+  digest_end(&whole, &key->digest);
+}
+
 kjit_status key_make(struct key *key, const struct mem *mem, const struct jit_request *request, const char *compiler,
                      kjit_error *error) {
   key->complete = compiler != NULL;
@@ -83,12 +92,32 @@ kjit_status key_make(struct key *key, const struct mem *mem, const struct jit_re
     text_init(&key->text, mem, ENTRY_KEY_MAX_BYTES);
     if (!put_key(key, request, compiler)) return failed(request, error);
   }
-  digest_of(&key->request, key->text.data, key->request_bytes);
-  key->digest = key->request;
-  if (compiler) digest_of(&key->digest, key->text.data, key->text.bytes);
+  digest_both(key);
   return KJIT_OK;
 }
 
 void key_finish(struct key *key) {
   if (key->text.data != key->small) text_finish(&key->text);
+}
+
+static void identify_string(struct digest_state *state, const char *value) {
+  const uint64_t bytes = strlen(value);
+  digest_add(state, &bytes, sizeof bytes);
+  digest_add(state, value, bytes);
+}
+
+/* The standing options and the format are the same throughout a process. */
+void key_identify(struct digest *identity, const struct jit_request *request, const char *compiler) {
+  struct digest_state state;
+  const uint64_t counts[2] = {request->option_count, compiler != NULL};
+  digest_begin(&state);
+  digest_add(&state, counts, sizeof counts);
+  digest_add(&state, request->sources->digest.bytes, DIGEST_BYTES);
+  identify_string(&state, request->target.name);
+  identify_string(&state, request->entry);
+  for (size_t i = 0; i < request->option_count; i++)
+    identify_string(&state, request->options[i]);
+  identify_string(&state, request->prologue);
+  if (compiler) identify_string(&state, compiler);
+  digest_end(&state, identity);
 }

@@ -16,9 +16,14 @@
 /* Keys are digests: any four bytes of one are as good as a hash. */
 #define HASH_FUNCTION(key, bytes, value) memcpy(&(value), (key), sizeof(value))
 #include <uthash.h>
+#include <utlist.h>
 
 /* Remembered failures beyond this push the oldest out: a program that generates broken kernels must not grow. */
 #define FAILURES_MAX 256
+
+/* Artifacts that are held are passed over when something must go. So many, and the rest waits for the next addition:
+ * a process that holds nearly all it has must not look at all of it each time. */
+#define PASSED_OVER_MAX 64
 
 struct flight {
   size_t references; /* the leader, its followers */
@@ -31,7 +36,8 @@ struct flight {
 struct slot {
   UT_hash_handle hh;
   struct digest key;
-  kjit_artifact *artifact; /* NULL while the first flight is under way */
+  struct slot *prev, *next; /* in the order of use, when there is an artifact */
+  kjit_artifact *artifact;  /* NULL while the first flight is under way */
   struct flight *flight;
   int64_t expires_ns; /* of a failure; INT64_MAX for a kernel */
   _Bool refused;
@@ -43,6 +49,9 @@ struct resident {
   pthread_mutex_t mutex;
   pthread_cond_t landed;
   struct slot *slots;
+  struct slot *least; /* recently used artifact; the head of the order of use */
+  struct resident_bounds bounds;
+  uint64_t bytes, entries; /* of artifacts */
   size_t failures;
 };
 
@@ -55,10 +64,11 @@ static _Bool init_condition(pthread_cond_t *condition) {
   return made;
 }
 
-struct resident *resident_create(const struct mem *mem) {
+struct resident *resident_create(const struct mem *mem, const struct resident_bounds *bounds) {
   struct resident *resident = mem_alloc(mem, sizeof *resident);
   if (!resident) return NULL;
   resident->mem = mem;
+  resident->bounds = *bounds;
   if (init_condition(&resident->landed)) {
     if (!pthread_mutex_init(&resident->mutex, NULL)) return resident;
     pthread_cond_destroy(&resident->landed);
@@ -87,12 +97,75 @@ static struct slot *find_or_add(struct resident *resident, const struct digest *
   return NULL;
 }
 
+static uint64_t bytes_of(const kjit_artifact *artifact) {
+  return artifact_image(artifact)->bytes;
+}
+
+static void put_in(struct resident *resident, struct slot *slot, kjit_artifact *artifact, int64_t expires_ns) {
+  slot->artifact = kjit_artifact_retain(artifact_as(artifact, KJIT_ORIGIN_MEMORY));
+  slot->expires_ns = expires_ns;
+  DL_APPEND(resident->least, slot);
+  resident->bytes += bytes_of(artifact);
+  resident->entries++;
+  resident->failures += expires_ns != INT64_MAX;
+}
+
+/* The slot's artifact, which the caller releases; NULL when it has none. */
+static kjit_artifact *take_out(struct resident *resident, struct slot *slot) {
+  kjit_artifact *const artifact = slot->artifact;
+  if (!artifact) return NULL;
+  slot->artifact = NULL;
+  DL_DELETE(resident->least, slot);
+  resident->bytes -= bytes_of(artifact);
+  resident->entries--;
+  resident->failures -= slot->expires_ns != INT64_MAX;
+  return artifact;
+}
+
+/* Used just now: last in the order. */
+static void move_to_end(struct resident *resident, struct slot *slot) {
+  if (!slot->next) return;
+  DL_DELETE(resident->least, slot);
+  DL_APPEND(resident->least, slot);
+}
+
 static void remove_slot(struct resident *resident, struct slot *slot) {
   const struct mem *mem = resident->mem;
-  resident->failures -= slot->artifact && slot->expires_ns != INT64_MAX;
   HASH_DEL(resident->slots, slot);
-  kjit_artifact_release(slot->artifact);
+  kjit_artifact_release(take_out(resident, slot));
   mem_free(mem, slot);
+}
+
+static _Bool is_beyond(const struct resident *resident) {
+  return resident->bytes > resident->bounds.max_bytes || resident->entries > resident->bounds.max_entries;
+}
+
+/* Take out of the table what is beyond the bounds, for free_slots() without the lock. Nobody can take a reference to an
+ * artifact that only the table holds while the lock is held. */
+static struct slot *shrink(struct resident *resident) {
+  const struct mem *mem = resident->mem;
+  struct slot *gone = NULL;
+  for (int passed_over = 0; is_beyond(resident) && passed_over < PASSED_OVER_MAX;) {
+    struct slot *slot = resident->least;
+    if (slot->flight || artifact_is_shared(slot->artifact)) {
+      move_to_end(resident, slot);
+      passed_over++;
+      continue;
+    }
+    kjit_artifact *const artifact = take_out(resident, slot);
+    HASH_DEL(resident->slots, slot);
+    slot->artifact = artifact;
+    LL_PREPEND(gone, slot);
+  }
+  return gone;
+}
+
+static void free_slots(const struct resident *resident, struct slot *slots) {
+  struct slot *slot, *next;
+  LL_FOREACH_SAFE(slots, slot, next) {
+    kjit_artifact_release(slot->artifact);
+    mem_free(resident->mem, slot);
+  }
 }
 
 static void remove_oldest_failure(struct resident *resident) {
@@ -147,6 +220,7 @@ enum resident_answer resident_ask(struct resident *resident, const struct digest
     slot = NULL;
   }
   if (slot && slot->artifact) {
+    move_to_end(resident, slot);
     join->artifact = kjit_artifact_retain(slot->artifact);
     answer = RESIDENT_FOUND;
   } else if (may_lead && slot && slot->flight) {
@@ -168,10 +242,8 @@ static void settle(struct resident *resident, struct slot *slot, kjit_artifact *
     return;
   }
   if (!artifact || slot->artifact) return;
-  slot->artifact = kjit_artifact_retain(artifact_as(artifact, KJIT_ORIGIN_MEMORY));
-  slot->expires_ns = expires_ns;
+  put_in(resident, slot, artifact, expires_ns);
   slot->refused = 0;
-  resident->failures += expires_ns != INT64_MAX;
   if (resident->failures > FAILURES_MAX) remove_oldest_failure(resident);
 }
 
@@ -185,8 +257,10 @@ void resident_land(struct resident *resident, struct flight *flight, kjit_artifa
   flight->error = *error;
   if (artifact) flight->artifact = kjit_artifact_retain(artifact_as(artifact, KJIT_ORIGIN_MEMORY));
   flight_release(resident, flight);
+  struct slot *const gone = shrink(resident);
   pthread_cond_broadcast(&resident->landed);
   pthread_mutex_unlock(&resident->mutex);
+  free_slots(resident, gone);
 }
 
 static struct timespec to_timespec(int64_t ns) {
@@ -220,17 +294,17 @@ void resident_leave(struct resident *resident, struct flight *flight) {
 void resident_keep(struct resident *resident, const struct digest *key, kjit_artifact *artifact) {
   pthread_mutex_lock(&resident->mutex);
   struct slot *slot = find_or_add(resident, key);
-  if (slot && !slot->artifact && !slot->refused)
-    slot->artifact = kjit_artifact_retain(artifact_as(artifact, KJIT_ORIGIN_MEMORY));
+  if (slot && !slot->artifact && !slot->refused) put_in(resident, slot, artifact, INT64_MAX);
+  struct slot *const gone = shrink(resident);
   pthread_mutex_unlock(&resident->mutex);
+  free_slots(resident, gone);
 }
 
 void resident_refuse(struct resident *resident, const struct digest *key, const kjit_artifact *artifact) {
   pthread_mutex_lock(&resident->mutex);
   struct slot *slot = find(resident, key);
   if (slot && slot->artifact && artifact_same(slot->artifact, artifact)) {
-    kjit_artifact_release(slot->artifact);
-    slot->artifact = NULL;
+    kjit_artifact_release(take_out(resident, slot)); /* not the last one: the caller has his */
     slot->refused = 1;
   }
   pthread_mutex_unlock(&resident->mutex);

@@ -25,7 +25,13 @@ struct resident_join {
   _Bool refused; /* the driver refused what the tiers hold: only a new build will do */
 };
 
-struct resident *resident_create(const struct mem *mem);
+/* Beyond either, the least recently used artifacts that nobody else holds are let go of. */
+struct resident_bounds {
+  uint64_t max_bytes; /* of entry images */
+  uint64_t max_entries;
+};
+
+struct resident *resident_create(const struct mem *mem, const struct resident_bounds *bounds);
 void resident_destroy(struct resident *resident); /* accepts NULL; no flight may be under way */
 
 /* `now_ns`: failures that expired before are forgotten. `may_lead`: else an absent key, and one that is being made, are

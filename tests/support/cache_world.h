@@ -27,15 +27,20 @@ struct cache_request {
   struct jit_request request;
 };
 
+/* After a change to the file: its set's digest. */
+static inline void cache_request_seal(struct cache_request *made) {
+  struct mem mem;
+  mem_init(&mem, NULL);
+  if (!source_set_seal(&made->sources, &made->file, 1, &mem)) abort();
+}
+
 static inline void cache_request_make(struct cache_request *made, long number) {
   *made = (struct cache_request){0};
   snprintf(made->prologue, sizeof made->prologue, "#define KJIT_NUMBER %ld\n#line 1 \"k.cu\"\n", number);
   snprintf(made->label, sizeof made->label, "number %ld", number);
   snprintf(made->text, sizeof made->text, "extern \"C\" __global__ void k() {}\n");
   made->file = (struct source_file){.name = "k.cu", .text = made->text, .bytes = strlen(made->text)};
-  digest_of(&made->file.digest, made->text, made->file.bytes);
-  made->sources = (struct source_set){.files = &made->file, .count = 1};
-  digest_of(&made->sources.digest, &made->file.digest, sizeof made->file.digest);
+  cache_request_seal(made);
   made->request.family = "custom";
   made->request.label = made->label;
   strcpy(made->request.target.name, "sm_80");

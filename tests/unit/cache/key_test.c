@@ -8,14 +8,18 @@ static void make(struct key *key, const struct jit_request *request, const char 
   assert_status(KJIT_OK, key_make(key, &mem, request, compiler, NULL), NULL);
 }
 
-/* Does this request have another key than the plain one? */
+/* Does this request have another key than the plain one? Its identity must say the same. */
 static _Bool differs(const struct jit_request *request, const char *compiler) {
   struct cache_request plain;
+  struct digest plain_identity, identity;
   struct key a, b;
   cache_request_make(&plain, 1);
   make(&a, &plain.request, "nvrtc-1");
   make(&b, request, compiler);
+  key_identify(&plain_identity, &plain.request, "nvrtc-1");
+  key_identify(&identity, request, compiler);
   const _Bool different = !digest_equal(&a.digest, &b.digest);
+  assert_int_equal(different, !digest_equal(&plain_identity, &identity));
   assert_int_equal(different, a.text.bytes != b.text.bytes || memcmp(a.text.data, b.text.data, a.text.bytes));
   key_finish(&a);
   key_finish(&b);
@@ -64,6 +68,7 @@ static void test_key__each_field_matters(void **state) {
   struct cache_request made;
   cache_request_make(&made, 1);
   assert_true(differs(&made.request, "nvrtc-2"));
+  assert_true(differs(&made.request, NULL));
   strcpy(made.request.target.name, "sm_90");
   assert_true(differs(&made.request, "nvrtc-1"));
   cache_request_make(&made, 1);
@@ -77,9 +82,11 @@ static void test_key__each_field_matters(void **state) {
   assert_true(differs(&made.request, "nvrtc-1"));
   cache_request_make(&made, 1);
   made.file.name = "j.cu";
+  cache_request_seal(&made);
   assert_true(differs(&made.request, "nvrtc-1"));
   cache_request_make(&made, 1);
   made.file.digest.bytes[31] ^= 1;
+  cache_request_seal(&made);
   assert_true(differs(&made.request, "nvrtc-1"));
 }
 
