@@ -23,10 +23,9 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-for folder in (HERE.parent / "python", *sorted((HERE.parent / "build").glob("*/python"))):
+for folder in (HERE.parent / "python", HERE.parent / "build" / "release" / "python"):  # a bundle's, the project's
     if (folder / "kjit" / "libkjit.so").exists():
         sys.path.insert(0, str(folder))
-        break
 
 import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402

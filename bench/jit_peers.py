@@ -25,10 +25,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-for folder in (ROOT / "python", *sorted((ROOT / "build").glob("*/python"))):
+for folder in (ROOT / "python", ROOT / "build" / "release" / "python"):  # a bundle's, the project's
     if (folder / "kjit" / "libkjit.so").exists():
         sys.path.insert(0, str(folder))
-        break
 
 SHAPE = (4, 2048, 16, 128)
 TINY = (1, 16, 2, 128)

@@ -124,10 +124,11 @@ class _Call:
                 to_lse.data = lse.data_ptr()
             stream.value = stream_of(device)
             if forward(*arguments):
-                if not _elsewhere(device):
-                    raise_error(error)
-                with torch.cuda.device(device):
-                    run(q, k, v, out, lse)
+                if _elsewhere(device):
+                    with torch.cuda.device(device):
+                        if not forward(*arguments):
+                            return
+                raise_error(error)
 
         return run
 
