@@ -151,9 +151,9 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_cache_export(kjit_runtime *runtime, con
                                                       kjit_cache_report *report, kjit_error *error);
 
 /**
- * Publish the entries of an exported file, or of a bundle (bundle.h), in the user folder. Each is checked like an entry that is read; what is
- * damaged is left out and counted. The checksum guards against accidents, not against forgery: import only what you
- * would run. A runtime with trusted keys imports only bundles that one of them signed.
+ * Publish the entries of an exported file, or of a bundle (bundle.h), in the user folder. Each is checked like an entry
+ * that is read; what is damaged is left out and counted. The checksum guards against accidents, not against forgery:
+ * import only what you would run. A runtime with trusted keys imports only bundles that one of them signed.
  *
  * @param report  may be NULL; entries and bytes are what was published, damaged what was left out
  * @retval KJIT_OK
