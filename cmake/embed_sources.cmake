@@ -6,42 +6,54 @@
 # B2SUM (a program) the texts are left out but for their #include lines, and their digests are written instead.
 cmake_minimum_required(VERSION 3.22)
 
-# The text of a file as hex digits, and the C expression of its digest.
-function(read_source path hex digest)
+# The text of a file, and the C expression of its digest.
+function(read_source path text digest)
   if(NOT B2SUM)
-    file(READ "${path}" text HEX)
+    file(READ "${path}" read)
     set(digest_text NULL)
   else()
     execute_process(COMMAND ${B2SUM} -l 256 "${path}" OUTPUT_VARIABLE sum COMMAND_ERROR_IS_FATAL ANY)
     string(SUBSTRING "${sum}" 0 64 sum)
     set(digest_text "\"${sum}\"")
     file(STRINGS "${path}" lines REGEX "^[ \t]*#[ \t]*include")
-    list(JOIN lines "\n" lines)
-    string(HEX "${lines}\n" text)
+    list(JOIN lines "\n" read)
+    string(APPEND read "\n")
   endif()
-  set(${hex} "${text}" PARENT_SCOPE)
+  set(${text} "${read}" PARENT_SCOPE)
   set(${digest} "${digest_text}" PARENT_SCOPE)
 endfunction()
 
-set(texts "")
 set(table "")
 set(count 0)
+set(offset 0)
+file(WRITE "${OUTPUT}.texts" "")
 foreach(name IN LISTS FILES)
-  read_source("${ROOT}/${name}" hex digest)
-  string(LENGTH "${hex}" digits)
-  math(EXPR bytes "${digits} / 2")
-  string(REGEX REPLACE "(................................)" "\\1\n  " hex "${hex}")
-  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," array "${hex}")
-  string(APPEND texts "\n/* ${name} */\nstatic const unsigned char text_${count}[] = {\n  ${array}0x00};\n")
-  string(APPEND table "    {\"${name}\", text_${count}, ${bytes}, ${digest}},\n")
+  read_source("${ROOT}/${name}" text digest)
+  string(LENGTH "${text}" bytes)
+  file(APPEND "${OUTPUT}.texts" "${text}\n") # the newline is where the library puts a NUL
+  string(APPEND table "    {\"${name}\", ${offset}, ${bytes}, ${digest}},\n")
   math(EXPR count "${count} + 1")
+  math(EXPR offset "${offset} + ${bytes} + 1")
 endforeach()
+
+file(ARCHIVE_CREATE OUTPUT "${OUTPUT}.zst" PATHS "${OUTPUT}.texts" FORMAT raw COMPRESSION Zstd COMPRESSION_LEVEL 9)
+file(SIZE "${OUTPUT}.zst" packed_bytes)
+file(READ "${OUTPUT}.zst" packed HEX)
+string(REGEX REPLACE "(................................)" "\\1\n  " packed "${packed}")
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," packed "${packed}")
 
 file(WRITE "${OUTPUT}.new" "/* Written by cmake/embed_sources.cmake. */
 #include \"jit/embedded_sources.h\"
-${texts}
+
+const unsigned char embedded_texts[] = {
+  ${packed}
+};
+
+const size_t embedded_texts_packed_bytes = ${packed_bytes};
+const size_t embedded_texts_bytes = ${offset};
+
 const struct embedded_source embedded_sources[] = {
-${table}    {NULL, NULL, 0, NULL},
+${table}    {NULL, 0, 0, NULL},
 };
 
 const size_t embedded_source_count = ${count};

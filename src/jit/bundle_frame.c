@@ -37,6 +37,15 @@ const char *frame_unpack(const struct mem *mem, struct frame_bytes packed, struc
   return damage;
 }
 
+_Bool frame_inflate(const struct mem *mem, struct frame_bytes packed, void *out, size_t bytes) {
+  const size_t state_bytes = ZSTD_estimateDCtxSize();
+  void *const memory = mem_alloc(mem, state_bytes);
+  ZSTD_DCtx *const state = memory ? ZSTD_initStaticDCtx(memory, state_bytes) : NULL;
+  const _Bool whole = state && ZSTD_decompressDCtx(state, out, bytes, packed.data, packed.bytes) == bytes;
+  mem_free(mem, memory);
+  return whole;
+}
+
 static size_t block_count(size_t bytes) {
   return bytes ? (bytes + FRAME_BLOCK_BYTES - 1) / FRAME_BLOCK_BYTES : 1;
 }

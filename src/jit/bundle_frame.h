@@ -16,6 +16,9 @@ struct frame_bytes {
 const char *frame_unpack(const struct mem *mem, struct frame_bytes packed, struct frame_bytes dictionary, void *out,
                          size_t bytes, _Bool *no_memory);
 
+/* The same for what this library was built with: the frame need not state its size. False when out of memory. */
+_Bool frame_inflate(const struct mem *mem, struct frame_bytes packed, void *out, size_t bytes);
+
 /* Bytes that frame_store() writes for a content of `bytes` bytes. */
 size_t frame_stored_bytes(size_t bytes);
 void frame_store(const void *data, size_t bytes, void *out);

@@ -7,13 +7,18 @@
 #include <stddef.h>
 
 struct embedded_source {
-  const char *name;          /* "flash_forward/flash_forward.cu" */
-  const unsigned char *text; /* NUL-terminated */
-  size_t bytes;              /* without the NUL */
-  const char *digest;        /* hex; NULL: that of the text */
+  const char *name;   /* "flash_forward/flash_forward.cu" */
+  size_t offset;      /* of the text, NUL-terminated, among the unpacked ones */
+  size_t bytes;       /* without the NUL */
+  const char *digest; /* hex; NULL: that of the text */
 };
 
 extern const struct embedded_source embedded_sources[]; /* one more than the count: {NULL, NULL, 0} */
 extern const size_t embedded_source_count;
+
+/* All texts, one after the other, as one zstd stream: they are a quarter of their size so. */
+extern const unsigned char embedded_texts[];
+extern const size_t embedded_texts_packed_bytes;
+extern const size_t embedded_texts_bytes; /* unpacked */
 
 #endif

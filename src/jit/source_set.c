@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "jit/bundle_frame.h"
 #include "jit/embedded_sources.h"
 #include "jit/include_scan.h"
 
@@ -40,7 +41,8 @@ _Bool source_set_seal(struct source_set *set, struct source_file *files, size_t 
 struct embedded_set {
   struct source_set set;
   struct embedded_set *next;
-  struct source_file files[]; /* room for every embedded source */
+  char *texts;                /* of every embedded source, unpacked */
+  struct source_file files[]; /* room for every embedded source, then the texts */
 };
 
 static const struct embedded_source *find_embedded(const char *name, size_t bytes) {
@@ -56,7 +58,7 @@ static void add_file(struct embedded_set *made, const struct embedded_source *so
     if (made->files[i].name == source->name) return;
   }
   struct source_file *const file = &made->files[made->set.count++];
-  *file = (struct source_file){.name = source->name, .text = (const char *)source->text, .bytes = source->bytes};
+  *file = (struct source_file){.name = source->name, .text = made->texts + source->offset, .bytes = source->bytes};
   if (source->digest) (void)digest_from_hex(&file->digest, source->digest, DIGEST_HEX_BYTES - 1);
 }
 
@@ -68,8 +70,17 @@ static kjit_status visit_include(void *user, const struct include *include) {
 }
 
 static struct embedded_set *make_embedded(const struct embedded_source *main_source, const struct mem *mem) {
-  struct embedded_set *made = mem_alloc(mem, sizeof *made + embedded_source_count * sizeof *made->files);
+  const struct frame_bytes packed = {embedded_texts, embedded_texts_packed_bytes};
+  struct embedded_set *made =
+      mem_alloc(mem, sizeof *made + embedded_source_count * sizeof *made->files + embedded_texts_bytes);
   if (!made) return NULL;
+  made->texts = (char *)(made->files + embedded_source_count);
+  if (!frame_inflate(mem, packed, made->texts, embedded_texts_bytes)) {
+    mem_free(mem, made);
+    return NULL;
+  }
+  for (size_t i = 0; i < embedded_source_count; i++)
+    made->texts[embedded_sources[i].offset + embedded_sources[i].bytes] = '\0';
   add_file(made, main_source);
   for (size_t i = 0; i < made->set.count; i++)
     (void)include_scan(made->files[i].text, made->files[i].bytes, visit_include, made);
