@@ -133,9 +133,7 @@ def peer_flashinfer(cell):
     prefill = importlib.import_module("flashinfer.prefill")
     workspace = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     wrapper = prefill.BatchPrefillWithRaggedKVCacheWrapper(workspace, "NHD")
-    starts = [
-        torch.arange(cell.batch + 1, dtype=torch.int32, device="cuda") * seq for seq in (cell.seq_q, cell.seq_kv)
-    ]
+    starts = [torch.arange(cell.batch + 1, dtype=torch.int32, device="cuda") * seq for seq in (cell.seq_q, cell.seq_kv)]
     heads = (cell.heads, cell.heads, cell.head_dim)
     wrapper.plan(*starts, *heads, causal=cell.causal, q_data_type=cell.dtype, kv_data_type=cell.dtype)
     q, k, v = (tensor.flatten(0, 1) for tensor in (cell.q, cell.k, cell.v))
@@ -221,7 +219,7 @@ def measure(cell, names, clock, product, rounds, until):
             times[name].append(milliseconds)
     for tensor in ("q", "k", "v", "bhsd", "exact"):
         delattr(cell, tensor)
-    return {name: statistics.median(each) for name, each in times.items() if each}, reasons, len(times["product"])
+    return {name: statistics.median(each) for name, each in times.items() if each}, reasons
 
 
 def cells_of(arguments):
@@ -238,17 +236,13 @@ def cells_of(arguments):
     return cells
 
 
-def tera(cell, milliseconds):
-    return cell.flops / milliseconds / 1e9
-
-
 class Row:
     """What was measured of a cell, in TFLOP/s."""
 
     def __init__(self, cell, times, reasons):
         self.cell, self.reasons = cell, reasons
         self.product = 2 * 8192**3 / times.pop("product") / 1e9
-        self.rates = {name: tera(cell, milliseconds) for name, milliseconds in times.items()}
+        self.rates = {name: cell.flops / milliseconds / 1e9 for name, milliseconds in times.items()}
         others = {name: rate for name, rate in self.rates.items() if name != "kjit"}
         self.best = max(others, key=others.get, default=None)
         own = self.rates.get("kjit")
@@ -383,7 +377,7 @@ def main():
         if now > end:
             left_out = len(cells) - index
             break
-        times, reasons, _ = measure(
+        times, reasons = measure(
             cell, arguments.peers, clock, product, arguments.rounds, now + (end - now) / (len(cells) - index)
         )
         rows.append(Row(cell, times, reasons))
