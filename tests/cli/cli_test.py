@@ -340,6 +340,13 @@ class Warm(CommandCase):
             self.assertIn(naming, result.stderr)
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
 
+    def test_warm__a_problem_and_its_config_of_hopper_are_one(self):
+        lines = ("attention sm_90a dtype=bf16,head_dim=64,batch=16,heads_q=16\n"
+                 "attention_sm90 sm_90a dtype=bf16,head_dim=64,head_dim_v=64,causal=0,consumers=3,tile_n=128,stages=2,"
+                 "q_buffers=2,ping_pong=1,rescale_slack=8\n")
+        result = self.json("warm", "--manifest", self.write("manifest", lines))
+        self.assertEqual((result["requested"], result["distinct"], result["built"]), (2, 1, 1))
+
     def test_warm__manifest_that_is_not_there_is_named(self):
         self.refused("warm", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)
 

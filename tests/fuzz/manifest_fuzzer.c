@@ -15,7 +15,9 @@ static void require(int truth) {
 static void check_requests(const struct request_list *list) {
   for (size_t i = 0; i < list->count; i++) {
     const struct kernel_request *request = &list->items[i];
-    require(kjit_flash_config_check(&request->config, request->arch, NULL) == KJIT_OK);
+    const struct kernel_choice *choice = &request->choice;
+    require((choice->is_sm90 ? kjit_attention_sm90_config_check(&choice->sm90, request->arch, NULL)
+                             : kjit_flash_config_check(&choice->flash, request->arch, NULL)) == KJIT_OK);
   }
 }
 

@@ -81,7 +81,7 @@ static kjit_status list_add(const struct request_list *list, kjit_runtime *runti
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < list->count && status == KJIT_OK; i++) {
     kjit_artifact *artifact = NULL;
-    status = kjit_flash_build(runtime, &list->items[i].config, list->items[i].arch, 0, &artifact, error);
+    status = kernel_choice_build(runtime, &list->items[i].choice, list->items[i].arch, &artifact, error);
     if (status == KJIT_OK) status = kjit_bundle_writer_add(writer, artifact, error);
     kjit_artifact_release(artifact);
   }

@@ -1,9 +1,8 @@
 /* kjit compile: one kernel, from a config, from an attention problem, or from a .cu file. */
 #include "command.h"
 
-#include "attention_spec.h"
 #include "custom_source.h"
-#include "request_list.h"
+#include "kernel_choice.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,12 +33,9 @@ struct compile_options {
 };
 
 /* What is asked for, whichever way it was said. */
-enum subject_kind { SUBJECT_CUSTOM, SUBJECT_FLASH, SUBJECT_SM90 };
-
 struct subject {
-  enum subject_kind kind;
-  kjit_flash_config flash;         /* canonical */
-  kjit_attention_sm90_config sm90; /* canonical */
+  bool is_custom;
+  struct kernel_choice choice; /* where it is not a caller's own */
   struct custom_source custom;
 };
 
@@ -54,38 +50,22 @@ static int options_check(const struct compile_options *options) {
   return -1;
 }
 
-static kjit_status subject_take_flash(const struct compile_options *options, struct subject *subject,
-                                      kjit_error *error) {
-  subject->kind = SUBJECT_FLASH;
-  const kjit_status status = kjit_flash_config_check(&subject->flash, options->arch, error);
-  if (status == KJIT_OK) subject->flash = kjit_flash_config_canonical(&subject->flash);
-  return status;
-}
-
-/* As the library chooses: attention_sm90 where it computes the problem, else flash_forward. */
-static kjit_status subject_choose(const struct compile_options *options, struct subject *subject, kjit_error *error) {
+static kjit_status choice_read(const struct compile_options *options, struct kernel_choice *choice, kjit_error *error) {
+  kjit_flash_config config;
   struct attention_spec spec;
-  kjit_error why_not = {0};
-  kjit_status status = attention_spec_parse(options->attention, &spec, error);
-  if (status != KJIT_OK) return status;
-  if (strcmp(options->arch, "sm_90a") == 0) {
-    const kjit_attention_problem problem = attention_spec_problem(&spec);
-    subject->kind = SUBJECT_SM90;
-    if (kjit_attention_sm90_choose(&problem, 0, &subject->sm90, &why_not) == KJIT_OK) return KJIT_OK;
+  if (options->flash != NULL) {
+    const kjit_status status = kjit_flash_config_parse(options->flash, &config, error);
+    return status == KJIT_OK ? kernel_choice_of_flash(&config, options->arch, choice, error) : status;
   }
-  status = attention_spec_config(&spec, options->arch, &subject->flash, error);
-  if (status == KJIT_OK) return subject_take_flash(options, subject, error);
-  if (why_not.status != KJIT_OK) *error = why_not; /* of the family that computes more */
-  return (kjit_status)error->status;
+  const kjit_status status = attention_spec_parse(options->attention, &spec, error);
+  return status == KJIT_OK ? kernel_choice_of_problem(&spec, options->arch, choice, error) : status;
 }
 
 static kjit_status subject_read(const struct compile_options *options, struct subject *subject, kjit_error *error) {
-  if (options->words.count == 1)
-    return custom_source_read(&subject->custom, options->words.items[0], &options->defines, &options->include_dirs,
-                              error);
-  if (options->attention != NULL) return subject_choose(options, subject, error);
-  const kjit_status status = kjit_flash_config_parse(options->flash, &subject->flash, error);
-  return status == KJIT_OK ? subject_take_flash(options, subject, error) : status;
+  subject->is_custom = options->words.count == 1;
+  if (!subject->is_custom) return choice_read(options, &subject->choice, error);
+  return custom_source_read(&subject->custom, options->words.items[0], &options->defines, &options->include_dirs,
+                            error);
 }
 
 static kjit_build_request custom_request(const struct subject *subject, const struct compile_options *options) {
@@ -97,17 +77,14 @@ static kjit_build_request custom_request(const struct subject *subject, const st
 
 static kjit_status subject_build(kjit_runtime *runtime, const struct subject *subject,
                                  const struct compile_options *options, kjit_artifact **artifact, kjit_error *error) {
-  if (subject->kind == SUBJECT_FLASH)
-    return kjit_flash_build(runtime, &subject->flash, options->arch, 0, artifact, error);
-  if (subject->kind == SUBJECT_SM90) return kjit_attention_sm90_build(runtime, &subject->sm90, 0, artifact, error);
+  if (!subject->is_custom) return kernel_choice_build(runtime, &subject->choice, options->arch, artifact, error);
   const kjit_build_request request = custom_request(subject, options);
   return kjit_build(runtime, &request, artifact, error);
 }
 
 static kjit_status subject_text(kjit_runtime *runtime, const struct subject *subject,
                                 const struct compile_options *options, char **text, kjit_error *error) {
-  if (subject->kind == SUBJECT_FLASH) return kjit_flash_source(runtime, &subject->flash, options->arch, text, error);
-  if (subject->kind == SUBJECT_SM90) return kjit_attention_sm90_source(runtime, &subject->sm90, text, error);
+  if (!subject->is_custom) return kernel_choice_source(runtime, &subject->choice, options->arch, text, error);
   const kjit_build_request request = custom_request(subject, options);
   return kjit_build_source(runtime, &request, text, error);
 }
@@ -124,66 +101,40 @@ static kjit_status cubin_write(const char *path, const kjit_artifact_info *info,
 
 /* Dynamic shared memory is the launch's business: known for a family, not for a caller's own kernel. */
 static uint32_t shared_bytes(const struct subject *subject, const kjit_artifact_info *info) {
-  switch (subject->kind) {
-  case SUBJECT_FLASH:
-    return info->shared_bytes + kjit_flash_config_geometry(&subject->flash).shared_bytes;
-  case SUBJECT_SM90:
-    return info->shared_bytes + kjit_attention_sm90_config_geometry(&subject->sm90).shared_bytes;
-  default:
-    return info->shared_bytes;
-  }
+  return info->shared_bytes + (subject->is_custom ? 0 : kernel_choice_shared_bytes(&subject->choice));
 }
 
 static uint32_t threads(const struct subject *subject, const kjit_artifact_info *info) {
-  switch (subject->kind) {
-  case SUBJECT_FLASH:
-    return kjit_flash_config_geometry(&subject->flash).threads;
-  case SUBJECT_SM90:
-    return kjit_attention_sm90_config_geometry(&subject->sm90).threads;
-  default:
-    return info->max_threads;
-  }
+  return subject->is_custom ? info->max_threads : kernel_choice_threads(&subject->choice);
 }
 
-static const char *family(const struct subject *subject) {
-  static const char *const names[] = {"custom", "flash_forward", "attention_sm90"};
-  return names[subject->kind];
-}
-
-#define LABEL_MAX KJIT_FLASH_CONFIG_TEXT_MAX
-_Static_assert(KJIT_ATTENTION_SM90_TEXT_MAX <= LABEL_MAX, "a label holds either config");
-
-static void label_print(const struct subject *subject, char text[LABEL_MAX]) {
-  kjit_status status = KJIT_OK;
-  if (subject->kind == SUBJECT_CUSTOM)
-    snprintf(text, LABEL_MAX, "%s", subject->custom.request.source.name);
-  else if (subject->kind == SUBJECT_FLASH)
-    status = kjit_flash_config_print(&subject->flash, 0, text, LABEL_MAX, NULL);
+static void label_print(const struct subject *subject, char text[KERNEL_CHOICE_TEXT_MAX]) {
+  if (subject->is_custom)
+    snprintf(text, KERNEL_CHOICE_TEXT_MAX, "%s", subject->custom.request.source.name);
   else
-    status = kjit_attention_sm90_config_print(&subject->sm90, 0, text, LABEL_MAX, NULL);
-  if (status != KJIT_OK) text[0] = '\0';
+    kernel_choice_print(&subject->choice, text);
 }
 
 static json_t *result_json(const struct subject *subject, const kjit_artifact_info *info) {
-  char label[LABEL_MAX];
+  char label[KERNEL_CHOICE_TEXT_MAX];
   label_print(subject, label);
   return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:f, s:i, s:i, s:i, s:i, s:i, s:s}", "key", info->key, "family",
-                   family(subject), "label", label, "arch", info->arch, "entry", info->entry, "source",
-                   kjit_origin_name((kjit_origin)info->origin), "cubin_bytes", (json_int_t)info->cubin_bytes,
-                   "compile_ms", info->compile_ms, "registers", (int)info->registers, "spill_bytes",
-                   (int)info->spill_bytes, "local_bytes", (int)info->local_bytes, "shared_bytes",
-                   (int)shared_bytes(subject, info), "threads", (int)threads(subject, info), "log", info->log);
+                   subject->is_custom ? "custom" : kernel_choice_family(&subject->choice), "label", label, "arch",
+                   info->arch, "entry", info->entry, "source", kjit_origin_name((kjit_origin)info->origin),
+                   "cubin_bytes", (json_int_t)info->cubin_bytes, "compile_ms", info->compile_ms, "registers",
+                   (int)info->registers, "spill_bytes", (int)info->spill_bytes, "local_bytes", (int)info->local_bytes,
+                   "shared_bytes", (int)shared_bytes(subject, info), "threads", (int)threads(subject, info), "log",
+                   info->log);
 }
 
 static int print_summary(const struct subject *subject, const kjit_artifact_info *info) {
-  char label[LABEL_MAX];
+  char label[KERNEL_CHOICE_TEXT_MAX];
   label_print(subject, label);
   printf("kernel     %s of %s\narch       %s\n", info->entry, label, info->arch);
   printf("source     %s (compiled in %.0f ms)\n", kjit_origin_name((kjit_origin)info->origin), info->compile_ms);
   printf("cubin      %zu bytes\n", info->cubin_bytes);
   printf("registers  %u per thread, %u bytes spilled\n", info->registers, info->spill_bytes);
-  printf("shared     %u bytes per block%s\n", shared_bytes(subject, info),
-         subject->kind == SUBJECT_CUSTOM ? ", static" : "");
+  printf("shared     %u bytes per block%s\n", shared_bytes(subject, info), subject->is_custom ? ", static" : "");
   if (threads(subject, info) > 0) printf("threads    %u per block\n", threads(subject, info));
   printf("key        %s\n", info->key);
   if (info->log[0] != '\0') fprintf(stderr, "%s%s", info->log, info->log[strlen(info->log) - 1] == '\n' ? "" : "\n");

@@ -31,8 +31,8 @@ static kjit_status part_copy(const char *line, const char **at, char *out, size_
 
 static kjit_status line_split(const char *line, struct line_parts *parts, kjit_error *error) {
   const char *at = line + strspn(line, blanks);
-  kjit_status status =
-      part_copy(line, &at, parts->family, sizeof parts->family, "a family (flash_forward, attention)", error);
+  kjit_status status = part_copy(line, &at, parts->family, sizeof parts->family,
+                                 "a family (flash_forward, attention_sm90, attention)", error);
   if (status == KJIT_OK) status = part_copy(line, &at, parts->archs, sizeof parts->archs, "an architecture", error);
   if (status != KJIT_OK) return status;
   const size_t column = (size_t)(at - line) + 1;
@@ -41,15 +41,26 @@ static kjit_status line_split(const char *line, struct line_parts *parts, kjit_e
   return KJIT_OK;
 }
 
-/* The config that a request stands for on one architecture. */
-static kjit_status request_config(const struct line_parts *parts, const char *arch, kjit_flash_config *config,
+/* The kernel that a request stands for on one architecture. */
+static kjit_status request_choose(const struct line_parts *parts, const char *arch, struct kernel_choice *choice,
                                   kjit_error *error) {
-  if (strcmp(parts->family, "flash_forward") == 0) return kjit_flash_config_parse(parts->request, config, error);
-  if (strcmp(parts->family, "attention") != 0)
-    return error_say(error, KJIT_ERR_PARSE, "'%s': a family (flash_forward, attention) is expected", parts->family);
+  kjit_flash_config flash;
+  kjit_attention_sm90_config sm90;
   struct attention_spec spec;
-  const kjit_status status = attention_spec_parse(parts->request, &spec, error);
-  return status == KJIT_OK ? attention_spec_config(&spec, arch, config, error) : status;
+  kjit_status status;
+  if (strcmp(parts->family, "flash_forward") == 0) {
+    status = kjit_flash_config_parse(parts->request, &flash, error);
+    return status == KJIT_OK ? kernel_choice_of_flash(&flash, arch, choice, error) : status;
+  }
+  if (strcmp(parts->family, "attention_sm90") == 0) {
+    status = kjit_attention_sm90_config_parse(parts->request, &sm90, error);
+    return status == KJIT_OK ? kernel_choice_of_sm90(&sm90, arch, choice, error) : status;
+  }
+  if (strcmp(parts->family, "attention") != 0)
+    return error_say(error, KJIT_ERR_PARSE, "'%s': a family (flash_forward, attention_sm90, attention) is expected",
+                     parts->family);
+  status = attention_spec_parse(parts->request, &spec, error);
+  return status == KJIT_OK ? kernel_choice_of_problem(&spec, arch, choice, error) : status;
 }
 
 /* What was recorded on one architecture may be beyond another's shared memory: that is no fault of the line. */
@@ -63,9 +74,9 @@ static kjit_status line_add(const struct line_parts *parts, const char *wanted, 
   const char *archs = wanted != NULL ? wanted : parts->archs;
   kjit_status status = KJIT_OK;
   while (status == KJIT_OK && arch_next(&archs, arch, error)) {
-    kjit_flash_config config;
-    status = request_config(parts, arch, &config, error);
-    if (status == KJIT_OK) status = request_list_add(list, &config, arch, error);
+    struct kernel_choice choice;
+    status = request_choose(parts, arch, &choice, error);
+    if (status == KJIT_OK) status = request_list_add(list, &choice, arch, error);
     if (!is_left_out(status, wanted)) continue;
     list->left_out++;
     *error = (kjit_error){0};

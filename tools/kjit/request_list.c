@@ -23,13 +23,12 @@ static kjit_status request_list_grow(struct request_list *list, kjit_error *erro
   return KJIT_OK;
 }
 
-kjit_status request_list_add(struct request_list *list, const kjit_flash_config *config, const char *arch,
+kjit_status request_list_add(struct request_list *list, const struct kernel_choice *choice, const char *arch,
                              kjit_error *error) {
-  kjit_status status = kjit_flash_config_check(config, arch, error);
-  if (status == KJIT_OK) status = request_list_grow(list, error);
+  const kjit_status status = request_list_grow(list, error);
   if (status != KJIT_OK) return status;
   struct kernel_request *request = &list->items[list->count++];
-  *request = (struct kernel_request){.config = kjit_flash_config_canonical(config)};
+  *request = (struct kernel_request){.choice = *choice};
   snprintf(request->arch, sizeof request->arch, "%s", arch);
   return KJIT_OK;
 }
@@ -53,8 +52,11 @@ static kjit_status add_configs(struct request_list *list, const kjit_flash_confi
   char arch[ARCH_BYTES];
   kjit_status status = KJIT_OK;
   while (status == KJIT_OK && arch_next(&archs, arch, error))
-    for (size_t i = 0; i < count && status == KJIT_OK; i++)
-      status = request_list_add(list, &configs[i], arch, error);
+    for (size_t i = 0; i < count && status == KJIT_OK; i++) {
+      struct kernel_choice choice;
+      status = kernel_choice_of_flash(&configs[i], arch, &choice, error);
+      if (status == KJIT_OK) status = request_list_add(list, &choice, arch, error);
+    }
   return (kjit_status)error->status;
 }
 
@@ -73,7 +75,7 @@ kjit_status request_list_add_set(struct request_list *list, const char *set, con
 static int request_compare(const void *left, const void *right) {
   const struct kernel_request *a = left, *b = right;
   const int by_arch = strcmp(a->arch, b->arch);
-  return by_arch != 0 ? by_arch : kjit_flash_config_compare(&a->config, &b->config);
+  return by_arch != 0 ? by_arch : kernel_choice_compare(&a->choice, &b->choice);
 }
 
 size_t request_list_make_distinct(struct request_list *list) {
@@ -88,7 +90,7 @@ size_t request_list_make_distinct(struct request_list *list) {
 
 /* FNV-1a over the architecture's name, on top of the config's own hash. */
 static uint64_t request_hash(const struct kernel_request *request) {
-  uint64_t hash = kjit_flash_config_hash(&request->config);
+  uint64_t hash = kernel_choice_hash(&request->choice);
   for (const char *at = request->arch; *at != '\0'; at++)
     hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
   return hash;
@@ -109,7 +111,7 @@ void request_list_keep_shard(struct request_list *list, uint64_t index, uint64_t
 }
 
 void request_print(const struct kernel_request *request, char *text, size_t capacity) {
-  char config[KJIT_FLASH_CONFIG_TEXT_MAX] = "";
-  if (kjit_flash_config_print(&request->config, 0, config, sizeof config, NULL) != KJIT_OK) config[0] = '\0';
-  snprintf(text, capacity, "flash_forward %s %s", request->arch, config);
+  char config[KERNEL_CHOICE_TEXT_MAX];
+  kernel_choice_print(&request->choice, config);
+  snprintf(text, capacity, "%s %s %s", kernel_choice_family(&request->choice), request->arch, config);
 }

@@ -5,6 +5,8 @@
 #include <kjit/kjit.h>
 #include <stdbool.h>
 
+#include "kernel_choice.h"
+
 /* Longest architecture name, with its NUL: "sm_100a" and room. */
 #define ARCH_BYTES 16
 /* A list, from whatever it is made, is at most this long: room for every set and architecture many times over, and
@@ -12,7 +14,7 @@
 #define MOST_REQUESTS 1000000
 
 struct kernel_request {
-  kjit_flash_config config; /* canonical: equal code, equal request */
+  struct kernel_choice choice; /* canonical: equal code, equal request */
   char arch[ARCH_BYTES];
 };
 
@@ -29,8 +31,8 @@ void request_list_free(struct request_list *list);
  * overlong name goes to `error`, with false. */
 bool arch_next(const char **at, char arch[ARCH_BYTES], kjit_error *error);
 
-/* Check the config for the architecture, canonicalise and append. */
-kjit_status request_list_add(struct request_list *list, const kjit_flash_config *config, const char *arch,
+/* Append what was chosen for the architecture. */
+kjit_status request_list_add(struct request_list *list, const struct kernel_choice *choice, const char *arch,
                              kjit_error *error);
 
 /* Every config of a named set, for each architecture of a comma-separated list. */
