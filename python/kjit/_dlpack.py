@@ -76,19 +76,21 @@ class _Framework:
 
     stream = 0
     waits = True
+    allocates = False  # whether empty() works
 
     def capsule(self, array: Any) -> Any:
         return array.__dlpack__(stream=_DLPACK_DEFAULT_STREAM)
 
     def empty(self, array: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         """A new array beside this one."""
-        raise TypeError(f"out: must be given for arrays of type {type(array).__name__}, and return_lse is not available")
+        raise NotImplementedError
 
 
 class _CuPy(_Framework):
     """On CuPy's current stream, without waiting."""
 
     waits = False
+    allocates = True
 
     def __init__(self) -> None:
         self.cupy = sys.modules["cupy"]
@@ -106,6 +108,8 @@ class _Jax(_Framework):
 
     Its arrays are immutable to others: what is written is a fresh one that nobody has seen.
     """
+
+    allocates = True
 
     def __init__(self, array: Any) -> None:
         self.jax = sys.modules["jax"]
@@ -150,6 +154,9 @@ def attention(
     framework = _framework(q)
     for array in (q, k, v):
         _require_gpu(array)
+    if not framework.allocates and (out is None or return_lse):
+        name = type(q).__name__
+        raise TypeError(f"out: must be given for arrays of type {name}, and return_lse is not available")
     lse = None
     if return_lse:
         batch, seq, heads = (q.shape[axis] for axis in LAYOUTS[layout][:3])
