@@ -1,66 +1,5 @@
 /* kjit_attention_forward() over a fake driver and compiler: what reaches the driver, and how often. */
-#include "attention_sm90/params.h"
-#include "unit/attention/sm90_configs.h"
-#include "unit/runtime/fixture.h"
-
-#define STREAM(number) ((CUstream)(uintptr_t)(number))
-
-/* What the fake driver answers for every attribute that it was not told: the attribute's number. */
-#define MULTIPROCESSORS 16
-
-/* Device 0 of the fake machine is sm_90 and current, device 1 is sm_80. */
-static void *address(uintptr_t number) {
-  return (void *)(number << 20);
-}
-
-static kjit_attention_args grouped_args(int32_t device, int64_t heads_q, int64_t heads_kv, uint32_t flags) {
-  kjit_attention_args args = kjit_attention_args_default();
-  args.q = kjit_tensor_bshd(address(1), KJIT_BF16, device, 2, 1000, heads_q, 192);
-  args.k = kjit_tensor_bshd(address(2), KJIT_BF16, device, 2, 700, heads_kv, 192);
-  args.v = kjit_tensor_bshd(address(3), KJIT_BF16, device, 2, 700, heads_kv, 128);
-  args.o = kjit_tensor_bshd(address(4), KJIT_BF16, device, 2, 1000, heads_q, 128);
-  args.flags = flags;
-  return args;
-}
-
-/* 8 query tiles of 128 rows, 12 pairs: more tiles than the fake card has multiprocessors. */
-static kjit_attention_args causal_args(void) {
-  return grouped_args(0, 6, 2, KJIT_ATTENTION_CAUSAL);
-}
-
-static CUresult any_pointer(unsigned int count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer) {
-  for (unsigned int i = 0; i < count; i++) {
-    if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
-      *(CUdeviceptr *)values[i] = pointer;
-    else if (attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID)
-      *(unsigned long long *)values[i] = fake_driver.buffer_id;
-    else
-      *(int *)values[i] = 1;
-  }
-  return CUDA_SUCCESS;
-}
-
-static int setup(void **state) {
-  static struct driver_api driver;
-  driver = fake_driver_api;
-  driver.PointerGetAttributes = any_pointer;
-  if (fixture_setup_closed(state) != 0) return -1;
-  fake_nvrtc.entry = "attention_sm90";
-  fake_driver.parameter_bytes = sizeof(struct attention_sm90_params);
-  return fixture_open_over(*state, &driver) != KJIT_OK;
-}
-
-#define ATTENTION_TEST(test) cmocka_unit_test_setup_teardown(test, setup, fixture_teardown)
-
-static void forward(struct fixture *f, const kjit_attention_args *args, CUstream stream) {
-  assert_status(KJIT_OK, kjit_attention_forward(f->runtime, args, stream, &f->error), &f->error);
-}
-
-static const struct attention_sm90_params *launched(void) {
-  static struct attention_sm90_params params;
-  memcpy(&params, fake_driver.launch.args, sizeof params);
-  return &params;
-}
+#include "unit/attention/attention_fixture.h"
 
 /* The fake driver's map shows what it was made of: address, sizes, strides, box, type. */
 static void expect_map(const struct attention_tensor_map *map, void *data, const uint64_t sizes[4],
@@ -165,79 +104,6 @@ static void test_attention_forward__later_calls_ask_the_driver_little(void **sta
   forward(f, &causal, STREAM(1));
   assert_int_equal(atomic_load(&fake_driver.calls) - calls, 5); /* and: capturing? which context? which stream? */
   assert_int_equal(atomic_load(&fake_nvrtc.compiles), 2);
-}
-
-static void test_attention_forward__each_stream_has_tickets_of_its_own(void **state) {
-  struct fixture *f = *state;
-  const kjit_attention_args args = causal_args();
-  int *tickets[3];
-  for (uintptr_t i = 0; i < 3; i++) {
-    forward(f, &args, STREAM(1 + i));
-    tickets[i] = launched()->tickets;
-    assert_non_null(tickets[i]);
-    assert_int_equal(tickets[i][0], 0);
-    assert_int_equal(tickets[i][1], 0);
-  }
-  assert_int_equal(tickets[1] - tickets[0], 2);
-  assert_int_equal(tickets[2] - tickets[1], 2);
-  forward(f, &args, STREAM(1));
-  assert_ptr_equal(launched()->tickets, tickets[0]);
-  assert_int_equal(fake_driver_calls_of(FAKE_MemAlloc), 1);
-  assert_int_equal(fake_driver_calls_of(FAKE_StreamSynchronize), 1);
-}
-
-static void test_attention_forward__each_context_has_memory_of_its_own(void **state) {
-  struct fixture *f = *state;
-  const kjit_attention_args args = causal_args();
-  forward(f, &args, STREAM(1));
-  const int *first = launched()->tickets;
-  fake_driver.context_id = 2;
-  forward(f, &args, STREAM(1));
-  assert_ptr_not_equal(launched()->tickets, first);
-  assert_int_equal(fake_driver_calls_of(FAKE_MemAlloc), 2);
-}
-
-static void test_attention_forward__memory_of_an_ended_context_is_left_alone(void **state) {
-  struct fixture *f = *state;
-  const kjit_attention_args args = causal_args();
-  forward(f, &args, STREAM(1));
-  int *memory = launched()->tickets;
-  fake_driver.buffer_id = 2; /* somebody else's memory is there now */
-  fixture_close(f);
-  assert_int_equal(fake_driver_calls_of(FAKE_MemFree), 0);
-  free(memory);
-  atomic_fetch_sub(&fake_driver.live, 1);
-}
-
-static void test_attention_forward__no_tickets_without_need(void **state) {
-  struct fixture *f = *state;
-  kjit_attention_args args = grouped_args(0, 6, 2, 0);
-  forward(f, &args, STREAM(1)); /* full attention */
-  assert_null(launched()->tickets);
-  args = grouped_args(0, 1, 1, KJIT_ATTENTION_CAUSAL);
-  forward(f, &args, STREAM(1)); /* a tile for each multiprocessor */
-  assert_null(launched()->tickets);
-  assert_int_equal(fake_driver.launch.grid[0], 16);
-  args = causal_args();
-  fake_driver.capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  forward(f, &args, STREAM(1));
-  assert_null(launched()->tickets);
-  assert_int_equal(fake_driver_calls_of(FAKE_MemAlloc), 0);
-}
-
-static void test_attention_forward__tickets_that_fail_are_done_without(void **state) {
-  static const enum fake_call calls[] = {FAKE_MemAlloc,    FAKE_MemsetD32, FAKE_StreamSynchronize,
-                                         FAKE_StreamGetId, FAKE_CtxGetId,  FAKE_StreamIsCapturing};
-  const kjit_attention_args args = causal_args();
-  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-    struct fixture *f = *state;
-    fake_driver.fail_call = calls[i];
-    for (int n = 0; n < 2; n++)
-      forward(f, &args, STREAM(1));
-    assert_null(launched()->tickets);
-    assert_true(i != 0 || fake_driver_calls_of(FAKE_MemAlloc) == 1); /* the driver is not asked again */
-    if (i + 1 < sizeof calls / sizeof *calls) assert_int_equal(fixture_teardown(state) || setup(state), 0);
-  }
 }
 
 static void test_attention_forward__refused_map_names_the_tensor(void **state) {
@@ -405,11 +271,6 @@ int main(void) {
       ATTENTION_TEST(test_attention_forward__maps_are_encoded_once_for_the_same_tensors),
       ATTENTION_TEST(test_attention_forward__many_tensors_each_get_their_own_maps),
       ATTENTION_TEST(test_attention_forward__later_calls_ask_the_driver_little),
-      ATTENTION_TEST(test_attention_forward__each_stream_has_tickets_of_its_own),
-      ATTENTION_TEST(test_attention_forward__each_context_has_memory_of_its_own),
-      ATTENTION_TEST(test_attention_forward__memory_of_an_ended_context_is_left_alone),
-      ATTENTION_TEST(test_attention_forward__no_tickets_without_need),
-      ATTENTION_TEST(test_attention_forward__tickets_that_fail_are_done_without),
       ATTENTION_TEST(test_attention_forward__refused_map_names_the_tensor),
       ATTENTION_TEST(test_attention_forward__stride_beyond_the_copy_engine_is_unsupported),
       ATTENTION_TEST(test_attention_forward__log_sum_exp_goes_where_it_is_wanted),
