@@ -397,6 +397,64 @@ class Cache(CommandCase):
         self.assertIn("THREADS", json.dumps(result["differences"]))
         self.assertIn("THREADS 128", self.kjit("cache", "why", other["key"]).stdout)
 
+    def test_cache__why_takes_the_key_that_compile_shows(self):
+        wanted = self.kjit("compile", self.folder / "scale.cu", "--entry", "scale", "--arch", "sm_80", "-DTHREADS=64",
+                           "--show-key", KJIT_CACHE_MODE="ro").stdout
+        for text in (wanted, wanted.split("\n", 1)[1]):
+            result = self.run_command(KJIT, "cache", "why", "-", "--json", environment=self.environment, input=text)
+            self.assertEqual(result.returncode, DONE, result.stderr)
+            self.assertEqual(json.loads(result.stdout), {"nearest": self.key, "differences": [
+                {"field": "prologue", "wanted": "#define THREADS 64", "found": "#define THREADS 256"}]})
+
+    def test_cache__export_then_import_restores_the_entries(self):
+        file = self.folder / "export"
+        written = self.json("cache", "export", file)
+        self.assertEqual((written["entries"], written["damaged"]), (1, 0))
+        self.kjit("cache", "clear")
+        taken = self.json("cache", "import", file)
+        self.assertEqual((taken["entries"], taken["bytes"], taken["damaged"]), (1, written["bytes"], 0))
+        self.assertEqual(self.compile_scale(KJIT_NVRTC=NOWHERE)["source"], "user")
+
+    def test_cache__export_takes_what_the_filter_accepts(self):
+        file = self.folder / "export"
+        for text, entries in (("arch=sm_80,family=custom", 1), ("arch=sm_90", 0), ("label=scale", 1), ("key=" + self.key[:8], 1)):
+            self.assertEqual(self.json("cache", "export", file, text)["entries"], entries, text)
+        self.refused("cache", "export", file, "colour=red", naming="colour")
+
+    def test_cache__import_takes_what_is_sound_of_a_damaged_file(self):
+        file = self.folder / "export"
+        self.kjit("cache", "export", file)
+        whole = bytearray(file.read_bytes())
+        whole[len(whole) // 2] ^= 1
+        self.kjit("cache", "clear")
+        file.write_bytes(whole)
+        self.assertEqual(self.json("cache", "import", file, exit_code=FAILED)["damaged"], 1)
+        file.write_bytes(whole[:-100])
+        self.assertEqual(self.json("cache", "import", file, exit_code=FAILED)["error"]["status"], "KJIT_ERR_CORRUPT")
+        self.assertEqual(self.json("cache", "list")["entries"], [])
+
+    def test_cache__every_action_says_in_json_why_it_failed(self):
+        for words in (("show", "0000"), ("why", "0000"), ("export", "/nonexistent/export"), ("import", "/nonexistent/export")):
+            result = self.json("cache", *words, exit_code=FAILED)
+            self.assertIn(words[1], result["error"]["message"])
+        for words in (("clear",), ("prune",), ("verify", "--repair"), ("import", self.folder / "scale.cu")):
+            result = self.json("cache", *words, exit_code=FAILED, KJIT_CACHE_MODE="ro")
+            self.assertIn("read-only", result["error"]["message"])
+
+    def test_cache__actions_refuse_what_is_not_theirs(self):
+        for words, naming in ((("export",), "FILE"), (("import",), "FILE"), (("why",), "KEY"), (("list", "--repair"), "--repair"),
+                              (("clear", "--max-bytes", "1"), "--max-bytes"), (("import", "a", "b"), "'b'"),
+                              (("export", "a", "b", "c"), "'c'"), (("stats", "--key", "x"), "--key"), (("mend",), "'mend'")):
+            self.refused("cache", *words, naming=naming)
+
+    def test_cache__label_that_is_no_utf8_is_listed(self):
+        source = os.path.join(os.fsencode(self.folder), b"caf\xe9.cu")
+        with open(source, "w", encoding="ascii") as file:
+            file.write(KERNEL)
+        self.kjit("compile", os.fsdecode(source), "--entry", "scale", "--arch", "sm_90", "-DTHREADS=64")
+        labels = {entry["label"] for entry in self.json("cache", "list")["entries"]}
+        self.assertEqual(labels, {"scale.cu", "caf?.cu"})
+
     def test_cache__stats_count_over_processes(self):
         self.compile_scale()
         stats = self.json("cache", "stats")

@@ -52,7 +52,7 @@ class TemporaryFolder(unittest.TestCase):
         merged = {**os.environ, **(environment or {})}
         merged = {name: str(value) for name, value in merged.items() if value is not None}
         return subprocess.run([str(word) for word in command], env=merged, capture_output=True, text=True,
-                              timeout=280, **keywords)
+                              errors="replace", timeout=280, **keywords)
 
     def write(self, name, text):
         path = self.folder / name

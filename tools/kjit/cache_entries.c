@@ -5,17 +5,20 @@
 #include <string.h>
 #include <time.h>
 
+/* A key text is at most 1 MiB, and its digest may stand before it. */
+#define KEY_TEXT_MAX ((1u << 20) + 128)
+
 /* Digits of a key in a table: enough to tell a hundred thousand entries apart, and what `show` takes. */
 #define SHORT_KEY 12
 
 static json_t *entry_json(const kjit_cache_entry *entry) {
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:f, s:b, s:s}", "key", entry->key,
-                   "family", entry->family, "label", entry->label, "arch", entry->arch, "entry", entry->entry, "tier",
-                   kjit_origin_name((kjit_origin)entry->origin), "bytes", (json_int_t)entry->bytes, "cubin_bytes",
-                   (json_int_t)entry->cubin_bytes, "last_used", (json_int_t)entry->last_used, "registers",
-                   (int)entry->registers, "spill_bytes", (int)entry->spill_bytes, "shared_bytes",
-                   (int)entry->shared_bytes, "compile_ms", entry->compile_ms, "damaged", entry->status != KJIT_OK,
-                   "damage", entry->damage);
+  return json_pack("{s:s, s:o, s:o, s:s, s:o, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:f, s:b, s:s}", "key", entry->key,
+                   "family", json_text(entry->family), "label", json_text(entry->label), "arch", entry->arch, "entry",
+                   json_text(entry->entry), "tier", kjit_origin_name((kjit_origin)entry->origin), "bytes",
+                   (json_int_t)entry->bytes, "cubin_bytes", (json_int_t)entry->cubin_bytes, "last_used",
+                   (json_int_t)entry->last_used, "registers", (int)entry->registers, "spill_bytes",
+                   (int)entry->spill_bytes, "shared_bytes", (int)entry->shared_bytes, "compile_ms", entry->compile_ms,
+                   "damaged", entry->status != KJIT_OK, "damage", entry->damage);
 }
 
 static void time_print(int64_t seconds, char text[20]) {
@@ -69,8 +72,8 @@ static int entry_print_full(void *user, const kjit_cache_entry *entry) {
 
 static int entry_keep(void *user, const kjit_cache_entry *entry) {
   json_t *object = entry_json(entry);
-  json_object_set_new(object, "key_text", json_string(entry->key_text));
-  json_object_set_new(object, "log", json_string(entry->log));
+  json_object_set_new(object, "key_text", json_text(entry->key_text));
+  json_object_set_new(object, "log", json_text(entry->log));
   *(json_t **)user = object;
   return 0;
 }
@@ -85,8 +88,8 @@ int cache_entries_show(kjit_runtime *runtime, const char *key, bool json) {
 }
 
 static int difference_append(void *user, const kjit_cache_difference *difference) {
-  return json_array_append_new(user, json_pack("{s:s, s:s, s:s}", "field", difference->field, "wanted",
-                                               difference->wanted, "found", difference->found));
+  return json_array_append_new(user, json_pack("{s:o, s:o, s:o}", "field", json_text(difference->field), "wanted",
+                                               json_text(difference->wanted), "found", json_text(difference->found)));
 }
 
 static void print_differences(const char *nearest, const json_t *differences) {
@@ -100,7 +103,7 @@ static void print_differences(const char *nearest, const json_t *differences) {
   }
 }
 
-int cache_entries_why(kjit_runtime *runtime, const char *key, bool json) {
+static int why(kjit_runtime *runtime, const char *key, bool json) {
   char nearest[65];
   kjit_error error = {0};
   json_t *differences = json_array();
@@ -110,4 +113,23 @@ int cache_entries_why(kjit_runtime *runtime, const char *key, bool json) {
   if (status == KJIT_OK) print_differences(nearest, differences);
   json_decref(differences);
   return status == KJIT_OK ? print_text("") : report_failure(json, &error, NULL);
+}
+
+/* What `kjit compile --show-key` prints: the digest on a line of its own, then the key text; or the text alone. */
+static char *key_text_read(void) {
+  char *text = malloc(KEY_TEXT_MAX + 1);
+  const size_t bytes = text != NULL ? fread(text, 1, KEY_TEXT_MAX, stdin) : 0;
+  if (text == NULL) return NULL;
+  text[bytes] = '\0';
+  const size_t digits = strspn(text, "0123456789abcdef");
+  if (digits == 64 && text[digits] == '\n') memmove(text, text + digits + 1, bytes - digits);
+  return text;
+}
+
+int cache_entries_why(kjit_runtime *runtime, const char *key, bool json) {
+  if (strcmp(key, "-") != 0) return why(runtime, key, json);
+  char *text = key_text_read();
+  const int code = text != NULL ? why(runtime, text, json) : failure("out of memory");
+  free(text);
+  return code;
 }

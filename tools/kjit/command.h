@@ -74,6 +74,9 @@ int exit_code_of(kjit_status status);
 /* Text on stdout; returns EXIT_DONE, or EXIT_FAILED when it could not be written. */
 int print_text(const char *text);
 
+/* A JSON string of a caller's name or a compiler's log: bytes that are no UTF-8, which JSON cannot have, become "?". */
+json_t *json_text(const char *text);
+
 /* Print one JSON object on stdout and release it; returns EXIT_DONE, or EXIT_FAILED when it could not be written. */
 int print_json(json_t *object);
 

@@ -74,6 +74,17 @@ int print_text(const char *text) {
   return failure("standard output could not be written");
 }
 
+json_t *json_text(const char *text) {
+  json_t *whole = json_string(text);
+  if (whole != NULL) return whole;
+  char *plain = strdup(text);
+  for (char *at = plain; at != NULL && *at != '\0'; at++)
+    if ((unsigned char)*at > 0x7f) *at = '?';
+  whole = json_string(plain != NULL ? plain : "");
+  free(plain);
+  return whole;
+}
+
 int print_json(json_t *object) {
   const int dumped = object != NULL ? json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : -1;
   json_decref(object);
