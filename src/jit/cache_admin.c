@@ -25,6 +25,10 @@ kjit_status cache_admin_fill_report(kjit_cache_report *report, const kjit_cache_
   return report ? struct_fill(report, found, sizeof *found, "report", error) : KJIT_OK;
 }
 
+kjit_status cache_admin_gone(const char *prefix, kjit_error *error) {
+  return error_set(error, KJIT_ERR_NOT_FOUND, "key %s: its entry was removed a moment ago", prefix);
+}
+
 static _Bool has_folder(const struct builder *builder) {
   return builder->user.dir.folder >= 0;
 }
@@ -44,6 +48,7 @@ struct listing {
   struct builder *builder;
   kjit_cache_visit visit;
   void *user;
+  _Bool visited;
 };
 
 static void fill_sound(kjit_cache_entry *seen, const struct entry *entry) {
@@ -85,6 +90,7 @@ static int list_entry(void *user, int folder, const struct entry_name *name) {
   if (done == -ENOMEM) return done;
   kjit_cache_entry seen = {.struct_size = sizeof seen, .key_text = "", .family = "", .label = "", .arch = ""};
   seen.entry = seen.log = "";
+  listing->visited = 1;
   seen.key = entry_name_key(name);
   seen.bytes = (uint64_t)status.st_size;
   seen.last_used = status.st_mtime;
@@ -95,7 +101,7 @@ static int list_entry(void *user, int folder, const struct entry_name *name) {
 }
 
 kjit_status builder_cache_list(struct builder *builder, kjit_cache_visit visit, void *user, kjit_error *error) {
-  struct listing listing = {builder, visit, user};
+  struct listing listing = {.builder = builder, .visit = visit, .user = user};
   error_clear(error);
   if (!visit) return error_invalid(error, "visit", "must not be NULL");
   return cache_admin_failed(builder, "list", cache_walk(&builder->user, list_entry, &listing), error);
@@ -131,11 +137,12 @@ kjit_status cache_admin_find(struct builder *builder, const char *prefix, struct
 
 kjit_status builder_cache_show(struct builder *builder, const char *prefix, kjit_cache_visit visit, void *user,
                                kjit_error *error) {
-  struct listing listing = {builder, visit, user};
+  struct listing listing = {.builder = builder, .visit = visit, .user = user};
   struct entry_name name;
   error_clear(error);
   if (!visit) return error_invalid(error, "visit", "must not be NULL");
-  const kjit_status status = cache_admin_find(builder, prefix, &name, error);
+  kjit_status status = cache_admin_find(builder, prefix, &name, error);
   if (status != KJIT_OK) return status;
-  return cache_admin_failed(builder, "read an entry of", list_entry(&listing, -1, &name), error);
+  status = cache_admin_failed(builder, "read an entry of", list_entry(&listing, -1, &name), error);
+  return status != KJIT_OK || listing.visited ? status : cache_admin_gone(prefix, error);
 }

@@ -14,6 +14,9 @@ kjit_status cache_admin_need_writable(const struct builder *builder, kjit_error 
 /* The one entry whose key begins with these digits. */
 kjit_status cache_admin_find(struct builder *builder, const char *prefix, struct entry_name *found, kjit_error *error);
 
+/* KJIT_ERR_NOT_FOUND: found by its first digits, and removed by another process before it could be read. */
+kjit_status cache_admin_gone(const char *prefix, kjit_error *error);
+
 /* A caller's report, which may be NULL: before the work, and after it. */
 kjit_status cache_admin_check_report(const kjit_cache_report *report, kjit_error *error);
 kjit_status cache_admin_fill_report(kjit_cache_report *report, const kjit_cache_report *found, kjit_error *error);

@@ -139,6 +139,7 @@ kjit_status builder_cache_why(struct builder *builder, const char *key, char nea
   if (status != KJIT_OK) return status;
   const int done = disk_cache_read(&builder->user, &name, &image, &file, &damage);
   if (done == -EBADMSG) return error_set(error, KJIT_ERR_NOT_FOUND, "key %s: its entry is damaged: %s", key, damage);
+  if (done == -ENOENT || done == -ESTALE) return cache_admin_gone(key, error);
   if (done < 0) return cache_admin_failed(builder, "read an entry of", done, error);
   const struct entry_text *text = &image.entry.key_text;
   status = compare_text(builder, text->data, text->bytes, nearest, visit, user, error);

@@ -231,13 +231,46 @@ static void test_process__kills_at_random_moments_leave_a_sound_folder(void **st
   assert_int_equal(WARM_KEYS, stats.entries);
 }
 
-/* Another clears, prunes and verifies while four fill: everybody gets what he asked for. */
+/* Others clear, prune and verify, list, export and import while four fill: everybody gets what he asked for. */
 static int maintain(struct cache_world *world, long argument) {
   kjit_cache_report report = {.struct_size = sizeof report};
   for (int i = 0; i < 60; i++) {
     if (builder_cache_verify(world->builder, KJIT_CACHE_REPAIR, &report, NULL) != KJIT_OK || report.damaged) return 1;
     if (builder_cache_prune(world->builder, (uint64_t)argument, &report, NULL) != KJIT_OK) return 2;
     if (i % 10 == 9 && builder_cache_clear(world->builder, &report, NULL) != KJIT_OK) return 3;
+  }
+  return 0;
+}
+
+static int see_sound(void *user, const kjit_cache_entry *entry) {
+  *(_Bool *)user |= entry->status != KJIT_OK;
+  return 0;
+}
+
+static int see_difference(void *user, const kjit_cache_difference *difference) {
+  (void)user;
+  return !difference->field[0];
+}
+
+/* What only reads, and what publishes many at once. An entry that is gone before it is looked at is no failure. */
+static int look_around(struct cache_world *world, long argument) {
+  char name[32], path[TEMP_PATH_BYTES], nearest[65];
+  struct entry_name entry;
+  snprintf(name, sizeof name, "export-%ld", argument);
+  temp_folder_path(&world->folder, name, path);
+  for (long i = 0; i < 60; i++) {
+    kjit_cache_stats stats = {.struct_size = sizeof stats};
+    kjit_cache_report report = {.struct_size = sizeof report};
+    _Bool damaged = 0;
+    if (builder_cache_list(world->builder, see_sound, &damaged, NULL) != KJIT_OK || damaged) return 1;
+    if (builder_cache_get_stats(world->builder, &stats, NULL) != KJIT_OK) return 2;
+    if (builder_cache_export(world->builder, path, NULL, &report, NULL) != KJIT_OK || report.damaged) return 3;
+    if (builder_cache_import(world->builder, path, &report, NULL) != KJIT_OK || report.damaged) return 4;
+    cache_world_name(world, i % WARM_KEYS, &entry);
+    kjit_status status = builder_cache_show(world->builder, entry_name_key(&entry), see_sound, &damaged, NULL);
+    if ((status != KJIT_OK && status != KJIT_ERR_NOT_FOUND) || damaged) return 5;
+    status = builder_cache_why(world->builder, entry_name_key(&entry), nearest, see_difference, NULL, NULL);
+    if (status != KJIT_OK && status != KJIT_ERR_NOT_FOUND) return 6;
   }
   return 0;
 }
@@ -257,6 +290,8 @@ static void test_process__maintenance_beside_writers_disturbs_nobody(void **stat
     assert_true(processes_start(&processes, world, warm_again_and_again, i) > 0);
   for (long i = 0; i < 2; i++)
     assert_true(processes_start(&processes, world, maintain, 5000) > 0);
+  for (long i = 0; i < 2; i++)
+    assert_true(processes_start(&processes, world, look_around, i) > 0);
   assert_int_equal(0, processes_wait_all(&processes, 0));
 }
 
