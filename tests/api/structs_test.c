@@ -18,6 +18,8 @@ static void test_structs__sizes_stay(void **state) {
   assert_int_equal(144, sizeof(kjit_cache_stats));
   assert_int_equal(456, sizeof(kjit_attention_args));
   assert_int_equal(52, sizeof(kjit_flash_config));
+  assert_int_equal(72, sizeof(kjit_attention_problem));
+  assert_int_equal(40, sizeof(kjit_attention_sm90_config));
 }
 
 static void test_structs__defaults_are_zero_but_for_the_size(void **state) {
@@ -34,6 +36,7 @@ static void test_structs__defaults_are_zero_but_for_the_size(void **state) {
   ASSERT_DEFAULT(kjit_build_request);
   ASSERT_DEFAULT(kjit_launch);
   ASSERT_DEFAULT(kjit_attention_args);
+  ASSERT_DEFAULT(kjit_attention_problem);
 }
 
 /* Larger than any struct, so that a newer one can be played. */

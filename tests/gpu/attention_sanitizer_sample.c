@@ -1,0 +1,94 @@
+/* attention_sm90 on small, ragged problems, judged beside float64: small enough to run under compute-sanitizer. Exit
+ * code 0: all right; 1: something is not; 3: no Hopper GPU.
+ *
+ *   compute-sanitizer --tool memcheck  --error-exitcode 9 gpu_attention_sanitizer_sample
+ *   compute-sanitizer --tool racecheck --error-exitcode 9 gpu_attention_sanitizer_sample */
+#include <kjit/kjit.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "support/attention_check.h"
+
+struct sample {
+  kjit_runtime *runtime;
+  struct card card;
+  struct check_kernels kernels;
+};
+
+/* Each of the planner's kinds: one, two and three consumers, one and two Q buffers, odd head sizes, grouped heads. */
+static const struct problem problems[] = {
+    {.batch = 1, .heads = 2, .seq_q = 1, .seq_kv = 300, .head_dim = 128},
+    {.batch = 2, .heads = 4, .heads_kv = 2, .seq_q = 130, .seq_kv = 257, .head_dim = 128, .causal = 1},
+    {.batch = 1, .heads = 140, .heads_kv = 1, .seq_q = 193, .seq_kv = 65, .head_dim = 64},
+    {.batch = 1, .heads = 140, .heads_kv = 1, .seq_q = 129, .seq_kv = 65, .head_dim = 64, .causal = 1},
+    {.batch = 1, .heads = 1, .seq_q = 200, .seq_kv = 1100, .head_dim = 256, .causal = 1},
+    {.batch = 1, .heads = 1, .seq_q = 200, .seq_kv = 300, .head_dim = 256},
+    {.batch = 1,
+     .heads = 3,
+     .heads_kv = 1,
+     .seq_q = 150,
+     .seq_kv = 100,
+     .head_dim = 192,
+     .head_dim_v = 128,
+     .causal = 1},
+    {.batch = 1, .heads = 2, .seq_q = 70, .seq_kv = 90, .head_dim = 72, .head_dim_v = 40},
+};
+
+static kjit_status run_problem(const struct sample *sample, const struct problem *problem,
+                               struct attention_verdict *verdict, kjit_error *error) {
+  struct attention_data data = {0};
+  struct attention_reference reference = {0};
+  CUstream stream = sample->card.stream;
+  kjit_status status = attention_data_create(&data, &sample->kernels, problem, error);
+  if (status == KJIT_OK) status = attention_reference_create(&reference, &data, error);
+  for (int run = 0; run < 2 && status == KJIT_OK; run++) { /* the second finds the first one's tickets */
+    status = attention_data_poison(&data, stream, error);
+    if (status == KJIT_OK) status = kjit_attention_forward(sample->runtime, &data.args, stream, error);
+  }
+  if (status == KJIT_OK) status = card_synchronize(&sample->card, stream, error);
+  if (status == KJIT_OK) status = attention_judge(&data, &reference, verdict, error);
+  attention_reference_destroy(&reference, &sample->card);
+  attention_data_destroy(&data);
+  return status;
+}
+
+static int run_all(const struct sample *sample) {
+  int failures = 0;
+  for (size_t i = 0; i < 2 * sizeof problems / sizeof *problems; i++) {
+    char what[PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
+    struct problem problem = problems[i / 2];
+    struct attention_verdict verdict = {0};
+    kjit_error error = {0};
+    problem.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+    problem.lse = 1;
+    problem.seed = i;
+    const kjit_status status = run_problem(sample, &problem, &verdict, &error);
+    problem_print(&problem, what);
+    attention_verdict_print(&verdict, &problem, numbers);
+    printf("%s\n  %s\n", what, status == KJIT_OK ? numbers : error.message);
+    failures += status != KJIT_OK || !verdict.passed;
+  }
+  printf("%d not right\n", failures);
+  return failures ? 1 : 0;
+}
+
+int main(void) {
+  struct sample sample = {0};
+  kjit_error error = {0};
+  int code = 1;
+  if (card_open(&sample.card, 0, &error) != KJIT_OK || strcmp(sample.card.arch, "sm_90") != 0) {
+    printf("skipped: no Hopper GPU %s\n", error.message);
+    card_close(&sample.card);
+    return 3;
+  }
+  kjit_status status = kjit_runtime_create(&sample.runtime, NULL, &error);
+  if (status == KJIT_OK) status = check_kernels_create(&sample.kernels, sample.runtime, &sample.card, &error);
+  if (status == KJIT_OK)
+    code = run_all(&sample);
+  else
+    printf("%s\n", error.message);
+  check_kernels_destroy(&sample.kernels);
+  kjit_runtime_destroy(sample.runtime);
+  card_close(&sample.card);
+  return code;
+}
