@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 
-_Static_assert(TRUST_KEY_BYTES == crypto_sign_PUBLICKEYBYTES && TRUST_KEY_BYTES == crypto_sign_SEEDBYTES &&
-                   SIGNATURE_AT_SIGNATURE + crypto_sign_BYTES == BUNDLE_SIGNATURE_BYTES,
-               "Ed25519's sizes");
+_Static_assert(TRUST_KEY_BYTES == crypto_sign_PUBLICKEYBYTES, "Ed25519's public key");
+_Static_assert(TRUST_KEY_BYTES == crypto_sign_SEEDBYTES, "Ed25519's seed");
+_Static_assert(SIGNATURE_AT_SIGNATURE + crypto_sign_BYTES == BUNDLE_SIGNATURE_BYTES, "Ed25519's signature");
 
 #define SIGNED_BYTES (sizeof BUNDLE_SIGNED_PREFIX - 1 + BUNDLE_HEAD_BYTES)
 
