@@ -40,10 +40,6 @@ static int64_t divide_up(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit;
 }
 
-static int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
 static int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
@@ -52,15 +48,17 @@ uint32_t sm90_arguments_tiles(const kjit_attention_problem *problem, uint32_t ti
   return (uint32_t)(divide_up(problem->seq_q, tile_m) * problem->heads_q * problem->batch);
 }
 
-/* (batch, head) pairs that are worked on together: those whose K and V fit three quarters of L2, the rest being for Q,
- * O and what else runs; query heads that share K and V count once. But never so few that multiprocessors have nothing
- * to do. */
+/* (batch, head) pairs that are worked on together: those whose K and V fit a little more than half of L2, the rest
+ * being for Q, O and what else runs; query heads that share K and V count once. Never so few that multiprocessors have
+ * nothing to do, and all sections alike, as a small last one would leave most of the card idle. The fraction was
+ * measured on an H200 (docs/performance.md). */
 static int count_section(const kjit_attention_problem *problem, int64_t query_tiles, const kjit_device_info *device) {
   const int64_t pairs = problem->heads_q * problem->batch;
   const int64_t bytes = problem->seq_kv * (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
-  const int64_t fit = (int64_t)device->l2_bytes * 3 / 4 / bytes;
-  const int64_t section = most(fit, 1) * (problem->heads_q / problem->heads_kv);
-  return (int)least(most(section, divide_up(device->multiprocessors, query_tiles)), pairs);
+  const int64_t fit = (int64_t)device->l2_bytes * 9 / 16 / bytes;
+  const int64_t wanted =
+      most(most(fit, 1) * (problem->heads_q / problem->heads_kv), divide_up(device->multiprocessors, query_tiles));
+  return (int)divide_up(pairs, divide_up(pairs, wanted));
 }
 
 void sm90_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem, uint32_t tile_m,
