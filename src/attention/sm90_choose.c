@@ -61,8 +61,11 @@ static int32_t choose_consumers(const kjit_attention_problem *problem, const str
   return needed < consumers ? (int32_t)needed : consumers;
 }
 
+/* The two rules that a tile can break. This is on every launch's way, which the whole list would be felt on. */
 static _Bool fits(const kjit_attention_sm90_config *config) {
-  return sm90_rules_check(config, NULL) == KJIT_OK;
+  const kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(config);
+  return (int32_t)geometry.registers <= sm90_rules_registers(config->consumers) &&
+         geometry.shared_bytes <= sm90_rules_shared();
 }
 
 /* The largest tile up to the one given that leaves room for so many Q buffers. */
