@@ -27,7 +27,8 @@ static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, c
   if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;
   attention_arguments_problem(args, &problem);
-  const kjit_device_info *device = runtime_device(runtime, call->device, error);
+  const kjit_device_info *device = runtime_known_device(runtime, call->device);
+  if (!device) device = runtime_device(runtime, call->device, error);
   if (!device) return (kjit_status)error->status;
   const struct attention_place place = attention_place_of_device(device);
   status = config ? take_config(config, &problem, &place, &choice, error)

@@ -33,14 +33,15 @@ kjit_status runtime_current_device(kjit_runtime *runtime, int32_t *ordinal, kjit
 }
 
 const kjit_device_info *runtime_device(kjit_runtime *runtime, int32_t ordinal, kjit_error *error) {
-  const struct gpu *const gpu = &runtime->gpu;
   const struct device *device;
-  /* On every launch's way, where asking whether this is a forked process would be felt; who launches asks the driver.
-   */
-  if (gate_is_open(&gpu->gate) && ordinal >= 0 && (uint32_t)ordinal < gpu->device_count &&
-      gate_is_open(&gpu->devices[ordinal].gate))
-    return &gpu->devices[ordinal].info;
   return gpu_device(&runtime->gpu, ordinal, &device, error) == KJIT_OK ? &device->info : NULL;
+}
+
+const kjit_device_info *runtime_known_device(kjit_runtime *runtime, int32_t ordinal) {
+  const struct gpu *const gpu = &runtime->gpu;
+  if (!gate_is_open(&gpu->gate) || ordinal < 0 || (uint32_t)ordinal >= gpu->device_count) return NULL;
+  const struct device *const device = &gpu->devices[ordinal];
+  return gate_is_open(&device->gate) ? &device->info : NULL;
 }
 
 void runtime_count_launch(kjit_runtime *runtime) {

@@ -38,6 +38,10 @@ kjit_status runtime_current_device(kjit_runtime *runtime, int32_t *ordinal, kjit
 /* Properties of a device, read from the driver once. NULL with the error set for an ordinal that does not exist. */
 const kjit_device_info *runtime_device(kjit_runtime *runtime, int32_t ordinal, kjit_error *error);
 
+/* The same if they have been read, without a system call (which tells a forked process): for a launch's way, on which
+ * the driver is asked anyway. NULL: not read yet. */
+const kjit_device_info *runtime_known_device(kjit_runtime *runtime, int32_t ordinal);
+
 /* Build and load. The result is owned by the runtime and lives as long as it does: no reference is taken. */
 kjit_status runtime_kernel_get(kjit_runtime *runtime, const struct jit_request *request, kjit_kernel **out,
                                kjit_error *error);
