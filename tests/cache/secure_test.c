@@ -24,7 +24,9 @@ static int report(void) {
          (unsigned)doctor->cache_mode);
   kjit_runtime_destroy(runtime);
   free(doctor);
-  return 0;
+  /* A leak check looks into its own process, which nobody may do with a set-user-id one. */
+  const uid_t owner = geteuid();
+  return setresuid(owner, owner, owner) || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
 struct secure {
