@@ -2,15 +2,18 @@
 //
 //   O = softmax(scale * Q K^T) V,  lse = ln(sum(exp(scale * Q K^T))), each (batch, head) by itself
 //
-// Tensors   q (batch, seq_q, heads_q, head_dim), k (batch, seq_kv, heads_kv, head_dim), v (…, head_dim_v), o (batch, seq_q,
+// Tensors   q (batch, seq_q, heads_q, head_dim), k (batch, seq_kv, heads_kv, head_dim), v (…, head_dim_v), o (batch,
+// seq_q,
 //           heads_q, head_dim_v), fp16 or bf16, through tensor maps, so any strides that are multiples of 16 bytes;
-//           lse (batch, heads_q, seq_q) fp32, optional. Causal: row i sees keys up to i + seq_kv - seq_q; a row that sees
-//           none gives 0 and -inf.
-// Grid      as many blocks as fit the card at once, each walking over tiles of 64 * consumers query rows (schedule.cuh).
+//           lse (batch, heads_q, seq_q) fp32, optional. Causal: row i sees keys up to i + seq_kv - seq_q; a row that
+//           sees none gives 0 and -inf.
+// Grid      as many blocks as fit the card at once, each walking over tiles of 64 * consumers query rows
+// (schedule.cuh).
 //           One producer warpgroup, of which one thread works, and 1 to 3 consumer warpgroups of 64 query rows each.
 // Shared    q_buffers * Q + stages * (K + V), each padded to chunks of 64 columns, and barriers (pipeline.cuh); up to
 //           1023 bytes more, as the start is rounded up to the swizzle's 1024.
-// Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg gives consumers 240
+// Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg gives consumers
+// 240
 //           (two), 160 (three) or 256 (one). No spills.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include "attention_sm90/consumer.cuh"
@@ -20,8 +23,8 @@
 #error "attention_sm90 requires sm_90a"
 #endif
 
-extern "C" __global__ __launch_bounds__(cfg::kThreads, 1) void attention_sm90(const __grid_constant__
-                                                                              attention_sm90_params p) {
+extern "C" __global__ __launch_bounds__(cfg::kThreads,
+                                        1) void attention_sm90(const __grid_constant__ attention_sm90_params p) {
   extern __shared__ char raw[];
   const Layout layout{(shared_address(raw) + 1023) & ~1023u};
   if (threadIdx.x == 0) layout.initialise();

@@ -32,12 +32,8 @@ KJIT_WGMMA_SHAPE(KJIT_head_dim_v, Fp16, "f16")
 namespace cfg {
 
 template <int kCode> struct ElementOf;
-template <> struct ElementOf<5> {
-  using type = Fp16;
-};
-template <> struct ElementOf<15> {
-  using type = Bf16;
-};
+template <> struct ElementOf<5> { using type = Fp16; };
+template <> struct ElementOf<15> { using type = Bf16; };
 using Element = ElementOf<KJIT_dtype>::type;
 
 constexpr int kHeadDim = KJIT_head_dim;
@@ -68,7 +64,9 @@ static_assert(kQueryBuffers == 1 || kQueryBuffers == 2, "q_buffers: 1 or 2");
 
 // A tile lies in shared memory as chunks of 64 columns, [chunk][rows][64], 128-byte rows, swizzled by the copy engine.
 // Columns that the head does not have arrive as zeros and are not multiplied beyond the next multiple of 16.
-__device__ constexpr int chunks(int columns) { return (columns + 63) / 64; }
+__device__ constexpr int chunks(int columns) {
+  return (columns + 63) / 64;
+}
 constexpr int kRowBytes = 128;
 constexpr int kGroupQueryBytes = // one consumer's rows of Q; its O leaves through the same memory
     kGroupRows * kRowBytes * (chunks(kHeadDim) > chunks(kHeadDimV) ? chunks(kHeadDim) : chunks(kHeadDimV));

@@ -1,8 +1,8 @@
 // A consumer: one warpgroup that owns 64 query rows of every tile of its block.
 //
 // The stream of (tile, key block) pairs is one pipeline: S of the next block, also when it is the next tile's first, is
-// multiplied together with O += P V of this one, and softmax runs under the latter. With one Q buffer a tile ends before
-// the next one starts.
+// multiplied together with O += P V of this one, and softmax runs under the latter. With one Q buffer a tile ends
+// before the next one starts.
 //
 // Every product is waited for in the straight line of code that issues it: ptxas serialises what is in flight across a
 // loop's end or a branch (warnings C7510 to C7519).
@@ -270,9 +270,13 @@ private:
       const uint32_t row_at = out + d / 4 * cfg::kGroupRows * cfg::kRowBytes + row * cfg::kRowBytes;
       const uint32_t address = row_at + (((d % 4 * 2 + half) ^ (row % 8)) << 4);
       const uint32_t r0 = pack(o[0][2 * d], 0), r1 = pack(o[0][2 * d], 2);
-      if (2 * d + 1 < kOutput8) store_matrix_x4(address, r0, r1, pack(o[0][2 * d + 1], 0), pack(o[0][2 * d + 1], 2));
-      else store_matrix_x2(address, r0, r1);
+      if (2 * d + 1 < kOutput8)
+        store_matrix_x4(address, r0, r1, pack(o[0][2 * d + 1], 0), pack(o[0][2 * d + 1], 2));
+      else
+        store_matrix_x2(address, r0, r1);
     }
   }
-  KJIT_DEVICE static uint32_t pack(const float (&c)[4], int i) { return pack_16(cfg::Element{}, c[i], c[i + 1]); }
+  KJIT_DEVICE static uint32_t pack(const float (&c)[4], int i) {
+    return pack_16(cfg::Element{}, c[i], c[i + 1]);
+  }
 };

@@ -5,9 +5,9 @@
 #include "ptx/memory.cuh"
 #include "ptx/tensor_copy.cuh"
 
-// Loads, in the order in which the consumers need them: for each tile Q and its last key block, then K of every block and
-// V of the block before it. With two Q buffers the next tile's first K comes ahead of this tile's last V, because the
-// consumers multiply them so.
+// Loads, in the order in which the consumers need them: for each tile Q and its last key block, then K of every block
+// and V of the block before it. With two Q buffers the next tile's first K comes ahead of this tile's last V, because
+// the consumers multiply them so.
 struct Producer {
   const attention_sm90_params &p;
   const Layout at;
@@ -73,7 +73,8 @@ private:
   }
 
   template <int kChunks>
-  KJIT_DEVICE void load_rows(const attention_tensor_map &m, uint32_t shared, uint32_t full, const Tile &tile, int block) {
+  KJIT_DEVICE void load_rows(const attention_tensor_map &m, uint32_t shared, uint32_t full, const Tile &tile,
+                             int block) {
     mbarrier_arrive_expect(full, kChunks * cfg::kKeyRows * cfg::kRowBytes);
     for (int i = 0; i < kChunks; i++)
       tensor_load(shared + i * cfg::kKeyRows * cfg::kRowBytes, map(m), full, i * 64, block * cfg::kKeyRows,

@@ -7,9 +7,7 @@ struct Tile {
   int query_tile, head, batch;
 
   // First query row of a consumer's part.
-  KJIT_DEVICE int first_row(int consumer) const {
-    return query_tile * cfg::kQueryRows + consumer * cfg::kGroupRows;
-  }
+  KJIT_DEVICE int first_row(int consumer) const { return query_tile * cfg::kQueryRows + consumer * cfg::kGroupRows; }
 };
 
 // Causal attention is aligned at the bottom right: row i sees keys up to i + seq_kv - seq_q.
@@ -32,7 +30,9 @@ KJIT_DEVICE int first_masked_block(const attention_sm90_params &p, const Tile &t
 
 constexpr int kNoTile = -1;
 
-KJIT_DEVICE int tile_count(const attention_sm90_params &p) { return p.query_tiles * p.heads_q * p.batch; }
+KJIT_DEVICE int tile_count(const attention_sm90_params &p) {
+  return p.query_tiles * p.heads_q * p.batch;
+}
 
 // Tiles by number. Full attention: the query tiles of a head one after the other, so that neighbours share K and V.
 // Causal: longest first within a section of heads, so that what is left at the end is short; sections one after the

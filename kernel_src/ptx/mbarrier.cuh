@@ -9,8 +9,11 @@ KJIT_DEVICE void mbarrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-// Make initialised barriers visible to the tensor copy engine. The thread that initialised them, before a block barrier.
-KJIT_DEVICE void mbarrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+// Make initialised barriers visible to the tensor copy engine. The thread that initialised them, before a block
+// barrier.
+KJIT_DEVICE void mbarrier_init_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
 // Arrive. Orders: release at block scope.
 KJIT_DEVICE void mbarrier_arrive(uint32_t barrier) {
@@ -22,11 +25,12 @@ KJIT_DEVICE void mbarrier_arrive_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Wait until the phase with the given parity has completed: 0 for the first, then alternating; waiting for parity 1 on a
-// fresh barrier returns at once. Orders: acquire at block scope. Any subset of threads.
+// Wait until the phase with the given parity has completed: 0 for the first, then alternating; waiting for parity 1 on
+// a fresh barrier returns at once. Orders: acquire at block scope. Any subset of threads.
 KJIT_DEVICE void mbarrier_wait(uint32_t barrier, int parity) {
-  asm volatile("{ .reg .pred done; RETRY: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra RETRY; }" ::"r"(
-                   barrier),
-               "r"(parity)
-               : "memory");
+  asm volatile(
+      "{ .reg .pred done; RETRY: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra RETRY; }" ::"r"(
+          barrier),
+      "r"(parity)
+      : "memory");
 }

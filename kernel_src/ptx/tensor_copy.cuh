@@ -7,8 +7,8 @@ struct alignas(64) TensorMap {
   char bytes[128];
 };
 
-// Copy the box at (c0, c1, c2, c3), innermost first, to shared memory; what lies outside the tensor arrives as zeros. The
-// whole box counts on `barrier` when it has arrived. One thread.
+// Copy the box at (c0, c1, c2, c3), innermost first, to shared memory; what lies outside the tensor arrives as zeros.
+// The whole box counts on `barrier` when it has arrived. One thread.
 //   shared  1024-byte aligned for the 128-byte swizzle
 // PTX ISA 9.0 (CUDA 13.0), "cp.async.bulk.tensor",
 //   archive/13.0.0 #data-movement-and-conversion-instructions-cp-async-bulk-tensor
@@ -28,13 +28,21 @@ KJIT_DEVICE void tensor_store(const TensorMap *map, uint32_t shared, int c0, int
 }
 
 // Close this thread's group of stores. PTX ISA 9.0, "cp.async.bulk.commit_group".
-KJIT_DEVICE void tensor_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+KJIT_DEVICE void tensor_store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
 
-// Wait until this thread's stores have read shared memory, so that it may be written again; or have finished altogether.
-// PTX ISA 9.0, "cp.async.bulk.wait_group".
-KJIT_DEVICE void tensor_store_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-KJIT_DEVICE void tensor_store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+// Wait until this thread's stores have read shared memory, so that it may be written again; or have finished
+// altogether. PTX ISA 9.0, "cp.async.bulk.wait_group".
+KJIT_DEVICE void tensor_store_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+KJIT_DEVICE void tensor_store_wait() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
 
 // Order this thread's ordinary writes to shared memory before what the copy engine or wgmma reads of it.
 // PTX ISA 9.0, "membar, fence", fence.proxy.async.
-KJIT_DEVICE void shared_writes_to_copy_engine() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+KJIT_DEVICE void shared_writes_to_copy_engine() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}

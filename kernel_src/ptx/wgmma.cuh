@@ -1,10 +1,12 @@
 // Warpgroup matrix products wgmma.mma_async m64nNk16 on 16-bit operands with fp32 accumulators (sm_90a), for every N.
 //
-// Inline assembly wants one placeholder for each accumulator register, so each N needs a text of its own. The tables below
-// hold the texts; KJIT_WGMMA_SHAPE(N) makes the two functions of one shape. config.cuh makes the shapes that a kernel uses.
+// Inline assembly wants one placeholder for each accumulator register, so each N needs a text of its own. The tables
+// below hold the texts; KJIT_WGMMA_SHAPE(N) makes the two functions of one shape. config.cuh makes the shapes that a
+// kernel uses.
 //
 // All 128 threads of a warpgroup must call them, converged, between warpgroup_fence() and warpgroup_commit().
-//   d  64 x N accumulators: thread t holds rows 16 * (t / 32) + t % 32 / 4 and + 8, of every 8 columns 2 * (t % 4), + 1:
+//   d  64 x N accumulators: thread t holds rows 16 * (t / 32) + t % 32 / 4 and + 8, of every 8 columns 2 * (t % 4), +
+//   1:
 //      d[n][0..1] the first row's, d[n][2..3] the second's
 //   a  shared-memory descriptor (K-major), or the A operand in registers (as for mma.m16n8k16, by warp)
 //   b  shared-memory descriptor: K-major for multiply_shared, MN-major ("transposed") for multiply_registers
