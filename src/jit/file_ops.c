@@ -121,7 +121,9 @@ static int system_stat_at(void *user, int folder, const char *name, struct stat 
 
 static int system_touch(void *user, int file) {
   (void)user;
-  const struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+  struct timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+  /* UTIME_NOW is as coarse as the kernel's tick, in which several entries can be used. */
+  if (clock_gettime(CLOCK_REALTIME, &times[1]) < 0) times[1].tv_nsec = UTIME_NOW;
   return result(futimens(file, times));
 }
 

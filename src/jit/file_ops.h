@@ -27,7 +27,7 @@ struct file_ops {
   int (*sync)(void *user, int file);
   int (*stat)(void *user, int file, struct stat *status);
   int (*stat_at)(void *user, int folder, const char *name, struct stat *status);
-  int (*touch)(void *user, int file); /* modification time = now, by the file system's clock */
+  int (*touch)(void *user, int file); /* modification time = now, to the nanosecond, by this machine's clock */
   int (*rename)(void *user, int from_folder, const char *from, int to_folder, const char *to);
   int (*unlink)(void *user, int folder, const char *name);
   int (*make_folder)(void *user, int folder, const char *name, mode_t mode);

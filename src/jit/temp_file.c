@@ -85,6 +85,7 @@ int temp_file_create(struct temp_file *temp, const struct file_ops *ops, int roo
 
 int temp_file_write(struct temp_file *temp, const struct file_ops *ops, const void *data, size_t bytes) {
   const int done = file_write_all(ops, temp->file, data, bytes, 0);
+  (void)ops->touch(ops->user, temp->file); /* its first use, finer than the system notes it */
   return done < 0 ? done : ops->sync(ops->user, temp->file);
 }
 
