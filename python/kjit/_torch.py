@@ -300,18 +300,30 @@ class Plan:
         with torch.cuda.device(prepared.device):
             prepared.call(lib.kjit_attention_plan_create, lib.kjit_flash_plan_create, ctypes.byref(handle))
         family = "attention" if config is None else "flash"
+        owner = _PlanOwner(handle, (q, k, v, self.out, self.lse, prepared.runtime))
         # Finalizers run in the reverse order of their making at exit: a plan's before its runtime's.
-        weakref.finalize(self, getattr(lib, f"kjit_{family}_plan_destroy"), handle)
-        self.run = _plan_runner(getattr(lib, f"kjit_{family}_plan_run"), handle, prepared.device)
+        weakref.finalize(owner, getattr(lib, f"kjit_{family}_plan_destroy"), handle)
+        self.run = _plan_runner(getattr(lib, f"kjit_{family}_plan_run"), owner, prepared.device)
 
 
-def _plan_runner(launch: Any, handle: ctypes.c_void_p, device: int) -> Callable[..., None]:
+class _PlanOwner:
+    """What a launch needs to be alive. run() holds it, so that it may outlive its Plan."""
+
+    __slots__ = ("handle", "kept", "__weakref__")
+
+    def __init__(self, handle: ctypes.c_void_p, kept: tuple[Any, ...]) -> None:
+        self.handle = handle
+        self.kept = kept
+
+
+def _plan_runner(launch: Any, owner: _PlanOwner, device: int) -> Callable[..., None]:
     stream_of = _raw_stream
+    handle = owner.handle
 
     def run(stream: Optional[int] = None) -> None:
         # Without an error to fill: what went wrong is asked for by a second try.
         if launch(handle, stream_of(device) if stream is None else stream, None):
-            call(launch, handle, stream_of(device) if stream is None else stream)
+            call(launch, owner.handle, stream_of(device) if stream is None else stream)
 
     return run
 

@@ -1,5 +1,6 @@
 """Attention on PyTorch tensors on a GPU: right, ordered by streams, capturable, traceable, thread-safe, without leaks."""
 
+import gc
 import random
 import threading
 import unittest
@@ -242,6 +243,14 @@ class Streams(Attention):
             plan.run()
             torch.cuda.synchronize()
             self.check(plan.out, q, k, v, lse=plan.lse)
+
+    def test_plan__run_may_outlive_its_plan(self):
+        q, k, v = problem()
+        out = torch.empty_like(q)
+        run = kjit.plan(q, k, v, out=out).run
+        gc.collect()
+        run()
+        self.check(out, q, k, v)
 
     def test_plan__runs_on_the_stream_that_is_named_and_in_a_graph(self):
         q, k, v = problem()
