@@ -32,7 +32,7 @@ static kjit_status choose(kjit_runtime *runtime, const kjit_attention_problem *p
 
 kjit_status kjit_attention_describe(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,
                                     char *text, size_t capacity, kjit_error *error) {
-  struct attention_choice choice;
+  struct attention_choice choice = {0};
   struct text out;
   kjit_error unread;
   if (!error) error = &unread;
@@ -54,7 +54,7 @@ kjit_status kjit_attention_describe(kjit_runtime *runtime, const kjit_attention_
 
 kjit_status kjit_attention_build(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,
                                  uint32_t flags, kjit_artifact **out, kjit_error *error) {
-  struct attention_choice choice;
+  struct attention_choice choice = {0};
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;

@@ -192,7 +192,8 @@ static int warm(struct cache_world *world, long seed) {
 
 static long rounds(long by_default) {
   const char *text = getenv("KJIT_TEST_ROUNDS");
-  return text && atol(text) > 0 ? atol(text) : by_default;
+  const long asked = text ? strtol(text, NULL, 10) : 0;
+  return asked > 0 ? asked : by_default;
 }
 
 /* Killed processes leave sound entries or none. */

@@ -15,15 +15,14 @@
 /* The program: its cache folder and mode as the runtime chose them. */
 static int report(void) {
   kjit_runtime *runtime = NULL;
-  kjit_doctor_report *doctor = calloc(1, sizeof *doctor);
-  if (!doctor || kjit_runtime_create(&runtime, NULL, NULL) != KJIT_OK) return 1;
+  static kjit_doctor_report doctor;
+  if (kjit_runtime_create(&runtime, NULL, NULL) != KJIT_OK) return 1;
   const char *path = kjit_cache_path(runtime);
-  doctor->struct_size = sizeof *doctor;
-  if (kjit_doctor(runtime, doctor, NULL) != KJIT_OK) return 1;
+  doctor.struct_size = sizeof doctor;
+  if (kjit_doctor(runtime, &doctor, NULL) != KJIT_OK) return 1;
   printf("uid %d euid %d folder %s mode %u\n", (int)getuid(), (int)geteuid(), path ? path : "none",
-         (unsigned)doctor->cache_mode);
+         (unsigned)doctor.cache_mode);
   kjit_runtime_destroy(runtime);
-  free(doctor);
   /* A leak check looks into its own process, which nobody may do with a set-user-id one. */
   const uid_t owner = geteuid();
   return setresuid(owner, owner, owner) || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);

@@ -11,7 +11,7 @@ static unsigned long long peak_bytes(void) {
   unsigned long long kilobytes = 0;
   FILE *status = fopen("/proc/self/status", "r");
   while (status && fgets(line, sizeof line, status))
-    if (sscanf(line, "VmHWM: %llu kB", &kilobytes) == 1) break;
+    if (strncmp(line, "VmHWM:", 6) == 0) kilobytes = strtoull(line + 6, NULL, 10);
   if (status) fclose(status);
   return kilobytes * 1024;
 }

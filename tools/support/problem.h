@@ -20,15 +20,15 @@ enum problem_layout {
 };
 
 struct problem {
-  int32_t dtype; /* KJIT_FP16 or KJIT_BF16 */
   int64_t batch, heads, seq_q, seq_kv, head_dim;
   int64_t heads_kv;   /* 0: as many as heads, those of q and o */
   int64_t head_dim_v; /* of v and o; 0: head_dim               */
-  _Bool causal;       /* aligned bottom right                  */
+  double scale;       /* 0: 1/sqrt(head_dim)                   */
+  uint64_t seed;      /* of the inputs                         */
+  int32_t dtype;      /* KJIT_FP16 or KJIT_BF16                */
   enum problem_layout layout;
-  double scale;  /* 0: 1/sqrt(head_dim) */
-  _Bool lse;     /* ask for the log-sum-exp too */
-  uint64_t seed; /* of the inputs */
+  _Bool causal; /* aligned bottom right        */
+  _Bool lse;    /* ask for the log-sum-exp too */
 };
 
 #define PROBLEM_TEXT_MAX 256

@@ -27,7 +27,8 @@ struct tier {
 
 static int setup(void **state) {
   struct tier *tier = calloc(1, sizeof *tier);
-  if (cache_world_setup((void **)&tier->world)) return -1;
+  *state = tier;
+  if (!tier || cache_world_setup((void **)&tier->world)) return -1;
   world_bundle(tier->world, "numbers.kjb");
   temp_folder_path(&tier->world->folder, "numbers.kjb", tier->path);
   tier->paths[0] = tier->path;

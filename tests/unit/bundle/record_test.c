@@ -11,7 +11,8 @@ struct recording {
 
 static int setup(void **state) {
   struct recording *recording = calloc(1, sizeof *recording);
-  if (cache_world_setup((void **)&recording->world)) return -1;
+  *state = recording;
+  if (!recording || cache_world_setup((void **)&recording->world)) return -1;
   temp_folder_path(&recording->world->folder, "asked.manifest", recording->path);
   recording->world->options.record_path = recording->path;
   *state = recording;
