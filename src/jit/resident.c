@@ -147,15 +147,14 @@ static struct slot *shrink(struct resident *resident) {
   struct slot *gone = NULL;
   for (int passed_over = 0; is_beyond(resident) && passed_over < PASSED_OVER_MAX;) {
     struct slot *slot = resident->least;
-    if (!slot) break; /* nothing is left to take out */
+    if (!slot || !resident->slots) break; /* nothing is left to take out */
     if (slot->flight || artifact_is_shared(slot->artifact)) {
       move_to_end(resident, slot);
       passed_over++;
       continue;
     }
     kjit_artifact *const artifact = take_out(resident, slot);
-    /* What is in the list is in the table, which the analyzer cannot know. */
-    HASH_DEL(resident->slots, slot); /* NOLINT(clang-analyzer-core.NullDereference) */
+    HASH_DEL(resident->slots, slot);
     slot->artifact = artifact;
     LL_PREPEND(gone, slot);
   }
