@@ -34,7 +34,6 @@ static int setup(void **state) {
   tier->paths[0] = tier->path;
   tier->world->options.bundle_paths = tier->paths;
   tier->world->options.bundle_count = 1;
-  *state = tier;
   return 0;
 }
 

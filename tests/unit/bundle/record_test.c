@@ -15,7 +15,6 @@ static int setup(void **state) {
   if (!recording || cache_world_setup((void **)&recording->world)) return -1;
   temp_folder_path(&recording->world->folder, "asked.manifest", recording->path);
   recording->world->options.record_path = recording->path;
-  *state = recording;
   return cache_world_open(recording->world, NULL) == KJIT_OK ? 0 : -1;
 }
 
