@@ -11,7 +11,7 @@ jobs=$(nproc)
 
 build_packages=(build-essential cmake ninja-build pkg-config python3
                 libsodium-dev libzstd-dev libxxhash-dev uthash-dev libjansson-dev libcmocka-dev)
-check_packages=(ccache clang clang-format clang-tidy git)
+check_packages=(ccache clang clang-format clang-tidy git python3-venv)
 
 say() { printf '== %s\n' "$*" >&2; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }

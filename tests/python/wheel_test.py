@@ -34,7 +34,7 @@ class Wheel(harness.TemporaryFolder):
         return self.run_command(self.python, "-m", "pip", *arguments, environment=environment)
 
     def build(self):
-        result = self.pip("wheel", "-q", "--no-deps", "-w", self.folder / "wheels", ROOT / "python")
+        result = self.pip("wheel", "-q", "--no-deps", "-w", self.folder / "wheels", ROOT)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         (wheel,) = (self.folder / "wheels").glob("kjit-*.whl")
         return wheel
