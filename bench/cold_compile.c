@@ -24,6 +24,7 @@ static const char config_text[] = "(FP16, 128, 64, 64, 4): async+eager+swizzled+
 /* What the bare calls are given. */
 struct bare {
   const struct nvrtc_api *api;
+  struct source_shelf shelf; /* holds the request's sources */
   struct flash_request request;
   char *source; /* prologue and main file */
   const char *texts[MOST_HEADERS], *names[MOST_HEADERS], *options[MOST_OPTIONS];
@@ -37,8 +38,9 @@ static int remove_visit(const char *path, const struct stat *info, int kind, str
   return remove(path);
 }
 
-static bool bare_prepare(struct bare *bare, const kjit_flash_config *config, kjit_error *error) {
-  if (flash_request_init(&bare->request, config, ARCH, 0, error) != KJIT_OK) return false;
+static bool bare_prepare(struct bare *bare, const struct mem *mem, const kjit_flash_config *config, kjit_error *error) {
+  source_shelf_init(&bare->shelf, mem);
+  if (flash_request_init(&bare->request, &bare->shelf, config, ARCH, 0, error) != KJIT_OK) return false;
   const struct jit_request *request = &bare->request.request;
   const struct source_set *sources = request->sources;
   const char *const *standing;
@@ -145,10 +147,11 @@ int main(int argc, char **argv) {
   if (status == KJIT_OK) status = kjit_flash_config_parse(config_text, &config, &error);
   if (status == KJIT_OK) status = nvrtc_create(&nvrtc, &memory, NULL, 1, &error);
   if (status == KJIT_OK) status = nvrtc_open(nvrtc, &bare.api, &major, &minor, &error);
-  if (status == KJIT_OK && bare_prepare(&bare, &config, &error))
+  if (status == KJIT_OK && bare_prepare(&bare, &memory, &config, &error))
     code = measure(&output, &bare, &config, rounds);
   else
     output_failure(&output, "%s", error.message);
+  source_shelf_finish(&bare.shelf);
   free(bare.source);
   nvrtc_destroy(nvrtc);
   return status == KJIT_ERR_NO_NVRTC ? 4 : code;

@@ -15,7 +15,8 @@ kjit_status kjit_flash_build(kjit_runtime *runtime, const kjit_flash_config *con
     return error_invalid(error, "flags", "only KJIT_BUILD_* may be set");
   }
   kjit_status status = kjit_flash_config_check(config, arch, error);
-  if (status == KJIT_OK) status = flash_request_init(&request, config, arch, flags, error);
+  if (status == KJIT_OK)
+    status = flash_request_init(&request, builder_sources(runtime_builder(runtime)), config, arch, flags, error);
   return status == KJIT_OK ? builder_get(runtime_builder(runtime), &request.request, out, error) : status;
 }
 
@@ -26,10 +27,10 @@ kjit_status kjit_flash_source(kjit_runtime *runtime, const kjit_flash_config *co
   if (!text) return error_invalid(error, "text", "must not be NULL");
   *text = NULL;
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  const kjit_status status = kjit_flash_config_check(config, arch, error);
+  kjit_status status = kjit_flash_config_check(config, arch, error);
+  const struct source_set *sources = NULL;
+  if (status == KJIT_OK) status = flash_request_sources(builder_sources(runtime_builder(runtime)), &sources, error);
   if (status != KJIT_OK) return status;
-  const struct source_set *sources = flash_request_sources(error);
-  if (!sources) return KJIT_ERR_UNSUPPORTED;
   if (sources->withheld)
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)");

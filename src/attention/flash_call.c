@@ -34,7 +34,8 @@ static kjit_status load(kjit_runtime *runtime, const kjit_flash_config *config, 
   kjit_status status = describe_device(runtime, ordinal, &device, error);
   if (status == KJIT_OK) status = flash_rules_check(config, error);
   if (status == KJIT_OK) status = flash_rules_check_place(config, device->arch, device->max_shared_per_block, error);
-  if (status == KJIT_OK) status = flash_request_init(&request, config, device->arch, 0, error);
+  if (status == KJIT_OK)
+    status = flash_request_init(&request, builder_sources(runtime_builder(runtime)), config, device->arch, 0, error);
   if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &kernel->kernel, error);
   if (status != KJIT_OK) return status;
   const kjit_flash_geometry geometry = kjit_flash_config_geometry(config);

@@ -16,15 +16,15 @@ struct flash_request {
   char label[KJIT_FLASH_CONFIG_TEXT_MAX];
 };
 
-/* The kernel's sources. NULL with KJIT_ERR_UNSUPPORTED when this library was built without them. */
-const struct source_set *flash_request_sources(kjit_error *error);
+/* The kernel's sources, from the shelf. */
+kjit_status flash_request_sources(struct source_shelf *shelf, const struct source_set **out, kjit_error *error);
 
 /* The defines of a canonical config, then a #line that names the kernel's file. */
 void flash_request_prologue(const kjit_flash_config *canonical, struct text *out);
 
 /* The request for a checked config's canonical form. `flags` are KJIT_BUILD_*. KJIT_ERR_INVALID_ARG for an arch that is
- * none, KJIT_ERR_UNSUPPORTED without sources. */
-kjit_status flash_request_init(struct flash_request *request, const kjit_flash_config *config, const char *arch,
-                               uint32_t flags, kjit_error *error);
+ * none, KJIT_ERR_UNSUPPORTED without sources. It lives no longer than the shelf. */
+kjit_status flash_request_init(struct flash_request *request, struct source_shelf *shelf,
+                               const kjit_flash_config *config, const char *arch, uint32_t flags, kjit_error *error);
 
 #endif

@@ -14,7 +14,8 @@ kjit_status kjit_attention_sm90_build(kjit_runtime *runtime, const kjit_attentio
   if (flags & ~(KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE))
     return error_invalid(error, "flags", "only KJIT_BUILD_* may be set");
   kjit_status status = kjit_attention_sm90_config_check(config, NULL, error);
-  if (status == KJIT_OK) status = sm90_request_init(&request, config, flags, error);
+  if (status == KJIT_OK)
+    status = sm90_request_init(&request, builder_sources(runtime_builder(runtime)), config, flags, error);
   return status == KJIT_OK ? builder_get(runtime_builder(runtime), &request.request, out, error) : status;
 }
 
@@ -25,10 +26,10 @@ kjit_status kjit_attention_sm90_source(kjit_runtime *runtime, const kjit_attenti
   if (!text) return error_invalid(error, "text", "must not be NULL");
   *text = NULL;
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  const kjit_status status = kjit_attention_sm90_config_check(config, NULL, error);
+  kjit_status status = kjit_attention_sm90_config_check(config, NULL, error);
+  const struct source_set *sources = NULL;
+  if (status == KJIT_OK) status = sm90_request_sources(builder_sources(runtime_builder(runtime)), &sources, error);
   if (status != KJIT_OK) return status;
-  const struct source_set *sources = sm90_request_sources(error);
-  if (!sources) return KJIT_ERR_UNSUPPORTED;
   if (sources->withheld) {
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)");

@@ -43,7 +43,8 @@ static kjit_status load(kjit_runtime *runtime, const kjit_attention_sm90_config 
   struct sm90_request request;
   kjit_status status = sm90_rules_check(config, error);
   if (status == KJIT_OK) status = sm90_rules_check_arch(device->arch_specific, error);
-  if (status == KJIT_OK) status = sm90_request_init(&request, config, 0, error);
+  if (status == KJIT_OK)
+    status = sm90_request_init(&request, builder_sources(runtime_builder(runtime)), config, 0, error);
   if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &kernel->kernel, error);
   if (status != KJIT_OK) return status;
   const kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(config);

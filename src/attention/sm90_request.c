@@ -10,10 +10,8 @@
 /* Hardware exp2 and division: the softmax needs no more, its result is rounded to 16 bits. */
 static const char *const options[] = {"--use_fast_math"};
 
-const struct source_set *sm90_request_sources(kjit_error *error) {
-  const struct source_set *sources = source_set_embedded(MAIN_FILE);
-  if (!sources) error_set(error, KJIT_ERR_UNSUPPORTED, "this library was built without its kernel source, " MAIN_FILE);
-  return sources;
+kjit_status sm90_request_sources(struct source_shelf *shelf, const struct source_set **out, kjit_error *error) {
+  return source_shelf_get(shelf, MAIN_FILE, out, error);
 }
 
 void sm90_request_prologue(const kjit_attention_sm90_config *canonical, struct text *out) {
@@ -21,19 +19,19 @@ void sm90_request_prologue(const kjit_attention_sm90_config *canonical, struct t
   text_append(out, "#line 1 \"" MAIN_FILE "\"\n");
 }
 
-kjit_status sm90_request_init(struct sm90_request *request, const kjit_attention_sm90_config *config, uint32_t flags,
-                              kjit_error *error) {
+kjit_status sm90_request_init(struct sm90_request *request, struct source_shelf *shelf,
+                              const kjit_attention_sm90_config *config, uint32_t flags, kjit_error *error) {
   const kjit_attention_sm90_config canonical = kjit_attention_sm90_config_canonical(config);
   struct text prologue, label;
   request->request = (struct jit_request){.family = sm90_fields.family,
                                           .label = request->label,
                                           .entry = "attention_sm90",
                                           .prologue = request->prologue,
-                                          .sources = sm90_request_sources(error),
                                           .options = options,
                                           .option_count = sizeof options / sizeof *options,
                                           .flags = flags};
-  if (!request->request.sources) return KJIT_ERR_UNSUPPORTED;
+  const kjit_status status = sm90_request_sources(shelf, &request->request.sources, error);
+  if (status != KJIT_OK) return status;
   text_init_fixed(&prologue, request->prologue, sizeof request->prologue);
   sm90_request_prologue(&canonical, &prologue);
   text_init_fixed(&label, request->label, sizeof request->label);

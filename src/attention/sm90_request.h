@@ -16,14 +16,15 @@ struct sm90_request {
   char label[KJIT_ATTENTION_SM90_TEXT_MAX];
 };
 
-/* The kernel's sources. NULL with KJIT_ERR_UNSUPPORTED when this library was built without them. */
-const struct source_set *sm90_request_sources(kjit_error *error);
+/* The kernel's sources, from the shelf. */
+kjit_status sm90_request_sources(struct source_shelf *shelf, const struct source_set **out, kjit_error *error);
 
 /* The defines of a canonical config, then a #line that names the kernel's file. */
 void sm90_request_prologue(const kjit_attention_sm90_config *canonical, struct text *out);
 
-/* The request for a checked config's canonical form. `flags` are KJIT_BUILD_*. KJIT_ERR_UNSUPPORTED without sources. */
-kjit_status sm90_request_init(struct sm90_request *request, const kjit_attention_sm90_config *config, uint32_t flags,
-                              kjit_error *error);
+/* The request for a checked config's canonical form. `flags` are KJIT_BUILD_*. KJIT_ERR_UNSUPPORTED without sources.
+ * It lives no longer than the shelf. */
+kjit_status sm90_request_init(struct sm90_request *request, struct source_shelf *shelf,
+                              const kjit_attention_sm90_config *config, uint32_t flags, kjit_error *error);
 
 #endif

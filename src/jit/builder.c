@@ -182,6 +182,10 @@ void builder_forget(struct builder *builder, const kjit_artifact *artifact) {
   if (builder->user.dir.folder >= 0) disk_cache_set_aside(&builder->user, &name, 0, "the driver refused it");
 }
 
+struct source_shelf *builder_sources(struct builder *builder) {
+  return &builder->sources;
+}
+
 kjit_status builder_record(struct builder *builder, const char *path, kjit_error *error) {
   return record_to(builder->record, path, error);
 }

@@ -29,6 +29,9 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
  * builder_get() compiles. Thread-safe. */
 void builder_forget(struct builder *builder, const kjit_artifact *artifact);
 
+/* The embedded kernels' sources, kept as long as the builder. */
+struct source_shelf *builder_sources(struct builder *builder);
+
 /* What kjit_runtime_record() promises; clears no error. Thread-safe. */
 kjit_status builder_record(struct builder *builder, const char *path, kjit_error *error);
 

@@ -139,6 +139,7 @@ kjit_status builder_create_parts(struct builder **out, const kjit_runtime_option
   }
   builder->mem = mem;
   builder->log = log;
+  source_shelf_init(&builder->sources, mem);
   builder->ops = parts->ops ? parts->ops : file_ops_system();
   builder->nvrtc = parts->nvrtc;
   builder->wait_bound_ns = parts->wait_bound_ns ? parts->wait_bound_ns : BUILDER_WAIT_BOUND_NS;
@@ -172,5 +173,6 @@ void builder_destroy(struct builder *builder) {
   cache_dir_finish(&builder->user.dir, builder->ops, builder->mem);
   cache_dir_finish(&builder->site.dir, builder->ops, builder->mem);
   nvrtc_destroy(builder->nvrtc);
+  source_shelf_finish(&builder->sources);
   mem_free(builder->mem, builder);
 }

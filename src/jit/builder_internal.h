@@ -42,6 +42,7 @@ struct builder {
   struct cache_counters counters;
   struct resident *resident;
   struct bundle_set bundles;
+  struct source_shelf sources;
   struct disk_cache user, site;
   struct record *record;
   kjit_cache_mode mode;

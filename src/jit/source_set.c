@@ -1,9 +1,9 @@
 #include "jit/source_set.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "jit/bundle_frame.h"
 #include "jit/embedded_sources.h"
@@ -37,10 +37,9 @@ _Bool source_set_seal(struct source_set *set, struct source_file *files, size_t 
   return complete;
 }
 
-/* One per kernel asked for, kept until the process ends. */
-struct embedded_set {
+struct shelved_set {
   struct source_set set;
-  struct embedded_set *next;
+  struct shelved_set *next;
   char *texts;                /* of every embedded source, unpacked */
   struct source_file files[]; /* room for every embedded source, then the texts */
 };
@@ -53,7 +52,7 @@ static const struct embedded_source *find_embedded(const char *name, size_t byte
   return NULL;
 }
 
-static void add_file(struct embedded_set *made, const struct embedded_source *source) {
+static void add_file(struct shelved_set *made, const struct embedded_source *source) {
   for (size_t i = 0; i < made->set.count; i++) {
     if (made->files[i].name == source->name) return;
   }
@@ -69,9 +68,10 @@ static kjit_status visit_include(void *user, const struct include *include) {
   return KJIT_OK;
 }
 
-static struct embedded_set *make_embedded(const struct embedded_source *main_source, const struct mem *mem) {
+/* NULL: out of memory. */
+static struct shelved_set *make(const struct embedded_source *main_source, const struct mem *mem) {
   const struct frame_bytes packed = {embedded_texts, embedded_texts_packed_bytes};
-  struct embedded_set *made =
+  struct shelved_set *made =
       mem_alloc(mem, sizeof *made + embedded_source_count * sizeof *made->files + embedded_texts_bytes);
   if (!made) return NULL;
   made->texts = (char *)(made->files + embedded_source_count);
@@ -92,33 +92,53 @@ static struct embedded_set *make_embedded(const struct embedded_source *main_sou
   return NULL;
 }
 
+void source_shelf_init(struct source_shelf *shelf, const struct mem *mem) {
+  shelf->mem = mem;
+  atomic_init(&shelf->newest, NULL);
+}
+
+void source_shelf_finish(struct source_shelf *shelf) {
+  struct shelved_set *set = atomic_exchange(&shelf->newest, NULL);
+  while (set) {
+    struct shelved_set *const next = set->next;
+    mem_free(shelf->mem, set);
+    set = next;
+  }
+}
+
 /* The list only ever grows at its head, so readers need no lock. */
-static const struct source_set *find_made(struct embedded_set *head, const char *main_name) {
+static const struct source_set *find_made(const struct shelved_set *head, const char *main_name) {
   for (; head; head = head->next) {
     if (!strcmp(head->set.files[0].name, main_name)) return &head->set;
   }
   return NULL;
 }
 
-const struct source_set *source_set_embedded(const char *main_name) {
-  static _Atomic(struct embedded_set *) made_sets;
-  struct embedded_set *head = atomic_load_explicit(&made_sets, memory_order_acquire);
-  const struct source_set *found = find_made(head, main_name);
-  const struct embedded_source *source = found ? NULL : find_embedded(main_name, strlen(main_name));
-  if (!source) return found;
-
-  /* Not a runtime's memory: the set outlives every runtime. */
-  struct mem mem;
-  (void)mem_init(&mem, NULL);
-  struct embedded_set *made = make_embedded(source, &mem);
-  if (!made) return NULL;
+/* Of two threads that made the same one, the second gives its own up. */
+static const struct source_set *put(struct source_shelf *shelf, struct shelved_set *made) {
+  struct shelved_set *head = atomic_load_explicit(&shelf->newest, memory_order_acquire);
   do {
-    found = find_made(head, main_name);
+    const struct source_set *const found = find_made(head, made->set.files[0].name);
     if (found) {
-      mem_free(&mem, made);
+      mem_free(shelf->mem, made);
       return found;
     }
     made->next = head;
-  } while (!atomic_compare_exchange_weak_explicit(&made_sets, &head, made, memory_order_acq_rel, memory_order_acquire));
+  } while (
+      !atomic_compare_exchange_weak_explicit(&shelf->newest, &head, made, memory_order_acq_rel, memory_order_acquire));
   return &made->set;
+}
+
+kjit_status source_shelf_get(struct source_shelf *shelf, const char *main_name, const struct source_set **out,
+                             kjit_error *error) {
+  *out = find_made(atomic_load_explicit(&shelf->newest, memory_order_acquire), main_name);
+  if (*out) return KJIT_OK;
+  const struct embedded_source *source = find_embedded(main_name, strlen(main_name));
+  if (!source) {
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "this library was built without its kernel source, %s", main_name);
+  }
+  struct shelved_set *made = make(source, shelf->mem);
+  if (!made) return error_no_memory(error);
+  *out = put(shelf, made);
+  return KJIT_OK;
 }

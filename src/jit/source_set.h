@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_SOURCE_SET_H
 #define KJIT_JIT_SOURCE_SET_H
 
+#include <stdatomic.h>
+
 #include "base/digest.h"
 #include "base/mem.h"
 
@@ -19,9 +21,19 @@ struct source_set {
   _Bool withheld; /* the names and digests are right, the texts are not there: keys can be made, nothing compiled */
 };
 
-/* The closure of an embedded kernel ("flash_forward/flash_forward.cu"), computed once per process, static storage.
- * NULL when the library was built without it, or when there is no memory for its table. Thread-safe. */
-const struct source_set *source_set_embedded(const char *main_name);
+/* The closures of embedded kernels, each unpacked when it is first asked for and kept until the end. */
+struct source_shelf {
+  const struct mem *mem;
+  _Atomic(struct shelved_set *) newest;
+};
+
+void source_shelf_init(struct source_shelf *shelf, const struct mem *mem);
+void source_shelf_finish(struct source_shelf *shelf); /* no one may use its sets any more; accepts all zero */
+
+/* The closure of an embedded kernel ("flash_forward/flash_forward.cu"), borrowed from the shelf. KJIT_ERR_UNSUPPORTED
+ * when the library was built without it; KJIT_ERR_NO_MEMORY. Thread-safe; a few loads after the first call. */
+kjit_status source_shelf_get(struct source_shelf *shelf, const char *main_name, const struct source_set **out,
+                             kjit_error *error);
 
 /* Complete a set whose files have name, text and bytes: sort all but the first by name, compute every digest that is
  * not there yet (all zero). False when out of memory. */

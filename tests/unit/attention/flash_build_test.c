@@ -114,9 +114,11 @@ static size_t occurrences(const char *text, const char *part) {
 static void test_flash_source__is_the_prologue_and_the_kernels_text(void **state) {
   struct fixture *f = *state;
   const kjit_flash_config config = config_base();
-  const struct source_set *sources = flash_request_sources(NULL);
+  const struct source_set *sources;
   char prologue[FLASH_PROLOGUE_MAX], *text = NULL;
   struct text out;
+  assert_status(KJIT_OK, flash_request_sources(builder_sources(runtime_builder(f->runtime)), &sources, &f->error),
+                &f->error);
   text_init_fixed(&out, prologue, sizeof prologue);
   flash_request_prologue(&config, &out);
   assert_status(KJIT_OK, kjit_flash_source(f->runtime, &config, "sm_80", &text, &f->error), &f->error);

@@ -3,10 +3,25 @@
 #include "attention/flash_request.h"
 #include "unit/attention/configs.h"
 
+static struct mem mem;
+static struct source_shelf shelf;
+
+static int open_shelf(void **state) {
+  (void)state;
+  source_shelf_init(&shelf, &mem);
+  return mem_init(&mem, NULL) ? 0 : -1;
+}
+
+static int close_shelf(void **state) {
+  (void)state;
+  source_shelf_finish(&shelf);
+  return 0;
+}
+
 static struct flash_request request_of(const kjit_flash_config *config) {
   struct flash_request request;
   kjit_error error = {0};
-  assert_status(KJIT_OK, flash_request_init(&request, config, "sm_90", 0, &error), &error);
+  assert_status(KJIT_OK, flash_request_init(&request, &shelf, config, "sm_90", 0, &error), &error);
   return request;
 }
 
@@ -77,7 +92,7 @@ static void test_flash_request__bad_architecture_is_refused(void **state) {
   const kjit_flash_config config = config_base();
   struct flash_request request;
   kjit_error error = {0};
-  assert_status(KJIT_ERR_INVALID_ARG, flash_request_init(&request, &config, "90", 0, &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, flash_request_init(&request, &shelf, &config, "90", 0, &error), &error);
 }
 
 int main(void) {
@@ -89,5 +104,5 @@ int main(void) {
       cmocka_unit_test(test_flash_request__names_what_is_compiled),
       cmocka_unit_test(test_flash_request__bad_architecture_is_refused),
   };
-  return cmocka_run_group_tests_name("flash_request", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("flash_request", tests, open_shelf, close_shelf);
 }

@@ -108,11 +108,15 @@ static void test_sm90_fields__every_field_is_listed(void **state) {
 
 static void test_sm90_request__prologue_is_sorted_and_names_the_file(void **state) {
   (void)state;
+  struct mem mem;
+  struct source_shelf shelf;
   struct sm90_request request;
   kjit_attention_sm90_config config = sm90_base();
   kjit_error error;
   config.consumers = 1; /* canonical: no ping-pong */
-  assert_status(KJIT_OK, sm90_request_init(&request, &config, 0, &error), &error);
+  assert_true(mem_init(&mem, NULL));
+  source_shelf_init(&shelf, &mem);
+  assert_status(KJIT_OK, sm90_request_init(&request, &shelf, &config, 0, &error), &error);
   assert_string_equal(request.prologue,
                       "#define KJIT_causal 0\n#define KJIT_consumers 1\n#define KJIT_dtype 15\n"
                       "#define KJIT_head_dim 128\n#define KJIT_head_dim_v 128\n#define KJIT_ping_pong 0\n"
@@ -122,6 +126,7 @@ static void test_sm90_request__prologue_is_sorted_and_names_the_file(void **stat
   assert_string_equal(request.request.entry, "attention_sm90");
   assert_string_equal(request.request.family, "attention_sm90");
   assert_int_equal(request.request.option_count, 1);
+  source_shelf_finish(&shelf);
 }
 
 int main(void) {

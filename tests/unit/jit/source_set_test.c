@@ -8,10 +8,29 @@
 
 #define MAIN "flash_forward/flash_forward.cu"
 
+static struct failing_allocator allocator;
+static struct mem memory;
+static struct source_shelf shelf;
+
+static int open_shelf(void **state) {
+  (void)state;
+  failing_allocator_reset(&allocator, FAIL_NEVER);
+  const kjit_allocator hooks = failing_allocator_hooks(&allocator);
+  source_shelf_init(&shelf, &memory);
+  return mem_init(&memory, &hooks) ? 0 : -1;
+}
+
+/* Nothing may be left over. */
+static int close_shelf(void **state) {
+  (void)state;
+  source_shelf_finish(&shelf);
+  return atomic_load(&allocator.live) ? -1 : 0;
+}
+
 static const struct source_set *embedded(void) {
-  const struct source_set *set = source_set_embedded(MAIN);
+  const struct source_set *set = NULL;
   if (!embedded_source_count) skip(); /* built without them */
-  assert_non_null(set);
+  assert_status(KJIT_OK, source_shelf_get(&shelf, MAIN, &set, NULL), NULL);
   return set;
 }
 
@@ -54,18 +73,38 @@ static void test_source_set__digests_are_those_of_the_texts(void **state) {
   }
 }
 
-static void test_source_set__unknown_kernel_is_null(void **state) {
+static void test_source_shelf__unknown_kernel_is_refused_by_name(void **state) {
   (void)state;
-  assert_null(source_set_embedded("no/such_kernel.cu"));
-  assert_null(source_set_embedded(""));
+  const struct source_set *set;
+  kjit_error error = {0};
+  assert_status(KJIT_ERR_UNSUPPORTED, source_shelf_get(&shelf, "no/such_kernel.cu", &set, &error), &error);
+  assert_contains(error.message, "no/such_kernel.cu");
+  assert_null(set);
+  assert_status(KJIT_ERR_UNSUPPORTED, source_shelf_get(&shelf, "", &set, NULL), NULL);
+}
+
+static void test_source_shelf__is_out_of_memory_by_name_and_leaves_nothing(void **state) {
+  (void)state;
+  const struct source_set *set;
+  long fail_at = 0;
+  for (kjit_status status = KJIT_ERR_NO_MEMORY; status != KJIT_OK; fail_at++) {
+    failing_allocator_reset(&allocator, fail_at);
+    kjit_error error = {0};
+    status = source_shelf_get(&shelf, MAIN, &set, &error);
+    if (status == KJIT_OK) break;
+    assert_status(KJIT_ERR_NO_MEMORY, status, &error);
+    assert_int_equal(0, atomic_load(&allocator.live));
+  }
+  assert_in_range(fail_at, 2, 100);
 }
 
 static void *ask(void *unused) {
+  const struct source_set *set;
   (void)unused;
-  return (void *)(uintptr_t)source_set_embedded(MAIN);
+  return source_shelf_get(&shelf, MAIN, &set, NULL) == KJIT_OK ? (void *)(uintptr_t)set : NULL;
 }
 
-static void test_source_set__threads_get_the_same_set(void **state) {
+static void test_source_shelf__threads_get_the_same_set(void **state) {
   (void)state;
   pthread_t threads[8];
   for (int i = 0; i < 8; i++)
@@ -73,7 +112,7 @@ static void test_source_set__threads_get_the_same_set(void **state) {
   for (int i = 0; i < 8; i++) {
     void *set;
     pthread_join(threads[i], &set);
-    assert_ptr_equal(source_set_embedded(MAIN), set);
+    assert_ptr_equal(embedded(), set);
   }
 }
 
@@ -87,13 +126,11 @@ static void test_source_set__names_are_relative(void **state) {
 }
 
 static struct digest seal(const char *header_name, const char *header_text) {
-  struct mem mem;
   struct source_set set;
   struct source_file files[] = {{.name = "m.cu", .text = "m", .bytes = 1},
                                 {.name = "z.h", .text = "z", .bytes = 1},
                                 {.name = header_name, .text = header_text, .bytes = strlen(header_text)}};
-  assert_true(mem_init(&mem, NULL));
-  assert_true(source_set_seal(&set, files, 3, &mem));
+  assert_true(source_set_seal(&set, files, 3, &memory));
   assert_string_equal("m.cu", set.files[0].name);
   return set.digest;
 }
@@ -109,26 +146,25 @@ static void test_source_set__digest_covers_names_and_texts(void **state) {
 
 static void test_source_set__seal_says_when_memory_is_out(void **state) {
   (void)state;
-  static struct failing_allocator allocator;
-  struct mem mem;
   struct source_set set;
   struct source_file file = {.name = "m.cu", .text = "m", .bytes = 1};
   failing_allocator_reset(&allocator, 0);
-  const kjit_allocator hooks = failing_allocator_hooks(&allocator);
-  assert_true(mem_init(&mem, &hooks));
-  assert_false(source_set_seal(&set, &file, 1, &mem));
+  assert_false(source_set_seal(&set, &file, 1, &memory));
 }
+
+#define SHELF_TEST(test) cmocka_unit_test_setup_teardown(test, open_shelf, close_shelf)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_source_set__threads_get_the_same_set),
-      cmocka_unit_test(test_source_set__main_file_is_first_and_the_rest_sorted),
-      cmocka_unit_test(test_source_set__every_include_of_a_kernel_is_in_its_closure),
-      cmocka_unit_test(test_source_set__digests_are_those_of_the_texts),
-      cmocka_unit_test(test_source_set__unknown_kernel_is_null),
-      cmocka_unit_test(test_source_set__names_are_relative),
-      cmocka_unit_test(test_source_set__digest_covers_names_and_texts),
-      cmocka_unit_test(test_source_set__seal_says_when_memory_is_out),
+      SHELF_TEST(test_source_set__main_file_is_first_and_the_rest_sorted),
+      SHELF_TEST(test_source_set__every_include_of_a_kernel_is_in_its_closure),
+      SHELF_TEST(test_source_set__digests_are_those_of_the_texts),
+      SHELF_TEST(test_source_shelf__unknown_kernel_is_refused_by_name),
+      SHELF_TEST(test_source_shelf__is_out_of_memory_by_name_and_leaves_nothing),
+      SHELF_TEST(test_source_shelf__threads_get_the_same_set),
+      SHELF_TEST(test_source_set__names_are_relative),
+      SHELF_TEST(test_source_set__digest_covers_names_and_texts),
+      SHELF_TEST(test_source_set__seal_says_when_memory_is_out),
   };
   return cmocka_run_group_tests_name("source_set", tests, NULL, NULL);
 }
