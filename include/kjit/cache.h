@@ -159,9 +159,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_cache_export(kjit_runtime *runtime, con
  * @retval KJIT_OK
  * @retval KJIT_ERR_CORRUPT  not an export; what came before the damage has been imported
  * @retval KJIT_ERR_UNTRUSTED  there are trusted keys, and none of them signed this
- * @retval KJIT_ERR_IO       the file cannot be read, or there is no writable cache folder
+ * @retval KJIT_ERR_IO       the file cannot be read, there is no writable cache folder, or it does not take an entry:
+ *                           error->cause says that it is full (ENOSPC, EDQUOT), bounded below the entry's size (EFBIG),
+ *                           or held by another process that stands still (EBUSY); what came before has been imported
  * @retval KJIT_ERR_NO_MEMORY
- * @par Thread safety  Thread-safe.
+ * @par Thread safety  Thread-safe; safe while other processes use the folder.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_cache_import(kjit_runtime *runtime, const char *path,
                                                       kjit_cache_report *report, kjit_error *error);

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "jit/cache_admin_internal.h"
 #include "jit/cache_bundle.h"
+#include "jit/cache_usage.h"
 #include "jit/cache_walk.h"
 #include "jit/entry_filter.h"
 
@@ -34,6 +35,7 @@ struct pack {
   int file;
   off_t at;
   uint64_t file_bytes; /* of what is imported */
+  _Bool unpublished;   /* it was the cache folder that failed */
   kjit_cache_report report;
 };
 
@@ -133,6 +135,7 @@ static int publish_image(struct pack *pack, const void *image, size_t bytes) {
   const struct entry_text *text = &entry.key_text;
   entry_name_of_key(&name, text->data, text->bytes);
   const int done = disk_cache_put(&pack->builder->user, &name, image, bytes);
+  pack->unpublished = done < 0;
   pack->report.entries += done == 0;
   pack->report.bytes += done == 0 ? bytes : 0;
   return done;
@@ -167,33 +170,34 @@ static int import_all(struct pack *pack) {
   return done == 0 && get_u64(size) != records ? -EBADMSG : done;
 }
 
+static kjit_status import_pack(struct pack *pack, const char *path, kjit_error *error) {
+  const struct file_ops *ops = pack->builder->ops;
+  if (pack->builder->bundles.trust.count)
+    return error_set(error, KJIT_ERR_UNTRUSTED,
+                     "%s: an export has no signature, and this runtime takes what one of its trusted keys signed only; "
+                     "import a signed bundle",
+                     path);
+  pack->file = ops->open_path(ops->user, path, O_RDONLY, 0);
+  const int done = pack->file < 0 ? pack->file : import_all(pack);
+  if (pack->file >= 0) (void)ops->close(ops->user, pack->file);
+  if (done == -EBADMSG)
+    return error_set(error, KJIT_ERR_CORRUPT, "%s is no whole kjit export; %llu entries were imported", path,
+                     (unsigned long long)pack->report.entries);
+  if (pack->unpublished) return cache_admin_failed(pack->builder, "write to", done, error);
+  return done < 0 ? pack_failed("import", path, done, error) : KJIT_OK;
+}
+
 kjit_status builder_cache_import(struct builder *builder, const char *path, kjit_cache_report *report,
                                  kjit_error *error) {
-  const struct file_ops *ops = builder->ops;
   struct pack pack = {.builder = builder};
   error_clear(error);
   if (!path || !*path) return error_invalid(error, "path", "must name a file");
   kjit_status status = cache_admin_check_report(report, error);
   if (status == KJIT_OK) status = cache_admin_need_writable(builder, error);
   if (status != KJIT_OK) return status;
-  if (cache_bundle_is(path)) {
-    status = builder_cache_import_bundle(builder, path, &pack.report, error);
-    const kjit_status reported = cache_admin_fill_report(report, &pack.report, error);
-    return status == KJIT_OK ? reported : status;
-  }
-  if (builder->bundles.trust.count)
-    return error_set(error, KJIT_ERR_UNTRUSTED,
-                     "%s: an export has no signature, and this runtime takes what one of its trusted keys signed only; "
-                     "import a signed bundle",
-                     path);
-  pack.file = ops->open_path(ops->user, path, O_RDONLY, 0);
-  const int done = pack.file < 0 ? pack.file : import_all(&pack);
-  if (pack.file >= 0) (void)ops->close(ops->user, pack.file);
-  if (done == -EBADMSG)
-    status = error_set(error, KJIT_ERR_CORRUPT, "%s is no whole kjit export; %llu entries were imported", path,
-                       (unsigned long long)pack.report.entries);
-  else if (done < 0)
-    status = pack_failed("import", path, done, error);
+  cache_usage_be_patient(&builder->user);
+  status = cache_bundle_is(path) ? builder_cache_import_bundle(builder, path, &pack.report, error)
+                                 : import_pack(&pack, path, error);
   const kjit_status filled = cache_admin_fill_report(report, &pack.report, error);
   return status == KJIT_OK ? filled : status;
 }

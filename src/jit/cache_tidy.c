@@ -12,10 +12,6 @@ static const char tag_text[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
                                "# This file is a cache directory tag created by kjit.\n"
                                "# For information about cache directory tags, see https://bford.info/cachedir/\n";
 
-/* Its writer's lock says whether a temporary file is an orphan, where locks reach; on a folder shared by machines whose
- * locks do not reach each other, nobody takes a minute to write one. */
-#define ORPHAN_AGE_S 60
-
 static int write_tag(const struct disk_cache *cache) {
   const struct file_ops *ops = cache->ops;
   struct temp_file temp;
@@ -30,7 +26,7 @@ static int write_tag(const struct disk_cache *cache) {
 }
 
 void cache_tidy_once(struct disk_cache *cache) {
-  struct temp_sweep sweep = {.older_than_s = ORPHAN_AGE_S, .remove = 1};
+  struct temp_sweep sweep = {.spare_young = 1, .remove = 1};
   if (atomic_exchange(&cache->tidied, 1)) return;
   int done = write_tag(cache);
   if (done < 0) disk_cache_note(cache, "write", TAG_FILE, done);

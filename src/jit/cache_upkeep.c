@@ -37,8 +37,8 @@ static int check_entry(void *user, int folder, const struct entry_name *name) {
   return 0;
 }
 
-static int sweep(struct builder *builder, _Bool remove, int64_t older_than_s, kjit_cache_report *report) {
-  struct temp_sweep temps = {.older_than_s = older_than_s, .remove = remove};
+static int sweep(struct builder *builder, _Bool remove, kjit_cache_report *report) {
+  struct temp_sweep temps = {.remove = remove};
   const int done = temp_file_sweep(&temps, builder->ops, builder->user.dir.folder);
   report->temporary_files = temps.found;
   return done;
@@ -53,7 +53,7 @@ kjit_status builder_cache_verify(struct builder *builder, uint32_t flags, kjit_c
   if (status == KJIT_OK && check.repair) status = cache_admin_need_writable(builder, error);
   if (status != KJIT_OK || builder->user.dir.folder < 0) return status;
   int done = cache_walk(&builder->user, check_entry, &check);
-  if (done >= 0) done = sweep(builder, 0, 0, &check.report);
+  if (done >= 0) done = sweep(builder, 0, &check.report);
   status = cache_admin_failed(builder, "verify", done, error);
   return status == KJIT_OK ? cache_admin_fill_report(report, &check.report, error) : status;
 }
@@ -82,12 +82,13 @@ static kjit_status shrink_folder(struct builder *builder, const char *what, uint
   if (status == KJIT_OK && builder->user.dir.folder < 0) return cache_admin_fill_report(report, &found, error);
   if (status == KJIT_OK) status = cache_admin_need_writable(builder, error);
   if (status != KJIT_OK) return status;
+  cache_usage_be_patient(&builder->user);
   int done = cache_usage_open(&usage, &builder->user);
   if (done == 0) {
     done = shrink(&usage, max_bytes, max_entries, &found);
     cache_usage_close(&usage);
   }
-  if (done == 0) done = sweep(builder, 1, 0, &found);
+  if (done == 0) done = sweep(builder, 1, &found);
   if (done == 0) done = failure_cache_sweep(&builder->user, max_entries ? builder->failure_s : 0);
   status = cache_admin_failed(builder, what, done, error);
   return status == KJIT_OK ? cache_admin_fill_report(report, &found, error) : status;

@@ -12,11 +12,14 @@
 #define USAGE_FILE  "usage"
 #define USAGE_MAGIC 0x31455347554a4bu /* "KJUGSE1": changes with the block's layout */
 
-/* Whoever holds the account works for some milliseconds; one that holds it for longer is stopped, or scans a hundred
- * thousand entries. Then an entry is rather not published than published beyond the bound. */
-#define OPEN_PATIENCE_NS ((int64_t)5 * 1000000000)
-#define POLL_FIRST_NS    20000
-#define POLL_LAST_NS     2000000
+/* Whoever holds the account works for some milliseconds, and leaves it changed; one that holds it for longer is
+ * stopped, or scans a hundred thousand entries. Then an entry is rather not published than published beyond the bound.
+ * While the account does change, others are served, as on a disk that is slow for all of them: that is worth a longer
+ * wait. */
+#define STILL_PATIENCE_NS  ((int64_t)5 * 1000000000)
+#define MOVING_PATIENCE_NS ((int64_t)30 * 1000000000)
+#define POLL_FIRST_NS      20000
+#define POLL_LAST_NS       2000000
 
 static uint64_t checksum(const struct usage_block *block) {
   return XXH3_64bits(block, offsetof(struct usage_block, checksum));
@@ -27,13 +30,34 @@ static _Bool read_block(const struct disk_cache *cache, int file, struct usage_b
          block->checksum == checksum(block);
 }
 
-static int lock_patiently(const struct file_ops *ops, int file) {
+/* Changes with each write of the block. Never zero. */
+static uint64_t read_seal(const struct disk_cache *cache, int file) {
+  uint64_t seal = 0;
+  const off_t at = (off_t)offsetof(struct usage_block, checksum);
+  const int done = file_read_all(cache->ops, file, &seal, sizeof seal, at);
+  return done == 0 && seal ? seal : 1;
+}
+
+/* Who gave up waiting once does not wait again as long as the account stands as it stood then. */
+static int lock_patiently(struct disk_cache *cache, int file) {
+  const struct file_ops *ops = cache->ops;
+  const uint64_t stuck = atomic_load(&cache->account_stuck);
   const int64_t start_ns = ops->monotonic_ns(ops->user);
+  int64_t moved_ns = start_ns;
+  uint64_t last = 0;
   for (int64_t pause_ns = POLL_FIRST_NS;; pause_ns = pause_ns < POLL_LAST_NS ? pause_ns * 2 : pause_ns) {
     const int locked = ops->lock(ops->user, file, 0, 1);
     /* A file system without locks: the account may then lose an update, which the next recount finds. */
     if (locked != -EAGAIN) return 0;
-    if (ops->monotonic_ns(ops->user) - start_ns > OPEN_PATIENCE_NS) return -EBUSY;
+    const uint64_t seal = read_seal(cache, file);
+    const int64_t now_ns = ops->monotonic_ns(ops->user);
+    if (seal == stuck) return -EBUSY;
+    if (seal != last) moved_ns = now_ns;
+    last = seal;
+    if (now_ns - moved_ns > STILL_PATIENCE_NS || now_ns - start_ns > MOVING_PATIENCE_NS) {
+      atomic_store(&cache->account_stuck, seal);
+      return -EBUSY;
+    }
     ops->sleep_ns(ops->user, pause_ns);
   }
 }
@@ -47,12 +71,16 @@ static void add_statistics(struct cache_usage *usage) {
   }
 }
 
+void cache_usage_be_patient(struct disk_cache *cache) {
+  atomic_store(&cache->account_stuck, 0);
+}
+
 int cache_usage_open(struct cache_usage *usage, struct disk_cache *cache) {
   const struct file_ops *ops = cache->ops;
   usage->cache = cache;
   usage->file = ops->open(ops->user, cache->dir.folder, USAGE_FILE, O_RDWR | O_CREAT, 0600);
   if (usage->file < 0) return usage->file;
-  int done = lock_patiently(ops, usage->file);
+  int done = lock_patiently(cache, usage->file);
   if (done == 0 && !read_block(cache, usage->file, &usage->block)) {
     memset(&usage->block, 0, sizeof usage->block);
     usage->block.magic = USAGE_MAGIC;

@@ -31,9 +31,12 @@ struct cache_usage {
   struct usage_block block;
 };
 
-/* 0; -EBUSY when others held it for longer than anybody should; else -errno. Adds this process's statistics. */
+/* 0; -EBUSY when others held it for longer than anybody should, at once if they hold it since a call that waited in
+ * vain; else -errno. Adds this process's statistics. */
 int cache_usage_open(struct cache_usage *usage, struct disk_cache *cache);
 int cache_usage_write(struct cache_usage *usage);
+void cache_usage_be_patient(
+    struct disk_cache *cache);                     /* somebody asked for this in person: wait, whatever was before */
 void cache_usage_close(struct cache_usage *usage); /* without writing; accepts a closed one */
 
 /* Read the block without holding it; all zero when there is none. */

@@ -24,11 +24,12 @@ struct disk_cache {
   const struct mem *mem;
   const struct log *log;
   struct cache_counters *counters;
-  struct cache_dir dir; /* dir.folder -1: there is no such tier, every look-up is a miss */
-  kjit_origin origin;   /* KJIT_ORIGIN_USER or KJIT_ORIGIN_SITE */
-  atomic_bool writable; /* falls when the folder turns out to be read-only */
-  atomic_bool tidied;   /* see cache_tidy.h */
-  uint64_t max_bytes;   /* bounds; see cache_usage.h */
+  struct cache_dir dir;           /* dir.folder -1: there is no such tier, every look-up is a miss */
+  kjit_origin origin;             /* KJIT_ORIGIN_USER or KJIT_ORIGIN_SITE */
+  atomic_bool writable;           /* falls when the folder turns out to be read-only */
+  atomic_bool tidied;             /* see cache_tidy.h */
+  _Atomic uint64_t account_stuck; /* the account's seal when waiting for it was given up; 0: never */
+  uint64_t max_bytes;             /* bounds; see cache_usage.h */
   uint64_t max_entries;
   int64_t use_grain_s; /* a use is recorded when the last record is at least this old */
 };

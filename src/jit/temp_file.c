@@ -7,8 +7,8 @@
 
 #define TEMP_FOLDER "tmp"
 
-/* Random names meet once in 2^64 tries, and a sweep can take a file between its making and its lock: a second and a
- * third try are for these. More failures have another cause. */
+/* Random names meet once in 2^64 tries, and a writer that is stopped for a minute between making its file and locking
+ * it loses it to a sweep: a second and a third try are for these. More failures have another cause. */
 #define CREATE_TRIES 3
 
 static int make_folder(const struct file_ops *ops, int parent, const char *name) {
@@ -66,6 +66,7 @@ static int create_once(struct temp_file *temp, const struct file_ops *ops) {
   }
   done = claim(temp, ops);
   if (done == -EAGAIN) {
+    (void)ops->unlink(ops->user, temp->folder, temp->name);
     (void)ops->close(ops->user, temp->file);
     temp->file = -1;
     temp->name[0] = '\0';
@@ -102,18 +103,30 @@ void temp_file_finish(struct temp_file *temp, const struct file_ops *ops) {
   *temp = (struct temp_file){-1, -1, ""};
 }
 
-/* Nobody writes it: old enough, and its lock, if there are locks, is free. */
-static _Bool is_orphan(const struct temp_sweep *sweep, const struct file_ops *ops, int file) {
-  struct stat status;
-  if (ops->stat(ops->user, file, &status) < 0) return 0;
-  if (ops->wall_s(ops->user) - status.st_mtime < sweep->older_than_s) return 0;
-  return ops->lock(ops->user, file, 0, 1) != -EAGAIN;
+/* Younger or, by a file server's clock, not yet written. */
+static _Bool is_young(const struct file_ops *ops, const struct stat *status) {
+  const int64_t age_s = ops->wall_s(ops->user) - status->st_mtime;
+  return age_s < TEMP_FILE_ORPHAN_AGE_S && age_s > -TEMP_FILE_ORPHAN_AGE_S;
+}
+
+/* Nobody writes it: its lock is free, or it is old where there are no locks. One that is young and empty may have been
+ * made a moment ago by a writer who is about to lock it; even to try its lock would be in his way. */
+static _Bool is_orphan(const struct temp_sweep *sweep, const struct file_ops *ops, int folder, const char *name,
+                       int file) {
+  struct stat opened, named;
+  if (ops->stat(ops->user, file, &opened) < 0) return 0;
+  const _Bool young = is_young(ops, &opened);
+  if (young && (sweep->spare_young || !opened.st_size)) return 0;
+  const int locked = ops->lock(ops->user, file, 0, 1);
+  if (locked == -EAGAIN || (locked < 0 && young)) return 0;
+  /* Not one that was published between our looking into the folder and now. */
+  return ops->stat_at(ops->user, folder, name, &named) == 0 && named.st_ino == opened.st_ino;
 }
 
 static void sweep_one(struct temp_sweep *sweep, const struct file_ops *ops, int folder, const char *name) {
   const int file = ops->open(ops->user, folder, name, O_RDWR | O_NONBLOCK, 0);
   /* A link or the like was not made by us, and is not opened. */
-  const _Bool orphan = file == -ELOOP || (file >= 0 && is_orphan(sweep, ops, file));
+  const _Bool orphan = file == -ELOOP || (file >= 0 && is_orphan(sweep, ops, folder, name, file));
   sweep->found += orphan;
   if (orphan && sweep->remove) (void)ops->unlink(ops->user, folder, name);
   if (file >= 0) (void)ops->close(ops->user, file);

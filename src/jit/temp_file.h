@@ -1,6 +1,7 @@
 /* A file that becomes visible whole or not at all: written under a private name in "tmp", made durable, renamed.
  *
- * Its writer holds a lock on it, so that a sweep can tell a file being written from what a killed writer left. */
+ * Its writer locks it before writing the first byte, so that a sweep can tell a file being written from what a killed
+ * writer left. */
 #ifndef KJIT_JIT_TEMP_FILE_H
 #define KJIT_JIT_TEMP_FILE_H
 
@@ -17,10 +18,14 @@ int temp_file_write(struct temp_file *temp, const struct file_ops *ops, const vo
 int temp_file_publish(struct temp_file *temp, const struct file_ops *ops, int folder, const char *name);
 void temp_file_finish(struct temp_file *temp, const struct file_ops *ops); /* removes what was not published */
 
+/* Where a writer's lock does not reach, as between machines on some mounts, age says whether a file is an orphan:
+ * nobody takes a minute to write one. */
+#define TEMP_FILE_ORPHAN_AGE_S 60
+
 /* What a sweep of "tmp" does with files that nobody is writing any more. */
 struct temp_sweep {
-  int64_t older_than_s; /* leave younger ones alone: a lock may be invisible from another machine */
-  _Bool remove;         /* else only count */
+  _Bool spare_young; /* leave those below that age alone, free locks or not */
+  _Bool remove;      /* else only count */
   uint64_t found;
 };
 int temp_file_sweep(struct temp_sweep *sweep, const struct file_ops *ops, int root);

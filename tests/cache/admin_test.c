@@ -1,4 +1,4 @@
-/* Looking after the folder: list, show, why, export, import, prune, clear, the tag and the sweep. */
+/* Looking after the folder: list, show, why, export, import, prune, clear and the tag. */
 #include <fcntl.h>
 
 #include "jit/cache_admin.h"
@@ -298,44 +298,6 @@ static void test_admin__folder_has_a_cache_tag(void **state) {
   assert_string_equal("Signature: 8a477f597d28d172789f06886806bc55\n", text);
 }
 
-static _Bool temp_is_there(const struct cache_world *world, const char *name) {
-  char path[TEMP_PATH_BYTES], inside[64];
-  snprintf(inside, sizeof inside, "cache/tmp/%s", name);
-  temp_folder_path(&world->folder, inside, path);
-  return access(path, F_OK) == 0;
-}
-
-static void test_admin__orphans_are_swept_and_live_files_are_not(void **state) {
-  struct cache_world *world = *state;
-  char path[TEMP_PATH_BYTES];
-  kjit_cache_report report = {.struct_size = sizeof report};
-  assert_int_equal(0, temp_folder_write_text(&world->folder, "cache/tmp/orphan", "x"));
-  assert_int_equal(0, temp_folder_write_text(&world->folder, "cache/tmp/live", "x"));
-  temp_folder_path(&world->folder, "cache/tmp/live", path);
-  const int file = open(path, O_RDWR);
-  assert_int_equal(0, file_ops_system()->lock(NULL, file, 0, 1));
-  assert_status(KJIT_OK, builder_cache_verify(world->builder, 0, &report, NULL), NULL);
-  assert_int_equal(1, report.temporary_files);
-  assert_status(KJIT_OK, builder_cache_prune(world->builder, UINT64_MAX, &report, NULL), NULL);
-  assert_false(temp_is_there(world, "orphan"));
-  assert_true(temp_is_there(world, "live"));
-  close(file);
-}
-
-static void test_admin__first_publish_sweeps_old_orphans_alone(void **state) {
-  struct cache_world *world = *state;
-  char path[TEMP_PATH_BYTES];
-  assert_int_equal(0, temp_folder_write_text(&world->folder, "cache/tmp/old", "x"));
-  assert_int_equal(0, temp_folder_write_text(&world->folder, "cache/tmp/young", "x"));
-  temp_folder_path(&world->folder, "cache/tmp/old", path);
-  const struct timespec times[2] = {{0, UTIME_OMIT}, {time(NULL) - 3600, 0}};
-  assert_int_equal(0, utimensat(AT_FDCWD, path, times, 0));
-  assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
-  assert_status(KJIT_OK, cache_world_get(world, 50, 0, NULL, NULL), NULL);
-  assert_false(temp_is_there(world, "old"));
-  assert_true(temp_is_there(world, "young"));
-}
-
 #define ADMIN_TEST(test) cmocka_unit_test_setup_teardown(test, setup_with_three, cache_world_teardown)
 
 int main(void) {
@@ -355,8 +317,6 @@ int main(void) {
       ADMIN_TEST(test_admin__read_only_cache_refuses_changes),
       ADMIN_TEST(test_admin__memory_only_cache_is_empty),
       ADMIN_TEST(test_admin__folder_has_a_cache_tag),
-      ADMIN_TEST(test_admin__orphans_are_swept_and_live_files_are_not),
-      ADMIN_TEST(test_admin__first_publish_sweeps_old_orphans_alone),
   };
   return cmocka_run_group_tests_name("admin", tests, NULL, NULL);
 }

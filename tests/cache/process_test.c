@@ -1,6 +1,7 @@
 /* Many processes and one folder: one build per key, whatever happens to the builder. KJIT_TEST_ROUNDS sets the number
  * of rounds of kills (1,000 for the long run). */
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 
 #include "jit/cache_admin.h"
@@ -170,14 +171,17 @@ static void test_process__forked_child_uses_its_parents_builder(void **state) {
   assert_int_equal(3, stats.builds);
 }
 
-static size_t count_files(const struct cache_world *world, const char *folder) {
+/* Files of at least so many bytes in a folder of the cache. */
+static size_t count_files(const struct cache_world *world, const char *folder, off_t least) {
   char path[TEMP_PATH_BYTES];
   size_t count = 0;
+  struct stat status;
   temp_folder_path(&world->folder, folder, path);
   DIR *list = opendir(path);
   if (!list) return 0;
   for (const struct dirent *found; (found = readdir(list));)
-    count += found->d_name[0] != '.';
+    count += !fstatat(dirfd(list), found->d_name, &status, AT_SYMLINK_NOFOLLOW) && S_ISREG(status.st_mode) &&
+             status.st_size >= least;
   closedir(list);
   return count;
 }
@@ -225,8 +229,9 @@ static void test_process__kills_at_random_moments_leave_a_sound_folder(void **st
   assert_int_equal(0, cache_world_count(world, COUNT_rebuilt_entries));
   assert_status(KJIT_OK, builder_cache_prune(world->builder, UINT64_MAX, &report, NULL), NULL);
   assert_int_equal(WARM_KEYS, report.entries);
-  assert_int_equal(0, count_files(world, "cache/tmp"));
-  assert_int_equal(0, count_files(world, "cache/building"));
+  /* One killed between making a file and locking it leaves it empty, and for a minute. */
+  assert_int_equal(0, count_files(world, "cache/tmp", 1));
+  assert_int_equal(0, count_files(world, "cache/building", 0));
   kjit_cache_stats stats = {.struct_size = sizeof stats};
   assert_status(KJIT_OK, builder_cache_get_stats(world->builder, &stats, NULL), NULL);
   assert_int_equal(WARM_KEYS, stats.entries);
@@ -272,9 +277,7 @@ static int look_around(struct cache_world *world, long argument) {
     if (status != KJIT_OK && status != KJIT_ERR_NOT_FOUND) return 16;
     if (i % 6) continue; /* an import publishes as much as a writer's whole round */
     if (builder_cache_export(world->builder, path, NULL, &report, NULL) != KJIT_OK || report.damaged) return 13;
-    /* Beside six writers an entry may find no place in time: the import says so, and nothing is damaged. */
-    status = builder_cache_import(world->builder, path, &report, NULL);
-    if ((status != KJIT_OK && status != KJIT_ERR_IO) || report.damaged) return 14;
+    if (builder_cache_import(world->builder, path, &report, NULL) != KJIT_OK || report.damaged) return 14;
   }
   return 0;
 }
