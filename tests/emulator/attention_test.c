@@ -1,0 +1,75 @@
+/* attention_sm90 on the emulator beside float64: masks, groups of heads, head sizes, lengths, layouts. */
+#include "attention_cases.h"
+#include "emulator_fixture.h"
+
+#include "support/test.h"
+
+struct size {
+  int64_t head_dim, head_dim_v;
+};
+
+/* Each is one kernel a mask. */
+static const struct size sizes[] = {{64, 64}, {72, 72}, {128, 128}, {192, 128}, {256, 256}};
+
+/* Query heads, key heads: each with its own, three to one, all to one. */
+static const int64_t heads[][2] = {{2, 2}, {3, 1}, {4, 2}};
+
+static const struct {
+  int64_t batch, seq_q, seq_kv;
+  enum problem_layout layout;
+} lengths[] = {
+    {1, 1, 1, LAYOUT_BSHD}, {2, 131, 67, LAYOUT_BHSD}, {1, 200, 333, LAYOUT_PADDED}, {1, 70, 259, LAYOUT_SHARED_KV}};
+
+enum { LENGTHS = sizeof lengths / sizeof *lengths, HEADS = sizeof heads / sizeof *heads };
+
+static void run_size(void **state, const struct size *size) {
+  struct gpu_fixture *fixture = attention_require(state);
+  struct problem problems[LENGTHS * 2];
+  size_t count = 0;
+  for (size_t i = 0; i < LENGTHS; i++)
+    for (int causal = 0; causal < 2; causal++, count++)
+      problems[count] = (struct problem){.dtype = causal ? KJIT_FP16 : KJIT_BF16,
+                                         .batch = lengths[i].batch,
+                                         .heads = heads[count % HEADS][0],
+                                         .heads_kv = heads[count % HEADS][1],
+                                         .seq_q = lengths[i].seq_q,
+                                         .seq_kv = lengths[i].seq_kv,
+                                         .head_dim = size->head_dim,
+                                         .head_dim_v = size->head_dim_v,
+                                         .causal = causal != 0,
+                                         .layout = lengths[i].layout,
+                                         .lse = i != 1,
+                                         .seed = random_next(&fixture->random)};
+  attention_run_problems(fixture, problems, count);
+}
+
+static void test_attention__head_size_64_is_right(void **state) {
+  run_size(state, &sizes[0]);
+}
+
+static void test_attention__head_size_72_is_right(void **state) {
+  run_size(state, &sizes[1]);
+}
+
+static void test_attention__head_size_128_is_right(void **state) {
+  run_size(state, &sizes[2]);
+}
+
+static void test_attention__head_sizes_192_and_128_are_right(void **state) {
+  run_size(state, &sizes[3]);
+}
+
+static void test_attention__head_size_256_is_right(void **state) {
+  run_size(state, &sizes[4]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_attention__head_size_64_is_right),
+      cmocka_unit_test(test_attention__head_size_72_is_right),
+      cmocka_unit_test(test_attention__head_size_128_is_right),
+      cmocka_unit_test(test_attention__head_sizes_192_and_128_are_right),
+      cmocka_unit_test(test_attention__head_size_256_is_right),
+  };
+  return cmocka_run_group_tests_name("attention on the emulator", tests, emulator_setup, gpu_teardown);
+}
