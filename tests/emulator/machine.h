@@ -9,7 +9,7 @@
  *                            -D__CUDACC_RTC__ -D__CUDA_ARCH__=900, for sm_90a -D__CUDA_ARCH_FEAT_SM90_ALL,
  *     and the program's own -D options. The device folder is in front: its ptx/ replaces the kernels' instructions.
  * The object exports:
- *   void emulator_attach(const struct emulator_device *)   to be called once, with emulator_device(), after dlopen
+ *   void emulator_attach(const struct emulator_device_api *)   to be called once, with emulator_device(), after dlopen
  *   void emulator_entry_NAME(void **params)                 for each kernel: struct emulator_launch's entry
  *   const unsigned emulator_parameters_NAME[]               bytes of each parameter, ended by 0 */
 #ifndef KJIT_TESTS_EMULATOR_MACHINE_H
@@ -26,10 +26,10 @@ extern "C" {
 #define EMULATOR_SHARED_BYTES_MAX 232448 /* dynamic shared memory of a block, sm_90 */
 #define EMULATOR_THREADS_MAX      1024   /* of a block                              */
 
-struct emulator_device;
+struct emulator_device_api;
 
 /* The table to give to every kernel object. */
-const struct emulator_device *emulator_device(void);
+const struct emulator_device_api *emulator_device(void);
 
 struct emulator_launch {
   const char *name;             /* the kernel's, for messages                                                         */

@@ -1,0 +1,33 @@
+// CUDA's built-in functions on memory.
+#ifndef KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_MEMORY_H
+#define KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_MEMORY_H
+
+inline unsigned long long __cvta_generic_to_shared(const void *pointer) {
+  return emulator->shared_address(pointer);
+}
+
+// Fibers change places only where they wait, so that what the fences order is in order already.
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+
+// One fiber runs at a time: a read and a write after it are atomic.
+template <typename Type, typename Change> inline Type emulator_atomic(Type *address, Change change) {
+  Type old;
+  emulator->load_global(&old, address, sizeof old);
+  const Type changed = change(old);
+  emulator->store_global(address, &changed, sizeof changed);
+  return old;
+}
+
+template <typename Type, typename Value> inline Type atomicAdd(Type *address, Value value) {
+  return emulator_atomic(address, [&](Type old) { return static_cast<Type>(old + static_cast<Type>(value)); });
+}
+template <typename Type, typename Value> inline Type atomicMax(Type *address, Value value) {
+  return emulator_atomic(address,
+                         [&](Type old) { return old > static_cast<Type>(value) ? old : static_cast<Type>(value); });
+}
+template <typename Type, typename Value> inline Type atomicExch(Type *address, Value value) {
+  return emulator_atomic(address, [&](Type) { return static_cast<Type>(value); });
+}
+
+#endif

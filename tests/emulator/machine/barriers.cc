@@ -1,0 +1,156 @@
+// Barriers of a block, mbarriers, and registers that warpgroups hand to each other.
+#include <algorithm>
+
+#include "machine/state.h"
+
+namespace emulator {
+namespace {
+
+void release_waiting(std::vector<Thread *> &waiting) {
+  for (Thread *const thread : waiting)
+    wake(thread);
+  waiting.clear();
+}
+
+// Number 0 for no stated number of threads is for all that have not ended.
+bool is_complete(const Block &block, const Barrier &barrier) {
+  const int expected = barrier.expected < 0 ? block.threads_alive : barrier.expected;
+  return barrier.expected != 0 && static_cast<int>(barrier.arrived.count()) >= expected;
+}
+
+void complete(Barrier &barrier) {
+  barrier.expected = 0;
+  barrier.arrived.reset();
+  release_waiting(barrier.waiting);
+}
+
+Barrier &arrive(int number, int threads, const char *what) {
+  Thread &thread = self();
+  if (number < 0 || number >= kBarriers) fail("%s %d: barriers are 0 to 15", what, number);
+  if (threads % kLanes != 0) fail("%s %d for %d threads: not whole warps", what, number, threads);
+  Barrier &barrier = thread.block->barriers[static_cast<size_t>(number)];
+  const int expected = threads ? threads : -1;
+  if (barrier.expected && barrier.expected != expected)
+    fail("%s %d for %d threads, others for %d", what, number, threads, barrier.expected);
+  if (barrier.arrived.test(static_cast<size_t>(thread.index)))
+    fail("%s %d: this thread has arrived already", what, number);
+  barrier.expected = expected;
+  barrier.arrived.set(static_cast<size_t>(thread.index));
+  return barrier;
+}
+
+void barrier_sync(int number, int threads) {
+  Barrier &barrier = arrive(number, threads, "bar.sync");
+  if (is_complete(*self().block, barrier)) return complete(barrier);
+  barrier.waiting.push_back(&self());
+  wait_for({Wait::kBarrier, "bar.sync", static_cast<uint32_t>(number), 0});
+}
+
+void barrier_arrive(int number, int threads) {
+  Barrier &barrier = arrive(number, threads, "bar.arrive");
+  if (is_complete(*self().block, barrier)) complete(barrier);
+}
+
+void mbarrier_init(unsigned address, int arrivals) {
+  Block &block = *self().block;
+  shared_at(block, address, 8, 8, "mbarrier.init");
+  if (arrivals <= 0) fail("mbarrier.init at shared 0x%x: %d arrivals", address, arrivals);
+  if (block.mbarriers.count(address)) fail("mbarrier.init at shared 0x%x: it is one already", address);
+  Mbarrier &barrier = block.mbarriers[address];
+  barrier.arrivals = barrier.missing = arrivals;
+  barrier.initialiser = self().index;
+  chunk_at(block, address).barrier = true;
+}
+
+void mbarrier_init_fence() {
+  for (auto &[address, barrier] : self().block->mbarriers)
+    if (barrier.initialiser == self().index) barrier.fenced = true;
+}
+
+Mbarrier &find(Block &block, uint32_t address, const char *what) {
+  const auto found = block.mbarriers.find(address);
+  if (found == block.mbarriers.end()) fail("%s at shared 0x%x: no mbarrier was initialised there", what, address);
+  return found->second;
+}
+
+void advance(Mbarrier &barrier) {
+  if (barrier.missing > 0 || barrier.bytes != 0) return;
+  barrier.phase++;
+  barrier.missing = barrier.arrivals;
+  release_waiting(barrier.waiting);
+}
+
+void mbarrier_arrive(unsigned address, int bytes) {
+  Mbarrier &barrier = find(*self().block, address, "mbarrier.arrive");
+  if (barrier.missing == 0)
+    fail("mbarrier.arrive at shared 0x%x: all %d arrivals of the phase were there", address, barrier.arrivals);
+  barrier.bytes += bytes;
+  barrier.missing--;
+  advance(barrier);
+}
+
+void mbarrier_wait(unsigned address, int parity) {
+  Mbarrier &barrier = find(*self().block, address, "mbarrier.try_wait");
+  if (parity != 0 && parity != 1) fail("mbarrier.try_wait at shared 0x%x: parity %d", address, parity);
+  while (barrier.phase % 2 == static_cast<unsigned>(parity)) {
+    barrier.waiting.push_back(&self());
+    wait_for({Wait::kMbarrier, "mbarrier.try_wait", address, static_cast<uint32_t>(parity)});
+  }
+}
+
+Warpgroup &own_group() {
+  Block &block = *self().block;
+  const size_t group = static_cast<size_t>(self().index / kGroupThreads);
+  if (group >= block.groups.size()) fail("setmaxnreg outside of a whole warpgroup");
+  return block.groups[group];
+}
+
+// What a warpgroup gives up others may take.
+void change_registers(Warpgroup &group, int registers, bool increase) {
+  Block &block = *self().block;
+  if (registers % 8 != 0 || registers < 24 || registers > 256) fail("setmaxnreg %d: 24 to 256, by eights", registers);
+  if (increase ? registers < group.registers : registers > group.registers)
+    fail("setmaxnreg.%s %d: a thread has %d", increase ? "inc" : "dec", registers, group.registers);
+  block.registers_free += group.registers - registers;
+  group.registers = registers;
+}
+
+void set_registers(int registers, bool increase) {
+  Warpgroup &group = own_group();
+  Block &block = *self().block;
+  const unsigned position = static_cast<unsigned>(self().index % kGroupThreads);
+  const char *const what = increase ? "setmaxnreg.inc" : "setmaxnreg.dec";
+  meet(group.meeting, kGroupThreads, position, Wait::kWarpgroup, what, nullptr, [&](auto &) {
+    while (registers - group.registers > block.registers_free)
+      wait_for({Wait::kRegisters, what, static_cast<uint32_t>(registers), 0});
+    change_registers(group, registers, increase);
+    for (auto &thread : block.threads)
+      if (thread->wait.kind == Wait::kRegisters) wake(thread.get());
+  });
+}
+
+} // namespace
+
+void complete_bytes(Block &block, uint32_t address, int64_t bytes) {
+  Mbarrier &barrier = find(block, address, "complete_tx");
+  barrier.bytes -= bytes;
+  advance(barrier);
+}
+
+// A thread that ended is not waited for.
+void drop_out_of_barriers(Thread &thread) {
+  Barrier &barrier = thread.block->barriers[0];
+  if (barrier.expected < 0 && is_complete(*thread.block, barrier)) complete(barrier);
+}
+
+void fill_barriers(emulator_device_api *device) {
+  device->barrier_sync = barrier_sync;
+  device->barrier_arrive = barrier_arrive;
+  device->mbarrier_init = mbarrier_init;
+  device->mbarrier_init_fence = mbarrier_init_fence;
+  device->mbarrier_arrive = mbarrier_arrive;
+  device->mbarrier_wait = mbarrier_wait;
+  device->set_registers = set_registers;
+}
+
+} // namespace emulator

@@ -1,0 +1,251 @@
+// What the machine holds: a launch, the blocks under way, their warps and threads, and what is in flight.
+#ifndef KJIT_TESTS_EMULATOR_MACHINE_STATE_H
+#define KJIT_TESTS_EMULATOR_MACHINE_STATE_H
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "device/emulator_device.h"
+#include "machine.h"
+#include "machine/fiber.h"
+
+namespace emulator {
+
+constexpr int kLanes = 32;
+constexpr int kGroupThreads = 128; // of a warpgroup
+constexpr int kBarriers = 16;      // named barriers of a block; number 0 is __syncthreads()
+constexpr unsigned kChunkBytes = 16;
+
+struct Warp;
+struct Block;
+struct Thread;
+
+// SplitMix64: the choices of a run follow from its seed.
+class Random {
+public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t next() {
+    uint64_t x = state_ += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+  }
+  unsigned below(unsigned limit) { return static_cast<unsigned>((next() >> 32) * limit >> 32); }
+
+private:
+  uint64_t state_;
+};
+
+// Why a thread does not run, for the scheduler and for the report of a deadlock.
+struct Wait {
+  enum Kind { kNothing, kEnded, kWarp, kWarpgroup, kBarrier, kMbarrier, kRegisters };
+  Kind kind = kNothing;
+  const char *what = "";
+  uint32_t number = 0; // of the barrier; the mbarrier's address; registers
+  uint32_t detail = 0; // threads; parity
+};
+
+// cp.async: 16 bytes under way.
+struct AsyncCopy {
+  uint32_t shared;
+  const void *global;
+  unsigned bytes; // the others become zeros
+};
+
+// A box between global and shared memory.
+struct TensorCopy {
+  emulator_tensor_map map;
+  uint32_t shared;
+  uint32_t barrier; // loads
+  int at[5];
+  uint64_t due; // loads: not before this step of the scheduler, unless nothing else can go on
+};
+
+struct Thread {
+  Fiber fiber;
+  emulator_place place = {};
+  Block *block = nullptr;
+  Warp *warp = nullptr;
+  int index = 0, lane = 0; // in the block, in the warp
+  Wait wait;
+  void *operands = nullptr; // of the instruction that it waits in
+
+  std::vector<AsyncCopy> open_copies;               // no group yet
+  std::deque<std::vector<AsyncCopy>> copy_groups;   // oldest first
+  std::vector<TensorCopy> open_stores;              // no group yet
+  std::deque<std::vector<TensorCopy>> store_groups; // oldest first
+  uint32_t proxy_fences = 0;                        // passed so far
+};
+
+// Threads that execute an instruction together.
+struct Meeting {
+  const char *what = nullptr; // of those who came first
+  unsigned arrived = 0;
+  std::array<Thread *, kGroupThreads> members = {};
+};
+
+struct Warp {
+  Block *block = nullptr;
+  int index = 0;
+  int size = 0;  // lanes that exist
+  int ready = 0; // lanes that can run
+  std::array<Thread *, kLanes> lanes = {};
+  Meeting meeting;
+  std::deque<uint64_t>
+      product_groups; // for each committed group of wgmma that was not waited for: products until its end
+  bool products_fenced = false;
+};
+
+// Accumulators of a warpgroup while products are in flight on them.
+struct Accumulators {
+  int columns = 0;
+  uint64_t last_product = 0;                            // number of the latest product on them
+  std::array<float *, kGroupThreads> registers = {};    // columns / 2 of each thread
+  std::vector<float> values;                            // [64][columns]
+  std::array<bool, kGroupThreads / kLanes> handed = {}; // whether a warp has got them back
+};
+
+struct Product {
+  uint64_t number; // counted from 1
+  emulator_wgmma operands;
+  std::array<const uint32_t *, kGroupThreads> a; // registers
+  std::array<std::array<uint32_t, 4>, kGroupThreads> a_at_issue;
+  std::shared_ptr<Accumulators> accumulators;
+};
+
+struct Warpgroup {
+  Meeting meeting;
+  int registers = 0; // per thread
+  uint64_t issued = 0;
+  std::deque<Product> in_flight;
+  std::vector<std::shared_ptr<Accumulators>> held; // in flight, or not handed back to every warp
+};
+
+struct Barrier {
+  int expected = 0; // threads; 0: nobody came yet
+  std::bitset<EMULATOR_THREADS_MAX> arrived;
+  std::vector<Thread *> waiting;
+};
+
+struct Mbarrier {
+  int arrivals = 0; // of a phase
+  int missing = 0;
+  int64_t bytes = 0; // expected and not arrived
+  unsigned phase = 0;
+  bool fenced = false;
+  int initialiser = 0; // thread
+  std::vector<Thread *> waiting;
+};
+
+// What is known of 16 bytes of shared memory.
+struct Chunk {
+  uint16_t copying = 0; // copies to it in flight
+  uint16_t reading = 0; // copies and products that read it in flight
+  bool barrier = false; // holds an mbarrier
+  bool written = false; // by a thread's own instruction, not by the copy engine:
+  uint16_t writer = 0;
+  uint32_t writer_fences = 0; // proxy fences that the writer had passed
+};
+
+struct Block {
+  emulator_index index = {};
+  int threads_alive = 0;
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<Warp> warps;
+  std::vector<Warpgroup> groups;
+  int registers_free = 0; // given up by warpgroups, per thread of a warpgroup
+
+  uint32_t shared_base = 0; // the shared address of the dynamic memory
+  char *shared = nullptr;   // where it lies here
+  std::vector<char> shared_memory;
+  std::vector<Chunk> chunks;
+  std::array<Barrier, kBarriers> barriers;
+  std::map<uint32_t, Mbarrier> mbarriers;
+  std::vector<TensorCopy> loads; // in flight
+};
+
+// A launch under way. One for each call of emulator_run().
+struct Machine {
+  const emulator_launch *launch = nullptr;
+  char *error = nullptr;
+  bool failed = false;
+  Random random{0};
+  uint64_t step = 0; // of the scheduler
+  Thread *running = nullptr;
+  std::vector<std::unique_ptr<Block>> blocks; // places for blocks that are under way at the same time
+};
+
+// Of the launch that this host thread runs.
+Machine &machine();
+Thread &self();
+
+// A rule was broken: noted with the block and thread that run; the first one counts. Does not return on a fiber.
+__attribute__((format(printf, 1, 2))) void fail(const char *rule, ...);
+
+// Stop until somebody wakes this thread.
+void wait_for(const Wait &wait);
+void wake(Thread *thread);
+
+// Memory, checked. `what` names the instruction.
+enum class Access { kRead, kWrite };
+char *shared_at(Block &block, uint32_t address, unsigned bytes, unsigned alignment, const char *what);
+char *access_shared(Block &block, uint32_t address, unsigned bytes, Access access, const char *what);
+void note_writer(Block &block, uint32_t address, unsigned bytes, const Thread &writer);
+Chunk &chunk_at(Block &block, uint32_t address);
+void check_global(const void *address, unsigned bytes, unsigned alignment, const char *what);
+void reset_shared(Block &block);
+void poison(char *memory, unsigned bytes);
+
+// For blocks that end, and for the scheduler.
+void finish_copies(Thread &thread);
+void drop_out_of_barriers(Thread &thread);
+bool deliver_load(Block &block, bool idle);
+void complete_bytes(Block &block, uint32_t barrier, int64_t bytes);
+void report_deadlock();
+
+// Bits of 16-bit operands as numbers.
+float number_of(uint16_t bits, bool bf16);
+
+// The table's entries, by file.
+void fill_memory(emulator_device_api *device);
+void fill_warp(emulator_device_api *device);
+void fill_barriers(emulator_device_api *device);
+void fill_copies(emulator_device_api *device);
+void fill_tensor_copies(emulator_device_api *device);
+void fill_products(emulator_device_api *device);
+
+// Every member executes `what` with its operands; the last to come performs it for all, by members in their order.
+template <typename Perform>
+void meet(Meeting &meeting, unsigned size, unsigned position, Wait::Kind kind, const char *what, void *operands,
+          Perform perform) {
+  Thread &thread = self();
+  if (meeting.arrived && meeting.what != what)
+    fail("%s, while others of the same %s are at %s: they must execute it together", what,
+         kind == Wait::kWarp ? "warp" : "warpgroup", meeting.what);
+  meeting.what = what;
+  meeting.members[position] = &thread;
+  thread.operands = operands;
+  if (++meeting.arrived < size) {
+    wait_for({kind, what, 0, 0});
+    return;
+  }
+  meeting.arrived = 0;
+  perform(meeting.members);
+  for (unsigned i = 0; i < size; i++)
+    if (meeting.members[i] != &thread) wake(meeting.members[i]);
+}
+
+template <typename Perform> void meet_warp(const char *what, void *operands, Perform perform) {
+  Thread &thread = self();
+  meet(thread.warp->meeting, static_cast<unsigned>(thread.warp->size), static_cast<unsigned>(thread.lane), Wait::kWarp,
+       what, operands, perform);
+}
+
+} // namespace emulator
+
+#endif
