@@ -55,9 +55,12 @@ static void test_process__stampede_on_a_hundred_keys_builds_a_hundred(void **sta
   assert_int_equal(100, atomic_load(&fake_nvrtc.compiles));
 }
 
+/* Longer than a test may last: who waits for so long is ended by the test's own bound. */
+#define FOREVER_NS ((int64_t)3600 * 1000000000)
+
 /* A process that holds the lock of key 7, deep in its compile. */
 static pid_t start_holder(struct cache_world *world) {
-  atomic_store(&fake_nvrtc.compile_ms, 60000);
+  atomic_store(&fake_nvrtc.compile_ms, 3600000);
   const pid_t holder = processes_start(NULL, world, ask_for, 7);
   while (!atomic_load(&fake_nvrtc.compiles))
     processes_sleep_ms(1);
@@ -69,17 +72,18 @@ static void test_process__stopped_holder_delays_others_by_the_bound(void **state
   struct processes processes = {.count = 0};
   const pid_t holder = start_holder(world);
   assert_int_equal(0, kill(holder, SIGSTOP));
+  assert_int_equal(holder, waitpid(holder, NULL, WUNTRACED));
   atomic_store(&fake_nvrtc.compile_ms, 0);
   world->parts.wait_bound_ns = 400000000;
   const double start_ms = processes_now_ms();
   for (int i = 0; i < 4; i++)
     assert_true(processes_start(&processes, world, ask_for, 7) > 0);
-  const int result = processes_wait_all(&processes, 0);
+  const int result = processes_wait_all(&processes, 0); /* not before the bound, and while the holder still holds */
   const double took_ms = processes_now_ms() - start_ms;
   kill(holder, SIGKILL);
   processes_wait(holder);
   assert_int_equal(0, result);
-  assert_true(took_ms >= 300 && took_ms < 5000);
+  assert_true(took_ms >= 300);
 }
 
 static void test_process__killed_holders_lock_is_free_at_once(void **state) {
@@ -88,9 +92,9 @@ static void test_process__killed_holders_lock_is_free_at_once(void **state) {
   kill(holder, SIGKILL);
   assert_int_equal(128 + SIGKILL, processes_wait(holder));
   atomic_store(&fake_nvrtc.compile_ms, 0);
-  const double start_ms = processes_now_ms();
+  world->parts.wait_bound_ns = FOREVER_NS;
+  assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
   assert_int_equal(0, ask_for(world, 7));
-  assert_true(processes_now_ms() - start_ms < 5000);
 }
 
 static void test_process__waiter_with_a_deadline_times_out(void **state) {
@@ -127,19 +131,18 @@ static int hold_and_fork(struct cache_world *world, long argument) {
 
 static void test_process__forked_child_does_not_keep_its_parents_lock(void **state) {
   struct cache_world *world = *state;
-  atomic_store(&fake_nvrtc.compile_ms, 60000);
+  atomic_store(&fake_nvrtc.compile_ms, 3600000);
   const pid_t holder = processes_start(NULL, world, hold_and_fork, 0);
   while (atomic_load(&fake_nvrtc.stage) != STAGE_FORKED)
     processes_sleep_ms(1);
   kill(holder, SIGKILL);
   processes_wait(holder);
   atomic_store(&fake_nvrtc.compile_ms, 0);
-  const double start_ms = processes_now_ms();
-  const int result = ask_for(world, 7);
-  const double took_ms = processes_now_ms() - start_ms;
+  world->parts.wait_bound_ns = FOREVER_NS;
+  const kjit_status opened = cache_world_open(world, NULL);
+  const int result = opened == KJIT_OK ? ask_for(world, 7) : 99;
   atomic_store(&fake_nvrtc.stage, STAGE_OVER);
   assert_int_equal(0, result);
-  assert_true(took_ms < 5000);
 }
 
 /* In a child of a process that has a builder with a thread in the middle of a compile. */
@@ -222,10 +225,9 @@ static void test_process__kills_at_random_moments_leave_a_sound_folder(void **st
   atomic_store(&fake_nvrtc.compile_ms, 1);
   for (long round = 0; round < count; round++)
     kill_one_round(world, round);
-  const double start_ms = processes_now_ms();
+  world->parts.wait_bound_ns = FOREVER_NS; /* no lock stayed */
   assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
   assert_int_equal(0, warm(world, 0));
-  assert_true(processes_now_ms() - start_ms < 10000); /* no lock stayed */
   assert_int_equal(0, cache_world_count(world, COUNT_rebuilt_entries));
   assert_status(KJIT_OK, builder_cache_prune(world->builder, UINT64_MAX, &report, NULL), NULL);
   assert_int_equal(WARM_KEYS, report.entries);

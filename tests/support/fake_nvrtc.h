@@ -16,7 +16,7 @@
 struct fake_nvrtc_counts {
   atomic_long compiles;    /* nvrtcCompileProgram calls */
   atomic_long cubin_bytes; /* size of what comes out; 0: the least */
-  atomic_long compile_ms;  /* time that each takes, stoppable by the flow callback */
+  atomic_long compile_ms;  /* time that each takes, stoppable by the flow callback, or by setting this to 0 */
   atomic_int reject;       /* nonzero: each source is rejected */
   atomic_int stage;        /* for the test's own use, between its processes */
   const char *entry;       /* name of the kernel in what comes out, at most 40 bytes; NULL: "k" */
@@ -104,7 +104,7 @@ static inline nvrtcResult fake_destroy(nvrtcProgram *program) {
 static inline nvrtcResult fake_compile(nvrtcProgram program, int option_count, const char *const *options) {
   (void)option_count, (void)options;
   atomic_fetch_add(&fake_nvrtc.compiles, 1);
-  for (long ms = atomic_load(&fake_nvrtc.compile_ms); ms > 0; ms--) {
+  for (long ms = 0; ms < atomic_load(&fake_nvrtc.compile_ms); ms++) {
     const struct timespec one = {0, 1000000};
     if (program->flow && program->flow(program->flow_payload, NULL)) return NVRTC_ERROR_CANCELLED;
     nanosleep(&one, NULL);
