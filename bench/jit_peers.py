@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Time to the first result of kernels compiled at run time: cold, from the disk cache, and resident.
 
-usage: jit_peers.py [--seconds S] [--out DIR] [--repeats N] [--peers NAME,…]
-
-Each time to the first result is of a fresh process: from a call on tensors that lie on the GPU, everything imported and
-the GPU awake, to the result being there. Cold begins with empty cache folders, from disk with what the cold process left.
-The resident column is host time for a further call on a tiny problem, not waiting for it. Peers that are
+Each time to the first result is of a fresh process: from a call on tensors that lie on the GPU, everything imported
+and the GPU awake, to the result being there. Cold begins with empty cache folders, from disk with what the cold process
+left. The resident column is host time for a further call on a tiny problem, not waiting for it. Peers that are
 handed source (CuPy, cuda.core) compile and load what kjit's flash_forward compiles; they are not launched.
 
-Writes jit_peers.csv, .md, .png and .svg into DIR (by default here).
+Writes jit_peers.csv, .md, .png and .svg into DIR (by default here); --from draws the plots again of a CSV file, without
+a GPU.
 """
 
+from __future__ import annotations
+
 import argparse
-import csv
 import json
 import os
 import random
@@ -22,12 +22,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any, Callable, Optional
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
-for folder in (ROOT / "python", ROOT / "build" / "release" / "python"):  # a bundle's, the project's
-    if (folder / "kjit" / "libkjit.so").exists():
-        sys.path.insert(0, str(folder))
+from tables import ROOT, find_package, markdown, number, pyplot, read_csv, save_figure, words, write_csv
 
 SHAPE = (4, 2048, 16, 128)
 TINY = (1, 16, 2, 128)
@@ -44,15 +41,16 @@ CACHES = {
 
 
 # In the child: PEER() -> attention(q, k, v), or, for peers that only compile, a function of no use twice.
+Attention = Callable[[Any, Any, Any], Any]
 
 
-def child_kjit():
+def child_kjit() -> Attention:
     import kjit
 
     return kjit.attention
 
 
-def flash_config():
+def flash_config() -> Any:
     import kjit
 
     batch, seq, heads, head_dim = SHAPE
@@ -60,29 +58,25 @@ def flash_config():
     return kjit.FlashForwardKernelConfig.choose("bf16", seq, seq, head_dim, runtime.device_arch())
 
 
-def child_kjit_flash():
+def child_kjit_flash() -> Attention:
     import kjit
 
     config = flash_config()
     return lambda q, k, v: kjit.forward(config, q, k, v)
 
 
-def child_plan():
+def child_plan() -> Attention:
     import kjit
 
-    plans = {}
+    def run(q: Any, k: Any, v: Any) -> Any:
+        plan = kjit.plan(q, k, v)
+        plan.run()
+        return plan.out
 
-    def run(q, k, v):
-        if q.shape not in plans:
-            plans[q.shape] = kjit.plan(q, k, v)
-        plans[q.shape].run()
-        return plans[q.shape].out
-
-    run.resident = lambda *tiny: kjit.plan(*tiny).run
     return run
 
 
-def child_sdpa():
+def child_sdpa() -> Attention:
     from torch.nn.functional import scaled_dot_product_attention
 
     return lambda q, k, v: scaled_dot_product_attention(
@@ -90,7 +84,7 @@ def child_sdpa():
     ).transpose(1, 2)
 
 
-def child_flex():
+def child_flex() -> Attention:
     import torch
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -98,13 +92,13 @@ def child_flex():
     return lambda q, k, v: compiled(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2)
 
 
-def child_triton():
+def child_triton() -> Attention:
     import jit_peers_triton
 
     return jit_peers_triton.attention
 
 
-def same_source():
+def same_source() -> tuple[str, Path, str]:
     """What kjit compiles for SHAPE by flash_forward, its headers' folder, and the kernel's name."""
     import kjit
 
@@ -115,7 +109,7 @@ def same_source():
     return runtime.source(config), headers, "flash_forward"
 
 
-def child_cupy():
+def child_cupy() -> Attention:
     import cupy
 
     text, headers, name = same_source()
@@ -123,7 +117,7 @@ def child_cupy():
     return lambda q, k, v: cupy.RawModule(code=text, backend="nvrtc", options=options).get_function(name)
 
 
-def child_cuda_core():
+def child_cuda_core() -> Attention:
     try:
         from cuda.core import Device, Program, ProgramOptions
     except ImportError:
@@ -134,18 +128,19 @@ def child_cuda_core():
     device.set_current()
     arch = "sm_{}{}".format(*device.compute_capability)
 
-    def run(q, k, v):
+    def run(q: Any, k: Any, v: Any) -> Any:
         options = ProgramOptions(std="c++17", arch=arch, include_path=[str(headers)], use_fast_math=True)
         return Program(text, code_type="c++", options=options).compile("cubin").get_kernel(name)
 
     return run
 
 
+PLAN = "kjit plan"
 # name: (what makes it, is it launched)
-PEERS = {
+PEERS: dict[str, tuple[Callable[[], Attention], bool]] = {
     "kjit": (child_kjit, True),
     "kjit flash_forward": (child_kjit_flash, True),
-    "kjit plan": (child_plan, True),
+    PLAN: (child_plan, True),
     "PyTorch sdpa (prebuilt)": (child_sdpa, True),
     "Triton": (child_triton, True),
     "FlexAttention": (child_flex, True),
@@ -154,7 +149,7 @@ PEERS = {
 }
 
 
-def check(out, q, k, v):
+def check(out: Any, q: Any, k: Any, v: Any) -> None:
     """Beside fp32 on the GPU: far enough apart is wrong, whatever the cause."""
     import torch
 
@@ -166,11 +161,19 @@ def check(out, q, k, v):
     torch.cuda.synchronize()
 
 
-def resident_us(attention, tiny):
+def resident_call(name: str, attention: Attention, tiny: list[Any]) -> Callable[[], Any]:
+    """A further call on tensors that are known. A plan is made before and run again."""
+    if name == PLAN:
+        import kjit
+
+        return kjit.plan(*tiny).run
+    return lambda: attention(*tiny)
+
+
+def resident_us(call: Callable[[], Any]) -> float:
     """Host microseconds of a call: the least of several averages, for what disturbs only adds."""
     import torch
 
-    call = attention.resident(*tiny) if hasattr(attention, "resident") else lambda: attention(*tiny)
     for _ in range(100):
         call()
     averages = []
@@ -183,7 +186,7 @@ def resident_us(attention, tiny):
     return min(averages)
 
 
-def run_child(name):
+def run_child(name: str) -> None:
     """Measure one peer in this process; one JSON object on the output."""
     import torch
 
@@ -200,11 +203,11 @@ def run_child(name):
         found = {"first_ms": (time.perf_counter() - begin) * 1e3, "resident_us": None}
         if launched:
             check(out, *big)
-            found["resident_us"] = resident_us(attention, tiny)
+            found["resident_us"] = resident_us(resident_call(name, attention, tiny))
     print(json.dumps(found))
 
 
-def spawn(name, caches, limit):
+def spawn(name: str, caches: Path, limit: float) -> tuple[Optional[dict[str, Any]], str]:
     """(measurement, "") of a fresh process, or (None, why there is none)."""
     environment = {**os.environ, **{variable: str(caches / folder) for variable, folder in CACHES.items()}}
     command = [sys.executable, __file__, "--child", name]
@@ -218,14 +221,19 @@ def spawn(name, caches, limit):
     return json.loads(result.stdout.strip().splitlines()[-1]), ""
 
 
-def bytes_below(folder):
+def bytes_below(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def measure(names, repeats, until):
-    """{name: {cold, disk, resident, bytes: list}}, and the reasons of those that could not be measured."""
-    kinds = ("cold", "disk", "resident", "bytes")
-    found, reasons = {name: {kind: [] for kind in kinds} for name in names}, {}
+#: What is measured of a peer, by the names of the CSV file's columns.
+KINDS = ("cold_ms", "disk_ms", "resident_us", "bytes_on_disk")
+Found = dict[str, dict[str, Optional[float]]]
+
+
+def measure(names: list[str], repeats: int, until: float) -> tuple[Found, dict[str, str]]:
+    """The medians of each kind for each peer, and the reasons of those that could not be measured."""
+    found: dict[str, dict[str, list[float]]] = {name: {kind: [] for kind in KINDS} for name in names}
+    reasons: dict[str, str] = {}
     for turn in range(repeats):
         for name in random.sample(names, len(names)):
             left = until - time.monotonic()
@@ -235,47 +243,36 @@ def measure(names, repeats, until):
                 cold, reason = spawn(name, Path(folder), max(left, 30))
                 size = bytes_below(Path(folder))
                 warm, reason = spawn(name, Path(folder), max(left, 30)) if cold else (None, reason)
-            if not warm:
+            if not cold or not warm:
                 reasons[name] = reason
                 continue
-            each = found[name]
-            each["cold"].append(cold["first_ms"])
-            each["disk"].append(warm["first_ms"])
-            each["bytes"].append(size)
-            each["resident"] += [run["resident_us"] for run in (cold, warm) if run["resident_us"] is not None]
-            print(f"{name}: cold {cold['first_ms']:.1f} ms, from disk {warm['first_ms']:.1f} ms", file=sys.stderr, flush=True)
-    return {name: {kind: statistics.median(v) if v else None for kind, v in each.items()} for name, each in found.items()}, reasons
+            resident = [run["resident_us"] for run in (cold, warm) if run["resident_us"] is not None]
+            for kind, values in zip(KINDS, ([cold["first_ms"]], [warm["first_ms"]], resident, [size])):
+                found[name][kind] += values
+            said = f"{name}: cold {cold['first_ms']:.1f} ms, from disk {warm['first_ms']:.1f} ms"
+            print(said, file=sys.stderr, flush=True)
+    return {name: _medians(each) for name, each in found.items()}, reasons
 
 
-def shown(value, digits=1):
-    return "—" if value is None else f"{value:,.{digits}f}"
+def _medians(each: dict[str, list[float]]) -> dict[str, Optional[float]]:
+    return {kind: statistics.median(values) if values else None for kind, values in each.items()}
 
 
-def table(found):
-    lines = [
-        "| | first result, cold, ms | first result, from disk, ms | resident call, host µs | on disk, KiB |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
+def table(found: Found) -> str:
+    head = ["", "first result, cold, ms", "first result, from disk, ms", "resident call, host µs", "on disk, KiB"]
+    rows = []
     for name, each in found.items():
+        cold, disk, resident, size = (each[kind] for kind in KINDS)
         note = "" if PEERS[name][1] else " (compile and load)"
-        kib = None if each["bytes"] is None else each["bytes"] / 1024
-        lines.append(
-            f"| {name}{note} | {shown(each['cold'])} | {shown(each['disk'], 2)} | {shown(each['resident'], 2)} | {shown(kib, 0)} |"
-        )
-    return "\n".join(lines)
+        kib = None if size is None else size / 1024
+        rows.append([name + note, number(cold, 1), number(disk, 2), number(resident, 2), number(kib)])
+    return markdown(head, rows)
 
 
-def plot(folder, found, title):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    names = [name for name, each in found.items() if each["cold"] is not None]
-    if not names:
-        return
-    figure, axis = plt.subplots(figsize=(8.5, 0.62 * len(names) + 1.6))
-    for offset, (kind, label) in enumerate((("cold", "cold"), ("disk", "from disk"))):
+def draw(found: Found, title: str) -> Any:
+    names = [name for name, each in found.items() if each["cold_ms"] is not None]
+    figure, axis = pyplot().subplots(figsize=(8.5, 0.62 * len(names) + 1.6))
+    for offset, (kind, label) in enumerate((("cold_ms", "cold"), ("disk_ms", "from disk"))):
         places = [index + 0.38 * (offset - 0.5) for index in range(len(names))]
         bars = axis.barh(places, [found[name][kind] for name in names], height=0.36, label=label)
         axis.bar_label(bars, fmt="%.3g", padding=3, fontsize=8)
@@ -286,57 +283,69 @@ def plot(folder, found, title):
     axis.margins(x=0.12)
     axis.legend(frameon=False, fontsize=8)
     axis.set_title(title, fontsize=11)
-    figure.tight_layout()
-    for suffix in ("png", "svg"):
-        figure.savefig(folder / f"jit_peers.{suffix}", dpi=150)
+    return figure
 
 
-def write_csv(path, found, reasons):
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["peer", "launched", "cold_ms", "disk_ms", "resident_us", "bytes_on_disk", "note"])
-        for name, each in found.items():
-            values = [each[kind] for kind in ("cold", "disk", "resident", "bytes")]
-            writer.writerow([name, int(PEERS[name][1]), *values, reasons.get(name, "")])
+def write(path: Path, found: Found, reasons: dict[str, str]) -> None:
+    rows = [[name, int(PEERS[name][1]), *each.values(), reasons.get(name, "")] for name, each in found.items()]
+    write_csv(path, ["peer", "launched", *KINDS, "note"], rows)
 
 
-def parse():
+def read(path: Path) -> Found:
+    """What write() wrote, but for the reasons."""
+    lines = read_csv(path)
+    return {line["peer"]: {kind: float(line[kind]) if line[kind] else None for kind in KINDS} for line in lines}
+
+
+def save_plots(folder: Path, found: Found, title: str) -> None:
+    if all(each["cold_ms"] is None for each in found.values()):
+        return
+    try:
+        save_figure(draw(found, title), folder, "jit_peers")
+    except ImportError as missing:
+        print(f"jit_peers.py: no plots: {missing}", file=sys.stderr)
+
+
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=220, help="what the whole run may take, about (220)")
     parser.add_argument("--out", type=Path, default=Path(), help="folder of the results")
     parser.add_argument("--repeats", type=int, default=3, help="cold processes of each peer, while there is time (3)")
-    parser.add_argument("--peers", type=lambda text: text.split(","), default=list(PEERS))
+    parser.add_argument("--peers", type=words(PEERS), default=list(PEERS), help=",".join(PEERS))
+    parser.add_argument("--from", dest="source", type=Path, metavar="CSV", help="results to draw again")
+    parser.add_argument("--title", default="Attention compiled at run time", help="of the plot")
     parser.add_argument("--child", choices=PEERS, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    unknown = [name for name in arguments.peers if name not in PEERS]
-    if unknown:
-        parser.error(f"--peers: {', '.join(unknown)}: there are {', '.join(PEERS)}")
-    return arguments
+    return parser.parse_args()
 
 
-def main():
+def main() -> int:
     started, arguments = time.monotonic(), parse()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.source:
+        save_plots(arguments.out, read(arguments.source), arguments.title)
+        return 0
+    find_package()
     if arguments.child:
-        return run_child(arguments.child)
+        run_child(arguments.child)
+        return 0
     import torch
 
     if not torch.cuda.is_available():
         print("jit_peers.py: PyTorch shows no GPU", file=sys.stderr)
         return 3
-    arguments.out.mkdir(parents=True, exist_ok=True)
     found, reasons = measure(arguments.peers, arguments.repeats, started + arguments.seconds)
     where = torch.cuda.get_device_name()
     text = (
-        f"{where}, bf16 {'x'.join(map(str, SHAPE))} (batch, seq, heads, head_dim); resident on {'x'.join(map(str, TINY))}; "
-        f"PyTorch {torch.__version__}; medians of fresh processes. `bench/jit_peers.py {' '.join(sys.argv[1:])}`\n\n"
+        f"{where}, bf16 {'x'.join(map(str, SHAPE))} (batch, seq, heads, head_dim); resident on "
+        f"{'x'.join(map(str, TINY))}; PyTorch {torch.__version__}; medians of fresh processes. `bench/jit_peers.py {' '.join(sys.argv[1:])}`\n\n"
         f"{table(found)}\n"
     )
     print(text)
     for name, reason in reasons.items():
         print(f"not measured  {name}: {reason}", file=sys.stderr)
-    (arguments.out / "jit_peers.md").write_text(text)
-    write_csv(arguments.out / "jit_peers.csv", found, reasons)
-    plot(arguments.out, found, f"Attention compiled at run time, {where}")
+    (arguments.out / "jit_peers.md").write_text(text, encoding="utf-8")
+    write(arguments.out / "jit_peers.csv", found, reasons)
+    save_plots(arguments.out, found, f"{arguments.title}, {where}")
     return 1 if any(name.startswith("kjit") for name in reasons) else 0
 
 
