@@ -23,6 +23,8 @@ typedef enum kjit_cache_mode {
 
 /** Ignore all KJIT_* environment variables (always so in a set-user-id process). */
 #define KJIT_RUNTIME_IGNORE_ENVIRONMENT 0x1u
+/** Choose kernels by the rules alone, whatever was measured (tune.h). Environment: KJIT_TUNED=off. */
+#define KJIT_RUNTIME_IGNORE_TUNED 0x2u
 
 /** A bundle in memory, as `kjit bundle create --c-source` writes it. Borrowed: it must outlive the runtime. */
 typedef struct kjit_bundle_blob {

@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/struct_intake.h"
@@ -16,19 +17,27 @@ static const char *choose_libcuda(const kjit_runtime_options *options) {
   return path && *path ? path : NULL;
 }
 
+static kjit_status choose_tuned(kjit_runtime_options *options, kjit_error *error) {
+  const char *const value = options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT ? NULL : secure_getenv("KJIT_TUNED");
+  if (!value || !*value || !strcmp(value, "on")) return KJIT_OK;
+  if (strcmp(value, "off") != 0) return error_invalid(error, "KJIT_TUNED", "must be on or off");
+  options->flags |= KJIT_RUNTIME_IGNORE_TUNED;
+  return KJIT_OK;
+}
+
 static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_options *given, kjit_error *error) {
   *out = kjit_runtime_options_default();
-  if (!given) return KJIT_OK;
+  if (!given) return choose_tuned(out, error);
   const kjit_status status = struct_intake(out, sizeof *out, given, OPTIONS_OLDEST_BYTES, "options", error);
   if (status != KJIT_OK) return status;
   if (out->cache_mode > KJIT_CACHE_OFF) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.cache_mode: %u; must be a kjit_cache_mode, 0 to %d",
                      out->cache_mode, KJIT_CACHE_OFF);
   }
-  if (out->flags & ~KJIT_RUNTIME_IGNORE_ENVIRONMENT) {
+  if (out->flags & ~(KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED)) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.flags: 0x%x; only KJIT_RUNTIME_* may be set", out->flags);
   }
-  return out->reserved ? error_invalid(error, "options.reserved", "must be zero") : KJIT_OK;
+  return out->reserved ? error_invalid(error, "options.reserved", "must be zero") : choose_tuned(out, error);
 }
 
 static void finish_slots(kjit_runtime *runtime) {
@@ -69,6 +78,7 @@ static kjit_runtime *make(const kjit_runtime_options *options, const struct mem 
   }
   runtime->mem = *mem;
   runtime->log = (struct log){options->log, options->log_user, KJIT_LOG_DEBUG};
+  runtime->uses_tuned = !(options->flags & KJIT_RUNTIME_IGNORE_TUNED);
   if (init_parts(runtime)) return runtime;
   mem_free(mem, runtime);
   error_no_memory(error);

@@ -8,6 +8,10 @@ const struct log *runtime_log(const kjit_runtime *runtime) {
   return &runtime->log;
 }
 
+_Bool runtime_uses_tuned(const kjit_runtime *runtime) {
+  return runtime->uses_tuned;
+}
+
 struct builder *runtime_builder(kjit_runtime *runtime) {
   return runtime->builder;
 }

@@ -18,6 +18,7 @@ struct runtime_slot_state {
 struct kjit_runtime {
   struct mem mem;
   struct log log;
+  _Bool uses_tuned;
   struct gate_keeper keeper;
   struct builder *builder;
   struct gpu gpu;
