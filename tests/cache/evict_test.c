@@ -1,4 +1,6 @@
-/* The bounds: bytes and entries, least recently used first, also while eight processes read and write. */
+/* The bounds: bytes and entries, least recently used first, also while eight processes read and write. The order is
+ * tested on a file system whose times are whole seconds, which pass when the test says so. */
+#include <errno.h>
 #include <fcntl.h>
 
 #include "jit/cache_admin.h"
@@ -12,10 +14,38 @@ static _Bool is_there(const struct cache_world *world, long number) {
   return access(path, F_OK) == 0;
 }
 
+static struct file_ops coarse;
+static time_t coarse_s;
+
+static int coarse_touch(void *user, int file) {
+  const struct timespec times[2] = {{0, UTIME_OMIT}, {coarse_s, 0}};
+  (void)user;
+  return futimens(file, times) ? -errno : 0;
+}
+
+static int coarse_stat(void *user, int file, struct stat *status) {
+  (void)user;
+  const int done = file_ops_system()->stat(NULL, file, status);
+  status->st_mtim.tv_nsec = 0;
+  return done;
+}
+
+static int coarse_stat_at(void *user, int folder, const char *name, struct stat *status) {
+  (void)user;
+  const int done = file_ops_system()->stat_at(NULL, folder, name, status);
+  status->st_mtim.tv_nsec = 0;
+  return done;
+}
+
 /* As a process of its own would: nothing is in memory. */
-static void use(struct cache_world *world, long number) {
+static void use_at_once(struct cache_world *world, long number) {
   assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
   assert_status(KJIT_OK, cache_world_get(world, number, 0, NULL, NULL), NULL);
+}
+
+static void use(struct cache_world *world, long number) {
+  coarse_s++;
+  use_at_once(world, number);
 }
 
 static void test_evict__entries_beyond_the_bound_push_the_oldest_out(void **state) {
@@ -37,6 +67,38 @@ static void test_evict__used_entry_outlives_newer_ones(void **state) {
     use(world, number);
   assert_true(is_there(world, 1));
   assert_false(is_there(world, 2));
+}
+
+static void test_evict__entries_of_one_second_meet_the_bound_after_older_ones(void **state) {
+  struct cache_world *world = *state;
+  int left = 0;
+  world->options.cache_max_entries = 5;
+  use(world, 1);
+  coarse_s++;
+  for (long number = 2; number <= 9; number++) {
+    use_at_once(world, number);
+    assert_true(is_there(world, number));
+    assert_int_equal(number <= 5, is_there(world, 1));
+  }
+  for (long number = 1; number <= 9; number++)
+    left += is_there(world, number);
+  assert_int_equal(5, left);
+}
+
+/* By the system's calls and clock: uses that follow each other within one tick of the kernel. */
+static void test_evict__uses_of_one_tick_are_in_order(void **state) {
+  struct cache_world *world = *state;
+  struct stat status;
+  const struct timespec times[2] = {{0, UTIME_OMIT}, {1000000, 123456789}};
+  assert_int_equal(0, utimensat(AT_FDCWD, world->cache_dir, times, 0));
+  assert_int_equal(0, stat(world->cache_dir, &status));
+  if (status.st_mtim.tv_nsec != times[1].tv_nsec) skip(); /* this file system has no such times */
+  world->parts.ops = NULL;
+  world->options.cache_max_entries = 5;
+  for (long number = 1; number <= 40; number++)
+    use_at_once(world, number);
+  for (long number = 1; number <= 40; number++)
+    assert_int_equal(number > 35, is_there(world, number));
 }
 
 static void test_evict__bytes_beyond_the_bound_push_the_oldest_out(void **state) {
@@ -140,14 +202,14 @@ static void test_evict__sampled_eviction_takes_old_entries(void **state) {
 #define LOAD_KEYS  180
 #define LOAD_BOUND 60
 #define LOAD_HOT   10
+#define LOAD_ASKS  250
 
-/* Half of all asks are for ten hot keys, the rest for any: three times what the folder may hold. */
+/* Three quarters of all asks are for ten hot keys, the rest for any: three times what the folder may hold. */
 static int load(struct cache_world *world, long seed) {
   uint64_t random = (uint64_t)seed * 0x9e3779b97f4a7c15u + 1;
-  const double end_ms = processes_now_ms() + 1500;
-  while (processes_now_ms() < end_ms) {
+  for (int i = 0; i < LOAD_ASKS; i++) {
     random = random * 6364136223846793005u + 1442695040888963407u;
-    const long any = (long)((random >> 33) % LOAD_KEYS), number = (random >> 60) < 8 ? any % LOAD_HOT : any;
+    const long any = (long)((random >> 33) % LOAD_KEYS), number = (random >> 60) < 12 ? any % LOAD_HOT : any;
     if (cache_world_open(world, NULL) != KJIT_OK) return 1;
     if (cache_world_get(world, number, 0, NULL, NULL) != KJIT_OK) return 2;
     if (cache_world_count(world, COUNT_rebuilt_entries)) return 3;
@@ -179,15 +241,15 @@ static void test_evict__bound_holds_while_eight_processes_read_and_write(void **
   struct processes processes = {.count = 0};
   atomic_store(&fake_nvrtc.cubin_bytes, 20000);
   world->options.cache_max_bytes = LOAD_BOUND * (uint64_t)20700;
-  world->parts.use_grain_s = -1;
+  world->parts.ops = NULL;
   assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
   for (long i = 0; i < 8; i++)
     assert_true(processes_start(&processes, world, load, i) > 0);
   uint64_t largest = 0;
-  for (int i = 0; i < 100; i++) {
+  for (_Bool over = 0; !over; processes_sleep_ms(10)) {
+    over = !processes_running(&processes); /* before the last look */
     const struct usage_shard sum = measure(world);
     if (sum.bytes > largest) largest = sum.bytes;
-    processes_sleep_ms(10);
   }
   assert_int_equal(0, processes_wait_all(&processes, 0));
   assert_true(largest <= world->options.cache_max_bytes + world->options.cache_max_bytes / 20);
@@ -201,6 +263,12 @@ static void test_evict__bound_holds_while_eight_processes_read_and_write(void **
 static int setup(void **state) {
   if (processes_setup(state)) return -1;
   struct cache_world *world = *state;
+  coarse = *file_ops_system();
+  coarse.touch = coarse_touch;
+  coarse.stat = coarse_stat;
+  coarse.stat_at = coarse_stat_at;
+  coarse_s = 1000000;
+  world->parts.ops = &coarse;
   world->parts.use_grain_s = -1;
   return cache_world_open(world, NULL) == KJIT_OK ? 0 : -1;
 }
@@ -211,6 +279,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       EVICT_TEST(test_evict__entries_beyond_the_bound_push_the_oldest_out),
       EVICT_TEST(test_evict__used_entry_outlives_newer_ones),
+      EVICT_TEST(test_evict__entries_of_one_second_meet_the_bound_after_older_ones),
+      EVICT_TEST(test_evict__uses_of_one_tick_are_in_order),
       EVICT_TEST(test_evict__bytes_beyond_the_bound_push_the_oldest_out),
       EVICT_TEST(test_evict__entry_larger_than_the_bound_is_not_kept),
       EVICT_TEST(test_evict__replacing_an_entry_counts_it_once),

@@ -56,6 +56,15 @@ static inline pid_t processes_start(struct processes *processes, struct cache_wo
   return id;
 }
 
+/* Is any of them still at work? None is waited for. */
+static inline _Bool processes_running(const struct processes *processes) {
+  for (size_t i = 0; i < processes->count; i++) {
+    siginfo_t info = {.si_pid = 0};
+    if (waitid(P_PID, (id_t)processes->ids[i], &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid) return 1;
+  }
+  return 0;
+}
+
 /* Exit status, or 128 + the signal that ended it. */
 static inline int processes_wait(pid_t id) {
   int status = 0;
