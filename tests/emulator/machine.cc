@@ -24,6 +24,7 @@ void run_thread(void *argument) {
   Thread &thread = *static_cast<Thread *>(argument);
   machine().launch->entry(machine().launch->params);
   finish_copies(thread);
+  check_no_products(thread);
   wait_ended(thread);
   drop_out_of_barriers(thread);
 }

@@ -137,6 +137,11 @@ void complete_bytes(Block &block, uint32_t address, int64_t bytes) {
   advance(barrier);
 }
 
+void check_copy_barrier(Block &block, uint32_t address) {
+  if (!find(block, address, "cp.async.bulk").fenced)
+    fail("cp.async.bulk with the mbarrier at shared 0x%x: no fence.mbarrier_init since it was initialised", address);
+}
+
 // A thread that ended is not waited for.
 void drop_out_of_barriers(Thread &thread) {
   Barrier &barrier = thread.block->barriers[0];

@@ -197,6 +197,8 @@ char *shared_at(Block &block, uint32_t address, unsigned bytes, unsigned alignme
 char *access_shared(Block &block, uint32_t address, unsigned bytes, Access access, const char *what);
 void note_writer(Block &block, uint32_t address, unsigned bytes, const Thread &writer);
 Chunk &chunk_at(Block &block, uint32_t address);
+uint32_t swizzled_128(uint32_t address);
+void check_proxy(Block &block, uint32_t address, const char *what);
 void check_global(const void *address, unsigned bytes, unsigned alignment, const char *what);
 void reset_shared(Block &block);
 void poison(char *memory, unsigned bytes);
@@ -206,6 +208,8 @@ void finish_copies(Thread &thread);
 void drop_out_of_barriers(Thread &thread);
 bool deliver_load(Block &block, bool idle);
 void complete_bytes(Block &block, uint32_t barrier, int64_t bytes);
+void check_copy_barrier(Block &block, uint32_t barrier);
+void check_no_products(const Thread &thread);
 void report_deadlock();
 
 // Bits of 16-bit operands as numbers.

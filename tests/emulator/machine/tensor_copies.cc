@@ -1,12 +1,234 @@
-// Boxes between global and shared memory by the copy engine.
+// Boxes between global and shared memory by the copy engine. A load arrives at a time that chance picks, perhaps only
+// when nothing else can go on, and nobody may touch its place until then; a store reads shared memory at the last
+// moment, when its thread waits for it.
+#include <cstring>
+
 #include "machine/state.h"
 
 namespace emulator {
+namespace {
 
-bool deliver_load(Block &, bool) {
+constexpr unsigned kSwizzleNone = 0, kSwizzle128 = 3; // CUtensorMapSwizzle
+constexpr unsigned kSwizzledRowBytes = 128, kBoxAlignment = 128;
+
+struct Geometry {
+  unsigned row_bytes, rows;
+  unsigned bytes() const { return row_bytes * rows; }
+};
+
+Geometry geometry_of(const emulator_tensor_map &map) {
+  Geometry geometry = {static_cast<unsigned>(map.box[0]) * map.element_bytes, 1};
+  for (unsigned axis = 1; axis < map.rank; axis++)
+    geometry.rows *= map.box[axis];
+  return geometry;
+}
+
+// A row of the box: where it begins in global memory, and which of its elements the tensor has: none if first == last.
+struct Row {
+  char *start;
+  int64_t first, last;
+};
+
+Row row_of(const TensorCopy &copy, unsigned number) {
+  const emulator_tensor_map &map = copy.map;
+  uint64_t address = map.address + static_cast<uint64_t>(int64_t{copy.at[0]} * map.element_bytes);
+  const int64_t size = static_cast<int64_t>(map.size[0]), box = map.box[0], start = copy.at[0];
+  Row row = {nullptr, start < 0 ? -start : 0, size - start < box ? size - start : box};
+  if (row.last < row.first) row.last = row.first;
+  for (unsigned axis = 1; axis < map.rank; axis++) {
+    const int64_t at = copy.at[axis] + static_cast<int64_t>(number % map.box[axis]);
+    number /= map.box[axis];
+    if (at < 0 || at >= static_cast<int64_t>(map.size[axis])) row.last = row.first;
+    address += static_cast<uint64_t>(at) * map.stride[axis];
+  }
+  row.start = reinterpret_cast<char *>(address);
+  return row;
+}
+
+// Where the copy engine puts the 16 bytes that begin `offset` bytes into the box.
+uint32_t place_of(const TensorCopy &copy, unsigned offset) {
+  const uint32_t address = copy.shared + offset;
+  return copy.map.swizzle == kSwizzleNone ? address : swizzled_128(address);
+}
+
+void check_map(const emulator_tensor_map &map, int rank, const char *what) {
+  if (map.magic != EMULATOR_TENSOR_MAP_MAGIC) fail("%s: this is no tensor map", what);
+  if (map.rank != rank) fail("%s: the map has %d axes, the instruction %d", what, map.rank, rank);
+  const unsigned row_bytes = geometry_of(map).row_bytes;
+  bool known = map.interleave == 0 && row_bytes % kChunkBytes == 0;
+  known = known && (map.swizzle == kSwizzleNone || (map.swizzle == kSwizzle128 && row_bytes == kSwizzledRowBytes));
+  for (unsigned axis = 0; axis < map.rank; axis++)
+    known = known && map.element_stride[axis] == 1;
+  if (!known)
+    fail(
+        "%s: the machine knows boxes without a swizzle, or of 128-byte rows with the 128-byte swizzle, without strides",
+        what);
+}
+
+void check_rows(const TensorCopy &copy, const char *what) {
+  for (unsigned i = 0; i < geometry_of(copy.map).rows; i++) {
+    const Row row = row_of(copy, i);
+    const unsigned size = copy.map.element_bytes;
+    if (row.first < row.last)
+      check_global(row.start + row.first * size, static_cast<unsigned>(row.last - row.first) * size, size, what);
+  }
+}
+
+// The copy that an instruction asks for, its map and addresses checked.
+TensorCopy prepare(unsigned shared, const void *map, unsigned barrier, const int *coordinates, int rank,
+                   const char *what) {
+  TensorCopy copy = {};
+  memcpy(&copy.map, map, sizeof copy.map);
+  check_map(copy.map, rank, what);
+  copy.shared = shared;
+  copy.barrier = barrier;
+  for (int axis = 0; axis < rank; axis++)
+    copy.at[axis] = coordinates[axis];
+  shared_at(*self().block, shared, geometry_of(copy.map).bytes(), kBoxAlignment, what);
+  check_rows(copy, what);
+  return copy;
+}
+
+// 16 bytes of a row that begin with element `first`, to or from shared memory.
+void move_piece(const TensorCopy &copy, const Row &row, int64_t first, char *shared, bool load) {
+  const unsigned size = copy.map.element_bytes;
+  for (unsigned i = 0; i < kChunkBytes / size; i++) {
+    const int64_t element = first + static_cast<int64_t>(i);
+    char *const here = shared + i * size, *const there = row.start + element * size;
+    const bool inside = element >= row.first && element < row.last;
+    if (inside) memcpy(load ? here : there, load ? there : here, size);
+    if (!inside && load) memset(here, 0, size);
+  }
+}
+
+void move_box(Block &block, const TensorCopy &copy, bool load) {
+  const Geometry geometry = geometry_of(copy.map);
+  for (unsigned i = 0; i < geometry.rows; i++) {
+    const Row row = row_of(copy, i);
+    for (unsigned offset = 0; offset < geometry.row_bytes; offset += kChunkBytes) {
+      const uint32_t address = place_of(copy, i * geometry.row_bytes + offset);
+      move_piece(copy, row, offset / copy.map.element_bytes, block.shared + (address - block.shared_base), load);
+    }
+  }
+}
+
+template <typename Visit> void for_box_chunks(Block &block, const TensorCopy &copy, Visit visit) {
+  for (unsigned offset = 0; offset < geometry_of(copy.map).bytes(); offset += kChunkBytes)
+    visit(copy.shared + offset, chunk_at(block, copy.shared + offset));
+}
+
+// Late, at once, or soon.
+uint64_t choose_due() {
+  Random &random = machine().random;
+  switch (random.below(4)) {
+  case 0:
+    return machine().step;
+  case 1:
+    return machine().step + random.below(8);
+  case 2:
+    return machine().step + random.below(256);
+  default:
+    return UINT64_MAX;
+  }
+}
+
+void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *coordinates, int rank) {
+  static const char what[] = "cp.async.bulk.tensor load";
+  Block &block = *self().block;
+  TensorCopy copy = prepare(shared, map, barrier, coordinates, rank, what);
+  check_copy_barrier(block, barrier);
+  for_box_chunks(block, copy, [&](uint32_t address, Chunk &chunk) {
+    if (chunk.barrier || chunk.copying || chunk.reading)
+      fail("%s to shared 0x%x: %s", what, address,
+           chunk.barrier   ? "an mbarrier is there"
+           : chunk.copying ? "another copy to it is in flight"
+                           : "a copy or a product that reads it is in flight");
+    check_proxy(block, address, what);
+    chunk.copying++;
+    chunk.written = false;
+  });
+  poison(shared_at(block, shared, geometry_of(copy.map).bytes(), kBoxAlignment, what), geometry_of(copy.map).bytes());
+  copy.due = choose_due();
+  block.loads.push_back(copy);
+}
+
+void tensor_store(const void *map, unsigned shared, const int *coordinates, int rank) {
+  static const char what[] = "cp.async.bulk.tensor store";
+  Block &block = *self().block;
+  const TensorCopy copy = prepare(shared, map, 0, coordinates, rank, what);
+  for_box_chunks(block, copy, [&](uint32_t address, Chunk &chunk) {
+    if (chunk.copying) fail("%s from shared 0x%x: a copy to it is in flight", what, address);
+    check_proxy(block, address, what);
+    chunk.reading++;
+  });
+  self().open_stores.push_back(copy);
+}
+
+void tensor_store_commit() {
+  self().store_groups.push_back(std::move(self().open_stores));
+  self().open_stores.clear();
+}
+
+void perform_store(Block &block, const TensorCopy &copy) {
+  move_box(block, copy, false);
+  for_box_chunks(block, copy, [](uint32_t, Chunk &chunk) { chunk.reading--; });
+}
+
+// What has read shared memory has reached global memory, too: nobody can tell the difference before the grid ends.
+void tensor_store_wait(int pending, bool) {
+  Thread &thread = self();
+  while (thread.store_groups.size() > static_cast<size_t>(pending)) {
+    for (const TensorCopy &copy : thread.store_groups.front())
+      perform_store(*thread.block, copy);
+    thread.store_groups.pop_front();
+  }
+}
+
+void proxy_fence() {
+  self().proxy_fences++;
+}
+
+void perform_load(Block &block, const TensorCopy &copy) {
+  move_box(block, copy, true);
+  for_box_chunks(block, copy, [](uint32_t, Chunk &chunk) { chunk.copying--; });
+  complete_bytes(block, copy.barrier, geometry_of(copy.map).bytes());
+}
+
+} // namespace
+
+uint32_t swizzled_128(uint32_t address) {
+  return address ^ (address >> 7 & 7) << 4;
+}
+
+// What a thread wrote itself is seen by the copy engine and by wgmma only after the thread's fence.
+void check_proxy(Block &block, uint32_t address, const char *what) {
+  const Chunk &chunk = chunk_at(block, address);
+  if (chunk.written && block.threads[chunk.writer]->proxy_fences == chunk.writer_fences)
+    fail("%s at shared 0x%x: thread %u wrote there and has not passed a fence.proxy.async since", what, address,
+         chunk.writer);
+}
+
+// Those that are due; with `idle` one by chance, as nothing else can go on. Whether any arrived.
+bool deliver_load(Block &block, bool idle) {
+  if (block.loads.empty()) return false;
+  const size_t start = machine().random.below(static_cast<unsigned>(block.loads.size()));
+  for (size_t i = 0; i < block.loads.size(); i++) {
+    const size_t at = (start + i) % block.loads.size();
+    if (!idle && block.loads[at].due > machine().step) continue;
+    const TensorCopy copy = block.loads[at];
+    block.loads.erase(block.loads.begin() + static_cast<std::ptrdiff_t>(at));
+    perform_load(block, copy);
+    return true;
+  }
   return false;
 }
 
-void fill_tensor_copies(emulator_device_api *) {}
+void fill_tensor_copies(emulator_device_api *device) {
+  device->tensor_load = tensor_load;
+  device->tensor_store = tensor_store;
+  device->tensor_store_commit = tensor_store_commit;
+  device->tensor_store_wait = tensor_store_wait;
+  device->proxy_fence = proxy_fence;
+}
 
 } // namespace emulator
