@@ -31,6 +31,12 @@ typedef struct kjit_source {
 #define KJIT_BUILD_RESIDENT_ONLY 0x1u
 /** Never compile: memory and cache tiers only; a miss is KJIT_ERR_NOT_FOUND. */
 #define KJIT_BUILD_NO_COMPILE 0x2u
+/**
+ * Make the key and nothing else: the artifact has no cubin; nothing is looked up, compiled or recorded. For who shares
+ * work out among machines, or keeps something of his own by it: kjit_artifact_get_key(). In kjit_build() and the
+ * families' own build functions only.
+ */
+#define KJIT_BUILD_KEY_ONLY 0x4u
 
 /**
  * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every some milliseconds while
@@ -152,6 +158,23 @@ KJIT_API void kjit_artifact_release(kjit_artifact *artifact);
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_info *info,
                                                            kjit_error *error);
+
+/** What a kernel is known by, as hex digits and NUL. */
+typedef struct kjit_key {
+  size_t struct_size;
+  char key[65];     /**< as kjit_artifact_info.key; "" where it was made without NVRTC, which the key names     */
+  char request[65]; /**< that of the key text without the compiler: equal on every machine, whatever its NVRTC;
+                         bundles are searched by it */
+} kjit_key;
+
+/**
+ * `key->struct_size` must be set.
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_artifact_get_key(const kjit_artifact *artifact, kjit_key *key,
+                                                          kjit_error *error);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,7 @@ kjit_status kjit_flash_build(kjit_runtime *runtime, const kjit_flash_config *con
   *out = NULL;
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   if (!arch) return error_invalid(error, "arch", "must not be NULL");
-  if (flags & ~(KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE)) {
+  if (flags & ~JIT_REQUEST_FLAGS) {
     return error_invalid(error, "flags", "only KJIT_BUILD_* may be set");
   }
   kjit_status status = kjit_flash_config_check(config, arch, error);

@@ -11,8 +11,7 @@ kjit_status kjit_attention_sm90_build(kjit_runtime *runtime, const kjit_attentio
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (flags & ~(KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE))
-    return error_invalid(error, "flags", "only KJIT_BUILD_* may be set");
+  if (flags & ~JIT_REQUEST_FLAGS) return error_invalid(error, "flags", "only KJIT_BUILD_* may be set");
   kjit_status status = kjit_attention_sm90_config_check(config, NULL, error);
   if (status == KJIT_OK)
     status = sm90_request_init(&request, builder_sources(runtime_builder(runtime)), config, flags, error);

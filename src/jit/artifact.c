@@ -137,6 +137,16 @@ kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_
   return struct_fill(info, &known, sizeof known, "info", error);
 }
 
+kjit_status kjit_artifact_get_key(const kjit_artifact *artifact, kjit_key *key, kjit_error *error) {
+  error_clear(error);
+  if (!artifact) return error_invalid(error, "artifact", "is NULL");
+  const struct body *body = artifact->body;
+  kjit_key known = {0};
+  if (!digest_equal(&body->digest, &body->request)) memcpy(known.key, body->key, sizeof known.key);
+  digest_to_hex(&body->request, known.request);
+  return struct_fill(key, &known, sizeof known, "key", error);
+}
+
 const char *kjit_origin_name(kjit_origin origin) {
   static const char *const names[ORIGINS] = {"none", "memory", "bundle", "site", "user", "remote", "built"};
   return (unsigned)origin < ORIGINS ? names[origin] : names[KJIT_ORIGIN_NONE];

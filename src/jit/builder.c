@@ -58,9 +58,12 @@ static kjit_status get_keyed(struct builder_call *call, _Bool refused, kjit_arti
   struct key key;
   kjit_status status = key_make(&key, call->builder->mem, call->request, call->compiler, error);
   call->key = &key;
-  if (status == KJIT_OK)
-    status = call->request->flags & KJIT_BUILD_NO_COMPILE ? builder_look_up(call, out, error)
-                                                          : builder_produce(call, refused, out, expires_ns, error);
+  const uint32_t flags = call->request->flags;
+  if (status == KJIT_OK && flags & KJIT_BUILD_KEY_ONLY)
+    status = builder_make_key(call, out, error);
+  else if (status == KJIT_OK)
+    status = flags & KJIT_BUILD_NO_COMPILE ? builder_look_up(call, out, error)
+                                           : builder_produce(call, refused, out, expires_ns, error);
   call->key = NULL;
   key_finish(&key);
   return status;
@@ -169,6 +172,7 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
   if (request->timeout_ms) call.deadline_ns = now_ns(builder) + request->timeout_ms * (int64_t)1000000;
   call.compiler = identify(builder, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
   key_identify(&call.identity, request, call.compiler);
+  if (request->flags & KJIT_BUILD_KEY_ONLY) return get_keyed(&call, 0, out, NULL, error);
   if (record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY))
     record_request(builder->record, request, &call.identity);
   return get_identified(&call, out, error);

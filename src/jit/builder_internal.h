@@ -87,6 +87,9 @@ kjit_status builder_call_end(const struct builder_call *call, const char *what, 
 kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artifact **out, int64_t *expires_ns,
                             kjit_error *error);
 
+/* An artifact of the key alone. */
+kjit_status builder_make_key(struct builder_call *call, kjit_artifact **out, kjit_error *error);
+
 /* The tiers alone. KJIT_ERR_NOT_FOUND for a miss. */
 kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit_error *error);
 

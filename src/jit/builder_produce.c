@@ -102,6 +102,16 @@ static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_
   return kept == KJIT_OK ? status : kept;
 }
 
+kjit_status builder_make_key(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+  const struct text *const text = &call->key->text;
+  struct entry_image image = {.data = mem_duplicate(call->builder->mem, text->data, text->bytes), .bytes = text->bytes};
+  if (!image.data) return error_no_memory(error);
+  /* No entry: that has a cubin or a failure, and a key that names a compiler. */
+  image.entry.key_text = (struct entry_text){image.data, text->bytes};
+  image.entry.log = text_of("", 0);
+  return artifact_create(out, call->builder->mem, &image, &call->identity, KJIT_ORIGIN_NONE, error);
+}
+
 static void publish(struct builder_call *call, kjit_status status, const kjit_artifact *artifact, int64_t *expires_ns) {
   struct builder *builder = call->builder;
   const struct entry_image *image = artifact_image(artifact);

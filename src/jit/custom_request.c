@@ -21,7 +21,6 @@
 #define HEADER_LIMIT   4096
 #define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
 
-#define KNOWN_FLAGS (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE)
 
 struct storage {
   const struct mem *mem;
@@ -146,7 +145,7 @@ static kjit_status check_scalars(const kjit_build_request *request, kjit_error *
     return error_set(error, KJIT_ERR_INVALID_ARG, "entry: \"%.80s\" is not a C identifier",
                      request->entry ? request->entry : "");
   }
-  if (request->flags & ~KNOWN_FLAGS) {
+  if (request->flags & ~JIT_REQUEST_FLAGS) {
     return error_set(error, KJIT_ERR_UNSUPPORTED, "flags: 0x%x has bits that this library does not know",
                      request->flags);
   }

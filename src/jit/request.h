@@ -7,6 +7,9 @@
 #include "jit/source_set.h"
 #include "jit/target.h"
 
+/* What may be set in a request's flags. */
+#define JIT_REQUEST_FLAGS (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE | KJIT_BUILD_KEY_ONLY)
+
 struct jit_request {
   const char *family; /* "flash_forward"; "custom" for a caller's own source */
   const char *label;  /* for people: the short form, or the source's name. Not part of the key. */

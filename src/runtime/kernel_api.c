@@ -44,7 +44,10 @@ kjit_status kjit_kernel_get(kjit_runtime *runtime, const kjit_build_request *req
   struct custom_request custom;
   status = custom_request_init(&custom, &runtime->mem, request, arch, error);
   if (status != KJIT_OK) return status;
-  status = runtime_kernel_get(runtime, &custom.request, out, error);
+  if (custom.request.flags & KJIT_BUILD_KEY_ONLY)
+    status = error_invalid(error, "request.flags", "KJIT_BUILD_KEY_ONLY gives no kernel");
+  else
+    status = runtime_kernel_get(runtime, &custom.request, out, error);
   custom_request_finish(&custom);
   if (status == KJIT_OK) atomic_fetch_add_explicit(&(*out)->borrowed, 1, memory_order_relaxed);
   return status;

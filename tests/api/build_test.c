@@ -103,6 +103,49 @@ static void test_build__cold_cache_without_compiler_says_where_it_was_looked_for
   assert_null(artifact);
 }
 
+static kjit_key key_alone(struct fixture *f) {
+  kjit_artifact *artifact = NULL;
+  kjit_key key = {.struct_size = sizeof key};
+  kjit_build_request request = scale_request();
+  request.flags = KJIT_BUILD_KEY_ONLY;
+  assert_status(KJIT_OK, kjit_build(f->runtime, &request, &artifact, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_artifact_get_key(artifact, &key, &f->error), &f->error);
+  kjit_artifact_release(artifact);
+  return key;
+}
+
+static void test_build__key_alone_is_that_of_the_kernel_and_builds_nothing(void **state) {
+  struct fixture *f = *state;
+  kjit_runtime_stats stats = {.struct_size = sizeof stats};
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_artifact *artifact = NULL;
+  kjit_key built = {.struct_size = sizeof built};
+  const kjit_build_request request = scale_request();
+  const kjit_key alone = key_alone(f);
+  assert_status(KJIT_OK, kjit_runtime_get_stats(f->runtime, &stats, &f->error), &f->error);
+  assert_int_equal(0, stats.builds + stats.misses + stats.memory_hits + stats.user_hits);
+  assert_status(KJIT_OK, kjit_build(f->runtime, &request, &artifact, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_artifact_get_info(artifact, &info, &f->error), &f->error);
+  assert_int_equal(KJIT_ORIGIN_BUILT, info.origin);
+  assert_status(KJIT_OK, kjit_artifact_get_key(artifact, &built, &f->error), &f->error);
+  assert_string_equal(info.key, alone.key);
+  assert_memory_equal(&built, &alone, sizeof alone);
+  kjit_artifact_release(artifact);
+}
+
+static void test_build__key_of_the_request_is_the_same_without_compiler(void **state) {
+  struct fixture *f = *state;
+  const kjit_key with = key_alone(f);
+  kjit_runtime_options options = fixture_options(f);
+  options.nvrtc_path = "/nonexistent/libnvrtc.so";
+  fixture_open_with(f, &options);
+  const kjit_key without = key_alone(f);
+  assert_string_equal(with.request, without.request);
+  assert_string_not_equal(with.request, with.key);
+  assert_int_equal(64, strlen(with.key));
+  assert_string_equal("", without.key);
+}
+
 static void test_build__each_part_of_the_request_makes_another_kernel(void **state) {
   struct fixture *f = *state;
   static const kjit_define thrice = {.name = "FACTOR", .value = "3.0f"};
@@ -243,6 +286,8 @@ int main(void) {
       FIXTURE_TEST(test_build__next_runtime_finds_it_in_the_users_folder),
       FIXTURE_TEST(test_build__warm_cache_needs_no_compiler),
       FIXTURE_TEST(test_build__cold_cache_without_compiler_says_where_it_was_looked_for),
+      FIXTURE_TEST(test_build__key_alone_is_that_of_the_kernel_and_builds_nothing),
+      FIXTURE_TEST(test_build__key_of_the_request_is_the_same_without_compiler),
       FIXTURE_TEST(test_build__each_part_of_the_request_makes_another_kernel),
       FIXTURE_TEST(test_build__rejected_source_gives_the_log_with_the_original_line),
       FIXTURE_TEST(test_build__missing_parts_are_named),

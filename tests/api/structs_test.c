@@ -10,6 +10,7 @@ static void test_structs__sizes_stay(void **state) {
   assert_int_equal(152, sizeof(kjit_runtime_stats));
   assert_int_equal(136, sizeof(kjit_build_request));
   assert_int_equal(96, sizeof(kjit_artifact_info));
+  assert_int_equal(144, sizeof(kjit_key));
   assert_int_equal(48, sizeof(kjit_launch));
   assert_int_equal(208, sizeof(kjit_device_info));
   assert_int_equal(3192, sizeof(kjit_doctor_report));

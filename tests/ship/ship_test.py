@@ -213,6 +213,16 @@ class Shards(ShipCase):
             self.assertFalse(one & other)
         self.assertLessEqual(max(map(len, parts)) - min(map(len, parts)), 1)
 
+    def test_shards__do_not_depend_on_how_the_list_is_written(self):
+        lines = (ROOT / "cache/manifests/autotune.manifest").read_text().splitlines()
+        random.Random(4).shuffle(lines)
+        shuffled = self.write("m", "\n".join(lines + lines[:20]) + "\n")
+        for index in range(1, 4):
+            parts = [self.json("warm", *asked, "--arch", "sm_80", "--shard", f"{index}/3", exit_code=NO_NVRTC,
+                               KJIT_NVRTC=NOWHERE, KJIT_CACHE_MODE="off")["failures"]
+                     for asked in (("--set", "autotune"), ("--manifest", shuffled))]
+            self.assertEqual(*parts)
+
     def test_shards__schedulers_give_the_index(self):
         third = self.requests("--shard", "3/4")
         self.assertEqual(third, self.requests("--shard", "/4", JOB_COMPLETION_INDEX=2))

@@ -40,10 +40,6 @@ int kernel_choice_compare(const struct kernel_choice *a, const struct kernel_cho
                     : kjit_flash_config_compare(&a->flash, &b->flash);
 }
 
-uint64_t kernel_choice_hash(const struct kernel_choice *choice) {
-  return choice->is_sm90 ? kjit_attention_sm90_config_hash(&choice->sm90) : kjit_flash_config_hash(&choice->flash);
-}
-
 const char *kernel_choice_family(const struct kernel_choice *choice) {
   return choice->is_sm90 ? "attention_sm90" : "flash_forward";
 }
@@ -65,10 +61,24 @@ uint32_t kernel_choice_shared_bytes(const struct kernel_choice *choice) {
                          : kjit_flash_config_geometry(&choice->flash).shared_bytes;
 }
 
+static kjit_status build(kjit_runtime *runtime, const struct kernel_choice *choice, const char *arch, uint32_t flags,
+                         kjit_artifact **artifact, kjit_error *error) {
+  if (choice->is_sm90) return kjit_attention_sm90_build(runtime, &choice->sm90, flags, artifact, error);
+  return kjit_flash_build(runtime, &choice->flash, arch, flags, artifact, error);
+}
+
 kjit_status kernel_choice_build(kjit_runtime *runtime, const struct kernel_choice *choice, const char *arch,
                                 kjit_artifact **artifact, kjit_error *error) {
-  if (choice->is_sm90) return kjit_attention_sm90_build(runtime, &choice->sm90, 0, artifact, error);
-  return kjit_flash_build(runtime, &choice->flash, arch, 0, artifact, error);
+  return build(runtime, choice, arch, 0, artifact, error);
+}
+
+kjit_status kernel_choice_key(kjit_runtime *runtime, const struct kernel_choice *choice, const char *arch,
+                              kjit_key *key, kjit_error *error) {
+  kjit_artifact *artifact = NULL;
+  kjit_status status = build(runtime, choice, arch, KJIT_BUILD_KEY_ONLY, &artifact, error);
+  if (status == KJIT_OK) status = kjit_artifact_get_key(artifact, key, error);
+  kjit_artifact_release(artifact);
+  return status;
 }
 
 kjit_status kernel_choice_source(kjit_runtime *runtime, const struct kernel_choice *choice, const char *arch,

@@ -25,7 +25,6 @@ kjit_status kernel_choice_of_problem(const struct attention_spec *spec, const ch
                                      kjit_error *error);
 
 int kernel_choice_compare(const struct kernel_choice *a, const struct kernel_choice *b);
-uint64_t kernel_choice_hash(const struct kernel_choice *choice);
 
 const char *kernel_choice_family(const struct kernel_choice *choice);
 
@@ -38,6 +37,9 @@ uint32_t kernel_choice_shared_bytes(const struct kernel_choice *choice); /* dyna
 
 kjit_status kernel_choice_build(kjit_runtime *runtime, const struct kernel_choice *choice, const char *arch,
                                 kjit_artifact **artifact, kjit_error *error);
+/* The key without building. */
+kjit_status kernel_choice_key(kjit_runtime *runtime, const struct kernel_choice *choice, const char *arch,
+                              kjit_key *key, kjit_error *error);
 kjit_status kernel_choice_source(kjit_runtime *runtime, const struct kernel_choice *choice, const char *arch,
                                  char **text, kjit_error *error);
 

@@ -88,26 +88,42 @@ size_t request_list_make_distinct(struct request_list *list) {
   return kept;
 }
 
-/* FNV-1a over the architecture's name, on top of the config's own hash. */
-static uint64_t request_hash(const struct kernel_request *request) {
-  uint64_t hash = kernel_choice_hash(&request->choice);
-  for (const char *at = request->arch; *at != '\0'; at++)
-    hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-  return hash;
+/* Where a request stands in the order of all keys. */
+struct keyed_request {
+  kjit_key key;
+  struct kernel_request request;
+};
+
+static int key_compare(const void *left, const void *right) {
+  const struct keyed_request *a = left, *b = right;
+  return strcmp(a->key.request, b->key.request);
 }
 
-static int hash_compare(const void *left, const void *right) {
-  const uint64_t a = request_hash(left), b = request_hash(right);
-  return a != b ? (a > b) - (a < b) : request_compare(left, right);
+static kjit_status keys_make(kjit_runtime *runtime, const struct request_list *list, struct keyed_request *keyed,
+                             kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < list->count && status == KJIT_OK; i++) {
+    keyed[i].request = list->items[i];
+    keyed[i].key.struct_size = sizeof keyed[i].key;
+    status = kernel_choice_key(runtime, &list->items[i].choice, list->items[i].arch, &keyed[i].key, error);
+  }
+  return status;
 }
 
-void request_list_keep_shard(struct request_list *list, uint64_t index, uint64_t count) {
+kjit_status request_list_keep_shard(struct request_list *list, kjit_runtime *runtime, uint64_t index, uint64_t count,
+                                    kjit_error *error) {
   size_t kept = 0;
-  if (count == 1) return;
-  if (list->count > 0) qsort(list->items, list->count, sizeof *list->items, hash_compare);
-  for (size_t i = index - 1; i < list->count; i += count)
-    list->items[kept++] = list->items[i];
-  list->count = kept;
+  struct keyed_request *keyed = calloc(list->count + 1, sizeof *keyed);
+  if (keyed == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu keys", list->count);
+  const kjit_status status = keys_make(runtime, list, keyed, error);
+  if (status == KJIT_OK) {
+    qsort(keyed, list->count, sizeof *keyed, key_compare);
+    for (size_t i = index - 1; i < list->count; i += count)
+      list->items[kept++] = keyed[i].request;
+    list->count = kept;
+  }
+  free(keyed);
+  return status;
 }
 
 void request_print(const struct kernel_request *request, char *text, size_t capacity) {

@@ -41,10 +41,12 @@ kjit_status request_list_add_set(struct request_list *list, const char *set, con
 /* Sort and drop the repeated. Returns how many remain. */
 size_t request_list_make_distinct(struct request_list *list);
 
-/* Keep what belongs to shard `index` of `count` (index from 1). A distinct list is ordered by a hash of config and
- * architecture and dealt out one by one, so that machines that share nothing but the list agree, no two parts differ by
- * more than one, and each has its share of the slow ones. */
-void request_list_keep_shard(struct request_list *list, uint64_t index, uint64_t count);
+/* Keep what belongs to shard `index` of `count` (index from 1). A distinct list is ordered by the keys, less the
+ * compiler that they name, and dealt out one by one: machines that share nothing but the list agree, also when their
+ * NVRTCs differ; no two parts differ by more than one; and a key being a digest, each has its share of the slow ones.
+ */
+kjit_status request_list_keep_shard(struct request_list *list, kjit_runtime *runtime, uint64_t index, uint64_t count,
+                                    kjit_error *error);
 
 /* "flash_forward sm_80 (FP16, …): …", for messages. */
 void request_print(const struct kernel_request *request, char *text, size_t capacity);

@@ -145,6 +145,17 @@ static int warm_list(const struct warm_options *options, const struct request_li
   return report->failed > 0 ? exit_code_of(report->worst) : code;
 }
 
+/* Before there are workers, which each open a runtime of their own. */
+static int shard_keep(const struct warm_options *options, struct request_list *list, kjit_error *error) {
+  const struct shard *shard = &options->shard;
+  kjit_runtime *runtime = NULL;
+  if (shard->count == 1) return EXIT_DONE;
+  kjit_status status = open_runtime(&runtime, error);
+  if (status == KJIT_OK) status = request_list_keep_shard(list, runtime, shard->index, shard->count, error);
+  kjit_runtime_destroy(runtime);
+  return status == KJIT_OK ? EXIT_DONE : report_failure(options->json, error, NULL);
+}
+
 static int warm_with(const struct warm_options *options) {
   struct request_list list = {0};
   struct warm_report report = {0};
@@ -156,9 +167,9 @@ static int warm_with(const struct warm_options *options) {
     report.requested = list.count;
     report.left_out = list.left_out;
     report.distinct = request_list_make_distinct(&list);
-    request_list_keep_shard(&list, options->shard.index, options->shard.count);
+    code = shard_keep(options, &list, &error);
     report.in_shard = list.count;
-    code = warm_list(options, &list, &report);
+    if (code == EXIT_DONE) code = warm_list(options, &list, &report);
   }
   request_list_free(&list);
   return code;

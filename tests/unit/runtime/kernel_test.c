@@ -107,6 +107,16 @@ static void test_kernel__resident_only_neither_compiles_nor_loads(void **state) 
   kjit_kernel_release(kernel);
 }
 
+static void test_kernel__of_a_key_alone_is_refused(void **state) {
+  struct fixture *f = *state;
+  kjit_build_request request = fixture_request("sm_90", "a");
+  kjit_kernel *kernel;
+  request.flags = KJIT_BUILD_KEY_ONLY;
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_get(f->runtime, &request, &kernel, &f->error), &f->error);
+  assert_contains(f->error.message, "KJIT_BUILD_KEY_ONLY");
+  assert_null(kernel);
+}
+
 /* Compile in one runtime, so that the next finds the entry on disk. */
 static void fill_cache(struct fixture *f) {
   const kjit_build_request request = fixture_request("sm_90", "a");
@@ -212,6 +222,7 @@ int main(void) {
       FIXTURE_TEST(test_kernel__eight_threads_make_one_load),
       FIXTURE_TEST(test_kernel__eight_threads_and_a_refused_cubin_make_two_compiles_at_most),
       FIXTURE_TEST(test_kernel__resident_only_neither_compiles_nor_loads),
+      FIXTURE_TEST(test_kernel__of_a_key_alone_is_refused),
       FIXTURE_TEST(test_kernel__refused_entry_from_disk_is_rebuilt_once),
       FIXTURE_TEST(test_kernel__refused_entry_from_disk_is_rebuilt_once_under_eager_loading),
       FIXTURE_TEST(test_kernel__cubin_without_the_entry_says_so_and_is_not_built_again),
