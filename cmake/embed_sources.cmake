@@ -1,9 +1,11 @@
 # Writes the kernel sources as one C file, the table of src/jit/embedded_sources.h.
 #
-#   cmake -DROOT=kernel_src -DFILES="a.cu;b/c.cuh" [-DB2SUM=b2sum] -DOUTPUT=embedded_sources.c -P embed_sources.cmake
+#   cmake -DROOT=kernel_src -DFILES="a.cu;b/c.cuh" [-DB2SUM=b2sum] [-DPREFIX=embedded -DHEADER=jit/embedded_sources.h]
+#         -DOUTPUT=embedded_sources.c -P embed_sources.cmake
 #
 # FILES are relative to ROOT, sorted, and become the names; the same files give the same bytes wherever they lie. With
-# B2SUM (a program) the texts are left out but for their #include lines, and their digests are written instead.
+# B2SUM (a program) the texts are left out but for their #include lines, and their digests are written instead. Other
+# texts are embedded by a PREFIX of what the file defines, declared in HEADER.
 cmake_minimum_required(VERSION 3.22)
 
 # The text of a file, and the C expression of its digest.
@@ -23,6 +25,10 @@ function(read_source path text digest)
   set(${digest} "${digest_text}" PARENT_SCOPE)
 endfunction()
 
+if(NOT PREFIX)
+  set(PREFIX embedded)
+  set(HEADER jit/embedded_sources.h)
+endif()
 set(table "")
 set(count 0)
 set(offset 0)
@@ -43,19 +49,19 @@ string(REGEX REPLACE "(................................)" "\\1\n  " packed "${pa
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," packed "${packed}")
 
 file(WRITE "${OUTPUT}.new" "/* Written by cmake/embed_sources.cmake. */
-#include \"jit/embedded_sources.h\"
+#include \"${HEADER}\"
 
-const unsigned char embedded_texts[] = {
+const unsigned char ${PREFIX}_texts[] = {
   ${packed}
 };
 
-const size_t embedded_texts_packed_bytes = ${packed_bytes};
-const size_t embedded_texts_bytes = ${offset};
+const size_t ${PREFIX}_texts_packed_bytes = ${packed_bytes};
+const size_t ${PREFIX}_texts_bytes = ${offset};
 
-const struct embedded_source embedded_sources[] = {
+const struct embedded_source ${PREFIX}_sources[] = {
 ${table}    {NULL, 0, 0, NULL},
 };
 
-const size_t embedded_source_count = ${count};
+const size_t ${PREFIX}_source_count = ${count};
 ")
 file(RENAME "${OUTPUT}.new" "${OUTPUT}")

@@ -17,5 +17,6 @@
 #include <kjit/kernel.h>
 #include <kjit/record.h>
 #include <kjit/runtime.h>
+#include <kjit/tune.h>
 
 #endif

@@ -1,9 +1,12 @@
 /* A problem's kernel without a GPU: which it is, and its cubin. */
+#include <kjit/tune.h>
+
 #include "attention/attention_choose.h"
 #include "attention/attention_problem.h"
 #include "attention/flash_fields.h"
 #include "attention/sm90_fields.h"
 #include "attention/sm90_text.h"
+#include "attention/tune_store.h"
 #include "base/error.h"
 #include "jit/short_form.h"
 #include "runtime/runtime_internal.h"
@@ -11,12 +14,17 @@
 static kjit_status find_place(kjit_runtime *runtime, const char *arch, struct attention_place *place,
                               kjit_error *error) {
   int32_t ordinal;
-  if (arch) return attention_place_of_arch(arch, place, error);
-  const kjit_status status = runtime_current_device(runtime, &ordinal, error);
+  const kjit_status status =
+      arch ? attention_place_of_arch(arch, place, error) : runtime_current_device(runtime, &ordinal, error);
   if (status != KJIT_OK) return status;
+  if (arch) {
+    place->tuned = tune_store_of_arch(runtime, place);
+    return KJIT_OK;
+  }
   const kjit_device_info *device = runtime_device(runtime, ordinal, error);
   if (!device) return (kjit_status)error->status;
   *place = attention_place_of_device(device);
+  place->tuned = tune_store_of_device(runtime, device);
   return KJIT_OK;
 }
 
@@ -50,6 +58,19 @@ kjit_status kjit_attention_describe(kjit_runtime *runtime, const kjit_attention_
     short_form_print(&flash_fields, &choice.flash, 1, NULL, &out);
   }
   return out.failed ? error_set(error, KJIT_ERR_INTERNAL, "the config's text is too long") : KJIT_OK;
+}
+
+kjit_status kjit_attention_decided_by(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,
+                                      uint32_t *by, kjit_error *error) {
+  struct attention_choice choice = {0};
+  kjit_error unread;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (!by) return error_invalid(error, "by", "must not be NULL");
+  *by = KJIT_DECIDED_BY_NONE;
+  const kjit_status status = choose(runtime, problem, arch, &choice, error);
+  if (status == KJIT_OK) *by = choice.tuned ? KJIT_DECIDED_BY_TABLE : KJIT_DECIDED_BY_RULES;
+  return status;
 }
 
 kjit_status kjit_attention_build(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,

@@ -4,6 +4,7 @@
 #include "attention/sm90_arguments.h"
 #include "attention/sm90_choose.h"
 #include "attention/sm90_rules.h"
+#include "attention/tune_store.h"
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "runtime/runtime_internal.h"
@@ -30,7 +31,8 @@ static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, c
   const kjit_device_info *device = runtime_known_device(runtime, call->device);
   if (!device) device = runtime_device(runtime, call->device, error);
   if (!device) return (kjit_status)error->status;
-  const struct attention_place place = attention_place_of_device(device);
+  struct attention_place place = attention_place_of_device(device);
+  place.tuned = config ? NULL : tune_store_of_device(runtime, device);
   status = config ? take_config(config, &problem, &place, &choice, error)
                   : attention_choose(&problem, &place, &choice, error);
   if (status != KJIT_OK) return status;

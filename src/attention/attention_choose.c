@@ -7,6 +7,7 @@
 #include "attention/flash_rules.h"
 #include "attention/sm90_choose.h"
 #include "attention/sm90_rules.h"
+#include "attention/tune_table.h"
 #include "base/error.h"
 
 /* Where no card is at hand, the most common one: H100 SXM, H200, GH200. */
@@ -16,17 +17,19 @@ kjit_status attention_place_of_arch(const char *arch, struct attention_place *pl
   const struct target_limits *limits = NULL;
   const kjit_status status = flash_rules_limits(arch, &limits, error);
   if (status != KJIT_OK) return status;
-  *place = (struct attention_place){arch, USUAL_MULTIPROCESSORS, limits->shared_per_block};
+  *place = (struct attention_place){arch, USUAL_MULTIPROCESSORS, limits->shared_per_block, NULL};
   return KJIT_OK;
 }
 
 struct attention_place attention_place_of_device(const kjit_device_info *device) {
-  return (struct attention_place){device->arch_specific, device->multiprocessors, device->max_shared_per_block};
+  return (struct attention_place){device->arch_specific, device->multiprocessors, device->max_shared_per_block, NULL};
 }
 
 kjit_status attention_choose(const kjit_attention_problem *problem, const struct attention_place *place,
                              struct attention_choice *out, kjit_error *error) {
   kjit_error why_not;
+  out->tuned = place->tuned && tune_table_choose(place->tuned, problem, out);
+  if (out->tuned) return KJIT_OK;
   error_clear(&why_not);
   if (!strcmp(place->arch, SM90_ARCH)) {
     out->family = ATTENTION_SM90;

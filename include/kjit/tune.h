@@ -1,0 +1,151 @@
+/**
+ * @file
+ * Tuned tables: what was measured fastest on a card, which kjit_attention_forward() asks before its rules.
+ *
+ * A table has a row for each class of problems that was measured: the config that was fastest, or that the rules'
+ * choice stays. `kjit tune` makes them with the calls below; docs/tune.md has the classes, the file format and how it
+ * measures. A runtime looks for a card's table in its cache folder, then in the site folder, then among those that the
+ * library ships; it reads each once. KJIT_RUNTIME_IGNORE_TUNED or KJIT_TUNED=off switches them off.
+ */
+#ifndef KJIT_TUNE_H
+#define KJIT_TUNE_H
+
+#include <kjit/attention.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What decided which kernel a problem gets. */
+typedef enum kjit_decided_by {
+  KJIT_DECIDED_BY_NONE = 0,
+  KJIT_DECIDED_BY_RULES = 1, /**< the planner's rules: docs/attention.md */
+  KJIT_DECIDED_BY_TABLE = 2  /**< a row of a tuned table                 */
+} kjit_decided_by;
+
+/**
+ * What decides on the kernel that kjit_attention_describe() names.
+ * @param[out] by  a ::kjit_decided_by
+ * @retval those of kjit_attention_describe()
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_attention_decided_by(kjit_runtime *runtime,
+                                                              const kjit_attention_problem *problem, const char *arch,
+                                                              uint32_t *by, kjit_error *error);
+
+/** The table that a device's choices look at. Only ever grows at the end. */
+typedef struct kjit_tune_info {
+  size_t struct_size;
+  uint32_t enabled;      /**< 0: tables are switched off                                                  */
+  uint32_t user_rows;    /**< rows in use that come from the user's cache folder                          */
+  uint32_t site_rows;    /**< from the site folder                                                        */
+  uint32_t shipped_rows; /**< from the library                                                            */
+  uint32_t ignored_rows; /**< measured on other kernels than this library's, or not fit for its rules     */
+  uint32_t reserved;     /**< zero                                                                        */
+  uint64_t misfits;      /**< look-ups whose row did not fit the problem, so that the rules decided       */
+  char date[16];         /**< when the table was last measured, "2026-11-21"; of the first one in the order above */
+  char path[512];        /**< the user's file, whether it is there or not; "" without a cache folder      */
+} kjit_tune_info;
+
+/**
+ * Describe the table of a device, reading it if that has not been done yet.
+ * @param device  as kjit_device_get_info() fills it
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_device_info *device,
+                                                       kjit_tune_info *info, kjit_error *error);
+
+/* ---- Making a table ---- */
+
+/** Enough for every class as text, with the NUL. */
+#define KJIT_TUNE_CLASS_TEXT_MAX 192
+
+/**
+ * The class that a problem belongs to, as a table names it: `dtype=bf16,causal=0,head_dim=128,…`. Pure.
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG  names the member of the problem, or capacity is below KJIT_TUNE_CLASS_TEXT_MAX
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, size_t capacity,
+                                                    kjit_error *error);
+
+/** A config around the rules' choice. Strings are borrowed from the list. */
+typedef struct kjit_tune_candidate {
+  const char *family;  /**< "attention_sm90" or "flash_forward"                                    */
+  const char *config;  /**< as the family prints it; canonical, if it is legal                     */
+  const char *refused; /**< why it is not worth compiling, a rule with its numbers; "" if it is    */
+  uint32_t changes;    /**< fields in which it differs from the rules' choice; 0: it is that       */
+} kjit_tune_candidate;
+
+typedef struct kjit_tune_candidates kjit_tune_candidates;
+
+/**
+ * What is worth measuring for a problem, and what is not: the rules' choice first, then configs that differ in one or
+ * two fields, the nearest first. No two that are worth compiling are the same kernel. Needs no GPU.
+ * @param device    the card, as kjit_device_get_info() fills it; NULL: the usual card of `arch`
+ * @param arch      used when device is NULL
+ * @param[out] out  ended with kjit_tune_candidates_destroy(), before the runtime
+ * @retval those of kjit_attention_describe()
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_candidates_create(kjit_runtime *runtime,
+                                                                const kjit_attention_problem *problem,
+                                                                const kjit_device_info *device, const char *arch,
+                                                                kjit_tune_candidates **out, kjit_error *error);
+
+/** Candidate `index`, or NULL past the end. Thread-safe. */
+KJIT_API const kjit_tune_candidate *kjit_tune_candidates_get(const kjit_tune_candidates *list, size_t index);
+
+/** Ends a list. Accepts NULL. */
+KJIT_API void kjit_tune_candidates_destroy(kjit_tune_candidates *list);
+
+/** What was measured for one problem. */
+typedef struct kjit_tune_result {
+  size_t struct_size;
+  kjit_attention_problem problem;
+  const char *family;        /**< of what was fastest; NULL: the rules' choice stays       */
+  const char *config;        /**< its config as text; NULL with family                     */
+  double microseconds;       /**< median, above 0 and at most one day                      */
+  double rules_microseconds; /**< of the rules' choice, likewise                           */
+} kjit_tune_result;
+
+static inline kjit_tune_result kjit_tune_result_default(void) {
+  kjit_tune_result result = KJIT_ZERO;
+  result.struct_size = sizeof result;
+  return result;
+}
+
+/**
+ * Put a result into the device's table in the user's cache folder, in place of what the table has for its class.
+ * Whoever else writes meanwhile loses nothing; readers see the old table or the new one. What the file has of other
+ * kernels, and a file that is damaged, is left behind. Runtimes that have read the table do not read it again.
+ * @param device  the card that it was measured on
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG     names the member of the result
+ * @retval KJIT_ERR_INVALID_CONFIG  the config breaks a rule or is not one for this problem
+ * @retval KJIT_ERR_UNSUPPORTED     the config cannot run there, or the table is full
+ * @retval KJIT_ERR_PARSE           family or config
+ * @retval KJIT_ERR_IO, KJIT_ERR_TIMEOUT, KJIT_ERR_NO_MEMORY
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_publish(kjit_runtime *runtime, const kjit_device_info *device,
+                                                      const kjit_tune_result *result, kjit_error *error);
+
+/**
+ * The same for a table that the caller keeps: the text of one with the result in it.
+ * @param before     the table's text so far; NULL: there is none. One of another card, driver or library is left
+ * behind.
+ * @param[out] text  NUL-terminated; freed with kjit_text_free()
+ * @retval those of kjit_tune_publish(); KJIT_ERR_PARSE also for `before`, with line and column
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_print(kjit_runtime *runtime, const kjit_device_info *device,
+                                                    const kjit_tune_result *result, const char *before, char **text,
+                                                    kjit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
