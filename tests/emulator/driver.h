@@ -55,6 +55,7 @@ struct CUkern_st {
 // A library; a module is one too.
 struct CUlib_st {
   std::string arch;
+  int file = -1;          // that holds the object
   void *object = nullptr; // dlopen()'s
   std::vector<std::unique_ptr<CUkern_st>> kernels;
   ~CUlib_st();

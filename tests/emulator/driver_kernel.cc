@@ -15,6 +15,7 @@
 
 CUlib_st::~CUlib_st() {
   if (object) dlclose(object);
+  if (file >= 0) close(file);
 }
 
 namespace emulator {
@@ -23,14 +24,15 @@ namespace {
 // What a kernel may use without asking.
 constexpr int kSharedWithoutOptIn = 49152;
 
-// The loader wants a file: one without a name, in memory.
-void *open_object(const std::string &bytes) {
-  const int file = memfd_create("kjit-emulator", MFD_CLOEXEC);
-  void *object = nullptr;
-  if (file >= 0 && write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()))
-    object = dlopen(("/proc/self/fd/" + std::to_string(file)).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (file >= 0) close(file);
-  return object;
+// The loader wants a file: one without a name, in memory. It knows files by their paths, so that this one's must stay
+// taken for as long as the object is open.
+void open_object(const std::string &bytes, CUlib_st *library) {
+  library->file = memfd_create("kjit-emulator", MFD_CLOEXEC);
+  if (library->file < 0 || write(library->file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    return;
+  const std::string path = "/proc/self/fd/" + std::to_string(library->file);
+  library->object = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library->object) complain(std::string("an image cannot be opened: ") + dlerror());
 }
 
 template <typename Function> Function find_function(void *object, const std::string &name) {
@@ -42,11 +44,8 @@ CUresult load(const void *bytes, CUlib_st *library) {
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   if (!read_image(bytes, &image)) return CUDA_ERROR_INVALID_IMAGE;
   library->arch = image.arch;
-  library->object = open_object(image.library);
-  if (!library->object) {
-    complain(std::string("an image cannot be opened: ") + dlerror());
-    return CUDA_ERROR_INVALID_IMAGE;
-  }
+  open_object(image.library, library);
+  if (!library->object) return CUDA_ERROR_INVALID_IMAGE;
   const auto attach = find_function<void (*)(const struct emulator_device_api *)>(library->object, "emulator_attach");
   if (!attach) return CUDA_ERROR_INVALID_IMAGE;
   attach(emulator_device());

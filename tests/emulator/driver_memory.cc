@@ -181,6 +181,19 @@ CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
   return fill(to, value, count, nullptr);
 }
 
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return fill(to, value, count, stream);
+}
+
+// What is on the stream is done, so both are as the ones that wait.
+CUresult cuMemAllocAsync(CUdeviceptr *memory, size_t bytes, CUstream) {
+  return cuMemAlloc_v2(memory, bytes);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream) {
+  return cuMemFree_v2(memory);
+}
+
 // Unlike cuPointerGetAttribute() it succeeds for an address that it does not know.
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer) {
   const std::lock_guard<std::mutex> hold(driver().lock);
