@@ -167,6 +167,27 @@ class Compile(CommandCase):
         for field in ("key", "cubin_bytes", "registers", "spill_bytes", "compile_ms"):
             self.assertEqual(first[field], second[field], field)
 
+    def test_compile__names_that_are_no_utf8_are_told(self):
+        folder = os.path.join(os.fsencode(self.folder), b"d\xe9p\xf4t")
+        os.mkdir(folder)
+        source = os.path.join(folder, b"caf\xe9.cu")
+        with open(source, "w", encoding="ascii") as file:
+            file.write(KERNEL)
+        named = ("compile", os.fsdecode(source), "--entry", "scale", "--arch", "sm_90")
+        found = self.json(*named, "-DTHREADS=64", "--show-key", "--show-source",
+                          KJIT_CACHE_DIR=os.fsdecode(os.path.join(folder, b"cache")))
+        self.assertEqual(found["label"], "caf?.cu")
+        self.assertIn("caf?.cu", found["key_text"])
+        self.assertIn("caf?.cu", found["source_text"])
+        failed = self.json(*named, exit_code=FAILED)  # THREADS is not defined
+        self.assertEqual(failed["error"]["status"], "KJIT_ERR_COMPILE")
+        self.assertIn("caf?.cu", failed["log"])
+
+    def test_json__paths_that_are_no_utf8_are_told(self):
+        cache = os.fsdecode(os.path.join(os.fsencode(self.folder), b"caf\xe9"))
+        self.assertTrue(self.json("cache", "path", KJIT_CACHE_DIR=cache)["path"].endswith("caf?"))
+        self.assertTrue(self.json("doctor", KJIT_CACHE_DIR=cache)["cache"]["path"].endswith("caf?"))
+
     def test_compile__attention_chooses_a_config(self):
         result = self.json("compile", "--attention", "dtype=bf16,head_dim=64,seq_q=1000", "--arch", "sm_80")
         self.check_shape(result)

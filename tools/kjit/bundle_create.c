@@ -165,7 +165,7 @@ static int blob_report(const struct bundle_options *options, const kjit_bundle_b
   if (status != KJIT_OK) return report_failure(options->json, error, NULL);
   const uint64_t bytes = info.bytes + (options->keys.count == 1 ? KJIT_BUNDLE_SIGNATURE_BYTES : 0);
   if (options->json)
-    return print_json(json_pack("{s:s, s:I, s:I, s:I, s:s}", "path", options->words.items[1], "bytes",
+    return print_json(json_pack("{s:o, s:I, s:I, s:I, s:s}", "path", json_text(options->words.items[1]), "bytes",
                                 (json_int_t)bytes, "entries", (json_int_t)info.entries, "archs", (json_int_t)info.archs,
                                 "digest", info.digest));
   printf("%s: %u kernels for %u architectures, %llu bytes, content %s\n", options->words.items[1], info.entries,

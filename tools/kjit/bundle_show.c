@@ -20,10 +20,10 @@ static void kernel_print(const kjit_cache_entry *entry) {
 }
 
 static json_t *kernel_json(const kjit_cache_entry *entry) {
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:b, s:s}", "key", entry->key, "family", entry->family, "label",
-                   entry->label, "arch", entry->arch, "entry", entry->entry, "bytes", (json_int_t)entry->bytes,
-                   "cubin_bytes", (json_int_t)entry->cubin_bytes, "damaged", entry->status != KJIT_OK, "damage",
-                   entry->damage);
+  return json_pack("{s:s, s:o, s:o, s:s, s:o, s:I, s:I, s:b, s:s}", "key", entry->key, "family",
+                   json_text(entry->family), "label", json_text(entry->label), "arch", entry->arch, "entry",
+                   json_text(entry->entry), "bytes", (json_int_t)entry->bytes, "cubin_bytes",
+                   (json_int_t)entry->cubin_bytes, "damaged", entry->status != KJIT_OK, "damage", entry->damage);
 }
 
 static int kernel_show(void *user, const kjit_cache_entry *entry) {

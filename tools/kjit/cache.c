@@ -40,7 +40,7 @@ struct cache_action {
 static int action_path(kjit_runtime *runtime, const struct cache_options *options) {
   const char *path = kjit_cache_path(runtime);
   if (path == NULL) return failure("there is no cache folder; 'kjit doctor' says why");
-  if (options->json) return print_json(json_pack("{s:s}", "path", path));
+  if (options->json) return print_json(json_pack("{s:o}", "path", json_text(path)));
   return printf("%s\n", path) < 0 ? EXIT_FAILED : print_text("");
 }
 

@@ -118,13 +118,13 @@ static void label_print(const struct subject *subject, char text[KERNEL_CHOICE_T
 static json_t *result_json(const struct subject *subject, const kjit_artifact_info *info) {
   char label[KERNEL_CHOICE_TEXT_MAX];
   label_print(subject, label);
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:f, s:i, s:i, s:i, s:i, s:i, s:s}", "key", info->key, "family",
-                   subject->is_custom ? "custom" : kernel_choice_family(&subject->choice), "label", label, "arch",
-                   info->arch, "entry", info->entry, "source", kjit_origin_name((kjit_origin)info->origin),
-                   "cubin_bytes", (json_int_t)info->cubin_bytes, "compile_ms", info->compile_ms, "registers",
-                   (int)info->registers, "spill_bytes", (int)info->spill_bytes, "local_bytes", (int)info->local_bytes,
-                   "shared_bytes", (int)shared_bytes(subject, info), "threads", (int)threads(subject, info), "log",
-                   info->log);
+  return json_pack(
+      "{s:s, s:s, s:o, s:s, s:o, s:s, s:I, s:f, s:i, s:i, s:i, s:i, s:i, s:o}", "key", info->key, "family",
+      subject->is_custom ? "custom" : kernel_choice_family(&subject->choice), "label", json_text(label), "arch",
+      info->arch, "entry", json_text(info->entry), "source", kjit_origin_name((kjit_origin)info->origin), "cubin_bytes",
+      (json_int_t)info->cubin_bytes, "compile_ms", info->compile_ms, "registers", (int)info->registers, "spill_bytes",
+      (int)info->spill_bytes, "local_bytes", (int)info->local_bytes, "shared_bytes", (int)shared_bytes(subject, info),
+      "threads", (int)threads(subject, info), "log", json_text(info->log));
 }
 
 static int print_summary(const struct subject *subject, const kjit_artifact_info *info) {
@@ -147,11 +147,11 @@ static int print_result(kjit_runtime *runtime, const struct subject *subject, co
     return printf("%s\n", info->key) < 0 ? EXIT_FAILED : print_text(info->key_text);
   if (!options->json) return print_summary(subject, info);
   json_t *object = result_json(subject, info);
-  if (options->show_key) json_object_set_new(object, "key_text", json_string(info->key_text));
+  if (options->show_key) json_object_set_new(object, "key_text", json_text(info->key_text));
   char *text = NULL;
   kjit_error error = {0};
   if (options->show_source && subject_text(runtime, subject, options, &text, &error) == KJIT_OK)
-    json_object_set_new(object, "source_text", json_string(text));
+    json_object_set_new(object, "source_text", json_text(text));
   kjit_text_free(runtime, text);
   return print_json(object);
 }

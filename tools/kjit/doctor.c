@@ -14,9 +14,10 @@ static const char *cache_mode_name(uint32_t mode) {
 }
 
 static json_t *nvrtc_json(const kjit_doctor_report *report) {
-  if (report->nvrtc_status != KJIT_OK) return json_pack("{s:b, s:s}", "found", 0, "message", report->nvrtc_message);
-  return json_pack("{s:b, s:i, s:i, s:s, s:s}", "found", 1, "major", report->nvrtc_major, "minor", report->nvrtc_minor,
-                   "path", report->nvrtc_path, "identity", report->nvrtc_identity);
+  if (report->nvrtc_status != KJIT_OK)
+    return json_pack("{s:b, s:o}", "found", 0, "message", json_text(report->nvrtc_message));
+  return json_pack("{s:b, s:i, s:i, s:o, s:s}", "found", 1, "major", report->nvrtc_major, "minor", report->nvrtc_minor,
+                   "path", json_text(report->nvrtc_path), "identity", report->nvrtc_identity);
 }
 
 static json_t *device_json(const kjit_device_info *device) {
@@ -38,14 +39,15 @@ static json_t *devices_json(kjit_runtime *runtime, uint32_t count) {
 
 static json_t *driver_json(kjit_runtime *runtime, const kjit_doctor_report *report) {
   if (report->driver_status != KJIT_OK)
-    return json_pack("{s:b, s:s, s:[]}", "found", 0, "message", report->driver_message, "devices");
-  return json_pack("{s:b, s:i, s:s, s:o}", "found", 1, "version", report->driver_version, "path", report->driver_path,
-                   "devices", devices_json(runtime, report->device_count));
+    return json_pack("{s:b, s:o, s:[]}", "found", 0, "message", json_text(report->driver_message), "devices");
+  return json_pack("{s:b, s:i, s:o, s:o}", "found", 1, "version", report->driver_version, "path",
+                   json_text(report->driver_path), "devices", devices_json(runtime, report->device_count));
 }
 
 static json_t *cache_json(const kjit_doctor_report *report) {
-  return json_pack("{s:b, s:s, s:s, s:s}", "usable", report->cache_status == KJIT_OK, "mode",
-                   cache_mode_name(report->cache_mode), "path", report->cache_path, "message", report->cache_message);
+  return json_pack("{s:b, s:s, s:o, s:o}", "usable", report->cache_status == KJIT_OK, "mode",
+                   cache_mode_name(report->cache_mode), "path", json_text(report->cache_path), "message",
+                   json_text(report->cache_message));
 }
 
 static void print_devices(kjit_runtime *runtime, uint32_t count) {

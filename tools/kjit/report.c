@@ -99,8 +99,8 @@ int report_failure(bool json, const kjit_error *error, const char *log) {
     fputs(log, stderr);
     return code;
   }
-  (void)print_json(json_pack("{s:{s:s, s:s}, s:s}", "error", "status", kjit_status_name((kjit_status)error->status),
-                             "message", error->message, "log", log));
+  (void)print_json(json_pack("{s:{s:s, s:o}, s:o}", "error", "status", kjit_status_name((kjit_status)error->status),
+                             "message", json_text(error->message), "log", json_text(log)));
   return code;
 }
 

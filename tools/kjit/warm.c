@@ -78,9 +78,9 @@ static json_t *failures_json(const struct request_list *list, const struct warm_
   for (size_t i = 0; i < list->count; i++) {
     if (!result_failed(&results[i])) continue;
     request_print(&list->items[i], text, sizeof text);
-    json_array_append_new(failures,
-                          json_pack("{s:s, s:s, s:s}", "request", text, "status",
-                                    kjit_status_name((kjit_status)results[i].status), "message", results[i].message));
+    json_array_append_new(failures, json_pack("{s:s, s:s, s:o}", "request", text, "status",
+                                              kjit_status_name((kjit_status)results[i].status), "message",
+                                              json_text(results[i].message)));
   }
   return failures;
 }
