@@ -80,6 +80,7 @@ void start_block(Block &block, unsigned number) {
     start_thread(*thread, number);
   for (Warp &warp : block.warps) {
     warp.ready = warp.size;
+    warp.held_until = 0;
     warp.meeting = Meeting{};
     warp.product_groups.clear();
     warp.products_fenced = false;
@@ -103,7 +104,7 @@ void resume(Thread &thread) {
 // Each lane that can run runs until it has to wait; from a different one each time.
 void run_lanes(Warp &warp) {
   const unsigned size = static_cast<unsigned>(warp.size), first = machine().random.below(size);
-  for (unsigned i = 0; i < size && !machine().failed; i++) {
+  for (unsigned i = 0; i < size && !machine().failed && !machine().gave_way; i++) {
     Thread &thread = *warp.lanes[(first + i) % size];
     if (thread.wait.kind == Wait::kNothing) resume(thread);
   }
@@ -115,13 +116,15 @@ unsigned burst_length() {
   return lengths[machine().random.below(sizeof lengths / sizeof *lengths)];
 }
 
-// One by chance of those that can go on.
-Warp *choose_warp() {
+// One by chance of those that can go on, held back ones or others.
+Warp *choose_warp(bool held) {
   Warp *chosen = nullptr;
-  unsigned ready = 0;
+  unsigned candidates = 0;
   for (auto &block : machine().blocks)
     for (Warp &warp : block->warps)
-      if (block->threads_alive && warp.ready && machine().random.below(++ready) == 0) chosen = &warp;
+      if (block->threads_alive && warp.ready && (warp.held_until > machine().step) == held &&
+          machine().random.below(++candidates) == 0)
+        chosen = &warp;
   return chosen;
 }
 
@@ -132,14 +135,22 @@ bool deliver_anything(bool idle) {
   return delivered;
 }
 
-// One turn of a warp. False when nothing can go on.
+void run_warp(Warp &warp) {
+  machine().gave_way = false;
+  warp.held_until = 0;
+  for (unsigned i = burst_length(); i > 0 && warp.ready && !machine().failed && !machine().gave_way; i--)
+    run_lanes(warp);
+}
+
+// One turn of a warp, or what the copy engine does when none has one. False when nothing can go on.
 bool step() {
   machine().step++;
   deliver_anything(false);
-  Warp *const warp = choose_warp();
+  Warp *warp = choose_warp(false);
+  if (!warp && machine().random.below(2) && deliver_anything(true)) return true;
+  if (!warp) warp = choose_warp(true);
   if (!warp) return deliver_anything(true);
-  for (unsigned i = burst_length(); i > 0 && warp->ready && !machine().failed; i--)
-    run_lanes(*warp);
+  run_warp(*warp);
   return true;
 }
 
@@ -209,6 +220,17 @@ void wait_for(const Wait &wait) {
 void wake(Thread *thread) {
   thread->wait = Wait{};
   thread->warp->ready++;
+}
+
+// Sometimes the rest of the machine goes on for long while this warp stands still: a turn, some, or until nobody else
+// can.
+void give_way(unsigned one_in) {
+  Random &random = machine().random;
+  if (random.below(one_in) != 0) return;
+  static const uint64_t turns[] = {1, 32, UINT64_MAX / 2};
+  self().warp->held_until = machine().step + turns[random.below(3)];
+  machine().gave_way = true;
+  self().fiber.suspend();
 }
 
 static bool check_launch(const emulator_launch &launch) {

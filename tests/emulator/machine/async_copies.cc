@@ -30,8 +30,7 @@ void async_copy_commit() {
   self().open_copies.clear();
 }
 
-void async_copy_wait(int pending) {
-  Thread &thread = self();
+void finish_groups(Thread &thread, int pending) {
   while (thread.copy_groups.size() > static_cast<size_t>(pending)) {
     for (const AsyncCopy &copy : thread.copy_groups.front())
       perform(*thread.block, copy);
@@ -39,12 +38,17 @@ void async_copy_wait(int pending) {
   }
 }
 
+void async_copy_wait(int pending) {
+  finish_groups(self(), pending);
+  give_way(64);
+}
+
 } // namespace
 
 // Copies that a thread never waited for write its block's memory all the same.
 void finish_copies(Thread &thread) {
   async_copy_commit();
-  async_copy_wait(0);
+  finish_groups(thread, 0);
   if (!thread.open_stores.empty() || !thread.store_groups.empty())
     fail("the thread ended before its cp.async.bulk stores had read shared memory");
 }

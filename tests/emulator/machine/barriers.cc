@@ -41,7 +41,11 @@ Barrier &arrive(int number, int threads, const char *what) {
 
 void barrier_sync(int number, int threads) {
   Barrier &barrier = arrive(number, threads, "bar.sync");
-  if (is_complete(*self().block, barrier)) return complete(barrier);
+  if (is_complete(*self().block, barrier)) {
+    complete(barrier);
+    give_way(4);
+    return;
+  }
   barrier.waiting.push_back(&self());
   wait_for({Wait::kBarrier, "bar.sync", static_cast<uint32_t>(number), 0});
 }
@@ -49,6 +53,7 @@ void barrier_sync(int number, int threads) {
 void barrier_arrive(int number, int threads) {
   Barrier &barrier = arrive(number, threads, "bar.arrive");
   if (is_complete(*self().block, barrier)) complete(barrier);
+  give_way(64);
 }
 
 void mbarrier_init(unsigned address, int arrivals) {
@@ -87,6 +92,7 @@ void mbarrier_arrive(unsigned address, int bytes) {
   barrier.bytes += bytes;
   barrier.missing--;
   advance(barrier);
+  give_way(2);
 }
 
 void mbarrier_wait(unsigned address, int parity) {
@@ -96,6 +102,7 @@ void mbarrier_wait(unsigned address, int parity) {
     barrier.waiting.push_back(&self());
     wait_for({Wait::kMbarrier, "mbarrier.try_wait", address, static_cast<uint32_t>(parity)});
   }
+  give_way(64);
 }
 
 Warpgroup &own_group() {

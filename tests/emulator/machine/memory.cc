@@ -28,6 +28,7 @@ void load_shared(void *value, unsigned address, unsigned bytes) {
 void store_shared(unsigned address, const void *value, unsigned bytes) {
   memcpy(access_shared(*self().block, address, bytes, Access::kWrite, "st.shared"), value, bytes);
   note_writer(*self().block, address, bytes, self());
+  give_way(256);
 }
 
 void load_global(void *value, const void *address, unsigned bytes) {

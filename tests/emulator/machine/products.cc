@@ -144,6 +144,7 @@ void wgmma(emulator_wgmma *operands) {
   if (!self().warp->products_fenced) fail("wgmma: no wgmma.fence since the warp last waited for products");
   meet(block.groups[group].meeting, kGroupThreads, static_cast<unsigned>(self().index % kGroupThreads),
        Wait::kWarpgroup, "wgmma", operands, [&](auto &members) { issue(block.groups[group], members); });
+  give_way(512);
 }
 
 struct Tiles {

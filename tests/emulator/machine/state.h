@@ -92,8 +92,9 @@ struct Meeting {
 struct Warp {
   Block *block = nullptr;
   int index = 0;
-  int size = 0;  // lanes that exist
-  int ready = 0; // lanes that can run
+  int size = 0;            // lanes that exist
+  int ready = 0;           // lanes that can run
+  uint64_t held_until = 0; // step of the scheduler before which others go first
   std::array<Thread *, kLanes> lanes = {};
   Meeting meeting;
   std::deque<uint64_t>
@@ -175,7 +176,8 @@ struct Machine {
   char *error = nullptr;
   bool failed = false;
   Random random{0};
-  uint64_t step = 0; // of the scheduler
+  uint64_t step = 0;     // of the scheduler
+  bool gave_way = false; // the turn of the warp that runs is over
   Thread *running = nullptr;
   std::vector<std::unique_ptr<Block>> blocks; // places for blocks that are under way at the same time
 };
@@ -190,6 +192,9 @@ __attribute__((format(printf, 1, 2))) void fail(const char *rule, ...);
 // Stop until somebody wakes this thread.
 void wait_for(const Wait &wait);
 void wake(Thread *thread);
+
+// Once in so many calls, let others run: where what this thread did may let them go on too early.
+void give_way(unsigned one_in);
 
 // Memory, checked. `what` names the instruction.
 enum class Access { kRead, kWrite };
