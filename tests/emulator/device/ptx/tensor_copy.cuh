@@ -19,6 +19,23 @@ emulator->tensor_store(map, shared, at, 4);
 }
 ;
 
+EMULATOR_PTX("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+             " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"){
+    static void run(uint32_t shared, const void *map, uint32_t barrier, int c0, int c1, int c2, int c3,
+                    int c4){const int at[5] = {c0, c1, c2, c3, c4};
+emulator->tensor_load(shared, map, barrier, at, 5);
+}
+}
+;
+
+EMULATOR_PTX("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];"){
+    static void run(const void *map, uint32_t shared, int c0, int c1, int c2, int c3,
+                    int c4){const int at[5] = {c0, c1, c2, c3, c4};
+emulator->tensor_store(map, shared, at, 5);
+}
+}
+;
+
 EMULATOR_PTX("cp.async.bulk.commit_group;"){static void run(){emulator->tensor_store_commit();
 }
 }
