@@ -39,9 +39,7 @@ _Bool builder_fork_init(struct builder *builder) {
 }
 
 void builder_fork_finish(struct builder *builder) {
-  if (!builder->guard.link) return;
-  fork_guard_remove(&builder->guard);
-  pthread_mutex_destroy(&builder->held_mutex);
+  if (fork_guard_remove(&builder->guard)) pthread_mutex_destroy(&builder->held_mutex);
 }
 
 void builder_fork_hold(struct builder *builder, struct cache_lock *lock) {

@@ -42,11 +42,14 @@ _Bool fork_guard_add(struct fork_guard *guard) {
   return 1;
 }
 
-void fork_guard_remove(struct fork_guard *guard) {
-  if (!guard->link) return;
+_Bool fork_guard_remove(struct fork_guard *guard) {
   pthread_mutex_lock(&guards_mutex);
-  *guard->link = guard->next;
-  if (guard->next) guard->next->link = guard->link;
-  guard->link = NULL;
+  const _Bool is_there = guard->link != NULL; /* its neighbours write to it as they come and go */
+  if (is_there) {
+    *guard->link = guard->next;
+    if (guard->next) guard->next->link = guard->link;
+    guard->link = NULL;
+  }
   pthread_mutex_unlock(&guards_mutex);
+  return is_there;
 }

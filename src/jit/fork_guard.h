@@ -13,6 +13,7 @@ struct fork_guard {
 
 /* False when the system has no memory for the handlers. */
 _Bool fork_guard_add(struct fork_guard *guard);
-void fork_guard_remove(struct fork_guard *guard); /* accepts one that was not added */
+/* False for one that was not added. */
+_Bool fork_guard_remove(struct fork_guard *guard);
 
 #endif
