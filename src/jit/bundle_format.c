@@ -2,43 +2,20 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
 #include "jit/target.h"
-
-void bundle_put_u32(uint8_t *at, uint32_t value) {
-  for (int i = 0; i < 4; i++)
-    at[i] = (uint8_t)(value >> (8 * i));
-}
-
-void bundle_put_u64(uint8_t *at, uint64_t value) {
-  bundle_put_u32(at, (uint32_t)value);
-  bundle_put_u32(at + 4, (uint32_t)(value >> 32));
-}
-
-uint32_t bundle_get_u32(const uint8_t *at) {
-  return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-uint64_t bundle_get_u64(const uint8_t *at) {
-  return (uint64_t)bundle_get_u32(at) | (uint64_t)bundle_get_u32(at + 4) << 32;
-}
-
-static _Bool all_zero(const uint8_t *at, size_t bytes) {
-  for (size_t i = 0; i < bytes; i++)
-    if (at[i]) return 0;
-  return 1;
-}
 
 const char *bundle_head_check(const void *head, uint64_t file_bytes, struct bundle_table *table) {
   const uint8_t *const at = head;
   *table = (struct bundle_table){0};
   if (memcmp(at, BUNDLE_MAGIC, BUNDLE_MAGIC_BYTES)) return "does not begin as a bundle does";
-  if (bundle_get_u32(at + BUNDLE_AT_VERSION) != BUNDLE_VERSION) return "another format version";
-  if (bundle_get_u32(at + BUNDLE_AT_HEAD_BYTES) != BUNDLE_HEAD_BYTES) return "wrong size of the head";
-  if (!all_zero(at + BUNDLE_AT_HEAD_RESERVED, BUNDLE_HEAD_BYTES - BUNDLE_AT_HEAD_RESERVED))
+  if (bytes_get_u32(at + BUNDLE_AT_VERSION) != BUNDLE_VERSION) return "another format version";
+  if (bytes_get_u32(at + BUNDLE_AT_HEAD_BYTES) != BUNDLE_HEAD_BYTES) return "wrong size of the head";
+  if (!bytes_all_zero(at + BUNDLE_AT_HEAD_RESERVED, BUNDLE_HEAD_BYTES - BUNDLE_AT_HEAD_RESERVED))
     return "a reserved field of the head is set";
-  table->body_bytes = bundle_get_u64(at + BUNDLE_AT_BODY_BYTES);
-  table->group_count = bundle_get_u32(at + BUNDLE_AT_GROUPS);
-  table->record_count = bundle_get_u32(at + BUNDLE_AT_RECORDS);
+  table->body_bytes = bytes_get_u64(at + BUNDLE_AT_BODY_BYTES);
+  table->group_count = bytes_get_u32(at + BUNDLE_AT_GROUPS);
+  table->record_count = bytes_get_u32(at + BUNDLE_AT_RECORDS);
   if (table->body_bytes > BUNDLE_MAX_BYTES) return "larger than a bundle may be";
   if (table->body_bytes != file_bytes && table->body_bytes + BUNDLE_SIGNATURE_BYTES != file_bytes)
     return "size differs from the one that it states";
@@ -61,19 +38,19 @@ void bundle_table_group(const struct bundle_table *table, uint32_t index, struct
   const uint8_t *const at = group_at(table, index);
   memcpy(group->arch, at + GROUP_AT_ARCH, sizeof group->arch);
   memcpy(group->digest.bytes, at + GROUP_AT_DIGEST, sizeof group->digest.bytes);
-  group->offset = bundle_get_u64(at + GROUP_AT_OFFSET);
-  group->packed_bytes = bundle_get_u32(at + GROUP_AT_PACKED);
-  group->bytes = bundle_get_u32(at + GROUP_AT_BYTES);
+  group->offset = bytes_get_u64(at + GROUP_AT_OFFSET);
+  group->packed_bytes = bytes_get_u32(at + GROUP_AT_PACKED);
+  group->bytes = bytes_get_u32(at + GROUP_AT_BYTES);
 }
 
 void bundle_table_record(const struct bundle_table *table, uint32_t index, struct bundle_record *record) {
   const uint8_t *const at = record_at(table, index);
   memcpy(record->request.bytes, at + RECORD_AT_REQUEST, sizeof record->request.bytes);
   memcpy(record->digest.bytes, at + RECORD_AT_DIGEST, sizeof record->digest.bytes);
-  record->offset = bundle_get_u64(at + RECORD_AT_OFFSET);
-  record->packed_bytes = bundle_get_u32(at + RECORD_AT_PACKED);
-  record->bytes = bundle_get_u32(at + RECORD_AT_BYTES);
-  record->group = bundle_get_u32(at + RECORD_AT_GROUP);
+  record->offset = bytes_get_u64(at + RECORD_AT_OFFSET);
+  record->packed_bytes = bytes_get_u32(at + RECORD_AT_PACKED);
+  record->bytes = bytes_get_u32(at + RECORD_AT_BYTES);
+  record->group = bytes_get_u32(at + RECORD_AT_GROUP);
 }
 
 /* A name of an architecture, then zeros. */
@@ -82,7 +59,7 @@ static _Bool arch_is_sound(const uint8_t *at) {
   char name[BUNDLE_ARCH_BYTES];
   memcpy(name, at, sizeof name);
   const size_t bytes = strnlen(name, sizeof name);
-  if (bytes == sizeof name || !all_zero(at + bytes, sizeof name - bytes)) return 0;
+  if (bytes == sizeof name || !bytes_all_zero(at + bytes, sizeof name - bytes)) return 0;
   return target_parse(&target, name, NULL) == KJIT_OK;
 }
 
@@ -99,7 +76,7 @@ static const char *check_group(const struct bundle_table *table, uint32_t index,
   if (group.packed_bytes > table->body_bytes - *end) return "a dictionary does not fit";
   if (group.bytes > BUNDLE_MAX_DICTIONARY_BYTES) return "a dictionary is larger than one may be";
   if (!group.packed_bytes != !group.bytes) return "a dictionary is empty";
-  if (!group.packed_bytes && !all_zero(group.digest.bytes, sizeof group.digest.bytes))
+  if (!group.packed_bytes && !bytes_all_zero(group.digest.bytes, sizeof group.digest.bytes))
     return "a dictionary that is not there has a digest";
   *end += group.packed_bytes;
   return NULL;
@@ -115,7 +92,7 @@ static const char *check_record(const struct bundle_table *table, uint32_t index
   if (!record.packed_bytes || record.packed_bytes > table->body_bytes - *end) return "a kernel does not fit";
   if (record.bytes < ENTRY_HEADER_BYTES + ENTRY_CHECKSUM_BYTES) return "a kernel is shorter than an empty entry";
   if (record.bytes > ENTRY_MAX_BYTES) return "a kernel is larger than an entry may be";
-  if (!all_zero(at + RECORD_AT_RESERVED, BUNDLE_RECORD_BYTES - RECORD_AT_RESERVED))
+  if (!bytes_all_zero(at + RECORD_AT_RESERVED, BUNDLE_RECORD_BYTES - RECORD_AT_RESERVED))
     return "a reserved field of a kernel is set";
   *end += record.packed_bytes;
   return NULL;

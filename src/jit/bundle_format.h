@@ -101,10 +101,4 @@ void bundle_table_record(const struct bundle_table *table, uint32_t index, struc
 /* False: there is no such record. */
 _Bool bundle_table_find(const struct bundle_table *table, const struct digest *request, uint32_t *index);
 
-/* Little-endian integers. */
-void bundle_put_u32(uint8_t *at, uint32_t value);
-void bundle_put_u64(uint8_t *at, uint64_t value);
-uint32_t bundle_get_u32(const uint8_t *at);
-uint64_t bundle_get_u64(const uint8_t *at);
-
 #endif

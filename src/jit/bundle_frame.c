@@ -7,6 +7,8 @@
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
+#include "base/bytes.h"
+
 /* RFC 8878, 3.1.1: magic, a descriptor (content size of 8 bytes, single segment), the content size, blocks. */
 static const uint8_t frame_magic[] = {0x28, 0xB5, 0x2F, 0xFD};
 #define FRAME_HEAD_BYTES       13
@@ -59,8 +61,7 @@ void frame_store(const void *data, size_t bytes, void *out) {
   const uint8_t *from = data;
   memcpy(at, frame_magic, sizeof frame_magic);
   at[sizeof frame_magic] = FRAME_DESCRIPTOR;
-  for (int i = 0; i < 8; i++)
-    at[sizeof frame_magic + 1 + (size_t)i] = (uint8_t)((uint64_t)bytes >> (8 * i));
+  bytes_put_u64(at + sizeof frame_magic + 1, bytes);
   at += FRAME_HEAD_BYTES;
   for (size_t left = block_count(bytes); left > 0; left--) {
     const size_t block = left > 1 ? FRAME_BLOCK_BYTES : bytes;

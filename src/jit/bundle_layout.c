@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 
 /* Every fourth kernel is in the dictionary: with more the dictionary outweighs what it saves at the start, with fewer
@@ -93,9 +94,9 @@ static void put_digest(uint8_t *at, const void *data, size_t bytes) {
 /* Each puts one row of the table at `row` and its part at `end`; returns the new end. */
 static uint64_t put_group(const struct bundle_part *group, uint8_t *start, uint8_t *row, uint64_t end) {
   memcpy(row + GROUP_AT_ARCH, group->arch, strlen(group->arch));
-  bundle_put_u64(row + GROUP_AT_OFFSET, end);
-  bundle_put_u32(row + GROUP_AT_PACKED, (uint32_t)group->packed_bytes);
-  bundle_put_u32(row + GROUP_AT_BYTES, group->bytes);
+  bytes_put_u64(row + GROUP_AT_OFFSET, end);
+  bytes_put_u32(row + GROUP_AT_PACKED, (uint32_t)group->packed_bytes);
+  bytes_put_u32(row + GROUP_AT_BYTES, group->bytes);
   if (!group->packed_bytes) return end;
   put_digest(row + GROUP_AT_DIGEST, group->packed, group->packed_bytes);
   memcpy(start + end, group->packed, group->packed_bytes);
@@ -105,21 +106,21 @@ static uint64_t put_group(const struct bundle_part *group, uint8_t *start, uint8
 static uint64_t put_record(const struct bundle_item *item, uint8_t *start, uint8_t *row, uint64_t end) {
   memcpy(row + RECORD_AT_REQUEST, item->request.bytes, sizeof item->request.bytes);
   put_digest(row + RECORD_AT_DIGEST, item->packed, item->packed_bytes);
-  bundle_put_u64(row + RECORD_AT_OFFSET, end);
-  bundle_put_u32(row + RECORD_AT_PACKED, (uint32_t)item->packed_bytes);
-  bundle_put_u32(row + RECORD_AT_BYTES, (uint32_t)item->image_bytes);
-  bundle_put_u32(row + RECORD_AT_GROUP, item->group);
+  bytes_put_u64(row + RECORD_AT_OFFSET, end);
+  bytes_put_u32(row + RECORD_AT_PACKED, (uint32_t)item->packed_bytes);
+  bytes_put_u32(row + RECORD_AT_BYTES, (uint32_t)item->image_bytes);
+  bytes_put_u32(row + RECORD_AT_GROUP, item->group);
   memcpy(start + end, item->packed, item->packed_bytes);
   return end + item->packed_bytes;
 }
 
 static void put_head(const struct bundle_layout *layout, uint8_t *start, uint64_t bytes) {
   memcpy(start, BUNDLE_MAGIC, BUNDLE_MAGIC_BYTES);
-  bundle_put_u32(start + BUNDLE_AT_VERSION, BUNDLE_VERSION);
-  bundle_put_u32(start + BUNDLE_AT_HEAD_BYTES, BUNDLE_HEAD_BYTES);
-  bundle_put_u64(start + BUNDLE_AT_BODY_BYTES, bytes);
-  bundle_put_u32(start + BUNDLE_AT_GROUPS, (uint32_t)layout->group_count);
-  bundle_put_u32(start + BUNDLE_AT_RECORDS, (uint32_t)layout->count);
+  bytes_put_u32(start + BUNDLE_AT_VERSION, BUNDLE_VERSION);
+  bytes_put_u32(start + BUNDLE_AT_HEAD_BYTES, BUNDLE_HEAD_BYTES);
+  bytes_put_u64(start + BUNDLE_AT_BODY_BYTES, bytes);
+  bytes_put_u32(start + BUNDLE_AT_GROUPS, (uint32_t)layout->group_count);
+  bytes_put_u32(start + BUNDLE_AT_RECORDS, (uint32_t)layout->count);
   put_digest(start + BUNDLE_AT_TABLE_DIGEST, start + BUNDLE_HEAD_BYTES, table_bytes(layout) - BUNDLE_HEAD_BYTES);
 }
 

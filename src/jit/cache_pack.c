@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "jit/cache_admin_internal.h"
@@ -16,18 +17,6 @@
 #include "jit/entry_filter.h"
 
 #define PACK_HEAD "kjit-export 1\n"
-
-static void put_u64(uint8_t at[8], uint64_t value) {
-  for (int i = 0; i < 8; i++)
-    at[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get_u64(const uint8_t at[8]) {
-  uint64_t value = 0;
-  for (int i = 7; i >= 0; i--)
-    value = value << 8 | at[i];
-  return value;
-}
 
 struct pack {
   struct builder *builder;
@@ -47,7 +36,7 @@ static int pack_write(struct pack *pack, const void *data, size_t bytes) {
 
 static int pack_write_u64(struct pack *pack, uint64_t value) {
   uint8_t bytes[8];
-  put_u64(bytes, value);
+  bytes_put_u64(bytes, value);
   return pack_write(pack, bytes, sizeof bytes);
 }
 
@@ -162,12 +151,12 @@ static int import_all(struct pack *pack) {
   pack->file_bytes = done == 0 ? (uint64_t)status.st_size : 0;
   if (done == 0) done = pack_read(pack, head, sizeof head);
   if (done == 0 && memcmp(head, PACK_HEAD, sizeof head)) done = -EBADMSG;
-  while (done == 0 && (done = pack_read(pack, size, sizeof size)) == 0 && (bytes = get_u64(size))) {
+  while (done == 0 && (done = pack_read(pack, size, sizeof size)) == 0 && (bytes = bytes_get_u64(size))) {
     done = import_entry(pack, bytes);
     records++;
   }
   if (done == 0) done = pack_read(pack, size, sizeof size);
-  return done == 0 && get_u64(size) != records ? -EBADMSG : done;
+  return done == 0 && bytes_get_u64(size) != records ? -EBADMSG : done;
 }
 
 static kjit_status import_pack(struct pack *pack, const char *path, kjit_error *error) {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/elf_view.h"
 
 /* A kernel's machine code is in section .text.<name>, and what the driver must know of it in .nv.info.<name>: records
@@ -21,23 +22,17 @@ _Bool cubin_is_readable(const void *cubin, size_t bytes) {
   return elf_view_open(&elf, cubin, bytes) && elf_view_section_count(&elf) > 0;
 }
 
-static uint32_t read_u32(const unsigned char *bytes) {
-  uint32_t value;
-  memcpy(&value, bytes, sizeof value);
-  return value;
-}
-
 /* The product of the three limits, 0 if it is absurd. */
 static uint32_t max_threads_of(const unsigned char *limits) {
-  const uint64_t x = read_u32(limits), y = read_u32(limits + 4), z = read_u32(limits + 8);
+  const uint64_t x = bytes_get_u32(limits), y = bytes_get_u32(limits + 4), z = bytes_get_u32(limits + 8);
   return x <= 1024 && y <= 1024 && z <= 1024 && x * y * z <= 1024 ? (uint32_t)(x * y * z) : 0;
 }
 
 static void read_record(uint32_t attribute, const unsigned char *value, size_t bytes, struct cubin_kernel *kernel) {
   if (attribute == ATTRIBUTE_MAX_THREADS && bytes >= 12) kernel->max_threads = max_threads_of(value);
   if (attribute == ATTRIBUTE_PARAMETER && bytes >= 12) {
-    const uint32_t ordinal = read_u32(value + 4) & 0xffff;
-    if (ordinal == 0) kernel->parameter_bytes = read_u32(value + 8) >> 18;
+    const uint32_t ordinal = bytes_get_u32(value + 4) & 0xffff;
+    if (ordinal == 0) kernel->parameter_bytes = bytes_get_u32(value + 8) >> 18;
     kernel->parameter_count++;
   }
 }

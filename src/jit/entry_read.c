@@ -3,30 +3,17 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/bytes.h"
 #include "jit/entry_layout.h"
 #include "jit/key_reader.h"
-
-static uint32_t get_u32(const uint8_t *at) {
-  return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-static uint64_t get_u64(const uint8_t *at) {
-  return (uint64_t)get_u32(at) | (uint64_t)get_u32(at + 4) << 32;
-}
-
-static _Bool all_zero(const uint8_t *at, size_t bytes) {
-  for (size_t i = 0; i < bytes; i++)
-    if (at[i]) return 0;
-  return 1;
-}
 
 static const char *check_header(const uint8_t *image, uint64_t bytes) {
   if (bytes < ENTRY_HEADER_BYTES + ENTRY_CHECKSUM_BYTES) return "shorter than an empty entry";
   if (bytes > ENTRY_MAX_BYTES) return "larger than an entry may be";
   if (memcmp(image, ENTRY_MAGIC, ENTRY_MAGIC_BYTES)) return "does not begin as an entry does";
-  if (get_u32(image + ENTRY_AT_VERSION) != ENTRY_FORMAT_VERSION) return "another format version";
-  if (get_u32(image + ENTRY_AT_HEADER_BYTES) != ENTRY_HEADER_BYTES) return "wrong header size";
-  if (get_u64(image + ENTRY_AT_FILE_BYTES) != bytes) return "size differs from the one that it states";
+  if (bytes_get_u32(image + ENTRY_AT_VERSION) != ENTRY_FORMAT_VERSION) return "another format version";
+  if (bytes_get_u32(image + ENTRY_AT_HEADER_BYTES) != ENTRY_HEADER_BYTES) return "wrong header size";
+  if (bytes_get_u64(image + ENTRY_AT_FILE_BYTES) != bytes) return "size differs from the one that it states";
   return NULL;
 }
 
@@ -34,7 +21,7 @@ static const char *check_header(const uint8_t *image, uint64_t bytes) {
 static const char *check_checksum(const uint8_t *image, size_t bytes) {
   const size_t covered = bytes - ENTRY_CHECKSUM_BYTES;
   const XXH128_hash_t checksum = XXH3_128bits(image, covered);
-  if (get_u64(image + covered) != checksum.low64 || get_u64(image + covered + 8) != checksum.high64)
+  if (bytes_get_u64(image + covered) != checksum.low64 || bytes_get_u64(image + covered + 8) != checksum.high64)
     return "checksum differs";
   return NULL;
 }
@@ -45,7 +32,7 @@ static uint64_t read_texts(const uint8_t *image, uint64_t end, struct entry *out
                                                       &out->log};
   uint64_t at = ENTRY_HEADER_BYTES;
   for (int i = 0; i < ENTRY_TEXT_COUNT; i++) {
-    const uint64_t length = get_u32(image + ENTRY_AT_TEXT_BYTES + 4 * i);
+    const uint64_t length = bytes_get_u32(image + ENTRY_AT_TEXT_BYTES + 4 * i);
     if (length >= end - at) return 0;
     const char *data = (const char *)image + at;
     if (memchr(data, 0, length + 1) != data + length) return 0;
@@ -56,18 +43,18 @@ static uint64_t read_texts(const uint8_t *image, uint64_t end, struct entry *out
 }
 
 static void read_figures(const uint8_t *image, struct entry_figures *figures) {
-  figures->compile_ns = get_u64(image + ENTRY_AT_COMPILE_NS);
-  figures->registers = get_u32(image + ENTRY_AT_REGISTERS);
-  figures->spill_bytes = get_u32(image + ENTRY_AT_SPILL_BYTES);
-  figures->local_bytes = get_u32(image + ENTRY_AT_LOCAL_BYTES);
-  figures->shared_bytes = get_u32(image + ENTRY_AT_SHARED_BYTES);
-  figures->max_threads = get_u32(image + ENTRY_AT_MAX_THREADS);
+  figures->compile_ns = bytes_get_u64(image + ENTRY_AT_COMPILE_NS);
+  figures->registers = bytes_get_u32(image + ENTRY_AT_REGISTERS);
+  figures->spill_bytes = bytes_get_u32(image + ENTRY_AT_SPILL_BYTES);
+  figures->local_bytes = bytes_get_u32(image + ENTRY_AT_LOCAL_BYTES);
+  figures->shared_bytes = bytes_get_u32(image + ENTRY_AT_SHARED_BYTES);
+  figures->max_threads = bytes_get_u32(image + ENTRY_AT_MAX_THREADS);
 }
 
 /* A checksum proves that nothing was lost, not that a sane writer wrote it: everything is bounded again. */
 static const char *check_body(const uint8_t *image, uint64_t bytes, struct entry *out) {
   const uint64_t end = bytes - ENTRY_CHECKSUM_BYTES;
-  const uint64_t cubin_bytes = get_u64(image + ENTRY_AT_CUBIN_BYTES);
+  const uint64_t cubin_bytes = bytes_get_u64(image + ENTRY_AT_CUBIN_BYTES);
   const uint64_t texts_end = read_texts(image, end, out);
   if (!texts_end) return "a text does not fit, or holds a NUL";
   const uint64_t cubin_at = entry_align(texts_end, ENTRY_CUBIN_ALIGN);
@@ -76,8 +63,9 @@ static const char *check_body(const uint8_t *image, uint64_t bytes, struct entry
   out->cubin = image + cubin_at;
   out->cubin_bytes = cubin_bytes;
   if (entry_image_bytes(out) != bytes) return "bytes that belong to nothing, or a part beyond its bound";
-  if (!all_zero(image + ENTRY_AT_RESERVED, ENTRY_HEADER_BYTES - ENTRY_AT_RESERVED)) return "a reserved field is set";
-  if (!all_zero(image + texts_end, cubin_at - texts_end) || !all_zero(image + cubin_end, end - cubin_end))
+  if (!bytes_all_zero(image + ENTRY_AT_RESERVED, ENTRY_HEADER_BYTES - ENTRY_AT_RESERVED))
+    return "a reserved field is set";
+  if (!bytes_all_zero(image + texts_end, cubin_at - texts_end) || !bytes_all_zero(image + cubin_end, end - cubin_end))
     return "padding is not zero";
   if (!key_is_sound(out->key_text.data, out->key_text.bytes)) return "the key text breaks its grammar";
   if (!cubin_bytes != (out->message.bytes != 0)) return "neither a kernel nor a failure";
@@ -95,6 +83,6 @@ const char *entry_read(const void *image, size_t bytes, struct entry *out) {
 
 uint64_t entry_claimed_bytes(const void *header) {
   const uint8_t *const at = header;
-  const uint64_t claimed = get_u64(at + ENTRY_AT_FILE_BYTES);
+  const uint64_t claimed = bytes_get_u64(at + ENTRY_AT_FILE_BYTES);
   return check_header(at, claimed) ? 0 : claimed;
 }

@@ -3,17 +3,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/bytes.h"
 #include "jit/entry_layout.h"
-
-static void put_u32(uint8_t *at, uint32_t value) {
-  for (int i = 0; i < 4; i++)
-    at[i] = (uint8_t)(value >> (8 * i));
-}
-
-static void put_u64(uint8_t *at, uint64_t value) {
-  put_u32(at, (uint32_t)value);
-  put_u32(at + 4, (uint32_t)(value >> 32));
-}
 
 static _Bool within_bounds(const struct entry *entry) {
   return entry->key_text.bytes <= ENTRY_KEY_MAX_BYTES && entry->family.bytes <= ENTRY_LINE_MAX_BYTES &&
@@ -35,16 +26,16 @@ size_t entry_image_bytes(const struct entry *entry) {
 static void put_header(const struct entry *entry, uint8_t *image, size_t bytes) {
   const struct entry_figures *figures = &entry->figures;
   memcpy(image, ENTRY_MAGIC, ENTRY_MAGIC_BYTES);
-  put_u32(image + ENTRY_AT_VERSION, ENTRY_FORMAT_VERSION);
-  put_u32(image + ENTRY_AT_HEADER_BYTES, ENTRY_HEADER_BYTES);
-  put_u64(image + ENTRY_AT_FILE_BYTES, bytes);
-  put_u64(image + ENTRY_AT_CUBIN_BYTES, entry->cubin_bytes);
-  put_u64(image + ENTRY_AT_COMPILE_NS, figures->compile_ns);
-  put_u32(image + ENTRY_AT_REGISTERS, figures->registers);
-  put_u32(image + ENTRY_AT_SPILL_BYTES, figures->spill_bytes);
-  put_u32(image + ENTRY_AT_LOCAL_BYTES, figures->local_bytes);
-  put_u32(image + ENTRY_AT_SHARED_BYTES, figures->shared_bytes);
-  put_u32(image + ENTRY_AT_MAX_THREADS, figures->max_threads);
+  bytes_put_u32(image + ENTRY_AT_VERSION, ENTRY_FORMAT_VERSION);
+  bytes_put_u32(image + ENTRY_AT_HEADER_BYTES, ENTRY_HEADER_BYTES);
+  bytes_put_u64(image + ENTRY_AT_FILE_BYTES, bytes);
+  bytes_put_u64(image + ENTRY_AT_CUBIN_BYTES, entry->cubin_bytes);
+  bytes_put_u64(image + ENTRY_AT_COMPILE_NS, figures->compile_ns);
+  bytes_put_u32(image + ENTRY_AT_REGISTERS, figures->registers);
+  bytes_put_u32(image + ENTRY_AT_SPILL_BYTES, figures->spill_bytes);
+  bytes_put_u32(image + ENTRY_AT_LOCAL_BYTES, figures->local_bytes);
+  bytes_put_u32(image + ENTRY_AT_SHARED_BYTES, figures->shared_bytes);
+  bytes_put_u32(image + ENTRY_AT_MAX_THREADS, figures->max_threads);
 }
 
 static uint8_t *put_texts(const struct entry *entry, uint8_t *image) {
@@ -52,7 +43,7 @@ static uint8_t *put_texts(const struct entry *entry, uint8_t *image) {
                                                             &entry->message, &entry->log};
   uint8_t *at = image + ENTRY_HEADER_BYTES;
   for (int i = 0; i < ENTRY_TEXT_COUNT; i++) {
-    put_u32(image + ENTRY_AT_TEXT_BYTES + 4 * i, (uint32_t)texts[i]->bytes);
+    bytes_put_u32(image + ENTRY_AT_TEXT_BYTES + 4 * i, (uint32_t)texts[i]->bytes);
     if (texts[i]->bytes) memcpy(at, texts[i]->data, texts[i]->bytes);
     at += texts[i]->bytes + 1;
   }
@@ -68,6 +59,6 @@ void entry_write(const struct entry *entry, void *image) {
   const size_t cubin_at = (size_t)entry_align((uint64_t)(texts_end - start), ENTRY_CUBIN_ALIGN);
   if (entry->cubin_bytes) memcpy(start + cubin_at, entry->cubin, entry->cubin_bytes);
   const XXH128_hash_t checksum = XXH3_128bits(image, bytes - ENTRY_CHECKSUM_BYTES);
-  put_u64(start + bytes - 16, checksum.low64);
-  put_u64(start + bytes - 8, checksum.high64);
+  bytes_put_u64(start + bytes - 16, checksum.low64);
+  bytes_put_u64(start + bytes - 8, checksum.high64);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "jit/bundle.h"
 #include "jit/key_reader.h"
 
@@ -74,15 +75,15 @@ static void seal_part(uint8_t *data, size_t size, uint64_t offset, uint32_t byte
 
 static void seal(uint8_t *data, size_t size) {
   struct bundle_table table;
-  bundle_put_u64(data + BUNDLE_AT_BODY_BYTES, size);
+  bytes_put_u64(data + BUNDLE_AT_BODY_BYTES, size);
   if (bundle_head_check(data, size, &table)) return;
   uint8_t *row = data + BUNDLE_HEAD_BYTES;
   for (uint32_t i = 0; i < table.group_count; i++, row += BUNDLE_GROUP_BYTES)
-    if (bundle_get_u32(row + GROUP_AT_PACKED))
-      seal_part(data, size, bundle_get_u64(row + GROUP_AT_OFFSET), bundle_get_u32(row + GROUP_AT_PACKED),
+    if (bytes_get_u32(row + GROUP_AT_PACKED))
+      seal_part(data, size, bytes_get_u64(row + GROUP_AT_OFFSET), bytes_get_u32(row + GROUP_AT_PACKED),
                 row + GROUP_AT_DIGEST);
   for (uint32_t i = 0; i < table.record_count; i++, row += BUNDLE_RECORD_BYTES)
-    seal_part(data, size, bundle_get_u64(row + RECORD_AT_OFFSET), bundle_get_u32(row + RECORD_AT_PACKED),
+    seal_part(data, size, bytes_get_u64(row + RECORD_AT_OFFSET), bytes_get_u32(row + RECORD_AT_PACKED),
               row + RECORD_AT_DIGEST);
   seal_part(data, size, BUNDLE_HEAD_BYTES, (uint32_t)(table.bytes - BUNDLE_HEAD_BYTES), data + BUNDLE_AT_TABLE_DIGEST);
 }

@@ -53,36 +53,36 @@ static void spoil_repetition(const struct sample *sample) {
 
 static void spoil_overlap(const struct sample *sample) {
   uint8_t *at = sample_record(sample, 1) + RECORD_AT_OFFSET;
-  bundle_put_u64(at, bundle_get_u64(at) - 1);
+  bytes_put_u64(at, bytes_get_u64(at) - 1);
 }
 
 static void spoil_gap(const struct sample *sample) {
   uint8_t *at = sample_record(sample, 2) + RECORD_AT_OFFSET;
-  bundle_put_u64(at, bundle_get_u64(at) + 1);
+  bytes_put_u64(at, bytes_get_u64(at) + 1);
 }
 
 static void spoil_far_offset(const struct sample *sample) {
-  bundle_put_u64(sample_record(sample, 1) + RECORD_AT_OFFSET, UINT64_MAX - 7);
+  bytes_put_u64(sample_record(sample, 1) + RECORD_AT_OFFSET, UINT64_MAX - 7);
 }
 
 static void spoil_packed_size(const struct sample *sample) {
-  bundle_put_u32(sample_record(sample, 1) + RECORD_AT_PACKED, UINT32_MAX);
+  bytes_put_u32(sample_record(sample, 1) + RECORD_AT_PACKED, UINT32_MAX);
 }
 
 static void spoil_no_packed_bytes(const struct sample *sample) {
-  bundle_put_u32(sample_record(sample, 1) + RECORD_AT_PACKED, 0);
+  bytes_put_u32(sample_record(sample, 1) + RECORD_AT_PACKED, 0);
 }
 
 static void spoil_huge(const struct sample *sample) {
-  bundle_put_u32(sample_record(sample, 1) + RECORD_AT_BYTES, UINT32_MAX);
+  bytes_put_u32(sample_record(sample, 1) + RECORD_AT_BYTES, UINT32_MAX);
 }
 
 static void spoil_tiny(const struct sample *sample) {
-  bundle_put_u32(sample_record(sample, 1) + RECORD_AT_BYTES, 3);
+  bytes_put_u32(sample_record(sample, 1) + RECORD_AT_BYTES, 3);
 }
 
 static void spoil_group_index(const struct sample *sample) {
-  bundle_put_u32(sample_record(sample, 1) + RECORD_AT_GROUP, 2);
+  bytes_put_u32(sample_record(sample, 1) + RECORD_AT_GROUP, 2);
 }
 
 static void spoil_record_reserved(const struct sample *sample) {
@@ -102,12 +102,12 @@ static void spoil_arch_tail(const struct sample *sample) {
 }
 
 static void spoil_dictionary_size(const struct sample *sample) {
-  bundle_put_u32(sample_group(sample, 0) + GROUP_AT_BYTES, BUNDLE_MAX_DICTIONARY_BYTES + 1);
+  bytes_put_u32(sample_group(sample, 0) + GROUP_AT_BYTES, BUNDLE_MAX_DICTIONARY_BYTES + 1);
 }
 
 static void spoil_dictionary_overlap(const struct sample *sample) {
   uint8_t *at = sample_group(sample, 1) + GROUP_AT_OFFSET;
-  bundle_put_u64(at, bundle_get_u64(at) - 8);
+  bytes_put_u64(at, bytes_get_u64(at) - 8);
 }
 
 static void spoil_head_reserved(const struct sample *sample) {
@@ -115,19 +115,19 @@ static void spoil_head_reserved(const struct sample *sample) {
 }
 
 static void spoil_record_count(const struct sample *sample) {
-  bundle_put_u32(sample->data + BUNDLE_AT_RECORDS, BUNDLE_MAX_RECORDS + 1);
+  bytes_put_u32(sample->data + BUNDLE_AT_RECORDS, BUNDLE_MAX_RECORDS + 1);
 }
 
 static void spoil_group_count(const struct sample *sample) {
-  bundle_put_u32(sample->data + BUNDLE_AT_GROUPS, UINT32_MAX);
+  bytes_put_u32(sample->data + BUNDLE_AT_GROUPS, UINT32_MAX);
 }
 
 static void spoil_index_size(const struct sample *sample) {
-  bundle_put_u32(sample->data + BUNDLE_AT_RECORDS, BUNDLE_MAX_RECORDS);
+  bytes_put_u32(sample->data + BUNDLE_AT_RECORDS, BUNDLE_MAX_RECORDS);
 }
 
 static void spoil_body_size(const struct sample *sample) {
-  bundle_put_u64(sample->data + BUNDLE_AT_BODY_BYTES, UINT64_MAX - 50);
+  bytes_put_u64(sample->data + BUNDLE_AT_BODY_BYTES, UINT64_MAX - 50);
 }
 
 static const struct hostility hostilities[] = {
@@ -173,8 +173,8 @@ static void test_bundle__hostile_tables_are_refused_with_a_sentence(void **state
 static void plant(const struct sample *sample, uint32_t index, const uint8_t *payload, size_t bytes) {
   uint8_t *row = sample_record(sample, index);
   struct digest digest;
-  assert_int_equal(bytes, bundle_get_u32(row + RECORD_AT_PACKED));
-  memcpy(sample->data + bundle_get_u64(row + RECORD_AT_OFFSET), payload, bytes);
+  assert_int_equal(bytes, bytes_get_u32(row + RECORD_AT_PACKED));
+  memcpy(sample->data + bytes_get_u64(row + RECORD_AT_OFFSET), payload, bytes);
   digest_of(&digest, payload, bytes);
   memcpy(row + RECORD_AT_DIGEST, digest.bytes, sizeof digest.bytes);
   sample_seal(sample->data);
@@ -186,10 +186,10 @@ static void test_bundle__a_kernel_under_another_request_is_refused(void **state)
   (void)state;
   sample_make(&sample, 3, NULL);
   const uint8_t *row = sample_record(&sample, 0), *other = sample_record(&sample, 1);
-  const size_t bytes = bundle_get_u32(row + RECORD_AT_PACKED);
+  const size_t bytes = bytes_get_u32(row + RECORD_AT_PACKED);
   uint8_t *payload = malloc(bytes);
-  memcpy(payload, sample.data + bundle_get_u64(row + RECORD_AT_OFFSET), bytes);
-  if (bytes == bundle_get_u32(other + RECORD_AT_PACKED)) plant(&sample, 1, payload, bytes);
+  memcpy(payload, sample.data + bytes_get_u64(row + RECORD_AT_OFFSET), bytes);
+  if (bytes == bytes_get_u32(other + RECORD_AT_PACKED)) plant(&sample, 1, payload, bytes);
   assert_status(KJIT_ERR_CORRUPT, sample_read_all(&sample, sample.data, sample.bytes, NULL, &error), &error);
   assert_contains(error.message, "another request");
   free(payload);
@@ -202,7 +202,7 @@ static void test_bundle__a_frame_of_another_size_is_refused(void **state) {
   (void)state;
   sample_make(&sample, 3, NULL);
   uint8_t *row = sample_record(&sample, 0);
-  bundle_put_u32(row + RECORD_AT_BYTES, bundle_get_u32(row + RECORD_AT_BYTES) - 16);
+  bytes_put_u32(row + RECORD_AT_BYTES, bytes_get_u32(row + RECORD_AT_BYTES) - 16);
   sample_seal(sample.data);
   assert_status(KJIT_ERR_CORRUPT, sample_read_all(&sample, sample.data, sample.bytes, NULL, &error), &error);
   assert_contains(error.message, "states another size");
@@ -214,10 +214,10 @@ static void test_bundle__a_spoiled_payload_with_a_right_digest_is_refused(void *
   (void)state;
   sample_make(&sample, 1, sample_compress);
   const uint8_t *row = sample_record(&sample, 0);
-  const size_t bytes = bundle_get_u32(row + RECORD_AT_PACKED);
+  const size_t bytes = bytes_get_u32(row + RECORD_AT_PACKED);
   uint8_t *payload = malloc(bytes);
   for (size_t i = 0; i < bytes; i++) {
-    memcpy(payload, sample.data + bundle_get_u64(row + RECORD_AT_OFFSET), bytes);
+    memcpy(payload, sample.data + bytes_get_u64(row + RECORD_AT_OFFSET), bytes);
     payload[i] ^= 0x40;
     plant(&sample, 0, payload, bytes);
     const kjit_status status = sample_read_all(&sample, sample.data, sample.bytes, NULL, NULL);

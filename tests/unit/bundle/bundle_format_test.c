@@ -57,7 +57,7 @@ static void test_bundle__kernels_alike_share_a_dictionary(void **state) {
   sample_make(&stored, 40, NULL);
   sample_make(&packed, 40, sample_compress);
   assert_in_range(packed.bytes, 1, stored.bytes / 5);
-  assert_true(bundle_get_u32(sample_group(&packed, 0) + GROUP_AT_PACKED) > 0);
+  assert_true(bytes_get_u32(sample_group(&packed, 0) + GROUP_AT_PACKED) > 0);
   sample_end(&stored);
   sample_end(&packed);
 }

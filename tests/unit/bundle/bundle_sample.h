@@ -7,6 +7,7 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "base/bytes.h"
 #include "jit/bundle.h"
 #include "jit/bundle_writer.h"
 #include "jit/key_reader.h"
@@ -132,7 +133,7 @@ static inline kjit_status sample_read_all(const struct sample *sample, const voi
 static inline void sample_seal(uint8_t *data) {
   struct bundle_table table;
   struct digest digest;
-  if (bundle_head_check(data, bundle_get_u64(data + BUNDLE_AT_BODY_BYTES), &table)) return;
+  if (bundle_head_check(data, bytes_get_u64(data + BUNDLE_AT_BODY_BYTES), &table)) return;
   digest_of(&digest, data + BUNDLE_HEAD_BYTES, table.bytes - BUNDLE_HEAD_BYTES);
   memcpy(data + BUNDLE_AT_TABLE_DIGEST, digest.bytes, sizeof digest.bytes);
 }
@@ -142,7 +143,7 @@ static inline uint8_t *sample_group(const struct sample *sample, uint32_t index)
 }
 
 static inline uint8_t *sample_record(const struct sample *sample, uint32_t index) {
-  return sample_group(sample, bundle_get_u32(sample->data + BUNDLE_AT_GROUPS)) + (size_t)BUNDLE_RECORD_BYTES * index;
+  return sample_group(sample, bytes_get_u32(sample->data + BUNDLE_AT_GROUPS)) + (size_t)BUNDLE_RECORD_BYTES * index;
 }
 
 #endif
