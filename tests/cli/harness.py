@@ -40,6 +40,10 @@ def main(module):
     sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 else 1)
 
 
+# Ends what hangs: no measure of how fast anything is, for the machine may be busy.
+HANGS_S = 900
+
+
 class TemporaryFolder(unittest.TestCase):
     """A case with a folder of its own, gone afterwards."""
 
@@ -52,7 +56,7 @@ class TemporaryFolder(unittest.TestCase):
         merged = {**os.environ, **(environment or {})}
         merged = {name: str(value) for name, value in merged.items() if value is not None}
         return subprocess.run([str(word) for word in command], env=merged, capture_output=True, text=True,
-                              errors="replace", timeout=280, **keywords)
+                              errors="replace", timeout=HANGS_S, **keywords)
 
     def write(self, name, text):
         path = self.folder / name
