@@ -84,6 +84,8 @@ void start_block(Block &block, unsigned number) {
     warp.meeting = Meeting{};
     warp.product_groups.clear();
     warp.products_fenced = false;
+    warp.product_waits = 0;
+    warp.products_over = 0;
   }
   block.groups = std::vector<Warpgroup>(block.threads.size() / kGroupThreads);
   for (Warpgroup &group : block.groups)

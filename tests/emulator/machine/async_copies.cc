@@ -10,19 +10,20 @@ namespace {
 void async_copy(unsigned shared, const void *global, unsigned bytes) {
   Block &block = *self().block;
   if (bytes > kChunkBytes) fail("cp.async of %u bytes", bytes);
-  char *const target = access_shared(block, shared, kChunkBytes, Access::kWrite, "cp.async");
+  char *const target = access_shared(self(), shared, kChunkBytes, Access::kWrite, "cp.async");
   if (bytes) check_global(global, kChunkBytes, kChunkBytes, "cp.async");
   poison(target, kChunkBytes);
   chunk_at(block, shared).copying++;
-  note_writer(block, shared, kChunkBytes, self());
   self().open_copies.push_back({shared, global, bytes});
 }
 
-void perform(Block &block, const AsyncCopy &copy) {
+void perform(Thread &thread, const AsyncCopy &copy) {
+  Block &block = *thread.block;
   char *const target = block.shared + (copy.shared - block.shared_base);
   memset(target, 0, kChunkBytes);
   memcpy(target, copy.global, copy.bytes);
   chunk_at(block, copy.shared).copying--;
+  order_landed(thread, copy.shared, kChunkBytes);
 }
 
 void async_copy_commit() {
@@ -33,7 +34,7 @@ void async_copy_commit() {
 void finish_groups(Thread &thread, int pending) {
   while (thread.copy_groups.size() > static_cast<size_t>(pending)) {
     for (const AsyncCopy &copy : thread.copy_groups.front())
-      perform(*thread.block, copy);
+      perform(thread, copy);
     thread.copy_groups.pop_front();
   }
 }

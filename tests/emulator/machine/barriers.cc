@@ -19,6 +19,9 @@ bool is_complete(const Block &block, const Barrier &barrier) {
 }
 
 void complete(Barrier &barrier) {
+  for (Thread *const thread : barrier.waiting)
+    join(thread->clock, barrier.clock);
+  barrier.clock.clear();
   barrier.expected = 0;
   barrier.arrived.reset();
   release_waiting(barrier.waiting);
@@ -36,12 +39,14 @@ Barrier &arrive(int number, int threads, const char *what) {
     fail("%s %d: this thread has arrived already", what, number);
   barrier.expected = expected;
   barrier.arrived.set(static_cast<size_t>(thread.index));
+  let_know(barrier.clock, thread);
   return barrier;
 }
 
 void barrier_sync(int number, int threads) {
   Barrier &barrier = arrive(number, threads, "bar.sync");
   if (is_complete(*self().block, barrier)) {
+    join(self().clock, barrier.clock);
     complete(barrier);
     give_way(4);
     return;
@@ -64,6 +69,7 @@ void mbarrier_init(unsigned address, int arrivals) {
   Mbarrier &barrier = block.mbarriers[address];
   barrier.arrivals = barrier.missing = arrivals;
   barrier.initialiser = self().index;
+  barrier.initialised_at = self().clock[static_cast<size_t>(self().index)];
   chunk_at(block, address).barrier = true;
 }
 
@@ -78,17 +84,26 @@ Mbarrier &find(Block &block, uint32_t address, const char *what) {
   return found->second;
 }
 
+Mbarrier &find_visible(uint32_t address, const char *what) {
+  Mbarrier &barrier = find(*self().block, address, what);
+  if (self().clock[static_cast<size_t>(barrier.initialiser)] < barrier.initialised_at)
+    fail("%s at shared 0x%x: no barrier since thread %d initialised it", what, address, barrier.initialiser);
+  return barrier;
+}
+
 void advance(Mbarrier &barrier) {
   if (barrier.missing > 0 || barrier.bytes != 0) return;
   barrier.phase++;
+  barrier.completed = barrier.clock;
   barrier.missing = barrier.arrivals;
   release_waiting(barrier.waiting);
 }
 
 void mbarrier_arrive(unsigned address, int bytes) {
-  Mbarrier &barrier = find(*self().block, address, "mbarrier.arrive");
+  Mbarrier &barrier = find_visible(address, "mbarrier.arrive");
   if (barrier.missing == 0)
     fail("mbarrier.arrive at shared 0x%x: all %d arrivals of the phase were there", address, barrier.arrivals);
+  let_know(barrier.clock, self());
   barrier.bytes += bytes;
   barrier.missing--;
   advance(barrier);
@@ -96,12 +111,13 @@ void mbarrier_arrive(unsigned address, int bytes) {
 }
 
 void mbarrier_wait(unsigned address, int parity) {
-  Mbarrier &barrier = find(*self().block, address, "mbarrier.try_wait");
+  Mbarrier &barrier = find_visible(address, "mbarrier.try_wait");
   if (parity != 0 && parity != 1) fail("mbarrier.try_wait at shared 0x%x: parity %d", address, parity);
   while (barrier.phase % 2 == static_cast<unsigned>(parity)) {
     barrier.waiting.push_back(&self());
     wait_for({Wait::kMbarrier, "mbarrier.try_wait", address, static_cast<uint32_t>(parity)});
   }
+  join(self().clock, barrier.completed);
   give_way(64);
 }
 
@@ -138,8 +154,12 @@ void set_registers(int registers, bool increase) {
 
 } // namespace
 
-void complete_bytes(Block &block, uint32_t address, int64_t bytes) {
-  Mbarrier &barrier = find(block, address, "complete_tx");
+// What arrived is known to those who wait for the barrier.
+void complete_bytes(Block &block, const TensorCopy &copy, int64_t bytes) {
+  Mbarrier &barrier = find(block, copy.barrier, "complete_tx");
+  barrier.clock.resize(block.threads.front()->clock.size());
+  uint32_t &known = barrier.clock[static_cast<size_t>(copy.asker)];
+  known = std::max(known, copy.asked_at);
   barrier.bytes -= bytes;
   advance(barrier);
 }

@@ -63,14 +63,18 @@ Fiber::~Fiber() {
 void Fiber::start(void (*function)(void *), void *argument) {
   function_ = function;
   argument_ = argument;
-  is_fresh_ = true;
+  is_fresh_ = !is_idle_;
 }
 
-// makecontext() hands over int arguments only.
+// makecontext() hands over int arguments only. What has ended is started again without it.
 void Fiber::enter(unsigned low, unsigned high) {
   Fiber *const self = reinterpret_cast<Fiber *>(static_cast<uintptr_t>(high) << 32 | low);
-  self->function_(self->argument_);
-  _longjmp(self->outside_, 1);
+  for (;;) {
+    self->is_idle_ = false;
+    self->function_(self->argument_);
+    self->is_idle_ = true;
+    self->suspend();
+  }
 }
 
 void Fiber::resume() {

@@ -30,6 +30,7 @@ private:
   ucontext_t fresh_;
   jmp_buf inside_, outside_;
   bool is_fresh_ = false;
+  bool is_idle_ = false; // has ended what it was started for, and waits inside
   void (*function_)(void *) = nullptr;
   void *argument_ = nullptr;
 };

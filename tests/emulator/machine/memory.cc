@@ -22,12 +22,11 @@ unsigned shared_address(const void *pointer) {
 }
 
 void load_shared(void *value, unsigned address, unsigned bytes) {
-  memcpy(value, access_shared(*self().block, address, bytes, Access::kRead, "ld.shared"), bytes);
+  memcpy(value, access_shared(self(), address, bytes, Access::kRead, "ld.shared"), bytes);
 }
 
 void store_shared(unsigned address, const void *value, unsigned bytes) {
-  memcpy(access_shared(*self().block, address, bytes, Access::kWrite, "st.shared"), value, bytes);
-  note_writer(*self().block, address, bytes, self());
+  memcpy(access_shared(self(), address, bytes, Access::kWrite, "st.shared"), value, bytes);
   give_way(256);
 }
 
@@ -46,6 +45,14 @@ template <typename Visit> void for_chunks(Block &block, uint32_t address, unsign
     visit(chunk_at(block, at));
 }
 
+void note_writer(Block &block, uint32_t address, unsigned bytes, const Thread &writer) {
+  for_chunks(block, address, bytes, [&](Chunk &chunk) {
+    chunk.written = true;
+    chunk.writer = static_cast<uint16_t>(writer.index);
+    chunk.writer_fences = writer.proxy_fences;
+  });
+}
+
 } // namespace
 
 char *shared_at(Block &block, uint32_t address, unsigned bytes, unsigned alignment, const char *what) {
@@ -61,7 +68,8 @@ Chunk &chunk_at(Block &block, uint32_t address) {
   return block.chunks[(address - block.shared_base) / kChunkBytes];
 }
 
-char *access_shared(Block &block, uint32_t address, unsigned bytes, Access access, const char *what) {
+char *access_shared(Thread &by, uint32_t address, unsigned bytes, Access access, const char *what) {
+  Block &block = *by.block;
   char *const memory = shared_at(block, address, bytes, bytes, what);
   for_chunks(block, address, bytes, [&](const Chunk &chunk) {
     if (chunk.barrier) fail("%s at shared 0x%x: an mbarrier is there", what, address);
@@ -69,15 +77,12 @@ char *access_shared(Block &block, uint32_t address, unsigned bytes, Access acces
     if (chunk.reading && access == Access::kWrite)
       fail("%s at shared 0x%x: a copy or a product that reads it is in flight", what, address);
   });
+  order_access(by, address, bytes, access, what);
+  if (access == Access::kWrite) {
+    order_after_products(by, address, what);
+    note_writer(block, address, bytes, by);
+  }
   return memory;
-}
-
-void note_writer(Block &block, uint32_t address, unsigned bytes, const Thread &writer) {
-  for_chunks(block, address, bytes, [&](Chunk &chunk) {
-    chunk.written = true;
-    chunk.writer = static_cast<uint16_t>(writer.index);
-    chunk.writer_fences = writer.proxy_fences;
-  });
 }
 
 void check_global(const void *address, unsigned bytes, unsigned alignment, const char *what) {
@@ -102,6 +107,7 @@ void reset_shared(Block &block) {
   block.shared = block.shared_memory.data() + (1024 - start % 1024) + block.shared_base % 1024;
   poison(block.shared, bytes);
   block.chunks.assign(bytes / kChunkBytes + 1, Chunk{});
+  reset_order(block);
 }
 
 void fill_memory(emulator_device_api *device) {

@@ -111,13 +111,15 @@ template <typename Members> std::shared_ptr<Accumulators> take_accumulators(Warp
   return taken;
 }
 
-void begin_reading(Block &block, const emulator_wgmma &product) {
-  for_operands(product, [&](uint32_t place) {
+template <typename Members> void begin_reading(Block &block, const Members &members) {
+  for_operands(product_of(members, 0), [&](uint32_t place) {
     shared_at(block, place, kChunkBytes, kChunkBytes, "wgmma");
     Chunk &chunk = chunk_at(block, place);
     if (chunk.copying) fail("wgmma reads shared 0x%x: a copy to it is in flight", place);
     if (chunk.barrier) fail("wgmma reads shared 0x%x: an mbarrier is there", place);
     check_proxy(block, place, "wgmma");
+    for (size_t warp = 0; warp < 4; warp++)
+      order_seen(*members[warp * kLanes], place, kChunkBytes, "wgmma");
     chunk.reading++;
   });
 }
@@ -127,7 +129,7 @@ template <typename Members> void issue(Warpgroup &group, const Members &members)
   Product product = {};
   product.number = ++group.issued;
   product.operands = product_of(members, 0);
-  begin_reading(*self().block, product.operands);
+  begin_reading(*self().block, members);
   product.accumulators = take_accumulators(group, members);
   product.accumulators->last_product = product.number;
   for (size_t i = 0; i < kGroupThreads && product.operands.a; i++) {
@@ -237,9 +239,21 @@ void hand_back(Accumulators &accumulators, const Warp &warp) {
   accumulators.handed[static_cast<size_t>(first / kLanes)] = true;
 }
 
+// The first warp that waits for a product performs it.
+void finish_product(Warp &warp, Product &product) {
+  if (!product.performed) perform(*warp.block, product);
+  product.performed = true;
+  product.warps_waited++;
+  for_operands(product.operands, [&](uint32_t place) { note_product_reading(warp, product.number, place); });
+}
+
 void finish_products(Warp &warp, Warpgroup &group, uint64_t last) {
-  for (; !group.in_flight.empty() && group.in_flight.front().number <= last; group.in_flight.pop_front())
-    perform(*warp.block, group.in_flight.front());
+  count_product_wait(warp);
+  for (Product &product : group.in_flight)
+    if (product.number > warp.products_over && product.number <= last) finish_product(warp, product);
+  warp.products_over = std::max(warp.products_over, last);
+  while (!group.in_flight.empty() && group.in_flight.front().warps_waited == 4)
+    group.in_flight.pop_front();
   for (auto &held : group.held)
     if (held->last_product <= last && !held->handed[static_cast<size_t>(warp.index % 4)]) hand_back(*held, warp);
   const auto is_done = [](const auto &held) {
@@ -280,7 +294,9 @@ void wgmma_wait(int pending) {
 
 void check_no_products(const Thread &thread) {
   const size_t group = static_cast<size_t>(thread.index / kGroupThreads);
-  if (group < thread.block->groups.size() && !thread.block->groups[group].in_flight.empty())
+  if (group >= thread.block->groups.size()) return;
+  const auto &products = thread.block->groups[group].in_flight;
+  if (std::any_of(products.begin(), products.end(), [](const Product &product) { return !product.performed; }))
     fail("the thread ended while its warpgroup's products were in flight");
 }
 

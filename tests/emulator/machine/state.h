@@ -41,6 +41,9 @@ private:
   uint64_t state_;
 };
 
+// What a thread knows of all threads, and of the waits for products of all warps (order.cc).
+using Clock = std::vector<uint32_t>;
+
 // Why a thread does not run, for the scheduler and for the report of a deadlock.
 struct Wait {
   enum Kind { kNothing, kEnded, kWarp, kWarpgroup, kBarrier, kMbarrier, kRegisters };
@@ -63,6 +66,8 @@ struct TensorCopy {
   uint32_t shared;
   uint32_t barrier; // loads
   int at[5];
+  int asker; // loads: the thread, and its clock then
+  uint32_t asked_at;
   uint64_t due; // loads: not before this step of the scheduler, unless nothing else can go on
 };
 
@@ -80,6 +85,7 @@ struct Thread {
   std::vector<TensorCopy> open_stores;              // no group yet
   std::deque<std::vector<TensorCopy>> store_groups; // oldest first
   uint32_t proxy_fences = 0;                        // passed so far
+  Clock clock;
 };
 
 // Threads that execute an instruction together.
@@ -100,6 +106,8 @@ struct Warp {
   std::deque<uint64_t>
       product_groups; // for each committed group of wgmma that was not waited for: products until its end
   bool products_fenced = false;
+  uint32_t product_waits = 0; // passed so far
+  uint64_t products_over = 0; // number of the last one waited for
 };
 
 // Accumulators of a warpgroup while products are in flight on them.
@@ -117,6 +125,8 @@ struct Product {
   std::array<const uint32_t *, kGroupThreads> a; // registers
   std::array<std::array<uint32_t, 4>, kGroupThreads> a_at_issue;
   std::shared_ptr<Accumulators> accumulators;
+  bool performed;
+  int warps_waited; // for it
 };
 
 struct Warpgroup {
@@ -131,6 +141,7 @@ struct Barrier {
   int expected = 0; // threads; 0: nobody came yet
   std::bitset<EMULATOR_THREADS_MAX> arrived;
   std::vector<Thread *> waiting;
+  Clock clock; // of those who came
 };
 
 struct Mbarrier {
@@ -139,7 +150,9 @@ struct Mbarrier {
   int64_t bytes = 0; // expected and not arrived
   unsigned phase = 0;
   bool fenced = false;
-  int initialiser = 0; // thread
+  int initialiser = 0; // thread, and its clock then
+  uint32_t initialised_at = 0;
+  Clock clock, completed; // of all who arrived; of those in completed phases
   std::vector<Thread *> waiting;
 };
 
@@ -151,6 +164,24 @@ struct Chunk {
   bool written = false; // by a thread's own instruction, not by the copy engine:
   uint16_t writer = 0;
   uint32_t writer_fences = 0; // proxy fences that the writer had passed
+};
+
+struct Reading {
+  uint16_t thread;
+  uint32_t at;
+};
+
+// Who wrote four bytes of shared memory last, and who read them since.
+struct Word {
+  uint16_t writer = 0;
+  uint32_t written_at = 0;
+  std::vector<Reading> readings;
+};
+
+// The last product of a warpgroup that read a chunk: the waits of its warps by which it was over.
+struct ProductReading {
+  uint64_t product = 0;
+  std::array<uint32_t, 4> waits = {};
 };
 
 struct Block {
@@ -165,6 +196,8 @@ struct Block {
   char *shared = nullptr;   // where it lies here
   std::vector<char> shared_memory;
   std::vector<Chunk> chunks;
+  std::vector<Word> words;
+  std::vector<ProductReading> product_readings; // [chunk][warpgroup]
   std::array<Barrier, kBarriers> barriers;
   std::map<uint32_t, Mbarrier> mbarriers;
   std::vector<TensorCopy> loads; // in flight
@@ -199,8 +232,7 @@ void give_way(unsigned one_in);
 // Memory, checked. `what` names the instruction.
 enum class Access { kRead, kWrite };
 char *shared_at(Block &block, uint32_t address, unsigned bytes, unsigned alignment, const char *what);
-char *access_shared(Block &block, uint32_t address, unsigned bytes, Access access, const char *what);
-void note_writer(Block &block, uint32_t address, unsigned bytes, const Thread &writer);
+char *access_shared(Thread &by, uint32_t address, unsigned bytes, Access access, const char *what);
 Chunk &chunk_at(Block &block, uint32_t address);
 uint32_t swizzled_128(uint32_t address);
 void check_proxy(Block &block, uint32_t address, const char *what);
@@ -208,11 +240,24 @@ void check_global(const void *address, unsigned bytes, unsigned alignment, const
 void reset_shared(Block &block);
 void poison(char *memory, unsigned bytes);
 
+// Order (order.cc). `by` reads or writes; reads what products read; has written what was under way. join(): know what
+// another does. let_know(): tell it.
+void reset_order(Block &block);
+void order_access(Thread &by, uint32_t address, unsigned bytes, Access access, const char *what);
+void order_seen(const Thread &by, uint32_t address, unsigned bytes, const char *what);
+void order_landed(Thread &by, uint32_t address, unsigned bytes);
+void set_writer(Word &word, const Thread &by);
+void join(Clock &to, const Clock &from);
+void let_know(Clock &to, Thread &by);
+void count_product_wait(Warp &warp);
+void note_product_reading(Warp &warp, uint64_t product, uint32_t address);
+void order_after_products(Thread &by, uint32_t address, const char *what);
+
 // For blocks that end, and for the scheduler.
 void finish_copies(Thread &thread);
 void drop_out_of_barriers(Thread &thread);
 bool deliver_load(Block &block, bool idle);
-void complete_bytes(Block &block, uint32_t barrier, int64_t bytes);
+void complete_bytes(Block &block, const TensorCopy &copy, int64_t bytes);
 void check_copy_barrier(Block &block, uint32_t barrier);
 void check_no_products(const Thread &thread);
 void report_deadlock();

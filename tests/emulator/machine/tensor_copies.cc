@@ -144,11 +144,15 @@ void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *
            : chunk.copying ? "another copy to it is in flight"
                            : "a copy or a product that reads it is in flight");
     check_proxy(block, address, what);
+    order_access(self(), address, kChunkBytes, Access::kWrite, what);
+    order_after_products(self(), address, what);
     chunk.copying++;
     chunk.written = false;
   });
   poison(shared_at(block, shared, geometry_of(copy.map).bytes(), kBoxAlignment, what), geometry_of(copy.map).bytes());
   copy.due = choose_due();
+  copy.asker = self().index;
+  copy.asked_at = self().clock[static_cast<size_t>(copy.asker)]++;
   block.loads.push_back(copy);
 }
 
@@ -159,6 +163,7 @@ void tensor_store(const void *map, unsigned shared, const int *coordinates, int 
   for_box_chunks(block, copy, [&](uint32_t address, Chunk &chunk) {
     if (chunk.copying) fail("%s from shared 0x%x: a copy to it is in flight", what, address);
     check_proxy(block, address, what);
+    order_access(self(), address, kChunkBytes, Access::kRead, what);
     chunk.reading++;
   });
   self().open_stores.push_back(copy);
@@ -169,9 +174,12 @@ void tensor_store_commit() {
   self().open_stores.clear();
 }
 
-void perform_store(Block &block, const TensorCopy &copy) {
-  move_box(block, copy, false);
-  for_box_chunks(block, copy, [](uint32_t, Chunk &chunk) { chunk.reading--; });
+void perform_store(Thread &thread, const TensorCopy &copy) {
+  move_box(*thread.block, copy, false);
+  for_box_chunks(*thread.block, copy, [&](uint32_t address, Chunk &chunk) {
+    order_access(thread, address, kChunkBytes, Access::kRead, "cp.async.bulk.tensor store");
+    chunk.reading--;
+  });
 }
 
 // What has read shared memory has reached global memory, too: nobody can tell the difference before the grid ends.
@@ -179,7 +187,7 @@ void tensor_store_wait(int pending, bool) {
   Thread &thread = self();
   while (thread.store_groups.size() > static_cast<size_t>(pending)) {
     for (const TensorCopy &copy : thread.store_groups.front())
-      perform_store(*thread.block, copy);
+      perform_store(thread, copy);
     thread.store_groups.pop_front();
   }
 }
@@ -191,7 +199,7 @@ void proxy_fence() {
 void perform_load(Block &block, const TensorCopy &copy) {
   move_box(block, copy, true);
   for_box_chunks(block, copy, [](uint32_t, Chunk &chunk) { chunk.copying--; });
-  complete_bytes(block, copy.barrier, geometry_of(copy.map).bytes());
+  complete_bytes(block, copy, geometry_of(copy.map).bytes());
 }
 
 } // namespace

@@ -19,7 +19,13 @@ void check_mask(unsigned mask) {
 
 void sync_warp(unsigned mask) {
   check_mask(mask);
-  meet_warp("__syncwarp", nullptr, [](auto &) {});
+  meet_warp("__syncwarp", nullptr, [](auto &members) {
+    Clock all;
+    for (int i = 0; i < self().warp->size; i++)
+      let_know(all, *members[static_cast<size_t>(i)]);
+    for (int i = 0; i < self().warp->size; i++)
+      join(members[static_cast<size_t>(i)]->clock, all);
+  });
 }
 
 void shuffle(emulator_shuffle *operands) {
@@ -54,13 +60,18 @@ template <typename Members> uint32_t row_address(const Members &members, int mat
   return operands_of<emulator_matrix_access>(members, matrix * 8 + row).address;
 }
 
+// The memory of that row, which its lane reads or writes.
+template <typename Members>
+char *row_memory(const Members &members, int matrix, int row, Access access, const char *what) {
+  Thread &by = *members[static_cast<size_t>(matrix * 8 + row)];
+  return access_shared(by, row_address(members, matrix, row), kChunkBytes, access, what);
+}
+
 // One matrix to the lanes: lane l gets row l / 4, columns 2 (l % 4) and + 1.
 template <typename Members> void load_one_matrix(const Members &members, int matrix) {
   uint16_t values[8][8];
   for (int row = 0; row < 8; row++)
-    memcpy(values[row],
-           access_shared(*self().block, row_address(members, matrix, row), kChunkBytes, Access::kRead, "ldmatrix"),
-           kChunkBytes);
+    memcpy(values[row], row_memory(members, matrix, row, Access::kRead, "ldmatrix"), kChunkBytes);
   for (int lane = 0; lane < kLanes; lane++) {
     auto &own = operands_of<emulator_matrix_access>(members, lane);
     const int row = lane / 4, column = lane % 4 * 2;
@@ -79,14 +90,11 @@ void load_matrix(emulator_matrix_access *operands) {
 }
 
 template <typename Members> void store_one_matrix(const Members &members, int matrix) {
-  Block &block = *self().block;
   for (int row = 0; row < 8; row++) {
     uint32_t words[4];
     for (int i = 0; i < 4; i++)
       words[i] = *operands_of<emulator_matrix_access>(members, row * 4 + i).r[matrix];
-    const uint32_t address = row_address(members, matrix, row);
-    memcpy(access_shared(block, address, kChunkBytes, Access::kWrite, "stmatrix"), words, kChunkBytes);
-    note_writer(block, address, kChunkBytes, *members[static_cast<size_t>(row * 4)]);
+    memcpy(row_memory(members, matrix, row, Access::kWrite, "stmatrix"), words, kChunkBytes);
   }
 }
 
