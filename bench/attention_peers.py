@@ -7,9 +7,9 @@ and grouped heads; `decode`, few queries against many keys; `all`.
 
 Before anything is timed each peer's output is checked beside float64 on sampled rows; a peer that is wrong is not
 timed. Each round times every peer once in a new random order, the L2 cache flushed before each; the median of the
-rounds counts. FLOPs are 2 * batch * heads * seq_q * (keys seen in the mean) * (head_dim + head_dim_v). Every fourth round
-also times a matrix product of 8192^3 and a copy of 1 GiB: the card's limits. Where time is short there are fewer
-rounds, then fewer problems; the table says so.
+rounds counts. FLOPs are 2 * batch * heads * seq_q * (keys seen in the mean) * (head_dim + head_dim_v). Every fourth
+round also times a matrix product of 8192^3 and a copy of 1 GiB: the card's limits. Where time is short there are
+fewer rounds, then fewer problems; the table says so.
 
 Writes attention_peers.csv, .md, .png and .svg and attention_SET.png and .svg into DIR (by default here); --from makes
 them again of a CSV file, without a GPU.

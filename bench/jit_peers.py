@@ -337,8 +337,8 @@ def main() -> int:
     where = torch.cuda.get_device_name()
     text = (
         f"{where}, bf16 {'x'.join(map(str, SHAPE))} (batch, seq, heads, head_dim); resident on "
-        f"{'x'.join(map(str, TINY))}; PyTorch {torch.__version__}; medians of fresh processes. `bench/jit_peers.py {' '.join(sys.argv[1:])}`\n\n"
-        f"{table(found)}\n"
+        f"{'x'.join(map(str, TINY))}; PyTorch {torch.__version__}; medians of fresh processes. "
+        f"`bench/jit_peers.py {' '.join(sys.argv[1:])}`\n\n{table(found)}\n"
     )
     print(text)
     for name, reason in reasons.items():

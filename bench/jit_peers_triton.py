@@ -44,7 +44,7 @@ def attention(q, k, v):
     batch, seq_q, heads, head_dim = q.shape
     grid = (triton.cdiv(seq_q, 128), batch * heads)
     _forward[grid](
-        q, k, v, out, seq_q, k.shape[1], heads, math.log2(math.e) / math.sqrt(head_dim), *q.stride()[:3], *k.stride()[:3],
-        head_dim=head_dim, tile_m=128, tile_n=64, num_warps=8, num_stages=2,
+        q, k, v, out, seq_q, k.shape[1], heads, math.log2(math.e) / math.sqrt(head_dim),
+        *q.stride()[:3], *k.stride()[:3], head_dim=head_dim, tile_m=128, tile_n=64, num_warps=8, num_stages=2,
     )  # fmt: skip
     return out

@@ -39,8 +39,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         filling = environment(KJIT_CACHE_DIR=folder / "cache")
-        doctor = json.loads(subprocess.run([kjit, "doctor", "--json"], env=filling, capture_output=True, text=True).stdout)
-        devices = doctor["driver"]["devices"]
+        doctor = subprocess.run([kjit, "doctor", "--json"], env=filling, capture_output=True, text=True)
+        devices = json.loads(doctor.stdout)["driver"]["devices"]
         arch = devices[0]["arch"] if devices else "sm_90"
         manifest = folder / "m"
         manifest.write_text(f"flash_forward {arch} {CONFIG}\n")

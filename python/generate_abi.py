@@ -199,9 +199,13 @@ def write_abi(path, headers, macros):
 def write_stub(path, template, dtypes, fields):
     """The template's lines with @…@ are replaced: what a type checker is told of classes made at import."""
     lines = {
-        "    @DTYPES@": "\n".join(f"    {name.replace('KJIT_', '', 1)} = {value}" for name, value in dtypes.items() if value),
+        "    @DTYPES@": "\n".join(
+            f"    {name.replace('KJIT_', '', 1)} = {value}" for name, value in dtypes.items() if value
+        ),
         "    @MEMBERS@": "\n".join(f"    {name}: {kind}" for name, kind in fields),
-        "        @PARAMETERS@": "\n".join(f"        {name}: {PARAMETER_TYPES.get(kind, kind)}," for name, kind in fields),
+        "        @PARAMETERS@": "\n".join(
+            f"        {name}: {PARAMETER_TYPES.get(kind, kind)}," for name, kind in fields
+        ),
     }
     for line, text in lines.items():
         template = template.replace(line, text)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._library import version as __version__
+from .artifact import Artifact
 from .attention import attention, forward, forward_timed, plan
 from .errors import (
     CompileError,
@@ -37,7 +38,7 @@ from .flash_config import (
     get_kernel_configs,
     get_kernel_progression_configs,
 )
-from .runtime import Artifact, Runtime, default_runtime
+from .runtime import Runtime, default_runtime
 
 
 def compile(*arguments: Any, **options: Any) -> Artifact:

@@ -68,7 +68,9 @@ def show(found: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m kjit", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    doctor = commands.add_parser("doctor", help="what this machine and this Python have; exit code 0 whatever is missing")
+    doctor = commands.add_parser(
+        "doctor", help="what this machine and this Python have; exit code 0 whatever is missing"
+    )
     doctor.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
     found = collect()

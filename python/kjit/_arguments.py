@@ -12,6 +12,7 @@ from ._library import struct
 #: Memory layouts of (batch, seq, heads, head_dim): where each axis stands in the caller's tensors.
 LAYOUTS = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
 
+
 class View(NamedTuple):
     """A tensor, whoever owns it. dtype is a kjit_dtype, device a CUDA ordinal or KJIT_DEVICE_HOST."""
 

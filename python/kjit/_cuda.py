@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import sys
 import threading
 from typing import Any, Iterator, Optional
@@ -14,10 +15,11 @@ _contexts: dict[int, ctypes.c_void_p] = {}
 
 
 def driver() -> ctypes.CDLL:
+    """The library's own choice of a driver: $KJIT_LIBCUDA, or the system's."""
     global _driver
     if _driver is None:
         try:
-            _driver = ctypes.CDLL("libcuda.so.1")
+            _driver = ctypes.CDLL(os.environ.get("KJIT_LIBCUDA") or "libcuda.so.1")
         except OSError as error:
             raise RuntimeError(f"the CUDA driver could not be loaded: {error}") from None
     return _driver
@@ -68,7 +70,7 @@ def wait_for_stream(stream: int) -> None:
 
 def wait_for_all() -> None:
     """Everything launched on any device that was used here. Errors are not ours to report: this is the end."""
-    for ordinal, context in list(_contexts.items()):
+    for ordinal in list(_contexts):
         with contextlib.suppress(RuntimeError), device(ordinal):
             driver().cuCtxSynchronize()
 

@@ -77,6 +77,7 @@ class _Framework:
     stream = 0
     waits = True
     allocates = False  # whether empty() works
+    writable = True  # whether an array of the caller's may be written
 
     def capsule(self, array: Any) -> Any:
         return array.__dlpack__(stream=_DLPACK_DEFAULT_STREAM)
@@ -110,6 +111,7 @@ class _Jax(_Framework):
     """
 
     allocates = True
+    writable = False
 
     def __init__(self, array: Any) -> None:
         self.jax = sys.modules["jax"]
@@ -157,6 +159,8 @@ def attention(
     if not framework.allocates and (out is None or return_lse):
         name = type(q).__name__
         raise TypeError(f"out: must be given for arrays of type {name}, and return_lse is not available")
+    if not framework.writable and out is not None:
+        raise TypeError("out: JAX's arrays are immutable: take the result")
     lse = None
     if return_lse:
         batch, seq, heads = (q.shape[axis] for axis in LAYOUTS[layout][:3])
@@ -173,7 +177,13 @@ def attention(
             call(lib.kjit_attention_forward, default_runtime().handle, ctypes.byref(args), framework.stream)
         else:
             struct = as_config(config)._struct
-            call(lib.kjit_flash_forward, default_runtime().handle, ctypes.byref(struct), ctypes.byref(args), framework.stream)
+            call(
+                lib.kjit_flash_forward,
+                default_runtime().handle,
+                ctypes.byref(struct),
+                ctypes.byref(args),
+                framework.stream,
+            )
         if framework.waits:
             _cuda.wait_for_stream(framework.stream)
     return out if lse is None else (out, lse)

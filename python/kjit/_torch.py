@@ -30,7 +30,6 @@ _raw_stream: Callable[[int], int] = getattr(
 )
 
 
-
 def _untyped(name: str) -> Any:
     """A function of its own without parameter types, so that pointers made beforehand pass as they are."""
     function = lib[name]
@@ -177,7 +176,9 @@ def _direct(
 
 _ARGUMENTS = "Tensor q, Tensor k, Tensor v, float? scale, bool causal, str layout, str config"
 torch.library.define("kjit::attention", f"({_ARGUMENTS}) -> Tensor", tags=torch.Tag.needs_fixed_stride_order)
-torch.library.define("kjit::attention_lse", f"({_ARGUMENTS}) -> (Tensor, Tensor)", tags=torch.Tag.needs_fixed_stride_order)
+torch.library.define(
+    "kjit::attention_lse", f"({_ARGUMENTS}) -> (Tensor, Tensor)", tags=torch.Tag.needs_fixed_stride_order
+)
 
 
 @torch.library.impl("kjit::attention", "default")

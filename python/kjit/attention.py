@@ -40,7 +40,7 @@ def attention(
     scale: softmax scale, None for 1/sqrt(head_dim). causal: row i sees keys up to i + seq_kv - seq_q. out: written in
     place of a new tensor. config: one of flash_forward's to use instead of the library's choice, or its short form.
 
-    Returns the output, or with return_lse (output, lse), where lse is ln sum exp(scale q k), (batch, heads_q, seq_q) fp32.
+    Returns the output, or with return_lse (output, lse): lse is ln sum exp(scale q k), fp32, (batch, heads_q, seq_q).
     Unsupported, which is a NotImplementedError, says what cannot be computed on this GPU.
     PyTorch tensors, CuPy and JAX arrays, and any array with __dlpack__ where `out` is given.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import os
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any, Callable, Iterator, Optional, Union
 
 from . import _abi, _cuda
 from ._library import as_dict, call, lib, raise_error, struct, text_or_none
+from .artifact import Artifact, read_artifact
 from .errors import Error
 from .flash_config import DType, FlashForwardKernelConfig, config_set
 
@@ -26,36 +26,6 @@ CACHE_MODES = {
 }
 
 Config = Union[FlashForwardKernelConfig, str]
-
-
-@dataclasses.dataclass(frozen=True)
-class Artifact:
-    """A compiled kernel, copied out of the library: the members of kjit_artifact_info."""
-
-    key: str
-    key_text: str = dataclasses.field(repr=False)
-    arch: str
-    entry: str
-    cubin: bytes = dataclasses.field(repr=False)
-    cubin_bytes: int
-    log: str = dataclasses.field(repr=False)
-    registers: int
-    spill_bytes: int
-    local_bytes: int
-    shared_bytes: int
-    max_threads: int
-    #: "memory", "bundle", "site", "user", "remote" or "built": where this call's answer came from.
-    origin: str
-    compile_ms: float
-
-
-def _read_artifact(handle: ctypes.c_void_p) -> Artifact:
-    info = struct(_abi.kjit_artifact_info)
-    call(lib.kjit_artifact_get_info, handle, ctypes.byref(info))
-    members = as_dict(info)
-    members["cubin"] = ctypes.string_at(info.cubin, info.cubin_bytes) if info.cubin else b""
-    members["origin"] = lib.kjit_origin_name(info.origin).decode()
-    return Artifact(**members)
 
 
 def as_config(config: Config) -> FlashForwardKernelConfig:
@@ -137,15 +107,30 @@ class Runtime:
         return self._take(lib.kjit_flash_build, as_config(config)._struct, where, flags)
 
     def compile_attention(
-        self, dtype: Union[DType, int, str], head_dim: int, arch: Optional[str] = None, *, causal: bool = False, **sizes: int
+        self,
+        dtype: Union[DType, int, str],
+        head_dim: int,
+        arch: Optional[str] = None,
+        *,
+        causal: bool = False,
+        **sizes: int,
     ) -> Artifact:
-        """The kernel that kjit.attention() uses for a problem. sizes: batch, heads_q, heads_kv, seq_q, seq_kv, head_dim_v."""
+        """The kernel that kjit.attention() uses for a problem.
+
+        sizes: batch, heads_q, heads_kv, seq_q, seq_kv, head_dim_v.
+        """
         where = (arch or self.device_arch(specific=True)).encode()
         problem = _problem(dtype, head_dim, causal, sizes)
         return self._take(lib.kjit_attention_build, ctypes.byref(problem), where, 0)
 
     def describe_attention(
-        self, dtype: Union[DType, int, str], head_dim: int, arch: Optional[str] = None, *, causal: bool = False, **sizes: int
+        self,
+        dtype: Union[DType, int, str],
+        head_dim: int,
+        arch: Optional[str] = None,
+        *,
+        causal: bool = False,
+        **sizes: int,
     ) -> str:
         """Which kernel that is: the family's name, a blank, and its config."""
         text = ctypes.create_string_buffer(_abi.KJIT_ATTENTION_TEXT_MAX)
@@ -201,7 +186,7 @@ class Runtime:
         artifact = None
         try:
             if handle:
-                artifact = _read_artifact(handle)
+                artifact = read_artifact(handle)
         finally:
             lib.kjit_artifact_release(handle)
         if status == _abi.KJIT_OK and artifact is not None:
@@ -221,7 +206,7 @@ class Runtime:
         """Fill the cache: every config for every architecture.
 
         configs: the name of a set, a config, or many. progress is called with (done, requested) after each. Returns
-        requested, distinct, built, cached, failed, seconds and, for what failed, errors: {(short form, arch): sentence}.
+        requested, distinct, built, cached, failed, seconds and, for what failed, errors: {(short form, arch): words}.
         """
         started = time.monotonic()
         wanted = [(config, target) for target in self._archs(arch) for config in _listed(configs)]
@@ -332,7 +317,8 @@ def _with_log(log: str) -> Iterator[None]:
 
 
 def _problem(dtype: Union[DType, int, str], head_dim: int, causal: bool, sizes: dict[str, int]) -> Any:
-    members = {field[0] for field in _abi.kjit_attention_problem._fields_} - {"struct_size", "dtype", "flags", "head_dim"}
+    own = {"struct_size", "dtype", "flags", "head_dim"}
+    members = {field[0] for field in _abi.kjit_attention_problem._fields_} - own
     unknown = sizes.keys() - members
     if unknown:
         raise TypeError(f"{', '.join(sorted(unknown))}: an attention problem has {', '.join(sorted(members))}")

@@ -1,11 +1,12 @@
 """What is generated from the headers, beside what a C compiler makes of them."""
 
 import ctypes
+import dataclasses
 import subprocess
 import sys
-import unittest
 
 import harness
+import kjit
 from kjit import _abi, _library
 
 COMPILER, INCLUDE = sys.argv[1:3]
@@ -52,27 +53,34 @@ class Abi(harness.TemporaryFolder):
     def test_constants__are_the_compilers(self):
         names = [name for name, value in vars(_abi).items() if name.startswith("KJIT_") and isinstance(value, int)]
         prints = "\n".join(f'printf("%lld\\n", (long long)({name}));' for name in names)
-        source = self.write("values.c", f"#include <kjit/kjit.h>\n#include <stdio.h>\nint main(void) {{\n{prints}\n}}\n")
+        source = self.write(
+            "values.c", f"#include <kjit/kjit.h>\n#include <stdio.h>\nint main(void) {{\n{prints}\n}}\n"
+        )
         program = self.folder / "values"
         subprocess.run([COMPILER, f"-I{INCLUDE}", source, "-o", program], check=True)
         values = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
         self.assertEqual([getattr(_abi, name) for name in names], [int(value) for value in values])
 
     def test_stub__has_the_fields_of_the_library(self):
-        import kjit
-
         stub = (harness.Path(kjit.__file__).parent / "flash_config.pyi").read_text()
         for field in kjit.FIELDS:
             self.assertIn(f"\n    {field.name}: ", stub)
         self.assertNotIn("@", stub.replace("@classmethod", ""))
 
+    def test_artifact__has_the_members_of_the_library(self):
+        members = [name for name, _ in _abi.kjit_artifact_info._fields_ if name != "struct_size"]
+        self.assertEqual([field.name for field in dataclasses.fields(kjit.Artifact)], members)
+
     def test_library__that_is_not_there_is_named(self):
-        result = self.run_command(sys.executable, "-c", "import kjit", environment={"KJIT_LIBRARY": "/nowhere/libkjit.so"})
+        result = self.run_command(
+            sys.executable, "-c", "import kjit", environment={"KJIT_LIBRARY": "/nowhere/libkjit.so"}
+        )
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("libkjit could not be loaded: /nowhere/libkjit.so", result.stderr)
 
     def test_import__brings_no_framework_in(self):
-        code = "import sys, kjit; print([m for m in ('torch', 'cupy', 'jax', 'numpy', 'transformers') if m in sys.modules])"
+        frameworks = ("torch", "cupy", "jax", "numpy", "transformers")
+        code = f"import sys, kjit; print([name for name in {frameworks} if name in sys.modules])"
         self.assertEqual(self.run_command(sys.executable, "-c", code).stdout.strip(), "[]")
 
 

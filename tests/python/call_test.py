@@ -7,6 +7,7 @@ import unittest
 
 import harness
 import kjit
+from arrays import BFLOAT, Array
 from kjit import _abi, _arguments, _dlpack
 
 FP16, HOST = _abi.KJIT_FP16, _abi.KJIT_DEVICE_HOST
@@ -73,68 +74,42 @@ class FlashAttention(unittest.TestCase):
             self.assertEqual(list(inspect.signature(function).parameters), [*head, *tail, "return_attn_probs"])
 
 
-class _Managed(ctypes.Structure):
-    _fields_ = [("tensor", _dlpack._DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
-
-
-class _Versioned(ctypes.Structure):
-    _fields_ = [
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", _dlpack._DLTensor),
-    ]
-
-
 class Capsules(unittest.TestCase):
     """Capsules made by hand, of memory that nobody touches."""
 
-    def capsule(self, name, holder, strides=None, code=2, device_type=2):
-        self.shape = (ctypes.c_int64 * 4)(2, 5, 3, 64)
-        self.strides = (ctypes.c_int64 * 4)(*strides) if strides else None
-        self.held, self.name = holder, name
-        tensor = holder.tensor
-        tensor.data, tensor.device_type, tensor.device_id, tensor.ndim = 4096, device_type, 1, 4
-        tensor.code, tensor.bits, tensor.lanes, tensor.byte_offset = code, 16, 1, 32
-        tensor.shape = self.shape
-        if strides:
-            tensor.strides = self.strides
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return new(ctypes.addressof(holder), name, None)
-
     def test_view__of_a_capsule_without_strides_is_compact(self):
-        found = _dlpack._view(self.capsule(b"dltensor", _Managed()))
+        array = Array(2, 5, 3, 64, device=1, data=4096)
+        found = _dlpack._view(array.__dlpack__())
         self.assertEqual((found.data, found.dtype, found.device), (4128, FP16, 1))
         self.assertEqual((list(found.shape), list(found.strides)), ([2, 5, 3, 64], [960, 192, 64, 1]))
 
     def test_view__of_a_versioned_capsule_reads_behind_the_header(self):
-        found = _dlpack._view(self.capsule(b"dltensor_versioned", _Versioned(), strides=(1, 2, 3, 4), code=4))
+        array = Array(2, 5, 3, 64, name=b"dltensor_versioned", strides=(1, 2, 3, 4), code=BFLOAT)
+        found = _dlpack._view(array.__dlpack__())
         self.assertEqual((found.dtype, list(found.strides)), (_abi.KJIT_BF16, [1, 2, 3, 4]))
 
+    def test_view__of_another_type_leaves_it_to_the_library(self):
+        array = Array(2, 5, 3, 64, bits=64)
+        self.assertEqual(_dlpack._view(array.__dlpack__()).dtype, _abi.KJIT_DTYPE_NONE)
+
     def test_view__of_host_memory_says_so(self):
-        self.assertEqual(_dlpack._view(self.capsule(b"dltensor", _Managed(), device_type=1)).device, HOST)
+        array = Array(2, 5, 3, 64, host=True)
+        self.assertEqual(_dlpack._view(array.__dlpack__()).device, HOST)
 
     def test_view__of_something_else_is_refused(self):
+        array = Array(2, 5, 3, 64, name=b"used_dltensor")
         with self.assertRaisesRegex(TypeError, "no DLPack capsule"):
-            _dlpack._view(self.capsule(b"used_dltensor", _Managed()))
+            _dlpack._view(array.__dlpack__())
 
     def test_attention__on_what_is_no_tensor_says_what_it_is(self):
         with self.assertRaisesRegex(TypeError, "q is a list: must be a tensor"):
             kjit.attention([1], [2], [3])
 
     def test_attention__on_host_memory_is_refused(self):
-        class Host:
-            def __dlpack__(self, **options):
-                raise AssertionError("not to be asked for")
-
-            def __dlpack_device__(self):
-                return (1, 0)
-
-        with self.assertRaisesRegex(ValueError, "Host in host memory"):
-            kjit.attention(Host(), Host(), Host(), out=Host())
+        array = Array(2, 5, 3, 64, host=True)
+        with self.assertRaisesRegex(ValueError, "Array in host memory"):
+            kjit.attention(array, array, array, out=array)
+        self.assertEqual(array.asked, [])
 
     def test_timed_and_plan__take_pytorch_tensors(self):
         with self.assertRaisesRegex(TypeError, "forward_timed takes PyTorch tensors"):

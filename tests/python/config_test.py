@@ -41,8 +41,8 @@ class Config(unittest.TestCase):
     def test_parse__of_every_spelling_is_one_config(self):
         plain = "FlashForwardKernelConfig{5, 128, 64, 64, 4, true, true, true, 0, 2, 2, false, true}"
         casts = (
-            "FlashForwardKernelConfig{(c10::ScalarType)5, (int)128, (int)64, (int)64, (int)4, (bool)1, (bool)1, (bool)1, "
-            "(int)0, (int)2, (int)2, (bool)0, (bool)1}"
+            "FlashForwardKernelConfig{(c10::ScalarType)5, (int)128, (int)64, (int)64, (int)4, (bool)1, (bool)1, "
+            "(bool)1, (int)0, (int)2, (int)2, (bool)0, (bool)1}"
         )
         for text in (plain, casts):
             self.assertEqual(kjit.FlashForwardKernelConfig.parse(text), config())
@@ -139,7 +139,9 @@ class Sets(unittest.TestCase):
             os.environ["KERNELS"] = self.before
 
     def test_sets__have_their_sizes(self):
-        sizes = {name: len(kjit.config_set(name)) for name in ("progression", "autotune", "prebuilt", "progression_all")}
+        sizes = {
+            name: len(kjit.config_set(name)) for name in ("progression", "autotune", "prebuilt", "progression_all")
+        }
         self.assertEqual(sizes, {"progression": 7, "autotune": 80, "prebuilt": 85, "progression_all": 56})
 
     def test_sets__are_sorted_and_distinct(self):
@@ -156,7 +158,14 @@ class Sets(unittest.TestCase):
             kjit.config_set("everything")
 
     def test_kernels__selects_by_key(self):
-        for key, size in (("prog", 7), ("progression-all", 56), ("all", 80), ("tune", 80), ("128,64", 16), ("64, 64", 32)):
+        for key, size in (
+            ("prog", 7),
+            ("progression-all", 56),
+            ("all", 80),
+            ("tune", 80),
+            ("128,64", 16),
+            ("64, 64", 32),
+        ):
             self.assertEqual(len(kjit.get_kernel_configs(key)), size, key)
 
     def test_kernels__is_read_from_the_environment(self):

@@ -1,4 +1,4 @@
-"""Attention on PyTorch tensors on a GPU: right, ordered by streams, capturable, traceable, thread-safe, without leaks."""
+"""Attention on PyTorch tensors on a GPU: right, ordered by streams, capturable, traceable, thread-safe."""
 
 import gc
 import random

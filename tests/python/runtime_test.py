@@ -1,7 +1,6 @@
 """Compiling, warming, the cache and inspection from Python. No GPU."""
 
 import json
-import os
 import pickle
 import sys
 import threading
@@ -166,7 +165,9 @@ class Looking(Folder):
         self.assertEqual(text.returncode, 0, text.stderr)
         for word in ("kjit", "Python", "torch", "NVRTC", "driver", "cache"):
             self.assertRegex(text.stdout, rf"(?m)^{word} ")
-        found = json.loads(self.run_command(sys.executable, "-m", "kjit", "doctor", "--json", environment=environment).stdout)
+        found = json.loads(
+            self.run_command(sys.executable, "-m", "kjit", "doctor", "--json", environment=environment).stdout
+        )
         self.assertEqual((found["version"], found["cache_path"]), (kjit.__version__, str(self.folder / "cache")))
 
     def test_command__that_is_none_is_a_usage_error(self):

@@ -1,8 +1,6 @@
 """A wheel, built with build isolation and installed into a fresh virtual environment, as a user's pip does it."""
 
-import subprocess
 import sys
-import unittest
 import zipfile
 
 import harness
@@ -50,7 +48,8 @@ class Wheel(harness.TemporaryFolder):
         used = self.run_command(self.python, "-c", USE, environment={"PYTHONPATH": None}, cwd=self.folder)
         self.assertEqual(used.returncode, 0, used.stderr)
         self.assertEqual(used.stdout.strip(), wheel.name.split("-")[1])
-        self.assertEqual(self.run_command(self.python, "-m", "kjit", "doctor", environment={"PYTHONPATH": None}).returncode, 0)
+        doctor = self.run_command(self.python, "-m", "kjit", "doctor", environment={"PYTHONPATH": None})
+        self.assertEqual(doctor.returncode, 0, doctor.stderr)
 
 
 if __name__ == "__main__":

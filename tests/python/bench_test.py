@@ -1,0 +1,265 @@
+"""The benchmarks without a GPU: problems, lines between round sizes, tables, files, the time that a run may take."""
+
+import contextlib
+import io
+import sys
+import unittest
+from unittest import mock
+
+import attention_peers
+import attention_report
+import fa3_table
+import harness
+import jit_peers
+from attention_problems import SETS, Problem, cell, is_cell, neighbours, select, with_neighbours
+from attention_report import Report, Row
+
+BENCH = harness.Path(attention_peers.__file__).parent
+SQUARE = Problem(2, 8, 8, 1024, 1024, 128, 128)
+ONE_QUERY = Problem(8, 64, 8, 1, 8192, 128, 128)
+
+
+def row(problem, product=800.0, copy=4000.0, rounds=30, reasons=None, **tflops):
+    """A row by the rates of its peers."""
+    times = {name: problem.flops / rate / 1e9 for name, rate in tflops.items()}
+    return Row(problem, times, product, copy, rounds, reasons or {})
+
+
+def made_up_rows():
+    """Some of every set, some peers missing."""
+    slow = {"FA3": "ModuleNotFoundError: no module", "Flex": "out of memory"}
+    return [
+        *(row(problem, kjit=600, FA2=300, cuDNN=480, reasons=slow) for problem in select(["all"], "bf16")[:60]),
+        row(cell(128, 4096, False, "fp16"), rounds=7, kjit=650, cuDNN=640),
+        row(ONE_QUERY, kjit=3, FA2=2),
+        row(Problem(1, 8, 8, 1024, 1024, 64, 64), FA2=100),
+    ]
+
+
+class Problems(unittest.TestCase):
+    def test_flops__count_the_keys_that_are_seen(self):
+        self.assertEqual(SQUARE.flops, 4 * 2 * 8 * 1024 * 1024 * 128)
+        self.assertEqual(Problem(2, 8, 8, 1024, 1024, 128, 128, True).flops, SQUARE.flops / 2)
+        self.assertEqual(Problem(1, 1, 1, 10, 30, 64, 64, True).flops, 4 * 10 * 25 * 64)
+        self.assertEqual(Problem(1, 1, 1, 30, 10, 64, 64, True).flops, 4 * 30 * 5 * 64)
+        self.assertEqual(Problem(1, 1, 1, 8, 8, 192, 128).flops, 2 * 8 * 8 * (192 + 128))
+
+    def test_bytes__are_of_the_heads_that_there_are(self):
+        self.assertEqual(ONE_QUERY.bytes_moved, 2 * 8 * (8 * 8192 * 256 + 64 * 256))
+
+    def test_name__says_what_differs(self):
+        self.assertEqual(str(SQUARE), "hd128 full 2x8x1024")
+        self.assertEqual(str(ONE_QUERY), "hd128 full 8x64/8x1/8192")
+        self.assertEqual(str(Problem(1, 4, 4, 64, 64, 192, 128, True, "fp16")), "hd192/128 causal 1x4x64 fp16")
+
+    def test_cells__are_36_and_some_of_the_other_type(self):
+        problems = select(["cells"], "bf16")
+        self.assertEqual(sum(problem.dtype == "bf16" for problem in problems), 36)
+        self.assertEqual({problem.dtype for problem in problems[36:]}, {"fp16"})
+        self.assertTrue(all(map(is_cell, problems)))
+        for problem in problems:
+            self.assertEqual((problem.batch * problem.seq_q, problem.heads_q * problem.head_dim), (16384, 2048))
+
+    def test_odd__holds_every_size_that_is_asked_for(self):
+        problems = select(["odd"], "bf16")
+        for size in ((40, 40), (72, 72), (80, 80), (96, 96), (112, 112), (160, 160), (192, 192), (192, 128)):
+            found = {each.causal for each in problems if (each.head_dim, each.head_dim_v, each.seq_q) == (*size, 4096)}
+            self.assertEqual(found, {False, True}, size)
+        self.assertLess({1000, 4097, 8190}, {problem.seq_q for problem in problems})
+
+    def test_small_and_decode__hold_what_is_asked_for(self):
+        small, decode = select(["small"], "bf16"), select(["decode"], "fp16")
+        self.assertEqual({problem.batch for problem in small}, {1})
+        self.assertEqual({(problem.heads_q, problem.heads_kv) for problem in small}, {(8, 8), (64, 8), (32, 1)})
+        self.assertEqual({problem.seq_q for problem in decode}, {1, 4, 16, 64, 128})
+        self.assertEqual({each.seq_kv for each in decode if each.is_decoding}, {8192, 16384, 32768, 65536})
+
+    def test_all__is_every_set_with_each_problem_once(self):
+        problems = select(["all"], "bf16")
+        self.assertEqual(len(problems), len(set(problems)))
+        self.assertEqual(set(problems), {problem for name in SETS for problem in SETS[name]("bf16")})
+        self.assertEqual(select(["cells", "all", "odd"], "bf16"), problems)
+
+    def test_sizes__are_what_the_library_takes(self):
+        for problem in select(["all"], "bf16"):
+            self.assertEqual(
+                (problem.head_dim % 8, problem.head_dim_v % 8, problem.heads_q % problem.heads_kv), (0, 0, 0)
+            )
+            self.assertLessEqual(problem.head_dim, 256)
+
+
+class Lines(unittest.TestCase):
+    def test_neighbours__of_a_head_size(self):
+        low, high, part = neighbours(cell(80, 4096, True))
+        self.assertEqual((low, high, part), (cell(64, 4096, True), cell(128, 4096, True), 0.25))
+        self.assertEqual(neighbours(cell(40, 4096, False))[:2], (cell(32, 4096, False), cell(64, 4096, False)))
+
+    def test_neighbours__of_two_head_sizes_are_of_their_mean(self):
+        low, high, part = neighbours(cell(192, 4096, False, head_dim_v=128))
+        self.assertEqual((low.head_dim, high.head_dim, part), (128, 256, 0.25))
+
+    def test_neighbours__of_a_length(self):
+        low, high, part = neighbours(cell(128, 4097, False))
+        self.assertEqual((low.seq_q, high.seq_q, part), (4096, 8192, 1 / 4096))
+
+    def test_neighbours__are_nothing_for_other_problems(self):
+        for problem in (SQUARE, ONE_QUERY, cell(128, 4096, False), cell(80, 1000, False)):
+            self.assertIsNone(neighbours(problem), problem)
+
+    def test_neighbours__are_in_the_set_with_what_stands_between_them(self):
+        problems = with_neighbours([cell(80, 4096, False)])
+        self.assertEqual(problems, [cell(64, 4096, False), cell(128, 4096, False), cell(80, 4096, False)])
+        odd = set(select(["odd"], "bf16"))
+        for problem in odd:
+            self.assertLessEqual(set((neighbours(problem) or ())[:2]), odd)
+
+    def test_line__is_straight_between_the_rates(self):
+        rows = [row(cell(size, 4096, False), kjit=rate) for size, rate in ((64, 500), (128, 700), (80, 440))]
+        report = Report(rows, ["kjit"])
+        self.assertIsNone(report.of_line(rows[0]))
+        self.assertAlmostEqual(report.of_line(rows[2]), 440 / 550)
+        self.assertIn("Odd sizes beside the line: 0 of 1 problems at 90 % or more, least 80 %", report.summary())
+        self.assertIsNone(Report(rows[1:], ["kjit"]).of_line(rows[2]))
+
+
+class Rows(unittest.TestCase):
+    def test_ratio__is_to_the_best_peer(self):
+        found = row(SQUARE, kjit=600, FA2=300, cuDNN=500)
+        self.assertEqual((found.best_peer, round(found.ratio, 6)), ("cuDNN", 1.2))
+        self.assertAlmostEqual(found.of_product, 0.75)
+        self.assertIsNone(found.of_copy)
+
+    def test_ratio__is_none_where_one_side_is_missing(self):
+        self.assertIsNone(row(SQUARE, kjit=600).ratio)
+        alone = row(SQUARE, FA2=300)
+        self.assertEqual((alone.ratio, alone.of_product, alone.best_peer), (None, None, "FA2"))
+
+    def test_copy__is_beside_one_query(self):
+        milliseconds = ONE_QUERY.bytes_moved / 4000e6  # at the copy's own speed
+        found = Row(ONE_QUERY, {"kjit": 2 * milliseconds}, 800, 4000, 9)
+        self.assertAlmostEqual(found.of_copy, 0.5)
+
+    def test_fa3__is_estimated_from_cudnn_where_it_is_missing(self):
+        problem = cell(128, 4096, False)
+        found = row(problem, kjit=700, cuDNN=610)
+        self.assertAlmostEqual(found.fa3_estimate, 721)
+        self.assertAlmostEqual(found.over_fa3_estimate, 700 / 721)
+        self.assertIsNone(row(problem, kjit=700, cuDNN=610, FA3=715).fa3_estimate)
+        self.assertIsNone(row(problem, kjit=700).fa3_estimate)
+        self.assertIsNone(row(SQUARE, kjit=700, cuDNN=610).fa3_estimate)
+        self.assertIsNone(fa3_table.ratio_to_cudnn(cell(128, 4096, False, "fp16")))
+
+    def test_fa3__table_has_every_cell(self):
+        for problem in SETS["cells"]("bf16")[:36]:
+            self.assertTrue(0.8 < fa3_table.ratio_to_cudnn(problem) < 1.4, problem)
+
+
+class Reports(harness.TemporaryFolder):
+    def test_table__has_a_line_for_each_problem_and_columns_that_say_something(self):
+        report = Report(made_up_rows(), ["kjit", "FA2", "cuDNN", "FA3"])
+        cells, decode = (report.table(report.sections()[name]).splitlines() for name in ("cells", "decode"))
+        self.assertIn("| kjit | FA2 | cuDNN | FA3~ | kjit / best peer | kjit / FA3~ | of a matrix product |", cells[0])
+        self.assertTrue(decode[0].endswith("| kjit / best peer | of a matrix product | of a copy |"))
+        self.assertEqual({line.count("|") for line in cells}, {cells[0].count("|")})
+        self.assertIn("| hd64 full 32x32x512 | 600 | 300 | 480 | 409 | 1.25 (cuDNN) | 1.47 | 75 % |", cells)
+
+    def test_text__says_what_is_estimated_and_what_was_short(self):
+        text = Report(made_up_rows(), ["kjit", "FA2", "cuDNN"]).text(
+            "An H200.", attention_peers.notes(made_up_rows(), 4, 30)
+        )
+        self.assertIn("kjit over the best peer: geometric mean 1.2", text)
+        self.assertIn(fa3_table.WORDS, text)
+        self.assertIn("The time was short: 30 rounds of 30, at least 7.", text)
+        self.assertIn("4 problems were left out: the time was up.", text)
+
+    def test_text__of_nothing_says_so(self):
+        self.assertIn("kjit computed nothing.", Report([row(SQUARE, FA2=3)], ["kjit"]).text("An H200."))
+
+    def test_csv__is_read_as_it_was_written(self):
+        path, rows = self.folder / "a.csv", made_up_rows()
+        attention_report.write(path, rows)
+        again = attention_report.read(path)
+        self.assertEqual([each.problem for each in again], [each.problem for each in rows])
+        self.assertEqual([each.reasons for each in again], [each.reasons for each in rows])
+        for one, other in zip(rows, again):
+            self.assertEqual((one.product_tflops, one.rounds), (other.product_tflops, other.rounds))
+            for name in one.milliseconds:
+                self.assertAlmostEqual(one.milliseconds[name], other.milliseconds[name], delta=1e-5)
+
+    def test_command__names_a_set_that_is_none(self):
+        result = self.run_command(sys.executable, BENCH / "attention_peers.py", "--set", "cells,evn")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("evn: there are cells, odd, small, decode, all", result.stderr)
+
+
+class SlowBench:
+    """Measures a problem in a second of a clock that nobody waits for."""
+
+    def __init__(self):
+        self.now, self.asked = 100.0, []
+
+    def measure(self, problem, until):
+        self.asked.append(until - self.now)
+        self.now += 1
+        return row(problem, kjit=1)
+
+
+class Time(unittest.TestCase):
+    def run_for(self, seconds, count):
+        bench = SlowBench()
+        problems = select(["cells"], "bf16")[:count]
+        with mock.patch("time.monotonic", lambda: bench.now), contextlib.redirect_stderr(io.StringIO()):
+            rows, left_out = attention_peers.run(bench, problems, seconds, bench.now)
+        return bench, rows, left_out
+
+    def test_shares__of_what_is_left_are_equal(self):
+        bench, rows, left_out = self.run_for(20, 5)
+        self.assertEqual((len(rows), left_out, bench.asked), (5, 0, [4.0, 4.75, 6.0, 8.5, 16.0]))
+
+    def test_problems__behind_the_end_are_left_out(self):
+        _, rows, left_out = self.run_for(2.5, 10)
+        self.assertEqual((len(rows), left_out), (3, 7))
+
+    def test_notes__are_none_where_all_was_done(self):
+        self.assertEqual(attention_peers.notes([row(SQUARE, kjit=1)], 0, 30), [])
+
+
+JIT_FOUND = {
+    "kjit": {"cold_ms": 621.1, "disk_ms": 8.77, "resident_us": 7.23, "bytes_on_disk": 109481.0},
+    "CuPy RawModule": {"cold_ms": 534.9, "disk_ms": 11.68, "resident_us": None, "bytes_on_disk": 527996.0},
+    "Triton": dict.fromkeys(jit_peers.KINDS),
+}
+
+
+class JitPeers(harness.TemporaryFolder):
+    def test_table__says_who_only_compiles_and_what_is_missing(self):
+        lines = jit_peers.table(JIT_FOUND).splitlines()
+        self.assertEqual(lines[2], "| kjit | 621.1 | 8.77 | 7.23 | 107 |")
+        self.assertEqual(lines[3], "| CuPy RawModule (compile and load) | 534.9 | 11.68 | — | 516 |")
+        self.assertEqual(lines[4], "| Triton | — | — | — | — |")
+
+    def test_csv__is_read_as_it_was_written(self):
+        path = self.folder / "j.csv"
+        jit_peers.write(path, JIT_FOUND, {"Triton": "not here"})
+        self.assertEqual(jit_peers.read(path), JIT_FOUND)
+
+    def test_medians__are_of_each_kind(self):
+        runs = iter([10.0, 2.0, 30.0, 4.0])
+
+        def spawn(name, caches, limit):
+            (caches / "entry").write_bytes(b"x" * 100)
+            return {"first_ms": next(runs), "resident_us": 5.0}, ""
+
+        with mock.patch.object(jit_peers, "spawn", spawn), contextlib.redirect_stderr(io.StringIO()):
+            found, reasons = jit_peers.measure(["kjit"], 2, float("inf"))
+        expected = {"cold_ms": 20.0, "disk_ms": 3.0, "resident_us": 5.0, "bytes_on_disk": 100.0}
+        self.assertEqual((found, reasons), ({"kjit": expected}, {}))
+
+    def test_peer__that_fails_is_left_with_its_reason(self):
+        with mock.patch.object(jit_peers, "spawn", lambda *arguments: (None, "no such module")):
+            found, reasons = jit_peers.measure(["Triton"], 3, float("inf"))
+        self.assertEqual((found["Triton"]["cold_ms"], reasons), (None, {"Triton": "no such module"}))
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules["__main__"])

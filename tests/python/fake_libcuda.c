@@ -1,0 +1,91 @@
+/* A libcuda.so.1 for a machine without a GPU: the library of fakes of tests/ship, the contexts that Python asks for,
+ * and questions that the tests ask. Nothing is launched; a launch is counted and remembered. */
+#include "fake_driver.h"
+
+/* The fakes, with all memory a device's. */
+static struct driver_api table;
+#define fake_driver_api table
+#include "ship/fake_driver_library.c"
+#undef fake_driver_api
+
+extern const struct driver_api fake_driver_api;
+
+static CUresult know_pointer(unsigned int count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer) {
+  fake_driver.pointer.type = CU_MEMORYTYPE_DEVICE;
+  fake_driver.pointer.seen_at = pointer;
+  return fake_driver_api.PointerGetAttributes(count, attributes, values, pointer);
+}
+
+__attribute__((constructor)) static void fill_table(void) {
+  table = fake_driver_api;
+  table.PointerGetAttributes = know_pointer;
+}
+
+/* Contexts: device i's is i + 1, so that NULL is none. What is pushed is as deep as Python's `with` goes here. */
+static _Thread_local int now, pushed[8], depth;
+
+static CUcontext context_of(int device) {
+  return (CUcontext)(uintptr_t)(device + 1);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  *context = context_of(device);
+  return device >= 0 && device < fake_driver.device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context) {
+  *context = context_of(now);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+  now = (int)(uintptr_t)context - 1;
+  fake_driver_set_current(now);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  if (depth == sizeof pushed / sizeof *pushed) return CUDA_ERROR_OUT_OF_MEMORY;
+  pushed[depth++] = now;
+  return cuCtxSetCurrent(context);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+  if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
+  *context = context_of(now);
+  return cuCtxSetCurrent(context_of(pushed[--depth]));
+}
+
+CUresult cuCtxSynchronize(void) {
+  return CUDA_SUCCESS;
+}
+
+/* What the tests ask. */
+int asked_launches(void);
+int asked_current(void);
+int asked_live(void);
+void *asked_stream(void);
+void asked_to_fail(int fails);
+
+int asked_launches(void) {
+  return fake_driver_calls_of(FAKE_LaunchKernel) + fake_driver_calls_of(FAKE_LaunchKernelEx);
+}
+
+int asked_current(void) {
+  return now;
+}
+
+/* Libraries and memory that were not given back. */
+int asked_live(void) {
+  return atomic_load(&fake_driver.live);
+}
+
+/* Of the last launch. */
+void *asked_stream(void) {
+  return fake_driver.launch.stream;
+}
+
+/* Every launch from now on, or none. */
+void asked_to_fail(int fails) {
+  fake_driver.fail_call = fails ? FAKE_LaunchKernel : FAKE_CALLS;
+}
