@@ -100,6 +100,13 @@ const struct tune_family *tune_family_find(const char *name, size_t bytes) {
   return NULL;
 }
 
+/* The larger head size in whole 16s, at least 32: flash_forward computes in these. */
+static int32_t whole_head(const struct tune_class *class) {
+  const int32_t larger = class->head_dim > class->head_dim_v ? class->head_dim : class->head_dim_v;
+  const int32_t whole = larger > INT32_MAX - 15 ? larger : (larger + 15) / 16 * 16;
+  return whole < 32 ? 32 : whole;
+}
+
 _Bool tune_family_given(const struct field *field, const struct tune_class *class, int32_t *value) {
   const struct {
     const char *name;
@@ -108,7 +115,7 @@ _Bool tune_family_given(const struct field *field, const struct tune_class *clas
                {"causal", class->causal},
                {"head_dim", class->head_dim},
                {"head_dim_v", class->head_dim_v},
-               {"d_head", class->head_dim}};
+               {"d_head", whole_head(class)}};
   for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
     if (strcmp(given[i].name, field->name) != 0) continue;
     *value = given[i].value;

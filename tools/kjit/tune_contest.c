@@ -1,0 +1,225 @@
+#include "tune_contest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/random.h"
+#include "support/statistics.h"
+
+/* Timings kept of one entrant: enough for any median. */
+#define MOST_SAMPLES 256
+
+struct samples {
+  double values[MOST_SAMPLES];
+  size_t count;
+};
+
+struct contest {
+  const struct contest_ops *ops;
+  const struct contest_settings *settings;
+  struct random random;
+  struct contest_entry *entries;
+  struct samples *samples; /* by entrant */
+  size_t *standing;        /* who is still in; entrant 0 always */
+  size_t standing_count;
+};
+
+static kjit_status fail(kjit_error *error, kjit_status status, const char *message) {
+  if (error != NULL && error->status == KJIT_OK) {
+    error->status = (int32_t)status;
+    snprintf(error->message, sizeof error->message, "%s", message);
+  }
+  return status;
+}
+
+/* ---- Runs ---- */
+
+static void drop(struct contest *contest, size_t entrant, enum contest_fate fate) {
+  size_t kept = 0;
+  for (size_t i = 0; i < contest->standing_count; i++)
+    if (contest->standing[i] != entrant) contest->standing[kept++] = contest->standing[i];
+  contest->standing_count = kept;
+  contest->entries[entrant].fate = fate;
+}
+
+/* One run of one entrant. Only the failure of entrant 0 is one of the contest. */
+static kjit_status run_once(struct contest *contest, size_t entrant, bool counts, kjit_error *error) {
+  struct samples *samples = &contest->samples[entrant];
+  double microseconds = 0;
+  kjit_error reason = {0};
+  if (contest->ops->over(contest->ops->user)) return fail(error, KJIT_ERR_CANCELLED, "not measured: interrupted");
+  contest->entries[entrant].runs++;
+  const kjit_status status = contest->ops->time(contest->ops->user, entrant, &microseconds, &reason);
+  if (status != KJIT_OK) {
+    if (entrant == 0) return fail(error, status, reason.message);
+    drop(contest, entrant, CONTEST_FAILED);
+    return KJIT_OK;
+  }
+  if (counts && samples->count < MOST_SAMPLES) samples->values[samples->count++] = microseconds;
+  return KJIT_OK;
+}
+
+/* Each of some entrants once, in an order of its own: what the card does between two runs meets all alike. */
+static kjit_status pass(struct contest *contest, const size_t *who, size_t count, bool counts, kjit_error *error) {
+  size_t *order = malloc(count * sizeof *order);
+  kjit_status status = order != NULL ? KJIT_OK : fail(error, KJIT_ERR_NO_MEMORY, "out of memory for an order");
+  for (size_t i = 0; status == KJIT_OK && i < count; i++) {
+    const size_t other = random_below(&contest->random, i + 1);
+    order[i] = order[other];
+    order[other] = who[i];
+  }
+  for (size_t i = 0; status == KJIT_OK && i < count; i++)
+    if (contest->entries[order[i]].fate == CONTEST_SLOWER) status = run_once(contest, order[i], counts, error);
+  free(order);
+  return status;
+}
+
+/* Who stands now, so many times. */
+static kjit_status passes(struct contest *contest, size_t runs, bool counts, kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < runs && status == KJIT_OK; i++)
+    status = pass(contest, contest->standing, contest->standing_count, counts, error);
+  return status;
+}
+
+/* ---- Rounds ---- */
+
+/* The median. Of a round's few runs the least: what disturbs a run only makes it longer. */
+static double judge(struct contest *contest, size_t entrant, bool by_median) {
+  struct samples *samples = &contest->samples[entrant];
+  const struct statistics all = statistics_of(samples->values, samples->count);
+  return contest->entries[entrant].microseconds = by_median ? all.median : all.least;
+}
+
+static void forget(struct contest *contest) {
+  for (size_t i = 0; i < contest->standing_count; i++)
+    contest->samples[contest->standing[i]].count = 0;
+}
+
+/* The fastest first; a tie goes to the lower number, which is nearer to the rules' choice. */
+static void rank(struct contest *contest, bool by_median) {
+  for (size_t i = 0; i < contest->standing_count; i++) {
+    const size_t entrant = contest->standing[i];
+    const double time = judge(contest, entrant, by_median);
+    size_t at = i;
+    for (; at > 0; at--) {
+      const size_t before = contest->standing[at - 1];
+      const double its = contest->entries[before].microseconds;
+      if (its < time || (its == time && before < entrant)) break;
+      contest->standing[at] = before;
+    }
+    contest->standing[at] = entrant;
+  }
+}
+
+/* Keep the first `most` beside entrant 0. */
+static void leave_behind(struct contest *contest, size_t most) {
+  size_t kept = 0, others = 0;
+  for (size_t i = 0; i < contest->standing_count; i++) {
+    const size_t entrant = contest->standing[i];
+    if (entrant == 0 || others++ < most) contest->standing[kept++] = entrant;
+  }
+  contest->standing_count = kept;
+}
+
+static kjit_status halve(struct contest *contest, kjit_error *error) {
+  const size_t finalists = contest->settings->finalists;
+  kjit_status status = passes(contest, contest->settings->warmup, false, error);
+  for (size_t runs = contest->settings->first_runs; status == KJIT_OK && contest->standing_count > finalists + 1;) {
+    status = passes(contest, runs, true, error);
+    if (status != KJIT_OK) break;
+    rank(contest, false);
+    const size_t half = contest->standing_count / 2;
+    leave_behind(contest, half > finalists ? half : finalists);
+    runs = 2 * runs;
+  }
+  return status;
+}
+
+/* ---- The end ---- */
+
+static bool is_faster(const struct contest *contest, double microseconds, double than) {
+  return microseconds < than * (1 - contest->settings->margin);
+}
+
+/* Against entrant 0 alone, afresh. */
+static kjit_status confirm(struct contest *contest, size_t entrant, struct contest_outcome *outcome,
+                           kjit_error *error) {
+  const size_t pair[2] = {0, entrant};
+  kjit_status status = KJIT_OK;
+  contest->samples[0].count = contest->samples[entrant].count = 0;
+  for (size_t i = 0; i < contest->settings->final_runs && status == KJIT_OK; i++)
+    status = pass(contest, pair, 2, true, error);
+  if (status != KJIT_OK || contest->entries[entrant].fate == CONTEST_FAILED) return status;
+  const double rules = judge(contest, 0, true), its = judge(contest, entrant, true);
+  const bool won = is_faster(contest, its, rules);
+  contest->entries[entrant].fate = won ? CONTEST_WON : CONTEST_UNCONFIRMED;
+  if (won) *outcome = (struct contest_outcome){entrant, its, rules};
+  return KJIT_OK;
+}
+
+static kjit_status try_to_win(struct contest *contest, size_t entrant, struct contest_outcome *outcome,
+                              kjit_error *error) {
+  kjit_error reason = {0};
+  bool right = false;
+  if (contest->ops->check(contest->ops->user, entrant, &right, &reason) == KJIT_OK && right)
+    return confirm(contest, entrant, outcome, error);
+  contest->entries[entrant].fate = CONTEST_WRONG;
+  return KJIT_OK;
+}
+
+static kjit_status decide(struct contest *contest, struct contest_outcome *outcome, kjit_error *error) {
+  forget(contest);
+  kjit_status status = passes(contest, contest->settings->final_runs, true, error);
+  if (status != KJIT_OK) return status;
+  rank(contest, true);
+  const double rules = contest->entries[0].microseconds;
+  *outcome = (struct contest_outcome){0, rules, rules};
+  for (size_t i = 0; status == KJIT_OK && i < contest->standing_count && outcome->winner == 0; i++) {
+    const size_t entrant = contest->standing[i];
+    if (entrant == 0 || !is_faster(contest, contest->entries[entrant].microseconds, rules)) break;
+    status = try_to_win(contest, entrant, outcome, error);
+  }
+  if (status == KJIT_OK && outcome->winner == 0) contest->entries[0].fate = CONTEST_WON;
+  return status;
+}
+
+static kjit_status check_rules(struct contest *contest, kjit_error *error) {
+  bool right = false;
+  const kjit_status status = contest->ops->check(contest->ops->user, 0, &right, error);
+  if (status != KJIT_OK || right) return status;
+  return fail(error, KJIT_ERR_INTERNAL, "what the rules choose gives a wrong result: nothing can be compared with it");
+}
+
+static kjit_status run(struct contest *contest, struct contest_outcome *outcome, kjit_error *error) {
+  kjit_status status = check_rules(contest, error);
+  if (status == KJIT_OK) status = halve(contest, error);
+  return status == KJIT_OK ? decide(contest, outcome, error) : status;
+}
+
+kjit_status contest_run(const struct contest_ops *ops, const struct contest_settings *settings, size_t count,
+                        struct contest_entry *entries, struct contest_outcome *outcome, kjit_error *error) {
+  struct contest contest = {.ops = ops,
+                            .settings = settings,
+                            .random = {settings->seed},
+                            .entries = entries,
+                            .samples = calloc(count, sizeof *contest.samples),
+                            .standing = calloc(count, sizeof *contest.standing),
+                            .standing_count = count};
+  *outcome = (struct contest_outcome){0};
+  kjit_status status = KJIT_ERR_NO_MEMORY;
+  if (contest.samples == NULL || contest.standing == NULL) {
+    fail(error, status, "out of memory for a contest");
+    goto done;
+  }
+  for (size_t i = 0; i < count; i++) {
+    entries[i] = (struct contest_entry){0};
+    contest.standing[i] = i;
+  }
+  status = run(&contest, outcome, error);
+  if (status != KJIT_OK) *outcome = (struct contest_outcome){0};
+done:
+  free(contest.samples);
+  free(contest.standing);
+  return status;
+}
