@@ -53,6 +53,7 @@ static kjit_status describe_device(struct card *card, kjit_error *error) {
   status = card_result(card, card->api.device_name(card->name, (int)sizeof card->name, card->device), "cuDeviceGetName",
                        error);
   if (status != KJIT_OK) return status;
+  card->multiprocessors = device_attribute(card, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   card->l2_bytes = (size_t)device_attribute(card, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   snprintf(card->arch, sizeof card->arch, "sm_%d%d",
            device_attribute(card, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),

@@ -20,6 +20,7 @@ struct card {
   CUcontext context; /* the device's primary one */
   CUstream stream;   /* not synchronising with the default stream */
   int device_count;
+  int multiprocessors;
   size_t l2_bytes;
   char name[96];
   char arch[16]; /* "sm_90" */

@@ -4,10 +4,10 @@
 
 #include "support/check_sources.h"
 
-/* Blocks of the kernels that take any grid: enough to fill the largest GPU, few enough that their atomics cost
- * nothing. */
-#define FREE_GRID  1024
-#define FREE_BLOCK 256
+/* Of the kernels that take any grid: blocks for each multiprocessor, enough to fill it, few enough that their atomics
+ * cost nothing. */
+#define FREE_BLOCKS 8
+#define FREE_BLOCK  256
 
 #define REFERENCE_ROWS    32 /* kRows and kKeys of attention_reference.cu */
 #define REFERENCE_THREADS 256
@@ -63,7 +63,7 @@ void check_kernels_destroy(struct check_kernels *kernels) {
 static kjit_status launch_free(const struct check_kernels *kernels, kjit_kernel *kernel, const void *params,
                                size_t bytes, kjit_error *error) {
   kjit_launch launch = kjit_launch_default();
-  launch.grid[0] = FREE_GRID;
+  launch.grid[0] = FREE_BLOCKS * (uint32_t)kernels->card->multiprocessors;
   launch.block[0] = FREE_BLOCK;
   return kjit_kernel_launch(kernel, &launch, params, bytes, kernels->card->stream, error);
 }
