@@ -27,26 +27,12 @@ struct builds {
   atomic_size_t next;
 };
 
-static kjit_attention_problem public_problem(const struct problem *p) {
-  kjit_attention_problem problem = kjit_attention_problem_default();
-  problem.dtype = p->dtype;
-  problem.flags = p->causal ? KJIT_ATTENTION_CAUSAL : 0;
-  problem.batch = p->batch;
-  problem.heads_q = p->heads;
-  problem.heads_kv = p->heads_kv;
-  problem.seq_q = p->seq_q;
-  problem.seq_kv = p->seq_kv;
-  problem.head_dim = p->head_dim;
-  problem.head_dim_v = p->head_dim_v;
-  return problem;
-}
-
 /* A build that fails is met again by the run, which says so. */
 static void *build_some(void *user) {
   struct builds *builds = user;
   size_t i;
   while ((i = atomic_fetch_add(&builds->next, 1)) < builds->count) {
-    const kjit_attention_problem problem = public_problem(&builds->problems[i]);
+    const kjit_attention_problem problem = problem_public(&builds->problems[i]);
     kjit_artifact *artifact = NULL;
     if (kjit_attention_build(builds->runtime, &problem, "sm_90a", 0, &artifact, NULL) != KJIT_OK) artifact = NULL;
     kjit_artifact_release(artifact);
@@ -76,7 +62,7 @@ static kjit_status run(struct gpu_fixture *fixture, const struct gpu_trial *tria
 
 static void describe(const struct gpu_fixture *fixture, const struct problem *problem, char *text, size_t capacity) {
   char kernel[KJIT_ATTENTION_TEXT_MAX], what[PROBLEM_TEXT_MAX];
-  const kjit_attention_problem asked = public_problem(problem);
+  const kjit_attention_problem asked = problem_public(problem);
   if (kjit_attention_describe(fixture->runtime, &asked, NULL, kernel, sizeof kernel, NULL) != KJIT_OK) *kernel = '\0';
   problem_print(problem, what);
   snprintf(text, capacity, "%s | %s", kernel, what);

@@ -5,15 +5,9 @@
  *   compute-sanitizer --tool racecheck --error-exitcode 9 gpu_attention_sanitizer_sample */
 #include <kjit/kjit.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "sample.h"
 #include "support/attention_check.h"
-
-struct sample {
-  kjit_runtime *runtime;
-  struct card card;
-  struct check_kernels kernels;
-};
 
 /* Each of the planner's kinds: one, two and three consumers, one and two Q buffers, odd head sizes, grouped heads. */
 static const struct problem problems[] = {
@@ -73,22 +67,5 @@ static int run_all(const struct sample *sample) {
 }
 
 int main(void) {
-  struct sample sample = {0};
-  kjit_error error = {0};
-  int code = 1;
-  if (card_open(&sample.card, 0, &error) != KJIT_OK || strcmp(sample.card.arch, "sm_90") != 0) {
-    printf("skipped: no Hopper GPU %s\n", error.message);
-    card_close(&sample.card);
-    return 3;
-  }
-  kjit_status status = kjit_runtime_create(&sample.runtime, NULL, &error);
-  if (status == KJIT_OK) status = check_kernels_create(&sample.kernels, sample.runtime, &sample.card, &error);
-  if (status == KJIT_OK)
-    code = run_all(&sample);
-  else
-    printf("%s\n", error.message);
-  check_kernels_destroy(&sample.kernels);
-  kjit_runtime_destroy(sample.runtime);
-  card_close(&sample.card);
-  return code;
+  return sample_main("sm_90", run_all);
 }

@@ -9,23 +9,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "sample.h"
 #include "support/prebuild.h"
 
 #define CASES 24
-
-struct sample {
-  kjit_runtime *runtime;
-  struct card card;
-  struct check_kernels kernels;
-  struct random random;
-};
 
 static const struct {
   int32_t d_head, B_r, B_c, n_warps;
 } tuples[] = {{128, 64, 64, 4}, {64, 32, 32, 2}, {80, 16, 48, 1}, {96, 128, 32, 8}};
 
 /* All flags at the first tuple in one type; at the others every flag comes up in the other type too. */
-static struct gpu_case make_case(struct sample *sample, size_t i) {
+static struct gpu_case make_case(struct random *random, size_t i) {
   const size_t tuple = i < GENERATOR_FLAG_ROWS ? 0 : 1 + i % 3;
   struct gpu_case made = {.config = {.dtype = i < GENERATOR_FLAG_ROWS ? KJIT_FP16 : KJIT_BF16,
                                      .d_head = tuples[tuple].d_head,
@@ -41,7 +35,7 @@ static struct gpu_case make_case(struct sample *sample, size_t i) {
                                   .head_dim = made.config.d_head,
                                   .layout = (enum problem_layout)(i % LAYOUT_COUNT),
                                   .lse = i % 2 == 0,
-                                  .seed = random_next(&sample->random)};
+                                  .seed = random_next(random)};
   if (made.problem.layout == LAYOUT_PACKED) made.problem.seq_kv = made.problem.seq_q;
   return made;
 }
@@ -68,13 +62,15 @@ static int report(const struct gpu_case *sample_case, const struct attention_ver
   return status == KJIT_OK && verdict->passed ? 0 : 1;
 }
 
-static int run_all(struct sample *sample) {
+static int run_all(const struct sample *sample) {
+  struct random random = {.state = random_fresh_seed()};
   struct gpu_case cases[CASES];
   kjit_flash_config configs[CASES];
   kjit_error error = {0};
   int failures = 0;
+  printf("repeat with KJIT_SEED=0x%" PRIx64 "\n", random.state);
   for (size_t i = 0; i < CASES; i++) {
-    cases[i] = make_case(sample, i);
+    cases[i] = make_case(&random, i);
     configs[i] = cases[i].config;
   }
   if (prebuild(sample->runtime, configs, CASES, sample->card.arch, 0, &error) != KJIT_OK) {
@@ -91,22 +87,5 @@ static int run_all(struct sample *sample) {
 }
 
 int main(void) {
-  struct sample sample = {.random.state = random_fresh_seed()};
-  kjit_error error = {0};
-  int code = 1;
-  printf("repeat with KJIT_SEED=0x%" PRIx64 "\n", sample.random.state);
-  if (card_open(&sample.card, 0, &error) != KJIT_OK) {
-    printf("skipped: %s\n", error.message);
-    return 3;
-  }
-  kjit_status status = kjit_runtime_create(&sample.runtime, NULL, &error);
-  if (status == KJIT_OK) status = check_kernels_create(&sample.kernels, sample.runtime, &sample.card, &error);
-  if (status == KJIT_OK)
-    code = run_all(&sample);
-  else
-    printf("%s\n", error.message);
-  check_kernels_destroy(&sample.kernels);
-  kjit_runtime_destroy(sample.runtime);
-  card_close(&sample.card);
-  return code;
+  return sample_main(NULL, run_all);
 }

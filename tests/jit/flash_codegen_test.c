@@ -1,21 +1,16 @@
 /* What the real compiler makes of flash_forward's configs: every field that keys tell apart changes the machine code,
  * and every config of the sets compiles without a word and without spills beyond the budget of kernel_src/README.md. */
-#include <kjit/doctor.h>
 #include <kjit/flash_forward.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/digest.h"
 #include "base/elf_view.h"
-#include "support/test.h"
+#include "codegen.h"
 
 #define MAX_CONFIGS       128
-#define COMPILER_THREADS  2
 #define WIDE_SPILL_BUDGET 128 /* blocks of 128 x 64 with 4 warps; kernel_src/README.md, "Budgets" */
 
-/* Sanitized builds compile for one architecture: NVRTC itself is the same there, only slower. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(KJIT_TESTS_ONE_ARCHITECTURE)
+#if CODEGEN_LESS
 static const char *const kArchitectures[] = {"sm_80"};
 #else
 static const char *const kArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90"};
@@ -33,11 +28,9 @@ struct body {
 };
 
 struct batch {
-  kjit_runtime *runtime;
+  struct codegen codegen;
   const char *arch;
   struct body bodies[MAX_CONFIGS];
-  size_t count, next;
-  pthread_mutex_t lock;
 };
 
 static kjit_status read_body(struct body *body, const kjit_artifact *artifact) {
@@ -55,34 +48,20 @@ static kjit_status read_body(struct body *body, const kjit_artifact *artifact) {
   return KJIT_OK;
 }
 
-static void compile_body(struct batch *batch, struct body *body) {
+static void compile_body(struct codegen *codegen, size_t index) {
+  struct batch *batch = (struct batch *)codegen;
+  struct body *body = &batch->bodies[index];
   kjit_artifact *artifact = NULL;
   body->config = kjit_flash_config_canonical(&body->config);
-  body->status = kjit_flash_build(batch->runtime, &body->config, batch->arch, 0, &artifact, &body->error);
+  body->status = kjit_flash_build(codegen->runtime, &body->config, batch->arch, 0, &artifact, &body->error);
   if (body->status == KJIT_OK) body->status = read_body(body, artifact);
   kjit_artifact_release(artifact);
 }
 
-static void *compile_some(void *user) {
-  struct batch *batch = user;
-  for (;;) {
-    pthread_mutex_lock(&batch->lock);
-    const size_t mine = batch->next < batch->count ? batch->next++ : batch->count;
-    pthread_mutex_unlock(&batch->lock);
-    if (mine == batch->count) return NULL;
-    compile_body(batch, &batch->bodies[mine]);
-  }
-}
-
 static void compile_all(struct batch *batch, const char *arch) {
-  pthread_t threads[COMPILER_THREADS];
   batch->arch = arch;
-  batch->next = 0;
-  for (int i = 0; i < COMPILER_THREADS; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, compile_some, batch), 0);
-  for (int i = 0; i < COMPILER_THREADS; i++)
-    pthread_join(threads[i], NULL);
-  for (size_t i = 0; i < batch->count; i++)
+  codegen_compile_all(&batch->codegen, compile_body);
+  for (size_t i = 0; i < batch->codegen.count; i++)
     assert_status(KJIT_OK, batch->bodies[i].status, &batch->bodies[i].error);
 }
 
@@ -93,7 +72,7 @@ static const char *config_text(const kjit_flash_config *config) {
 
 /* Equal keys and equal code must come together. */
 static void assert_keys_tell_bodies_apart(const struct batch *batch) {
-  for (size_t i = 0; i < batch->count; i++)
+  for (size_t i = 0; i < batch->codegen.count; i++)
     for (size_t k = 0; k < i; k++) {
       const struct body *a = &batch->bodies[i], *b = &batch->bodies[k];
       if (digest_equal(&a->key, &b->key) == digest_equal(&a->code, &b->code)) continue;
@@ -105,7 +84,7 @@ static void assert_keys_tell_bodies_apart(const struct batch *batch) {
 }
 
 static void assert_clean(const struct batch *batch) {
-  for (size_t i = 0; i < batch->count; i++) {
+  for (size_t i = 0; i < batch->codegen.count; i++) {
     const struct body *body = &batch->bodies[i];
     const kjit_flash_config *c = &body->config;
     const uint32_t budget = c->B_r == 128 && c->B_c == 64 && c->n_warps == 4 ? WIDE_SPILL_BUDGET : 0;
@@ -117,37 +96,16 @@ static void assert_clean(const struct batch *batch) {
 }
 
 static int setup(void **state) {
-  struct batch *batch = calloc(1, sizeof *batch);
-  kjit_runtime_options options = kjit_runtime_options_default();
-  options.cache_mode = KJIT_CACHE_OFF;
-  *state = batch;
-  if (!batch || pthread_mutex_init(&batch->lock, NULL)) return -1;
-  return kjit_runtime_create(&batch->runtime, &options, NULL) == KJIT_OK ? 0 : -1;
-}
-
-static int teardown(void **state) {
-  struct batch *batch = *state;
-  kjit_runtime_destroy(batch->runtime);
-  pthread_mutex_destroy(&batch->lock);
-  free(batch);
-  return 0;
-}
-
-static struct batch *batch_or_skip(void **state) {
-  struct batch *batch = *state;
-  kjit_doctor_report report = {.struct_size = sizeof report};
-  assert_status(KJIT_OK, kjit_doctor(batch->runtime, &report, NULL), NULL);
-  if (report.nvrtc_status != KJIT_OK) skip();
-  return batch;
+  return codegen_setup(state, sizeof(struct batch));
 }
 
 static void add(struct batch *batch, const kjit_flash_config *config) {
-  assert_true(batch->count < MAX_CONFIGS);
-  batch->bodies[batch->count++] = (struct body){.config = *config};
+  assert_true(batch->codegen.count < MAX_CONFIGS);
+  batch->bodies[batch->codegen.count++] = (struct body){.config = *config};
 }
 
 static void test_flash_codegen__prebuilt_has_a_body_for_each_key_and_no_spills(void **state) {
-  struct batch *batch = batch_or_skip(state);
+  struct batch *batch = codegen_or_skip(state);
   kjit_flash_config configs[MAX_CONFIGS];
   size_t count;
   assert_status(KJIT_OK, kjit_flash_config_set("prebuilt", configs, MAX_CONFIGS, &count, NULL), NULL);
@@ -163,7 +121,7 @@ static void test_flash_codegen__prebuilt_has_a_body_for_each_key_and_no_spills(v
 
 /* Every legal value of every field, one at a time, from a config in which all of them mean something. */
 static void test_flash_codegen__each_field_changes_the_body(void **state) {
-  struct batch *batch = batch_or_skip(state);
+  struct batch *batch = codegen_or_skip(state);
   const kjit_flash_config base = {KJIT_FP16, 128, 64, 64, 4, 1, 1, 1, 2, 2, 2, 0, 1};
   static const int32_t kValues[] = {0, 1, 2, 4, 8, 15, 16, 32, 48, 80, 96, 128, 160, 256};
   add(batch, &base);
@@ -174,7 +132,7 @@ static void test_flash_codegen__each_field_changes_the_body(void **state) {
       if (kjit_flash_config_compare(&other, &base) != 0 && kjit_flash_config_check(&other, "sm_80", NULL) == KJIT_OK)
         add(batch, &other);
     }
-  assert_true(batch->count > 20);
+  assert_true(batch->codegen.count > 20);
   compile_all(batch, kArchitectures[0]);
   assert_keys_tell_bodies_apart(batch);
 }
@@ -182,8 +140,8 @@ static void test_flash_codegen__each_field_changes_the_body(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_flash_codegen__prebuilt_has_a_body_for_each_key_and_no_spills, setup,
-                                      teardown),
-      cmocka_unit_test_setup_teardown(test_flash_codegen__each_field_changes_the_body, setup, teardown),
+                                      codegen_teardown),
+      cmocka_unit_test_setup_teardown(test_flash_codegen__each_field_changes_the_body, setup, codegen_teardown),
   };
   return cmocka_run_group_tests_name("flash_codegen", tests, NULL, NULL);
 }

@@ -83,24 +83,10 @@ static kjit_status read_config(struct attention_trial *trial, const struct atten
   return trial->subject == SUBJECT_SM90 ? read_sm90(trial, options, error) : KJIT_OK;
 }
 
-static kjit_attention_problem public_problem(const struct problem *p) {
-  kjit_attention_problem problem = kjit_attention_problem_default();
-  problem.dtype = p->dtype;
-  problem.flags = p->causal ? KJIT_ATTENTION_CAUSAL : 0;
-  problem.batch = p->batch;
-  problem.heads_q = p->heads;
-  problem.heads_kv = p->heads_kv;
-  problem.seq_q = p->seq_q;
-  problem.seq_kv = p->seq_kv;
-  problem.head_dim = p->head_dim;
-  problem.head_dim_v = p->head_dim_v;
-  return problem;
-}
-
 /* "family config" into its two parts. */
 static kjit_status name_chosen(struct attention_trial *trial, kjit_error *error) {
   char text[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_attention_problem problem = public_problem(&trial->problem);
+  const kjit_attention_problem problem = problem_public(&trial->problem);
   const kjit_status status = kjit_attention_describe(trial->runtime, &problem, NULL, text, sizeof text, error);
   if (status != KJIT_OK) return status;
   const size_t family = strcspn(text, " ");

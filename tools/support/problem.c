@@ -21,6 +21,20 @@ const char *problem_layout_word(enum problem_layout layout) {
   return layout_words[layout];
 }
 
+kjit_attention_problem problem_public(const struct problem *p) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = p->dtype;
+  problem.flags = p->causal ? KJIT_ATTENTION_CAUSAL : 0;
+  problem.batch = p->batch;
+  problem.heads_q = p->heads;
+  problem.heads_kv = p->heads_kv;
+  problem.seq_q = p->seq_q;
+  problem.seq_kv = p->seq_kv;
+  problem.head_dim = p->head_dim;
+  problem.head_dim_v = p->head_dim_v;
+  return problem;
+}
+
 int64_t problem_heads_kv(const struct problem *p) {
   return p->heads_kv ? p->heads_kv : p->heads;
 }

@@ -47,6 +47,9 @@ const char *problem_layout_word(enum problem_layout layout);
 /* Sizes that the checking kernels can take: each at least 1, fewer than 2^32 elements of output, and so on. */
 kjit_status problem_check(const struct problem *problem, kjit_error *error);
 
+/* As the library takes it: types, sizes and mask. Scale and layout are the tensors' own. */
+kjit_attention_problem problem_public(const struct problem *problem);
+
 /* With their defaults. */
 int64_t problem_heads_kv(const struct problem *problem);
 int64_t problem_head_dim_v(const struct problem *problem);

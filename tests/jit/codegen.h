@@ -1,0 +1,73 @@
+/* Many configs through the real compiler, by all processors of a small machine: what the tests of the families' code
+ * share. */
+#ifndef KJIT_TESTS_JIT_CODEGEN_H
+#define KJIT_TESTS_JIT_CODEGEN_H
+
+#include <kjit/doctor.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "support/test.h"
+
+#define CODEGEN_THREADS 2
+
+/* NVRTC itself is the same in a sanitized build, only slower: such builds compile less. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(KJIT_TESTS_ONE_ARCHITECTURE)
+#define CODEGEN_LESS 1
+#else
+#define CODEGEN_LESS 0
+#endif
+
+/* First member of a family's own batch, which knows what its configs are. */
+struct codegen {
+  kjit_runtime *runtime; /* without a cache folder */
+  size_t count;          /* configs */
+  atomic_size_t next;
+  void (*compile)(struct codegen *batch, size_t index); /* called by several threads */
+};
+
+/* For a setup: makes the family's batch, of `bytes` bytes, all zero. */
+static inline int codegen_setup(void **state, size_t bytes) {
+  struct codegen *batch = calloc(1, bytes);
+  kjit_runtime_options options = kjit_runtime_options_default();
+  options.cache_mode = KJIT_CACHE_OFF;
+  *state = batch;
+  return batch && kjit_runtime_create(&batch->runtime, &options, NULL) == KJIT_OK ? 0 : -1;
+}
+
+static inline int codegen_teardown(void **state) {
+  struct codegen *batch = *state;
+  if (batch) kjit_runtime_destroy(batch->runtime);
+  free(batch);
+  return 0;
+}
+
+/* The batch, or the end of the test where there is no NVRTC. */
+static inline void *codegen_or_skip(void **state) {
+  struct codegen *batch = *state;
+  kjit_doctor_report report = {.struct_size = sizeof report};
+  assert_status(KJIT_OK, kjit_doctor(batch->runtime, &report, NULL), NULL);
+  if (report.nvrtc_status != KJIT_OK) skip();
+  return batch;
+}
+
+static inline void *codegen_compile_some(void *user) {
+  struct codegen *batch = user;
+  for (size_t mine; (mine = atomic_fetch_add(&batch->next, 1)) < batch->count;)
+    batch->compile(batch, mine);
+  return NULL;
+}
+
+/* `compile` for each of the batch's configs. */
+static inline void codegen_compile_all(struct codegen *batch, void (*compile)(struct codegen *batch, size_t index)) {
+  pthread_t threads[CODEGEN_THREADS];
+  batch->compile = compile;
+  atomic_store(&batch->next, 0);
+  for (int i = 0; i < CODEGEN_THREADS; i++)
+    assert_int_equal(0, pthread_create(&threads[i], NULL, codegen_compile_some, batch));
+  for (int i = 0; i < CODEGEN_THREADS; i++)
+    pthread_join(threads[i], NULL);
+}
+
+#endif
