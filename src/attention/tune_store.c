@@ -85,7 +85,7 @@ static struct tune_table *keep(struct state *state, const struct mem *mem, int32
 
 struct tune_table *tune_store_of_device(kjit_runtime *runtime, const kjit_device_info *device) {
   struct state *state = find_state(runtime);
-  struct tune_table *table = state ? find(state, device->ordinal, NULL) : NULL;
+  struct tune_table *table = state ? find(state, device->ordinal, device->arch) : NULL;
   if (table || !state) return table;
   const struct tune_places places = tune_store_places(runtime);
   return keep(state, places.mem, device->ordinal, device->arch_specific, tune_load_of_device(&places, device));
