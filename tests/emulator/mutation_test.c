@@ -1,0 +1,144 @@
+/* Kernels with one mistake each: the emulator must not find them right. What is replaced must stand in the source,
+ * once, or the compile fails and with it the test. */
+#include "emulator_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+struct mutation {
+  const char *what, *file, *before, *after;
+};
+
+static const struct mutation flash_mutations[] = {
+    {"nobody waits for a K that is on its way", "flash_forward/flash_forward.cu",
+     "wait_for_copies<0>();\\n    __syncthreads(); // K of block j is visible", "__syncthreads(); // K of"},
+    {"V is loaded over the one that is still read", "flash_forward/flash_forward.cu",
+     "__syncthreads(); // K of block j is visible", "// K of"},
+    {"slices are added to the swizzled offset", "core/shared_tile.cuh", "(base ^ (uint32_t)(slice_in_band",
+     "(base + (uint32_t)(slice_in_band"},
+    {"keys behind the end count", "flash_forward/flash_forward.cu", "mask_from(s, last_rows());", ";"},
+    {"the output goes over rows that are still read", "flash_forward/flash_forward.cu",
+     "__syncwarp(); // the rows below were written by other lanes", ""},
+};
+
+static const struct mutation attention_mutations[] = {
+    {"the producer looks at the wrong phase of K", "attention_sm90/producer.cuh",
+     "mbarrier_wait(at.keys_empty(keys.slot), keys.parity ^ 1);",
+     "mbarrier_wait(at.keys_empty(keys.slot), keys.parity);"},
+    {"the producer overwrites K that is still read", "attention_sm90/producer.cuh",
+     "mbarrier_wait(at.keys_empty(keys.slot), keys.parity ^ 1);", ";"},
+    {"consumers do not wait for V", "attention_sm90/consumer.cuh",
+     "issue_scores(buffer);\\n    mbarrier_wait(at.values_full(values.slot), values.parity);",
+     "issue_scores(buffer);\\n"},
+    {"scores are read while they are computed", "attention_sm90/consumer.cuh",
+     "issue_both(buffer, accumulate);\\n    warpgroup_wait<1>();", "issue_both(buffer, accumulate);\\n"},
+    {"the output is swizzled otherwise than the copy engine has it", "attention_sm90/consumer.cuh", "^ (row % 8)) << 4",
+     "^ (row % 4)) << 4"},
+    {"the copy engine does not see the output", "attention_sm90/consumer.cuh", "shared_writes_to_copy_engine();", ";"},
+    {"the next Q comes before the output has left", "attention_sm90/consumer.cuh",
+     "tensor_store_wait_read(); // the next Q may overwrite it", ";"},
+    {"a step of 16 columns is 16 bytes", "attention_sm90/consumer.cuh", "depth % 4 * 32", "depth % 4 * 16"},
+};
+
+static void set_mutation(const struct mutation *mutation) {
+  char text[1024];
+  const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
+  assert_true(length > 0 && length < (int)sizeof text);
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MUTATION", text, 1));
+}
+
+/* A call with a runtime that compiles anew. */
+typedef kjit_status (*forward)(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
+                               kjit_error *error);
+
+static kjit_status run_anew(const struct gpu_fixture *fixture, const struct gpu_trial *trial, forward call,
+                            kjit_error *error) {
+  kjit_runtime *runtime = NULL;
+  assert_status(KJIT_OK, attention_data_poison(&trial->data, fixture->card.stream, error), error);
+  assert_int_equal(0, setenv("KJIT_CACHE_MODE", "off", 1));
+  assert_status(KJIT_OK, kjit_runtime_create(&runtime, NULL, error), error);
+  assert_int_equal(0, unsetenv("KJIT_CACHE_MODE"));
+  const kjit_status status = call(runtime, trial, fixture->card.stream, error);
+  kjit_runtime_destroy(runtime);
+  return status;
+}
+
+/* Stopped by the emulator, or wrong. */
+static _Bool is_caught(const struct gpu_fixture *fixture, const struct gpu_trial *trial, forward call,
+                       const struct mutation *mutation) {
+  struct attention_verdict verdict = {0};
+  kjit_error error = {0};
+  set_mutation(mutation);
+  const kjit_status status = run_anew(fixture, trial, call, &error);
+  assert_int_equal(0, unsetenv("KJIT_EMULATOR_MUTATION"));
+  if (status != KJIT_OK) {
+    assert_status(KJIT_ERR_DRIVER, status, &error); /* it did compile */
+    print_message("%s: %s\n", mutation->what, emulator_complaint(&fixture->card));
+    emulator_clear_complaint(&fixture->card);
+    return 1;
+  }
+  assert_status(KJIT_OK, attention_judge(&trial->data, &trial->reference, &verdict, &error), &error);
+  if (!verdict.passed) print_message("%s: a wrong result\n", mutation->what);
+  return !verdict.passed;
+}
+
+static void assert_caught(const struct gpu_fixture *fixture, const struct gpu_trial *trial, forward call,
+                          const struct mutation *mutations, size_t count) {
+  size_t missed = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (is_caught(fixture, trial, call, &mutations[i])) continue;
+    print_error("%s, and the result is right\n", mutations[i].what);
+    missed++;
+  }
+  assert_int_equal(0, missed);
+}
+
+static kjit_status run_flash(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream, kjit_error *error) {
+  kjit_flash_config config;
+  const kjit_status status = kjit_flash_config_parse(
+      "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+buffer+opt_softmax", &config, error);
+  return status == KJIT_OK ? kjit_flash_forward(runtime, &config, &trial->data.args, stream, error) : status;
+}
+
+static void test_flash_forward__mistakes_are_caught(void **state) {
+  const struct gpu_fixture *fixture = gpu_require(state);
+  const struct problem problem = {
+      .dtype = KJIT_FP16, .batch = 1, .heads = 1, .seq_q = 64, .seq_kv = 145, .head_dim = 64, .lse = 1, .seed = 1};
+  struct gpu_trial trial;
+  gpu_trial_create(&trial, &fixture->kernels, &problem);
+  assert_caught(fixture, &trial, run_flash, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
+  gpu_trial_destroy(&trial);
+}
+
+static kjit_status run_attention(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
+                                 kjit_error *error) {
+  return kjit_attention_forward(runtime, &trial->data.args, stream, error);
+}
+
+/* More key blocks than stages, and more tiles than blocks, so that every buffer is used again. */
+static void test_attention__mistakes_are_caught(void **state) {
+  const struct gpu_fixture *fixture = gpu_require(state);
+  const struct problem problem = {
+      .dtype = KJIT_BF16, .batch = 2, .heads = 3, .seq_q = 300, .seq_kv = 700, .head_dim = 64, .lse = 1, .seed = 1};
+  struct gpu_trial trial;
+  gpu_trial_create(&trial, &fixture->kernels, &problem);
+  assert_caught(fixture, &trial, run_attention, attention_mutations,
+                sizeof attention_mutations / sizeof *attention_mutations);
+  gpu_trial_destroy(&trial);
+}
+
+static int setup(void **state) {
+  (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
+  return emulator_setup(state);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_flash_forward__mistakes_are_caught),
+      cmocka_unit_test(test_attention__mistakes_are_caught),
+  };
+  return cmocka_run_group_tests_name("mutations", tests, setup, gpu_teardown);
+}
