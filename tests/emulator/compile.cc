@@ -107,7 +107,15 @@ std::vector<std::string> command_line(const CompileRequest &request, const fs::p
                                     KJIT_EMULATOR_FOLDER "/device/emulator_prelude.h",
                                     "-include",
                                     KJIT_EMULATOR_FOLDER "/translated.h"};
-#ifndef __clang__
+  // Reads and writes through pointers are announced to the machine (device/emulator_checks.h).
+#ifdef __clang__
+  for (const char *const word : {"-fsanitize=kernel-address", "-mllvm", "-asan-instrumentation-with-call-threshold=0",
+                                 "-mllvm", "-asan-stack=0", "-mllvm", "-asan-globals=0"})
+    words.push_back(word);
+#else
+  for (const char *const word : {"-fsanitize=kernel-address", "--param", "asan-instrumentation-with-call-threshold=0",
+                                 "--param", "asan-stack=0", "--param", "asan-globals=0"})
+    words.push_back(word);
   words.push_back("-fno-gnu-unique"); // such symbols are shared by all kernels of the process, and keep them loaded
 #endif
   for (const std::string &macro : arch_macros(request.arch))

@@ -42,7 +42,7 @@ struct emulator_wgmma { // wgmma.mma_async m64nNk16
 
 struct emulator_device_api {
   const emulator_place *(*place)();
-  [[noreturn]] void (*trap)();
+  void (*trap)();
 
   char *(*dynamic_shared)();
   unsigned (*shared_address)(const void *pointer);
@@ -52,7 +52,7 @@ struct emulator_device_api {
   void (*store_global)(void *address, const void *value, unsigned bytes);
 
   // A kernel's own reads and writes through pointers, where the compiler was asked to announce them.
-  void (*announce)(const void *address, unsigned bytes);
+  void (*announce)(const void *address, unsigned bytes, bool write);
 
   void (*sync_warp)(unsigned mask);
   void (*shuffle)(emulator_shuffle *);

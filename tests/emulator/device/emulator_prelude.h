@@ -10,6 +10,8 @@ extern "C" __attribute__((visibility("default"))) void emulator_attach(const emu
   emulator = device;
 }
 
+#include "emulator_checks.h"
+
 #define __global__ __attribute__((visibility("default")))
 #define __device__
 #define __host__
@@ -47,14 +49,14 @@ template <typename To, typename From> inline To emulator_bits(From from) {
 #define EMULATOR_PTX(ptx) template <> struct EmulatedInstruction<emulated_asm_id(ptx)> : EmulatedKnown
 
 // A copy: the caller's bytes need not be aligned as the type is.
-template <typename Type> inline Type emulator_parameter(const void *bytes) {
+template <typename Type> EMULATOR_UNCHECKED inline Type emulator_parameter(const void *bytes) {
   Type value;
   __builtin_memcpy(&value, bytes, sizeof value);
   return value;
 }
 
 template <unsigned... kIndex> struct EmulatorIndices {
-  template <typename... Types> static void call(void (*kernel)(Types...), void **params) {
+  template <typename... Types> EMULATOR_UNCHECKED static void call(void (*kernel)(Types...), void **params) {
     kernel(emulator_parameter<Types>(params[kIndex])...);
     (void)params;
   }

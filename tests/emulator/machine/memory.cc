@@ -1,4 +1,6 @@
 // Shared and global memory: bounds, alignment, and what must not be touched while a copy or a product is in flight.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -110,7 +112,28 @@ void reset_shared(Block &block) {
   reset_order(block);
 }
 
+// Constants and tables of the kernel's own lie in its shared object; threadIdx and its like in the thread's state.
+static bool is_constant(const void *address) {
+  const uintptr_t place = reinterpret_cast<uintptr_t>(&self().place);
+  if (reinterpret_cast<uintptr_t>(address) - place < sizeof self().place) return true;
+  Dl_info info;
+  return dladdr(address, &info) != 0;
+}
+
+static void announce(const void *address, unsigned bytes, bool write) {
+  const Block &block = *self().block;
+  const emulator_launch &launch = *machine().launch;
+  const char *const what = write ? "a write" : "a read";
+  const uintptr_t offset = reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(block.shared);
+  if (offset < launch.shared_bytes)
+    access_shared(self(), block.shared_base + static_cast<uint32_t>(offset), bytes,
+                  write ? Access::kWrite : Access::kRead, what);
+  else if (!launch.is_device_memory(launch.context, address, bytes) && (write || !is_constant(address)))
+    fail("%s of %u bytes at %p: neither in device memory nor in shared memory", what, bytes, address);
+}
+
 void fill_memory(emulator_device_api *device) {
+  device->announce = announce;
   device->dynamic_shared = dynamic_shared;
   device->shared_address = shared_address;
   device->load_shared = load_shared;
