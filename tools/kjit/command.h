@@ -16,7 +16,7 @@ struct command {
 };
 
 extern const struct command command_doctor, command_compile, command_warm, command_cache, command_bundle, command_run,
-    command_bench;
+    command_bench, command_tune;
 
 /* ---- Options: one table per subcommand ---- */
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&command_doctor, &command_compile, &command_warm, &command_cache,
-                                                 &command_bundle, &command_run,     &command_bench};
+static const struct command *const commands[] = {&command_doctor, &command_compile, &command_warm,  &command_cache,
+                                                 &command_bundle, &command_run,     &command_bench, &command_tune};
 static const size_t command_count = sizeof commands / sizeof *commands;
 
 static void print_overview(FILE *stream) {

@@ -1,0 +1,40 @@
+/* What `kjit tune` says: of one class, and of all. */
+#ifndef KJIT_TOOLS_TUNE_REPORT_H
+#define KJIT_TOOLS_TUNE_REPORT_H
+
+#include "command.h"
+#include "tune_contest.h"
+#include "tune_field.h"
+
+enum tune_state {
+  TUNE_OPEN,        /* not measured: dry run, interrupted, or out of time */
+  TUNE_UNSUPPORTED, /* no family computes it on this card */
+  TUNE_FAILED,      /* `message` says why */
+  TUNE_DONE
+};
+
+struct tune_class_report {
+  struct field_of_entrants field;
+  enum tune_state state;
+  char message[496];
+  struct contest_outcome outcome; /* TUNE_DONE */
+  size_t winner;                  /* index in the field's items */
+  size_t compiled, dropped;       /* worth running; refused by the compiler's report */
+  size_t runs;
+};
+
+struct tune_report {
+  const struct tune_card *card;
+  struct tune_class_report *classes;
+  size_t count;
+  size_t asked, skipped;
+  bool dry_run, compiled, interrupted, out_of_time;
+  double seconds;
+  kjit_status worst; /* of the first class that failed */
+  const char *table; /* where rows went; "" for nowhere */
+};
+
+/* On stdout; the exit code. */
+int tune_report_print(const struct tune_report *report, bool json);
+
+#endif

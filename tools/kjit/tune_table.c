@@ -1,0 +1,69 @@
+#include "tune_table.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* As the library bounds it. */
+#define TABLE_MAX ((size_t)8 << 20)
+
+static kjit_status io_error(const char *path, kjit_error *error) {
+  return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno));
+}
+
+/* What the file holds, with a NUL; NULL when there is no file. */
+static kjit_status read_table(const char *path, char **text, kjit_error *error) {
+  *text = NULL;
+  FILE *stream = fopen(path, "r");
+  if (stream == NULL) return errno == ENOENT ? KJIT_OK : io_error(path, error);
+  kjit_status status = KJIT_OK;
+  char *read = malloc(TABLE_MAX + 1);
+  const size_t bytes = read != NULL ? fread(read, 1, TABLE_MAX + 1, stream) : 0;
+  if (read == NULL)
+    status = error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %s", path);
+  else if (ferror(stream))
+    status = io_error(path, error);
+  else if (bytes > TABLE_MAX)
+    status = error_say(error, KJIT_ERR_PARSE, "%s: larger than any table", path);
+  fclose(stream);
+  if (status != KJIT_OK) {
+    free(read);
+    return status;
+  }
+  read[bytes] = '\0';
+  *text = read;
+  return KJIT_OK;
+}
+
+static bool write_all(FILE *stream, const char *text) {
+  return fputs(text, stream) >= 0 && fflush(stream) == 0 && fsync(fileno(stream)) == 0;
+}
+
+static kjit_status write_table(const char *path, const char *text, kjit_error *error) {
+  char temporary[4096];
+  const int bytes = snprintf(temporary, sizeof temporary, "%s.new-%ld", path, (long)getpid());
+  if (bytes < 0 || (size_t)bytes >= sizeof temporary)
+    return error_say(error, KJIT_ERR_INVALID_ARG, "--out: the path is too long");
+  FILE *stream = fopen(temporary, "wx");
+  if (stream == NULL) return io_error(temporary, error);
+  bool written = write_all(stream, text);
+  written = fclose(stream) == 0 && written;
+  if (written && rename(temporary, path) == 0) return KJIT_OK;
+  const kjit_status status = io_error(path, error);
+  (void)unlink(temporary);
+  return status;
+}
+
+kjit_status tune_table_put(kjit_runtime *runtime, const kjit_device_info *device, const kjit_tune_result *result,
+                           const char *path, kjit_error *error) {
+  char *before = NULL, *text = NULL;
+  if (path == NULL) return kjit_tune_publish(runtime, device, result, error);
+  kjit_status status = read_table(path, &before, error);
+  if (status == KJIT_OK) status = kjit_tune_print(runtime, device, result, before, &text, error);
+  if (status == KJIT_OK) status = write_table(path, text, error);
+  kjit_text_free(runtime, text);
+  free(before);
+  return status;
+}
