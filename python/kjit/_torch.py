@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 import weakref
 from typing import Any, Callable, Optional, Union
@@ -89,6 +90,10 @@ class _Call:
         self.runtime = default_runtime()
         self.device = q.get_device()
         self.out_is_like_q = q.shape[-1:] == v.shape[-1:]
+        if lse is not None:  # another one, by the way that takes PyTorch the least
+            self.empty_lse = functools.partial(
+                torch.empty_strided, tuple(lse.shape), lse.stride(), dtype=lse.dtype, device=lse.device
+            )
         if q.is_cuda or torch.cuda.is_available():
             _cuda.make_current(torch.cuda.current_device())
         self.run = self._bind()
@@ -160,7 +165,9 @@ def _direct(
     prepared = calls.get(signature)
     if out is None:
         out = torch.empty_like(q) if prepared is not None and prepared.out_is_like_q else _empty_out(q, v)
-    lse = _empty_lse(q, layout) if return_lse else None
+    lse = None
+    if return_lse:
+        lse = _empty_lse(q, layout) if prepared is None else prepared.empty_lse()
     if prepared is None:
         if out.numel() == 0 and q.dim() == 4 and k.numel():
             return out if lse is None else (out, lse)  # nothing to compute, and no grid to launch
