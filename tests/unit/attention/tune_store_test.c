@@ -1,109 +1,9 @@
-/* Tuned tables in a runtime: where they are found, what they decide, and how results get into them. */
-#include <sys/wait.h>
-
-#include <kjit/tune.h>
+/* Tuned tables in a runtime: where they are found, and what they decide. */
+#include "unit/attention/tune_results.h"
 
 #include "attention/tune_store.h"
 #include "attention/tune_text.h"
 #include "jit/bundle_frame.h"
-#include "unit/attention/attention_fixture.h"
-
-#define TUNED_FOLDER "tuned"
-
-static kjit_device_info device_of(struct fixture *f) {
-  kjit_device_info device = {.struct_size = sizeof device};
-  assert_status(KJIT_OK, kjit_device_get_info(f->runtime, 0, &device, &f->error), &f->error);
-  return device;
-}
-
-/* The problem of causal_args(). */
-static kjit_attention_problem causal_problem(void) {
-  kjit_attention_problem problem = kjit_attention_problem_default();
-  problem.dtype = KJIT_BF16;
-  problem.flags = KJIT_ATTENTION_CAUSAL;
-  problem.batch = 2;
-  problem.heads_q = 6;
-  problem.heads_kv = 2;
-  problem.seq_q = 1000;
-  problem.seq_kv = 700;
-  problem.head_dim = 192;
-  problem.head_dim_v = 128;
-  return problem;
-}
-
-/* A candidate other than the rules' choice: the first that one field changes. */
-static void other_config(struct fixture *f, const kjit_attention_problem *problem,
-                         char config[KJIT_ATTENTION_TEXT_MAX]) {
-  const kjit_device_info device = device_of(f);
-  kjit_tune_candidates *list = NULL;
-  assert_status(KJIT_OK, kjit_tune_candidates_create(f->runtime, problem, &device, NULL, &list, &f->error), &f->error);
-  size_t i = 1;
-  while (kjit_tune_candidates_get(list, i)->refused[0])
-    i++;
-  snprintf(config, KJIT_ATTENTION_TEXT_MAX, "%s", kjit_tune_candidates_get(list, i)->config);
-  kjit_tune_candidates_destroy(list);
-}
-
-static kjit_tune_result result_of(const kjit_attention_problem *problem, const char *config) {
-  kjit_tune_result result = kjit_tune_result_default();
-  result.problem = *problem;
-  result.family = config ? "attention_sm90" : NULL;
-  result.config = config;
-  result.microseconds = 90.25;
-  result.rules_microseconds = 100;
-  return result;
-}
-
-static void publish(struct fixture *f, const kjit_tune_result *result) {
-  const kjit_device_info device = device_of(f);
-  assert_status(KJIT_OK, kjit_tune_publish(f->runtime, &device, result, &f->error), &f->error);
-}
-
-static kjit_tune_info info_of(struct fixture *f) {
-  const kjit_device_info device = device_of(f);
-  kjit_tune_info info = {.struct_size = sizeof info};
-  assert_status(KJIT_OK, kjit_tune_get_info(f->runtime, &device, &info, &f->error), &f->error);
-  return info;
-}
-
-static uint32_t decided_by(struct fixture *f, const kjit_attention_problem *problem) {
-  uint32_t by;
-  assert_status(KJIT_OK, kjit_attention_decided_by(f->runtime, problem, NULL, &by, &f->error), &f->error);
-  return by;
-}
-
-static void describe(struct fixture *f, const kjit_attention_problem *problem, char text[KJIT_ATTENTION_TEXT_MAX]) {
-  assert_status(KJIT_OK, kjit_attention_describe(f->runtime, problem, NULL, text, KJIT_ATTENTION_TEXT_MAX, &f->error),
-                &f->error);
-}
-
-static void open_again(struct fixture *f) {
-  static struct driver_api driver;
-  driver = fake_driver_api;
-  driver.PointerGetAttributes = any_pointer;
-  fixture_close(f);
-  assert_status(KJIT_OK, fixture_open_over(f, &driver), &f->error);
-}
-
-/* The user's file, as it is; free() it. */
-static char *read_file(struct fixture *f) {
-  const kjit_tune_info info = info_of(f);
-  FILE *file = fopen(info.path, "rb");
-  assert_non_null(file);
-  char *text = calloc(1, 1 << 20);
-  assert_non_null(text);
-  assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
-  fclose(file);
-  return text;
-}
-
-static void write_file(struct fixture *f, const char *text) {
-  const kjit_tune_info info = info_of(f);
-  FILE *file = fopen(info.path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
-  assert_int_equal(fclose(file), 0);
-}
 
 static void test_tune__without_a_table_the_rules_decide(void **state) {
   struct fixture *f = *state;
@@ -224,39 +124,6 @@ static void test_tune__the_users_row_is_believed_before_the_sites(void **state) 
   assert_int_equal(decided_by(f, &longer), KJIT_DECIDED_BY_TABLE);
 }
 
-static void test_tune__a_later_result_takes_the_place_of_an_earlier_one(void **state) {
-  struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  const kjit_tune_result won = result_of(&problem, config), lost = result_of(&problem, NULL);
-  publish(f, &won);
-  publish(f, &lost);
-  open_again(f);
-  assert_int_equal(info_of(f).user_rows, 1);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
-}
-
-static void test_tune__damaged_table_is_ignored_then_begun_anew(void **state) {
-  struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
-  publish(f, &result);
-  char *text = read_file(f);
-  text[strlen(text) - 2] = 'x';
-  write_file(f, text);
-  free(text);
-  open_again(f);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
-  assert_contains(f->warnings, "is not used: line 12: column 5: expected the number of rows");
-  publish(f, &result);
-  assert_contains(f->warnings, "is damaged and begun anew: line 12");
-  open_again(f);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_TABLE);
-}
-
 /* What the file says of itself stands against what its name says. */
 static void test_tune__table_of_another_card_or_kernel_is_not_used(void **state) {
   static const char *const changes[] = {"\nmultiprocessors ", "\ndriver ", "\nlibrary ", "\ndevice ", "\narch "};
@@ -285,119 +152,6 @@ static void test_tune__table_of_another_card_or_kernel_is_not_used(void **state)
   assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
   assert_int_equal(info_of(f).ignored_rows, 1);
   assert_string_equal(f->warnings, "");
-}
-
-static void test_tune__results_that_make_no_sense_are_refused(void **state) {
-  struct fixture *f = *state;
-  const kjit_device_info device = device_of(f);
-  const kjit_attention_problem problem = causal_problem();
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  kjit_tune_result result = result_of(&problem, config);
-  result.microseconds = 0;
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  assert_contains(f->error.message, "result.microseconds is 0");
-  result = result_of(&problem, config);
-  result.problem.seq_q = 0;
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  result = result_of(&problem, config);
-  result.problem.head_dim = 128;
-  assert_status(KJIT_ERR_INVALID_CONFIG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  result = result_of(&problem, "dtype=bf16");
-  assert_status(KJIT_ERR_PARSE, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  result.family = "attention";
-  assert_status(KJIT_ERR_PARSE, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  assert_string_equal(f->error.message, "'attention' is no family of kernels");
-  result.family = NULL;
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  assert_int_equal(info_of(f).user_rows, 0);
-}
-
-static void test_tune__table_of_the_callers_own_grows_by_results(void **state) {
-  struct fixture *f = *state;
-  const kjit_device_info device = device_of(f);
-  const kjit_attention_problem problem = causal_problem();
-  kjit_attention_problem longer = problem;
-  char config[KJIT_ATTENTION_TEXT_MAX], *first = NULL, *second = NULL, *again = NULL;
-  longer.seq_kv = 7000;
-  other_config(f, &problem, config);
-  kjit_tune_result result = result_of(&problem, config);
-  assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, NULL, &first, &f->error), &f->error);
-  assert_contains(first, "\nend 1\n");
-  result = result_of(&longer, config);
-  assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, first, &second, &f->error), &f->error);
-  assert_contains(second, "\nend 2\n");
-  assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, second, &again, &f->error), &f->error);
-  assert_string_equal(second, again);
-  kjit_text_free(f->runtime, again);
-  second[0] = 'K';
-  assert_status(KJIT_ERR_PARSE, kjit_tune_print(f->runtime, &device, &result, second, &again, &f->error), &f->error);
-  assert_null(again);
-  kjit_text_free(f->runtime, first);
-  kjit_text_free(f->runtime, second);
-}
-
-/* Each puts in classes of its own, many times; in the end all of them are there. */
-enum { WRITERS = 4, WRITES = 12 };
-
-/* In a child, where cmocka's asserts have no place: its exit code. */
-static int write_rows(struct fixture *f, int writer, const char *config) {
-  kjit_device_info device = {.struct_size = sizeof device};
-  if (fixture_open(f) != KJIT_OK) return 2;
-  kjit_status status = kjit_device_get_info(f->runtime, 0, &device, &f->error);
-  for (int i = 0; i < WRITES && status == KJIT_OK; i++) {
-    kjit_attention_problem problem = causal_problem();
-    problem.seq_kv = INT64_C(1) << (9 + i);
-    problem.batch = 1 << (2 * writer);
-    const kjit_tune_result result = result_of(&problem, i % 3 ? config : NULL);
-    status = kjit_tune_publish(f->runtime, &device, &result, &f->error);
-  }
-  fixture_close(f);
-  return status == KJIT_OK ? 0 : 1;
-}
-
-static void test_tune__processes_lose_nothing_of_each_other(void **state) {
-  struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  pid_t children[WRITERS];
-  other_config(f, &problem, config);
-  fixture_close(f); /* each has its own: a driver does not survive fork() */
-  fflush(NULL);
-  for (int i = 0; i < WRITERS; i++) {
-    children[i] = fork();
-    if (children[i] == 0) _exit(write_rows(f, i, config));
-  }
-  for (int i = 0; i < WRITERS; i++) {
-    int how = 0;
-    assert_int_equal(waitpid(children[i], &how, 0), children[i]);
-    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
-  }
-  assert_status(KJIT_OK, fixture_open(f), &f->error);
-  assert_int_equal(info_of(f).user_rows, WRITERS * WRITES);
-  assert_string_equal(f->warnings, "");
-}
-
-static void *publish_in_thread(void *user) {
-  static atomic_int next;
-  struct fixture *f = user;
-  kjit_device_info device = {.struct_size = sizeof device};
-  kjit_error error;
-  kjit_attention_problem problem = causal_problem();
-  uint32_t by;
-  problem.seq_kv = INT64_C(1) << (9 + atomic_fetch_add(&next, 1));
-  const kjit_tune_result result = result_of(&problem, NULL);
-  if (kjit_device_get_info(f->runtime, 0, &device, &error) != KJIT_OK) return "no device";
-  if (kjit_tune_publish(f->runtime, &device, &result, &error) != KJIT_OK) return "not published";
-  if (kjit_attention_decided_by(f->runtime, &problem, NULL, &by, &error) != KJIT_OK) return "not decided";
-  return by == KJIT_DECIDED_BY_RULES ? NULL : "the rules should decide";
-}
-
-static void test_tune__threads_publish_and_ask_at_once(void **state) {
-  struct fixture *f = *state;
-  fixture_in_threads(f, publish_in_thread);
-  open_again(f);
-  assert_int_equal(info_of(f).user_rows, FIXTURE_THREADS);
 }
 
 /* A library with this text among its tables. */
@@ -488,43 +242,6 @@ static void test_tune__every_shipped_table_is_sound(void **state) {
   assert_string_equal(f->warnings, "");
 }
 
-static void test_tune__without_a_folder_nothing_can_be_published(void **state) {
-  struct fixture *f = *state;
-  const kjit_device_info device = device_of(f);
-  const kjit_attention_problem problem = causal_problem();
-  const kjit_tune_result result = result_of(&problem, NULL);
-  char tuned[TEMP_PATH_BYTES];
-  temp_folder_path(&f->folder, TUNED_FOLDER, tuned);
-  assert_int_equal(temp_folder_write_text(&f->folder, TUNED_FOLDER, "in the way"), 0);
-  assert_status(KJIT_ERR_IO, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  assert_contains(f->error.message, "/" TUNED_FOLDER "/");
-}
-
-static void test_tune__every_allocation_may_fail(void **state) {
-  struct fixture *f = *state;
-  const kjit_device_info device = device_of(f);
-  const kjit_attention_problem problem = causal_problem();
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
-  kjit_status status = KJIT_ERR_NO_MEMORY;
-  for (long n = 0; status != KJIT_OK; n++) {
-    assert_true(n < 200);
-    atomic_store(&f->memory.fail_at, atomic_load(&f->memory.calls) + n);
-    status = kjit_tune_publish(f->runtime, &device, &result, &f->error);
-    atomic_store(&f->memory.fail_at, FAIL_NEVER);
-    assert_true(status == KJIT_OK || status == KJIT_ERR_NO_MEMORY);
-  }
-  /* A choice never fails for want of a table: the rules have none of this memory. */
-  uint32_t by = KJIT_DECIDED_BY_NONE;
-  for (long n = 0; by != KJIT_DECIDED_BY_TABLE; n++) {
-    assert_true(n < 200);
-    atomic_store(&f->memory.fail_at, atomic_load(&f->memory.calls) + n);
-    by = decided_by(f, &problem);
-    atomic_store(&f->memory.fail_at, FAIL_NEVER);
-  }
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       ATTENTION_TEST(test_tune__without_a_table_the_rules_decide),
@@ -533,18 +250,10 @@ int main(void) {
       ATTENTION_TEST(test_tune__later_calls_open_no_file),
       ATTENTION_TEST(test_tune__tables_can_be_switched_off),
       ATTENTION_TEST(test_tune__the_users_row_is_believed_before_the_sites),
-      ATTENTION_TEST(test_tune__a_later_result_takes_the_place_of_an_earlier_one),
-      ATTENTION_TEST(test_tune__damaged_table_is_ignored_then_begun_anew),
       ATTENTION_TEST(test_tune__table_of_another_card_or_kernel_is_not_used),
-      ATTENTION_TEST(test_tune__results_that_make_no_sense_are_refused),
-      ATTENTION_TEST(test_tune__table_of_the_callers_own_grows_by_results),
-      ATTENTION_TEST(test_tune__processes_lose_nothing_of_each_other),
-      ATTENTION_TEST(test_tune__threads_publish_and_ask_at_once),
       ATTENTION_TEST(test_tune__shipped_table_holds_for_its_card_under_any_driver),
       ATTENTION_TEST(test_tune__shipped_table_decides_for_its_architecture),
       ATTENTION_TEST(test_tune__every_shipped_table_is_sound),
-      ATTENTION_TEST(test_tune__without_a_folder_nothing_can_be_published),
-      ATTENTION_TEST(test_tune__every_allocation_may_fail),
   };
   return cmocka_run_group_tests_name("tune_store", tests, NULL, NULL);
 }
