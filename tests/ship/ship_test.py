@@ -1,6 +1,6 @@
 """From what a program asked for to kernels that it ships: record, warm, bundle, sign, and nothing else left.
 
-usage: ship_test.py KJIT EXAMPLE_BUNDLE LIBKJIT_A C_COMPILER CUDA_INCLUDE
+usage: ship_test.py KJIT EXAMPLE_BUNDLE LIBKJIT_A BENCH_START_TIME C_COMPILER CUDA_INCLUDE
 """
 
 import itertools
@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 import harness  # noqa: E402
 
-KJIT, EXAMPLE, ARCHIVE = (Path(word).resolve() for word in sys.argv[1:4])
-COMPILER, CUDA = sys.argv[4:6]
+KJIT, EXAMPLE, ARCHIVE, START_TIME = (Path(word).resolve() for word in sys.argv[1:5])
+COMPILER, CUDA = sys.argv[5:7]
 DONE, FAILED, USAGE, NO_GPU, NO_NVRTC = range(5)
 NOWHERE = "/nonexistent/libnvrtc.so"
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120")
@@ -195,6 +195,43 @@ class Examples(ShipCase):
         self.assertEqual(built.returncode, 0, built.stderr)
         shutil.rmtree(self.cache)
         self.run_example(program, "sm_80")
+
+
+class GpuBundle(ShipCase):
+    """The word "ship" of the folder that tools/gpu-bundle makes, on a machine that may have no GPU."""
+
+    def make(self):
+        folder = self.folder / "carried"
+        for name, path in (("bin/kjit", KJIT), ("bin/example_bundle", EXAMPLE), ("bench/bench_start_time", START_TIME),
+                           ("bench/start_time.py", ROOT / "bench/start_time.py"), ("run", ROOT / "tools/gpu-bundle-run"),
+                           ("lib/libkjit.so.0", ARCHIVE.parent / "libkjit.so.0")):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, folder / name)
+        (folder / "ship").mkdir()
+        self.kjit("bundle", "create", folder / "ship/kernels.kjb", "--manifest", Examples.MANIFEST)
+        return folder
+
+    def test_ship__runs_the_example_without_opening_nvrtc(self):
+        folder = self.make()
+        result = self.run_command(folder / "run", "ship", environment={**self.environment, "OUT": self.folder / "out"})
+        self.assertRegex(result.stdout, r"example_bundle +(ok|skipped) ", result.stdout + result.stderr)
+        self.assertRegex(result.stdout, r"start_time.py +(ok|skipped) ")
+        self.assertIn("0 failed", result.stdout)
+        self.assertEqual(result.returncode == DONE, " 0 skipped" in result.stdout)
+        self.assertIn("from bundle", (self.folder / "out/example_bundle.log").read_text())
+
+    def test_ship__an_opened_nvrtc_is_seen(self):
+        folder = self.make()
+        (folder / "bin/example_bundle").write_text(
+            f"#!/bin/sh\nunset KJIT_NVRTC\nKJIT_CACHE_MODE=off exec {KJIT} compile --flash '{Bundle.FORM}' --arch sm_80\n")
+        result = self.run_command(folder / "run", "ship", environment={**self.environment, "OUT": self.folder / "out"})
+        self.assertIn("example_bundle opened NVRTC", result.stdout)
+        self.assertEqual(result.returncode, FAILED)
+
+    def test_ship__words_that_are_none_are_named(self):
+        result = self.run_command(self.make() / "run", "shop", environment=self.environment)
+        self.assertEqual(result.returncode, USAGE)
+        self.assertIn("shop: tests, python, sanitizer, ship, bench", result.stderr)
 
 
 class Shards(ShipCase):
