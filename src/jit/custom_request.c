@@ -21,7 +21,6 @@
 #define HEADER_LIMIT   4096
 #define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
 
-
 struct storage {
   const struct mem *mem;
   char *label, *entry, *prologue;
