@@ -57,11 +57,13 @@ def make_current(ordinal: int) -> None:
 @contextlib.contextmanager
 def device(ordinal: int) -> Iterator[None]:
     """The device's primary context is current inside, and what was before is afterwards."""
-    _do("cuCtxPushCurrent_v2", _primary_context(ordinal))
+    context, before = _primary_context(ordinal), ctypes.c_void_p()
+    _do("cuCtxGetCurrent", ctypes.byref(before))
+    _do("cuCtxSetCurrent", context)
     try:
         yield
     finally:
-        driver().cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+        driver().cuCtxSetCurrent(before)
 
 
 def wait_for_stream(stream: int) -> None:

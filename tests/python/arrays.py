@@ -36,7 +36,9 @@ _new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_
 
 
 class Array:
-    """Contiguous unless strides are given; 16-bit floats unless told."""
+    """Contiguous unless strides are given; 16-bit floats unless told. Begins OFFSET bytes behind `data`."""
+
+    OFFSET = 32
 
     def __init__(self, *shape, strides=None, code=FLOAT, bits=16, device=0, host=False, name=b"dltensor", data=None):
         self.shape, self.dtype = shape, "float16"
@@ -48,7 +50,7 @@ class Array:
         tensor = self._holder.tensor
         tensor.data, tensor.ndim = data or next(_addresses), len(shape)
         tensor.device_type, tensor.device_id = self._device
-        tensor.code, tensor.bits, tensor.lanes, tensor.byte_offset = code, bits, 1, 32
+        tensor.code, tensor.bits, tensor.lanes, tensor.byte_offset = code, bits, 1, self.OFFSET
         tensor.shape = self._lengths
         if strides:
             tensor.strides = self._strides

@@ -21,8 +21,8 @@ __attribute__((constructor)) static void fill_table(void) {
   table.PointerGetAttributes = know_pointer;
 }
 
-/* Contexts: device i's is i + 1, so that NULL is none. What is pushed is as deep as Python's `with` goes here. */
-static _Thread_local int now, pushed[8], depth;
+/* Contexts: device i's is i + 1, so that NULL is none. */
+static _Thread_local int now;
 
 static CUcontext context_of(int device) {
   return (CUcontext)(uintptr_t)(device + 1);
@@ -42,18 +42,6 @@ CUresult cuCtxSetCurrent(CUcontext context) {
   now = (int)(uintptr_t)context - 1;
   fake_driver_set_current(now);
   return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPushCurrent_v2(CUcontext context) {
-  if (depth == sizeof pushed / sizeof *pushed) return CUDA_ERROR_OUT_OF_MEMORY;
-  pushed[depth++] = now;
-  return cuCtxSetCurrent(context);
-}
-
-CUresult cuCtxPopCurrent_v2(CUcontext *context) {
-  if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
-  *context = context_of(now);
-  return cuCtxSetCurrent(context_of(pushed[--depth]));
 }
 
 CUresult cuCtxSynchronize(void) {
