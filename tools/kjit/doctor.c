@@ -4,9 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char usage[] = "usage: kjit doctor [--json]\n\n"
-                            "Says what this machine has: NVRTC, driver, GPUs, cache folder; what works without what\n"
-                            "is missing, and what to do about it. Exit code 0 whatever is missing.\n";
+static const char usage[] =
+    "usage: kjit doctor [--json]\n\n"
+    "Says what this machine has: NVRTC, driver, GPUs and their tuned tables, cache folder; what\n"
+    "works without what is missing, and what to do about it. Exit code 0 whatever is missing.\n";
 
 static const char *cache_mode_name(uint32_t mode) {
   static const char *const names[] = {"default", "rw", "ro", "off"};
@@ -20,11 +21,21 @@ static json_t *nvrtc_json(const kjit_doctor_report *report) {
                    "path", json_text(report->nvrtc_path), "identity", report->nvrtc_identity);
 }
 
-static json_t *device_json(const kjit_device_info *device) {
-  return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:I, s:I}", "ordinal", device->ordinal, "name", device->name, "arch",
-                   device->arch, "arch_specific", device->arch_specific, "multiprocessors",
+static json_t *tuned_json(kjit_runtime *runtime, const kjit_device_info *device) {
+  kjit_tune_info info = {.struct_size = sizeof info};
+  if (kjit_tune_get_info(runtime, device, &info, NULL) != KJIT_OK) return json_null();
+  return json_pack("{s:b, s:I, s:I, s:I, s:I, s:s, s:s}", "enabled", (int)info.enabled, "user_rows",
+                   (json_int_t)info.user_rows, "site_rows", (json_int_t)info.site_rows, "shipped_rows",
+                   (json_int_t)info.shipped_rows, "ignored_rows", (json_int_t)info.ignored_rows, "date", info.date,
+                   "path", info.path);
+}
+
+static json_t *device_json(kjit_runtime *runtime, const kjit_device_info *device) {
+  return json_pack("{s:i, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:o}", "ordinal", device->ordinal, "name", device->name,
+                   "arch", device->arch, "arch_specific", device->arch_specific, "multiprocessors",
                    (int)device->multiprocessors, "max_shared_per_block", (int)device->max_shared_per_block, "l2_bytes",
-                   (json_int_t)device->l2_bytes, "memory_bytes", (json_int_t)device->memory_bytes);
+                   (json_int_t)device->l2_bytes, "memory_bytes", (json_int_t)device->memory_bytes, "tuned",
+                   tuned_json(runtime, device));
 }
 
 static json_t *devices_json(kjit_runtime *runtime, uint32_t count) {
@@ -32,7 +43,7 @@ static json_t *devices_json(kjit_runtime *runtime, uint32_t count) {
   for (uint32_t ordinal = 0; ordinal < count; ordinal++) {
     kjit_device_info device = {.struct_size = sizeof device};
     if (kjit_device_get_info(runtime, (int32_t)ordinal, &device, NULL) == KJIT_OK)
-      json_array_append_new(devices, device_json(&device));
+      json_array_append_new(devices, device_json(runtime, &device));
   }
   return devices;
 }
@@ -50,6 +61,21 @@ static json_t *cache_json(const kjit_doctor_report *report) {
                    json_text(report->cache_message));
 }
 
+/* Which kernels the planner takes from measurements on this card. */
+static void print_tuned(kjit_runtime *runtime, const kjit_device_info *device) {
+  kjit_tune_info info = {.struct_size = sizeof info};
+  if (kjit_tune_get_info(runtime, device, &info, NULL) != KJIT_OK) return;
+  const unsigned rows = info.user_rows + info.site_rows + info.shipped_rows;
+  printf("tuned %d   ", device->ordinal);
+  if (!info.enabled)
+    printf("switched off\n");
+  else if (rows == 0)
+    printf("no rows%s: the rules choose; 'kjit tune' measures\n", info.ignored_rows > 0 ? " for these kernels" : "");
+  else
+    printf("%u rows of %s (user %u, site %u, shipped %u), %u ignored; %s\n", rows, info.date, info.user_rows,
+           info.site_rows, info.shipped_rows, info.ignored_rows, info.path);
+}
+
 static void print_devices(kjit_runtime *runtime, uint32_t count) {
   for (uint32_t ordinal = 0; ordinal < count; ordinal++) {
     kjit_device_info device = {.struct_size = sizeof device};
@@ -61,6 +87,7 @@ static void print_devices(kjit_runtime *runtime, uint32_t count) {
     printf("GPU %u     %s, %s, %u multiprocessors, %.1f GiB, %u bytes of shared memory per block\n", ordinal,
            device.name, device.arch_specific, device.multiprocessors, (double)device.memory_bytes / (1 << 30),
            device.max_shared_per_block);
+    print_tuned(runtime, &device);
   }
 }
 

@@ -19,6 +19,8 @@ static const char usage[] =
     "asks before its rules. A class that was finished stays in the table when the rest is "
     "interrupted.\n\n" TUNE_PROBLEMS_USAGE "  --seconds N      begin no measurement after this time (no bound)\n"
     "  --jobs N         compiling processes; one for each processor by default\n"
+    "  --candidates N   of each problem, the nearest to the rules' choice (all)\n"
+    "  --runs N         timed runs of each finalist, and again to confirm (25)\n"
     "  --margin PERCENT what a config must be faster by (1)\n"
     "  --out FILE       the table to write to, in place of the one in the cache folder\n"
     "  --dry-run        no GPU: show the classes, their candidates, and why others were refused\n"
@@ -28,14 +30,15 @@ static const char usage[] =
     "KJIT_TUNED=off switches tables off. 'kjit doctor' shows which are in use.\n"
     "Exit codes: 0 done, 1 failed, 2 usage, 3 no usable GPU or driver, 4 no NVRTC.\n";
 
-#define USUAL_ARCH   "sm_90a"
-#define MOST_JOBS    1024
-#define MOST_SECONDS 1000000
+#define USUAL_ARCH      "sm_90a"
+#define MOST_JOBS       1024
+#define MOST_SECONDS    1000000
+#define MOST_CANDIDATES 1000 /* more than the library lists */
 
 struct tune_options {
   struct option_list sets, problems, manifests;
   const char *out, *arch;
-  uint64_t seconds, jobs, margin;
+  uint64_t seconds, jobs, candidates, runs, margin;
   bool dry_run, compile, json;
 };
 
@@ -104,7 +107,8 @@ static kjit_status fields_make(struct tune *tune, kjit_error *error) {
     struct tune_class_report *class = &tune->classes[i];
     kjit_error reason = {0};
     tune->report.count = i + 1;
-    const kjit_status status = field_make(&class->field, tune->runtime, &tune->card, &tune->problems.items[i], &reason);
+    const kjit_status status = field_make(&class->field, tune->runtime, &tune->card, &tune->problems.items[i],
+                                          tune->options->candidates, &reason);
     if (status == KJIT_OK) continue;
     if (status != KJIT_ERR_UNSUPPORTED) {
       *error = reason;
@@ -227,6 +231,7 @@ static kjit_status class_measure(struct tune *tune, struct tune_class_report *cl
   const struct contest_ops ops = {tune, contest_time, contest_check, is_over};
   struct contest_settings settings = CONTEST_SETTINGS_DEFAULT;
   struct runners runners;
+  settings.final_runs = tune->options->runs;
   settings.margin = (double)tune->options->margin / 100;
   settings.seed = random_fresh_seed();
   kjit_status status = runners_take(&runners, &class->field, error);
@@ -314,13 +319,19 @@ static int tune_with(const struct tune_options *options) {
 }
 
 static int tune_run(int argc, char **argv) {
-  struct tune_options options = {.margin = 1};
+  struct tune_options options = {.candidates = MOST_CANDIDATES, .runs = 25, .margin = 1};
   const struct option table[] = {
       {.kind = OPTION_LIST, .name = "--set", .target = &options.sets},
       {.kind = OPTION_LIST, .name = "--problem", .target = &options.problems},
       {.kind = OPTION_LIST, .name = "--manifest", .target = &options.manifests},
       {.kind = OPTION_NUMBER, .name = "--seconds", .target = &options.seconds, .least = 1, .most = MOST_SECONDS},
       {.kind = OPTION_NUMBER, .name = "--jobs", .target = &options.jobs, .least = 1, .most = MOST_JOBS},
+      {.kind = OPTION_NUMBER,
+       .name = "--candidates",
+       .target = &options.candidates,
+       .least = 1,
+       .most = MOST_CANDIDATES},
+      {.kind = OPTION_NUMBER, .name = "--runs", .target = &options.runs, .least = 1, .most = CONTEST_MOST_RUNS},
       {.kind = OPTION_NUMBER, .name = "--margin", .target = &options.margin, .least = 0, .most = 50},
       {.kind = OPTION_TEXT, .name = "--out", .target = &options.out},
       {.kind = OPTION_FLAG, .name = "--dry-run", .target = &options.dry_run},

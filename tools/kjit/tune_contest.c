@@ -6,11 +6,8 @@
 #include "support/random.h"
 #include "support/statistics.h"
 
-/* Timings kept of one entrant: enough for any median. */
-#define MOST_SAMPLES 256
-
 struct samples {
-  double values[MOST_SAMPLES];
+  double values[CONTEST_MOST_RUNS];
   size_t count;
 };
 
@@ -55,7 +52,7 @@ static kjit_status run_once(struct contest *contest, size_t entrant, bool counts
     drop(contest, entrant, CONTEST_FAILED);
     return KJIT_OK;
   }
-  if (counts && samples->count < MOST_SAMPLES) samples->values[samples->count++] = microseconds;
+  if (counts && samples->count < CONTEST_MOST_RUNS) samples->values[samples->count++] = microseconds;
   return KJIT_OK;
 }
 

@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Timings kept of one entrant: enough for any median. */
+#define CONTEST_MOST_RUNS 256
+
 struct contest_ops {
   void *user;
   /* One run. A failure drops the entrant, that of entrant 0 ends the contest. */

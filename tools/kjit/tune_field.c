@@ -28,7 +28,7 @@ static size_t count_list(const kjit_tune_candidates *list) {
   return count;
 }
 
-static kjit_status take_list(struct field_of_entrants *field, const char *arch, kjit_error *error) {
+static kjit_status take_list(struct field_of_entrants *field, const char *arch, size_t most, kjit_error *error) {
   const size_t count = count_list(field->list);
   kjit_status status = KJIT_OK;
   field->items = calloc(count, sizeof *field->items);
@@ -40,6 +40,10 @@ static kjit_status take_list(struct field_of_entrants *field, const char *arch, 
       field->refused++;
       continue;
     }
+    if (field->count == most) {
+      field->left_out++;
+      continue;
+    }
     struct entrant *entrant = &field->items[field->count++];
     entrant->config = candidate->config;
     entrant->changes = candidate->changes;
@@ -49,12 +53,12 @@ static kjit_status take_list(struct field_of_entrants *field, const char *arch, 
 }
 
 kjit_status field_make(struct field_of_entrants *field, kjit_runtime *runtime, const struct tune_card *card,
-                       const struct tune_problem *problem, kjit_error *error) {
+                       const struct tune_problem *problem, size_t most, kjit_error *error) {
   const kjit_attention_problem asked = attention_spec_problem(&problem->spec);
   const kjit_device_info *device = card->device.name[0] != '\0' ? &card->device : NULL;
   *field = (struct field_of_entrants){.problem = problem};
   const kjit_status status = kjit_tune_candidates_create(runtime, &asked, device, card->arch, &field->list, error);
-  return status == KJIT_OK ? take_list(field, card->arch, error) : status;
+  return status == KJIT_OK ? take_list(field, card->arch, most, error) : status;
 }
 
 void field_finish(struct field_of_entrants *field) {

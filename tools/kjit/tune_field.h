@@ -23,6 +23,7 @@ struct field_of_entrants {
   struct entrant *items; /* [0] is the rules' choice */
   size_t count;          /* worth compiling */
   size_t refused;        /* of the list, by rules */
+  size_t left_out;       /* beyond as many as were wanted */
 };
 
 /* What the card is, as far as it is known. */
@@ -31,9 +32,10 @@ struct tune_card {
   char arch[ARCH_BYTES];   /* what is compiled for */
 };
 
-/* KJIT_ERR_UNSUPPORTED: no family computes the problem there. Finish it in every case, before the runtime. */
+/* The nearest `most`. KJIT_ERR_UNSUPPORTED: no family computes the problem there. Finish it in every case, before the
+ * runtime. */
 kjit_status field_make(struct field_of_entrants *field, kjit_runtime *runtime, const struct tune_card *card,
-                       const struct tune_problem *problem, kjit_error *error);
+                       const struct tune_problem *problem, size_t most, kjit_error *error);
 void field_finish(struct field_of_entrants *field);
 
 /* Everything that must be compiled, into the list. */
