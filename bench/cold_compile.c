@@ -40,7 +40,8 @@ static int remove_visit(const char *path, const struct stat *info, int kind, str
 
 static bool bare_prepare(struct bare *bare, const struct mem *mem, const kjit_flash_config *config, kjit_error *error) {
   source_shelf_init(&bare->shelf, mem);
-  if (flash_request_init(&bare->request, &bare->shelf, config, ARCH, 0, error) != KJIT_OK) return false;
+  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
+  if (flash_request_init(&bare->request, &bare->shelf, &plain, ARCH, 0, error) != KJIT_OK) return false;
   const struct jit_request *request = &bare->request.request;
   const struct source_set *sources = request->sources;
   const char *const *standing;

@@ -31,9 +31,6 @@ KJIT_WGMMA_SHAPE(KJIT_head_dim_v, Fp16, "f16")
 
 namespace cfg {
 
-template <int kCode> struct ElementOf;
-template <> struct ElementOf<5> { using type = Fp16; };
-template <> struct ElementOf<15> { using type = Bf16; };
 using Element = ElementOf<KJIT_dtype>::type;
 
 constexpr int kHeadDim = KJIT_head_dim;

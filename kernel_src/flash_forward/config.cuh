@@ -17,16 +17,20 @@
 #error "KJIT_Q_, KJIT_K_ or KJIT_V_mma_load_K_tiles is not defined: 8-wide fragments per load, 0 for all"
 #elif !defined(KJIT_mma_double_buffer_loads) || !defined(KJIT_optimized_softmax)
 #error "KJIT_mma_double_buffer_loads or KJIT_optimized_softmax is not defined: 0 or 1"
+#elif !defined(KJIT_causal) || !defined(KJIT_grouped)
+#error "KJIT_causal or KJIT_grouped is not defined: 0 or 1"
+#elif !defined(KJIT_head_dim) || !defined(KJIT_head_dim_v)
+#error "KJIT_head_dim or KJIT_head_dim_v is not defined: columns of Q and K, columns of V and O"
 #endif
 
 namespace cfg {
 
-template <int kCode> struct ElementOf;
-template <> struct ElementOf<5> { using type = Fp16; };
-template <> struct ElementOf<15> { using type = Bf16; };
 using Element = ElementOf<KJIT_dtype>::type;
 
-constexpr int kHeadDim = KJIT_d_head;
+constexpr int kHeadDim = KJIT_head_dim;
+constexpr int kHeadDimV = KJIT_head_dim_v;
+constexpr bool kCausal = KJIT_causal;
+constexpr bool kGrouped = KJIT_grouped;
 constexpr int kQueryRows = KJIT_B_r;
 constexpr int kKeyRows = KJIT_B_c;
 constexpr int kWarps = KJIT_n_warps;
@@ -43,14 +47,22 @@ constexpr int kThreads = kWarps * kLanesPerWarp;
 constexpr int kRowsPerWarp = kQueryRows / kWarps;
 constexpr int kRowTiles = kRowsPerWarp / 16; // m16 tiles of a warp
 constexpr int kKeyTiles = kKeyRows / 16;     // 16-key tiles of a step
-constexpr int kHeadSlices = kHeadDim / 16;   // 16-column slices of a head
+
+// Tiles are as wide as 16-column slices make them; the columns that a head does not have are zeros in shared memory and
+// are neither read from nor written to global memory.
+constexpr int kQueryKeySlices = ceil_div(kHeadDim, 16);
+constexpr int kValueSlices = ceil_div(kHeadDimV, 16);
+constexpr int kOutputTiles8 = kHeadDimV / 8; // accumulator tiles of 8 columns: none for columns that do not exist
+constexpr int kWidestHead = 16 * (kQueryKeySlices > kValueSlices ? kQueryKeySlices : kValueSlices);
 
 // Fragments come in pairs: one mma is 16 deep. Slices of 0 mean "the whole operand".
 constexpr int kQSliceDepth = kQLoad / 2;
 constexpr int kKSliceDepth = kKLoad / 2;
 constexpr int kVSliceDepth = kVLoad / 2;
 
-static_assert(kHeadDim % 16 == 0 && kHeadDim >= 32 && kHeadDim <= 256, "d_head: a multiple of 16 from 32 to 256");
+static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
+static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
+static_assert(KJIT_d_head == (kWidestHead < 32 ? 32 : kWidestHead), "d_head: the larger head size, in 16s, from 32");
 static_assert(kWarps == 1 || kWarps == 2 || kWarps == 4 || kWarps == 8, "n_warps: 1, 2, 4 or 8");
 static_assert(kQueryRows % (16 * kWarps) == 0 && kQueryRows <= 256, "B_r: a multiple of 16 * n_warps up to 256");
 static_assert(kKeyRows % 16 == 0 && kKeyRows <= 256, "B_c: a multiple of 16 up to 256");
@@ -61,13 +73,18 @@ __device__ constexpr bool load_count_is_legal(int count, int depth) {
   return count == 0 || (count >= 2 && (count & (count - 1)) == 0 && fragments % count == 0 &&
                         count <= (kDoubleBuffer ? fragments / 2 : fragments));
 }
-static_assert(load_count_is_legal(kQLoad, kHeadDim), "Q_mma_load_K_tiles: 0, or a power of two from 2 that divides");
-static_assert(load_count_is_legal(kKLoad, kHeadDim), "K_mma_load_K_tiles: 0, or a power of two from 2 that divides");
+static_assert(load_count_is_legal(kQLoad, 16 * kQueryKeySlices),
+              "Q_mma_load_K_tiles: 0, or a power of two from 2 that divides");
+static_assert(load_count_is_legal(kKLoad, 16 * kQueryKeySlices),
+              "K_mma_load_K_tiles: 0, or a power of two from 2 that divides");
 static_assert(load_count_is_legal(kVLoad, kKeyRows), "V_mma_load_K_tiles: 0, or a power of two from 2 that divides");
 
-using QTile = SharedTile<kQueryRows, kHeadDim, kSwizzled>; // O leaves through the same memory
-using KVTile = SharedTile<kKeyRows, kHeadDim, kSwizzled>;
+using QTile = SharedTile<kQueryRows, 16 * kQueryKeySlices, kSwizzled>;
+using KTile = SharedTile<kKeyRows, 16 * kQueryKeySlices, kSwizzled>;
+using VTile = SharedTile<kKeyRows, 16 * kValueSlices, kSwizzled>;
+using OTile = SharedTile<kQueryRows, 16 * kValueSlices, kSwizzled>; // in the place of Q
 
-constexpr int kSharedBytes = QTile::kBytes + 2 * KVTile::kBytes;
+constexpr int kQueryBytes = QTile::kBytes > OTile::kBytes ? QTile::kBytes : OTile::kBytes;
+constexpr int kSharedBytes = kQueryBytes + KTile::kBytes + VTile::kBytes;
 
 } // namespace cfg

@@ -2,23 +2,25 @@
 //
 //   O = softmax(scale * Q K^T) V,  lse = ln(sum(exp(scale * Q K^T))), each (batch, head) by itself
 //
-// Tensors   q, o (batch, seq_q, heads, d_head), k, v (batch, seq_kv, heads, d_head), fp16 or bf16, any strides that are
-//           multiples of 8 elements, d_head contiguous; lse (batch, heads, seq_q) fp32, optional. Lengths from 1.
-// Grid      (ceil(seq_q / B_r), heads, batch), n_warps warps: one block per query block, blocks that share K and V next
-// to
-//           each other. A warp owns B_r / n_warps query rows of Q, S, P and O; every warp uses all of K and V.
-// Shared    (B_r + 2 B_c) * d_head * 2 bytes: Q, then K, then V; O leaves through Q's part.
-// Registers O B_r/n_warps * d_head / 32, S B_r/n_warps * B_c / 32, Q half of O's when held; docs/performance.md has
-// ptxas's
+// Tensors   q (batch, seq_q, heads_q, head_dim), k (batch, seq_kv, heads_kv, head_dim), v (batch, seq_kv, heads_kv,
+//           head_dim_v), o (batch, seq_q, heads_q, head_dim_v), fp16 or bf16, any strides that are multiples of 8
+//           elements, columns contiguous; lse (batch, heads_q, seq_q) fp32, optional. Lengths from 1. Causal: row i
+//           sees keys up to i + seq_kv - seq_q; a row that sees none gives 0 and -inf.
+// Grid      (ceil(seq_q / B_r), heads_q, batch), n_warps warps: one block per query tile, blocks that share K and V
+//           next to each other. A warp owns B_r / n_warps query rows of Q, S, P and O; every warp uses all of K and V.
+// Shared    (B_r * max(d, dv) + B_c * (d + dv)) * 2 bytes, d and dv being the head sizes in whole 16s: Q, then K, then
+//           V; O leaves through Q's part.
+// Registers O B_r/n_warps * dv / 32, S B_r/n_warps * B_c / 32, Q half of O's when held; docs/performance.md has ptxas's
 //           figures. Spills: see kernel_src/README.md.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 //
-// Key blocks are visited from last to first, so that the one block that may be ragged comes first and the others need
-// no bounds check.
+// Key blocks are visited from last to first, so that the blocks that need a mask come first: the one that may be
+// ragged, and those on the diagonal of causal attention. The others need no check.
 #include "flash_forward/config.cuh"
 #include "flash_forward/fragments.cuh"
 #include "flash_forward/params.h"
 #include "flash_forward/tile_copy.cuh"
+#include "flash_forward/visible.cuh"
 #include "softmax/online_softmax.cuh"
 
 #if __CUDA_ARCH__ < 800
@@ -28,19 +30,20 @@
 namespace {
 
 using Softmax =
-    OnlineSoftmax<cfg::kRowTiles, cfg::kKeyTiles * 2, cfg::kHeadSlices * 2, cfg::kOptimizedSoftmax, 8, false>;
+    OnlineSoftmax<cfg::kRowTiles, cfg::kKeyTiles * 2, cfg::kOutputTiles8, cfg::kOptimizedSoftmax, 8, cfg::kCausal>;
 
-KJIT_DEVICE const char *head_start(const void *tensor, const flash_forward_strides &stride) {
-  return (const char *)tensor + (blockIdx.z * stride.batch + blockIdx.y * stride.head) * 2;
+KJIT_DEVICE const char *head_start(const void *tensor, const flash_forward_strides &stride, uint32_t head) {
+  return (const char *)tensor + (blockIdx.z * stride.batch + head * stride.head) * 2;
 }
 
 // This block's (batch, head) of K or V, block of B_c rows by block from the last to the first into one shared tile.
-struct KeyValueSource {
-  TileCursor<cfg::KVTile, cfg::kKeyRows, cfg::kThreads> cursor;
+template <typename Tile, int kColumns> struct KeyValueSource {
+  TileCursor<Tile, kColumns, cfg::kKeyRows, cfg::kThreads> cursor;
   const uint32_t tile;
 
-  KJIT_DEVICE KeyValueSource(const void *tensor, const flash_forward_strides &stride, uint32_t tile, int last_block)
-      : cursor(head_start(tensor, stride) + (int64_t)last_block * cfg::kKeyRows * stride.seq * 2, stride.seq,
+  KJIT_DEVICE KeyValueSource(const void *tensor, const flash_forward_strides &stride, uint32_t head, uint32_t tile,
+                             int last_block)
+      : cursor(head_start(tensor, stride, head) + (int64_t)last_block * cfg::kKeyRows * stride.seq * 2, stride.seq,
                threadIdx.x),
         tile(tile) {}
 
@@ -74,21 +77,20 @@ KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns) {
 struct Block {
   const flash_forward_params &p;
   const uint32_t q_tile;
-  KeyValueSource k, v;
+  KeyValueSource<cfg::KTile, cfg::kHeadDim> k;
+  KeyValueSource<cfg::VTile, cfg::kHeadDimV> v;
   const fragments::Addresses at;
   uint32_t held_q[cfg::kRowTiles][fragments::kHeldSlices][4];
-  float o[cfg::kRowTiles][cfg::kHeadSlices * 2][4];
+  fragments::Output o;
   Softmax softmax;
 
   KJIT_DEVICE Block(const flash_forward_params &params, uint32_t q_tile)
-      : p(params), q_tile(q_tile), k(params.k, params.k_stride, q_tile + cfg::QTile::kBytes, blocks() - 1),
-        v(params.v, params.v_stride, q_tile + cfg::QTile::kBytes + cfg::KVTile::kBytes, blocks() - 1),
-        at(q_tile, q_tile + cfg::QTile::kBytes, q_tile + cfg::QTile::kBytes + cfg::KVTile::kBytes,
+      : p(params), q_tile(q_tile),
+        k(params.k, params.k_stride, key_head(params), q_tile + cfg::kQueryBytes, key_blocks(params) - 1),
+        v(params.v, params.v_stride, key_head(params), q_tile + cfg::kQueryBytes + cfg::KTile::kBytes,
+          key_blocks(params) - 1),
+        at(q_tile, q_tile + cfg::kQueryBytes, q_tile + cfg::kQueryBytes + cfg::KTile::kBytes,
            threadIdx.x / kLanesPerWarp, threadIdx.x % kLanesPerWarp) {}
-
-  // Blocks of keys, and keys of the last one: 1 to B_c.
-  KJIT_DEVICE int blocks() const { return (p.seq_kv - 1) / cfg::kKeyRows + 1; }
-  KJIT_DEVICE int last_rows() const { return (p.seq_kv - 1) % cfg::kKeyRows + 1; }
 
   // Rows of Q and O. A warp moves its own, so that only the warp has to wait for them.
   struct WarpRows {
@@ -98,17 +100,19 @@ struct Block {
 
     KJIT_DEVICE explicit WarpRows(int thread)
         : lane(thread % kLanesPerWarp), first_in_tile(thread / kLanesPerWarp * cfg::kRowsPerWarp),
-          first(blockIdx.x * cfg::kQueryRows + first_in_tile) {}
+          first(query_tile() * cfg::kQueryRows + first_in_tile) {}
 
-    KJIT_DEVICE TileCursor<cfg::QTile, cfg::kRowsPerWarp, kLanesPerWarp>
+    template <typename Tile, int kColumns>
+    KJIT_DEVICE TileCursor<Tile, kColumns, cfg::kRowsPerWarp, kLanesPerWarp>
     cursor(const void *tensor, const flash_forward_strides &stride) const {
-      return {head_start(tensor, stride) + first * stride.seq * 2, stride.seq, lane};
+      return {head_start(tensor, stride, blockIdx.y) + first * stride.seq * 2, stride.seq, lane};
     }
   };
 
   KJIT_DEVICE void load_query() const {
     const WarpRows rows(threadIdx.x);
-    load_tile<cfg::kAsyncCopy, true>(q_tile, rows.first_in_tile, rows.cursor(p.q, p.q_stride), rows.lane,
+    load_tile<cfg::kAsyncCopy, true>(q_tile, rows.first_in_tile,
+                                     rows.cursor<cfg::QTile, cfg::kHeadDim>(p.q, p.q_stride), rows.lane,
                                      p.seq_q - rows.first);
     if constexpr (cfg::kAsyncCopy) async_copy_commit();
   }
@@ -120,19 +124,44 @@ struct Block {
     }
   }
 
-  template <bool kMayBeLast> KJIT_DEVICE void load_ragged(KeyValueSource &source, int j) const {
-    if (kMayBeLast && j == blocks() - 1)
-      source.load<true>(last_rows());
+  template <bool kMayBeLast, typename Source> KJIT_DEVICE void load_ragged(Source &source, int j) const {
+    if (kMayBeLast && j == key_blocks(p) - 1)
+      source.template load<true>(last_block_rows(p));
     else
-      source.load<false>(cfg::kKeyRows);
+      source.template load<false>(cfg::kKeyRows);
   }
 
-  // One block of keys. kFirst: nothing has been accumulated yet. kMayBeLast: it may be the ragged block.
-  template <bool kFirst, bool kMayBeLast> KJIT_DEVICE void step(int j) {
-    if constexpr (!cfg::kEagerLoads) load_ragged<kMayBeLast>(k, j);
+  // Scores that do not count become -inf: of keys that do not exist, and of those that a row does not see.
+  KJIT_DEVICE void mask(fragments::Scores &s, int j) const {
+    if constexpr (cfg::kCausal)
+      mask_unseen(s, j);
+    else if (j == key_blocks(p) - 1 && last_block_rows(p) < cfg::kKeyRows)
+      mask_from(s, last_block_rows(p));
+  }
+
+  KJIT_DEVICE void mask_unseen(fragments::Scores &s, int j) const {
+    const WarpRows rows(fresh_thread_index());
+#pragma unroll
+    for (int m = 0; m < cfg::kRowTiles; m++)
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const int row = rows.first + m * 16 + r * 8 + rows.lane / 4;
+        const int valid = keys_seen(p, row) - j * cfg::kKeyRows - rows.lane % 4 * 2;
+#pragma unroll
+        for (int n = 0; n < cfg::kKeyTiles * 2; n++)
+#pragma unroll
+          for (int i = 0; i < 2; i++)
+            mask_unless_less(s[m][n][2 * r + i], n * 8 + i, valid);
+      }
+  }
+
+  // One block of keys. kFirst: nothing has been accumulated yet. kMasked: it may be the last one visited, or hold keys
+  // that some row does not see.
+  template <bool kFirst, bool kMasked> KJIT_DEVICE void step(int j) {
+    if constexpr (!cfg::kEagerLoads) load_ragged<kMasked>(k, j);
     wait_for_copies<0>();
     __syncthreads(); // K of block j is visible to all; everybody has finished with V of block j + 1
-    if constexpr (cfg::kEagerLoads) load_ragged<kMayBeLast>(v, j);
+    if constexpr (cfg::kEagerLoads) load_ragged<kMasked>(v, j);
 
     float s[cfg::kRowTiles][cfg::kKeyTiles * 2][4] = {};
     fragments::scores(s, held_q, at, j);
@@ -140,11 +169,11 @@ struct Block {
     if constexpr (cfg::kEagerLoads) {
       wait_for_copies<0>();
       __syncthreads(); // V of block j is visible to all; everybody has finished with K of block j
-      if (j > 0) k.load<false>(cfg::kKeyRows);
+      if (j > 0) k.template load<false>(cfg::kKeyRows);
     } else {
-      load_ragged<kMayBeLast>(v, j);
+      load_ragged<kMasked>(v, j);
     }
-    if (kMayBeLast && j == blocks() - 1 && last_rows() < cfg::kKeyRows) mask_from(s, last_rows());
+    if constexpr (kMasked) mask(s, j);
     Softmax::Rows now, factors;
     if (softmax.find_maximum<kFirst>(s, now, p.scale, p.scale_log2)) {
       softmax.move_reference<kFirst>(now, factors, p.scale_log2);
@@ -163,7 +192,7 @@ struct Block {
   KJIT_DEVICE void run() {
     load_query();
     if constexpr (cfg::kEagerLoads) {
-      load_ragged<true>(k, blocks() - 1);
+      load_ragged<true>(k, key_blocks(p) - 1);
       wait_for_copies<1>(); // Q is there, K on its way
     } else {
       wait_for_copies<0>();
@@ -173,12 +202,21 @@ struct Block {
 #pragma unroll
     for (int m = 0; m < cfg::kRowTiles; m++)
 #pragma unroll
-      for (int n = 0; n < cfg::kHeadSlices * 2; n++)
+      for (int n = 0; n < cfg::kOutputTiles8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
           o[m][n][i] = 0.0f;
-    int j = blocks() - 1;
-    if constexpr (cfg::kOptimizedSoftmax) {
+    int j = key_blocks(p) - 1;
+    if constexpr (cfg::kCausal) {
+      softmax.start();
+      const int masked = first_masked_block(p);
+#pragma unroll 1
+      for (; j >= masked; j--)
+        step<false, true>(j);
+#pragma unroll 1
+      for (; j >= 0; j--)
+        step<false, false>(j);
+    } else if constexpr (cfg::kOptimizedSoftmax) {
       step<true, true>(j--);
 #pragma unroll 1
       for (; j >= 0; j--)
@@ -198,24 +236,28 @@ struct Block {
       if (p.lse != nullptr && rows.lane % 4 == 0 && query < p.seq_q)
         p.lse[blockIdx.z * p.lse_batch_stride + blockIdx.y * p.lse_head_stride + query] = log_sum_exp;
     });
-    __syncwarp(); // the warp's last read of its Q rows is over: O takes their place
+    if constexpr (cfg::QTile::kColumns == cfg::OTile::kColumns)
+      __syncwarp(); // the warp's last read of its Q rows is over: O takes their place
+    else
+      __syncthreads(); // of all warps: O's rows lie elsewhere than Q's
     output_to_shared(rows);
     __syncwarp(); // the rows below were written by other lanes
-    store_tile(rows.cursor(p.o, p.o_stride), q_tile, rows.first_in_tile, rows.lane, p.seq_q - rows.first);
+    store_tile(rows.cursor<cfg::OTile, cfg::kHeadDimV>(p.o, p.o_stride), q_tile, rows.first_in_tile, rows.lane,
+               p.seq_q - rows.first);
   }
 
   KJIT_DEVICE void output_to_shared(const WarpRows &rows) const {
 #pragma unroll
     for (int m = 0; m < cfg::kRowTiles; m++)
 #pragma unroll
-      for (int n = 0; n < cfg::kHeadSlices * 2; n++)
+      for (int n = 0; n < cfg::kOutputTiles8; n++)
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-          const int band = cfg::QTile::slice_band(n / 2);
-          const int chunk = n - cfg::QTile::band_column(band) / kChunkElements;
+          const int band = cfg::OTile::slice_band(n / 2);
+          const int chunk = n - cfg::OTile::band_column(band) / kChunkElements;
           const int row = rows.first_in_tile + m * 16 + r * 8 + rows.lane / 4;
-          const uint32_t offset = cfg::QTile::offset_in_band(cfg::QTile::band_width(band), row, chunk);
-          store_shared_4(q_tile + cfg::QTile::band_offset(band) + offset + rows.lane % 4 * 4,
+          const uint32_t offset = cfg::OTile::offset_in_band(cfg::OTile::band_width(band), row, chunk);
+          store_shared_4(q_tile + cfg::OTile::band_offset(band) + offset + rows.lane % 4 * 4,
                          pack_16(cfg::Element{}, o[m][n][2 * r], o[m][n][2 * r + 1]));
         }
   }

@@ -3,7 +3,7 @@
 // An operand is held as pairs of fragments along the reduction axis, one mma (16 deep) each:
 //   Q, P  [row tile of 16][depth][4]   the A operand of mma.m16n8k16
 //   K, V  [column tile of 16][depth][4]   two B operands: columns 0-7 in [0], [1], columns 8-15 in [2], [3]
-// "Depth" counts 16-wide slices of the reduction axis: d_head for Q and K, keys for V.
+// "Depth" counts 16-wide slices of the reduction axis: head_dim for Q and K, keys for V.
 #pragma once
 #include "flash_forward/config.cuh"
 
@@ -21,17 +21,17 @@ __device__ constexpr Plan plan(int depth, int load) {
   const int loads = depth / width;
   return {width, loads, cfg::kDoubleBuffer && loads > 1 ? 2 : 1};
 }
-constexpr Plan kQ = plan(cfg::kHeadSlices, cfg::kQSliceDepth);
-constexpr Plan kK = plan(cfg::kHeadSlices, cfg::kKSliceDepth);
+constexpr Plan kQ = plan(cfg::kQueryKeySlices, cfg::kQSliceDepth);
+constexpr Plan kK = plan(cfg::kQueryKeySlices, cfg::kKSliceDepth);
 constexpr Plan kV = plan(cfg::kKeyTiles, cfg::kVSliceDepth);
 
 // Q held for the whole kernel is loaded once; otherwise every step reads it again from shared memory.
 constexpr bool kQHeld = cfg::kQLoad == 0;
-constexpr int kHeldSlices = kQHeld ? cfg::kHeadSlices : 1;
+constexpr int kHeldSlices = kQHeld ? cfg::kQueryKeySlices : 1;
 
 template <int kTiles, int kWidth> using Operand = uint32_t[kTiles][kWidth][4];
 using Scores = float[cfg::kRowTiles][cfg::kKeyTiles * 2][4];
-using Output = float[cfg::kRowTiles][cfg::kHeadSlices * 2][4];
+using Output = float[cfg::kRowTiles][cfg::kOutputTiles8][4];
 
 // Lane addresses. One ldmatrix.x4 is 16x16: its lanes give the rows of four 8x8 matrices.
 //   Q, V  lane l: row l % 16, columns 8 * (l / 16): matrices (rows, columns) = (0,0) (8,0) (0,8) (8,8)
@@ -39,7 +39,8 @@ using Output = float[cfg::kRowTiles][cfg::kHeadSlices * 2][4];
 //         registers of one mma's B operand are neighbours
 struct Addresses {
   LaneOffsets<cfg::QTile> q;
-  LaneOffsets<cfg::KVTile> k, v;
+  LaneOffsets<cfg::KTile> k;
+  LaneOffsets<cfg::VTile> v;
 
   KJIT_DEVICE Addresses(uint32_t q_tile, uint32_t k_tile, uint32_t v_tile, int warp, int lane)
       : q(q_tile, warp * cfg::kRowsPerWarp + lane % 16, lane / 16), k(k_tile, lane % 8 + lane / 16 * 8, lane / 8 % 2),
@@ -65,11 +66,11 @@ KJIT_DEVICE void load_k(Operand<cfg::kKeyTiles, kWidth> &k, const Addresses &at,
 }
 
 template <int kWidth>
-KJIT_DEVICE void load_v(Operand<cfg::kHeadSlices, kWidth> &v, const Addresses &at, int first_key_tile) {
+KJIT_DEVICE void load_v(Operand<cfg::kValueSlices, kWidth> &v, const Addresses &at, int first_key_tile) {
 #pragma unroll
   for (int d = 0; d < kWidth; d++)
 #pragma unroll
-    for (int n = 0; n < cfg::kHeadSlices; n++)
+    for (int n = 0; n < cfg::kValueSlices; n++)
       load_matrix_x4_transposed(v[n][d], at.v.at(first_key_tile + d, n));
 }
 
@@ -85,28 +86,27 @@ KJIT_DEVICE void multiply_column(float (&c)[cfg::kRowTiles][kColumns8][4], int n
   }
 }
 
-// Slice after slice: for an operand that arrives so.
-template <int kColumnTiles, int kWidth, int kAWidth>
-KJIT_DEVICE void multiply_slices(float (&c)[cfg::kRowTiles][kColumnTiles * 2][4],
-                                 const Operand<cfg::kRowTiles, kAWidth> &a, int a_slice,
-                                 const Operand<kColumnTiles, kWidth> &b) {
+// Slice after slice: for an operand that arrives so. The last 8 columns of the last tile may not exist.
+template <int kColumnTiles, int kColumns8, int kWidth, int kAWidth>
+KJIT_DEVICE void multiply_slices(float (&c)[cfg::kRowTiles][kColumns8][4], const Operand<cfg::kRowTiles, kAWidth> &a,
+                                 int a_slice, const Operand<kColumnTiles, kWidth> &b) {
 #pragma unroll
   for (int d = 0; d < kWidth; d++)
 #pragma unroll
-    for (int n = 0; n < kColumnTiles * 2; n++)
+    for (int n = 0; n < kColumns8; n++)
       multiply_column(c, n, a, a_slice + d, b[n / 2][d]);
 }
 
 // Column tile after column tile, each over the whole depth: for an operand that is there as a whole.
-template <int kColumnTiles, int kWidth, int kAWidth>
-KJIT_DEVICE void multiply_columns(float (&c)[cfg::kRowTiles][kColumnTiles * 2][4],
-                                  const Operand<cfg::kRowTiles, kAWidth> &a, const Operand<kColumnTiles, kWidth> &b) {
+template <int kColumnTiles, int kColumns8, int kWidth, int kAWidth>
+KJIT_DEVICE void multiply_columns(float (&c)[cfg::kRowTiles][kColumns8][4], const Operand<cfg::kRowTiles, kAWidth> &a,
+                                  const Operand<kColumnTiles, kWidth> &b) {
 #pragma unroll
   for (int t = 0; t < kColumnTiles; t++)
 #pragma unroll
     for (int d = 0; d < kWidth; d++)
 #pragma unroll
-      for (int n = 2 * t; n < 2 * t + 2; n++)
+      for (int n = 2 * t; n < 2 * t + 2 && n < kColumns8; n++)
         multiply_column(c, n, a, d, b[t][d]);
 }
 
@@ -158,14 +158,14 @@ KJIT_DEVICE void scores(Scores &s, const Operand<cfg::kRowTiles, kHeldSlices> &h
 // O += P * V.
 KJIT_DEVICE void accumulate(Output &o, const Operand<cfg::kRowTiles, cfg::kKeyTiles> &probabilities,
                             const Addresses &at, int key_block) {
-  Operand<cfg::kHeadSlices, kV.width> v[kV.stages];
+  Operand<cfg::kValueSlices, kV.width> v[kV.stages];
   stream<kV>(
       key_block, [&](int i, int stage) { load_v<kV.width>(v[stage], at, i * kV.width); },
       [&](int i, int stage) {
         if constexpr (kV.loads == 1)
-          multiply_columns<cfg::kHeadSlices>(o, probabilities, v[stage]);
+          multiply_columns<cfg::kValueSlices>(o, probabilities, v[stage]);
         else
-          multiply_slices<cfg::kHeadSlices>(o, probabilities, i * kV.width, v[stage]);
+          multiply_slices<cfg::kValueSlices>(o, probabilities, i * kV.width, v[stage]);
       });
 }
 

@@ -2,7 +2,7 @@
 #ifndef KJIT_KERNEL_SRC_FLASH_FORWARD_PARAMS_H
 #define KJIT_KERNEL_SRC_FLASH_FORWARD_PARAMS_H
 
-/* Element strides of one (batch, seq, heads, d_head) tensor; d_head itself is contiguous. Multiples of 8. */
+/* Element strides of one (batch, seq, heads, columns) tensor; its columns are contiguous. Multiples of 8. */
 struct flash_forward_strides {
   long long batch;
   long long seq;
@@ -10,11 +10,11 @@ struct flash_forward_strides {
 };
 
 struct flash_forward_params {
-  const void *q; /* (batch, seq_q,  heads, d_head) fp16 or bf16, 16-byte aligned */
-  const void *k; /* (batch, seq_kv, heads, d_head)                               */
-  const void *v; /* (batch, seq_kv, heads, d_head)                               */
-  void *o;       /* (batch, seq_q,  heads, d_head)                               */
-  float *lse;    /* (batch, heads, seq_q) natural log, or null                   */
+  const void *q; /* (batch, seq_q,  heads_q,  head_dim) fp16 or bf16, 16-byte aligned */
+  const void *k; /* (batch, seq_kv, heads_kv, head_dim)                               */
+  const void *v; /* (batch, seq_kv, heads_kv, head_dim_v)                             */
+  void *o;       /* (batch, seq_q,  heads_q,  head_dim_v)                             */
+  float *lse;    /* (batch, heads_q, seq_q) natural log, or null                      */
   struct flash_forward_strides q_stride, k_stride, v_stride, o_stride;
   long long lse_batch_stride; /* elements */
   long long lse_head_stride;  /* elements */
@@ -22,6 +22,8 @@ struct flash_forward_params {
   int seq_kv;                 /* >= 1 */
   float scale;                /* softmax scale                */
   float scale_log2;           /* the same times log2(e)       */
+  int heads_per_kv;           /* query heads that share a key and value head; read where KJIT_grouped */
+  int reserved;               /* zero: no padding         */
 };
 
 #endif

@@ -8,8 +8,10 @@
 // chunk each at a time. Neighbouring threads take neighbouring chunks of a row: whole 128-byte lines of global memory.
 // One pointer serves all 64-column bands; it is moved from tile to tile instead of being computed anew, because a
 // 64-bit product for every tile and chunk would cost more registers than the softmax.
-template <typename Tile, int kRows, int kThreads> struct TileCursor {
-  static constexpr bool kWide = Tile::kWideBands > 0;
+//
+// Of a row's columns the first `kColumns`, a multiple of 8, exist in global memory; the tile may have 8 more.
+template <typename Tile, int kColumns, int kRows, int kThreads> struct TileCursor {
+  static constexpr bool kPadded = kColumns < Tile::kColumns;
   const char *wide, *band32, *band16; // this thread's first chunk in bands of each width
   const int64_t row_bytes;
 
@@ -25,8 +27,9 @@ template <typename Tile, int kRows, int kThreads> struct TileCursor {
     band16 += rows * row_bytes;
   }
 
-  // visit(row, pointer, offset): row in the tile, its chunk in global memory, byte offset in the shared tile, whose
-  // rows start at `first_row` (a multiple of 8). `thread` as given to the constructor.
+  // visit(row, exists, pointer, offset): row in the tile, whether its chunk is among the columns that exist, the chunk
+  // in global memory, byte offset in the shared tile, whose rows start at `first_row` (a multiple of 8). `thread` as
+  // given to the constructor.
   template <typename Visit> KJIT_DEVICE void for_each_chunk(int first_row, int thread, Visit visit) const {
     for_each_in_bands<64, Tile::kWideBands>(wide, 0, first_row, thread, visit);
     for_each_in_bands<32, Tile::kBand32>(band32, Tile::kWideBands, first_row, thread, visit);
@@ -34,6 +37,11 @@ template <typename Tile, int kRows, int kThreads> struct TileCursor {
   }
 
 private:
+  template <int kWidth> static KJIT_DEVICE bool chunk_exists(int band, int thread) {
+    const int first = Tile::band_column(band);
+    return first + kWidth <= kColumns || first + thread % (kWidth / kChunkElements) * kChunkElements < kColumns;
+  }
+
   static KJIT_DEVICE const char *start(const char *global, int64_t row_stride, int thread, int band) {
     const int chunks = Tile::band_width(band) / kChunkElements;
     return global + thread / chunks * row_stride * 2 + Tile::band_column(band) * 2 + thread % chunks * kChunkBytes;
@@ -54,20 +62,22 @@ private:
       const uint32_t offset = Tile::offset_in_band(kWidth, first_row + row, thread % kChunks);
 #pragma unroll
       for (int band = 0; band < kBands; band++)
-        visit(row, pointer + band * kWidth * 2, Tile::band_offset(first_band + band) + offset);
+        visit(row, chunk_exists<kWidth>(first_band + band, thread), pointer + band * kWidth * 2,
+              Tile::band_offset(first_band + band) + offset);
       pointer += step;
     }
   }
 };
 
 // A tile from global to shared memory, rows from `first_row` on. Rows from `valid_rows` on become zeros when
-// `kGuarded`; otherwise all must exist. With kAsync the copies are in flight until async_copy_wait(); otherwise they
-// are done when this returns. Either way other threads see them only after a barrier.
+// `kGuarded`; otherwise all must exist. Columns that do not exist become zeros. With kAsync the copies are in flight
+// until async_copy_wait(); otherwise they are done when this returns. Either way other threads see them only after a
+// barrier.
 template <bool kAsync, bool kGuarded, typename Cursor>
 KJIT_DEVICE void load_tile(uint32_t tile_address, int first_row, const Cursor &cursor, int thread, int valid_rows) {
-  cursor.for_each_chunk(first_row, thread, [&](int row, const char *source, uint32_t offset) {
-    const bool inside = !kGuarded || row < valid_rows;
-    if constexpr (kAsync && kGuarded) {
+  cursor.for_each_chunk(first_row, thread, [&](int row, bool exists, const char *source, uint32_t offset) {
+    const bool inside = exists && (!kGuarded || row < valid_rows);
+    if constexpr (kAsync && (kGuarded || Cursor::kPadded)) {
       async_copy_16_or_zero(tile_address + offset, source, inside);
     } else if constexpr (kAsync) {
       async_copy_16(tile_address + offset, source);
@@ -79,11 +89,11 @@ KJIT_DEVICE void load_tile(uint32_t tile_address, int first_row, const Cursor &c
   });
 }
 
-// The way back: of the rows from `first_row` on, the first `valid_rows` to global memory.
+// The way back: of the rows from `first_row` on, the first `valid_rows` to global memory, in the columns that exist.
 template <typename Cursor>
 KJIT_DEVICE void store_tile(const Cursor &cursor, uint32_t tile_address, int first_row, int thread, int valid_rows) {
-  cursor.for_each_chunk(first_row, thread, [&](int row, const char *target, uint32_t offset) {
+  cursor.for_each_chunk(first_row, thread, [&](int row, bool exists, const char *target, uint32_t offset) {
     const Chunk chunk = load_shared_16(tile_address + offset);
-    if (row < valid_rows) store_global_16((char *)target, chunk);
+    if (exists && row < valid_rows) store_global_16((char *)target, chunk);
   });
 }

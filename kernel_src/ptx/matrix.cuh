@@ -26,6 +26,11 @@ KJIT_DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], uint32_t shared) {
 struct Fp16 {};
 struct Bf16 {};
 
+// The element type by its number in a config: PyTorch's ScalarType.
+template <int kCode> struct ElementOf;
+template <> struct ElementOf<5> { using type = Fp16; };
+template <> struct ElementOf<15> { using type = Bf16; };
+
 // c += A * B, A 16x16 by rows: a = fragments (rows 0-7, k 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15);
 // B 16x8 by columns: b0, b1 = k 0-7, 8-15; c = (row l/4, columns 2(l%4), +1), then row + 8. fp32 accumulation.
 // PTX ISA 9.0, "Multiply-and-Accumulate Instruction: mma",

@@ -4,11 +4,11 @@
 #include "attention/attention_choose.h"
 #include "attention/attention_problem.h"
 #include "attention/flash_fields.h"
+#include "attention/flash_text.h"
 #include "attention/sm90_fields.h"
 #include "attention/sm90_text.h"
 #include "attention/tune_store.h"
 #include "base/error.h"
-#include "jit/short_form.h"
 #include "runtime/runtime_internal.h"
 
 static kjit_status find_place(kjit_runtime *runtime, const char *arch, struct attention_place *place,
@@ -48,14 +48,17 @@ kjit_status kjit_attention_describe(kjit_runtime *runtime, const kjit_attention_
   if (!text || capacity < KJIT_ATTENTION_TEXT_MAX)
     return error_invalid(error, "text", "must have room for KJIT_ATTENTION_TEXT_MAX bytes");
   text_init_fixed(&out, text, capacity);
-  const kjit_status status = choose(runtime, problem, arch, &choice, error);
+  kjit_flash_variant variant;
+  kjit_status status = choose(runtime, problem, arch, &choice, error);
+  if (status == KJIT_OK && choice.family == ATTENTION_FLASH_FORWARD)
+    status = kjit_flash_variant_of(&choice.flash, problem, &variant, error);
   if (status != KJIT_OK) return status;
   if (choice.family == ATTENTION_SM90) {
     text_appendf(&out, "%s ", sm90_fields.family);
     sm90_text_print(&choice.sm90, &out);
   } else {
     text_appendf(&out, "%s ", flash_fields.family);
-    short_form_print(&flash_fields, &choice.flash, 1, NULL, &out);
+    flash_text_print(&variant, &out);
   }
   return out.failed ? error_set(error, KJIT_ERR_INTERNAL, "the config's text is too long") : KJIT_OK;
 }
@@ -80,8 +83,10 @@ kjit_status kjit_attention_build(kjit_runtime *runtime, const kjit_attention_pro
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
   if (!arch) return error_invalid(error, "arch", "must not be NULL");
-  const kjit_status status = choose(runtime, problem, arch, &choice, error);
+  kjit_flash_variant variant;
+  kjit_status status = choose(runtime, problem, arch, &choice, error);
   if (status != KJIT_OK) return status;
   if (choice.family == ATTENTION_SM90) return kjit_attention_sm90_build(runtime, &choice.sm90, flags, out, error);
-  return kjit_flash_build(runtime, &choice.flash, arch, flags, out, error);
+  status = kjit_flash_variant_of(&choice.flash, problem, &variant, error);
+  return status == KJIT_OK ? kjit_flash_variant_build(runtime, &variant, arch, flags, out, error) : status;
 }

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "attention/flash_arguments.h"
 #include "attention/flash_choose.h"
 #include "attention/flash_rules.h"
 #include "attention/sm90_choose.h"
@@ -36,13 +35,8 @@ kjit_status attention_choose(const kjit_attention_problem *problem, const struct
     if (sm90_choose(problem, place->multiprocessors, &out->sm90, &why_not) == KJIT_OK) return KJIT_OK;
   }
   out->family = ATTENTION_FLASH_FORWARD;
-  kjit_status status = flash_arguments_check_problem(problem, &why_not);
-  if (status == KJIT_OK) {
-    status = flash_choose(problem->dtype, problem->seq_q, problem->seq_kv, problem->head_dim, place->shared_per_block,
-                          &out->flash, &why_not);
-  }
-  if (status == KJIT_OK) return KJIT_OK;
-  /* The first reason is that of the family that takes more. */
+  if (flash_choose(problem, place->shared_per_block, &out->flash, &why_not) == KJIT_OK) return KJIT_OK;
+  /* The first reason: on a Hopper card that of its own family. */
   return error_set(error, KJIT_ERR_UNSUPPORTED, "no attention kernel for this problem on %s: %.400s", place->arch,
                    why_not.message);
 }

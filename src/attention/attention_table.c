@@ -29,7 +29,7 @@ struct lane {
 };
 
 /* Larger than any family's config: a key lies on the stack of each look-up. */
-#define KEY_BYTES_MAX 60
+#define KEY_BYTES_MAX 76
 
 /* Without padding: hashed and compared as bytes, as many as the table's keys have. */
 struct key {

@@ -10,7 +10,7 @@
 
 struct attention_table;
 
-/* NULL when out of memory. `mem` must outlive the table. Keys are structs without padding of at most 60 bytes; values
+/* NULL when out of memory. `mem` must outlive the table. Keys are structs without padding of at most 76 bytes; values
  * are copied, aligned for any type, and never change. */
 struct attention_table *attention_table_create(const struct mem *mem, size_t key_bytes, size_t value_bytes);
 

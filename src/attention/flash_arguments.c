@@ -2,14 +2,14 @@
 
 #include <math.h>
 
-#include "attention/attention_arguments.h"
+#include "attention/flash_traits.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "jit/field_table.h"
 
 #define LOG2_E 1.4426950408889634
 
-enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
+enum axis { BATCH, SEQ, HEADS };
 enum lse_axis { LSE_BATCH, LSE_HEADS, LSE_SEQ };
 
 static const char *dtype_name(int32_t dtype) {
@@ -17,37 +17,34 @@ static const char *dtype_name(int32_t dtype) {
   return name ? name : "no dtype";
 }
 
+static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
+  if (columns >= 8 && columns % 8 == 0 && columns <= FLASH_MAX_HEAD) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: flash_forward takes multiples of 8 up to 256", name,
+                   (long long)columns);
+}
+
 kjit_status flash_arguments_check_problem(const kjit_attention_problem *problem, kjit_error *error) {
-  if (problem->flags & KJIT_ATTENTION_CAUSAL)
-    return error_set(error, KJIT_ERR_UNSUPPORTED, "causal: flash_forward computes full attention");
-  if (problem->heads_kv != problem->heads_q) {
-    return error_set(error, KJIT_ERR_UNSUPPORTED,
-                     "heads_kv is %lld: flash_forward needs as many key heads as query heads, %lld",
-                     (long long)problem->heads_kv, (long long)problem->heads_q);
-  }
-  if (problem->head_dim_v == problem->head_dim) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "head_dim_v is %lld: flash_forward needs it to be head_dim, %lld",
-                   (long long)problem->head_dim_v, (long long)problem->head_dim);
+  const kjit_status status = check_head_size("head_dim", problem->head_dim, error);
+  return status == KJIT_OK ? check_head_size("head_dim_v", problem->head_dim_v, error) : status;
 }
 
-kjit_status flash_arguments_check(const kjit_attention_args *args, int32_t device, kjit_error *error) {
-  kjit_attention_problem problem;
-  const kjit_status status = attention_arguments_check(args, device, error);
-  if (status != KJIT_OK) return status;
-  attention_arguments_problem(args, &problem);
-  return flash_arguments_check_problem(&problem, error);
-}
-
-kjit_status flash_arguments_match(const kjit_attention_args *args, const kjit_flash_config *config, kjit_error *error) {
-  if (config->dtype != args->q.dtype) {
+kjit_status flash_arguments_match(const kjit_attention_problem *problem, const kjit_flash_config *config,
+                                  kjit_error *error) {
+  if (config->dtype != problem->dtype) {
     return error_set(error, KJIT_ERR_INVALID_CONFIG, "dtype is %s (%d): must be the tensors', %s (%d)",
-                     dtype_name(config->dtype), (int)config->dtype, dtype_name(args->q.dtype), (int)args->q.dtype);
+                     dtype_name(config->dtype), (int)config->dtype, dtype_name(problem->dtype), (int)problem->dtype);
   }
-  if (config->d_head != args->q.shape[HEAD_DIM]) {
-    return error_set(error, KJIT_ERR_INVALID_CONFIG, "d_head is %d: must be the tensors' head_dim, %lld",
-                     (int)config->d_head, (long long)args->q.shape[HEAD_DIM]);
+  const kjit_flash_traits traits = flash_traits_of(problem);
+  const int32_t d_head = flash_traits_d_head(&traits);
+  if (config->d_head == d_head) return KJIT_OK;
+  if (traits.head_dim == d_head && traits.head_dim_v == d_head) {
+    return error_set(error, KJIT_ERR_INVALID_CONFIG, "d_head is %d: must be the tensors' head_dim, %d",
+                     (int)config->d_head, (int)d_head);
   }
-  return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                   "d_head is %d: must be %d, the larger of the tensors' head_dim (%d) and head_dim_v (%d) in whole "
+                   "16s, at least 32",
+                   (int)config->d_head, (int)d_head, (int)traits.head_dim, (int)traits.head_dim_v);
 }
 
 static struct flash_forward_strides strides_of(const kjit_tensor *tensor) {
@@ -55,8 +52,9 @@ static struct flash_forward_strides strides_of(const kjit_tensor *tensor) {
       .batch = tensor_stride(tensor, BATCH), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
 }
 
-void flash_arguments_fill(const kjit_attention_args *args, struct flash_forward_params *params) {
-  const double scale = args->scale > 0 ? (double)args->scale : 1 / sqrt((double)args->q.shape[HEAD_DIM]);
+void flash_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem,
+                          struct flash_forward_params *params) {
+  const double scale = args->scale > 0 ? (double)args->scale : 1 / sqrt((double)problem->head_dim);
   const _Bool lse = args->lse.data != NULL;
   *params = (struct flash_forward_params){
       .q = args->q.data,
@@ -70,9 +68,10 @@ void flash_arguments_fill(const kjit_attention_args *args, struct flash_forward_
       .o_stride = strides_of(&args->o),
       .lse_batch_stride = lse ? tensor_stride(&args->lse, LSE_BATCH) : 0,
       .lse_head_stride = lse ? tensor_stride(&args->lse, LSE_HEADS) : 0,
-      .seq_q = (int)args->q.shape[SEQ],
-      .seq_kv = (int)args->k.shape[SEQ],
+      .seq_q = (int)problem->seq_q,
+      .seq_kv = (int)problem->seq_kv,
       .scale = (float)scale,
       .scale_log2 = (float)(scale * LOG2_E),
+      .heads_per_kv = (int)(problem->heads_q / problem->heads_kv),
   };
 }

@@ -1,10 +1,12 @@
 #include "attention/flash_call.h"
 
+#include "attention/attention_arguments.h"
 #include "attention/flash_arguments.h"
 #include "attention/flash_choose.h"
 #include "attention/flash_geometry.h"
 #include "attention/flash_request.h"
 #include "attention/flash_rules.h"
+#include "attention/flash_traits.h"
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "runtime/runtime_internal.h"
@@ -26,63 +28,65 @@ static kjit_status describe_device(kjit_runtime *runtime, int32_t ordinal, const
   return error_set(error, KJIT_ERR_INTERNAL, "device %d has no description", (int)ordinal);
 }
 
-/* The first call with a config on a device: the rules, then the compiler and the driver. */
-static kjit_status load(kjit_runtime *runtime, const kjit_flash_config *config, int32_t ordinal,
+/* The first call with a variant on a device: the rules, then the compiler and the driver. */
+static kjit_status load(kjit_runtime *runtime, const kjit_flash_variant *variant, int32_t ordinal,
                         struct flash_resident_kernel *kernel, kjit_error *error) {
   struct flash_request request;
   const kjit_device_info *device = NULL;
   kjit_status status = describe_device(runtime, ordinal, &device, error);
-  if (status == KJIT_OK) status = flash_rules_check(config, error);
-  if (status == KJIT_OK) status = flash_rules_check_place(config, device->arch, device->max_shared_per_block, error);
+  if (status == KJIT_OK) status = flash_rules_check_variant(variant, error);
   if (status == KJIT_OK)
-    status = flash_request_init(&request, builder_sources(runtime_builder(runtime)), config, device->arch, 0, error);
+    status = flash_rules_check_variant_place(variant, device->arch, device->max_shared_per_block, error);
+  if (status == KJIT_OK)
+    status = flash_request_init(&request, builder_sources(runtime_builder(runtime)), variant, device->arch, 0, error);
   if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &kernel->kernel, error);
   if (status != KJIT_OK) return status;
-  const kjit_flash_geometry geometry = kjit_flash_config_geometry(config);
-  kernel->B_r = (uint32_t)config->B_r;
+  const kjit_flash_geometry geometry = kjit_flash_variant_geometry(variant);
+  kernel->B_r = (uint32_t)variant->config.B_r;
   kernel->threads = geometry.threads;
   kernel->shared_bytes = geometry.shared_bytes;
   return runtime_kernel_prepare(kernel->kernel, ordinal, kernel->shared_bytes, error);
 }
 
-static kjit_status find_or_load(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_config *config,
+static kjit_status find_or_load(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_variant *variant,
                                 kjit_error *error) {
   struct flash_resident_kernel kernel;
   struct flash_resident *resident = runtime_slot_get(runtime, RUNTIME_SLOT_FLASH_FORWARD, create_state, destroy_state);
   if (!resident) return error_no_memory(error);
-  call->resident = flash_resident_find(resident, config, call->device);
+  call->resident = flash_resident_find(resident, variant, call->device);
   if (call->resident) return KJIT_OK;
-  const kjit_status status = load(runtime, config, call->device, &kernel, error);
+  const kjit_status status = load(runtime, variant, call->device, &kernel, error);
   if (status != KJIT_OK) return status;
-  call->resident = flash_resident_add(resident, config, call->device, &kernel);
+  call->resident = flash_resident_add(resident, variant, call->device, &kernel);
   return call->resident ? KJIT_OK : error_no_memory(error);
 }
 
-static kjit_status choose(kjit_runtime *runtime, const kjit_attention_args *args, int32_t ordinal,
+static kjit_status choose(kjit_runtime *runtime, const kjit_attention_problem *problem, int32_t ordinal,
                           kjit_flash_config *config, kjit_error *error) {
   const kjit_device_info *device = NULL;
   const kjit_status status = describe_device(runtime, ordinal, &device, error);
-  if (status != KJIT_OK) return status;
-  return flash_choose(args->q.dtype, args->q.shape[1], args->k.shape[1], args->q.shape[3], device->max_shared_per_block,
-                      config, error);
+  return status == KJIT_OK ? flash_choose(problem, device->max_shared_per_block, config, error) : status;
 }
 
 static kjit_status prepare(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_config *config,
                            const kjit_attention_args *args, kjit_error *error) {
-  kjit_flash_config chosen;
+  kjit_attention_problem problem;
+  kjit_flash_variant variant;
   kjit_status status = runtime_current_device(runtime, &call->device, error);
-  if (status == KJIT_OK) status = flash_arguments_check(args, call->device, error);
+  if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;
+  attention_arguments_problem(args, &problem);
   if (config) {
-    status = flash_arguments_match(args, config, error);
+    variant.config = *config;
+    status = flash_arguments_match(&problem, config, error);
   } else {
-    status = choose(runtime, args, call->device, &chosen, error);
-    config = &chosen;
+    status = choose(runtime, &problem, call->device, &variant.config, error);
   }
-  if (status == KJIT_OK) status = find_or_load(call, runtime, config, error);
+  variant.traits = flash_traits_of(&problem);
+  if (status == KJIT_OK) status = find_or_load(call, runtime, &variant, error);
   if (status != KJIT_OK) return status;
-  flash_arguments_fill(args, &call->params);
-  flash_geometry_grid(call->resident->B_r, args->q.shape[1], args->q.shape[2], args->q.shape[0], call->grid);
+  flash_arguments_fill(args, &problem, &call->params);
+  flash_geometry_grid(call->resident->B_r, problem.seq_q, problem.heads_q, problem.batch, call->grid);
   return KJIT_OK;
 }
 

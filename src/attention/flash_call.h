@@ -14,7 +14,7 @@ struct flash_call {
   struct flash_forward_params params;
 };
 
-/* Check everything, then find the kernel, or build and load it. Resets the error. */
+/* Check everything, then find the kernel, or build and load it. Resets the error. `config` NULL: one is chosen. */
 kjit_status flash_call_prepare(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_config *config,
                                const kjit_attention_args *args, kjit_error *error);
 

@@ -4,9 +4,9 @@
 
 #include <kjit/flash_forward.h>
 
-/* By the shared memory that a block may have instead of the architecture's name. KJIT_ERR_UNSUPPORTED when none fits.
- */
-kjit_status flash_choose(int32_t dtype, int64_t seq_q, int64_t seq_kv, int64_t head_dim, uint32_t shared_per_block,
-                         kjit_flash_config *out, kjit_error *error);
+/* By the shared memory that a block may have instead of the architecture's name, for a problem without defaults left
+ * open. KJIT_ERR_UNSUPPORTED when none fits. */
+kjit_status flash_choose(const kjit_attention_problem *problem, uint32_t shared_per_block, kjit_flash_config *out,
+                         kjit_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* The family's field table: the one description of its configs. */
+/* The family's field tables: the one description of its configs, and what a kernel's traits add to them. */
 #ifndef KJIT_ATTENTION_FLASH_FIELDS_H
 #define KJIT_ATTENTION_FLASH_FIELDS_H
 
@@ -6,6 +6,8 @@
 
 #include "jit/field_table.h"
 
-extern const struct field_table flash_fields;
+extern const struct field_table flash_fields;         /* of kjit_flash_config  */
+extern const struct field_table flash_trait_fields;   /* of kjit_flash_traits  */
+extern const struct field_table flash_variant_fields; /* of kjit_flash_variant */
 
 #endif

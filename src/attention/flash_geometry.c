@@ -1,6 +1,7 @@
 #include "attention/flash_geometry.h"
 
 #include "attention/flash_rules.h"
+#include "attention/flash_traits.h"
 
 /* CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Hardware Multithreading"; the
  * same for every architecture from sm_80 on. */
@@ -21,11 +22,20 @@ static uint32_t least(uint32_t a, uint32_t b) {
   return a < b ? a : b;
 }
 
-kjit_flash_geometry kjit_flash_config_geometry(const kjit_flash_config *config) {
+kjit_flash_geometry kjit_flash_variant_geometry(const kjit_flash_variant *variant) {
+  const kjit_flash_config *config = &variant->config;
   const uint32_t warps = (uint32_t)config->n_warps, rows = (uint32_t)config->B_r, keys = (uint32_t)config->B_c;
+  const uint32_t d = (uint32_t)flash_traits_columns(variant->traits.head_dim);
+  const uint32_t dv = (uint32_t)flash_traits_columns(variant->traits.head_dim_v);
+  /* O leaves through Q's part. */
   return (kjit_flash_geometry){.threads = WARP * warps,
-                               .shared_bytes = (rows + 2 * keys) * (uint32_t)config->d_head * 2,
+                               .shared_bytes = (rows * (d > dv ? d : dv) + keys * (d + dv)) * 2,
                                .rows_per_warp = warps ? rows / warps : 0};
+}
+
+kjit_flash_geometry kjit_flash_config_geometry(const kjit_flash_config *config) {
+  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
+  return kjit_flash_variant_geometry(&plain);
 }
 
 static uint32_t blocks_by_registers(uint32_t registers, uint32_t warps, const struct target_limits *limits) {

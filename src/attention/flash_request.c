@@ -1,8 +1,8 @@
 #include "attention/flash_request.h"
 
 #include "attention/flash_fields.h"
+#include "attention/flash_text.h"
 #include "base/error.h"
-#include "jit/short_form.h"
 
 #define MAIN_FILE "flash_forward/flash_forward.cu"
 
@@ -13,14 +13,14 @@ kjit_status flash_request_sources(struct source_shelf *shelf, const struct sourc
   return source_shelf_get(shelf, MAIN_FILE, out, error);
 }
 
-void flash_request_prologue(const kjit_flash_config *canonical, struct text *out) {
-  field_table_defines(&flash_fields, canonical, out);
+void flash_request_prologue(const kjit_flash_variant *canonical, struct text *out) {
+  field_table_defines(&flash_variant_fields, canonical, out);
   text_append(out, "#line 1 \"" MAIN_FILE "\"\n");
 }
 
 kjit_status flash_request_init(struct flash_request *request, struct source_shelf *shelf,
-                               const kjit_flash_config *config, const char *arch, uint32_t flags, kjit_error *error) {
-  const kjit_flash_config canonical = kjit_flash_config_canonical(config);
+                               const kjit_flash_variant *variant, const char *arch, uint32_t flags, kjit_error *error) {
+  const kjit_flash_variant canonical = kjit_flash_variant_canonical(variant);
   struct text prologue, label;
   request->request = (struct jit_request){.family = flash_fields.family,
                                           .label = request->label,
@@ -34,7 +34,7 @@ kjit_status flash_request_init(struct flash_request *request, struct source_shel
   text_init_fixed(&prologue, request->prologue, sizeof request->prologue);
   flash_request_prologue(&canonical, &prologue);
   text_init_fixed(&label, request->label, sizeof request->label);
-  short_form_print(&flash_fields, &canonical, 1, NULL, &label);
+  flash_text_print(&canonical, &label);
   if (prologue.failed || label.failed) return error_set(error, KJIT_ERR_INTERNAL, "the config's text is too long");
   return target_parse(&request->request.target, arch, error);
 }

@@ -24,11 +24,12 @@ void flash_resident_destroy(struct flash_resident *resident);
 
 /* NULL when it is not resident. Thread-safe: readers do not contend with each other. */
 const struct flash_resident_kernel *flash_resident_find(struct flash_resident *resident,
-                                                        const kjit_flash_config *config, int32_t device);
+                                                        const kjit_flash_variant *variant, int32_t device);
 
-/* Add a legal config's kernel, and return it as the table keeps it: the one that is there already when another thread
+/* Add a legal variant's kernel, and return it as the table keeps it: the one that is there already when another thread
  * was faster. NULL when out of memory. Thread-safe. */
-const struct flash_resident_kernel *flash_resident_add(struct flash_resident *resident, const kjit_flash_config *config,
-                                                       int32_t device, const struct flash_resident_kernel *kernel);
+const struct flash_resident_kernel *flash_resident_add(struct flash_resident *resident,
+                                                       const kjit_flash_variant *variant, int32_t device,
+                                                       const struct flash_resident_kernel *kernel);
 
 #endif

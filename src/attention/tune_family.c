@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "attention/flash_arguments.h"
 #include "attention/flash_fields.h"
 #include "attention/flash_request.h"
 #include "attention/flash_rules.h"
+#include "attention/flash_traits.h"
 #include "attention/sm90_arguments.h"
 #include "attention/sm90_choose.h"
 #include "attention/sm90_fields.h"
@@ -76,8 +76,8 @@ static void flash_canonicalize(union tune_config *config) {
 
 static kjit_status flash_match(const kjit_attention_problem *problem, const union tune_config *config,
                                kjit_error *error) {
-  (void)config; /* its dtype and head size are the class's */
-  return flash_arguments_check_problem(problem, error);
+  const kjit_flash_variant variant = {config->flash, flash_traits_of(problem)};
+  return flash_rules_check_variant(&variant, error); /* its dtype and d_head are the class's */
 }
 
 /* Without these two a kernel is the seeds' first step: bank conflicts and a slower softmax, on every card. */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "jit/scanner.h"
 
 static const struct field *find_field(const struct field_table *table, const char *name, size_t bytes) {
   for (size_t i = 0; i < table->count; i++) {
@@ -47,25 +46,30 @@ static kjit_status read_item(struct scanner *scanner, const struct field_table *
   return status;
 }
 
-static kjit_status read_items(struct scanner *scanner, const struct field_table *table, void *config) {
-  uint64_t seen = 0;
-  kjit_status status = read_item(scanner, table, &seen, config);
+kjit_status pair_form_read(const struct field_table *table, struct scanner *scanner, uint64_t *seen, void *config) {
+  kjit_status status = read_item(scanner, table, seen, config);
   for (scan_blanks(scanner); status == KJIT_OK && *scanner->at == ','; scan_blanks(scanner)) {
     scanner->at++;
-    status = read_item(scanner, table, &seen, config);
+    status = read_item(scanner, table, seen, config);
   }
+  return status;
+}
+
+static kjit_status read_all(struct scanner *scanner, const struct field_table *table, void *config) {
+  uint64_t seen = 0;
+  kjit_status status = pair_form_read(table, scanner, &seen, config);
   if (status == KJIT_OK) status = scan_end(scanner);
   for (size_t i = 0; i < table->count && status == KJIT_OK; i++) {
     if (!(seen >> i & 1))
-      status = error_set(scanner->error, KJIT_ERR_PARSE, "%s is missing: every field must be given",
-                         table->fields[i].name);
+      status =
+          error_set(scanner->error, KJIT_ERR_PARSE, "%s is missing: every field must be given", table->fields[i].name);
   }
   return status;
 }
 
 kjit_status pair_form_parse(const struct field_table *table, const char *text, void *config, kjit_error *error) {
   struct scanner scanner = {.start = text, .at = text, .error = error};
-  const kjit_status status = read_items(&scanner, table, config);
+  const kjit_status status = read_all(&scanner, table, config);
   if (status != KJIT_OK) memset(config, 0, table->config_bytes);
   return status;
 }

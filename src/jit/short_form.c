@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jit/scanner.h"
-
 #define LOAD_HEAD "load_"
 #define LOAD_TAIL "tiles"
 
@@ -184,17 +182,17 @@ static kjit_status parse_features(struct scanner *scanner, const struct field_ta
   return unexpected_feature(scanner, table, "\"+\" and ", 0);
 }
 
+kjit_status short_form_read(const struct field_table *table, struct scanner *scanner, void *config) {
+  memset(config, 0, table->config_bytes);
+  scan_blanks(scanner);
+  if (scan_word(scanner, table->type)) return parse_demangled(scanner, table, config);
+  const kjit_status status = parse_tuple(scanner, table, config);
+  return status == KJIT_OK ? parse_features(scanner, table, config) : status;
+}
+
 kjit_status short_form_parse(const struct field_table *table, const char *text, void *config, kjit_error *error) {
   struct scanner scanner = {text, text, error};
-  kjit_status status;
-  memset(config, 0, table->config_bytes);
-  scan_blanks(&scanner);
-  if (scan_word(&scanner, table->type)) {
-    status = parse_demangled(&scanner, table, config);
-  } else {
-    status = parse_tuple(&scanner, table, config);
-    if (status == KJIT_OK) status = parse_features(&scanner, table, config);
-  }
+  kjit_status status = short_form_read(table, &scanner, config);
   if (status == KJIT_OK) status = scan_end(&scanner);
   if (status != KJIT_OK) memset(config, 0, table->config_bytes);
   return status;

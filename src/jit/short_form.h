@@ -10,10 +10,14 @@
 #define KJIT_JIT_SHORT_FORM_H
 
 #include "jit/field_table.h"
+#include "jit/scanner.h"
 
 /* Read either spelling. KJIT_ERR_PARSE names the column (in bytes, from 1) and what stands there; `config` is then all
  * zero. Values are read, not judged. */
 kjit_status short_form_parse(const struct field_table *table, const char *text, void *config, kjit_error *error);
+
+/* The same from where the scanner stands; what follows is left to the caller. On failure `config` holds anything. */
+kjit_status short_form_read(const struct field_table *table, struct scanner *scanner, void *config);
 
 /* The short form, features in field order. `tuple` false: the features alone. `omit`: the name of a tuple member to
  * leave out, or NULL. */

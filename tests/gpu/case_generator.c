@@ -83,3 +83,44 @@ struct problem generator_random_problem(struct random *random, const kjit_flash_
   problem.scale = (double)(float)(factors[random_below(random, 4)] / sqrt((double)config->d_head));
   return problem;
 }
+
+/* A multiple of 8 up to `most`, half of the time `most` itself. */
+static int64_t random_head(struct random *random, int64_t most) {
+  return random_below(random, 2) ? most : 8 * (1 + (int64_t)random_below(random, (size_t)most / 8));
+}
+
+/* One of the head sizes is what the config's d_head stands for, or 8 less; the other is anything up to it. */
+static void random_heads(struct random *random, const kjit_flash_config *config, struct problem *problem) {
+  const int64_t larger = config->d_head - (config->d_head > 32 && random_below(random, 2) ? 8 : 0);
+  const int64_t other = random_head(random, larger);
+  const _Bool wide_v = random_below(random, 2) != 0;
+  problem->head_dim = wide_v ? other : larger;
+  problem->head_dim_v = wide_v ? larger : other;
+}
+
+static _Bool fits(const struct gpu_case *made, const char *arch) {
+  kjit_flash_variant variant;
+  const kjit_attention_problem problem = problem_public(&made->problem);
+  return kjit_flash_variant_of(&made->config, &problem, &variant, NULL) == KJIT_OK &&
+         kjit_flash_variant_check(&variant, arch, NULL) == KJIT_OK;
+}
+
+static struct gpu_case draw_traits(struct random *random, const char *arch) {
+  struct gpu_case made = {.config = generator_random_config(random, arch)};
+  made.problem = generator_random_problem(random, &made.config);
+  struct problem *problem = &made.problem;
+  problem->causal = random_below(random, 4) > 0;
+  problem->heads_kv = 1 + (int64_t)random_below(random, 3);
+  problem->heads = problem->heads_kv * (1 + (int64_t)random_below(random, 4));
+  random_heads(random, &made.config, problem);
+  if (problem->layout == LAYOUT_PACKED) problem->layout = LAYOUT_PADDED; /* needs heads of one number and size */
+  return made;
+}
+
+struct gpu_case generator_random_traits(struct random *random, const char *arch) {
+  struct gpu_case made;
+  do {
+    made = draw_traits(random, arch);
+  } while (!fits(&made, arch));
+  return made;
+}

@@ -90,6 +90,39 @@ static void test_flash_forward__random_configs_on_random_problems_are_right(void
   test_free(cases);
 }
 
+static void test_flash_forward__random_configs_on_masks_groups_and_odd_heads_are_right(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  const size_t count = random_case_count();
+  struct gpu_case *cases = test_calloc(count, sizeof *cases);
+  for (size_t i = 0; i < count; i++)
+    cases[i] = generator_random_traits(&fixture->random, fixture->card.arch);
+  gpu_run_cases(fixture, cases, count);
+  test_free(cases);
+}
+
+/* What the planner takes for every head size, causal and in groups, at lengths that differ. */
+static void test_flash_forward__chosen_configs_are_right_for_every_head_size(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  enum { SIZES = 256 / 8, PAIRS = 4 };
+  static const int64_t pairs[PAIRS][2] = {{192, 128}, {64, 128}, {256, 72}, {8, 256}};
+  struct gpu_case cases[SIZES + PAIRS];
+  for (size_t i = 0; i < SIZES + PAIRS; i++) {
+    struct problem *problem = &cases[i].problem;
+    *problem = gpu_small_problem(fixture);
+    problem->head_dim = i < SIZES ? 8 * ((int64_t)i + 1) : pairs[i - SIZES][0];
+    problem->head_dim_v = i < SIZES ? problem->head_dim : pairs[i - SIZES][1];
+    problem->heads = 6;
+    problem->heads_kv = i % 3 == 0 ? 6 : (int64_t)i % 3;
+    problem->causal = i % 5 > 0;
+    kjit_flash_variant chosen;
+    kjit_error error;
+    const kjit_attention_problem asked = problem_public(problem);
+    assert_status(KJIT_OK, kjit_flash_variant_choose(&asked, fixture->card.arch, &chosen, &error), &error);
+    cases[i].config = chosen.config;
+  }
+  gpu_run_cases(fixture, cases, SIZES + PAIRS);
+}
+
 static void test_flash_forward__no_config_means_a_chosen_one(void **state) {
   struct gpu_fixture *fixture = gpu_require(state);
   kjit_error error = {0};
@@ -135,6 +168,8 @@ int main(void) {
       cmocka_unit_test(test_flash_forward__odd_shapes_are_right),
       cmocka_unit_test(test_flash_forward__every_prebuilt_config_at_the_seeds_shape_is_right),
       cmocka_unit_test(test_flash_forward__random_configs_on_random_problems_are_right),
+      cmocka_unit_test(test_flash_forward__chosen_configs_are_right_for_every_head_size),
+      cmocka_unit_test(test_flash_forward__random_configs_on_masks_groups_and_odd_heads_are_right),
   };
   return cmocka_run_group_tests_name("flash_forward on the GPU", tests, gpu_setup, gpu_teardown);
 }

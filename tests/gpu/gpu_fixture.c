@@ -64,12 +64,14 @@ static void describe_case(const struct gpu_case *gpu_case, char *text, size_t ca
 
 static void prebuild_cases(struct gpu_fixture *fixture, const struct gpu_case *cases, size_t count) {
   kjit_error error = {0};
-  kjit_flash_config *configs = calloc(count, sizeof *configs);
-  assert_non_null(configs);
-  for (size_t i = 0; i < count; i++)
-    configs[i] = cases[i].config;
-  const kjit_status status = prebuild(fixture->runtime, configs, count, fixture->card.arch, 0, &error);
-  free(configs);
+  kjit_flash_variant *variants = calloc(count, sizeof *variants);
+  kjit_status status = variants ? KJIT_OK : KJIT_ERR_NO_MEMORY;
+  for (size_t i = 0; i < count && status == KJIT_OK; i++) {
+    const kjit_attention_problem problem = problem_public(&cases[i].problem);
+    status = kjit_flash_variant_of(&cases[i].config, &problem, &variants[i], &error);
+  }
+  if (status == KJIT_OK) status = prebuild_variants(fixture->runtime, variants, count, fixture->card.arch, 0, &error);
+  free(variants);
   assert_status(KJIT_OK, status, &error);
 }
 

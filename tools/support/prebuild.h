@@ -1,11 +1,15 @@
-/* Many configs compiled by several threads at once, so that what follows only loads and launches. */
+/* Many kernels compiled by several threads at once, so that what follows only loads and launches. */
 #ifndef KJIT_TOOLS_SUPPORT_PREBUILD_H
 #define KJIT_TOOLS_SUPPORT_PREBUILD_H
 
 #include <kjit/flash_forward.h>
 
-/* Build all configs for `arch` with up to `threads` threads (0: one per processor, at most 64). The first failure is
- * returned after every thread has ended; its message names the config. */
+/* Build all variants for `arch` with up to `threads` threads (0: one per processor, at most 64). The first failure is
+ * returned after every thread has ended; its message names the kernel. */
+kjit_status prebuild_variants(kjit_runtime *runtime, const kjit_flash_variant *variants, size_t count, const char *arch,
+                              unsigned threads, kjit_error *error);
+
+/* The same of the configs' plain kernels. */
 kjit_status prebuild(kjit_runtime *runtime, const kjit_flash_config *configs, size_t count, const char *arch,
                      unsigned threads, kjit_error *error);
 

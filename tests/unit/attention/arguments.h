@@ -4,6 +4,7 @@
 
 #include "support/test.h"
 
+#include "attention/attention_arguments.h"
 #include "attention/flash_arguments.h"
 #include "base/error.h"
 
@@ -39,13 +40,13 @@ static inline kjit_attention_args args_with_lse(void) {
 static inline void expect_ok(const kjit_attention_args *args) {
   kjit_error error;
   error_clear(&error);
-  assert_status(KJIT_OK, flash_arguments_check(args, DEVICE, &error), &error);
+  assert_status(KJIT_OK, attention_arguments_check(args, DEVICE, &error), &error);
 }
 
 static inline void expect_refused(const kjit_attention_args *args, const char *message) {
   kjit_error error;
   error_clear(&error);
-  assert_status(KJIT_ERR_INVALID_ARG, flash_arguments_check(args, DEVICE, &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, attention_arguments_check(args, DEVICE, &error), &error);
   assert_string_equal(error.message, message);
 }
 

@@ -27,24 +27,31 @@ static void test_flash_arguments__unknown_flags_are_refused(void **state) {
   expect_refused(&args, "args.flags: only KJIT_ATTENTION_* may be set");
 }
 
-static void expect_unsupported(const kjit_attention_args *args, const char *message) {
-  kjit_error error;
-  error_clear(&error);
-  assert_status(KJIT_ERR_UNSUPPORTED, flash_arguments_check(args, DEVICE, &error), &error);
-  assert_string_equal(error.message, message);
+static kjit_attention_problem problem_of(const kjit_attention_args *args) {
+  kjit_attention_problem problem;
+  attention_arguments_problem(args, &problem);
+  return problem;
 }
 
-static void test_flash_arguments__what_the_family_does_not_compute_is_said(void **state) {
+static kjit_status check_problem_of(int64_t head_dim, int64_t head_dim_v, kjit_error *error) {
+  const kjit_attention_args args = good_args();
+  kjit_attention_problem problem = problem_of(&args);
+  problem.head_dim = head_dim;
+  problem.head_dim_v = head_dim_v;
+  error_clear(error);
+  return flash_arguments_check_problem(&problem, error);
+}
+
+static void test_flash_arguments__head_sizes_are_multiples_of_8_up_to_256(void **state) {
   (void)state;
-  kjit_attention_args args = good_args();
-  args.flags = KJIT_ATTENTION_CAUSAL;
-  expect_unsupported(&args, "causal: flash_forward computes full attention");
-  args = good_args();
-  args.k.shape[2] = args.v.shape[2] = 1;
-  expect_unsupported(&args, "heads_kv is 1: flash_forward needs as many key heads as query heads, 3");
-  args = good_args();
-  args.v.shape[3] = args.o.shape[3] = 32;
-  expect_unsupported(&args, "head_dim_v is 32: flash_forward needs it to be head_dim, 64");
+  kjit_error error;
+  assert_status(KJIT_OK, check_problem_of(8, 256, &error), &error);
+  assert_status(KJIT_OK, check_problem_of(256, 8, &error), &error);
+  assert_status(KJIT_ERR_UNSUPPORTED, check_problem_of(44, 64, &error), &error);
+  assert_string_equal(error.message, "head_dim is 44: flash_forward takes multiples of 8 up to 256");
+  assert_status(KJIT_ERR_UNSUPPORTED, check_problem_of(64, 264, &error), &error);
+  assert_string_equal(error.message, "head_dim_v is 264: flash_forward takes multiples of 8 up to 256");
+  assert_status(KJIT_ERR_UNSUPPORTED, check_problem_of(0, 64, &error), &error);
 }
 
 static void test_flash_arguments__null_data_is_refused(void **state) {
@@ -192,7 +199,7 @@ static void test_flash_arguments__scale_must_be_positive_and_finite(void **state
     kjit_error error;
     args.scale = wrong[i];
     error_clear(&error);
-    assert_status(KJIT_ERR_INVALID_ARG, flash_arguments_check(&args, DEVICE, &error), &error);
+    assert_status(KJIT_ERR_INVALID_ARG, attention_arguments_check(&args, DEVICE, &error), &error);
     assert_contains(error.message, "scale is ");
     assert_contains(error.message, "must be positive and at most 1.70141e+38, or 0 for 1/sqrt(head_dim)");
   }
@@ -232,17 +239,41 @@ static void test_flash_arguments__lse_must_have_q_shape(void **state) {
 static void test_flash_arguments__config_must_match_the_tensors(void **state) {
   (void)state;
   const kjit_attention_args args = good_args();
+  const kjit_attention_problem problem = problem_of(&args);
   kjit_flash_config config = config_base();
   kjit_error error;
   error_clear(&error);
-  assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&args, &config, &error), &error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&problem, &config, &error), &error);
   assert_string_equal(error.message, "d_head is 128: must be the tensors' head_dim, 64");
   config.d_head = 64;
-  assert_status(KJIT_OK, flash_arguments_match(&args, &config, NULL), NULL);
+  assert_status(KJIT_OK, flash_arguments_match(&problem, &config, NULL), NULL);
   config.dtype = KJIT_BF16;
   error_clear(&error);
-  assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&args, &config, &error), &error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&problem, &config, &error), &error);
   assert_string_equal(error.message, "dtype is BF16 (15): must be the tensors', FP16 (5)");
+}
+
+static void test_flash_arguments__config_must_have_the_larger_head_size_in_whole_16s(void **state) {
+  (void)state;
+  static const struct {
+    int32_t head_dim, head_dim_v, d_head;
+  } sizes[] = {{8, 8, 32}, {16, 32, 32}, {40, 40, 48}, {192, 128, 192}, {64, 72, 80}, {256, 248, 256}};
+  const kjit_attention_args args = good_args();
+  kjit_attention_problem problem = problem_of(&args);
+  kjit_flash_config config = config_base();
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    kjit_error error;
+    char part[64];
+    problem.head_dim = sizes[i].head_dim;
+    problem.head_dim_v = sizes[i].head_dim_v;
+    config.d_head = sizes[i].d_head;
+    assert_status(KJIT_OK, flash_arguments_match(&problem, &config, NULL), NULL);
+    config.d_head += 16;
+    error_clear(&error);
+    assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&problem, &config, &error), &error);
+    snprintf(part, sizeof part, "must be %d, the larger of", (int)sizes[i].d_head);
+    assert_contains(error.message, part);
+  }
 }
 
 static void test_flash_arguments_fill__parameters_are_the_tensors(void **state) {
@@ -250,7 +281,8 @@ static void test_flash_arguments_fill__parameters_are_the_tensors(void **state) 
   kjit_attention_args args = args_with_lse();
   struct flash_forward_params params;
   args.v = kjit_tensor_bhsd(address(3), KJIT_FP16, DEVICE, BATCH, HEADS, SEQ_KV, HEAD_DIM);
-  flash_arguments_fill(&args, &params);
+  const kjit_attention_problem problem = problem_of(&args);
+  flash_arguments_fill(&args, &problem, &params);
   assert_ptr_equal(params.q, address(1));
   assert_ptr_equal(params.k, address(2));
   assert_ptr_equal(params.v, address(3));
@@ -264,6 +296,29 @@ static void test_flash_arguments_fill__parameters_are_the_tensors(void **state) 
   assert_int_equal(params.lse_head_stride, SEQ_Q);
   assert_int_equal(params.seq_q, SEQ_Q);
   assert_int_equal(params.seq_kv, SEQ_KV);
+  assert_int_equal(params.heads_per_kv, 1);
+}
+
+static void test_flash_arguments_fill__groups_are_query_heads_for_each_key_head(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  struct flash_forward_params params;
+  args.q.shape[2] = args.o.shape[2] = 12;
+  const kjit_attention_problem problem = problem_of(&args);
+  flash_arguments_fill(&args, &problem, &params);
+  assert_int_equal(params.heads_per_kv, 4);
+  assert_int_equal(params.k_stride.head, HEAD_DIM);
+}
+
+static void test_flash_arguments_fill__one_key_head_for_all_has_stride_zero(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  struct flash_forward_params params;
+  args.k.shape[2] = args.v.shape[2] = 1;
+  const kjit_attention_problem problem = problem_of(&args);
+  flash_arguments_fill(&args, &problem, &params);
+  assert_int_equal(params.k_stride.head, 0);
+  assert_int_equal(params.v_stride.head, 0);
 }
 
 static void test_flash_arguments_fill__strides_never_used_are_zero(void **state) {
@@ -272,7 +327,8 @@ static void test_flash_arguments_fill__strides_never_used_are_zero(void **state)
   struct flash_forward_params params;
   resize(&args, 0, 1);
   args.q.stride[0] = 3;
-  flash_arguments_fill(&args, &params);
+  const kjit_attention_problem problem = problem_of(&args);
+  flash_arguments_fill(&args, &problem, &params);
   assert_int_equal(params.q_stride.batch, 0);
   assert_null(params.lse);
   assert_int_equal(params.lse_batch_stride, 0);
@@ -281,8 +337,9 @@ static void test_flash_arguments_fill__strides_never_used_are_zero(void **state)
 static void test_flash_arguments_fill__default_scale_is_by_head_dim(void **state) {
   (void)state;
   const kjit_attention_args args = good_args();
+  const kjit_attention_problem problem = problem_of(&args);
   struct flash_forward_params params;
-  flash_arguments_fill(&args, &params);
+  flash_arguments_fill(&args, &problem, &params);
   assert_true(params.scale == 0.125f);
   assert_true(params.scale_log2 == (float)(0.125 * 1.4426950408889634));
 }
@@ -292,7 +349,8 @@ static void test_flash_arguments_fill__given_scale_is_used(void **state) {
   kjit_attention_args args = good_args();
   struct flash_forward_params params;
   args.scale = 0.7f;
-  flash_arguments_fill(&args, &params);
+  const kjit_attention_problem problem = problem_of(&args);
+  flash_arguments_fill(&args, &problem, &params);
   assert_true(params.scale == 0.7f);
   assert_true(fabs((double)params.scale_log2 - (double)0.7f * 1.4426950408889634) < 1e-7);
 }
@@ -302,7 +360,7 @@ int main(void) {
       cmocka_unit_test(test_flash_arguments__contiguous_tensors_pass),
       cmocka_unit_test(test_flash_arguments__reserved_must_be_zero),
       cmocka_unit_test(test_flash_arguments__unknown_flags_are_refused),
-      cmocka_unit_test(test_flash_arguments__what_the_family_does_not_compute_is_said),
+      cmocka_unit_test(test_flash_arguments__head_sizes_are_multiples_of_8_up_to_256),
       cmocka_unit_test(test_flash_arguments__null_data_is_refused),
       cmocka_unit_test(test_flash_arguments__host_memory_is_refused),
       cmocka_unit_test(test_flash_arguments__other_device_is_refused_for_each_tensor),
@@ -320,7 +378,10 @@ int main(void) {
       cmocka_unit_test(test_flash_arguments__lse_must_be_fp32),
       cmocka_unit_test(test_flash_arguments__lse_must_have_q_shape),
       cmocka_unit_test(test_flash_arguments__config_must_match_the_tensors),
+      cmocka_unit_test(test_flash_arguments__config_must_have_the_larger_head_size_in_whole_16s),
       cmocka_unit_test(test_flash_arguments_fill__parameters_are_the_tensors),
+      cmocka_unit_test(test_flash_arguments_fill__groups_are_query_heads_for_each_key_head),
+      cmocka_unit_test(test_flash_arguments_fill__one_key_head_for_all_has_stride_zero),
       cmocka_unit_test(test_flash_arguments_fill__strides_never_used_are_zero),
       cmocka_unit_test(test_flash_arguments_fill__default_scale_is_by_head_dim),
       cmocka_unit_test(test_flash_arguments_fill__given_scale_is_used),

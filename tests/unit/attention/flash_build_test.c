@@ -120,7 +120,8 @@ static void test_flash_source__is_the_prologue_and_the_kernels_text(void **state
   assert_status(KJIT_OK, flash_request_sources(builder_sources(runtime_builder(f->runtime)), &sources, &f->error),
                 &f->error);
   text_init_fixed(&out, prologue, sizeof prologue);
-  flash_request_prologue(&config, &out);
+  const kjit_flash_variant plain = kjit_flash_variant_plain(&config);
+  flash_request_prologue(&plain, &out);
   assert_status(KJIT_OK, kjit_flash_source(f->runtime, &config, "sm_80", &text, &f->error), &f->error);
   assert_int_equal(strlen(text), out.bytes + sources->files[0].bytes);
   assert_memory_equal(text, prologue, out.bytes);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "attention/flash_choose.h"
+#include "support/attention_grid.h"
 #include "unit/attention/configs.h"
 
 static const char *const archs[] = {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_120"};
@@ -71,20 +72,73 @@ static void expect_unsupported(int32_t dtype, int64_t head_dim, const char *arch
 static void test_flash_choose__what_the_family_lacks_is_unsupported(void **state) {
   (void)state;
   expect_unsupported(KJIT_FP32, 128, "sm_90", "no config of flash_forward fits: dtype is 6");
-  expect_unsupported(KJIT_FP16, 40, "sm_90", "no config of flash_forward fits: d_head is 40");
-  expect_unsupported(KJIT_FP16, 0, "sm_90", "d_head is 0");
-  expect_unsupported(KJIT_FP16, 512, "sm_90", "d_head is 512");
-  expect_unsupported(KJIT_FP16, INT64_MAX, "sm_90", "d_head is 2147483647");
-  expect_unsupported(KJIT_FP16, INT64_MIN, "sm_90", "d_head is -2147483648");
+  expect_unsupported(KJIT_FP16, 44, "sm_90", "head_dim is 44: flash_forward takes multiples of 8 up to 256");
+  expect_unsupported(KJIT_FP16, 0, "sm_90", "head_dim is 0");
+  expect_unsupported(KJIT_FP16, 512, "sm_90", "head_dim is 512");
+  expect_unsupported(KJIT_FP16, INT64_MAX, "sm_90", "head_dim is 9223372036854775807");
+  expect_unsupported(KJIT_FP16, INT64_MIN, "sm_90", "head_dim is -9223372036854775808");
   expect_unsupported(KJIT_FP16, 128, "sm_75", "requires sm_80 or higher (current: sm_75)");
   expect_unsupported(KJIT_FP16, 128, "sm_999", "sm_999");
 }
 
+/* As kjit_flash_forward() does: the config chosen, with the problem, is the kernel chosen. */
+static void expect_chosen_fits(const kjit_attention_problem *problem, const char *arch) {
+  kjit_flash_variant chosen, again;
+  kjit_error error;
+  assert_status(KJIT_OK, kjit_flash_variant_choose(problem, arch, &chosen, &error), &error);
+  assert_status(KJIT_OK, kjit_flash_variant_check(&chosen, arch, &error), &error);
+  assert_status(KJIT_OK, kjit_flash_variant_of(&chosen.config, problem, &again, &error), &error);
+  assert_memory_equal(&chosen, &again, sizeof chosen);
+  const kjit_flash_variant canonical = kjit_flash_variant_canonical(&chosen);
+  assert_memory_equal(&chosen, &canonical, sizeof chosen);
+}
+
+static void test_flash_choose__every_problem_of_the_grid_gets_a_kernel_everywhere(void **state) {
+  (void)state;
+  for (size_t a = 0; a < ARCH_COUNT; a++) {
+    for (size_t i = 0; i < ATTENTION_GRID_SIZE; i++) {
+      const kjit_attention_problem problem = attention_grid_problem(i);
+      expect_chosen_fits(&problem, archs[a]);
+    }
+  }
+}
+
+static void test_flash_choose__every_pair_of_head_sizes_gets_a_kernel(void **state) {
+  (void)state;
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.seq_q = 4096;
+  for (problem.head_dim = 8; problem.head_dim <= 256; problem.head_dim += 8) {
+    for (problem.head_dim_v = 8; problem.head_dim_v <= 256; problem.head_dim_v += 8) {
+      expect_chosen_fits(&problem, "sm_80");
+      expect_chosen_fits(&problem, "sm_120");
+    }
+  }
+}
+
+static void test_flash_choose__v_decides_the_tile_while_q_and_k_are_little_wider(void **state) {
+  (void)state;
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  kjit_flash_variant wider;
+  kjit_error error;
+  problem.dtype = KJIT_BF16;
+  problem.seq_q = 4096;
+  problem.head_dim = 192;
+  problem.head_dim_v = 128;
+  assert_status(KJIT_OK, kjit_flash_variant_choose(&problem, "sm_80", &wider, &error), &error);
+  const kjit_flash_config like = choose(4096, 4096, 128, "sm_80");
+  assert_int_equal(wider.config.B_r, like.B_r);
+  assert_int_equal(wider.config.B_c, like.B_c);
+  assert_int_equal(wider.config.Q_mma_load_K_tiles, 2);
+}
+
 static void test_flash_choose__too_little_shared_memory_is_unsupported(void **state) {
   (void)state;
+  const kjit_attention_problem problem = {
+      .dtype = KJIT_FP16, .seq_q = 4096, .seq_kv = 4096, .head_dim = 256, .head_dim_v = 256};
   kjit_flash_config config;
   kjit_error error = {0};
-  assert_status(KJIT_ERR_UNSUPPORTED, flash_choose(KJIT_FP16, 4096, 4096, 256, 48 * 1024, &config, &error), &error);
+  assert_status(KJIT_ERR_UNSUPPORTED, flash_choose(&problem, 48 * 1024, &config, &error), &error);
   assert_contains(error.message, "d_head 256 needs 65536 bytes of shared memory per block; there are 49152");
 }
 
@@ -109,6 +163,9 @@ int main(void) {
       cmocka_unit_test(test_flash_choose__short_queries_get_fewer_rows),
       cmocka_unit_test(test_flash_choose__little_shared_memory_gets_a_smaller_tile),
       cmocka_unit_test(test_flash_choose__what_the_family_lacks_is_unsupported),
+      cmocka_unit_test(test_flash_choose__every_problem_of_the_grid_gets_a_kernel_everywhere),
+      cmocka_unit_test(test_flash_choose__every_pair_of_head_sizes_gets_a_kernel),
+      cmocka_unit_test(test_flash_choose__v_decides_the_tile_while_q_and_k_are_little_wider),
       cmocka_unit_test(test_flash_choose__too_little_shared_memory_is_unsupported),
       cmocka_unit_test(test_flash_choose__bad_arguments_are_invalid),
   };

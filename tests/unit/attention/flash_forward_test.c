@@ -1,4 +1,5 @@
 /* Calls over a fake driver and compiler: what is checked, compiled, loaded and launched, and how often. */
+#include "attention/attention_arguments.h"
 #include "attention/flash_arguments.h"
 #include "unit/attention/configs.h"
 #include "unit/runtime/fixture.h"
@@ -70,8 +71,10 @@ static void test_flash_forward__parameters_reach_the_driver(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = args_on(0, 128);
   struct flash_forward_params params;
+  kjit_attention_problem problem;
   fake_driver.parameter_bytes = sizeof params;
-  flash_arguments_fill(&args, &params);
+  attention_arguments_problem(&args, &problem);
+  flash_arguments_fill(&args, &problem, &params);
   assert_status(KJIT_OK, forward_base(f), &f->error);
   assert_memory_equal(fake_driver.launch.args, &params, sizeof params);
 }
@@ -133,9 +136,9 @@ static void test_flash_forward__without_config_one_is_chosen(void **state) {
   assert_int_equal(fake_driver.launch.shared_bytes, kjit_flash_config_geometry(&chosen).shared_bytes);
 }
 
-static void test_flash_forward__without_config_an_odd_head_size_is_unsupported(void **state) {
-  const kjit_attention_args args = args_on(0, 24);
-  expect_refused(*state, KJIT_ERR_UNSUPPORTED, NULL, &args, "d_head is 24");
+static void test_flash_forward__without_config_too_large_a_head_is_unsupported(void **state) {
+  const kjit_attention_args args = args_on(0, 264);
+  expect_refused(*state, KJIT_ERR_UNSUPPORTED, NULL, &args, "head_dim is 264: flash_forward takes multiples of 8");
 }
 
 static void test_flash_forward__illegal_config_is_refused(void **state) {
@@ -349,7 +352,7 @@ int main(void) {
       FLASH_TEST(test_flash_forward__each_architecture_gets_its_own_kernel),
       FLASH_TEST(test_flash_forward__shared_memory_limit_is_raised_once),
       FLASH_TEST(test_flash_forward__without_config_one_is_chosen),
-      FLASH_TEST(test_flash_forward__without_config_an_odd_head_size_is_unsupported),
+      FLASH_TEST(test_flash_forward__without_config_too_large_a_head_is_unsupported),
       FLASH_TEST(test_flash_forward__illegal_config_is_refused),
       FLASH_TEST(test_flash_forward__config_for_other_tensors_is_refused),
       FLASH_TEST(test_flash_forward__resident_config_is_still_matched_with_the_tensors),

@@ -18,11 +18,16 @@ static int close_shelf(void **state) {
   return 0;
 }
 
-static struct flash_request request_of(const kjit_flash_config *config) {
+static struct flash_request request_of_variant(const kjit_flash_variant *variant) {
   struct flash_request request;
   kjit_error error = {0};
-  assert_status(KJIT_OK, flash_request_init(&request, &shelf, config, "sm_90", 0, &error), &error);
+  assert_status(KJIT_OK, flash_request_init(&request, &shelf, variant, "sm_90", 0, &error), &error);
   return request;
+}
+
+static struct flash_request request_of(const kjit_flash_config *config) {
+  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
+  return request_of_variant(&plain);
 }
 
 static void test_flash_request__prologue_has_every_field_and_the_line(void **state) {
@@ -35,9 +40,13 @@ static void test_flash_request__prologue_has_every_field_and_the_line(void **sta
                                         "#define KJIT_Q_mma_load_K_tiles 2\n"
                                         "#define KJIT_V_mma_load_K_tiles 2\n"
                                         "#define KJIT_async_copy 1\n"
+                                        "#define KJIT_causal 0\n"
                                         "#define KJIT_d_head 128\n"
                                         "#define KJIT_dtype 5\n"
                                         "#define KJIT_eager_load_blocks 1\n"
+                                        "#define KJIT_grouped 0\n"
+                                        "#define KJIT_head_dim 128\n"
+                                        "#define KJIT_head_dim_v 128\n"
                                         "#define KJIT_mma_double_buffer_loads 0\n"
                                         "#define KJIT_n_warps 4\n"
                                         "#define KJIT_optimized_softmax 1\n"
@@ -50,6 +59,18 @@ static void test_flash_request__label_is_the_short_form(void **state) {
   const kjit_flash_config config = config_base();
   assert_string_equal(request_of(&config).label,
                       "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax");
+}
+
+static void test_flash_request__traits_are_defined_and_named(void **state) {
+  (void)state;
+  const kjit_flash_config config = config_base();
+  kjit_flash_variant variant = kjit_flash_variant_plain(&config);
+  variant.traits = (kjit_flash_traits){.causal = 1, .grouped = 1, .head_dim = 120, .head_dim_v = 128};
+  const struct flash_request request = request_of_variant(&variant);
+  assert_contains(request.prologue, "#define KJIT_causal 1\n");
+  assert_contains(request.prologue, "#define KJIT_grouped 1\n#define KJIT_head_dim 120\n#define KJIT_head_dim_v 128\n");
+  assert_string_equal(request.label, "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax "
+                                     "causal=1,grouped=1,head_dim=120,head_dim_v=128");
 }
 
 static void test_flash_request__aliases_make_one_request(void **state) {
@@ -90,15 +111,17 @@ static void test_flash_request__names_what_is_compiled(void **state) {
 static void test_flash_request__bad_architecture_is_refused(void **state) {
   (void)state;
   const kjit_flash_config config = config_base();
+  const kjit_flash_variant plain = kjit_flash_variant_plain(&config);
   struct flash_request request;
   kjit_error error = {0};
-  assert_status(KJIT_ERR_INVALID_ARG, flash_request_init(&request, &shelf, &config, "90", 0, &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, flash_request_init(&request, &shelf, &plain, "90", 0, &error), &error);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_flash_request__prologue_has_every_field_and_the_line),
       cmocka_unit_test(test_flash_request__label_is_the_short_form),
+      cmocka_unit_test(test_flash_request__traits_are_defined_and_named),
       cmocka_unit_test(test_flash_request__aliases_make_one_request),
       cmocka_unit_test(test_flash_request__different_code_makes_different_prologues),
       cmocka_unit_test(test_flash_request__names_what_is_compiled),

@@ -31,10 +31,10 @@ static int teardown(void **state) {
 }
 
 /* A config of its own for each number; only the table sees it. */
-static kjit_flash_config numbered(int32_t number) {
+static kjit_flash_variant numbered(int32_t number) {
   kjit_flash_config config = config_base();
   config.B_r = number;
-  return config;
+  return kjit_flash_variant_plain(&config);
 }
 
 static struct flash_resident_kernel kernel_of(int32_t number) {
@@ -42,14 +42,14 @@ static struct flash_resident_kernel kernel_of(int32_t number) {
 }
 
 static const struct flash_resident_kernel *add(struct fixture *f, int32_t number, int32_t device) {
-  const kjit_flash_config config = numbered(number);
+  const kjit_flash_variant variant = numbered(number);
   const struct flash_resident_kernel kernel = kernel_of(number);
-  return flash_resident_add(f->resident, &config, device, &kernel);
+  return flash_resident_add(f->resident, &variant, device, &kernel);
 }
 
 static const struct flash_resident_kernel *find(struct fixture *f, int32_t number, int32_t device) {
-  const kjit_flash_config config = numbered(number);
-  return flash_resident_find(f->resident, &config, device);
+  const kjit_flash_variant variant = numbered(number);
+  return flash_resident_find(f->resident, &variant, device);
 }
 
 static void test_flash_resident__empty_table_has_nothing(void **state) {
@@ -74,8 +74,8 @@ static void test_flash_resident__other_device_is_another_entry(void **state) {
 static void test_flash_resident__every_field_counts(void **state) {
   struct fixture *f = *state;
   assert_non_null(add(f, 64, 0));
-  for (size_t i = 0; i < sizeof(kjit_flash_config) / sizeof(int32_t); i++) {
-    kjit_flash_config other = numbered(64);
+  for (size_t i = 0; i < sizeof(kjit_flash_variant) / sizeof(int32_t); i++) {
+    kjit_flash_variant other = numbered(64);
     int32_t value;
     memcpy(&value, (char *)&other + i * sizeof value, sizeof value);
     value++;
