@@ -36,13 +36,17 @@ static unsigned hash(const struct tune_class *class) {
 
 static struct tune_row *find(const struct tune_table *table, const struct tune_class *class) {
   struct tune_row *row;
-  HASH_FIND_BYHASHVALUE(hh, table->rows, class, sizeof *class, hash(class), row);
+  const unsigned hashed = hash(class), bit = hashed % TUNE_SEEN_BITS;
+  if (!(table->seen[bit / 64] >> bit % 64 & 1)) return NULL;
+  HASH_FIND_BYHASHVALUE(hh, table->rows, class, sizeof *class, hashed, row);
   return row;
 }
 
 static _Bool insert(struct tune_table *table, struct tune_row *row) {
   _Bool added = 1;
-  HASH_ADD_BYHASHVALUE(hh, table->rows, class, sizeof row->class, hash(&row->class), row);
+  const unsigned hashed = hash(&row->class), bit = hashed % TUNE_SEEN_BITS;
+  HASH_ADD_BYHASHVALUE(hh, table->rows, class, sizeof row->class, hashed, row);
+  table->seen[bit / 64] |= UINT64_C(1) << bit % 64;
   return added;
 }
 

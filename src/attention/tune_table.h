@@ -39,15 +39,19 @@ struct tune_row {
   UT_hash_handle hh;
 };
 
+/* Bits that most classes without a row are told by, before any row is looked at. */
+#define TUNE_SEEN_BITS 16384
+
 struct tune_table {
   const struct mem *mem;
   struct tune_header header;
   struct tune_row *rows; /* uthash, by class */
   size_t count;
-  size_t stale;                 /* rows that were measured on kernels that this library does not have */
-  size_t broken;                /* rows that break a rule of their family or are not of their class */
-  _Atomic(uint64_t) misfits;    /* look-ups whose row did not fit the problem */
-  size_t rows_of[TUNE_ORIGINS]; /* where the rows come from */
+  size_t stale;                       /* rows that were measured on kernels that this library does not have */
+  size_t broken;                      /* rows that break a rule of their family or are not of their class */
+  _Atomic(uint64_t) misfits;          /* look-ups whose row did not fit the problem */
+  size_t rows_of[TUNE_ORIGINS];       /* where the rows come from */
+  uint64_t seen[TUNE_SEEN_BITS / 64]; /* a bit for each row, by its hash */
 };
 
 /* NULL: out of memory. */

@@ -11,7 +11,8 @@ from project import ROOT, finish, name, sources, without_comments
 LAYERS = ("base", "jit", "runtime", "attention")  # each may use itself and those before it
 PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
 # What these measure, or are measured against, the API does not show.
-MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.c", "bench/lookup.c", "bench/start_time.c")
+MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.c", "bench/lookup.c", "bench/start_time.c",
+                  "bench/tuned_lookup.c")
 PUBLIC_HEADERS = re.compile(r"<kjit/[a-z0-9_]+\.h>$")
 C_HEADERS = {f"<{header}.h>" for header in ("stddef", "stdint")}
 PRINTING = re.compile(r"\b(printf|vprintf|fprintf|vfprintf|puts|putchar|fputs|fputc|perror|exit|abort|_exit)\s*\(")
