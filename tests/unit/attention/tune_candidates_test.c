@@ -7,17 +7,23 @@ struct subject {
   struct attention_place place;
 };
 
-/* Every kind of problem, on both families' cards. */
+/* Lengths with masks and groups of heads, over round, odd and unequal head sizes, on both families' cards. */
 static const struct subject *subjects(size_t *count) {
   static const struct attention_place places[] = {
       {"sm_90a", 132, 232448, NULL}, {"sm_80", 108, 166912, NULL}, {"sm_86", 84, 101376, NULL}};
-  static const int64_t heads[] = {32, 64, 128, 256}, lengths[] = {1, 100, 4096};
-  static struct subject made[36];
-  *count = 0;
-  for (size_t p = 0; p < 3; p++)
-    for (size_t h = 0; h < 4; h++)
-      for (size_t l = 0; l < 3; l++)
-        made[(*count)++] = (struct subject){tune_problem(lengths[l], heads[h]), places[p]};
+  static const int64_t heads[][2] = {{40, 40}, {64, 64}, {128, 128}, {192, 128}, {256, 256}};
+  static const struct {
+    int64_t length, heads_kv;
+    uint32_t flags;
+  } kinds[] = {{1, 16, 0}, {100, 16, KJIT_ATTENTION_CAUSAL}, {4096, 4, 0}};
+  static struct subject made[3 * 5 * 3];
+  *count = sizeof made / sizeof *made;
+  for (size_t i = 0; i < *count; i++) {
+    made[i] = (struct subject){tune_problem(kinds[i % 3].length, heads[i / 3 % 5][0]), places[i / 15]};
+    made[i].problem.head_dim_v = heads[i / 3 % 5][1];
+    made[i].problem.heads_kv = kinds[i % 3].heads_kv;
+    made[i].problem.flags = kinds[i % 3].flags;
+  }
   return made;
 }
 
