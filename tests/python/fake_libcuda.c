@@ -2,13 +2,8 @@
  * and questions that the tests ask. Nothing is launched; a launch is counted and remembered. */
 #include "fake_driver.h"
 
-/* The fakes, with all memory a device's. */
-static struct driver_api table;
-#define fake_driver_api table
-#include "ship/fake_driver_library.c"
-#undef fake_driver_api
-
-extern const struct driver_api fake_driver_api;
+/* The fakes, with all memory a device's: what fake_driver_library.c exports here (CMakeLists.txt). */
+struct driver_api python_driver_api;
 
 static CUresult know_pointer(unsigned int count, CUpointer_attribute *attributes, void **values, CUdeviceptr pointer) {
   fake_driver.pointer.type = CU_MEMORYTYPE_DEVICE;
@@ -17,8 +12,8 @@ static CUresult know_pointer(unsigned int count, CUpointer_attribute *attributes
 }
 
 __attribute__((constructor)) static void fill_table(void) {
-  table = fake_driver_api;
-  table.PointerGetAttributes = know_pointer;
+  python_driver_api = fake_driver_api;
+  python_driver_api.PointerGetAttributes = know_pointer;
 }
 
 /* Contexts: device i's is i + 1, so that NULL is none. */
