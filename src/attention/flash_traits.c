@@ -15,7 +15,8 @@ kjit_flash_traits flash_traits_of(const kjit_attention_problem *problem) {
 }
 
 int32_t flash_traits_columns(int32_t head_dim) {
-  return (head_dim + SLICE - 1) / SLICE * SLICE;
+  /* Unsigned: numbers that no rule has seen may come here, and shall mean nothing instead of anything. */
+  return (int32_t)(((uint32_t)head_dim + SLICE - 1) / SLICE * SLICE);
 }
 
 int32_t flash_traits_d_head(const kjit_flash_traits *traits) {

@@ -193,10 +193,19 @@ class Compile(CommandCase):
         self.check_shape(result)
         self.assertTrue(result["label"].startswith("(BF16, 64, "), result["label"])
 
+    def test_compile__attention_names_what_the_kernel_computes(self):
+        for text, behind in (("head_dim=64,causal=1", " causal=1"), ("head_dim=64,heads_q=8,heads_kv=2", " grouped=1"),
+                             ("head_dim=64,heads_q=8,heads_kv=1", "opt_softmax"), ("head_dim=64,head_dim_v=32", " head_dim_v=32"),
+                             ("head_dim=40", " head_dim=40")):
+            asked = self.json("compile", "--attention", "dtype=fp16," + text, "--arch", "sm_86")
+            self.assertTrue(asked["label"].endswith(behind), asked["label"])
+            named = self.json("compile", "--flash", asked["label"], "--arch", "sm_86")
+            self.assertEqual((named["key"], named["source"]), (asked["key"], "user"))
+
     def test_compile__attention_refuses_what_nothing_computes(self):
-        for text in ("causal=1", "heads_q=8,heads_kv=2", "head_dim_v=32"):
-            self.refused("compile", "--attention", "dtype=fp16,head_dim=64," + text, "--arch", "sm_80",
-                         naming=text.split(",")[-1], exit_code=FAILED)
+        for text in ("head_dim=44", "head_dim=264", "head_dim=64,head_dim_v=20"):
+            self.refused("compile", "--attention", "dtype=fp16," + text, "--arch", "sm_80",
+                         naming=text.split(",")[-1].replace("=", " is "), exit_code=FAILED)
 
     def test_compile__attention_chooses_the_family_of_hopper(self):
         result = self.json("compile", "--attention", "dtype=bf16,head_dim=192,head_dim_v=128,causal=1,heads_q=6,heads_kv=2",
@@ -313,6 +322,11 @@ class Warm(CommandCase):
 
     def warm(self, *arguments, **keywords):
         return self.json("warm", "--manifest", self.write("manifest", self.MANIFEST), *arguments, **keywords)
+
+    def test_warm__what_a_kernel_computes_is_part_of_its_line(self):
+        lines = [f"flash_forward sm_80 {SHORT_FORM}{behind}\n" for behind in ("", " causal=1", "  causal = 1 , head_dim=64")]
+        report = self.json("warm", "--manifest", self.write("manifest", "".join(lines)))
+        self.assertEqual([report[name] for name in ("requested", "distinct", "built")], [3, 2, 2])
 
     def test_warm__twice_finds_all_the_second_time(self):
         first = self.warm("--jobs", "2")

@@ -17,7 +17,7 @@ static void check_requests(const struct request_list *list) {
     const struct kernel_request *request = &list->items[i];
     const struct kernel_choice *choice = &request->choice;
     require((choice->is_sm90 ? kjit_attention_sm90_config_check(&choice->sm90, request->arch, NULL)
-                             : kjit_flash_config_check(&choice->flash, request->arch, NULL)) == KJIT_OK);
+                             : kjit_flash_variant_check(&choice->flash, request->arch, NULL)) == KJIT_OK);
   }
 }
 

@@ -1,4 +1,4 @@
-/* Any text as a config: it is refused with a column, or it prints and is read back as the same config; and whatever it
+/* Any text as a kernel's name: it is refused with a column, or it prints and is read back as the same; and whatever it
  * says, no rule, canonical form or number may misbehave. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include <kjit/flash_forward.h>
 
-/* Longer than any config in any spelling, several times over. */
+/* Longer than any name in any spelling, several times over. */
 #define TEXT_MAX 4096
 
 static void require(int truth) {
@@ -19,41 +19,42 @@ static void check_refusal(const kjit_error *error) {
   require(!strchr(error->message, '\n'));
 }
 
-static void check_text(const kjit_flash_config *config) {
-  char text[KJIT_FLASH_CONFIG_TEXT_MAX];
-  kjit_flash_config again;
-  require(kjit_flash_config_print(config, KJIT_PRINT_JSON, text, sizeof text, NULL) == KJIT_OK);
-  require(kjit_flash_config_print(config, 0, text, sizeof text, NULL) == KJIT_OK);
+static void check_text(const kjit_flash_variant *variant) {
+  char text[KJIT_FLASH_VARIANT_TEXT_MAX];
+  kjit_flash_variant again;
+  require(kjit_flash_variant_print(variant, KJIT_PRINT_JSON, text, sizeof text, NULL) == KJIT_OK);
+  require(kjit_flash_variant_print(variant, 0, text, sizeof text, NULL) == KJIT_OK);
   /* The demangled spelling may hold a negative count, which the short form has no way to say. */
+  const kjit_flash_config *config = &variant->config;
   if (config->Q_mma_load_K_tiles < 0 || config->K_mma_load_K_tiles < 0 || config->V_mma_load_K_tiles < 0) return;
-  require(kjit_flash_config_parse(text, &again, NULL) == KJIT_OK);
-  require(kjit_flash_config_compare(config, &again) == 0);
-  require(kjit_flash_config_hash(config) == kjit_flash_config_hash(&again));
+  require(kjit_flash_variant_parse(text, &again, NULL) == KJIT_OK);
+  require(kjit_flash_variant_compare(variant, &again) == 0);
+  require(kjit_flash_variant_hash(variant) == kjit_flash_variant_hash(&again));
 }
 
-static void check_rules(const kjit_flash_config *config) {
-  (void)kjit_flash_config_geometry(config);
-  (void)kjit_flash_config_ctas_per_sm(config, 128, "sm_90");
-  if (kjit_flash_config_check(config, NULL, NULL) != KJIT_OK) return;
-  const kjit_flash_config once = kjit_flash_config_canonical(config), twice = kjit_flash_config_canonical(&once);
-  require(kjit_flash_config_check(&once, NULL, NULL) == KJIT_OK);
-  require(kjit_flash_config_compare(&once, &twice) == 0);
+static void check_rules(const kjit_flash_variant *variant) {
+  (void)kjit_flash_variant_geometry(variant);
+  (void)kjit_flash_config_ctas_per_sm(&variant->config, 128, "sm_90");
+  if (kjit_flash_variant_check(variant, NULL, NULL) != KJIT_OK) return;
+  const kjit_flash_variant once = kjit_flash_variant_canonical(variant), twice = kjit_flash_variant_canonical(&once);
+  require(kjit_flash_variant_check(&once, NULL, NULL) == KJIT_OK);
+  require(kjit_flash_variant_compare(&once, &twice) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char text[TEXT_MAX + 1];
-  kjit_flash_config config;
+  kjit_flash_variant variant;
   kjit_error error;
   const size_t length = size < TEXT_MAX ? size : TEXT_MAX;
   memcpy(text, data, length);
   text[length] = '\0';
-  if (kjit_flash_config_parse(text, &config, &error) != KJIT_OK) {
+  if (kjit_flash_variant_parse(text, &variant, &error) != KJIT_OK) {
     check_refusal(&error);
     return 0;
   }
-  check_text(&config);
-  check_rules(&config);
+  check_text(&variant);
+  check_rules(&variant);
   return 0;
 }

@@ -186,19 +186,3 @@ kjit_attention_problem attention_spec_problem(const struct attention_spec *spec)
   problem.head_dim_v = spec->head_dim_v;
   return problem;
 }
-
-kjit_status attention_spec_config(const struct attention_spec *spec, const char *arch, kjit_flash_config *out,
-                                  kjit_error *error) {
-  if (spec->causal)
-    return error_say(error, KJIT_ERR_UNSUPPORTED,
-                     "causal=1: flash_forward computes full attention; attention_sm90, for sm_90a, "
-                     "computes a causal mask");
-  if (spec->heads_kv != spec->heads_q)
-    return error_say(error, KJIT_ERR_UNSUPPORTED,
-                     "heads_kv=%lld: flash_forward needs as many key heads as query heads (%lld)",
-                     (long long)spec->heads_kv, (long long)spec->heads_q);
-  if (spec->head_dim_v != spec->head_dim)
-    return error_say(error, KJIT_ERR_UNSUPPORTED, "head_dim_v=%lld: flash_forward needs head_dim_v = head_dim (%lld)",
-                     (long long)spec->head_dim_v, (long long)spec->head_dim);
-  return kjit_flash_config_choose((int32_t)spec->dtype, spec->seq_q, spec->seq_kv, spec->head_dim, arch, out, error);
-}

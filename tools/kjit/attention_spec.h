@@ -44,8 +44,4 @@ kjit_status attention_spec_parse(const char *text, struct attention_spec *out, k
 /* What the library chooses by. */
 kjit_attention_problem attention_spec_problem(const struct attention_spec *spec);
 
-/* The config of flash_forward that computes it on `arch`. KJIT_ERR_UNSUPPORTED says what it does not compute. */
-kjit_status attention_spec_config(const struct attention_spec *spec, const char *arch, kjit_flash_config *out,
-                                  kjit_error *error);
-
 #endif

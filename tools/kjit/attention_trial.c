@@ -45,20 +45,31 @@ static kjit_status read_problem(struct problem *problem, const struct attention_
   return status == KJIT_OK ? problem_check(problem, error) : status;
 }
 
-/* The config given fits the problem; without --dtype it decides the type. */
+/* A config fits any problem of its type and head sizes; a kernel's name with traits says what the problem must be. */
+static kjit_status match_traits(const kjit_flash_variant *named, const kjit_flash_variant *needed, kjit_error *error) {
+  const kjit_flash_variant plain = kjit_flash_variant_plain(&named->config);
+  char text[KJIT_FLASH_VARIANT_TEXT_MAX];
+  if (kjit_flash_variant_compare(named, &plain) == 0 || kjit_flash_variant_compare(named, needed) == 0) return KJIT_OK;
+  const kjit_status status = kjit_flash_variant_print(needed, 0, text, sizeof text, error);
+  return status == KJIT_OK ? error_say(error, KJIT_ERR_INVALID_ARG, "--flash: the problem's kernel is %s", text)
+                           : status;
+}
+
+/* What is given fits the problem; of the type, mask and head_dim_v it decides what no option says. */
 static kjit_status read_flash(struct attention_trial *trial, const struct attention_trial_options *options,
                               kjit_error *error) {
   struct problem *problem = &trial->problem;
-  kjit_status status = kjit_flash_config_parse(options->flash, &trial->flash, error);
-  if (status == KJIT_OK) status = kjit_flash_config_check(&trial->flash, NULL, error);
+  kjit_flash_variant named;
+  kjit_status status = kjit_flash_variant_parse(options->flash, &named, error);
+  if (status == KJIT_OK) status = kjit_flash_variant_check(&named, NULL, error);
   if (status != KJIT_OK) return status;
-  if (options->dtype == NULL) problem->dtype = trial->flash.dtype;
-  if (problem->dtype != trial->flash.dtype)
-    return error_say(error, KJIT_ERR_INVALID_ARG, "--dtype %s is not the type of --flash", options->dtype);
-  if (problem->head_dim != trial->flash.d_head)
-    return error_say(error, KJIT_ERR_INVALID_ARG, "--shape has head size %" PRId64 ", --flash has %d",
-                     problem->head_dim, (int)trial->flash.d_head);
-  return KJIT_OK;
+  if (options->dtype == NULL) problem->dtype = named.config.dtype;
+  if (options->head_dim_v == 0 && problem->head_dim == named.traits.head_dim)
+    problem->head_dim_v = named.traits.head_dim_v;
+  problem->causal = problem->causal || named.traits.causal;
+  const kjit_attention_problem asked = problem_public(problem);
+  status = kjit_flash_variant_of(&named.config, &asked, &trial->flash, error);
+  return status == KJIT_OK ? match_traits(&named, &trial->flash, error) : status;
 }
 
 /* The config decides what it has a field for and no option says; the library refuses what contradicts it. */
@@ -102,7 +113,7 @@ static kjit_status name_config(struct attention_trial *trial, kjit_error *error)
            trial->subject == SUBJECT_SM90 ? "attention_sm90" : "flash_forward");
   return trial->subject == SUBJECT_SM90
              ? kjit_attention_sm90_config_print(&trial->sm90, 0, trial->config_text, capacity, error)
-             : kjit_flash_config_print(&trial->flash, 0, trial->config_text, capacity, error);
+             : kjit_flash_variant_print(&trial->flash, 0, trial->config_text, capacity, error);
 }
 
 static kjit_status open_gpu(struct attention_trial *trial, kjit_error *error) {
@@ -139,7 +150,7 @@ static kjit_status forward(const struct attention_trial *trial, kjit_error *erro
   CUstream stream = trial->card.stream;
   switch (trial->subject) {
   case SUBJECT_FLASH:
-    return kjit_flash_forward(trial->runtime, &trial->flash, args, stream, error);
+    return kjit_flash_forward(trial->runtime, &trial->flash.config, args, stream, error);
   case SUBJECT_SM90:
     return kjit_attention_sm90_forward(trial->runtime, &trial->sm90, args, stream, error);
   default:
@@ -161,7 +172,7 @@ kjit_status attention_trial_plan_create(struct attention_trial *trial, struct at
   *plan = (struct attention_trial_plan){0};
   switch (trial->subject) {
   case SUBJECT_FLASH:
-    return kjit_flash_plan_create(trial->runtime, &trial->flash, args, &plan->flash, error);
+    return kjit_flash_plan_create(trial->runtime, &trial->flash.config, args, &plan->flash, error);
   case SUBJECT_SM90:
     return kjit_attention_sm90_plan_create(trial->runtime, &trial->sm90, args, &plan->attention, error);
   default:

@@ -50,7 +50,7 @@ struct attention_trial {
   struct check_kernels kernels;
   struct problem problem;
   enum attention_subject subject;
-  kjit_flash_config flash;         /* SUBJECT_FLASH */
+  kjit_flash_variant flash;        /* SUBJECT_FLASH */
   kjit_attention_sm90_config sm90; /* SUBJECT_SM90  */
   char family[32];
   char config_text[KJIT_ATTENTION_TEXT_MAX];

@@ -53,7 +53,7 @@ static kjit_status add_cache(const struct bundle_options *options, kjit_runtime 
 /* The first failure of a list that was built, with the request in front. */
 static kjit_status results_check(const struct request_list *list, const struct warm_result *results,
                                  kjit_error *error) {
-  char text[KJIT_FLASH_CONFIG_TEXT_MAX + 64];
+  char text[KERNEL_CHOICE_TEXT_MAX + 64];
   for (size_t i = 0; i < list->count; i++) {
     if (results[i].status == KJIT_OK) continue;
     request_print(&list->items[i], text, sizeof text);

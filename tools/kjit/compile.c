@@ -14,7 +14,8 @@ static const char usage[] =
     "       kjit compile --attention \"KEY=VALUE,...\" --arch ARCH [OPTION]...\n"
     "       kjit compile FILE.cu --entry NAME --arch ARCH [-D NAME[=VALUE]]... [-I DIR]... [OPTION]...\n\n"
     "Compiles one kernel, or finds it in the cache. Needs no GPU.\n\n"
-    "  --flash TEXT      a config: \"(FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles+opt_softmax\"\n"
+    "  --flash TEXT      a config: \"(FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles+opt_softmax\";\n"
+    "                    behind it what its kernel computes: \" causal=1,grouped=1,head_dim=120,head_dim_v=128\"\n"
     "  --attention TEXT  a problem, for which the config is chosen: \"dtype=bf16,head_dim=128\"\n"
     "  --entry NAME      the extern \"C\" __global__ function of FILE.cu\n"
     "  -D NAME[=VALUE]   #define in front of FILE.cu\n"
@@ -51,11 +52,11 @@ static int options_check(const struct compile_options *options) {
 }
 
 static kjit_status choice_read(const struct compile_options *options, struct kernel_choice *choice, kjit_error *error) {
-  kjit_flash_config config;
+  kjit_flash_variant variant;
   struct attention_spec spec;
   if (options->flash != NULL) {
-    const kjit_status status = kjit_flash_config_parse(options->flash, &config, error);
-    return status == KJIT_OK ? kernel_choice_of_flash(&config, options->arch, choice, error) : status;
+    const kjit_status status = kjit_flash_variant_parse(options->flash, &variant, error);
+    return status == KJIT_OK ? kernel_choice_of_flash(&variant, options->arch, choice, error) : status;
   }
   const kjit_status status = attention_spec_parse(options->attention, &spec, error);
   return status == KJIT_OK ? kernel_choice_of_problem(&spec, options->arch, choice, error) : status;

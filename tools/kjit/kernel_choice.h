@@ -10,12 +10,12 @@
 /* Canonical: equal code, equal choice. */
 struct kernel_choice {
   bool is_sm90;                    /* attention_sm90, else flash_forward */
-  kjit_flash_config flash;         /* all zero where it is not           */
+  kjit_flash_variant flash;        /* all zero where it is not           */
   kjit_attention_sm90_config sm90; /* likewise                           */
 };
 
-/* Check a config for the architecture. */
-kjit_status kernel_choice_of_flash(const kjit_flash_config *config, const char *arch, struct kernel_choice *out,
+/* Check a kernel, or a config, for the architecture. */
+kjit_status kernel_choice_of_flash(const kjit_flash_variant *variant, const char *arch, struct kernel_choice *out,
                                    kjit_error *error);
 kjit_status kernel_choice_of_sm90(const kjit_attention_sm90_config *config, const char *arch, struct kernel_choice *out,
                                   kjit_error *error);
@@ -29,7 +29,7 @@ int kernel_choice_compare(const struct kernel_choice *a, const struct kernel_cho
 const char *kernel_choice_family(const struct kernel_choice *choice);
 
 /* Enough for either family's config as text, with the NUL. */
-#define KERNEL_CHOICE_TEXT_MAX KJIT_FLASH_CONFIG_TEXT_MAX
+#define KERNEL_CHOICE_TEXT_MAX KJIT_FLASH_VARIANT_TEXT_MAX
 void kernel_choice_print(const struct kernel_choice *choice, char text[KERNEL_CHOICE_TEXT_MAX]);
 
 uint32_t kernel_choice_threads(const struct kernel_choice *choice);

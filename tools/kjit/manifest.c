@@ -44,12 +44,12 @@ static kjit_status line_split(const char *line, struct line_parts *parts, kjit_e
 /* The kernel that a request stands for on one architecture. */
 static kjit_status request_choose(const struct line_parts *parts, const char *arch, struct kernel_choice *choice,
                                   kjit_error *error) {
-  kjit_flash_config flash;
+  kjit_flash_variant flash;
   kjit_attention_sm90_config sm90;
   struct attention_spec spec;
   kjit_status status;
   if (strcmp(parts->family, "flash_forward") == 0) {
-    status = kjit_flash_config_parse(parts->request, &flash, error);
+    status = kjit_flash_variant_parse(parts->request, &flash, error);
     return status == KJIT_OK ? kernel_choice_of_flash(&flash, arch, choice, error) : status;
   }
   if (strcmp(parts->family, "attention_sm90") == 0) {

@@ -54,7 +54,8 @@ static kjit_status add_configs(struct request_list *list, const kjit_flash_confi
   while (status == KJIT_OK && arch_next(&archs, arch, error))
     for (size_t i = 0; i < count && status == KJIT_OK; i++) {
       struct kernel_choice choice;
-      status = kernel_choice_of_flash(&configs[i], arch, &choice, error);
+      const kjit_flash_variant plain = kjit_flash_variant_plain(&configs[i]);
+      status = kernel_choice_of_flash(&plain, arch, &choice, error);
       if (status == KJIT_OK) status = request_list_add(list, &choice, arch, error);
     }
   return (kjit_status)error->status;

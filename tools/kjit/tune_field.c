@@ -9,16 +9,18 @@
 /* Of every architecture so far: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". */
 enum { REGISTERS = 65536, REGISTER_STEP = 256, WARP = 32, SCHEDULERS = 4, RESERVED_SHARED = 1024 };
 
-static kjit_status choice_of(const kjit_tune_candidate *candidate, const char *arch, struct kernel_choice *out,
-                             kjit_error *error) {
+static kjit_status choice_of(const kjit_tune_candidate *candidate, const kjit_attention_problem *problem,
+                             const char *arch, struct kernel_choice *out, kjit_error *error) {
   kjit_attention_sm90_config sm90;
   kjit_flash_config flash;
+  kjit_flash_variant variant;
   if (strcmp(candidate->family, "attention_sm90") == 0) {
     const kjit_status status = kjit_attention_sm90_config_parse(candidate->config, &sm90, error);
     return status == KJIT_OK ? kernel_choice_of_sm90(&sm90, arch, out, error) : status;
   }
-  const kjit_status status = kjit_flash_config_parse(candidate->config, &flash, error);
-  return status == KJIT_OK ? kernel_choice_of_flash(&flash, arch, out, error) : status;
+  kjit_status status = kjit_flash_config_parse(candidate->config, &flash, error);
+  if (status == KJIT_OK) status = kjit_flash_variant_of(&flash, problem, &variant, error);
+  return status == KJIT_OK ? kernel_choice_of_flash(&variant, arch, out, error) : status;
 }
 
 static size_t count_list(const kjit_tune_candidates *list) {
@@ -29,6 +31,7 @@ static size_t count_list(const kjit_tune_candidates *list) {
 }
 
 static kjit_status take_list(struct field_of_entrants *field, const char *arch, size_t most, kjit_error *error) {
+  const kjit_attention_problem asked = attention_spec_problem(&field->problem->spec);
   const size_t count = count_list(field->list);
   kjit_status status = KJIT_OK;
   field->items = calloc(count, sizeof *field->items);
@@ -47,7 +50,7 @@ static kjit_status take_list(struct field_of_entrants *field, const char *arch, 
     struct entrant *entrant = &field->items[field->count++];
     entrant->config = candidate->config;
     entrant->changes = candidate->changes;
-    status = choice_of(candidate, arch, &entrant->choice, error);
+    status = choice_of(candidate, &asked, arch, &entrant->choice, error);
   }
   return status;
 }
