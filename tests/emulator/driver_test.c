@@ -65,13 +65,104 @@ static void test_emulator__a_write_beside_an_allocation_is_noticed(void **state)
 static void test_emulator__threads_that_wait_forever_are_an_error(void **state) {
   struct gpu_fixture *fixture = gpu_require(state);
   kjit_error error = {0};
-  const char *text =
-      "struct arguments { int *data; };\n"
-      "extern \"C\" __global__ void k(arguments a) { if (threadIdx.x < 32) __syncthreads(); else for (;;) "
-      "__syncwarp(), asm volatile(\"\"); }\n";
-  (void)text;
-  (void)fixture;
-  (void)error;
+  const kjit_status status =
+      run(fixture,
+          "struct arguments { int *data; };\n"
+          "extern \"C\" __global__ void k(arguments) { if (threadIdx.x == 31) __syncthreads(); else __syncwarp(); }\n",
+          NULL, 32, &error);
+  assert_status(KJIT_ERR_DRIVER, status, &error);
+  assert_contains(error.message, "CUDA_ERROR_LAUNCH_FAILED");
+  assert_contains(emulator_complaint(&fixture->card), "warp 0");
+  emulator_clear_complaint(&fixture->card);
+}
+
+static void test_emulator__real_machine_code_is_no_image_of_its(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  static const char text[256] = "\177ELF";
+  CUmodule module;
+  assert_int_equal(CUDA_ERROR_INVALID_IMAGE, fixture->card.api.module_load(&module, text));
+}
+
+static void test_emulator__graphs_are_not_supported(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  assert_int_equal(CUDA_ERROR_NOT_SUPPORTED,
+                   fixture->card.api.stream_begin_capture(fixture->card.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+}
+
+static void test_emulator__copies_stay_within_an_allocation(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  const struct card *card = &fixture->card;
+  kjit_error error = {0};
+  struct card_buffer buffer;
+  char bytes[128] = {0};
+  assert_status(KJIT_OK, card_buffer_create(card, &buffer, 64, &error), &error);
+  assert_int_equal(CUDA_SUCCESS, card->api.copy_in(buffer.address + 32, bytes, 32, card->stream));
+  assert_int_equal(CUDA_ERROR_INVALID_VALUE, card->api.copy_in(buffer.address + 32, bytes, 33, card->stream));
+  assert_int_equal(CUDA_ERROR_INVALID_VALUE, card->api.copy_out(bytes, buffer.address - 1, 1, card->stream));
+  card_buffer_destroy(card, &buffer);
+  assert_int_equal(CUDA_ERROR_INVALID_VALUE, card->api.copy_out(bytes, buffer.address, 1, card->stream));
+}
+
+typedef CUresult (*encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                           const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
+                           CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* A map of 128 x 100 halves, row by row, with one thing changed. */
+struct map {
+  uint64_t address, rows, stride;
+  uint32_t columns_of_box, rows_of_box, step;
+};
+
+static CUresult encode_map(const struct gpu_fixture *fixture, const struct map *map) {
+  CUtensorMap encoded;
+  encode function;
+  void *symbol = dlsym(fixture->card.library, "cuTensorMapEncodeTiled");
+  memcpy(&function, &symbol, sizeof symbol);
+  const cuuint64_t sizes[2] = {128, map->rows}, strides[1] = {map->stride};
+  const cuuint32_t box[2] = {map->columns_of_box, map->rows_of_box}, steps[2] = {1, map->step};
+  return function(&encoded, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, (void *)(uintptr_t)map->address, sizes, strides, box,
+                  steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+static void test_emulator__tensor_maps_are_checked(void **state) {
+  const struct gpu_fixture *fixture = gpu_require(state);
+  const struct map good = {.address = 4096, .rows = 100, .stride = 256, .columns_of_box = 64, .rows_of_box = 64, 1};
+  assert_int_equal(CUDA_SUCCESS, encode_map(fixture, &good));
+  struct map bad[7];
+  for (size_t i = 0; i < 7; i++)
+    bad[i] = good;
+  bad[0].address = 4104;      /* no multiple of 16 */
+  bad[1].rows = 0;            /* none */
+  bad[2].stride = 264;        /* no multiple of 16 */
+  bad[3].stride = 1ull << 40; /* too far */
+  bad[4].columns_of_box = 72; /* wider than the swizzle */
+  bad[5].rows_of_box = 257;   /* more than 256 */
+  bad[6].step = 9;            /* more than 8 */
+  for (size_t i = 0; i < 7; i++)
+    assert_int_equal(CUDA_ERROR_INVALID_VALUE, encode_map(fixture, &bad[i]));
+}
+
+/* A card of its own: what attention_sm90 needs is not there, and flash_forward does the work. */
+static void test_emulator__an_a100_runs_what_is_for_it(void **unused) {
+  (void)unused;
+  void *state = NULL;
+  assert_int_equal(0, setenv("KJIT_EMULATOR_CARD", "a100", 1));
+  assert_int_equal(0, emulator_setup(&state));
+  struct gpu_fixture *fixture = state;
+  struct problem problem = gpu_small_problem(fixture);
+  problem.seq_q = 40;
+  problem.seq_kv = 70;
+  struct gpu_trial trial;
+  kjit_error error = {0};
+  gpu_trial_create(&trial, &fixture->kernels, &problem);
+  assert_string_equal("sm_80", fixture->card.arch);
+  assert_status(KJIT_OK, kjit_attention_forward(fixture->runtime, &trial.data.args, fixture->card.stream, &error),
+                &error);
+  gpu_assert_right(fixture, &trial, "on an A100");
+  gpu_trial_destroy(&trial);
+  assert_int_equal(0, gpu_teardown(&state));
+  assert_int_equal(0, unsetenv("KJIT_EMULATOR_CARD"));
 }
 
 int main(void) {
@@ -80,6 +171,11 @@ int main(void) {
       cmocka_unit_test(test_emulator__ptx_that_it_does_not_know_is_no_guess),
       cmocka_unit_test(test_emulator__a_write_beside_an_allocation_is_noticed),
       cmocka_unit_test(test_emulator__threads_that_wait_forever_are_an_error),
+      cmocka_unit_test(test_emulator__real_machine_code_is_no_image_of_its),
+      cmocka_unit_test(test_emulator__graphs_are_not_supported),
+      cmocka_unit_test(test_emulator__copies_stay_within_an_allocation),
+      cmocka_unit_test(test_emulator__tensor_maps_are_checked),
+      cmocka_unit_test(test_emulator__an_a100_runs_what_is_for_it),
   };
   return cmocka_run_group_tests_name("the emulator", tests, emulator_setup, gpu_teardown);
 }
