@@ -12,7 +12,8 @@ namespace {
 // Blocks under way at the same time: enough that those which share out their work do.
 constexpr unsigned kMostBlocks = 2;
 
-thread_local Machine *current;
+// In the part of a thread's memory that is found without a call.
+__attribute__((tls_model("initial-exec"))) thread_local Machine *current;
 
 void wait_ended(Thread &thread) {
   thread.wait.kind = Wait::kEnded;

@@ -5,11 +5,17 @@
 
 #define EMULATOR_UNCHECKED __attribute__((no_sanitize("kernel-address")))
 
-// What lies near the frame is on this fiber's stack: registers, on a GPU. No call for these, as they are most.
+// The kernel's object, by the linker.
+extern "C" __attribute__((visibility("hidden"))) char __ehdr_start, _end;
+
+// What lies near the frame is on this fiber's stack: registers, on a GPU. Constants and tables lie in the object. No
+// call for these, as they are most.
 EMULATOR_UNCHECKED inline void emulator_announce(unsigned long address, unsigned long bytes, bool write) {
   const unsigned long frame = reinterpret_cast<unsigned long>(__builtin_frame_address(0));
   constexpr unsigned long kBelow = 64 << 10, kAbove = 256 << 10;
-  if (address - (frame - kBelow) < kBelow + kAbove) return;
+  const unsigned long object = reinterpret_cast<unsigned long>(&__ehdr_start);
+  const unsigned long object_end = reinterpret_cast<unsigned long>(&_end);
+  if (address - (frame - kBelow) < kBelow + kAbove || (!write && address - object < object_end - object)) return;
   emulator->announce(reinterpret_cast<const void *>(address), static_cast<unsigned>(bytes), write);
 }
 

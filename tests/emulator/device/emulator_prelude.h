@@ -4,13 +4,16 @@
 #define KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_PRELUDE_H
 #include "emulator_device.h"
 
-static const emulator_device_api *emulator;
-
-extern "C" __attribute__((visibility("default"))) void emulator_attach(const emulator_device_api *device) {
-  emulator = device;
-}
+// A copy, so that reading it is reading what the kernel's object holds (emulator_checks.h).
+static emulator_device_api emulator_functions;
+static const emulator_device_api *const emulator = &emulator_functions;
 
 #include "emulator_checks.h"
+
+extern "C" EMULATOR_UNCHECKED __attribute__((visibility("default"))) void
+emulator_attach(const emulator_device_api *device) {
+  emulator_functions = *device;
+}
 
 #define __global__ __attribute__((visibility("default")))
 #define __device__
@@ -23,10 +26,13 @@ extern "C" __attribute__((visibility("default"))) void emulator_attach(const emu
 #define __launch_bounds__(...)
 #define __align__(bytes) alignas(bytes)
 
-#define threadIdx (emulator->place()->thread)
-#define blockIdx  (emulator->place()->block)
-#define blockDim  (emulator->place()->block_size)
-#define gridDim   (emulator->place()->grid_size)
+EMULATOR_UNCHECKED static inline emulator_place emulator_here() {
+  return *emulator->place();
+}
+#define threadIdx (emulator_here().thread)
+#define blockIdx  (emulator_here().block)
+#define blockDim  (emulator_here().block_size)
+#define gridDim   (emulator_here().grid_size)
 constexpr int warpSize = 32;
 
 static inline void *emulated_dynamic_shared() {

@@ -10,8 +10,8 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) {
 }
 
 inline int emulator_lane() {
-  const emulator_place *const at = emulator->place();
-  return static_cast<int>((at->thread.x + at->block_size.x * (at->thread.y + at->block_size.y * at->thread.z)) % 32);
+  const emulator_place at = emulator_here();
+  return static_cast<int>((at.thread.x + at.block_size.x * (at.thread.y + at.block_size.y * at.thread.z)) % 32);
 }
 
 template <typename Type> inline Type emulator_shuffle_from(unsigned mask, Type value, int from) {

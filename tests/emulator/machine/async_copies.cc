@@ -23,7 +23,7 @@ void perform(Thread &thread, const AsyncCopy &copy) {
   memset(target, 0, kChunkBytes);
   memcpy(target, copy.global, copy.bytes);
   chunk_at(block, copy.shared).copying--;
-  order_landed(thread, copy.shared, kChunkBytes);
+  order_landed(block, thread.index, thread.clock[static_cast<size_t>(thread.index)], copy.shared);
 }
 
 void async_copy_commit() {

@@ -18,7 +18,8 @@ bool is_complete(const Block &block, const Barrier &barrier) {
   return barrier.expected != 0 && static_cast<int>(barrier.arrived.count()) >= expected;
 }
 
-void complete(Barrier &barrier) {
+void complete(Block &block, Barrier &barrier) {
+  if (barrier.arrived.count() == block.threads.size()) block.era++;
   for (Thread *const thread : barrier.waiting)
     join(thread->clock, barrier.clock);
   barrier.clock.clear();
@@ -47,7 +48,7 @@ void barrier_sync(int number, int threads) {
   Barrier &barrier = arrive(number, threads, "bar.sync");
   if (is_complete(*self().block, barrier)) {
     join(self().clock, barrier.clock);
-    complete(barrier);
+    complete(*self().block, barrier);
     give_way(4);
     return;
   }
@@ -57,7 +58,7 @@ void barrier_sync(int number, int threads) {
 
 void barrier_arrive(int number, int threads) {
   Barrier &barrier = arrive(number, threads, "bar.arrive");
-  if (is_complete(*self().block, barrier)) complete(barrier);
+  if (is_complete(*self().block, barrier)) complete(*self().block, barrier);
   give_way(64);
 }
 
@@ -172,7 +173,7 @@ void check_copy_barrier(Block &block, uint32_t address) {
 // A thread that ended is not waited for.
 void drop_out_of_barriers(Thread &thread) {
   Barrier &barrier = thread.block->barriers[0];
-  if (barrier.expected < 0 && is_complete(*thread.block, barrier)) complete(barrier);
+  if (barrier.expected < 0 && is_complete(*thread.block, barrier)) complete(*thread.block, barrier);
 }
 
 void fill_barriers(emulator_device_api *device) {

@@ -1,6 +1,4 @@
 // Shared and global memory: bounds, alignment, and what must not be touched while a copy or a product is in flight.
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -112,14 +110,6 @@ void reset_shared(Block &block) {
   reset_order(block);
 }
 
-// Constants and tables of the kernel's own lie in its shared object; threadIdx and its like in the thread's state.
-static bool is_constant(const void *address) {
-  const uintptr_t place = reinterpret_cast<uintptr_t>(&self().place);
-  if (reinterpret_cast<uintptr_t>(address) - place < sizeof self().place) return true;
-  Dl_info info;
-  return dladdr(address, &info) != 0;
-}
-
 static void announce(const void *address, unsigned bytes, bool write) {
   const Block &block = *self().block;
   const emulator_launch &launch = *machine().launch;
@@ -128,7 +118,7 @@ static void announce(const void *address, unsigned bytes, bool write) {
   if (offset < launch.shared_bytes)
     access_shared(self(), block.shared_base + static_cast<uint32_t>(offset), bytes,
                   write ? Access::kWrite : Access::kRead, what);
-  else if (!launch.is_device_memory(launch.context, address, bytes) && (write || !is_constant(address)))
+  else if (!launch.is_device_memory(launch.context, address, bytes))
     fail("%s of %u bytes at %p: neither in device memory nor in shared memory", what, bytes, address);
 }
 

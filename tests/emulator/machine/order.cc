@@ -21,7 +21,13 @@ bool knows(const Thread &thread, size_t other, uint32_t clock) {
 }
 
 Word &word_at(Block &block, uint32_t address) {
-  return block.words[(address - block.shared_base) / kWordBytes];
+  Word &word = block.words[(address - block.shared_base) / kWordBytes];
+  if (word.era != block.era) {
+    word.era = block.era;
+    word.written_at = 0;
+    word.readings.clear();
+  }
+  return word;
 }
 
 void check_writer(const Word &word, const Thread &by, uint32_t address, const char *what) {
@@ -35,12 +41,20 @@ void check_readers(const Word &word, const Thread &by, uint32_t address, const c
       fail("%s at shared 0x%x: thread %u read there, and no barrier orders the two", what, address, reading.thread);
 }
 
-// Readings that this one follows need not be remembered.
 void note_reading(Word &word, const Thread &by) {
+  const uint16_t index = static_cast<uint16_t>(by.index);
+  if (!word.readings.empty() && word.readings.back().thread == index) word.readings.pop_back();
+  // Readings that this one follows need not be remembered; looked for now and then, as it takes long.
   const auto is_known = [&](const Reading &reading) { return knows(by, reading.thread, reading.at); };
-  word.readings.erase(std::remove_if(word.readings.begin(), word.readings.end(), is_known), word.readings.end());
-  const size_t index = static_cast<size_t>(by.index);
-  word.readings.push_back({static_cast<uint16_t>(index), by.clock[index]});
+  if (word.readings.size() == word.readings.capacity())
+    word.readings.erase(std::remove_if(word.readings.begin(), word.readings.end(), is_known), word.readings.end());
+  word.readings.push_back({index, by.clock[index]});
+}
+
+void set_writer(Word &word, int by, uint32_t by_clock) {
+  word.writer = static_cast<uint16_t>(by);
+  word.written_at = by_clock;
+  word.readings.clear();
 }
 
 template <typename Visit> void for_words(Block &block, uint32_t address, unsigned bytes, Visit visit) {
@@ -57,10 +71,7 @@ size_t waits_of(const Block &block, size_t warp) {
 
 void reset_order(Block &block) {
   block.words.resize(machine().launch->shared_bytes / kWordBytes + 1);
-  for (Word &word : block.words) {
-    word.written_at = 0;
-    word.readings.clear();
-  }
+  block.era++;
   block.product_readings.assign(block.chunks.size() * block.groups.size(), ProductReading{});
   for (auto &thread : block.threads) {
     thread->clock.assign(block.threads.size() + block.warps.size(), 0);
@@ -76,7 +87,7 @@ void order_access(Thread &by, uint32_t address, unsigned bytes, Access access, c
       return;
     }
     check_readers(word, by, address, what);
-    set_writer(word, by);
+    set_writer(word, by.index, by.clock[static_cast<size_t>(by.index)]);
   });
 }
 
@@ -84,14 +95,8 @@ void order_seen(const Thread &by, uint32_t address, unsigned bytes, const char *
   for_words(*by.block, address, bytes, [&](const Word &word) { check_writer(word, by, address, what); });
 }
 
-void set_writer(Word &word, const Thread &by) {
-  word.writer = static_cast<uint16_t>(by.index);
-  word.written_at = by.clock[static_cast<size_t>(by.index)];
-  word.readings.clear();
-}
-
-void order_landed(Thread &by, uint32_t address, unsigned bytes) {
-  for_words(*by.block, address, bytes, [&](Word &word) { set_writer(word, by); });
+void order_landed(Block &block, int by, uint32_t by_clock, uint32_t address) {
+  for_words(block, address, kChunkBytes, [&](Word &word) { set_writer(word, by, by_clock); });
 }
 
 void join(Clock &to, const Clock &from) {

@@ -216,13 +216,13 @@ void multiply(const Tiles &tiles, bool accumulate, Accumulators &accumulators) {
 }
 
 void perform(Block &block, const Product &product) {
-  static thread_local Tiles tiles;
+  const auto tiles = std::make_unique<Tiles>();
   if (product.operands.a)
-    read_a_registers(product, tiles);
+    read_a_registers(product, *tiles);
   else
-    read_a_shared(block, product.operands, tiles);
-  read_b(block, product.operands, tiles);
-  multiply(tiles, product.operands.accumulate, *product.accumulators);
+    read_a_shared(block, product.operands, *tiles);
+  read_b(block, product.operands, *tiles);
+  multiply(*tiles, product.operands.accumulate, *product.accumulators);
   for_operands(product.operands, [&](uint32_t place) { chunk_at(block, place).reading--; });
 }
 

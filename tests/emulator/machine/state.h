@@ -173,6 +173,7 @@ struct Reading {
 
 // Who wrote four bytes of shared memory last, and who read them since.
 struct Word {
+  uint32_t era = 0; // of the block; what is from an earlier one is known to all
   uint16_t writer = 0;
   uint32_t written_at = 0;
   std::vector<Reading> readings;
@@ -197,6 +198,7 @@ struct Block {
   std::vector<char> shared_memory;
   std::vector<Chunk> chunks;
   std::vector<Word> words;
+  uint32_t era = 0;                             // barriers of all threads so far
   std::vector<ProductReading> product_readings; // [chunk][warpgroup]
   std::array<Barrier, kBarriers> barriers;
   std::map<uint32_t, Mbarrier> mbarriers;
@@ -245,8 +247,7 @@ void poison(char *memory, unsigned bytes);
 void reset_order(Block &block);
 void order_access(Thread &by, uint32_t address, unsigned bytes, Access access, const char *what);
 void order_seen(const Thread &by, uint32_t address, unsigned bytes, const char *what);
-void order_landed(Thread &by, uint32_t address, unsigned bytes);
-void set_writer(Word &word, const Thread &by);
+void order_landed(Block &block, int by, uint32_t by_clock, uint32_t address);
 void join(Clock &to, const Clock &from);
 void let_know(Clock &to, Thread &by);
 void count_product_wait(Warp &warp);

@@ -198,7 +198,10 @@ void proxy_fence() {
 
 void perform_load(Block &block, const TensorCopy &copy) {
   move_box(block, copy, true);
-  for_box_chunks(block, copy, [](uint32_t, Chunk &chunk) { chunk.copying--; });
+  for_box_chunks(block, copy, [&](uint32_t address, Chunk &chunk) {
+    chunk.copying--;
+    order_landed(block, copy.asker, copy.asked_at, address);
+  });
   complete_bytes(block, copy, geometry_of(copy.map).bytes());
 }
 
