@@ -150,6 +150,7 @@ static kjit_status add(struct making *making, const union tune_config *config, u
   error_clear(&why);
   struct tune_candidate *candidate = grow(making->out);
   if (!candidate) return error_no_memory(error);
+  candidate->number = (uint32_t)making->out->count;
   candidate->config = *config;
   candidate->changes = changes;
   candidate->steps = steps;
@@ -188,12 +189,12 @@ static kjit_status add_pairs(struct making *making, kjit_error *error) {
   return status;
 }
 
-/* Nearest first; the same everywhere, whatever the sort does with equals. */
+/* Nearest first, then as they were made: no two are equal. */
 static int compare_candidates(const void *left, const void *right) {
   const struct tune_candidate *a = left, *b = right;
   if (a->changes != b->changes) return a->changes < b->changes ? -1 : 1;
   if (a->steps != b->steps) return a->steps < b->steps ? -1 : 1;
-  return memcmp(&a->config, &b->config, sizeof a->config);
+  return a->number < b->number ? -1 : 1;
 }
 
 static _Bool is_known(const struct tune_candidates *out, size_t before) {

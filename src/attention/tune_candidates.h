@@ -18,6 +18,7 @@ struct tune_candidate {
   union tune_config config;      /* canonical, if it is legal */
   uint32_t changes;              /* fields that differ from the rules' choice: 0, 1 or 2 */
   uint32_t steps;                /* along those fields, together */
+  uint32_t number;               /* order in which they were made */
   char refused[TUNE_REASON_MAX]; /* why it is not worth compiling; "" for one that is */
 };
 

@@ -18,6 +18,7 @@ struct contest {
   struct contest_entry *entries;
   struct samples *samples; /* by entrant */
   size_t *standing;        /* who is still in; entrant 0 always */
+  size_t *order;           /* of a pass; as long */
   size_t standing_count;
 };
 
@@ -58,16 +59,15 @@ static kjit_status run_once(struct contest *contest, size_t entrant, bool counts
 
 /* Each of some entrants once, in an order of its own: what the card does between two runs meets all alike. */
 static kjit_status pass(struct contest *contest, const size_t *who, size_t count, bool counts, kjit_error *error) {
-  size_t *order = malloc(count * sizeof *order);
-  kjit_status status = order != NULL ? KJIT_OK : fail(error, KJIT_ERR_NO_MEMORY, "out of memory for an order");
-  for (size_t i = 0; status == KJIT_OK && i < count; i++) {
+  size_t *order = contest->order;
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < count; i++) {
     const size_t other = random_below(&contest->random, i + 1);
     order[i] = order[other];
     order[other] = who[i];
   }
   for (size_t i = 0; status == KJIT_OK && i < count; i++)
     if (contest->entries[order[i]].fate == CONTEST_SLOWER) status = run_once(contest, order[i], counts, error);
-  free(order);
   return status;
 }
 
@@ -196,27 +196,30 @@ static kjit_status run(struct contest *contest, struct contest_outcome *outcome,
 
 kjit_status contest_run(const struct contest_ops *ops, const struct contest_settings *settings, size_t count,
                         struct contest_entry *entries, struct contest_outcome *outcome, kjit_error *error) {
+  struct samples *samples = calloc(count, sizeof *samples);
+  size_t *numbers = calloc(2 * count, sizeof *numbers);
   struct contest contest = {.ops = ops,
                             .settings = settings,
                             .random = {settings->seed},
                             .entries = entries,
-                            .samples = calloc(count, sizeof *contest.samples),
-                            .standing = calloc(count, sizeof *contest.standing),
+                            .samples = samples,
+                            .standing = numbers,
                             .standing_count = count};
   *outcome = (struct contest_outcome){0};
   kjit_status status = KJIT_ERR_NO_MEMORY;
-  if (contest.samples == NULL || contest.standing == NULL) {
+  if (samples == NULL || numbers == NULL) {
     fail(error, status, "out of memory for a contest");
     goto done;
   }
+  contest.order = numbers + count;
   for (size_t i = 0; i < count; i++) {
     entries[i] = (struct contest_entry){0};
-    contest.standing[i] = i;
+    numbers[i] = i;
   }
   status = run(&contest, outcome, error);
   if (status != KJIT_OK) *outcome = (struct contest_outcome){0};
 done:
-  free(contest.samples);
-  free(contest.standing);
+  free(samples);
+  free(numbers);
   return status;
 }

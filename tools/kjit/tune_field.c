@@ -34,7 +34,7 @@ static kjit_status take_list(struct field_of_entrants *field, const char *arch, 
   const kjit_attention_problem asked = attention_spec_problem(&field->problem->spec);
   const size_t count = count_list(field->list);
   kjit_status status = KJIT_OK;
-  field->items = calloc(count, sizeof *field->items);
+  field->items = calloc(count + 1, sizeof *field->items);
   if (field->items == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu candidates", count);
   for (size_t i = 0; i < count && status == KJIT_OK; i++) {
     const kjit_tune_candidate *candidate = kjit_tune_candidates_get(field->list, i);

@@ -13,28 +13,27 @@ static kjit_status io_error(const char *path, kjit_error *error) {
   return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno));
 }
 
+static kjit_status read_stream(FILE *stream, const char *path, char **text, kjit_error *error) {
+  char *read = malloc(TABLE_MAX + 1);
+  if (read == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %s", path);
+  const size_t bytes = fread(read, 1, TABLE_MAX + 1, stream);
+  if (!ferror(stream) && bytes <= TABLE_MAX) {
+    read[bytes] = '\0';
+    *text = read;
+    return KJIT_OK;
+  }
+  free(read);
+  return ferror(stream) ? io_error(path, error) : error_say(error, KJIT_ERR_PARSE, "%s: larger than any table", path);
+}
+
 /* What the file holds, with a NUL; NULL when there is no file. */
 static kjit_status read_table(const char *path, char **text, kjit_error *error) {
   *text = NULL;
   FILE *stream = fopen(path, "r");
   if (stream == NULL) return errno == ENOENT ? KJIT_OK : io_error(path, error);
-  kjit_status status = KJIT_OK;
-  char *read = malloc(TABLE_MAX + 1);
-  const size_t bytes = read != NULL ? fread(read, 1, TABLE_MAX + 1, stream) : 0;
-  if (read == NULL)
-    status = error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %s", path);
-  else if (ferror(stream))
-    status = io_error(path, error);
-  else if (bytes > TABLE_MAX)
-    status = error_say(error, KJIT_ERR_PARSE, "%s: larger than any table", path);
+  const kjit_status status = read_stream(stream, path, text, error);
   fclose(stream);
-  if (status != KJIT_OK) {
-    free(read);
-    return status;
-  }
-  read[bytes] = '\0';
-  *text = read;
-  return KJIT_OK;
+  return status;
 }
 
 static bool write_all(FILE *stream, const char *text) {
