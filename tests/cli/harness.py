@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,8 @@ class CaseResult(unittest.TestResult):
 
 def main(module):
     """Run every case of a module; leave with 0 when none failed."""
+    # A shell's background job ignores it, and so would all that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     started = time.monotonic()
     result = CaseResult()
     unittest.defaultTestLoader.loadTestsFromModule(module).run(result)
