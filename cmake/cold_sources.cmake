@@ -1,15 +1,17 @@
 # What runs once in a process, once for a kernel that has to be compiled, or for a person: behind a file, a compiler or a
-# terminal. Compiled for size where the library is shipped; what answers, loads and launches is not.
+# terminal, which take far longer. Compiled for size where the library is shipped; what answers from memory, takes
+# digests and checksums, loads and launches is not.
 foreach(name
-    attention/flash_sets attention/tune_candidates attention/tune_family attention/tune_load attention/tune_shipped
-    attention/tune_text attention/tune_update
+    attention/flash_sets attention/tune_api attention/tune_candidates attention/tune_family attention/tune_load
+    attention/tune_shipped attention/tune_text attention/tune_update
     base/dynlib base/elf_view base/file
-    jit/builder_create jit/builder_produce jit/bundle_layout jit/bundle_set jit/bundle_visit jit/bundle_writer
-    jit/cache_admin jit/cache_bundle jit/cache_dir jit/cache_evict jit/cache_pack jit/cache_tidy jit/cache_upkeep
-    jit/cache_usage jit/cache_walk jit/cache_why jit/compile jit/compile_options jit/cubin jit/entry_filter
-    jit/failure_cache jit/nvrtc jit/nvrtc_find jit/nvrtc_identity jit/pair_form jit/ptxas_log jit/record
-    jit/short_form jit/side_file jit/source_set jit/temp_file
-    runtime/bundle_api runtime/cache_api runtime/doctor runtime/driver)
+    jit/builder_create jit/builder_fork jit/builder_produce jit/bundle jit/bundle_format jit/bundle_layout
+    jit/bundle_set jit/bundle_visit jit/bundle_writer jit/cache_admin jit/cache_bundle jit/cache_dir jit/cache_evict
+    jit/cache_lock jit/cache_pack jit/cache_tidy jit/cache_upkeep jit/cache_usage jit/cache_walk jit/cache_why
+    jit/compile jit/compile_options jit/cubin jit/custom_request jit/disk_cache jit/entry_filter jit/entry_name
+    jit/failure_cache jit/file_ops jit/fork_guard jit/include_closure jit/nvrtc jit/nvrtc_find jit/nvrtc_identity
+    jit/pair_form jit/ptxas_log jit/record jit/short_form jit/side_file jit/source_set jit/temp_file
+    runtime/bundle_api runtime/cache_api runtime/doctor runtime/driver runtime/runtime)
   set(file ${PROJECT_SOURCE_DIR}/src/${name}.c)
   if(NOT EXISTS ${file})
     message(FATAL_ERROR "cmake/cold_sources.cmake names ${file}, which is not there")
