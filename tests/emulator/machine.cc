@@ -10,7 +10,7 @@ namespace emulator {
 namespace {
 
 // Blocks under way at the same time: enough that those which share out their work do.
-constexpr unsigned kMostBlocks = 2;
+constexpr unsigned kMostBlocks = 4;
 
 // In the part of a thread's memory that is found without a call.
 __attribute__((tls_model("initial-exec"))) thread_local Machine *current;

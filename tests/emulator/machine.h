@@ -1,13 +1,12 @@
 /* A machine that runs kernels on the CPU, one fiber a CUDA thread. It lives in the stand-in for libcuda; a compiled
  * kernel reaches it through a table (device/emulator_device.h).
  *
- * How a kernel's source becomes an object that this machine runs (what the stand-in for NVRTC does):
- *   - the program's headers are written under their names to a folder H, the program's text to a file outside of it;
+ * How a kernel's source becomes an object that this machine runs (what the stand-in for NVRTC does, compile.cc):
+ *   - the program's headers are written under their names to a folder, the program's text to a file outside of it;
  *   - an EMULATOR_KERNEL(name) line for each extern "C" __global__ function is appended to the text;
- *   - the C++ compiler gets  -std=c++17 -O1 -shared -fPIC -Wno-unknown-pragmas -include emulator_prelude.h
- *                            -I tests/emulator/device -I tests/emulator -I H, in this order,
- *                            -D__CUDACC_RTC__ -D__CUDA_ARCH__=900, for sm_90a -D__CUDA_ARCH_FEAT_SM90_ALL,
- *     and the program's own -D options. The device folder is in front: its ptx/ replaces the kernels' instructions.
+ *   - the C++ compiler gets device/emulator_prelude.h and translated.h in front of the text, and searches device/
+ * before the program's headers, so that device/ptx/ comes before the kernels' own, which it includes;
+ *   - with -fsanitize=kernel-address it announces what the kernel reads and writes (device/emulator_checks.h).
  * The object exports:
  *   void emulator_attach(const struct emulator_device_api *)   to be called once, with emulator_device(), after dlopen
  *   void emulator_entry_NAME(void **params)                 for each kernel: struct emulator_launch's entry

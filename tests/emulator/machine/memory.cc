@@ -38,6 +38,7 @@ void load_global(void *value, const void *address, unsigned bytes) {
 void store_global(void *address, const void *value, unsigned bytes) {
   check_global(address, bytes, bytes, "st.global");
   memcpy(address, value, bytes);
+  give_way(64);
 }
 
 template <typename Visit> void for_chunks(Block &block, uint32_t address, unsigned bytes, Visit visit) {
