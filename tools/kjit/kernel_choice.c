@@ -1,5 +1,6 @@
 #include "kernel_choice.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(KJIT_ATTENTION_SM90_TEXT_MAX <= KERNEL_CHOICE_TEXT_MAX, "either family's text fits");
@@ -20,18 +21,39 @@ kjit_status kernel_choice_of_sm90(const kjit_attention_sm90_config *config, cons
   return status;
 }
 
+static kjit_runtime *planner;
+
+static void planner_close(void) {
+  kjit_runtime_destroy(planner);
+}
+
+/* A runtime that touches no file and no driver: it knows the tables that the library ships, by which a card's programs
+ * will choose too. */
+static kjit_status planner_open(kjit_error *error) {
+  kjit_runtime_options options = kjit_runtime_options_default();
+  if (planner != NULL) return KJIT_OK;
+  options.cache_mode = KJIT_CACHE_OFF;
+  const kjit_status status = kjit_runtime_create(&planner, &options, error);
+  if (status == KJIT_OK) (void)atexit(planner_close);
+  return status;
+}
+
 kjit_status kernel_choice_of_problem(const struct attention_spec *spec, const char *arch, struct kernel_choice *out,
                                      kjit_error *error) {
   const kjit_attention_problem problem = attention_spec_problem(spec);
+  char text[KJIT_ATTENTION_TEXT_MAX];
   kjit_attention_sm90_config sm90;
   kjit_flash_variant flash;
-  kjit_error why_not = {0};
-  if (strcmp(arch, "sm_90a") == 0 && kjit_attention_sm90_choose(&problem, 0, &sm90, &why_not) == KJIT_OK)
-    return kernel_choice_of_sm90(&sm90, arch, out, error);
-  if (kjit_flash_variant_choose(&problem, arch, &flash, error) == KJIT_OK)
-    return kernel_choice_of_flash(&flash, arch, out, error);
-  if (why_not.status != KJIT_OK) *error = why_not; /* of the card's own family */
-  return (kjit_status)error->status;
+  kjit_status status = planner_open(error);
+  if (status == KJIT_OK) status = kjit_attention_describe(planner, &problem, arch, text, sizeof text, error);
+  if (status != KJIT_OK) return status;
+  const char *config = text + strcspn(text, " ") + 1;
+  if (strncmp(text, "attention_sm90 ", (size_t)(config - text)) == 0) {
+    status = kjit_attention_sm90_config_parse(config, &sm90, error);
+    return status == KJIT_OK ? kernel_choice_of_sm90(&sm90, arch, out, error) : status;
+  }
+  status = kjit_flash_variant_parse(config, &flash, error);
+  return status == KJIT_OK ? kernel_choice_of_flash(&flash, arch, out, error) : status;
 }
 
 int kernel_choice_compare(const struct kernel_choice *a, const struct kernel_choice *b) {
