@@ -24,23 +24,24 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths, HEADS = sizeof heads / sizeof
 
 static void run_size(void **state, const struct size *size) {
   struct gpu_fixture *fixture = attention_require(state);
-  struct problem problems[LENGTHS * 2];
-  size_t count = 0;
-  for (size_t i = 0; i < LENGTHS; i++)
-    for (int causal = 0; causal < 2; causal++, count++)
-      problems[count] = (struct problem){.dtype = causal ? KJIT_FP16 : KJIT_BF16,
-                                         .batch = lengths[i].batch,
-                                         .heads = heads[count % HEADS][0],
-                                         .heads_kv = heads[count % HEADS][1],
-                                         .seq_q = lengths[i].seq_q,
-                                         .seq_kv = lengths[i].seq_kv,
-                                         .head_dim = size->head_dim,
-                                         .head_dim_v = size->head_dim_v,
-                                         .causal = causal != 0,
-                                         .layout = lengths[i].layout,
-                                         .lse = i != 1,
-                                         .seed = random_next(&fixture->random)};
-  attention_run_problems(fixture, problems, count);
+  struct problem problems[LENGTHS];
+  const size_t turn = (size_t)(size - sizes);
+  for (size_t i = 0; i < LENGTHS; i++) {
+    const _Bool causal = (turn + i) % 2 != 0;
+    problems[i] = (struct problem){.dtype = causal ? KJIT_FP16 : KJIT_BF16,
+                                   .batch = lengths[i].batch,
+                                   .heads = heads[(turn + i) % HEADS][0],
+                                   .heads_kv = heads[(turn + i) % HEADS][1],
+                                   .seq_q = lengths[i].seq_q,
+                                   .seq_kv = lengths[i].seq_kv,
+                                   .head_dim = size->head_dim,
+                                   .head_dim_v = size->head_dim_v,
+                                   .causal = causal,
+                                   .layout = lengths[i].layout,
+                                   .lse = i != 1,
+                                   .seed = random_next(&fixture->random)};
+  }
+  attention_run_problems(fixture, problems, LENGTHS);
 }
 
 static void test_attention__head_size_64_is_right(void **state) {

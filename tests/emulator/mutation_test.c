@@ -19,7 +19,7 @@ static const struct mutation flash_mutations[] = {
      "__syncthreads(); // K of block j is visible", "// K of"},
     {"slices are added to the swizzled offset", "core/shared_tile.cuh", "(base ^ (uint32_t)(slice_in_band",
      "(base + (uint32_t)(slice_in_band"},
-    {"keys behind the end count", "flash_forward/flash_forward.cu", "mask_from(s, last_rows());", ";"},
+    {"keys behind the end count", "flash_forward/flash_forward.cu", "if constexpr (kMasked) mask(s, j);", ";"},
     {"the output goes over rows that are still read", "flash_forward/flash_forward.cu",
      "__syncwarp(); // the rows below were written by other lanes", ""},
 };
