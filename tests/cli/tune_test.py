@@ -173,6 +173,13 @@ class Emulated(TuneCase):
         self.assertFalse(self.tuned(KJIT_TUNED="off")["enabled"])
         self.assertIn("1 rows of ", self.kjit("doctor").stdout)
 
+    def test_tune__other_cards_run_the_other_family(self):
+        problem = "dtype=fp16,head_dim=64,seq_q=64,causal=1,heads_q=4,heads_kv=2"
+        shown = self.json("tune", "--problem", problem, *self.TINY, KJIT_EMULATOR_CARD="a100")["classes"][0]
+        self.assertEqual((shown["state"], shown["family"]), ("done", "flash_forward"))
+        self.assertEqual(self.tuned(KJIT_EMULATOR_CARD="a100")["user_rows"], 1)
+        self.assertEqual(self.tuned()["user_rows"], 0)
+
     def test_tune__table_of_ones_own_grows(self):
         table = self.folder / "card.kjit-tuned"
         for rows, problem in ((1, PROBLEM), (2, PROBLEM + ",causal=1")):
