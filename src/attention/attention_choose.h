@@ -26,7 +26,8 @@ struct attention_place {
   struct tune_table *tuned;  /* asked before the rules; NULL: there is none */
 };
 
-/* A card of an architecture that is not at hand, without a table. KJIT_ERR_UNSUPPORTED, KJIT_ERR_INVALID_ARG by its name. */
+/* A card of an architecture that is not at hand, without a table. KJIT_ERR_UNSUPPORTED, KJIT_ERR_INVALID_ARG by its
+ * name. */
 kjit_status attention_place_of_arch(const char *arch, struct attention_place *place, kjit_error *error);
 
 /* Without a table. */
