@@ -15,15 +15,16 @@ void release_waiting(std::vector<Thread *> &waiting) {
 // Number 0 for no stated number of threads is for all that have not ended.
 bool is_complete(const Block &block, const Barrier &barrier) {
   const int expected = barrier.expected < 0 ? block.threads_alive : barrier.expected;
-  return barrier.expected != 0 && static_cast<int>(barrier.arrived.count()) >= expected;
+  return barrier.expected != 0 && barrier.came >= expected;
 }
 
 void complete(Block &block, Barrier &barrier) {
-  if (barrier.arrived.count() == block.threads.size()) block.era++;
+  if (barrier.came == static_cast<int>(block.threads.size())) block.era++;
   for (Thread *const thread : barrier.waiting)
     join(thread->clock, barrier.clock);
   barrier.clock.clear();
   barrier.expected = 0;
+  barrier.came = 0;
   barrier.arrived.reset();
   release_waiting(barrier.waiting);
 }
@@ -40,6 +41,7 @@ Barrier &arrive(int number, int threads, const char *what) {
     fail("%s %d: this thread has arrived already", what, number);
   barrier.expected = expected;
   barrier.arrived.set(static_cast<size_t>(thread.index));
+  barrier.came++;
   let_know(barrier.clock, thread);
   return barrier;
 }

@@ -35,7 +35,9 @@ std::string mbarrier_text(const Block &block, const Wait &wait) {
 std::string barrier_text(const Block &block, const Wait &wait) {
   char text[96];
   const Barrier &barrier = block.barriers[wait.number];
-  snprintf(text, sizeof text, " %u (%zu of %d threads came)", wait.number, barrier.arrived.count(), barrier.expected);
+  const int alive = block.threads_alive;
+  snprintf(text, sizeof text, " %u (%d of %d threads came)", wait.number, barrier.came,
+           barrier.expected < 0 ? alive : barrier.expected);
   return text;
 }
 

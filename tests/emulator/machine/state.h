@@ -139,6 +139,7 @@ struct Warpgroup {
 
 struct Barrier {
   int expected = 0; // threads; 0: nobody came yet
+  int came = 0;
   std::bitset<EMULATOR_THREADS_MAX> arrived;
   std::vector<Thread *> waiting;
   Clock clock; // of those who came
