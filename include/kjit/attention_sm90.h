@@ -1,6 +1,6 @@
 /**
  * @file
- * The family `attention_sm90`: attention forward for Hopper by copy engine and wgmma, in 10 fields. sm_90a alone.
+ * The family `attention_sm90`: attention forward for Hopper by copy engine and wgmma, in 12 fields. sm_90a alone.
  *
  * KJIT_ATTENTION_SM90_FIELDS is the one description of a config. The struct below, equality, order, hash, the kernel's
  * #define lines, the text form, JSON and the field list of kjit_attention_sm90_field() all come from it.
@@ -30,9 +30,11 @@ extern "C" {
   X(stages, INT, "tiles of K and of V in shared memory: 2 to 4")                                                       \
   X(q_buffers, INT, "tiles of Q in shared memory: 1, or 2 to overlap a tile's end with the next one's start")          \
   X(ping_pong, BOOL, "consumers take turns: one's products run under another's softmax")                               \
-  X(rescale_slack, INT, "log2 of the growth of a row's maximum that leaves the output unscaled: 0 to 8")
+  X(rescale_slack, INT, "log2 of the growth of a row's maximum that leaves the output unscaled: 0 to 8")               \
+  X(packed, INT, "query heads that share a key head and lie in one tile's rows: a power of two from 1 to 64")          \
+  X(split, BOOL, "the key blocks of a tile may be shared out among several blocks")
 
-/** One configuration. 40 bytes, no padding: compare with kjit_attention_sm90_config_compare(). */
+/** One configuration. 48 bytes, no padding: compare with kjit_attention_sm90_config_compare(). */
 typedef struct kjit_attention_sm90_config {
 #define KJIT_ATTENTION_SM90_MEMBER(name, kind, text) int32_t name;
   KJIT_ATTENTION_SM90_FIELDS(KJIT_ATTENTION_SM90_MEMBER)
@@ -55,9 +57,9 @@ KJIT_API uint64_t kjit_attention_sm90_config_hash(const kjit_attention_sm90_conf
 
 /**
  * Read a config: `dtype=bf16,head_dim=128,head_dim_v=128,causal=0,consumers=2,tile_n=128,stages=2,q_buffers=2,
- * ping_pong=1,rescale_slack=0` on one line. Every field once, in any order; blanks may stand around each word; a dtype
- * is a name in any case or a number. Anything unknown, repeated, missing or trailing is an error that says where. The
- * values are read, not judged: kjit_attention_sm90_config_check() does that.
+ * ping_pong=1,rescale_slack=0,packed=1,split=0` on one line. Every field once, in any order; blanks may stand around
+ * each word; a dtype is a name in any case or a number. Anything unknown, repeated, missing or trailing is an error
+ * that says where. The values are read, not judged: kjit_attention_sm90_config_check() does that.
  *
  * @retval KJIT_OK
  * @retval KJIT_ERR_PARSE        the message has the column (from 1) and the offending word
@@ -103,9 +105,10 @@ KJIT_API kjit_attention_sm90_config kjit_attention_sm90_config_canonical(const k
 /** Numbers that follow from a config. */
 typedef struct kjit_attention_sm90_geometry {
   uint32_t threads;      /**< per block: 128 * (consumers + 1)                        */
-  uint32_t tile_m;       /**< query rows of a tile: 64 * consumers                    */
+  uint32_t tile_m;       /**< rows of a tile: 64 * consumers                          */
   uint32_t shared_bytes; /**< dynamic, per block, with room to align it to 1024 bytes */
   uint32_t registers;    /**< that a consumer thread holds O, S and P in              */
+  uint32_t positions;    /**< of the query sequence, in a tile: tile_m / packed       */
 } kjit_attention_sm90_geometry;
 
 /** Thread-safe. The config must pass the check. */

@@ -7,8 +7,9 @@
 //           heads_q, head_dim_v), fp16 or bf16, through tensor maps, so any strides that are multiples of 16 bytes;
 //           lse (batch, heads_q, seq_q) fp32, optional. Causal: row i sees keys up to i + seq_kv - seq_q; a row that
 //           sees none gives 0 and -inf.
-// Grid      as many blocks as fit the card at once, each walking over tiles of 64 * consumers query rows
-// (schedule.cuh).
+// Grid      as many blocks as fit the card at once, each walking over tiles of 64 * consumers rows, or parts of tiles
+//           (schedule.cuh). Packed, a tile's rows are positions times query heads that share a key head; split, a
+//           tile's key blocks are shared out among blocks, of which the last to finish merges (partials.cuh).
 //           One producer warpgroup, of which one thread works, and 1 to 3 consumer warpgroups of 64 query rows each.
 // Shared    q_buffers * Q + stages * (K + V), each padded to chunks of 64 columns, and barriers (pipeline.cuh); up to
 //           1023 bytes more, as the start is rounded up to the swizzle's 1024.

@@ -15,6 +15,8 @@
 #error "KJIT_stages or KJIT_q_buffers is not defined: K and V tiles, Q tiles in shared memory"
 #elif !defined(KJIT_ping_pong) || !defined(KJIT_rescale_slack)
 #error "KJIT_ping_pong or KJIT_rescale_slack is not defined: 0 or 1; log2 of the growth that needs no rescale"
+#elif !defined(KJIT_packed) || !defined(KJIT_split)
+#error "KJIT_packed or KJIT_split is not defined: query heads in a tile's rows; 0 or 1"
 #endif
 
 #if KJIT_dtype == 15
@@ -42,10 +44,14 @@ constexpr int kStages = KJIT_stages;
 constexpr int kQueryBuffers = KJIT_q_buffers;
 constexpr bool kPingPong = KJIT_ping_pong && kConsumers > 1;
 constexpr int kRescaleSlack = KJIT_rescale_slack;
+constexpr int kPacked = KJIT_packed;
+constexpr bool kSplit = KJIT_split;
 
 constexpr int kGroupRows = 64; // query rows of a consumer warpgroup: wgmma's M
 constexpr int kGroupThreads = 128;
 constexpr int kQueryRows = kGroupRows * kConsumers;
+constexpr int kGroupPositions = kGroupRows / kPacked; // of the query sequence; row r is position r / kPacked
+constexpr int kTilePositions = kQueryRows / kPacked;
 constexpr int kThreads = kGroupThreads * (kConsumers + 1);
 
 // Registers after the producer has given up what it does not need: at most 64 K / 128 for all warpgroups together.
@@ -58,6 +64,7 @@ static_assert(kConsumers >= 1 && kConsumers <= 3, "consumers: 1 to 3");
 static_assert(kKeyRows % 16 == 0 && kKeyRows <= 256, "tile_n: a multiple of 16 up to 256");
 static_assert(kStages >= 2 && kStages <= 4, "stages: 2 to 4");
 static_assert(kQueryBuffers == 1 || kQueryBuffers == 2, "q_buffers: 1 or 2");
+static_assert(kPacked >= 1 && kPacked <= 64 && (kPacked & (kPacked - 1)) == 0, "packed: a power of two up to 64");
 
 // A tile lies in shared memory as chunks of 64 columns, [chunk][rows][64], 128-byte rows, swizzled by the copy engine.
 // Columns that the head does not have arrive as zeros and are not multiplied beyond the next multiple of 16.

@@ -7,12 +7,8 @@
 // Every product is waited for in the straight line of code that issues it: ptxas serialises what is in flight across a
 // loop's end or a branch (warnings C7510 to C7519).
 #pragma once
-#include "attention_sm90/pipeline.cuh"
-#include "attention_sm90/schedule.cuh"
-#include "ptx/memory.cuh"
+#include "attention_sm90/partials.cuh"
 #include "ptx/tensor_copy.cuh"
-#include "ptx/warpgroup.cuh"
-#include "softmax/online_softmax.cuh"
 
 struct Consumer {
   static constexpr int kDepth = (cfg::kHeadDim + 15) / 16; // products of 16 for S
@@ -129,8 +125,8 @@ private:
   KJIT_DEVICE void mask(const Tile &tile, int block) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      const int row = tile.first_row(consumer) + warp * 16 + lane / 4 + 8 * r;
-      const int valid = keys_seen_by_row(p, row) - block * cfg::kKeyRows - lane % 4 * 2;
+      const int position = tile.first_position(consumer) + own_row(r) / cfg::kPacked;
+      const int valid = keys_seen_by(p, position) - block * cfg::kKeyRows - lane % 4 * 2;
 #pragma unroll
       for (int n = 0; n < kColumns8; n++)
 #pragma unroll
@@ -163,7 +159,7 @@ private:
   }
 
   KJIT_DEVICE void first_softmax(Softmax &state, const Tile &tile) {
-    mask(tile, key_blocks(p, tile) - 1);
+    mask(tile, own_key_blocks(p, tile).end - 1);
     typename Softmax::Rows now, factors;
     state.template find_maximum<true>(s, now, p.scale, p.scale_log2);
     state.template move_reference<true>(now, factors, p.scale_log2);
@@ -173,18 +169,19 @@ private:
   // All blocks but the first one's scores and the last one's output. Masked blocks come first.
   // @return 0 when O holds nothing yet, else 1
   KJIT_DEVICE int middle(const Tile &tile, int buffer) {
-    int block = key_blocks(p, tile) - 2;
+    const int first = cfg::kSplit ? own_key_blocks(p, tile).first : 0;
+    int block = own_key_blocks(p, tile).end - 2;
     int accumulate = 0;
     if constexpr (cfg::kCausal) {
       const int masked = first_masked_block(p, tile);
 #pragma unroll 1
-      for (; block >= 0 && block >= masked; block--) {
+      for (; block >= first && block >= masked; block--) {
         step<true>(tile, buffer, block, accumulate);
         accumulate = 1;
       }
     }
 #pragma unroll 1
-    for (; block >= 0; block--) {
+    for (; block >= first; block--) {
       step<false>(tile, buffer, block, accumulate);
       accumulate = 1;
     }
@@ -225,7 +222,7 @@ private:
     first_softmax(next_softmax, next);
     warpgroup_wait<0>();
     release_values();
-    store_output(tile, buffer);
+    store(tile, buffer);
     softmax = next_softmax;
     round_scores();
   }
@@ -238,28 +235,72 @@ private:
     pass_turn();
     warpgroup_wait<0>();
     release_values();
-    store_output(tile, buffer);
+    store(tile, buffer);
   }
 
-  // Normalise, round, and send O off through this consumer's part of the Q buffer, which nobody reads any more.
-  KJIT_DEVICE void store_output(const Tile &tile, int buffer) {
-    softmax.finish(o, p.scale, [&](int, int r, float log_sum_exp) {
-      const int row = tile.first_row(consumer) + warp * 16 + lane / 4 + 8 * r;
-      if (p.lse != nullptr && lane % 4 == 0 && row < p.seq_q)
-        p.lse[tile.batch * p.lse_batch_stride + tile.head * p.lse_head_stride + row] = log_sum_exp;
-    });
+  // A tile's result, or a part's; O leaves through this consumer's part of the Q buffer, which nobody reads any more.
+  KJIT_DEVICE void store(const Tile &tile, int buffer) {
+    if constexpr (cfg::kSplit) {
+      if (tile.parts > 1) {
+        store_part(tile, buffer);
+        return;
+      }
+    }
+    normalise(tile);
     const uint32_t out = at.query(buffer, consumer);
     output_to_shared(out);
+    send_output(tile, buffer, out);
+  }
+
+  KJIT_DEVICE void normalise(const Tile &tile) {
+    softmax.finish(o, p.scale, [&](int, int r, float log_sum_exp) {
+      const OutputRow row = output_row(p, tile, consumer, own_row(r));
+      if (p.lse != nullptr && lane % 4 == 0 && row.position < p.seq_q && row.in_group)
+        p.lse[tile.batch * p.lse_batch_stride + row.head * p.lse_head_stride + row.position] = log_sum_exp;
+    });
+  }
+
+  // The last part to arrive has the result of all.
+  KJIT_DEVICE void store_part(const Tile &tile, int buffer) {
+    Partials partials(p, tile, consumer, thread);
+    float sums[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      sums[r] = quad_sum(softmax.sum[0][r]);
+    partials.keep(o[0], softmax.max[0], sums);
+    const uint32_t out = at.query(buffer, consumer);
+    if (partials.arrive(own_barrier(), at.word(consumer), out))
+      send_output(tile, buffer, out);
+    else
+      release(at.query_empty(buffer));
+  }
+
+  // Once all of the 64 rows of O are in shared memory.
+  KJIT_DEVICE void send_output(const Tile &tile, int buffer, uint32_t out) {
     shared_writes_to_copy_engine();
-    named_barrier_sync(own_barrier(), cfg::kGroupThreads); // all of the 64 rows are there
+    named_barrier_sync(own_barrier(), cfg::kGroupThreads);
     if (thread == 0) {
       for (int i = 0; i < cfg::chunks(cfg::kHeadDimV); i++)
-        tensor_store((const TensorMap *)&p.o, out + i * cfg::kGroupRows * cfg::kRowBytes, i * 64,
-                     tile.first_row(consumer), tile.head, tile.batch);
+        send_output_chunk(tile, out + i * cfg::kGroupRows * cfg::kRowBytes, i);
       tensor_store_commit();
       tensor_store_wait_read(); // the next Q may overwrite it
       mbarrier_arrive(at.query_empty(buffer));
     }
+  }
+
+  KJIT_DEVICE void send_output_chunk(const Tile &tile, uint32_t shared, int chunk) const {
+    const TensorMap *map = (const TensorMap *)&p.o;
+    if constexpr (cfg::kPacked == 1) {
+      tensor_store(map, shared, chunk * 64, tile.first_position(consumer), tile.head, tile.batch);
+    } else {
+      const PackedHead head = packed_head(p, tile, 0);
+      tensor_store(map, shared, chunk * 64, head.in_group, tile.first_position(consumer), head.key_head, tile.batch);
+    }
+  }
+
+  // Of this thread's two rows, among the 64.
+  KJIT_DEVICE int own_row(int r) const {
+    return warp * 16 + lane / 4 + 8 * r;
   }
 
   // 16 columns at a time in the copy engine's swizzle: 16-byte chunk index XOR row % 8.

@@ -3,7 +3,7 @@
 //   Q      [q_buffers][consumer][chunk][64 rows][64]     full: all of a tile's Q and its number;  empty: O has left it
 //   K      [stages][chunk][tile_n rows][64]              full: arrived;  empty: every consumer is done with it
 //   V      [stages][chunk][tile_n rows][64]              likewise
-//   then the barriers, then the tile numbers, one a Q buffer
+//   then the barriers, then the tile numbers, one a Q buffer; if tiles are split, then a word for each consumer
 #pragma once
 #include "attention_sm90/config.cuh"
 #include "ptx/mbarrier.cuh"
@@ -15,7 +15,8 @@ constexpr int kValuesAt = kKeysAt + cfg::kStages * cfg::kKeyBytes;
 constexpr int kBarriersAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
 constexpr int kBarriers = 2 * cfg::kQueryBuffers + 4 * cfg::kStages;
 constexpr int kNumbersAt = kBarriersAt + 8 * kBarriers;
-constexpr int kBytes = kNumbersAt + 4 * cfg::kQueryBuffers;
+constexpr int kWordsAt = kNumbersAt + 4 * cfg::kQueryBuffers;
+constexpr int kBytes = kWordsAt + (cfg::kSplit ? 4 * cfg::kConsumers : 0);
 
 } // namespace shared
 
@@ -43,6 +44,7 @@ struct Layout {
   KJIT_DEVICE uint32_t keys(int slot) const { return base + shared::kKeysAt + slot * cfg::kKeyBytes; }
   KJIT_DEVICE uint32_t values(int slot) const { return base + shared::kValuesAt + slot * cfg::kValueBytes; }
   KJIT_DEVICE uint32_t tile_number(int slot) const { return base + shared::kNumbersAt + 4 * slot; }
+  KJIT_DEVICE uint32_t word(int consumer) const { return base + shared::kWordsAt + 4 * consumer; }
 
   KJIT_DEVICE uint32_t query_full(int slot) const { return barrier(slot); }
   KJIT_DEVICE uint32_t query_empty(int slot) const { return barrier(cfg::kQueryBuffers + slot); }

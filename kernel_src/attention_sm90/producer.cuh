@@ -22,7 +22,8 @@ struct Producer {
       const int following = queue.next(); // asked for early: a ticket takes its time
       const Tile tile = tile_by_number(p, number);
       load_query(tile, number);
-      for (int block = key_blocks(p, tile) - 1; block >= 0; block--) {
+      const KeyBlocks blocks = own_key_blocks(p, tile);
+      for (int block = blocks.end - 1; block >= blocks.first; block--) {
         load_keys(tile, block);
         if (owed >= 0) load_values(owed_tile, owed);
         owed = block;
@@ -49,9 +50,20 @@ private:
                            cfg::kConsumers * cfg::kGroupRows * cfg::kRowBytes * cfg::chunks(cfg::kHeadDim));
     for (int c = 0; c < cfg::kConsumers; c++)
       for (int i = 0; i < cfg::chunks(cfg::kHeadDim); i++)
-        tensor_load(at.query(queries.slot, c) + i * cfg::kGroupRows * cfg::kRowBytes, map(p.q),
-                    at.query_full(queries.slot), i * 64, tile.first_row(c), tile.head, tile.batch);
+        load_query_chunk(tile, c, i);
     queries.advance();
+  }
+
+  KJIT_DEVICE void load_query_chunk(const Tile &tile, int consumer, int chunk) {
+    const uint32_t shared = at.query(queries.slot, consumer) + chunk * cfg::kGroupRows * cfg::kRowBytes;
+    if constexpr (cfg::kPacked == 1) {
+      tensor_load(shared, map(p.q), at.query_full(queries.slot), chunk * 64, tile.first_position(consumer), tile.head,
+                  tile.batch);
+    } else {
+      const PackedHead head = packed_head(p, tile, 0);
+      tensor_load(shared, map(p.q), at.query_full(queries.slot), chunk * 64, head.in_group,
+                  tile.first_position(consumer), head.key_head, tile.batch);
+    }
   }
 
   KJIT_DEVICE void announce_end() {

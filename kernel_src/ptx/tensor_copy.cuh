@@ -1,4 +1,4 @@
-// Boxes of a four-dimensional tensor between global and shared memory by the copy engine (sm_90).
+// Boxes of four- and five-dimensional tensors between global and shared memory by the copy engine (sm_90).
 #pragma once
 #include "core/types.cuh"
 
@@ -19,12 +19,29 @@ KJIT_DEVICE void tensor_load(uint32_t shared, const TensorMap *map, uint32_t bar
                : "memory");
 }
 
+// The same of a five-dimensional tensor.
+KJIT_DEVICE void tensor_load(uint32_t shared, const TensorMap *map, uint32_t barrier, int c0, int c1, int c2, int c3,
+                             int c4) {
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+               " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared),
+               "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+               : "memory");
+}
+
 // The way back; what lies outside the tensor is not written. One thread, after shared_writes_to_copy_engine() in all
 // threads that wrote the box and a barrier among them.
 KJIT_DEVICE void tensor_store(const TensorMap *map, uint32_t shared, int c0, int c1, int c2, int c3) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
                "r"(shared), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
                : "memory");
+}
+
+// The same of a five-dimensional tensor.
+KJIT_DEVICE void tensor_store(const TensorMap *map, uint32_t shared, int c0, int c1, int c2, int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+      "r"(shared), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
 }
 
 // Close this thread's group of stores. PTX ISA 9.0, "cp.async.bulk.commit_group".

@@ -44,38 +44,40 @@ static int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-uint32_t sm90_arguments_tiles(const kjit_attention_problem *problem, uint32_t tile_m) {
-  return (uint32_t)(divide_up(problem->seq_q, tile_m) * problem->heads_q * problem->batch);
-}
-
 /* (batch, head) pairs that are worked on together: those whose K and V fit a little more than half of L2, the rest
  * being for Q, O and what else runs; query heads that share K and V count once. Never so few that multiprocessors have
  * nothing to do, and all sections alike, as a small last one would leave most of the card idle. The fraction was
  * measured on an H200 (docs/performance.md). */
-static int count_section(const kjit_attention_problem *problem, int64_t query_tiles, const kjit_device_info *device) {
-  const int64_t pairs = problem->heads_q * problem->batch;
+static int count_section(const kjit_attention_problem *problem, const struct sm90_tiles *tiles,
+                         const kjit_device_info *device) {
+  const int64_t pairs = tiles->heads * problem->batch;
   const int64_t bytes = problem->seq_kv * (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
   const int64_t fit = (int64_t)device->l2_bytes * 9 / 16 / bytes;
   const int64_t wanted =
-      most(most(fit, 1) * (problem->heads_q / problem->heads_kv), divide_up(device->multiprocessors, query_tiles));
+      most(most(fit, 1) * tiles->heads_per_kv, divide_up(device->multiprocessors, tiles->query_tiles));
   return (int)divide_up(pairs, divide_up(pairs, wanted));
 }
 
-void sm90_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem, uint32_t tile_m,
-                         const kjit_device_info *device, struct attention_sm90_params *params) {
+void sm90_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem,
+                         const struct sm90_tiles *tiles, const kjit_device_info *device,
+                         struct attention_sm90_params *params) {
   const double scale = args->scale > 0 ? (double)args->scale : 1 / sqrt((double)problem->head_dim);
-  const int64_t query_tiles = divide_up(problem->seq_q, tile_m);
   params->lse = args->lse.data;
   params->lse_batch_stride = args->lse.data ? tensor_stride(&args->lse, LSE_BATCH) : 0;
   params->lse_head_stride = args->lse.data ? tensor_stride(&args->lse, LSE_HEADS) : 0;
   params->tickets = NULL;
   params->batch = (int)problem->batch;
-  params->heads_q = (int)problem->heads_q;
-  params->heads_per_kv = (int)(problem->heads_q / problem->heads_kv);
+  params->heads = (int)tiles->heads;
+  params->heads_per_kv = (int)tiles->heads_per_kv;
   params->seq_q = (int)problem->seq_q;
   params->seq_kv = (int)problem->seq_kv;
-  params->query_tiles = (int)query_tiles;
-  params->section = count_section(problem, query_tiles, device);
+  params->query_tiles = (int)tiles->query_tiles;
+  params->section = count_section(problem, tiles, device);
   params->scale = (float)scale;
   params->scale_log2 = (float)(scale * LOG2_E);
+  params->group = (int)(problem->heads_q / problem->heads_kv);
+  params->splits = 1;
+  params->partial_rows = (int)tiles->rows;
+  params->partials = NULL;
+  params->arrivals = NULL;
 }

@@ -4,17 +4,17 @@
 
 #include <kjit/attention_sm90.h>
 
+#include "attention/sm90_tiles.h"
 #include "attention_sm90/params.h"
 
 /* Do checked tensors have the config's dtype, head sizes and mask? KJIT_ERR_INVALID_CONFIG. */
 kjit_status sm90_arguments_match(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
                                  kjit_error *error);
 
-/* Query tiles of all heads and batch entries. */
-uint32_t sm90_arguments_tiles(const kjit_attention_problem *problem, uint32_t tile_m);
-
-/* Everything of the kernel's argument but the maps and the tickets. */
-void sm90_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem, uint32_t tile_m,
-                         const kjit_device_info *device, struct attention_sm90_params *params);
+/* Everything of the kernel's argument but the maps and what is in device memory: tickets, partial results and arrivals,
+ * without which no tile is split. */
+void sm90_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem,
+                         const struct sm90_tiles *tiles, const kjit_device_info *device,
+                         struct attention_sm90_params *params);
 
 #endif

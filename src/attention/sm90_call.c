@@ -6,6 +6,8 @@
 #include "attention/sm90_request.h"
 #include "attention/sm90_rules.h"
 #include "attention/sm90_tickets.h"
+#include "attention/sm90_tiles.h"
+#include "attention/sm90_workspace.h"
 #include "base/error.h"
 #include "runtime/runtime_internal.h"
 
@@ -14,11 +16,13 @@ struct state {
   struct attention_table *kernels; /* kjit_attention_sm90_config to struct sm90_kernel */
   struct sm90_maps *maps;
   struct sm90_tickets *tickets;
+  struct sm90_workspace *workspace;
 };
 
 static void destroy_state(kjit_runtime *runtime, void *user) {
   struct state *state = user;
   const struct mem *mem = runtime_mem(runtime);
+  sm90_workspace_destroy(state->workspace);
   sm90_tickets_destroy(state->tickets);
   sm90_maps_destroy(mem, state->maps);
   attention_table_destroy(state->kernels);
@@ -32,7 +36,8 @@ static void *create_state(kjit_runtime *runtime) {
   state->kernels = attention_table_create(mem, sizeof(kjit_attention_sm90_config), sizeof(struct sm90_kernel));
   state->maps = sm90_maps_create(mem);
   state->tickets = sm90_tickets_create(runtime);
-  if (state->kernels && state->maps && state->tickets) return state;
+  state->workspace = sm90_workspace_create(runtime);
+  if (state->kernels && state->maps && state->tickets && state->workspace) return state;
   destroy_state(runtime, state);
   return NULL;
 }
@@ -48,7 +53,6 @@ static kjit_status load(kjit_runtime *runtime, const kjit_attention_sm90_config 
   if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &kernel->kernel, error);
   if (status != KJIT_OK) return status;
   const kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(config);
-  kernel->tile_m = geometry.tile_m;
   kernel->threads = geometry.threads;
   kernel->shared_bytes = geometry.shared_bytes;
   return runtime_kernel_prepare(kernel->kernel, device->ordinal, kernel->shared_bytes, error);
@@ -66,31 +70,62 @@ static kjit_status find_or_load(struct sm90_call *call, struct state *state, kji
   return call->kernel ? KJIT_OK : error_no_memory(error);
 }
 
+/* Tiles and, where the config lets them be split, their parts. */
+static void cut(struct sm90_call *call, struct state *state, const struct sm90_tiles *tiles,
+                const kjit_attention_sm90_config *config, const kjit_device_info *device) {
+  call->multiprocessors = device->multiprocessors;
+  call->tiles = (uint32_t)tiles->count;
+  call->tickets = config->causal && call->tiles > device->multiprocessors ? state->tickets : NULL;
+  call->workspace = NULL;
+  const int64_t parts = config->split ? sm90_tiles_parts(tiles, config, device->multiprocessors) : 1;
+  if (parts == 1) return;
+  call->tickets = NULL; /* parts are all alike, and are dealt out */
+  call->workspace = state->workspace;
+  call->parts = (uint32_t)parts;
+  call->partial_bytes = sm90_tiles_partial_bytes(tiles, config, parts);
+  call->arrivals = sm90_tiles_arrivals(tiles, config, parts);
+}
+
 kjit_status sm90_call_prepare(struct sm90_call *call, kjit_runtime *runtime, const kjit_attention_sm90_config *config,
                               const kjit_attention_args *args, const kjit_attention_problem *problem,
                               const kjit_device_info *device, kjit_error *error) {
   struct state *state = runtime_slot_get(runtime, RUNTIME_SLOT_ATTENTION_SM90, create_state, destroy_state);
   if (!state) return error_no_memory(error);
   kjit_status status = find_or_load(call, state, runtime, config, device, error);
-  if (status == KJIT_OK) status = sm90_maps_get(state->maps, runtime, args, config->tile_n, &call->params, error);
+  if (status == KJIT_OK) status = sm90_maps_get(state->maps, runtime, args, config, &call->params, error);
   if (status != KJIT_OK) return status;
-  sm90_arguments_fill(args, problem, call->kernel->tile_m, device, &call->params);
-  const uint32_t tiles = sm90_arguments_tiles(problem, call->kernel->tile_m);
-  const _Bool each_has_one = tiles <= device->multiprocessors;
-  call->blocks = each_has_one ? tiles : device->multiprocessors;
-  call->tickets = config->causal && !each_has_one ? state->tickets : NULL;
+  const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
+  sm90_arguments_fill(args, problem, &tiles, device, &call->params);
+  cut(call, state, &tiles, config, device);
   return KJIT_OK;
 }
 
-kjit_status sm90_call_enqueue(const struct sm90_call *call, CUstream stream, kjit_error *error) {
+static kjit_status enqueue(const struct sm90_call *call, const struct attention_sm90_params *params, CUstream stream,
+                           kjit_error *error) {
   const struct sm90_kernel *kernel = call->kernel;
-  const uint32_t grid[3] = {call->blocks, 1, 1}, block[3] = {kernel->threads, 1, 1};
-  const struct attention_sm90_params *params = &call->params;
-  struct attention_sm90_params with_tickets;
-  if (call->tickets) {
-    with_tickets = *params;
-    with_tickets.tickets = sm90_tickets_of(call->tickets, stream);
-    params = &with_tickets;
-  }
+  const uint32_t pieces = call->tiles * (uint32_t)params->splits;
+  const uint32_t blocks = pieces < call->multiprocessors ? pieces : call->multiprocessors;
+  const uint32_t grid[3] = {blocks, 1, 1}, block[3] = {kernel->threads, 1, 1};
   return runtime_kernel_enqueue(kernel->kernel, grid, block, kernel->shared_bytes, params, stream, error);
+}
+
+static kjit_status enqueue_split(const struct sm90_call *call, CUstream stream, kjit_error *error) {
+  struct sm90_space space;
+  if (!sm90_workspace_get(call->workspace, call->partial_bytes, call->arrivals, stream, &space))
+    return enqueue(call, &call->params, stream, error);
+  struct attention_sm90_params params = call->params;
+  params.splits = (int)call->parts;
+  params.partials = space.partials;
+  params.arrivals = space.arrivals;
+  const kjit_status status = enqueue(call, &params, stream, error);
+  sm90_workspace_put(call->workspace, &space, stream);
+  return status;
+}
+
+kjit_status sm90_call_enqueue(const struct sm90_call *call, CUstream stream, kjit_error *error) {
+  if (call->workspace) return enqueue_split(call, stream, error);
+  if (!call->tickets) return enqueue(call, &call->params, stream, error);
+  struct attention_sm90_params params = call->params;
+  params.tickets = sm90_tickets_of(call->tickets, stream);
+  return enqueue(call, &params, stream, error);
 }

@@ -7,20 +7,24 @@
 #include "attention_sm90/params.h"
 
 struct sm90_tickets;
+struct sm90_workspace;
 
 /* A kernel and what a launch of it must know. Never changes. */
 struct sm90_kernel {
   kjit_kernel *kernel; /* the runtime's */
-  uint32_t tile_m;
   uint32_t threads;
   uint32_t shared_bytes;
 };
 
 struct sm90_call {
-  struct attention_sm90_params params; /* tickets: per launch */
+  struct attention_sm90_params params; /* whole but for what is a stream's own */
   const struct sm90_kernel *kernel;
-  struct sm90_tickets *tickets; /* NULL: the launch needs none */
-  uint32_t blocks;
+  struct sm90_tickets *tickets;     /* NULL: the launch needs none */
+  struct sm90_workspace *workspace; /* NULL: no tile is split      */
+  size_t partial_bytes, arrivals;   /* of the workspace            */
+  uint32_t multiprocessors;
+  uint32_t tiles;
+  uint32_t parts; /* of a tile, with a workspace */
 };
 
 /* For a config that fits the arguments, on the device, which is current. Find the kernel, or build and load it. */

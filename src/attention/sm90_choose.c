@@ -2,6 +2,7 @@
 
 #include "attention/attention_problem.h"
 #include "attention/sm90_rules.h"
+#include "attention/sm90_tiles.h"
 #include "base/error.h"
 
 /* The kernel counts keys, rows, and tiles of all heads in 32 bits, with a block's or a card's worth added. */
@@ -12,6 +13,7 @@
 
 enum {
   MAX_HEAD = 256,
+  MAX_PACKED = 64,
   KEY_STEP = 16,
   MAX_STAGES = 4,
   /* Up to this many keys a tile is over so soon that how it ends matters more than how it runs. */
@@ -46,19 +48,63 @@ static int64_t divide_up(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit;
 }
 
-static int64_t count_tiles(const kjit_attention_problem *problem, int64_t tile_m) {
-  return divide_up(problem->seq_q, tile_m) * problem->heads_q * problem->batch;
+static int64_t count_tiles(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
+  return sm90_tiles_of(problem, config).count;
 }
 
-static int32_t choose_consumers(const kjit_attention_problem *problem, const struct head_class *class,
-                                uint32_t multiprocessors) {
-  const int64_t needed = divide_up(problem->seq_q, SM90_GROUP_ROWS);
-  int32_t consumers = class->consumers;
-  if (consumers == 3) {
-    const _Bool short_causal = problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_q < SHORT_CAUSAL_ROWS;
-    if (short_causal || count_tiles(problem, 3 * SM90_GROUP_ROWS) < multiprocessors) consumers = 2;
+/* As many consumers as the class has, if there are rows for them. */
+static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
+                              int32_t most) {
+  const int64_t needed = divide_up(problem->seq_q, SM90_GROUP_ROWS / config->packed);
+  return needed < most ? (int32_t)needed : most;
+}
+
+/* Query heads that share keys go into one tile where that makes at least a tenth fewer tiles: short queries leave room
+ * in theirs. Of equals the largest, so that queries of all short lengths share a kernel. */
+static int32_t choose_packed(const kjit_attention_problem *problem, int32_t consumers) {
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  if (group == 1 || problem->seq_q > 10 * SM90_GROUP_ROWS * consumers) return 1;
+  kjit_attention_sm90_config config = {.consumers = consumers, .tile_n = FEW_KEYS, .packed = 1};
+  int64_t fewest = count_tiles(problem, &config);
+  const int64_t unpacked = fewest;
+  int32_t best = 1;
+  for (int32_t packed = 2; packed <= MAX_PACKED && packed < 2 * group; packed *= 2) {
+    config.packed = packed;
+    const int64_t tiles = count_tiles(problem, &config);
+    if (tiles > fewest || tiles * 10 > unpacked * 9) continue;
+    fewest = tiles;
+    best = packed;
   }
-  return needed < consumers ? (int32_t)needed : consumers;
+  return best;
+}
+
+static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class,
+                             uint32_t multiprocessors, kjit_attention_sm90_config *config) {
+  config->consumers = class->consumers;
+  if (class->consumers == 3) {
+    const _Bool short_causal = config->causal && problem->seq_q < SHORT_CAUSAL_ROWS;
+    if (short_causal || count_tiles(problem, config) < multiprocessors) config->consumers = 2;
+  }
+  config->consumers = fill_consumers(problem, config, config->consumers);
+}
+
+/* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is predicted. */
+static void use_idle(const kjit_attention_problem *problem, uint32_t multiprocessors,
+                     kjit_attention_sm90_config *config) {
+  kjit_attention_sm90_config candidate = *config;
+  int64_t best_time = INT64_MAX;
+  if (count_tiles(problem, config) > 3 * (int64_t)multiprocessors) return;
+  for (; candidate.consumers >= 1; candidate.consumers--) {
+    const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
+    const int64_t parts = sm90_tiles_parts(&tiles, &candidate, multiprocessors);
+    const int64_t time = sm90_tiles_time(&tiles, &candidate, parts, multiprocessors);
+    if (time < best_time) {
+      *config = candidate;
+      config->split = parts > 1;
+      best_time = time;
+    }
+    if (tiles.count * 5 >= (int64_t)multiprocessors * 4) return;
+  }
 }
 
 /* The two rules that a tile can break. This is on every launch's way, which the whole list would be felt on. */
@@ -66,6 +112,12 @@ static _Bool fits(const kjit_attention_sm90_config *config) {
   const kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(config);
   return (int32_t)geometry.registers <= sm90_rules_registers(config->consumers) &&
          geometry.shared_bytes <= sm90_rules_shared();
+}
+
+/* Key rows of a step, if they fit. */
+static int32_t want_keys(const kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv) {
+  const int32_t many = config->causal ? class->causal_tile_n : class->tile_n;
+  return seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
 }
 
 /* The largest tile up to the one given that leaves room for so many Q buffers. */
@@ -76,15 +128,17 @@ static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t
     config->tile_n -= KEY_STEP;
 }
 
-/* Two Q buffers, so that a tile's end overlaps the next one's start, where they cost no keys or keys are few. */
-static void choose_tile(kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv) {
-  const int32_t many = config->causal ? class->causal_tile_n : class->tile_n;
-  const int32_t wanted = seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
-  fit_tile(config, wanted, 2);
+/* Two Q buffers, so that a tile's end overlaps the next one's start, where they cost no keys or keys are few. A block
+ * of a split launch has one part, or few that are long. */
+static void choose_tile(kjit_attention_sm90_config *config, int64_t seq_kv) {
+  const int32_t wanted = config->tile_n;
+  fit_tile(config, wanted, config->split ? 1 : 2);
+  if (config->split) return;
   if (config->tile_n < wanted && (seq_kv > SHORT_KEYS || config->tile_n < LEAST_KEYS)) fit_tile(config, wanted, 1);
 }
 
-/* One consumer leaves room for more K and V on the way, which is what a problem with few query rows is short of. */
+/* One consumer, or one Q buffer, leaves room for more K and V on the way, which is what a problem with few query rows
+ * is short of. */
 static void add_stages(kjit_attention_sm90_config *config) {
   while (config->stages < MAX_STAGES) {
     config->stages++;
@@ -100,7 +154,7 @@ kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error
                      "seq_q is %lld and seq_kv %lld: attention_sm90 takes at most %lld of each",
                      (long long)problem->seq_q, (long long)problem->seq_kv, (long long)MAX_SEQ);
   }
-  if (count_tiles(problem, SM90_GROUP_ROWS) <= MAX_TILES) return KJIT_OK;
+  if (divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch <= MAX_TILES) return KJIT_OK;
   return error_set(error, KJIT_ERR_UNSUPPORTED,
                    "seq_q is %lld: attention_sm90 takes at most %lld tiles of 64 rows over all %lld heads and %lld "
                    "batch entries",
@@ -125,12 +179,16 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
                                        .head_dim = (int32_t)problem->head_dim,
                                        .head_dim_v = (int32_t)problem->head_dim_v,
                                        .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
-                                       .consumers = choose_consumers(problem, class, multiprocessors),
                                        .stages = 2,
                                        .ping_pong = 1,
-                                       .rescale_slack = class->rescale_slack};
-  choose_tile(&config, class, problem->seq_kv);
-  if (config.consumers == 1) add_stages(&config);
+                                       .rescale_slack = class->rescale_slack,
+                                       .packed = 1};
+  config.tile_n = want_keys(&config, class, problem->seq_kv);
+  config.packed = choose_packed(problem, class->consumers);
+  choose_consumers(problem, class, multiprocessors, &config);
+  use_idle(problem, multiprocessors, &config);
+  choose_tile(&config, problem->seq_kv);
+  if (config.consumers == 1 || config.split) add_stages(&config);
   status = sm90_rules_check(&config, error);
   if (status == KJIT_OK) *out = kjit_attention_sm90_config_canonical(&config);
   return status;

@@ -10,7 +10,8 @@ enum {
   ROW_BYTES = 128,
   ALIGNMENT = 1024, /* of the swizzle's pattern; dynamic shared memory starts anywhere */
   BARRIER_BYTES = 8,
-  TILE_NUMBER_BYTES = 4
+  TILE_NUMBER_BYTES = 4,
+  CONSUMER_WORD_BYTES = 4 /* by which a consumer's threads hear whether they are to merge */
 };
 
 int kjit_attention_sm90_config_compare(const kjit_attention_sm90_config *a, const kjit_attention_sm90_config *b) {
@@ -61,13 +62,14 @@ static uint32_t larger(uint32_t a, uint32_t b) {
   return a > b ? a : b;
 }
 
-/* As pipeline.cuh lays it out: Q (O leaves through it), K and V, barriers, tile numbers. */
+/* As pipeline.cuh lays it out: Q (O leaves through it), K and V, barriers, tile numbers, words. */
 static uint32_t shared_bytes(const kjit_attention_sm90_config *config) {
   const uint32_t qk = chunks(config->head_dim), v = chunks(config->head_dim_v);
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
   const uint32_t q = q_buffers * (uint32_t)config->consumers * SM90_GROUP_ROWS * ROW_BYTES * larger(qk, v);
   const uint32_t kv = stages * (uint32_t)config->tile_n * ROW_BYTES * (qk + v);
-  return q + kv + BARRIER_BYTES * (2 * q_buffers + 4 * stages) + TILE_NUMBER_BYTES * q_buffers + ALIGNMENT - 1;
+  const uint32_t words = config->split ? CONSUMER_WORD_BYTES * (uint32_t)config->consumers : 0;
+  return q + kv + BARRIER_BYTES * (2 * q_buffers + 4 * stages) + TILE_NUMBER_BYTES * q_buffers + words + ALIGNMENT - 1;
 }
 
 kjit_attention_sm90_geometry kjit_attention_sm90_config_geometry(const kjit_attention_sm90_config *config) {
@@ -75,5 +77,6 @@ kjit_attention_sm90_geometry kjit_attention_sm90_config_geometry(const kjit_atte
   return (kjit_attention_sm90_geometry){.threads = GROUP_THREADS * (consumers + 1),
                                         .tile_m = SM90_GROUP_ROWS * consumers,
                                         .shared_bytes = shared_bytes(config),
-                                        .registers = (uint32_t)config->head_dim_v / 2 + keys / 2 + keys / 4};
+                                        .registers = (uint32_t)config->head_dim_v / 2 + keys / 2 + keys / 4,
+                                        .positions = SM90_GROUP_ROWS * consumers / (uint32_t)config->packed};
 }

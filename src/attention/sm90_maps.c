@@ -36,7 +36,7 @@ struct key {
 #define KEY_WORDS (sizeof(struct key) / 8)
 #define MAP_WORDS (TENSORS * RUNTIME_TENSOR_MAP_BYTES / 8)
 
-_Static_assert(sizeof(struct runtime_tensor) == 8 * (1 + 4 + 3 + 1), "a key has no padding");
+_Static_assert(sizeof(struct runtime_tensor) == 8 * (1 + 5 + 4 + 2), "a key has no padding");
 
 /* A place: the version is odd while somebody writes. A reader takes what it read only if the version was even before
  * and is the same after. Every word is stored with release and loaded with acquire order, so that a reader who sees a
@@ -100,17 +100,43 @@ static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t box_row
       .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)tensor->shape[SEQ], (uint64_t)tensor->shape[HEADS],
                (uint64_t)tensor->shape[BATCH]},
       .stride = {stride_bytes(tensor, SEQ), stride_bytes(tensor, HEADS), stride_bytes(tensor, BATCH)},
-      .box_rows = (uint32_t)box_rows,
+      .box = {(uint32_t)box_rows, 1},
+      .rank = 4,
       .dtype = tensor->dtype};
+}
+
+/* Q or O by the key head that its heads share: (head_dim, heads of a group, seq, groups, batch). A box that reaches
+ * past the group's last head has zeros there. */
+static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t groups, int32_t packed) {
+  const int64_t group = tensor->shape[HEADS] / groups;
+  const uint64_t head = stride_bytes(tensor, HEADS);
+  return (struct runtime_tensor){.address = (uintptr_t)tensor->data,
+                                 .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)group,
+                                          (uint64_t)tensor->shape[SEQ], (uint64_t)groups,
+                                          (uint64_t)tensor->shape[BATCH]},
+                                 .stride = {head, stride_bytes(tensor, SEQ),
+                                            groups == 1 ? head : head * (uint64_t)group, stride_bytes(tensor, BATCH)},
+                                 .box = {(uint32_t)packed, (uint32_t)(SM90_GROUP_ROWS / packed)},
+                                 .rank = 5,
+                                 .dtype = tensor->dtype};
+}
+
+static struct runtime_tensor describe_rows(const kjit_tensor *tensor, const kjit_tensor *keys,
+                                           const kjit_attention_sm90_config *config) {
+  if (config->packed == 1) return describe(tensor, SM90_GROUP_ROWS);
+  return describe_packed(tensor, keys->shape[HEADS], config->packed);
 }
 
 static const char *const names[TENSORS] = {"q", "k", "v", "o"};
 
-static kjit_status check_stride(const char *name, const kjit_tensor *tensor, enum axis axis, kjit_error *error) {
-  if (tensor_stride(tensor, axis) < STRIDE_LIMIT / ELEMENT_BYTES) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED,
-                   "%s.stride[%d] is %lld: attention_sm90 needs strides below 2^39 elements", name, (int)axis,
-                   (long long)tensor->stride[axis]);
+/* From one of every `heads` heads to the next, where the axis is that of heads. */
+static kjit_status check_stride(const char *name, const kjit_tensor *tensor, enum axis axis, int64_t heads,
+                                kjit_error *error) {
+  const _Bool together = axis == HEADS && heads > 1;
+  if (tensor_stride(tensor, axis) < STRIDE_LIMIT / ELEMENT_BYTES / (together ? heads : 1)) return KJIT_OK;
+  return error_set(
+      error, KJIT_ERR_UNSUPPORTED, "%s.stride[%d] is %lld: attention_sm90 needs strides below 2^39 elements%s", name,
+      (int)axis, (long long)tensor->stride[axis], together ? ", that of heads times those that share a key head" : "");
 }
 
 static kjit_status encode(kjit_runtime *runtime, const kjit_attention_args *args, const struct key *key,
@@ -120,16 +146,18 @@ static kjit_status encode(kjit_runtime *runtime, const kjit_attention_args *args
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < TENSORS && status == KJIT_OK; i++) {
     for (int axis = BATCH; axis <= HEADS && status == KJIT_OK; axis++)
-      status = check_stride(names[i], tensors[i], (enum axis)axis, error);
+      status = check_stride(names[i], tensors[i], (enum axis)axis,
+                            key->tensors[i].rank == 5 ? (int64_t)key->tensors[i].size[1] : 1, error);
     if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key->tensors[i], names[i], maps[i], error);
   }
   return status;
 }
 
 kjit_status sm90_maps_get(struct sm90_maps *maps, kjit_runtime *runtime, const kjit_attention_args *args,
-                          int32_t tile_n, struct attention_sm90_params *params, kjit_error *error) {
-  const struct key key = {{describe(&args->q, SM90_GROUP_ROWS), describe(&args->k, tile_n), describe(&args->v, tile_n),
-                           describe(&args->o, SM90_GROUP_ROWS)}};
+                          const kjit_attention_sm90_config *config, struct attention_sm90_params *params,
+                          kjit_error *error) {
+  const struct key key = {{describe_rows(&args->q, &args->k, config), describe(&args->k, config->tile_n),
+                           describe(&args->v, config->tile_n), describe_rows(&args->o, &args->k, config)}};
   uint64_t words[KEY_WORDS], encoded[MAP_WORDS];
   memcpy(words, &key, sizeof words);
   struct place *const place = &maps->places[XXH3_64bits(words, sizeof words) % PLACES];

@@ -3,7 +3,7 @@
 #ifndef KJIT_ATTENTION_SM90_MAPS_H
 #define KJIT_ATTENTION_SM90_MAPS_H
 
-#include <kjit/attention.h>
+#include <kjit/attention_sm90.h>
 
 #include "attention_sm90/params.h"
 #include "base/mem.h"
@@ -16,9 +16,10 @@ struct sm90_maps *sm90_maps_create(const struct mem *mem);
 /* Nobody may be using it. Accepts NULL. */
 void sm90_maps_destroy(const struct mem *mem, struct sm90_maps *maps);
 
-/* Maps of checked arguments, for a config with this tile_n, into params->q, k, v, o. KJIT_ERR_UNSUPPORTED names the
- * tensor that the copy engine cannot address. Thread-safe; nobody waits for anybody. */
+/* Maps of checked arguments, for a config, into params->q, k, v, o. KJIT_ERR_UNSUPPORTED names the tensor that the copy
+ * engine cannot address. Thread-safe; nobody waits for anybody. */
 kjit_status sm90_maps_get(struct sm90_maps *maps, kjit_runtime *runtime, const kjit_attention_args *args,
-                          int32_t tile_n, struct attention_sm90_params *params, kjit_error *error);
+                          const kjit_attention_sm90_config *config, struct attention_sm90_params *params,
+                          kjit_error *error);
 
 #endif

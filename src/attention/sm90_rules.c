@@ -14,6 +14,7 @@ enum {
   MIN_STAGES = 2,       /* a tile is loaded while another is used */
   MAX_STAGES = 4,       /* more does not fit with any tile worth having */
   MAX_SLACK = 8,        /* 2^8 leaves a sum of 2^8 keys within fp16 */
+  MAX_PACKED = 64,      /* rows of a consumer */
   SHARED_BYTES = 232448 /* of sm_90, per block after opting in: target.c */
 };
 
@@ -55,8 +56,10 @@ static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_e
     return broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
   if (!is_between(config->stages, MIN_STAGES, MAX_STAGES)) return broken(error, "stages", config->stages, "2 to 4");
   if (!is_between(config->q_buffers, 1, 2)) return broken(error, "q_buffers", config->q_buffers, "1 or 2");
-  if (is_between(config->rescale_slack, 0, MAX_SLACK)) return KJIT_OK;
-  return broken(error, "rescale_slack", config->rescale_slack, "0 to 8");
+  if (!is_between(config->rescale_slack, 0, MAX_SLACK))
+    return broken(error, "rescale_slack", config->rescale_slack, "0 to 8");
+  if (is_between(config->packed, 1, MAX_PACKED) && (config->packed & (config->packed - 1)) == 0) return KJIT_OK;
+  return broken(error, "packed", config->packed, "a power of two from 1 to 64");
 }
 
 /* Of the 256, 232 and 160 that setmaxnreg gives a consumer thread, the rest is for addresses, row maxima and sums, and

@@ -91,15 +91,17 @@ static int *meet_context(struct sm90_tickets *tickets, uint64_t id) {
   return address;
 }
 
-/* A stream that has not been met. */
-static int *meet_stream(struct sm90_tickets *tickets, const struct runtime_stream *stream) {
+/* A stream that has not been met. Its pair is zeroed by the stream itself, before anybody else can find it: what is
+ * launched with it comes after. Without a pair it is remembered too. */
+static int *meet_stream(struct sm90_tickets *tickets, const struct runtime_stream *identified, CUstream stream) {
   pthread_mutex_lock(&tickets->lock);
-  struct context *const context = find_context(tickets, stream->context);
+  struct context *const context = find_context(tickets, identified->context);
   struct pair pair = {context ? take_pair(context) : NULL};
   pthread_mutex_unlock(&tickets->lock);
-  if (!context) pair.address = meet_context(tickets, stream->context);
-  if (!pair.address) return NULL;
-  const struct pair *kept = attention_table_add(tickets->streams, stream, 0, &pair);
+  if (!context) pair.address = meet_context(tickets, identified->context);
+  if (pair.address && !runtime_memory_clear(tickets->runtime, (uintptr_t)pair.address, PAIR_BYTES, stream))
+    pair.address = NULL;
+  const struct pair *kept = attention_table_add(tickets->streams, identified, 0, &pair);
   return kept ? kept->address : NULL;
 }
 
@@ -107,5 +109,5 @@ int *sm90_tickets_of(struct sm90_tickets *tickets, CUstream stream) {
   struct runtime_stream identified;
   if (!runtime_stream_identify(tickets->runtime, stream, &identified)) return NULL;
   const struct pair *known = attention_table_find(tickets->streams, &identified, 0);
-  return known ? known->address : meet_stream(tickets, &identified);
+  return known ? known->address : meet_stream(tickets, &identified, stream);
 }

@@ -14,7 +14,8 @@
  *  - where the driver does not tell a stream's identifier, or has no memory;
  *  - on the 16,385th stream that a context sees.
  *
- * The memory is a context's own and is allocated and zeroed once, when the context launches for the first time. */
+ * The memory is a context's own and is allocated once, when the context launches for the first time; a pair is zeroed
+ * by its stream before that stream's first launch. */
 #ifndef KJIT_ATTENTION_SM90_TICKETS_H
 #define KJIT_ATTENTION_SM90_TICKETS_H
 

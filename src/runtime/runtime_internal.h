@@ -59,13 +59,17 @@ kjit_status runtime_kernel_enqueue(const kjit_kernel *kernel, const uint32_t gri
                                    uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
                                    kjit_error *error);
 
-/* A 16-bit tensor of rank 4 as the copy engine sees it, innermost axis first and contiguous. */
+#define RUNTIME_TENSOR_RANK_MAX 5
+
+/* A 16-bit tensor as the copy engine sees it, innermost axis first and contiguous. Without padding. */
 struct runtime_tensor {
-  uint64_t address;   /* a multiple of 16 */
-  uint64_t size[4];   /* elements, each from 1 to 2^32 */
-  uint64_t stride[3]; /* bytes between neighbours on the outer axes: multiples of 16 below 2^40 */
-  uint32_t box_rows;  /* along the second axis, at most 256; a box is 64 elements wide and 1 deep otherwise */
-  int32_t dtype;      /* KJIT_FP16 or KJIT_BF16 */
+  uint64_t address;                             /* a multiple of 16                                                 */
+  uint64_t size[RUNTIME_TENSOR_RANK_MAX];       /* elements, each from 1 to 2^32; 0 beyond the rank                 */
+  uint64_t stride[RUNTIME_TENSOR_RANK_MAX - 1]; /* bytes between neighbours on the outer axes: multiples of 16 below
+                                                 * 2^40; 0 beyond the rank                                          */
+  uint32_t box[2]; /* along the second and third axis, at most 256; a box is 64 elements wide and 1 deep otherwise  */
+  uint32_t rank;   /* 4 or 5                                                                                        */
+  int32_t dtype;   /* KJIT_FP16 or KJIT_BF16                                                                        */
 };
 
 #define RUNTIME_TENSOR_MAP_BYTES     128
@@ -83,11 +87,21 @@ struct runtime_memory {
   uint64_t identity; /* of the allocation, never given out again while the process lives */
 };
 
-/* Zeroed, and done with when this returns, so that any stream may use it. KJIT_ERR_DRIVER. */
+/* Of any content. Leaves alone what any thread captures into a graph. KJIT_ERR_DRIVER. */
 kjit_status runtime_memory_create(kjit_runtime *runtime, size_t bytes, struct runtime_memory *out, kjit_error *error);
 
 /* Whatever context is current. What ended with its context is left alone. Accepts none. */
 void runtime_memory_destroy(kjit_runtime *runtime, struct runtime_memory *memory);
+
+/* Enqueue zeros: `bytes` and the address are multiples of 4. False when the driver does not. */
+_Bool runtime_memory_clear(kjit_runtime *runtime, uint64_t address, size_t bytes, CUstream stream);
+
+/* Memory for what the stream does next, of any content; on a stream that is captured, a node of its graph. 0: the
+ * driver has none. */
+uint64_t runtime_memory_borrow(kjit_runtime *runtime, size_t bytes, CUstream stream);
+
+/* Once the stream has done what was enqueued. */
+void runtime_memory_give_back(kjit_runtime *runtime, uint64_t address, CUstream stream);
 
 /* A stream, by numbers that the driver never gives out again. */
 struct runtime_stream {

@@ -89,6 +89,54 @@ static void test_attention_forward__every_head_size_is_right(void **state) {
   attention_run_problems(fixture, problems, 32 * 2);
 }
 
+/* A cache of keys and few queries: heads packed into a tile's rows, key blocks shared out among multiprocessors, both,
+ * neither. */
+static void test_attention_forward__short_queries_against_many_keys_are_right(void **state) {
+  static const int64_t heads[][2] = {{64, 8}, {32, 1}, {28, 4}, {8, 8}};
+  static const struct lengths shorts[] = {{1, 8192},  {1, 65536}, {2, 8191},  {7, 30001},
+                                          {16, 8192}, {64, 9999}, {128, 8192}};
+  static const int64_t sizes[][2] = {{128, 128}, {64, 64}, {192, 128}, {256, 256}};
+  enum { SHORTS = sizeof shorts / sizeof *shorts };
+  struct gpu_fixture *fixture = attention_require(state);
+  struct problem problems[4 * SHORTS * 2];
+  for (size_t i = 0; i < 4 * SHORTS * 2; i++) {
+    const size_t causal = i % 2, length = i / 2 % SHORTS, group = i / 2 / SHORTS;
+    const int64_t *size = sizes[(length + group) % 4];
+    problems[i] = (struct problem){.dtype = length % 2 ? KJIT_FP16 : KJIT_BF16,
+                                   .batch = 1 + (int64_t)(length % 2),
+                                   .heads = heads[group][0],
+                                   .heads_kv = heads[group][1],
+                                   .seq_q = shorts[length].seq_q,
+                                   .seq_kv = shorts[length].seq_kv,
+                                   .head_dim = size[0],
+                                   .head_dim_v = size[1],
+                                   .causal = causal != 0,
+                                   .layout = group % 2 ? LAYOUT_BHSD : LAYOUT_BSHD,
+                                   .lse = 1,
+                                   .seed = random_next(&fixture->random)};
+  }
+  attention_run_problems(fixture, problems, 4 * SHORTS * 2);
+}
+
+/* Few heads: tiles that leave most of a card idle, of all lengths in one launch. */
+static void test_attention_forward__small_grids_are_right(void **state) {
+  static const int64_t seqs[] = {513, 1024, 2000, 4096};
+  struct gpu_fixture *fixture = attention_require(state);
+  struct problem problems[16];
+  for (size_t i = 0; i < 16; i++) {
+    problems[i] = (struct problem){.dtype = KJIT_BF16,
+                                   .batch = 1,
+                                   .heads = i / 8 ? 8 : 3,
+                                   .seq_q = seqs[i / 2 % 4],
+                                   .seq_kv = seqs[i / 2 % 4] + 777 * (int64_t)(i / 8),
+                                   .head_dim = i / 4 % 2 ? 64 : 128,
+                                   .causal = i % 2 != 0,
+                                   .lse = 1,
+                                   .seed = random_next(&fixture->random)};
+  }
+  attention_run_problems(fixture, problems, 16);
+}
+
 /* From 1 to 1200, small ones as often as large ones, and mostly no round numbers. */
 static int64_t random_length(struct random *random) {
   static const size_t bounds[] = {8, 64, 256, 1200};
@@ -111,18 +159,19 @@ static struct problem random_problem(struct random *random) {
                             .layout = (enum problem_layout)random_below(random, LAYOUT_SHARED_KV),
                             .lse = random_below(random, 4) != 0,
                             .seed = random_next(random)};
-  problem.heads = problem.heads_kv * (1 + (int64_t)random_below(random, 5));
+  problem.heads = problem.heads_kv * (1 + (int64_t)random_below(random, random_below(random, 2) ? 5 : 20));
+  if (random_below(random, 4) == 0) problem.seq_kv *= 1 + (int64_t)random_below(random, 8);
   problem.head_dim_v = random_below(random, 2) ? random_head_size(random) : 0;
   if (problem.layout == LAYOUT_PACKED) problem.seq_kv = problem.seq_q;
   problem.scale = (double)(float)(factors[random_below(random, 4)] / sqrt((double)problem.head_dim));
   return problem;
 }
 
-/* $KJIT_GPU_RANDOM_CASES, or 200. */
+/* $KJIT_GPU_RANDOM_CASES, or 500. */
 static size_t random_case_count(void) {
   const char *given = getenv("KJIT_GPU_RANDOM_CASES");
-  const long count = given ? strtol(given, NULL, 10) : 200;
-  return count > 0 && count <= 100000 ? (size_t)count : 200;
+  const long count = given ? strtol(given, NULL, 10) : 500;
+  return count > 0 && count <= 100000 ? (size_t)count : 500;
 }
 
 static void test_attention_forward__random_problems_are_right(void **state) {
@@ -156,6 +205,8 @@ int main(void) {
       cmocka_unit_test(test_attention_forward__lengths_at_head_size_72_are_right),
       cmocka_unit_test(test_attention_forward__lengths_at_head_sizes_192_and_128_are_right),
       cmocka_unit_test(test_attention_forward__every_head_size_is_right),
+      cmocka_unit_test(test_attention_forward__short_queries_against_many_keys_are_right),
+      cmocka_unit_test(test_attention_forward__small_grids_are_right),
       cmocka_unit_test(test_attention_forward__random_problems_are_right),
       cmocka_unit_test(test_attention_forward__broadcast_keys_are_right),
   };

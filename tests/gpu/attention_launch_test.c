@@ -22,6 +22,15 @@ static struct problem busy_problem(struct gpu_fixture *fixture) {
                           .seed = random_next(&fixture->random)};
 }
 
+/* A few positions against a cache of keys: packed and split, with partial results in the stream's own memory. */
+static struct problem split_problem(struct gpu_fixture *fixture) {
+  struct problem problem = busy_problem(fixture);
+  problem.batch = 1;
+  problem.seq_q = 5;
+  problem.seq_kv = 16000;
+  return problem;
+}
+
 /* A caller: a stream and tensors of its own; by plan where it has one. */
 struct caller {
   struct gpu_fixture *fixture;
@@ -33,13 +42,26 @@ struct caller {
   kjit_error error;
 };
 
-static void caller_begin(struct caller *caller, struct gpu_fixture *fixture, size_t index) {
+static void caller_create(struct caller *caller, struct gpu_fixture *fixture, const struct problem *problem) {
   *caller = (struct caller){.fixture = fixture, .runtime = fixture->runtime};
+  gpu_trial_create(&caller->trial, &fixture->kernels, problem);
+  assert_int_equal(CUDA_SUCCESS, fixture->card.api.stream_create(&caller->stream, CU_STREAM_NON_BLOCKING));
+}
+
+static void caller_begin(struct caller *caller, struct gpu_fixture *fixture, size_t index) {
   struct problem problem = busy_problem(fixture);
   problem.seq_q += (int64_t)index * 31;
   problem.causal = index % 4 != 3;
-  gpu_trial_create(&caller->trial, &fixture->kernels, &problem);
-  assert_int_equal(CUDA_SUCCESS, fixture->card.api.stream_create(&caller->stream, CU_STREAM_NON_BLOCKING));
+  caller_create(caller, fixture, &problem);
+}
+
+/* The first ones need more memory than the last ones. */
+static void caller_begin_split(struct caller *caller, struct gpu_fixture *fixture, size_t index) {
+  struct problem problem = split_problem(fixture);
+  problem.seq_q += 16 * (int64_t)(CALLERS - index);
+  problem.seq_kv += 1001 * (int64_t)index;
+  problem.causal = index % 2 != 0;
+  caller_create(caller, fixture, &problem);
 }
 
 static kjit_status enqueue(void *user, CUstream stream, kjit_error *error) {
@@ -80,6 +102,21 @@ static void test_attention_forward__launches_one_after_the_other_are_right(void 
   for (int round = 0; round < ROUNDS; round++) {
     caller_enqueue(&caller);
     assert_right(&caller, "one of several launches");
+    const uint64_t digest = gpu_output_digest(&caller.trial);
+    if (round == 0) first = digest;
+    assert_true(digest == first);
+  }
+  caller_end(&caller);
+}
+
+/* The last part to arrive is another one each time; the result is the same to the bit. */
+static void test_attention_forward__split_launches_repeat_to_the_bit(void **state) {
+  struct caller caller;
+  caller_begin_split(&caller, attention_require(state), CALLERS);
+  uint64_t first = 0;
+  for (int round = 0; round < 10 * ROUNDS; round++) {
+    caller_enqueue(&caller);
+    assert_right(&caller, "one of several split launches");
     const uint64_t digest = gpu_output_digest(&caller.trial);
     if (round == 0) first = digest;
     assert_true(digest == first);
@@ -139,6 +176,14 @@ static void test_attention_forward__captured_into_a_graph_replays(void **state) 
   caller_end(&caller);
 }
 
+/* The graph allocates what the parts leave their results in. */
+static void test_attention_forward__split_and_captured_into_a_graph_replays(void **state) {
+  struct caller caller;
+  caller_begin_split(&caller, attention_require(state), 1);
+  assert_replays(&caller, "graph of a split call");
+  caller_end(&caller);
+}
+
 static void test_attention_plan__captured_into_a_graph_replays(void **state) {
   struct caller caller;
   caller_begin(&caller, attention_require(state), 2);
@@ -157,6 +202,20 @@ static void test_attention_forward__several_streams_at_once_are_right(void **sta
       caller_enqueue(&callers[i]);
   for (size_t i = 0; i < CALLERS; i++)
     assert_right(&callers[i], "one of several streams");
+  for (size_t i = 0; i < CALLERS; i++)
+    caller_end(&callers[i]);
+}
+
+static void test_attention_forward__several_streams_that_split_are_right(void **state) {
+  struct gpu_fixture *fixture = attention_require(state);
+  struct caller callers[CALLERS];
+  for (size_t i = 0; i < CALLERS; i++)
+    caller_begin_split(&callers[i], fixture, i);
+  for (int round = 0; round < ROUNDS; round++)
+    for (size_t i = 0; i < CALLERS; i++)
+      caller_enqueue(&callers[i]);
+  for (size_t i = 0; i < CALLERS; i++)
+    assert_right(&callers[i], "one of several streams that split");
   for (size_t i = 0; i < CALLERS; i++)
     caller_end(&callers[i]);
 }
@@ -225,11 +284,14 @@ static void test_attention_describe__a_hopper_card_gets_its_own_family(void **st
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_attention_forward__launches_one_after_the_other_are_right),
+      cmocka_unit_test(test_attention_forward__split_launches_repeat_to_the_bit),
       cmocka_unit_test(test_attention_plan__run_equals_the_direct_call),
       cmocka_unit_test(test_attention_forward_timed__returns_the_time_and_the_result),
       cmocka_unit_test(test_attention_forward__captured_into_a_graph_replays),
+      cmocka_unit_test(test_attention_forward__split_and_captured_into_a_graph_replays),
       cmocka_unit_test(test_attention_plan__captured_into_a_graph_replays),
       cmocka_unit_test(test_attention_forward__several_streams_at_once_are_right),
+      cmocka_unit_test(test_attention_forward__several_streams_that_split_are_right),
       cmocka_unit_test(test_attention_plan__on_several_streams_is_right),
       cmocka_unit_test(test_attention_forward__eight_threads_at_once_are_right),
       cmocka_unit_test(test_attention_describe__a_hopper_card_gets_its_own_family),

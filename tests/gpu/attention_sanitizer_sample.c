@@ -9,7 +9,8 @@
 #include "sample.h"
 #include "support/attention_check.h"
 
-/* Each of the planner's kinds: one, two and three consumers, one and two Q buffers, odd head sizes, grouped heads. */
+/* Each of the planner's kinds: one, two and three consumers, one and two Q buffers, odd head sizes, grouped heads,
+ * packed and split. */
 static const struct problem problems[] = {
     {.batch = 1, .heads = 2, .seq_q = 1, .seq_kv = 300, .head_dim = 128},
     {.batch = 2, .heads = 4, .heads_kv = 2, .seq_q = 130, .seq_kv = 257, .head_dim = 128, .causal = 1},
@@ -26,6 +27,9 @@ static const struct problem problems[] = {
      .head_dim_v = 128,
      .causal = 1},
     {.batch = 1, .heads = 2, .seq_q = 70, .seq_kv = 90, .head_dim = 72, .head_dim_v = 40},
+    {.batch = 1, .heads = 14, .heads_kv = 2, .seq_q = 1, .seq_kv = 3001, .head_dim = 128},
+    {.batch = 1, .heads = 8, .heads_kv = 2, .seq_q = 5, .seq_kv = 2500, .head_dim = 64, .causal = 1},
+    {.batch = 1, .heads = 1, .seq_q = 300, .seq_kv = 900, .head_dim = 64, .causal = 1},
 };
 
 static kjit_status run_problem(const struct sample *sample, const struct problem *problem,

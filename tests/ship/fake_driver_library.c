@@ -62,11 +62,14 @@ EXPORT(TensorMapEncodeTiled,
 
 EXPORT(MemAlloc, (CUdeviceptr * memory, size_t bytes), (memory, bytes))
 EXPORT(MemFree, (CUdeviceptr memory), (memory))
-EXPORT(MemsetD32, (CUdeviceptr memory, unsigned int value, size_t count), (memory, value, count))
+EXPORT(MemsetD32Async, (CUdeviceptr memory, unsigned int value, size_t count, CUstream stream),
+       (memory, value, count, stream))
+EXPORT(MemAllocAsync, (CUdeviceptr * memory, size_t bytes, CUstream stream), (memory, bytes, stream))
+EXPORT(MemFreeAsync, (CUdeviceptr memory, CUstream stream), (memory, stream))
 
 EXPORT(StreamGetId, (CUstream stream, unsigned long long *id), (stream, id))
-EXPORT(StreamSynchronize, (CUstream stream), (stream))
 EXPORT(StreamIsCapturing, (CUstream stream, CUstreamCaptureStatus *status), (stream, status))
+EXPORT(ThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode))
 EXPORT(EventCreate, (CUevent * event, unsigned int flags), (event, flags))
 EXPORT(EventRecord, (CUevent event, CUstream stream), (event, stream))
 EXPORT(EventSynchronize, (CUevent event), (event))

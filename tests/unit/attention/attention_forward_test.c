@@ -8,11 +8,12 @@ static void expect_map(const struct attention_tensor_map *map, void *data, const
   memcpy(words, map, sizeof words);
   assert_int_equal(words[0], (uintptr_t)data);
   assert_memory_equal(&words[1], sizes, 4 * sizeof *sizes);
-  assert_memory_equal(&words[5], strides, 3 * sizeof *strides);
-  assert_int_equal(words[8], 64);
-  assert_int_equal(words[9], box_rows);
-  assert_int_equal(words[10], CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
-  assert_int_equal(words[12], CU_TENSOR_MAP_SWIZZLE_128B);
+  assert_memory_equal(&words[6], strides, 3 * sizeof *strides);
+  assert_int_equal(words[10], 64);
+  assert_int_equal(words[11], box_rows);
+  assert_int_equal(words[13] & 0xff, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16);
+  assert_int_equal(words[13] >> 16 & 0xff, CU_TENSOR_MAP_SWIZZLE_128B);
+  assert_int_equal(words[15], 4);
 }
 
 static void test_attention_forward__problem_reaches_the_kernel(void **state) {
@@ -21,7 +22,7 @@ static void test_attention_forward__problem_reaches_the_kernel(void **state) {
   forward(f, &args, STREAM(7));
   const struct attention_sm90_params *params = launched();
   assert_int_equal(params->batch, 2);
-  assert_int_equal(params->heads_q, 6);
+  assert_int_equal(params->heads, 6);
   assert_int_equal(params->heads_per_kv, 3);
   assert_int_equal(params->seq_q, 1000);
   assert_int_equal(params->seq_kv, 700);

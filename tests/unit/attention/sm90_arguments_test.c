@@ -18,7 +18,9 @@ static int section_of(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t 
                                           .head_dim_v = head_dim};
   const kjit_attention_args args = kjit_attention_args_default();
   struct attention_sm90_params params = {0};
-  sm90_arguments_fill(&args, &problem, 128, &card, &params);
+  const kjit_attention_sm90_config config = {.consumers = 2, .tile_n = 128, .packed = 1};
+  const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
+  sm90_arguments_fill(&args, &problem, &tiles, &card, &params);
   return params.section;
 }
 

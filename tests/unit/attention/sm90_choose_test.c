@@ -48,9 +48,9 @@ static void test_sm90_choose__every_choice_over_the_grid_is_legal_and_canonical(
 static void test_sm90_choose__round_head_sizes_get_what_was_measured(void **state) {
   (void)state;
   static const kjit_attention_sm90_config expected[] = {
-      {KJIT_BF16, 64, 64, 0, 3, 128, 2, 2, 1, 8},
-      {KJIT_BF16, 128, 128, 0, 2, 128, 2, 2, 1, 0},
-      {KJIT_BF16, 256, 256, 0, 2, 64, 2, 1, 1, 8},
+      {KJIT_BF16, 64, 64, 0, 3, 128, 2, 2, 1, 8, 1, 0},
+      {KJIT_BF16, 128, 128, 0, 2, 128, 2, 2, 1, 0, 1, 0},
+      {KJIT_BF16, 256, 256, 0, 2, 64, 2, 1, 1, 8, 1, 0},
   };
   for (size_t i = 0; i < 3; i++) {
     const kjit_attention_problem problem = problem_of(4096, expected[i].head_dim, 0);
@@ -107,6 +107,78 @@ static void test_sm90_choose__few_keys_take_one_smaller_tile(void **state) {
     problem.seq_kv = keys;
     assert_int_equal(choose(&problem, 0).tile_n, 64);
   }
+}
+
+static kjit_attention_problem decode(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q, int64_t seq_kv) {
+  kjit_attention_problem problem = problem_of(seq_kv, 128, 0);
+  problem.batch = batch;
+  problem.heads_q = heads_q;
+  problem.heads_kv = heads_kv;
+  problem.seq_q = seq_q;
+  return problem;
+}
+
+/* A query head, or a few, leave a tile empty; the others that share the keys fill it. */
+static void test_sm90_choose__short_queries_pack_the_heads_that_share_keys(void **state) {
+  (void)state;
+  static const struct {
+    int64_t heads_q, heads_kv, seq_q;
+    int32_t packed, consumers;
+  } rows[] = {
+      {64, 8, 1, 8, 1},  {32, 1, 1, 32, 1}, {28, 4, 1, 8, 1},   {8, 8, 1, 1, 1},  {128, 1, 1, 64, 1},
+      {64, 8, 16, 8, 2}, {64, 8, 64, 8, 2}, {64, 8, 128, 1, 2}, {12, 4, 1, 4, 1}, {64, 8, 1000, 1, 2},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const kjit_attention_problem problem = decode(64, rows[i].heads_q, rows[i].heads_kv, rows[i].seq_q, 65536);
+    const kjit_attention_sm90_config config = choose(&problem, 0);
+    assert_int_equal(config.packed, rows[i].packed);
+    assert_int_equal(config.consumers, rows[i].consumers);
+  }
+}
+
+static void test_sm90_choose__idle_multiprocessors_share_out_keys(void **state) {
+  (void)state;
+  kjit_attention_problem problem = decode(1, 64, 8, 1, 65536);
+  kjit_attention_sm90_config config = choose(&problem, 0);
+  assert_int_equal(config.split, 1);
+  assert_int_equal(config.q_buffers, 1);
+  assert_int_equal(config.stages, 3);
+  problem = decode(1, 64, 8, 1, 512); /* four key blocks */
+  assert_int_equal(choose(&problem, 0).split, 0);
+  problem = decode(16, 64, 8, 1, 65536); /* 128 tiles on 132 multiprocessors */
+  assert_int_equal(choose(&problem, 0).split, 0);
+  problem = decode(18, 64, 8, 1, 65536); /* 144: two rounds, the second nearly empty */
+  assert_int_equal(choose(&problem, 0).split, 1);
+}
+
+/* As keys are added one by one, the kernel changes with the first block, with the fifth, and never again. */
+static void test_sm90_choose__a_growing_cache_of_keys_takes_three_kernels(void **state) {
+  (void)state;
+  kjit_attention_sm90_config last = {0};
+  int kernels = 0;
+  for (int64_t keys = 1; keys <= 8192; keys++) {
+    const kjit_attention_problem problem = decode(1, 64, 8, 1, keys);
+    const kjit_attention_sm90_config config = choose(&problem, 0);
+    kernels += kjit_attention_sm90_config_compare(&config, &last) != 0;
+    last = config;
+  }
+  assert_int_equal(kernels, 3);
+}
+
+static void test_sm90_choose__small_grids_take_smaller_tiles_or_parts(void **state) {
+  (void)state;
+  kjit_attention_problem problem = decode(1, 8, 8, 1024, 1024); /* 64 tiles of 128 rows */
+  kjit_attention_sm90_config config = choose(&problem, 0);
+  assert_int_equal(config.consumers, 2);
+  assert_int_equal(config.split, 1);
+  problem = decode(1, 8, 8, 512, 512); /* 32 */
+  config = choose(&problem, 0);
+  assert_int_equal(config.consumers, 1);
+  assert_int_equal(config.split, 0);
+  problem = decode(1, 8, 8, 2048, 2048); /* 128 */
+  assert_int_equal(choose(&problem, 0).consumers, 2);
+  problem = decode(1, 2, 2, 1024, 4096);
+  assert_int_equal(choose(&problem, 0).split, 1);
 }
 
 static void expect_unsupported(const kjit_attention_problem *problem, const char *part) {
@@ -206,6 +278,10 @@ int main(void) {
       cmocka_unit_test(test_sm90_choose__idle_multiprocessors_take_smaller_tiles_at_64),
       cmocka_unit_test(test_sm90_choose__few_rows_take_few_consumers),
       cmocka_unit_test(test_sm90_choose__few_keys_take_one_smaller_tile),
+      cmocka_unit_test(test_sm90_choose__short_queries_pack_the_heads_that_share_keys),
+      cmocka_unit_test(test_sm90_choose__idle_multiprocessors_share_out_keys),
+      cmocka_unit_test(test_sm90_choose__a_growing_cache_of_keys_takes_three_kernels),
+      cmocka_unit_test(test_sm90_choose__small_grids_take_smaller_tiles_or_parts),
       cmocka_unit_test(test_sm90_choose__what_the_kernel_cannot_index_is_unsupported),
       cmocka_unit_test(test_attention_problem__defaults_are_filled_in),
       cmocka_unit_test(test_attention_problem__faults_name_the_member),

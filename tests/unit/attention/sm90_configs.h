@@ -15,7 +15,9 @@ static inline kjit_attention_sm90_config sm90_base(void) {
                                        .stages = 2,
                                        .q_buffers = 2,
                                        .ping_pong = 1,
-                                       .rescale_slack = 0};
+                                       .rescale_slack = 0,
+                                       .packed = 1,
+                                       .split = 0};
   return config;
 }
 

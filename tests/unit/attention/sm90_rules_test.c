@@ -59,6 +59,10 @@ static void test_sm90_rules__values_outside_are_refused_by_name(void **state) {
       {"q_buffers", 3, "1 or 2"},
       {"rescale_slack", -1, "0 to 8"},
       {"rescale_slack", 9, "0 to 8"},
+      {"packed", 0, "a power of two from 1 to 64"},
+      {"packed", 3, "a power of two from 1 to 64"},
+      {"packed", 128, "a power of two from 1 to 64"},
+      {"split", 2, "0 or 1"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     kjit_attention_sm90_config config = sm90_base();
@@ -114,7 +118,24 @@ static void test_sm90_geometry__is_that_of_the_kernel(void **state) {
   geometry = kjit_attention_sm90_config_geometry(&config);
   assert_int_equal(geometry.threads, 512);
   assert_int_equal(geometry.tile_m, 192);
+  assert_int_equal(geometry.positions, 192);
   assert_int_equal(geometry.shared_bytes, 192 * 384 + 2 * 48 * (384 + 256) + 80 + 4 + 1023);
+}
+
+static void test_sm90_geometry__packed_heads_share_a_tiles_rows(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  config.packed = 8;
+  assert_int_equal(kjit_attention_sm90_config_geometry(&config).tile_m, 128);
+  assert_int_equal(kjit_attention_sm90_config_geometry(&config).positions, 16);
+}
+
+static void test_sm90_geometry__consumers_that_split_have_a_word_each(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  const uint32_t whole = kjit_attention_sm90_config_geometry(&config).shared_bytes;
+  config.split = 1;
+  assert_int_equal(kjit_attention_sm90_config_geometry(&config).shared_bytes, whole + 8);
 }
 
 static void test_sm90_geometry__q_has_room_for_a_wider_o(void **state) {
@@ -160,6 +181,8 @@ int main(void) {
       cmocka_unit_test(test_sm90_rules__registers_limit_the_tile),
       cmocka_unit_test(test_sm90_rules__shared_memory_limits_stages),
       cmocka_unit_test(test_sm90_geometry__is_that_of_the_kernel),
+      cmocka_unit_test(test_sm90_geometry__packed_heads_share_a_tiles_rows),
+      cmocka_unit_test(test_sm90_geometry__consumers_that_split_have_a_word_each),
       cmocka_unit_test(test_sm90_geometry__q_has_room_for_a_wider_o),
       cmocka_unit_test(test_sm90_rules__other_architectures_are_unsupported),
       cmocka_unit_test(test_sm90_canonical__ping_pong_needs_two),

@@ -7,6 +7,7 @@
 struct fake_driver fake_driver;
 
 static _Thread_local int current;
+static _Thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 struct CUlib_st {
   int unused;
@@ -266,14 +267,18 @@ static CUresult fake_tensor_map_encode_tiled(CUtensorMap *map, CUtensorMapDataTy
                                              const cuuint32_t *every, CUtensorMapInterleave interleave,
                                              CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                              CUtensorMapFloatOOBfill fill) {
-  uint64_t words[16] = {(uintptr_t)address, [8] = box[0], box[1], type, interleave, swizzle, promotion, fill, every[1]};
-  memcpy(&words[1], sizes, 4 * sizeof *sizes);
-  memcpy(&words[5], strides, 3 * sizeof *strides);
+  if (rank < 4 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t how = type | interleave << 8 | swizzle << 16 | promotion << 24 | (uint64_t)fill << 32;
+  uint64_t words[16] = {(uintptr_t)address, [10] = box[0], box[1], box[2], how, every[1], rank};
+  memcpy(&words[1], sizes, rank * sizeof *sizes);
+  memcpy(&words[6], strides, (rank - 1) * sizeof *strides);
   memcpy(map, words, sizeof words);
-  return rank == 4 ? enter(FAKE_TensorMapEncodeTiled) : CUDA_ERROR_INVALID_VALUE;
+  return enter(FAKE_TensorMapEncodeTiled);
 }
 
+/* Somebody is capturing, as far as this knows. */
 static CUresult fake_mem_alloc(CUdeviceptr *memory, size_t bytes) {
+  if (capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   ENTER(MemAlloc);
   *memory = (CUdeviceptr)(uintptr_t)malloc(bytes);
   atomic_fetch_add(&fake_driver.live, 1);
@@ -286,9 +291,25 @@ static CUresult fake_mem_free(CUdeviceptr memory) {
   return enter(FAKE_MemFree);
 }
 
-static CUresult fake_memset_d32(CUdeviceptr memory, unsigned int value, size_t count) {
+static CUresult fake_memset_d32_async(CUdeviceptr memory, unsigned int value, size_t count, CUstream stream) {
+  (void)stream;
   memset((void *)(uintptr_t)memory, (int)value, count * sizeof value);
-  return enter(FAKE_MemsetD32);
+  return enter(FAKE_MemsetD32Async);
+}
+
+static CUresult fake_mem_alloc_async(CUdeviceptr *memory, size_t bytes, CUstream stream) {
+  (void)stream;
+  ENTER(MemAllocAsync);
+  *memory = (CUdeviceptr)(uintptr_t)malloc(bytes);
+  atomic_fetch_add(&fake_driver.live, 1);
+  return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult fake_mem_free_async(CUdeviceptr memory, CUstream stream) {
+  (void)stream;
+  atomic_fetch_sub(&fake_driver.live, memory != 0);
+  free((void *)(uintptr_t)memory);
+  return enter(FAKE_MemFreeAsync);
 }
 
 static CUresult fake_stream_get_id(CUstream stream, unsigned long long *id) {
@@ -303,8 +324,11 @@ static CUresult fake_stream_is_capturing(CUstream stream, CUstreamCaptureStatus 
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_stream_synchronize(CUstream stream) {
-  return stream ? CUDA_ERROR_INVALID_HANDLE : enter(FAKE_StreamSynchronize); /* only the legacy one is waited for */
+static CUresult fake_thread_exchange_stream_capture_mode(CUstreamCaptureMode *mode) {
+  const CUstreamCaptureMode last = capture_mode;
+  capture_mode = *mode;
+  *mode = last;
+  return enter(FAKE_ThreadExchangeStreamCaptureMode);
 }
 
 static CUresult fake_event_create(CUevent *event, unsigned int flags) {
@@ -387,10 +411,12 @@ const struct driver_api fake_driver_api = {
     .TensorMapEncodeTiled = fake_tensor_map_encode_tiled,
     .MemAlloc = fake_mem_alloc,
     .MemFree = fake_mem_free,
-    .MemsetD32 = fake_memset_d32,
+    .MemsetD32Async = fake_memset_d32_async,
+    .MemAllocAsync = fake_mem_alloc_async,
+    .MemFreeAsync = fake_mem_free_async,
     .StreamGetId = fake_stream_get_id,
-    .StreamSynchronize = fake_stream_synchronize,
     .StreamIsCapturing = fake_stream_is_capturing,
+    .ThreadExchangeStreamCaptureMode = fake_thread_exchange_stream_capture_mode,
     .EventCreate = fake_event_create,
     .EventRecord = fake_event_record,
     .EventSynchronize = fake_event_synchronize,

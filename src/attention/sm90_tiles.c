@@ -1,0 +1,127 @@
+#include "attention/sm90_tiles.h"
+
+#include "attention/sm90_rules.h"
+
+/* Predictions for an H200, in nanoseconds, to be measured: docs/attention.md says how they were come by. */
+enum {
+  BEGIN = 1000,             /* until a tile's first product                                      */
+  MERGE = 1500,             /* from a part's end to the merged result, without reading the parts */
+  MERGE_BYTES_A_NS = 80,    /* that one multiprocessor reads of L2                               */
+  TRAFFIC_BYTES_A_NS = 5500 /* that all of them do                                               */
+};
+
+/* A step of 64 rows a consumer, 128 keys, head sizes of 128, with one, two and three consumers: one alone waits for its
+ * own softmax. */
+static const int64_t step_ns[] = {800, 1250, 1800};
+
+enum {
+  ELEMENT_BYTES = 2,
+  FLOAT_BYTES = 4,
+  ROW_STEP = 8,
+  MERGED_AT_ONCE = 16,  /* as in partials.cuh */
+  STATISTICS = 4,       /* floats that a row of a part's result has besides O: partials.cuh */
+  LEAST_KEY_BLOCKS = 5, /* fewer are not worth sharing out */
+  MOST_ROUNDS = 4       /* of the card that parts may take */
+};
+
+static int64_t divide_up(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
+  const int64_t group = problem->heads_q / problem->heads_kv, positions = SM90_GROUP_ROWS / config->packed;
+  const int64_t rows = least(problem->seq_q, positions) * config->packed;
+  struct sm90_tiles tiles;
+  tiles.query_tiles = divide_up(problem->seq_q, positions * config->consumers);
+  tiles.heads_per_kv = divide_up(group, config->packed);
+  if (config->packed == 1) tiles.heads_per_kv = group;
+  tiles.heads = problem->heads_kv * tiles.heads_per_kv;
+  tiles.count = tiles.query_tiles * tiles.heads * problem->batch;
+  tiles.key_blocks = divide_up(problem->seq_kv, config->tile_n);
+  tiles.rows = divide_up(rows, ROW_STEP) * ROW_STEP;
+  return tiles;
+}
+
+/* The last part of each consumer to arrive reads all of them; in two rounds when there are many. */
+static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts) {
+  if (parts == 1) return 0;
+  const int64_t groups = divide_up(parts, MERGED_AT_ONCE);
+  const int64_t times = groups > 1 ? 2 : 1;
+  const int64_t read = least(parts, MERGED_AT_ONCE) + (groups > 1 ? groups : 0);
+  const int64_t bytes = read * tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
+  return times * MERGE + bytes / MERGE_BYTES_A_NS;
+}
+
+/* So many parts at once, each on a multiprocessor of its own, of so many steps: what they compute, or what they all
+ * read through L2. */
+static int64_t round_time(const kjit_attention_sm90_config *config, int64_t parts, int64_t steps) {
+  const int64_t columns = config->head_dim + config->head_dim_v;
+  /* Half of a step at 128 grows with its columns, the products; the rest, the exponentials, with its keys alone. */
+  const int64_t step = step_ns[config->consumers - 1] * config->tile_n * (columns + 256) / (128 * 512);
+  const int64_t bytes = parts * config->tile_n * columns * ELEMENT_BYTES;
+  return parts == 0 ? 0 : BEGIN + steps * most(step, bytes / TRAFFIC_BYTES_A_NS);
+}
+
+int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
+                        uint32_t multiprocessors) {
+  const int64_t all = tiles->count * parts, steps = divide_up(tiles->key_blocks, parts);
+  return all / multiprocessors * round_time(config, multiprocessors, steps) +
+         round_time(config, all % multiprocessors, steps) + merge_time(tiles, config, parts);
+}
+
+static _Bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
+  const int64_t rounds = divide_up(tiles->count, multiprocessors);
+  /* Long queries' tiles differ in length or end at different times, which evens out over several rounds. */
+  if (rounds > 1 && tiles->query_tiles > 1) return 1;
+  return tiles->count * 5 >= rounds * multiprocessors * 4;
+}
+
+/* Fewest parts of which the longest is no longer. */
+static int64_t even_out(int64_t key_blocks, int64_t parts) {
+  return divide_up(key_blocks, divide_up(key_blocks, parts));
+}
+
+struct best {
+  int64_t parts, time;
+};
+
+static void consider(struct best *best, int64_t parts, const struct sm90_tiles *tiles,
+                     const kjit_attention_sm90_config *config, uint32_t multiprocessors) {
+  parts = least(parts, least(SM90_MOST_PARTS, tiles->key_blocks));
+  if (parts <= 1) return;
+  parts = even_out(tiles->key_blocks, parts);
+  if (sm90_tiles_partial_bytes(tiles, config, parts) > SM90_PARTIALS_MAX) return;
+  const int64_t time = sm90_tiles_time(tiles, config, parts, multiprocessors);
+  if (time < best->time) *best = (struct best){parts, time};
+}
+
+/* Of what fills one to four rounds of the card and, as many parts take long to merge, of halves of what fills one. */
+int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
+                         uint32_t multiprocessors) {
+  if (tiles->key_blocks < LEAST_KEY_BLOCKS || fill_the_card(tiles, multiprocessors)) return 1;
+  struct best best = {1, sm90_tiles_time(tiles, config, 1, multiprocessors)};
+  const int64_t one_round = multiprocessors / tiles->count;
+  for (int64_t rounds = 1; rounds <= MOST_ROUNDS; rounds++)
+    consider(&best, rounds * multiprocessors / tiles->count, tiles, config, multiprocessors);
+  for (int64_t parts = one_round / 2; parts > 1; parts /= 2)
+    consider(&best, parts, tiles, config, multiprocessors);
+  return best.parts;
+}
+
+size_t sm90_tiles_arrivals(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts) {
+  return (size_t)(tiles->count * config->consumers * parts);
+}
+
+size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
+                                int64_t parts) {
+  const size_t floats = (size_t)tiles->rows * ((size_t)config->head_dim_v + STATISTICS);
+  return sm90_tiles_arrivals(tiles, config, parts) * floats * FLOAT_BYTES;
+}

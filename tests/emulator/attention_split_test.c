@@ -1,0 +1,94 @@
+/* attention_sm90 on the emulator where query heads are packed into a tile's rows and key blocks are shared out among
+ * blocks, beside float64. Each case runs twice, with blocks and warps in another order: the same bits both times. */
+#include "emulator_fixture.h"
+
+#include <stdlib.h>
+
+#include "attention_cases.h"
+#include "support/test.h"
+
+/* More than the other tests have, so that a few tiles are split into many parts: two rounds of merging. */
+#define MULTIPROCESSORS "40"
+
+static int setup(void **state) {
+  emulator_choose();
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", MULTIPROCESSORS, 1));
+  assert_int_equal(0, setenv("KJIT_SEED", "1", 0));
+  return gpu_setup(state);
+}
+
+struct shape {
+  int64_t batch, heads, heads_kv, seq_q, seq_kv, head_dim, head_dim_v;
+  int32_t packed, split; /* of the config that the planner chooses */
+  _Bool causal;
+};
+
+static void run_shapes(void **state, const struct shape *shapes, size_t count) {
+  struct gpu_fixture *fixture = attention_require(state);
+  struct problem problems[8];
+  assert_true(count <= 8);
+  for (size_t i = 0; i < count; i++) {
+    const struct shape *shape = &shapes[i];
+    problems[i] = (struct problem){.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16,
+                                   .batch = shape->batch,
+                                   .heads = shape->heads,
+                                   .heads_kv = shape->heads_kv,
+                                   .seq_q = shape->seq_q,
+                                   .seq_kv = shape->seq_kv,
+                                   .head_dim = shape->head_dim,
+                                   .head_dim_v = shape->head_dim_v,
+                                   .causal = shape->causal,
+                                   .layout = i % 2 ? LAYOUT_BHSD : LAYOUT_BSHD,
+                                   .lse = 1,
+                                   .seed = random_next(&fixture->random)};
+    const kjit_attention_problem asked = problem_public(&problems[i]);
+    kjit_attention_sm90_config config;
+    kjit_error error;
+    assert_status(KJIT_OK, kjit_attention_sm90_choose(&asked, (uint32_t)atoi(MULTIPROCESSORS), &config, &error),
+                  &error);
+    assert_int_equal(shape->packed, config.packed);
+    assert_int_equal(shape->split, config.split);
+  }
+  attention_run_problems(fixture, problems, count);
+}
+
+#define RUN(shapes) run_shapes(state, shapes, sizeof(shapes) / sizeof *(shapes))
+
+/* One new position against a cache of keys: a group of eight, seven (a row of eight is nobody's), one. */
+static void test_attention__one_position_against_many_keys_is_right(void **state) {
+  static const struct shape shapes[] = {{1, 8, 1, 1, 3001, 64, 64, 8, 1, 0},
+                                        {1, 14, 2, 1, 1500, 64, 64, 8, 1, 0},
+                                        {2, 3, 3, 1, 2000, 64, 64, 1, 1, 0},
+                                        {1, 8, 1, 1, 3001, 64, 64, 8, 1, 1}};
+  RUN(shapes);
+}
+
+/* Several: rows of a tile see different keys, the last tile is not full. */
+static void test_attention__some_positions_against_many_keys_are_right(void **state) {
+  static const struct shape shapes[] = {
+      {1, 8, 2, 5, 1030, 72, 40, 4, 1, 1}, {1, 6, 1, 21, 901, 72, 40, 8, 1, 1}, {1, 6, 1, 33, 1100, 72, 40, 8, 1, 0}};
+  RUN(shapes);
+}
+
+/* Tiles of one launch with less key blocks than parts, rows that see nothing at all. */
+static void test_attention__fewer_keys_than_queries_are_right(void **state) {
+  static const struct shape shapes[] = {{1, 1, 1, 700, 650, 64, 64, 1, 1, 1}, {1, 4, 1, 100, 700, 64, 64, 4, 1, 1}};
+  RUN(shapes);
+}
+
+/* Two consumers merge apart. */
+static void test_attention__two_consumers_that_split_are_right(void **state) {
+  static const struct shape shapes[] = {{1, 8, 1, 16, 2500, 128, 128, 8, 1, 0},
+                                        {1, 1, 1, 128, 1500, 128, 128, 1, 1, 1}};
+  RUN(shapes);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_attention__one_position_against_many_keys_is_right),
+      cmocka_unit_test(test_attention__some_positions_against_many_keys_are_right),
+      cmocka_unit_test(test_attention__fewer_keys_than_queries_are_right),
+      cmocka_unit_test(test_attention__two_consumers_that_split_are_right),
+  };
+  return cmocka_run_group_tests_name("split attention on the emulator", tests, setup, gpu_teardown);
+}
