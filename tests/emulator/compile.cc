@@ -16,8 +16,6 @@
 #include "image.h"
 #include "translate.h"
 
-extern char **environ;
-
 namespace emulator {
 namespace {
 
@@ -101,13 +99,15 @@ void announce_accesses(std::vector<std::string> *words) {
   const char *const introduction = "--param", *const prefix = "asan-";
 #endif
   words->push_back("-fsanitize=kernel-address");
-  for (const char *const setting : {"instrumentation-with-call-threshold=0", "stack=0", "globals=0"}) {
+  static const char *const settings[] = {"instrumentation-with-call-threshold=0", "stack=0", "globals=0"};
+  for (const char *const setting : settings) {
     words->push_back(introduction);
     words->push_back(std::string(prefix) + setting);
   }
 }
 
 std::vector<std::string> command_line(const CompileRequest &request, const fs::path &folder) {
+  const std::string here = KJIT_EMULATOR_FOLDER;
   std::vector<std::string> words = {KJIT_EMULATOR_CXX,
                                     "-std=c++17",
                                     "-O1",
@@ -122,13 +122,13 @@ std::vector<std::string> command_line(const CompileRequest &request, const fs::p
                                     "-fno-rtti",
                                     "-fno-asynchronous-unwind-tables",
                                     "-D__CUDACC_RTC__",
-                                    "-I" KJIT_EMULATOR_FOLDER "/device",
-                                    "-I" KJIT_EMULATOR_FOLDER,
+                                    "-I" + here + "/device",
+                                    "-I" + here,
                                     "-I" + (folder / "headers").string(),
                                     "-include",
-                                    KJIT_EMULATOR_FOLDER "/device/emulator_prelude.h",
+                                    here + "/device/emulator_prelude.h",
                                     "-include",
-                                    KJIT_EMULATOR_FOLDER "/translated.h"};
+                                    here + "/translated.h"};
 #ifndef __clang__
   words.push_back("-fno-gnu-unique"); // such symbols are shared by all kernels of the process, and keep them loaded
 #endif
@@ -143,6 +143,7 @@ std::vector<std::string> command_line(const CompileRequest &request, const fs::p
 // Run the command with both outputs in `log`; its exit status, or -1.
 int run(const std::vector<std::string> &words, const fs::path &log) {
   std::vector<char *> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string &word : words)
     arguments.push_back(const_cast<char *>(word.c_str()));
   arguments.push_back(nullptr);

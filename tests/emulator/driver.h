@@ -58,7 +58,6 @@ struct CUlib_st {
   int file = -1;          // that holds the object
   void *object = nullptr; // dlopen()'s
   std::vector<std::unique_ptr<CUkern_st>> kernels;
-  ~CUlib_st();
 };
 
 namespace emulator {

@@ -16,62 +16,65 @@ struct Card {
   std::map<CUdevice_attribute, int> attributes;
 };
 
-const Card kCards[] = {
-    {"h200",
-     "H200 (emulated)",
-     90,
-     132,
-     static_cast<size_t>(141) << 30,
-     {{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
-      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
-      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 62914560},
-      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1980000},
-      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 3201000},
-      {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 6144}}},
-    {"a100",
-     "A100 (emulated)",
-     80,
-     108,
-     static_cast<size_t>(80) << 30,
-     {{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 166912},
-      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 167936},
-      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 41943040},
-      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1410000},
-      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1593000},
-      {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120}}},
-};
+// $KJIT_EMULATOR_CARD, or the first.
+const Card &card() {
+  static const Card known[] = {
+      {"h200",
+       "H200 (emulated)",
+       90,
+       132,
+       static_cast<size_t>(141) << 30,
+       {{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 233472},
+        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 62914560},
+        {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1980000},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 3201000},
+        {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 6144}}},
+      {"a100",
+       "A100 (emulated)",
+       80,
+       108,
+       static_cast<size_t>(80) << 30,
+       {{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 166912},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 167936},
+        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 41943040},
+        {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1410000},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1593000},
+        {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 5120}}},
+  };
+  const char *const word = getenv("KJIT_EMULATOR_CARD");
+  for (const Card &one : known)
+    if (word && !strcmp(word, one.word)) return one;
+  return known[0];
+}
 
 // The same on both.
-const std::map<CUdevice_attribute, int> kAttributes = {
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
-    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
-    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
-    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
-    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
-    {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
-    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
-    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
-    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-    {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-    {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 0},
-};
+const std::map<CUdevice_attribute, int> &common_attributes() {
+  static const std::map<CUdevice_attribute, int> attributes = {
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+      {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
+      {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
+      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+      {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 0},
+  };
+  return attributes;
+}
 
 // A number from the environment within [least, most], or `usual`.
 int setting(const char *name, int usual, int least, int most) {
   const char *const text = getenv(name);
   const long value = text ? strtol(text, nullptr, 10) : usual;
   return value >= least && value <= most ? static_cast<int>(value) : usual;
-}
-
-const Card &card() {
-  const char *const word = getenv("KJIT_EMULATOR_CARD");
-  for (const Card &known : kCards)
-    if (word && !strcmp(word, known.word)) return known;
-  return kCards[0];
 }
 
 int device_count() {
@@ -84,7 +87,7 @@ int attribute_of(CUdevice_attribute attribute, bool *known) {
   if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) return card().capability % 10;
   if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
     return setting("KJIT_EMULATOR_MULTIPROCESSORS", card().multiprocessors, 1, card().multiprocessors);
-  for (const auto *table : {&kAttributes, &card().attributes}) {
+  for (const auto *table : {&common_attributes(), &card().attributes}) {
     const auto found = table->find(attribute);
     if (found != table->end()) return found->second;
   }
@@ -128,7 +131,8 @@ int shared_limit(CUdevice) {
 
 // "sm_90a" on 9.0 alone; "sm_80" on every 8.x from 8.0 on.
 bool runs_on(CUdevice, const std::string &arch) {
-  const int wanted = atoi(arch.c_str() + strcspn(arch.c_str(), "0123456789")), here = card().capability;
+  const char *const digits = arch.c_str() + strcspn(arch.c_str(), "0123456789");
+  const int wanted = static_cast<int>(strtol(digits, nullptr, 10)), here = card().capability;
   const bool specific = !arch.empty() && (arch.back() == 'a' || arch.back() == 'f');
   return specific ? wanted == here : wanted / 10 == here / 10 && wanted <= here;
 }

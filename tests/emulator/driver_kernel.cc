@@ -13,11 +13,6 @@
 
 #include "machine.h"
 
-CUlib_st::~CUlib_st() {
-  if (object) dlclose(object);
-  if (file >= 0) close(file);
-}
-
 namespace emulator {
 namespace {
 
@@ -37,6 +32,12 @@ void open_object(const std::string &bytes, CUlib_st *library) {
 
 template <typename Function> Function find_function(void *object, const std::string &name) {
   return reinterpret_cast<Function>(dlsym(object, name.c_str()));
+}
+
+void destroy(CUlib_st *library) {
+  if (library->object) dlclose(library->object);
+  if (library->file >= 0) close(library->file);
+  delete library;
 }
 
 CUresult load(const void *bytes, CUlib_st *library) {
@@ -71,7 +72,7 @@ CUresult unload(Driver *driver, CUlib_st *library) {
   if (!driver->libraries.erase(library)) return CUDA_ERROR_INVALID_HANDLE;
   for (const auto &kernel : library->kernels)
     driver->kernels.erase(kernel.get());
-  delete library;
+  destroy(library);
   return CUDA_SUCCESS;
 }
 
@@ -121,24 +122,24 @@ struct Range {
 struct MemoryOfLaunch {
   std::vector<Range> ranges;
   size_t last = 0; // found
-
-  bool holds(size_t index, uint64_t begin, uint64_t bytes) const {
-    const Range &range = ranges[index];
-    return begin >= range.begin && begin < range.end && bytes <= range.end - begin;
-  }
-
-  static int is_device_memory(void *context, const void *address, size_t bytes) {
-    MemoryOfLaunch *const memory = static_cast<MemoryOfLaunch *>(context);
-    const uint64_t begin = reinterpret_cast<uint64_t>(address);
-    if (memory->ranges.empty()) return 0;
-    if (memory->holds(memory->last, begin, bytes)) return 1;
-    const auto after = std::upper_bound(memory->ranges.begin(), memory->ranges.end(), begin,
-                                        [](uint64_t at, const Range &range) { return at < range.begin; });
-    if (after == memory->ranges.begin()) return 0;
-    memory->last = static_cast<size_t>(after - memory->ranges.begin()) - 1;
-    return memory->holds(memory->last, begin, bytes);
-  }
 };
+
+bool holds(const Range &range, uint64_t begin, uint64_t bytes) {
+  return begin >= range.begin && begin < range.end && bytes <= range.end - begin;
+}
+
+int is_device_memory(void *context, const void *address, size_t bytes) {
+  MemoryOfLaunch *const memory = static_cast<MemoryOfLaunch *>(context);
+  const std::vector<Range> &ranges = memory->ranges;
+  const uint64_t begin = reinterpret_cast<uint64_t>(address);
+  if (ranges.empty()) return 0;
+  if (holds(ranges[memory->last], begin, bytes)) return 1;
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), begin,
+                                      [](uint64_t at, const Range &range) { return at < range.begin; });
+  if (after == ranges.begin()) return 0;
+  memory->last = static_cast<size_t>(after - ranges.begin()) - 1;
+  return holds(ranges[memory->last], begin, bytes);
+}
 
 bool is_grid(const CUlaunchConfig &c) {
   return c.gridDimX && c.gridDimY && c.gridDimZ && c.gridDimX <= 0x7fffffff && c.gridDimY <= 65535 &&
@@ -194,7 +195,7 @@ CUresult run(const CUlaunchConfig &config, const CUkern_st &kernel, void **param
   std::copy(grid, grid + 3, launch.grid);
   std::copy(block, block + 3, launch.block);
   launch.shared_bytes = config.sharedMemBytes;
-  launch.is_device_memory = MemoryOfLaunch::is_device_memory;
+  launch.is_device_memory = is_device_memory;
   launch.context = memory;
   launch.seed = next_seed();
   if (emulator_run(&launch, error) == 0) return CUDA_SUCCESS;
@@ -237,12 +238,15 @@ extern "C" {
 CUresult cuLibraryLoadData(CUlibrary *out, const void *image, CUjit_option *, void **, unsigned, CUlibraryOption *,
                            void **, unsigned) {
   if (!driver().initialised) return CUDA_ERROR_NOT_INITIALIZED;
-  auto library = std::make_unique<CUlib_st>();
-  const CUresult result = load(image, library.get());
-  if (result != CUDA_SUCCESS) return result;
+  CUlib_st *const library = new CUlib_st;
+  const CUresult result = load(image, library);
+  if (result != CUDA_SUCCESS) {
+    destroy(library);
+    return result;
+  }
   const std::lock_guard<std::mutex> hold(driver().lock);
-  *out = library.release();
-  add(&driver(), *out);
+  add(&driver(), library);
+  *out = library;
   return CUDA_SUCCESS;
 }
 
