@@ -20,8 +20,8 @@ static const struct {
     {KJIT_FP16, 64, 128, 128, 16, 32, 1, 1, 1, 1}, {KJIT_BF16, 8, 16, 32, 64, 64, 4, 0, 4, 2},
 };
 
-/* More queries than keys (rows that see none), fewer, as many; one of either; whole and ragged blocks. */
-static const struct { int64_t seq_q, seq_kv; } lengths[] = {{1, 1}, {37, 101}, {130, 64}, {70, 70}, {100, 9}, {1, 65}};
+/* More keys than queries, more queries than keys (the first rows see none), one query; whole and ragged blocks. */
+static const struct { int64_t seq_q, seq_kv; } lengths[] = {{37, 101}, {70, 48}, {1, 65}};
 
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
@@ -33,7 +33,7 @@ static struct gpu_case case_of(struct gpu_fixture *fixture, size_t row, size_t i
                                      .B_c = kernels[row].B_c,
                                      .n_warps = kernels[row].n_warps},
                           .problem = {.dtype = kernels[row].dtype,
-                                      .batch = 1 + (int64_t)index % 2,
+                                      .batch = 1,
                                       .heads = kernels[row].heads_q,
                                       .heads_kv = kernels[row].heads_kv,
                                       .seq_q = lengths[index].seq_q,
@@ -67,8 +67,8 @@ static void test_flash_traits__random_cases_are_right(void **state) {
   struct gpu_case *cases = test_calloc((size_t)count, sizeof *cases);
   for (long i = 0; i < count; i++) {
     cases[i] = generator_random_traits(&fixture->random, fixture->card.arch);
-    cases[i].problem.seq_q = 1 + cases[i].problem.seq_q % 200;
-    cases[i].problem.seq_kv = 1 + cases[i].problem.seq_kv % 200;
+    cases[i].problem.seq_q = 1 + cases[i].problem.seq_q % 100;
+    cases[i].problem.seq_kv = 1 + cases[i].problem.seq_kv % 100;
   }
   gpu_run_cases(fixture, cases, (size_t)count);
   test_free(cases);

@@ -1,5 +1,6 @@
-/* What the real compiler makes of flash_forward's configs: every field that keys tell apart changes the machine code,
- * and every config of the sets compiles without a word and without spills beyond the budget of kernel_src/README.md. */
+/* What the real compiler makes of flash_forward's kernels: every field and trait that keys tell apart changes the
+ * machine code, and every config of the sets and what the planner chooses for causal, grouped and odd heads compile
+ * without a word and without spills beyond the budgets of kernel_src/README.md. */
 #include <kjit/flash_forward.h>
 #include <string.h>
 
@@ -7,19 +8,25 @@
 #include "base/elf_view.h"
 #include "codegen.h"
 
-#define MAX_CONFIGS       128
-#define WIDE_SPILL_BUDGET 128 /* blocks of 128 x 64 with 4 warps; kernel_src/README.md, "Budgets" */
+#define MAX_CONFIGS 128
+
+/* kernel_src/README.md, "Budgets". */
+#define WIDE_SPILL_BUDGET  128 /* blocks of 128 x 64 with 4 warps */
+#define TRAIT_SPILL_BUDGET 96  /* kernels that are not plain      */
 
 #if CODEGEN_LESS
 static const char *const kArchitectures[] = {"sm_80"};
+static const char *const kTraitArchitectures[] = {"sm_86"};
 #else
 static const char *const kArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90"};
+static const char *const kTraitArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100a", "sm_120"};
 #endif
-#define ARCHITECTURE_COUNT (sizeof kArchitectures / sizeof *kArchitectures)
+#define ARCHITECTURE_COUNT       (sizeof kArchitectures / sizeof *kArchitectures)
+#define TRAIT_ARCHITECTURE_COUNT (sizeof kTraitArchitectures / sizeof *kTraitArchitectures)
 
-/* One config compiled. */
+/* One kernel compiled. */
 struct body {
-  kjit_flash_config config; /* canonical */
+  kjit_flash_variant variant; /* canonical */
   kjit_status status;
   kjit_error error;
   struct digest key, code; /* of the key, of the machine code */
@@ -52,8 +59,8 @@ static void compile_body(struct codegen *codegen, size_t index) {
   struct batch *batch = (struct batch *)codegen;
   struct body *body = &batch->bodies[index];
   kjit_artifact *artifact = NULL;
-  body->config = kjit_flash_config_canonical(&body->config);
-  body->status = kjit_flash_build(codegen->runtime, &body->config, batch->arch, 0, &artifact, &body->error);
+  body->variant = kjit_flash_variant_canonical(&body->variant);
+  body->status = kjit_flash_variant_build(codegen->runtime, &body->variant, batch->arch, 0, &artifact, &body->error);
   if (body->status == KJIT_OK) body->status = read_body(body, artifact);
   kjit_artifact_release(artifact);
 }
@@ -65,9 +72,9 @@ static void compile_all(struct batch *batch, const char *arch) {
     assert_status(KJIT_OK, batch->bodies[i].status, &batch->bodies[i].error);
 }
 
-static const char *config_text(const kjit_flash_config *config) {
-  static char text[KJIT_FLASH_CONFIG_TEXT_MAX];
-  return kjit_flash_config_print(config, 0, text, sizeof text, NULL) == KJIT_OK ? text : "?";
+static const char *variant_text(const kjit_flash_variant *variant) {
+  static char text[KJIT_FLASH_VARIANT_TEXT_MAX];
+  return kjit_flash_variant_print(variant, 0, text, sizeof text, NULL) == KJIT_OK ? text : "?";
 }
 
 /* Equal keys and equal code must come together. */
@@ -76,21 +83,27 @@ static void assert_keys_tell_bodies_apart(const struct batch *batch) {
     for (size_t k = 0; k < i; k++) {
       const struct body *a = &batch->bodies[i], *b = &batch->bodies[k];
       if (digest_equal(&a->key, &b->key) == digest_equal(&a->code, &b->code)) continue;
-      print_error("%s: %s", batch->arch, config_text(&a->config));
-      print_error(" and %s have one %s and two %s\n", config_text(&b->config),
+      print_error("%s: %s", batch->arch, variant_text(&a->variant));
+      print_error(" and %s have one %s and two %s\n", variant_text(&b->variant),
                   digest_equal(&a->key, &b->key) ? "key" : "body", digest_equal(&a->key, &b->key) ? "bodies" : "keys");
       fail();
     }
 }
 
+static uint32_t spill_budget(const kjit_flash_variant *variant) {
+  const kjit_flash_config *c = &variant->config;
+  const kjit_flash_variant plain = kjit_flash_variant_plain(c);
+  if (kjit_flash_variant_compare(variant, &plain) != 0) return TRAIT_SPILL_BUDGET;
+  return c->B_r == 128 && c->B_c == 64 && c->n_warps == 4 ? WIDE_SPILL_BUDGET : 0;
+}
+
 static void assert_clean(const struct batch *batch) {
   for (size_t i = 0; i < batch->codegen.count; i++) {
     const struct body *body = &batch->bodies[i];
-    const kjit_flash_config *c = &body->config;
-    const uint32_t budget = c->B_r == 128 && c->B_c == 64 && c->n_warps == 4 ? WIDE_SPILL_BUDGET : 0;
+    const uint32_t budget = spill_budget(&body->variant);
     if (body->spill_bytes <= budget && body->log[0] == '\0') continue;
-    print_error("%s: %s spills %u bytes of %u, log \"%s\"\n", batch->arch, config_text(c), body->spill_bytes, budget,
-                body->log);
+    print_error("%s: %s spills %u bytes of %u, log \"%s\"\n", batch->arch, variant_text(&body->variant),
+                body->spill_bytes, budget, body->log);
     fail();
   }
 }
@@ -99,9 +112,14 @@ static int setup(void **state) {
   return codegen_setup(state, sizeof(struct batch));
 }
 
-static void add(struct batch *batch, const kjit_flash_config *config) {
+static void add_variant(struct batch *batch, const kjit_flash_variant *variant) {
   assert_true(batch->codegen.count < MAX_CONFIGS);
-  batch->bodies[batch->codegen.count++] = (struct body){.config = *config};
+  batch->bodies[batch->codegen.count++] = (struct body){.variant = *variant};
+}
+
+static void add(struct batch *batch, const kjit_flash_config *config) {
+  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
+  add_variant(batch, &plain);
 }
 
 static void test_flash_codegen__prebuilt_has_a_body_for_each_key_and_no_spills(void **state) {
@@ -137,11 +155,58 @@ static void test_flash_codegen__each_field_changes_the_body(void **state) {
   assert_keys_tell_bodies_apart(batch);
 }
 
+/* Each trait changed by itself, and the head sizes of Q and V apart. */
+static void test_flash_codegen__each_trait_changes_the_body(void **state) {
+  struct batch *batch = codegen_or_skip(state);
+  const kjit_flash_config base = {KJIT_BF16, 128, 64, 64, 4, 1, 1, 1, 2, 2, 2, 0, 1};
+  static const kjit_flash_traits kTraits[] = {{0, 0, 128, 128}, {1, 0, 128, 128}, {0, 1, 128, 128}, {1, 1, 128, 128},
+                                              {0, 0, 120, 128}, {0, 0, 128, 120}, {0, 0, 64, 128},  {0, 0, 128, 64}};
+  for (size_t i = 0; i < sizeof kTraits / sizeof *kTraits; i++) {
+    const kjit_flash_variant variant = {base, kTraits[i]};
+    add_variant(batch, &variant);
+  }
+  compile_all(batch, kTraitArchitectures[0]);
+  assert_keys_tell_bodies_apart(batch);
+}
+
+/* What the planner chooses for it: every tile of its table, whole heads and heads with columns that do not exist. */
+static void add_chosen(struct batch *batch, const char *arch) {
+  static const int64_t kHeads[][2] = {{8, 8},     {24, 24},   {48, 48},   {64, 64},   {72, 72},  {112, 112}, {128, 128},
+                                      {152, 152}, {192, 192}, {192, 128}, {256, 256}, {64, 256}, {256, 40}};
+  for (size_t i = 0; i < 2 * sizeof kHeads / sizeof *kHeads; i++) {
+    kjit_attention_problem problem = kjit_attention_problem_default();
+    kjit_flash_variant variant;
+    kjit_error error;
+    problem.dtype = i % 3 ? KJIT_BF16 : KJIT_FP16;
+    problem.flags = i % 2 ? KJIT_ATTENTION_CAUSAL : 0;
+    problem.heads_q = 8;
+    problem.heads_kv = i % 4 == 1 ? 8 : 2;
+    problem.seq_q = 4096;
+    problem.head_dim = kHeads[i / 2][0];
+    problem.head_dim_v = kHeads[i / 2][1];
+    assert_status(KJIT_OK, kjit_flash_variant_choose(&problem, arch, &variant, &error), &error);
+    add_variant(batch, &variant);
+  }
+}
+
+static void test_flash_codegen__what_is_chosen_for_masks_groups_and_odd_heads_is_clean(void **state) {
+  struct batch *batch = codegen_or_skip(state);
+  for (size_t a = 0; a < TRAIT_ARCHITECTURE_COUNT; a++) {
+    batch->codegen.count = 0;
+    add_chosen(batch, kTraitArchitectures[a]);
+    compile_all(batch, kTraitArchitectures[a]);
+    assert_clean(batch);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_flash_codegen__prebuilt_has_a_body_for_each_key_and_no_spills, setup,
                                       codegen_teardown),
       cmocka_unit_test_setup_teardown(test_flash_codegen__each_field_changes_the_body, setup, codegen_teardown),
+      cmocka_unit_test_setup_teardown(test_flash_codegen__each_trait_changes_the_body, setup, codegen_teardown),
+      cmocka_unit_test_setup_teardown(test_flash_codegen__what_is_chosen_for_masks_groups_and_odd_heads_is_clean, setup,
+                                      codegen_teardown),
   };
   return cmocka_run_group_tests_name("flash_codegen", tests, NULL, NULL);
 }
