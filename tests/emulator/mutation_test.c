@@ -43,6 +43,13 @@ static const struct mutation attention_mutations[] = {
     {"a step of 16 columns is 16 bytes", "attention_sm90/consumer.cuh", "depth % 4 * 32", "depth % 4 * 16"},
 };
 
+/* With scores so far apart that a row's maximum outgrows the slack that leaves the output as it is. */
+#define LARGE_SCALE 2.0
+static const struct mutation flash_rescale = {"the output keeps its old reference", "flash_forward/flash_forward.cu",
+                                              "if constexpr (!kFirst) softmax.rescale(o, factors);", ";"};
+static const struct mutation attention_rescale = {"the output keeps its old reference", "attention_sm90/consumer.cuh",
+                                                  "if (moved) softmax.rescale(o, factors);", ";"};
+
 static void set_mutation(const struct mutation *mutation) {
   char text[1024];
   const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
@@ -85,14 +92,18 @@ static _Bool is_caught(const struct gpu_fixture *fixture, const struct gpu_trial
   return !verdict.passed;
 }
 
-static void assert_caught(const struct gpu_fixture *fixture, const struct gpu_trial *trial, forward call,
-                          const struct mutation *mutations, size_t count) {
+static void assert_caught(void **state, const struct problem *problem, forward call, const struct mutation *mutations,
+                          size_t count) {
+  const struct gpu_fixture *fixture = gpu_require(state);
+  struct gpu_trial trial;
   size_t missed = 0;
+  gpu_trial_create(&trial, &fixture->kernels, problem);
   for (size_t i = 0; i < count; i++) {
-    if (is_caught(fixture, trial, call, &mutations[i])) continue;
+    if (is_caught(fixture, &trial, call, &mutations[i])) continue;
     print_error("%s, and the result is right\n", mutations[i].what);
     missed++;
   }
+  gpu_trial_destroy(&trial);
   assert_int_equal(0, missed);
 }
 
@@ -103,14 +114,26 @@ static kjit_status run_flash(kjit_runtime *runtime, const struct gpu_trial *tria
   return status == KJIT_OK ? kjit_flash_forward(runtime, &config, &trial->data.args, stream, error) : status;
 }
 
+static struct problem flash_problem(double scale) {
+  return (struct problem){.dtype = KJIT_FP16,
+                          .batch = 1,
+                          .heads = 1,
+                          .seq_q = 64,
+                          .seq_kv = 145,
+                          .head_dim = 64,
+                          .scale = scale,
+                          .lse = 1,
+                          .seed = 1};
+}
+
 static void test_flash_forward__mistakes_are_caught(void **state) {
-  const struct gpu_fixture *fixture = gpu_require(state);
-  const struct problem problem = {
-      .dtype = KJIT_FP16, .batch = 1, .heads = 1, .seq_q = 64, .seq_kv = 145, .head_dim = 64, .lse = 1, .seed = 1};
-  struct gpu_trial trial;
-  gpu_trial_create(&trial, &fixture->kernels, &problem);
-  assert_caught(fixture, &trial, run_flash, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
-  gpu_trial_destroy(&trial);
+  const struct problem problem = flash_problem(0);
+  assert_caught(state, &problem, run_flash, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
+}
+
+static void test_flash_forward__a_forgotten_rescale_is_caught(void **state) {
+  const struct problem problem = flash_problem(LARGE_SCALE);
+  assert_caught(state, &problem, run_flash, &flash_rescale, 1);
 }
 
 static kjit_status run_attention(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
@@ -119,15 +142,27 @@ static kjit_status run_attention(kjit_runtime *runtime, const struct gpu_trial *
 }
 
 /* More key blocks than stages, and more tiles than blocks, so that every buffer is used again. */
+static struct problem attention_problem(double scale) {
+  return (struct problem){.dtype = KJIT_BF16,
+                          .batch = 2,
+                          .heads = 3,
+                          .seq_q = 300,
+                          .seq_kv = 700,
+                          .head_dim = 64,
+                          .scale = scale,
+                          .lse = 1,
+                          .seed = 1};
+}
+
 static void test_attention__mistakes_are_caught(void **state) {
-  const struct gpu_fixture *fixture = gpu_require(state);
-  const struct problem problem = {
-      .dtype = KJIT_BF16, .batch = 2, .heads = 3, .seq_q = 300, .seq_kv = 700, .head_dim = 64, .lse = 1, .seed = 1};
-  struct gpu_trial trial;
-  gpu_trial_create(&trial, &fixture->kernels, &problem);
-  assert_caught(fixture, &trial, run_attention, attention_mutations,
+  const struct problem problem = attention_problem(0);
+  assert_caught(state, &problem, run_attention, attention_mutations,
                 sizeof attention_mutations / sizeof *attention_mutations);
-  gpu_trial_destroy(&trial);
+}
+
+static void test_attention__a_forgotten_rescale_is_caught(void **state) {
+  const struct problem problem = attention_problem(LARGE_SCALE);
+  assert_caught(state, &problem, run_attention, &attention_rescale, 1);
 }
 
 static int setup(void **state) {
@@ -138,7 +173,9 @@ static int setup(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_flash_forward__mistakes_are_caught),
+      cmocka_unit_test(test_flash_forward__a_forgotten_rescale_is_caught),
       cmocka_unit_test(test_attention__mistakes_are_caught),
+      cmocka_unit_test(test_attention__a_forgotten_rescale_is_caught),
   };
   return cmocka_run_group_tests_name("mutations", tests, setup, gpu_teardown);
 }

@@ -68,18 +68,12 @@ static void describe(const struct gpu_fixture *fixture, const struct problem *pr
   snprintf(text, capacity, "%s | %s", kernel, what);
 }
 
-static void complain(const struct gpu_fixture *fixture, const struct problem *problem, const char *message) {
-  char text[KJIT_ATTENTION_TEXT_MAX + PROBLEM_TEXT_MAX];
-  describe(fixture, problem, text, sizeof text);
-  print_error("%s\n  %s\n", text, message);
-}
-
 /* Right, and the second run's bits are the first one's. */
 static _Bool run_case(struct gpu_fixture *fixture, const struct problem *problem, _Bool print) {
   struct gpu_trial trial;
   struct attention_verdict verdict = {0};
   kjit_error error = {0};
-  char numbers[ATTENTION_VERDICT_TEXT_MAX];
+  char what[KJIT_ATTENTION_TEXT_MAX + PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
   gpu_trial_create(&trial, &fixture->kernels, problem);
   kjit_status status = run(fixture, &trial, &error);
   if (status == KJIT_OK) status = attention_judge(&trial.data, &trial.reference, &verdict, &error);
@@ -87,12 +81,12 @@ static _Bool run_case(struct gpu_fixture *fixture, const struct problem *problem
   if (status == KJIT_OK) status = run(fixture, &trial, &error);
   const _Bool repeats = status == KJIT_OK && gpu_output_digest(&trial) == first;
   gpu_trial_destroy(&trial);
-  fixture->cases_run++;
+  describe(fixture, problem, what, sizeof what);
+  gpu_record_share(fixture, &verdict, what);
   if (verdict.passed && repeats) return 1;
+  if (!print) return 0;
   attention_verdict_print(&verdict, problem, numbers);
-  if (print) {
-    complain(fixture, problem, status != KJIT_OK ? error.message : verdict.passed ? "two runs differ" : numbers);
-  }
+  print_error("%s\n  %s\n", what, status != KJIT_OK ? error.message : verdict.passed ? "two runs differ" : numbers);
   return 0;
 }
 

@@ -75,7 +75,7 @@ static void prebuild_cases(struct gpu_fixture *fixture, const struct gpu_case *c
   assert_status(KJIT_OK, status, &error);
 }
 
-static void record_share(struct gpu_fixture *fixture, const struct attention_verdict *verdict, const char *what) {
+void gpu_record_share(struct gpu_fixture *fixture, const struct attention_verdict *verdict, const char *what) {
   const double share = verdict->bound > 0 ? verdict->error / verdict->bound : 0;
   fixture->cases_run++;
   if (share < fixture->worst_share) return;
@@ -91,7 +91,7 @@ static _Bool run_case(struct gpu_fixture *fixture, const struct gpu_trial *trial
   struct attention_verdict verdict;
   const kjit_status status = attention_run(&trial->data, &trial->reference, &gpu_case->config, &verdict, &error);
   describe_case(gpu_case, what, sizeof what);
-  record_share(fixture, &verdict, what);
+  gpu_record_share(fixture, &verdict, what);
   if (status == KJIT_OK && verdict.passed) return 1;
   if (!print) return 0;
   attention_verdict_print(&verdict, &gpu_case->problem, numbers);
@@ -144,7 +144,7 @@ void gpu_assert_right(struct gpu_fixture *fixture, const struct gpu_trial *trial
   assert_status(KJIT_OK, status, &error);
   problem_print(&trial->data.problem, problem);
   snprintf(text, sizeof text, "%.60s | %s", what, problem);
-  record_share(fixture, &verdict, text);
+  gpu_record_share(fixture, &verdict, text);
   if (verdict.passed) return;
   attention_verdict_print(&verdict, &trial->data.problem, numbers);
   fail_msg("%s\n  %s", text, numbers);

@@ -35,6 +35,9 @@ struct gpu_case {
  * Every case that is not right is printed with what is needed to make it again; any of them fails the test. */
 void gpu_run_cases(struct gpu_fixture *fixture, const struct gpu_case *cases, size_t count);
 
+/* Count a case that was judged; the one nearest to its bound is printed in the end. */
+void gpu_record_share(struct gpu_fixture *fixture, const struct attention_verdict *verdict, const char *what);
+
 /* Inputs, outputs and the reference of one problem. */
 struct gpu_trial {
   struct attention_data data;
