@@ -12,7 +12,8 @@
 #include "sample.h"
 #include "support/prebuild.h"
 
-#define CASES 24
+#define PLAIN_CASES 24
+#define CASES       34 /* then each flag with a mask, groups, and head sizes that are odd or unequal */
 
 static const struct {
   int32_t d_head, B_r, B_c, n_warps;
@@ -36,6 +37,14 @@ static struct gpu_case make_case(struct random *random, size_t i) {
                                   .layout = (enum problem_layout)(i % LAYOUT_COUNT),
                                   .lse = i % 2 == 0,
                                   .seed = random_next(random)};
+  if (i >= PLAIN_CASES) {
+    made.problem.causal = 1;
+    made.problem.heads = 4;
+    made.problem.heads_kv = 2;
+    made.problem.head_dim = made.config.d_head - (i % 2 ? 8 : 0);
+    made.problem.head_dim_v = made.config.d_head - (i % 2 ? 0 : 24);
+    made.problem.layout = LAYOUT_PADDED;
+  }
   if (made.problem.layout == LAYOUT_PACKED) made.problem.seq_kv = made.problem.seq_q;
   return made;
 }
@@ -65,15 +74,17 @@ static int report(const struct gpu_case *sample_case, const struct attention_ver
 static int run_all(const struct sample *sample) {
   struct random random = {.state = random_fresh_seed()};
   struct gpu_case cases[CASES];
-  kjit_flash_config configs[CASES];
+  kjit_flash_variant variants[CASES];
   kjit_error error = {0};
   int failures = 0;
   printf("repeat with KJIT_SEED=0x%" PRIx64 "\n", random.state);
   for (size_t i = 0; i < CASES; i++) {
     cases[i] = make_case(&random, i);
-    configs[i] = cases[i].config;
+    const kjit_attention_problem problem = problem_public(&cases[i].problem);
+    if (kjit_flash_variant_of(&cases[i].config, &problem, &variants[i], &error) != KJIT_OK) break;
   }
-  if (prebuild(sample->runtime, configs, CASES, sample->card.arch, 0, &error) != KJIT_OK) {
+  if (error.status != KJIT_OK ||
+      prebuild_variants(sample->runtime, variants, CASES, sample->card.arch, 0, &error) != KJIT_OK) {
     printf("%s\n", error.message);
     return 1;
   }
