@@ -17,6 +17,9 @@
 
 struct Partials {
   static constexpr int kMergedAtOnce = 16; // two rounds of them are the 256 parts that there may be
+  // Places whose loads go out together. O's registers are not free meanwhile: ptxas takes the next tile's first product
+  // to add to them.
+  static constexpr int kLoadedAtOnce = cfg::kHeadDimV <= 128 ? 8 : cfg::kHeadDimV <= 192 ? 4 : 2;
   static constexpr int kRowChunks = cfg::kHeadDimV / 8;
 
   struct alignas(8) Pair {
@@ -113,22 +116,25 @@ private:
     return load_shared_4(word) != 0;
   }
 
-  // Sum `count` places from `first` on: eight columns of a row. All loads go out at once, so there are always
-  // kMergedAtOnce: of the last place again, without weight.
+  // Sum `count` places from `first` on: eight columns of a row. The loads of kLoadedAtOnce places go out together, so
+  // there are always as many: of the last place again, without weight.
   KJIT_DEVICE void merge(int row, int chunk, bool is_result, uint32_t out) const {
-    float maxima[kMergedAtOnce], maximum = masked_score(), total = 0.0f, sum[8] = {};
+    float maximum = masked_score(), total = 0.0f, sum[8] = {};
     const int step = distance * place_floats();
     float *const from = place(first), *const maximum_at = maximum_of(from, round) + row;
     float *const sum_at = sum_of(from, round) + row, *const output_at = from + row * cfg::kHeadDimV + chunk * 8;
 #pragma unroll
     for (int n = 0; n < kMergedAtOnce; n++)
-      maximum = fmaxf(maximum, maxima[n] = maximum_at[member(n) * step]);
+      maximum = fmaxf(maximum, maximum_at[member(n) * step]);
+#pragma unroll 1
+    for (int loaded = 0; loaded < count; loaded += kLoadedAtOnce)
 #pragma unroll
-    for (int n = 0; n < kMergedAtOnce; n++) {
-      const float weight = n < count ? exp2_approx((maxima[n] - maximum) * p.scale_log2) : 0.0f;
-      total += weight * sum_at[member(n) * step];
-      add(sum, weight, output_at + member(n) * step);
-    }
+      for (int n = loaded; n < loaded + kLoadedAtOnce; n++) {
+        const int at = member(n) * step;
+        const float weight = n < count ? exp2_approx((maximum_at[at] - maximum) * p.scale_log2) : 0.0f;
+        total += weight * sum_at[at];
+        add(sum, weight, output_at + at);
+      }
     if (is_result)
       store_result(row, chunk, sum, maximum, total, out);
     else

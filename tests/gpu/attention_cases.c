@@ -73,7 +73,7 @@ static _Bool run_case(struct gpu_fixture *fixture, const struct problem *problem
   struct gpu_trial trial;
   struct attention_verdict verdict = {0};
   kjit_error error = {0};
-  char what[KJIT_ATTENTION_TEXT_MAX + PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
+  char what[KJIT_ATTENTION_TEXT_MAX + PROBLEM_TEXT_MAX + 3], numbers[ATTENTION_VERDICT_TEXT_MAX];
   gpu_trial_create(&trial, &fixture->kernels, problem);
   kjit_status status = run(fixture, &trial, &error);
   if (status == KJIT_OK) status = attention_judge(&trial.data, &trial.reference, &verdict, &error);

@@ -9,9 +9,16 @@
 
 #define SAMPLE (CODEGEN_LESS ? 6 : 24)
 
+/* What came of a config. */
+struct outcome {
+  double ms; /* compiling, by the clock on the wall */
+  size_t bytes;
+};
+
 struct batch {
   struct codegen codegen;
   kjit_attention_sm90_config configs[ATTENTION_GRID_SIZE];
+  struct outcome outcomes[ATTENTION_GRID_SIZE];
   atomic_size_t wrong;
 };
 
@@ -51,7 +58,7 @@ static void take_sample(struct batch *batch, size_t count) {
   batch->codegen.count = count;
 }
 
-static _Bool is_clean(kjit_runtime *runtime, const kjit_attention_sm90_config *config) {
+static _Bool is_clean(kjit_runtime *runtime, const kjit_attention_sm90_config *config, struct outcome *outcome) {
   char text[KJIT_ATTENTION_SM90_TEXT_MAX] = "";
   kjit_artifact *artifact = NULL;
   kjit_artifact_info info = {.struct_size = sizeof info};
@@ -60,6 +67,7 @@ static _Bool is_clean(kjit_runtime *runtime, const kjit_attention_sm90_config *c
   if (kjit_attention_sm90_build(runtime, config, 0, &artifact, &error) == KJIT_OK &&
       kjit_artifact_get_info(artifact, &info, &error) == KJIT_OK)
     clean = info.spill_bytes == 0 && info.local_bytes == 0 && info.log[0] == '\0';
+  *outcome = (struct outcome){info.compile_ms, info.cubin_bytes};
   if (!clean && kjit_attention_sm90_config_print(config, 0, text, sizeof text, NULL) == KJIT_OK) {
     print_error("%s: %s spills %u bytes, stack %u, log \"%.300s\"\n", text, error.message, info.spill_bytes,
                 info.local_bytes, info.log ? info.log : "");
@@ -70,7 +78,40 @@ static _Bool is_clean(kjit_runtime *runtime, const kjit_attention_sm90_config *c
 
 static void check(struct codegen *codegen, size_t index) {
   struct batch *batch = (struct batch *)codegen;
-  if (!is_clean(codegen->runtime, &batch->configs[index])) atomic_fetch_add(&batch->wrong, 1);
+  if (!is_clean(codegen->runtime, &batch->configs[index], &batch->outcomes[index])) atomic_fetch_add(&batch->wrong, 1);
+}
+
+static int compare_ms(const void *a, const void *b) {
+  const double x = ((const struct outcome *)a)->ms, y = ((const struct outcome *)b)->ms;
+  return (x > y) - (x < y);
+}
+
+static int compare_bytes(const void *a, const void *b) {
+  const size_t x = ((const struct outcome *)a)->bytes, y = ((const struct outcome *)b)->bytes;
+  return (x > y) - (x < y);
+}
+
+/* One line of the table: kernels with or without packed heads, whole or split. */
+static void print_kind(const struct batch *batch, int packed, int split) {
+  static struct outcome kind[ATTENTION_GRID_SIZE];
+  size_t count = 0;
+  for (size_t i = 0; i < batch->codegen.count; i++) {
+    if ((batch->configs[i].packed > 1) == packed && batch->configs[i].split == split)
+      kind[count++] = batch->outcomes[i];
+  }
+  if (count == 0) return;
+  qsort(kind, count, sizeof *kind, compare_ms);
+  const double median = kind[count / 2].ms, most = kind[count - 1].ms;
+  qsort(kind, count, sizeof *kind, compare_bytes);
+  print_message("| %-8s | %-5s | %5zu | %10.0f | %8.0f | %10.1f | %8.1f |\n", packed ? "packed" : "one each",
+                split ? "split" : "whole", count, median, most, (double)kind[count / 2].bytes / 1000,
+                (double)kind[count - 1].bytes / 1000);
+}
+
+static void print_table(const struct batch *batch) {
+  print_message("| heads    | tiles | count | median, ms | most, ms | median, KB | most, KB |\n");
+  for (int kind = 0; kind < 4; kind++)
+    print_kind(batch, kind / 2, kind % 2);
 }
 
 static void test_sm90_codegen__chosen_configs_compile_without_a_word_and_without_spills(void **state) {
@@ -80,6 +121,7 @@ static void test_sm90_codegen__chosen_configs_compile_without_a_word_and_without
   if (!all || !*all) take_sample(batch, SAMPLE);
   print_message("%zu configs\n", batch->codegen.count);
   codegen_compile_all(&batch->codegen, check);
+  print_table(batch);
   const size_t wrong = atomic_load(&batch->wrong);
   if (wrong) fail_msg("%zu of %zu configs are not clean", wrong, batch->codegen.count);
 }

@@ -1,5 +1,6 @@
 /* A grid of attention problems over everything that the choice of a kernel looks at: every head size, unequal ones,
- * both masks and types, lengths on either side of the rules' borders, small and large batches, grouped heads. */
+ * both masks and types, lengths on either side of the rules' borders, few queries against many keys, small and large
+ * batches, grouped heads. */
 #ifndef KJIT_TESTS_ATTENTION_GRID_H
 #define KJIT_TESTS_ATTENTION_GRID_H
 
@@ -7,9 +8,12 @@
 
 static const struct {
   int64_t seq_q, seq_kv;
-} attention_grid_lengths[] = {{1, 1},       {1, 4096},    {64, 64},   {65, 100},    {128, 3000},  {200, 1024},
-                              {1000, 1000}, {2047, 2047}, {2048, 31}, {4096, 4096}, {1023, 16384}};
-static const struct { int64_t batch, heads_q, heads_kv; } attention_grid_heads[] = {{1, 1, 1}, {2, 8, 2}, {16, 32, 1}};
+} attention_grid_lengths[] = {{1, 1},        {1, 4096},    {64, 64},     {65, 100},  {128, 3000},
+                              {200, 1024},   {1000, 1000}, {2047, 2047}, {2048, 31}, {4096, 4096},
+                              {1023, 16384}, {7, 65536},   {100, 20000}};
+static const struct {
+  int64_t batch, heads_q, heads_kv;
+} attention_grid_heads[] = {{1, 1, 1}, {2, 8, 2}, {16, 32, 1}, {1, 64, 8}};
 static const struct {
   int64_t qk, v;
 } attention_grid_unequal[] = {{192, 128}, {128, 192}, {64, 128}, {128, 64}, {40, 72},  {256, 64},

@@ -5,14 +5,12 @@
 #include <unistd.h>
 
 struct fake_driver fake_driver;
-
 static _Thread_local int current;
 static _Thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 struct CUlib_st {
   int unused;
 };
-
 struct CUevent_st {
   int unused;
 };
@@ -25,8 +23,7 @@ void fake_driver_reset(void) {
   fake_driver.max_threads = 1024;
   fake_driver.parameter_count = 1;
   fake_driver.parameter_bytes = 16;
-  fake_driver.context_id = 1;
-  fake_driver.buffer_id = 1;
+  fake_driver.context_id = fake_driver.buffer_id = 1;
   fake_driver.fail_call = FAKE_CALLS;
   fake_driver.failure = CUDA_ERROR_UNKNOWN;
   fake_driver.refusal = CUDA_ERROR_INVALID_IMAGE;
@@ -42,7 +39,6 @@ int fake_driver_calls_of(enum fake_call call) {
   return atomic_load(&fake_driver.calls_of[call]);
 }
 
-/* Every fake begins here. */
 static CUresult enter(enum fake_call call) {
   const long index = atomic_fetch_add(&fake_driver.calls, 1);
   atomic_fetch_add(&fake_driver.calls_of[call], 1);
@@ -74,20 +70,11 @@ static CUresult fake_driver_get_version(int *version) {
 
 static CUresult fake_get_error_name(CUresult result, const char **name) {
   ENTER(GetErrorName);
-  switch (result) {
-  case CUDA_ERROR_INVALID_VALUE:
-    *name = "CUDA_ERROR_INVALID_VALUE";
-    return CUDA_SUCCESS;
-  case CUDA_ERROR_INVALID_IMAGE:
-    *name = "CUDA_ERROR_INVALID_IMAGE";
-    return CUDA_SUCCESS;
-  case CUDA_ERROR_UNKNOWN:
-    *name = "CUDA_ERROR_UNKNOWN";
-    return CUDA_SUCCESS;
-  default:
-    *name = NULL;
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  *name = result == CUDA_ERROR_INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
+          : result == CUDA_ERROR_INVALID_IMAGE ? "CUDA_ERROR_INVALID_IMAGE"
+          : result == CUDA_ERROR_UNKNOWN       ? "CUDA_ERROR_UNKNOWN"
+                                               : NULL;
+  return *name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult fake_get_error_string(CUresult result, const char **text) {
@@ -118,20 +105,11 @@ static CUresult fake_device_get_attribute(int *value, CUdevice_attribute attribu
   ENTER(DeviceGetAttribute);
   const struct fake_device *const it = device_of(device);
   if (!it) return CUDA_ERROR_INVALID_DEVICE;
-  switch (attribute) {
-  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-    *value = it->major;
-    return CUDA_SUCCESS;
-  case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-    *value = it->minor;
-    return CUDA_SUCCESS;
-  case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-    *value = it->shared_opt_in;
-    return CUDA_SUCCESS;
-  default:
-    *value = (int)attribute; /* each its own, so that a mix-up shows */
-    return CUDA_SUCCESS;
-  }
+  *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR            ? it->major
+           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR          ? it->minor
+           : attribute == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN ? it->shared_opt_in
+                                                                                : (int)attribute; /* a mix-up shows */
+  return CUDA_SUCCESS;
 }
 
 static CUresult fake_device_total_mem(size_t *bytes, CUdevice device) {
@@ -147,7 +125,6 @@ static CUresult fake_ctx_get_device(CUdevice *device) {
   return CUDA_SUCCESS;
 }
 
-/* The image is looked at now. */
 static CUresult read_image(void) {
   if (atomic_load(&fake_driver.refuse_images) <= 0) return CUDA_SUCCESS;
   atomic_fetch_sub(&fake_driver.refuse_images, 1);
@@ -227,9 +204,7 @@ static CUresult remember(const CUlaunchConfig *config, CUfunction function, void
   if (fake_driver.parameter_count) memcpy(it->args, parameters[0], bytes);
   for (unsigned int i = 0; i < config->numAttrs; i++) {
     if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) return CUDA_ERROR_INVALID_VALUE;
-    it->cluster[0] = config->attrs[i].value.clusterDim.x;
-    it->cluster[1] = config->attrs[i].value.clusterDim.y;
-    it->cluster[2] = config->attrs[i].value.clusterDim.z;
+    memcpy(it->cluster, &config->attrs[i].value.clusterDim, sizeof it->cluster);
   }
   return CUDA_SUCCESS;
 }
@@ -276,18 +251,26 @@ static CUresult fake_tensor_map_encode_tiled(CUtensorMap *map, CUtensorMapDataTy
   return enter(FAKE_TensorMapEncodeTiled);
 }
 
-/* Somebody is capturing, as far as this knows. */
-static CUresult fake_mem_alloc(CUdeviceptr *memory, size_t bytes) {
-  if (capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  ENTER(MemAlloc);
+static CUresult give(CUdeviceptr *memory, size_t bytes) {
   *memory = (CUdeviceptr)(uintptr_t)malloc(bytes);
   atomic_fetch_add(&fake_driver.live, 1);
   return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult fake_mem_free(CUdeviceptr memory) {
+static void take(CUdeviceptr memory) {
   atomic_fetch_sub(&fake_driver.live, memory != 0);
   free((void *)(uintptr_t)memory);
+}
+
+/* Somebody is capturing, as far as this knows. */
+static CUresult fake_mem_alloc(CUdeviceptr *memory, size_t bytes) {
+  if (capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  ENTER(MemAlloc);
+  return give(memory, bytes);
+}
+
+static CUresult fake_mem_free(CUdeviceptr memory) {
+  take(memory);
   return enter(FAKE_MemFree);
 }
 
@@ -300,15 +283,12 @@ static CUresult fake_memset_d32_async(CUdeviceptr memory, unsigned int value, si
 static CUresult fake_mem_alloc_async(CUdeviceptr *memory, size_t bytes, CUstream stream) {
   (void)stream;
   ENTER(MemAllocAsync);
-  *memory = (CUdeviceptr)(uintptr_t)malloc(bytes);
-  atomic_fetch_add(&fake_driver.live, 1);
-  return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return give(memory, bytes);
 }
 
 static CUresult fake_mem_free_async(CUdeviceptr memory, CUstream stream) {
   (void)stream;
-  atomic_fetch_sub(&fake_driver.live, memory != 0);
-  free((void *)(uintptr_t)memory);
+  take(memory);
   return enter(FAKE_MemFreeAsync);
 }
 
@@ -367,22 +347,16 @@ static CUresult fake_pointer_get_attributes(unsigned int count, CUpointer_attrib
   (void)pointer;
   ENTER(PointerGetAttributes);
   for (unsigned int i = 0; i < count; i++) {
-    switch (attributes[i]) {
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
       *(unsigned int *)values[i] = (unsigned int)fake_driver.pointer.type;
-      break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
       *(int *)values[i] = fake_driver.pointer.device;
-      break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_POINTER)
       *(CUdeviceptr *)values[i] = fake_driver.pointer.seen_at;
-      break;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    else if (attributes[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID)
       *(unsigned long long *)values[i] = fake_driver.buffer_id;
-      break;
-    default:
+    else
       return CUDA_ERROR_INVALID_VALUE;
-    }
   }
   return CUDA_SUCCESS;
 }
