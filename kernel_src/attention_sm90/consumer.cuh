@@ -72,10 +72,13 @@ private:
     if constexpr (cfg::kPingPong) named_barrier_arrive(turn_barrier((consumer + 1) % cfg::kConsumers), kTurnThreads);
   }
 
-  // Wait for the Q of the next tile; false when there is none.
+  // Wait for the Q of the next tile; false when there is none. One lane of each warp reads the number, and says itself,
+  // when it releases the buffer, that it has: the next one is written after that.
   KJIT_DEVICE bool next_tile(Tile &tile) const {
     mbarrier_wait(at.query_full(queries.slot), queries.parity);
-    const int number = load_shared_4(at.tile_number(queries.slot));
+    int number = 0;
+    if (lane == 0) number = (int)load_shared_4(at.tile_number(queries.slot));
+    number = __shfl_sync(0xffffffffu, number, 0);
     if (number == kNoTile) return false;
     tile = tile_by_number(p, number);
     return true;
@@ -83,6 +86,9 @@ private:
 
   KJIT_DEVICE void release(uint32_t barrier) const {
     if (thread == 0) mbarrier_arrive(barrier); // one arrival a warpgroup: 128 are measurably slower
+  }
+  KJIT_DEVICE void release_query(int buffer) const {
+    if (lane == 0) mbarrier_arrive(at.query_empty(buffer));
   }
   KJIT_DEVICE void release_keys() {
     release(at.keys_empty(keys.slot));
@@ -272,7 +278,7 @@ private:
     if (partials.arrive(own_barrier(), at.word(consumer), out))
       send_output(tile, buffer, out);
     else
-      release(at.query_empty(buffer));
+      release_query(buffer);
   }
 
   // Once all of the 64 rows of O are in shared memory.
@@ -284,8 +290,8 @@ private:
         send_output_chunk(tile, out + i * cfg::kGroupRows * cfg::kRowBytes, i);
       tensor_store_commit();
       tensor_store_wait_read(); // the next Q may overwrite it
-      mbarrier_arrive(at.query_empty(buffer));
     }
+    release_query(buffer);
   }
 
   KJIT_DEVICE void send_output_chunk(const Tile &tile, uint32_t shared, int chunk) const {

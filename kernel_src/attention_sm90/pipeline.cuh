@@ -55,11 +55,12 @@ struct Layout {
     return barrier(2 * cfg::kQueryBuffers + 3 * cfg::kStages + slot);
   }
 
-  // One thread, before a block barrier. One arrival from the producer; one from each consumer.
+  // One thread, before a block barrier. One arrival from the producer; one from each consumer, or each of its warps for
+  // Q, of which every warp reads the number.
   KJIT_DEVICE void initialise() const {
     for (int i = 0; i < cfg::kQueryBuffers; i++) {
       mbarrier_init(query_full(i), 1);
-      mbarrier_init(query_empty(i), cfg::kConsumers);
+      mbarrier_init(query_empty(i), cfg::kConsumers * cfg::kGroupThreads / kLanesPerWarp);
     }
     for (int i = 0; i < cfg::kStages; i++) {
       mbarrier_init(keys_full(i), 1);
