@@ -12,11 +12,14 @@
 
 #define CODEGEN_THREADS 2
 
-/* NVRTC itself is the same in a sanitized build, only slower: such builds compile less. */
+/* NVRTC itself is the same in a sanitized build, only slower: such builds compile one config in CODEGEN_STEP, for one
+ * architecture. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(KJIT_TESTS_ONE_ARCHITECTURE)
 #define CODEGEN_LESS 1
+#define CODEGEN_STEP 7
 #else
 #define CODEGEN_LESS 0
+#define CODEGEN_STEP 1
 #endif
 
 /* First member of a family's own batch, which knows what its configs are. */
