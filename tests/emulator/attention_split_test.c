@@ -44,7 +44,8 @@ static void run_shapes(void **state, const struct shape *shapes, size_t count) {
     const kjit_attention_problem asked = problem_public(&problems[i]);
     kjit_attention_sm90_config config;
     kjit_error error;
-    assert_status(KJIT_OK, kjit_attention_sm90_choose(&asked, (uint32_t)atoi(MULTIPROCESSORS), &config, &error),
+    assert_status(KJIT_OK,
+                  kjit_attention_sm90_choose(&asked, (uint32_t)strtoul(MULTIPROCESSORS, NULL, 10), &config, &error),
                   &error);
     assert_int_equal(shape->packed, config.packed);
     assert_int_equal(shape->split, config.split);

@@ -17,12 +17,12 @@ static const struct {
  * scale at which the largest score moves so far that the output is rescaled. */
 static const struct {
   int64_t batch, heads, seq_q, seq_kv;
-  enum problem_layout layout;
   double scale;
+  enum problem_layout layout;
   _Bool lse;
 } lengths[] = {
-    {1, 1, 1, 1, LAYOUT_BSHD, 0, 1},     {2, 2, 37, 101, LAYOUT_PADDED, 2, 1},   {1, 2, 129, 64, LAYOUT_BHSD, 0.25, 0},
-    {1, 3, 70, 70, LAYOUT_PACKED, 0, 1}, {2, 2, 17, 33, LAYOUT_SHARED_KV, 0, 1},
+    {1, 1, 1, 1, 0, LAYOUT_BSHD, 1},     {2, 2, 37, 101, 2, LAYOUT_PADDED, 1},   {1, 2, 129, 64, 0.25, LAYOUT_BHSD, 0},
+    {1, 3, 70, 70, 0, LAYOUT_PACKED, 1}, {2, 2, 17, 33, 0, LAYOUT_SHARED_KV, 1},
 };
 
 enum { LENGTHS = sizeof lengths / sizeof *lengths };

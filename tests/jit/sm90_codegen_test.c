@@ -101,10 +101,11 @@ static void print_kind(const struct batch *batch, int packed, int split) {
   }
   if (count == 0) return;
   qsort(kind, count, sizeof *kind, compare_ms);
-  const double median = kind[count / 2].ms, most = kind[count - 1].ms;
+  const size_t middle = count / 2;
+  const double median = kind[middle].ms, most = kind[count - 1].ms;
   qsort(kind, count, sizeof *kind, compare_bytes);
   print_message("| %-8s | %-5s | %5zu | %10.0f | %8.0f | %10.1f | %8.1f |\n", packed ? "packed" : "one each",
-                split ? "split" : "whole", count, median, most, (double)kind[count / 2].bytes / 1000,
+                split ? "split" : "whole", count, median, most, (double)kind[middle].bytes / 1000,
                 (double)kind[count - 1].bytes / 1000);
 }
 

@@ -61,7 +61,8 @@ template <typename Visit> void for_operands(const emulator_wgmma &product, Visit
 float &value_at(Accumulators &accumulators, int thread, int i) {
   const int row = thread / kLanes * 16 + thread % kLanes / 4 + i / 2 % 2 * 8;
   const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
-  return accumulators.values[static_cast<size_t>(row * accumulators.columns + column)];
+  return accumulators
+      .values[static_cast<size_t>(row) * static_cast<size_t>(accumulators.columns) + static_cast<size_t>(column)];
 }
 
 void poison_registers(float *registers, int count) {
@@ -69,9 +70,14 @@ void poison_registers(float *registers, int count) {
     memcpy(&registers[i], &kPoison, sizeof kPoison);
 }
 
+uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
 bool are_poisoned(const float *registers, int count) {
-  return std::all_of(registers, registers + count,
-                     [](const float &value) { return memcmp(&value, &kPoison, sizeof kPoison) == 0; });
+  return std::all_of(registers, registers + count, [](float value) { return bits_of(value) == kPoison; });
 }
 
 template <typename Members> const emulator_wgmma &product_of(const Members &members, size_t thread) {
@@ -99,7 +105,7 @@ template <typename Members> std::shared_ptr<Accumulators> take_accumulators(Warp
     }
   auto taken = std::make_shared<Accumulators>();
   taken->columns = first.columns;
-  taken->values.assign(static_cast<size_t>(kRows * first.columns), 0.0f);
+  taken->values.assign(size_t{kRows} * static_cast<size_t>(first.columns), 0.0f);
   for (int thread = 0; thread < kGroupThreads; thread++) {
     float *const registers = product_of(members, static_cast<size_t>(thread)).d;
     taken->registers[static_cast<size_t>(thread)] = registers;
@@ -205,7 +211,7 @@ void multiply(const Tiles &tiles, bool accumulate, Accumulators &accumulators) {
   const int columns = accumulators.columns;
   if (!accumulate) std::fill(accumulators.values.begin(), accumulators.values.end(), 0.0f);
   for (int row = 0; row < kRows; row++) {
-    float *const sums = &accumulators.values[static_cast<size_t>(row * columns)];
+    float *const sums = &accumulators.values[static_cast<size_t>(row) * static_cast<size_t>(columns)];
     for (int depth = 0; depth < kDepth; depth++) {
       const float a = tiles.a[row][depth];
       const float *const b = tiles.b[depth];

@@ -13,7 +13,6 @@ constexpr unsigned kSwizzledRowBytes = 128, kBoxAlignment = 128;
 
 struct Geometry {
   unsigned row_bytes, rows;
-  unsigned bytes() const { return row_bytes * rows; }
 };
 
 Geometry geometry_of(const emulator_tensor_map &map) {
@@ -21,6 +20,10 @@ Geometry geometry_of(const emulator_tensor_map &map) {
   for (unsigned axis = 1; axis < map.rank; axis++)
     geometry.rows *= map.box[axis];
   return geometry;
+}
+
+unsigned bytes_of(const Geometry &geometry) {
+  return geometry.row_bytes * geometry.rows;
 }
 
 // A row of the box: where it begins in global memory, and which of its elements the tensor has: none if first == last.
@@ -84,7 +87,7 @@ TensorCopy prepare(unsigned shared, const void *map, unsigned barrier, const int
   copy.barrier = barrier;
   for (int axis = 0; axis < rank; axis++)
     copy.at[axis] = coordinates[axis];
-  shared_at(*self().block, shared, geometry_of(copy.map).bytes(), kBoxAlignment, what);
+  shared_at(*self().block, shared, bytes_of(geometry_of(copy.map)), kBoxAlignment, what);
   check_rows(copy, what);
   return copy;
 }
@@ -113,7 +116,7 @@ void move_box(Block &block, const TensorCopy &copy, bool load) {
 }
 
 template <typename Visit> void for_box_chunks(Block &block, const TensorCopy &copy, Visit visit) {
-  for (unsigned offset = 0; offset < geometry_of(copy.map).bytes(); offset += kChunkBytes)
+  for (unsigned offset = 0; offset < bytes_of(geometry_of(copy.map)); offset += kChunkBytes)
     visit(copy.shared + offset, chunk_at(block, copy.shared + offset));
 }
 
@@ -149,7 +152,8 @@ void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *
     chunk.copying++;
     chunk.written = false;
   });
-  poison(shared_at(block, shared, geometry_of(copy.map).bytes(), kBoxAlignment, what), geometry_of(copy.map).bytes());
+  poison(shared_at(block, shared, bytes_of(geometry_of(copy.map)), kBoxAlignment, what),
+         bytes_of(geometry_of(copy.map)));
   copy.due = choose_due();
   copy.asker = self().index;
   copy.asked_at = self().clock[static_cast<size_t>(copy.asker)]++;
@@ -202,7 +206,7 @@ void perform_load(Block &block, const TensorCopy &copy) {
     chunk.copying--;
     order_landed(block, copy.asker, copy.asked_at, address);
   });
-  complete_bytes(block, copy, geometry_of(copy.map).bytes());
+  complete_bytes(block, copy, bytes_of(geometry_of(copy.map)));
 }
 
 } // namespace

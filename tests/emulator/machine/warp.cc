@@ -63,7 +63,7 @@ template <typename Members> uint32_t row_address(const Members &members, int mat
 // The memory of that row, which its lane reads or writes.
 template <typename Members>
 char *row_memory(const Members &members, int matrix, int row, Access access, const char *what) {
-  Thread &by = *members[static_cast<size_t>(matrix * 8 + row)];
+  Thread &by = *members[static_cast<size_t>(matrix) * 8 + static_cast<size_t>(row)];
   return access_shared(by, row_address(members, matrix, row), kChunkBytes, access, what);
 }
 
