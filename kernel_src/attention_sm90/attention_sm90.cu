@@ -13,9 +13,8 @@
 //           One producer warpgroup, of which one thread works, and 1 to 3 consumer warpgroups of 64 query rows each.
 // Shared    q_buffers * Q + stages * (K + V), each padded to chunks of 64 columns, and barriers (pipeline.cuh); up to
 //           1023 bytes more, as the start is rounded up to the swizzle's 1024.
-// Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg gives consumers
-// 240
-//           (two), 160 (three) or 256 (one). No spills.
+// Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg gives it 256 (one
+//           consumer), 232 (two) or 160 (three). No spills.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/producer.cuh"
