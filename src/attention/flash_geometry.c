@@ -2,6 +2,7 @@
 
 #include "attention/flash_rules.h"
 #include "attention/flash_traits.h"
+#include "base/integer.h"
 
 /* CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Hardware Multithreading"; the
  * same for every architecture from sm_80 on. */
@@ -13,14 +14,6 @@ enum {
   SHARED_UNIT = 128,     /* shared memory is given to a block in this unit, bytes */
   SHARED_RESERVED = 1024 /* what the system takes of it for each block, bytes */
 };
-
-static uint32_t round_up(uint32_t value, uint32_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
-static uint32_t least(uint32_t a, uint32_t b) {
-  return a < b ? a : b;
-}
 
 kjit_flash_geometry kjit_flash_variant_geometry(const kjit_flash_variant *variant) {
   const kjit_flash_config *config = &variant->config;
@@ -38,15 +31,15 @@ kjit_flash_geometry kjit_flash_config_geometry(const kjit_flash_config *config) 
   return kjit_flash_variant_geometry(&plain);
 }
 
-static uint32_t blocks_by_registers(uint32_t registers, uint32_t warps, const struct target_limits *limits) {
-  const uint32_t per_warp = round_up(registers * WARP, REGISTER_UNIT);
-  const uint32_t warps_per_partition = limits->registers_per_sm / PARTITIONS / per_warp;
+static int64_t blocks_by_registers(uint32_t registers, uint32_t warps, const struct target_limits *limits) {
+  const int64_t per_warp = integer_round_up(registers * WARP, REGISTER_UNIT);
+  const int64_t warps_per_partition = limits->registers_per_sm / PARTITIONS / per_warp;
   return warps_per_partition * PARTITIONS / warps;
 }
 
-static uint32_t blocks_by_shared(uint32_t bytes, const struct target_limits *limits) {
+static int64_t blocks_by_shared(uint32_t bytes, const struct target_limits *limits) {
   if (bytes > limits->shared_per_block) return 0;
-  return limits->shared_per_sm / round_up(bytes + SHARED_RESERVED, SHARED_UNIT);
+  return limits->shared_per_sm / integer_round_up(bytes + SHARED_RESERVED, SHARED_UNIT);
 }
 
 uint32_t kjit_flash_config_ctas_per_sm(const kjit_flash_config *config, uint32_t registers, const char *arch) {
@@ -55,14 +48,14 @@ uint32_t kjit_flash_config_ctas_per_sm(const kjit_flash_config *config, uint32_t
     return 0;
   if (registers == 0 || registers > MAX_THREAD_REGISTERS) return 0;
   const uint32_t warps = (uint32_t)config->n_warps;
-  uint32_t blocks = limits->blocks_per_sm;
-  blocks = least(blocks, limits->threads_per_sm / (WARP * warps));
-  blocks = least(blocks, blocks_by_registers(registers, warps, limits));
-  return least(blocks, blocks_by_shared(kjit_flash_config_geometry(config).shared_bytes, limits));
+  int64_t blocks = limits->blocks_per_sm;
+  blocks = integer_min(blocks, limits->threads_per_sm / (WARP * warps));
+  blocks = integer_min(blocks, blocks_by_registers(registers, warps, limits));
+  return (uint32_t)integer_min(blocks, blocks_by_shared(kjit_flash_config_geometry(config).shared_bytes, limits));
 }
 
 void flash_geometry_grid(uint32_t B_r, int64_t seq_q, int64_t heads, int64_t batch, uint32_t grid[3]) {
-  grid[0] = (uint32_t)((seq_q + B_r - 1) / B_r);
+  grid[0] = (uint32_t)integer_divide_up(seq_q, B_r);
   grid[1] = (uint32_t)heads;
   grid[2] = (uint32_t)batch;
 }

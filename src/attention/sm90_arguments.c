@@ -5,6 +5,7 @@
 
 #include "attention/tensor_check.h"
 #include "base/error.h"
+#include "base/integer.h"
 #include "jit/field_table.h"
 
 #define LOG2_E        1.4426950408889634
@@ -36,14 +37,6 @@ kjit_status sm90_arguments_match(const kjit_attention_problem *problem, const kj
   return status == KJIT_OK ? check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
 }
 
-static int64_t divide_up(int64_t value, int64_t unit) {
-  return (value + unit - 1) / unit;
-}
-
-static int64_t most(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
 /* (batch, head) pairs that are worked on together: those whose K and V fit a little more than half of L2, the rest
  * being for Q, O and what else runs; query heads that share K and V count once. Never so few that multiprocessors have
  * nothing to do, and all sections alike, as a small last one would leave most of the card idle. The fraction was
@@ -53,9 +46,9 @@ static int count_section(const kjit_attention_problem *problem, const struct sm9
   const int64_t pairs = tiles->heads * problem->batch;
   const int64_t bytes = problem->seq_kv * (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
   const int64_t fit = (int64_t)device->l2_bytes * 9 / 16 / bytes;
-  const int64_t wanted =
-      most(most(fit, 1) * tiles->heads_per_kv, divide_up(device->multiprocessors, tiles->query_tiles));
-  return (int)divide_up(pairs, divide_up(pairs, wanted));
+  const int64_t wanted = integer_max(integer_max(fit, 1) * tiles->heads_per_kv,
+                                     integer_divide_up(device->multiprocessors, tiles->query_tiles));
+  return (int)integer_divide_up(pairs, integer_divide_up(pairs, wanted));
 }
 
 void sm90_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem,

@@ -4,6 +4,7 @@
 #include "attention/sm90_rules.h"
 #include "attention/sm90_tiles.h"
 #include "base/error.h"
+#include "base/integer.h"
 
 /* The kernel counts keys, rows, and tiles of all heads in 32 bits, with a block's or a card's worth added. */
 #define MAX_SEQ   ((INT64_C(1) << 30) - 1024)
@@ -44,10 +45,6 @@ static const struct head_class *find_class(int64_t head_dim_v) {
   return &classes[i];
 }
 
-static int64_t divide_up(int64_t value, int64_t unit) {
-  return (value + unit - 1) / unit;
-}
-
 static int64_t count_tiles(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
   return sm90_tiles_of(problem, config).count;
 }
@@ -55,8 +52,8 @@ static int64_t count_tiles(const kjit_attention_problem *problem, const kjit_att
 /* As many consumers as the class has, if there are rows for them. */
 static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
                               int32_t most) {
-  const int64_t needed = divide_up(problem->seq_q, SM90_GROUP_ROWS / config->packed);
-  return needed < most ? (int32_t)needed : most;
+  const int64_t needed = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS / config->packed);
+  return (int32_t)integer_min(needed, most);
 }
 
 /* Query heads that share keys go into one tile where that makes at least a tenth fewer tiles: short queries leave room
@@ -154,7 +151,8 @@ kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error
                      "seq_q is %lld and seq_kv %lld: attention_sm90 takes at most %lld of each",
                      (long long)problem->seq_q, (long long)problem->seq_kv, (long long)MAX_SEQ);
   }
-  if (divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch <= MAX_TILES) return KJIT_OK;
+  if (integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch <= MAX_TILES)
+    return KJIT_OK;
   return error_set(error, KJIT_ERR_UNSUPPORTED,
                    "seq_q is %lld: attention_sm90 takes at most %lld tiles of 64 rows over all %lld heads and %lld "
                    "batch entries",

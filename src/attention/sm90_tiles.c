@@ -1,6 +1,7 @@
 #include "attention/sm90_tiles.h"
 
 #include "attention/sm90_rules.h"
+#include "base/integer.h"
 
 /* Predictions for an H200, in nanoseconds, to be measured: docs/attention.md says how they were come by. */
 enum {
@@ -24,38 +25,26 @@ enum {
   MOST_ROUNDS = 4       /* of the card that parts may take */
 };
 
-static int64_t divide_up(int64_t value, int64_t unit) {
-  return (value + unit - 1) / unit;
-}
-
-static int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
 struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
   const int64_t group = problem->heads_q / problem->heads_kv, positions = SM90_GROUP_ROWS / config->packed;
-  const int64_t rows = least(problem->seq_q, positions) * config->packed;
+  const int64_t rows = integer_min(problem->seq_q, positions) * config->packed;
   struct sm90_tiles tiles;
-  tiles.query_tiles = divide_up(problem->seq_q, positions * config->consumers);
-  tiles.heads_per_kv = divide_up(group, config->packed);
+  tiles.query_tiles = integer_divide_up(problem->seq_q, positions * config->consumers);
+  tiles.heads_per_kv = integer_divide_up(group, config->packed);
   if (config->packed == 1) tiles.heads_per_kv = group;
   tiles.heads = problem->heads_kv * tiles.heads_per_kv;
   tiles.count = tiles.query_tiles * tiles.heads * problem->batch;
-  tiles.key_blocks = divide_up(problem->seq_kv, config->tile_n);
-  tiles.rows = divide_up(rows, ROW_STEP) * ROW_STEP;
+  tiles.key_blocks = integer_divide_up(problem->seq_kv, config->tile_n);
+  tiles.rows = integer_round_up(rows, ROW_STEP);
   return tiles;
 }
 
 /* The last part of each consumer to arrive reads all of them; in two rounds when there are many. */
 static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts) {
   if (parts == 1) return 0;
-  const int64_t groups = divide_up(parts, MERGED_AT_ONCE);
+  const int64_t groups = integer_divide_up(parts, MERGED_AT_ONCE);
   const int64_t times = groups > 1 ? 2 : 1;
-  const int64_t read = least(parts, MERGED_AT_ONCE) + (groups > 1 ? groups : 0);
+  const int64_t read = integer_min(parts, MERGED_AT_ONCE) + (groups > 1 ? groups : 0);
   const int64_t bytes = read * tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
   return times * MERGE + bytes / MERGE_BYTES_A_NS;
 }
@@ -67,18 +56,18 @@ static int64_t round_time(const kjit_attention_sm90_config *config, int64_t part
   /* Half of a step at 128 grows with its columns, the products; the rest, the exponentials, with its keys alone. */
   const int64_t step = step_ns[config->consumers - 1] * config->tile_n * (columns + 256) / (128 * 512);
   const int64_t bytes = parts * config->tile_n * columns * ELEMENT_BYTES;
-  return parts == 0 ? 0 : BEGIN + steps * most(step, bytes / TRAFFIC_BYTES_A_NS);
+  return parts == 0 ? 0 : BEGIN + steps * integer_max(step, bytes / TRAFFIC_BYTES_A_NS);
 }
 
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                         uint32_t multiprocessors) {
-  const int64_t all = tiles->count * parts, steps = divide_up(tiles->key_blocks, parts);
+  const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
   return all / multiprocessors * round_time(config, multiprocessors, steps) +
          round_time(config, all % multiprocessors, steps) + merge_time(tiles, config, parts);
 }
 
 static _Bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
-  const int64_t rounds = divide_up(tiles->count, multiprocessors);
+  const int64_t rounds = integer_divide_up(tiles->count, multiprocessors);
   /* Long queries' tiles differ in length or end at different times, which evens out over several rounds. */
   if (rounds > 1 && tiles->query_tiles > 1) return 1;
   return tiles->count * 5 >= rounds * multiprocessors * 4;
@@ -86,7 +75,7 @@ static _Bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocess
 
 /* Fewest parts of which the longest is no longer. */
 static int64_t even_out(int64_t key_blocks, int64_t parts) {
-  return divide_up(key_blocks, divide_up(key_blocks, parts));
+  return integer_divide_up(key_blocks, integer_divide_up(key_blocks, parts));
 }
 
 struct best {
@@ -95,7 +84,7 @@ struct best {
 
 static void consider(struct best *best, int64_t parts, const struct sm90_tiles *tiles,
                      const kjit_attention_sm90_config *config, uint32_t multiprocessors) {
-  parts = least(parts, least(SM90_MOST_PARTS, tiles->key_blocks));
+  parts = integer_min(parts, integer_min(SM90_MOST_PARTS, tiles->key_blocks));
   if (parts <= 1) return;
   parts = even_out(tiles->key_blocks, parts);
   if (sm90_tiles_partial_bytes(tiles, config, parts) > SM90_PARTIALS_MAX) return;
