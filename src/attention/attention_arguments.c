@@ -1,10 +1,13 @@
 #include "attention/attention_arguments.h"
 
 #include <float.h>
+#include <math.h>
 
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "jit/field_table.h"
+
+#define LOG2_E 1.4426950408889634
 
 /* Times log2(e) it is still finite. */
 #define MAX_SCALE (FLT_MAX / 2)
@@ -175,4 +178,15 @@ void attention_arguments_problem(const kjit_attention_args *args, kjit_attention
                                       .seq_kv = args->k.shape[SEQ],
                                       .head_dim = args->q.shape[HEAD_DIM],
                                       .head_dim_v = args->v.shape[HEAD_DIM]};
+}
+
+kjit_status attention_arguments_match_dtype(int32_t dtype, int32_t wanted, kjit_error *error) {
+  if (dtype == wanted) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "dtype is %s (%d): must be the tensors', %s (%d)", dtype_name(dtype),
+                   (int)dtype, dtype_name(wanted), (int)wanted);
+}
+
+struct attention_scale attention_arguments_scale(float given, int64_t head_dim) {
+  const double scale = given > 0 ? (double)given : 1 / sqrt((double)head_dim);
+  return (struct attention_scale){(float)scale, (float)(scale * LOG2_E)};
 }

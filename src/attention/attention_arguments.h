@@ -11,4 +11,15 @@ kjit_status attention_arguments_check(const kjit_attention_args *args, int32_t d
 /* The problem that checked arguments are. */
 void attention_arguments_problem(const kjit_attention_args *args, kjit_attention_problem *problem);
 
+/* Is a config's dtype the tensors'? KJIT_ERR_INVALID_CONFIG. */
+kjit_status attention_arguments_match_dtype(int32_t dtype, int32_t wanted, kjit_error *error);
+
+/* What kernels multiply scores by, for powers of e and of 2. */
+struct attention_scale {
+  float scale, scale_log2;
+};
+
+/* The scale given, or for 0 that of the head size, 1/sqrt(head_dim). */
+struct attention_scale attention_arguments_scale(float given, int64_t head_dim);
+
 #endif

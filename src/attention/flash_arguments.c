@@ -1,21 +1,12 @@
 #include "attention/flash_arguments.h"
 
-#include <math.h>
-
+#include "attention/attention_arguments.h"
 #include "attention/flash_traits.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
-#include "jit/field_table.h"
-
-#define LOG2_E 1.4426950408889634
 
 enum axis { BATCH, SEQ, HEADS };
 enum lse_axis { LSE_BATCH, LSE_HEADS, LSE_SEQ };
-
-static const char *dtype_name(int32_t dtype) {
-  const char *name = field_dtype_name(dtype);
-  return name ? name : "no dtype";
-}
 
 static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
   if (columns >= 8 && columns % 8 == 0 && columns <= FLASH_MAX_HEAD) return KJIT_OK;
@@ -30,10 +21,8 @@ kjit_status flash_arguments_check_problem(const kjit_attention_problem *problem,
 
 kjit_status flash_arguments_match(const kjit_attention_problem *problem, const kjit_flash_config *config,
                                   kjit_error *error) {
-  if (config->dtype != problem->dtype) {
-    return error_set(error, KJIT_ERR_INVALID_CONFIG, "dtype is %s (%d): must be the tensors', %s (%d)",
-                     dtype_name(config->dtype), (int)config->dtype, dtype_name(problem->dtype), (int)problem->dtype);
-  }
+  const kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
+  if (status != KJIT_OK) return status;
   const kjit_flash_traits traits = flash_traits_of(problem);
   const int32_t d_head = flash_traits_d_head(&traits);
   if (config->d_head == d_head) return KJIT_OK;
@@ -54,7 +43,7 @@ static struct flash_forward_strides strides_of(const kjit_tensor *tensor) {
 
 void flash_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem,
                           struct flash_forward_params *params) {
-  const double scale = args->scale > 0 ? (double)args->scale : 1 / sqrt((double)problem->head_dim);
+  const struct attention_scale scale = attention_arguments_scale(args->scale, problem->head_dim);
   const _Bool lse = args->lse.data != NULL;
   *params = (struct flash_forward_params){
       .q = args->q.data,
@@ -70,8 +59,8 @@ void flash_arguments_fill(const kjit_attention_args *args, const kjit_attention_
       .lse_head_stride = lse ? tensor_stride(&args->lse, LSE_HEADS) : 0,
       .seq_q = (int)problem->seq_q,
       .seq_kv = (int)problem->seq_kv,
-      .scale = (float)scale,
-      .scale_log2 = (float)(scale * LOG2_E),
+      .scale = scale.scale,
+      .scale_log2 = scale.scale_log2,
       .heads_per_kv = (int)(problem->heads_q / problem->heads_kv),
   };
 }

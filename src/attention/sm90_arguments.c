@@ -1,22 +1,15 @@
 #include "attention/sm90_arguments.h"
 
-#include <math.h>
 #include <stddef.h>
 
+#include "attention/attention_arguments.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/integer.h"
-#include "jit/field_table.h"
 
-#define LOG2_E        1.4426950408889634
 #define ELEMENT_BYTES 2
 
 enum lse_axis { LSE_BATCH, LSE_HEADS };
-
-static const char *dtype_name(int32_t dtype) {
-  const char *name = field_dtype_name(dtype);
-  return name ? name : "no dtype";
-}
 
 static kjit_status check_equal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error) {
   if (value == wanted) return KJIT_OK;
@@ -26,12 +19,10 @@ static kjit_status check_equal(const char *field, int32_t value, int64_t wanted,
 
 kjit_status sm90_arguments_match(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
                                  kjit_error *error) {
-  if (config->dtype != problem->dtype) {
-    return error_set(error, KJIT_ERR_INVALID_CONFIG, "dtype is %s (%d): must be the tensors', %s (%d)",
-                     dtype_name(config->dtype), (int)config->dtype, dtype_name(problem->dtype), (int)problem->dtype);
-  }
   const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
-  kjit_status status = check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
+  kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
+  if (status == KJIT_OK)
+    status = check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
   if (status == KJIT_OK)
     status = check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
   return status == KJIT_OK ? check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
@@ -54,7 +45,7 @@ static int count_section(const kjit_attention_problem *problem, const struct sm9
 void sm90_arguments_fill(const kjit_attention_args *args, const kjit_attention_problem *problem,
                          const struct sm90_tiles *tiles, const kjit_device_info *device,
                          struct attention_sm90_params *params) {
-  const double scale = args->scale > 0 ? (double)args->scale : 1 / sqrt((double)problem->head_dim);
+  const struct attention_scale scale = attention_arguments_scale(args->scale, problem->head_dim);
   params->lse = args->lse.data;
   params->lse_batch_stride = args->lse.data ? tensor_stride(&args->lse, LSE_BATCH) : 0;
   params->lse_head_stride = args->lse.data ? tensor_stride(&args->lse, LSE_HEADS) : 0;
@@ -66,8 +57,8 @@ void sm90_arguments_fill(const kjit_attention_args *args, const kjit_attention_p
   params->seq_kv = (int)problem->seq_kv;
   params->query_tiles = (int)tiles->query_tiles;
   params->section = count_section(problem, tiles, device);
-  params->scale = (float)scale;
-  params->scale_log2 = (float)(scale * LOG2_E);
+  params->scale = scale.scale;
+  params->scale_log2 = scale.scale_log2;
   params->group = (int)(problem->heads_q / problem->heads_kv);
   params->splits = 1;
   params->partial_rows = (int)tiles->rows;
