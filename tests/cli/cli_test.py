@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import harness
+from harness import DONE, FAILED, NO_GPU, NO_NVRTC, NOWHERE, USAGE
 
 KJIT = Path(sys.argv[1]).resolve()
-DONE, FAILED, USAGE, NO_GPU, NO_NVRTC = range(5)
-NOWHERE = "/nonexistent/library.so"
 
 SHORT_FORM = "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
 KERNEL = '''
@@ -22,29 +21,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) scale(const __grid_constan
 '''
 
 
-class CommandCase(harness.TemporaryFolder):
-    """Runs kjit with a cache of its own."""
-
-    def setUp(self):
-        super().setUp()
-        self.cache = self.folder / "cache"
-        self.environment = {name: None for name in os.environ if name.startswith("KJIT_") and name != "KJIT_NVRTC"}
-        self.environment["KJIT_CACHE_DIR"] = self.cache
-
-    def kjit(self, *arguments, exit_code=DONE, **environment):
-        result = self.run_command(KJIT, *arguments, environment={**self.environment, **environment})
-        self.assertEqual(result.returncode, exit_code, f"{arguments}\n{result.stdout}\n{result.stderr}")
-        return result
-
-    def json(self, *arguments, exit_code=DONE, **environment):
-        return json.loads(self.kjit(*arguments, "--json", exit_code=exit_code, **environment).stdout)
-
-    def refused(self, *arguments, naming, exit_code=USAGE):
-        """The command says no, on one line that names what is wrong, and prints nothing else."""
-        result = self.kjit(*arguments, exit_code=exit_code)
-        self.assertEqual(result.stdout, "")
-        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        self.assertIn(naming, result.stderr)
+class CommandCase(harness.KjitCase):
+    program = KJIT
 
     def compile_scale(self, *arguments, **keywords):
         source = self.write("scale.cu", KERNEL)

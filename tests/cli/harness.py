@@ -1,5 +1,6 @@
-"""What the Python test programs share: cases reported as cmocka reports them, so that one tool counts all."""
+"""What the Python test programs share: cases reported as cmocka reports them, for one tool to count, and runs of kjit."""
 
+import json
 import os
 import shutil
 import signal
@@ -46,6 +47,15 @@ def main(module):
 # Ends what hangs: no measure of how fast anything is, for the machine may be busy.
 HANGS_S = 900
 
+# What the kjit command ends with.
+DONE, FAILED, USAGE, NO_GPU, NO_NVRTC = range(5)
+NOWHERE = "/nonexistent/library.so"
+
+
+def full_environment(changes):
+    """This process's environment with others laid over it, None taking a variable out."""
+    return {name: str(value) for name, value in {**os.environ, **changes}.items() if value is not None}
+
 
 class TemporaryFolder(unittest.TestCase):
     """A case with a folder of its own, gone afterwards."""
@@ -55,13 +65,38 @@ class TemporaryFolder(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
     def run_command(self, *command, environment=None, **keywords):
-        """A finished process; `environment` is laid over this one's, None taking a variable out."""
-        merged = {**os.environ, **(environment or {})}
-        merged = {name: str(value) for name, value in merged.items() if value is not None}
-        return subprocess.run([str(word) for word in command], env=merged, capture_output=True, text=True,
-                              errors="replace", timeout=HANGS_S, **keywords)
+        """A finished process; `environment` is laid over this one's, as full_environment() does it."""
+        return subprocess.run([str(word) for word in command], env=full_environment(environment or {}),
+                              capture_output=True, text=True, errors="replace", timeout=HANGS_S, **keywords)
 
     def write(self, name, text):
         path = self.folder / name
         path.write_text(text)
         return path
+
+
+class KjitCase(TemporaryFolder):
+    """Runs kjit with a cache of its own; of kjit's variables in the environment only NVRTC's path counts."""
+
+    program = None  # kjit's path, which a test program is told
+
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache"
+        self.environment = {name: None for name in os.environ if name.startswith("KJIT_") and name != "KJIT_NVRTC"}
+        self.environment["KJIT_CACHE_DIR"] = self.cache
+
+    def kjit(self, *arguments, exit_code=DONE, **environment):
+        result = self.run_command(self.program, *arguments, environment={**self.environment, **environment})
+        self.assertEqual(result.returncode, exit_code, f"{arguments}\n{result.stdout}\n{result.stderr}")
+        return result
+
+    def json(self, *arguments, exit_code=DONE, **environment):
+        return json.loads(self.kjit(*arguments, "--json", exit_code=exit_code, **environment).stdout)
+
+    def refused(self, *arguments, naming, exit_code=USAGE):
+        """The command says no, on one line that names what is wrong, and prints nothing else."""
+        result = self.kjit(*arguments, exit_code=exit_code)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertIn(naming, result.stderr)

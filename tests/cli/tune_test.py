@@ -4,44 +4,27 @@ usage: tune_test.py KJIT EMULATOR_FOLDER
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import harness
+from harness import FAILED, NO_GPU, NO_NVRTC, NOWHERE, USAGE
 
 KJIT, EMULATOR = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-DONE, FAILED, USAGE, NO_GPU, NO_NVRTC = range(5)
-NOWHERE = "/nonexistent/library.so"
 PROBLEM = "dtype=bf16,head_dim=64,seq_q=64"
 CLASS = "dtype=bf16,causal=0,head_dim=64,head_dim_v=64,group=1,seq_q=64,seq_kv=64,pairs=1"
 
 
-class TuneCase(harness.TemporaryFolder):
-    """Runs kjit with a cache of its own, and no driver."""
+class TuneCase(harness.KjitCase):
+    """Without a driver."""
+
+    program = KJIT
 
     def setUp(self):
         super().setUp()
-        self.cache = self.folder / "cache"
-        self.environment = {name: None for name in os.environ if name.startswith("KJIT_") and name != "KJIT_NVRTC"}
-        self.environment["KJIT_CACHE_DIR"] = self.cache
         self.environment["KJIT_LIBCUDA"] = NOWHERE
-
-    def kjit(self, *arguments, exit_code=DONE, **environment):
-        result = self.run_command(KJIT, *arguments, environment={**self.environment, **environment})
-        self.assertEqual(result.returncode, exit_code, f"{arguments}\n{result.stdout}\n{result.stderr}")
-        return result
-
-    def json(self, *arguments, exit_code=DONE, **environment):
-        return json.loads(self.kjit(*arguments, "--json", exit_code=exit_code, **environment).stdout)
-
-    def refused(self, *arguments, naming, exit_code=USAGE):
-        result = self.kjit("tune", *arguments, exit_code=exit_code)
-        self.assertEqual(result.stdout, "")
-        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        self.assertIn(naming, result.stderr)
 
     def dry(self, *arguments, **keywords):
         return self.json("tune", "--dry-run", *arguments, **keywords)
@@ -49,31 +32,31 @@ class TuneCase(harness.TemporaryFolder):
 
 class Usage(TuneCase):
     def test_tune__needs_something_to_measure(self):
-        self.refused(naming="--problem")
+        self.refused("tune", naming="--problem")
 
     def test_tune__options_of_a_dry_run_need_one(self):
-        self.refused("--set", "cells", "--arch", "sm_80", naming="--dry-run")
-        self.refused("--set", "cells", "--compile", naming="--dry-run")
-        self.refused("--set", "cells", "--dry-run", "--out", "x", naming="--out")
+        self.refused("tune", "--set", "cells", "--arch", "sm_80", naming="--dry-run")
+        self.refused("tune", "--set", "cells", "--compile", naming="--dry-run")
+        self.refused("tune", "--set", "cells", "--dry-run", "--out", "x", naming="--out")
 
     def test_tune__unknown_set_lists_those_there_are(self):
-        self.refused("--dry-run", "--set", "all", naming="cells, small, decode or odd", exit_code=FAILED)
+        self.refused("tune", "--dry-run", "--set", "all", naming="cells, small, decode or odd", exit_code=FAILED)
 
     def test_tune__problem_that_is_wrong_has_its_column(self):
-        self.refused("--dry-run", "--problem", "dtype=bf16,head_dims=64", naming="column 12")
-        self.refused("--dry-run", "--problem", "attention sm_90 dtype=bf16,head_dims=64", naming="column 28")
-        self.refused("--dry-run", "--problem", "attention sm_90", naming="column 16")
+        self.refused("tune", "--dry-run", "--problem", "dtype=bf16,head_dims=64", naming="column 12")
+        self.refused("tune", "--dry-run", "--problem", "attention sm_90 dtype=bf16,head_dims=64", naming="column 28")
+        self.refused("tune", "--dry-run", "--problem", "attention sm_90", naming="column 16")
 
     def test_tune__manifest_that_is_wrong_has_its_line(self):
         path = self.write("manifest", "# one\n\nattention sm_90 dtype=bf16\n")
-        self.refused("--dry-run", "--manifest", path, naming=f"{path}:3: head_dim is missing")
-        self.refused("--dry-run", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)
+        self.refused("tune", "--dry-run", "--manifest", path, naming=f"{path}:3: head_dim is missing")
+        self.refused("tune", "--dry-run", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)
 
     def test_tune__architecture_that_is_none_is_named(self):
-        self.refused("--dry-run", "--problem", PROBLEM, "--arch", "sm_9x", naming="sm_9x")
+        self.refused("tune", "--dry-run", "--problem", PROBLEM, "--arch", "sm_9x", naming="sm_9x")
 
     def test_tune__without_a_gpu_has_its_own_exit_code(self):
-        self.refused("--problem", PROBLEM, naming=NOWHERE, exit_code=NO_GPU)
+        self.refused("tune", "--problem", PROBLEM, naming=NOWHERE, exit_code=NO_GPU)
 
 
 class DryRun(TuneCase):
@@ -194,10 +177,9 @@ class Emulated(TuneCase):
         self.assertIn("line 13: column 1", failed["classes"][0]["message"])
 
     def test_tune__interrupted_says_so_and_dies_of_it(self):
-        environment = {name: value for name, value in {**os.environ, **self.environment}.items() if value is not None}
         process = subprocess.Popen([str(KJIT), "tune", "--set", "cells", "--jobs", "1", "--json"], text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env={name: str(value) for name, value in environment.items()})
+                                   env=harness.full_environment(self.environment))
         self.assertIn("compiling", process.stderr.readline())
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=280)

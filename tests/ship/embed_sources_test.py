@@ -3,21 +3,23 @@
 usage: embed_sources_test.py KJIT C_COMPILER
 """
 
-import json
-import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 import harness  # noqa: E402
+from harness import FAILED  # noqa: E402
 
 KJIT, COMPILER = Path(sys.argv[1]).resolve(), sys.argv[2]
 FORM = "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
-FAILED = 1
 
 
-class WithoutSources(harness.TemporaryFolder):
+class WithoutSources(harness.KjitCase):
+    """Two kjits: with its sources, and `without`."""
+
+    program = KJIT
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -32,40 +34,32 @@ class WithoutSources(harness.TemporaryFolder):
         cls.without = next(Path(folder).glob("tools/kjit/kjit"))
         cls.library = next(Path(folder).glob("libkjit.so.?.?.?"))
 
-    def setUp(self):
-        super().setUp()
-        self.environment = {name: None for name in os.environ if name.startswith("KJIT_") and name != "KJIT_NVRTC"}
-        self.environment["KJIT_CACHE_DIR"] = self.folder / "cache"
-
-    def kjit(self, command, *arguments, exit_code=0, **environment):
-        result = self.run_command(command, *arguments, environment={**self.environment, **environment})
-        self.assertEqual(result.returncode, exit_code, result.stdout + result.stderr)
-        return result
-
-    def compile(self, command, **environment):
-        return json.loads(self.kjit(command, "compile", "--flash", FORM, "--arch", "sm_90", "--json",
-                                    **environment).stdout)
+    def compile(self, **environment):
+        return self.json("compile", "--flash", FORM, "--arch", "sm_90", **environment)
 
     def test_without_sources__the_cache_answers_with_the_same_key(self):
-        built = self.compile(KJIT)
-        found = self.compile(self.without)
+        built = self.compile()
+        self.program = self.without
+        found = self.compile()
         self.assertEqual((built["source"], found["source"]), ("built", "user"))
         self.assertEqual(built["key"], found["key"])
 
     def test_without_sources__a_bundle_answers(self):
         bundle, manifest = self.folder / "b.kjb", self.write("m", f"flash_forward sm_90 {FORM}\n")
-        self.kjit(KJIT, "bundle", "create", bundle, "--manifest", manifest)
-        found = self.compile(self.without, KJIT_BUNDLE=bundle, KJIT_CACHE_MODE="off")
+        self.kjit("bundle", "create", bundle, "--manifest", manifest)
+        self.program = self.without
+        found = self.compile(KJIT_BUNDLE=bundle, KJIT_CACHE_MODE="off")
         self.assertEqual(found["source"], "bundle")
 
     def test_without_sources__a_miss_says_why_it_cannot_be_compiled(self):
-        result = self.kjit(self.without, "compile", "--flash", FORM, "--arch", "sm_90", exit_code=FAILED)
+        self.program = self.without
+        result = self.kjit("compile", "--flash", FORM, "--arch", "sm_90", exit_code=FAILED)
         for word in ("flash_forward", "sm_90", "KJIT_EMBED_SOURCES=OFF", "kjit bundle create"):
             self.assertIn(word, result.stderr)
 
     def test_without_sources__the_source_is_not_shown_in_part(self):
-        result = self.kjit(self.without, "compile", "--flash", FORM, "--arch", "sm_90", "--show-source",
-                           exit_code=FAILED)
+        self.program = self.without
+        result = self.kjit("compile", "--flash", FORM, "--arch", "sm_90", "--show-source", exit_code=FAILED)
         self.assertIn("KJIT_EMBED_SOURCES=OFF", result.stderr)
 
     def test_without_sources__none_is_in_the_library(self):

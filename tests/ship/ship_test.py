@@ -4,7 +4,6 @@ usage: ship_test.py KJIT EXAMPLE_BUNDLE LIBKJIT_A BENCH_START_TIME C_COMPILER CU
 """
 
 import itertools
-import json
 import os
 import random
 import shutil
@@ -17,38 +16,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 import harness  # noqa: E402
+from harness import DONE, FAILED, NO_GPU, NO_NVRTC, NOWHERE, USAGE  # noqa: E402
 
 KJIT, EXAMPLE, ARCHIVE, START_TIME = (Path(word).resolve() for word in sys.argv[1:5])
 COMPILER, CUDA = sys.argv[5:7]
-DONE, FAILED, USAGE, NO_GPU, NO_NVRTC = range(5)
-NOWHERE = "/nonexistent/libnvrtc.so"
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120")
 SCHEDULERS = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP",
               "JOB_COMPLETION_INDEX", "PARALLEL_SEQ")
 KILLS = int(os.environ.get("KJIT_TEST_KILLS", 100))
 
 
-class ShipCase(harness.TemporaryFolder):
-    """Runs kjit with a cache of its own and no scheduler around it."""
+class ShipCase(harness.KjitCase):
+    """With no scheduler around it."""
+
+    program = KJIT
 
     def setUp(self):
         super().setUp()
-        self.cache = self.folder / "cache"
-        self.environment = {name: None for name in os.environ if name.startswith("KJIT_") and name != "KJIT_NVRTC"}
         self.environment.update(dict.fromkeys(SCHEDULERS))
-        self.environment["KJIT_CACHE_DIR"] = self.cache
-
-    def kjit(self, *arguments, exit_code=DONE, **environment):
-        result = self.run_command(KJIT, *arguments, environment={**self.environment, **environment})
-        self.assertEqual(result.returncode, exit_code, f"{arguments}\n{result.stdout}\n{result.stderr}")
-        return result
-
-    def json(self, *arguments, exit_code=DONE, **environment):
-        return json.loads(self.kjit(*arguments, "--json", exit_code=exit_code, **environment).stdout)
-
-    def full_environment(self, **more):
-        merged = {**os.environ, **self.environment, **more}
-        return {name: str(value) for name, value in merged.items() if value is not None}
 
     def entries(self):
         """Path -> inode of every entry in the cache folder."""
@@ -335,8 +320,8 @@ class Interrupted(ShipCase):
 
     def start(self):
         return subprocess.Popen([str(KJIT), "warm", "--manifest", str(self.manifest), "--jobs", "2"],
-                                env=self.full_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                start_new_session=True)
+                                env=harness.full_environment(self.environment), stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def seconds_of_one(self):
         started = time.monotonic()
