@@ -52,6 +52,13 @@ static inline kjit_tune_result result_of(const kjit_attention_problem *problem, 
   return result;
 }
 
+/* For causal_problem(), with other_config(), whose text lies in `config`. */
+static inline kjit_tune_result causal_result(struct fixture *f, char config[KJIT_ATTENTION_TEXT_MAX]) {
+  const kjit_attention_problem problem = causal_problem();
+  other_config(f, &problem, config);
+  return result_of(&problem, config);
+}
+
 static inline void publish(struct fixture *f, const kjit_tune_result *result) {
   const kjit_device_info device = device_of(f);
   assert_status(KJIT_OK, kjit_tune_publish(f->runtime, &device, result, &f->error), &f->error);

@@ -19,15 +19,13 @@ static void test_tune__without_a_table_the_rules_decide(void **state) {
 
 static void test_tune__result_decides_in_the_next_runtime(void **state) {
   struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
   const kjit_attention_args args = causal_args();
   char config[KJIT_ATTENTION_TEXT_MAX], text[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result result = causal_result(f, config);
   publish(f, &result);
   open_again(f);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_TABLE);
-  describe(f, &problem, text);
+  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_TABLE);
+  describe(f, &result.problem, text);
   assert_string_equal(text + strlen("attention_sm90 "), config);
   assert_int_equal(info_of(f).user_rows, 1);
   kjit_attention_sm90_config chosen;
@@ -38,28 +36,24 @@ static void test_tune__result_decides_in_the_next_runtime(void **state) {
 
 static void test_tune__a_config_of_the_callers_own_is_not_replaced(void **state) {
   struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
   const kjit_attention_args args = causal_args();
   char config[KJIT_ATTENTION_TEXT_MAX];
   kjit_attention_sm90_config rules;
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result result = causal_result(f, config);
   publish(f, &result);
   open_again(f);
-  assert_status(KJIT_OK, kjit_attention_sm90_choose(&problem, MULTIPROCESSORS, &rules, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_attention_sm90_choose(&result.problem, MULTIPROCESSORS, &rules, &f->error), &f->error);
   assert_status(KJIT_OK, kjit_attention_sm90_forward(f->runtime, &rules, &args, NULL, &f->error), &f->error);
   assert_int_equal(fake_driver.launch.shared_bytes, kjit_attention_sm90_config_geometry(&rules).shared_bytes);
 }
 
 static void test_tune__later_calls_open_no_file(void **state) {
   struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
   char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
-  const kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result result = causal_result(f, config);
+  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
   publish(f, &result);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
 }
 
 static kjit_status open_with(struct fixture *f, uint32_t flags, const char *site) {
@@ -79,19 +73,17 @@ static kjit_status open_with(struct fixture *f, uint32_t flags, const char *site
 
 static void test_tune__tables_can_be_switched_off(void **state) {
   struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
   char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result result = causal_result(f, config);
   publish(f, &result);
   assert_status(KJIT_OK, open_with(f, KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED, NULL), &f->error);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
   assert_int_equal(info_of(f).enabled, 0);
   setenv("KJIT_TUNED", "off", 1);
   assert_status(KJIT_OK, open_with(f, 0, NULL), &f->error);
   assert_int_equal(info_of(f).enabled, 0);
   assert_status(KJIT_OK, open_with(f, KJIT_RUNTIME_IGNORE_ENVIRONMENT, NULL), &f->error);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_TABLE);
+  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_TABLE);
   setenv("KJIT_TUNED", "maybe", 1);
   assert_status(KJIT_ERR_INVALID_ARG, open_with(f, 0, NULL), &f->error);
   assert_string_equal(f->error.message, "KJIT_TUNED: must be on or off");
@@ -100,13 +92,11 @@ static void test_tune__tables_can_be_switched_off(void **state) {
 
 static void test_tune__the_users_row_is_believed_before_the_sites(void **state) {
   struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
-  kjit_attention_problem longer = problem;
+  kjit_attention_problem longer = causal_problem();
   char config[KJIT_ATTENTION_TEXT_MAX], site[TEMP_PATH_BYTES];
   longer.seq_kv = 7000;
-  other_config(f, &problem, config);
-  const kjit_tune_result mine = result_of(&problem, config),
-                         sites[] = {result_of(&problem, NULL), result_of(&longer, config)};
+  const kjit_tune_result mine = causal_result(f, config),
+                         sites[] = {result_of(&mine.problem, NULL), result_of(&longer, config)};
   publish(f, &sites[0]);
   publish(f, &sites[1]);
   temp_folder_path(&f->folder, "site", site);
@@ -120,7 +110,7 @@ static void test_tune__the_users_row_is_believed_before_the_sites(void **state) 
   const kjit_tune_info info = info_of(f);
   assert_int_equal(info.user_rows, 1);
   assert_int_equal(info.site_rows, 1);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_TABLE);
+  assert_int_equal(decided_by(f, &mine.problem), KJIT_DECIDED_BY_TABLE);
   assert_int_equal(decided_by(f, &longer), KJIT_DECIDED_BY_TABLE);
 }
 
@@ -128,10 +118,8 @@ static void test_tune__the_users_row_is_believed_before_the_sites(void **state) 
 static void test_tune__table_of_another_card_or_kernel_is_not_used(void **state) {
   static const char *const changes[] = {"\nmultiprocessors ", "\ndriver ", "\nlibrary ", "\ndevice ", "\narch "};
   struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
   char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result result = causal_result(f, config);
   publish(f, &result);
   char *whole = read_file(f);
   for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -140,7 +128,7 @@ static void test_tune__table_of_another_card_or_kernel_is_not_used(void **state)
     write_file(f, changed);
     free(changed);
     open_again(f);
-    assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
+    assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
     assert_contains(f->warnings, "is not used: it was measured on another card, driver or library");
     f->warnings[0] = '\0';
   }
@@ -149,7 +137,7 @@ static void test_tune__table_of_another_card_or_kernel_is_not_used(void **state)
   write_file(f, whole);
   free(whole);
   open_again(f);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
   assert_int_equal(info_of(f).ignored_rows, 1);
   assert_string_equal(f->warnings, "");
 }
@@ -184,10 +172,8 @@ static void expect_shipped(struct fixture *f, const char *text, const kjit_devic
 static void test_tune__shipped_table_holds_for_its_card_under_any_driver(void **state) {
   struct fixture *f = *state;
   kjit_device_info device = device_of(f);
-  const kjit_attention_problem problem = causal_problem();
   char config[KJIT_ATTENTION_TEXT_MAX], *text = NULL;
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result result = causal_result(f, config);
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, NULL, &text, &f->error), &f->error);
   expect_shipped(f, text, &device, 1);
   device.driver_version += 10;
@@ -200,18 +186,16 @@ static void test_tune__shipped_table_holds_for_its_card_under_any_driver(void **
 static void test_tune__shipped_table_decides_for_its_architecture(void **state) {
   struct fixture *f = *state;
   const kjit_device_info device = device_of(f);
-  const kjit_attention_problem problem = causal_problem();
   struct attention_place place;
   struct attention_choice choice = {0};
   char config[KJIT_ATTENTION_TEXT_MAX], *text = NULL;
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result result = causal_result(f, config);
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, NULL, &text, &f->error), &f->error);
   struct shipped made = ship(f, text);
   made.places.shipped.files = &made.file;
   assert_status(KJIT_OK, attention_place_of_arch("sm_90a", &place, &f->error), &f->error);
   place.tuned = tune_load_of_arch(&made.places, &place);
-  assert_status(KJIT_OK, attention_choose(&problem, &place, &choice, &f->error), &f->error);
+  assert_status(KJIT_OK, attention_choose(&result.problem, &place, &choice, &f->error), &f->error);
   assert_true(choice.tuned);
   tune_table_destroy(place.tuned);
   assert_status(KJIT_OK, attention_place_of_arch("sm_80", &place, &f->error), &f->error);

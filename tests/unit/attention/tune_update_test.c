@@ -5,54 +5,50 @@
 
 static void test_tune__a_later_result_takes_the_place_of_an_earlier_one(void **state) {
   struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
   char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  const kjit_tune_result won = result_of(&problem, config), lost = result_of(&problem, NULL);
+  const kjit_tune_result won = causal_result(f, config), lost = result_of(&won.problem, NULL);
   publish(f, &won);
   publish(f, &lost);
   open_again(f);
   assert_int_equal(info_of(f).user_rows, 1);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &won.problem), KJIT_DECIDED_BY_RULES);
 }
 
 static void test_tune__damaged_table_is_ignored_then_begun_anew(void **state) {
   struct fixture *f = *state;
-  const kjit_attention_problem problem = causal_problem();
   char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result result = causal_result(f, config);
   publish(f, &result);
   char *text = read_file(f);
   text[strlen(text) - 2] = 'x';
   write_file(f, text);
   free(text);
   open_again(f);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
   assert_contains(f->warnings, "is not used: line 12: column 5: expected the number of rows");
   publish(f, &result);
   assert_contains(f->warnings, "is damaged and begun anew: line 12");
   open_again(f);
-  assert_int_equal(decided_by(f, &problem), KJIT_DECIDED_BY_TABLE);
+  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_TABLE);
 }
 
 static void test_tune__results_that_make_no_sense_are_refused(void **state) {
   struct fixture *f = *state;
   const kjit_device_info device = device_of(f);
-  const kjit_attention_problem problem = causal_problem();
   char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result good = causal_result(f, config);
+  kjit_tune_result result = good;
   result.microseconds = 0;
   assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
   assert_contains(f->error.message, "result.microseconds is 0");
-  result = result_of(&problem, config);
+  result = good;
   result.problem.seq_q = 0;
   assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  result = result_of(&problem, config);
+  result = good;
   result.problem.head_dim = 128;
   assert_status(KJIT_ERR_INVALID_CONFIG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  result = result_of(&problem, "dtype=bf16");
+  result = good;
+  result.config = "dtype=bf16";
   assert_status(KJIT_ERR_PARSE, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
   result.family = "attention";
   assert_status(KJIT_ERR_PARSE, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
@@ -65,15 +61,11 @@ static void test_tune__results_that_make_no_sense_are_refused(void **state) {
 static void test_tune__table_of_the_callers_own_grows_by_results(void **state) {
   struct fixture *f = *state;
   const kjit_device_info device = device_of(f);
-  const kjit_attention_problem problem = causal_problem();
-  kjit_attention_problem longer = problem;
   char config[KJIT_ATTENTION_TEXT_MAX], *first = NULL, *second = NULL, *again = NULL;
-  longer.seq_kv = 7000;
-  other_config(f, &problem, config);
-  kjit_tune_result result = result_of(&problem, config);
+  kjit_tune_result result = causal_result(f, config);
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, NULL, &first, &f->error), &f->error);
   assert_contains(first, "\nend 1\n");
-  result = result_of(&longer, config);
+  result.problem.seq_kv = 7000;
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, first, &second, &f->error), &f->error);
   assert_contains(second, "\nend 2\n");
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, second, &again, &f->error), &f->error);
@@ -164,10 +156,8 @@ static void test_tune__without_a_folder_nothing_can_be_published(void **state) {
 static void test_tune__every_allocation_may_fail(void **state) {
   struct fixture *f = *state;
   const kjit_device_info device = device_of(f);
-  const kjit_attention_problem problem = causal_problem();
   char config[KJIT_ATTENTION_TEXT_MAX];
-  other_config(f, &problem, config);
-  const kjit_tune_result result = result_of(&problem, config);
+  const kjit_tune_result result = causal_result(f, config);
   kjit_status status = KJIT_ERR_NO_MEMORY;
   for (long n = 0; status != KJIT_OK; n++) {
     assert_true(n < 200);
@@ -181,7 +171,7 @@ static void test_tune__every_allocation_may_fail(void **state) {
   for (long n = 0; by != KJIT_DECIDED_BY_TABLE; n++) {
     assert_true(n < 200);
     atomic_store(&f->memory.fail_at, atomic_load(&f->memory.calls) + n);
-    by = decided_by(f, &problem);
+    by = decided_by(f, &result.problem);
     atomic_store(&f->memory.fail_at, FAIL_NEVER);
   }
 }
