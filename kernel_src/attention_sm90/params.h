@@ -34,7 +34,7 @@ struct attention_sm90_params {
   int splits;       /* parts that a tile's key blocks are shared out in: 1 to 256, and no more than the longest tile has
                      * key blocks; 1 without the memory below                                                */
   int partial_rows; /* of a consumer's 64 that are kept of a part's result: a multiple of 8                   */
-  float *partials;  /* [tiles][consumers][splits][partial_rows * (head_dim_v + 4)]: partials.cuh              */
+  float *partials;  /* [tiles][consumers][splits] places: partials.cuh                                        */
   int *arrivals;    /* [tiles][consumers][splits], zeros; the kernel leaves zeros                             */
 };
 

@@ -20,6 +20,7 @@ enum {
   FLOAT_BYTES = 4,
   ROW_STEP = 8,
   MERGED_AT_ONCE = 16,  /* as in partials.cuh */
+  PIECE_COLUMNS = 16,   /* of O, that a part's result is kept in: partials.cuh */
   STATISTICS = 4,       /* floats that a row of a part's result has besides O: partials.cuh */
   LEAST_KEY_BLOCKS = 5, /* fewer are not worth sharing out */
   MOST_ROUNDS = 4       /* of the card that parts may take */
@@ -111,6 +112,7 @@ size_t sm90_tiles_arrivals(const struct sm90_tiles *tiles, const kjit_attention_
 
 size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                                 int64_t parts) {
-  const size_t floats = (size_t)tiles->rows * ((size_t)config->head_dim_v + STATISTICS);
+  const size_t columns = (size_t)integer_round_up(config->head_dim_v, PIECE_COLUMNS);
+  const size_t floats = (size_t)tiles->rows * (columns + STATISTICS);
   return sm90_tiles_arrivals(tiles, config, parts) * floats * FLOAT_BYTES;
 }
