@@ -15,6 +15,7 @@ struct Consumer {
   static constexpr int kKeyTiles = cfg::kKeyRows / 16;     // products of 16 for O
   static constexpr int kColumns8 = cfg::kKeyRows / 8;
   static constexpr int kOutput8 = cfg::kHeadDimV / 8;
+  static constexpr int kNone = -1;
   using Softmax = OnlineSoftmax<1, kColumns8, kOutput8, true, cfg::kRescaleSlack, cfg::kCausal>;
 
   const attention_sm90_params &p;
@@ -26,6 +27,7 @@ struct Consumer {
   float o[1][kOutput8][4];
   uint32_t probabilities[kKeyTiles][4];
   Softmax softmax;
+  int leaving = kNone; // the Q buffer that O leaves through, until its release
 
   KJIT_DEVICE Consumer(const attention_sm90_params &params, Layout layout, int consumer, int thread)
       : p(params), at(layout), consumer(consumer), thread(thread), warp(thread / kLanesPerWarp),
@@ -42,6 +44,7 @@ struct Consumer {
       queries.advance();
       Tile next;
       if constexpr (cfg::kQueryBuffers == 2) {
+        release_left(); // what follows may need it
         if (!next_tile(next)) {
           end(tile, buffer, first_product);
           break;
@@ -49,6 +52,7 @@ struct Consumer {
         change(tile, next, buffer, first_product);
       } else {
         end(tile, buffer, first_product);
+        release_left();
         if (!next_tile(next)) break;
         start(next);
       }
@@ -72,16 +76,10 @@ private:
     if constexpr (cfg::kPingPong) named_barrier_arrive(turn_barrier((consumer + 1) % cfg::kConsumers), kTurnThreads);
   }
 
-  // Wait for the Q of the next tile; false when there is none. One lane of each warp reads the number, and says itself,
-  // when it releases the buffer, that it has: the next one is written after that.
+  // Wait for the Q of the next tile; false when there is none.
   KJIT_DEVICE bool next_tile(Tile &tile) const {
     mbarrier_wait(at.query_full(queries.slot), queries.parity);
-    int number = 0;
-    if (lane == 0) number = (int)load_shared_4(at.tile_number(queries.slot));
-    number = __shfl_sync(0xffffffffu, number, 0);
-    if (number == kNoTile) return false;
-    tile = tile_by_number(p, number);
-    return true;
+    return load_tile(at.tile(queries.slot), lane, tile);
   }
 
   KJIT_DEVICE void release(uint32_t barrier) const {
@@ -89,6 +87,12 @@ private:
   }
   KJIT_DEVICE void release_query(int buffer) const {
     if (lane == 0) mbarrier_arrive(at.query_empty(buffer));
+  }
+  // The buffer that O was sent from, once it has been read. Put off until something else is to be waited for.
+  KJIT_DEVICE void release_left() {
+    tensor_store_wait_read(); // the next Q may overwrite it
+    if (lane == 0 && leaving != kNone) mbarrier_arrive(at.query_empty(leaving));
+    leaving = kNone;
   }
   KJIT_DEVICE void release_keys() {
     release(at.keys_empty(keys.slot));
@@ -165,7 +169,8 @@ private:
   }
 
   KJIT_DEVICE void first_softmax(Softmax &state, const Tile &tile) {
-    mask(tile, own_key_blocks(p, tile).end - 1);
+    const int block = own_key_blocks(p, tile).end - 1;
+    if (cfg::kCausal || (block + 1) * cfg::kKeyRows > p.seq_kv) mask(tile, block);
     typename Softmax::Rows now, factors;
     state.template find_maximum<true>(s, now, p.scale, p.scale_log2);
     state.template move_reference<true>(now, factors, p.scale_log2);
@@ -217,6 +222,7 @@ private:
     mbarrier_wait(at.values_full(values.slot), values.parity);
     issue_output(accumulate);
     pass_turn();
+    release_left();
   }
 
   // The last output of `tile` together with the first scores of `next`.
@@ -289,9 +295,8 @@ private:
       for (int i = 0; i < cfg::chunks(cfg::kHeadDimV); i++)
         send_output_chunk(tile, out + i * cfg::kGroupRows * cfg::kRowBytes, i);
       tensor_store_commit();
-      tensor_store_wait_read(); // the next Q may overwrite it
     }
-    release_query(buffer);
+    leaving = buffer;
   }
 
   KJIT_DEVICE void send_output_chunk(const Tile &tile, uint32_t shared, int chunk) const {

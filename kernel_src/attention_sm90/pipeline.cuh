@@ -1,9 +1,9 @@
 // Shared memory and the barriers between the producer and the consumers.
 //
-//   Q      [q_buffers][consumer][chunk][64 rows][64]     full: all of a tile's Q and its number;  empty: O has left it
+//   Q      [q_buffers][consumer][chunk][64 rows][64]     full: all of a tile's Q, and the tile;  empty: O has left it
 //   K      [stages][chunk][tile_n rows][64]              full: arrived;  empty: every consumer is done with it
 //   V      [stages][chunk][tile_n rows][64]              likewise
-//   then the barriers, then the tile numbers, one a Q buffer; if tiles are split, then a word for each consumer
+//   then the barriers, then a tile for each Q buffer (schedule.cuh); if tiles are split, then a word for each consumer
 #pragma once
 #include "attention_sm90/config.cuh"
 #include "ptx/mbarrier.cuh"
@@ -14,8 +14,9 @@ constexpr int kKeysAt = cfg::kQueryBuffers * cfg::kQueryBytes;
 constexpr int kValuesAt = kKeysAt + cfg::kStages * cfg::kKeyBytes;
 constexpr int kBarriersAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
 constexpr int kBarriers = 2 * cfg::kQueryBuffers + 4 * cfg::kStages;
-constexpr int kNumbersAt = kBarriersAt + 8 * kBarriers;
-constexpr int kWordsAt = kNumbersAt + 4 * cfg::kQueryBuffers;
+constexpr int kTilesAt = kBarriersAt + 8 * kBarriers; // an even number of barriers: 16-byte aligned
+constexpr int kTileBytes = cfg::kSplit ? 32 : 16;
+constexpr int kWordsAt = kTilesAt + kTileBytes * cfg::kQueryBuffers;
 constexpr int kBytes = kWordsAt + (cfg::kSplit ? 4 * cfg::kConsumers : 0);
 
 } // namespace shared
@@ -43,7 +44,7 @@ struct Layout {
   }
   KJIT_DEVICE uint32_t keys(int slot) const { return base + shared::kKeysAt + slot * cfg::kKeyBytes; }
   KJIT_DEVICE uint32_t values(int slot) const { return base + shared::kValuesAt + slot * cfg::kValueBytes; }
-  KJIT_DEVICE uint32_t tile_number(int slot) const { return base + shared::kNumbersAt + 4 * slot; }
+  KJIT_DEVICE uint32_t tile(int slot) const { return base + shared::kTilesAt + shared::kTileBytes * slot; }
   KJIT_DEVICE uint32_t word(int consumer) const { return base + shared::kWordsAt + 4 * consumer; }
 
   KJIT_DEVICE uint32_t query_full(int slot) const { return barrier(slot); }
@@ -56,7 +57,7 @@ struct Layout {
   }
 
   // One thread, before a block barrier. One arrival from the producer; one from each consumer, or each of its warps for
-  // Q, of which every warp reads the number.
+  // Q, as every warp reads the tile.
   KJIT_DEVICE void initialise() const {
     for (int i = 0; i < cfg::kQueryBuffers; i++) {
       mbarrier_init(query_full(i), 1);

@@ -21,7 +21,7 @@ struct Producer {
     for (int number = queue.next(); number != kNoTile;) {
       const int following = queue.next(); // asked for early: a ticket takes its time
       const Tile tile = tile_by_number(p, number);
-      load_query(tile, number);
+      load_query(tile);
       const KeyBlocks blocks = own_key_blocks(p, tile);
       for (int block = blocks.end - 1; block >= blocks.first; block--) {
         load_keys(tile, block);
@@ -43,9 +43,9 @@ struct Producer {
 private:
   KJIT_DEVICE static const TensorMap *map(const attention_tensor_map &m) { return (const TensorMap *)&m; }
 
-  KJIT_DEVICE void load_query(const Tile &tile, int number) {
+  KJIT_DEVICE void load_query(const Tile &tile) {
     mbarrier_wait(at.query_empty(queries.slot), queries.parity ^ 1);
-    store_shared_4(at.tile_number(queries.slot), (uint32_t)number); // ordered by the arrival
+    store_tile(at.tile(queries.slot), tile); // ordered by the arrival
     mbarrier_arrive_expect(at.query_full(queries.slot),
                            cfg::kConsumers * cfg::kGroupRows * cfg::kRowBytes * cfg::chunks(cfg::kHeadDim));
     for (int c = 0; c < cfg::kConsumers; c++)
@@ -68,7 +68,7 @@ private:
 
   KJIT_DEVICE void announce_end() {
     mbarrier_wait(at.query_empty(queries.slot), queries.parity ^ 1);
-    store_shared_4(at.tile_number(queries.slot), (uint32_t)kNoTile);
+    store_no_tile(at.tile(queries.slot));
     mbarrier_arrive(at.query_full(queries.slot));
   }
 

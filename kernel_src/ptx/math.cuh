@@ -29,3 +29,8 @@ KJIT_DEVICE float quad_sum(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 2);
   return x + __shfl_xor_sync(0xffffffffu, x, 1);
 }
+
+// The first lane's value.
+KJIT_DEVICE int from_first_lane(uint32_t x) {
+  return (int)__shfl_sync(0xffffffffu, x, 0);
+}

@@ -10,7 +10,7 @@ enum {
   ROW_BYTES = 128,
   ALIGNMENT = 1024, /* of the swizzle's pattern; dynamic shared memory starts anywhere */
   BARRIER_BYTES = 8,
-  TILE_NUMBER_BYTES = 4,
+  TILE_BYTES = 16, /* where it is, and as much again for which part of it, if split */
   CONSUMER_WORD_BYTES = 4 /* by which a consumer's threads hear whether they are to merge */
 };
 
@@ -62,14 +62,15 @@ static uint32_t larger(uint32_t a, uint32_t b) {
   return a > b ? a : b;
 }
 
-/* As pipeline.cuh lays it out: Q (O leaves through it), K and V, barriers, tile numbers, words. */
+/* As pipeline.cuh lays it out: Q (O leaves through it), K and V, barriers, tiles, words. */
 static uint32_t shared_bytes(const kjit_attention_sm90_config *config) {
   const uint32_t qk = chunks(config->head_dim), v = chunks(config->head_dim_v);
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
   const uint32_t q = q_buffers * (uint32_t)config->consumers * SM90_GROUP_ROWS * ROW_BYTES * larger(qk, v);
   const uint32_t kv = stages * (uint32_t)config->tile_n * ROW_BYTES * (qk + v);
+  const uint32_t tiles = q_buffers * (config->split ? 2 * TILE_BYTES : TILE_BYTES);
   const uint32_t words = config->split ? CONSUMER_WORD_BYTES * (uint32_t)config->consumers : 0;
-  return q + kv + BARRIER_BYTES * (2 * q_buffers + 4 * stages) + TILE_NUMBER_BYTES * q_buffers + words + ALIGNMENT - 1;
+  return q + kv + BARRIER_BYTES * (2 * q_buffers + 4 * stages) + tiles + words + ALIGNMENT - 1;
 }
 
 kjit_attention_sm90_geometry kjit_attention_sm90_config_geometry(const kjit_attention_sm90_config *config) {
