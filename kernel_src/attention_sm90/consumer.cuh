@@ -205,14 +205,25 @@ private:
     warpgroup_wait<1>();
     release_keys();
     if constexpr (kMasked) mask(tile, block);
-    typename Softmax::Rows now, factors;
-    const bool moved = softmax.template find_maximum<false>(s, now, p.scale, p.scale_log2);
-    if (moved) softmax.template move_reference<false>(now, factors, p.scale_log2);
-    softmax.template exponentiate<false>(s, p.scale_log2);
+    typename Softmax::Rows factors;
+    const bool moved = next_softmax(factors);
     warpgroup_wait<0>();
     release_values();
     if (moved) softmax.rescale(o, factors);
     round_scores();
+  }
+
+  // @return whether O must be multiplied by `factors`
+  KJIT_DEVICE bool next_softmax(typename Softmax::Rows &factors) {
+    if constexpr (cfg::kMaxPieces > 0) {
+      return softmax.template advance<cfg::kMaxPieces>(s, factors, p.scale_log2);
+    } else {
+      typename Softmax::Rows now;
+      const bool moved = softmax.template find_maximum<false>(s, now, p.scale, p.scale_log2);
+      if (moved) softmax.template move_reference<false>(now, factors, p.scale_log2);
+      softmax.template exponentiate<false>(s, p.scale_log2);
+      return moved;
+    }
   }
 
   KJIT_DEVICE void issue_both(int buffer, int accumulate) {
@@ -230,12 +241,12 @@ private:
     issue_both(queries.slot, accumulate);
     warpgroup_wait<1>();
     release_keys();
-    Softmax next_softmax;
-    first_softmax(next_softmax, next);
+    Softmax following;
+    first_softmax(following, next);
     warpgroup_wait<0>();
     release_values();
     store(tile, buffer);
-    softmax = next_softmax;
+    softmax = following;
     round_scores();
   }
 

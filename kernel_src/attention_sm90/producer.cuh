@@ -19,11 +19,15 @@ struct Producer {
     int owed = -1; // block of V not loaded yet, of `owed_tile`
     Tile owed_tile = {};
     for (int number = queue.next(); number != kNoTile;) {
-      const int following = queue.next(); // asked for early: a ticket takes its time
       const Tile tile = tile_by_number(p, number);
       load_query(tile);
       const KeyBlocks blocks = own_key_blocks(p, tile);
+      // When the next ticket is taken: early enough to hide how long that takes, late enough that it is the next of a
+      // block that is nearly free. Taken a tile ahead, tickets are as uneven as dealing out.
+      const int ask_at = blocks.first + 1 < blocks.end ? blocks.first + 1 : blocks.first;
+      int following = kNoTile;
       for (int block = blocks.end - 1; block >= blocks.first; block--) {
+        if (block == ask_at) following = queue.next();
         load_keys(tile, block);
         if (owed >= 0) load_values(owed_tile, owed);
         owed = block;
@@ -89,7 +93,16 @@ private:
                              int block) {
     mbarrier_arrive_expect(full, kChunks * cfg::kKeyRows * cfg::kRowBytes);
     for (int i = 0; i < kChunks; i++)
-      tensor_load(shared + i * cfg::kKeyRows * cfg::kRowBytes, map(m), full, i * 64, block * cfg::kKeyRows,
-                  tile.head / p.heads_per_kv, tile.batch);
+      load_chunk(m, shared + i * cfg::kKeyRows * cfg::kRowBytes, full, i * 64, block * cfg::kKeyRows,
+                 tile.head / p.heads_per_kv, tile.batch);
+  }
+
+  // Causal tiles that share keys differ in length and so read them at different times.
+  KJIT_DEVICE static void load_chunk(const attention_tensor_map &m, uint32_t shared, uint32_t full, int column, int row,
+                                     int head, int batch) {
+    if constexpr (cfg::kCausal)
+      tensor_load_to_stay(shared, map(m), full, column, row, head, batch);
+    else
+      tensor_load(shared, map(m), full, column, row, head, batch);
   }
 };

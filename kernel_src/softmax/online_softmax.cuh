@@ -69,6 +69,19 @@ struct OnlineSoftmax {
     });
   }
 
+  // A step after the first with kSlack > 0, in kPieces pieces of columns: a piece's probabilities are computed while
+  // the next one's maxima are sought, and the lanes that share a row speak of its maximum only when it has outgrown the
+  // reference. Then what was computed before is brought down to the new one.
+  // @return whether the output must be multiplied by `factors`; the same for all lanes of a warp
+  template <int kPieces> KJIT_DEVICE bool advance(Scores &s, Rows &factors, float scale_log2) {
+    Rows now;
+    for_rows([&](int m, int r) {
+      factors[m][r] = 1.0f;
+      now[m][r] = columns_max<0, kColumnTiles8 / kPieces>(s, m, r);
+    });
+    return advance_piece<kPieces, 0>(s, now, factors, scale_log2);
+  }
+
   static KJIT_DEVICE void rescale(Output &o, const Rows &factors) {
     for_rows([&](int m, int r) {
 #pragma unroll
@@ -82,7 +95,7 @@ struct OnlineSoftmax {
   // Scores become probabilities relative to the reference; their sums are added.
   template <bool kFirst> KJIT_DEVICE void exponentiate(Scores &s, float scale_log2) {
     for_rows([&](int m, int r) {
-      const float added = exponentiate_row(s, m, r, scale_log2);
+      const float added = exponentiate_columns<0, kColumnTiles8>(s, m, r, scale_log2);
       sum[m][r] = kFirst ? added : sum[m][r] + added;
     });
   }
@@ -101,6 +114,38 @@ struct OnlineSoftmax {
   }
 
 private:
+  // Piece kPiece and all behind it; `now`: this thread's maxima of it.
+  template <int kPieces, int kPiece>
+  KJIT_DEVICE bool advance_piece(Scores &s, Rows &now, Rows &factors, float scale_log2) {
+    constexpr int kFrom = kColumnTiles8 * kPiece / kPieces, kTo = kColumnTiles8 * (kPiece + 1) / kPieces;
+    bool outgrown = false;
+    for_rows([&](int m, int r) { outgrown |= (now[m][r] - max[m][r]) * scale_log2 > kSlack; });
+    bool moved = __any_sync(0xffffffffu, outgrown);
+    if (moved) raise_reference<kFrom>(s, now, factors, scale_log2);
+    for_rows([&](int m, int r) {
+      sum[m][r] += exponentiate_columns<kFrom, kTo>(s, m, r, scale_log2);
+      if constexpr (kPiece + 1 < kPieces) now[m][r] = columns_max<kTo, kColumnTiles8 *(kPiece + 2) / kPieces>(s, m, r);
+    });
+    if constexpr (kPiece + 1 < kPieces) moved |= advance_piece<kPieces, kPiece + 1>(s, now, factors, scale_log2);
+    return moved;
+  }
+
+  // Make the rows' maxima the reference where they are above it; the first kDone column tiles of s are probabilities.
+  template <int kDone> KJIT_DEVICE void raise_reference(Scores &s, const Rows &now, Rows &factors, float scale_log2) {
+    for_rows([&](int m, int r) {
+      const float next = fmaxf(quad_max(now[m][r]), max[m][r]);
+      const float factor = exp2_approx((max[m][r] - next) * scale_log2);
+      max[m][r] = next;
+      sum[m][r] *= factor;
+      factors[m][r] *= factor;
+#pragma unroll
+      for (int n = 0; n < kDone; n++) {
+        s[m][n][2 * r] *= factor;
+        s[m][n][2 * r + 1] *= factor;
+      }
+    });
+  }
+
   template <typename Visit> static KJIT_DEVICE void for_rows(Visit visit) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
@@ -126,12 +171,21 @@ private:
     return so_far;
   }
 
-  // Row m, r of s becomes exp(s - reference); returns this thread's part of its sum.
-  KJIT_DEVICE float exponentiate_row(Scores &s, int m, int r, float scale_log2) const {
+  template <int kFrom, int kTo> static KJIT_DEVICE float columns_max(const Scores &s, int m, int r) {
+    float so_far = masked_score();
+#pragma unroll
+    for (int n = kFrom; n < kTo; n++)
+      so_far = fmaxf(so_far, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+    return so_far;
+  }
+
+  // Column tiles of row m, r of s become exp(s - reference); returns this thread's part of their sum.
+  template <int kFrom, int kTo>
+  KJIT_DEVICE float exponentiate_columns(Scores &s, int m, int r, float scale_log2) const {
     const float now = max[m][r], offset = now * scale_log2;
     float total = 0.0f;
 #pragma unroll
-    for (int n = 0; n < kColumnTiles8; n++)
+    for (int n = kFrom; n < kTo; n++)
 #pragma unroll
       for (int c = 2 * r; c < 2 * r + 2; c++) {
         s[m][n][c] = kFused ? exp2_approx(s[m][n][c] * scale_log2 - offset) : exp2_approx((s[m][n][c] - now) * kLog2E);

@@ -29,13 +29,14 @@ enum {
 
 /* What was measured best for heads of up to so many columns of V, at the round sizes. */
 struct head_class {
-  int32_t columns, consumers, tile_n, causal_tile_n, rescale_slack;
+  int32_t columns, consumers, rescale_slack;
+  int32_t tile_n[2], max_pieces[2]; /* full, causal */
 };
 static const struct head_class classes[] = {
-    {64, 3, 128, 128, 8},
-    {128, 2, 128, 128, 0},
-    {192, 2, 112, 96, 8}, /* causal with 112 spills */
-    {256, 2, 64, 64, 8},
+    {64, 3, 8, {128, 128}, {1, 1}},
+    {128, 2, 8, {128, 128}, {2, 3}},
+    {192, 2, 8, {112, 96}, {1, 1}}, /* causal with 112 spills */
+    {256, 2, 8, {64, 64}, {1, 1}},
 };
 
 static const struct head_class *find_class(int64_t head_dim_v) {
@@ -75,14 +76,22 @@ static int32_t choose_packed(const kjit_attention_problem *problem, int32_t cons
   return best;
 }
 
+/* All tiles, none of them split, by what the table of sm90_tiles.c says. */
+static int64_t whole_time(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
+                          uint32_t multiprocessors) {
+  const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
+  return sm90_tiles_time(&tiles, config, 1, multiprocessors);
+}
+
+/* Tiles of three consumers cost least a row, but fewer of them may fill the card's last round less. */
 static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class,
                              uint32_t multiprocessors, kjit_attention_sm90_config *config) {
-  config->consumers = class->consumers;
-  if (class->consumers == 3) {
-    const _Bool short_causal = config->causal && problem->seq_q < SHORT_CAUSAL_ROWS;
-    if (short_causal || count_tiles(problem, config) < multiprocessors) config->consumers = 2;
-  }
-  config->consumers = fill_consumers(problem, config, config->consumers);
+  config->consumers = fill_consumers(problem, config, class->consumers);
+  if (config->consumers < 3) return;
+  const int64_t three = whole_time(problem, config, multiprocessors);
+  config->consumers = 2;
+  if (config->causal && problem->seq_q < SHORT_CAUSAL_ROWS) return;
+  if (whole_time(problem, config, multiprocessors) > three) config->consumers = 3;
 }
 
 /* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is predicted. */
@@ -113,7 +122,7 @@ static _Bool fits(const kjit_attention_sm90_config *config) {
 
 /* Key rows of a step, if they fit. */
 static int32_t want_keys(const kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv) {
-  const int32_t many = config->causal ? class->causal_tile_n : class->tile_n;
+  const int32_t many = class->tile_n[config->causal];
   return seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
 }
 
@@ -181,6 +190,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
                                        .ping_pong = 1,
                                        .rescale_slack = class->rescale_slack,
                                        .packed = 1};
+  config.max_pieces = class->max_pieces[config.causal];
   config.tile_n = want_keys(&config, class, problem->seq_kv);
   config.packed = choose_packed(problem, class->consumers);
   choose_consumers(problem, class, multiprocessors, &config);

@@ -10,7 +10,7 @@ enum {
   ROW_BYTES = 128,
   ALIGNMENT = 1024, /* of the swizzle's pattern; dynamic shared memory starts anywhere */
   BARRIER_BYTES = 8,
-  TILE_BYTES = 16, /* where it is, and as much again for which part of it, if split */
+  TILE_BYTES = 16,        /* where it is, and as much again for which part of it, if split */
   CONSUMER_WORD_BYTES = 4 /* by which a consumer's threads hear whether they are to merge */
 };
 
@@ -51,6 +51,8 @@ kjit_attention_sm90_config kjit_attention_sm90_config_canonical(const kjit_atten
   kjit_attention_sm90_config canonical = *config;
   /* There is nobody to take turns with. */
   if (canonical.consumers == 1) canonical.ping_pong = 0;
+  /* What every growth rescales is not looked at in pieces. */
+  if (canonical.rescale_slack == 0) canonical.max_pieces = 0;
   return canonical;
 }
 

@@ -3,25 +3,31 @@
 #include "attention/sm90_rules.h"
 #include "base/integer.h"
 
-/* Predictions for an H200, in nanoseconds, to be measured: docs/attention.md says how they were come by. */
+/* An H200 as it was measured, in nanoseconds; docs/attention.md has the measurements. */
 enum {
-  BEGIN = 1000,             /* until a tile's first product                                      */
-  MERGE = 1500,             /* from a part's end to the merged result, without reading the parts */
-  MERGE_BYTES_A_NS = 80,    /* that one multiprocessor reads of L2                               */
-  TRAFFIC_BYTES_A_NS = 5500 /* that all of them do                                               */
+  BEGIN = 1000,             /* of a tile that nothing overlaps with, beside its steps            */
+  MERGE = 700,              /* from a part's end to the result, beside the bytes                 */
+  MERGE_AGAIN = 3500,       /* what a second round of merges takes beside them                   */
+  MERGE_BYTES_A_NS = 48,    /* that one multiprocessor reads of the parts                        */
+  KEEP_BYTES_A_NS = 2000,   /* that all of them write of parts, until others may read them       */
+  L2_BYTES_A_NS = 9000,     /* that all of them read of K and V                                  */
+  MEMORY_BYTES_A_NS = 4500, /* the same, of what is read only once                               */
+  PRODUCT = 325,            /* of 64 rows, 128 keys and 128 columns of Q and V together          */
+  ALONE = 110               /* of the same, when no other consumer's softmax runs under it       */
 };
 
-/* A step of 64 rows a consumer, 128 keys, head sizes of 128, with one, two and three consumers: one alone waits for its
- * own softmax. */
-static const int64_t step_ns[] = {800, 1250, 1800};
+/* The softmax of a step of 128 keys, with one, two and three consumers. */
+static const int64_t softmax_ns[] = {780, 1240, 1520};
 
 enum {
   ELEMENT_BYTES = 2,
   FLOAT_BYTES = 4,
   ROW_STEP = 8,
-  MERGED_AT_ONCE = 16,  /* as in partials.cuh */
-  PIECE_COLUMNS = 16,   /* of O, that a part's result is kept in: partials.cuh */
-  STATISTICS = 4,       /* floats that a row of a part's result has besides O: partials.cuh */
+  MERGED_AT_ONCE = 16, /* as in partials.cuh */
+  PIECE_COLUMNS = 16,  /* of O, that a part's result is kept in: partials.cuh */
+  STATISTICS = 4,      /* floats that a row of a part's result has besides O: partials.cuh */
+  STEP_KEYS = 128,     /* keys and columns that times are given for */
+  STEP_COLUMNS = 128,
   LEAST_KEY_BLOCKS = 5, /* fewer are not worth sharing out */
   MOST_ROUNDS = 4       /* of the card that parts may take */
 };
@@ -40,31 +46,41 @@ struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kji
   return tiles;
 }
 
-/* The last part of each consumer to arrive reads all of them; in two rounds when there are many. */
-static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts) {
+/* Every part is written; the last of each consumer to arrive reads all of them, in two rounds when there are many. */
+static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
+                          uint32_t multiprocessors) {
   if (parts == 1) return 0;
   const int64_t groups = integer_divide_up(parts, MERGED_AT_ONCE);
-  const int64_t times = groups > 1 ? 2 : 1;
   const int64_t read = integer_min(parts, MERGED_AT_ONCE) + (groups > 1 ? groups : 0);
-  const int64_t bytes = read * tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
-  return times * MERGE + bytes / MERGE_BYTES_A_NS;
+  const int64_t part_bytes = tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
+  const int64_t written = integer_min(tiles->count * parts, multiprocessors) * part_bytes;
+  return MERGE + (groups > 1 ? MERGE_AGAIN : 0) + read * part_bytes / MERGE_BYTES_A_NS + written / KEEP_BYTES_A_NS;
+}
+
+/* What a step computes: the products, or the softmax that they run under. */
+static int64_t step_time(const kjit_attention_sm90_config *config) {
+  const int64_t columns = config->head_dim + config->head_dim_v;
+  const int64_t softmax =
+      softmax_ns[config->consumers - 1] + (config->consumers == 1 ? ALONE * columns / STEP_COLUMNS : 0);
+  const int64_t products = PRODUCT * config->consumers * columns / STEP_COLUMNS;
+  return integer_max(softmax, products) * config->tile_n / STEP_KEYS;
 }
 
 /* So many parts at once, each on a multiprocessor of its own, of so many steps: what they compute, or what they all
- * read through L2. */
-static int64_t round_time(const kjit_attention_sm90_config *config, int64_t parts, int64_t steps) {
-  const int64_t columns = config->head_dim + config->head_dim_v;
-  /* Half of a step at 128 grows with its columns, the products; the rest, the exponentials, with its keys alone. */
-  const int64_t step = step_ns[config->consumers - 1] * config->tile_n * (columns + 256) / (128 * 512);
-  const int64_t bytes = parts * config->tile_n * columns * ELEMENT_BYTES;
-  return parts == 0 ? 0 : BEGIN + steps * integer_max(step, bytes / TRAFFIC_BYTES_A_NS);
+ * read of L2, or of memory. Tiles that share keys read them at the same time. */
+static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
+                          int64_t steps) {
+  const int64_t bytes = parts * config->tile_n * (config->head_dim + config->head_dim_v) * ELEMENT_BYTES;
+  const int64_t once = bytes / (tiles->query_tiles * tiles->heads_per_kv);
+  const int64_t traffic = integer_max(bytes / L2_BYTES_A_NS, once / MEMORY_BYTES_A_NS);
+  return parts == 0 ? 0 : BEGIN + steps * integer_max(step_time(config), traffic);
 }
 
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                         uint32_t multiprocessors) {
   const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
-  return all / multiprocessors * round_time(config, multiprocessors, steps) +
-         round_time(config, all % multiprocessors, steps) + merge_time(tiles, config, parts);
+  return all / multiprocessors * round_time(tiles, config, multiprocessors, steps) +
+         round_time(tiles, config, all % multiprocessors, steps) + merge_time(tiles, config, parts, multiprocessors);
 }
 
 static _Bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {

@@ -29,7 +29,7 @@ struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kji
 int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                          uint32_t multiprocessors);
 
-/* What a launch with so many parts a tile is predicted to take on an H200, in nanoseconds: to compare. */
+/* What a launch with so many parts a tile is reckoned to take on an H200, in nanoseconds: to compare. */
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                         uint32_t multiprocessors);
 

@@ -47,8 +47,11 @@ static const struct mutation attention_mutations[] = {
 #define LARGE_SCALE 2.0
 static const struct mutation flash_rescale = {"the output keeps its old reference", "flash_forward/flash_forward.cu",
                                               "if constexpr (!kFirst) softmax.rescale(o, factors);", ";"};
-static const struct mutation attention_rescale = {"the output keeps its old reference", "attention_sm90/consumer.cuh",
-                                                  "if (moved) softmax.rescale(o, factors);", ";"};
+static const struct mutation attention_rescale[] = {
+    {"the output keeps its old reference", "attention_sm90/consumer.cuh", "if (moved) softmax.rescale(o, factors);",
+     ";"},
+    {"the piece before keeps its old reference", "softmax/online_softmax.cuh", "s[m][n][2 * r] *= factor;", ";"},
+};
 
 static void set_mutation(const struct mutation *mutation) {
   char text[1024];
@@ -161,8 +164,10 @@ static void test_attention__mistakes_are_caught(void **state) {
 }
 
 static void test_attention__a_forgotten_rescale_is_caught(void **state) {
-  const struct problem problem = attention_problem(LARGE_SCALE);
-  assert_caught(state, &problem, run_attention, &attention_rescale, 1);
+  struct problem problem = attention_problem(LARGE_SCALE);
+  problem.head_dim = 128; /* whose steps are in two pieces */
+  assert_caught(state, &problem, run_attention, attention_rescale,
+                sizeof attention_rescale / sizeof *attention_rescale);
 }
 
 static int setup(void **state) {

@@ -48,12 +48,13 @@ static void test_sm90_choose__every_choice_over_the_grid_is_legal_and_canonical(
 static void test_sm90_choose__round_head_sizes_get_what_was_measured(void **state) {
   (void)state;
   static const kjit_attention_sm90_config expected[] = {
-      {KJIT_BF16, 64, 64, 0, 3, 128, 2, 2, 1, 8, 1, 0},
-      {KJIT_BF16, 128, 128, 0, 2, 128, 2, 2, 1, 0, 1, 0},
-      {KJIT_BF16, 256, 256, 0, 2, 64, 2, 1, 1, 8, 1, 0},
+      {KJIT_BF16, 64, 64, 0, 3, 128, 2, 2, 1, 8, 1, 1, 0},   {KJIT_BF16, 128, 128, 0, 2, 128, 2, 2, 1, 8, 2, 1, 0},
+      {KJIT_BF16, 256, 256, 0, 2, 64, 2, 1, 1, 8, 1, 1, 0},  {KJIT_BF16, 64, 64, 1, 3, 128, 2, 2, 1, 8, 1, 1, 0},
+      {KJIT_BF16, 128, 128, 1, 2, 128, 2, 2, 1, 8, 3, 1, 0}, {KJIT_BF16, 256, 256, 1, 2, 64, 2, 1, 1, 8, 1, 1, 0},
   };
-  for (size_t i = 0; i < 3; i++) {
-    const kjit_attention_problem problem = problem_of(4096, expected[i].head_dim, 0);
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const uint32_t flags = expected[i].causal ? KJIT_ATTENTION_CAUSAL : 0;
+    const kjit_attention_problem problem = problem_of(4096, expected[i].head_dim, flags);
     const kjit_attention_sm90_config config = choose(&problem, 0);
     assert_int_equal(kjit_attention_sm90_config_compare(&config, &expected[i]), 0);
   }
@@ -79,13 +80,13 @@ static void test_sm90_choose__short_causal_takes_smaller_tiles_at_64(void **stat
   assert_int_equal(choose(&problem, 0).consumers, 3);
 }
 
-static void test_sm90_choose__idle_multiprocessors_take_smaller_tiles_at_64(void **state) {
+static void test_sm90_choose__a_last_round_that_is_nearly_empty_takes_smaller_tiles_at_64(void **state) {
   (void)state;
   kjit_attention_problem problem = problem_of(4096, 64, 0);
   problem.batch = 1;
-  problem.heads_q = problem.heads_kv = 5; /* 22 tiles of 192 rows a head */
-  assert_int_equal(choose(&problem, 110).consumers, 3);
-  assert_int_equal(choose(&problem, 111).consumers, 2);
+  problem.heads_q = problem.heads_kv = 8;               /* 22 tiles of 192 rows a head, or 32 of 128 */
+  assert_int_equal(choose(&problem, 132).consumers, 2); /* two rounds of either */
+  assert_int_equal(choose(&problem, 176).consumers, 3); /* one round, or two */
 }
 
 static void test_sm90_choose__few_rows_take_few_consumers(void **state) {
@@ -169,8 +170,8 @@ static void test_sm90_choose__small_grids_take_smaller_tiles_or_parts(void **sta
   (void)state;
   kjit_attention_problem problem = decode(1, 8, 8, 1024, 1024); /* 64 tiles of 128 rows */
   kjit_attention_sm90_config config = choose(&problem, 0);
-  assert_int_equal(config.consumers, 2);
-  assert_int_equal(config.split, 1);
+  assert_int_equal(config.consumers, 1);
+  assert_int_equal(config.split, 0);
   problem = decode(1, 8, 8, 512, 512); /* 32 */
   config = choose(&problem, 0);
   assert_int_equal(config.consumers, 1);
@@ -275,7 +276,7 @@ int main(void) {
       cmocka_unit_test(test_sm90_choose__round_head_sizes_get_what_was_measured),
       cmocka_unit_test(test_sm90_choose__short_keys_at_256_overlap_tiles),
       cmocka_unit_test(test_sm90_choose__short_causal_takes_smaller_tiles_at_64),
-      cmocka_unit_test(test_sm90_choose__idle_multiprocessors_take_smaller_tiles_at_64),
+      cmocka_unit_test(test_sm90_choose__a_last_round_that_is_nearly_empty_takes_smaller_tiles_at_64),
       cmocka_unit_test(test_sm90_choose__few_rows_take_few_consumers),
       cmocka_unit_test(test_sm90_choose__few_keys_take_one_smaller_tile),
       cmocka_unit_test(test_sm90_choose__short_queries_pack_the_heads_that_share_keys),
