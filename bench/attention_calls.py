@@ -1,12 +1,13 @@
 """The peers: NAME(inputs) gives a function without arguments whose result is (batch, seq, heads, head_dim).
 
-A peer imports what it needs when it is made, so that the list of them needs none of it.
+A peer imports what it needs when it is made, so that the list of them needs none of it. A module with several builds
+of its kernels gives a peer of each, which find() finds on the machine.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
@@ -69,13 +70,23 @@ def _flex(inputs: Inputs) -> Run:
     return lambda: _flex_compiled(*inputs.bhsd, **options).transpose(1, 2)
 
 
-def _flash_attn(module: str) -> Maker:
+def _flash_attn(module: str, **build: str) -> Maker:
     def make(inputs: Inputs) -> Run:
         function = importlib.import_module(module).flash_attn_func
-        causal = inputs.problem.causal
-        return lambda: _first(function(inputs.q, inputs.k, inputs.v, causal=causal))
+        options = {"causal": inputs.problem.causal, **build}
+        return lambda: _first(function(inputs.q, inputs.k, inputs.v, **options))
 
     return make
+
+
+def _builds(name: str, module: str) -> dict[str, Maker]:
+    """NAME, or where the module's impls() names several builds: NAME the first, "NAME BUILD" each other."""
+    try:
+        builds = list(importlib.import_module(module).impls())
+    except Exception:  # there are none to choose from; why it cannot be imported is said where the peer is made
+        builds = []
+    makers = {name if index == 0 else f"{name} {build}": build for index, build in enumerate(builds)}
+    return {each: _flash_attn(module, impl=build) for each, build in makers.items()} or {name: PEERS[name]}
 
 
 def _flashinfer(inputs: Inputs) -> Run:
@@ -97,26 +108,36 @@ def _first(result: Any) -> Any:
     return result[0] if isinstance(result, tuple) else result
 
 
+FLASH_ATTN_MODULES = {"FA3": "flash_attn_interface", "FA4": "flash_attn.cute"}
+
 PEERS: dict[str, Maker] = {
     "kjit": _kjit,
     "FA2": sdpa("FLASH_ATTENTION"),
     "cuDNN": sdpa("CUDNN_ATTENTION"),
     "efficient": sdpa("EFFICIENT_ATTENTION"),
     "Flex": _flex,
-    "FA3": _flash_attn("flash_attn_interface"),
-    "FA4": _flash_attn("flash_attn.cute"),
+    **{name: _flash_attn(module) for name, module in FLASH_ATTN_MODULES.items()},
     "FlashInfer": _flashinfer,
 }
 
 
-def prepare(inputs: Inputs, names: Iterable[str]) -> tuple[dict[str, Run], dict[str, str]]:
+def find(names: Iterable[str]) -> dict[str, Maker]:
+    """The peers of these names, with every build that this machine has of them."""
+    found: dict[str, Maker] = {}
+    for name in names:
+        module = FLASH_ATTN_MODULES.get(name)
+        found.update(_builds(name, module) if module else {name: PEERS[name]})
+    return found
+
+
+def prepare(inputs: Inputs, peers: Mapping[str, Maker]) -> tuple[dict[str, Run], dict[str, str]]:
     """The peers that compute these inputs rightly, each run twice, and why the others do not."""
     import torch
 
     runs, reasons = {}, {}
-    for name in names:
+    for name, make in peers.items():
         try:
-            run = PEERS[name](inputs)
+            run = make(inputs)
             error = inputs.error(run())
             if not inputs.is_right(error):
                 reasons[name] = f"WRONG: error {error:.3g}, allowed {inputs.allowed:.3g}"

@@ -7,9 +7,12 @@ and grouped heads; `decode`, few queries against many keys; `all`.
 
 Before anything is timed each peer's output is checked beside float64 on sampled rows; a peer that is wrong is not
 timed. Each round times every peer once in a new random order, the L2 cache flushed before each; the median of the
-rounds counts. FLOPs are 2 * batch * heads * seq_q * (keys seen in the mean) * (head_dim + head_dim_v). Every fourth
-round also times a matrix product of 8192^3 and a copy of 1 GiB: the card's limits. Where time is short there are
-fewer rounds, then fewer problems; the table says so.
+rounds counts. It is the GPU's time alone: before each call the GPU is kept busy until the host has enqueued it, however
+long that takes. FLOPs are 2 * batch * heads * seq_q * (keys seen in the mean) * (head_dim + head_dim_v). Every fourth
+round also times a matrix product of 8192^3 and a copy of 1 GiB, the card's limits, and an empty launch, the least that
+can be measured. Where time is short there are fewer rounds, then fewer problems; the table says so.
+
+Where flash_attn_interface has impls(), each build that it names is a peer: FA3, and "FA3 BUILD" for the others.
 
 Writes attention_peers.csv, .md, .png and .svg and attention_SET.png and .svg into DIR (by default here); --from makes
 them again of a CSV file, without a GPU.
@@ -25,9 +28,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 import attention_report
-from attention_calls import PEERS, prepare
+from attention_calls import PEERS, find, prepare
 from attention_problems import DTYPES, SETS, Problem, select
-from attention_report import Report, Row
+from attention_report import Report, Row, is_of
 from tables import find_package, words
 
 
@@ -37,20 +40,24 @@ class Bench:
     def __init__(self, names: list[str], rounds: int) -> None:
         import gpu_clock
 
-        self.names, self.rounds = names, rounds
+        self.peers, self.rounds = find(names), rounds
         self.gpu_clock, self.clock = gpu_clock, gpu_clock.Clock()
-        self.limits = {"product": gpu_clock.make_product(), "copy": gpu_clock.make_copy()}
+        self.limits = {
+            "product": gpu_clock.make_product(),
+            "copy": gpu_clock.make_copy(),
+            "empty": gpu_clock.make_empty(),
+        }
 
     def measure(self, problem: Problem, until: float) -> Row:
         from attention_inputs import Inputs
 
-        runs, reasons = prepare(Inputs(problem), self.names)
+        runs, reasons = prepare(Inputs(problem), self.peers)
         times = self.clock.rounds(runs, self.rounds, until=until, seldom=self.limits)
         found = self.gpu_clock.medians(times)
-        product, copy = found.pop("product"), found.pop("copy")
+        product, copy, empty = (found.pop(limit) for limit in self.limits)
         rounds = max((len(times[name]) for name in runs), default=0)
         flops, moved = 2 * self.gpu_clock.PRODUCT_SIDE**3, 2 * self.gpu_clock.COPY_BYTES
-        return Row(problem, found, flops / product / 1e9, moved / copy / 1e6, rounds, reasons)
+        return Row(problem, found, flops / product / 1e9, moved / copy / 1e6, rounds, reasons, empty)
 
 
 def run(bench: Any, problems: list[Problem], seconds: float, started: float) -> tuple[list[Row], int]:
@@ -68,14 +75,16 @@ def run(bench: Any, problems: list[Problem], seconds: float, started: float) -> 
     return rows, 0
 
 
-def notes(rows: list[Row], left_out: int, rounds: int) -> list[str]:
-    """What the time was too short for."""
+def notes(rows: list[Row], left_out: int, rounds: int, late: int) -> list[str]:
+    """What the time was too short for, and how many calls the GPU did not have to wait for."""
     made = [row.rounds for row in rows]
     found = []
     if made and min(made) < rounds:
         found.append(f"The time was short: {statistics.median(made):.0f} rounds of {rounds}, at least {min(made)}.")
     if left_out:
         found.append(f"{left_out} problems were left out: the time was up.")
+    if late:
+        found.append(f"The GPU reached {late} calls before they were enqueued: those times hold host time.")
     return found
 
 
@@ -87,7 +96,7 @@ def conditions(arguments: argparse.Namespace) -> str:
     return (
         f"{torch.cuda.get_device_name()}, {arguments.dtype}, randn; PyTorch {torch.__version__}, CUDA "
         f"{torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}, kjit {kjit.__version__}. TFLOP/s, medians of "
-        f"interleaved rounds, L2 flushed. `bench/attention_peers.py {' '.join(sys.argv[1:])}`"
+        f"interleaved rounds, L2 flushed, without host time. `bench/attention_peers.py {' '.join(sys.argv[1:])}`"
     )
 
 
@@ -124,7 +133,7 @@ def parse(given: Optional[list[str]] = None) -> argparse.Namespace:
 def tell_again(arguments: argparse.Namespace) -> int:
     rows = attention_report.read(arguments.source)
     measured = {name for row in rows for name in (*row.milliseconds, *row.reasons)}
-    names = [name for name in PEERS if name in measured]
+    names = [name for peer in PEERS for name in sorted(measured) if is_of(peer, name)]
     finish(arguments, rows, names, f"From {arguments.source.name}.", "from a file")
     return 0
 
@@ -143,8 +152,8 @@ def main() -> int:
     bench = Bench(arguments.peers, arguments.rounds)
     rows, left_out = run(bench, select(arguments.set, arguments.dtype), arguments.seconds, started)
     attention_report.write(arguments.out / "attention_peers.csv", rows)
-    arguments.notes = notes(rows, left_out, arguments.rounds)
-    finish(arguments, rows, arguments.peers, conditions(arguments), torch.cuda.get_device_name())
+    arguments.notes = notes(rows, left_out, arguments.rounds, bench.clock.late)
+    finish(arguments, rows, list(bench.peers), conditions(arguments), torch.cuda.get_device_name())
     wrong = any("WRONG" in row.reasons.get("kjit", "") for row in rows)
     return 1 if wrong or not rows else 0
 

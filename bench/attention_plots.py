@@ -16,14 +16,14 @@ def _colours(names: Sequence[str]) -> dict[str, str]:
     return {name: f"C{index}" for index, name in enumerate(names)}
 
 
-def _draw_panel(axis: Any, panel: Sequence[Row], names: Sequence[str]) -> None:
-    colours = _colours(names)
-    for name in names:
+def _draw_panel(axis: Any, panel: Sequence[Row], report: Report) -> None:
+    colours = _colours(report.names)
+    for name in report.names:
         points = [(row.problem.seq_q, row.rate(name)) for row in panel if name in row.milliseconds]
         if points:
             style = {"linewidth": 2.4, "marker": "o"} if name == "kjit" else {"linewidth": 1.3, "marker": "."}
             axis.plot(*zip(*points), label=name, color=colours[name], **style)
-    estimates = [(row.problem.seq_q, row.fa3_estimate) for row in panel if row.fa3_estimate]
+    estimates = [(row.problem.seq_q, report.fa3_estimate(row)) for row in panel if report.fa3_estimate(row)]
     if estimates:
         axis.plot(*zip(*estimates), label="FA3~", color="0.4", linewidth=1.3, linestyle=":")
     axis.axhline(statistics.median(row.product_tflops for row in panel), color="0.7", linestyle="--", linewidth=1)
@@ -35,7 +35,7 @@ def _draw_panel(axis: Any, panel: Sequence[Row], names: Sequence[str]) -> None:
     axis.grid(alpha=0.25)
 
 
-def draw_cells(rows: Sequence[Row], names: Sequence[str], title: str) -> Any:
+def draw_cells(rows: Sequence[Row], report: Report, title: str) -> Any:
     """One panel for each head size and mask: TFLOP/s over the sequence length."""
     head_dims = sorted({row.problem.head_dim for row in rows})
     masks = sorted({row.problem.causal for row in rows})
@@ -46,7 +46,7 @@ def draw_cells(rows: Sequence[Row], names: Sequence[str], title: str) -> Any:
             axis = axes[line][column]
             panel = [row for row in rows if (row.problem.head_dim, row.problem.causal) == (head_dim, causal)]
             if panel:
-                _draw_panel(axis, panel, names)
+                _draw_panel(axis, panel, report)
             axis.set_title(f"head dim {head_dim}, {'causal' if causal else 'full'}", fontsize=10)
             if column == 0:
                 axis.set_ylabel("TFLOP/s")
@@ -90,7 +90,7 @@ def save(report: Report, folder: Path, machine: str) -> None:
             dtype = statistics.mode(row.problem.dtype for row in rows)
             grid = [row for row in rows if is_cell(row.problem) and row.problem.dtype == dtype]
             title = f"Attention forward, {machine}, {dtype}"
-            save_figure(draw_cells(grid, report.names, title), folder, "attention_peers")
+            save_figure(draw_cells(grid, report, title), folder, "attention_peers")
         else:
             title = f"{TITLES[name]}: attention forward, {machine}"
             save_figure(draw_bars(rows, report.names, title), folder, f"attention_{name}")

@@ -24,11 +24,16 @@ TITLES = {
     "small": "Small grids, grouped heads",
     "decode": "Few queries against many keys",
 }
+#: The sets whose problems are so short that microseconds say more than TFLOP/s.
+SHORT = ("small", "decode")
 
 
 @dataclasses.dataclass
 class Row:
-    """One problem: medians of each peer in milliseconds, the card's limits in the same rounds, why a peer has none."""
+    """One problem: medians of each peer in milliseconds, the card's limits in the same rounds, why a peer has none.
+
+    empty_milliseconds: an empty launch, which every peer's time includes; None where it was not measured.
+    """
 
     problem: Problem
     milliseconds: dict[str, float]
@@ -36,11 +41,16 @@ class Row:
     copy_gb_per_s: float
     rounds: int
     reasons: dict[str, str] = dataclasses.field(default_factory=dict)
+    empty_milliseconds: Optional[float] = None
 
     def rate(self, name: str) -> Optional[float]:
         """TFLOP/s."""
         time = self.milliseconds.get(name)
         return None if time is None else self.problem.flops / time / 1e9
+
+    def microseconds(self, name: Optional[str]) -> Optional[float]:
+        time = self.milliseconds.get(name) if name else None
+        return None if time is None else 1e3 * time
 
     @property
     def best_peer(self) -> Optional[str]:
@@ -66,16 +76,10 @@ class Row:
             return None
         return self.problem.bytes_moved / own / 1e6 / self.copy_gb_per_s
 
-    @property
-    def fa3_estimate(self) -> Optional[float]:
-        """TFLOP/s that FA3 would have; None where it was measured or nothing is known."""
-        cudnn, ratio = self.rate("cuDNN"), fa3_table.ratio_to_cudnn(self.problem)
-        return cudnn * ratio if cudnn and ratio and "FA3" not in self.milliseconds else None
 
-    @property
-    def over_fa3_estimate(self) -> Optional[float]:
-        own, estimate = self.rate("kjit"), self.fa3_estimate
-        return own / estimate if own and estimate else None
+def is_of(peer: str, name: str) -> bool:
+    """Whether a name is a peer's or that of another build of it: "FA3 BUILD"."""
+    return name == peer or name.startswith(f"{peer} ")
 
 
 class Report:
@@ -85,6 +89,16 @@ class Report:
         self.rows = list(rows)
         self.names = [name for name in names if any(name in row.milliseconds for row in rows)]
         self._rates = {row.problem: row.rate("kjit") for row in rows}
+        self._has_fa3 = any(is_of("FA3", name) for row in rows for name in row.milliseconds)
+
+    def fa3_estimate(self, row: Row) -> Optional[float]:
+        """TFLOP/s that FA3 would have; None where nothing is known, and in a run that measured it anywhere."""
+        cudnn, ratio = row.rate("cuDNN"), fa3_table.ratio_to_cudnn(row.problem)
+        return cudnn * ratio if cudnn and ratio and not self._has_fa3 else None
+
+    def over_fa3_estimate(self, row: Row) -> Optional[float]:
+        own, estimate = row.rate("kjit"), self.fa3_estimate(row)
+        return own / estimate if own and estimate else None
 
     def of_line(self, row: Row) -> Optional[float]:
         """TFLOP/s of an odd size over the straight line between its round neighbours; None for others."""
@@ -104,12 +118,20 @@ class Report:
             found.setdefault(section, []).append(row)
         return {name: found[name] for name in SETS if name in found}
 
-    def table(self, rows: Sequence[Row]) -> str:
-        """TFLOP/s of every peer, then the columns that say something of at least one of these rows."""
+    def table(self, rows: Sequence[Row], short: bool = False) -> str:
+        """TFLOP/s of every peer, then the columns that say something of at least one of these rows.
+
+        Of short problems also the microseconds of kjit and of the best peer.
+        """
+        times: list[tuple[str, Callable[[Row], str]]] = [
+            ("kjit µs", lambda row: number(row.microseconds("kjit"), 1)),
+            ("best peer µs", lambda row: number(row.microseconds(row.best_peer), 1)),
+        ]
         columns: list[tuple[str, Callable[[Row], str]]] = [
-            ("FA3~", lambda row: number(row.fa3_estimate)),
+            ("FA3~", lambda row: number(self.fa3_estimate(row))),
+            *(times if short else []),
             ("kjit / best peer", lambda row: f"{row.ratio:.2f} ({row.best_peer})" if row.ratio else "—"),
-            ("kjit / FA3~", lambda row: number(row.over_fa3_estimate, 2)),
+            ("kjit / FA3~", lambda row: number(self.over_fa3_estimate(row), 2)),
             ("of a matrix product", lambda row: percent(row.of_product)),
             ("of the line", lambda row: percent(self.of_line(row))),
             ("of a copy", lambda row: percent(row.of_copy)),
@@ -125,17 +147,33 @@ class Report:
     def summary(self) -> str:
         sentences = [
             _over("the best peer", {row.problem: row.ratio for row in self.rows}),
-            _over("FA3~", {row.problem: row.over_fa3_estimate for row in self.rows}),
+            _over("FA3~", {row.problem: self.over_fa3_estimate(row) for row in self.rows}),
             _least("Odd sizes beside the line", {row.problem: self.of_line(row) for row in self.rows}, NO_CLIFF),
             _least("One query beside a copy", {row.problem: row.of_copy for row in self.rows}, NEAR_COPY),
         ]
-        if any(row.fa3_estimate for row in self.rows):
+        if any(map(self.fa3_estimate, self.rows)):
             sentences.append(fa3_table.WORDS)
         return "\n\n".join(filter(None, sentences)) or "kjit computed nothing."
 
+    def section(self, name: str, rows: Sequence[Row]) -> str:
+        """A set's title, where it stands beside the best peer if the summary is of more sets, and its one table."""
+        short = name in SHORT
+        parts = [
+            f"## {TITLES[name]}",
+            _over("the best peer", {row.problem: row.ratio for row in rows}) if len(rows) < len(self.rows) else "",
+            _empty_launch(rows) if short else "",
+            self.table(rows, short),
+        ]
+        return "\n\n".join(filter(None, parts))
+
     def text(self, conditions: str, notes: Iterable[str] = ()) -> str:
-        sections = [f"## {TITLES[name]}\n\n{self.table(rows)}" for name, rows in self.sections().items()]
+        sections = [self.section(name, rows) for name, rows in self.sections().items()]
         return "\n\n".join([conditions, self.summary(), *notes, *sections]) + "\n"
+
+
+def _empty_launch(rows: Sequence[Row]) -> str:
+    times = [row.empty_milliseconds for row in rows if row.empty_milliseconds is not None]
+    return f"An empty launch takes {1e3 * statistics.median(times):.1f} µs here, included." if times else ""
 
 
 def _known(values: dict[Problem, Optional[float]]) -> dict[Problem, float]:
@@ -169,6 +207,7 @@ _SIZES = dataclasses.fields(Problem)
 _HEAD = [
     *(field.name for field in _SIZES),
     *("peer", "milliseconds", "tflops", "matrix_product_tflops", "copy_gb_per_s", "rounds", "note"),
+    "empty_launch_milliseconds",
 ]
 
 
@@ -178,10 +217,11 @@ def write(path: Path, rows: Iterable[Row]) -> None:
     for row in rows:
         sizes = [int(value) if isinstance(value, bool) else value for value in dataclasses.astuple(row.problem)]
         limits = [f"{row.product_tflops:.1f}", f"{row.copy_gb_per_s:.0f}", row.rounds]
+        empty = "" if row.empty_milliseconds is None else f"{row.empty_milliseconds:.5f}"
         for name in dict.fromkeys([*row.milliseconds, *row.reasons]):
             time = row.milliseconds.get(name)
             shown = ["", ""] if time is None else [f"{time:.5f}", f"{row.rate(name):.1f}"]
-            lines.append([*sizes, name, *shown, *limits, row.reasons.get(name, "")])
+            lines.append([*sizes, name, *shown, *limits, row.reasons.get(name, ""), empty])
     write_csv(path, _HEAD, lines)
 
 
@@ -192,7 +232,8 @@ def read(path: Path) -> list[Row]:
         values = (line[field.name] if field.name == "dtype" else int(line[field.name]) for field in _SIZES)
         problem = Problem(*values)  # type: ignore[arg-type]
         limits = float(line["matrix_product_tflops"]), float(line["copy_gb_per_s"]), int(line["rounds"])
-        row = rows.setdefault(problem, Row(problem, {}, *limits))
+        empty = line.get("empty_launch_milliseconds")  # files from before it was measured have no such column
+        row = rows.setdefault(problem, Row(problem, {}, *limits, empty_milliseconds=float(empty) if empty else None))
         if line["milliseconds"]:
             row.milliseconds[line["peer"]] = float(line["milliseconds"])
         if line["note"]:

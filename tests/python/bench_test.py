@@ -3,9 +3,11 @@
 import contextlib
 import io
 import sys
+import types
 import unittest
 from unittest import mock
 
+import attention_calls
 import attention_peers
 import attention_report
 import fa3_table
@@ -19,10 +21,10 @@ SQUARE = Problem(2, 8, 8, 1024, 1024, 128, 128)
 ONE_QUERY = Problem(8, 64, 8, 1, 8192, 128, 128)
 
 
-def row(problem, product=800.0, copy=4000.0, rounds=30, reasons=None, **tflops):
+def row(problem, product=800.0, copy=4000.0, rounds=30, reasons=None, empty=0.0021, **tflops):
     """A row by the rates of its peers."""
     times = {name: problem.flops / rate / 1e9 for name, rate in tflops.items()}
-    return Row(problem, times, product, copy, rounds, reasons or {})
+    return Row(problem, times, product, copy, rounds, reasons or {}, empty)
 
 
 def made_up_rows():
@@ -139,15 +141,33 @@ class Rows(unittest.TestCase):
         found = Row(ONE_QUERY, {"kjit": 2 * milliseconds}, 800, 4000, 9)
         self.assertAlmostEqual(found.of_copy, 0.5)
 
+    def test_microseconds__are_of_peers_that_were_measured(self):
+        found = Row(SQUARE, {"kjit": 0.0125}, 800, 4000, 9)
+        self.assertEqual((found.microseconds("kjit"), found.microseconds("FA2")), (12.5, None))
+        self.assertIsNone(found.microseconds(found.best_peer))
+
+
+class Estimates(unittest.TestCase):
+    def estimate(self, found, *others):
+        return Report([found, *others], []).fa3_estimate(found)
+
     def test_fa3__is_estimated_from_cudnn_where_it_is_missing(self):
         problem = cell(128, 4096, False)
         found = row(problem, kjit=700, cuDNN=610)
-        self.assertAlmostEqual(found.fa3_estimate, 721)
-        self.assertAlmostEqual(found.over_fa3_estimate, 700 / 721)
-        self.assertIsNone(row(problem, kjit=700, cuDNN=610, FA3=715).fa3_estimate)
-        self.assertIsNone(row(problem, kjit=700).fa3_estimate)
-        self.assertIsNone(row(SQUARE, kjit=700, cuDNN=610).fa3_estimate)
+        self.assertAlmostEqual(self.estimate(found), 721)
+        self.assertAlmostEqual(Report([found], []).over_fa3_estimate(found), 700 / 721)
+        self.assertIsNone(self.estimate(row(problem, kjit=700)))
+        self.assertIsNone(self.estimate(row(SQUARE, kjit=700, cuDNN=610)))
         self.assertIsNone(fa3_table.ratio_to_cudnn(cell(128, 4096, False, "fp16")))
+
+    def test_fa3__is_not_estimated_in_a_run_that_measured_any_build_of_it(self):
+        found = row(cell(128, 4096, False), kjit=700, cuDNN=610)
+        for name in ("FA3", "FA3 other"):
+            self.assertIsNone(self.estimate(found, row(SQUARE, kjit=700, **{name: 715})), name)
+            here = row(found.problem, kjit=700, cuDNN=610, **{name: 715})
+            self.assertIsNone(self.estimate(here), name)
+            self.assertNotIn("FA3~", Report([here, found], ["kjit", "cuDNN", name]).text("An H200."))
+        self.assertIsNotNone(self.estimate(found, row(SQUARE, FA2=3)))
 
     def test_fa3__table_has_every_cell(self):
         for problem in SETS["cells"]("bf16")[:36]:
@@ -157,20 +177,53 @@ class Rows(unittest.TestCase):
 class Reports(harness.TemporaryFolder):
     def test_table__has_a_line_for_each_problem_and_columns_that_say_something(self):
         report = Report(made_up_rows(), ["kjit", "FA2", "cuDNN", "FA3"])
-        cells, decode = (report.table(report.sections()[name]).splitlines() for name in ("cells", "decode"))
+        sections = report.sections()
+        cells = report.table(sections["cells"]).splitlines()
+        decode = report.table(sections["decode"], short=True).splitlines()
         self.assertIn("| kjit | FA2 | cuDNN | FA3~ | kjit / best peer | kjit / FA3~ | of a matrix product |", cells[0])
-        self.assertTrue(decode[0].endswith("| kjit / best peer | of a matrix product | of a copy |"))
+        times = "kjit µs | best peer µs"
+        self.assertTrue(decode[0].endswith(f"| {times} | kjit / best peer | of a matrix product | of a copy |"))
+        self.assertNotIn(times, cells[0])
         self.assertEqual({line.count("|") for line in cells}, {cells[0].count("|")})
         self.assertIn("| hd64 full 32x32x512 | 600 | 300 | 480 | 409 | 1.25 (cuDNN) | 1.47 | 75 % |", cells)
 
+    def test_table__of_short_problems_holds_microseconds(self):
+        rows = [Row(ONE_QUERY, {"kjit": 0.05, "FA2": 0.2, "cuDNN": 0.1}, 800, 4000, 9)]
+        (line,) = Report(rows, ["kjit"]).table(rows, short=True).splitlines()[2:]
+        self.assertIn("| 50.0 | 100.0 | 2.00 (cuDNN) |", line)
+        alone = [Row(ONE_QUERY, {"kjit": 0.05}, 800, 4000, 9)]
+        self.assertNotIn("best peer", Report(alone, ["kjit"]).table(alone, short=True))
+
+    def test_text__has_one_table_for_each_set(self):
+        rows = [row(problem, kjit=600, FA2=300) for problem in select(["all"], "bf16")]
+        head, *sections = Report(rows, ["kjit", "FA2"]).text("An H200.").split("\n## ")
+        self.assertEqual([part.split("\n")[0] for part in sections], list(attention_report.TITLES.values()))
+        self.assertEqual([part.count("| --- |") for part in [head, *sections]], [0, 1, 1, 1, 1])
+        self.assertEqual(sum(part.count("\n| hd") for part in sections), len(rows))
+        for part in sections:
+            self.assertIn("kjit over the best peer: geometric mean 2.000", part)
+
+    def test_text__of_one_set_says_once_where_it_stands(self):
+        text = Report([row(SQUARE, kjit=600, FA2=300)], ["kjit", "FA2"]).text("An H200.")
+        self.assertEqual(text.count("kjit over the best peer"), 1)
+
+    def test_text__says_what_an_empty_launch_takes_where_problems_are_short(self):
+        rows = [row(problem, kjit=6, FA2=3) for problem in select(["all"], "bf16")]
+        sections = Report(rows, ["kjit", "FA2"]).text("An H200.").split("\n## ")[1:]
+        said = ["An empty launch takes 2.1 µs here, included." in part for part in sections]
+        self.assertEqual(said, [False, False, True, True])
+        unknown = Report([row(ONE_QUERY, empty=None, kjit=3)], ["kjit"])
+        self.assertNotIn("empty launch", unknown.text("An H200."))
+
     def test_text__says_what_is_estimated_and_what_was_short(self):
         text = Report(made_up_rows(), ["kjit", "FA2", "cuDNN"]).text(
-            "An H200.", attention_peers.notes(made_up_rows(), 4, 30)
+            "An H200.", attention_peers.notes(made_up_rows(), 4, 30, 12)
         )
         self.assertIn("kjit over the best peer: geometric mean 1.2", text)
         self.assertIn(fa3_table.WORDS, text)
         self.assertIn("The time was short: 30 rounds of 30, at least 7.", text)
         self.assertIn("4 problems were left out: the time was up.", text)
+        self.assertIn("The GPU reached 12 calls before they were enqueued", text)
 
     def test_text__of_nothing_says_so(self):
         self.assertIn("kjit computed nothing.", Report([row(SQUARE, FA2=3)], ["kjit"]).text("An H200."))
@@ -183,13 +236,99 @@ class Reports(harness.TemporaryFolder):
         self.assertEqual([each.reasons for each in again], [each.reasons for each in rows])
         for one, other in zip(rows, again):
             self.assertEqual((one.product_tflops, one.rounds), (other.product_tflops, other.rounds))
+            self.assertEqual(one.empty_milliseconds, other.empty_milliseconds)
             for name in one.milliseconds:
                 self.assertAlmostEqual(one.milliseconds[name], other.milliseconds[name], delta=1e-5)
+
+    def test_csv__without_an_empty_launch_is_read(self):
+        path = self.folder / "a.csv"
+        attention_report.write(path, [row(SQUARE, empty=None, kjit=3)])
+        self.assertIsNone(attention_report.read(path)[0].empty_milliseconds)
+        lines = path.read_text().splitlines()
+        path.write_text("".join(f"{line.rsplit(',', 1)[0]}\n" for line in lines))  # as it was before there was one
+        self.assertIsNone(attention_report.read(path)[0].empty_milliseconds)
+
+    def test_command__tells_a_file_with_builds_beside_their_peer(self):
+        path = self.folder / "a.csv"
+        attention_report.write(path, [row(SQUARE, **{"FlashInfer": 1, "FA3 other": 4, "kjit": 3, "FA3": 2, "FA2": 1})])
+        result = self.run_command(sys.executable, BENCH / "attention_peers.py", "--from", path, "--out", self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("| kjit | FA2 | FA3 | FA3 other | FlashInfer | kjit / best peer |", result.stdout)
+        self.assertIn("0.75 (FA3 other)", result.stdout)
 
     def test_command__names_a_set_that_is_none(self):
         result = self.run_command(sys.executable, BENCH / "attention_peers.py", "--set", "cells,evn")
         self.assertEqual(result.returncode, 2)
         self.assertIn("evn: there are cells, odd, small, decode, all", result.stderr)
+
+
+class FakeFlash(types.ModuleType):
+    """A module of attention whose calls give their options."""
+
+    def __init__(self, **more):
+        super().__init__("flash_attn_interface")
+        self.flash_attn_func = lambda q, k, v, **options: options
+        vars(self).update(more)
+
+
+class Builds(unittest.TestCase):
+    INPUTS = types.SimpleNamespace(q=0, k=0, v=0, problem=types.SimpleNamespace(causal=True))
+
+    def find(self, module, *names):
+        """None in the place of a module: it cannot be imported."""
+        patch = mock.patch.dict(sys.modules, {"flash_attn_interface": module, "flash_attn": None})
+        patch.start()
+        self.addCleanup(patch.stop)
+        return attention_calls.find(names)
+
+    def test_builds__are_a_peer_each(self):
+        peers = self.find(FakeFlash(impls=lambda: ["wheel", "cu13"]), "kjit", "FA3", "cuDNN")
+        self.assertEqual(list(peers), ["kjit", "FA3", "FA3 cu13", "cuDNN"])
+        found = {name: peers[name](self.INPUTS)() for name in ("FA3", "FA3 cu13")}
+        expected = {"FA3": {"causal": True, "impl": "wheel"}, "FA3 cu13": {"causal": True, "impl": "cu13"}}
+        self.assertEqual(found, expected)
+
+    def test_module__without_builds_is_one_peer(self):
+        for module in (FakeFlash(), FakeFlash(impls=list)):
+            peers = self.find(module, "FA3")
+            self.assertEqual(list(peers), ["FA3"])
+            self.assertEqual(peers["FA3"](self.INPUTS)(), {"causal": True})
+
+    def test_module__that_is_missing_says_so_when_the_peer_is_made(self):
+        peers = self.find(None, *attention_calls.PEERS)
+        self.assertEqual(list(peers), list(attention_calls.PEERS))
+        with self.assertRaises(ModuleNotFoundError):
+            peers["FA3"](self.INPUTS)
+
+
+class FakeClock:
+    """Every call takes as many milliseconds as its name is long."""
+
+    def rounds(self, runs, count, until, seldom):
+        return {name: [float(len(name))] * count for name in {**runs, **seldom}}
+
+
+class Measures(unittest.TestCase):
+    def setUp(self):
+        limits = {f"make_{name}": lambda: None for name in ("product", "copy", "empty")}
+        medians = {"medians": lambda times: {name: each[0] for name, each in times.items()}}
+        clock = types.SimpleNamespace(Clock=FakeClock, PRODUCT_SIDE=1000, COPY_BYTES=10**9, **limits, **medians)
+        inputs = types.SimpleNamespace(Inputs=lambda problem: problem)
+        flash = FakeFlash(impls=lambda: ["wheel", "cu13"])
+        modules = {"gpu_clock": clock, "attention_inputs": inputs, "flash_attn_interface": flash}
+        for patch in (
+            mock.patch.dict(sys.modules, modules),
+            mock.patch.object(attention_peers, "prepare", lambda inputs, peers: (dict.fromkeys(peers), {"x": "why"})),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def test_row__holds_every_build_and_what_limits_the_card(self):
+        found = attention_peers.Bench(["kjit", "FA3"], 7).measure(SQUARE, float("inf"))
+        self.assertEqual(found.milliseconds, {"kjit": 4.0, "FA3": 3.0, "FA3 cu13": 8.0})
+        self.assertEqual((found.empty_milliseconds, found.rounds, found.reasons), (5.0, 7, {"x": "why"}))
+        self.assertAlmostEqual(found.product_tflops, 2e9 / 7 / 1e9)
+        self.assertAlmostEqual(found.copy_gb_per_s, 2e9 / 4 / 1e6)
 
 
 class SlowBench:
@@ -221,7 +360,7 @@ class Time(unittest.TestCase):
         self.assertEqual((len(rows), left_out), (3, 7))
 
     def test_notes__are_none_where_all_was_done(self):
-        self.assertEqual(attention_peers.notes([row(SQUARE, kjit=1)], 0, 30), [])
+        self.assertEqual(attention_peers.notes([row(SQUARE, kjit=1)], 0, 30, 0), [])
 
 
 JIT_FOUND = {

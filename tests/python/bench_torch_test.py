@@ -65,8 +65,7 @@ class Inputs(OnProcessor):
 
 class Calls(OnProcessor):
     def prepared(self, problem, **peers):
-        with mock.patch.dict(attention_calls.PEERS, peers):
-            return attention_calls.prepare(attention_inputs.Inputs(problem), peers)
+        return attention_calls.prepare(attention_inputs.Inputs(problem), peers)
 
     def test_prepare__keeps_who_is_right_and_says_why_others_are_not(self):
         def missing(inputs):
