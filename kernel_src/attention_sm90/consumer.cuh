@@ -205,25 +205,31 @@ private:
     warpgroup_wait<1>();
     release_keys();
     if constexpr (kMasked) mask(tile, block);
-    typename Softmax::Rows factors;
-    const bool moved = next_softmax(factors);
-    warpgroup_wait<0>();
-    release_values();
-    if (moved) softmax.rescale(o, factors);
+    next_softmax();
     round_scores();
   }
 
-  // @return whether O must be multiplied by `factors`
-  KJIT_DEVICE bool next_softmax(typename Softmax::Rows &factors) {
+  // Probabilities of S, relative to a reference that O, once the product that it is in is done, is brought to.
+  KJIT_DEVICE void next_softmax() {
+    typename Softmax::Rows factors;
+    bool moved;
     if constexpr (cfg::kMaxPieces > 0) {
-      return softmax.template advance<cfg::kMaxPieces>(s, factors, p.scale_log2);
+      moved = softmax.template advance<cfg::kMaxPieces>(s, factors, p.scale_log2);
+      finish_output(moved, factors);
+      softmax.template complete<cfg::kMaxPieces>(s, p.scale_log2);
     } else {
       typename Softmax::Rows now;
-      const bool moved = softmax.template find_maximum<false>(s, now, p.scale, p.scale_log2);
+      moved = softmax.template find_maximum<false>(s, now, p.scale, p.scale_log2);
       if (moved) softmax.template move_reference<false>(now, factors, p.scale_log2);
       softmax.template exponentiate<false>(s, p.scale_log2);
-      return moved;
+      finish_output(moved, factors);
     }
+  }
+
+  KJIT_DEVICE void finish_output(bool moved, const typename Softmax::Rows &factors) {
+    warpgroup_wait<0>();
+    release_values();
+    if (moved) softmax.rescale(o, factors);
   }
 
   KJIT_DEVICE void issue_both(int buffer, int accumulate) {

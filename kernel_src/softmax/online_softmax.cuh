@@ -71,7 +71,8 @@ struct OnlineSoftmax {
 
   // A step after the first with kSlack > 0, in kPieces pieces of columns: a piece's probabilities are computed while
   // the next one's maxima are sought, and the lanes that share a row speak of its maximum only when it has outgrown the
-  // reference. Then what was computed before is brought down to the new one.
+  // reference. Then what was computed before is brought down to the new one. The last piece is left to complete(), so
+  // that what the caller does with the others may run beside it.
   // @return whether the output must be multiplied by `factors`; the same for all lanes of a warp
   template <int kPieces> KJIT_DEVICE bool advance(Scores &s, Rows &factors, float scale_log2) {
     Rows now;
@@ -80,6 +81,12 @@ struct OnlineSoftmax {
       now[m][r] = columns_max<0, kColumnTiles8 / kPieces>(s, m, r);
     });
     return advance_piece<kPieces, 0>(s, now, factors, scale_log2);
+  }
+
+  template <int kPieces> KJIT_DEVICE void complete(Scores &s, float scale_log2) {
+    for_rows([&](int m, int r) {
+      sum[m][r] += exponentiate_columns<kColumnTiles8 *(kPieces - 1) / kPieces, kColumnTiles8>(s, m, r, scale_log2);
+    });
   }
 
   static KJIT_DEVICE void rescale(Output &o, const Rows &factors) {
@@ -121,12 +128,14 @@ private:
     bool outgrown = false;
     for_rows([&](int m, int r) { outgrown |= (now[m][r] - max[m][r]) * scale_log2 > kSlack; });
     bool moved = __any_sync(0xffffffffu, outgrown);
-    if (moved) raise_reference<kFrom>(s, now, factors, scale_log2);
-    for_rows([&](int m, int r) {
-      sum[m][r] += exponentiate_columns<kFrom, kTo>(s, m, r, scale_log2);
-      if constexpr (kPiece + 1 < kPieces) now[m][r] = columns_max<kTo, kColumnTiles8 *(kPiece + 2) / kPieces>(s, m, r);
-    });
-    if constexpr (kPiece + 1 < kPieces) moved |= advance_piece<kPieces, kPiece + 1>(s, now, factors, scale_log2);
+    if (__builtin_expect(moved, false)) raise_reference<kFrom>(s, now, factors, scale_log2);
+    if constexpr (kPiece + 1 < kPieces) {
+      for_rows([&](int m, int r) {
+        sum[m][r] += exponentiate_columns<kFrom, kTo>(s, m, r, scale_log2);
+        now[m][r] = columns_max<kTo, kColumnTiles8 *(kPiece + 2) / kPieces>(s, m, r);
+      });
+      moved |= advance_piece<kPieces, kPiece + 1>(s, now, factors, scale_log2);
+    }
     return moved;
   }
 

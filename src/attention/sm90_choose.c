@@ -18,7 +18,7 @@ enum {
   KEY_STEP = 16,
   MAX_STAGES = 4,
   /* Up to this many keys a tile is over so soon that how it ends matters more than how it runs. */
-  SHORT_KEYS = 1024,
+  SHORT_KEYS = 768,
   /* Causal tiles of 192 rows waste half of a diagonal block; below this length that is felt. */
   SHORT_CAUSAL_ROWS = 2048,
   /* A tile for few keys. One size, so that a growing cache of keys does not compile at each step. */
@@ -34,7 +34,7 @@ struct head_class {
 };
 static const struct head_class classes[] = {
     {64, 3, 8, {128, 128}, {1, 1}},
-    {128, 2, 8, {128, 128}, {2, 3}},
+    {128, 2, 8, {128, 128}, {2, 2}},
     {192, 2, 8, {112, 96}, {1, 1}}, /* causal with 112 spills */
     {256, 2, 8, {64, 64}, {1, 1}},
 };
