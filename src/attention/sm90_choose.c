@@ -25,6 +25,9 @@ enum {
   FEW_KEYS = 64,
   /* A smaller tile costs more than the overlap of two Q buffers gives. */
   LEAST_KEYS = 48,
+  /* Rows that a tile of one position keeps, and parts that as few tiles as may be unpacked should still have each. */
+  LEAST_ROWS = 8,
+  MANY_PARTS = 8,
 };
 
 /* What was measured best for heads of up to so many columns of V, at the round sizes. */
@@ -94,7 +97,7 @@ static void choose_consumers(const kjit_attention_problem *problem, const struct
   if (whole_time(problem, config, multiprocessors) > three) config->consumers = 3;
 }
 
-/* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is predicted. */
+/* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is reckoned. */
 static void use_idle(const kjit_attention_problem *problem, uint32_t multiprocessors,
                      kjit_attention_sm90_config *config) {
   kjit_attention_sm90_config candidate = *config;
@@ -109,8 +112,19 @@ static void use_idle(const kjit_attention_problem *problem, uint32_t multiproces
       config->split = parts > 1;
       best_time = time;
     }
-    if (tiles.count * 5 >= (int64_t)multiprocessors * 4) return;
   }
+}
+
+/* A few rows for many keys: heads of a group that lie in tiles of their own are merged at the same time. Keys do not
+ * count, so that a growing cache of them changes nothing. */
+static int32_t unpack(const kjit_attention_problem *problem, uint32_t multiprocessors, int32_t consumers,
+                      int32_t packed) {
+  kjit_attention_sm90_config config = {.consumers = consumers, .tile_n = FEW_KEYS, .packed = packed};
+  if (problem->seq_q * packed > SM90_GROUP_ROWS) return packed;
+  int64_t tiles = count_tiles(problem, &config);
+  for (; config.packed > LEAST_ROWS && 2 * tiles * MANY_PARTS <= (int64_t)multiprocessors; tiles *= 2)
+    config.packed /= 2;
+  return config.packed;
 }
 
 /* The two rules that a tile can break. This is on every launch's way, which the whole list would be felt on. */
@@ -144,8 +158,10 @@ static void choose_tile(kjit_attention_sm90_config *config, int64_t seq_kv) {
 }
 
 /* One consumer, or one Q buffer, leaves room for more K and V on the way, which is what a problem with few query rows
- * is short of. */
-static void add_stages(kjit_attention_sm90_config *config) {
+ * is short of. Tiles that share keys read them once for all only while they are at the same place: not those. */
+static void add_stages(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
+  const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
+  if (tiles.query_tiles * tiles.heads_per_kv > 1) return;
   while (config->stages < MAX_STAGES) {
     config->stages++;
     if (fits(config)) continue;
@@ -193,10 +209,11 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
   config.max_pieces = class->max_pieces[config.causal];
   config.tile_n = want_keys(&config, class, problem->seq_kv);
   config.packed = choose_packed(problem, class->consumers);
+  config.packed = unpack(problem, multiprocessors, class->consumers, config.packed);
   choose_consumers(problem, class, multiprocessors, &config);
   use_idle(problem, multiprocessors, &config);
   choose_tile(&config, problem->seq_kv);
-  if (config.consumers == 1 || config.split) add_stages(&config);
+  if (config.consumers == 1 || config.split) add_stages(problem, &config);
   status = sm90_rules_check(&config, error);
   if (status == KJIT_OK) *out = kjit_attention_sm90_config_canonical(&config);
   return status;

@@ -76,8 +76,19 @@ static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_s
   return parts == 0 ? 0 : BEGIN + steps * integer_max(step_time(config), traffic);
 }
 
+/* Causal tiles, longest first: the longest, or what each multiprocessor has of all of them. */
+static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
+                           uint32_t multiprocessors) {
+  const int64_t shorter = tiles->query_tiles * SM90_GROUP_ROWS / config->packed * config->consumers / config->tile_n;
+  const int64_t mean_twice = 2 * tiles->key_blocks - integer_min(shorter, tiles->key_blocks - 1);
+  const int64_t busy = integer_min(tiles->count, multiprocessors), share = tiles->count * mean_twice / (2 * busy);
+  const int64_t steps = integer_max(tiles->key_blocks, share), rounds = integer_divide_up(tiles->count, busy);
+  return round_time(tiles, config, busy, steps) + (rounds - 1) * BEGIN;
+}
+
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                         uint32_t multiprocessors) {
+  if (config->causal && parts == 1) return causal_time(tiles, config, multiprocessors);
   const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
   return all / multiprocessors * round_time(tiles, config, multiprocessors, steps) +
          round_time(tiles, config, all % multiprocessors, steps) + merge_time(tiles, config, parts, multiprocessors);

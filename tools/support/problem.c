@@ -116,8 +116,9 @@ kjit_status problem_check(const struct problem *p, kjit_error *error) {
     return card_fail(error, KJIT_ERR_INVALID_ARG, "head size: at most 256 can be checked");
   if (p->batch > 65535 || p->heads > 65535)
     return card_fail(error, KJIT_ERR_INVALID_ARG, "batch and heads: at most 65535, CUDA's grid");
-  const int64_t longest = p->seq_q > p->seq_kv ? p->seq_q : p->seq_kv;
-  if ((double)p->batch * (double)p->heads * (double)longest * (double)(p->head_dim + head_dim_v) >= 0x1p32)
+  const double rows_q = (double)p->heads * (double)p->seq_q, rows_kv = (double)heads_kv * (double)p->seq_kv;
+  const double columns = (double)(p->head_dim + head_dim_v);
+  if ((double)p->batch * (rows_q > rows_kv ? rows_q : rows_kv) * columns >= 0x1p32)
     return card_fail(error, KJIT_ERR_INVALID_ARG, "shape: a tensor of 2^32 elements or more cannot be checked");
   if (p->layout == LAYOUT_PACKED && p->seq_q != p->seq_kv)
     return card_fail(error, KJIT_ERR_INVALID_ARG, "layout packed: the sequence lengths must be equal");

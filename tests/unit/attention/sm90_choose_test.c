@@ -137,6 +137,39 @@ static void test_sm90_choose__short_queries_pack_the_heads_that_share_keys(void 
   }
 }
 
+/* Parts of a tile are merged by one multiprocessor: a few tiles of fewer heads are merged at the same time. */
+static void test_sm90_choose__few_tiles_are_unpacked_to_eight_rows_each(void **state) {
+  (void)state;
+  for (int64_t keys = 8192; keys <= 65536; keys *= 2) {
+    kjit_attention_problem problem = decode(1, 32, 1, 1, keys);
+    assert_int_equal(choose(&problem, 0).packed, 8);
+    problem = decode(8, 32, 1, 1, keys); /* 8 tiles: 16 of half the heads leave each 8 parts */
+    assert_int_equal(choose(&problem, 0).packed, 16);
+    problem = decode(16, 32, 1, 1, keys);
+    assert_int_equal(choose(&problem, 0).packed, 32);
+    problem = decode(1, 32, 1, 16, keys); /* rows enough as it is */
+    assert_int_equal(choose(&problem, 0).packed, 32);
+  }
+}
+
+static void test_sm90_choose__causal_tiles_even_out(void **state) {
+  (void)state;
+  kjit_attention_problem problem = decode(1, 8, 8, 2048, 2048);
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  assert_int_equal(choose(&problem, 0).consumers, 1); /* 256 tiles, half as long in the mean as the longest */
+  problem = decode(1, 8, 8, 4096, 4096);
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  assert_int_equal(choose(&problem, 0).consumers, 2);
+}
+
+static void test_sm90_choose__tiles_that_share_keys_stay_together(void **state) {
+  (void)state;
+  kjit_attention_problem problem = decode(1, 64, 8, 16, 65536); /* two tiles of 64 rows share keys */
+  assert_int_equal(choose(&problem, 0).stages, 2);
+  problem = decode(1, 64, 8, 1, 65536);
+  assert_int_equal(choose(&problem, 0).stages, 3);
+}
+
 static void test_sm90_choose__idle_multiprocessors_share_out_keys(void **state) {
   (void)state;
   kjit_attention_problem problem = decode(1, 64, 8, 1, 65536);
@@ -280,6 +313,9 @@ int main(void) {
       cmocka_unit_test(test_sm90_choose__few_rows_take_few_consumers),
       cmocka_unit_test(test_sm90_choose__few_keys_take_one_smaller_tile),
       cmocka_unit_test(test_sm90_choose__short_queries_pack_the_heads_that_share_keys),
+      cmocka_unit_test(test_sm90_choose__few_tiles_are_unpacked_to_eight_rows_each),
+      cmocka_unit_test(test_sm90_choose__causal_tiles_even_out),
+      cmocka_unit_test(test_sm90_choose__tiles_that_share_keys_stay_together),
       cmocka_unit_test(test_sm90_choose__idle_multiprocessors_share_out_keys),
       cmocka_unit_test(test_sm90_choose__a_growing_cache_of_keys_takes_three_kernels),
       cmocka_unit_test(test_sm90_choose__small_grids_take_smaller_tiles_or_parts),
