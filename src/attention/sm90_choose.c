@@ -32,14 +32,14 @@ enum {
 
 /* What was measured best for heads of up to so many columns of V, at the round sizes. */
 struct head_class {
-  int32_t columns, consumers, rescale_slack;
-  int32_t tile_n[2], max_pieces[2]; /* full, causal */
+  int32_t columns, rescale_slack, max_pieces;
+  int32_t consumers[2], tile_n[2]; /* full, causal */
 };
 static const struct head_class classes[] = {
-    {64, 3, 8, {128, 128}, {1, 1}},
-    {128, 2, 8, {128, 128}, {2, 2}},
-    {192, 2, 8, {112, 96}, {1, 1}}, /* causal with 112 spills */
-    {256, 2, 8, {64, 64}, {1, 1}},
+    {64, 8, 1, {3, 3}, {128, 128}},  {72, 8, 2, {3, 3}, {128, 128}},
+    {80, 8, 2, {3, 3}, {112, 112}},  {96, 8, 2, {3, 2}, {112, 160}},
+    {128, 8, 2, {2, 2}, {128, 128}}, {192, 8, 1, {2, 2}, {112, 96}}, /* causal with 112 spills */
+    {256, 8, 1, {2, 2}, {64, 64}},
 };
 
 static const struct head_class *find_class(int64_t head_dim_v) {
@@ -89,7 +89,7 @@ static int64_t whole_time(const kjit_attention_problem *problem, const kjit_atte
 /* Tiles of three consumers cost least a row, but fewer of them may fill the card's last round less. */
 static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class,
                              uint32_t multiprocessors, kjit_attention_sm90_config *config) {
-  config->consumers = fill_consumers(problem, config, class->consumers);
+  config->consumers = fill_consumers(problem, config, class->consumers[config->causal]);
   if (config->consumers < 3) return;
   const int64_t three = whole_time(problem, config, multiprocessors);
   config->consumers = 2;
@@ -206,10 +206,10 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
                                        .ping_pong = 1,
                                        .rescale_slack = class->rescale_slack,
                                        .packed = 1};
-  config.max_pieces = class->max_pieces[config.causal];
+  config.max_pieces = class->max_pieces;
   config.tile_n = want_keys(&config, class, problem->seq_kv);
-  config.packed = choose_packed(problem, class->consumers);
-  config.packed = unpack(problem, multiprocessors, class->consumers, config.packed);
+  config.packed = choose_packed(problem, class->consumers[config.causal]);
+  config.packed = unpack(problem, multiprocessors, class->consumers[config.causal], config.packed);
   choose_consumers(problem, class, multiprocessors, &config);
   use_idle(problem, multiprocessors, &config);
   choose_tile(&config, problem->seq_kv);
