@@ -11,10 +11,10 @@ foreach(name
     jit/cache_bundle jit/cache_dir jit/cache_evict jit/cache_lock jit/cache_pack jit/cache_tidy jit/cache_upkeep
     jit/cache_usage jit/cache_walk jit/cache_why jit/compile jit/compile_options jit/cubin jit/custom_request
     jit/disk_cache jit/entry_filter jit/entry_name jit/entry_read jit/entry_write jit/failure_cache jit/file_ops
-    jit/fork_guard jit/include_closure jit/include_scan jit/key_items jit/key_reader jit/nvrtc jit/nvrtc_find
+    jit/fork_guard jit/include_closure jit/include_scan jit/key jit/key_items jit/key_reader jit/nvrtc jit/nvrtc_find
     jit/nvrtc_identity jit/pair_form jit/ptxas_log jit/record jit/scanner jit/short_form jit/side_file jit/source_set
     jit/target jit/temp_file
-    runtime/bundle_api runtime/cache_api runtime/device runtime/doctor runtime/driver runtime/prepare runtime/record_api
+    runtime/bundle_api runtime/cache_api runtime/device runtime/doctor runtime/driver runtime/gpu runtime/prepare runtime/record_api
     runtime/runtime runtime/timing)
   set(file ${PROJECT_SOURCE_DIR}/src/${name}.c)
   if(NOT EXISTS ${file})
