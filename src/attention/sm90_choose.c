@@ -35,12 +35,17 @@ struct head_class {
   int32_t columns, rescale_slack, max_pieces;
   int32_t consumers[2], tile_n[2]; /* full, causal */
 };
+/* clang-format off */
 static const struct head_class classes[] = {
-    {64, 8, 1, {3, 3}, {128, 128}},  {72, 8, 2, {3, 3}, {128, 128}},
-    {80, 8, 2, {3, 3}, {112, 112}},  {96, 8, 2, {3, 2}, {112, 160}},
-    {128, 8, 2, {2, 2}, {128, 128}}, {192, 8, 1, {2, 2}, {112, 96}}, /* causal with 112 spills */
-    {256, 8, 1, {2, 2}, {64, 64}},
+    { 64, 8, 1, {3, 3}, {128, 128}},
+    { 72, 8, 2, {3, 3}, {128, 128}},
+    { 80, 8, 2, {3, 3}, {112, 112}},
+    { 96, 8, 2, {3, 2}, {112, 160}},
+    {128, 8, 2, {2, 2}, {128, 128}},
+    {192, 8, 1, {2, 2}, {112,  96}}, /* causal with 112 spills */
+    {256, 8, 1, {2, 2}, { 64,  64}},
 };
+/* clang-format on */
 
 static const struct head_class *find_class(int64_t head_dim_v) {
   size_t i = 0;
