@@ -14,7 +14,8 @@
 // Shared    q_buffers * Q + stages * (K + V), each padded to chunks of 64 columns, and barriers (pipeline.cuh); up to
 //           1023 bytes more, as the start is rounded up to the swizzle's 1024.
 // Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg gives it 256 (one
-//           consumer), 232 (two) or 160 (three). No spills.
+//           consumer), 232 (two) or 160 (three). No spills, but for up to 320 bytes in split kernels
+//           (sm90_codegen_test.c).
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/producer.cuh"

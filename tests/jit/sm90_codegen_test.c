@@ -1,5 +1,6 @@
 /* What the real compiler makes of attention_sm90's configs: every one that the planner can choose over a grid of
- * problems compiles without a word (ptxas's warnings on serialised wgmma are words) and without spills.
+ * problems compiles without a word (ptxas's warnings on serialised wgmma are words) and without spills, or, where tiles
+ * are split, within a budget.
  *
  * A run takes a sample of them; KJIT_TEST_ALL_CONFIGS=1 takes all. */
 #include <kjit/attention_sm90.h>
@@ -58,6 +59,13 @@ static void take_sample(struct batch *batch, size_t count) {
   batch->codegen.count = count;
 }
 
+/* Stores and loads together. A part's place among the others takes registers through all of its steps: two consumers
+ * leave 8 bytes a thread without a home, and the widest heads, whose O fills half of the registers, up to 80. */
+static uint32_t spill_budget(const kjit_attention_sm90_config *config) {
+  if (!config->split) return 0;
+  return config->head_dim_v > 128 ? 320 : 16;
+}
+
 static _Bool is_clean(kjit_runtime *runtime, const kjit_attention_sm90_config *config, struct outcome *outcome) {
   char text[KJIT_ATTENTION_SM90_TEXT_MAX] = "";
   kjit_artifact *artifact = NULL;
@@ -66,7 +74,7 @@ static _Bool is_clean(kjit_runtime *runtime, const kjit_attention_sm90_config *c
   _Bool clean = 0;
   if (kjit_attention_sm90_build(runtime, config, 0, &artifact, &error) == KJIT_OK &&
       kjit_artifact_get_info(artifact, &info, &error) == KJIT_OK)
-    clean = info.spill_bytes == 0 && info.local_bytes == 0 && info.log[0] == '\0';
+    clean = info.spill_bytes <= spill_budget(config) && (config->split || info.local_bytes == 0) && info.log[0] == '\0';
   *outcome = (struct outcome){info.compile_ms, info.cubin_bytes};
   if (!clean && kjit_attention_sm90_config_print(config, 0, text, sizeof text, NULL) == KJIT_OK) {
     print_error("%s: %s spills %u bytes, stack %u, log \"%.300s\"\n", text, error.message, info.spill_bytes,
@@ -115,7 +123,7 @@ static void print_table(const struct batch *batch) {
     print_kind(batch, kind / 2, kind % 2);
 }
 
-static void test_sm90_codegen__chosen_configs_compile_without_a_word_and_without_spills(void **state) {
+static void test_sm90_codegen__chosen_configs_compile_without_a_word_and_within_the_budget_of_spills(void **state) {
   struct batch *batch = codegen_or_skip(state);
   const char *all = getenv("KJIT_TEST_ALL_CONFIGS");
   choose_all(batch);
@@ -129,8 +137,9 @@ static void test_sm90_codegen__chosen_configs_compile_without_a_word_and_without
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(test_sm90_codegen__chosen_configs_compile_without_a_word_and_without_spills,
-                                      setup, codegen_teardown),
+      cmocka_unit_test_setup_teardown(
+          test_sm90_codegen__chosen_configs_compile_without_a_word_and_within_the_budget_of_spills, setup,
+          codegen_teardown),
   };
   return cmocka_run_group_tests_name("sm90_codegen", tests, NULL, NULL);
 }
