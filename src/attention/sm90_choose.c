@@ -17,6 +17,7 @@ enum {
   MAX_PACKED = 64,
   KEY_STEP = 16,
   MAX_STAGES = 4,
+  RESCALE_SLACK = 8, /* as far as fp16 can bear: best or as good for every head size, in pieces */
   /* Up to this many keys a tile is over so soon that how it ends matters more than how it runs. */
   SHORT_KEYS = 768,
   /* Causal tiles of 192 rows waste half of a diagonal block; below this length that is felt. */
@@ -32,18 +33,18 @@ enum {
 
 /* What was measured best for heads of up to so many columns of V, at the round sizes. */
 struct head_class {
-  int32_t columns, rescale_slack, max_pieces;
+  int32_t columns, max_pieces;
   int32_t consumers[2], tile_n[2]; /* full, causal */
 };
 /* clang-format off */
 static const struct head_class classes[] = {
-    { 64, 8, 1, {3, 3}, {128, 128}},
-    { 72, 8, 2, {3, 3}, {128, 128}},
-    { 80, 8, 2, {3, 3}, {112, 112}},
-    { 96, 8, 2, {3, 2}, {112, 160}},
-    {128, 8, 2, {2, 2}, {128, 128}},
-    {192, 8, 1, {2, 2}, {112,  96}}, /* causal with 112 spills */
-    {256, 8, 1, {2, 2}, { 64,  64}},
+    { 64, 1, {3, 3}, {128, 128}},
+    { 72, 2, {3, 3}, {128, 128}},
+    { 80, 2, {3, 3}, {112, 112}},
+    { 96, 2, {3, 2}, {112, 160}},
+    {128, 2, {2, 2}, {128, 128}},
+    {192, 1, {2, 2}, {112,  96}}, /* causal with 112 spills */
+    {256, 1, {2, 2}, { 64,  64}},
 };
 /* clang-format on */
 
@@ -96,10 +97,11 @@ static void choose_consumers(const kjit_attention_problem *problem, const struct
                              uint32_t multiprocessors, kjit_attention_sm90_config *config) {
   config->consumers = fill_consumers(problem, config, class->consumers[config->causal]);
   if (config->consumers < 3) return;
-  const int64_t three = whole_time(problem, config, multiprocessors);
-  config->consumers = 2;
-  if (config->causal && problem->seq_q < SHORT_CAUSAL_ROWS) return;
-  if (whole_time(problem, config, multiprocessors) > three) config->consumers = 3;
+  kjit_attention_sm90_config smaller = *config;
+  smaller.consumers = 2;
+  const _Bool short_causal = config->causal && problem->seq_q < SHORT_CAUSAL_ROWS;
+  if (short_causal || whole_time(problem, &smaller, multiprocessors) <= whole_time(problem, config, multiprocessors))
+    *config = smaller;
 }
 
 /* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is reckoned. */
@@ -209,12 +211,12 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
                                        .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
                                        .stages = 2,
                                        .ping_pong = 1,
-                                       .rescale_slack = class->rescale_slack,
+                                       .rescale_slack = RESCALE_SLACK,
                                        .packed = 1};
   config.max_pieces = class->max_pieces;
   config.tile_n = want_keys(&config, class, problem->seq_kv);
-  config.packed = choose_packed(problem, class->consumers[config.causal]);
-  config.packed = unpack(problem, multiprocessors, class->consumers[config.causal], config.packed);
+  const int32_t consumers = class->consumers[config.causal];
+  config.packed = unpack(problem, multiprocessors, consumers, choose_packed(problem, consumers));
   choose_consumers(problem, class, multiprocessors, &config);
   use_idle(problem, multiprocessors, &config);
   choose_tile(&config, problem->seq_kv);

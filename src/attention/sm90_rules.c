@@ -7,13 +7,13 @@
 #include "jit/target.h"
 
 enum {
-  MAX_HEAD = 256,    /* columns: wgmma's N */
-  MAX_CONSUMERS = 3, /* with the producer 512 threads; a fourth would leave each 128 registers */
-  KEY_STEP = 16,     /* wgmma's K: keys of one product with V */
-  MAX_KEYS = 256,    /* wgmma's N, and rows of a tensor map's box */
-  MIN_STAGES = 2,    /* a tile is loaded while another is used */
-  MAX_STAGES = 4,    /* more does not fit with any tile worth having */
-  MAX_PIECES = 4,
+  MAX_HEAD = 256,       /* columns: wgmma's N */
+  MAX_CONSUMERS = 3,    /* with the producer 512 threads; a fourth would leave each 128 registers */
+  KEY_STEP = 16,        /* wgmma's K: keys of one product with V */
+  MAX_KEYS = 256,       /* wgmma's N, and rows of a tensor map's box */
+  MIN_STAGES = 2,       /* a tile is loaded while another is used */
+  MAX_STAGES = 4,       /* more does not fit with any tile worth having */
+  MAX_PIECES = 4,       /* of a step; already slower than two */
   PIECE_KEYS = 8,       /* least of a piece: what an accumulator tile has of columns */
   MAX_SLACK = 8,        /* 2^8 leaves a sum of 2^8 keys within fp16 */
   MAX_PACKED = 64,      /* rows of a consumer */

@@ -23,11 +23,11 @@ enum {
   ELEMENT_BYTES = 2,
   FLOAT_BYTES = 4,
   ROW_STEP = 8,
-  MERGED_AT_ONCE = 16, /* as in partials.cuh */
-  PIECE_COLUMNS = 16,  /* of O, that a part's result is kept in: partials.cuh */
-  STATISTICS = 4,      /* floats that a row of a part's result has besides O: partials.cuh */
-  STEP_KEYS = 128,     /* keys and columns that times are given for */
-  STEP_COLUMNS = 128,
+  MERGED_AT_ONCE = 16,  /* as in partials.cuh */
+  PIECE_COLUMNS = 16,   /* of O, that a part's result is kept in: partials.cuh */
+  STATISTICS = 4,       /* floats that a row of a part's result has besides O: partials.cuh */
+  STEP_KEYS = 128,      /* keys that times are given for */
+  STEP_COLUMNS = 128,   /* columns likewise */
   LEAST_KEY_BLOCKS = 5, /* fewer are not worth sharing out */
   MOST_ROUNDS = 4       /* of the card that parts may take */
 };
