@@ -14,9 +14,7 @@
 #elif !defined(KJIT_stages) || !defined(KJIT_q_buffers)
 #error "KJIT_stages or KJIT_q_buffers is not defined: K and V tiles, Q tiles in shared memory"
 #elif !defined(KJIT_ping_pong) || !defined(KJIT_rescale_slack)
-#error "KJIT_ping_pong or KJIT_rescale_slack is not defined: 0 or 1; log2 of the growth that needs no rescale"
-#elif !defined(KJIT_max_pieces)
-#error "KJIT_max_pieces is not defined: pieces of a step that are looked at for growth one after the other, or 0"
+#error "KJIT_ping_pong or KJIT_rescale_slack is not defined: 0 or 1; log2 of a sum that needs no rescale"
 #elif !defined(KJIT_packed) || !defined(KJIT_split)
 #error "KJIT_packed or KJIT_split is not defined: query heads in a tile's rows; 0 or 1"
 #endif
@@ -46,7 +44,6 @@ constexpr int kStages = KJIT_stages;
 constexpr int kQueryBuffers = KJIT_q_buffers;
 constexpr bool kPingPong = KJIT_ping_pong && kConsumers > 1;
 constexpr int kRescaleSlack = KJIT_rescale_slack;
-constexpr int kMaxPieces = KJIT_rescale_slack > 0 ? KJIT_max_pieces : 0;
 constexpr int kPacked = KJIT_packed;
 constexpr bool kSplit = KJIT_split;
 
@@ -66,8 +63,7 @@ static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_di
 static_assert(kConsumers >= 1 && kConsumers <= 3, "consumers: 1 to 3");
 static_assert(kKeyRows % 16 == 0 && kKeyRows <= 256, "tile_n: a multiple of 16 up to 256");
 static_assert(kStages >= 2 && kStages <= 4, "stages: 2 to 4");
-static_assert(kMaxPieces >= 0 && kMaxPieces <= 4 && 8 * kMaxPieces <= kKeyRows,
-              "max_pieces: up to 4, of 8 keys at least");
+static_assert(kRescaleSlack >= 0 && kRescaleSlack <= 15, "rescale_slack: 0 to 15");
 static_assert(kQueryBuffers == 1 || kQueryBuffers == 2, "q_buffers: 1 or 2");
 static_assert(kPacked >= 1 && kPacked <= 64 && (kPacked & (kPacked - 1)) == 0, "packed: a power of two up to 64");
 

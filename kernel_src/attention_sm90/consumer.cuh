@@ -1,8 +1,12 @@
 // A consumer: one warpgroup that owns 64 query rows of every tile of its block.
 //
 // The stream of (tile, key block) pairs is one pipeline: S of the next block, also when it is the next tile's first, is
-// multiplied together with O += P V of this one, and softmax runs under the latter. With one Q buffer a tile ends
-// before the next one starts.
+// multiplied together with O += P V of this one, and softmax runs under the products of the other consumers. With one Q
+// buffer a tile ends before the next one starts.
+//
+// A step after a tile's first seeks no maximum. Probabilities are taken relative to the reference that there is, the
+// first step's maximum at first; only when a row's sum says that it was too low by far is a maximum found, O brought
+// down to it, and the step's probabilities computed again from S, which is still there.
 //
 // Every product is waited for in the straight line of code that issues it: ptxas serialises what is in flight across a
 // loop's end or a branch (warnings C7510 to C7519).
@@ -91,7 +95,7 @@ private:
   // The buffer that O was sent from, once it has been read. Put off until something else is to be waited for.
   KJIT_DEVICE void release_left() {
     tensor_store_wait_read(); // the next Q may overwrite it
-    if (lane == 0 && leaving != kNone) mbarrier_arrive(at.query_empty(leaving));
+    if (leaving != kNone) release_query(leaving);
     leaving = kNone;
   }
   KJIT_DEVICE void release_keys() {
@@ -105,7 +109,8 @@ private:
 
   // S = Q K^T, not waited for.
   KJIT_DEVICE void issue_scores(int buffer) {
-    const uint64_t q = matrix_descriptor(at.query(buffer, consumer), 16);
+    uint64_t q = matrix_descriptor(at.query(buffer, consumer), 16);
+    asm volatile("" : "+l"(q)); // or else all steps' are computed once, kept, and spilled
     const uint64_t k = matrix_descriptor(at.keys(keys.slot), 16);
     warpgroup_fence();
 #pragma unroll
@@ -145,7 +150,7 @@ private:
     }
   }
 
-  // The accumulator layout of 16 columns of S is one A operand of the product with V.
+  // Probabilities in S become the operand that weigh() would have made of them.
   KJIT_DEVICE void round_scores() {
 #pragma unroll
     for (int k = 0; k < kKeyTiles; k++)
@@ -205,31 +210,28 @@ private:
     warpgroup_wait<1>();
     release_keys();
     if constexpr (kMasked) mask(tile, block);
-    next_softmax();
-    round_scores();
-  }
-
-  // Probabilities of S, relative to a reference that O, once the product that it is in is done, is brought to.
-  KJIT_DEVICE void next_softmax() {
-    typename Softmax::Rows factors;
-    bool moved;
-    if constexpr (cfg::kMaxPieces > 0) {
-      moved = softmax.template advance<cfg::kMaxPieces>(s, factors, p.scale_log2);
-      finish_output(moved, factors);
-      softmax.template complete<cfg::kMaxPieces>(s, p.scale_log2);
-    } else {
-      typename Softmax::Rows now;
-      moved = softmax.template find_maximum<false>(s, now, p.scale, p.scale_log2);
-      if (moved) softmax.template move_reference<false>(now, factors, p.scale_log2);
-      softmax.template exponentiate<false>(s, p.scale_log2);
-      finish_output(moved, factors);
-    }
-  }
-
-  KJIT_DEVICE void finish_output(bool moved, const typename Softmax::Rows &factors) {
     warpgroup_wait<0>();
     release_values();
-    if (moved) softmax.rescale(o, factors);
+    next_softmax();
+  }
+
+  // Probabilities of S, once no product is under way that uses those before it or O.
+  KJIT_DEVICE void next_softmax() {
+    typename Softmax::Rows added;
+    if constexpr (cfg::kRescaleSlack == 0) softmax.raise_reference(s, o, p.scale_log2);
+    weigh(added);
+    if (cfg::kRescaleSlack > 0 && Softmax::is_outgrown(added)) {
+      softmax.raise_reference(s, o, p.scale_log2);
+      weigh(added);
+    }
+    softmax.add(added);
+  }
+
+  // The accumulator layout of 16 columns of S is one A operand of the product with V.
+  KJIT_DEVICE void weigh(typename Softmax::Rows &added) {
+    softmax.weigh(s, added, p.scale_log2, [&](int, int n, int r, float p0, float p1) {
+      probabilities[n / 2][n % 2 * 2 + r] = pack_16(cfg::Element{}, p0, p1);
+    });
   }
 
   KJIT_DEVICE void issue_both(int buffer, int accumulate) {

@@ -4,8 +4,9 @@
 // of every 8 columns two (2 * (lane % 4), + 1). The row maximum is the quad's; the row sum stays the thread's own until
 // the end, when it is reduced once.
 //
-// A step is: find_maximum(), move_reference() and rescale() where needed, exponentiate(). The caller orders them around
-// its matrix products.
+// A step is: find_maximum(), move_reference() and rescale() where needed, exponentiate(). Or, after the first, without
+// looking for a maximum: weigh(), and where is_outgrown() raise_reference() and weigh() again. The caller orders them
+// around its matrix products.
 #pragma once
 #include "core/types.cuh"
 #include "ptx/math.cuh"
@@ -24,8 +25,9 @@ KJIT_DEVICE void mask_unless_less(float &score, int column, int valid) {
 
 // kFused: the scale is folded into one FMA before exp2, the maximum stays unscaled, and the reference maximum is moved
 // only when some row of the warp has outgrown it by more than a factor of 2^kSlack: until then probabilities above 1 do
-// no harm (FlashAttention-4's conditional rescale; exact, since output and sum use the same reference). kSlack 0:
-// always. Not fused: the scores are scaled first, then exp(x) = exp2(x * log2 e), and the reference always moves.
+// no harm (FlashAttention-4's conditional rescale; exact, since output and sum use the same reference). With weigh() it
+// is a thread's sum of a step that may reach 2^kSlack, up to 15 for fp16 to hold each of its terms. kSlack 0: always.
+// Not fused: the scores are scaled first, then exp(x) = exp2(x * log2 e), and the reference always moves.
 // kRowsMayBeEmpty: a row may have no key that counts, in a step or at all.
 template <int kRowTiles, int kColumnTiles8, int kOutputTiles8, bool kFused, int kSlack, bool kRowsMayBeEmpty>
 struct OnlineSoftmax {
@@ -33,7 +35,7 @@ struct OnlineSoftmax {
   using Output = float[kRowTiles][kOutputTiles8][4];
   using Rows = float[kRowTiles][2];
 
-  Rows max; // the reference: the running maximum, or at most kSlack below it
+  Rows max; // the reference: the running maximum, or below it by what the slack allows
   Rows sum; // this thread's part, relative to the reference
 
   // As before the first step, for a caller without a first step of its own.
@@ -69,24 +71,43 @@ struct OnlineSoftmax {
     });
   }
 
-  // A step after the first with kSlack > 0, in kPieces pieces of columns: a piece's probabilities are computed while
-  // the next one's maxima are sought, and the lanes that share a row speak of its maximum only when it has outgrown the
-  // reference. Then what was computed before is brought down to the new one. The last piece is left to complete(), so
-  // that what the caller does with the others may run beside it.
-  // @return whether the output must be multiplied by `factors`; the same for all lanes of a warp
-  template <int kPieces> KJIT_DEVICE bool advance(Scores &s, Rows &factors, float scale_log2) {
-    Rows now;
+  // Probabilities of a step's scores, which stay, and each row's sum of them: this thread's part. Nothing looks for a
+  // maximum first: whether the reference was good enough can be told from the sums.
+  //   take(m, n, r, p0, p1) receives the two of row m, r and column tile n
+  // The sums of even and of odd columns are two chains of additions, which are what is waited for otherwise.
+  template <typename Take> KJIT_DEVICE void weigh(const Scores &s, Rows &added, float scale_log2, Take take) const {
     for_rows([&](int m, int r) {
-      factors[m][r] = 1.0f;
-      now[m][r] = columns_max<0, kColumnTiles8 / kPieces>(s, m, r);
+      const float offset = max[m][r] * scale_log2;
+      float even = 0.0f, odd = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kColumnTiles8; n++) {
+        const float p0 = exp2_approx(s[m][n][2 * r] * scale_log2 - offset);
+        const float p1 = exp2_approx(s[m][n][2 * r + 1] * scale_log2 - offset);
+        even += p0;
+        odd += p1;
+        take(m, n, r, p0, p1);
+      }
+      added[m][r] = even + odd;
     });
-    return advance_piece<kPieces, 0>(s, now, factors, scale_log2);
   }
 
-  template <int kPieces> KJIT_DEVICE void complete(Scores &s, float scale_log2) {
-    for_rows([&](int m, int r) {
-      sum[m][r] += exponentiate_columns<kColumnTiles8 *(kPieces - 1) / kPieces, kColumnTiles8>(s, m, r, scale_log2);
-    });
+  // Whether some row of the warp has a sum of weigh() above 2^kSlack; the same for all its lanes.
+  static KJIT_DEVICE bool is_outgrown(const Rows &added) {
+    bool outgrown = false;
+    for_rows([&](int m, int r) { outgrown |= added[m][r] > (float)(1 << kSlack); });
+    return __any_sync(0xffffffffu, outgrown);
+  }
+
+  // Make the maximum of these scores and all before them the reference, and bring output and sums down to it.
+  KJIT_DEVICE void raise_reference(const Scores &s, Output &o, float scale_log2) {
+    Rows now, factors;
+    for_rows([&](int m, int r) { now[m][r] = quad_max(row_max(s, m, r, max[m][r])); });
+    move_reference<false>(now, factors, scale_log2);
+    rescale(o, factors);
+  }
+
+  KJIT_DEVICE void add(const Rows &added) {
+    for_rows([&](int m, int r) { sum[m][r] += added[m][r]; });
   }
 
   static KJIT_DEVICE void rescale(Output &o, const Rows &factors) {
@@ -102,7 +123,16 @@ struct OnlineSoftmax {
   // Scores become probabilities relative to the reference; their sums are added.
   template <bool kFirst> KJIT_DEVICE void exponentiate(Scores &s, float scale_log2) {
     for_rows([&](int m, int r) {
-      const float added = exponentiate_columns<0, kColumnTiles8>(s, m, r, scale_log2);
+      const float now = max[m][r], offset = now * scale_log2;
+      float added = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kColumnTiles8; n++)
+#pragma unroll
+        for (int c = 2 * r; c < 2 * r + 2; c++) {
+          s[m][n][c] =
+              kFused ? exp2_approx(s[m][n][c] * scale_log2 - offset) : exp2_approx((s[m][n][c] - now) * kLog2E);
+          added += s[m][n][c];
+        }
       sum[m][r] = kFirst ? added : sum[m][r] + added;
     });
   }
@@ -121,40 +151,6 @@ struct OnlineSoftmax {
   }
 
 private:
-  // Piece kPiece and all behind it; `now`: this thread's maxima of it.
-  template <int kPieces, int kPiece>
-  KJIT_DEVICE bool advance_piece(Scores &s, Rows &now, Rows &factors, float scale_log2) {
-    constexpr int kFrom = kColumnTiles8 * kPiece / kPieces, kTo = kColumnTiles8 * (kPiece + 1) / kPieces;
-    bool outgrown = false;
-    for_rows([&](int m, int r) { outgrown |= (now[m][r] - max[m][r]) * scale_log2 > kSlack; });
-    bool moved = __any_sync(0xffffffffu, outgrown);
-    if (__builtin_expect(moved, false)) raise_reference<kFrom>(s, now, factors, scale_log2);
-    if constexpr (kPiece + 1 < kPieces) {
-      for_rows([&](int m, int r) {
-        sum[m][r] += exponentiate_columns<kFrom, kTo>(s, m, r, scale_log2);
-        now[m][r] = columns_max<kTo, kColumnTiles8 *(kPiece + 2) / kPieces>(s, m, r);
-      });
-      moved |= advance_piece<kPieces, kPiece + 1>(s, now, factors, scale_log2);
-    }
-    return moved;
-  }
-
-  // Make the rows' maxima the reference where they are above it; the first kDone column tiles of s are probabilities.
-  template <int kDone> KJIT_DEVICE void raise_reference(Scores &s, const Rows &now, Rows &factors, float scale_log2) {
-    for_rows([&](int m, int r) {
-      const float next = fmaxf(quad_max(now[m][r]), max[m][r]);
-      const float factor = exp2_approx((max[m][r] - next) * scale_log2);
-      max[m][r] = next;
-      sum[m][r] *= factor;
-      factors[m][r] *= factor;
-#pragma unroll
-      for (int n = 0; n < kDone; n++) {
-        s[m][n][2 * r] *= factor;
-        s[m][n][2 * r + 1] *= factor;
-      }
-    });
-  }
-
   template <typename Visit> static KJIT_DEVICE void for_rows(Visit visit) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; m++)
@@ -178,28 +174,5 @@ private:
     for (int n = 0; n < kColumnTiles8; n++)
       so_far = fmaxf(so_far, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
     return so_far;
-  }
-
-  template <int kFrom, int kTo> static KJIT_DEVICE float columns_max(const Scores &s, int m, int r) {
-    float so_far = masked_score();
-#pragma unroll
-    for (int n = kFrom; n < kTo; n++)
-      so_far = fmaxf(so_far, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
-    return so_far;
-  }
-
-  // Column tiles of row m, r of s become exp(s - reference); returns this thread's part of their sum.
-  template <int kFrom, int kTo>
-  KJIT_DEVICE float exponentiate_columns(Scores &s, int m, int r, float scale_log2) const {
-    const float now = max[m][r], offset = now * scale_log2;
-    float total = 0.0f;
-#pragma unroll
-    for (int n = kFrom; n < kTo; n++)
-#pragma unroll
-      for (int c = 2 * r; c < 2 * r + 2; c++) {
-        s[m][n][c] = kFused ? exp2_approx(s[m][n][c] * scale_log2 - offset) : exp2_approx((s[m][n][c] - now) * kLog2E);
-        total += s[m][n][c];
-      }
-    return total;
   }
 };

@@ -17,11 +17,9 @@ enum {
   MAX_PACKED = 64,
   KEY_STEP = 16,
   MAX_STAGES = 4,
-  RESCALE_SLACK = 8, /* as far as fp16 can bear: best or as good for every head size, in pieces */
+  RESCALE_SLACK = 15, /* as far as fp16 can bear: the reference moves most rarely */
   /* Up to this many keys a tile is over so soon that how it ends matters more than how it runs. */
   SHORT_KEYS = 768,
-  /* Causal tiles of 192 rows waste half of a diagonal block; below this length that is felt. */
-  SHORT_CAUSAL_ROWS = 2048,
   /* A tile for few keys. One size, so that a growing cache of keys does not compile at each step. */
   FEW_KEYS = 64,
   /* A smaller tile costs more than the overlap of two Q buffers gives. */
@@ -31,20 +29,25 @@ enum {
   MANY_PARTS = 8,
 };
 
-/* What was measured best for heads of up to so many columns of V, at the round sizes. */
+/* What was measured best for heads of up to so many columns of V, at the round sizes: keys of a step with up to two
+ * consumers and with three, and the query length from which on three are better. Their tiles of 192 rows read keys a
+ * third less often, but more of a causal tile lies beyond the diagonal, which short problems feel. */
 struct head_class {
-  int32_t columns, max_pieces;
-  int32_t consumers[2], tile_n[2]; /* full, causal */
+  int32_t columns;
+  struct {
+    int32_t tile_n, tile_n_of_three, rows_of_three;
+  } of[2]; /* full, causal */
 };
+enum { NEVER = INT32_MAX };
 /* clang-format off */
 static const struct head_class classes[] = {
-    { 64, 1, {3, 3}, {128, 128}},
-    { 72, 2, {3, 3}, {128, 128}},
-    { 80, 2, {3, 3}, {112, 112}},
-    { 96, 2, {3, 2}, {112, 160}},
-    {128, 2, {2, 2}, {128, 128}},
-    {192, 1, {2, 2}, {112,  96}}, /* causal with 112 spills */
-    {256, 1, {2, 2}, { 64,  64}},
+    { 64, {{128, 128,    0}, {128, 128,  2048}}},
+    { 72, {{128, 128,    0}, {128, 128,  2048}}},
+    { 80, {{112, 112,    0}, {112, 112,  2048}}},
+    { 96, {{112, 112,    0}, {160,   0, NEVER}}},
+    {128, {{128,  80, 2048}, {128,  80,  8192}}},
+    {192, {{112,   0, NEVER}, {96,   0, NEVER}}}, /* causal with 112 spills */
+    {256, {{ 64,   0, NEVER}, {64,   0, NEVER}}},
 };
 /* clang-format on */
 
@@ -59,11 +62,23 @@ static int64_t count_tiles(const kjit_attention_problem *problem, const kjit_att
   return sm90_tiles_of(problem, config).count;
 }
 
-/* As many consumers as the class has, if there are rows for them. */
+/* As many consumers as are best, if there are rows for them. */
+static int32_t best_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t causal) {
+  return problem->seq_q >= class->of[causal].rows_of_three ? 3 : 2;
+}
 static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
                               int32_t most) {
   const int64_t needed = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS / config->packed);
   return (int32_t)integer_min(needed, most);
+}
+
+/* So many consumers, and their keys of a step. */
+static void set_consumers(kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv,
+                          int32_t consumers) {
+  const int32_t causal = config->causal;
+  const int32_t many = consumers == 3 ? class->of[causal].tile_n_of_three : class->of[causal].tile_n;
+  config->consumers = consumers;
+  config->tile_n = seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
 }
 
 /* Query heads that share keys go into one tile where that makes at least a tenth fewer tiles: short queries leave room
@@ -95,22 +110,22 @@ static int64_t whole_time(const kjit_attention_problem *problem, const kjit_atte
 /* Tiles of three consumers cost least a row, but fewer of them may fill the card's last round less. */
 static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class,
                              uint32_t multiprocessors, kjit_attention_sm90_config *config) {
-  config->consumers = fill_consumers(problem, config, class->consumers[config->causal]);
+  const int32_t best = best_consumers(problem, class, config->causal);
+  set_consumers(config, class, problem->seq_kv, fill_consumers(problem, config, best));
   if (config->consumers < 3) return;
   kjit_attention_sm90_config smaller = *config;
-  smaller.consumers = 2;
-  const _Bool short_causal = config->causal && problem->seq_q < SHORT_CAUSAL_ROWS;
-  if (short_causal || whole_time(problem, &smaller, multiprocessors) <= whole_time(problem, config, multiprocessors))
-    *config = smaller;
+  set_consumers(&smaller, class, problem->seq_kv, 2);
+  if (whole_time(problem, &smaller, multiprocessors) <= whole_time(problem, config, multiprocessors)) *config = smaller;
 }
 
 /* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is reckoned. */
-static void use_idle(const kjit_attention_problem *problem, uint32_t multiprocessors,
+static void use_idle(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
                      kjit_attention_sm90_config *config) {
   kjit_attention_sm90_config candidate = *config;
   int64_t best_time = INT64_MAX;
   if (count_tiles(problem, config) > 3 * (int64_t)multiprocessors) return;
-  for (; candidate.consumers >= 1; candidate.consumers--) {
+  for (int32_t consumers = config->consumers; consumers >= 1; consumers--) {
+    set_consumers(&candidate, class, problem->seq_kv, consumers);
     const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
     const int64_t parts = sm90_tiles_parts(&tiles, &candidate, multiprocessors);
     const int64_t time = sm90_tiles_time(&tiles, &candidate, parts, multiprocessors);
@@ -139,12 +154,6 @@ static _Bool fits(const kjit_attention_sm90_config *config) {
   const kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(config);
   return (int32_t)geometry.registers <= sm90_rules_registers(config->consumers) &&
          geometry.shared_bytes <= sm90_rules_shared();
-}
-
-/* Key rows of a step, if they fit. */
-static int32_t want_keys(const kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv) {
-  const int32_t many = class->tile_n[config->causal];
-  return seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
 }
 
 /* The largest tile up to the one given that leaves room for so many Q buffers. */
@@ -213,12 +222,10 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
                                        .ping_pong = 1,
                                        .rescale_slack = RESCALE_SLACK,
                                        .packed = 1};
-  config.max_pieces = class->max_pieces;
-  config.tile_n = want_keys(&config, class, problem->seq_kv);
-  const int32_t consumers = class->consumers[config.causal];
+  const int32_t consumers = best_consumers(problem, class, config.causal);
   config.packed = unpack(problem, multiprocessors, consumers, choose_packed(problem, consumers));
   choose_consumers(problem, class, multiprocessors, &config);
-  use_idle(problem, multiprocessors, &config);
+  use_idle(problem, class, multiprocessors, &config);
   choose_tile(&config, problem->seq_kv);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
   status = sm90_rules_check(&config, error);

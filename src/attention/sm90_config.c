@@ -51,8 +51,6 @@ kjit_attention_sm90_config kjit_attention_sm90_config_canonical(const kjit_atten
   kjit_attention_sm90_config canonical = *config;
   /* There is nobody to take turns with. */
   if (canonical.consumers == 1) canonical.ping_pong = 0;
-  /* What every growth rescales is not looked at in pieces. */
-  if (canonical.rescale_slack == 0) canonical.max_pieces = 0;
   return canonical;
 }
 

@@ -13,9 +13,7 @@ enum {
   MAX_KEYS = 256,       /* wgmma's N, and rows of a tensor map's box */
   MIN_STAGES = 2,       /* a tile is loaded while another is used */
   MAX_STAGES = 4,       /* more does not fit with any tile worth having */
-  MAX_PIECES = 4,       /* of a step; already slower than two */
-  PIECE_KEYS = 8,       /* least of a piece: what an accumulator tile has of columns */
-  MAX_SLACK = 8,        /* 2^8 leaves a sum of 2^8 keys within fp16 */
+  MAX_SLACK = 15,       /* a sum of 2^15 has no term that fp16 cannot hold */
   MAX_PACKED = 64,      /* rows of a consumer */
   SHARED_BYTES = 232448 /* of sm_90, per block after opting in: target.c */
 };
@@ -59,9 +57,7 @@ static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_e
   if (!is_between(config->stages, MIN_STAGES, MAX_STAGES)) return broken(error, "stages", config->stages, "2 to 4");
   if (!is_between(config->q_buffers, 1, 2)) return broken(error, "q_buffers", config->q_buffers, "1 or 2");
   if (!is_between(config->rescale_slack, 0, MAX_SLACK))
-    return broken(error, "rescale_slack", config->rescale_slack, "0 to 8");
-  if (!is_between(config->max_pieces, 0, MAX_PIECES) || config->max_pieces * PIECE_KEYS > config->tile_n)
-    return broken(error, "max_pieces", config->max_pieces, "0 to 4, with 8 of the tile_n keys in each piece");
+    return broken(error, "rescale_slack", config->rescale_slack, "0 to 15");
   if (is_between(config->packed, 1, MAX_PACKED) && (config->packed & (config->packed - 1)) == 0) return KJIT_OK;
   return broken(error, "packed", config->packed, "a power of two from 1 to 64");
 }

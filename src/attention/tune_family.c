@@ -45,7 +45,7 @@ static kjit_status sm90_match(const kjit_attention_problem *problem, const union
 }
 
 /* Between never leaving the output unscaled and leaving it as long as fp16 can bear, no slack is worth a compile. */
-static const struct tune_hint sm90_hints[] = {{"rescale_slack", {0, 8}, 2}, {NULL, {0}, 0}};
+static const struct tune_hint sm90_hints[] = {{"rescale_slack", {0, 15}, 2}, {NULL, {0}, 0}};
 
 static const struct tune_family sm90_family = {ATTENTION_SM90, &sm90_fields,        sm90_hints,       sm90_parse,
                                                sm90_print,     sm90_check,          sm90_check_place, sm90_canonicalize,

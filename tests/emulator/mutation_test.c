@@ -33,8 +33,10 @@ static const struct mutation attention_mutations[] = {
     {"consumers do not wait for V", "attention_sm90/consumer.cuh",
      "issue_scores(buffer);\\n    mbarrier_wait(at.values_full(values.slot), values.parity);",
      "issue_scores(buffer);\\n"},
-    {"scores are read while they are computed", "attention_sm90/consumer.cuh",
+    {"K is given back while it is read", "attention_sm90/consumer.cuh",
      "issue_both(buffer, accumulate);\\n    warpgroup_wait<1>();", "issue_both(buffer, accumulate);\\n"},
+    {"probabilities are replaced while they are multiplied", "attention_sm90/consumer.cuh",
+     "warpgroup_wait<0>();\\n    release_values();\\n    next_softmax();", "next_softmax();\\n    release_values();"},
     {"the output is swizzled otherwise than the copy engine has it", "attention_sm90/consumer.cuh", "^ (row % 8)) << 4",
      "^ (row % 4)) << 4"},
     {"the copy engine does not see the output", "attention_sm90/consumer.cuh", "shared_writes_to_copy_engine();", ";"},
@@ -43,14 +45,17 @@ static const struct mutation attention_mutations[] = {
     {"a step of 16 columns is 16 bytes", "attention_sm90/consumer.cuh", "depth % 4 * 32", "depth % 4 * 16"},
 };
 
-/* With scores so far apart that a row's maximum outgrows the slack that leaves the output as it is. */
+/* With scores so far apart that a row outgrows the slack that leaves the output as it is. */
 #define LARGE_SCALE 2.0
 static const struct mutation flash_rescale = {"the output keeps its old reference", "flash_forward/flash_forward.cu",
                                               "if constexpr (!kFirst) softmax.rescale(o, factors);", ";"};
 static const struct mutation attention_rescale[] = {
-    {"the output keeps its old reference", "attention_sm90/consumer.cuh", "if (moved) softmax.rescale(o, factors);",
-     ";"},
-    {"the piece before keeps its old reference", "softmax/online_softmax.cuh", "s[m][n][2 * r] *= factor;", ";"},
+    {"the output keeps its old reference", "softmax/online_softmax.cuh",
+     "move_reference<false>(now, factors, scale_log2);\\n    rescale(o, factors);",
+     "move_reference<false>(now, factors, scale_log2);"},
+    {"the step keeps its old reference", "attention_sm90/consumer.cuh",
+     "softmax.raise_reference(s, o, p.scale_log2);\\n      weigh(added);",
+     "softmax.raise_reference(s, o, p.scale_log2);"},
 };
 
 static void set_mutation(const struct mutation *mutation) {
@@ -164,8 +169,7 @@ static void test_attention__mistakes_are_caught(void **state) {
 }
 
 static void test_attention__a_forgotten_rescale_is_caught(void **state) {
-  struct problem problem = attention_problem(LARGE_SCALE);
-  problem.head_dim = 128; /* whose steps are in two pieces */
+  const struct problem problem = attention_problem(LARGE_SCALE);
   assert_caught(state, &problem, run_attention, attention_rescale,
                 sizeof attention_rescale / sizeof *attention_rescale);
 }

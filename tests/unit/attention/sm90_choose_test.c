@@ -48,9 +48,9 @@ static void test_sm90_choose__every_choice_over_the_grid_is_legal_and_canonical(
 static void test_sm90_choose__round_head_sizes_get_what_was_measured(void **state) {
   (void)state;
   static const kjit_attention_sm90_config expected[] = {
-      {KJIT_BF16, 64, 64, 0, 3, 128, 2, 2, 1, 8, 1, 1, 0},   {KJIT_BF16, 128, 128, 0, 2, 128, 2, 2, 1, 8, 2, 1, 0},
-      {KJIT_BF16, 256, 256, 0, 2, 64, 2, 1, 1, 8, 1, 1, 0},  {KJIT_BF16, 64, 64, 1, 3, 128, 2, 2, 1, 8, 1, 1, 0},
-      {KJIT_BF16, 128, 128, 1, 2, 128, 2, 2, 1, 8, 2, 1, 0}, {KJIT_BF16, 256, 256, 1, 2, 64, 2, 1, 1, 8, 1, 1, 0},
+      {KJIT_BF16, 64, 64, 0, 3, 128, 2, 2, 1, 15, 1, 0},   {KJIT_BF16, 128, 128, 0, 3, 80, 2, 2, 1, 15, 1, 0},
+      {KJIT_BF16, 256, 256, 0, 2, 64, 2, 1, 1, 15, 1, 0},  {KJIT_BF16, 64, 64, 1, 3, 128, 2, 2, 1, 15, 1, 0},
+      {KJIT_BF16, 128, 128, 1, 2, 128, 2, 2, 1, 15, 1, 0}, {KJIT_BF16, 256, 256, 1, 2, 64, 2, 1, 1, 15, 1, 0},
   };
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     const uint32_t flags = expected[i].causal ? KJIT_ATTENTION_CAUSAL : 0;

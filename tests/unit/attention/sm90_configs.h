@@ -16,7 +16,6 @@ static inline kjit_attention_sm90_config sm90_base(void) {
                                        .q_buffers = 2,
                                        .ping_pong = 1,
                                        .rescale_slack = 0,
-                                       .max_pieces = 0,
                                        .packed = 1,
                                        .split = 0};
   return config;

@@ -57,10 +57,8 @@ static void test_sm90_rules__values_outside_are_refused_by_name(void **state) {
       {"stages", 5, "2 to 4"},
       {"q_buffers", 0, "1 or 2"},
       {"q_buffers", 3, "1 or 2"},
-      {"rescale_slack", -1, "0 to 8"},
-      {"rescale_slack", 9, "0 to 8"},
-      {"max_pieces", -1, "0 to 4, with 8 of the tile_n keys in each piece"},
-      {"max_pieces", 5, "0 to 4, with 8 of the tile_n keys in each piece"},
+      {"rescale_slack", -1, "0 to 15"},
+      {"rescale_slack", 16, "0 to 15"},
       {"packed", 0, "a power of two from 1 to 64"},
       {"packed", 3, "a power of two from 1 to 64"},
       {"packed", 128, "a power of two from 1 to 64"},
@@ -164,27 +162,6 @@ static void test_sm90_rules__other_architectures_are_unsupported(void **state) {
   assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_sm90_config_check(NULL, NULL, &error), &error);
 }
 
-static void test_sm90_canonical__pieces_need_slack(void **state) {
-  (void)state;
-  kjit_attention_sm90_config config = sm90_base();
-  config.max_pieces = 2;
-  assert_int_equal(kjit_attention_sm90_config_canonical(&config).max_pieces, 0);
-  config.rescale_slack = 8;
-  assert_int_equal(kjit_attention_sm90_config_canonical(&config).max_pieces, 2);
-}
-
-static void test_sm90_rules__a_piece_has_eight_keys(void **state) {
-  (void)state;
-  kjit_attention_sm90_config config = sm90_base();
-  kjit_error error;
-  config.tile_n = 16;
-  config.max_pieces = 2;
-  assert_status(KJIT_OK, kjit_attention_sm90_config_check(&config, NULL, &error), &error);
-  config.max_pieces = 3;
-  assert_status(KJIT_ERR_INVALID_CONFIG, kjit_attention_sm90_config_check(&config, NULL, &error), &error);
-  assert_contains(error.message, "max_pieces is 3: must be 0 to 4, with 8 of the tile_n keys in each piece");
-}
-
 static void test_sm90_canonical__ping_pong_needs_two(void **state) {
   (void)state;
   kjit_attention_sm90_config config = sm90_base();
@@ -210,8 +187,6 @@ int main(void) {
       cmocka_unit_test(test_sm90_geometry__q_has_room_for_a_wider_o),
       cmocka_unit_test(test_sm90_rules__other_architectures_are_unsupported),
       cmocka_unit_test(test_sm90_canonical__ping_pong_needs_two),
-      cmocka_unit_test(test_sm90_canonical__pieces_need_slack),
-      cmocka_unit_test(test_sm90_rules__a_piece_has_eight_keys),
   };
   return cmocka_run_group_tests_name("sm90_rules", tests, NULL, NULL);
 }
