@@ -212,17 +212,19 @@ private:
     if constexpr (kMasked) mask(tile, block);
     warpgroup_wait<0>();
     release_values();
-    next_softmax();
+    next_softmax<kMasked>();
   }
 
-  // Probabilities of S, once no product is under way that uses those before it or O.
-  KJIT_DEVICE void next_softmax() {
+  // Probabilities of S, once no product is under way that uses those before it or O. A second try is a loop, for less
+  // code, in masked steps, which are few, and where keys are shared out, which waits for memory; else it is out of the
+  // way.
+  template <bool kMasked> KJIT_DEVICE void next_softmax() {
     typename Softmax::Rows added;
-    if constexpr (cfg::kRescaleSlack == 0) softmax.raise_reference(s, o, p.scale_log2);
-    weigh(added);
-    if (cfg::kRescaleSlack > 0 && Softmax::is_outgrown(added)) {
-      softmax.raise_reference(s, o, p.scale_log2);
+#pragma unroll kMasked || cfg::kSplit ? 1 : 2
+    for (int tries = 0; tries < 2; tries++) {
+      if (tries > 0 || cfg::kRescaleSlack == 0) softmax.raise_reference(s, o, p.scale_log2);
       weigh(added);
+      if (cfg::kRescaleSlack == 0 || !Softmax::is_outgrown(added)) break;
     }
     softmax.add(added);
   }
