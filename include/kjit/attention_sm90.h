@@ -29,13 +29,15 @@ extern "C" {
   X(tile_n, INT, "key rows per step: a multiple of 16 from 16 to 256")                                                 \
   X(stages, INT, "tiles of K and of V in shared memory: 2 to 4")                                                       \
   X(q_buffers, INT, "tiles of Q in shared memory: 1, or 2 to overlap a tile's end with the next one's start")          \
+  X(o_chunks, INT,                                                                                                     \
+    "with q_buffers 1: 64-column chunks of O with shared memory of their own, 0 to 4; overlaps likewise")              \
   X(ping_pong, BOOL, "consumers take turns: one's products run under another's softmax")                               \
   X(rescale_slack, INT,                                                                                                \
     "log2 of a sum of probabilities that leaves the output unscaled: 1 to 15; 0: follow the maximum")                  \
   X(packed, INT, "query heads that share a key head and lie in one tile's rows: a power of two from 1 to 64")          \
   X(split, BOOL, "the key blocks of a tile may be shared out among several blocks")
 
-/** One configuration. 48 bytes, no padding: compare with kjit_attention_sm90_config_compare(). */
+/** One configuration. 52 bytes, no padding: compare with kjit_attention_sm90_config_compare(). */
 typedef struct kjit_attention_sm90_config {
 #define KJIT_ATTENTION_SM90_MEMBER(name, kind, text) int32_t name;
   KJIT_ATTENTION_SM90_FIELDS(KJIT_ATTENTION_SM90_MEMBER)
@@ -58,7 +60,7 @@ KJIT_API uint64_t kjit_attention_sm90_config_hash(const kjit_attention_sm90_conf
 
 /**
  * Read a config: `dtype=bf16,head_dim=128,head_dim_v=128,causal=0,consumers=2,tile_n=128,stages=2,q_buffers=2,
- * ping_pong=1,rescale_slack=0,packed=1,split=0` on one line. Every field once, in any order; blanks may
+ * o_chunks=0,ping_pong=1,rescale_slack=15,packed=1,split=0` on one line. Every field once, in any order; blanks may
  * stand around each word; a dtype is a name in any case or a number. Anything unknown, repeated, missing or trailing is
  * an error that says where. The values are read, not judged: kjit_attention_sm90_config_check() does that.
  *

@@ -11,11 +11,10 @@
 //           (schedule.cuh). Packed, a tile's rows are positions times query heads that share a key head; split, a
 //           tile's key blocks are shared out among blocks, of which the last to finish merges (partials.cuh).
 //           One producer warpgroup, of which one thread works, and 1 to 3 consumer warpgroups of 64 query rows each.
-// Shared    q_buffers * Q + stages * (K + V), each padded to chunks of 64 columns, and barriers (pipeline.cuh); up to
-//           1023 bytes more, as the start is rounded up to the swizzle's 1024.
+// Shared    q_buffers * Q + stages * (K + V), each padded to chunks of 64 columns, o_chunks of O, and barriers
+//           (pipeline.cuh); up to 1023 bytes more, as the start is rounded up to the swizzle's 1024.
 // Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg gives it 256 (one
-//           consumer), 232 (two) or 160 (three). No spills, but for up to 320 bytes in split kernels
-//           (sm90_codegen_test.c).
+//           consumer), 232 (two) or 160 (three). Spills: within the budget of sm90_codegen_test.c.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/producer.cuh"

@@ -13,6 +13,8 @@
 #error "KJIT_consumers or KJIT_tile_n is not defined: warpgroups of 64 query rows, key rows per step"
 #elif !defined(KJIT_stages) || !defined(KJIT_q_buffers)
 #error "KJIT_stages or KJIT_q_buffers is not defined: K and V tiles, Q tiles in shared memory"
+#elif !defined(KJIT_o_chunks)
+#error "KJIT_o_chunks is not defined: 64-column chunks of O that have shared memory of their own, or 0"
 #elif !defined(KJIT_ping_pong) || !defined(KJIT_rescale_slack)
 #error "KJIT_ping_pong or KJIT_rescale_slack is not defined: 0 or 1; log2 of a sum that needs no rescale"
 #elif !defined(KJIT_packed) || !defined(KJIT_split)
@@ -42,8 +44,10 @@ constexpr int kConsumers = KJIT_consumers;
 constexpr int kKeyRows = KJIT_tile_n;
 constexpr int kStages = KJIT_stages;
 constexpr int kQueryBuffers = KJIT_q_buffers;
+constexpr int kOutputChunks = KJIT_q_buffers == 1 && !KJIT_split ? KJIT_o_chunks : 0;
 constexpr bool kPingPong = KJIT_ping_pong && kConsumers > 1;
 constexpr int kRescaleSlack = KJIT_rescale_slack;
+constexpr bool kOverlapsTiles = kQueryBuffers == 2 || kOutputChunks > 0; // a tile's end with the next one's start
 constexpr int kPacked = KJIT_packed;
 constexpr bool kSplit = KJIT_split;
 
@@ -65,6 +69,7 @@ static_assert(kKeyRows % 16 == 0 && kKeyRows <= 256, "tile_n: a multiple of 16 u
 static_assert(kStages >= 2 && kStages <= 4, "stages: 2 to 4");
 static_assert(kRescaleSlack >= 0 && kRescaleSlack <= 15, "rescale_slack: 0 to 15");
 static_assert(kQueryBuffers == 1 || kQueryBuffers == 2, "q_buffers: 1 or 2");
+static_assert(kOutputChunks >= 0 && kOutputChunks <= 4, "o_chunks: 0 to 4");
 static_assert(kPacked >= 1 && kPacked <= 64 && (kPacked & (kPacked - 1)) == 0, "packed: a power of two up to 64");
 
 // A tile lies in shared memory as chunks of 64 columns, [chunk][rows][64], 128-byte rows, swizzled by the copy engine.
@@ -73,9 +78,11 @@ __device__ constexpr int chunks(int columns) {
   return (columns + 63) / 64;
 }
 constexpr int kRowBytes = 128;
-constexpr int kGroupQueryBytes = // one consumer's rows of Q; its O leaves through the same memory
-    kGroupRows * kRowBytes * (chunks(kHeadDim) > chunks(kHeadDimV) ? chunks(kHeadDim) : chunks(kHeadDimV));
+constexpr int kChunkBytes = kGroupRows * kRowBytes; // of one consumer's rows of Q or O
+constexpr int kGroupQueryBytes = // one consumer's rows of Q; its O leaves through the same memory, or its own
+    kChunkBytes * (chunks(kHeadDim) > chunks(kHeadDimV) || kOutputChunks > 0 ? chunks(kHeadDim) : chunks(kHeadDimV));
 constexpr int kQueryBytes = kConsumers * kGroupQueryBytes;
+constexpr int kGroupOutputBytes = kChunkBytes * kOutputChunks;
 constexpr int kKeyBytes = kKeyRows * kRowBytes * chunks(kHeadDim);
 constexpr int kValueBytes = kKeyRows * kRowBytes * chunks(kHeadDimV);
 

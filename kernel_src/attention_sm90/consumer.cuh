@@ -2,7 +2,7 @@
 //
 // The stream of (tile, key block) pairs is one pipeline: S of the next block, also when it is the next tile's first, is
 // multiplied together with O += P V of this one, and softmax runs under the products of the other consumers. With one Q
-// buffer a tile ends before the next one starts.
+// buffer, through which O leaves too, a tile ends before the next one starts.
 //
 // A step after a tile's first seeks no maximum. Probabilities are taken relative to the reference that there is, the
 // first step's maximum at first; only when a row's sum says that it was too low by far is a maximum found, O brought
@@ -47,7 +47,7 @@ struct Consumer {
       const int first_product = middle(tile, buffer);
       queries.advance();
       Tile next;
-      if constexpr (cfg::kQueryBuffers == 2) {
+      if constexpr (cfg::kOverlapsTiles) {
         release_left(); // what follows may need it
         if (!next_tile(next)) {
           end(tile, buffer, first_product);
@@ -92,15 +92,18 @@ private:
   KJIT_DEVICE void release_query(int buffer) const {
     if (lane == 0) mbarrier_arrive(at.query_empty(buffer));
   }
-  // The buffer that O was sent from, once it has been read. Put off until something else is to be waited for.
+  // The Q buffer that O was sent from, once it has been read. Put off until something else is to be waited for.
   KJIT_DEVICE void release_left() {
+    if constexpr (cfg::kOutputChunks > 0) return;
     tensor_store_wait_read(); // the next Q may overwrite it
     if (leaving != kNone) release_query(leaving);
     leaving = kNone;
   }
-  KJIT_DEVICE void release_keys() {
+  // Once S is there; with a tile's last S Q has done its work, if O does not leave through it.
+  KJIT_DEVICE void release_scores(const Tile &tile, int block, int buffer) {
     release(at.keys_empty(keys.slot));
     keys.advance();
+    if (cfg::kOutputChunks > 0 && block == own_key_blocks(p, tile).first) release_query(buffer);
   }
   KJIT_DEVICE void release_values() {
     release(at.values_empty(values.slot));
@@ -168,7 +171,7 @@ private:
     issue_scores(queries.slot);
     pass_turn();
     warpgroup_wait<0>();
-    release_keys();
+    release_scores(tile, own_key_blocks(p, tile).end - 1, queries.slot);
     first_softmax(softmax, tile);
     round_scores();
   }
@@ -208,7 +211,7 @@ private:
   template <bool kMasked> KJIT_DEVICE void step(const Tile &tile, int buffer, int block, int accumulate) {
     issue_both(buffer, accumulate);
     warpgroup_wait<1>();
-    release_keys();
+    release_scores(tile, block, buffer);
     if constexpr (kMasked) mask(tile, block);
     warpgroup_wait<0>();
     release_values();
@@ -250,7 +253,7 @@ private:
   KJIT_DEVICE void change(const Tile &tile, const Tile &next, int buffer, int accumulate) {
     issue_both(queries.slot, accumulate);
     warpgroup_wait<1>();
-    release_keys();
+    release_scores(next, own_key_blocks(p, next).end - 1, queries.slot);
     Softmax following;
     first_softmax(following, next);
     warpgroup_wait<0>();
@@ -280,9 +283,26 @@ private:
       }
     }
     normalise(tile);
-    const uint32_t out = at.query(buffer, consumer);
-    output_to_shared(out);
-    send_output(tile, buffer, out);
+    if constexpr (cfg::kOutputChunks > 0) {
+#pragma unroll
+      for (int chunk = 0; chunk < cfg::chunks(cfg::kHeadDimV); chunk += cfg::kOutputChunks)
+        send_chunks(tile, chunk);
+    } else {
+      const uint32_t out = at.query(buffer, consumer);
+      output_to_shared(out, 0, cfg::chunks(cfg::kHeadDimV));
+      send_output(tile, out, 0, cfg::chunks(cfg::kHeadDimV));
+      leaving = buffer;
+    }
+  }
+
+  // As many chunks as O's own memory holds, once those before them have left it.
+  KJIT_DEVICE void send_chunks(const Tile &tile, int first) {
+    constexpr int kAll = cfg::chunks(cfg::kHeadDimV);
+    const int end = first + cfg::kOutputChunks < kAll ? first + cfg::kOutputChunks : kAll;
+    if (thread == 0) tensor_store_wait_read();
+    named_barrier_sync(own_barrier(), cfg::kGroupThreads);
+    output_to_shared(at.output(consumer), first, end);
+    send_output(tile, at.output(consumer), first, end);
   }
 
   KJIT_DEVICE void normalise(const Tile &tile) {
@@ -302,22 +322,22 @@ private:
       sums[r] = quad_sum(softmax.sum[0][r]);
     partials.keep(o[0], softmax.max[0], sums);
     const uint32_t out = at.query(buffer, consumer);
-    if (partials.arrive(own_barrier(), at.word(consumer), out))
-      send_output(tile, buffer, out);
-    else
+    if (partials.arrive(own_barrier(), at.word(consumer), out)) {
+      send_output(tile, out, 0, cfg::chunks(cfg::kHeadDimV));
+      leaving = buffer;
+    } else {
       release_query(buffer);
+    }
   }
 
-  // Once all of the 64 rows of O are in shared memory.
-  KJIT_DEVICE void send_output(const Tile &tile, int buffer, uint32_t out) {
+  // Chunks of O, once all of their 64 rows are in shared memory.
+  KJIT_DEVICE void send_output(const Tile &tile, uint32_t out, int first, int end) {
     shared_writes_to_copy_engine();
     named_barrier_sync(own_barrier(), cfg::kGroupThreads);
-    if (thread == 0) {
-      for (int i = 0; i < cfg::chunks(cfg::kHeadDimV); i++)
-        send_output_chunk(tile, out + i * cfg::kGroupRows * cfg::kRowBytes, i);
-      tensor_store_commit();
-    }
-    leaving = buffer;
+    if (thread != 0) return;
+    for (int i = first; i < end; i++)
+      send_output_chunk(tile, out + (i - first) * cfg::kChunkBytes, i);
+    tensor_store_commit();
   }
 
   KJIT_DEVICE void send_output_chunk(const Tile &tile, uint32_t shared, int chunk) const {
@@ -335,12 +355,13 @@ private:
     return warp * 16 + lane / 4 + 8 * r;
   }
 
-  // 16 columns at a time in the copy engine's swizzle: 16-byte chunk index XOR row % 8.
-  KJIT_DEVICE void output_to_shared(uint32_t out) const {
+  // Chunks of O, 16 columns at a time, in the copy engine's swizzle: 16-byte chunk index XOR row % 8.
+  KJIT_DEVICE void output_to_shared(uint32_t out, int first, int end) const {
     const int row = warp * 16 + lane % 16, half = lane / 16;
 #pragma unroll
     for (int d = 0; d < (kOutput8 + 1) / 2; d++) {
-      const uint32_t row_at = out + d / 4 * cfg::kGroupRows * cfg::kRowBytes + row * cfg::kRowBytes;
+      if (d / 4 < first || d / 4 >= end) continue;
+      const uint32_t row_at = out + (d / 4 - first) * cfg::kChunkBytes + row * cfg::kRowBytes;
       const uint32_t address = row_at + (((d % 4 * 2 + half) ^ (row % 8)) << 4);
       const uint32_t r0 = pack(o[0][2 * d], 0), r1 = pack(o[0][2 * d], 2);
       if (2 * d + 1 < kOutput8)

@@ -1,8 +1,10 @@
 // Shared memory and the barriers between the producer and the consumers.
 //
 //   Q      [q_buffers][consumer][chunk][64 rows][64]     full: all of a tile's Q, and the tile;  empty: O has left it
+//                                                        or, with O's own memory, its last product is done
 //   K      [stages][chunk][tile_n rows][64]              full: arrived;  empty: every consumer is done with it
 //   V      [stages][chunk][tile_n rows][64]              likewise
+//   O      [consumer][o_chunks][64 rows][64]             each consumer's own
 //   then the barriers, then a tile for each Q buffer (schedule.cuh); if tiles are split, then a word for each consumer
 #pragma once
 #include "attention_sm90/config.cuh"
@@ -12,7 +14,8 @@ namespace shared {
 
 constexpr int kKeysAt = cfg::kQueryBuffers * cfg::kQueryBytes;
 constexpr int kValuesAt = kKeysAt + cfg::kStages * cfg::kKeyBytes;
-constexpr int kBarriersAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
+constexpr int kOutputsAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
+constexpr int kBarriersAt = kOutputsAt + cfg::kConsumers * cfg::kGroupOutputBytes;
 constexpr int kBarriers = 2 * cfg::kQueryBuffers + 4 * cfg::kStages;
 constexpr int kTilesAt = kBarriersAt + 8 * kBarriers; // an even number of barriers: 16-byte aligned
 constexpr int kTileBytes = cfg::kSplit ? 32 : 16;
@@ -44,6 +47,9 @@ struct Layout {
   }
   KJIT_DEVICE uint32_t keys(int slot) const { return base + shared::kKeysAt + slot * cfg::kKeyBytes; }
   KJIT_DEVICE uint32_t values(int slot) const { return base + shared::kValuesAt + slot * cfg::kValueBytes; }
+  KJIT_DEVICE uint32_t output(int consumer) const {
+    return base + shared::kOutputsAt + consumer * cfg::kGroupOutputBytes;
+  }
   KJIT_DEVICE uint32_t tile(int slot) const { return base + shared::kTilesAt + shared::kTileBytes * slot; }
   KJIT_DEVICE uint32_t word(int consumer) const { return base + shared::kWordsAt + 4 * consumer; }
 

@@ -16,14 +16,11 @@ enum {
   MAX_HEAD = 256,
   MAX_PACKED = 64,
   KEY_STEP = 16,
+  CHUNK = 64,
   MAX_STAGES = 4,
   RESCALE_SLACK = 15, /* as far as fp16 can bear: the reference moves most rarely */
-  /* Up to this many keys a tile is over so soon that how it ends matters more than how it runs. */
-  SHORT_KEYS = 768,
   /* A tile for few keys. One size, so that a growing cache of keys does not compile at each step. */
   FEW_KEYS = 64,
-  /* A smaller tile costs more than the overlap of two Q buffers gives. */
-  LEAST_KEYS = 48,
   /* Rows that a tile of one position keeps, and parts that as few tiles as may be unpacked should still have each. */
   LEAST_ROWS = 8,
   MANY_PARTS = 8,
@@ -44,9 +41,10 @@ static const struct head_class classes[] = {
     { 64, {{128, 128,    0}, {128, 128,  2048}}},
     { 72, {{128, 128,    0}, {128, 128,  2048}}},
     { 80, {{112, 112,    0}, {112, 112,  2048}}},
-    { 96, {{112, 112,    0}, {160,   0, NEVER}}},
+    { 96, {{112, 112,    0}, {160,  96,  2048}}},
+    {112, {{128,  96, 2048}, {128,  96,  4096}}},
     {128, {{128,  80, 2048}, {128,  80,  8192}}},
-    {192, {{112,   0, NEVER}, {96,   0, NEVER}}}, /* causal with 112 spills */
+    {160, {{ 96,   0, NEVER}, {96,   0, NEVER}}},
     {256, {{ 64,   0, NEVER}, {64,   0, NEVER}}},
 };
 /* clang-format on */
@@ -164,13 +162,23 @@ static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t
     config->tile_n -= KEY_STEP;
 }
 
-/* Two Q buffers, so that a tile's end overlaps the next one's start, where they cost no keys or keys are few. A block
- * of a split launch has one part, or few that are long. */
-static void choose_tile(kjit_attention_sm90_config *config, int64_t seq_kv) {
+/* The same with one Q buffer and what is then left of shared memory for O, up to all of it. */
+static _Bool fit_beside_output(kjit_attention_sm90_config *config, int32_t tile_n) {
+  fit_tile(config, tile_n, 1);
+  config->o_chunks = (config->head_dim_v + CHUNK - 1) / CHUNK;
+  while (config->o_chunks > 0 && !fits(config))
+    config->o_chunks--;
+  return config->o_chunks > 0;
+}
+
+/* A tile's end overlaps the next one's start with two Q buffers, if they cost no keys, or with memory for O, if that
+ * costs one step of keys at most. A block of a split launch has one part, or few that are long. */
+static void choose_tile(kjit_attention_sm90_config *config) {
   const int32_t wanted = config->tile_n;
   fit_tile(config, wanted, config->split ? 1 : 2);
-  if (config->split) return;
-  if (config->tile_n < wanted && (seq_kv > SHORT_KEYS || config->tile_n < LEAST_KEYS)) fit_tile(config, wanted, 1);
+  if (config->split || config->tile_n == wanted) return;
+  if (fit_beside_output(config, wanted) || fit_beside_output(config, config->tile_n - KEY_STEP)) return;
+  fit_tile(config, wanted, 1);
 }
 
 /* One consumer, or one Q buffer, leaves room for more K and V on the way, which is what a problem with few query rows
@@ -226,7 +234,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
   config.packed = unpack(problem, multiprocessors, consumers, choose_packed(problem, consumers));
   choose_consumers(problem, class, multiprocessors, &config);
   use_idle(problem, class, multiprocessors, &config);
-  choose_tile(&config, problem->seq_kv);
+  choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
   status = sm90_rules_check(&config, error);
   if (status == KJIT_OK) *out = kjit_attention_sm90_config_canonical(&config);

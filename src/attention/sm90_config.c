@@ -51,6 +51,8 @@ kjit_attention_sm90_config kjit_attention_sm90_config_canonical(const kjit_atten
   kjit_attention_sm90_config canonical = *config;
   /* There is nobody to take turns with. */
   if (canonical.consumers == 1) canonical.ping_pong = 0;
+  /* O leaves through the Q that is done with. */
+  if (canonical.q_buffers == 2 || canonical.split) canonical.o_chunks = 0;
   return canonical;
 }
 
@@ -62,15 +64,18 @@ static uint32_t larger(uint32_t a, uint32_t b) {
   return a > b ? a : b;
 }
 
-/* As pipeline.cuh lays it out: Q (O leaves through it), K and V, barriers, tiles, words. */
+/* As pipeline.cuh lays it out: Q (through which O leaves that has no memory of its own), K and V, O, barriers, tiles,
+ * words. */
 static uint32_t shared_bytes(const kjit_attention_sm90_config *config) {
   const uint32_t qk = chunks(config->head_dim), v = chunks(config->head_dim_v);
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
-  const uint32_t q = q_buffers * (uint32_t)config->consumers * SM90_GROUP_ROWS * ROW_BYTES * larger(qk, v);
+  const uint32_t chunk = (uint32_t)config->consumers * SM90_GROUP_ROWS * ROW_BYTES;
+  const uint32_t o_chunks = (uint32_t)kjit_attention_sm90_config_canonical(config).o_chunks;
+  const uint32_t q = q_buffers * chunk * (o_chunks ? qk : larger(qk, v));
   const uint32_t kv = stages * (uint32_t)config->tile_n * ROW_BYTES * (qk + v);
   const uint32_t tiles = q_buffers * (config->split ? 2 * TILE_BYTES : TILE_BYTES);
   const uint32_t words = config->split ? CONSUMER_WORD_BYTES * (uint32_t)config->consumers : 0;
-  return q + kv + BARRIER_BYTES * (2 * q_buffers + 4 * stages) + tiles + words + ALIGNMENT - 1;
+  return q + kv + o_chunks * chunk + BARRIER_BYTES * (2 * q_buffers + 4 * stages) + tiles + words + ALIGNMENT - 1;
 }
 
 kjit_attention_sm90_geometry kjit_attention_sm90_config_geometry(const kjit_attention_sm90_config *config) {

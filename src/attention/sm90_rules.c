@@ -13,6 +13,7 @@ enum {
   MAX_KEYS = 256,       /* wgmma's N, and rows of a tensor map's box */
   MIN_STAGES = 2,       /* a tile is loaded while another is used */
   MAX_STAGES = 4,       /* more does not fit with any tile worth having */
+  CHUNK = 64,           /* columns of 16 bits in 128-byte rows */
   MAX_SLACK = 15,       /* a sum of 2^15 has no term that fp16 cannot hold */
   MAX_PACKED = 64,      /* rows of a consumer */
   SHARED_BYTES = 232448 /* of sm_90, per block after opting in: target.c */
@@ -56,6 +57,8 @@ static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_e
     return broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
   if (!is_between(config->stages, MIN_STAGES, MAX_STAGES)) return broken(error, "stages", config->stages, "2 to 4");
   if (!is_between(config->q_buffers, 1, 2)) return broken(error, "q_buffers", config->q_buffers, "1 or 2");
+  if (!is_between(config->o_chunks, 0, (config->head_dim_v + CHUNK - 1) / CHUNK))
+    return broken(error, "o_chunks", config->o_chunks, "from 0 to the 64-column chunks of head_dim_v");
   if (!is_between(config->rescale_slack, 0, MAX_SLACK))
     return broken(error, "rescale_slack", config->rescale_slack, "0 to 15");
   if (is_between(config->packed, 1, MAX_PACKED) && (config->packed & (config->packed - 1)) == 0) return KJIT_OK;
@@ -86,11 +89,12 @@ static kjit_status check_registers(const kjit_attention_sm90_config *config, kji
 static kjit_status check_shared(const kjit_attention_sm90_config *config, kjit_error *error) {
   const uint32_t needed = kjit_attention_sm90_config_geometry(config).shared_bytes;
   if (needed <= SHARED_BYTES) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_CONFIG,
-                   "tile_n is %d: with head_dim %d, head_dim_v %d, consumers %d, stages %d and q_buffers %d a block "
-                   "needs %u bytes of shared memory; must be at most %d",
-                   (int)config->tile_n, (int)config->head_dim, (int)config->head_dim_v, (int)config->consumers,
-                   (int)config->stages, (int)config->q_buffers, needed, SHARED_BYTES);
+  return error_set(
+      error, KJIT_ERR_INVALID_CONFIG,
+      "tile_n is %d: with head_dim %d, head_dim_v %d, consumers %d, stages %d, q_buffers %d and o_chunks %d "
+      "a block needs %u bytes of shared memory; must be at most %d",
+      (int)config->tile_n, (int)config->head_dim, (int)config->head_dim_v, (int)config->consumers, (int)config->stages,
+      (int)config->q_buffers, (int)config->o_chunks, needed, SHARED_BYTES);
 }
 
 kjit_status sm90_rules_check(const kjit_attention_sm90_config *config, kjit_error *error) {

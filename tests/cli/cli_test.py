@@ -356,7 +356,7 @@ class Warm(CommandCase):
     def test_warm__a_problem_and_its_config_of_hopper_are_one(self):
         lines = ("attention sm_90a dtype=bf16,head_dim=64,batch=16,heads_q=16\n"
                  "attention_sm90 sm_90a dtype=bf16,head_dim=64,head_dim_v=64,causal=0,consumers=3,tile_n=128,stages=2,"
-                 "q_buffers=2,ping_pong=1,rescale_slack=15,packed=1,split=0\n")
+                 "q_buffers=2,o_chunks=0,ping_pong=1,rescale_slack=15,packed=1,split=0\n")
         result = self.json("warm", "--manifest", self.write("manifest", lines))
         self.assertEqual((result["requested"], result["distinct"], result["built"]), (2, 1, 1))
 

@@ -46,6 +46,17 @@ static const struct mutation attention_mutations[] = {
     {"a step of 16 columns is 16 bytes", "attention_sm90/consumer.cuh", "depth % 4 * 32", "depth % 4 * 16"},
 };
 
+/* Of heads so large that one Q is in shared memory and O leaves in two halves. */
+static const struct mutation attention_one_query[] = {
+    {"half of O goes over the other that is still leaving", "attention_sm90/consumer.cuh",
+     "if (thread == 0) tensor_store_wait_read();", ";"},
+    {"Q is given back before its last product", "attention_sm90/consumer.cuh", "block == own_key_blocks(p, tile).first",
+     "block >= own_key_blocks(p, tile).first"},
+    {"the second half of O is the first one again", "attention_sm90/consumer.cuh",
+     "send_output_chunk(tile, out + (i - first) * cfg::kChunkBytes, i);",
+     "send_output_chunk(tile, out + (i - first) * cfg::kChunkBytes, i - first);"},
+};
+
 /* With scores so far apart that a row outgrows the slack that leaves the output as it is. */
 #define LARGE_SCALE 2.0
 static const struct mutation flash_rescale = {"the output keeps its old reference", "flash_forward/flash_forward.cu",
@@ -168,6 +179,14 @@ static void test_attention__mistakes_are_caught(void **state) {
                 sizeof attention_mutations / sizeof *attention_mutations);
 }
 
+static void test_attention__mistakes_with_one_query_buffer_are_caught(void **state) {
+  struct problem problem = attention_problem(0);
+  problem.seq_kv = 250; /* too few to be shared out */
+  problem.head_dim = 256;
+  assert_caught(state, &problem, run_attention, attention_one_query,
+                sizeof attention_one_query / sizeof *attention_one_query);
+}
+
 static void test_attention__a_forgotten_rescale_is_caught(void **state) {
   const struct problem problem = attention_problem(LARGE_SCALE);
   assert_caught(state, &problem, run_attention, attention_rescale,
@@ -184,6 +203,7 @@ int main(void) {
       cmocka_unit_test(test_flash_forward__mistakes_are_caught),
       cmocka_unit_test(test_flash_forward__a_forgotten_rescale_is_caught),
       cmocka_unit_test(test_attention__mistakes_are_caught),
+      cmocka_unit_test(test_attention__mistakes_with_one_query_buffer_are_caught),
       cmocka_unit_test(test_attention__a_forgotten_rescale_is_caught),
   };
   return cmocka_run_group_tests_name("mutations", tests, setup, gpu_teardown);

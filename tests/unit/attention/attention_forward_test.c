@@ -46,9 +46,9 @@ static void test_attention_forward__maps_are_those_of_the_tensors(void **state) 
   expect_map(&params->q, address(1), (uint64_t[]){192, 1000, 6, 2},
              (uint64_t[]){6 * 192 * 2, 192 * 2, UINT64_C(1000) * 6 * 192 * 2}, 64);
   expect_map(&params->k, address(2), (uint64_t[]){192, 700, 2, 2},
-             (uint64_t[]){2 * 192 * 2, 192 * 2, UINT64_C(700) * 2 * 192 * 2}, 96);
+             (uint64_t[]){2 * 192 * 2, 192 * 2, UINT64_C(700) * 2 * 192 * 2}, 128);
   expect_map(&params->v, address(3), (uint64_t[]){128, 700, 2, 2},
-             (uint64_t[]){2 * 128 * 2, 128 * 2, UINT64_C(700) * 2 * 128 * 2}, 96);
+             (uint64_t[]){2 * 128 * 2, 128 * 2, UINT64_C(700) * 2 * 128 * 2}, 128);
   expect_map(&params->o, address(4), (uint64_t[]){128, 1000, 6, 2},
              (uint64_t[]){6 * 128 * 2, 128 * 2, UINT64_C(1000) * 6 * 128 * 2}, 64);
 }

@@ -48,9 +48,9 @@ static void test_sm90_choose__every_choice_over_the_grid_is_legal_and_canonical(
 static void test_sm90_choose__round_head_sizes_get_what_was_measured(void **state) {
   (void)state;
   static const kjit_attention_sm90_config expected[] = {
-      {KJIT_BF16, 64, 64, 0, 3, 128, 2, 2, 1, 15, 1, 0},   {KJIT_BF16, 128, 128, 0, 3, 80, 2, 2, 1, 15, 1, 0},
-      {KJIT_BF16, 256, 256, 0, 2, 64, 2, 1, 1, 15, 1, 0},  {KJIT_BF16, 64, 64, 1, 3, 128, 2, 2, 1, 15, 1, 0},
-      {KJIT_BF16, 128, 128, 1, 2, 128, 2, 2, 1, 15, 1, 0}, {KJIT_BF16, 256, 256, 1, 2, 64, 2, 1, 1, 15, 1, 0},
+      {KJIT_BF16, 64, 64, 0, 3, 128, 2, 2, 0, 1, 15, 1, 0},   {KJIT_BF16, 128, 128, 0, 3, 80, 2, 2, 0, 1, 15, 1, 0},
+      {KJIT_BF16, 256, 256, 0, 2, 64, 2, 1, 2, 1, 15, 1, 0},  {KJIT_BF16, 64, 64, 1, 3, 128, 2, 2, 0, 1, 15, 1, 0},
+      {KJIT_BF16, 128, 128, 1, 2, 128, 2, 2, 0, 1, 15, 1, 0}, {KJIT_BF16, 256, 256, 1, 2, 64, 2, 1, 2, 1, 15, 1, 0},
   };
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     const uint32_t flags = expected[i].causal ? KJIT_ATTENTION_CAUSAL : 0;
@@ -60,16 +60,38 @@ static void test_sm90_choose__round_head_sizes_get_what_was_measured(void **stat
   }
 }
 
-static void test_sm90_choose__short_keys_at_256_overlap_tiles(void **state) {
+/* Q twice where it costs no keys, or what is left of shared memory for O: each 64 columns of 64 rows are 8 KiB. */
+static void test_sm90_choose__tiles_overlap_where_there_is_room(void **state) {
   (void)state;
-  kjit_attention_problem problem = problem_of(768, 256, 0);
-  kjit_attention_sm90_config config = choose(&problem, 0);
-  assert_int_equal(config.tile_n, 48);
-  assert_int_equal(config.q_buffers, 2);
-  problem = problem_of(769, 256, 0);
-  config = choose(&problem, 0);
-  assert_int_equal(config.tile_n, 64);
-  assert_int_equal(config.q_buffers, 1);
+  static const struct {
+    int64_t head_dim, head_dim_v;
+    int32_t tile_n, q_buffers, o_chunks;
+  } rows[] = {
+      {128, 128, 128, 2, 0}, {160, 160, 96, 1, 2}, {192, 192, 64, 2, 0}, {256, 256, 64, 1, 2}, {192, 128, 128, 1, 1}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = problem_of(1024, rows[i].head_dim, KJIT_ATTENTION_CAUSAL);
+    problem.head_dim_v = rows[i].head_dim_v;
+    const kjit_attention_sm90_config config = choose(&problem, 0);
+    assert_int_equal(config.tile_n, rows[i].tile_n);
+    assert_int_equal(config.q_buffers, rows[i].q_buffers);
+    assert_int_equal(config.o_chunks, rows[i].o_chunks);
+  }
+}
+
+static void test_sm90_choose__three_consumers_at_128_want_long_queries(void **state) {
+  (void)state;
+  static const struct {
+    int64_t seq;
+    uint32_t flags;
+    int32_t consumers, tile_n;
+  } rows[] = {
+      {2047, 0, 2, 128}, {2048, 0, 3, 80}, {8191, KJIT_ATTENTION_CAUSAL, 2, 128}, {8192, KJIT_ATTENTION_CAUSAL, 3, 80}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const kjit_attention_problem problem = problem_of(rows[i].seq, 128, rows[i].flags);
+    const kjit_attention_sm90_config config = choose(&problem, 0);
+    assert_int_equal(config.consumers, rows[i].consumers);
+    assert_int_equal(config.tile_n, rows[i].tile_n);
+  }
 }
 
 static void test_sm90_choose__short_causal_takes_smaller_tiles_at_64(void **state) {
@@ -307,7 +329,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sm90_choose__every_choice_over_the_grid_is_legal_and_canonical),
       cmocka_unit_test(test_sm90_choose__round_head_sizes_get_what_was_measured),
-      cmocka_unit_test(test_sm90_choose__short_keys_at_256_overlap_tiles),
+      cmocka_unit_test(test_sm90_choose__tiles_overlap_where_there_is_room),
+      cmocka_unit_test(test_sm90_choose__three_consumers_at_128_want_long_queries),
       cmocka_unit_test(test_sm90_choose__short_causal_takes_smaller_tiles_at_64),
       cmocka_unit_test(test_sm90_choose__a_last_round_that_is_nearly_empty_takes_smaller_tiles_at_64),
       cmocka_unit_test(test_sm90_choose__few_rows_take_few_consumers),

@@ -14,6 +14,7 @@ static inline kjit_attention_sm90_config sm90_base(void) {
                                        .tile_n = 128,
                                        .stages = 2,
                                        .q_buffers = 2,
+                                       .o_chunks = 0,
                                        .ping_pong = 1,
                                        .rescale_slack = 0,
                                        .packed = 1,

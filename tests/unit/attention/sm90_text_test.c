@@ -7,7 +7,7 @@
 #include "unit/attention/sm90_configs.h"
 
 static const char base_text[] = "dtype=bf16,head_dim=128,head_dim_v=128,causal=0,consumers=2,tile_n=128,stages=2,"
-                                "q_buffers=2,ping_pong=1,rescale_slack=0,packed=1,split=0";
+                                "q_buffers=2,o_chunks=0,ping_pong=1,rescale_slack=0,packed=1,split=0";
 
 static void expect_parse_error(const char *text, const char *message) {
   kjit_attention_sm90_config config;
@@ -33,9 +33,10 @@ static void test_sm90_text__json_has_names_and_booleans(void **state) {
   char text[KJIT_ATTENTION_SM90_TEXT_MAX];
   kjit_error error;
   assert_status(KJIT_OK, kjit_attention_sm90_config_print(&config, KJIT_PRINT_JSON, text, sizeof text, &error), &error);
-  assert_string_equal(text, "{\"dtype\": \"BF16\", \"head_dim\": 128, \"head_dim_v\": 128, \"causal\": false, "
-                            "\"consumers\": 2, \"tile_n\": 128, \"stages\": 2, \"q_buffers\": 2, \"ping_pong\": true, "
-                            "\"rescale_slack\": 0, \"packed\": 1, \"split\": false}");
+  assert_string_equal(
+      text, "{\"dtype\": \"BF16\", \"head_dim\": 128, \"head_dim_v\": 128, \"causal\": false, "
+            "\"consumers\": 2, \"tile_n\": 128, \"stages\": 2, \"q_buffers\": 2, \"o_chunks\": 0, \"ping_pong\": true, "
+            "\"rescale_slack\": 0, \"packed\": 1, \"split\": false}");
 }
 
 static void test_sm90_text__largest_config_fits(void **state) {
@@ -73,7 +74,7 @@ static void test_sm90_text__any_order_case_and_blanks_are_read(void **state) {
   kjit_attention_sm90_config config, base = sm90_base();
   kjit_error error;
   const char *text = " split =0,rescale_slack = 0 , "
-                     "packed=1,q_buffers=2,ping_pong=1\t,stages=2,tile_n=128,consumers=2,causal=0,"
+                     "packed=1,o_chunks=0,q_buffers=2,ping_pong=1\t,stages=2,tile_n=128,consumers=2,causal=0,"
                      "head_dim_v=128,head_dim=128,dtype=BF16 ";
   assert_status(KJIT_OK, kjit_attention_sm90_config_parse(text, &config, &error), &error);
   assert_int_equal(kjit_attention_sm90_config_compare(&config, &base), 0);
@@ -91,9 +92,9 @@ static void test_sm90_text__faults_are_told_with_their_place(void **state) {
   expect_parse_error("stages=2,stages=2", "column 10: expected every field once, found \"stages\"");
   expect_parse_error("stages=2,tile_n=128", "dtype is missing: every field must be given");
   snprintf(text, sizeof text, "%s;", base_text);
-  expect_parse_error(text, "column 137: expected the end of the text, found \";\"");
+  expect_parse_error(text, "column 148: expected the end of the text, found \";\"");
   snprintf(text, sizeof text, "%s,", base_text);
-  expect_parse_error(text, "column 138: expected a field of attention_sm90, found the end");
+  expect_parse_error(text, "column 149: expected a field of attention_sm90, found the end");
 }
 
 static void test_sm90_fields__every_field_is_listed(void **state) {
@@ -121,7 +122,7 @@ static void test_sm90_request__prologue_is_sorted_and_names_the_file(void **stat
   assert_string_equal(
       request.prologue,
       "#define KJIT_causal 0\n#define KJIT_consumers 1\n#define KJIT_dtype 15\n"
-      "#define KJIT_head_dim 128\n#define KJIT_head_dim_v 128\n#define KJIT_packed "
+      "#define KJIT_head_dim 128\n#define KJIT_head_dim_v 128\n#define KJIT_o_chunks 0\n#define KJIT_packed "
       "1\n#define KJIT_ping_pong 0\n"
       "#define KJIT_q_buffers 2\n#define KJIT_rescale_slack 0\n#define KJIT_split 0\n#define KJIT_stages 2\n"
       "#define KJIT_tile_n 128\n#line 1 \"attention_sm90/attention_sm90.cu\"\n");
