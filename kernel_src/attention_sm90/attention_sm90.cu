@@ -4,8 +4,8 @@
 //
 // Tensors   q (batch, seq_q, heads_q, head_dim), k (batch, seq_kv, heads_kv, head_dim), v (…, head_dim_v),
 //           o (batch, seq_q, heads_q, head_dim_v), fp16 or bf16, through tensor maps, so any strides that are multiples
-//           of 16 bytes; lse (batch, heads_q, seq_q) fp32, optional. Causal: row i sees keys up to i + seq_kv - seq_q; a
-//           row that sees none gives 0 and -inf.
+//           of 16 bytes; lse (batch, heads_q, seq_q) fp32, optional. Causal: row i sees keys up to i + seq_kv - seq_q;
+//           a row that sees none gives 0 and -inf.
 // Grid      as many blocks as fit the card at once, each walking over tiles of 64 * consumers rows, or parts of tiles
 //           (schedule.cuh). Packed, a tile's rows are positions times query heads that share a key head; split, a
 //           tile's key blocks are shared out among blocks, of which the last to finish merges (partials.cuh).
