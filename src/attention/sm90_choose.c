@@ -38,6 +38,7 @@ struct head_class {
 enum { NEVER = INT32_MAX };
 /* clang-format off */
 static const struct head_class classes[] = {
+    { 24, {{128, 112,    0}, {128, 112,  2048}}}, /* 128 with three spills */
     { 64, {{128, 128,    0}, {128, 128,  2048}}},
     { 72, {{128, 128,    0}, {128, 128,  2048}}},
     { 80, {{112, 112,    0}, {112,  96,  2048}}},
