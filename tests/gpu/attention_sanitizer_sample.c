@@ -9,13 +9,13 @@
 #include "sample.h"
 #include "support/attention_check.h"
 
-/* Each of the planner's kinds: one, two and three consumers, one and two Q buffers, odd head sizes, grouped heads,
- * packed and split. */
+/* Each of the planner's kinds: one, two and three consumers, one and two Q buffers, O through memory of its own, odd
+ * head sizes, grouped heads, packed and split; and scores so far apart that references are outgrown. */
 static const struct problem problems[] = {
     {.batch = 1, .heads = 2, .seq_q = 1, .seq_kv = 300, .head_dim = 128},
     {.batch = 2, .heads = 4, .heads_kv = 2, .seq_q = 130, .seq_kv = 257, .head_dim = 128, .causal = 1},
-    {.batch = 1, .heads = 140, .heads_kv = 1, .seq_q = 193, .seq_kv = 65, .head_dim = 64},
-    {.batch = 1, .heads = 140, .heads_kv = 1, .seq_q = 129, .seq_kv = 65, .head_dim = 64, .causal = 1},
+    {.batch = 1, .heads = 140, .seq_q = 190, .seq_kv = 65, .head_dim = 64},
+    {.batch = 1, .heads = 140, .heads_kv = 1, .seq_q = 65, .seq_kv = 65, .head_dim = 256, .causal = 1},
     {.batch = 1, .heads = 1, .seq_q = 200, .seq_kv = 1100, .head_dim = 256, .causal = 1},
     {.batch = 1, .heads = 1, .seq_q = 200, .seq_kv = 300, .head_dim = 256},
     {.batch = 1,
@@ -29,7 +29,7 @@ static const struct problem problems[] = {
     {.batch = 1, .heads = 2, .seq_q = 70, .seq_kv = 90, .head_dim = 72, .head_dim_v = 40},
     {.batch = 1, .heads = 14, .heads_kv = 2, .seq_q = 1, .seq_kv = 3001, .head_dim = 128},
     {.batch = 1, .heads = 8, .heads_kv = 2, .seq_q = 5, .seq_kv = 2500, .head_dim = 64, .causal = 1},
-    {.batch = 1, .heads = 1, .seq_q = 300, .seq_kv = 900, .head_dim = 64, .causal = 1},
+    {.batch = 1, .heads = 1, .seq_q = 300, .seq_kv = 900, .head_dim = 64, .causal = 1, .scale = 2},
 };
 
 static kjit_status run_problem(const struct sample *sample, const struct problem *problem,
