@@ -1,212 +1,330 @@
 /*
  * What a launch costs the host: through kjit against bare cuLaunchKernel of the same cubin, in turns.
- *   attention: bare, by plan, by config (every check and the lookup)
+ *   flash_forward: bare, by plan, by config (every check and the lookup)
+ *   attention_sm90, on cards that have it: bare, by plan, by arguments (every check, the choice, the tuned table, the
+ *   lookup, tensor maps found again); a full problem, a causal one that hands out tickets, and one split over blocks
  *   a caller's own kernel: bare, kjit_kernel_launch()
- * The time is that of enqueueing a batch, over the batch; the GPU is waited for outside of it. A batch is short enough
- * for the driver's queue. Needs a GPU: exit code 3 without.
+ * Needs a GPU: exit code 3 without.
  */
 #include <kjit/kjit.h>
 
-#include <stdio.h>
+#include <assert.h>
+#include <stdalign.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "attention_sm90/params.h"
 #include "flash_forward/params.h"
 #include "output.h"
+#include "runtime/driver.h"
+#include "runtime/runtime_internal.h"
 #include "support/attention_data.h"
 #include "support/random.h"
+#include "turns.h"
 
-#define BATCH       100
-#define MOST_ROUNDS 10000
+#define MOST_SCENES 8
 
 static const char empty_source[] = "struct empty_params { int *nothing; };\n"
                                    "extern \"C\" __global__ void empty(const __grid_constant__ empty_params p) {}\n";
 
-/* The same work, launched in different ways. */
+struct empty_params {
+  int *nothing;
+};
+
+/* A launch as somebody without kjit makes it: what kjit gave the driver once, and the cubin loaded past kjit. */
+struct bare {
+  kjit_runtime *runtime; /* that was watched: the cubin is its own, and memory that the argument points to */
+  const void *cubin;
+  const char *entry;
+  unsigned grid[3], block[3], shared_bytes;
+  CUmodule module;
+  CUfunction function;
+  size_t argument_bytes;
+  union {
+    struct flash_forward_params flash;
+    struct attention_sm90_params sm90;
+    struct empty_params empty;
+  } argument;
+};
+
+struct scene;
+
+/* Launch through any runtime, by everything that the scene has. */
+typedef kjit_status scene_launch(const struct scene *scene, kjit_runtime *runtime, CUstream stream, kjit_error *error);
+
+/* Some work that is launched in different ways. */
 struct scene {
+  kjit_runtime *runtime;
+  const struct card *card;
+  struct bare bare;
+  struct attention_data data;
+  kjit_flash_config config;
+  kjit_flash_plan *flash_plan;
+  kjit_attention_plan *plan;
+  kjit_kernel *empty;
+};
+
+struct bench {
   struct output output;
   kjit_runtime *runtime;
   struct card card;
   struct check_kernels kernels;
-  struct attention_data data;
-  kjit_flash_config config;
-  kjit_flash_geometry geometry;
-  kjit_flash_plan *plan;
-  kjit_kernel *empty;
-  CUmodule modules[2];
-  CUfunction bare_attention, bare_empty;
-  struct flash_forward_params params;
+  struct driver driver;
+  struct scene scenes[MOST_SCENES];
+  size_t scene_count;
+  struct turns turns;
 };
 
-static struct flash_forward_strides strides_of(const kjit_tensor *t) {
-  return (struct flash_forward_strides){t->stride[0], t->stride[1], t->stride[2]};
+/* The driver's functions carry nothing of ours, so what watches them finds its way from here. */
+static struct {
+  const struct driver_api *cu;
+  struct bare *bare;
+} watch;
+
+static CUresult watch_load(CUlibrary *library, const void *image, CUjit_option *jit_options, void **jit_values,
+                           unsigned jit_count, CUlibraryOption *options, void **values, unsigned count) {
+  watch.bare->cubin = image;
+  return watch.cu->LibraryLoadData(library, image, jit_options, jit_values, jit_count, options, values, count);
 }
 
-static kjit_status launch_bare_attention(void *user, CUstream stream, kjit_error *error) {
-  struct scene *s = user;
-  void *parameters[] = {&s->params};
-  return card_result(&s->card,
-                     s->card.api.launch(s->bare_attention, 1, 1, 1, s->geometry.threads, 1, 1, s->geometry.shared_bytes,
-                                        stream, parameters, NULL),
+static CUresult watch_kernel(CUkernel *kernel, CUlibrary library, const char *name) {
+  watch.bare->entry = name;
+  return watch.cu->LibraryGetKernel(kernel, library, name);
+}
+
+static CUresult watch_launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                             unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
+                             void **parameters, void **extra) {
+  struct bare *const bare = watch.bare;
+  memcpy(bare->grid, (unsigned[]){grid_x, grid_y, grid_z}, sizeof bare->grid);
+  memcpy(bare->block, (unsigned[]){block_x, block_y, block_z}, sizeof bare->block);
+  bare->shared_bytes = shared_bytes;
+  memcpy(&bare->argument, parameters[0], bare->argument_bytes);
+  return watch.cu->LaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+                                parameters, extra);
+}
+
+/* One launch through a runtime of its own, whose driver is watched: it finds nothing loaded. */
+static kjit_status bare_record(struct bench *bench, struct scene *scene, scene_launch *launch, size_t argument_bytes,
+                               kjit_error *error) {
+  struct bare *const bare = &scene->bare;
+  struct driver_api watched = bench->driver.cu;
+  watched.LibraryLoadData = watch_load;
+  watched.LibraryGetKernel = watch_kernel;
+  watched.LaunchKernel = watch_launch;
+  watch.cu = &bench->driver.cu;
+  watch.bare = bare;
+  bare->argument_bytes = argument_bytes;
+  const struct runtime_fakes fakes = {.driver = &watched};
+  kjit_status status = runtime_create_with(&bare->runtime, NULL, &fakes, error);
+  if (status == KJIT_OK) status = launch(scene, bare->runtime, scene->card->stream, error);
+  return status == KJIT_OK ? card_synchronize(scene->card, scene->card->stream, error) : status;
+}
+
+static kjit_status bare_load(struct bare *bare, const struct card *card, kjit_error *error) {
+  const struct card_api *const api = &card->api;
+  kjit_status status = card_result(card, api->module_load(&bare->module, bare->cubin), "cuModuleLoadData", error);
+  if (status == KJIT_OK)
+    status = card_result(card, api->module_function(&bare->function, bare->module, bare->entry), "cuModuleGetFunction",
+                         error);
+  if (status != KJIT_OK) return status;
+  return card_result(
+      card, api->function_set(bare->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bare->shared_bytes),
+      "cuFuncSetAttribute", error);
+}
+
+static kjit_status launch_bare(void *user, CUstream stream, kjit_error *error) {
+  struct scene *const s = user;
+  const struct bare *const b = &s->bare;
+  void *parameters[] = {&s->bare.argument};
+  return card_result(s->card,
+                     s->card->api.launch(b->function, b->grid[0], b->grid[1], b->grid[2], b->block[0], b->block[1],
+                                         b->block[2], b->shared_bytes, stream, parameters, NULL),
                      "cuLaunchKernel", error);
+}
+
+/* The next scene, still empty. */
+static struct scene *scene_new(struct bench *bench) {
+  assert(bench->scene_count < MOST_SCENES);
+  struct scene *const scene = &bench->scenes[bench->scene_count++];
+  scene->runtime = bench->runtime;
+  scene->card = &bench->card;
+  return scene;
+}
+
+static void scene_destroy(struct scene *s) {
+  if (s->bare.module) s->card->api.module_unload(s->bare.module);
+  kjit_runtime_destroy(s->bare.runtime);
+  kjit_flash_plan_destroy(s->flash_plan);
+  kjit_attention_plan_destroy(s->plan);
+  kjit_kernel_release(s->empty);
+  attention_data_destroy(&s->data);
+}
+
+/* Beside ways[0], which is bare. `launch` shows what that is. */
+static kjit_status scene_compare(struct bench *bench, struct scene *scene, const char *name, scene_launch *launch,
+                                 size_t argument_bytes, const struct turns_way *ways, size_t count, kjit_error *error) {
+  kjit_status status = bare_record(bench, scene, launch, argument_bytes, error);
+  if (status == KJIT_OK) status = bare_load(&scene->bare, scene->card, error);
+  if (status == KJIT_OK) turns_add(&bench->turns, name, ways, count, scene);
+  return status;
+}
+
+static kjit_status flash_launch(const struct scene *s, kjit_runtime *runtime, CUstream stream, kjit_error *error) {
+  return kjit_flash_forward(runtime, &s->config, &s->data.args, stream, error);
+}
+
+static kjit_status launch_flash_plan(void *user, CUstream stream, kjit_error *error) {
+  const struct scene *s = user;
+  return kjit_flash_plan_run(s->flash_plan, stream, error);
+}
+
+static kjit_status launch_flash_config(void *user, CUstream stream, kjit_error *error) {
+  const struct scene *s = user;
+  return flash_launch(s, s->runtime, stream, error);
+}
+
+/* One block; bf16 and one head unless told otherwise. */
+static struct problem tiny_problem(void) {
+  return (struct problem){.dtype = KJIT_BF16,
+                          .batch = 1,
+                          .heads = 1,
+                          .seq_q = 64,
+                          .seq_kv = 64,
+                          .head_dim = 128,
+                          .seed = random_fresh_seed()};
+}
+
+static kjit_status add_flash(struct bench *bench, kjit_error *error) {
+  static const struct turns_way ways[] = {
+      {"bare cuLaunchKernel", launch_bare}, {"plan", launch_flash_plan}, {"by config", launch_flash_config}};
+  struct scene *const scene = scene_new(bench);
+  struct problem problem = tiny_problem();
+  problem.dtype = KJIT_FP16;
+  kjit_status status = kjit_flash_config_parse(
+      "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+buffer+opt_softmax", &scene->config, error);
+  if (status == KJIT_OK) status = attention_data_create(&scene->data, &bench->kernels, &problem, error);
+  if (status == KJIT_OK)
+    status = kjit_flash_plan_create(scene->runtime, &scene->config, &scene->data.args, &scene->flash_plan, error);
+  if (status != KJIT_OK) return status;
+  return scene_compare(bench, scene, "flash_forward", flash_launch, sizeof(struct flash_forward_params), ways,
+                       sizeof ways / sizeof *ways, error);
+}
+
+static kjit_status attention_launch(const struct scene *s, kjit_runtime *runtime, CUstream stream, kjit_error *error) {
+  return kjit_attention_forward(runtime, &s->data.args, stream, error);
 }
 
 static kjit_status launch_plan(void *user, CUstream stream, kjit_error *error) {
   const struct scene *s = user;
-  return kjit_flash_plan_run(s->plan, stream, error);
+  return kjit_attention_plan_run(s->plan, stream, error);
 }
 
-static kjit_status launch_config(void *user, CUstream stream, kjit_error *error) {
+static kjit_status launch_arguments(void *user, CUstream stream, kjit_error *error) {
   const struct scene *s = user;
-  return kjit_flash_forward(s->runtime, &s->config, &s->data.args, stream, error);
+  return attention_launch(s, s->runtime, stream, error);
 }
 
-static kjit_status launch_bare_empty(void *user, CUstream stream, kjit_error *error) {
-  struct scene *s = user;
-  int *nothing = NULL;
-  void *parameters[] = {&nothing};
-  return card_result(&s->card, s->card.api.launch(s->bare_empty, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL),
-                     "cuLaunchKernel", error);
-}
-
-static kjit_status launch_kernel(void *user, CUstream stream, kjit_error *error) {
-  const struct scene *s = user;
-  int *nothing = NULL;
-  kjit_launch launch = kjit_launch_default();
-  launch.block[0] = 32;
-  return kjit_kernel_launch(s->empty, &launch, &nothing, sizeof nothing, stream, error);
-}
-
-static const struct {
-  const char *name;
-  card_work work;
-  size_t base; /* the variant that it is compared with */
-} variants[] = {{"attention, bare cuLaunchKernel", launch_bare_attention, 0},
-                {"attention, plan", launch_plan, 0},
-                {"attention, by config", launch_config, 0},
-                {"own kernel, bare cuLaunchKernel", launch_bare_empty, 3},
-                {"own kernel, kjit_kernel_launch", launch_kernel, 3}};
-enum { VARIANTS = sizeof variants / sizeof *variants };
-
-/* The cubin loaded past kjit. */
-static kjit_status load_bare(struct scene *s, const kjit_artifact *artifact, CUmodule *module, CUfunction *function,
-                             kjit_error *error) {
-  kjit_artifact_info info = {.struct_size = sizeof info};
-  kjit_status status = kjit_artifact_get_info(artifact, &info, error);
-  if (status == KJIT_OK)
-    status = card_result(&s->card, s->card.api.module_load(module, info.cubin), "cuModuleLoadData", error);
-  if (status == KJIT_OK)
-    status =
-        card_result(&s->card, s->card.api.module_function(function, *module, info.entry), "cuModuleGetFunction", error);
-  return status;
-}
-
-static kjit_status prepare_attention(struct scene *s, kjit_error *error) {
-  const struct problem problem = {.dtype = KJIT_FP16,
-                                  .batch = 1,
-                                  .heads = 1,
-                                  .seq_q = 64,
-                                  .seq_kv = 64,
-                                  .head_dim = 128,
-                                  .seed = random_fresh_seed()};
-  kjit_artifact *artifact = NULL;
-  kjit_status status = kjit_flash_config_parse(
-      "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+buffer+opt_softmax", &s->config, error);
-  if (status == KJIT_OK) status = attention_data_create(&s->data, &s->kernels, &problem, error);
-  if (status == KJIT_OK) status = kjit_flash_plan_create(s->runtime, &s->config, &s->data.args, &s->plan, error);
-  if (status == KJIT_OK) status = kjit_flash_build(s->runtime, &s->config, s->card.arch, 0, &artifact, error);
-  if (status == KJIT_OK) status = load_bare(s, artifact, &s->modules[0], &s->bare_attention, error);
-  kjit_artifact_release(artifact);
+/* Says which kernel it is, or that this card has another family's for it. */
+static kjit_status add_sm90(struct bench *bench, const char *name, const struct problem *problem, kjit_error *error) {
+  static const struct turns_way ways[] = {
+      {"bare cuLaunchKernel", launch_bare}, {"plan", launch_plan}, {"by arguments", launch_arguments}};
+  static const char family[] = "attention_sm90 ";
+  const kjit_attention_problem known = problem_public(problem);
+  char text[KJIT_ATTENTION_TEXT_MAX];
+  kjit_status status = kjit_attention_describe(bench->runtime, &known, NULL, text, sizeof text, error);
   if (status != KJIT_OK) return status;
-  const kjit_attention_args *args = &s->data.args;
-  s->geometry = kjit_flash_config_geometry(&s->config);
-  s->params = (struct flash_forward_params){.q = args->q.data,
-                                            .k = args->k.data,
-                                            .v = args->v.data,
-                                            .o = args->o.data,
-                                            .q_stride = strides_of(&args->q),
-                                            .k_stride = strides_of(&args->k),
-                                            .v_stride = strides_of(&args->v),
-                                            .o_stride = strides_of(&args->o),
-                                            .seq_q = 64,
-                                            .seq_kv = 64,
-                                            .scale = 0.088388f,
-                                            .scale_log2 = 0.127517f};
-  return card_result(&s->card,
-                     s->card.api.function_set(s->bare_attention, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                              (int)s->geometry.shared_bytes),
-                     "cuFuncSetAttribute", error);
+  if (strncmp(text, family, sizeof family - 1) != 0) {
+    output_note(&bench->output, "%s: left out, as this %s card gets %s", name, bench->card.arch, text);
+    return KJIT_OK;
+  }
+  output_note(&bench->output, "%s: %s", name, text);
+  struct scene *const scene = scene_new(bench);
+  status = attention_data_create(&scene->data, &bench->kernels, problem, error);
+  if (status == KJIT_OK) status = kjit_attention_plan_create(scene->runtime, &scene->data.args, &scene->plan, error);
+  if (status != KJIT_OK) return status;
+  return scene_compare(bench, scene, name, attention_launch, sizeof(struct attention_sm90_params), ways,
+                       sizeof ways / sizeof *ways, error);
 }
 
-static kjit_status prepare_empty(struct scene *s, kjit_error *error) {
+/* Launches that differ in what they need of the stream: nothing, tickets, memory for parts of the result. */
+static kjit_status add_sm90_all(struct bench *bench, kjit_error *error) {
+  const struct problem full = tiny_problem();
+  struct problem causal = full, split = full;
+  causal.causal = 1;
+  causal.heads = 2 * bench->card.multiprocessors; /* a tile each: more than blocks, so that they take tickets */
+  split.seq_q = 1;
+  split.seq_kv = 4096;
+  kjit_status status = add_sm90(bench, "sm90 full", &full, error);
+  if (status == KJIT_OK) status = add_sm90(bench, "sm90 causal", &causal, error);
+  return status == KJIT_OK ? add_sm90(bench, "sm90 split", &split, error) : status;
+}
+
+static kjit_status empty_get(kjit_runtime *runtime, kjit_kernel **out, kjit_error *error) {
   kjit_build_request request = kjit_build_request_default();
   request.entry = "empty";
   request.source = (kjit_source){"empty.cu", empty_source, 0};
-  const kjit_status status = kjit_kernel_get(s->runtime, &request, &s->empty, error);
+  return kjit_kernel_get(runtime, &request, out, error);
+}
+
+static kjit_status empty_enqueue(kjit_kernel *kernel, CUstream stream, kjit_error *error) {
+  const struct empty_params params = {NULL};
+  kjit_launch launch = kjit_launch_default();
+  launch.block[0] = 32;
+  return kjit_kernel_launch(kernel, &launch, &params, sizeof params, stream, error);
+}
+
+static kjit_status empty_launch(const struct scene *s, kjit_runtime *runtime, CUstream stream, kjit_error *error) {
+  (void)s;
+  kjit_kernel *kernel = NULL;
+  kjit_status status = empty_get(runtime, &kernel, error);
+  if (status == KJIT_OK) status = empty_enqueue(kernel, stream, error);
+  kjit_kernel_release(kernel);
+  return status;
+}
+
+static kjit_status launch_empty(void *user, CUstream stream, kjit_error *error) {
+  const struct scene *s = user;
+  return empty_enqueue(s->empty, stream, error);
+}
+
+static kjit_status add_own(struct bench *bench, kjit_error *error) {
+  static const struct turns_way ways[] = {{"bare cuLaunchKernel", launch_bare}, {"kjit_kernel_launch", launch_empty}};
+  struct scene *const scene = scene_new(bench);
+  const kjit_status status = empty_get(scene->runtime, &scene->empty, error);
   if (status != KJIT_OK) return status;
-  return load_bare(s, kjit_kernel_artifact(s->empty), &s->modules[1], &s->bare_empty, error);
+  return scene_compare(bench, scene, "own kernel", empty_launch, sizeof(struct empty_params), ways,
+                       sizeof ways / sizeof *ways, error);
 }
 
-static kjit_status scene_open(struct scene *s, kjit_error *error) {
-  kjit_status status = card_open(&s->card, 0, error);
-  if (status == KJIT_OK) status = kjit_runtime_create(&s->runtime, NULL, error);
-  if (status == KJIT_OK) status = check_kernels_create(&s->kernels, s->runtime, &s->card, error);
-  if (status == KJIT_OK) status = prepare_attention(s, error);
-  return status == KJIT_OK ? prepare_empty(s, error) : status;
+static kjit_status bench_open(struct bench *bench, kjit_error *error) {
+  const char *const path = getenv("KJIT_LIBCUDA");
+  kjit_status status = card_open(&bench->card, 0, error);
+  if (status == KJIT_OK) status = driver_open(&bench->driver, path && *path ? path : NULL, error);
+  if (status == KJIT_OK) status = kjit_runtime_create(&bench->runtime, NULL, error);
+  if (status == KJIT_OK) status = check_kernels_create(&bench->kernels, bench->runtime, &bench->card, error);
+  if (status == KJIT_OK) status = add_flash(bench, error);
+  if (status == KJIT_OK) status = add_sm90_all(bench, error);
+  return status == KJIT_OK ? add_own(bench, error) : status;
 }
 
-static void scene_close(struct scene *s) {
-  for (size_t i = 0; i < 2; i++)
-    if (s->modules[i]) s->card.api.module_unload(s->modules[i]);
-  kjit_flash_plan_destroy(s->plan);
-  kjit_kernel_release(s->empty);
-  attention_data_destroy(&s->data);
-  check_kernels_destroy(&s->kernels);
-  kjit_runtime_destroy(s->runtime);
-  card_close(&s->card);
-}
-
-/* Microseconds a launch, of one batch. */
-static kjit_status time_batch(struct scene *s, card_work work, double *microseconds, kjit_error *error) {
-  kjit_status status = KJIT_OK;
-  const double begin = statistics_now();
-  for (int i = 0; i < BATCH && status == KJIT_OK; i++)
-    status = work(s, s->card.stream, error);
-  *microseconds = (statistics_now() - begin) * 1e6 / BATCH;
-  return status == KJIT_OK ? card_synchronize(&s->card, s->card.stream, error) : status;
-}
-
-static kjit_status measure(struct scene *s, size_t rounds, kjit_error *error) {
-  static double times[VARIANTS][MOST_ROUNDS];
-  struct statistics results[VARIANTS];
-  kjit_status status = KJIT_OK;
-  for (size_t v = 0; v < VARIANTS && status == KJIT_OK; v++)
-    status = time_batch(s, variants[v].work, times[v], error);
-  for (size_t round = 0; round < rounds; round++)
-    for (size_t v = 0; v < VARIANTS && status == KJIT_OK; v++)
-      status = time_batch(s, variants[v].work, &times[v][round], error);
-  if (status != KJIT_OK) return status;
-  for (size_t v = 0; v < VARIANTS; v++) {
-    results[v] = statistics_of(times[v], rounds);
-    output_statistics(&s->output, variants[v].name, "us", &results[v]);
-  }
-  for (size_t v = 0; v < VARIANTS; v++) {
-    char name[80];
-    snprintf(name, sizeof name, "%s: more than bare", variants[v].name);
-    if (variants[v].base != v)
-      output_number(&s->output, name, "us", results[v].median - results[variants[v].base].median);
-  }
-  return KJIT_OK;
+static void bench_close(struct bench *bench) {
+  for (size_t i = 0; i < bench->scene_count; i++)
+    scene_destroy(&bench->scenes[i]);
+  check_kernels_destroy(&bench->kernels);
+  kjit_runtime_destroy(bench->runtime);
+  card_close(&bench->card);
 }
 
 int main(int argc, char **argv) {
-  struct scene scene = {.output.benchmark = "launch"};
+  static struct bench bench = {.output.benchmark = "launch"};
   size_t rounds = 500;
-  if (!output_read_options(&scene.output, argc, argv, &rounds, MOST_ROUNDS)) return 2;
+  if (!output_read_options(&bench.output, argc, argv, &rounds, TURNS_MOST_ROUNDS)) return 2;
   kjit_error error = {0};
-  kjit_status status = scene_open(&scene, &error);
-  if (status == KJIT_OK) status = measure(&scene, rounds, &error);
-  scene_close(&scene);
+  kjit_status status = bench_open(&bench, &error);
+  if (status == KJIT_OK) status = turns_run(&bench.turns, &bench.card, rounds, &bench.output, &error);
+  bench_close(&bench);
   if (status == KJIT_OK) return 0;
-  output_failure(&scene.output, "%s", error.message);
+  output_failure(&bench.output, "%s", error.message);
   return status == KJIT_ERR_NO_DRIVER ? 3 : 1;
 }

@@ -13,8 +13,7 @@
 #define uthash_nonfatal_oom(entry) (added = 0)
 #include <uthash.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/hash.h"
 
 /* A reader locks one lane, its thread's own; a writer locks all. So that a look-up, which every launch makes, writes to
  * no cache line that another thread's look-up writes to, up to this many threads; beyond, they share fairly. */
@@ -96,7 +95,7 @@ static void make_key(const struct attention_table *table, const void *bytes, int
 }
 
 static unsigned hash(const struct attention_table *table, const struct key *key) {
-  return (unsigned)XXH3_64bits(key, table->key_bytes);
+  return (unsigned)hash_64(key, table->key_bytes);
 }
 
 /* With a lane locked. */

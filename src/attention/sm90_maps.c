@@ -7,10 +7,8 @@
 #include "attention/sm90_rules.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "runtime/runtime_internal.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 _Static_assert(sizeof(struct attention_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "the kernel's map is the driver's");
 _Static_assert(alignof(struct attention_tensor_map) == RUNTIME_TENSOR_MAP_ALIGNMENT, "the kernel's map is aligned");
@@ -160,7 +158,7 @@ kjit_status sm90_maps_get(struct sm90_maps *maps, kjit_runtime *runtime, const k
                            describe(&args->v, config->tile_n), describe_rows(&args->o, &args->k, config)}};
   uint64_t words[KEY_WORDS], encoded[MAP_WORDS];
   memcpy(words, &key, sizeof words);
-  struct place *const place = &maps->places[XXH3_64bits(words, sizeof words) % PLACES];
+  struct place *const place = &maps->places[hash_64(words, sizeof words) % PLACES];
   if (read_place(place, words, encoded)) {
     memcpy(params, encoded, sizeof encoded);
     return KJIT_OK;

@@ -9,10 +9,8 @@
 #define uthash_nonfatal_oom(row)   (added = 0)
 #include "attention/tune_table.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/error.h"
+#include "base/hash.h"
 
 struct tune_table *tune_table_create(const struct mem *mem) {
   struct tune_table *table = mem_alloc(mem, sizeof *table);
@@ -31,7 +29,7 @@ void tune_table_destroy(struct tune_table *table) {
 }
 
 static unsigned hash(const struct tune_class *class) {
-  return (unsigned)XXH3_64bits(class, sizeof *class);
+  return (unsigned)hash_64(class, sizeof *class);
 }
 
 static struct tune_row *find(const struct tune_table *table, const struct tune_class *class) {

@@ -4,9 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "base/hash.h"
 #include "jit/cache_evict.h"
 
 #define USAGE_FILE  "usage"
@@ -22,7 +20,7 @@
 #define POLL_LAST_NS       2000000
 
 static uint64_t checksum(const struct usage_block *block) {
-  return XXH3_64bits(block, offsetof(struct usage_block, checksum));
+  return hash_64(block, offsetof(struct usage_block, checksum));
 }
 
 static _Bool read_block(const struct disk_cache *cache, int file, struct usage_block *block) {

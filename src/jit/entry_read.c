@@ -1,9 +1,7 @@
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "jit/entry_layout.h"
 #include "jit/key_reader.h"
 
@@ -20,8 +18,8 @@ static const char *check_header(const uint8_t *image, uint64_t bytes) {
 /* Before anything inside is believed: one flipped bit anywhere ends here. */
 static const char *check_checksum(const uint8_t *image, size_t bytes) {
   const size_t covered = bytes - ENTRY_CHECKSUM_BYTES;
-  const XXH128_hash_t checksum = XXH3_128bits(image, covered);
-  if (bytes_get_u64(image + covered) != checksum.low64 || bytes_get_u64(image + covered + 8) != checksum.high64)
+  const struct hash_128 checksum = hash_128(image, covered);
+  if (bytes_get_u64(image + covered) != checksum.low || bytes_get_u64(image + covered + 8) != checksum.high)
     return "checksum differs";
   return NULL;
 }

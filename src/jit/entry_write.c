@@ -1,9 +1,7 @@
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "jit/entry_layout.h"
 
 static _Bool within_bounds(const struct entry *entry) {
@@ -58,7 +56,7 @@ void entry_write(const struct entry *entry, void *image) {
   const uint8_t *texts_end = put_texts(entry, start);
   const size_t cubin_at = (size_t)entry_align((uint64_t)(texts_end - start), ENTRY_CUBIN_ALIGN);
   if (entry->cubin_bytes) memcpy(start + cubin_at, entry->cubin, entry->cubin_bytes);
-  const XXH128_hash_t checksum = XXH3_128bits(image, bytes - ENTRY_CHECKSUM_BYTES);
-  bytes_put_u64(start + bytes - 16, checksum.low64);
-  bytes_put_u64(start + bytes - 8, checksum.high64);
+  const struct hash_128 checksum = hash_128(image, bytes - ENTRY_CHECKSUM_BYTES);
+  bytes_put_u64(start + bytes - 16, checksum.low);
+  bytes_put_u64(start + bytes - 8, checksum.high);
 }

@@ -5,8 +5,7 @@
 
 #include <kjit/attention.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/hash.h"
 
 static const struct {
   int32_t number;
@@ -50,7 +49,7 @@ int field_table_compare(const struct field_table *table, const void *a, const vo
 }
 
 uint64_t field_table_hash(const struct field_table *table, const void *config) {
-  return XXH3_64bits(config, table->config_bytes);
+  return hash_64(config, table->config_bytes);
 }
 
 /* The field whose name follows `last` in byte order; NULL after the last. */

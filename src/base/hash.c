@@ -1,0 +1,13 @@
+#include "base/hash.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+uint64_t hash_64(const void *data, size_t bytes) {
+  return XXH3_64bits(data, bytes);
+}
+
+struct hash_128 hash_128(const void *data, size_t bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
+  return (struct hash_128){hash.low64, hash.high64};
+}
