@@ -9,7 +9,6 @@
 #include <kjit/kjit.h>
 
 #include <assert.h>
-#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,25 +53,26 @@ typedef kjit_status scene_launch(const struct scene *scene, kjit_runtime *runtim
 
 /* Some work that is launched in different ways. */
 struct scene {
+  struct bare bare;
   kjit_runtime *runtime;
   const struct card *card;
-  struct bare bare;
-  struct attention_data data;
-  kjit_flash_config config;
   kjit_flash_plan *flash_plan;
   kjit_attention_plan *plan;
   kjit_kernel *empty;
+  struct attention_data data;
+  kjit_flash_config config;
 };
 
 struct bench {
+  struct scene scenes[MOST_SCENES];
+  size_t scene_count;
+  struct turns turns;
   struct output output;
   kjit_runtime *runtime;
   struct card card;
   struct check_kernels kernels;
   struct driver driver;
-  struct scene scenes[MOST_SCENES];
-  size_t scene_count;
-  struct turns turns;
+  struct driver_api watched; /* the driver's functions, some of them by way of `watch` */
 };
 
 /* The driver's functions carry nothing of ours, so what watches them finds its way from here. */
@@ -104,18 +104,21 @@ static CUresult watch_launch(CUfunction function, unsigned grid_x, unsigned grid
                                 parameters, extra);
 }
 
-/* One launch through a runtime of its own, whose driver is watched: it finds nothing loaded. */
+static void watch_driver(struct bench *bench) {
+  bench->watched = bench->driver.cu;
+  bench->watched.LibraryLoadData = watch_load;
+  bench->watched.LibraryGetKernel = watch_kernel;
+  bench->watched.LaunchKernel = watch_launch;
+}
+
+/* One launch through a fresh runtime whose driver is watched. Nothing is loaded there yet, so the cubin is seen too. */
 static kjit_status bare_record(struct bench *bench, struct scene *scene, scene_launch *launch, size_t argument_bytes,
                                kjit_error *error) {
   struct bare *const bare = &scene->bare;
-  struct driver_api watched = bench->driver.cu;
-  watched.LibraryLoadData = watch_load;
-  watched.LibraryGetKernel = watch_kernel;
-  watched.LaunchKernel = watch_launch;
+  const struct runtime_fakes fakes = {.driver = &bench->watched};
   watch.cu = &bench->driver.cu;
   watch.bare = bare;
   bare->argument_bytes = argument_bytes;
-  const struct runtime_fakes fakes = {.driver = &watched};
   kjit_status status = runtime_create_with(&bare->runtime, NULL, &fakes, error);
   if (status == KJIT_OK) status = launch(scene, bare->runtime, scene->card->stream, error);
   return status == KJIT_OK ? card_synchronize(scene->card, scene->card->stream, error) : status;
@@ -301,6 +304,7 @@ static kjit_status bench_open(struct bench *bench, kjit_error *error) {
   const char *const path = getenv("KJIT_LIBCUDA");
   kjit_status status = card_open(&bench->card, 0, error);
   if (status == KJIT_OK) status = driver_open(&bench->driver, path && *path ? path : NULL, error);
+  if (status == KJIT_OK) watch_driver(bench);
   if (status == KJIT_OK) status = kjit_runtime_create(&bench->runtime, NULL, error);
   if (status == KJIT_OK) status = check_kernels_create(&bench->kernels, bench->runtime, &bench->card, error);
   if (status == KJIT_OK) status = add_flash(bench, error);
