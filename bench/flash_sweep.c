@@ -1,7 +1,7 @@
 /*
  * Many configs of the family on one problem: each checked against float64, then timed in turns with the others.
- * A table sorted by speed: TFLOP/s = 4*B*H*S*SKV*D / time, registers, spills, blocks per multiprocessor.
- * Needs a GPU: exit code 3 without.
+ * A table sorted by speed: TFLOP/s = 4*B*H*S*SKV*D / time (causal: of the keys seen), registers, spills, blocks per
+ * multiprocessor. Needs a GPU: exit code 3 without.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -19,6 +19,8 @@
 static const char usage[] =
     "usage: bench_flash_sweep --shape B,S,H,D[,SKV] [OPTION]... [SHORT FORM]...\n"
     "  --dtype fp16|bf16     (fp16)\n"
+    "  --causal              row i sees keys up to i + SKV - S\n"
+    "  --heads-kv N          key heads, that groups of query heads share (H)\n"
     "  --set NAME            the configs of a set that have this type and head size; prebuilt if no config is named\n"
     "  --file FILE           short forms, one a line\n"
     "  --blocks LIST         64x64x4,128x32x4: B_r x B_c x n_warps with every useful flag\n"
@@ -38,7 +40,7 @@ struct sweep {
   const char *set, *file, *blocks;
   unsigned generate; /* CONFIG_LIST_* */
   bool keep_l2;
-  size_t rounds, top, threads;
+  size_t rounds, top, threads, heads_kv;
   kjit_runtime *runtime;
   struct card card;
   struct check_kernels kernels;
@@ -70,6 +72,8 @@ static bool read_number(const char *text, size_t most, size_t *out) {
 enum option_code {
   SHAPE = 256,
   DTYPE,
+  CAUSAL,
+  HEADS_KV,
   SET,
   CONFIG_FILE,
   BLOCKS,
@@ -83,6 +87,21 @@ enum option_code {
   JSON
 };
 
+static bool take_number(struct sweep *s, int code, const char *value) {
+  switch (code) {
+  case HEADS_KV:
+    return read_number(value, 65535, &s->heads_kv);
+  case ROUNDS:
+    return read_number(value, MOST_ROUNDS, &s->rounds);
+  case TOP:
+    return read_number(value, 100000, &s->top);
+  case THREADS:
+    return read_number(value, 64, &s->threads);
+  default:
+    return false;
+  }
+}
+
 static bool take_option(struct sweep *s, int code, const char *value, kjit_error *error) {
   switch (code) {
   case SHAPE:
@@ -91,12 +110,8 @@ static bool take_option(struct sweep *s, int code, const char *value, kjit_error
     return problem_parse_dtype(value, &s->problem, error) == KJIT_OK;
   case LAYOUT:
     return problem_parse_layout(value, &s->problem, error) == KJIT_OK;
-  case ROUNDS:
-    return read_number(value, MOST_ROUNDS, &s->rounds);
-  case TOP:
-    return read_number(value, 100000, &s->top);
-  case THREADS:
-    return read_number(value, 64, &s->threads);
+  case CAUSAL:
+    return s->problem.causal = true;
   case SET:
     s->set = value;
     return true;
@@ -117,13 +132,14 @@ static bool take_option(struct sweep *s, int code, const char *value, kjit_error
   case JSON:
     return s->output.json = true;
   default:
-    return false;
+    return take_number(s, code, value);
   }
 }
 
 static bool read_options(struct sweep *s, int argc, char **argv, kjit_error *error) {
   static const struct option options[] = {
       {"shape", required_argument, NULL, SHAPE},   {"dtype", required_argument, NULL, DTYPE},
+      {"causal", no_argument, NULL, CAUSAL},       {"heads-kv", required_argument, NULL, HEADS_KV},
       {"set", required_argument, NULL, SET},       {"file", required_argument, NULL, CONFIG_FILE},
       {"blocks", required_argument, NULL, BLOCKS}, {"all-flags", no_argument, NULL, ALL_FLAGS},
       {"all-loads", no_argument, NULL, ALL_LOADS}, {"rounds", required_argument, NULL, ROUNDS},
@@ -135,17 +151,21 @@ static bool read_options(struct sweep *s, int argc, char **argv, kjit_error *err
   while ((code = getopt_long(argc, argv, "", options, NULL)) != -1)
     if (!take_option(s, code, optarg, error)) return false;
   if (!s->set && !s->file && !s->blocks && optind == argc) s->set = "prebuilt";
+  s->problem.heads_kv = (int64_t)s->heads_kv;
   return problem_check(&s->problem, error) == KJIT_OK;
 }
 
 static kjit_status collect_configs(struct sweep *s, int argc, char **argv, kjit_error *error) {
-  const struct problem *p = &s->problem;
-  kjit_status status = KJIT_OK;
+  const kjit_attention_problem problem = problem_public(&s->problem);
+  kjit_flash_variant chosen; /* for the head size that configs have: the problem's, rounded up */
+  kjit_status status = kjit_flash_variant_choose(&problem, s->card.arch, &chosen, error);
+  if (status != KJIT_OK) return status;
+  const int32_t dtype = chosen.config.dtype, d_head = chosen.config.d_head;
   s->configs.arch = s->card.arch;
-  if (s->set) status = config_list_add_set(&s->configs, s->set, p->dtype, p->head_dim, error);
+  if (s->set) status = config_list_add_set(&s->configs, s->set, dtype, d_head, error);
   if (status == KJIT_OK && s->file) status = config_list_add_file(&s->configs, s->file, error);
   if (status == KJIT_OK && s->blocks)
-    status = config_list_add_blocks(&s->configs, s->blocks, s->generate, p->dtype, p->head_dim, error);
+    status = config_list_add_blocks(&s->configs, s->blocks, s->generate, dtype, d_head, error);
   for (int i = optind; i < argc && status == KJIT_OK; i++)
     status = config_list_add_text(&s->configs, argv[i], error);
   if (status == KJIT_OK && s->configs.count == 0)
@@ -164,17 +184,35 @@ static kjit_status open_gpu(struct sweep *s, kjit_error *error) {
 
 /* What is known of the config's kernel, and a plan for it. */
 static kjit_status prepare_row(struct sweep *s, struct row *row, const kjit_flash_config *config, kjit_error *error) {
+  const kjit_attention_problem problem = problem_public(&s->problem);
+  kjit_flash_variant variant;
   kjit_artifact *artifact = NULL;
   row->config = *config;
   row->info.struct_size = sizeof row->info;
   row->times = calloc(s->rounds, sizeof *row->times);
   if (!row->times) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu times", s->rounds);
   kjit_status status = kjit_flash_config_print(config, 0, row->text, sizeof row->text, error);
-  if (status == KJIT_OK) status = kjit_flash_build(s->runtime, config, s->card.arch, 0, &artifact, error);
+  if (status == KJIT_OK) status = kjit_flash_variant_of(config, &problem, &variant, error);
+  if (status == KJIT_OK) status = kjit_flash_variant_build(s->runtime, &variant, s->card.arch, 0, &artifact, error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &row->info, error);
   kjit_artifact_release(artifact);
   if (status == KJIT_OK) status = attention_run(&s->data, &s->reference, config, &row->verdict, error);
   return status == KJIT_OK ? kjit_flash_plan_create(s->runtime, config, &s->data.args, &row->plan, error) : status;
+}
+
+/* The configs' kernels for the problem. */
+static kjit_status build_all(struct sweep *s, kjit_error *error) {
+  const kjit_attention_problem problem = problem_public(&s->problem);
+  const size_t count = s->configs.count;
+  kjit_flash_variant *variants = calloc(count, sizeof *variants);
+  if (!variants) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu kernels", count);
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < count && status == KJIT_OK; i++)
+    status = kjit_flash_variant_of(&s->configs.items[i], &problem, &variants[i], error);
+  if (status == KJIT_OK)
+    status = prebuild_variants(s->runtime, variants, count, s->card.arch, (unsigned)s->threads, error);
+  free(variants);
+  return status;
 }
 
 static kjit_status prepare(struct sweep *s, kjit_error *error) {
@@ -182,7 +220,7 @@ static kjit_status prepare(struct sweep *s, kjit_error *error) {
   const double begin = statistics_now();
   s->rows = calloc(count, sizeof *s->rows);
   if (!s->rows) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu rows", count);
-  kjit_status status = prebuild(s->runtime, s->configs.items, count, s->card.arch, (unsigned)s->threads, error);
+  kjit_status status = build_all(s, error);
   output_note(&s->output, "%zu configs (%zu refused) compiled in %.1f s", count, s->configs.refused,
               statistics_now() - begin);
   if (status == KJIT_OK) status = attention_data_create(&s->data, &s->kernels, &s->problem, error);
