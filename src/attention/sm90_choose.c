@@ -21,9 +21,7 @@ enum {
   RESCALE_SLACK = 15, /* as far as fp16 can bear: the reference moves most rarely */
   /* A tile for few keys. One size, so that a growing cache of keys does not compile at each step. */
   FEW_KEYS = 64,
-  /* Rows that a tile of one position keeps, and parts that as few tiles as may be unpacked should still have each. */
-  LEAST_ROWS = 8,
-  MANY_PARTS = 8,
+  LEAST_ROWS = 8, /* of a tile: what a part's result is kept in (partials.cuh) */
 };
 
 /* What was measured best for heads of up to so many columns of V, at the round sizes: keys of a step with up to two
@@ -117,35 +115,38 @@ static void choose_consumers(const kjit_attention_problem *problem, const struct
   if (whole_time(problem, &smaller, multiprocessors) <= whole_time(problem, config, multiprocessors)) *config = smaller;
 }
 
-/* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is reckoned. */
-static void use_idle(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
-                     kjit_attention_sm90_config *config) {
-  kjit_attention_sm90_config candidate = *config;
-  int64_t best_time = INT64_MAX;
-  if (count_tiles(problem, config) > 3 * (int64_t)multiprocessors) return;
-  for (int32_t consumers = config->consumers; consumers >= 1; consumers--) {
+struct choice {
+  kjit_attention_sm90_config config;
+  int64_t time;
+};
+
+/* Tiles of as many consumers or fewer, whole or in parts, if they are reckoned to be done sooner. */
+static void consider(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
+                     kjit_attention_sm90_config candidate, struct choice *best) {
+  for (int32_t consumers = candidate.consumers; consumers >= 1; consumers--) {
     set_consumers(&candidate, class, problem->seq_kv, consumers);
     const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
     const int64_t parts = sm90_tiles_parts(&tiles, &candidate, multiprocessors);
     const int64_t time = sm90_tiles_time(&tiles, &candidate, parts, multiprocessors);
-    if (time < best_time) {
-      *config = candidate;
-      config->split = parts > 1;
-      best_time = time;
-    }
+    if (time >= best->time) continue;
+    *best = (struct choice){candidate, time};
+    best->config.split = parts > 1;
   }
 }
 
-/* A few rows for many keys: heads of a group that lie in tiles of their own are merged at the same time. Keys do not
- * count, so that a growing cache of them changes nothing. */
-static int32_t unpack(const kjit_attention_problem *problem, uint32_t multiprocessors, int32_t consumers,
-                      int32_t packed) {
-  kjit_attention_sm90_config config = {.consumers = consumers, .tile_n = FEW_KEYS, .packed = packed};
-  if (problem->seq_q * packed > SM90_GROUP_ROWS) return packed;
-  int64_t tiles = count_tiles(problem, &config);
-  for (; config.packed > LEAST_ROWS && 2 * tiles * MANY_PARTS <= (int64_t)multiprocessors; tiles *= 2)
-    config.packed /= 2;
-  return config.packed;
+/* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is reckoned.
+ * Heads that share keys may lie in more tiles of fewer rows, whose parts are merged at the same time. */
+static void use_idle(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
+                     kjit_attention_sm90_config *config) {
+  struct choice best = {*config, INT64_MAX};
+  if (count_tiles(problem, config) > 3 * (int64_t)multiprocessors) return;
+  const int32_t most = config->consumers;
+  for (kjit_attention_sm90_config candidate = *config; candidate.packed >= 1; candidate.packed /= 2) {
+    if (candidate.packed < config->packed && candidate.packed * problem->seq_q < LEAST_ROWS) break;
+    candidate.consumers = fill_consumers(problem, &candidate, most);
+    consider(problem, class, multiprocessors, candidate, &best);
+  }
+  *config = best.config;
 }
 
 /* The two rules that a tile can break. This is on every launch's way, which the whole list would be felt on. */
@@ -232,7 +233,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
                                        .rescale_slack = RESCALE_SLACK,
                                        .packed = 1};
   const int32_t consumers = best_consumers(problem, class, config.causal);
-  config.packed = unpack(problem, multiprocessors, consumers, choose_packed(problem, consumers));
+  config.packed = choose_packed(problem, consumers);
   choose_consumers(problem, class, multiprocessors, &config);
   use_idle(problem, class, multiprocessors, &config);
   choose_tile(&config);

@@ -12,6 +12,7 @@ enum {
   KEEP_BYTES_A_NS = 2000,   /* that all of them write of parts, until others may read them       */
   L2_BYTES_A_NS = 9000,     /* that all of them read of K and V                                  */
   MEMORY_BYTES_A_NS = 4500, /* the same, of what is read only once                               */
+  L2_KEEPS = 40000000,      /* bytes of K and V, all in all: more are read again by some that share */
   ALONE = 110               /* of the same, when no other consumer's softmax runs under it       */
 };
 
@@ -29,7 +30,8 @@ enum {
   STEP_KEYS = 128,      /* keys that times are given for */
   STEP_COLUMNS = 128,   /* columns likewise */
   LEAST_KEY_BLOCKS = 5, /* fewer are not worth sharing out */
-  MOST_ROUNDS = 4       /* of the card that parts may take */
+  MOST_ROUNDS = 4,      /* of the card that parts may take */
+  MANY_HEADS = 1 << 20  /* more are counted as so many, for what they are multiplied with to fit */
 };
 
 struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
@@ -43,6 +45,8 @@ struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kji
   tiles.count = tiles.query_tiles * tiles.heads * problem->batch;
   tiles.key_blocks = integer_divide_up(problem->seq_kv, config->tile_n);
   tiles.rows = integer_round_up(rows, ROW_STEP);
+  const int64_t row_bytes = (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
+  tiles.key_bytes = integer_min(problem->batch * problem->heads_kv, MANY_HEADS) * problem->seq_kv * row_bytes;
   return tiles;
 }
 
@@ -67,12 +71,14 @@ static int64_t step_time(const kjit_attention_sm90_config *config) {
 }
 
 /* So many parts at once, each on a multiprocessor of its own, of so many steps: what they compute, or what they all
- * read of L2, or of memory. Tiles that share keys read them at the same time. */
+ * read of L2, or of memory. Tiles that share keys read them at about the same time: of what L2 cannot keep, a third
+ * comes twice. */
 static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                           int64_t steps) {
   const int64_t bytes = parts * config->tile_n * (config->head_dim + config->head_dim_v) * ELEMENT_BYTES;
-  const int64_t once = bytes / (tiles->query_tiles * tiles->heads_per_kv);
-  const int64_t traffic = integer_max(bytes / L2_BYTES_A_NS, once / MEMORY_BYTES_A_NS);
+  const int64_t sharing = tiles->query_tiles * tiles->heads_per_kv, once = bytes / sharing;
+  const int64_t again = sharing > 1 && tiles->key_bytes > L2_KEEPS ? once / 3 : 0;
+  const int64_t traffic = integer_max(bytes / L2_BYTES_A_NS, (once + again) / MEMORY_BYTES_A_NS);
   return parts == 0 ? 0 : BEGIN + steps * integer_max(step_time(config), traffic);
 }
 

@@ -20,6 +20,7 @@ struct sm90_tiles {
   int64_t count;        /* over all heads and batch entries                                   */
   int64_t key_blocks;   /* of the longest tile                                                */
   int64_t rows;         /* that a consumer keeps of a part's result: a multiple of 8 up to 64 */
+  int64_t key_bytes;    /* K and V of all heads and batch entries, or of a million of them     */
 };
 
 struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config);
