@@ -70,7 +70,7 @@ static void prebuild_cases(struct gpu_fixture *fixture, const struct gpu_case *c
     const kjit_attention_problem problem = problem_public(&cases[i].problem);
     status = kjit_flash_variant_of(&cases[i].config, &problem, &variants[i], &error);
   }
-  if (status == KJIT_OK) status = prebuild_variants(fixture->runtime, variants, count, fixture->card.arch, 0, &error);
+  if (status == KJIT_OK) status = prebuild(fixture->runtime, variants, count, fixture->card.arch, 0, &error);
   free(variants);
   assert_status(KJIT_OK, status, &error);
 }

@@ -83,8 +83,7 @@ static int run_all(const struct sample *sample) {
     const kjit_attention_problem problem = problem_public(&cases[i].problem);
     if (kjit_flash_variant_of(&cases[i].config, &problem, &variants[i], &error) != KJIT_OK) break;
   }
-  if (error.status != KJIT_OK ||
-      prebuild_variants(sample->runtime, variants, CASES, sample->card.arch, 0, &error) != KJIT_OK) {
+  if (error.status != KJIT_OK || prebuild(sample->runtime, variants, CASES, sample->card.arch, 0, &error) != KJIT_OK) {
     printf("%s\n", error.message);
     return 1;
   }

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "support/card.h"
@@ -46,8 +45,8 @@ static unsigned thread_count(unsigned asked, size_t work_items) {
   return (unsigned)(count < work_items ? count : work_items);
 }
 
-kjit_status prebuild_variants(kjit_runtime *runtime, const kjit_flash_variant *variants, size_t count, const char *arch,
-                              unsigned threads, kjit_error *error) {
+kjit_status prebuild(kjit_runtime *runtime, const kjit_flash_variant *variants, size_t count, const char *arch,
+                     unsigned threads, kjit_error *error) {
   struct work work = {.runtime = runtime, .variants = variants, .count = count, .arch = arch};
   pthread_t helpers[MOST_THREADS];
   unsigned started = 0;
@@ -60,15 +59,4 @@ kjit_status prebuild_variants(kjit_runtime *runtime, const kjit_flash_variant *v
   if (atomic_load(&work.failures) == 0) return KJIT_OK;
   if (error) *error = work.error;
   return (kjit_status)work.error.status;
-}
-
-kjit_status prebuild(kjit_runtime *runtime, const kjit_flash_config *configs, size_t count, const char *arch,
-                     unsigned threads, kjit_error *error) {
-  kjit_flash_variant *variants = calloc(count ? count : 1, sizeof *variants);
-  if (!variants) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu kernels", count);
-  for (size_t i = 0; i < count; i++)
-    variants[i] = kjit_flash_variant_plain(&configs[i]);
-  const kjit_status status = prebuild_variants(runtime, variants, count, arch, threads, error);
-  free(variants);
-  return status;
 }

@@ -6,11 +6,7 @@
 
 /* Build all variants for `arch` with up to `threads` threads (0: one per processor, at most 64). The first failure is
  * returned after every thread has ended; its message names the kernel. */
-kjit_status prebuild_variants(kjit_runtime *runtime, const kjit_flash_variant *variants, size_t count, const char *arch,
-                              unsigned threads, kjit_error *error);
-
-/* The same of the configs' plain kernels. */
-kjit_status prebuild(kjit_runtime *runtime, const kjit_flash_config *configs, size_t count, const char *arch,
+kjit_status prebuild(kjit_runtime *runtime, const kjit_flash_variant *variants, size_t count, const char *arch,
                      unsigned threads, kjit_error *error);
 
 #endif
