@@ -209,8 +209,7 @@ static kjit_status build_all(struct sweep *s, kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < count && status == KJIT_OK; i++)
     status = kjit_flash_variant_of(&s->configs.items[i], &problem, &variants[i], error);
-  if (status == KJIT_OK)
-    status = prebuild_variants(s->runtime, variants, count, s->card.arch, (unsigned)s->threads, error);
+  if (status == KJIT_OK) status = prebuild(s->runtime, variants, count, s->card.arch, (unsigned)s->threads, error);
   free(variants);
   return status;
 }
