@@ -14,7 +14,7 @@
 /* What the family keeps in a runtime. */
 struct state {
   struct attention_table *kernels; /* kjit_attention_sm90_config to struct sm90_kernel */
-  struct sm90_maps *maps;
+  struct recent *maps;             /* sm90_maps.h */
   struct sm90_tickets *tickets;
   struct sm90_workspace *workspace;
 };
@@ -24,7 +24,7 @@ static void destroy_state(kjit_runtime *runtime, void *user) {
   const struct mem *mem = runtime_mem(runtime);
   sm90_workspace_destroy(state->workspace);
   sm90_tickets_destroy(state->tickets);
-  sm90_maps_destroy(mem, state->maps);
+  recent_destroy(mem, state->maps);
   attention_table_destroy(state->kernels);
   mem_free(mem, state);
 }
@@ -70,24 +70,29 @@ static kjit_status find_or_load(struct sm90_call *call, struct state *state, kji
   return call->kernel ? KJIT_OK : error_no_memory(error);
 }
 
-/* Tiles and, where the config lets them be split, their parts. */
-static void cut(struct sm90_call *call, struct state *state, const struct sm90_tiles *tiles,
+uint32_t sm90_call_parts(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
+                         uint32_t multiprocessors) {
+  if (!config->split) return 1;
+  const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
+  return (uint32_t)sm90_tiles_parts(&tiles, config, multiprocessors);
+}
+
+static void cut(struct sm90_call *call, struct state *state, const struct sm90_tiles *tiles, uint32_t parts,
                 const kjit_attention_sm90_config *config, const kjit_device_info *device) {
   call->multiprocessors = device->multiprocessors;
   call->tiles = (uint32_t)tiles->count;
   call->tickets = config->causal && call->tiles > device->multiprocessors ? state->tickets : NULL;
   call->workspace = NULL;
-  const int64_t parts = config->split ? sm90_tiles_parts(tiles, config, device->multiprocessors) : 1;
   if (parts == 1) return;
   call->tickets = NULL; /* parts are all alike, and are dealt out */
   call->workspace = state->workspace;
-  call->parts = (uint32_t)parts;
+  call->parts = parts;
   call->partial_bytes = sm90_tiles_partial_bytes(tiles, config, parts);
   call->arrivals = sm90_tiles_arrivals(tiles, config, parts);
 }
 
 kjit_status sm90_call_prepare(struct sm90_call *call, kjit_runtime *runtime, const kjit_attention_sm90_config *config,
-                              const kjit_attention_args *args, const kjit_attention_problem *problem,
+                              uint32_t parts, const kjit_attention_args *args, const kjit_attention_problem *problem,
                               const kjit_device_info *device, kjit_error *error) {
   struct state *state = runtime_slot_get(runtime, RUNTIME_SLOT_ATTENTION_SM90, create_state, destroy_state);
   if (!state) return error_no_memory(error);
@@ -96,7 +101,7 @@ kjit_status sm90_call_prepare(struct sm90_call *call, kjit_runtime *runtime, con
   if (status != KJIT_OK) return status;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   sm90_arguments_fill(args, problem, &tiles, device, &call->params);
-  cut(call, state, &tiles, config, device);
+  cut(call, state, &tiles, parts, config, device);
   return KJIT_OK;
 }
 

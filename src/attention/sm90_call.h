@@ -27,9 +27,13 @@ struct sm90_call {
   uint32_t parts; /* of a tile, with a workspace */
 };
 
+/* In how many parts a config's tiles are worked on. Some hundred nanoseconds, if they may be split. */
+uint32_t sm90_call_parts(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
+                         uint32_t multiprocessors);
+
 /* For a config that fits the arguments, on the device, which is current. Find the kernel, or build and load it. */
 kjit_status sm90_call_prepare(struct sm90_call *call, kjit_runtime *runtime, const kjit_attention_sm90_config *config,
-                              const kjit_attention_args *args, const kjit_attention_problem *problem,
+                              uint32_t parts, const kjit_attention_args *args, const kjit_attention_problem *problem,
                               const kjit_device_info *device, kjit_error *error);
 
 kjit_status sm90_call_enqueue(const struct sm90_call *call, CUstream stream, kjit_error *error);

@@ -1,13 +1,11 @@
 #include "attention/sm90_maps.h"
 
 #include <stdalign.h>
-#include <stdatomic.h>
-#include <string.h>
+#include <stddef.h>
 
 #include "attention/sm90_rules.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "runtime/runtime_internal.h"
 
 _Static_assert(sizeof(struct attention_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "the kernel's map is the driver's");
@@ -26,64 +24,21 @@ enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
 
 #define TENSORS 4
 
-/* Everything that the maps depend on. Without padding: hashed and compared by words. */
+/* Everything that the maps depend on. */
 struct key {
   struct runtime_tensor tensors[TENSORS];
 };
 
-#define KEY_WORDS (sizeof(struct key) / 8)
-#define MAP_WORDS (TENSORS * RUNTIME_TENSOR_MAP_BYTES / 8)
+#define MAPS_BYTES (TENSORS * RUNTIME_TENSOR_MAP_BYTES)
 
 _Static_assert(sizeof(struct runtime_tensor) == 8 * (1 + 5 + 4 + 2), "a key has no padding");
-
-/* A place: the version is odd while somebody writes. A reader takes what it read only if the version was even before
- * and is the same after. Every word is stored with release and loaded with acquire order, so that a reader who sees a
- * word of a write also sees the odd version that came before it. */
-struct place {
-  _Atomic(uint64_t) version;
-  _Atomic(uint64_t) key[KEY_WORDS];
-  _Atomic(uint64_t) maps[MAP_WORDS];
-};
 
 /* More than a model has layers, so that a training or decoding loop finds its calls of the last round; 200 KiB. A power
  * of two. */
 #define PLACES 256
 
-struct sm90_maps {
-  struct place places[PLACES];
-};
-
-struct sm90_maps *sm90_maps_create(const struct mem *mem) {
-  return mem_alloc(mem, sizeof(struct sm90_maps));
-}
-
-void sm90_maps_destroy(const struct mem *mem, struct sm90_maps *maps) {
-  mem_free(mem, maps);
-}
-
-/* A place that nobody wrote has version 0 and a key of zeros, which no call has. */
-static _Bool read_place(struct place *place, const uint64_t key[KEY_WORDS], uint64_t maps[MAP_WORDS]) {
-  const uint64_t before = atomic_load_explicit(&place->version, memory_order_acquire);
-  _Bool same = before % 2 == 0;
-  for (size_t i = 0; i < KEY_WORDS && same; i++)
-    same = atomic_load_explicit(&place->key[i], memory_order_acquire) == key[i];
-  if (!same) return 0;
-  for (size_t i = 0; i < MAP_WORDS; i++)
-    maps[i] = atomic_load_explicit(&place->maps[i], memory_order_acquire);
-  return atomic_load_explicit(&place->version, memory_order_relaxed) == before;
-}
-
-/* Nothing when another thread is writing here. */
-static void write_place(struct place *place, const uint64_t key[KEY_WORDS], const uint64_t maps[MAP_WORDS]) {
-  uint64_t version = atomic_load_explicit(&place->version, memory_order_relaxed);
-  if (version % 2 != 0 || !atomic_compare_exchange_strong_explicit(&place->version, &version, version + 1,
-                                                                   memory_order_acquire, memory_order_relaxed))
-    return;
-  for (size_t i = 0; i < KEY_WORDS; i++)
-    atomic_store_explicit(&place->key[i], key[i], memory_order_release);
-  for (size_t i = 0; i < MAP_WORDS; i++)
-    atomic_store_explicit(&place->maps[i], maps[i], memory_order_release);
-  atomic_store_explicit(&place->version, version + 2, memory_order_release);
+struct recent *sm90_maps_create(const struct mem *mem) {
+  return recent_create(mem, PLACES, sizeof(struct key), MAPS_BYTES);
 }
 
 /* The stride of an axis of length 1 is never used, but must be one that the driver takes. */
@@ -151,21 +106,13 @@ static kjit_status encode(kjit_runtime *runtime, const kjit_attention_args *args
   return status;
 }
 
-kjit_status sm90_maps_get(struct sm90_maps *maps, kjit_runtime *runtime, const kjit_attention_args *args,
+kjit_status sm90_maps_get(struct recent *maps, kjit_runtime *runtime, const kjit_attention_args *args,
                           const kjit_attention_sm90_config *config, struct attention_sm90_params *params,
                           kjit_error *error) {
   const struct key key = {{describe_rows(&args->q, &args->k, config), describe(&args->k, config->tile_n),
                            describe(&args->v, config->tile_n), describe_rows(&args->o, &args->k, config)}};
-  uint64_t words[KEY_WORDS], encoded[MAP_WORDS];
-  memcpy(words, &key, sizeof words);
-  struct place *const place = &maps->places[hash_64(words, sizeof words) % PLACES];
-  if (read_place(place, words, encoded)) {
-    memcpy(params, encoded, sizeof encoded);
-    return KJIT_OK;
-  }
+  if (recent_get(maps, &key, params)) return KJIT_OK;
   const kjit_status status = encode(runtime, args, &key, params, error);
-  if (status != KJIT_OK) return status;
-  memcpy(encoded, params, sizeof encoded);
-  write_place(place, words, encoded);
-  return KJIT_OK;
+  if (status == KJIT_OK) recent_put(maps, &key, params);
+  return status;
 }

@@ -31,7 +31,13 @@ _Bool runtime_uses_tuned(const kjit_runtime *runtime);
 /* One slot per family for what it keeps in a runtime (its table of resident kernels), made on first use and ended by
  * `destroy` with the runtime. `create` may be called by two threads at once; one result is kept, the other destroyed.
  * Thread-safe; a load after the first call. NULL when out of memory. */
-enum runtime_slot { RUNTIME_SLOT_FLASH_FORWARD, RUNTIME_SLOT_ATTENTION_SM90, RUNTIME_SLOT_TUNED, RUNTIME_SLOT_COUNT };
+enum runtime_slot {
+  RUNTIME_SLOT_FLASH_FORWARD,
+  RUNTIME_SLOT_ATTENTION_SM90,
+  RUNTIME_SLOT_ATTENTION_CHOICES,
+  RUNTIME_SLOT_TUNED,
+  RUNTIME_SLOT_COUNT
+};
 void *runtime_slot_get(kjit_runtime *runtime, enum runtime_slot slot, void *(*create)(kjit_runtime *runtime),
                        void (*destroy)(kjit_runtime *runtime, void *state));
 
