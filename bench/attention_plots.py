@@ -31,7 +31,6 @@ def _draw_panel(axis: Any, panel: Sequence[Row], report: Report) -> None:
     seqs = sorted({row.problem.seq_q for row in panel})
     axis.set_xticks(seqs, [f"{seq / 1024:g}k" for seq in seqs])
     axis.minorticks_off()
-    axis.set_ylim(bottom=0)
     axis.grid(alpha=0.25)
 
 
@@ -52,6 +51,7 @@ def draw_cells(rows: Sequence[Row], report: Report, title: str) -> Any:
                 axis.set_ylabel("TFLOP/s")
             if line == len(masks) - 1:
                 axis.set_xlabel("sequence length, 16k tokens")
+    axes[0][0].set_ylim(bottom=0)  # of all panels, now that all are drawn
     axes[0][0].legend(fontsize=8, frameon=False)
     figure.suptitle(f"{title}; dashed: 8192³ matrix product", fontsize=11)
     return figure
