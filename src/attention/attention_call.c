@@ -70,7 +70,7 @@ static kjit_status decide(kjit_runtime *runtime, const kjit_attention_problem *p
 static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_attention_sm90_config *config,
                            const kjit_attention_args *args, kjit_error *error) {
   kjit_attention_problem problem;
-  struct decision decision;
+  struct decision decision = {0};
   kjit_status status = runtime_current_device(runtime, &call->device, error);
   if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;
