@@ -51,6 +51,7 @@ static kjit_status take_config(const kjit_attention_sm90_config *config, const k
 /* By table or rules, or as the last time. */
 static kjit_status decide(kjit_runtime *runtime, const kjit_attention_problem *problem, const kjit_device_info *device,
                           struct decision *decision, kjit_error *error) {
+  memset(decision, 0, sizeof *decision); /* what is kept has no padding */
   struct recent *decisions =
       runtime_slot_get(runtime, RUNTIME_SLOT_ATTENTION_CHOICES, create_decisions, destroy_decisions);
   if (!decisions) return error_no_memory(error);
@@ -58,11 +59,10 @@ static kjit_status decide(kjit_runtime *runtime, const kjit_attention_problem *p
   if (recent_get(decisions, &key, decision)) return KJIT_OK;
   struct attention_place place = attention_place_of_device(device);
   place.tuned = tune_store_of_device(runtime, device);
-  memset(decision, 0, sizeof *decision);
   const kjit_status status = attention_choose(problem, &place, &decision->choice, error);
   if (status != KJIT_OK) return status;
-  if (decision->choice.family == ATTENTION_SM90)
-    decision->parts = sm90_call_parts(problem, &decision->choice.sm90, device->multiprocessors);
+  const _Bool is_sm90 = decision->choice.family == ATTENTION_SM90;
+  decision->parts = is_sm90 ? sm90_call_parts(problem, &decision->choice.sm90, device->multiprocessors) : 1;
   recent_put(decisions, &key, decision);
   return KJIT_OK;
 }
@@ -70,7 +70,7 @@ static kjit_status decide(kjit_runtime *runtime, const kjit_attention_problem *p
 static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_attention_sm90_config *config,
                            const kjit_attention_args *args, kjit_error *error) {
   kjit_attention_problem problem;
-  struct decision decision = {0};
+  struct decision decision;
   kjit_status status = runtime_current_device(runtime, &call->device, error);
   if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;

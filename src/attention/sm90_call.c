@@ -77,6 +77,7 @@ uint32_t sm90_call_parts(const kjit_attention_problem *problem, const kjit_atten
   return (uint32_t)sm90_tiles_parts(&tiles, config, multiprocessors);
 }
 
+/* Tiles, and what they need where they are worked on in parts. */
 static void cut(struct sm90_call *call, struct state *state, const struct sm90_tiles *tiles, uint32_t parts,
                 const kjit_attention_sm90_config *config, const kjit_device_info *device) {
   call->multiprocessors = device->multiprocessors;

@@ -16,7 +16,6 @@ enum {
   MAX_HEAD = 256,
   MAX_PACKED = 64,
   KEY_STEP = 16,
-  CHUNK = 64,
   MAX_STAGES = 4,
   RESCALE_SLACK = 15, /* as far as fp16 can bear: the reference moves most rarely */
   /* A tile for few keys. One size, so that a growing cache of keys does not compile at each step. */
@@ -59,10 +58,11 @@ static int64_t count_tiles(const kjit_attention_problem *problem, const kjit_att
   return sm90_tiles_of(problem, config).count;
 }
 
-/* As many consumers as are best, if there are rows for them. */
 static int32_t best_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t causal) {
   return problem->seq_q >= class->of[causal].rows_of_three ? 3 : 2;
 }
+
+/* So many consumers, if there are rows for them. */
 static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
                               int32_t most) {
   const int64_t needed = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS / config->packed);
@@ -105,9 +105,8 @@ static int64_t whole_time(const kjit_attention_problem *problem, const kjit_atte
 }
 
 /* Tiles of three consumers cost least a row, but fewer of them may fill the card's last round less. */
-static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class,
+static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t best,
                              uint32_t multiprocessors, kjit_attention_sm90_config *config) {
-  const int32_t best = best_consumers(problem, class, config->causal);
   set_consumers(config, class, problem->seq_kv, fill_consumers(problem, config, best));
   if (config->consumers < 3) return;
   kjit_attention_sm90_config smaller = *config;
@@ -167,7 +166,7 @@ static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t
 /* The same with one Q buffer and what is then left of shared memory for O, up to all of it. */
 static _Bool fit_beside_output(kjit_attention_sm90_config *config, int32_t tile_n) {
   fit_tile(config, tile_n, 1);
-  config->o_chunks = (config->head_dim_v + CHUNK - 1) / CHUNK;
+  config->o_chunks = sm90_rules_chunks(config->head_dim_v);
   while (config->o_chunks > 0 && !fits(config))
     config->o_chunks--;
   return config->o_chunks > 0;
@@ -234,7 +233,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
                                        .packed = 1};
   const int32_t consumers = best_consumers(problem, class, config.causal);
   config.packed = choose_packed(problem, consumers);
-  choose_consumers(problem, class, multiprocessors, &config);
+  choose_consumers(problem, class, consumers, multiprocessors, &config);
   use_idle(problem, class, multiprocessors, &config);
   choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);

@@ -6,8 +6,7 @@
 
 enum {
   GROUP_THREADS = 128,
-  CHUNK_COLUMNS = 64, /* a tile lies in shared memory in chunks of 64 columns: 128-byte rows, as the swizzle needs */
-  ROW_BYTES = 128,
+  ROW_BYTES = 128,  /* of a chunk */
   ALIGNMENT = 1024, /* of the swizzle's pattern; dynamic shared memory starts anywhere */
   BARRIER_BYTES = 8,
   TILE_BYTES = 16,        /* where it is, and as much again for which part of it, if split */
@@ -56,10 +55,6 @@ kjit_attention_sm90_config kjit_attention_sm90_config_canonical(const kjit_atten
   return canonical;
 }
 
-static uint32_t chunks(int32_t columns) {
-  return ((uint32_t)columns + CHUNK_COLUMNS - 1) / CHUNK_COLUMNS;
-}
-
 static uint32_t larger(uint32_t a, uint32_t b) {
   return a > b ? a : b;
 }
@@ -67,7 +62,8 @@ static uint32_t larger(uint32_t a, uint32_t b) {
 /* As pipeline.cuh lays it out: Q (through which O leaves that has no memory of its own), K and V, O, barriers, tiles,
  * words. */
 static uint32_t shared_bytes(const kjit_attention_sm90_config *config) {
-  const uint32_t qk = chunks(config->head_dim), v = chunks(config->head_dim_v);
+  const uint32_t qk = (uint32_t)sm90_rules_chunks(config->head_dim),
+                 v = (uint32_t)sm90_rules_chunks(config->head_dim_v);
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
   const uint32_t chunk = (uint32_t)config->consumers * SM90_GROUP_ROWS * ROW_BYTES;
   const uint32_t o_chunks = (uint32_t)kjit_attention_sm90_config_canonical(config).o_chunks;

@@ -4,6 +4,7 @@
 
 #include "attention/sm90_fields.h"
 #include "base/error.h"
+#include "base/integer.h"
 #include "jit/target.h"
 
 enum {
@@ -13,7 +14,7 @@ enum {
   MAX_KEYS = 256,       /* wgmma's N, and rows of a tensor map's box */
   MIN_STAGES = 2,       /* a tile is loaded while another is used */
   MAX_STAGES = 4,       /* more does not fit with any tile worth having */
-  CHUNK = 64,           /* columns of 16 bits in 128-byte rows */
+  CHUNK_COLUMNS = 64,   /* of 16 bits in 128-byte rows */
   MAX_SLACK = 15,       /* a sum of 2^15 has no term that fp16 cannot hold */
   MAX_PACKED = 64,      /* rows of a consumer */
   SHARED_BYTES = 232448 /* of sm_90, per block after opting in: target.c */
@@ -57,7 +58,7 @@ static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_e
     return broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
   if (!is_between(config->stages, MIN_STAGES, MAX_STAGES)) return broken(error, "stages", config->stages, "2 to 4");
   if (!is_between(config->q_buffers, 1, 2)) return broken(error, "q_buffers", config->q_buffers, "1 or 2");
-  if (!is_between(config->o_chunks, 0, (config->head_dim_v + CHUNK - 1) / CHUNK))
+  if (!is_between(config->o_chunks, 0, sm90_rules_chunks(config->head_dim_v)))
     return broken(error, "o_chunks", config->o_chunks, "from 0 to the 64-column chunks of head_dim_v");
   if (!is_between(config->rescale_slack, 0, MAX_SLACK))
     return broken(error, "rescale_slack", config->rescale_slack, "0 to 15");
@@ -70,6 +71,10 @@ static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_e
 int32_t sm90_rules_registers(int32_t consumers) {
   static const int32_t most[MAX_CONSUMERS] = {230, 216, 136};
   return most[consumers - 1];
+}
+
+int32_t sm90_rules_chunks(int32_t columns) {
+  return (int32_t)integer_divide_up(columns, CHUNK_COLUMNS);
 }
 
 uint32_t sm90_rules_shared(void) {

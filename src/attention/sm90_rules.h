@@ -9,6 +9,9 @@
 
 enum { SM90_GROUP_ROWS = 64 /* query rows of a consumer: wgmma's M */ };
 
+/* Chunks of 64 columns, as which a tile lies in shared memory: 128-byte rows, as the swizzle needs. */
+int32_t sm90_rules_chunks(int32_t columns);
+
 /* Every rule. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be <rule>". */
 kjit_status sm90_rules_check(const kjit_attention_sm90_config *config, kjit_error *error);
 

@@ -12,8 +12,8 @@ enum {
   KEEP_BYTES_A_NS = 2000,   /* that all of them write of parts, until others may read them       */
   L2_BYTES_A_NS = 9000,     /* that all of them read of K and V                                  */
   MEMORY_BYTES_A_NS = 4500, /* the same, of what is read only once                               */
-  L2_KEEPS = 40000000,      /* bytes of K and V, all in all: more are read again by some that share */
-  ALONE = 110               /* of the same, when no other consumer's softmax runs under it       */
+  L2_KEEPS = 40000000,      /* bytes of K and V: of more, some is read again by those that share */
+  ALONE = 110               /* of a lone consumer's products beside its softmax, as in product_ns */
 };
 
 /* With one, two and three consumers: the softmax of a step of 128 keys, and the products of 64 rows, 128 keys and 128

@@ -32,7 +32,7 @@ void recent_destroy(const struct mem *mem, struct recent *recent) {
 }
 
 static _Atomic(uint64_t) *find_place(struct recent *recent, const void *key) {
-  const size_t place = hash_64(key, recent->key_words * WORD) % recent->places;
+  const size_t place = hash_64(key, recent->key_words * WORD) & (recent->places - 1);
   return recent->words + place * (1 + recent->key_words + recent->value_words);
 }
 

@@ -207,7 +207,6 @@ static void test_sm90_choose__idle_multiprocessors_share_out_keys(void **state) 
   assert_int_equal(choose(&problem, 0).split, 1);
 }
 
-/* As keys are added one by one, the kernel changes with the first block, with the fifth, and never again. */
 /* Of how many kinds the kernels are for a problem whose keys grow. */
 static size_t count_kernels(int64_t heads_q, int64_t heads_kv) {
   kjit_attention_sm90_config seen[16];
@@ -225,7 +224,21 @@ static size_t count_kernels(int64_t heads_q, int64_t heads_kv) {
   return count;
 }
 
-static void test_sm90_choose__a_growing_cache_of_keys_takes_few_kernels(void **state) {
+/* As keys are added one by one, the kernel changes with the first block, with the fifth, and never again. */
+static void test_sm90_choose__a_growing_cache_of_keys_takes_three_kernels(void **state) {
+  (void)state;
+  kjit_attention_sm90_config last = {0};
+  int kernels = 0;
+  for (int64_t keys = 1; keys <= 8192; keys++) {
+    const kjit_attention_problem problem = decode(1, 64, 8, 1, keys);
+    const kjit_attention_sm90_config config = choose(&problem, 0);
+    kernels += kjit_attention_sm90_config_compare(&config, &last) != 0;
+    last = config;
+  }
+  assert_int_equal(kernels, 3);
+}
+
+static void test_sm90_choose__one_key_head_takes_few_kernels(void **state) {
   (void)state;
   assert_int_equal(count_kernels(64, 8), 3);
   assert_int_equal(count_kernels(32, 1), 4); /* tiles of 8 heads, later of 16 */
@@ -350,7 +363,8 @@ int main(void) {
       cmocka_unit_test(test_sm90_choose__causal_tiles_even_out),
       cmocka_unit_test(test_sm90_choose__tiles_that_share_keys_stay_together),
       cmocka_unit_test(test_sm90_choose__idle_multiprocessors_share_out_keys),
-      cmocka_unit_test(test_sm90_choose__a_growing_cache_of_keys_takes_few_kernels),
+      cmocka_unit_test(test_sm90_choose__a_growing_cache_of_keys_takes_three_kernels),
+      cmocka_unit_test(test_sm90_choose__one_key_head_takes_few_kernels),
       cmocka_unit_test(test_sm90_choose__small_grids_take_smaller_tiles_or_parts),
       cmocka_unit_test(test_sm90_choose__what_the_kernel_cannot_index_is_unsupported),
       cmocka_unit_test(test_attention_problem__defaults_are_filled_in),

@@ -99,8 +99,7 @@ static void test_sm90_rules__shared_memory_limits_stages(void **state) {
   kjit_attention_sm90_config config = sm90_base();
   config.stages = 3;
   expect_broken(&config, "tile_n is 128: with head_dim 128, head_dim_v 128, consumers 2, stages 3, q_buffers 2 and "
-                         "o_chunks 0 a block needs "
-                         "263327 bytes of shared memory; must be at most 232448");
+                         "o_chunks 0 a block needs 263327 bytes of shared memory; must be at most 232448");
 }
 
 /* Worked by hand from pipeline.cuh. */

@@ -37,6 +37,13 @@ static _Bool find(struct recent *recent, uint64_t number, struct value *value) {
   return recent_get(recent, &key, value);
 }
 
+static void expect_found(struct recent *recent, uint64_t number) {
+  const struct value expected = value_of(number);
+  struct value value = {0};
+  assert_true(find(recent, number, &value));
+  assert_memory_equal(&value, &expected, sizeof value);
+}
+
 static void test_recent__nothing_is_found_before_it_was_put(void **state) {
   (void)state;
   struct recent *recent = create(4);
@@ -50,11 +57,9 @@ static void test_recent__nothing_is_found_before_it_was_put(void **state) {
 static void test_recent__what_was_put_is_found(void **state) {
   (void)state;
   struct recent *recent = create(64);
-  const struct value expected = value_of(7);
-  struct value value = {0};
+  struct value value;
   put(recent, 7);
-  assert_true(find(recent, 7, &value));
-  assert_memory_equal(&value, &expected, sizeof value);
+  expect_found(recent, 7);
   assert_false(find(recent, 8, &value));
   recent_destroy(&mem, recent);
 }
@@ -62,13 +67,11 @@ static void test_recent__what_was_put_is_found(void **state) {
 static void test_recent__another_key_takes_the_place(void **state) {
   (void)state;
   struct recent *recent = create(1);
-  const struct value expected = value_of(8);
-  struct value value = {0};
+  struct value value;
   put(recent, 7);
   put(recent, 8);
   assert_false(find(recent, 7, &value));
-  assert_true(find(recent, 8, &value));
-  assert_memory_equal(&value, &expected, sizeof value);
+  expect_found(recent, 8);
   recent_destroy(&mem, recent);
 }
 
