@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "attention/flash_request.h"
-#include "jit/compile.h"
+#include "attention/flash/flash_request.h"
+#include "jit/compile/compile.h"
+#include "jit/request/compile_options.h"
 #include "output.h"
 
 #define ARCH         "sm_80"

@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "attention/flash_resident.h"
+#include "attention/flash/flash_resident.h"
 #include "base/mem.h"
 #include "output.h"
 #include "seed_map.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "attention/attention_choose.h"
-#include "attention/tune_table.h"
+#include "attention/tune/tune_table.h"
 #include "output.h"
 #include "support/random.h"
 

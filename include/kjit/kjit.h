@@ -17,6 +17,7 @@
 #include <kjit/kernel.h>
 #include <kjit/record.h>
 #include <kjit/runtime.h>
+#include <kjit/tensor.h>
 #include <kjit/tune.h>
 
 #endif

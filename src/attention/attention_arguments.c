@@ -5,7 +5,7 @@
 
 #include "attention/tensor_check.h"
 #include "base/error.h"
-#include "jit/field_table.h"
+#include "family/field_table.h"
 
 #define LOG2_E 1.4426950408889634
 

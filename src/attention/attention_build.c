@@ -3,11 +3,11 @@
 
 #include "attention/attention_choose.h"
 #include "attention/attention_problem.h"
-#include "attention/flash_fields.h"
-#include "attention/flash_text.h"
-#include "attention/sm90_fields.h"
-#include "attention/sm90_text.h"
-#include "attention/tune_store.h"
+#include "attention/flash/flash_fields.h"
+#include "attention/flash/flash_text.h"
+#include "attention/sm90/sm90_fields.h"
+#include "attention/sm90/sm90_text.h"
+#include "attention/tune/tune_store.h"
 #include "base/error.h"
 #include "runtime/runtime_internal.h"
 

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "attention/attention_arguments.h"
-#include "attention/sm90_arguments.h"
-#include "attention/sm90_choose.h"
-#include "attention/sm90_rules.h"
-#include "attention/tune_store.h"
+#include "attention/sm90/sm90_arguments.h"
+#include "attention/sm90/sm90_choose.h"
+#include "attention/sm90/sm90_rules.h"
+#include "attention/tune/tune_store.h"
 #include "base/error.h"
 #include "base/recent.h"
 #include "base/struct_intake.h"

@@ -3,8 +3,8 @@
 #define KJIT_ATTENTION_ATTENTION_CALL_H
 
 #include "attention/attention_choose.h"
-#include "attention/flash_call.h"
-#include "attention/sm90_call.h"
+#include "attention/flash/flash_call.h"
+#include "attention/sm90/sm90_call.h"
 
 struct attention_call {
   enum attention_family family;

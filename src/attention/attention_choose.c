@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-#include "attention/flash_choose.h"
-#include "attention/flash_rules.h"
-#include "attention/sm90_choose.h"
-#include "attention/sm90_rules.h"
-#include "attention/tune_table.h"
+#include "attention/flash/flash_choose.h"
+#include "attention/flash/flash_rules.h"
+#include "attention/sm90/sm90_choose.h"
+#include "attention/sm90/sm90_rules.h"
+#include "attention/tune/tune_table.h"
 #include "base/error.h"
 
 /* Where no card is at hand, the most common one: H100 SXM, H200, GH200. */

@@ -16,7 +16,7 @@ struct attention_choice {
   };
 };
 
-struct tune_table; /* attention/tune_table.h: what was measured */
+struct tune_table; /* attention/tune/tune_table.h: what was measured */
 
 /* What the choice depends on besides the problem. */
 struct attention_place {

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "jit/builder.h"
-#include "jit/key_reader.h"
+#include "jit/key/key_reader.h"
 
 #define ORIGINS (KJIT_ORIGIN_BUILT + 1)
 

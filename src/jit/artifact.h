@@ -5,7 +5,7 @@
 #include <kjit/build.h>
 
 #include "base/digest.h"
-#include "jit/disk_cache.h"
+#include "jit/cache/disk_cache.h"
 
 /* Takes the image over (also on failure, KJIT_ERR_NO_MEMORY). One reference, for the caller. `identity` is
  * that of the request which it answers (key_identify). `mem` must outlive it. */

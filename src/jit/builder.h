@@ -7,10 +7,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "jit/request.h"
+#include "jit/request/request.h"
 
 struct builder;
-struct nvrtc; /* jit/nvrtc.h */
+struct nvrtc; /* jit/compile/nvrtc.h */
 
 /* Options resolved and copied; the allocator in `mem` and `log` must outlive the builder. */
 kjit_status builder_create(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "jit/builder_fork.h"
-#include "jit/cache_usage.h"
+#include "jit/cache/cache_usage.h"
 
 static const char *read_environment(const struct builder *builder, const kjit_runtime_options *options,
                                     const char *name) {

@@ -6,12 +6,12 @@
 
 #include "jit/artifact.h"
 #include "jit/builder.h"
-#include "jit/bundle_set.h"
-#include "jit/cache_lock.h"
-#include "jit/disk_cache.h"
+#include "jit/bundle/bundle_set.h"
+#include "jit/cache/cache_lock.h"
+#include "jit/cache/disk_cache.h"
+#include "jit/compile/nvrtc.h"
 #include "jit/fork_guard.h"
-#include "jit/key.h"
-#include "jit/nvrtc.h"
+#include "jit/key/key.h"
 #include "jit/record.h"
 #include "jit/resident.h"
 

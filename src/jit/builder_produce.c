@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "jit/builder_fork.h"
-#include "jit/compile.h"
-#include "jit/failure_cache.h"
+#include "jit/cache/failure_cache.h"
+#include "jit/compile/compile.h"
 
 /* Between two looks at a lock: short at first, since another's build may be nearly done, then no burden. */
 #define POLL_FIRST_NS 500000

@@ -4,9 +4,9 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "jit/cache_counters.h"
-#include "jit/file_ops.h"
-#include "jit/request.h"
+#include "jit/cache/cache_counters.h"
+#include "jit/cache/file_ops.h"
+#include "jit/request/request.h"
 
 struct record;
 

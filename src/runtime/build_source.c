@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "jit/custom_request.h"
+#include "jit/request/custom_request.h"
 #include "runtime/runtime_internal.h"
 
 static kjit_status join(const kjit_runtime *runtime, const struct jit_request *request, char **text,

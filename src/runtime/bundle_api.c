@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "jit/admin/cache_bundle.h"
 #include "jit/artifact.h"
-#include "jit/bundle.h"
-#include "jit/bundle_visit.h"
-#include "jit/bundle_writer.h"
-#include "jit/cache_bundle.h"
+#include "jit/bundle/bundle.h"
+#include "jit/bundle/bundle_visit.h"
+#include "jit/bundle/bundle_writer.h"
 #include "runtime/runtime_state.h"
 
 struct kjit_bundle {

@@ -2,7 +2,7 @@
 #include <kjit/cache.h>
 
 #include "base/error.h"
-#include "jit/cache_admin.h"
+#include "jit/admin/cache_admin.h"
 #include "runtime/runtime_state.h"
 
 static kjit_status no_runtime(kjit_error *error) {

@@ -4,8 +4,8 @@
 
 #include <kjit/kernel.h>
 
+#include "base/gate.h"
 #include "runtime/driver.h"
-#include "runtime/gate.h"
 
 struct device {
   struct gate gate; /* open: all of the following is filled but `handle`, which always is */

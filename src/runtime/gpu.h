@@ -2,10 +2,10 @@
 #ifndef KJIT_RUNTIME_GPU_H
 #define KJIT_RUNTIME_GPU_H
 
+#include "base/gate.h"
 #include "base/mem.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
-#include "runtime/gate.h"
 
 struct gpu {
   const struct mem *mem;

@@ -1,7 +1,7 @@
 #include "runtime/kernel.h"
 
 #include "base/error.h"
-#include "jit/cubin.h"
+#include "jit/compile/cubin.h"
 
 /* From the image where it says so: asking the driver means asking for one parameter too many, and a user's memory
  * checker would report that call. */

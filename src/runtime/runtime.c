@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
-#include "jit/nvrtc.h"
+#include "jit/compile/nvrtc.h"
 #include "runtime/runtime_state.h"
 
 /* kjit_runtime_options as first released ended with `reserved`. */

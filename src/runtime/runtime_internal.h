@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "jit/builder.h"
-#include "jit/request.h"
+#include "jit/request/request.h"
 
 struct driver_api; /* runtime/driver.h: libcuda's functions */
 

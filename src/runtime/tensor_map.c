@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <kjit/attention.h>
+#include <kjit/tensor.h>
 
 #include "base/error.h"
 #include "runtime/runtime_state.h"

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "jit/cache_admin.h"
-#include "jit/cache_usage.h"
+#include "jit/admin/cache_admin.h"
+#include "jit/cache/cache_usage.h"
 #include "support/cache_world.h"
 
 #define SECOND_NS ((int64_t)1000000000)

@@ -1,7 +1,7 @@
 /* Looking after the folder: list, show, why, export, import, prune, clear and the tag. */
 #include <fcntl.h>
 
-#include "jit/cache_admin.h"
+#include "jit/admin/cache_admin.h"
 #include "support/cache_world.h"
 
 struct seen {

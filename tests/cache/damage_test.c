@@ -2,7 +2,7 @@
  * rebuild and a count, and the cubin handed on is the right one. */
 #include <fcntl.h>
 
-#include "jit/cache_admin.h"
+#include "jit/admin/cache_admin.h"
 #include "support/cache_world.h"
 
 /* The entry of number 1, published, and its file. */

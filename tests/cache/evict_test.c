@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "jit/cache_admin.h"
-#include "jit/cache_evict.h"
-#include "jit/cache_walk.h"
+#include "jit/admin/cache_admin.h"
+#include "jit/cache/cache_evict.h"
+#include "jit/cache/cache_walk.h"
 #include "support/processes.h"
 
 static _Bool is_there(const struct cache_world *world, long number) {

@@ -1,6 +1,6 @@
 /* Every file call and every allocation of a scenario made to fail in turn: the right status, the right cubin, nothing
  * leaked, and a cache that works afterwards. */
-#include "jit/cache_admin.h"
+#include "jit/admin/cache_admin.h"
 #include "support/cache_world.h"
 #include "support/faulty_ops.h"
 

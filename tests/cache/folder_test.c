@@ -5,7 +5,7 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
-#include "jit/cache_admin.h"
+#include "jit/admin/cache_admin.h"
 #include "support/cache_world.h"
 #include "support/faulty_ops.h"
 

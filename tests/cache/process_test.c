@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-#include "jit/cache_admin.h"
+#include "jit/admin/cache_admin.h"
 #include "support/processes.h"
 
 static int ask_for(struct cache_world *world, long number) {

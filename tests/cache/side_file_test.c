@@ -1,5 +1,5 @@
 /* A file beside the entries: whole or not at all, whatever fails, and one writer at a time. */
-#include "jit/side_file.h"
+#include "jit/admin/side_file.h"
 #include "support/cache_world.h"
 #include "support/faulty_ops.h"
 #include "support/processes.h"

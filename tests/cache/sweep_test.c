@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "jit/cache_admin.h"
+#include "jit/admin/cache_admin.h"
 #include "support/cache_world.h"
 
 /* Somebody else who looks after the same folder, at a chosen moment of the world's own publish. */

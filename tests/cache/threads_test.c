@@ -1,7 +1,7 @@
 /* One builder and every call on it at once, from many threads: for ThreadSanitizer, and for the answers. */
 #include <pthread.h>
 
-#include "jit/cache_admin.h"
+#include "jit/admin/cache_admin.h"
 #include "support/cache_world.h"
 
 #define KEYS   24

@@ -1,4 +1,4 @@
-// A stand-in for libnvrtc that compiles for the host (compile.h). It has the functions of src/jit/nvrtc_api.def.
+// A stand-in for libnvrtc that compiles for the host (compile.h). It has the functions of src/jit/compile/nvrtc_api.def.
 #include <nvrtc.h>
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "jit/bundle.h"
-#include "jit/key_reader.h"
+#include "jit/bundle/bundle.h"
+#include "jit/key/key_reader.h"
 
 /* What an input may make us allocate: larger claims are a matter of the bounds' own tests. */
 #define MEMORY_MAX ((size_t)64 << 20)

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/entry_layout.h"
-#include "jit/key_reader.h"
+#include "jit/cache/entry_layout.h"
+#include "jit/key/key_reader.h"
 
 static void require(int truth) {
   if (!truth) abort();

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "jit/key_items.h"
-#include "jit/key_reader.h"
+#include "jit/key/key_items.h"
+#include "jit/key/key_reader.h"
 
 static void require(int truth) {
   if (!truth) abort();

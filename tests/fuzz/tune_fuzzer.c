@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attention/tune_text.h"
+#include "attention/tune/tune_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
 #include <stdatomic.h>
 
 #include "base/elf_view.h"
-#include "jit/cubin.h"
+#include "jit/compile/cubin.h"
 #include "jit/real_nvrtc.h"
 
 static const char scale_kernel[] = "#include \"math/scale.cuh\"\n"

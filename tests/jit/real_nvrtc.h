@@ -2,8 +2,8 @@
 #ifndef KJIT_TESTS_JIT_REAL_NVRTC_H
 #define KJIT_TESTS_JIT_REAL_NVRTC_H
 
-#include "jit/compile.h"
-#include "jit/custom_request.h"
+#include "jit/compile/compile.h"
+#include "jit/request/custom_request.h"
 #include "support/test.h"
 
 struct real_nvrtc {

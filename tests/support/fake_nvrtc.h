@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "jit/nvrtc.h"
+#include "jit/compile/nvrtc.h"
 
 struct fake_nvrtc_counts {
   atomic_long compiles;    /* nvrtcCompileProgram calls */

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "jit/file_ops.h"
+#include "jit/cache/file_ops.h"
 
 enum faulty_call {
   FAULTY_OPEN_PATH,

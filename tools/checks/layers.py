@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 """Includes go down the layers, never up; only one file opens libraries; no layer prints.
 
-The layers are those of ARCHITECTURE.md: attention -> runtime -> jit -> base.
+The layers are those of ARCHITECTURE.md: attention -> family -> runtime -> jit -> base.
 """
 
 import re
 
 from project import ROOT, finish, name, sources, without_comments
 
-LAYERS = ("base", "jit", "runtime", "attention")  # each may use itself and those before it
+LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itself and those before it
+# The rooms of a layer, likewise from the lowest on; "." is what lies in the layer's own folder. A layer that is not
+# named here has no rooms.
+ROOMS = {
+    "jit": ("request", "key", "compile", "cache", "bundle", ".", "admin"),
+}
 PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
 # What these measure, or are measured against, the API does not show.
 MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.c", "bench/lookup.c", "bench/start_time.c",
@@ -40,6 +45,25 @@ def fault_of_layer(layer, include):
     return f"{used} is no layer"
 
 
+def room_of(parts):
+    """The room of a file, by its path inside its layer."""
+    return parts[0] if len(parts) > 1 else "."
+
+
+def fault_of_room(path, include):
+    """Inside a layer, includes go down from room to room too."""
+    layer, *inside = path.relative_to(ROOT / "src").parts
+    used_layer, *used_inside = include.strip('"').split("/")
+    if used_layer != layer or layer not in ROOMS:
+        return None
+    here, used = room_of(inside), room_of(used_inside)
+    for room in (here, used):
+        if room not in ROOMS[layer]:
+            return f"{layer}/{room} is no room of tools/checks/layers.py"
+    above = ROOMS[layer].index(used) > ROOMS[layer].index(here)
+    return f"{layer}/{here} is below {layer}/{used}" if above else None
+
+
 def fault_of_public_header(include):
     fine = include in C_HEADERS or PUBLIC_HEADERS.match(include)
     return None if fine else "a public header uses C's headers and kjit's alone"
@@ -64,7 +88,7 @@ def fault_of_include(path, include):
     if parts[0] == "include":
         return fault_of_public_header(include)
     if parts[0] == "src":
-        return fault_of_layer(parts[1], include)
+        return fault_of_layer(parts[1], include) or fault_of_room(path, include)
     if parts[0] == "kernel_src":
         return fault_of_kernel(include)
     if name(path) not in MEASURE_INSIDE and any(name(path).startswith(folder + "/") for folder in PUBLIC_ONLY):

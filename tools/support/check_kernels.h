@@ -1,10 +1,10 @@
-/* The CUDA kernels that check others: compiled from tests/gpu/reference through kjit's own public API, as a user's
+/* The CUDA kernels that check others: compiled from tools/support/reference through kjit's own public API, as a user's
  * kernels would be. */
 #ifndef KJIT_TOOLS_SUPPORT_CHECK_KERNELS_H
 #define KJIT_TOOLS_SUPPORT_CHECK_KERNELS_H
 
-#include "reference/params.h"
 #include "support/card.h"
+#include "support/reference/params.h"
 
 struct check_kernels {
   kjit_runtime *runtime;

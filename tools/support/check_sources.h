@@ -1,4 +1,4 @@
-/* The files of tests/gpu/reference, carried inside the programs: they run where no source tree is. */
+/* The files of tools/support/reference, carried inside the programs: they run where no source tree is. */
 #ifndef KJIT_TOOLS_SUPPORT_CHECK_SOURCES_H
 #define KJIT_TOOLS_SUPPORT_CHECK_SOURCES_H
 

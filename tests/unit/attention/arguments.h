@@ -5,7 +5,7 @@
 #include "support/test.h"
 
 #include "attention/attention_arguments.h"
-#include "attention/flash_arguments.h"
+#include "attention/flash/flash_arguments.h"
 #include "base/error.h"
 
 #define DEVICE 1

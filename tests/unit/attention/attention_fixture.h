@@ -3,7 +3,7 @@
 #define KJIT_TESTS_UNIT_ATTENTION_ATTENTION_FIXTURE_H
 
 #include "attention_sm90/params.h"
-#include "unit/attention/sm90_configs.h"
+#include "unit/attention/sm90/sm90_configs.h"
 #include "unit/runtime/fixture.h"
 
 #define STREAM(number) ((CUstream)(uintptr_t)(number))

@@ -1,0 +1,39 @@
+# What makes the shipped library smaller at no cost that a program can measure. KJIT_SMALL=OFF leaves it out.
+#
+# 1. Folders whose code runs behind a file, a compiler or a terminal are compiled for size, because those take a thousand
+#    times longer than the code. What answers from memory, takes digests, chooses, loads and launches is not.
+# 2. Two files of stand-ins keep code out of the library that kjit never runs but that the archives of libsodium and
+#    zstd would bring along; each says which.
+option(KJIT_SMALL "compile the library's slow paths for size in release builds" ON)
+if(NOT KJIT_SMALL)
+  return()
+endif()
+
+set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request attention/tune)
+set(cold_files
+  attention/attention_build.c attention/flash/flash_build.c attention/flash/flash_rules.c attention/flash/flash_sets.c
+  attention/flash/flash_text.c attention/flash/flash_variant.c attention/flash/short_form.c attention/sm90/sm90_build.c
+  attention/sm90/sm90_text.c
+  base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c
+  family/pair_form.c family/scanner.c
+  jit/artifact.c jit/builder_create.c jit/builder_fork.c jit/builder_produce.c jit/fork_guard.c jit/record.c
+  runtime/bundle_api.c runtime/cache_api.c runtime/device.c runtime/doctor.c runtime/driver.c runtime/gpu.c
+  runtime/prepare.c runtime/record_api.c runtime/runtime.c runtime/timing.c)
+# A launch asks these for its class and its row.
+set(hot_files attention/tune/tune_class.c attention/tune/tune_store.c attention/tune/tune_table.c)
+
+foreach(folder IN LISTS cold_folders)
+  file(GLOB names RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.c)
+  list(APPEND cold_files ${names})
+endforeach()
+list(REMOVE_ITEM cold_files ${hot_files})
+foreach(name IN LISTS cold_files)
+  if(NOT EXISTS ${PROJECT_SOURCE_DIR}/src/${name})
+    message(FATAL_ERROR "cmake/size/cold_sources.cmake names src/${name}, which does not exist")
+  endif()
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/${name} TARGET_DIRECTORY kjit_objects
+    PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-Os>")
+endforeach()
+
+target_sources(kjit_objects PRIVATE ${PROJECT_SOURCE_DIR}/cmake/size/sodium_unused.c
+                                    ${PROJECT_SOURCE_DIR}/cmake/size/zstd_legacy.c)

@@ -1,0 +1,229 @@
+#include "attention/flash/flash_rules.h"
+
+#include <stdio.h>
+
+#include "attention/flash/flash_fields.h"
+#include "attention/flash/flash_geometry.h"
+#include "attention/flash/flash_traits.h"
+#include "base/error.h"
+
+enum {
+  MIN_CAPABILITY = 80, /* cp.async, and mma.m16n8k16 with bf16 */
+  TILE = 16,           /* mma.m16n8k16: rows of A, and its depth */
+  FRAGMENT = 8,        /* columns that a load count counts */
+  MAX_EDGE = 256,      /* rows or columns of a tile */
+  MAX_WARPS = 8,       /* 16 would leave each thread 128 registers: too few for any tile */
+  LANES = 32,
+  MAX_ACCUMULATORS = 256 /* fp32 registers per thread for O and S: no thread has more */
+};
+
+static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
+}
+
+static _Bool is_power_of_two(int32_t value) {
+  return value > 0 && (value & (value - 1)) == 0;
+}
+
+static kjit_status check_dtype(const kjit_flash_variant *variant, kjit_error *error) {
+  const kjit_flash_config *config = &variant->config;
+  if (config->dtype == KJIT_FP16 || config->dtype == KJIT_BF16) return KJIT_OK;
+  return broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+}
+
+static kjit_status check_d_head(const kjit_flash_variant *variant, kjit_error *error) {
+  const int32_t d = variant->config.d_head;
+  if (d >= FLASH_MIN_D_HEAD && d <= FLASH_MAX_HEAD && d % TILE == 0) return KJIT_OK;
+  return broken(error, "d_head", d, "a multiple of 16 from 32 to 256");
+}
+
+static kjit_status check_head_size(const char *name, int32_t columns, kjit_error *error) {
+  if (columns >= FRAGMENT && columns <= FLASH_MAX_HEAD && columns % FRAGMENT == 0) return KJIT_OK;
+  return broken(error, name, columns, "a multiple of 8 from 8 to 256");
+}
+
+static kjit_status check_head_sizes(const kjit_flash_variant *variant, kjit_error *error) {
+  const kjit_flash_traits *traits = &variant->traits;
+  char rule[128];
+  kjit_status status = check_head_size("head_dim", traits->head_dim, error);
+  if (status == KJIT_OK) status = check_head_size("head_dim_v", traits->head_dim_v, error);
+  if (status != KJIT_OK || variant->config.d_head == flash_traits_d_head(traits)) return status;
+  snprintf(rule, sizeof rule, "%d, the larger of head_dim (%d) and head_dim_v (%d) in whole 16s, at least 32",
+           (int)flash_traits_d_head(traits), (int)traits->head_dim, (int)traits->head_dim_v);
+  return broken(error, "d_head", variant->config.d_head, rule);
+}
+
+static kjit_status check_warps(const kjit_flash_variant *variant, kjit_error *error) {
+  const kjit_flash_config *config = &variant->config;
+  if (is_power_of_two(config->n_warps) && config->n_warps <= MAX_WARPS) return KJIT_OK;
+  return broken(error, "n_warps", config->n_warps, "1, 2, 4 or 8");
+}
+
+static kjit_status check_query_rows(const kjit_flash_variant *variant, kjit_error *error) {
+  const kjit_flash_config *config = &variant->config;
+  const int32_t step = TILE * config->n_warps;
+  char rule[96];
+  if (config->B_r > 0 && config->B_r <= MAX_EDGE && config->B_r % step == 0) return KJIT_OK;
+  snprintf(rule, sizeof rule, "a multiple of 16 * n_warps (%d) up to 256", (int)step);
+  return broken(error, "B_r", config->B_r, rule);
+}
+
+static kjit_status check_key_rows(const kjit_flash_variant *variant, kjit_error *error) {
+  const kjit_flash_config *config = &variant->config;
+  if (config->B_c > 0 && config->B_c <= MAX_EDGE && config->B_c % TILE == 0) return KJIT_OK;
+  return broken(error, "B_c", config->B_c, "a multiple of 16 up to 256");
+}
+
+static kjit_status check_booleans(const kjit_flash_variant *variant, kjit_error *error) {
+  for (size_t i = 0; i < flash_variant_fields.count; i++) {
+    const struct field *field = &flash_variant_fields.fields[i];
+    const int32_t value = field_get(field, variant);
+    if (field->kind == FIELD_BOOL && value != 0 && value != 1) return broken(error, field->name, value, "0 or 1");
+  }
+  return KJIT_OK;
+}
+
+/* One load count against the axis that it walks along. */
+static kjit_status check_load(const char *field, int32_t count, const char *axis, int32_t length, _Bool buffered,
+                              kjit_error *error) {
+  const int32_t fragments = length / FRAGMENT, most = buffered ? fragments / 2 : fragments;
+  char rule[128];
+  if (count == 0) return KJIT_OK;
+  if (!is_power_of_two(count) || count == 1) return broken(error, field, count, "0 or a power of two from 2");
+  if (count > most) {
+    snprintf(rule, sizeof rule, "at most %d, the 8-wide fragments of %s%s (%d)", (int)most, buffered ? "half of " : "",
+             axis, (int)length);
+    return broken(error, field, count, rule);
+  }
+  if (fragments % count == 0) return KJIT_OK;
+  snprintf(rule, sizeof rule, "a divisor of %d, the 8-wide fragments of %s (%d)", (int)fragments, axis, (int)length);
+  return broken(error, field, count, rule);
+}
+
+/* Along Q's and K's columns. */
+static kjit_status check_head_load(const kjit_flash_variant *variant, const char *field, int32_t count,
+                                   kjit_error *error) {
+  const int32_t columns = flash_traits_columns(variant->traits.head_dim);
+  const char *axis = columns == variant->config.d_head ? "d_head" : "head_dim in whole 16s";
+  return check_load(field, count, axis, columns, variant->config.mma_double_buffer_loads, error);
+}
+
+static kjit_status check_query_load(const kjit_flash_variant *variant, kjit_error *error) {
+  return check_head_load(variant, "Q_mma_load_K_tiles", variant->config.Q_mma_load_K_tiles, error);
+}
+
+static kjit_status check_key_load(const kjit_flash_variant *variant, kjit_error *error) {
+  return check_head_load(variant, "K_mma_load_K_tiles", variant->config.K_mma_load_K_tiles, error);
+}
+
+static kjit_status check_value_load(const kjit_flash_variant *variant, kjit_error *error) {
+  const kjit_flash_config *config = &variant->config;
+  return check_load("V_mma_load_K_tiles", config->V_mma_load_K_tiles, "B_c", config->B_c,
+                    config->mma_double_buffer_loads, error);
+}
+
+/* Q is streamed in step with K, or not at all. */
+static kjit_status check_load_pair(const kjit_flash_variant *variant, kjit_error *error) {
+  const kjit_flash_config *config = &variant->config;
+  const int32_t q = config->Q_mma_load_K_tiles, k = config->K_mma_load_K_tiles;
+  char rule[64];
+  if (q == 0 || q == k) return KJIT_OK;
+  snprintf(rule, sizeof rule, "0 or equal to K_mma_load_K_tiles (%d)", (int)k);
+  return broken(error, "Q_mma_load_K_tiles", q, rule);
+}
+
+/* A warp holds its rows of O (head_dim_v wide) and of S (B_c wide) in fp32 registers. */
+static kjit_status check_accumulators(const kjit_flash_variant *variant, kjit_error *error) {
+  const kjit_flash_config *config = &variant->config;
+  const int32_t columns = variant->traits.head_dim_v;
+  const char *name = columns == config->d_head ? "d_head" : "head_dim_v";
+  const int32_t rows = config->B_r / config->n_warps;
+  const int32_t registers = rows * (columns + config->B_c) / LANES;
+  if (registers <= MAX_ACCUMULATORS) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                   "B_r is %d: with n_warps %d, %s %d and B_c %d a thread accumulates in "
+                   "(B_r / n_warps) * (%s + B_c) / 32 = %d registers; must be at most %d",
+                   (int)config->B_r, (int)config->n_warps, name, (int)columns, (int)config->B_c, name, (int)registers,
+                   MAX_ACCUMULATORS);
+}
+
+kjit_status flash_rules_check_variant(const kjit_flash_variant *variant, kjit_error *error) {
+  /* Each may rely on those before it. */
+  static kjit_status (*const rules[])(const kjit_flash_variant *, kjit_error *) = {
+      check_dtype,    check_d_head,     check_head_sizes, check_warps,      check_query_rows, check_key_rows,
+      check_booleans, check_query_load, check_key_load,   check_value_load, check_load_pair,  check_accumulators};
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < sizeof rules / sizeof *rules && status == KJIT_OK; i++)
+    status = rules[i](variant, error);
+  return status;
+}
+
+kjit_status flash_rules_check(const kjit_flash_config *config, kjit_error *error) {
+  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
+  return flash_rules_check_variant(&plain, error);
+}
+
+static kjit_status parse_arch(const char *arch, struct target *target, kjit_error *error) {
+  const kjit_status status = target_parse(target, arch, error);
+  if (status != KJIT_OK || target->capability >= MIN_CAPABILITY) return status;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: flash_forward requires sm_80 or higher (current: %s)",
+                   target->name);
+}
+
+/* The sizes that shared memory follows from, and how. */
+static void describe_shared(const kjit_flash_variant *variant, struct text *out) {
+  const int32_t d = flash_traits_columns(variant->traits.head_dim);
+  const int32_t dv = flash_traits_columns(variant->traits.head_dim_v);
+  text_appendf(out, "with B_c %d and ", (int)variant->config.B_c);
+  if (d == dv)
+    text_appendf(out, "d_head %d a block needs (B_r + 2 * B_c) * d_head * 2", (int)d);
+  else
+    text_appendf(out, "heads of d = %d, dv = %d a block needs (B_r * max(d, dv) + B_c * (d + dv)) * 2", (int)d,
+                 (int)dv);
+}
+
+kjit_status flash_rules_check_variant_place(const kjit_flash_variant *variant, const char *arch,
+                                            uint32_t shared_per_block, kjit_error *error) {
+  struct target target;
+  char sizes[128];
+  struct text described;
+  const kjit_status status = parse_arch(arch, &target, error);
+  const uint32_t needed = kjit_flash_variant_geometry(variant).shared_bytes;
+  if (status != KJIT_OK || needed <= shared_per_block) return status;
+  text_init_fixed(&described, sizes, sizeof sizes);
+  describe_shared(variant, &described);
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "B_r is %d: %s = %u bytes of shared memory; must be at most %u on %s",
+                   (int)variant->config.B_r, sizes, needed, shared_per_block, target.name);
+}
+
+kjit_status flash_rules_check_place(const kjit_flash_config *config, const char *arch, uint32_t shared_per_block,
+                                    kjit_error *error) {
+  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
+  return flash_rules_check_variant_place(&plain, arch, shared_per_block, error);
+}
+
+kjit_status flash_rules_limits(const char *arch, const struct target_limits **limits, kjit_error *error) {
+  struct target target;
+  const kjit_status status = parse_arch(arch, &target, error);
+  *limits = status == KJIT_OK ? target_get_limits(&target) : NULL;
+  if (*limits || status != KJIT_OK) return status;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: the limits of %s are not known to this version", target.name);
+}
+
+kjit_status kjit_flash_variant_check(const kjit_flash_variant *variant, const char *arch, kjit_error *error) {
+  const struct target_limits *limits = NULL;
+  error_clear(error);
+  if (!variant) return error_invalid(error, "variant", "must not be NULL");
+  kjit_status status = flash_rules_check_variant(variant, error);
+  if (status != KJIT_OK || !arch) return status;
+  status = flash_rules_limits(arch, &limits, error);
+  if (status != KJIT_OK) return status;
+  return flash_rules_check_variant_place(variant, arch, limits->shared_per_block, error);
+}
+
+kjit_status kjit_flash_config_check(const kjit_flash_config *config, const char *arch, kjit_error *error) {
+  error_clear(error);
+  if (!config) return error_invalid(error, "config", "must not be NULL");
+  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
+  return kjit_flash_variant_check(&plain, arch, error);
+}

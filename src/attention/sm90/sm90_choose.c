@@ -1,0 +1,254 @@
+#include "attention/sm90/sm90_choose.h"
+
+#include "attention/attention_problem.h"
+#include "attention/sm90/sm90_rules.h"
+#include "attention/sm90/sm90_tiles.h"
+#include "base/error.h"
+#include "base/integer.h"
+
+/* The kernel counts keys, rows, and tiles of all heads in 32 bits, with a block's or a card's worth added. */
+#define MAX_SEQ   ((INT64_C(1) << 30) - 1024)
+#define MAX_TILES (INT64_C(1) << 30)
+
+#define H200_MULTIPROCESSORS 132
+
+enum {
+  MAX_HEAD = 256,
+  MAX_PACKED = 64,
+  KEY_STEP = 16,
+  MAX_STAGES = 4,
+  RESCALE_SLACK = 15, /* as far as fp16 can bear: the reference moves most rarely */
+  /* A tile for few keys. One size, so that a growing cache of keys does not compile at each step. */
+  FEW_KEYS = 64,
+  LEAST_ROWS = 8, /* of a tile: what a part's result is kept in (partials.cuh) */
+};
+
+/* What was measured best for heads of up to so many columns of V, at the round sizes: keys of a step with up to two
+ * consumers and with three, and the query length from which on three are better. Their tiles of 192 rows read keys a
+ * third less often, but more of a causal tile lies beyond the diagonal, which short problems feel. */
+struct head_class {
+  int32_t columns;
+  struct {
+    int32_t tile_n, tile_n_of_three, rows_of_three;
+  } of[2]; /* full, causal */
+};
+enum { NEVER = INT32_MAX };
+/* clang-format off */
+static const struct head_class classes[] = {
+    { 24, {{128, 112,    0}, {128, 112,  2048}}}, /* 128 with three spills */
+    { 64, {{128, 128,    0}, {128, 128,  2048}}},
+    { 72, {{128, 128,    0}, {128, 128,  2048}}},
+    { 80, {{112, 112,    0}, {112,  96,  2048}}},
+    { 96, {{112, 112,    0}, {160,  96,  2048}}},
+    {112, {{128,  96, 2048}, {128,  96,  4096}}},
+    {128, {{128,  80, 2048}, {128,  80,  8192}}},
+    {160, {{ 96,   0, NEVER}, {80,   0, NEVER}}},
+    {256, {{ 64,   0, NEVER}, {64,   0, NEVER}}},
+};
+/* clang-format on */
+
+static const struct head_class *find_class(int64_t head_dim_v) {
+  size_t i = 0;
+  while (head_dim_v > classes[i].columns)
+    i++;
+  return &classes[i];
+}
+
+static int64_t count_tiles(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
+  return sm90_tiles_of(problem, config).count;
+}
+
+static int32_t best_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t causal) {
+  return problem->seq_q >= class->of[causal].rows_of_three ? 3 : 2;
+}
+
+/* So many consumers, if there are rows for them. */
+static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
+                              int32_t most) {
+  const int64_t needed = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS / config->packed);
+  return (int32_t)integer_min(needed, most);
+}
+
+/* So many consumers, and their keys of a step. */
+static void set_consumers(kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv,
+                          int32_t consumers) {
+  const int32_t causal = config->causal;
+  const int32_t many = consumers == 3 ? class->of[causal].tile_n_of_three : class->of[causal].tile_n;
+  config->consumers = consumers;
+  config->tile_n = seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
+}
+
+/* Query heads that share keys go into one tile where that makes at least a tenth fewer tiles: short queries leave room
+ * in theirs. Of equals the largest, so that queries of all short lengths share a kernel. */
+static int32_t choose_packed(const kjit_attention_problem *problem, int32_t consumers) {
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  if (group == 1 || problem->seq_q > 10 * SM90_GROUP_ROWS * consumers) return 1;
+  kjit_attention_sm90_config config = {.consumers = consumers, .tile_n = FEW_KEYS, .packed = 1};
+  int64_t fewest = count_tiles(problem, &config);
+  const int64_t unpacked = fewest;
+  int32_t best = 1;
+  for (int32_t packed = 2; packed <= MAX_PACKED && packed < 2 * group; packed *= 2) {
+    config.packed = packed;
+    const int64_t tiles = count_tiles(problem, &config);
+    if (tiles > fewest || tiles * 10 > unpacked * 9) continue;
+    fewest = tiles;
+    best = packed;
+  }
+  return best;
+}
+
+/* All tiles, none of them split, by what the table of sm90_tiles.c says. */
+static int64_t whole_time(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
+                          uint32_t multiprocessors) {
+  const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
+  return sm90_tiles_time(&tiles, config, 1, multiprocessors);
+}
+
+/* Tiles of three consumers cost least a row, but fewer of them may fill the card's last round less. */
+static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t best,
+                             uint32_t multiprocessors, kjit_attention_sm90_config *config) {
+  set_consumers(config, class, problem->seq_kv, fill_consumers(problem, config, best));
+  if (config->consumers < 3) return;
+  kjit_attention_sm90_config smaller = *config;
+  set_consumers(&smaller, class, problem->seq_kv, 2);
+  if (whole_time(problem, &smaller, multiprocessors) <= whole_time(problem, config, multiprocessors)) *config = smaller;
+}
+
+struct choice {
+  kjit_attention_sm90_config config;
+  int64_t time;
+};
+
+/* Tiles of as many consumers or fewer, whole or in parts, if they are reckoned to be done sooner. */
+static void consider(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
+                     kjit_attention_sm90_config candidate, struct choice *best) {
+  for (int32_t consumers = candidate.consumers; consumers >= 1; consumers--) {
+    set_consumers(&candidate, class, problem->seq_kv, consumers);
+    const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
+    const int64_t parts = sm90_tiles_parts(&tiles, &candidate, multiprocessors);
+    const int64_t time = sm90_tiles_time(&tiles, &candidate, parts, multiprocessors);
+    if (time >= best->time) continue;
+    *best = (struct choice){candidate, time};
+    best->config.split = parts > 1;
+  }
+}
+
+/* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is reckoned.
+ * Heads that share keys may lie in more tiles of fewer rows, whose parts are merged at the same time. */
+static void use_idle(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
+                     kjit_attention_sm90_config *config) {
+  struct choice best = {*config, INT64_MAX};
+  if (count_tiles(problem, config) > 3 * (int64_t)multiprocessors) return;
+  const int32_t most = config->consumers;
+  for (kjit_attention_sm90_config candidate = *config; candidate.packed >= 1; candidate.packed /= 2) {
+    if (candidate.packed < config->packed && candidate.packed * problem->seq_q < LEAST_ROWS) break;
+    candidate.consumers = fill_consumers(problem, &candidate, most);
+    consider(problem, class, multiprocessors, candidate, &best);
+  }
+  *config = best.config;
+}
+
+/* The two rules that a tile can break. This is on every launch's way, which the whole list would be felt on. */
+static _Bool fits(const kjit_attention_sm90_config *config) {
+  const kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(config);
+  return (int32_t)geometry.registers <= sm90_rules_registers(config->consumers) &&
+         geometry.shared_bytes <= sm90_rules_shared();
+}
+
+/* The largest tile up to the one given that leaves room for so many Q buffers. */
+static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t q_buffers) {
+  config->q_buffers = q_buffers;
+  config->tile_n = tile_n;
+  while (config->tile_n > KEY_STEP && !fits(config))
+    config->tile_n -= KEY_STEP;
+}
+
+/* The same with one Q buffer and what is then left of shared memory for O, up to all of it. */
+static _Bool fit_beside_output(kjit_attention_sm90_config *config, int32_t tile_n) {
+  fit_tile(config, tile_n, 1);
+  config->o_chunks = sm90_rules_chunks(config->head_dim_v);
+  while (config->o_chunks > 0 && !fits(config))
+    config->o_chunks--;
+  return config->o_chunks > 0;
+}
+
+/* A tile's end overlaps the next one's start with two Q buffers, if they cost no keys, or with memory for O, if that
+ * costs one step of keys at most. A block of a split launch has one part, or few that are long. */
+static void choose_tile(kjit_attention_sm90_config *config) {
+  const int32_t wanted = config->tile_n;
+  fit_tile(config, wanted, config->split ? 1 : 2);
+  if (config->split || config->tile_n == wanted) return;
+  if (fit_beside_output(config, wanted) || fit_beside_output(config, config->tile_n - KEY_STEP)) return;
+  fit_tile(config, wanted, 1);
+}
+
+/* One consumer, or one Q buffer, leaves room for more K and V on the way, which is what a problem with few query rows
+ * is short of. Tiles that share keys read them once for all only while they are at the same place: not those. */
+static void add_stages(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
+  const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
+  if (tiles.query_tiles * tiles.heads_per_kv > 1) return;
+  while (config->stages < MAX_STAGES) {
+    config->stages++;
+    if (fits(config)) continue;
+    config->stages--;
+    return;
+  }
+}
+
+kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error *error) {
+  if (problem->seq_q > MAX_SEQ || problem->seq_kv > MAX_SEQ) {
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "seq_q is %lld and seq_kv %lld: attention_sm90 takes at most %lld of each",
+                     (long long)problem->seq_q, (long long)problem->seq_kv, (long long)MAX_SEQ);
+  }
+  if (integer_divide_up(problem->seq_q, SM90_GROUP_ROWS) * problem->heads_q * problem->batch <= MAX_TILES)
+    return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED,
+                   "seq_q is %lld: attention_sm90 takes at most %lld tiles of 64 rows over all %lld heads and %lld "
+                   "batch entries",
+                   (long long)problem->seq_q, (long long)MAX_TILES, (long long)problem->heads_q,
+                   (long long)problem->batch);
+}
+
+static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
+  if (columns % 8 == 0 && columns <= MAX_HEAD) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: attention_sm90 takes multiples of 8 up to 256", name,
+                   (long long)columns);
+}
+
+kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multiprocessors,
+                        kjit_attention_sm90_config *out, kjit_error *error) {
+  kjit_status status = check_head_size("head_dim", problem->head_dim, error);
+  if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
+  if (status == KJIT_OK) status = sm90_check_problem(problem, error);
+  if (status != KJIT_OK) return status;
+  const struct head_class *class = find_class(problem->head_dim_v);
+  kjit_attention_sm90_config config = {.dtype = problem->dtype,
+                                       .head_dim = (int32_t)problem->head_dim,
+                                       .head_dim_v = (int32_t)problem->head_dim_v,
+                                       .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
+                                       .stages = 2,
+                                       .ping_pong = 1,
+                                       .rescale_slack = RESCALE_SLACK,
+                                       .packed = 1};
+  const int32_t consumers = best_consumers(problem, class, config.causal);
+  config.packed = choose_packed(problem, consumers);
+  choose_consumers(problem, class, consumers, multiprocessors, &config);
+  use_idle(problem, class, multiprocessors, &config);
+  choose_tile(&config);
+  if (config.consumers == 1 || config.split) add_stages(problem, &config);
+  status = sm90_rules_check(&config, error);
+  if (status == KJIT_OK) *out = kjit_attention_sm90_config_canonical(&config);
+  return status;
+}
+
+kjit_status kjit_attention_sm90_choose(const kjit_attention_problem *problem, uint32_t multiprocessors,
+                                       kjit_attention_sm90_config *out, kjit_error *error) {
+  kjit_attention_problem taken;
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = (kjit_attention_sm90_config){0};
+  const kjit_status status = attention_problem_take(&taken, problem, error);
+  if (status != KJIT_OK) return status;
+  return sm90_choose(&taken, multiprocessors ? multiprocessors : H200_MULTIPROCESSORS, out, error);
+}

@@ -1,0 +1,118 @@
+#include "attention/sm90/sm90_maps.h"
+
+#include <stdalign.h>
+#include <stddef.h>
+
+#include "attention/sm90/sm90_rules.h"
+#include "attention/tensor_check.h"
+#include "base/error.h"
+#include "runtime/runtime_internal.h"
+
+_Static_assert(sizeof(struct attention_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "the kernel's map is the driver's");
+_Static_assert(alignof(struct attention_tensor_map) == RUNTIME_TENSOR_MAP_ALIGNMENT, "the kernel's map is aligned");
+
+/* The four maps are what the parameters begin with. */
+_Static_assert(offsetof(struct attention_sm90_params, q) == 0, "q is first");
+_Static_assert(offsetof(struct attention_sm90_params, lse) == 4 * RUNTIME_TENSOR_MAP_BYTES,
+               "q, k, v, o, then the rest");
+
+enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
+
+/* Of the copy engine: a stride, in bytes. */
+#define STRIDE_LIMIT  (INT64_C(1) << 40)
+#define ELEMENT_BYTES 2
+
+#define TENSORS 4
+
+/* Everything that the maps depend on. */
+struct key {
+  struct runtime_tensor tensors[TENSORS];
+};
+
+#define MAPS_BYTES (TENSORS * RUNTIME_TENSOR_MAP_BYTES)
+
+_Static_assert(sizeof(struct runtime_tensor) == 8 * (1 + 5 + 4 + 2), "a key has no padding");
+
+/* More than a model has layers, so that a training or decoding loop finds its calls of the last round; 200 KiB. A power
+ * of two. */
+#define PLACES 256
+
+struct recent *sm90_maps_create(const struct mem *mem) {
+  return recent_create(mem, PLACES, sizeof(struct key), MAPS_BYTES);
+}
+
+/* The stride of an axis of length 1 is never used, but must be one that the driver takes. */
+static uint64_t stride_bytes(const kjit_tensor *tensor, enum axis axis) {
+  const int64_t stride = tensor->shape[axis] == 1 ? tensor->shape[HEAD_DIM] : tensor->stride[axis];
+  return (uint64_t)stride * ELEMENT_BYTES;
+}
+
+static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t box_rows) {
+  return (struct runtime_tensor){
+      .address = (uintptr_t)tensor->data,
+      .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)tensor->shape[SEQ], (uint64_t)tensor->shape[HEADS],
+               (uint64_t)tensor->shape[BATCH]},
+      .stride = {stride_bytes(tensor, SEQ), stride_bytes(tensor, HEADS), stride_bytes(tensor, BATCH)},
+      .box = {(uint32_t)box_rows, 1},
+      .rank = 4,
+      .dtype = tensor->dtype};
+}
+
+/* Q or O by the key head that its heads share: (head_dim, heads of a group, seq, groups, batch). A box that reaches
+ * past the group's last head has zeros there. */
+static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t groups, int32_t packed) {
+  const int64_t group = tensor->shape[HEADS] / groups;
+  const uint64_t head = stride_bytes(tensor, HEADS);
+  return (struct runtime_tensor){.address = (uintptr_t)tensor->data,
+                                 .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)group,
+                                          (uint64_t)tensor->shape[SEQ], (uint64_t)groups,
+                                          (uint64_t)tensor->shape[BATCH]},
+                                 .stride = {head, stride_bytes(tensor, SEQ),
+                                            groups == 1 ? head : head * (uint64_t)group, stride_bytes(tensor, BATCH)},
+                                 .box = {(uint32_t)packed, (uint32_t)(SM90_GROUP_ROWS / packed)},
+                                 .rank = 5,
+                                 .dtype = tensor->dtype};
+}
+
+static struct runtime_tensor describe_rows(const kjit_tensor *tensor, const kjit_tensor *keys,
+                                           const kjit_attention_sm90_config *config) {
+  if (config->packed == 1) return describe(tensor, SM90_GROUP_ROWS);
+  return describe_packed(tensor, keys->shape[HEADS], config->packed);
+}
+
+static const char *const names[TENSORS] = {"q", "k", "v", "o"};
+
+/* From one of every `heads` heads to the next, where the axis is that of heads. */
+static kjit_status check_stride(const char *name, const kjit_tensor *tensor, enum axis axis, int64_t heads,
+                                kjit_error *error) {
+  const _Bool together = axis == HEADS && heads > 1;
+  if (tensor_stride(tensor, axis) < STRIDE_LIMIT / ELEMENT_BYTES / (together ? heads : 1)) return KJIT_OK;
+  return error_set(
+      error, KJIT_ERR_UNSUPPORTED, "%s.stride[%d] is %lld: attention_sm90 needs strides below 2^39 elements%s", name,
+      (int)axis, (long long)tensor->stride[axis], together ? ", that of heads times those that share a key head" : "");
+}
+
+static kjit_status encode(kjit_runtime *runtime, const kjit_attention_args *args, const struct key *key,
+                          struct attention_sm90_params *params, kjit_error *error) {
+  const kjit_tensor *const tensors[TENSORS] = {&args->q, &args->k, &args->v, &args->o};
+  struct attention_tensor_map *const maps[TENSORS] = {&params->q, &params->k, &params->v, &params->o};
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < TENSORS && status == KJIT_OK; i++) {
+    for (int axis = BATCH; axis <= HEADS && status == KJIT_OK; axis++)
+      status = check_stride(names[i], tensors[i], (enum axis)axis,
+                            key->tensors[i].rank == 5 ? (int64_t)key->tensors[i].size[1] : 1, error);
+    if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key->tensors[i], names[i], maps[i], error);
+  }
+  return status;
+}
+
+kjit_status sm90_maps_get(struct recent *maps, kjit_runtime *runtime, const kjit_attention_args *args,
+                          const kjit_attention_sm90_config *config, struct attention_sm90_params *params,
+                          kjit_error *error) {
+  const struct key key = {{describe_rows(&args->q, &args->k, config), describe(&args->k, config->tile_n),
+                           describe(&args->v, config->tile_n), describe_rows(&args->o, &args->k, config)}};
+  if (recent_get(maps, &key, params)) return KJIT_OK;
+  const kjit_status status = encode(runtime, args, &key, params, error);
+  if (status == KJIT_OK) recent_put(maps, &key, params);
+  return status;
+}

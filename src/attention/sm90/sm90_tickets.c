@@ -1,0 +1,113 @@
+#include "attention/sm90/sm90_tickets.h"
+
+#include <pthread.h>
+
+#include "attention/attention_table.h"
+#include "runtime/runtime_internal.h"
+
+/* 128 KiB a context. More streams than a program has at a time; it is those that come and go that use pairs up. */
+#define PAIRS 16384
+
+struct pair {
+  int *address; /* on the device: taken, finished */
+};
+
+#define PAIR_BYTES (2 * sizeof(int))
+
+/* A context's memory. Without any, when the driver refused: it is not asked again. */
+struct context {
+  struct context *next;
+  uint64_t id;
+  struct runtime_memory memory;
+  uint32_t used;
+};
+
+struct sm90_tickets {
+  kjit_runtime *runtime;
+  struct attention_table *streams; /* struct runtime_stream to struct pair */
+  pthread_mutex_t lock;            /* of the contexts */
+  struct context *contexts;
+};
+
+struct sm90_tickets *sm90_tickets_create(kjit_runtime *runtime) {
+  const struct mem *mem = runtime_mem(runtime);
+  struct sm90_tickets *tickets = mem_alloc(mem, sizeof *tickets);
+  if (!tickets) return NULL;
+  tickets->runtime = runtime;
+  tickets->streams = attention_table_create(mem, sizeof(struct runtime_stream), sizeof(struct pair));
+  if (tickets->streams && pthread_mutex_init(&tickets->lock, NULL) == 0) return tickets;
+  attention_table_destroy(tickets->streams);
+  mem_free(mem, tickets);
+  return NULL;
+}
+
+void sm90_tickets_destroy(struct sm90_tickets *tickets) {
+  if (!tickets) return;
+  const struct mem *mem = runtime_mem(tickets->runtime);
+  while (tickets->contexts) {
+    struct context *context = tickets->contexts;
+    tickets->contexts = context->next;
+    runtime_memory_destroy(tickets->runtime, &context->memory);
+    mem_free(mem, context);
+  }
+  pthread_mutex_destroy(&tickets->lock);
+  attention_table_destroy(tickets->streams);
+  mem_free(mem, tickets);
+}
+
+/* With the lock. */
+static struct context *find_context(const struct sm90_tickets *tickets, uint64_t id) {
+  struct context *context = tickets->contexts;
+  while (context && context->id != id)
+    context = context->next;
+  return context;
+}
+
+/* NULL when the context has no memory or no pair left. */
+static int *take_pair(struct context *context) {
+  if (!context->memory.address || context->used == PAIRS) return NULL;
+  return (int *)(uintptr_t)(context->memory.address + PAIR_BYTES * context->used++);
+}
+
+/* The first pair of a context that has not been met. Another thread may be meeting it too: then its memory is used. */
+static int *meet_context(struct sm90_tickets *tickets, uint64_t id) {
+  const struct mem *mem = runtime_mem(tickets->runtime);
+  struct context *made = mem_alloc(mem, sizeof *made);
+  if (!made) return NULL;
+  made->id = id;
+  (void)runtime_memory_create(tickets->runtime, PAIRS * PAIR_BYTES, &made->memory, NULL);
+  pthread_mutex_lock(&tickets->lock);
+  struct context *context = find_context(tickets, id);
+  if (!context) {
+    context = made;
+    made->next = tickets->contexts;
+    tickets->contexts = made;
+    made = NULL;
+  }
+  int *const address = take_pair(context);
+  pthread_mutex_unlock(&tickets->lock);
+  if (made) runtime_memory_destroy(tickets->runtime, &made->memory);
+  mem_free(mem, made);
+  return address;
+}
+
+/* A stream that has not been met. Its pair is zeroed by the stream itself, before anybody else can find it: what is
+ * launched with it comes after. Without a pair it is remembered too. */
+static int *meet_stream(struct sm90_tickets *tickets, const struct runtime_stream *identified, CUstream stream) {
+  pthread_mutex_lock(&tickets->lock);
+  struct context *const context = find_context(tickets, identified->context);
+  struct pair pair = {context ? take_pair(context) : NULL};
+  pthread_mutex_unlock(&tickets->lock);
+  if (!context) pair.address = meet_context(tickets, identified->context);
+  if (pair.address && !runtime_memory_clear(tickets->runtime, (uintptr_t)pair.address, PAIR_BYTES, stream))
+    pair.address = NULL;
+  const struct pair *kept = attention_table_add(tickets->streams, identified, 0, &pair);
+  return kept ? kept->address : NULL;
+}
+
+int *sm90_tickets_of(struct sm90_tickets *tickets, CUstream stream) {
+  struct runtime_stream identified;
+  if (!runtime_stream_identify(tickets->runtime, stream, &identified)) return NULL;
+  const struct pair *known = attention_table_find(tickets->streams, &identified, 0);
+  return known ? known->address : meet_stream(tickets, &identified, stream);
+}

@@ -1,0 +1,151 @@
+#include "attention/sm90/sm90_tiles.h"
+
+#include "attention/sm90/sm90_rules.h"
+#include "base/integer.h"
+
+/* An H200 as it was measured, in nanoseconds; docs/attention.md has the measurements. */
+enum {
+  BEGIN = 1000,             /* of a tile that nothing overlaps with, beside its steps            */
+  MERGE = 700,              /* from a part's end to the result, beside the bytes                 */
+  MERGE_AGAIN = 3500,       /* what a second round of merges takes beside them                   */
+  MERGE_BYTES_A_NS = 48,    /* that one multiprocessor reads of the parts                        */
+  KEEP_BYTES_A_NS = 2000,   /* that all of them write of parts, until others may read them       */
+  L2_BYTES_A_NS = 9000,     /* that all of them read of K and V                                  */
+  MEMORY_BYTES_A_NS = 4500, /* the same, of what is read only once                               */
+  L2_KEEPS = 40000000,      /* bytes of K and V: of more, some is read again by those that share */
+  ALONE = 110               /* of a lone consumer's products beside its softmax, as in product_ns */
+};
+
+/* With one, two and three consumers: the softmax of a step of 128 keys, and the products of 64 rows, 128 keys and 128
+ * columns of Q and V together. */
+static const int64_t softmax_ns[] = {780, 1100, 1370}, product_ns[] = {325, 325, 305};
+
+enum {
+  ELEMENT_BYTES = 2,
+  FLOAT_BYTES = 4,
+  ROW_STEP = 8,
+  MERGED_AT_ONCE = 16,  /* as in partials.cuh */
+  PIECE_COLUMNS = 16,   /* of O, that a part's result is kept in: partials.cuh */
+  STATISTICS = 4,       /* floats that a row of a part's result has besides O: partials.cuh */
+  STEP_KEYS = 128,      /* keys that times are given for */
+  STEP_COLUMNS = 128,   /* columns likewise */
+  LEAST_KEY_BLOCKS = 5, /* fewer are not worth sharing out */
+  MOST_ROUNDS = 4,      /* of the card that parts may take */
+  MANY_HEADS = 1 << 20  /* more are counted as so many, for what they are multiplied with to fit */
+};
+
+struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
+  const int64_t group = problem->heads_q / problem->heads_kv, positions = SM90_GROUP_ROWS / config->packed;
+  const int64_t rows = integer_min(problem->seq_q, positions) * config->packed;
+  struct sm90_tiles tiles;
+  tiles.query_tiles = integer_divide_up(problem->seq_q, positions * config->consumers);
+  tiles.heads_per_kv = integer_divide_up(group, config->packed);
+  if (config->packed == 1) tiles.heads_per_kv = group;
+  tiles.heads = problem->heads_kv * tiles.heads_per_kv;
+  tiles.count = tiles.query_tiles * tiles.heads * problem->batch;
+  tiles.key_blocks = integer_divide_up(problem->seq_kv, config->tile_n);
+  tiles.rows = integer_round_up(rows, ROW_STEP);
+  const int64_t row_bytes = (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
+  tiles.key_bytes = integer_min(problem->batch * problem->heads_kv, MANY_HEADS) * problem->seq_kv * row_bytes;
+  return tiles;
+}
+
+/* Every part is written; the last of each consumer to arrive reads all of them, in two rounds when there are many. */
+static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
+                          uint32_t multiprocessors) {
+  if (parts == 1) return 0;
+  const int64_t groups = integer_divide_up(parts, MERGED_AT_ONCE);
+  const int64_t read = integer_min(parts, MERGED_AT_ONCE) + (groups > 1 ? groups : 0);
+  const int64_t part_bytes = tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
+  const int64_t written = integer_min(tiles->count * parts, multiprocessors) * part_bytes;
+  return MERGE + (groups > 1 ? MERGE_AGAIN : 0) + read * part_bytes / MERGE_BYTES_A_NS + written / KEEP_BYTES_A_NS;
+}
+
+/* What a step computes: the products, or the softmax that they run under. */
+static int64_t step_time(const kjit_attention_sm90_config *config) {
+  const int64_t columns = config->head_dim + config->head_dim_v;
+  const int64_t softmax =
+      softmax_ns[config->consumers - 1] + (config->consumers == 1 ? ALONE * columns / STEP_COLUMNS : 0);
+  const int64_t products = product_ns[config->consumers - 1] * config->consumers * columns / STEP_COLUMNS;
+  return integer_max(softmax, products) * config->tile_n / STEP_KEYS;
+}
+
+/* So many parts at once, each on a multiprocessor of its own, of so many steps: what they compute, or what they all
+ * read of L2, or of memory. Tiles that share keys read them at about the same time: of what L2 cannot keep, a third
+ * comes twice. */
+static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
+                          int64_t steps) {
+  const int64_t bytes = parts * config->tile_n * (config->head_dim + config->head_dim_v) * ELEMENT_BYTES;
+  const int64_t sharing = tiles->query_tiles * tiles->heads_per_kv, once = bytes / sharing;
+  const int64_t again = sharing > 1 && tiles->key_bytes > L2_KEEPS ? once / 3 : 0;
+  const int64_t traffic = integer_max(bytes / L2_BYTES_A_NS, (once + again) / MEMORY_BYTES_A_NS);
+  return parts == 0 ? 0 : BEGIN + steps * integer_max(step_time(config), traffic);
+}
+
+/* Causal tiles, longest first: the longest, or what each multiprocessor has of all of them. */
+static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
+                           uint32_t multiprocessors) {
+  const int64_t shorter = tiles->query_tiles * SM90_GROUP_ROWS / config->packed * config->consumers / config->tile_n;
+  const int64_t mean_twice = 2 * tiles->key_blocks - integer_min(shorter, tiles->key_blocks - 1);
+  const int64_t busy = integer_min(tiles->count, multiprocessors), share = tiles->count * mean_twice / (2 * busy);
+  const int64_t steps = integer_max(tiles->key_blocks, share), rounds = integer_divide_up(tiles->count, busy);
+  return round_time(tiles, config, busy, steps) + (rounds - 1) * BEGIN;
+}
+
+int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
+                        uint32_t multiprocessors) {
+  if (config->causal && parts == 1) return causal_time(tiles, config, multiprocessors);
+  const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
+  return all / multiprocessors * round_time(tiles, config, multiprocessors, steps) +
+         round_time(tiles, config, all % multiprocessors, steps) + merge_time(tiles, config, parts, multiprocessors);
+}
+
+static _Bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
+  const int64_t rounds = integer_divide_up(tiles->count, multiprocessors);
+  /* Long queries' tiles differ in length or end at different times, which evens out over several rounds. */
+  if (rounds > 1 && tiles->query_tiles > 1) return 1;
+  return tiles->count * 5 >= rounds * multiprocessors * 4;
+}
+
+/* Fewest parts of which the longest is no longer. */
+static int64_t even_out(int64_t key_blocks, int64_t parts) {
+  return integer_divide_up(key_blocks, integer_divide_up(key_blocks, parts));
+}
+
+struct best {
+  int64_t parts, time;
+};
+
+static void consider(struct best *best, int64_t parts, const struct sm90_tiles *tiles,
+                     const kjit_attention_sm90_config *config, uint32_t multiprocessors) {
+  parts = integer_min(parts, integer_min(SM90_MOST_PARTS, tiles->key_blocks));
+  if (parts <= 1) return;
+  parts = even_out(tiles->key_blocks, parts);
+  if (sm90_tiles_partial_bytes(tiles, config, parts) > SM90_PARTIALS_MAX) return;
+  const int64_t time = sm90_tiles_time(tiles, config, parts, multiprocessors);
+  if (time < best->time) *best = (struct best){parts, time};
+}
+
+/* Of what fills one to four rounds of the card and, as many parts take long to merge, of halves of what fills one. */
+int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
+                         uint32_t multiprocessors) {
+  if (tiles->key_blocks < LEAST_KEY_BLOCKS || fill_the_card(tiles, multiprocessors)) return 1;
+  struct best best = {1, sm90_tiles_time(tiles, config, 1, multiprocessors)};
+  const int64_t one_round = multiprocessors / tiles->count;
+  for (int64_t rounds = 1; rounds <= MOST_ROUNDS; rounds++)
+    consider(&best, rounds * multiprocessors / tiles->count, tiles, config, multiprocessors);
+  for (int64_t parts = one_round / 2; parts > 1; parts /= 2)
+    consider(&best, parts, tiles, config, multiprocessors);
+  return best.parts;
+}
+
+size_t sm90_tiles_arrivals(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts) {
+  return (size_t)(tiles->count * config->consumers * parts);
+}
+
+size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
+                                int64_t parts) {
+  const size_t columns = (size_t)integer_round_up(config->head_dim_v, PIECE_COLUMNS);
+  const size_t floats = (size_t)tiles->rows * (columns + STATISTICS);
+  return sm90_tiles_arrivals(tiles, config, parts) * floats * FLOAT_BYTES;
+}

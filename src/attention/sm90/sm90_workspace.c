@@ -1,0 +1,170 @@
+#include "attention/sm90/sm90_workspace.h"
+
+#include <stdatomic.h>
+
+#include "attention/attention_table.h"
+#include "runtime/runtime_internal.h"
+
+#define LEAST_PARTIAL_BYTES ((size_t)1 << 20)
+#define LEAST_ARRIVALS      ((size_t)1 << 12)
+#define MOST_BYTES          ((size_t)1 << 30)
+
+/* Partial results, then arrivals. Never changes. */
+struct piece {
+  struct piece *next; /* of all, in a list that is only added to */
+  struct runtime_memory memory;
+  size_t partial_bytes, arrivals;
+};
+
+/* A stream's latest. */
+struct stream_pieces {
+  struct stream_pieces *next;
+  _Atomic(struct piece *) latest;
+};
+
+struct sm90_workspace {
+  kjit_runtime *runtime;
+  struct attention_table *streams; /* struct runtime_stream to struct stream_pieces * */
+  _Atomic(struct piece *) pieces;
+  _Atomic(struct stream_pieces *) all_streams;
+  _Atomic(size_t) bytes; /* of all pieces */
+};
+
+struct sm90_workspace *sm90_workspace_create(kjit_runtime *runtime) {
+  const struct mem *mem = runtime_mem(runtime);
+  struct sm90_workspace *workspace = mem_alloc(mem, sizeof *workspace);
+  if (!workspace) return NULL;
+  workspace->runtime = runtime;
+  workspace->streams = attention_table_create(mem, sizeof(struct runtime_stream), sizeof(struct stream_pieces *));
+  if (workspace->streams) return workspace;
+  mem_free(mem, workspace);
+  return NULL;
+}
+
+void sm90_workspace_destroy(struct sm90_workspace *workspace) {
+  if (!workspace) return;
+  const struct mem *mem = runtime_mem(workspace->runtime);
+  struct piece *piece = atomic_load_explicit(&workspace->pieces, memory_order_acquire);
+  while (piece) {
+    struct piece *const next = piece->next;
+    runtime_memory_destroy(workspace->runtime, &piece->memory);
+    mem_free(mem, piece);
+    piece = next;
+  }
+  struct stream_pieces *stream = atomic_load_explicit(&workspace->all_streams, memory_order_acquire);
+  while (stream) {
+    struct stream_pieces *const next = stream->next;
+    mem_free(mem, stream);
+    stream = next;
+  }
+  attention_table_destroy(workspace->streams);
+  mem_free(mem, workspace);
+}
+
+static size_t power_of_two(size_t least, size_t needed) {
+  while (least < needed)
+    least *= 2;
+  return least;
+}
+
+/* What lies in memory of so many bytes of partial results, a multiple of 16. */
+static void point_into(uint64_t address, size_t partial_bytes, struct sm90_space *out) {
+  out->partials = (float *)(uintptr_t)address;
+  out->arrivals = (int *)(uintptr_t)(address + partial_bytes);
+}
+
+static _Bool borrow(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                    struct sm90_space *out) {
+  const size_t arrival_bytes = arrivals * sizeof(int);
+  out->borrowed = runtime_memory_borrow(workspace->runtime, partial_bytes + arrival_bytes, stream);
+  if (!out->borrowed) return 0;
+  point_into(out->borrowed, partial_bytes, out);
+  if (runtime_memory_clear(workspace->runtime, out->borrowed + partial_bytes, arrival_bytes, stream)) return 1;
+  sm90_workspace_put(workspace, out, stream);
+  return 0;
+}
+
+/* Count bytes before they are allocated. False: that would be too many. */
+static _Bool reserve(struct sm90_workspace *workspace, size_t bytes) {
+  const size_t before = atomic_fetch_add_explicit(&workspace->bytes, bytes, memory_order_relaxed);
+  if (before + bytes <= MOST_BYTES) return 1;
+  atomic_fetch_sub_explicit(&workspace->bytes, bytes, memory_order_relaxed);
+  return 0;
+}
+
+static void enlist(struct sm90_workspace *workspace, struct piece *piece) {
+  piece->next = atomic_load_explicit(&workspace->pieces, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(&workspace->pieces, &piece->next, piece, memory_order_release,
+                                                memory_order_relaxed))
+    continue;
+}
+
+/* A piece that is at least as large as the latest. NULL: no memory. */
+static struct piece *make_piece(struct sm90_workspace *workspace, const struct piece *latest, size_t partial_bytes,
+                                size_t arrivals, CUstream stream) {
+  const struct mem *mem = runtime_mem(workspace->runtime);
+  struct piece *const piece = mem_alloc(mem, sizeof *piece);
+  if (!piece) return NULL;
+  piece->partial_bytes = power_of_two(latest ? latest->partial_bytes : LEAST_PARTIAL_BYTES, partial_bytes);
+  piece->arrivals = power_of_two(latest ? latest->arrivals : LEAST_ARRIVALS, arrivals);
+  const size_t arrival_bytes = piece->arrivals * sizeof(int), bytes = piece->partial_bytes + arrival_bytes;
+  if (reserve(workspace, bytes)) {
+    if (runtime_memory_create(workspace->runtime, bytes, &piece->memory, NULL) == KJIT_OK) {
+      enlist(workspace, piece);
+      const uint64_t zeros = piece->memory.address + piece->partial_bytes;
+      return runtime_memory_clear(workspace->runtime, zeros, arrival_bytes, stream) ? piece : NULL;
+    }
+    atomic_fetch_sub_explicit(&workspace->bytes, bytes, memory_order_relaxed);
+  }
+  mem_free(mem, piece);
+  return NULL;
+}
+
+static _Bool is_enough(const struct piece *piece, size_t partial_bytes, size_t arrivals) {
+  return piece && piece->partial_bytes >= partial_bytes && piece->arrivals >= arrivals;
+}
+
+/* Several threads may do so for one stream at once: each one's piece is right for its own launch. */
+static struct piece *grow(struct sm90_workspace *workspace, struct stream_pieces *pieces, size_t partial_bytes,
+                          size_t arrivals, CUstream stream) {
+  struct piece *latest = atomic_load_explicit(&pieces->latest, memory_order_acquire);
+  if (is_enough(latest, partial_bytes, arrivals)) return latest;
+  struct piece *const made = make_piece(workspace, latest, partial_bytes, arrivals, stream);
+  if (made) {
+    (void)atomic_compare_exchange_strong_explicit(&pieces->latest, &latest, made, memory_order_acq_rel,
+                                                  memory_order_relaxed);
+  }
+  return made;
+}
+
+/* NULL when out of memory. */
+static struct stream_pieces *meet_stream(struct sm90_workspace *workspace, const struct runtime_stream *identified) {
+  const struct mem *mem = runtime_mem(workspace->runtime);
+  struct stream_pieces *const made = mem_alloc(mem, sizeof *made);
+  if (!made) return NULL;
+  made->next = atomic_load_explicit(&workspace->all_streams, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(&workspace->all_streams, &made->next, made, memory_order_release,
+                                                memory_order_relaxed))
+    continue;
+  struct stream_pieces *const *kept = attention_table_add(workspace->streams, identified, 0, &made);
+  return kept ? *kept : NULL;
+}
+
+_Bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                         struct sm90_space *out) {
+  struct runtime_stream identified;
+  *out = (struct sm90_space){0};
+  if (!runtime_stream_identify(workspace->runtime, stream, &identified))
+    return borrow(workspace, partial_bytes, arrivals, stream, out);
+  struct stream_pieces *const *known = attention_table_find(workspace->streams, &identified, 0);
+  struct stream_pieces *const pieces = known ? *known : meet_stream(workspace, &identified);
+  if (!pieces) return 0;
+  const struct piece *const piece = grow(workspace, pieces, partial_bytes, arrivals, stream);
+  if (!piece) return borrow(workspace, partial_bytes, arrivals, stream, out);
+  point_into(piece->memory.address, piece->partial_bytes, out);
+  return 1;
+}
+
+void sm90_workspace_put(struct sm90_workspace *workspace, const struct sm90_space *space, CUstream stream) {
+  if (space->borrowed) runtime_memory_give_back(workspace->runtime, space->borrowed, stream);
+}

@@ -1,0 +1,39 @@
+/* Where split launches leave partial results and count arrivals: device memory.
+ *
+ * Two launches with one piece of memory at the same time would mix up their results, so every stream has a piece of its
+ * own, as with tickets (sm90_tickets.h says why that is safe): arrivals are zeroed once, by the stream, and each launch
+ * leaves zeros. A launch that needs more gets a larger piece; the old one is kept until the runtime ends, as launches
+ * may be waiting that use it. Sizes are powers of two, so that a stream holds at most twice its largest piece.
+ *
+ * At most 1 GiB a runtime. Beyond, on a stream that is captured (its graph may later run at any time, on any stream)
+ * and where the driver does not tell streams apart, memory is allocated on the stream before the launch and freed after
+ * it: nodes of the graph, in a capture. CUDA lets a graph with such nodes be instantiated once at a time, and not be a
+ * part of another graph. Where the driver has no such memory either, the launch does without: nothing is split. */
+#ifndef KJIT_ATTENTION_SM90_SM90_WORKSPACE_H
+#define KJIT_ATTENTION_SM90_SM90_WORKSPACE_H
+
+#include <kjit/kernel.h>
+
+struct sm90_workspace;
+
+/* NULL when out of memory. */
+struct sm90_workspace *sm90_workspace_create(kjit_runtime *runtime);
+
+/* Frees the memory; nothing may be running that uses it. Accepts NULL. */
+void sm90_workspace_destroy(struct sm90_workspace *workspace);
+
+/* What one launch takes. */
+struct sm90_space {
+  float *partials;
+  int *arrivals;     /* zeros by the time of the launch */
+  uint64_t borrowed; /* to be given back; 0: nothing is */
+};
+
+/* Memory of the current context for the stream's next launch. False: there is none. Thread-safe. */
+_Bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                         struct sm90_space *out);
+
+/* After the launch, whether or not it was enqueued. Thread-safe. */
+void sm90_workspace_put(struct sm90_workspace *workspace, const struct sm90_space *space, CUstream stream);
+
+#endif

@@ -1,0 +1,257 @@
+#include "attention/tune/tune_candidates.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* What an INT or LOAD is tried at: small counts, then a tile's edges. */
+static const int32_t values_tried[] = {0,  1,  2,   3,   4,   5,   6,   7,   8,   16,  32,  48, 64,
+                                       80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256};
+enum { TRIED_COUNT = sizeof values_tried / sizeof *values_tried };
+
+/* A field that the planner decides, and what it is tried at. */
+struct axis {
+  const struct field *field;
+  int32_t values[TRIED_COUNT + 1]; /* without the present one */
+  uint32_t steps[TRIED_COUNT + 1]; /* of each, away from the present one */
+  size_t count;
+  _Bool is_ordered; /* values have neighbours: only the nearest legal ones stay */
+};
+
+struct making {
+  struct tune_candidates *out;
+  const kjit_attention_problem *problem;
+  const struct attention_place *place;
+  struct tune_class class;
+  union tune_config base;
+  struct axis axes[FIELD_COUNT_MAX];
+  size_t axis_count;
+};
+
+static kjit_status judge(const struct making *making, const union tune_config *config, kjit_error *error) {
+  const struct tune_family *family = making->out->family;
+  kjit_status status = family->check(config, error);
+  if (status == KJIT_OK) status = family->check_place(config, making->place, error);
+  return status == KJIT_OK ? family->match(making->problem, config, error) : status;
+}
+
+static _Bool is_legal(const struct making *making, const union tune_config *config) {
+  return judge(making, config, NULL) == KJIT_OK;
+}
+
+/* ---- Axes ---- */
+
+static const struct tune_hint *find_hint(const struct tune_family *family, const struct field *field) {
+  for (const struct tune_hint *hint = family->hints; hint->field; hint++) {
+    if (!strcmp(hint->field, field->name)) return hint;
+  }
+  return NULL;
+}
+
+static void add_values(struct axis *axis, const int32_t *values, size_t count, int32_t present) {
+  for (size_t i = 0; i < count; i++) {
+    if (values[i] == present) continue;
+    axis->steps[axis->count] = 1;
+    axis->values[axis->count++] = values[i];
+  }
+}
+
+static void add_axis(struct making *making, const struct field *field) {
+  static const int32_t booleans[] = {0, 1};
+  int32_t given;
+  if (tune_family_given(field, &making->class, &given)) return;
+  const struct tune_hint *hint = find_hint(making->out->family, field);
+  const int32_t present = field_get(field, &making->base);
+  struct axis *axis = &making->axes[making->axis_count++];
+  *axis = (struct axis){.field = field};
+  if (hint)
+    add_values(axis, hint->values, hint->count, present);
+  else if (field->kind == FIELD_BOOL)
+    add_values(axis, booleans, 2, present);
+  else
+    add_values(axis, values_tried, TRIED_COUNT, present);
+  axis->is_ordered = !hint && field->kind != FIELD_BOOL;
+}
+
+/* Does any other single change make this value legal? */
+static _Bool is_legal_with_another(const struct making *making, const union tune_config *changed,
+                                   const struct axis *but) {
+  for (size_t i = 0; i < making->axis_count; i++) {
+    const struct axis *axis = &making->axes[i];
+    for (size_t j = 0; axis != but && j < axis->count; j++) {
+      union tune_config config = *changed;
+      field_put(axis->field, &config, axis->values[j]);
+      if (is_legal(making, &config)) return 1;
+    }
+  }
+  return 0;
+}
+
+/* Drop the values that are never legal, and count the steps to the others. The values are in ascending order. */
+static void keep_legal(const struct making *making, struct axis *axis) {
+  size_t kept = 0;
+  for (size_t i = 0; i < axis->count; i++) {
+    union tune_config config = making->base;
+    field_put(axis->field, &config, axis->values[i]);
+    if (is_legal(making, &config) || is_legal_with_another(making, &config, axis))
+      axis->values[kept++] = axis->values[i];
+  }
+  axis->count = kept;
+}
+
+/* Keep the nearest to either side of the present value. */
+static void keep_near(const struct making *making, struct axis *axis) {
+  const int32_t present = field_get(axis->field, &making->base);
+  size_t below = 0, kept = 0;
+  while (below < axis->count && axis->values[below] < present)
+    below++;
+  for (size_t i = 0; i < axis->count; i++) {
+    const size_t steps = i < below ? below - i : i - below + 1;
+    if (steps > TUNE_STEPS) continue;
+    axis->values[kept] = axis->values[i];
+    axis->steps[kept++] = (uint32_t)steps;
+  }
+  axis->count = kept;
+}
+
+static void make_axes(struct making *making) {
+  const struct field_table *fields = making->out->family->fields;
+  for (size_t i = 0; i < fields->count; i++)
+    add_axis(making, &fields->fields[i]);
+  /* All of them before any is narrowed: one may need a far value of another. */
+  for (size_t i = 0; i < making->axis_count; i++) {
+    if (making->axes[i].is_ordered) keep_legal(making, &making->axes[i]);
+  }
+  for (size_t i = 0; i < making->axis_count; i++) {
+    if (making->axes[i].is_ordered) keep_near(making, &making->axes[i]);
+  }
+}
+
+/* ---- Candidates ---- */
+
+static struct tune_candidate *grow(struct tune_candidates *out) {
+  if (out->count == out->capacity) {
+    const size_t capacity = out->capacity ? 2 * out->capacity : 64;
+    struct tune_candidate *items = mem_alloc_array(out->mem, capacity, sizeof *items);
+    if (!items) return NULL;
+    if (out->count) memcpy(items, out->items, out->count * sizeof *items);
+    mem_free(out->mem, out->items);
+    out->items = items;
+    out->capacity = capacity;
+  }
+  return &out->items[out->count++]; /* zeroed, as all memory here is */
+}
+
+static kjit_status add(struct making *making, const union tune_config *config, uint32_t changes, uint32_t steps,
+                       kjit_error *error) {
+  kjit_error why;
+  error_clear(&why);
+  struct tune_candidate *candidate = grow(making->out);
+  if (!candidate) return error_no_memory(error);
+  candidate->number = (uint32_t)making->out->count;
+  candidate->config = *config;
+  candidate->changes = changes;
+  candidate->steps = steps;
+  if (judge(making, config, &why) == KJIT_OK)
+    making->out->family->canonicalize(&candidate->config);
+  else
+    snprintf(candidate->refused, sizeof candidate->refused, "%.255s", why.message);
+  return KJIT_OK;
+}
+
+/* Every value of one axis on top of a config, and of the axes behind it on top of that. */
+static kjit_status add_changes(struct making *making, const union tune_config *from, size_t first, uint32_t changes,
+                               uint32_t steps, kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  for (size_t i = first; i < making->axis_count; i++) {
+    const struct axis *axis = &making->axes[i];
+    for (size_t j = 0; j < axis->count && status == KJIT_OK; j++) {
+      union tune_config config = *from;
+      field_put(axis->field, &config, axis->values[j]);
+      status = add(making, &config, changes + 1, steps + axis->steps[j], error);
+    }
+  }
+  return status;
+}
+
+static kjit_status add_pairs(struct making *making, kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < making->axis_count; i++) {
+    const struct axis *axis = &making->axes[i];
+    for (size_t j = 0; j < axis->count && status == KJIT_OK; j++) {
+      union tune_config config = making->base;
+      field_put(axis->field, &config, axis->values[j]);
+      status = add_changes(making, &config, i + 1, 1, axis->steps[j], error);
+    }
+  }
+  return status;
+}
+
+/* Nearest first, then as they were made: no two are equal. */
+static int compare_candidates(const void *left, const void *right) {
+  const struct tune_candidate *a = left, *b = right;
+  if (a->changes != b->changes) return a->changes < b->changes ? -1 : 1;
+  if (a->steps != b->steps) return a->steps < b->steps ? -1 : 1;
+  return a->number < b->number ? -1 : 1;
+}
+
+static _Bool is_known(const struct tune_candidates *out, size_t before) {
+  for (size_t i = 0; i < before; i++) {
+    if (!out->items[i].refused[0] &&
+        field_table_compare(out->family->fields, &out->items[i].config, &out->items[before].config) == 0)
+      return 1;
+  }
+  return 0;
+}
+
+static void refuse_the_rest(struct tune_candidates *out) {
+  size_t kept = 0;
+  for (size_t i = 0; i < out->count; i++) {
+    struct tune_candidate *candidate = &out->items[i];
+    if (candidate->refused[0]) continue;
+    if (is_known(out, i))
+      snprintf(candidate->refused, sizeof candidate->refused, "the same kernel as a nearer candidate");
+    else if (++kept > TUNE_CANDIDATES_MAX)
+      snprintf(candidate->refused, sizeof candidate->refused, "beyond the %d nearest candidates", TUNE_CANDIDATES_MAX);
+  }
+}
+
+static kjit_status make(struct making *making, kjit_error *error) {
+  make_axes(making);
+  kjit_status status = add(making, &making->base, 0, 0, error);
+  if (status == KJIT_OK) status = add_changes(making, &making->base, 0, 0, 0, error);
+  if (status == KJIT_OK) status = add_pairs(making, error);
+  if (status != KJIT_OK) return status;
+  qsort(making->out->items, making->out->count, sizeof *making->out->items, compare_candidates);
+  refuse_the_rest(making->out);
+  return KJIT_OK;
+}
+
+kjit_status tune_candidates_make(struct tune_candidates *candidates, const struct mem *mem,
+                                 const kjit_attention_problem *problem, const struct attention_place *place,
+                                 kjit_error *error) {
+  struct attention_place by_rules = *place;
+  struct attention_choice choice = {0};
+  *candidates = (struct tune_candidates){.mem = mem};
+  by_rules.tuned = NULL;
+  kjit_status status = attention_choose(problem, &by_rules, &choice, error);
+  if (status != KJIT_OK) return status;
+  candidates->family = tune_families[choice.family];
+  struct making *making = mem_alloc(mem, sizeof *making);
+  if (!making) return error_no_memory(error);
+  making->out = candidates;
+  making->problem = problem;
+  making->place = &by_rules;
+  tune_class_of(problem, &making->class);
+  tune_family_get(&choice, &making->base);
+  status = make(making, error);
+  mem_free(mem, making);
+  return status;
+}
+
+void tune_candidates_finish(struct tune_candidates *candidates) {
+  if (candidates->mem) mem_free(candidates->mem, candidates->items);
+  *candidates = (struct tune_candidates){0};
+}

@@ -1,0 +1,84 @@
+#include "attention/tune/tune_class.h"
+
+#include "base/error.h"
+
+#define COUNT(name, kind, text) +1
+#define ROW(name, kind, text)   {#name, "", text, FIELD_##kind, (uint32_t)offsetof(struct tune_class, name)},
+
+enum { FIELD_COUNT = 0 TUNE_CLASS_FIELDS(COUNT) };
+
+_Static_assert(sizeof(struct tune_class) == 4 * FIELD_COUNT, "a class is its fields, without padding");
+
+static const struct field rows[FIELD_COUNT] = {TUNE_CLASS_FIELDS(ROW)};
+
+const struct field_table tune_class_fields = {
+    .family = "a class",
+    .type = "tune_class",
+    .fields = rows,
+    .count = FIELD_COUNT,
+    .config_bytes = sizeof(struct tune_class),
+};
+
+/* Up to here a bucket ends where another tile begins. */
+#define SHORT_LENGTH 256
+
+/* The largest power of two whose name fits. */
+#define MOST_COUNT (INT32_C(1) << 30)
+
+static int64_t floor_power(int64_t value) {
+  return INT64_C(1) << (63 - __builtin_clzll((unsigned long long)value));
+}
+
+int32_t tune_class_count(int64_t count) {
+  if (count >= MOST_COUNT) return MOST_COUNT;
+  const int64_t below = floor_power(count);
+  /* count / below > sqrt(2): the next one is nearer. */
+  return (int32_t)(count * count > 2 * below * below ? 2 * below : below);
+}
+
+int32_t tune_class_length(int64_t length) {
+  /* By whole 8s: where tiles of 64 rows and packed heads begin and end. */
+  static const int16_t ends[SHORT_LENGTH / 8 + 1] = {1,   8,   16,  32,  32,  64,  64,  64,  64,  128, 128,
+                                                     128, 128, 128, 128, 128, 128, 192, 192, 192, 192, 192,
+                                                     192, 192, 192, 256, 256, 256, 256, 256, 256, 256, 256};
+  if (length > SHORT_LENGTH) return tune_class_count(length);
+  return length == 1 ? 1 : ends[(length + 7) / 8];
+}
+
+/* Both are below 2^16, and a 32-bit division is twice as fast as one of 64. */
+static int32_t group_of(const kjit_attention_problem *problem) {
+  return (int32_t)((uint32_t)problem->heads_q / (uint32_t)problem->heads_kv);
+}
+
+void tune_class_of(const kjit_attention_problem *problem, struct tune_class *out) {
+  *out = (struct tune_class){.dtype = problem->dtype,
+                             .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
+                             .head_dim = (int32_t)problem->head_dim,
+                             .head_dim_v = (int32_t)problem->head_dim_v,
+                             .group = group_of(problem),
+                             .seq_q = tune_class_length(problem->seq_q),
+                             .seq_kv = tune_class_length(problem->seq_kv),
+                             .pairs = tune_class_count(problem->batch * problem->heads_q)};
+}
+
+static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
+}
+
+kjit_status tune_class_check(const struct tune_class *class, kjit_error *error) {
+  if (class->dtype != KJIT_FP16 && class->dtype != KJIT_BF16)
+    return broken(error, "dtype", class->dtype, "FP16 (5) or BF16 (15)");
+  if (class->causal != 0 && class->causal != 1) return broken(error, "causal", class->causal, "0 or 1");
+  for (size_t i = 0; i < tune_class_fields.count; i++) {
+    const struct field *field = &tune_class_fields.fields[i];
+    const int32_t value = field_get(field, class);
+    if (field->kind == FIELD_INT && value < 1) return broken(error, field->name, value, "at least 1");
+  }
+  if (tune_class_length(class->seq_q) != class->seq_q)
+    return broken(error, "seq_q", class->seq_q, "the name of a bucket");
+  if (tune_class_length(class->seq_kv) != class->seq_kv)
+    return broken(error, "seq_kv", class->seq_kv, "the name of a bucket");
+  if (tune_class_count(class->pairs) != class->pairs)
+    return broken(error, "pairs", class->pairs, "the name of a bucket");
+  return KJIT_OK;
+}

@@ -1,0 +1,47 @@
+/* Classes of problems: one row of a tuned table serves a neighbourhood. Pure. docs/tune.md shows the buckets. */
+#ifndef KJIT_ATTENTION_TUNE_TUNE_CLASS_H
+#define KJIT_ATTENTION_TUNE_TUNE_CLASS_H
+
+#include <kjit/attention.h>
+
+#include "family/field_table.h"
+
+/* X(name, kind, text). What a config must fit is exact; the rest is the name of a bucket. */
+#define TUNE_CLASS_FIELDS(X)                                                                                           \
+  X(dtype, DTYPE, "element type")                                                                                      \
+  X(causal, BOOL, "the mask")                                                                                          \
+  X(head_dim, INT, "columns of q and k")                                                                               \
+  X(head_dim_v, INT, "columns of v and o")                                                                             \
+  X(group, INT, "query heads for each key head")                                                                       \
+  X(seq_q, INT, "bucket of the query length")                                                                          \
+  X(seq_kv, INT, "bucket of the key length")                                                                           \
+  X(pairs, INT, "bucket of batch * heads_q")
+
+/* Without padding: hashed and compared as bytes. */
+struct tune_class {
+#define TUNE_CLASS_MEMBER(name, kind, text) int32_t name;
+  TUNE_CLASS_FIELDS(TUNE_CLASS_MEMBER)
+#undef TUNE_CLASS_MEMBER
+};
+
+/* For comparing, and for the text form of family/pair_form.h. */
+extern const struct field_table tune_class_fields;
+
+/* Enough for every class as text, with the NUL. */
+#define TUNE_CLASS_TEXT_MAX 192
+
+/* The bucket of a length: up to 256 the least of 1, 8, 16, 32, 64, 128, 192, 256 that holds it, since there it decides
+ * how many tiles there are; beyond, the power of two that it is nearest to by ratio, so that 4095 and 4097 are with
+ * 4096. A bucket's name is in the bucket. `length` is from 1 to INT32_MAX. */
+int32_t tune_class_length(int64_t length);
+
+/* The bucket of a count: the power of two that it is nearest to by ratio. From 1 on; 2^30 and more are one bucket. */
+int32_t tune_class_count(int64_t count);
+
+/* For a problem without defaults left open. */
+void tune_class_of(const kjit_attention_problem *problem, struct tune_class *out);
+
+/* Can problems be of this class: values in range, buckets by their names? KJIT_ERR_INVALID_CONFIG says what is not. */
+kjit_status tune_class_check(const struct tune_class *class, kjit_error *error);
+
+#endif

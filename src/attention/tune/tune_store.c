@@ -1,0 +1,100 @@
+#include "attention/tune/tune_store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/runtime_internal.h"
+
+#define NO_DEVICE (-1)
+
+struct kept {
+  int32_t ordinal; /* NO_DEVICE: for an architecture */
+  char arch[16];
+  struct tune_table *table;
+  struct kept *next;
+};
+
+/* What tuning keeps in a runtime: one for each device and for each architecture that was asked for. */
+struct state {
+  _Atomic(struct kept *) newest; /* a list that only ever grows at its head, so readers need no lock */
+};
+
+struct tune_places tune_store_places(kjit_runtime *runtime) {
+  return (struct tune_places){.mem = runtime_mem(runtime),
+                              .log = runtime_log(runtime),
+                              .builder = runtime_builder(runtime),
+                              .shipped = tune_shipped_embedded()};
+}
+
+static void destroy_kept(const struct mem *mem, struct kept *kept) {
+  tune_table_destroy(kept->table);
+  mem_free(mem, kept);
+}
+
+static void destroy_state(kjit_runtime *runtime, void *user) {
+  struct state *state = user;
+  struct kept *kept = atomic_load(&state->newest);
+  while (kept) {
+    struct kept *const next = kept->next;
+    destroy_kept(runtime_mem(runtime), kept);
+    kept = next;
+  }
+  mem_free(runtime_mem(runtime), state);
+}
+
+static void *create_state(kjit_runtime *runtime) {
+  return mem_alloc(runtime_mem(runtime), sizeof(struct state));
+}
+
+static struct state *find_state(kjit_runtime *runtime) {
+  if (!runtime_uses_tuned(runtime)) return NULL;
+  return runtime_slot_get(runtime, RUNTIME_SLOT_TUNED, create_state, destroy_state);
+}
+
+/* Devices are told apart by number; only what belongs to none has to be compared by name. */
+static struct tune_table *find(const struct state *state, int32_t ordinal, const char *arch) {
+  const struct kept *kept = atomic_load_explicit(&state->newest, memory_order_acquire);
+  for (; kept; kept = kept->next) {
+    if (kept->ordinal == ordinal && (ordinal != NO_DEVICE || !strcmp(kept->arch, arch))) return kept->table;
+  }
+  return NULL;
+}
+
+/* Of two threads that read the same one, the second gives its own up. Takes the table over. */
+static struct tune_table *keep(struct state *state, const struct mem *mem, int32_t ordinal, const char *arch,
+                               struct tune_table *table) {
+  struct kept *made = table ? mem_alloc(mem, sizeof *made) : NULL;
+  if (!made) {
+    tune_table_destroy(table);
+    return NULL;
+  }
+  made->ordinal = ordinal;
+  made->table = table;
+  snprintf(made->arch, sizeof made->arch, "%s", arch);
+  made->next = atomic_load_explicit(&state->newest, memory_order_acquire);
+  do {
+    struct tune_table *const found = find(state, ordinal, arch);
+    if (found) {
+      destroy_kept(mem, made);
+      return found;
+    }
+  } while (!atomic_compare_exchange_weak_explicit(&state->newest, &made->next, made, memory_order_acq_rel,
+                                                  memory_order_acquire));
+  return table;
+}
+
+struct tune_table *tune_store_of_device(kjit_runtime *runtime, const kjit_device_info *device) {
+  struct state *state = find_state(runtime);
+  struct tune_table *table = state ? find(state, device->ordinal, device->arch) : NULL;
+  if (table || !state) return table;
+  const struct tune_places places = tune_store_places(runtime);
+  return keep(state, places.mem, device->ordinal, device->arch_specific, tune_load_of_device(&places, device));
+}
+
+struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct attention_place *place) {
+  struct state *state = find_state(runtime);
+  struct tune_table *table = state ? find(state, NO_DEVICE, place->arch) : NULL;
+  if (table || !state) return table;
+  const struct tune_places places = tune_store_places(runtime);
+  return keep(state, places.mem, NO_DEVICE, place->arch, tune_load_of_arch(&places, place));
+}

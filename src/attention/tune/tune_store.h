@@ -1,0 +1,15 @@
+/* A runtime's tuned tables: each read when it is first asked for, and kept until the runtime ends. */
+#ifndef KJIT_ATTENTION_TUNE_TUNE_STORE_H
+#define KJIT_ATTENTION_TUNE_TUNE_STORE_H
+
+#include "attention/tune/tune_load.h"
+
+/* NULL: tables are switched off, or memory ran out. Thread-safe; a few loads after the first call. */
+struct tune_table *tune_store_of_device(kjit_runtime *runtime, const kjit_device_info *device);
+
+/* The same for an architecture whose cards are elsewhere. Thread-safe. */
+struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct attention_place *place);
+
+struct tune_places tune_store_places(kjit_runtime *runtime);
+
+#endif

@@ -1,0 +1,132 @@
+#include "attention/attention_choose.h"
+
+#include <string.h>
+
+/* uthash's own memory comes from the table's allocator; running out of it is an answer, not the end of the process. */
+#define HASH_NONFATAL_OOM          1
+#define uthash_malloc(bytes)       mem_alloc(table->mem, bytes)
+#define uthash_free(memory, bytes) mem_free(table->mem, memory)
+#define uthash_nonfatal_oom(row)   (added = 0)
+#include "attention/tune/tune_table.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+
+struct tune_table *tune_table_create(const struct mem *mem) {
+  struct tune_table *table = mem_alloc(mem, sizeof *table);
+  if (table) table->mem = mem;
+  return table;
+}
+
+void tune_table_destroy(struct tune_table *table) {
+  struct tune_row *row, *next;
+  if (!table) return;
+  HASH_ITER(hh, table->rows, row, next) {
+    HASH_DEL(table->rows, row);
+    mem_free(table->mem, row);
+  }
+  mem_free(table->mem, table);
+}
+
+static unsigned hash(const struct tune_class *class) {
+  return (unsigned)hash_64(class, sizeof *class);
+}
+
+static struct tune_row *find(const struct tune_table *table, const struct tune_class *class) {
+  struct tune_row *row;
+  const unsigned hashed = hash(class), bit = hashed % TUNE_SEEN_BITS;
+  if (!(table->seen[bit / 64] >> bit % 64 & 1)) return NULL;
+  HASH_FIND_BYHASHVALUE(hh, table->rows, class, sizeof *class, hashed, row);
+  return row;
+}
+
+static _Bool insert(struct tune_table *table, struct tune_row *row) {
+  _Bool added = 1;
+  const unsigned hashed = hash(&row->class), bit = hashed % TUNE_SEEN_BITS;
+  HASH_ADD_BYHASHVALUE(hh, table->rows, class, sizeof row->class, hashed, row);
+  table->seen[bit / 64] |= UINT64_C(1) << bit % 64;
+  return added;
+}
+
+static void replace_content(struct tune_table *table, struct tune_row *old, const struct tune_row *row) {
+  const UT_hash_handle hh = old->hh;
+  table->rows_of[old->origin]--;
+  table->rows_of[row->origin]++;
+  *old = *row;
+  old->hh = hh;
+}
+
+kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row, _Bool replace, kjit_error *error) {
+  struct tune_row *old = find(table, &row->class);
+  if (old) {
+    if (replace) replace_content(table, old, row);
+    return KJIT_OK;
+  }
+  if (table->count >= TUNE_ROWS_MAX)
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "a tuned table has at most %d rows", TUNE_ROWS_MAX);
+  struct tune_row *copy = mem_duplicate(table->mem, row, sizeof *row);
+  if (!copy) return error_no_memory(error);
+  if (!insert(table, copy)) {
+    mem_free(table->mem, copy);
+    return error_no_memory(error);
+  }
+  table->count++;
+  table->rows_of[row->origin]++;
+  return KJIT_OK;
+}
+
+const struct tune_row *tune_table_find(const struct tune_table *table, const struct tune_class *class) {
+  return find(table, class);
+}
+
+_Bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out) {
+  struct tune_class class;
+  union tune_config config;
+  if (!table->count) return 0;
+  tune_class_of(problem, &class);
+  const struct tune_row *row = find(table, &class);
+  if (!row || row->rules) return 0;
+  tune_family_get(&row->choice, &config);
+  if (tune_families[row->choice.family]->match(problem, &config, NULL) != KJIT_OK) {
+    atomic_fetch_add_explicit(&table->misfits, 1, memory_order_relaxed);
+    return 0;
+  }
+  *out = row->choice;
+  return 1;
+}
+
+static kjit_status check_given(const struct tune_row *row, const struct field_table *fields,
+                               const union tune_config *config, kjit_error *error) {
+  for (size_t i = 0; i < fields->count; i++) {
+    int32_t given;
+    const int32_t value = field_get(&fields->fields[i], config);
+    if (tune_family_given(&fields->fields[i], &row->class, &given) && given != value)
+      return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be the class's, %d", fields->fields[i].name,
+                       (int)value, (int)given);
+  }
+  return KJIT_OK;
+}
+
+kjit_status tune_row_check(const struct tune_row *row, const struct attention_place *place, kjit_error *error) {
+  union tune_config config, canonical;
+  kjit_status status = tune_class_check(&row->class, error);
+  if (status != KJIT_OK || row->rules) return status;
+  const struct tune_family *family = tune_families[row->choice.family];
+  tune_family_get(&row->choice, &config);
+  status = family->check(&config, error);
+  if (status == KJIT_OK) status = family->check_place(&config, place, error);
+  if (status == KJIT_OK) status = check_given(row, family->fields, &config, error);
+  if (status != KJIT_OK) return status;
+  canonical = config;
+  family->canonicalize(&canonical);
+  if (field_table_compare(family->fields, &config, &canonical) == 0) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "the config is not in its canonical form");
+}
+
+static int compare_rows(const struct tune_row *a, const struct tune_row *b) {
+  return field_table_compare(&tune_class_fields, &a->class, &b->class);
+}
+
+void tune_table_sort(struct tune_table *table) {
+  HASH_SORT(table->rows, compare_rows);
+}

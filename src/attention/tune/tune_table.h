@@ -1,0 +1,79 @@
+/* A tuned table: classes of problems to what was measured fastest for them on one kind of card. */
+#ifndef KJIT_ATTENTION_TUNE_TUNE_TABLE_H
+#define KJIT_ATTENTION_TUNE_TUNE_TABLE_H
+
+#include <stdatomic.h>
+
+#include <uthash.h>
+
+#include "attention/attention_choose.h"
+#include "attention/tune/tune_class.h"
+#include "attention/tune/tune_family.h"
+#include "base/digest.h"
+#include "base/mem.h"
+
+/* Many times the classes that anybody measures; it bounds what a file can make this library hold: 5 MiB. */
+#define TUNE_ROWS_MAX 16384
+
+/* Where a table lies. A lower one is believed first. */
+enum tune_origin { TUNE_USER, TUNE_SITE, TUNE_SHIPPED, TUNE_ORIGINS };
+
+/* What was measured where. Equal but for compiler and date: of one table. */
+struct tune_header {
+  char device[128]; /* as the driver calls it */
+  char arch[16];    /* with its own features: "sm_90a" */
+  uint32_t multiprocessors;
+  uint32_t driver;                          /* CUDA's encoding */
+  char library[32];                         /* kjit_version() */
+  char compiler[32];                        /* for people: "13.0"; "-" when it was not known */
+  char date[11];                            /* for people: "2026-11-21", UTC */
+  struct digest kernels[TUNE_FAMILY_COUNT]; /* of each family's sources */
+};
+
+struct tune_row {
+  struct tune_class class;
+  struct attention_choice choice; /* canonical; nothing where `rules` */
+  _Bool rules;                    /* measured, and what the rules choose stays */
+  enum tune_origin origin;
+  uint64_t ns, rules_ns; /* medians of what is chosen, and of what the rules choose */
+  UT_hash_handle hh;
+};
+
+/* Bits that most classes without a row are told by, before any row is looked at. */
+#define TUNE_SEEN_BITS 16384
+
+struct tune_table {
+  const struct mem *mem;
+  struct tune_header header;
+  struct tune_row *rows; /* uthash, by class */
+  size_t count;
+  size_t stale;                       /* rows that were measured on kernels that this library does not have */
+  size_t broken;                      /* rows that break a rule of their family or are not of their class */
+  _Atomic(uint64_t) misfits;          /* look-ups whose row did not fit the problem */
+  size_t rows_of[TUNE_ORIGINS];       /* where the rows come from */
+  uint64_t seen[TUNE_SEEN_BITS / 64]; /* a bit for each row, by its hash */
+};
+
+/* NULL: out of memory. */
+struct tune_table *tune_table_create(const struct mem *mem);
+void tune_table_destroy(struct tune_table *table); /* accepts NULL */
+
+/* Add a copy. In place of a row of the same class, if `replace`; otherwise that one stays. KJIT_ERR_NO_MEMORY, and
+ * KJIT_ERR_UNSUPPORTED beyond TUNE_ROWS_MAX. Nobody may be looking anything up. */
+kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row, _Bool replace, kjit_error *error);
+
+/* NULL when there is none. Thread-safe, as long as nothing is added. */
+const struct tune_row *tune_table_find(const struct tune_table *table, const struct tune_class *class);
+
+/* What the table says of a problem without defaults left open, if there is a row and it fits. Thread-safe; it costs
+ * some nanoseconds. */
+_Bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out);
+
+/* Is a row what it should be: a class that there can be, a config that passes every rule, is canonical and of the
+ * class? KJIT_ERR_INVALID_CONFIG and others say what is not. */
+kjit_status tune_row_check(const struct tune_row *row, const struct attention_place *place, kjit_error *error);
+
+/* In the order of classes. */
+void tune_table_sort(struct tune_table *table);
+
+#endif

@@ -1,0 +1,47 @@
+/* Tuned tables as text. One line each:
+ *
+ *   kjit-tuned 1
+ *   device NVIDIA H200
+ *   arch sm_90a
+ *   multiprocessors 132
+ *   driver 13000
+ *   library 0.1.0
+ *   compiler 13.0
+ *   date 2026-11-21
+ *   kernels attention_sm90 <64 hex digits>
+ *   kernels flash_forward <64 hex digits>
+ *   row dtype=bf16,causal=0,…,pairs=64 409.312 421.120 attention_sm90 dtype=bf16,…
+ *   row dtype=bf16,causal=1,…,pairs=64 300.128 300.128 rules
+ *   end 2
+ *
+ * A row: class, microseconds of what was chosen, of what the rules choose, then family and config, or "rules" where
+ * these were not beaten. There is one way to write a table; rows are in the order of classes. */
+#ifndef KJIT_ATTENTION_TUNE_TUNE_TEXT_H
+#define KJIT_ATTENTION_TUNE_TUNE_TEXT_H
+
+#include "attention/tune/tune_table.h"
+#include "base/text.h"
+
+/* The longest row there can be has about 700. */
+#define TUNE_LINE_MAX 1024
+
+/* A file of TUNE_ROWS_MAX rows of usual length. */
+#define TUNE_TEXT_MAX ((size_t)8 << 20)
+
+/* The header alone. KJIT_ERR_PARSE: "line 3: column 6: …". */
+kjit_status tune_text_read_header(const char *text, size_t bytes, struct tune_header *header, kjit_error *error);
+
+/* Everything, into an empty table. A row of kernels other than `kernels` is counted as stale and its config not read;
+ * one that breaks a rule, or cannot run on the place, is counted as broken. KJIT_ERR_PARSE, KJIT_ERR_UNSUPPORTED for
+ * too many rows, KJIT_ERR_NO_MEMORY. */
+kjit_status tune_text_read(struct tune_table *table, const char *text, size_t bytes,
+                           const struct digest kernels[TUNE_FAMILY_COUNT], const struct attention_place *place,
+                           enum tune_origin origin, kjit_error *error);
+
+/* Sorts. */
+void tune_text_write(struct tune_table *table, struct text *out);
+
+/* One row's class, for messages. */
+void tune_text_print_class(const struct tune_class *class, char text[TUNE_CLASS_TEXT_MAX]);
+
+#endif

@@ -1,0 +1,134 @@
+#include "attention/tune/tune_update.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "attention/attention_problem.h"
+#include "attention/tune/tune_text.h"
+#include "base/error.h"
+#include "base/struct_intake.h"
+
+/* A day of one kernel. */
+#define MOST_MICROSECONDS 86400e6
+
+static void write_date(char date[11]) {
+  const time_t now = time(NULL);
+  struct tm utc;
+  memcpy(date, "1970-01-01", 11);
+  if (gmtime_r(&now, &utc)) (void)strftime(date, 11, "%Y-%m-%d", &utc);
+}
+
+static kjit_status take_time(double microseconds, const char *member, uint64_t *ns, kjit_error *error) {
+  if (!(microseconds >= 0.001 && microseconds <= MOST_MICROSECONDS))
+    return error_set(error, KJIT_ERR_INVALID_ARG, "result.%s is %g: must be from 0.001 to %g", member, microseconds,
+                     MOST_MICROSECONDS);
+  *ns = (uint64_t)(microseconds * 1000 + 0.5);
+  return KJIT_OK;
+}
+
+static kjit_status take_choice(const kjit_tune_result *result, struct tune_row *row, kjit_error *error) {
+  union tune_config config = {0};
+  row->rules = !result->family;
+  if (!result->family != !result->config)
+    return error_invalid(error, "result.config", "must be set if result.family is, and only then");
+  if (row->rules) return KJIT_OK;
+  const struct tune_family *family = tune_family_find(result->family, strlen(result->family));
+  if (!family) return error_set(error, KJIT_ERR_PARSE, "'%.40s' is no family of kernels", result->family);
+  const kjit_status status = family->parse(result->config, &config, error);
+  if (status == KJIT_OK) tune_family_put(family, &config, &row->choice);
+  return status;
+}
+
+static kjit_status take_result(const kjit_tune_result *given, struct tune_row *row, kjit_error *error) {
+  kjit_tune_result result;
+  kjit_attention_problem problem;
+  *row = (struct tune_row){.origin = TUNE_USER};
+  kjit_status status = struct_intake(&result, sizeof result, given, sizeof result, "result", error);
+  if (status == KJIT_OK) status = attention_problem_take(&problem, &result.problem, error);
+  if (status == KJIT_OK) status = take_time(result.microseconds, "microseconds", &row->ns, error);
+  if (status == KJIT_OK) status = take_time(result.rules_microseconds, "rules_microseconds", &row->rules_ns, error);
+  if (status == KJIT_OK) status = take_choice(&result, row, error);
+  if (status != KJIT_OK) return status;
+  tune_class_of(&problem, &row->class);
+  if (row->rules) return KJIT_OK;
+  union tune_config config;
+  tune_family_get(&row->choice, &config);
+  return tune_families[row->choice.family]->match(&problem, &config, error);
+}
+
+kjit_status tune_update_init(struct tune_update *update, const struct tune_places *places,
+                             const kjit_device_info *device, const kjit_tune_result *result, kjit_error *error) {
+  update->place = attention_place_of_device(device);
+  kjit_status status = take_result(result, &update->row, error);
+  if (status == KJIT_OK) status = tune_row_check(&update->row, &update->place, error);
+  if (status == KJIT_OK) status = tune_header_of(places, device, &update->header, error);
+  write_date(update->header.date);
+  return status;
+}
+
+/* What the table has and what still holds. */
+static kjit_status read_before(const struct tune_update *update, struct tune_table *table, const char *before,
+                               size_t bytes, kjit_error *error) {
+  struct tune_header header;
+  kjit_status status = tune_text_read_header(before, bytes, &header, error);
+  if (status != KJIT_OK || !tune_header_holds(&header, &update->header, 0)) return status;
+  return tune_text_read(table, before, bytes, update->header.kernels, &update->place, TUNE_USER, error);
+}
+
+kjit_status tune_update_print(const struct tune_update *update, const struct mem *mem, const char *before, size_t bytes,
+                              struct text *out, kjit_error *error) {
+  struct tune_table *table = tune_table_create(mem);
+  if (!table) return error_no_memory(error);
+  kjit_status status = before ? read_before(update, table, before, bytes, error) : KJIT_OK;
+  if (status == KJIT_OK) status = tune_table_add(table, &update->row, 1, error);
+  if (status == KJIT_OK) {
+    table->header = update->header;
+    tune_text_write(table, out);
+    if (out->failed) status = error_no_memory(error);
+  }
+  tune_table_destroy(table);
+  return status;
+}
+
+/* With the file's lock held. */
+static kjit_status replace(const struct tune_update *update, const struct tune_places *places,
+                           const struct side_file *file, kjit_error *error) {
+  struct text out;
+  kjit_error damage = {0};
+  char *before = NULL;
+  size_t bytes = 0;
+  text_init(&out, places->mem, TUNE_TEXT_MAX);
+  kjit_status status = side_file_read(places->builder, KJIT_ORIGIN_USER, file, &before, &bytes, error);
+  if (status != KJIT_OK && status != KJIT_ERR_NOT_FOUND) goto done;
+  status = tune_update_print(update, places->mem, before, bytes, &out, &damage);
+  if (status == KJIT_ERR_PARSE) {
+    log_write(places->log, KJIT_LOG_WARNING, "tuned table %s is damaged and begun anew: %s", file->name,
+              damage.message);
+    text_finish(&out);
+    text_init(&out, places->mem, TUNE_TEXT_MAX);
+    damage = (kjit_error){0};
+    status = tune_update_print(update, places->mem, NULL, 0, &out, &damage);
+  }
+  if (status == KJIT_OK)
+    status = side_file_replace(places->builder, file, out.data, out.bytes, error);
+  else
+    error_set(error, status, "%s", damage.message);
+
+done:
+  text_finish(&out);
+  mem_free(places->mem, before);
+  return status;
+}
+
+kjit_status tune_update_publish(const struct tune_update *update, const struct tune_places *places,
+                                const kjit_device_info *device, kjit_error *error) {
+  char name[TUNE_NAME_MAX];
+  struct side_file_lock *lock = NULL;
+  const struct side_file file = tune_file_of(device, name);
+  kjit_status status = side_file_lock(places->builder, &file, &lock, error);
+  if (status != KJIT_OK) return status;
+  status = replace(update, places, &file, error);
+  side_file_unlock(lock);
+  return status;
+}

@@ -1,0 +1,33 @@
+#include "base/gate.h"
+
+_Bool gate_keeper_init(struct gate_keeper *keeper) {
+  if (pthread_mutex_init(&keeper->lock, NULL)) return 0;
+  if (pthread_cond_init(&keeper->changed, NULL)) {
+    pthread_mutex_destroy(&keeper->lock);
+    return 0;
+  }
+  return 1;
+}
+
+void gate_keeper_finish(struct gate_keeper *keeper) {
+  pthread_cond_destroy(&keeper->changed);
+  pthread_mutex_destroy(&keeper->lock);
+}
+
+_Bool gate_enter(struct gate_keeper *keeper, struct gate *gate) {
+  if (gate_is_open(gate)) return 0;
+  pthread_mutex_lock(&keeper->lock);
+  while (atomic_load_explicit(&gate->state, memory_order_relaxed) == GATE_BUSY)
+    pthread_cond_wait(&keeper->changed, &keeper->lock);
+  const _Bool mine = atomic_load_explicit(&gate->state, memory_order_relaxed) == GATE_CLOSED;
+  if (mine) atomic_store_explicit(&gate->state, GATE_BUSY, memory_order_relaxed);
+  pthread_mutex_unlock(&keeper->lock);
+  return mine;
+}
+
+void gate_leave(struct gate_keeper *keeper, struct gate *gate, _Bool open) {
+  pthread_mutex_lock(&keeper->lock);
+  atomic_store_explicit(&gate->state, open ? GATE_OPEN : GATE_CLOSED, memory_order_release);
+  pthread_cond_broadcast(&keeper->changed);
+  pthread_mutex_unlock(&keeper->lock);
+}

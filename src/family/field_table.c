@@ -1,0 +1,90 @@
+#include "family/field_table.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include <kjit/tensor.h>
+
+#include "base/hash.h"
+
+static const struct {
+  int32_t number;
+  const char *name;
+} dtypes[] = {{KJIT_FP16, "FP16"}, {KJIT_FP32, "FP32"}, {KJIT_BF16, "BF16"}};
+
+#define DTYPE_COUNT (sizeof dtypes / sizeof *dtypes)
+
+int32_t field_get(const struct field *field, const void *config) {
+  int32_t value;
+  memcpy(&value, (const char *)config + field->offset, sizeof value);
+  return value;
+}
+
+void field_put(const struct field *field, void *config, int32_t value) {
+  memcpy((char *)config + field->offset, &value, sizeof value);
+}
+
+const char *field_dtype_name(int32_t dtype) {
+  for (size_t i = 0; i < DTYPE_COUNT; i++) {
+    if (dtypes[i].number == dtype) return dtypes[i].name;
+  }
+  return NULL;
+}
+
+_Bool field_dtype_from_name(const char *name, size_t bytes, int32_t *dtype) {
+  for (size_t i = 0; i < DTYPE_COUNT; i++) {
+    if (strlen(dtypes[i].name) != bytes || strncasecmp(dtypes[i].name, name, bytes) != 0) continue;
+    *dtype = dtypes[i].number;
+    return 1;
+  }
+  return 0;
+}
+
+int field_table_compare(const struct field_table *table, const void *a, const void *b) {
+  for (size_t i = 0; i < table->count; i++) {
+    const int32_t left = field_get(&table->fields[i], a), right = field_get(&table->fields[i], b);
+    if (left != right) return left < right ? -1 : 1;
+  }
+  return 0;
+}
+
+uint64_t field_table_hash(const struct field_table *table, const void *config) {
+  return hash_64(config, table->config_bytes);
+}
+
+/* The field whose name follows `last` in byte order; NULL after the last. */
+static const struct field *next_by_name(const struct field_table *table, const struct field *last) {
+  const struct field *next = NULL;
+  for (size_t i = 0; i < table->count; i++) {
+    const struct field *field = &table->fields[i];
+    if (last && strcmp(field->name, last->name) <= 0) continue;
+    if (!next || strcmp(field->name, next->name) < 0) next = field;
+  }
+  return next;
+}
+
+void field_table_defines(const struct field_table *table, const void *config, struct text *out) {
+  const struct field *field = next_by_name(table, NULL);
+  for (; field; field = next_by_name(table, field))
+    text_appendf(out, "#define KJIT_%s %d\n", field->name, (int)field_get(field, config));
+}
+
+static void append_json_value(const struct field *field, int32_t value, struct text *out) {
+  const char *dtype = field->kind == FIELD_DTYPE ? field_dtype_name(value) : NULL;
+  if (dtype)
+    text_appendf(out, "\"%s\"", dtype);
+  else if (field->kind == FIELD_BOOL && (value == 0 || value == 1))
+    text_append(out, value ? "true" : "false");
+  else
+    text_appendf(out, "%d", (int)value);
+}
+
+void field_table_json(const struct field_table *table, const void *config, struct text *out) {
+  text_append(out, "{");
+  for (size_t i = 0; i < table->count; i++) {
+    const struct field *field = &table->fields[i];
+    text_appendf(out, "%s\"%s\": ", i ? ", " : "", field->name);
+    append_json_value(field, field_get(field, config), out);
+  }
+  text_append(out, "}");
+}

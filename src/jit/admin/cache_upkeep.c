@@ -1,0 +1,132 @@
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/struct_intake.h"
+#include "jit/admin/cache_admin_internal.h"
+#include "jit/cache/cache_evict.h"
+#include "jit/cache/cache_walk.h"
+#include "jit/cache/failure_cache.h"
+
+struct check {
+  struct builder *builder;
+  _Bool repair;
+  kjit_cache_report report;
+};
+
+static int check_entry(void *user, int folder, const struct entry_name *name) {
+  struct check *check = user;
+  struct disk_cache *cache = &check->builder->user;
+  struct entry_image image;
+  struct stat status;
+  const char *damage = NULL;
+  (void)folder;
+  const int done = disk_cache_read(cache, name, &image, &status, &damage);
+  if (done == -ENOMEM) return done;
+  if (done == -ENOENT || done == -ESTALE) return 0;
+  check->report.entries++;
+  check->report.bytes += (uint64_t)status.st_size;
+  if (done == 0) entry_image_finish(&image, cache->mem);
+  if (done == 0) return 0;
+  check->report.damaged++;
+  /* What cannot be read at all may be readable again tomorrow. */
+  if (!check->repair || done != -EBADMSG) return 0;
+  check->report.removed++;
+  check->report.removed_bytes += (uint64_t)status.st_size;
+  disk_cache_set_aside(cache, name, status.st_ino, damage);
+  return 0;
+}
+
+static int sweep(struct builder *builder, _Bool remove, kjit_cache_report *report) {
+  struct temp_sweep temps = {.remove = remove};
+  const int done = temp_file_sweep(&temps, builder->ops, builder->user.dir.folder);
+  report->temporary_files = temps.found;
+  return done;
+}
+
+kjit_status builder_cache_verify(struct builder *builder, uint32_t flags, kjit_cache_report *report,
+                                 kjit_error *error) {
+  struct check check = {.builder = builder, .repair = (flags & KJIT_CACHE_REPAIR) != 0};
+  error_clear(error);
+  kjit_status status = cache_admin_check_report(report, error);
+  if (status == KJIT_OK && (flags & ~KJIT_CACHE_REPAIR)) status = error_invalid(error, "flags", "unknown bit");
+  if (status == KJIT_OK && check.repair) status = cache_admin_need_writable(builder, error);
+  if (status != KJIT_OK || builder->user.dir.folder < 0) return status;
+  int done = cache_walk(&builder->user, check_entry, &check);
+  if (done >= 0) done = sweep(builder, 0, &check.report);
+  status = cache_admin_failed(builder, "verify", done, error);
+  return status == KJIT_OK ? cache_admin_fill_report(report, &check.report, error) : status;
+}
+
+/* Evict exactly, with the account held. */
+static int shrink(struct cache_usage *usage, uint64_t max_bytes, uint64_t max_entries, kjit_cache_report *report) {
+  const struct evict_goal goal = {max_bytes, max_entries, EVICT_EXACT};
+  struct usage_shard removed = {0, 0};
+  int done = cache_evict_recount(usage->cache, &usage->block);
+  const struct usage_shard before = cache_usage_total(&usage->block);
+  if (done == 0) done = cache_evict(usage->cache, &usage->block, &goal, &removed);
+  report->entries = before.entries;
+  report->bytes = before.bytes;
+  report->removed = removed.entries;
+  report->removed_bytes = removed.bytes;
+  const int written = cache_usage_write(usage);
+  return done < 0 ? done : written;
+}
+
+static kjit_status shrink_folder(struct builder *builder, const char *what, uint64_t max_bytes, uint64_t max_entries,
+                                 kjit_cache_report *report, kjit_error *error) {
+  struct cache_usage usage;
+  kjit_cache_report found = {0};
+  error_clear(error);
+  kjit_status status = cache_admin_check_report(report, error);
+  if (status == KJIT_OK && builder->user.dir.folder < 0) return cache_admin_fill_report(report, &found, error);
+  if (status == KJIT_OK) status = cache_admin_need_writable(builder, error);
+  if (status != KJIT_OK) return status;
+  cache_usage_be_patient(&builder->user);
+  int done = cache_usage_open(&usage, &builder->user);
+  if (done == 0) {
+    done = shrink(&usage, max_bytes, max_entries, &found);
+    cache_usage_close(&usage);
+  }
+  if (done == 0) done = sweep(builder, 1, &found);
+  if (done == 0) done = failure_cache_sweep(&builder->user, max_entries ? builder->failure_s : 0);
+  status = cache_admin_failed(builder, what, done, error);
+  return status == KJIT_OK ? cache_admin_fill_report(report, &found, error) : status;
+}
+
+kjit_status builder_cache_prune(struct builder *builder, uint64_t max_bytes, kjit_cache_report *report,
+                                kjit_error *error) {
+  return shrink_folder(builder, "prune", max_bytes, UINT64_MAX, report, error);
+}
+
+kjit_status builder_cache_clear(struct builder *builder, kjit_cache_report *report, kjit_error *error) {
+  return shrink_folder(builder, "clear", 0, 0, report, error);
+}
+
+kjit_status builder_cache_get_stats(struct builder *builder, kjit_cache_stats *stats, kjit_error *error) {
+  struct usage_block block;
+  kjit_cache_stats found = {0};
+  error_clear(error);
+  cache_usage_flush(&builder->user);
+  cache_usage_peek(&builder->user, &block);
+  const struct usage_shard total = cache_usage_total(&block);
+  const uint64_t *counts = block.counts;
+  found.entries = total.entries;
+  found.bytes = total.bytes;
+  found.max_entries = builder->user.max_entries;
+  found.max_bytes = builder->user.max_bytes;
+  found.hits = counts[COUNT_user_hits];
+  found.misses = counts[COUNT_misses];
+  found.builds = counts[COUNT_builds];
+  found.build_failures = counts[COUNT_build_failures];
+  found.build_ns = counts[COUNT_build_ns];
+  found.waits = counts[COUNT_waits];
+  found.wait_ns = counts[COUNT_wait_ns];
+  found.rebuilt_entries = counts[COUNT_rebuilt_entries];
+  found.evictions = counts[COUNT_evictions];
+  found.published = counts[COUNT_published];
+  found.bytes_read = counts[COUNT_bytes_read];
+  found.bytes_written = counts[COUNT_bytes_written];
+  found.cache_errors = counts[COUNT_cache_errors];
+  return struct_fill(stats, &found, sizeof found, "stats", error);
+}

@@ -1,0 +1,11 @@
+/* What the first publish of a process does for the folder: the tag that keeps backups out, and a sweep of what killed
+ * writers left behind. */
+#ifndef KJIT_JIT_CACHE_CACHE_TIDY_H
+#define KJIT_JIT_CACHE_CACHE_TIDY_H
+
+#include "jit/cache/disk_cache.h"
+
+/* At most once for each `cache`; costs a look at the small folder "tmp". */
+void cache_tidy_once(struct disk_cache *cache);
+
+#endif

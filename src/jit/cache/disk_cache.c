@@ -1,0 +1,196 @@
+#include "jit/cache/disk_cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "jit/cache/cache_tidy.h"
+#include "jit/cache/cache_usage.h"
+#include "jit/cache/temp_file.h"
+
+void entry_image_finish(struct entry_image *image, const struct mem *mem) {
+  mem_free(mem, image->data);
+  *image = (struct entry_image){0};
+}
+
+void disk_cache_note(struct disk_cache *cache, const char *what, const char *where, int code) {
+  count_add(cache->counters, COUNT_cache_errors, 1);
+  log_write(cache->log, KJIT_LOG_WARNING, "cache: cannot %s %s/%s: %s", what, cache->dir.path, where, strerror(-code));
+  /* These do not pass by themselves; asking again for each kernel would only cost time. */
+  if (code == -EROFS || code == -EACCES || code == -EPERM) atomic_store(&cache->writable, 0);
+}
+
+/* Into the image's memory, never a map of the file: what was checked cannot change afterwards, and a truncated file or
+ * a failing disk is an error here instead of a SIGBUS later. */
+static int read_all(const struct disk_cache *cache, int file, struct entry_image *image, const char **damage) {
+  const int done = file_read_all(cache->ops, file, image->data, image->bytes, 0);
+  if (done == -ENODATA)
+    *damage = "shorter than it was a moment ago";
+  else if (done < 0)
+    return done;
+  else
+    *damage = entry_read(image->data, image->bytes, &image->entry);
+  return *damage ? -EBADMSG : 0;
+}
+
+static int read_open_file(const struct disk_cache *cache, int file, struct entry_image *image,
+                          const struct stat *status, const char **damage) {
+  if (!S_ISREG(status->st_mode))
+    *damage = "not a regular file";
+  else if (status->st_size < ENTRY_HEADER_BYTES + ENTRY_CHECKSUM_BYTES)
+    *damage = "shorter than an empty entry";
+  else if ((uint64_t)status->st_size > ENTRY_MAX_BYTES)
+    *damage = "larger than an entry may be";
+  if (*damage) return -EBADMSG;
+  image->bytes = (size_t)status->st_size;
+  image->data = mem_alloc(cache->mem, image->bytes);
+  return image->data ? read_all(cache, file, image, damage) : -ENOMEM;
+}
+
+int disk_cache_read_file(const struct disk_cache *cache, const char *path, struct entry_image *image,
+                         struct stat *status, _Bool used, const char **damage) {
+  const struct file_ops *ops = cache->ops;
+  *damage = NULL;
+  *image = (struct entry_image){0};
+  *status = (struct stat){0};
+  /* O_NONBLOCK: a FIFO planted here must not hang us. */
+  const int file = ops->open(ops->user, cache->dir.folder, path, O_RDONLY | O_NONBLOCK, 0);
+  if (file == -ELOOP) *damage = "a symbolic link";
+  if (file < 0) return *damage ? -EBADMSG : file;
+  int done = ops->stat(ops->user, file, status);
+  if (done == 0) done = read_open_file(cache, file, image, status, damage);
+  /* The record of use is the modification time, which we set ourselves: mounts may keep no access times. */
+  if (done == 0 && used && ops->wall_s(ops->user) - status->st_mtime >= cache->use_grain_s)
+    (void)ops->touch(ops->user, file);
+  (void)ops->close(ops->user, file);
+  if (done < 0) entry_image_finish(image, cache->mem);
+  return done;
+}
+
+int disk_cache_read(const struct disk_cache *cache, const struct entry_name *name, struct entry_image *image,
+                    struct stat *status, const char **damage) {
+  const int done = disk_cache_read_file(cache, name->path, image, status, 0, damage);
+  if (done < 0) return done;
+  struct entry_name proper;
+  const struct entry_text *text = &image->entry.key_text;
+  entry_name_of_key(&proper, text->data, text->bytes);
+  if (!strcmp(proper.file, name->file)) return 0;
+  *damage = "the entry of another key";
+  entry_image_finish(image, cache->mem);
+  return -EBADMSG;
+}
+
+void disk_cache_set_aside(struct disk_cache *cache, const struct entry_name *name, ino_t inode, const char *damage) {
+  const struct file_ops *ops = cache->ops;
+  struct stat status;
+  count_add(cache->counters, COUNT_rebuilt_entries, 1);
+  log_write(cache->log, KJIT_LOG_WARNING, "cache: %s/%s is set aside: %s", cache->dir.path, name->path, damage);
+  if (!atomic_load(&cache->writable)) return;
+  const int folder = ops->open(ops->user, cache->dir.folder, name->folder, O_RDONLY | O_DIRECTORY, 0);
+  int done = folder < 0 ? folder : ops->stat_at(ops->user, folder, name->file, &status);
+  if (done >= 0 && (!inode || inode == status.st_ino)) done = ops->unlink(ops->user, folder, name->file);
+  if (done < 0 && done != -ENOENT) disk_cache_note(cache, "remove", name->path, done);
+  if (folder >= 0) (void)ops->close(ops->user, folder);
+}
+
+/* An NFS client keeps "no such file" for a while; opening the folder makes it ask the server. */
+static void refresh_folder(const struct disk_cache *cache, const struct entry_name *name) {
+  const struct file_ops *ops = cache->ops;
+  const int folder = ops->open(ops->user, cache->dir.folder, name->folder, O_RDONLY | O_DIRECTORY, 0);
+  if (folder >= 0) (void)ops->close(ops->user, folder);
+}
+
+/* Does the entry's key text begin with the part of ours that was asked for? */
+static _Bool answers(const struct key *key, const struct entry *entry) {
+  const size_t bytes = key->complete ? key->text.bytes : key->request_bytes;
+  if (key->complete && entry->key_text.bytes != bytes) return 0;
+  return entry->key_text.bytes >= bytes && !memcmp(entry->key_text.data, key->text.data, bytes);
+}
+
+static kjit_status get_named(struct disk_cache *cache, const struct key *key, const struct entry_name *name,
+                             struct entry_image *image) {
+  struct stat status;
+  const char *damage = NULL;
+  int done = disk_cache_read_file(cache, name->path, image, &status, atomic_load(&cache->writable), &damage);
+  if (done == -ESTALE) done = disk_cache_read_file(cache, name->path, image, &status, 0, &damage);
+  if (done == 0 && !answers(key, &image->entry)) {
+    damage = "the entry of another key";
+    done = -EBADMSG;
+    entry_image_finish(image, cache->mem);
+  }
+  if (done == 0) {
+    count_add(cache->counters, COUNT_bytes_read, image->bytes);
+    return KJIT_OK;
+  }
+  if (done == -ENOMEM) return KJIT_ERR_NO_MEMORY;
+  if (done == -EBADMSG)
+    disk_cache_set_aside(cache, name, status.st_ino, damage);
+  else if (done != -ENOENT && done != -ENOTDIR)
+    disk_cache_note(cache, "read", name->path, done);
+  return KJIT_ERR_NOT_FOUND;
+}
+
+static _Bool before(const struct timespec *a, const struct timespec *b) {
+  return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
+/* The most recently used entry of a request; false when there is none. */
+static _Bool find_any_compiler(struct disk_cache *cache, const struct entry_name *like, struct entry_name *found) {
+  const struct file_ops *ops = cache->ops;
+  struct file_list *list = NULL;
+  struct stat status;
+  struct entry_name name;
+  const char *file;
+  struct timespec newest = {0, 0};
+  _Bool any = 0;
+  const int folder = ops->open(ops->user, cache->dir.folder, like->folder, O_RDONLY | O_DIRECTORY, 0);
+  if (folder < 0) return 0;
+  int done = ops->list_open(ops->user, cache->dir.folder, like->folder, &list);
+  while (done >= 0 && (done = ops->list_next(ops->user, list, &file)) > 0) {
+    if (strncmp(file, like->file, ENTRY_NAME_REQUEST_BYTES) || !entry_name_parse(&name, file)) continue;
+    if (ops->stat_at(ops->user, folder, file, &status) < 0 || (any && before(&status.st_mtim, &newest))) continue;
+    *found = name;
+    newest = status.st_mtim;
+    any = 1;
+  }
+  if (list) ops->list_close(ops->user, list);
+  (void)ops->close(ops->user, folder);
+  return any;
+}
+
+kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, _Bool refresh, struct entry_image *image) {
+  struct entry_name name, other;
+  *image = (struct entry_image){0};
+  if (cache->dir.folder < 0) return KJIT_ERR_NOT_FOUND;
+  entry_name_make(&name, &key->request, &key->digest);
+  if (refresh) refresh_folder(cache, &name);
+  if (key->complete) return get_named(cache, key, &name, image);
+  /* A damaged one is removed and the next one tried; each try removes one, so this ends. */
+  kjit_status status = KJIT_ERR_NOT_FOUND;
+  for (int tries = 0; tries < 4 && status == KJIT_ERR_NOT_FOUND; tries++) {
+    if (!find_any_compiler(cache, &name, &other)) break;
+    status = get_named(cache, key, &other, image);
+  }
+  return status;
+}
+
+int disk_cache_put(struct disk_cache *cache, const struct entry_name *name, const void *image, size_t bytes) {
+  const struct file_ops *ops = cache->ops;
+  struct temp_file temp = {-1, -1, ""};
+  if (cache->dir.folder < 0 || !atomic_load(&cache->writable)) return -EROFS;
+  const int folder = folder_open_or_make(ops, cache->dir.folder, name->folder);
+  int done = folder < 0 ? folder : temp_file_create(&temp, ops, cache->dir.folder);
+  if (done >= 0) done = temp_file_write(&temp, ops, image, bytes);
+  if (done >= 0) done = cache_usage_publish(cache, &temp, folder, name, bytes);
+  temp_file_finish(&temp, ops);
+  if (done >= 0) done = ops->sync(ops->user, folder);
+  if (folder >= 0) (void)ops->close(ops->user, folder);
+  if (done < 0) {
+    disk_cache_note(cache, "publish", name->path, done);
+    return done;
+  }
+  cache_tidy_once(cache);
+  count_add(cache->counters, COUNT_published, 1);
+  count_add(cache->counters, COUNT_bytes_written, bytes);
+  return 0;
+}

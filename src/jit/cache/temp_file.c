@@ -1,0 +1,146 @@
+#include "jit/cache/temp_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEMP_FOLDER "tmp"
+
+/* Random names meet once in 2^64 tries, and a writer that is stopped for a minute between making its file and locking
+ * it loses it to a sweep: a second and a third try are for these. More failures have another cause. */
+#define CREATE_TRIES 3
+
+static int make_folder(const struct file_ops *ops, int parent, const char *name) {
+  const int made = ops->make_folder(ops->user, parent, name, 0700);
+  if (made == -EEXIST) return 0;
+  /* The new name must survive a power cut, or what is published inside is lost with it. */
+  return made < 0 ? made : ops->sync(ops->user, parent);
+}
+
+int folder_open_or_make(const struct file_ops *ops, int root, const char *path) {
+  const int flags = O_RDONLY | O_DIRECTORY;
+  const int open = ops->open(ops->user, root, path, flags, 0);
+  if (open != -ENOENT) return open;
+  char parent_path[64];
+  const char *slash = strchr(path, '/');
+  int parent = root, made = 0;
+  if (slash) {
+    if ((size_t)(slash - path) >= sizeof parent_path) return -ENAMETOOLONG;
+    snprintf(parent_path, sizeof parent_path, "%.*s", (int)(slash - path), path);
+    made = make_folder(ops, root, parent_path);
+    parent = made < 0 ? made : ops->open(ops->user, root, parent_path, flags, 0);
+    if (parent < 0) return parent;
+  }
+  made = make_folder(ops, parent, slash ? slash + 1 : path);
+  if (parent != root) (void)ops->close(ops->user, parent);
+  return made < 0 ? made : ops->open(ops->user, root, path, flags, 0);
+}
+
+static int choose_name(struct temp_file *temp, const struct file_ops *ops) {
+  uint8_t random[8];
+  const int done = ops->random(ops->user, random, sizeof random);
+  if (done < 0) return done;
+  for (size_t i = 0; i < sizeof random; i++)
+    snprintf(temp->name + 2 * i, 3, "%02x", random[i]);
+  return 0;
+}
+
+/* Lock it, and see that no sweep removed it before that. No lock here: the sweep goes by age. */
+static int claim(struct temp_file *temp, const struct file_ops *ops) {
+  struct stat status;
+  const int locked = ops->lock(ops->user, temp->file, 0, 1);
+  if (locked == -EAGAIN) return -EAGAIN;
+  const int known = ops->stat(ops->user, temp->file, &status);
+  if (known < 0) return known;
+  return status.st_nlink ? 0 : -EAGAIN;
+}
+
+static int create_once(struct temp_file *temp, const struct file_ops *ops) {
+  int done = choose_name(temp, ops);
+  if (done < 0) return done;
+  temp->file = ops->open(ops->user, temp->folder, temp->name, O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (temp->file < 0) {
+    temp->name[0] = '\0';
+    return temp->file == -EEXIST ? -EAGAIN : temp->file;
+  }
+  done = claim(temp, ops);
+  if (done == -EAGAIN) {
+    (void)ops->unlink(ops->user, temp->folder, temp->name);
+    (void)ops->close(ops->user, temp->file);
+    temp->file = -1;
+    temp->name[0] = '\0';
+  }
+  return done;
+}
+
+int temp_file_create(struct temp_file *temp, const struct file_ops *ops, int root) {
+  *temp = (struct temp_file){-1, -1, ""};
+  temp->folder = folder_open_or_make(ops, root, TEMP_FOLDER);
+  if (temp->folder < 0) return temp->folder;
+  int done = -EAGAIN;
+  for (int i = 0; i < CREATE_TRIES && done == -EAGAIN; i++)
+    done = create_once(temp, ops);
+  return done;
+}
+
+int temp_file_write(struct temp_file *temp, const struct file_ops *ops, const void *data, size_t bytes) {
+  const int done = file_write_all(ops, temp->file, data, bytes, 0);
+  (void)ops->touch(ops->user, temp->file); /* its first use, finer than the system notes it */
+  return done < 0 ? done : ops->sync(ops->user, temp->file);
+}
+
+int temp_file_publish(struct temp_file *temp, const struct file_ops *ops, int folder, const char *name) {
+  const int done = ops->rename(ops->user, temp->folder, temp->name, folder, name);
+  if (done == 0) temp->name[0] = '\0';
+  return done;
+}
+
+void temp_file_finish(struct temp_file *temp, const struct file_ops *ops) {
+  if (temp->name[0]) (void)ops->unlink(ops->user, temp->folder, temp->name);
+  if (temp->file >= 0) (void)ops->close(ops->user, temp->file);
+  if (temp->folder >= 0) (void)ops->close(ops->user, temp->folder);
+  *temp = (struct temp_file){-1, -1, ""};
+}
+
+/* Younger or, by a file server's clock, not yet written. */
+static _Bool is_young(const struct file_ops *ops, const struct stat *status) {
+  const int64_t age_s = ops->wall_s(ops->user) - status->st_mtime;
+  return age_s < TEMP_FILE_ORPHAN_AGE_S && age_s > -TEMP_FILE_ORPHAN_AGE_S;
+}
+
+/* Nobody writes it: its lock is free, or it is old where there are no locks. One that is young and empty may have been
+ * made a moment ago by a writer who is about to lock it; even to try its lock would be in his way. */
+static _Bool is_orphan(const struct temp_sweep *sweep, const struct file_ops *ops, int folder, const char *name,
+                       int file) {
+  struct stat opened, named;
+  if (ops->stat(ops->user, file, &opened) < 0) return 0;
+  const _Bool young = is_young(ops, &opened);
+  if (young && (sweep->spare_young || !opened.st_size)) return 0;
+  const int locked = ops->lock(ops->user, file, 0, 1);
+  if (locked == -EAGAIN || (locked < 0 && young)) return 0;
+  /* Not one that was published between our looking into the folder and now. */
+  return ops->stat_at(ops->user, folder, name, &named) == 0 && named.st_ino == opened.st_ino;
+}
+
+static void sweep_one(struct temp_sweep *sweep, const struct file_ops *ops, int folder, const char *name) {
+  const int file = ops->open(ops->user, folder, name, O_RDWR | O_NONBLOCK, 0);
+  /* A link or the like was not made by us, and is not opened. */
+  const _Bool orphan = file == -ELOOP || (file >= 0 && is_orphan(sweep, ops, folder, name, file));
+  sweep->found += orphan;
+  if (orphan && sweep->remove) (void)ops->unlink(ops->user, folder, name);
+  if (file >= 0) (void)ops->close(ops->user, file);
+}
+
+int temp_file_sweep(struct temp_sweep *sweep, const struct file_ops *ops, int root) {
+  struct file_list *list = NULL;
+  const char *name;
+  const int folder = ops->open(ops->user, root, TEMP_FOLDER, O_RDONLY | O_DIRECTORY, 0);
+  if (folder < 0) return folder == -ENOENT ? 0 : folder;
+  int done = ops->list_open(ops->user, root, TEMP_FOLDER, &list);
+  while (done >= 0 && (done = ops->list_next(ops->user, list, &name)) > 0)
+    sweep_one(sweep, ops, folder, name);
+  if (list) ops->list_close(ops->user, list);
+  (void)ops->close(ops->user, folder);
+  return done;
+}

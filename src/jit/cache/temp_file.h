@@ -1,0 +1,36 @@
+/* A file that becomes visible whole or not at all: written under a private name in "tmp", made durable, renamed.
+ *
+ * Its writer locks it before writing the first byte, so that a sweep can tell a file being written from what a killed
+ * writer left. */
+#ifndef KJIT_JIT_CACHE_TEMP_FILE_H
+#define KJIT_JIT_CACHE_TEMP_FILE_H
+
+#include "jit/cache/file_ops.h"
+
+struct temp_file {
+  int folder, file; /* descriptors of "tmp" and of the file; -1 when closed */
+  char name[33];    /* "" when there is nothing to remove */
+};
+
+/* Functions with an int result: 0, or -errno. `root` is the cache folder. Finish it in any case. */
+int temp_file_create(struct temp_file *temp, const struct file_ops *ops, int root);
+int temp_file_write(struct temp_file *temp, const struct file_ops *ops, const void *data, size_t bytes); /* and sync */
+int temp_file_publish(struct temp_file *temp, const struct file_ops *ops, int folder, const char *name);
+void temp_file_finish(struct temp_file *temp, const struct file_ops *ops); /* removes what was not published */
+
+/* Where a writer's lock does not reach, as between machines on some mounts, age says whether a file is an orphan:
+ * nobody takes a minute to write one. */
+#define TEMP_FILE_ORPHAN_AGE_S 60
+
+/* What a sweep of "tmp" does with files that nobody is writing any more. */
+struct temp_sweep {
+  _Bool spare_young; /* leave those below that age alone, free locks or not */
+  _Bool remove;      /* else only count */
+  uint64_t found;
+};
+int temp_file_sweep(struct temp_sweep *sweep, const struct file_ops *ops, int root);
+
+/* Open the folder `path` ("a" or "a/b") below `root`, made when missing. Descriptor or -errno. */
+int folder_open_or_make(const struct file_ops *ops, int root, const char *path);
+
+#endif

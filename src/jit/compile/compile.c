@@ -1,0 +1,287 @@
+#include "jit/compile/compile.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "jit/compile/cubin.h"
+#include "jit/compile/ptxas_log.h"
+#include "jit/request/compile_options.h"
+
+/* A source may have 64 MiB, and the defines in front of it 18 MiB. */
+#define SOURCE_LIMIT ((size_t)96 << 20)
+
+/* Template errors give some megabytes; more is nothing that a person reads or a cache should hold. */
+#define LOG_LIMIT ((size_t)16 << 20)
+
+/* One kernel, even with debug information, stays in the tens of megabytes. */
+#define CUBIN_LIMIT ((size_t)256 << 20)
+
+/* CUDA has named some thirty architectures in its whole history. */
+#define ARCH_LIMIT 256
+
+struct stop_state {
+  compile_stop stop;
+  void *user;
+  atomic_bool stopped; /* NVRTC wants the same answer once it was yes */
+};
+
+/* One compile under way. */
+struct job {
+  const struct nvrtc_api *api;
+  int major, minor;
+  const struct mem *mem;
+  const struct jit_request *request;
+  struct compile_result *result;
+  struct stop_state stop;
+  nvrtcProgram program;
+  kjit_error *error;
+};
+
+static double now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+static _Bool version_at_least(const struct job *job, int major, int minor) {
+  return job->major > major || (job->major == major && job->minor >= minor);
+}
+
+static const char *result_name(const struct job *job, nvrtcResult result) {
+  return job->api->nvrtcGetErrorString ? job->api->nvrtcGetErrorString(result) : "an error";
+}
+
+/* Any failure that is not the source's fault. */
+static kjit_status nvrtc_failure(const struct job *job, nvrtcResult result, const char *what) {
+  const kjit_status status = result == NVRTC_ERROR_OUT_OF_MEMORY ? KJIT_ERR_NO_MEMORY : KJIT_ERR_INTERNAL;
+  return error_set_cause(job->error, status, KJIT_CAUSE_NVRTC, result, "%s for %s: NVRTC %s: %s", job->request->entry,
+                         job->request->target.name, what, result_name(job, result));
+}
+
+static kjit_status refuse_target(const struct job *job, const int *archs, int count) {
+  struct text list;
+  text_init(&list, job->mem, 4096);
+  for (int i = 0; i < count; i++)
+    text_appendf(&list, "%ssm_%d", i ? ", " : "", archs[i]);
+  const kjit_status status = error_set(
+      job->error, KJIT_ERR_UNSUPPORTED, "arch: NVRTC %d.%d does not compile for %s%s%s", job->major, job->minor,
+      job->request->target.name, count ? ", but for " : "", list.data && !list.failed ? list.data : "");
+  text_finish(&list);
+  return status;
+}
+
+/* 'a' came with sm_90, 'f' with sm_100 and CUDA 12.9. */
+static _Bool has_suffix(const struct job *job, const struct target *target) {
+  if (target->suffix == 'a') return target->capability >= 90;
+  return !target->suffix || (target->capability >= 100 && version_at_least(job, 12, 9));
+}
+
+static kjit_status check_target(const struct job *job) {
+  const struct target *target = &job->request->target;
+  int archs[ARCH_LIMIT], count = 0;
+  nvrtcResult result = job->api->nvrtcGetNumSupportedArchs(&count);
+  if (result == NVRTC_SUCCESS && (count < 0 || count > ARCH_LIMIT)) result = NVRTC_ERROR_INTERNAL_ERROR;
+  if (result == NVRTC_SUCCESS) result = job->api->nvrtcGetSupportedArchs(archs);
+  if (result != NVRTC_SUCCESS) return nvrtc_failure(job, result, "cannot say what it compiles for");
+  for (int i = 0; i < count; i++) {
+    if (archs[i] == (int)target->capability && has_suffix(job, target)) return KJIT_OK;
+  }
+  return refuse_target(job, archs, count);
+}
+
+static _Bool should_stop(struct stop_state *state) {
+  if (!state->stop) return 0;
+  if (!atomic_load(&state->stopped) && state->stop(state->user)) atomic_store(&state->stopped, 1);
+  return atomic_load(&state->stopped);
+}
+
+static int flow_callback(void *payload, void *reserved) {
+  (void)reserved;
+  return should_stop(payload);
+}
+
+static kjit_status create_program(struct job *job) {
+  const struct source_set *sources = job->request->sources;
+  const size_t headers = sources->count - 1;
+  struct text source;
+  text_init(&source, job->mem, SOURCE_LIMIT);
+  text_append(&source, job->request->prologue);
+  text_append(&source, sources->files[0].text);
+  const char **texts = mem_alloc_array(job->mem, headers, sizeof *texts);
+  const char **names = mem_alloc_array(job->mem, headers, sizeof *names);
+  kjit_status status = KJIT_OK;
+  if (source.failed || !texts || !names) {
+    status = error_no_memory(job->error);
+    goto done;
+  }
+  for (size_t i = 0; i < headers; i++) {
+    texts[i] = sources->files[i + 1].text;
+    names[i] = sources->files[i + 1].name;
+  }
+  const nvrtcResult result =
+      job->api->nvrtcCreateProgram(&job->program, source.data, sources->files[0].name, (int)headers, texts, names);
+  if (result != NVRTC_SUCCESS) status = nvrtc_failure(job, result, "does not take the source");
+done:
+  mem_free(job->mem, names);
+  mem_free(job->mem, texts);
+  text_finish(&source);
+  return status;
+}
+
+static kjit_status compile_program(struct job *job, nvrtcResult *result) {
+  const struct jit_request *request = job->request;
+  char arch[sizeof "--gpu-architecture=" + sizeof request->target.name] = "--gpu-architecture=";
+  const char *const *standing = NULL;
+  size_t count = compile_standing_options(&standing);
+  const char **options = mem_alloc_array(job->mem, count + 2 + request->option_count, sizeof *options);
+  if (!options) return error_no_memory(job->error);
+  memcpy(options, standing, count * sizeof *options);
+  options[count++] = strcat(arch, request->target.name);
+  /* NVRTC's own cache is the driver's, in the user's home: ours answers before it, and a build is to be a build. */
+  if (version_at_least(job, 12, 9)) options[count++] = "--no-cache";
+  for (size_t i = 0; i < request->option_count; i++)
+    options[count++] = request->options[i];
+  if (job->stop.stop && job->api->nvrtcSetFlowCallback)
+    (void)job->api->nvrtcSetFlowCallback(job->program, flow_callback, &job->stop);
+  *result = job->api->nvrtcCompileProgram(job->program, (int)count, options);
+  mem_free(job->mem, options);
+  return KJIT_OK;
+}
+
+static kjit_status read_log(struct job *job) {
+  size_t bytes = 0;
+  nvrtcResult result = job->api->nvrtcGetProgramLogSize(job->program, &bytes);
+  if (result == NVRTC_SUCCESS && bytes > LOG_LIMIT) {
+    static const char excuse[] = "(the compiler's log was left out: more than 16 MiB)\n";
+    job->result->log = mem_strdup(job->mem, excuse);
+    return job->result->log ? KJIT_OK : error_no_memory(job->error);
+  }
+  char *log = mem_alloc(job->mem, bytes + 1);
+  if (!log) return error_no_memory(job->error);
+  if (result == NVRTC_SUCCESS && bytes) result = job->api->nvrtcGetProgramLog(job->program, log);
+  job->result->log = log;
+  log[bytes] = '\0';
+  return result == NVRTC_SUCCESS ? KJIT_OK : nvrtc_failure(job, result, "does not give its log");
+}
+
+static void read_figures(struct job *job) {
+  struct ptxas_figures figures;
+  ptxas_log_read(job->result->log, job->request->entry, &figures);
+  job->result->registers = figures.registers;
+  job->result->spill_bytes = figures.spill_bytes;
+  job->result->local_bytes = figures.local_bytes;
+  job->result->shared_bytes = figures.shared_bytes;
+}
+
+/* The first line that says error, else the first of all. */
+static void find_error_line(const char *log, const char **line, int *bytes) {
+  const char *found = strstr(log, "error"), *fatal = strstr(log, "fatal");
+  if (!found || (fatal && fatal < found)) found = fatal ? fatal : log;
+  while (found > log && found[-1] != '\n')
+    found--;
+  *line = found;
+  *bytes = (int)strcspn(found, "\n");
+}
+
+/* What went wrong in the compile itself, by its result and, unless it was stopped, its log. */
+static kjit_status compile_failure(const struct job *job, nvrtcResult result) {
+  if (result == NVRTC_ERROR_CANCELLED) {
+    return error_set_cause(job->error, KJIT_ERR_CANCELLED, KJIT_CAUSE_NVRTC, result,
+                           "%s for %s: the compile was stopped", job->request->entry, job->request->target.name);
+  }
+  if (result == NVRTC_ERROR_OUT_OF_MEMORY) return nvrtc_failure(job, result, "does not compile it");
+  const char *line;
+  int bytes;
+  kjit_status status = KJIT_ERR_COMPILE;
+  find_error_line(job->result->log, &line, &bytes);
+  if (result == NVRTC_ERROR_INVALID_OPTION) status = KJIT_ERR_INVALID_ARG;
+  if (result == NVRTC_ERROR_BUILTIN_OPERATION_FAILURE) status = KJIT_ERR_NO_NVRTC;
+  return error_set_cause(job->error, status, KJIT_CAUSE_NVRTC, result, "%.*s%s%s", bytes, line,
+                         bytes ? "" : "NVRTC: ", bytes ? "" : result_name(job, result));
+}
+
+static kjit_status refuse_entry(const struct job *job) {
+  struct text list;
+  text_init(&list, job->mem, 4096);
+  cubin_list_kernels(job->result->cubin, job->result->cubin_bytes, &list);
+  const kjit_status status =
+      error_set(job->error, KJIT_ERR_COMPILE,
+                "%s: has no kernel named \"%s\"; declare it extern \"C\" __global__. Kernels in it: %s",
+                job->request->sources->files[0].name, job->request->entry, list.failed ? "(many)" : list.data);
+  text_finish(&list);
+  return status;
+}
+
+static void drop_cubin(struct job *job) {
+  mem_free(job->mem, job->result->cubin);
+  job->result->cubin = NULL;
+  job->result->cubin_bytes = 0;
+}
+
+/* The driver would find out that the entry is not there; here it can still be said in words. */
+static kjit_status check_entry(struct job *job) {
+  struct cubin_kernel kernel;
+  struct compile_result *result = job->result;
+  if (!cubin_is_readable(result->cubin, result->cubin_bytes)) return KJIT_OK;
+  if (cubin_find_kernel(result->cubin, result->cubin_bytes, job->request->entry, &kernel)) {
+    result->max_threads = kernel.max_threads;
+    return KJIT_OK;
+  }
+  const kjit_status status = refuse_entry(job);
+  drop_cubin(job);
+  return status;
+}
+
+static kjit_status read_cubin(struct job *job) {
+  size_t bytes = 0;
+  nvrtcResult result = job->api->nvrtcGetCUBINSize(job->program, &bytes);
+  if (result != NVRTC_SUCCESS) return nvrtc_failure(job, result, "does not give the cubin's size");
+  if (bytes == 0 || bytes > CUBIN_LIMIT) {
+    return error_set(job->error, KJIT_ERR_COMPILE, "%s for %s: %s", job->request->entry, job->request->target.name,
+                     bytes ? "the machine code is beyond 256 MiB"
+                           : "NVRTC gave no machine code: an option asks for something else");
+  }
+  job->result->cubin = mem_alloc(job->mem, bytes);
+  if (!job->result->cubin) return error_no_memory(job->error);
+  job->result->cubin_bytes = bytes;
+  result = job->api->nvrtcGetCUBIN(job->program, job->result->cubin);
+  if (result == NVRTC_SUCCESS) return check_entry(job);
+  drop_cubin(job);
+  return nvrtc_failure(job, result, "does not give the cubin");
+}
+
+static kjit_status run(struct job *job) {
+  nvrtcResult result = NVRTC_SUCCESS;
+  kjit_status status = create_program(job);
+  if (status == KJIT_OK) status = compile_program(job, &result);
+  if (status == KJIT_OK) status = read_log(job);
+  if (status == KJIT_OK) read_figures(job);
+  if (status == KJIT_OK) status = result == NVRTC_SUCCESS ? read_cubin(job) : compile_failure(job, result);
+  if (job->program) (void)job->api->nvrtcDestroyProgram(&job->program);
+  return status;
+}
+
+kjit_status compile_run(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
+                        compile_stop stop, void *stop_user, struct compile_result *result, kjit_error *error) {
+  *result = (struct compile_result){0};
+  struct job job = {.mem = mem, .request = request, .result = result, .error = error};
+  job.stop.stop = stop;
+  job.stop.user = stop_user;
+  kjit_status status = nvrtc_open(nvrtc, &job.api, &job.major, &job.minor, error);
+  if (status == KJIT_OK) status = check_target(&job);
+  if (status == KJIT_OK && should_stop(&job.stop)) status = compile_failure(&job, NVRTC_ERROR_CANCELLED);
+  if (status != KJIT_OK) return status;
+  const double start = now_ms();
+  status = run(&job);
+  result->compile_ms = now_ms() - start;
+  return status;
+}
+
+void compile_result_finish(struct compile_result *result, const struct mem *mem) {
+  mem_free(mem, result->cubin);
+  mem_free(mem, result->log);
+  *result = (struct compile_result){0};
+}

@@ -1,0 +1,40 @@
+/* One request through NVRTC: prologue + source to cubin, log and ptxas's figures. No cache, no GPU.
+ *
+ * NVRTC sees the request alone: the headers are given in memory by name, there is no search folder, and the folder that
+ * the process stands in is shut out. With --generate-line-info or -G it writes that folder into the debug sections all
+ * the same; the code does not change. */
+#ifndef KJIT_JIT_COMPILE_COMPILE_H
+#define KJIT_JIT_COMPILE_COMPILE_H
+
+#include "jit/compile/nvrtc.h"
+#include "jit/request/request.h"
+
+struct compile_result {
+  void *cubin; /* mem_free; NULL after a failed compile */
+  size_t cubin_bytes;
+  char *log;             /* mem_free; without the "ptxas info" lines that state figures; "" if nothing remains */
+  uint32_t registers;    /* of the entry, as are the following */
+  uint32_t spill_bytes;  /* stores + loads */
+  uint32_t local_bytes;  /* stack frame */
+  uint32_t shared_bytes; /* static */
+  uint32_t max_threads;  /* from the cubin's .nv.info (EIATTR_MAX_THREADS), 0 if unstated */
+  double compile_ms;
+};
+
+/* Asked before and, from NVRTC 12.8 on, while compiling, possibly from another thread; true means stop. NULL: never. */
+typedef _Bool (*compile_stop)(void *user);
+
+/* KJIT_OK
+ * KJIT_ERR_COMPILE      the compiler rejected it, or gave no machine code or none for the entry: result->log and
+ *                       compile_ms are filled, the error holds the first line that says error
+ * KJIT_ERR_UNSUPPORTED  this NVRTC does not compile for the target: the error lists what it compiles for
+ * KJIT_ERR_INVALID_ARG  an option that NVRTC does not know
+ * KJIT_ERR_CANCELLED    `stop` said so; whether that is a cancellation or a deadline is the caller's to say
+ * KJIT_ERR_NO_NVRTC     as nvrtc_open(), and when the builtins are missing
+ * KJIT_ERR_NO_MEMORY
+ * Finish the result in every case. */
+kjit_status compile_run(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
+                        compile_stop stop, void *stop_user, struct compile_result *result, kjit_error *error);
+void compile_result_finish(struct compile_result *result, const struct mem *mem);
+
+#endif

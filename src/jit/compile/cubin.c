@@ -1,0 +1,84 @@
+#include "jit/compile/cubin.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/elf_view.h"
+
+/* A kernel's machine code is in section .text.<name>, and what the driver must know of it in .nv.info.<name>: records
+ * of a format byte, an attribute byte and 16 bits, which are the value or, in format 4, the bytes that follow. None of
+ * this is documented; the names are those that cuobjdump prints. */
+#define FORMAT_SIZED_VALUE    4
+#define ATTRIBUTE_MAX_THREADS 0x05 /* EIATTR_MAX_THREADS: x, y, z */
+#define ATTRIBUTE_PARAMETER   0x17 /* EIATTR_KPARAM_INFO: index, ordinal and offset, size in the bits from 18 on */
+
+#define TEXT_PREFIX ".text."
+
+/* Longest name that a section is looked for under; an entry's own limit is below it. */
+#define SECTION_NAME_BYTES 1100
+
+_Bool cubin_is_readable(const void *cubin, size_t bytes) {
+  struct elf_view elf;
+  return elf_view_open(&elf, cubin, bytes) && elf_view_section_count(&elf) > 0;
+}
+
+/* The product of the three limits, 0 if it is absurd. */
+static uint32_t max_threads_of(const unsigned char *limits) {
+  const uint64_t x = bytes_get_u32(limits), y = bytes_get_u32(limits + 4), z = bytes_get_u32(limits + 8);
+  return x <= 1024 && y <= 1024 && z <= 1024 && x * y * z <= 1024 ? (uint32_t)(x * y * z) : 0;
+}
+
+static void read_record(uint32_t attribute, const unsigned char *value, size_t bytes, struct cubin_kernel *kernel) {
+  if (attribute == ATTRIBUTE_MAX_THREADS && bytes >= 12) kernel->max_threads = max_threads_of(value);
+  if (attribute == ATTRIBUTE_PARAMETER && bytes >= 12) {
+    const uint32_t ordinal = bytes_get_u32(value + 4) & 0xffff;
+    if (ordinal == 0) kernel->parameter_bytes = bytes_get_u32(value + 8) >> 18;
+    kernel->parameter_count++;
+  }
+}
+
+/* All or nothing: a damaged section says nothing. */
+static void read_info(const struct elf_bytes *info, struct cubin_kernel *kernel) {
+  struct cubin_kernel read = {.has_info = 1};
+  size_t at = 0;
+  while (info->bytes - at >= 4) {
+    const unsigned char *record = info->data + at;
+    const size_t payload = record[0] == FORMAT_SIZED_VALUE ? (size_t)(record[2] | record[3] << 8) : 0;
+    at += 4;
+    if (payload > info->bytes - at) return;
+    read_record(record[1], record + 4, payload, &read);
+    at += payload;
+  }
+  *kernel = read;
+}
+
+static _Bool find_section_of(const struct elf_view *elf, const char *prefix, const char *entry,
+                             struct elf_bytes *content) {
+  char name[SECTION_NAME_BYTES];
+  const size_t prefix_bytes = strlen(prefix), entry_bytes = strlen(entry);
+  if (prefix_bytes + entry_bytes >= sizeof name) return 0;
+  memcpy(name, prefix, prefix_bytes);
+  memcpy(name + prefix_bytes, entry, entry_bytes + 1);
+  return elf_view_find_section(elf, name, content);
+}
+
+_Bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, struct cubin_kernel *kernel) {
+  struct elf_view elf;
+  struct elf_bytes code, info;
+  *kernel = (struct cubin_kernel){0};
+  if (!elf_view_open(&elf, cubin, bytes) || !find_section_of(&elf, TEXT_PREFIX, entry, &code)) return 0;
+  if (find_section_of(&elf, ".nv.info.", entry, &info)) read_info(&info, kernel);
+  return 1;
+}
+
+void cubin_list_kernels(const void *cubin, size_t bytes, struct text *out) {
+  struct elf_view elf;
+  const size_t before = out->bytes, count = elf_view_open(&elf, cubin, bytes) ? elf_view_section_count(&elf) : 0;
+  for (size_t i = 0; i < count; i++) {
+    const char *name;
+    struct elf_bytes content;
+    if (!elf_view_section(&elf, i, &name, &content) || strncmp(name, TEXT_PREFIX, strlen(TEXT_PREFIX)) != 0) continue;
+    text_appendf(out, "%s%s", out->bytes == before ? "" : ", ", name + strlen(TEXT_PREFIX));
+  }
+  if (out->bytes == before) text_append(out, "none");
+}

@@ -1,0 +1,23 @@
+/* What a cubin says of its kernels. An image that cannot be read says nothing. */
+#ifndef KJIT_JIT_COMPILE_CUBIN_H
+#define KJIT_JIT_COMPILE_CUBIN_H
+
+#include "base/text.h"
+
+struct cubin_kernel {
+  uint32_t max_threads;     /* from __launch_bounds__, 0 if unstated */
+  uint32_t parameter_bytes; /* of the first parameter */
+  uint32_t parameter_count;
+  _Bool has_info; /* false: the image says nothing of the above */
+};
+
+/* Is it a cubin at all? */
+_Bool cubin_is_readable(const void *cubin, size_t bytes);
+
+/* False when the image has no kernel of that name. */
+_Bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, struct cubin_kernel *kernel);
+
+/* "a, b, c": the kernels in it, "none" if there are none. */
+void cubin_list_kernels(const void *cubin, size_t bytes, struct text *out);
+
+#endif

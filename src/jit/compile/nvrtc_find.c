@@ -1,0 +1,182 @@
+#include "jit/compile/nvrtc_find.h"
+
+#include <dirent.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "jit/compile/nvrtc_identity.h"
+
+static const char *const library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+#define LIBRARY_NAME_COUNT (sizeof library_names / sizeof *library_names)
+
+/* Folders, as patterns whose newest match is tried first; with `variable`, below what it names. */
+static const struct known_folder {
+  const char *variable, *pattern;
+} known_folders[] = {
+    {"CUDA_HOME", "/lib64"},
+    {NULL, "/usr/local/cuda/lib64"},
+    {NULL, "/usr/local/cuda-*/lib64"},
+    {NULL, "/usr/lib/x86_64-linux-gnu"},
+    {NULL, "/usr/lib/aarch64-linux-gnu"},
+    {NULL, "/usr/lib64"},
+    {NULL, "/opt/cuda/lib64"},
+    {"VIRTUAL_ENV", "/lib/python*/site-packages/nvidia/cu13/lib"},
+    {"VIRTUAL_ENV", "/lib/python*/site-packages/nvidia/cuda_nvrtc/lib"},
+    {"CONDA_PREFIX", "/lib"},
+};
+
+/* A path that does not fit is no candidate. */
+static _Bool join(char path[DYNLIB_PATH_BYTES], const char *folder, size_t folder_bytes, const char *name) {
+  const int length = snprintf(path, DYNLIB_PATH_BYTES, "%.*s/%s", (int)folder_bytes, folder, name);
+  return length > 0 && length < DYNLIB_PATH_BYTES;
+}
+
+static _Bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder, size_t folder_bytes) {
+  struct file_identity identity;
+  for (size_t i = 0; i < LIBRARY_NAME_COUNT; i++) {
+    if (join(path, folder, folder_bytes, library_names[i]) && file_identify(path, &identity)) return 1;
+  }
+  return 0;
+}
+
+/* Relative folders would make the compiler depend on where the process stands: they are passed over. */
+static _Bool find_in_search_path(char path[DYNLIB_PATH_BYTES], const char *folders) {
+  for (const char *at = folders; at && *at;) {
+    const size_t bytes = strcspn(at, ":");
+    if (*at == '/' && bytes < DYNLIB_PATH_BYTES && find_in_folder(path, at, bytes)) return 1;
+    at += bytes + (at[bytes] == ':');
+  }
+  return 0;
+}
+
+static _Bool find_loaded(char path[DYNLIB_PATH_BYTES]) {
+  _Bool found = 0;
+  for (size_t i = 0; i < LIBRARY_NAME_COUNT && !found; i++) {
+    struct dynlib lib;
+    if (!dynlib_open_loaded(&lib, library_names[i])) continue;
+    found = lib.path[0] == '/';
+    memcpy(path, lib.path, sizeof lib.path);
+    dynlib_close(&lib);
+  }
+  return found;
+}
+
+static int newest_first(const void *a, const void *b) {
+  return strverscmp(*(const char *const *)b, *(const char *const *)a);
+}
+
+static _Bool find_in_pattern(char path[DYNLIB_PATH_BYTES], const char *pattern) {
+  glob_t matches;
+  _Bool found = 0;
+  if (glob(pattern, GLOB_NOSORT, NULL, &matches) == 0) {
+    qsort(matches.gl_pathv, matches.gl_pathc, sizeof *matches.gl_pathv, newest_first);
+    for (size_t i = 0; i < matches.gl_pathc && !found; i++)
+      found = find_in_folder(path, matches.gl_pathv[i], strlen(matches.gl_pathv[i]));
+  }
+  globfree(&matches);
+  return found;
+}
+
+static _Bool find_in_known_folders(char path[DYNLIB_PATH_BYTES], const char *root) {
+  for (size_t i = 0; i < sizeof known_folders / sizeof *known_folders; i++) {
+    const struct known_folder *folder = &known_folders[i];
+    const char *base = folder->variable ? secure_getenv(folder->variable) : root;
+    char pattern[DYNLIB_PATH_BYTES];
+    if (!base || (folder->variable && *base != '/')) continue;
+    const int length = snprintf(pattern, sizeof pattern, "%s%s", base, folder->pattern);
+    if (length > 0 && length < (int)sizeof pattern && find_in_pattern(path, pattern)) return 1;
+  }
+  return 0;
+}
+
+static _Bool find_asked(char path[DYNLIB_PATH_BYTES], const char *asked, size_t bytes) {
+  struct file_identity identity;
+  if (!bytes || bytes >= DYNLIB_PATH_BYTES) return 0;
+  if (!file_identify(asked, &identity)) return find_in_folder(path, asked, bytes);
+  memcpy(path, asked, bytes + 1);
+  return 1;
+}
+
+/* A name without a slash would have the loader search for it, and a relative one changes its meaning with chdir(). */
+static _Bool make_absolute(char path[DYNLIB_PATH_BYTES]) {
+  if (*path == '/') return 1;
+  char *absolute = realpath(path, NULL);
+  const _Bool fits = absolute && strlen(absolute) < DYNLIB_PATH_BYTES;
+  if (fits) memcpy(path, absolute, strlen(absolute) + 1);
+  free(absolute);
+  return fits;
+}
+
+/* A path was given: it is this one or none. */
+static kjit_status take_asked(char path[DYNLIB_PATH_BYTES], const struct nvrtc_search *search, kjit_error *error) {
+  if (find_asked(path, search->asked, strlen(search->asked)) && make_absolute(path)) return KJIT_OK;
+  return error_set(error, KJIT_ERR_NO_NVRTC,
+                   "%s: \"%.200s\" is neither a file nor a folder with libnvrtc.so.13, libnvrtc.so.12 or libnvrtc.so",
+                   search->asked_by, search->asked);
+}
+
+static kjit_status find_library(char path[DYNLIB_PATH_BYTES], const struct nvrtc_search *search, kjit_error *error) {
+  if (search->asked) return take_asked(path, search, error);
+  if (find_in_search_path(path, secure_getenv("LD_LIBRARY_PATH"))) return KJIT_OK;
+  if (find_loaded(path) || find_in_known_folders(path, search->root)) return KJIT_OK;
+  return error_set(error, KJIT_ERR_NO_NVRTC,
+                   "NVRTC (libnvrtc.so.13 or libnvrtc.so.12) was not found in $LD_LIBRARY_PATH, $CUDA_HOME/lib64, "
+                   "/usr/local/cuda*/lib64, /usr/lib/*-linux-gnu, /usr/lib64, /opt/cuda/lib64, $VIRTUAL_ENV or "
+                   "$CONDA_PREFIX; install the CUDA toolkit or \"pip install nvidia-cuda-nvrtc\", or set KJIT_NVRTC to "
+                   "the file or its folder; what is in the cache or a bundle works without it");
+}
+
+/* Does version text `whole` ("13.0.88") begin with the components of `part` ("13.0", or "" for any)? */
+static _Bool version_begins(const char *whole, const char *part) {
+  const size_t bytes = strlen(part);
+  return !strncmp(whole, part, bytes) && (!bytes || !whole[bytes] || whole[bytes] == '.');
+}
+
+/* "13.0" of libnvrtc.so.13.0.88, "12" of libnvrtc.so.12: what the builtins' own version must begin with. */
+static void builtins_version(char version[16], const char *library) {
+  const char *base = strrchr(library, '/'), *text = base ? strstr(base, ".so.") : NULL;
+  *version = '\0';
+  if (!text) return;
+  (void)snprintf(version, 16, "%s", text + 4);
+  char *dot = strchr(version, '.');
+  if (dot && (dot = strchr(dot + 1, '.'))) *dot = '\0';
+}
+
+/* The newest builtins in the library's folder that fit its version. */
+static void find_builtins(char path[DYNLIB_PATH_BYTES], const char *library) {
+  static const char stem[] = "libnvrtc-builtins.so";
+  const char *slash = strrchr(library, '/');
+  const size_t folder_bytes = slash ? (size_t)(slash - library) : 0;
+  char version[16], folder[DYNLIB_PATH_BYTES], best[256] = "";
+  *path = '\0';
+  if (!slash) return;
+  builtins_version(version, library);
+  memcpy(folder, library, folder_bytes + 1);
+  folder[folder_bytes ? folder_bytes : 1] = '\0';
+  DIR *listing = opendir(folder);
+  if (!listing) return;
+  for (const struct dirent *entry; (entry = readdir(listing));) {
+    const char *tail = entry->d_name + sizeof stem - 1;
+    if (strncmp(entry->d_name, stem, sizeof stem - 1) != 0 || (*tail && *tail != '.')) continue;
+    if (*tail && !version_begins(tail + 1, version)) continue;
+    if (strverscmp(entry->d_name, best) > 0) memcpy(best, entry->d_name, strlen(entry->d_name) + 1);
+  }
+  closedir(listing);
+  if (*best && !join(path, folder, strlen(folder), best)) *path = '\0';
+}
+
+kjit_status nvrtc_find(struct nvrtc_place *place, const struct nvrtc_search *search, kjit_error *error) {
+  *place = (struct nvrtc_place){0};
+  const kjit_status status = find_library(place->library, search, error);
+  if (status != KJIT_OK) return status;
+  /* The name that a link leads to has the full version. */
+  char *real = realpath(place->library, NULL);
+  if (real) find_builtins(place->builtins, real);
+  free(real);
+  if (!place->builtins[0]) find_builtins(place->builtins, place->library);
+  return nvrtc_read_identity(place, error);
+}

@@ -1,0 +1,103 @@
+#include "jit/compile/ptxas_log.h"
+
+#include <string.h>
+
+/* The lines, for each kernel of the program, after "ptxas info    : ":
+ *   Compiling entry function 'k' for 'sm_80'
+ *   Function properties for k
+ *   ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ *   Used 8 registers, used 0 barriers, 256 bytes smem, 360 bytes cmem[0]
+ *   Compile time = 3.176 ms
+ * and, once, "0 bytes gmem". Functions that were not inlined have properties of their own. */
+#define INFO_PREFIX "ptxas info    : "
+
+struct reader {
+  const char *entry;
+  struct ptxas_figures *figures;
+  _Bool in_entry;    /* the last "Compiling entry function" named it */
+  _Bool in_function; /* the last "Function properties" did */
+};
+
+static const char *after(const char *line, const char *prefix) {
+  const size_t bytes = strlen(prefix);
+  return strncmp(line, prefix, bytes) == 0 ? line + bytes : NULL;
+}
+
+/* The number in front of `unit`: 256 in "…, 256 bytes smem". 0 when there is none. */
+static uint32_t number_before(const char *line, const char *unit) {
+  const char *at = strstr(line, unit);
+  uint64_t value = 0, scale = 1;
+  while (at && at > line && at[-1] >= '0' && at[-1] <= '9' && scale <= 1000000000u) {
+    value += (uint64_t)(*--at - '0') * scale;
+    scale *= 10;
+  }
+  return value <= UINT32_MAX ? (uint32_t)value : UINT32_MAX;
+}
+
+static _Bool names_entry(const struct reader *reader, const char *name, char end) {
+  const char *rest = after(name, reader->entry);
+  return rest && *rest == end;
+}
+
+/* "<digits> bytes gmem…", the program's. */
+static _Bool is_memory_line(const char *text) {
+  const size_t digits = strspn(text, "0123456789");
+  return digits && (after(text + digits, " bytes gmem") || after(text + digits, " bytes cmem"));
+}
+
+/* True when the line is one of the figures'. */
+static _Bool read_line(struct reader *reader, const char *line) {
+  struct ptxas_figures *figures = reader->figures;
+  const char *text;
+  if (strstr(line, " bytes stack frame, ")) {
+    if (reader->in_function) {
+      figures->local_bytes = number_before(line, " bytes stack frame");
+      figures->spill_bytes = number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
+    }
+    return 1;
+  }
+  const char *info = after(line, INFO_PREFIX);
+  if (!info) return 0;
+  if ((text = after(info, "Compiling entry function '"))) {
+    reader->in_entry = names_entry(reader, text, '\'');
+    return 1;
+  }
+  if ((text = after(info, "Function properties for "))) {
+    reader->in_function = names_entry(reader, text, '\0');
+    return 1;
+  }
+  if (after(info, "Used ") && strstr(info, " registers")) {
+    if (reader->in_entry) {
+      figures->registers = number_before(info, " registers");
+      figures->shared_bytes = number_before(info, " bytes smem");
+    }
+    return 1;
+  }
+  return after(info, "Compile time = ") || is_memory_line(info);
+}
+
+/* One newline stays where there were any. */
+static void trim_end(char *log, char *stop) {
+  char *end = stop;
+  while (end > log && strchr(" \t\r\n", end[-1]))
+    end--;
+  if (end > log && end < stop) *end++ = '\n';
+  *end = '\0';
+}
+
+void ptxas_log_read(char *log, const char *entry, struct ptxas_figures *figures) {
+  struct reader reader = {.entry = entry, .figures = figures};
+  *figures = (struct ptxas_figures){0};
+  char *out = log;
+  for (char *line = log, *next; *line; line = next) {
+    char *newline = strchr(line, '\n');
+    next = newline ? newline + 1 : line + strlen(line);
+    if (newline) *newline = '\0';
+    const _Bool taken = read_line(&reader, line);
+    if (newline) *newline = '\n';
+    if (taken) continue;
+    memmove(out, line, (size_t)(next - line));
+    out += next - line;
+  }
+  trim_end(log, out);
+}

@@ -1,0 +1,92 @@
+#include "jit/key/key_reader.h"
+
+#include <string.h>
+
+#define TAG_MAX_BYTES 16 /* longer than the longest tag */
+
+void key_reader_init(struct key_reader *reader, const char *text, size_t bytes) {
+  const size_t head = sizeof KEY_HEAD - 1;
+  *reader = (struct key_reader){text, bytes, head, 0};
+  reader->sound = bytes >= head && !memcmp(text, KEY_HEAD, head);
+}
+
+/* A tag: lower-case letters and "-", ended by a space. */
+static _Bool read_tag(struct key_reader *reader, struct key_field *field) {
+  const size_t start = reader->at;
+  while (reader->at < reader->bytes && reader->text[reader->at] != ' ') {
+    const char c = reader->text[reader->at++];
+    if ((c < 'a' || c > 'z') && c != '-') return 0;
+    if (reader->at - start > TAG_MAX_BYTES) return 0;
+  }
+  field->tag = reader->text + start;
+  field->tag_bytes = reader->at - start;
+  return field->tag_bytes && reader->at++ < reader->bytes;
+}
+
+/* A length: decimal without leading zeros, ended by a colon. The bytes that remain bound it, so it cannot overflow. */
+static _Bool read_length(struct key_reader *reader, size_t *length) {
+  const size_t start = reader->at;
+  *length = 0;
+  while (reader->at < reader->bytes && reader->text[reader->at] != ':') {
+    const char c = reader->text[reader->at++];
+    if (c < '0' || c > '9' || (*length == 0 && reader->at - start > 1)) return 0;
+    *length = *length * 10 + (size_t)(c - '0');
+    if (*length > reader->bytes) return 0;
+  }
+  return reader->at > start && reader->at++ < reader->bytes;
+}
+
+static _Bool read_value(struct key_reader *reader, struct key_field *field) {
+  size_t length;
+  if (!read_length(reader, &length) || length >= reader->bytes - reader->at) return 0;
+  field->value = reader->text + reader->at;
+  field->value_bytes = length;
+  reader->at += length;
+  return reader->text[reader->at++] == '\n';
+}
+
+_Bool key_reader_next(struct key_reader *reader, struct key_field *field) {
+  if (!reader->sound || reader->at == reader->bytes) return 0;
+  field->offset = reader->at;
+  reader->sound = read_tag(reader, field) && read_value(reader, field);
+  return reader->sound;
+}
+
+_Bool key_field_is(const struct key_field *field, const char *tag) {
+  return strlen(tag) == field->tag_bytes && !memcmp(tag, field->tag, field->tag_bytes);
+}
+
+_Bool key_find(const char *text, size_t bytes, const char *tag, struct key_field *field) {
+  struct key_reader reader;
+  key_reader_init(&reader, text, bytes);
+  while (key_reader_next(&reader, field))
+    if (key_field_is(field, tag)) return 1;
+  return 0;
+}
+
+/* Next field has this tag? `field` is the one last read; consumed when it has. */
+static _Bool take(struct key_reader *reader, struct key_field *field, const char *tag) {
+  if (!key_field_is(field, tag)) return 0;
+  if (!key_reader_next(reader, field)) *field = (struct key_field){"", "", 0, 0, reader->bytes};
+  return reader->sound;
+}
+
+_Bool key_is_sound(const char *text, size_t bytes) {
+  struct key_reader reader;
+  struct key_field field;
+  key_reader_init(&reader, text, bytes);
+  if (!key_reader_next(&reader, &field)) return 0;
+  if (!take(&reader, &field, KEY_TAG_FORMAT) || !take(&reader, &field, KEY_TAG_TARGET)) return 0;
+  if (!take(&reader, &field, KEY_TAG_ENTRY)) return 0;
+  while (take(&reader, &field, KEY_TAG_OPTION))
+    ;
+  if (!take(&reader, &field, KEY_TAG_PROLOGUE)) return 0;
+  while (take(&reader, &field, KEY_TAG_SOURCE))
+    if (!take(&reader, &field, KEY_TAG_DIGEST)) return 0;
+  return take(&reader, &field, KEY_TAG_COMPILER) && !field.tag_bytes;
+}
+
+size_t key_request_part(const char *text, size_t bytes) {
+  struct key_field field;
+  return key_find(text, bytes, KEY_TAG_COMPILER, &field) ? field.offset : bytes;
+}

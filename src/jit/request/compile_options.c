@@ -1,0 +1,185 @@
+#include "jit/request/compile_options.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+/* The longest that makes sense is a list of warnings' numbers. */
+#define OPTION_LIMIT 1024
+
+/* What an option wants: nothing, "=value", "=<option of ptxas>"; or nobody may pass it. */
+enum option_kind { OPTION_FLAG, OPTION_VALUE, OPTION_PTXAS, OPTION_REFUSED };
+
+struct option {
+  const char *name;  /* without the dashes */
+  const char *alias; /* the short spelling, "" if it has none */
+  enum option_kind kind;
+  const char *reason; /* of a refusal */
+};
+
+static const char in_defines[] = "defines belong in the request's defines";
+static const char in_include_dirs[] = "folders belong in the request's include_dirs, headers in its headers";
+static const char by_library[] = "the library sets it";
+static const char touches_files[] = "it reads or writes files that the key does not cover";
+static const char no_cubin[] = "it makes NVRTC give something other than a cubin";
+static const char needs_linking[] = "its code must be linked before it can be loaded";
+
+static const struct option options[] = {
+    {"brief-diagnostics", "brief-diag", OPTION_VALUE, NULL},
+    {"builtin-initializer-list", "", OPTION_VALUE, NULL},
+    {"builtin-move-forward", "", OPTION_VALUE, NULL},
+    {"device-as-default-execution-space", "default-device", OPTION_FLAG, NULL},
+    {"device-debug", "G", OPTION_FLAG, NULL},
+    {"device-float128", "", OPTION_FLAG, NULL},
+    {"device-int128", "", OPTION_FLAG, NULL},
+    {"device-stack-protector", "", OPTION_VALUE, NULL},
+    {"device-w", "dw", OPTION_FLAG, NULL},
+    {"diag-error", "", OPTION_VALUE, NULL},
+    {"diag-suppress", "", OPTION_VALUE, NULL},
+    {"diag-warn", "", OPTION_VALUE, NULL},
+    {"disable-warnings", "w", OPTION_FLAG, NULL},
+    {"display-error-number", "err-no", OPTION_FLAG, NULL},
+    {"dopt", "", OPTION_VALUE, NULL},
+    {"extra-device-vectorization", "", OPTION_FLAG, NULL},
+    {"fmad", "", OPTION_VALUE, NULL},
+    {"frandom-seed", "", OPTION_VALUE, NULL},
+    {"ftz", "", OPTION_VALUE, NULL},
+    {"generate-line-info", "lineinfo", OPTION_FLAG, NULL},
+    {"jump-table-density", "jtd", OPTION_VALUE, NULL},
+    {"maxrregcount", "", OPTION_VALUE, NULL},
+    {"minimal", "", OPTION_FLAG, NULL},
+    {"modify-stack-limit", "", OPTION_VALUE, NULL},
+    {"no-display-error-number", "no-err-no", OPTION_FLAG, NULL},
+    {"Ofast-compile", "Ofc", OPTION_VALUE, NULL},
+    {"optimization-info", "opt-info", OPTION_VALUE, NULL},
+    {"prec-div", "", OPTION_VALUE, NULL},
+    {"prec-sqrt", "", OPTION_VALUE, NULL},
+    {"ptxas-options", "Xptxas", OPTION_PTXAS, NULL},
+    {"restrict", "", OPTION_FLAG, NULL},
+    {"split-compile", "", OPTION_VALUE, NULL},
+    {"std", "", OPTION_VALUE, NULL},
+    {"use_fast_math", "", OPTION_FLAG, NULL},
+
+    {"create-pch", "", OPTION_REFUSED, touches_files},
+    {"define-macro", "D", OPTION_REFUSED, in_defines},
+    {"device-c", "dc", OPTION_REFUSED, needs_linking},
+    {"dlink-time-opt", "dlto", OPTION_REFUSED, no_cubin},
+    {"extensible-whole-program", "ewp", OPTION_REFUSED, needs_linking},
+    {"fdevice-syntax-only", "", OPTION_REFUSED, no_cubin},
+    {"fdevice-time-trace", "", OPTION_REFUSED, touches_files},
+    {"gen-opt-lto", "", OPTION_REFUSED, no_cubin},
+    {"gpu-architecture", "arch", OPTION_REFUSED, "the architecture belongs in the request's arch"},
+    {"include-path", "I", OPTION_REFUSED, in_include_dirs},
+    {"no-cache", "", OPTION_REFUSED, by_library},
+    {"no-source-include", "", OPTION_REFUSED, by_library},
+    {"optix-ir", "", OPTION_REFUSED, no_cubin},
+    {"pch", "", OPTION_REFUSED, touches_files},
+    {"pch-dir", "", OPTION_REFUSED, touches_files},
+    {"pre-include", "include", OPTION_REFUSED, in_include_dirs},
+    {"relocatable-device-code", "rdc", OPTION_REFUSED, needs_linking},
+    {"time", "", OPTION_REFUSED, touches_files},
+    {"undefine-macro", "U", OPTION_REFUSED, in_defines},
+    {"use-pch", "", OPTION_REFUSED, touches_files},
+};
+
+/* Options of ptxas that change the code or its messages. */
+static const char *const ptxas_options[] = {
+    "O0",
+    "O1",
+    "O2",
+    "O3",
+    "opt-level",
+    "allow-expensive-optimizations",
+    "dlcm",
+    "dscm",
+    "def-load-cache",
+    "fmad",
+    "flcm",
+    "def-store-cache",
+    "maxrregcount",
+    "sp-bounds-check",
+    "disable-optimizer-constants",
+    "v",
+    "verbose",
+    "warn-on-spills",
+    "warn-spills",
+    "warn-lmem-usage",
+    "warn-on-local-memory-usage",
+    "w",
+    "disable-warnings",
+    "warn-double-usage",
+    "lineinfo",
+    "generate-line-info",
+    "suppress-stack-size-warning",
+    "g",
+    "device-debug",
+    "warn-on-double-precision-use",
+    "Werror",
+};
+
+static kjit_status refuse(kjit_error *error, size_t index, const char *option, const char *reason) {
+  return error_set(error, KJIT_ERR_INVALID_ARG, "options[%zu]: \"%.80s\": %s", index, option, reason);
+}
+
+static _Bool name_is(const char *name, size_t bytes, const char *spelling) {
+  return *spelling && strlen(spelling) == bytes && !memcmp(name, spelling, bytes);
+}
+
+static const struct option *find(const char *name, size_t bytes) {
+  for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+    if (name_is(name, bytes, options[i].name) || name_is(name, bytes, options[i].alias)) return &options[i];
+  }
+  return NULL;
+}
+
+/* -DX, -Idir, -UX: the value sticks to the letter. */
+static const struct option *find_attached(const char *option) {
+  return option[0] == '-' && strchr("DIU", option[1]) && option[1] ? find(option + 1, 1) : NULL;
+}
+
+static const char *skip_dashes(const char *text) {
+  return text + (text[0] == '-') + (text[0] == '-' && text[1] == '-');
+}
+
+static _Bool is_ptxas_option(const char *value) {
+  const char *name = skip_dashes(value);
+  const size_t bytes = strcspn(name, "=");
+  for (size_t i = 0; name > value && i < sizeof ptxas_options / sizeof *ptxas_options; i++) {
+    if (name_is(name, bytes, ptxas_options[i])) return 1;
+  }
+  return 0;
+}
+
+static _Bool is_printable(const char *text) {
+  for (; *text; text++) {
+    if ((unsigned char)*text < 0x20 || *text == 0x7F) return 0;
+  }
+  return 1;
+}
+
+size_t compile_standing_options(const char *const **out) {
+  static const char *const standing[] = {"--std=c++17", "--ptxas-options=-v", "--no-source-include"};
+  *out = standing;
+  return sizeof standing / sizeof *standing;
+}
+
+kjit_status compile_option_check(const char *option, size_t index, kjit_error *error) {
+  if (!option || !*option) return refuse(error, index, "", "is empty");
+  if (strnlen(option, OPTION_LIMIT + 1) > OPTION_LIMIT)
+    return refuse(error, index, option, "is longer than 1024 bytes");
+  if (!is_printable(option)) return refuse(error, index, option, "has a control character");
+  if (*option != '-') return refuse(error, index, option, "is no option; write --name=value in one piece");
+  const char *name = skip_dashes(option);
+  const size_t bytes = strcspn(name, "=");
+  const struct option *known = find(name, bytes);
+  if (!known) known = find_attached(option);
+  if (!known) return refuse(error, index, option, "is not among the options known to change nothing but the code");
+  if (known->kind == OPTION_REFUSED) return refuse(error, index, option, known->reason);
+  const _Bool has_value = name[bytes] == '=' && name[bytes + 1];
+  if (known->kind == OPTION_FLAG && name[bytes]) return refuse(error, index, option, "takes no value");
+  if (known->kind != OPTION_FLAG && !has_value) return refuse(error, index, option, "write --name=value in one piece");
+  if (known->kind == OPTION_PTXAS && !is_ptxas_option(name + bytes + 1)) {
+    return refuse(error, index, option, "is not among ptxas's options known to change nothing but the code");
+  }
+  return KJIT_OK;
+}

@@ -1,0 +1,16 @@
+/* Which NVRTC options a caller may pass: those that change the code or the messages and nothing else, so that equal
+ * requests give equal cubins and no file is read or written behind the key. */
+#ifndef KJIT_JIT_REQUEST_COMPILE_OPTIONS_H
+#define KJIT_JIT_REQUEST_COMPILE_OPTIONS_H
+
+#include <kjit/common.h>
+
+/* The options in front of the request's own, canonical order. They are part of the key. Not among them: the
+ * architecture, which the key has as the target, and --no-cache, which changes no byte and is passed to the NVRTCs that
+ * know it (12.9). */
+size_t compile_standing_options(const char *const **out);
+
+/* KJIT_ERR_INVALID_ARG: "options[<index>]: …" and why. */
+kjit_status compile_option_check(const char *option, size_t index, kjit_error *error);
+
+#endif

@@ -1,0 +1,265 @@
+#include "jit/request/custom_request.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/struct_intake.h"
+#include "base/text.h"
+#include "jit/request/compile_options.h"
+#include "jit/request/include_closure.h"
+
+/* kjit_build_request as first released ended with stop_user. */
+#define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
+
+/* Above what people write and machines generate; below what would make a key or a section name unwieldy. */
+#define NAME_LIMIT     1000
+#define DEFINE_LIMIT   1024
+#define VALUE_LIMIT    16384
+#define OPTION_LIMIT   256
+#define DIR_LIMIT      256
+#define HEADER_LIMIT   4096
+#define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
+
+struct storage {
+  const struct mem *mem;
+  char *label, *entry, *prologue;
+  char **options;
+  size_t option_count;
+  kjit_source *headers; /* the caller's, with `bytes` filled in */
+  struct include_search search;
+  struct include_closure closure;
+  struct source_file *files;
+  struct source_set set;
+};
+
+/* -- Checks ------------------------------------------------------------------------------------------------------- */
+
+static _Bool is_identifier(const char *name) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+  static const char more[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+  const size_t bytes = strnlen(name, NAME_LIMIT + 1);
+  return bytes && bytes <= NAME_LIMIT && strchr(letters, *name) && strspn(name, more) == bytes;
+}
+
+/* It is written into a #line, and into keys that other machines compare. */
+static _Bool is_file_name(const char *name) {
+  if (!name || !*name || *name == '/' || strnlen(name, NAME_LIMIT + 1) > NAME_LIMIT) return 0;
+  for (; *name; name++) {
+    if ((unsigned char)*name < 0x20 || *name == 0x7F || *name == '"' || *name == '\\') return 0;
+  }
+  return 1;
+}
+
+static kjit_status check_count(const char *name, size_t count, const void *array, size_t limit, kjit_error *error) {
+  if (count && !array) return error_set(error, KJIT_ERR_INVALID_ARG, "%s: missing, but its count is %zu", name, count);
+  if (count <= limit) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s: %zu; at most %zu", name, count, limit);
+}
+
+/* Fills in the size that was left to strlen. */
+static kjit_status check_source(kjit_source *source, const char *what, kjit_error *error) {
+  if (!is_file_name(source->name)) {
+    return error_set(error, KJIT_ERR_INVALID_ARG,
+                     "%s.name: must be relative, with \"/\" between folders, and without quotes, backslashes and "
+                     "control characters",
+                     what);
+  }
+  if (!source->text) return error_set(error, KJIT_ERR_INVALID_ARG, "%s (%.160s): text is missing", what, source->name);
+  if (!source->bytes) source->bytes = strlen(source->text);
+  const char *nul = memchr(source->text, '\0', source->bytes);
+  if (!nul) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s (%.160s): a NUL at byte %zu, where the compiler would stop", what,
+                   source->name, (size_t)(nul - source->text));
+}
+
+static kjit_status check_header(const kjit_source *headers, kjit_source *header, size_t index, kjit_error *error) {
+  char what[32];
+  (void)snprintf(what, sizeof what, "headers[%zu]", index);
+  const kjit_status status = check_source(header, what, error);
+  for (size_t i = 0; i < index && status == KJIT_OK; i++) {
+    if (!strcmp(headers[i].name, header->name)) {
+      return error_set(error, KJIT_ERR_INVALID_ARG, "%s.name: \"%.160s\" is the name of headers[%zu] too", what,
+                       header->name, i);
+    }
+  }
+  return status;
+}
+
+/* What would carry on into the lines after the #define. */
+static const char *value_fault(const char *value) {
+  const size_t bytes = strnlen(value, VALUE_LIMIT + 1);
+  if (bytes > VALUE_LIMIT) return "is longer than 16,384 bytes";
+  if (strpbrk(value, "\n\r")) return "must not have a newline";
+  if (bytes && value[bytes - 1] == '\\') return "must not end in a backslash";
+  for (const char *comment = value; (comment = strstr(comment, "/*")); comment += 2) {
+    comment = strstr(comment + 2, "*/");
+    if (!comment) return "opens a comment that it does not close";
+  }
+  return NULL;
+}
+
+static kjit_status check_define(const kjit_build_request *request, size_t index, kjit_error *error) {
+  const kjit_define *define = &request->defines[index];
+  if (!define->name || !is_identifier(define->name)) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu].name: \"%.80s\" is not a C identifier", index,
+                     define->name ? define->name : "");
+  }
+  for (size_t i = 0; i < index; i++) {
+    if (!strcmp(request->defines[i].name, define->name)) {
+      return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu].name: %.80s is defined by defines[%zu] already",
+                       index, define->name, i);
+    }
+  }
+  const char *fault = define->value ? value_fault(define->value) : NULL;
+  if (!fault) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu] (%.80s): the value %s", index, define->name, fault);
+}
+
+static kjit_status check_defines(const kjit_build_request *request, kjit_error *error) {
+  kjit_status status = check_count("defines", request->define_count, request->defines, DEFINE_LIMIT, error);
+  for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++)
+    status = check_define(request, i, error);
+  return status;
+}
+
+static kjit_status check_options(const kjit_build_request *request, kjit_error *error) {
+  kjit_status status = check_count("options", request->option_count, request->options, OPTION_LIMIT, error);
+  for (size_t i = 0; i < request->option_count && status == KJIT_OK; i++)
+    status = compile_option_check(request->options[i], i, error);
+  return status;
+}
+
+static kjit_status check_dirs(const kjit_build_request *request, kjit_error *error) {
+  kjit_status status = check_count("include_dirs", request->include_dir_count, request->include_dirs, DIR_LIMIT, error);
+  for (size_t i = 0; i < request->include_dir_count && status == KJIT_OK; i++) {
+    if (!request->include_dirs[i] || !*request->include_dirs[i])
+      status = error_set(error, KJIT_ERR_INVALID_ARG, "include_dirs[%zu]: is empty", i);
+  }
+  return status;
+}
+
+static kjit_status check_scalars(const kjit_build_request *request, kjit_error *error) {
+  if (!request->entry || !is_identifier(request->entry)) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "entry: \"%.80s\" is not a C identifier",
+                     request->entry ? request->entry : "");
+  }
+  if (request->flags & ~JIT_REQUEST_FLAGS) {
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "flags: 0x%x has bits that this library does not know",
+                     request->flags);
+  }
+  return KJIT_OK;
+}
+
+/* -- Copies ------------------------------------------------------------------------------------------------------- */
+
+static kjit_status copy_headers(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+  kjit_status status = check_count("headers", request->header_count, request->headers, HEADER_LIMIT, error);
+  if (status != KJIT_OK) return status;
+  storage->headers = mem_alloc_array(storage->mem, request->header_count, sizeof *storage->headers);
+  if (!storage->headers) return error_no_memory(error);
+  for (size_t i = 0; i < request->header_count && status == KJIT_OK; i++) {
+    storage->headers[i] = request->headers[i];
+    status = check_header(storage->headers, &storage->headers[i], i, error);
+  }
+  return status;
+}
+
+static kjit_status copy_options(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+  storage->options = mem_alloc_array(storage->mem, request->option_count, sizeof *storage->options);
+  if (!storage->options) return error_no_memory(error);
+  for (; storage->option_count < request->option_count; storage->option_count++) {
+    char *copy = mem_strdup(storage->mem, request->options[storage->option_count]);
+    if (!copy) return error_no_memory(error);
+    storage->options[storage->option_count] = copy;
+  }
+  return KJIT_OK;
+}
+
+static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+  struct text text;
+  text_init(&text, storage->mem, PROLOGUE_LIMIT);
+  for (size_t i = 0; i < request->define_count; i++) {
+    const kjit_define *define = &request->defines[i];
+    text_appendf(&text, "#define %s %s\n", define->name, define->value ? define->value : "1");
+  }
+  text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
+  storage->prologue = text_take(&text);
+  text_finish(&text);
+  return storage->prologue ? KJIT_OK : error_no_memory(error);
+}
+
+static kjit_status collect_sources(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+  kjit_source source = request->source;
+  kjit_status status = check_source(&source, "source", error);
+  if (status == KJIT_OK) status = check_dirs(request, error);
+  if (status == KJIT_OK) status = copy_headers(storage, request, error);
+  if (status != KJIT_OK) return status;
+  storage->search = (struct include_search){storage->headers, request->header_count, request->include_dirs,
+                                            request->include_dir_count};
+  status = include_closure_collect(&storage->closure, storage->mem, &storage->search, &source, error);
+  if (status != KJIT_OK) return status;
+  return include_closure_seal(&storage->closure, &storage->set, &storage->files, error);
+}
+
+static kjit_status fill_storage(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+  kjit_status status = check_scalars(request, error);
+  if (status == KJIT_OK) status = check_defines(request, error);
+  if (status == KJIT_OK) status = check_options(request, error);
+  if (status == KJIT_OK) status = collect_sources(storage, request, error);
+  if (status == KJIT_OK) status = make_prologue(storage, request, error);
+  if (status == KJIT_OK) status = copy_options(storage, request, error);
+  if (status != KJIT_OK) return status;
+  storage->label = mem_strdup(storage->mem, request->source.name);
+  storage->entry = mem_strdup(storage->mem, request->entry);
+  return storage->label && storage->entry ? KJIT_OK : error_no_memory(error);
+}
+
+kjit_status custom_request_init(struct custom_request *custom, const struct mem *mem,
+                                const kjit_build_request *public_request, const char *arch, kjit_error *error) {
+  kjit_build_request request;
+  struct target target;
+  *custom = (struct custom_request){0};
+  kjit_status status = struct_intake(&request, sizeof request, public_request, REQUEST_OLDEST_BYTES, "request", error);
+  if (status == KJIT_OK) status = target_parse(&target, request.arch ? request.arch : arch, error);
+  if (status != KJIT_OK) return status;
+  struct storage *storage = mem_alloc(mem, sizeof *storage);
+  if (!storage) return error_no_memory(error);
+  storage->mem = mem;
+  custom->storage = storage;
+  status = fill_storage(storage, &request, error);
+  if (status != KJIT_OK) {
+    custom_request_finish(custom);
+    return status;
+  }
+  custom->request = (struct jit_request){.family = "custom",
+                                         .label = storage->label,
+                                         .target = target,
+                                         .entry = storage->entry,
+                                         .prologue = storage->prologue,
+                                         .sources = &storage->set,
+                                         .options = (const char *const *)storage->options,
+                                         .option_count = storage->option_count,
+                                         .flags = request.flags,
+                                         .timeout_ms = request.timeout_ms,
+                                         .stop = request.stop,
+                                         .stop_user = request.stop_user};
+  return KJIT_OK;
+}
+
+void custom_request_finish(struct custom_request *custom) {
+  struct storage *storage = custom->storage;
+  *custom = (struct custom_request){0};
+  if (!storage) return;
+  const struct mem *mem = storage->mem;
+  if (storage->closure.mem) include_closure_finish(&storage->closure);
+  for (size_t i = 0; i < storage->option_count; i++)
+    mem_free(mem, storage->options[i]);
+  mem_free(mem, storage->options);
+  mem_free(mem, storage->files);
+  mem_free(mem, storage->headers);
+  mem_free(mem, storage->prologue);
+  mem_free(mem, storage->entry);
+  mem_free(mem, storage->label);
+  mem_free(mem, storage);
+}

@@ -1,0 +1,24 @@
+/* The kernel sources inside the library: a table that cmake/embed_sources.cmake writes from kernel_src/ when the
+ * library is built, sorted by name. With KJIT_EMBED_SOURCES off a text has its #include lines alone, from which the
+ * closure is found, and the whole text's digest stands beside it: keys are the same, so bundles and caches answer. */
+#ifndef KJIT_JIT_REQUEST_EMBEDDED_SOURCES_H
+#define KJIT_JIT_REQUEST_EMBEDDED_SOURCES_H
+
+#include <stddef.h>
+
+struct embedded_source {
+  const char *name;   /* "flash_forward/flash_forward.cu" */
+  size_t offset;      /* of the text, NUL-terminated, among the unpacked ones */
+  size_t bytes;       /* without the NUL */
+  const char *digest; /* hex; NULL: that of the text */
+};
+
+extern const struct embedded_source embedded_sources[]; /* one more than the count: {NULL, NULL, 0} */
+extern const size_t embedded_source_count;
+
+/* All texts, one after the other, as one zstd stream: they are a quarter of their size so. */
+extern const unsigned char embedded_texts[];
+extern const size_t embedded_texts_packed_bytes;
+extern const size_t embedded_texts_bytes; /* unpacked */
+
+#endif

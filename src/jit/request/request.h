@@ -1,0 +1,28 @@
+/* A request in the form that the key, the compiler and the cache see: everything canonical, nothing optional. */
+#ifndef KJIT_JIT_REQUEST_REQUEST_H
+#define KJIT_JIT_REQUEST_REQUEST_H
+
+#include <kjit/build.h>
+
+#include "jit/request/source_set.h"
+#include "jit/request/target.h"
+
+/* What may be set in a request's flags. */
+#define JIT_REQUEST_FLAGS (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE | KJIT_BUILD_KEY_ONLY)
+
+struct jit_request {
+  const char *family; /* "flash_forward"; "custom" for a caller's own source */
+  const char *label;  /* for people: the short form, or the source's name. Not part of the key. */
+  struct target target;
+  const char *entry;    /* extern "C" __global__ function */
+  const char *prologue; /* "#define …\n" lines, then a #line that names the main file */
+  const struct source_set *sources;
+  const char *const *options; /* beyond the standing ones; canonical order */
+  size_t option_count;
+  uint32_t flags;      /* KJIT_BUILD_* */
+  uint32_t timeout_ms; /* 0: none */
+  kjit_stop_fn stop;   /* NULL: never */
+  void *stop_user;
+};
+
+#endif

@@ -1,0 +1,144 @@
+#include "jit/request/source_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/frame.h"
+#include "base/text.h"
+#include "jit/request/embedded_sources.h"
+#include "jit/request/include_scan.h"
+
+/* The names and digests of one set: 4096 files, the most that a closure may have, with names of a path's length. */
+#define MANIFEST_LIMIT (16u << 20)
+
+static int compare_names(const void *a, const void *b) {
+  const struct source_file *left = a, *right = b;
+  return strcmp(left->name, right->name);
+}
+
+_Bool source_set_seal(struct source_set *set, struct source_file *files, size_t count, const struct mem *mem) {
+  struct text manifest;
+  text_init(&manifest, mem, MANIFEST_LIMIT);
+  qsort(files + 1, count - 1, sizeof *files, compare_names);
+  for (size_t i = 0; i < count; i++) {
+    static const struct digest none;
+    char hex[DIGEST_HEX_BYTES];
+    if (digest_equal(&files[i].digest, &none)) digest_of(&files[i].digest, files[i].text, files[i].bytes);
+    digest_to_hex(&files[i].digest, hex);
+    text_appendf(&manifest, "%zu:%s %s\n", strlen(files[i].name), files[i].name, hex);
+  }
+  const _Bool complete = !manifest.failed;
+  if (complete) {
+    *set = (struct source_set){.files = files, .count = count};
+    digest_of(&set->digest, manifest.data, manifest.bytes);
+  }
+  text_finish(&manifest);
+  return complete;
+}
+
+struct shelved_set {
+  struct source_set set;
+  struct shelved_set *next;
+  char *texts;                /* of every embedded source, unpacked */
+  struct source_file files[]; /* room for every embedded source, then the texts */
+};
+
+static const struct embedded_source *find_embedded(const char *name, size_t bytes) {
+  for (size_t i = 0; i < embedded_source_count; i++) {
+    const char *candidate = embedded_sources[i].name;
+    if (strlen(candidate) == bytes && !memcmp(candidate, name, bytes)) return &embedded_sources[i];
+  }
+  return NULL;
+}
+
+static void add_file(struct shelved_set *made, const struct embedded_source *source) {
+  for (size_t i = 0; i < made->set.count; i++) {
+    if (made->files[i].name == source->name) return;
+  }
+  struct source_file *const file = &made->files[made->set.count++];
+  *file = (struct source_file){.name = source->name, .text = made->texts + source->offset, .bytes = source->bytes};
+  if (source->digest) (void)digest_from_hex(&file->digest, source->digest, DIGEST_HEX_BYTES - 1);
+}
+
+/* What is not embedded is left to the compiler, which names it in its log. */
+static kjit_status visit_include(void *user, const struct include *include) {
+  const struct embedded_source *source = find_embedded(include->name, include->name_bytes);
+  if (source && !include->computed) add_file(user, source);
+  return KJIT_OK;
+}
+
+/* NULL: out of memory. */
+static struct shelved_set *make(const struct embedded_source *main_source, const struct mem *mem) {
+  const struct frame_bytes packed = {embedded_texts, embedded_texts_packed_bytes};
+  struct shelved_set *made =
+      mem_alloc(mem, sizeof *made + embedded_source_count * sizeof *made->files + embedded_texts_bytes);
+  if (!made) return NULL;
+  made->texts = (char *)(made->files + embedded_source_count);
+  if (!frame_inflate(mem, packed, made->texts, embedded_texts_bytes)) {
+    mem_free(mem, made);
+    return NULL;
+  }
+  for (size_t i = 0; i < embedded_source_count; i++)
+    made->texts[embedded_sources[i].offset + embedded_sources[i].bytes] = '\0';
+  add_file(made, main_source);
+  for (size_t i = 0; i < made->set.count; i++)
+    (void)include_scan(made->files[i].text, made->files[i].bytes, visit_include, made);
+  if (source_set_seal(&made->set, made->files, made->set.count, mem)) {
+    made->set.withheld = main_source->digest != NULL;
+    return made;
+  }
+  mem_free(mem, made);
+  return NULL;
+}
+
+void source_shelf_init(struct source_shelf *shelf, const struct mem *mem) {
+  shelf->mem = mem;
+  atomic_init(&shelf->newest, NULL);
+}
+
+void source_shelf_finish(struct source_shelf *shelf) {
+  struct shelved_set *set = atomic_exchange(&shelf->newest, NULL);
+  while (set) {
+    struct shelved_set *const next = set->next;
+    mem_free(shelf->mem, set);
+    set = next;
+  }
+}
+
+/* The list only ever grows at its head, so readers need no lock. */
+static const struct source_set *find_made(const struct shelved_set *head, const char *main_name) {
+  for (; head; head = head->next) {
+    if (!strcmp(head->set.files[0].name, main_name)) return &head->set;
+  }
+  return NULL;
+}
+
+/* Of two threads that made the same one, the second gives its own up. */
+static const struct source_set *put(struct source_shelf *shelf, struct shelved_set *made) {
+  struct shelved_set *head = atomic_load_explicit(&shelf->newest, memory_order_acquire);
+  do {
+    const struct source_set *const found = find_made(head, made->set.files[0].name);
+    if (found) {
+      mem_free(shelf->mem, made);
+      return found;
+    }
+    made->next = head;
+  } while (
+      !atomic_compare_exchange_weak_explicit(&shelf->newest, &head, made, memory_order_acq_rel, memory_order_acquire));
+  return &made->set;
+}
+
+kjit_status source_shelf_get(struct source_shelf *shelf, const char *main_name, const struct source_set **out,
+                             kjit_error *error) {
+  *out = find_made(atomic_load_explicit(&shelf->newest, memory_order_acquire), main_name);
+  if (*out) return KJIT_OK;
+  const struct embedded_source *source = find_embedded(main_name, strlen(main_name));
+  if (!source) {
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "this library was built without its kernel source, %s", main_name);
+  }
+  struct shelved_set *made = make(source, shelf->mem);
+  if (!made) return error_no_memory(error);
+  *out = put(shelf, made);
+  return KJIT_OK;
+}

@@ -1,0 +1,131 @@
+#include "support/test.h"
+
+#include "attention/flash/flash_request.h"
+#include "unit/attention/configs.h"
+
+static struct mem mem;
+static struct source_shelf shelf;
+
+static int open_shelf(void **state) {
+  (void)state;
+  source_shelf_init(&shelf, &mem);
+  return mem_init(&mem, NULL) ? 0 : -1;
+}
+
+static int close_shelf(void **state) {
+  (void)state;
+  source_shelf_finish(&shelf);
+  return 0;
+}
+
+static struct flash_request request_of_variant(const kjit_flash_variant *variant) {
+  struct flash_request request;
+  kjit_error error = {0};
+  assert_status(KJIT_OK, flash_request_init(&request, &shelf, variant, "sm_90", 0, &error), &error);
+  return request;
+}
+
+static struct flash_request request_of(const kjit_flash_config *config) {
+  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
+  return request_of_variant(&plain);
+}
+
+static void test_flash_request__prologue_has_every_field_and_the_line(void **state) {
+  (void)state;
+  const kjit_flash_config config = config_base();
+  const struct flash_request request = request_of(&config);
+  assert_string_equal(request.prologue, "#define KJIT_B_c 64\n"
+                                        "#define KJIT_B_r 64\n"
+                                        "#define KJIT_K_mma_load_K_tiles 2\n"
+                                        "#define KJIT_Q_mma_load_K_tiles 2\n"
+                                        "#define KJIT_V_mma_load_K_tiles 2\n"
+                                        "#define KJIT_async_copy 1\n"
+                                        "#define KJIT_causal 0\n"
+                                        "#define KJIT_d_head 128\n"
+                                        "#define KJIT_dtype 5\n"
+                                        "#define KJIT_eager_load_blocks 1\n"
+                                        "#define KJIT_grouped 0\n"
+                                        "#define KJIT_head_dim 128\n"
+                                        "#define KJIT_head_dim_v 128\n"
+                                        "#define KJIT_mma_double_buffer_loads 0\n"
+                                        "#define KJIT_n_warps 4\n"
+                                        "#define KJIT_optimized_softmax 1\n"
+                                        "#define KJIT_swizzled 1\n"
+                                        "#line 1 \"flash_forward/flash_forward.cu\"\n");
+}
+
+static void test_flash_request__label_is_the_short_form(void **state) {
+  (void)state;
+  const kjit_flash_config config = config_base();
+  assert_string_equal(request_of(&config).label,
+                      "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax");
+}
+
+static void test_flash_request__traits_are_defined_and_named(void **state) {
+  (void)state;
+  const kjit_flash_config config = config_base();
+  kjit_flash_variant variant = kjit_flash_variant_plain(&config);
+  variant.traits = (kjit_flash_traits){.causal = 1, .grouped = 1, .head_dim = 120, .head_dim_v = 128};
+  const struct flash_request request = request_of_variant(&variant);
+  assert_contains(request.prologue, "#define KJIT_causal 1\n");
+  assert_contains(request.prologue, "#define KJIT_grouped 1\n#define KJIT_head_dim 120\n#define KJIT_head_dim_v 128\n");
+  assert_string_equal(request.label, "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax "
+                                     "causal=1,grouped=1,head_dim=120,head_dim_v=128");
+}
+
+static void test_flash_request__aliases_make_one_request(void **state) {
+  (void)state;
+  kjit_flash_config plain = config_base(), alias = config_base();
+  plain.V_mma_load_K_tiles = 0;
+  alias.V_mma_load_K_tiles = 8;
+  const struct flash_request a = request_of(&plain), b = request_of(&alias);
+  assert_string_equal(a.prologue, b.prologue);
+  assert_string_equal(a.label, b.label);
+}
+
+static void test_flash_request__different_code_makes_different_prologues(void **state) {
+  (void)state;
+  uint64_t seed = 5;
+  kjit_flash_config last = config_base();
+  for (int i = 0; i < 2000; i++) {
+    const kjit_flash_config config = random_legal_config(&seed);
+    const kjit_flash_config a = kjit_flash_config_canonical(&config), b = kjit_flash_config_canonical(&last);
+    const _Bool same = kjit_flash_config_compare(&a, &b) == 0;
+    assert_int_equal(strcmp(request_of(&config).prologue, request_of(&last).prologue) == 0, same);
+    last = config;
+  }
+}
+
+static void test_flash_request__names_what_is_compiled(void **state) {
+  (void)state;
+  const kjit_flash_config config = config_base();
+  const struct flash_request request = request_of(&config);
+  assert_string_equal(request.request.family, "flash_forward");
+  assert_string_equal(request.request.entry, "flash_forward");
+  assert_string_equal(request.request.target.name, "sm_90");
+  assert_int_equal(request.request.option_count, 1);
+  assert_string_equal(request.request.options[0], "--use_fast_math");
+  assert_string_equal(request.request.sources->files[0].name, "flash_forward/flash_forward.cu");
+}
+
+static void test_flash_request__bad_architecture_is_refused(void **state) {
+  (void)state;
+  const kjit_flash_config config = config_base();
+  const kjit_flash_variant plain = kjit_flash_variant_plain(&config);
+  struct flash_request request;
+  kjit_error error = {0};
+  assert_status(KJIT_ERR_INVALID_ARG, flash_request_init(&request, &shelf, &plain, "90", 0, &error), &error);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_flash_request__prologue_has_every_field_and_the_line),
+      cmocka_unit_test(test_flash_request__label_is_the_short_form),
+      cmocka_unit_test(test_flash_request__traits_are_defined_and_named),
+      cmocka_unit_test(test_flash_request__aliases_make_one_request),
+      cmocka_unit_test(test_flash_request__different_code_makes_different_prologues),
+      cmocka_unit_test(test_flash_request__names_what_is_compiled),
+      cmocka_unit_test(test_flash_request__bad_architecture_is_refused),
+  };
+  return cmocka_run_group_tests_name("flash_request", tests, open_shelf, close_shelf);
+}

@@ -1,0 +1,193 @@
+#include "support/test.h"
+
+#include <stdio.h>
+
+#include "attention/sm90/sm90_fields.h"
+#include "attention/sm90/sm90_rules.h"
+#include "base/error.h"
+#include "unit/attention/sm90/sm90_configs.h"
+
+static void set(kjit_attention_sm90_config *config, const char *name, int32_t value) {
+  for (size_t i = 0; i < sm90_fields.count; i++) {
+    if (strcmp(sm90_fields.fields[i].name, name) != 0) continue;
+    field_put(&sm90_fields.fields[i], config, value);
+    return;
+  }
+  fail_msg("no field %s", name);
+}
+
+static void expect_broken(const kjit_attention_sm90_config *config, const char *message) {
+  kjit_error error;
+  assert_status(KJIT_ERR_INVALID_CONFIG, kjit_attention_sm90_config_check(config, "sm_90a", &error), &error);
+  assert_string_equal(error.message, message);
+}
+
+static void expect_legal(const kjit_attention_sm90_config *config) {
+  kjit_error error;
+  assert_status(KJIT_OK, kjit_attention_sm90_config_check(config, "sm_90a", &error), &error);
+}
+
+static void test_sm90_rules__base_passes(void **state) {
+  (void)state;
+  const kjit_attention_sm90_config config = sm90_base();
+  expect_legal(&config);
+}
+
+static void test_sm90_rules__values_outside_are_refused_by_name(void **state) {
+  (void)state;
+  static const struct {
+    const char *field;
+    int32_t value;
+    const char *rule;
+  } rows[] = {
+      {"dtype", 6, "FP16 (5) or BF16 (15)"},
+      {"head_dim", 0, "a multiple of 8 from 8 to 256"},
+      {"head_dim", 12, "a multiple of 8 from 8 to 256"},
+      {"head_dim", 264, "a multiple of 8 from 8 to 256"},
+      {"head_dim_v", -8, "a multiple of 8 from 8 to 256"},
+      {"head_dim_v", 264, "a multiple of 8 from 8 to 256"},
+      {"causal", 2, "0 or 1"},
+      {"ping_pong", -1, "0 or 1"},
+      {"consumers", 0, "1 to 3"},
+      {"consumers", 4, "1 to 3"},
+      {"tile_n", 0, "a multiple of 16 from 16 to 256"},
+      {"tile_n", 24, "a multiple of 16 from 16 to 256"},
+      {"tile_n", 272, "a multiple of 16 from 16 to 256"},
+      {"stages", 1, "2 to 4"},
+      {"stages", 5, "2 to 4"},
+      {"q_buffers", 0, "1 or 2"},
+      {"q_buffers", 3, "1 or 2"},
+      {"o_chunks", -1, "from 0 to the 64-column chunks of head_dim_v"},
+      {"o_chunks", 3, "from 0 to the 64-column chunks of head_dim_v"},
+      {"rescale_slack", -1, "0 to 15"},
+      {"rescale_slack", 16, "0 to 15"},
+      {"packed", 0, "a power of two from 1 to 64"},
+      {"packed", 3, "a power of two from 1 to 64"},
+      {"packed", 128, "a power of two from 1 to 64"},
+      {"split", 2, "0 or 1"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_sm90_config config = sm90_base();
+    char message[128];
+    set(&config, rows[i].field, rows[i].value);
+    snprintf(message, sizeof message, "%s is %d: must be %s", rows[i].field, (int)rows[i].value, rows[i].rule);
+    expect_broken(&config, message);
+  }
+}
+
+static void test_sm90_rules__registers_limit_the_tile(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  config.head_dim = 16;
+  config.tile_n = 192; /* 64 + 96 + 48 = 208 */
+  expect_legal(&config);
+  config.tile_n = 208;
+  expect_broken(&config, "tile_n is 208: with head_dim_v 128 a thread needs head_dim_v / 2 + tile_n / 2 + tile_n / 4 = "
+                         "220 registers; must be at most 216 with consumers 2");
+  config.consumers = 1;
+  expect_legal(&config);
+  config.consumers = 3;
+  config.tile_n = 96; /* 64 + 72 = 136 */
+  expect_legal(&config);
+  config.tile_n = 112;
+  expect_broken(&config, "tile_n is 112: with head_dim_v 128 a thread needs head_dim_v / 2 + tile_n / 2 + tile_n / 4 = "
+                         "148 registers; must be at most 136 with consumers 3");
+}
+
+static void test_sm90_rules__shared_memory_limits_stages(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  config.stages = 3;
+  expect_broken(&config, "tile_n is 128: with head_dim 128, head_dim_v 128, consumers 2, stages 3, q_buffers 2 and "
+                         "o_chunks 0 a block needs 263327 bytes of shared memory; must be at most 232448");
+}
+
+/* Worked by hand from pipeline.cuh. */
+static void test_sm90_geometry__is_that_of_the_kernel(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(&config);
+  assert_int_equal(geometry.threads, 384);
+  assert_int_equal(geometry.tile_m, 128);
+  assert_int_equal(geometry.registers, 64 + 64 + 32);
+  /* Q: 2 tiles of 128 rows of 256 bytes; K, V: 2 stages of 128 rows of 256 bytes each; 12 barriers; room for 2 tiles.
+   */
+  assert_int_equal(geometry.shared_bytes, 65536 + 131072 + 96 + 32 + 1023);
+  config.head_dim = 192;
+  config.consumers = 3;
+  config.q_buffers = 1;
+  config.tile_n = 48;
+  geometry = kjit_attention_sm90_config_geometry(&config);
+  assert_int_equal(geometry.threads, 512);
+  assert_int_equal(geometry.tile_m, 192);
+  assert_int_equal(geometry.positions, 192);
+  assert_int_equal(geometry.shared_bytes, 192 * 384 + 2 * 48 * (384 + 256) + 80 + 16 + 1023);
+}
+
+static void test_sm90_geometry__packed_heads_share_a_tiles_rows(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  config.packed = 8;
+  assert_int_equal(kjit_attention_sm90_config_geometry(&config).tile_m, 128);
+  assert_int_equal(kjit_attention_sm90_config_geometry(&config).positions, 16);
+}
+
+static void test_sm90_geometry__those_that_split_have_words_and_parts(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  const uint32_t whole = kjit_attention_sm90_config_geometry(&config).shared_bytes;
+  config.split = 1;
+  assert_int_equal(kjit_attention_sm90_config_geometry(&config).shared_bytes, whole + 8 + 32);
+}
+
+static void test_sm90_geometry__q_has_room_for_a_wider_o(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base(), wide;
+  config.q_buffers = 1;
+  wide = config;
+  config.head_dim = 64;
+  config.tile_n = wide.tile_n = 16;
+  const uint32_t narrow_k = kjit_attention_sm90_config_geometry(&config).shared_bytes;
+  assert_int_equal(kjit_attention_sm90_config_geometry(&wide).shared_bytes - narrow_k, 2 * 16 * 128);
+}
+
+static void test_sm90_rules__other_architectures_are_unsupported(void **state) {
+  (void)state;
+  const kjit_attention_sm90_config config = sm90_base();
+  kjit_error error;
+  static const char *const others[] = {"sm_80", "sm_90", "sm_100a"};
+  for (size_t i = 0; i < 3; i++)
+    assert_status(KJIT_ERR_UNSUPPORTED, kjit_attention_sm90_config_check(&config, others[i], &error), &error);
+  assert_string_equal(error.message, "arch: attention_sm90 requires sm_90a (current: sm_100a)");
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_sm90_config_check(&config, "hopper", &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_sm90_config_check(NULL, NULL, &error), &error);
+}
+
+static void test_sm90_canonical__ping_pong_needs_two(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  kjit_attention_sm90_config canonical = kjit_attention_sm90_config_canonical(&config);
+  assert_int_equal(kjit_attention_sm90_config_compare(&config, &canonical), 0);
+  config.consumers = 1;
+  canonical = kjit_attention_sm90_config_canonical(&config);
+  assert_int_equal(canonical.ping_pong, 0);
+  config.ping_pong = 0;
+  assert_int_equal(kjit_attention_sm90_config_compare(&config, &canonical), 0);
+  assert_true(kjit_attention_sm90_config_hash(&config) == kjit_attention_sm90_config_hash(&canonical));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sm90_rules__base_passes),
+      cmocka_unit_test(test_sm90_rules__values_outside_are_refused_by_name),
+      cmocka_unit_test(test_sm90_rules__registers_limit_the_tile),
+      cmocka_unit_test(test_sm90_rules__shared_memory_limits_stages),
+      cmocka_unit_test(test_sm90_geometry__is_that_of_the_kernel),
+      cmocka_unit_test(test_sm90_geometry__packed_heads_share_a_tiles_rows),
+      cmocka_unit_test(test_sm90_geometry__those_that_split_have_words_and_parts),
+      cmocka_unit_test(test_sm90_geometry__q_has_room_for_a_wider_o),
+      cmocka_unit_test(test_sm90_rules__other_architectures_are_unsupported),
+      cmocka_unit_test(test_sm90_canonical__ping_pong_needs_two),
+  };
+  return cmocka_run_group_tests_name("sm90_rules", tests, NULL, NULL);
+}

@@ -1,0 +1,133 @@
+/* How a problem is cut: pure arithmetic. */
+#include "attention/sm90/sm90_tiles.h"
+
+#include "attention/sm90/sm90_rules.h"
+#include "support/test.h"
+#include "unit/attention/sm90/sm90_configs.h"
+
+#define CARD 132
+
+static kjit_attention_problem problem_of(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q,
+                                         int64_t seq_kv) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.batch = batch;
+  problem.heads_q = heads_q;
+  problem.heads_kv = heads_kv;
+  problem.seq_q = seq_q;
+  problem.seq_kv = seq_kv;
+  problem.head_dim = problem.head_dim_v = 128;
+  return problem;
+}
+
+static struct sm90_tiles cut(const kjit_attention_problem *problem, int32_t packed, int32_t consumers) {
+  kjit_attention_sm90_config config = sm90_base();
+  config.packed = packed;
+  config.consumers = consumers;
+  return sm90_tiles_of(problem, &config);
+}
+
+static int64_t parts(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q, int64_t seq_kv, int32_t packed) {
+  const kjit_attention_problem problem = problem_of(batch, heads_q, heads_kv, seq_q, seq_kv);
+  kjit_attention_sm90_config config = sm90_base();
+  config.packed = packed;
+  config.consumers = 1;
+  const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
+  return sm90_tiles_parts(&tiles, &config, CARD);
+}
+
+static void test_sm90_tiles__rows_are_positions(void **state) {
+  (void)state;
+  const kjit_attention_problem problem = problem_of(2, 6, 2, 1000, 700);
+  const struct sm90_tiles tiles = cut(&problem, 1, 2);
+  assert_int_equal(tiles.query_tiles, 8);
+  assert_int_equal(tiles.heads, 6);
+  assert_int_equal(tiles.heads_per_kv, 3);
+  assert_int_equal(tiles.count, 8 * 6 * 2);
+  assert_int_equal(tiles.key_blocks, 6);
+  assert_int_equal(tiles.rows, 64);
+}
+
+/* 5 positions of up to 4 heads are 20 rows; 6 heads are two packs. */
+static void test_sm90_tiles__packed_rows_are_positions_and_heads(void **state) {
+  (void)state;
+  const kjit_attention_problem problem = problem_of(3, 12, 2, 5, 700);
+  const struct sm90_tiles tiles = cut(&problem, 4, 1);
+  assert_int_equal(tiles.query_tiles, 1);
+  assert_int_equal(tiles.heads, 4);
+  assert_int_equal(tiles.heads_per_kv, 2);
+  assert_int_equal(tiles.count, 12);
+  assert_int_equal(tiles.rows, 24);
+}
+
+static void test_sm90_tiles__full_cards_and_few_keys_are_not_split(void **state) {
+  (void)state;
+  assert_int_equal(1, parts(1, 106, 106, 1, 65536, 1)); /* four fifths of 132 */
+  assert_int_equal(1, parts(16, 64, 8, 1, 65536, 8));
+  assert_int_equal(1, parts(1, 1, 1, 1, 512, 1));
+  assert_int_equal(1, parts(3, 64, 64, 2048, 65536, 1));
+  assert_int_equal(1, parts(1, 100, 100, 1, 65536, 1)); /* all that memory gives is asked for as it is */
+}
+
+static void test_sm90_tiles__parts_fill_the_card(void **state) {
+  (void)state;
+  assert_int_equal(16, parts(1, 64, 8, 1, 65536, 8));      /* 8 tiles */
+  assert_int_equal(2, parts(1, 64, 64, 1, 65536, 1));      /* 64 */
+  assert_true(parts(1, 144, 144, 1, 65536, 1) > 1);        /* the second round would be nearly empty */
+  assert_in_range(parts(1, 1, 1, 1, 1 << 20, 1), 64, 128); /* one tile, a million keys */
+}
+
+/* Merging takes longer with every part. */
+static void test_sm90_tiles__few_blocks_are_not_cut_as_finely_as_can_be(void **state) {
+  (void)state;
+  assert_in_range(parts(1, 64, 1, 1, 8192, 64), 2, 32); /* 64 blocks */
+}
+
+static void test_sm90_tiles__no_part_is_empty_and_none_could_be_saved(void **state) {
+  (void)state;
+  for (int64_t keys = 513; keys < 200000; keys += 641) {
+    const int64_t blocks = (keys + 127) / 128, chosen = parts(1, 24, 3, 1, keys, 8);
+    const int64_t longest = (blocks + chosen - 1) / chosen;
+    assert_true(chosen <= blocks && chosen <= SM90_MOST_PARTS);
+    assert_true((chosen - 1) * longest < blocks);
+  }
+}
+
+/* Nothing that a config can ask for takes more memory than it may. */
+static void test_sm90_tiles__memory_is_bounded(void **state) {
+  (void)state;
+  kjit_attention_sm90_config config = sm90_base();
+  config.head_dim_v = 256;
+  config.consumers = 3;
+  for (int64_t heads = 1; heads <= 400; heads++) {
+    const kjit_attention_problem problem = problem_of(1, heads, heads, 192, 1 << 20);
+    const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
+    const int64_t chosen = sm90_tiles_parts(&tiles, &config, CARD);
+    if (chosen > 1) assert_true(sm90_tiles_partial_bytes(&tiles, &config, chosen) <= SM90_PARTIALS_MAX);
+  }
+}
+
+static void test_sm90_tiles__memory_is_that_of_the_kernel(void **state) {
+  (void)state;
+  const kjit_attention_problem problem = problem_of(1, 16, 2, 1, 4096);
+  kjit_attention_sm90_config config = sm90_base();
+  config.packed = 8;
+  config.consumers = 1;
+  const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
+  assert_int_equal(sm90_tiles_arrivals(&tiles, &config, 10), 20);
+  assert_int_equal(sm90_tiles_partial_bytes(&tiles, &config, 10), 20 * 8 * (128 + 4) * 4);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sm90_tiles__rows_are_positions),
+      cmocka_unit_test(test_sm90_tiles__packed_rows_are_positions_and_heads),
+      cmocka_unit_test(test_sm90_tiles__full_cards_and_few_keys_are_not_split),
+      cmocka_unit_test(test_sm90_tiles__parts_fill_the_card),
+      cmocka_unit_test(test_sm90_tiles__few_blocks_are_not_cut_as_finely_as_can_be),
+      cmocka_unit_test(test_sm90_tiles__no_part_is_empty_and_none_could_be_saved),
+      cmocka_unit_test(test_sm90_tiles__memory_is_bounded),
+      cmocka_unit_test(test_sm90_tiles__memory_is_that_of_the_kernel),
+  };
+  return cmocka_run_group_tests_name("sm90_tiles", tests, NULL, NULL);
+}

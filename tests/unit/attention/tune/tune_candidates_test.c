@@ -1,0 +1,214 @@
+#include "unit/attention/tune/tune_fixture.h"
+
+#include "attention/tune/tune_candidates.h"
+
+struct subject {
+  kjit_attention_problem problem;
+  struct attention_place place;
+};
+
+/* Lengths with masks and groups of heads, over round, odd and unequal head sizes, on both families' cards. */
+static const struct subject *subjects(size_t *count) {
+  static const struct attention_place places[] = {
+      {"sm_90a", 132, 232448, NULL}, {"sm_80", 108, 166912, NULL}, {"sm_86", 84, 101376, NULL}};
+  static const int64_t heads[][2] = {{40, 40}, {64, 64}, {128, 128}, {192, 128}, {256, 256}};
+  static const struct {
+    int64_t length, heads_kv;
+    uint32_t flags;
+  } kinds[] = {{1, 16, 0}, {100, 16, KJIT_ATTENTION_CAUSAL}, {4096, 4, 0}};
+  static struct subject made[3 * 5 * 3];
+  *count = sizeof made / sizeof *made;
+  for (size_t i = 0; i < *count; i++) {
+    made[i] = (struct subject){tune_problem(kinds[i % 3].length, heads[i / 3 % 5][0]), places[i / 15]};
+    made[i].problem.head_dim_v = heads[i / 3 % 5][1];
+    made[i].problem.heads_kv = kinds[i % 3].heads_kv;
+    made[i].problem.flags = kinds[i % 3].flags;
+  }
+  return made;
+}
+
+static void make(struct tune_world *w, struct tune_candidates *made, const struct subject *subject) {
+  assert_status(KJIT_OK, tune_candidates_make(made, &w->mem, &subject->problem, &subject->place, &w->error), &w->error);
+}
+
+static void test_tune_candidates__first_is_the_rules_choice(void **state) {
+  struct tune_world *w = *state;
+  size_t count;
+  const struct subject *all = subjects(&count);
+  for (size_t i = 0; i < count; i++) {
+    struct tune_candidates made;
+    struct attention_choice choice = {0};
+    union tune_config config;
+    make(w, &made, &all[i]);
+    assert_status(KJIT_OK, attention_choose(&all[i].problem, &all[i].place, &choice, &w->error), &w->error);
+    tune_family_get(&choice, &config);
+    assert_int_equal(made.family->id, choice.family);
+    assert_int_equal(made.items[0].changes, 0);
+    assert_string_equal(made.items[0].refused, "");
+    assert_int_equal(field_table_compare(made.family->fields, &made.items[0].config, &config), 0);
+    tune_candidates_finish(&made);
+  }
+}
+
+static void test_tune_candidates__each_is_a_row_that_a_table_takes(void **state) {
+  struct tune_world *w = *state;
+  size_t count;
+  const struct subject *all = subjects(&count);
+  for (size_t i = 0; i < count; i++) {
+    struct tune_candidates made;
+    make(w, &made, &all[i]);
+    for (size_t j = 0; j < made.count; j++) {
+      struct tune_row row = {.ns = 1, .rules_ns = 1};
+      if (made.items[j].refused[0]) continue;
+      tune_class_of(&all[i].problem, &row.class);
+      tune_family_put(made.family, &made.items[j].config, &row.choice);
+      assert_status(KJIT_OK, tune_row_check(&row, &all[i].place, &w->error), &w->error);
+    }
+    tune_candidates_finish(&made);
+  }
+}
+
+static void test_tune_candidates__no_two_are_the_same_kernel(void **state) {
+  struct tune_world *w = *state;
+  size_t count;
+  const struct subject *all = subjects(&count);
+  for (size_t i = 0; i < count; i++) {
+    struct tune_candidates made;
+    size_t kept = 0;
+    make(w, &made, &all[i]);
+    for (size_t a = 0; a < made.count; a++) {
+      if (made.items[a].refused[0]) continue;
+      kept++;
+      for (size_t b = 0; b < a; b++)
+        assert_true(made.items[b].refused[0] ||
+                    field_table_compare(made.family->fields, &made.items[a].config, &made.items[b].config) != 0);
+    }
+    assert_true(kept > 1 && kept <= TUNE_CANDIDATES_MAX);
+    tune_candidates_finish(&made);
+  }
+}
+
+static void test_tune_candidates__nearest_come_first(void **state) {
+  struct tune_world *w = *state;
+  struct tune_candidates made;
+  const struct subject subject = {tune_problem(4096, 128), tune_place};
+  make(w, &made, &subject);
+  for (size_t i = 1; i < made.count; i++) {
+    const struct tune_candidate *a = &made.items[i - 1], *b = &made.items[i];
+    assert_true(a->changes < b->changes || (a->changes == b->changes && a->steps <= b->steps));
+    assert_in_range(b->changes, 1, 2);
+  }
+  tune_candidates_finish(&made);
+}
+
+/* Fields that no family has yet are tried by their kind alone: so is every planner's field that there is. */
+static void test_tune_candidates__every_field_of_the_planner_is_tried(void **state) {
+  struct tune_world *w = *state;
+  const struct subject subject = {tune_problem(4096, 128), tune_place};
+  struct tune_candidates made;
+  struct tune_class class;
+  tune_class_of(&subject.problem, &class);
+  make(w, &made, &subject);
+  for (size_t f = 0; f < made.family->fields->count; f++) {
+    const struct field *field = &made.family->fields->fields[f];
+    int32_t given;
+    size_t tried = 0;
+    for (size_t i = 0; i < made.count; i++)
+      tried += field_get(field, &made.items[i].config) != field_get(field, &made.items[0].config);
+    if (tune_family_given(field, &class, &given))
+      assert_int_equal(tried, 0);
+    else
+      assert_true(tried > 0);
+  }
+  tune_candidates_finish(&made);
+}
+
+static _Bool has(const struct tune_candidates *made, kjit_attention_sm90_config wanted) {
+  for (size_t i = 0; i < made->count; i++) {
+    if (!made->items[i].refused[0] && kjit_attention_sm90_config_compare(&made->items[i].config.sm90, &wanted) == 0)
+      return 1;
+  }
+  return 0;
+}
+
+static void test_tune_candidates__two_fields_make_room_for_each_other(void **state) {
+  struct tune_world *w = *state;
+  const struct subject subject = {tune_problem(4096, 128), tune_place};
+  struct tune_candidates made;
+  make(w, &made, &subject);
+  kjit_attention_sm90_config config = made.items[0].config.sm90;
+  assert_int_equal(config.consumers, 2);
+  assert_int_equal(config.tile_n, 128);
+  config.consumers = 3; /* too many registers with tile_n 128 */
+  assert_false(has(&made, config));
+  config.tile_n = 96;
+  assert_true(has(&made, config));
+  tune_candidates_finish(&made);
+}
+
+static void test_tune_candidates__refused_ones_say_which_rule(void **state) {
+  struct tune_world *w = *state;
+  const struct subject subject = {tune_problem(4096, 128), tune_place};
+  struct tune_candidates made;
+  size_t by_rule = 0;
+  make(w, &made, &subject);
+  for (size_t i = 0; i < made.count; i++)
+    by_rule += strstr(made.items[i].refused, "must be at most") != NULL;
+  assert_true(by_rule > 0);
+  tune_candidates_finish(&made);
+}
+
+static void test_tune_candidates__a_table_does_not_move_their_middle(void **state) {
+  struct tune_world *w = *state;
+  struct subject subject = {tune_problem(4096, 128), tune_place};
+  struct tune_candidates plain, beside;
+  tune_fill(w);
+  make(w, &plain, &subject);
+  subject.place.tuned = w->table;
+  make(w, &beside, &subject);
+  assert_int_equal(plain.count, beside.count);
+  assert_memory_equal(plain.items, beside.items, plain.count * sizeof *plain.items);
+  tune_candidates_finish(&plain);
+  tune_candidates_finish(&beside);
+}
+
+static void test_tune_candidates__what_no_family_computes_is_refused(void **state) {
+  struct tune_world *w = *state;
+  const kjit_attention_problem problem = tune_problem(4096, 260);
+  struct tune_candidates made;
+  assert_status(KJIT_ERR_UNSUPPORTED, tune_candidates_make(&made, &w->mem, &problem, &tune_place, &w->error),
+                &w->error);
+  tune_candidates_finish(&made);
+}
+
+static void test_tune_candidates__every_allocation_may_fail(void **state) {
+  struct tune_world *w = *state;
+  const kjit_attention_problem problem = tune_problem(4096, 128);
+  kjit_status status = KJIT_ERR_NO_MEMORY;
+  for (long n = 0; status != KJIT_OK; n++) {
+    struct tune_candidates made;
+    assert_true(n < 100);
+    w->error = (kjit_error){0};
+    tune_fail_from(w, n);
+    status = tune_candidates_make(&made, &w->mem, &problem, &tune_place, &w->error);
+    tune_fail_from(w, FAIL_NEVER);
+    assert_true(status == KJIT_OK || status == KJIT_ERR_NO_MEMORY);
+    tune_candidates_finish(&made);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TUNE_TEST(test_tune_candidates__first_is_the_rules_choice),
+      TUNE_TEST(test_tune_candidates__each_is_a_row_that_a_table_takes),
+      TUNE_TEST(test_tune_candidates__no_two_are_the_same_kernel),
+      TUNE_TEST(test_tune_candidates__nearest_come_first),
+      TUNE_TEST(test_tune_candidates__every_field_of_the_planner_is_tried),
+      TUNE_TEST(test_tune_candidates__two_fields_make_room_for_each_other),
+      TUNE_TEST(test_tune_candidates__refused_ones_say_which_rule),
+      TUNE_TEST(test_tune_candidates__a_table_does_not_move_their_middle),
+      TUNE_TEST(test_tune_candidates__what_no_family_computes_is_refused),
+      TUNE_TEST(test_tune_candidates__every_allocation_may_fail),
+  };
+  return cmocka_run_group_tests_name("tune_candidates", tests, NULL, NULL);
+}

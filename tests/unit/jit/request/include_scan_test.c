@@ -1,0 +1,166 @@
+#include "jit/request/include_scan.h"
+#include "support/test.h"
+
+/* What was found, one letter each for quoted or angled, computed, optional: "q x.h:1 a y.h:2? c MACRO:3". */
+struct found {
+  char text[512];
+};
+
+static kjit_status note(void *user, const struct include *include) {
+  struct found *found = user;
+  const size_t used = strlen(found->text);
+  snprintf(found->text + used, sizeof found->text - used, "%s%c %.*s:%zu%s", used ? " " : "",
+           include->computed ? 'c'
+           : include->angled ? 'a'
+                             : 'q',
+           (int)include->name_bytes, include->name, include->line, include->optional ? "?" : "");
+  return KJIT_OK;
+}
+
+/* The text in memory of its own size, so that the sanitizer sees a byte too many. */
+static struct found scan_bytes(const char *text, size_t bytes) {
+  struct found found = {""};
+  char *copy = malloc(bytes ? bytes : 1);
+  memcpy(copy, text, bytes);
+  assert_int_equal(KJIT_OK, include_scan(copy, bytes, note, &found));
+  free(copy);
+  return found;
+}
+
+static void assert_found(const char *expected, const char *text) {
+  const struct found found = scan_bytes(text, strlen(text));
+  assert_string_equal(expected, found.text);
+}
+
+static void test_include_scan__both_forms_are_found_with_their_lines(void **state) {
+  (void)state;
+  assert_found("q a.h:1 a b/c.cuh:3", "#include \"a.h\"\nint x;\n#include <b/c.cuh>\n");
+  assert_found("q a.h:1", "#include \"a.h\"");
+}
+
+static void test_include_scan__blanks_and_comments_may_stand_anywhere(void **state) {
+  (void)state;
+  assert_found("q a.h:1", " \t# \t include\t\"a.h\"");
+  assert_found("q a.h:2", "/* x\n */ # /* y */ include /* z */ \"a.h\"");
+  assert_found("a a.h:1", "#include<a.h>");
+  assert_found("q a.h:1", "%:include \"a.h\"\n");
+}
+
+static void test_include_scan__comments_hide_directives(void **state) {
+  (void)state;
+  assert_found("", "// #include \"a.h\"\n/*\n#include \"b.h\"\n*/\n/* #include <c.h>");
+  assert_found("q b.h:2", "// ends in a backslash \\\\ x\n#include \"b.h\"\n");
+  assert_found("", "// goes on \\\n#include \"b.h\"\n");
+}
+
+static void test_include_scan__literals_hide_what_looks_like_comments(void **state) {
+  (void)state;
+  assert_found("q a.h:2", "const char *s = \"/*\", c = '\"', d = '\\'';\n#include \"a.h\"\n");
+  assert_found("q a.h:2", "int n = 1'000'000; // '\n#include \"a.h\"\n");
+  assert_found("q a.h:2", "#error don't\n#include \"a.h\"\n");
+}
+
+static void test_include_scan__raw_strings_hide_directives(void **state) {
+  (void)state;
+  assert_found("q b.h:4", "auto s = R\"x(\n#include \"a.h\"\n)\" )x\";\n#include \"b.h\"\n");
+  assert_found("q b.h:3", "auto s = u8R\"(\\\n)\";\n#include \"b.h\"\n");
+  assert_found("", "auto s = R\"(\n#include \"a.h\"\n");
+}
+
+static void test_include_scan__only_a_line_start_makes_a_directive(void **state) {
+  (void)state;
+  assert_found("", "int x; #include \"a.h\"\n#define S #include \"b.h\"\n");
+  assert_found("", "#included \"a.h\"\n#inclu \"b.h\"\n#include_next \"c.h\"\n");
+}
+
+static void test_include_scan__spliced_lines_are_joined(void **state) {
+  (void)state;
+  assert_found("q a.h:2", "#include \\\n\"a.h\"\n");
+  assert_found("q a.h:2", "#\\\r\ninclude \"a.h\"\n");
+  assert_found("q a.h:3", "#define X \\\n  \"b\n#include \"a.h\"\n");
+}
+
+static void test_include_scan__conditions_make_an_include_optional(void **state) {
+  (void)state;
+  assert_found("q a.h:2? q b.h:4", "#if X\n#include \"a.h\"\n#endif\n#include \"b.h\"\n");
+  assert_found("q a.h:2? q b.h:4?", "#ifdef X\n#include \"a.h\"\n#else\n#include \"b.h\"\n#endif\n");
+  assert_found("q a.h:3?", "#ifndef X\nint x;\n#include \"a.h\"\n#endif\n");
+}
+
+static void test_include_scan__an_include_guard_is_no_condition(void **state) {
+  (void)state;
+  assert_found(
+      "q a.h:3 q b.h:5? q c.h:8",
+      "#ifndef A_H\n#define A_H\n#include \"a.h\"\n#if X\n#include \"b.h\"\n#endif\n\n#include \"c.h\"\n#endif\n");
+  assert_found("q a.h:3?", "#ifndef A_H\n#define B_H\n#include \"a.h\"\n#endif\n");
+  assert_found("q a.h:4?", "#ifndef A_H\n#define A_H\n#else\n#include \"a.h\"\n#endif\n");
+}
+
+static void test_include_scan__unbalanced_conditions_are_survived(void **state) {
+  (void)state;
+  assert_found("q a.h:3", "#endif\n#else\n#include \"a.h\"\n");
+  char text[4096] = "";
+  for (int i = 0; i < 300; i++)
+    strcat(text, "#if X\n");
+  strcat(text, "#ifndef G\n#define G\n#include \"a.h\"\n");
+  assert_found("q a.h:303?", text);
+}
+
+static void test_include_scan__computed_includes_are_told(void **state) {
+  (void)state;
+  assert_found("c HEADER:1 c CAT:2", "#include HEADER\n#include CAT(a, b)\n");
+}
+
+static void test_include_scan__has_include_is_optional(void **state) {
+  (void)state;
+  assert_found("q a.h:1? a b.h:2?", "#if __has_include(\"a.h\")\n#elif X && __has_include( <b.h> )\n#endif\n");
+}
+
+static void test_include_scan__malformed_directives_are_left_to_the_compiler(void **state) {
+  (void)state;
+  assert_found("q b.h:5", "#include\n#include \"a.h\n#include <a.h\n#include \"\"\n#include \"b.h\"\n#include");
+}
+
+static kjit_status stop(void *user, const struct include *include) {
+  (void)include;
+  ++*(int *)user;
+  return KJIT_ERR_NOT_FOUND;
+}
+
+static void test_include_scan__the_visitor_stops_the_scan(void **state) {
+  (void)state;
+  static const char text[] = "#include \"a.h\"\n#include \"b.h\"\n";
+  int visits = 0;
+  assert_int_equal(KJIT_ERR_NOT_FOUND, include_scan(text, sizeof text - 1, stop, &visits));
+  assert_int_equal(1, visits);
+}
+
+static void test_include_scan__truncation_at_every_length_is_survived(void **state) {
+  (void)state;
+  static const char text[] =
+      "#ifndef G\n#define G\n#include \\\n \"a.h\" // x\n/* y */ auto s = R\"d(z)d\"; char c = '\\'';\n"
+      "#if __has_include(<b.h>)\n%:include <c.h>\n#endif\nint n = 0x1'F;\n#endif\\\r\n";
+  for (size_t bytes = 0; bytes <= sizeof text - 1; bytes++)
+    (void)scan_bytes(text, bytes);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_include_scan__both_forms_are_found_with_their_lines),
+      cmocka_unit_test(test_include_scan__blanks_and_comments_may_stand_anywhere),
+      cmocka_unit_test(test_include_scan__comments_hide_directives),
+      cmocka_unit_test(test_include_scan__literals_hide_what_looks_like_comments),
+      cmocka_unit_test(test_include_scan__raw_strings_hide_directives),
+      cmocka_unit_test(test_include_scan__only_a_line_start_makes_a_directive),
+      cmocka_unit_test(test_include_scan__spliced_lines_are_joined),
+      cmocka_unit_test(test_include_scan__conditions_make_an_include_optional),
+      cmocka_unit_test(test_include_scan__an_include_guard_is_no_condition),
+      cmocka_unit_test(test_include_scan__unbalanced_conditions_are_survived),
+      cmocka_unit_test(test_include_scan__computed_includes_are_told),
+      cmocka_unit_test(test_include_scan__has_include_is_optional),
+      cmocka_unit_test(test_include_scan__malformed_directives_are_left_to_the_compiler),
+      cmocka_unit_test(test_include_scan__the_visitor_stops_the_scan),
+      cmocka_unit_test(test_include_scan__truncation_at_every_length_is_survived),
+  };
+  return cmocka_run_group_tests_name("include_scan", tests, NULL, NULL);
+}
