@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -30,13 +31,47 @@ class CommandCase(harness.KjitCase):
                          **keywords)
 
 
+class Completion(CommandCase):
+    def words(self, *arguments):
+        return self.kjit("completion", "words", *arguments).stdout.split()
+
+    def test_completion__words_are_the_commands_of_the_help(self):
+        overview = self.kjit("help").stdout
+        for word in self.words():
+            self.assertIn(f"\n  {word} ", overview)
+
+    def test_completion__words_of_a_command_are_its_actions_and_options(self):
+        words = self.words("cache")
+        self.assertEqual(words[:3], ["path", "list", "show"])
+        self.assertIn("--max-bytes", words)
+        self.assertIn("--jobs", self.words("warm"))
+
+    def test_completion__every_option_of_the_usage_is_offered(self):
+        for command in self.words():
+            usage = self.kjit(command, "--help").stdout
+            offered = set(self.words(command))
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", usage.split("\n\n")[0]):
+                self.assertIn(option, offered, command)
+
+    def test_completion__bash_script_completes_an_option(self):
+        script = self.write("kjit.bash", self.kjit("completion", "bash").stdout)
+        ask = (f'PATH={KJIT.parent}:$PATH; source {script}; COMP_WORDS=(kjit cache --max); COMP_CWORD=2; _kjit; '
+               'echo "${COMPREPLY[@]}"')
+        self.assertEqual(self.run_command("bash", "-c", ask).stdout, "--max-bytes\n")
+
+    def test_completion__unknown_shell_is_named(self):
+        self.refused("completion", "csh", naming="'csh'")
+        self.refused("completion", naming="a shell is missing")
+        self.refused("completion", "words", "nothing", naming="'nothing'")
+
+
 class Usage(CommandCase):
     def test_kjit__without_arguments_is_a_usage_error(self):
         self.assertIn("usage:", self.kjit(exit_code=USAGE).stderr)
 
     def test_kjit__help_lists_every_command(self):
         text = self.kjit("help").stdout
-        for command in ("doctor", "compile", "warm", "cache", "run", "bench"):
+        for command in ("doctor", "compile", "warm", "cache", "run", "bench", "completion"):
             self.assertIn(f"\n  {command} ", text)
             self.assertIn("usage: kjit " + command, self.kjit(command, "--help").stdout)
 

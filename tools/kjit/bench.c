@@ -116,4 +116,4 @@ static int bench_main(int argc, char **argv) {
   return code;
 }
 
-const struct command command_bench = {"bench", "time attention on the GPU", bench_main};
+const struct command command_bench = {.name = "bench", .summary = "time attention on the GPU", .run = bench_main};

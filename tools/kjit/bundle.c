@@ -1,6 +1,7 @@
 /* kjit bundle: one file of kernels that an application ships. */
 #include "bundle.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,6 +35,11 @@ static const struct bundle_action actions[] = {
     {"verify", "FILE", false, bundle_verify}, {"sign", "FILE", false, bundle_sign},
     {"keygen", "NAME", false, bundle_keygen},
 };
+
+static void bundle_print_actions(void) {
+  for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+    puts(actions[i].name);
+}
 
 static const struct bundle_action *action_find(const char *name) {
   for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
@@ -88,4 +94,7 @@ static int bundle_run(int argc, char **argv) {
   return code;
 }
 
-const struct command command_bundle = {"bundle", "kernels in one file that an application ships", bundle_run};
+const struct command command_bundle = {.name = "bundle",
+                                       .summary = "kernels in one file that an application ships",
+                                       .run = bundle_run,
+                                       .print_actions = bundle_print_actions};

@@ -184,6 +184,11 @@ static const struct cache_action *action_find(const char *name) {
   return NULL;
 }
 
+static void cache_print_actions(void) {
+  for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+    puts(actions[i].name);
+}
+
 static int options_check(const struct cache_action *action, const struct cache_options *options) {
   const char *const *words = options->words.items;
   const size_t wanted = action->argument != NULL ? 2 : 1, most = wanted + (action->takes_more ? 1 : 0);
@@ -232,4 +237,7 @@ static int cache_run(int argc, char **argv) {
   return code;
 }
 
-const struct command command_cache = {"cache", "look at, check and clean the cache", cache_run};
+const struct command command_cache = {.name = "cache",
+                                      .summary = "look at, check and clean the cache",
+                                      .run = cache_run,
+                                      .print_actions = cache_print_actions};

@@ -13,10 +13,17 @@ struct command {
   const char *name;                  /* "compile" */
   const char *summary;               /* one line for `kjit help` */
   int (*run)(int argc, char **argv); /* argv[0] is the subcommand's name; returns an enum exit_code */
+  void (*print_actions)(void);       /* the words that may follow the name, a line each; NULL: there are none */
 };
 
 extern const struct command command_doctor, command_compile, command_warm, command_cache, command_bundle, command_run,
-    command_bench, command_tune;
+    command_bench, command_tune, command_completion;
+
+/* Every subcommand, in the order of `kjit help`; ended by NULL. */
+extern const struct command *const commands[];
+
+/* The subcommand of this name, or NULL. */
+const struct command *command_find(const char *name);
 
 /* ---- Options: one table per subcommand ---- */
 
@@ -41,6 +48,10 @@ struct option {
   void *target;         /* by kind */
   uint64_t least, most; /* OPTION_NUMBER */
 };
+
+/* The hidden word that makes a subcommand print the names of its options and end, so that completions come from the
+ * very tables that read the command line. */
+#define OPTIONS_LISTED "--list-options"
 
 /* Read argv[1..] by the table: `--name VALUE`, `--name=VALUE`, `-DVALUE`. Words that are no option go to `words`
  * (NULL: none allowed); `--` ends the options. `--help` and `-h` print `usage` to stdout.

@@ -226,4 +226,5 @@ static int compile_run(int argc, char **argv) {
   return code;
 }
 
-const struct command command_compile = {"compile", "compile one kernel, or find it in the cache", compile_run};
+const struct command command_compile = {
+    .name = "compile", .summary = "compile one kernel, or find it in the cache", .run = compile_run};

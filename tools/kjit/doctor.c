@@ -144,4 +144,5 @@ static int doctor_run(int argc, char **argv) {
   return result;
 }
 
-const struct command command_doctor = {"doctor", "what this machine has, what works, what to do", doctor_run};
+const struct command command_doctor = {
+    .name = "doctor", .summary = "what this machine has, what works, what to do", .run = doctor_run};

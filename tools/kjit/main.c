@@ -4,16 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&command_doctor, &command_compile, &command_warm,  &command_cache,
-                                                 &command_bundle, &command_run,     &command_bench, &command_tune};
-static const size_t command_count = sizeof commands / sizeof *commands;
+const struct command *const commands[] = {
+    &command_doctor, &command_compile, &command_warm, &command_cache,      &command_bundle,
+    &command_run,    &command_bench,   &command_tune, &command_completion, NULL};
+
+const struct command *command_find(const char *name) {
+  for (const struct command *const *at = commands; *at != NULL; at++)
+    if (strcmp((*at)->name, name) == 0) return *at;
+  return NULL;
+}
 
 static void print_overview(FILE *stream) {
   fputs("usage: kjit COMMAND [OPTION]...\n\n"
         "CUDA kernels compiled at run time for the configuration asked for, kept in a cache.\n\n",
         stream);
-  for (size_t i = 0; i < command_count; i++)
-    fprintf(stream, "  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+  for (const struct command *const *at = commands; *at != NULL; at++)
+    fprintf(stream, "  %-10s  %s\n", (*at)->name, (*at)->summary);
   fputs("\n'kjit COMMAND --help' says what a command takes. 'kjit --version' prints the version.\n"
         "Exit codes: 0 done, 1 failed, 2 usage, 3 no usable GPU or driver, 4 no NVRTC.\n",
         stream);
@@ -36,7 +42,7 @@ int main(int argc, char **argv) {
     printf("kjit %s\n", kjit_version());
     return EXIT_DONE;
   }
-  for (size_t i = 0; i < command_count; i++)
-    if (strcmp(commands[i]->name, argv[1]) == 0) return commands[i]->run(argc - 1, argv + 1);
+  const struct command *command = command_find(argv[1]);
+  if (command != NULL) return command->run(argc - 1, argv + 1);
   return usage_error("unknown command '%s'; 'kjit help' lists them", argv[1]);
 }

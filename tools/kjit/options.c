@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,8 +99,15 @@ static bool is_help(const char *word) {
   return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
+static int options_list(const struct option *table) {
+  for (const struct option *option = table; option->kind != OPTION_END; option++)
+    puts(option->name);
+  return print_text("--help\n");
+}
+
 int options_read(int argc, char **argv, const struct option *table, struct option_list *words, const char *usage) {
   bool options_ended = false;
+  if (argc == 2 && strcmp(argv[1], OPTIONS_LISTED) == 0) return options_list(table);
   for (int at = 1; at < argc; at++) {
     int code = -1;
     if (!options_ended && strcmp(argv[at], "--") == 0)

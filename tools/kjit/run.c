@@ -36,4 +36,5 @@ static int run_main(int argc, char **argv) {
   return code;
 }
 
-const struct command command_run = {"run", "run attention on the GPU and check it against float64", run_main};
+const struct command command_run = {
+    .name = "run", .summary = "run attention on the GPU and check it against float64", .run = run_main};

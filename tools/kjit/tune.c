@@ -350,4 +350,5 @@ static int tune_run(int argc, char **argv) {
   return code;
 }
 
-const struct command command_tune = {"tune", "measure the fastest configs on this card", tune_run};
+const struct command command_tune = {
+    .name = "tune", .summary = "measure the fastest configs on this card", .run = tune_run};

@@ -192,4 +192,5 @@ static int warm_run(int argc, char **argv) {
   return code;
 }
 
-const struct command command_warm = {"warm", "fill the cache with sets of kernels or a manifest", warm_run};
+const struct command command_warm = {
+    .name = "warm", .summary = "fill the cache with sets of kernels or a manifest", .run = warm_run};
