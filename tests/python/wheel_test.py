@@ -1,5 +1,6 @@
 """A wheel, built with build isolation and installed into a fresh virtual environment, as a user's pip does it."""
 
+import re
 import sys
 import zipfile
 
@@ -23,23 +24,23 @@ class Wheel(harness.TemporaryFolder):
         made = self.run_command(sys.executable, "-m", "venv", self.folder / "venv")
         if made.returncode != 0:
             self.skipTest(f"no virtual environment: {(made.stderr or made.stdout).strip().splitlines()[0]}")
-        download = ("download", "-q", "--no-deps", "-d", self.folder / "probe", "scikit-build-core")
+        download = ("download", "-q", "--no-deps", "-d", self.folder / "probe", "scikit-build-core", "auditwheel")
         if self.pip(*download).returncode != 0:
-            self.skipTest("the package index cannot be reached, and building a wheel needs scikit-build-core")
+            self.skipTest("the package index cannot be reached, and a wheel needs scikit-build-core and auditwheel")
 
     def pip(self, *arguments):
         environment = {"PYTHONPATH": None, "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
         return self.run_command(self.python, "-m", "pip", *arguments, environment=environment)
 
     def build(self):
-        result = self.pip("wheel", "-q", "--no-deps", "-w", self.folder / "wheels", ROOT)
+        result = self.run_command(ROOT / "tools/make-wheel", self.folder / "wheels", sys.executable)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         (wheel,) = (self.folder / "wheels").glob("kjit-*.whl")
         return wheel
 
     def test_wheel__holds_the_package_and_runs_where_it_is_installed(self):
         wheel = self.build()
-        self.assertRegex(wheel.name, r"^kjit-\d+\.\d+\.\d+-py3-none-linux_\w+\.whl$")
+        self.assertRegex(wheel.name, r"^kjit-\d+\.\d+\.\d+-py3-none-manylinux_2_\d+_\w+\.whl$")
         names = set(zipfile.ZipFile(wheel).namelist())
         needed = {"kjit/libkjit.so", "kjit/_abi.py", "kjit/py.typed", "kjit/flash_config.pyi", "kjit/runtime.py"}
         self.assertEqual(needed - names, set())
@@ -50,6 +51,13 @@ class Wheel(harness.TemporaryFolder):
         self.assertEqual(used.stdout.strip(), wheel.name.split("-")[1])
         doctor = self.run_command(self.python, "-m", "kjit", "doctor", environment={"PYTHONPATH": None})
         self.assertEqual(doctor.returncode, 0, doctor.stderr)
+
+    def test_wheel__extras_bring_a_compiler_and_headers_of_one_version(self):
+        metadata = (ROOT / "pyproject.toml").read_text()
+        for extra, package in (("cuda12", "nvidia-cuda-nvrtc-cu12"), ("cuda13", "nvidia-cuda-nvrtc")):
+            line = re.search(rf"^{extra} = \[(.*)\]$", metadata, re.MULTILINE).group(1)
+            self.assertIn(f'"{package}==', line)
+            self.assertEqual(len(set(re.findall(r"==([\d.*]+)", line))), 1, line)
 
 
 if __name__ == "__main__":
