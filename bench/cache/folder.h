@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "jit/builder_internal.h"
+#include "jit/cache/cache_publish.h"
 
 /* A request whose cubin is a fake: number and size say what comes out. */
 struct bench_request {

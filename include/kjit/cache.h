@@ -139,25 +139,29 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_cache_why(kjit_runtime *runtime, const 
                                                    kjit_cache_difference_visit visit, void *user, kjit_error *error);
 
 /**
- * Write sound entries of the user folder to one file, which is replaced when it is complete.
+ * Write the sound entries of the user folder to one file, a bundle (bundle.h) without compression and without
+ * signature. The file is replaced when the new one is complete. Kernels are held in memory until then. Of two entries
+ * that differ by the compiler alone, the one with the greater key text is written.
  *
  * @param filter  NULL: all; else "name=value[,name=value…]", all of which must hold: name is family, arch, entry, label
  *                (a part of it) or key (its first digits)
- * @param report  may be NULL; entries and bytes are what was written, damaged what was left out
+ * @param report  may be NULL; entries and bytes are what the filter accepted, damaged what was left out
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_IO, KJIT_ERR_NO_MEMORY
+ * @retval KJIT_ERR_UNSUPPORTED  more than a bundle holds: 1,048,576 kernels, 256 architectures, 4 GiB
  * @par Thread safety  Thread-safe; safe while other processes use the folder.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_cache_export(kjit_runtime *runtime, const char *path, const char *filter,
                                                       kjit_cache_report *report, kjit_error *error);
 
 /**
- * Publish the entries of an exported file, or of a bundle (bundle.h), in the user folder. Each is checked like an entry
+ * Publish the kernels of a bundle (bundle.h, kjit_cache_export()) in the user folder. Each is checked like an entry
  * that is read; what is damaged is left out and counted. The checksum guards against accidents, not against forgery:
  * import only what you would run. A runtime with trusted keys imports only bundles that one of them signed.
  *
  * @param report  may be NULL; entries and bytes are what was published, damaged what was left out
  * @retval KJIT_OK
- * @retval KJIT_ERR_CORRUPT  not an export; what came before the damage has been imported
+ * @retval KJIT_ERR_NOT_FOUND  no such file
+ * @retval KJIT_ERR_CORRUPT  not a bundle, cut short, or its index is damaged; nothing has been imported
  * @retval KJIT_ERR_UNTRUSTED  there are trusted keys, and none of them signed this
  * @retval KJIT_ERR_IO       the file cannot be read, there is no writable cache folder, or it does not take an entry:
  *                           error->cause says that it is full (ENOSPC, EDQUOT), bounded below the entry's size (EFBIG),

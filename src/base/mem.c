@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The room of an array that grows for the first time: small enough for the many arrays that stay short. */
+#define FIRST_ELEMENTS 16
+
 static void *heap_allocate(void *user, size_t bytes) {
   (void)user;
   return malloc(bytes);
@@ -33,6 +36,18 @@ void *mem_alloc_array(const struct mem *mem, size_t count, size_t size) {
   size_t bytes;
   if (__builtin_mul_overflow(count, size, &bytes)) return NULL;
   return mem_alloc(mem, bytes);
+}
+
+void *mem_grow(const struct mem *mem, void *array, size_t count, size_t *capacity, size_t size) {
+  if (count < *capacity) return array;
+  if (*capacity > SIZE_MAX / 2) return NULL;
+  const size_t wanted = *capacity ? 2 * *capacity : FIRST_ELEMENTS;
+  void *const grown = mem_alloc_array(mem, wanted, size);
+  if (!grown) return NULL;
+  if (count) memcpy(grown, array, count * size);
+  mem_free(mem, array);
+  *capacity = wanted;
+  return grown;
 }
 
 void *mem_duplicate(const struct mem *mem, const void *data, size_t bytes) {

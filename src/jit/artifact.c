@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
-#include "jit/builder.h"
 #include "jit/key/key_reader.h"
 
 #define ORIGINS (KJIT_ORIGIN_BUILT + 1)

@@ -18,6 +18,8 @@ kjit_artifact *artifact_as(kjit_artifact *artifact, kjit_origin origin);
 /* What the artifact was made from. */
 const struct entry_image *artifact_image(const kjit_artifact *artifact);
 const struct digest *artifact_identity(const kjit_artifact *artifact);
+/* The digest of the whole key. The table of loaded kernels (runtime/kernel_table.c) finds a kernel by it. */
+const struct digest *artifact_digest(const kjit_artifact *artifact);
 _Bool artifact_same(const kjit_artifact *a, const kjit_artifact *b); /* one image? */
 
 /* Is there more than one reference? Whoever has the only one may rely on a "no" while nobody can take another. */

@@ -12,11 +12,8 @@
 struct builder;
 struct nvrtc; /* jit/compile/nvrtc.h */
 
-/* Options resolved and copied; the allocator in `mem` and `log` must outlive the builder. */
-kjit_status builder_create(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
-                           const struct log *log, kjit_error *error);
-/* The same over a given NVRTC, which the builder takes over, also on failure; NULL: its own. For tests, which pass
- * nvrtc_create_fake(). */
+/* Make a builder. The options are resolved and copied; `mem` and `log` must outlive the builder. It takes `nvrtc` over,
+ * also on failure; NULL makes it find NVRTC itself. Tests pass nvrtc_create_fake(). */
 kjit_status builder_create_with(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
                                 const struct log *log, struct nvrtc *nvrtc, kjit_error *error);
 void builder_destroy(struct builder *builder); /* accepts NULL and half-built ones */
@@ -40,8 +37,5 @@ void builder_add_stats(const struct builder *builder, kjit_runtime_stats *stats)
 
 /* The NVRTC and cache parts of the report. Thread-safe. */
 void builder_doctor(struct builder *builder, kjit_doctor_report *report);
-
-/* The 32-byte digest of an artifact's key: the loaded-kernel table is keyed by it. */
-const struct digest *artifact_digest(const kjit_artifact *artifact);
 
 #endif

@@ -158,11 +158,6 @@ kjit_status builder_create_with(struct builder **out, const kjit_runtime_options
   return builder_create_parts(out, options, mem, log, &parts, error);
 }
 
-kjit_status builder_create(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
-                           const struct log *log, kjit_error *error) {
-  return builder_create_with(out, options, mem, log, NULL, error);
-}
-
 void builder_destroy(struct builder *builder) {
   if (!builder) return;
   builder_fork_finish(builder);

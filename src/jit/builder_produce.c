@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "jit/builder_fork.h"
+#include "jit/cache/cache_publish.h"
 #include "jit/cache/failure_cache.h"
 #include "jit/compile/compile.h"
 
@@ -118,7 +119,7 @@ static void publish(struct builder_call *call, kjit_status status, const kjit_ar
   struct entry_name name;
   artifact_entry_name(artifact, &name);
   if (status == KJIT_OK) {
-    (void)disk_cache_put(&builder->user, &name, image->data, image->bytes);
+    (void)cache_publish(&builder->user, &name, image->data, image->bytes);
     return;
   }
   *expires_ns = now_ns(builder) + builder->failure_s * 1000000000;

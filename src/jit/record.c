@@ -7,14 +7,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/table.h"
 #include "base/text.h"
-
-/* The table's own memory comes from the caller's hooks as well. */
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(record->mem, bytes)
-#define uthash_free(memory, bytes) mem_free(record->mem, memory)
-#define uthash_nonfatal_oom(added) ((added)->left_out = 1)
-#include <uthash.h>
 
 /* A line as the manifest's reader takes it. */
 #define RECORD_LINE_MAX 4096
@@ -26,7 +20,6 @@
 
 struct seen {
   struct digest request;
-  _Bool left_out; /* of the table, for want of memory */
   UT_hash_handle hh;
 };
 
@@ -56,10 +49,11 @@ struct record *record_create(const struct mem *mem, const struct log *log, const
 }
 
 static void forget_seen(struct record *record) {
+  const struct mem *const mem = record->mem;
   struct seen *seen, *next;
   HASH_ITER(hh, record->seen, seen, next) {
     HASH_DEL(record->seen, seen);
-    mem_free(record->mem, seen);
+    mem_free(mem, seen);
   }
 }
 
@@ -107,8 +101,10 @@ static _Bool is_seen(struct record *record, const struct digest *digest) {
 
 /* Is this thread the one that writes it down? Then a copy of where to (mem_free). Out of memory: nobody does. */
 static char *claim(struct record *record, const struct digest *digest) {
-  struct seen *known = NULL, *made = is_seen(record, digest) ? NULL : mem_alloc(record->mem, sizeof *made);
+  const struct mem *const mem = record->mem;
+  struct seen *known = NULL, *made = is_seen(record, digest) ? NULL : mem_alloc(mem, sizeof *made);
   char *path = NULL;
+  _Bool added = 1;
   if (!made) return NULL;
   made->request = *digest;
   pthread_mutex_lock(&record->lock);
@@ -116,10 +112,10 @@ static char *claim(struct record *record, const struct digest *digest) {
   if (!known && record->path) path = mem_strdup(record->mem, record->path);
   if (path) {
     HASH_ADD(hh, record->seen, request, sizeof made->request, made);
-    if (!made->left_out) made = NULL;
+    if (added) made = NULL;
   }
   pthread_mutex_unlock(&record->lock);
-  mem_free(record->mem, made);
+  mem_free(mem, made);
   return path;
 }
 

@@ -8,14 +8,10 @@
 #include "base/error.h"
 #include "jit/artifact.h"
 
-/* The table's memory comes from the caller's hooks as well; an addition that fails leaves the slot out. */
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(mem, bytes)
-#define uthash_free(memory, bytes) mem_free(mem, memory)
-#define uthash_nonfatal_oom(slot)  ((slot)->left_out = 1)
-/* Keys are digests: any four bytes of one are as good as a hash. */
+/* Keys are digests, so any four bytes of one are as good as a hash of it. */
 #define HASH_FUNCTION(key, bytes, value) memcpy(&(value), (key), sizeof(value))
-#include <uthash.h>
+#include "base/table.h"
+
 #include <utlist.h>
 
 /* Remembered failures beyond this push the oldest out: a program that generates broken kernels must not grow. */
@@ -41,7 +37,6 @@ struct slot {
   struct flight *flight;
   int64_t expires_ns; /* of a failure; INT64_MAX for a kernel */
   _Bool refused;
-  _Bool left_out;
 };
 
 struct resident {
@@ -85,6 +80,7 @@ static struct slot *find(struct resident *resident, const struct digest *key) {
 
 static struct slot *find_or_add(struct resident *resident, const struct digest *key) {
   const struct mem *mem = resident->mem;
+  _Bool added = 1;
   struct slot *slot = find(resident, key);
   if (slot) return slot;
   slot = mem_alloc(mem, sizeof *slot);
@@ -92,7 +88,7 @@ static struct slot *find_or_add(struct resident *resident, const struct digest *
   slot->key = *key;
   slot->expires_ns = INT64_MAX;
   HASH_ADD(hh, resident->slots, key, sizeof slot->key, slot);
-  if (!slot->left_out) return slot;
+  if (added) return slot;
   mem_free(mem, slot);
   return NULL;
 }

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "jit/artifact.h"
 #include "runtime/runtime_state.h"
 
 static kjit_status check_device_runs(kjit_runtime *runtime, const struct target *target, kjit_error *error) {

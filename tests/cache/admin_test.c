@@ -210,7 +210,7 @@ static void copy_head(const char *from, off_t bytes, const char *to) {
   assert_int_equal(0, fclose(out));
 }
 
-static void test_admin__truncated_import_publishes_what_is_whole(void **state) {
+static void test_admin__truncated_import_publishes_nothing(void **state) {
   struct cache_world *world = *state;
   kjit_cache_report report;
   char path[TEMP_PATH_BYTES];
@@ -223,8 +223,22 @@ static void test_admin__truncated_import_publishes_what_is_whole(void **state) {
     copy_head(path, bytes, cut);
     report = (kjit_cache_report){.struct_size = sizeof report};
     assert_status(KJIT_ERR_CORRUPT, builder_cache_import(world->builder, cut, &report, NULL), NULL);
-    assert_int_equal(0, report.damaged);
+    assert_int_equal(0, report.entries);
   }
+}
+
+static void test_admin__export_is_a_bundle(void **state) {
+  struct cache_world *world = *state;
+  kjit_cache_report report;
+  char path[TEMP_PATH_BYTES];
+  export_to(world, NULL, path, &report);
+  world->options.bundle_paths = (const char *const[]){path};
+  world->options.bundle_count = 1;
+  world->options.cache_mode = KJIT_CACHE_OFF;
+  assert_status(KJIT_OK, cache_world_open(world, NULL), NULL);
+  kjit_origin origin;
+  assert_status(KJIT_OK, cache_world_get(world, 2, 0, &origin, NULL), NULL);
+  assert_int_equal(KJIT_ORIGIN_BUNDLE, origin);
 }
 
 static void test_admin__damaged_import_leaves_the_damaged_entry_out(void **state) {
@@ -311,7 +325,8 @@ int main(void) {
       ADMIN_TEST(test_admin__why_in_an_empty_cache_finds_nothing),
       ADMIN_TEST(test_admin__export_then_import_restores_every_entry),
       ADMIN_TEST(test_admin__export_filters),
-      ADMIN_TEST(test_admin__truncated_import_publishes_what_is_whole),
+      ADMIN_TEST(test_admin__truncated_import_publishes_nothing),
+      ADMIN_TEST(test_admin__export_is_a_bundle),
       ADMIN_TEST(test_admin__damaged_import_leaves_the_damaged_entry_out),
       ADMIN_TEST(test_admin__clear_removes_entries_and_failures),
       ADMIN_TEST(test_admin__read_only_cache_refuses_changes),

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 
 #include "jit/admin/cache_admin.h"
-#include "jit/cache/cache_evict.h"
+#include "jit/cache/cache_usage.h"
 #include "jit/cache/cache_walk.h"
 #include "support/processes.h"
 
@@ -188,10 +188,10 @@ static void test_evict__sampled_eviction_takes_old_entries(void **state) {
   for (long number = 0; number < count; number++)
     plant(world, number);
   assert_int_equal(0, cache_usage_open(&usage, cache));
-  assert_int_equal(count, cache_usage_total(&usage.block).entries);
+  assert_int_equal(count, cache_totals_sum(&usage.block.totals).entries);
   const struct evict_goal goal = {UINT64_MAX, 5500, EVICT_SAMPLE};
-  assert_int_equal(0, cache_evict(cache, &usage.block, &goal, NULL));
-  assert_true(cache_usage_total(&usage.block).entries <= 5500);
+  assert_int_equal(0, cache_evict(cache, &usage.block.totals, &goal, NULL));
+  assert_true(cache_totals_sum(&usage.block.totals).entries <= 5500);
   cache_usage_close(&usage);
   for (long number = count / 2; number < count; number++) {
     planted_path(world, number, path);
@@ -218,7 +218,7 @@ static int load(struct cache_world *world, long seed) {
 }
 
 static int add_up(void *user, int folder, const struct entry_name *name) {
-  struct usage_shard *sum = user;
+  struct cache_amount *sum = user;
   struct stat status;
   if (fstatat(folder, name->file, &status, AT_SYMLINK_NOFOLLOW)) return 0;
   sum->bytes += (uint64_t)status.st_size;
@@ -227,9 +227,9 @@ static int add_up(void *user, int folder, const struct entry_name *name) {
 }
 
 /* What is in the folder while nobody can publish. */
-static struct usage_shard measure(struct cache_world *world) {
+static struct cache_amount measure(struct cache_world *world) {
   struct cache_usage usage;
-  struct usage_shard sum = {0, 0};
+  struct cache_amount sum = {0, 0};
   assert_int_equal(0, cache_usage_open(&usage, &world->builder->user));
   assert_int_equal(0, cache_walk(&world->builder->user, add_up, &sum));
   cache_usage_close(&usage);
@@ -248,7 +248,7 @@ static void test_evict__bound_holds_while_eight_processes_read_and_write(void **
   uint64_t largest = 0;
   for (_Bool over = 0; !over; processes_sleep_ms(10)) {
     over = !processes_running(&processes); /* before the last look */
-    const struct usage_shard sum = measure(world);
+    const struct cache_amount sum = measure(world);
     if (sum.bytes > largest) largest = sum.bytes;
   }
   assert_int_equal(0, processes_wait_all(&processes, 0));

@@ -18,9 +18,10 @@ static const char usage[] =
     "  verify [--repair]     check every entry; exit code 1 if one is damaged; --repair removes those\n"
     "  prune [--max-bytes N] remove the least recently used; by default down to the cache's own bound\n"
     "  clear                 remove every entry\n"
-    "  export FILE [FILTER]  entries as one file; FILTER: family=, arch=, entry=, label=, key=, separated by commas\n"
+    "  export FILE [FILTER]  write entries as a bundle; FILTER: family=, arch=, entry=, label=, key=, separated by "
+    "commas\n"
     "  import FILE [--key PUBLIC]...\n"
-    "                        the entries of an exported file or a bundle; with keys only what one of them signed\n";
+    "                        take the kernels of a bundle into the cache; with --key only one that this key signed\n";
 
 struct cache_options {
   struct option_list words; /* action, then its arguments */

@@ -1,43 +1,14 @@
-#include "jit/admin/cache_admin_internal.h"
+/* `kjit cache path`, `list` and `show`: the entries of the user folder, each read, checked and handed to the caller's
+ * visitor. A sound entry is shown through an artifact, because that has the parts of the key as strings; a damaged one
+ * is shown with the reason. The visitor runs on the calling thread and no lock is held meanwhile. */
+#include "jit/admin/cache_admin.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/struct_intake.h"
+#include "jit/admin/admin_common.h"
 #include "jit/cache/cache_walk.h"
-
-#define PREFIX_MIN 4 /* hex digits: fewer would name too much */
-
-kjit_status cache_admin_failed(struct builder *builder, const char *what, int code, kjit_error *error) {
-  if (code >= 0) return KJIT_OK;
-  if (code == -ENOMEM) return error_no_memory(error);
-  return error_set_cause(error, KJIT_ERR_IO, KJIT_CAUSE_ERRNO, -code, "cannot %s cache folder %s: %s", what,
-                         builder->user.dir.path, code == -EBUSY ? "another process holds it" : strerror(-code));
-}
-
-kjit_status cache_admin_check_report(const kjit_cache_report *report, kjit_error *error) {
-  if (!report || report->struct_size >= sizeof report->struct_size) return KJIT_OK;
-  return error_invalid(error, "report", "struct_size must be set");
-}
-
-kjit_status cache_admin_fill_report(kjit_cache_report *report, const kjit_cache_report *found, kjit_error *error) {
-  return report ? struct_fill(report, found, sizeof *found, "report", error) : KJIT_OK;
-}
-
-kjit_status cache_admin_gone(const char *prefix, kjit_error *error) {
-  return error_set(error, KJIT_ERR_NOT_FOUND, "key %s: its entry was removed a moment ago", prefix);
-}
-
-static _Bool has_folder(const struct builder *builder) {
-  return builder->user.dir.folder >= 0;
-}
-
-kjit_status cache_admin_need_writable(const struct builder *builder, kjit_error *error) {
-  if (atomic_load(&builder->user.writable)) return KJIT_OK;
-  if (!has_folder(builder)) return error_set(error, KJIT_ERR_IO, "there is no cache folder in use");
-  return error_set(error, KJIT_ERR_IO, "cache folder %s is used read-only", builder->user.dir.path);
-}
 
 const char *builder_cache_path(const struct builder *builder) {
   return builder->user.dir.path;
@@ -104,35 +75,7 @@ kjit_status builder_cache_list(struct builder *builder, kjit_cache_visit visit, 
   struct listing listing = {.builder = builder, .visit = visit, .user = user};
   error_clear(error);
   if (!visit) return error_invalid(error, "visit", "must not be NULL");
-  return cache_admin_failed(builder, "list", cache_walk(&builder->user, list_entry, &listing), error);
-}
-
-struct search {
-  const char *prefix;
-  size_t bytes;
-  struct entry_name found;
-  size_t matches;
-};
-
-static int match_name(void *user, int folder, const struct entry_name *name) {
-  struct search *search = user;
-  (void)folder;
-  if (strncmp(entry_name_key(name), search->prefix, search->bytes)) return 0;
-  if (!search->matches++) search->found = *name;
-  return search->matches > 1;
-}
-
-kjit_status cache_admin_find(struct builder *builder, const char *prefix, struct entry_name *found, kjit_error *error) {
-  struct search search = {.prefix = prefix, .bytes = prefix ? strlen(prefix) : 0};
-  if (search.bytes < PREFIX_MIN || search.bytes >= DIGEST_HEX_BYTES ||
-      strspn(prefix, "0123456789abcdef") != search.bytes)
-    return error_invalid(error, "key", "must be 4 to 64 lower-case hex digits");
-  const int done = cache_walk(&builder->user, match_name, &search);
-  if (done < 0) return cache_admin_failed(builder, "search", done, error);
-  *found = search.found;
-  if (search.matches > 1)
-    return error_set(error, KJIT_ERR_INVALID_ARG, "key %s: several entries begin so; give more digits", prefix);
-  return search.matches ? KJIT_OK : error_set(error, KJIT_ERR_NOT_FOUND, "key %s: no entry begins so", prefix);
+  return admin_failed(builder, "list", cache_walk(&builder->user, list_entry, &listing), error);
 }
 
 kjit_status builder_cache_show(struct builder *builder, const char *prefix, kjit_cache_visit visit, void *user,
@@ -141,8 +84,8 @@ kjit_status builder_cache_show(struct builder *builder, const char *prefix, kjit
   struct entry_name name;
   error_clear(error);
   if (!visit) return error_invalid(error, "visit", "must not be NULL");
-  kjit_status status = cache_admin_find(builder, prefix, &name, error);
+  kjit_status status = admin_find(builder, prefix, &name, error);
   if (status != KJIT_OK) return status;
-  status = cache_admin_failed(builder, "read an entry of", list_entry(&listing, -1, &name), error);
-  return status != KJIT_OK || listing.visited ? status : cache_admin_gone(prefix, error);
+  status = admin_failed(builder, "read an entry of", list_entry(&listing, -1, &name), error);
+  return status != KJIT_OK || listing.visited ? status : admin_gone(prefix, error);
 }

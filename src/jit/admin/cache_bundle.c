@@ -1,12 +1,24 @@
+/* Between the cache folder and bundles.
+ *
+ * A walk over the folder adds its sound entries to a bundle writer (builder_cache_bundle). An export is that bundle,
+ * stored without compression and written to a file: under a random name first, then renamed, so that a reader sees the
+ * old file or the whole new one. An import opens a bundle, which checks its index and, where keys are trusted, its
+ * signature, and publishes each kernel under the name that its own key text gives.
+ *
+ * Every function works on the calling thread and holds no lock; the folder may change meanwhile. */
 #include "jit/admin/cache_bundle.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "jit/admin/cache_admin_internal.h"
+#include "base/text.h"
+#include "jit/admin/admin_common.h"
+#include "jit/admin/cache_admin.h"
 #include "jit/admin/entry_filter.h"
+#include "jit/cache/cache_publish.h"
+#include "jit/cache/cache_usage.h"
 #include "jit/cache/cache_walk.h"
 
 struct adding {
@@ -18,7 +30,8 @@ struct adding {
   kjit_error *error;
 };
 
-/* A positive result ends the walk with adding->status. What cannot be read is left out. */
+/* Visit one entry. A positive result ends the walk, and adding->status says why. An entry that cannot be read is left
+ * out, because another process may have removed it since its folder was listed. */
 static int add_entry(void *user, int folder, const struct entry_name *name) {
   struct adding *adding = user;
   struct disk_cache *cache = &adding->builder->user;
@@ -43,28 +56,78 @@ kjit_status builder_cache_bundle(struct builder *builder, struct bundle_writer *
                                  kjit_cache_report *report, kjit_error *error) {
   struct entry_filter parsed;
   struct adding adding = {.builder = builder, .writer = writer, .filter = &parsed, .error = error};
-  kjit_status status = cache_admin_check_report(report, error);
+  kjit_status status = admin_check_report(report, error);
   if (status == KJIT_OK) status = entry_filter_parse(&parsed, filter, error);
   if (status != KJIT_OK) return status;
   const int done = builder->user.dir.folder < 0 ? 0 : cache_walk(&builder->user, add_entry, &adding);
-  if (done < 0) return cache_admin_failed(builder, "read", done, error);
-  return adding.status == KJIT_OK ? cache_admin_fill_report(report, &adding.report, error) : adding.status;
+  if (done < 0) return admin_failed(builder, "read", done, error);
+  return adding.status == KJIT_OK ? admin_fill_report(report, &adding.report, error) : adding.status;
 }
 
-_Bool cache_bundle_is(const char *path) {
-  struct file_map map;
-  if (file_map_open(&map, path, SIZE_MAX, NULL) != KJIT_OK) return 0;
-  const _Bool is = map.bytes >= BUNDLE_MAGIC_BYTES && !memcmp(map.data, BUNDLE_MAGIC, BUNDLE_MAGIC_BYTES);
-  file_map_close(&map);
-  return is;
+/* ---- Export ---- */
+
+/* Write a new file and make it durable. `*made` says whether there is a file to remove after a failure. */
+static int write_new(const struct file_ops *ops, const char *path, const void *data, size_t bytes, _Bool *made) {
+  const int file = ops->open_path(ops->user, path, O_RDWR | O_CREAT | O_EXCL, 0666);
+  *made = file >= 0;
+  if (file < 0) return file;
+  int done = file_write_all(ops, file, data, bytes, 0);
+  if (done == 0) done = ops->sync(ops->user, file);
+  const int closed = ops->close(ops->user, file);
+  return done < 0 ? done : closed;
 }
 
-/* Named by its own key text. */
+/* Write beside `path` under a random name, then rename over `path`. */
+static int replace_file(const struct builder *builder, const char *path, const void *data, size_t bytes) {
+  const struct file_ops *ops = builder->ops;
+  struct text temp;
+  uint64_t random = 0;
+  _Bool made = 0;
+  text_init(&temp, builder->mem, CACHE_DIR_MAX_BYTES);
+  int done = ops->random(ops->user, &random, sizeof random);
+  text_appendf(&temp, "%s.%016llx", path, (unsigned long long)random);
+  if (done == 0 && temp.failed) done = -ENAMETOOLONG;
+  if (done == 0) done = write_new(ops, temp.data, data, bytes, &made);
+  if (done == 0) done = ops->rename(ops->user, AT_FDCWD, temp.data, AT_FDCWD, path);
+  if (done < 0 && made) (void)ops->unlink(ops->user, AT_FDCWD, temp.data);
+  text_finish(&temp);
+  return done;
+}
+
+static kjit_status export_to(struct builder *builder, struct bundle_writer *writer, const char *path,
+                             kjit_error *error) {
+  void *data = NULL;
+  size_t bytes = 0;
+  kjit_status status = bundle_writer_build(writer, &data, &bytes, error);
+  const int done = status == KJIT_OK ? replace_file(builder, path, data, bytes) : 0;
+  mem_free(builder->mem, data);
+  if (done == -ENOMEM) return error_no_memory(error);
+  if (done < 0)
+    status = error_set_cause(error, KJIT_ERR_IO, KJIT_CAUSE_ERRNO, -done, "cannot write %s: %s", path, strerror(-done));
+  return status;
+}
+
+kjit_status builder_cache_export(struct builder *builder, const char *path, const char *filter,
+                                 kjit_cache_report *report, kjit_error *error) {
+  error_clear(error);
+  if (!path || !*path) return error_invalid(error, "path", "must name a file");
+  /* Without a compressor, because the library can only unpack; `kjit bundle create` compresses. */
+  struct bundle_writer *writer = bundle_writer_create(builder->mem, NULL, NULL);
+  if (!writer) return error_no_memory(error);
+  kjit_status status = builder_cache_bundle(builder, writer, filter, report, error);
+  if (status == KJIT_OK) status = export_to(builder, writer, path, error);
+  bundle_writer_destroy(writer);
+  return status;
+}
+
+/* ---- Import ---- */
+
+/* Name the entry by its own key text, so that it answers that key here whatever it was called elsewhere. */
 static int publish(struct builder *builder, const struct entry_image *image) {
   struct entry_name name;
   const struct entry_text *const text = &image->entry.key_text;
   entry_name_of_key(&name, text->data, text->bytes);
-  return disk_cache_put(&builder->user, &name, image->data, image->bytes);
+  return cache_publish(&builder->user, &name, image->data, image->bytes);
 }
 
 static kjit_status import_record(struct builder *builder, struct bundle *bundle, uint32_t index,
@@ -82,11 +145,11 @@ static kjit_status import_record(struct builder *builder, struct bundle *bundle,
   report->entries += done == 0;
   report->bytes += done == 0 ? image.bytes : 0;
   entry_image_finish(&image, builder->mem);
-  return cache_admin_failed(builder, "write to", done, error);
+  return admin_failed(builder, "write to", done, error);
 }
 
-kjit_status builder_cache_import_bundle(struct builder *builder, const char *path, kjit_cache_report *report,
-                                        kjit_error *error) {
+static kjit_status import_bundle(struct builder *builder, const char *path, kjit_cache_report *report,
+                                 kjit_error *error) {
   struct bundle *bundle;
   const struct bundle_source source = {path, NULL, 0};
   kjit_status status = bundle_open(&bundle, builder->mem, &source, &builder->bundles.trust, error);
@@ -94,4 +157,18 @@ kjit_status builder_cache_import_bundle(struct builder *builder, const char *pat
     status = import_record(builder, bundle, i, report, error);
   bundle_close(bundle);
   return status;
+}
+
+kjit_status builder_cache_import(struct builder *builder, const char *path, kjit_cache_report *report,
+                                 kjit_error *error) {
+  kjit_cache_report found = {0};
+  error_clear(error);
+  if (!path || !*path) return error_invalid(error, "path", "must name a file");
+  kjit_status status = admin_check_report(report, error);
+  if (status == KJIT_OK) status = admin_need_writable(builder, error);
+  if (status != KJIT_OK) return status;
+  cache_usage_be_patient(&builder->user);
+  status = import_bundle(builder, path, &found, error);
+  const kjit_status filled = admin_fill_report(report, &found, error);
+  return status == KJIT_OK ? filled : status;
 }

@@ -3,10 +3,12 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
-#include "jit/admin/cache_admin_internal.h"
-#include "jit/cache/cache_evict.h"
+#include "jit/admin/admin_common.h"
+#include "jit/admin/cache_admin.h"
+#include "jit/cache/cache_usage.h"
 #include "jit/cache/cache_walk.h"
 #include "jit/cache/failure_cache.h"
+#include "jit/cache/temp_file.h"
 
 struct check {
   struct builder *builder;
@@ -48,23 +50,23 @@ kjit_status builder_cache_verify(struct builder *builder, uint32_t flags, kjit_c
                                  kjit_error *error) {
   struct check check = {.builder = builder, .repair = (flags & KJIT_CACHE_REPAIR) != 0};
   error_clear(error);
-  kjit_status status = cache_admin_check_report(report, error);
+  kjit_status status = admin_check_report(report, error);
   if (status == KJIT_OK && (flags & ~KJIT_CACHE_REPAIR)) status = error_invalid(error, "flags", "unknown bit");
-  if (status == KJIT_OK && check.repair) status = cache_admin_need_writable(builder, error);
+  if (status == KJIT_OK && check.repair) status = admin_need_writable(builder, error);
   if (status != KJIT_OK || builder->user.dir.folder < 0) return status;
   int done = cache_walk(&builder->user, check_entry, &check);
   if (done >= 0) done = sweep(builder, 0, &check.report);
-  status = cache_admin_failed(builder, "verify", done, error);
-  return status == KJIT_OK ? cache_admin_fill_report(report, &check.report, error) : status;
+  status = admin_failed(builder, "verify", done, error);
+  return status == KJIT_OK ? admin_fill_report(report, &check.report, error) : status;
 }
 
-/* Evict exactly, with the account held. */
+/* Count the folder and evict to exactly the goal, while `usage` is locked. */
 static int shrink(struct cache_usage *usage, uint64_t max_bytes, uint64_t max_entries, kjit_cache_report *report) {
   const struct evict_goal goal = {max_bytes, max_entries, EVICT_EXACT};
-  struct usage_shard removed = {0, 0};
-  int done = cache_evict_recount(usage->cache, &usage->block);
-  const struct usage_shard before = cache_usage_total(&usage->block);
-  if (done == 0) done = cache_evict(usage->cache, &usage->block, &goal, &removed);
+  struct cache_amount removed = {0, 0};
+  int done = cache_evict_recount(usage->cache, &usage->block.totals);
+  const struct cache_amount before = cache_totals_sum(&usage->block.totals);
+  if (done == 0) done = cache_evict(usage->cache, &usage->block.totals, &goal, &removed);
   report->entries = before.entries;
   report->bytes = before.bytes;
   report->removed = removed.entries;
@@ -78,9 +80,9 @@ static kjit_status shrink_folder(struct builder *builder, const char *what, uint
   struct cache_usage usage;
   kjit_cache_report found = {0};
   error_clear(error);
-  kjit_status status = cache_admin_check_report(report, error);
-  if (status == KJIT_OK && builder->user.dir.folder < 0) return cache_admin_fill_report(report, &found, error);
-  if (status == KJIT_OK) status = cache_admin_need_writable(builder, error);
+  kjit_status status = admin_check_report(report, error);
+  if (status == KJIT_OK && builder->user.dir.folder < 0) return admin_fill_report(report, &found, error);
+  if (status == KJIT_OK) status = admin_need_writable(builder, error);
   if (status != KJIT_OK) return status;
   cache_usage_be_patient(&builder->user);
   int done = cache_usage_open(&usage, &builder->user);
@@ -90,8 +92,8 @@ static kjit_status shrink_folder(struct builder *builder, const char *what, uint
   }
   if (done == 0) done = sweep(builder, 1, &found);
   if (done == 0) done = failure_cache_sweep(&builder->user, max_entries ? builder->failure_s : 0);
-  status = cache_admin_failed(builder, what, done, error);
-  return status == KJIT_OK ? cache_admin_fill_report(report, &found, error) : status;
+  status = admin_failed(builder, what, done, error);
+  return status == KJIT_OK ? admin_fill_report(report, &found, error) : status;
 }
 
 kjit_status builder_cache_prune(struct builder *builder, uint64_t max_bytes, kjit_cache_report *report,
@@ -109,7 +111,7 @@ kjit_status builder_cache_get_stats(struct builder *builder, kjit_cache_stats *s
   error_clear(error);
   cache_usage_flush(&builder->user);
   cache_usage_peek(&builder->user, &block);
-  const struct usage_shard total = cache_usage_total(&block);
+  const struct cache_amount total = cache_totals_sum(&block.totals);
   const uint64_t *counts = block.counts;
   found.entries = total.entries;
   found.bytes = total.bytes;

@@ -3,7 +3,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "jit/admin/cache_admin_internal.h"
+#include "jit/admin/admin_common.h"
+#include "jit/admin/cache_admin.h"
 #include "jit/cache/cache_walk.h"
 #include "jit/key/key_items.h"
 #include "jit/key/key_reader.h"
@@ -112,7 +113,7 @@ static kjit_status compare_text(struct builder *builder, const char *text, size_
   if (status == KJIT_ERR_NO_MEMORY) status = error_no_memory(error);
   if (status == KJIT_OK) {
     struct nearest nearest = {.builder = builder, .wanted = &wanted, .key = hex, .differences = SIZE_MAX};
-    status = cache_admin_failed(builder, "search", cache_walk(&builder->user, consider, &nearest), error);
+    status = admin_failed(builder, "search", cache_walk(&builder->user, consider, &nearest), error);
     if (status == KJIT_OK && nearest.differences == SIZE_MAX)
       status = error_set(error, KJIT_ERR_NOT_FOUND, "the cache holds no other entry to compare with");
     if (status == KJIT_OK) memcpy(nearest_key, entry_name_key(&nearest.name), DIGEST_HEX_BYTES);
@@ -135,12 +136,12 @@ kjit_status builder_cache_why(struct builder *builder, const char *key, char nea
   if (!visit) return error_invalid(error, "visit", "must not be NULL");
   if (!strncmp(key, KEY_HEAD, strlen(KEY_HEAD)))
     return compare_text(builder, key, strlen(key), nearest, visit, user, error);
-  kjit_status status = cache_admin_find(builder, key, &name, error);
+  kjit_status status = admin_find(builder, key, &name, error);
   if (status != KJIT_OK) return status;
   const int done = disk_cache_read(&builder->user, &name, &image, &file, &damage);
   if (done == -EBADMSG) return error_set(error, KJIT_ERR_NOT_FOUND, "key %s: its entry is damaged: %s", key, damage);
-  if (done == -ENOENT || done == -ESTALE) return cache_admin_gone(key, error);
-  if (done < 0) return cache_admin_failed(builder, "read an entry of", done, error);
+  if (done == -ENOENT || done == -ESTALE) return admin_gone(key, error);
+  if (done < 0) return admin_failed(builder, "read an entry of", done, error);
   const struct entry_text *text = &image.entry.key_text;
   status = compare_text(builder, text->data, text->bytes, nearest, visit, user, error);
   entry_image_finish(&image, builder->mem);

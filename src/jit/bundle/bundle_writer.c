@@ -40,16 +40,12 @@ void bundle_writer_destroy(struct bundle_writer *writer) {
 }
 
 static kjit_status grow(struct bundle_writer *writer, kjit_error *error) {
-  if (writer->count < writer->capacity) return KJIT_OK;
-  const size_t capacity = writer->capacity ? 2 * writer->capacity : 64;
   if (writer->count >= BUNDLE_MAX_RECORDS)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "a bundle holds at most %u kernels", BUNDLE_MAX_RECORDS);
-  struct bundle_item *items = mem_alloc_array(writer->mem, capacity, sizeof *items);
+  struct bundle_item *const items =
+      mem_grow(writer->mem, writer->items, writer->count, &writer->capacity, sizeof *items);
   if (!items) return error_no_memory(error);
-  if (writer->count) memcpy(items, writer->items, writer->count * sizeof *items);
-  mem_free(writer->mem, writer->items);
   writer->items = items;
-  writer->capacity = capacity;
   return KJIT_OK;
 }
 

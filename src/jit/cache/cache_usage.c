@@ -1,3 +1,12 @@
+/* Reading, writing and locking the file "usage".
+ *
+ * Every publish of every process passes here, so the lock is held for as short as possible: open, make room, write,
+ * rename, close. Waiting has two time limits, because a holder that is stopped and a disk that is slow for everybody
+ * look alike at first; whether the block changes tells them apart. Statistics ride along with the publishes; what is
+ * left is written when the runtime is destroyed.
+ *
+ * Threads: a struct cache_usage belongs to one thread. Threads of one process exclude each other as processes do, since
+ * each opens the file for itself. */
 #include "jit/cache/cache_usage.h"
 
 #include <errno.h>
@@ -5,19 +14,21 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "jit/cache/cache_evict.h"
 
 #define USAGE_FILE  "usage"
-#define USAGE_MAGIC 0x31455347554a4bu /* "KJUGSE1": changes with the block's layout */
+#define USAGE_MAGIC 0x32455347554a4bu /* "KJUGSE2": changes with the block's layout */
 
-/* Whoever holds the account works for some milliseconds, and leaves it changed; one that holds it for longer is
- * stopped, or scans a hundred thousand entries. Then an entry is rather not published than published beyond the bound.
- * While the account does change, others are served, as on a disk that is slow for all of them: that is worth a longer
- * wait. */
+/* How long to wait for the lock on "usage". A healthy holder needs milliseconds and rewrites the block. If the block
+ * has not changed for 5 s, the holder is stopped or recounts a huge folder: give up, and do not cache this entry,
+ * because an entry beyond the bound would be worse than a missing one. While the block changes, others are being served
+ * (a slow disk): wait up to 30 s. */
 #define STILL_PATIENCE_NS  ((int64_t)5 * 1000000000)
 #define MOVING_PATIENCE_NS ((int64_t)30 * 1000000000)
-#define POLL_FIRST_NS      20000
-#define POLL_LAST_NS       2000000
+
+/* The lock is polled, because file locks cannot be waited for with a time limit. The pause doubles from 20 us to 2 ms.
+ */
+#define POLL_FIRST_NS 20000
+#define POLL_LAST_NS  2000000
 
 static uint64_t checksum(const struct usage_block *block) {
   return hash_64(block, offsetof(struct usage_block, checksum));
@@ -28,39 +39,45 @@ static _Bool read_block(const struct disk_cache *cache, int file, struct usage_b
          block->checksum == checksum(block);
 }
 
-/* Changes with each write of the block. Never zero. */
-static uint64_t read_seal(const struct disk_cache *cache, int file) {
-  uint64_t seal = 0;
+/* The checksum that the file holds: it differs after each write of the block, so it tells whether the holder of the
+ * lock makes progress. Never 0, because 0 in cache->usage_stuck_at means that nobody gave up. */
+static uint64_t read_progress(const struct disk_cache *cache, int file) {
+  uint64_t stored = 0;
   const off_t at = (off_t)offsetof(struct usage_block, checksum);
-  const int done = file_read_all(cache->ops, file, &seal, sizeof seal, at);
-  return done == 0 && seal ? seal : 1;
+  const int done = file_read_all(cache->ops, file, &stored, sizeof stored, at);
+  return done == 0 && stored ? stored : 1;
 }
 
-/* Who gave up waiting once does not wait again as long as the account stands as it stood then. */
+/* After one timed-out wait, later publishes of this process fail at once with -EBUSY until the block's checksum has
+ * changed, that is, until another process has made progress. Otherwise each would stall for 5 s behind a stopped
+ * process.
+ */
 static int lock_patiently(struct disk_cache *cache, int file) {
   const struct file_ops *ops = cache->ops;
-  const uint64_t stuck = atomic_load(&cache->account_stuck);
+  const uint64_t stuck = atomic_load(&cache->usage_stuck_at);
   const int64_t start_ns = ops->monotonic_ns(ops->user);
   int64_t moved_ns = start_ns;
   uint64_t last = 0;
   for (int64_t pause_ns = POLL_FIRST_NS;; pause_ns = pause_ns < POLL_LAST_NS ? pause_ns * 2 : pause_ns) {
     const int locked = ops->lock(ops->user, file, 0, 1);
-    /* A file system without locks: the account may then lose an update, which the next recount finds. */
+    /* Any other error means that the file system has no locks. Two writers may then overwrite each other's block, which
+     * the next recount corrects. */
     if (locked != -EAGAIN) return 0;
-    const uint64_t seal = read_seal(cache, file);
+    const uint64_t progress = read_progress(cache, file);
     const int64_t now_ns = ops->monotonic_ns(ops->user);
-    if (seal == stuck) return -EBUSY;
-    if (seal != last) moved_ns = now_ns;
-    last = seal;
+    if (progress == stuck) return -EBUSY;
+    if (progress != last) moved_ns = now_ns;
+    last = progress;
     if (now_ns - moved_ns > STILL_PATIENCE_NS || now_ns - start_ns > MOVING_PATIENCE_NS) {
-      atomic_store(&cache->account_stuck, seal);
+      atomic_store(&cache->usage_stuck_at, progress);
       return -EBUSY;
     }
     ops->sleep_ns(ops->user, pause_ns);
   }
 }
 
-/* What was counted since the last time, by wrapping subtraction: two threads here at once still add up. */
+/* Add what this process has counted since the last time. The subtraction may wrap: if two threads are here at once,
+ * their differences still add up to the right sum. */
 static void add_statistics(struct cache_usage *usage) {
   struct cache_counters *counters = usage->cache->counters;
   for (int i = 0; i < CACHE_COUNTERS; i++) {
@@ -70,7 +87,7 @@ static void add_statistics(struct cache_usage *usage) {
 }
 
 void cache_usage_be_patient(struct disk_cache *cache) {
-  atomic_store(&cache->account_stuck, 0);
+  atomic_store(&cache->usage_stuck_at, 0);
 }
 
 int cache_usage_open(struct cache_usage *usage, struct disk_cache *cache) {
@@ -82,7 +99,7 @@ int cache_usage_open(struct cache_usage *usage, struct disk_cache *cache) {
   if (done == 0 && !read_block(cache, usage->file, &usage->block)) {
     memset(&usage->block, 0, sizeof usage->block);
     usage->block.magic = USAGE_MAGIC;
-    done = cache_evict_recount(cache, &usage->block);
+    done = cache_evict_recount(cache, &usage->block.totals);
   }
   if (done < 0)
     cache_usage_close(usage);
@@ -111,50 +128,10 @@ void cache_usage_peek(struct disk_cache *cache, struct usage_block *block) {
   if (file >= 0) (void)ops->close(ops->user, file);
 }
 
-struct usage_shard cache_usage_total(const struct usage_block *block) {
-  struct usage_shard total = {0, 0};
-  for (int i = 0; i < ENTRY_SHARDS; i++) {
-    total.bytes += block->shards[i].bytes;
-    total.entries += block->shards[i].entries;
-  }
-  return total;
-}
-
-static void account(struct usage_shard *shard, uint64_t bytes, uint64_t replaced, _Bool replaces) {
-  shard->bytes = shard->bytes + bytes > replaced ? shard->bytes + bytes - replaced : bytes;
-  shard->entries += !replaces;
-}
-
-static int publish_held(struct cache_usage *usage, struct temp_file *temp, int folder, const struct entry_name *name,
-                        size_t bytes) {
-  struct disk_cache *cache = usage->cache;
-  const struct file_ops *ops = cache->ops;
+int cache_usage_make_room(struct cache_usage *usage, uint64_t bytes) {
+  const struct disk_cache *cache = usage->cache;
   const struct evict_goal goal = {cache->max_bytes - bytes, cache->max_entries - 1, EVICT_SAMPLE};
-  struct usage_shard *shard = &usage->block.shards[entry_name_shard_number(name)];
-  struct stat status;
-  int done = cache_evict(cache, &usage->block, &goal, NULL);
-  if (done < 0) return done;
-  const struct usage_shard before = *shard;
-  const _Bool replaces = ops->stat_at(ops->user, folder, name->file, &status) == 0;
-  account(shard, bytes, replaces ? (uint64_t)status.st_size : 0, replaces);
-  /* Before the rename: who is killed between the two leaves an account that is too high, never too low. */
-  done = cache_usage_write(usage);
-  if (done == 0) done = temp_file_publish(temp, ops, folder, name->file);
-  if (done == 0) return 0;
-  *shard = before;
-  (void)cache_usage_write(usage);
-  return done;
-}
-
-int cache_usage_publish(struct disk_cache *cache, struct temp_file *temp, int folder, const struct entry_name *name,
-                        size_t bytes) {
-  struct cache_usage usage;
-  if (bytes > cache->max_bytes) return -EFBIG;
-  int done = cache_usage_open(&usage, cache);
-  if (done < 0) return done;
-  done = publish_held(&usage, temp, folder, name, bytes);
-  cache_usage_close(&usage);
-  return done;
+  return bytes > cache->max_bytes ? -EFBIG : cache_evict(usage->cache, &usage->block.totals, &goal, NULL);
 }
 
 static _Bool has_news(const struct cache_counters *counters) {

@@ -4,10 +4,6 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "jit/cache/cache_tidy.h"
-#include "jit/cache/cache_usage.h"
-#include "jit/cache/temp_file.h"
-
 void entry_image_finish(struct entry_image *image, const struct mem *mem) {
   mem_free(mem, image->data);
   *image = (struct entry_image){0};
@@ -172,25 +168,4 @@ kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, _Boo
     status = get_named(cache, key, &other, image);
   }
   return status;
-}
-
-int disk_cache_put(struct disk_cache *cache, const struct entry_name *name, const void *image, size_t bytes) {
-  const struct file_ops *ops = cache->ops;
-  struct temp_file temp = {-1, -1, ""};
-  if (cache->dir.folder < 0 || !atomic_load(&cache->writable)) return -EROFS;
-  const int folder = folder_open_or_make(ops, cache->dir.folder, name->folder);
-  int done = folder < 0 ? folder : temp_file_create(&temp, ops, cache->dir.folder);
-  if (done >= 0) done = temp_file_write(&temp, ops, image, bytes);
-  if (done >= 0) done = cache_usage_publish(cache, &temp, folder, name, bytes);
-  temp_file_finish(&temp, ops);
-  if (done >= 0) done = ops->sync(ops->user, folder);
-  if (folder >= 0) (void)ops->close(ops->user, folder);
-  if (done < 0) {
-    disk_cache_note(cache, "publish", name->path, done);
-    return done;
-  }
-  cache_tidy_once(cache);
-  count_add(cache->counters, COUNT_published, 1);
-  count_add(cache->counters, COUNT_bytes_written, bytes);
-  return 0;
 }

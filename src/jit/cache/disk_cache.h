@@ -24,12 +24,12 @@ struct disk_cache {
   const struct mem *mem;
   const struct log *log;
   struct cache_counters *counters;
-  struct cache_dir dir;           /* dir.folder -1: there is no such tier, every look-up is a miss */
-  kjit_origin origin;             /* KJIT_ORIGIN_USER or KJIT_ORIGIN_SITE */
-  atomic_bool writable;           /* falls when the folder turns out to be read-only */
-  atomic_bool tidied;             /* see cache_tidy.h */
-  _Atomic uint64_t account_stuck; /* the account's seal when waiting for it was given up; 0: never */
-  uint64_t max_bytes;             /* bounds; see cache_usage.h */
+  struct cache_dir dir;            /* dir.folder -1: there is no such tier, every look-up is a miss */
+  kjit_origin origin;              /* KJIT_ORIGIN_USER or KJIT_ORIGIN_SITE */
+  atomic_bool writable;            /* falls when the folder turns out to be read-only */
+  atomic_bool tidied;              /* see cache_tidy.h */
+  _Atomic uint64_t usage_stuck_at; /* the checksum in "usage" when a wait for its lock timed out; 0: none did */
+  uint64_t max_bytes;              /* bounds; see cache_usage.h */
   uint64_t max_entries;
   int64_t use_grain_s; /* a use is recorded when the last record is at least this old */
 };
@@ -38,9 +38,6 @@ struct disk_cache {
  * compiler is answered by the most recently used entry of the same request, whatever compiled it. `refresh`: another
  * machine may just have published it, do not trust what the file system remembers. */
 kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, _Bool refresh, struct entry_image *image);
-
-/* Publish. 0, or -errno, which a builder need not look at: it has the bytes, and the failure is counted and logged. */
-int disk_cache_put(struct disk_cache *cache, const struct entry_name *name, const void *image, size_t bytes);
 
 /* Remove an entry that is damaged or was refused, and count it. `inode`: only if it is still that file, since another
  * process may have replaced it by a sound one; 0: whatever is there. */

@@ -52,7 +52,4 @@ void entry_write(const struct entry *entry, void *image);
 /* Check everything and point `out` into the image. NULL when sound; else what is wrong, in static storage. */
 const char *entry_read(const void *image, size_t bytes, struct entry *out);
 
-/* Size that an image claims in its first ENTRY_HEADER_BYTES bytes; 0 when they are no entry's. */
-uint64_t entry_claimed_bytes(const void *header);
-
 #endif

@@ -78,9 +78,3 @@ const char *entry_read(const void *image, size_t bytes, struct entry *out) {
   if (!damage) damage = check_body(image, bytes, out);
   return damage;
 }
-
-uint64_t entry_claimed_bytes(const void *header) {
-  const uint8_t *const at = header;
-  const uint64_t claimed = bytes_get_u64(at + ENTRY_AT_FILE_BYTES);
-  return check_header(at, claimed) ? 0 : claimed;
-}

@@ -8,16 +8,10 @@
 #define DEFINE "#define "
 
 static struct key_item *add(struct key_items *items, const struct mem *mem) {
-  if (items->count == items->capacity) {
-    const size_t capacity = items->capacity ? items->capacity * 2 : 64;
-    struct key_item *more = mem_alloc_array(mem, capacity, sizeof *more);
-    if (!more) return NULL;
-    if (items->count) memcpy(more, items->items, items->count * sizeof *more);
-    mem_free(mem, items->items);
-    items->items = more;
-    items->capacity = capacity;
-  }
-  return &items->items[items->count++];
+  struct key_item *const grown = mem_grow(mem, items->items, items->count, &items->capacity, sizeof *grown);
+  if (!grown) return NULL;
+  items->items = grown;
+  return &grown[items->count++];
 }
 
 /* Lines of the prologue; "#define NAME VALUE" pairs with another key's by NAME. */

@@ -75,6 +75,38 @@ static void test_mem__duplicate_ends_in_nul(void **state) {
   mem_free(&mem, copy);
 }
 
+static void test_mem__grown_array_keeps_its_elements(void **state) {
+  (void)state;
+  const struct mem mem = counting_mem(FAIL_NEVER);
+  size_t capacity = 0;
+  int *numbers = NULL;
+  for (size_t count = 0; count < 1000; count++) {
+    numbers = mem_grow(&mem, numbers, count, &capacity, sizeof *numbers);
+    assert_non_null(numbers);
+    assert_true(count < capacity);
+    assert_int_equal(0, numbers[count]); /* new elements are zero */
+    numbers[count] = (int)count + 1;
+  }
+  for (size_t i = 0; i < 1000; i++)
+    assert_int_equal(i + 1, numbers[i]);
+  assert_int_equal(1, atomic_load(&allocator.live));
+  mem_free(&mem, numbers);
+}
+
+static void test_mem__array_that_cannot_grow_stays(void **state) {
+  (void)state;
+  const struct mem mem = counting_mem(1);
+  size_t capacity = 0;
+  int *const numbers = mem_grow(&mem, NULL, 0, &capacity, sizeof *numbers);
+  assert_non_null(numbers);
+  const size_t before = capacity;
+  numbers[0] = 7;
+  assert_null(mem_grow(&mem, numbers, capacity, &capacity, sizeof *numbers));
+  assert_int_equal(before, capacity);
+  assert_int_equal(7, numbers[0]);
+  mem_free(&mem, numbers);
+}
+
 static void test_mem__null_is_accepted(void **state) {
   (void)state;
   const struct mem mem = counting_mem(FAIL_NEVER);
@@ -92,6 +124,8 @@ int main(void) {
       cmocka_unit_test(test_mem__overflowing_array_is_refused_unasked),
       cmocka_unit_test(test_mem__failing_hook_gives_null),
       cmocka_unit_test(test_mem__duplicate_ends_in_nul),
+      cmocka_unit_test(test_mem__grown_array_keeps_its_elements),
+      cmocka_unit_test(test_mem__array_that_cannot_grow_stays),
       cmocka_unit_test(test_mem__null_is_accepted),
   };
   return cmocka_run_group_tests_name("mem", tests, NULL, NULL);
