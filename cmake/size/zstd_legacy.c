@@ -1,5 +1,6 @@
 /* Debian's archive of zstd also decodes the formats of before 2016: 90 KB of code for frames that kjit never writes
- * and, frame.c looking at the magic first, never unpacks. The linker takes these in place of that code. */
+ * and, frame.c looking at the magic first, never unpacks. The linker takes the functions of this file in place of that
+ * code. A call would be a fault, so each ends the program. */
 #define LEGACY_FUNCTIONS(X)                                                                                            \
   X(ZSTDv05_createDCtx)                                                                                                \
   X(ZSTDv05_decompress_usingDict)                                                                                      \

@@ -1,3 +1,5 @@
+/* The library's version and the names and texts of its status codes. Both switches are made from KJIT_STATUS_MAP, so
+ * that a status cannot be without a name. Everything returned is in static storage; any thread may ask. */
 #include <kjit/common.h>
 
 const char *kjit_version(void) {

@@ -1,3 +1,11 @@
+/* BLAKE2b-256 by libsodium, and digests as text.
+ *
+ * sodium_init() is called once, by the first thread that needs a digest. Without it the hash would still be right,
+ * because it only selects the implementation for this CPU. The functions keep no other state, so any number of
+ * threads may call them; a struct digest_state belongs to one thread at a time.
+ *
+ * Hex is written in lower case and read strictly, so that each digest has exactly one spelling and can be a file's
+ * name. */
 #include "base/digest.h"
 
 #include <pthread.h>
@@ -6,7 +14,7 @@
 
 _Static_assert(DIGEST_BYTES == crypto_generichash_BYTES, "BLAKE2b-256 is libsodium's default width");
 
-/* Hashing works without it; it chooses the code for this CPU (twice as fast here). */
+/* A failure is ignored, because hashing then works with the portable code, at half the speed. */
 static void start_sodium(void) {
   (void)!sodium_init();
 }

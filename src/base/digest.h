@@ -1,4 +1,4 @@
-/* BLAKE2b-256 (libsodium's crypto_generichash). */
+/* BLAKE2b-256 (libsodium's crypto_generichash): the digests that name keys, entries and sources. */
 #ifndef KJIT_BASE_DIGEST_H
 #define KJIT_BASE_DIGEST_H
 
@@ -13,7 +13,8 @@ struct digest {
 
 void digest_of(struct digest *out, const void *data, size_t bytes);
 
-/* The same of several pieces in a row. A copy of a state goes on from where the original was. */
+/* The digest of several pieces as if they were one: begin, add each piece, end. A copy of the struct is a state of its
+ * own, so that two texts with a common beginning need to be read once. */
 struct digest_state {
   _Alignas(64) unsigned char opaque[384];
 };
@@ -21,7 +22,7 @@ void digest_begin(struct digest_state *state);
 void digest_add(struct digest_state *state, const void *data, size_t bytes);
 void digest_end(struct digest_state *state, struct digest *out);
 
-/* Lower case. */
+/* 64 lower-case hex digits and a NUL. */
 void digest_to_hex(const struct digest *digest, char hex[DIGEST_HEX_BYTES]);
 
 /* Strict: exactly 64 digits, lower case, so that a digest has one spelling. *out is left alone on failure. */

@@ -1,3 +1,10 @@
+/* The one file that calls dlopen(), dlsym() and dlclose(); tools/checks/layers.py holds the others to that.
+ *
+ * Opening a library also asks the loader which file it chose, because the identity of NVRTC is read from that file
+ * and reports name it. Libraries are opened RTLD_LOCAL, so that their symbols cannot meet those of the program.
+ *
+ * The loader has its own lock, so different threads may open different struct dynlibs. One struct dynlib must not be
+ * opened or closed while another thread uses it. */
 #include "base/dynlib.h"
 
 #include <dlfcn.h>
@@ -8,7 +15,8 @@
 
 #include "base/error.h"
 
-/* A path that does not fit is left out rather than cut: half a path names another file. */
+/* Note which file the loader chose. A path that does not fit is left out rather than cut, because half a path names
+ * another file. */
 static void remember_path(struct dynlib *lib) {
   struct link_map *map = NULL;
   lib->path[0] = '\0';

@@ -1,4 +1,4 @@
-/* Shared libraries opened at run time. The only file that knows dlopen. */
+/* Shared libraries opened at run time. No other file of the library calls dlopen(). */
 #ifndef KJIT_BASE_DYNLIB_H
 #define KJIT_BASE_DYNLIB_H
 
@@ -14,13 +14,14 @@ struct dynlib {
 /* Open one library by path or name. KJIT_ERR_NOT_FOUND with the loader's own words otherwise. */
 kjit_status dynlib_open(struct dynlib *lib, const char *name, kjit_error *error);
 
-/* The same if this process has it open already; never loads anything. False: it is not open. Closed like any other. */
+/* Open a library only if this process has already loaded it; false when it has not. dynlib_close() drops this
+ * reference. */
 _Bool dynlib_open_loaded(struct dynlib *lib, const char *name);
 
 /* Address of a symbol, NULL when it is not there. */
 void *dynlib_symbol(const struct dynlib *lib, const char *symbol);
 
-/* Accepts a closed one. */
+/* Accepts a closed library. */
 void dynlib_close(struct dynlib *lib);
 
 #endif

@@ -1,3 +1,12 @@
+/* A reader of 64-bit little-endian ELF images: sections by number and by name, and the GNU build-id.
+ *
+ * The image is a cubin or a shared library that somebody else wrote, so nothing in it is believed: every offset,
+ * count and size is compared with the image's size before it is used, with arithmetic that notices overflow. Records
+ * are copied out before they are read, because the image may have any alignment. A function that meets damage says
+ * that there is no such section or build-id.
+ *
+ * Nothing is allocated and nothing is kept. A view may be read by any number of threads while its bytes stay as they
+ * are. */
 #include "base/elf_view.h"
 
 #include <elf.h>
@@ -5,6 +14,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ELF structures are read as the host lays them out");
 
+/* Do `bytes` bytes from `offset` on lie inside the image? */
 static _Bool range_fits(const struct elf_view *elf, uint64_t offset, uint64_t bytes) {
   return offset <= elf->bytes && bytes <= elf->bytes - offset;
 }
@@ -15,7 +25,7 @@ static _Bool copy_out(const struct elf_view *elf, uint64_t offset, void *out, si
   return 1;
 }
 
-/* Entry `index` of a table of `size`-byte records. */
+/* Copy entry `index` of a table of `size`-byte records that begins at `table`. */
 static _Bool copy_record(const struct elf_view *elf, uint64_t table, size_t index, void *out, size_t size) {
   uint64_t offset;
   if (__builtin_mul_overflow((uint64_t)index, (uint64_t)size, &offset)) return 0;
@@ -51,7 +61,7 @@ static _Bool section_header(const struct elf_view *elf, size_t index, Elf64_Shdr
   return index < header.e_shnum && copy_record(elf, header.e_shoff, index, section, sizeof *section);
 }
 
-/* A NUL-terminated string inside the section-name table. */
+/* The name at `offset` of the section-name table; NULL when it does not end with a NUL inside the table. */
 static const char *section_name(const struct elf_view *elf, uint32_t offset) {
   Elf64_Shdr names;
   if (!section_header(elf, header_of(elf).e_shstrndx, &names)) return NULL;

@@ -1,3 +1,7 @@
+/* Filling in the caller's kjit_error. A record that already holds an error is left alone, so that the first error,
+ * which is the cause, reaches the user and not one of its consequences. Messages are formatted in place and cut to
+ * one line, so that reporting "out of memory" needs no memory. An error belongs to the thread of the call that it
+ * was passed to. */
 #include "base/error.h"
 
 #include "base/one_line.h"

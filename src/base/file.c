@@ -1,3 +1,11 @@
+/* Whole files, read-only: mapped, copied or identified.
+ *
+ * A file is opened without blocking, then checked (a regular file, no larger than the caller's limit), then mapped
+ * or read. The identity (device, inode, size, modification time) is that of the opened descriptor, so it belongs to
+ * the bytes that were read even if the path names another file by now. A mapping shares its pages with the file: who
+ * maps must expect that another process changes them, which bundle.c does and entries avoid by being read.
+ *
+ * No state is kept between calls; any thread may call. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -21,9 +29,9 @@ static kjit_status io_error(kjit_error *error, const char *path) {
                          strerror_r(number, words, sizeof words));
 }
 
-/* Opened, and known to be a regular file within the limit. -1 with *status set otherwise. */
+/* Open a file and check that it is a regular one within the limit. The descriptor, or -1 with *status set. */
 static int open_checked(const char *path, size_t limit, struct stat *info, kjit_status *status, kjit_error *error) {
-  /* Not blocking: a FIFO in the place of a file must not stop the process. */
+  /* O_NONBLOCK, because opening a FIFO that stands in the place of a file would otherwise wait for a writer. */
   const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   *status = KJIT_OK;
   if (fd < 0 || fstat(fd, info) != 0)
@@ -62,7 +70,8 @@ void file_map_close(struct file_map *map) {
   *map = (struct file_map){0};
 }
 
-/* A file that shrinks while it is read gives fewer bytes; one that grows is cut at the size it had. */
+/* Read `*bytes` bytes and a NUL behind them. A file that shrinks meanwhile gives fewer bytes, one that grows is cut at
+ * the size that it had when it was opened. */
 static kjit_status read_bytes(int fd, const char *path, char *data, size_t *bytes, kjit_error *error) {
   size_t done = 0;
   while (done < *bytes) {

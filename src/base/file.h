@@ -6,7 +6,8 @@
 
 #include "base/mem.h"
 
-/* Which file this is, and whether it is still the same. */
+/* Which file this is. Two equal identities mean the same file with the same content, as far as the file system tells.
+ */
 struct file_identity {
   uint64_t device, inode, bytes;
   struct timespec modified;

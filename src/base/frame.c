@@ -1,9 +1,18 @@
+/* zstd frames: unpacking them, and writing a frame that holds its content uncompressed.
+ *
+ * zstd's decompressor needs 64 KiB to 1 MiB of state. It gets memory from the caller's allocator, by
+ * ZSTD_initStaticDCtx(), so that no allocation of the library bypasses struct mem. Writing needs no compressor: a
+ * "raw" block of a zstd frame is its content with three bytes in front, so frame_store() writes frames that every
+ * zstd can read.
+ *
+ * A frame may come from anybody. Its magic, its stated size and its end are checked before zstd sees its blocks. No
+ * state outlives a call; any thread may call. */
 #include "base/frame.h"
 
 #include <string.h>
 
-/* A state in memory that the caller's allocator gave: not in the stable interface, fixed here by linking the archive.
- */
+/* ZSTD_initStaticDCtx() is not in zstd's stable interface. The library links the archive of one version, so the
+ * interface cannot change under it. */
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
@@ -16,6 +25,7 @@ static const uint8_t frame_magic[] = {0x28, 0xB5, 0x2F, 0xFD};
 #define FRAME_BLOCK_HEAD_BYTES 3
 #define FRAME_BLOCK_BYTES      ((size_t)128 << 10)
 
+/* Check the frame and unpack it. NULL, or what is wrong with the frame. */
 static const char *unpack_with(ZSTD_DCtx *state, struct frame_bytes packed, struct frame_bytes dictionary, void *out,
                                size_t bytes) {
   if (packed.bytes < sizeof frame_magic || memcmp(packed.data, frame_magic, sizeof frame_magic))
@@ -65,7 +75,8 @@ void frame_store(const void *data, size_t bytes, void *out) {
   at += FRAME_HEAD_BYTES;
   for (size_t left = block_count(bytes); left > 0; left--) {
     const size_t block = left > 1 ? FRAME_BLOCK_BYTES : bytes;
-    /* Last-block bit, type 0 (raw), size. */
+    /* A block begins with 24 bits: bit 0 says that it is the last, bits 1 and 2 are its type (0: raw), then its size.
+     */
     const uint32_t head = (uint32_t)(block << 3) | (left == 1);
     for (int i = 0; i < FRAME_BLOCK_HEAD_BYTES; i++)
       *at++ = (uint8_t)(head >> (8 * i));

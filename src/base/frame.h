@@ -1,5 +1,6 @@
-/* Payloads and dictionaries of a bundle: one zstd frame each, with its size in front. The library unpacks; it packs by
- * the caller's function, or not at all: a frame may hold its content as it is. */
+/* zstd frames, as the payloads and dictionaries of a bundle and the embedded kernel sources are stored. The library
+ * only unpacks, because a compressor would double its size; frame_store() writes a frame that holds its content as it
+ * is. */
 #ifndef KJIT_BASE_FRAME_H
 #define KJIT_BASE_FRAME_H
 
@@ -11,12 +12,13 @@ struct frame_bytes {
   size_t bytes;
 };
 
-/* Unpack a frame of exactly `bytes` bytes content into `out`. NULL; what is wrong, in static storage; `no_memory` when
- * there was none (64 KiB to 1 MiB, for zstd's state). `dictionary` has 0 bytes when there is none. */
+/* Unpack a frame whose content has exactly `bytes` bytes into `out`. Returns NULL for success, else what is wrong with
+ * the frame, in static storage. *no_memory is set, and NULL returned, when there was no memory for zstd's state (64 KiB
+ * to 1 MiB). A `dictionary` of 0 bytes means that the frame was made without one. */
 const char *frame_unpack(const struct mem *mem, struct frame_bytes packed, struct frame_bytes dictionary, void *out,
                          size_t bytes, _Bool *no_memory);
 
-/* The same for what this library was built with: the frame need not state its size. False when out of memory. */
+/* Unpack a frame that was compiled into this library, so that it need not be checked. False when out of memory. */
 _Bool frame_inflate(const struct mem *mem, struct frame_bytes packed, void *out, size_t bytes);
 
 /* Bytes that frame_store() writes for a content of `bytes` bytes. */

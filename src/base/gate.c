@@ -1,3 +1,8 @@
+/* A gate: work that one thread does once while the others that need it wait.
+ *
+ * The state of a gate is one atomic integer. Whoever finds it open goes on without a lock. Everybody else takes the
+ * keeper's mutex: the first changes the state from closed to busy and leaves with the work to do; the others wait on
+ * the keeper's condition until the worker has called gate_leave(). The mutex is never held while the work is done. */
 #include "base/gate.h"
 
 _Bool gate_keeper_init(struct gate_keeper *keeper) {

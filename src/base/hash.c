@@ -1,3 +1,5 @@
+/* XXH3 by xxHash, compiled into this file alone (XXH_INLINE_ALL), so that none of its symbols are shown and one
+ * version serves all callers. No state; any thread may call. */
 #include "base/hash.h"
 
 #define XXH_INLINE_ALL

@@ -1,5 +1,5 @@
-/* XXH3 in one place: hashes of keys in memory, checksums of files. Not digests: who knows the bytes can make others
- * with the same value (base/digest.h is for those). */
+/* XXH3: hashes for tables in memory and checksums of files. They guard against accidents only, because anybody can make
+ * other bytes with the same value. Where that matters, use base/digest.h. */
 #ifndef KJIT_BASE_HASH_H
 #define KJIT_BASE_HASH_H
 
@@ -13,7 +13,7 @@ struct hash_128 {
 /* XXH3-64 of `bytes` bytes, without a seed: the same on every machine. */
 uint64_t hash_64(const void *data, size_t bytes);
 
-/* XXH3-128, likewise. */
+/* XXH3-128 of `bytes` bytes, without a seed: the same on every machine. */
 struct hash_128 hash_128(const void *data, size_t bytes);
 
 #endif

@@ -12,12 +12,13 @@ static inline int64_t integer_max(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* A value of at least 0 by a unit of at least 1. Their sum must fit: nothing is checked, for launches wait for this. */
+/* The quotient of a value of at least 0 and a unit of at least 1, rounded up. Their sum must fit into 64 bits; that is
+ * not checked, because this is on the path of every launch. */
 static inline int64_t integer_divide_up(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit;
 }
 
-/* Likewise: the least multiple of the unit that is not below the value. */
+/* The least multiple of `unit` that is not below `value`, under the same conditions. */
 static inline int64_t integer_round_up(int64_t value, int64_t unit) {
   return integer_divide_up(value, unit) * unit;
 }

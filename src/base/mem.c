@@ -1,3 +1,6 @@
+/* Allocation through the caller's hooks, by default malloc() and free(). What mem_alloc() gives is zeroed, so that a
+ * struct that was made half way can be destroyed like a whole one. Sizes are multiplied with a check, so that a
+ * product that overflows is a failed allocation and not a small one. The hooks must be thread-safe, as malloc() is. */
 #include "base/mem.h"
 
 #include <stdlib.h>

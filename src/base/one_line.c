@@ -1,3 +1,6 @@
+/* Formatting a message so that it is one line: control characters become spaces, because a name or a path inside the
+ * message may hold a line break that would forge a line in a log. A message that does not fit is cut between two
+ * UTF-8 characters and ends in "...". Any thread may call. */
 #include "base/one_line.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Messages: one line, whatever the names and texts inside them hold, cut to the room there is. */
+/* Messages that are one line, whatever the names and texts inside them hold, and that fit their buffer. */
 #ifndef KJIT_BASE_ONE_LINE_H
 #define KJIT_BASE_ONE_LINE_H
 
@@ -6,9 +6,8 @@
 
 #include <kjit/common.h>
 
-/* Format into `out`. Control characters become spaces. What does not fit is cut between two UTF-8 characters and ends
- * in
- * "...". `bytes` is at least 8. */
+/* Format into `out`, which has `bytes` bytes, at least 8. Control characters become spaces. A text that does not fit is
+ * cut between two UTF-8 characters and ends in "...". */
 void one_line_format(char *out, size_t bytes, const char *format, va_list arguments) KJIT_PRINTF(3, 0);
 
 #endif

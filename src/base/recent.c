@@ -1,3 +1,16 @@
+/* A cache of values that were computed last, read and written without a lock (a table of seqlocks).
+ *
+ * A key's hash selects one slot. A slot is an array of words: a version, the key, the value. The version is 0 before
+ * anything was written, odd while a thread writes, and even otherwise.
+ *
+ * A writer changes the version from even to odd by compare-and-swap; if that fails, another thread is writing and
+ * the value is dropped, which costs that thread's next reader a computation. It then stores the words and makes the
+ * version even again.
+ *
+ * A reader takes the version, compares the key, copies the value and takes the version again. It believes the value
+ * only if the version was even and is the same as before. Every word is stored with release and loaded with acquire
+ * order, so a reader who sees one word of a write also sees the odd version that was stored before it, and so
+ * notices. */
 #include "base/recent.h"
 
 #include <stdatomic.h>
@@ -8,20 +21,16 @@
 
 #define WORD sizeof(uint64_t)
 
-/* A place is a version, which is odd while somebody writes and 0 before anybody did, then the key, then the value. A
- * reader takes what it read only if the version was even before and is the same after. Every word is stored with
- * release and loaded with acquire order, so that a reader who sees a word of a write also sees the odd version that
- * came before it. */
 struct recent {
-  size_t places, key_words, value_words;
+  size_t slots, key_words, value_words;
   _Atomic(uint64_t) words[];
 };
 
-struct recent *recent_create(const struct mem *mem, size_t places, size_t key_bytes, size_t value_bytes) {
+struct recent *recent_create(const struct mem *mem, size_t slots, size_t key_bytes, size_t value_bytes) {
   const size_t key_words = key_bytes / WORD, value_words = value_bytes / WORD;
-  struct recent *recent = mem_alloc(mem, sizeof *recent + places * (1 + key_words + value_words) * WORD);
+  struct recent *recent = mem_alloc(mem, sizeof *recent + slots * (1 + key_words + value_words) * WORD);
   if (!recent) return NULL;
-  recent->places = places;
+  recent->slots = slots;
   recent->key_words = key_words;
   recent->value_words = value_words;
   return recent;
@@ -31,9 +40,9 @@ void recent_destroy(const struct mem *mem, struct recent *recent) {
   mem_free(mem, recent);
 }
 
-static _Atomic(uint64_t) *find_place(struct recent *recent, const void *key) {
-  const size_t place = hash_64(key, recent->key_words * WORD) & (recent->places - 1);
-  return recent->words + place * (1 + recent->key_words + recent->value_words);
+static _Atomic(uint64_t) *find_slot(struct recent *recent, const void *key) {
+  const size_t slot = hash_64(key, recent->key_words * WORD) & (recent->slots - 1);
+  return recent->words + slot * (1 + recent->key_words + recent->value_words);
 }
 
 static uint64_t word_of(const void *data, size_t index) {
@@ -43,7 +52,7 @@ static uint64_t word_of(const void *data, size_t index) {
 }
 
 _Bool recent_get(struct recent *recent, const void *key, void *value) {
-  _Atomic(uint64_t) *const version = find_place(recent, key), *const words = version + 1;
+  _Atomic(uint64_t) *const version = find_slot(recent, key), *const words = version + 1;
   const uint64_t before = atomic_load_explicit(version, memory_order_acquire);
   _Bool same = before != 0 && before % 2 == 0;
   for (size_t i = 0; i < recent->key_words && same; i++)
@@ -57,7 +66,7 @@ _Bool recent_get(struct recent *recent, const void *key, void *value) {
 }
 
 void recent_put(struct recent *recent, const void *key, const void *value) {
-  _Atomic(uint64_t) *const version = find_place(recent, key), *const words = version + 1;
+  _Atomic(uint64_t) *const version = find_slot(recent, key), *const words = version + 1;
   uint64_t before = atomic_load_explicit(version, memory_order_relaxed);
   if (before % 2 != 0 || !atomic_compare_exchange_strong_explicit(version, &before, before + 1, memory_order_acquire,
                                                                   memory_order_relaxed))

@@ -1,6 +1,10 @@
-/* What was computed last for a key, for readers that wait for nobody: a fixed number of places, a key's by its hash,
- * each taken over by whoever computed something for another key of it. Keys and values are whole words without padding.
- */
+/* A cache of values that were computed last, for readers that wait for nobody. It has a fixed number of slots; a key's
+ * hash selects one, and a value for another key of the same slot replaces the older one.
+ *
+ * Life cycle: recent_create(); then any number of threads call recent_get() and, after a miss, compute the value and
+ * call recent_put(); recent_destroy() when no thread uses it any more.
+ *
+ * Keys and values are arrays of 64-bit words without padding, because they are compared and copied word by word. */
 #ifndef KJIT_BASE_RECENT_H
 #define KJIT_BASE_RECENT_H
 
@@ -10,16 +14,17 @@
 
 struct recent;
 
-/* Sizes in bytes, multiples of 8; `places` a power of two. NULL when out of memory. `mem` must outlive it. */
-struct recent *recent_create(const struct mem *mem, size_t places, size_t key_bytes, size_t value_bytes);
+/* `slots` is a power of two; the sizes are in bytes and multiples of 8. NULL when out of memory. `mem` must outlive it.
+ */
+struct recent *recent_create(const struct mem *mem, size_t slots, size_t key_bytes, size_t value_bytes);
 
-/* Nobody may be using it. Accepts NULL. */
+/* No thread may be using it. Accepts NULL. */
 void recent_destroy(const struct mem *mem, struct recent *recent);
 
-/* Whether there is a value for the key; else what is in `value` means nothing. Thread-safe. */
+/* Copy the key's value into `value`. False when there is none; `value` is then undefined. Thread-safe. */
 _Bool recent_get(struct recent *recent, const void *key, void *value);
 
-/* Nothing when another thread is writing at the same place. Thread-safe. */
+/* Keep a value for the key. The value is dropped when another thread is writing to the same slot. Thread-safe. */
 void recent_put(struct recent *recent, const void *key, const void *value);
 
 #endif

@@ -1,10 +1,16 @@
+/* Structs that cross the ABI. Each begins with `size_t struct_size`, by which a program that was compiled against
+ * another version of the headers says how much of the struct it has.
+ *
+ * Taking one in copies the common part and requires the rest, if the caller's struct is larger, to be zero: a field
+ * that this library does not know must not be asked for in vain. Filling one copies the common part and zeroes the
+ * rest. The type of the struct is not known here, so everything is done by memcpy(). No state; any thread may call. */
 #include "base/struct_intake.h"
 
 #include <string.h>
 
 #include "base/error.h"
 
-/* Far above any of our structs: a larger struct_size is a struct that was never set up. */
+/* Far above the largest public struct. A larger struct_size means that the caller never set it. */
 #define LARGEST_STRUCT 65536
 
 static _Bool all_zero(const char *bytes, size_t count) {
@@ -14,7 +20,7 @@ static _Bool all_zero(const char *bytes, size_t count) {
   return 1;
 }
 
-/* Zero when there is no usable struct. memcpy: the struct's type is not known here. */
+/* The caller's struct_size, or 0 with an error when there is no struct or its size is impossible. */
 static size_t size_given(const void *given, size_t least, size_t local_bytes, const char *name, kjit_error *error) {
   size_t bytes;
   if (!given) {

@@ -1,10 +1,17 @@
+/* Text that grows while it is appended to.
+ *
+ * Failure is sticky: after an append that found no memory or passed the limit, every further append does nothing and
+ * text_take() gives NULL. So a caller appends freely and tests once at the end. A text over a fixed buffer never
+ * allocates, because its limit is below the buffer's size.
+ *
+ * The room doubles each time, so appending is linear in the length of the text. A text belongs to one thread. */
 #include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* First allocation: most texts here are a path or a few lines. */
+/* The first allocation, because most texts of the library are a path or a few lines. */
 #define FIRST_CAPACITY 128
 
 void text_init(struct text *text, const struct mem *mem, size_t limit) {
@@ -24,7 +31,7 @@ void text_finish(struct text *text) {
   text->bytes = text->capacity = 0;
 }
 
-/* Room for `more` bytes and the NUL behind them. */
+/* Make room for `more` bytes and the NUL behind them. */
 static _Bool reserve(struct text *text, size_t more) {
   if (text->failed) return 0;
   if (text->bytes > text->limit || more > text->limit - text->bytes || text->limit == SIZE_MAX) return 0;

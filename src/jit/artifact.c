@@ -1,3 +1,11 @@
+/* kjit_artifact: what a build or a look-up gives, kept alive by reference counting.
+ *
+ * One body holds the entry's image, its digests and its strings. It contains a handle for each origin ("memory",
+ * "bundle", "built", ...), and a kjit_artifact pointer points to one of these handles. So the same artifact can be
+ * handed out with the origin of each answer, without a second copy, and all handles share one reference count.
+ *
+ * A body does not change after artifact_create(), except for its count, which is atomic. Any number of threads may
+ * read it; the thread that drops the last reference frees it. */
 #include "jit/artifact.h"
 
 #include <string.h>
@@ -10,7 +18,7 @@
 
 struct body;
 
-/* A handle says where an answer came from, which differs from call to call; all else is shared. */
+/* A handle says where an answer came from, which differs from call to call. Everything else is in the body. */
 struct kjit_artifact {
   struct body *body;
   kjit_origin origin;
@@ -41,6 +49,7 @@ static char *copy_field(const struct body *body, const char *tag) {
   return mem_duplicate(body->mem, field.value, field.value_bytes);
 }
 
+/* Compute what follows from the image: digests, strings, handles. False when out of memory. */
 static _Bool body_fill(struct body *body) {
   const struct entry_text *text = &body->image.entry.key_text;
   digest_of(&body->digest, text->data, text->bytes);

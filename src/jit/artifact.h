@@ -1,4 +1,8 @@
-/* kjit_artifact: an entry's image in memory, shared by every handle to it. */
+/* kjit_artifact: an entry's image in memory, shared by every reference to it.
+ *
+ * Life cycle: artifact_create() takes over an image and gives the first reference; kjit_artifact_retain() and
+ * kjit_artifact_release() count; artifact_as() gives the same artifact with another origin, without a reference of its
+ * own; the last release frees the image. */
 #ifndef KJIT_JIT_ARTIFACT_H
 #define KJIT_JIT_ARTIFACT_H
 
@@ -7,22 +11,24 @@
 #include "base/digest.h"
 #include "jit/cache/disk_cache.h"
 
-/* Takes the image over (also on failure, KJIT_ERR_NO_MEMORY). One reference, for the caller. `identity` is
- * that of the request which it answers (key_identify). `mem` must outlive it. */
+/* Make an artifact with one reference, the caller's. The image is taken over, also on failure (KJIT_ERR_NO_MEMORY).
+ * `identity` is that of the request that the artifact answers (key_identify()). `mem` must outlive the artifact. */
 kjit_status artifact_create(kjit_artifact **out, const struct mem *mem, struct entry_image *image,
                             const struct digest *identity, kjit_origin origin, kjit_error *error);
 
-/* The same artifact as answered from another place: borrowed, kept alive by any reference to either. */
+/* The same artifact with another origin. Borrowed: it lives as long as any reference to the artifact does. */
 kjit_artifact *artifact_as(kjit_artifact *artifact, kjit_origin origin);
 
-/* What the artifact was made from. */
+/* The image that the artifact was made from, and the identity of the request that it answers. Both borrowed. */
 const struct entry_image *artifact_image(const kjit_artifact *artifact);
 const struct digest *artifact_identity(const kjit_artifact *artifact);
 /* The digest of the whole key. The table of loaded kernels (runtime/kernel_table.c) finds a kernel by it. */
 const struct digest *artifact_digest(const kjit_artifact *artifact);
-_Bool artifact_same(const kjit_artifact *a, const kjit_artifact *b); /* one image? */
+/* Do both refer to one image, whatever their origins? */
+_Bool artifact_same(const kjit_artifact *a, const kjit_artifact *b);
 
-/* Is there more than one reference? Whoever has the only one may rely on a "no" while nobody can take another. */
+/* Is there more than one reference? A false stays true as long as the caller holds the only reference and prevents
+ * others from taking one, as resident.c does by its mutex. */
 _Bool artifact_is_shared(const kjit_artifact *artifact);
 
 /* The name of its entry in a cache folder. */

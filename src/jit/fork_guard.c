@@ -1,3 +1,12 @@
+/* One set of pthread_atfork() handlers for the process, and a list of guards that they call.
+ *
+ * Before fork() every guard's prepare() takes the locks that it protects, so that no other thread is inside them
+ * when the process is copied. Afterwards parent() gives them back in the parent, and child() in the child, where it
+ * also forgets what only the parent's other threads could finish.
+ *
+ * The list is protected by one mutex, which is held from before the fork until after it, in both processes. Guards
+ * may be added and removed by any thread, but not from inside a guard's own functions. pthread_atfork() has no
+ * counterpart that removes handlers, so they stay, with an empty list, for as long as the library is loaded. */
 #include "jit/fork_guard.h"
 
 #include <pthread.h>

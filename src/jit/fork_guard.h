@@ -1,19 +1,19 @@
-/* fork() while other threads are at work: what a guard protects is quiet while the process is copied, and the child
- * starts from a known state. One set of handlers per process, any number of guards. */
+/* fork() while other threads are at work: no thread is inside what a guard protects while the process is copied, and
+ * the child starts from a known state. There is one set of handlers per process and any number of guards. */
 #ifndef KJIT_JIT_FORK_GUARD_H
 #define KJIT_JIT_FORK_GUARD_H
 
 struct fork_guard {
-  void (*prepare)(void *user); /* before, in the parent: take every lock */
-  void (*parent)(void *user);  /* after: give them back */
-  void (*child)(void *user);   /* after: the same, and forget what only the parent's other threads could finish */
+  void (*prepare)(void *user); /* before the fork, in the parent: take every lock */
+  void (*parent)(void *user);  /* after it, in the parent: release them */
+  void (*child)(void *user); /* after it, in the child: release them, drop the work of threads that do not exist here */
   void *user;
   struct fork_guard *next, **link;
 };
 
-/* False when the system has no memory for the handlers. */
+/* Put the guard on the list. False when the system has no memory for the handlers. */
 _Bool fork_guard_add(struct fork_guard *guard);
-/* False for one that was not added. */
+/* Take the guard off the list. False when it is not on it. */
 _Bool fork_guard_remove(struct fork_guard *guard);
 
 #endif

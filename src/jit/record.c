@@ -1,3 +1,12 @@
+/* Recording requests as manifest lines, so that `kjit warm` can build them on another machine.
+ *
+ * Steps of record_request(): look whether this process has recorded the request (a table by its identity); claim it,
+ * so that one thread writes it; format the line; open and lock the file; look whether another process has written
+ * the line; append it with one write.
+ *
+ * The mutex protects the path and the table and is not held across a file call, so a slow disk delays only the
+ * thread that writes. Processes exclude each other by a lock on the file. Recording never fails a request: errors
+ * are counted and logged. */
 #include "jit/record.h"
 
 #include <errno.h>
@@ -10,14 +19,16 @@
 #include "base/table.h"
 #include "base/text.h"
 
-/* A line as the manifest's reader takes it. */
+/* The longest line that the reader of manifests takes. */
 #define RECORD_LINE_MAX 4096
-/* The file is read before each new line; one that is longer was never a record of requests. */
+/* The file is read before each new line. A longer file was never a record of requests. */
 #define RECORD_FILE_MAX ((uint64_t)64 << 20)
-/* Who holds the lock reads and writes a small file: some 100 us. A holder that is stopped costs a repeated line. */
+/* A healthy holder of the lock needs some 100 us. After 200 ms the line is written without the lock, because a line
+ * that appears twice is better than a request that waits for a stopped process. */
 #define RECORD_LOCK_TRIES    200
 #define RECORD_LOCK_PAUSE_NS 1000000
 
+/* A request that this process has recorded. */
 struct seen {
   struct digest request;
   UT_hash_handle hh;
@@ -99,7 +110,8 @@ static _Bool is_seen(struct record *record, const struct digest *digest) {
   return known != NULL;
 }
 
-/* Is this thread the one that writes it down? Then a copy of where to (mem_free). Out of memory: nobody does. */
+/* Claim the request for this thread: the path to record to (mem_free), or NULL when another thread has claimed it, when
+ * recording is off, or when there is no memory. */
 static char *claim(struct record *record, const struct digest *digest) {
   const struct mem *const mem = record->mem;
   struct seen *known = NULL, *made = is_seen(record, digest) ? NULL : mem_alloc(mem, sizeof *made);
@@ -119,7 +131,7 @@ static char *claim(struct record *record, const struct digest *digest) {
   return path;
 }
 
-/* Its line, or a comment for a request whose source no manifest holds. */
+/* The request's line. A request with a caller's own source becomes a comment, because manifests hold no sources. */
 static void put_line(struct text *line, const struct jit_request *request) {
   if (!strcmp(request->family, "custom"))
     text_appendf(line, "# custom %s %s: a caller's own source, entry %s\n", request->target.name, request->label,
@@ -128,7 +140,7 @@ static void put_line(struct text *line, const struct jit_request *request) {
     text_appendf(line, "%s %s %s\n", request->family, request->target.name, request->label);
 }
 
-/* A line of its own in what is there? */
+/* Does the file have this line already? */
 static _Bool has_line(const char *data, size_t bytes, const struct text *line) {
   const char *at = data;
   while (bytes && (at = memmem(at, bytes - (size_t)(at - data), line->data, line->bytes))) {
@@ -158,7 +170,8 @@ static int read_whole(struct record *record, int file, char **data, size_t *byte
   return 0;
 }
 
-/* One write at the end, whole or not at all on a local disk. A line that somebody left unfinished is ended first. */
+/* Append the line with one write, which a local disk does whole or not at all. If the file's last line has no end, as
+ * after a killed writer on a full disk, a line break goes in front. */
 static int append(struct record *record, int file, const struct text *line) {
   char *data = NULL;
   size_t bytes = 0;
@@ -174,8 +187,8 @@ static int append(struct record *record, int file, const struct text *line) {
   return done;
 }
 
-/* Between reading and writing nobody else may write; without the lock (a mount that has none) a line may come twice,
- * which harms nobody. */
+/* Lock the file, because another process must not write between our reading and our writing. On a mount without locks a
+ * line may appear twice, which does no harm. */
 static _Bool lock_file(struct record *record, int file) {
   const struct file_ops *ops = record->ops;
   for (int tries = 0; tries < RECORD_LOCK_TRIES; tries++) {

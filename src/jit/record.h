@@ -21,11 +21,12 @@ kjit_status record_to(struct record *record, const char *path, kjit_error *error
 /* Is a file set? One load. Thread-safe. */
 _Bool record_is_on(const struct record *record);
 
-/* Write the request down if this process has not yet and the file does not have it. `digest` is its identity. Never
- * fails: what goes wrong is counted and logged. Thread-safe. */
+/* Append the request's line unless this process has done so before or the file has it already. `digest` is the
+ * request's identity (key_identify()). Errors are counted and logged, because recording must not fail a request.
+ * Thread-safe. */
 void record_request(struct record *record, const struct jit_request *request, const struct digest *digest);
 
-/* Around fork(), in parent and child: nobody is inside while the process is copied. */
+/* Around fork(), in parent and child: they hold the mutex, so that no thread is inside while the process is copied. */
 void record_fork_prepare(struct record *record);
 void record_fork_done(struct record *record);
 

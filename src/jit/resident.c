@@ -1,3 +1,15 @@
+/* What this process has in memory, and what it is making right now.
+ *
+ * One hash table maps the identity of a request to a slot. A slot has an artifact, or a flight, or both, or a note
+ * that the driver refused the artifact. A flight is one artifact being made: its leader is the thread that makes it,
+ * its followers are the threads that wait for it.
+ *
+ * Artifacts are in a list by the order of use. When they exceed the bounds, the least recently used one that only
+ * the table holds goes; one that somebody else holds would free no memory. Remembered failures are bounded too.
+ *
+ * One mutex protects everything and is held for look-ups and list changes alone: never across a compile, a file or a
+ * driver call, and artifacts are freed after it was released. Followers wait on one condition for all flights. After
+ * fork() the child has no flights, because the threads that led them exist in the parent alone. */
 #include "jit/resident.h"
 
 #include <errno.h>
@@ -14,17 +26,18 @@
 
 #include <utlist.h>
 
-/* Remembered failures beyond this push the oldest out: a program that generates broken kernels must not grow. */
+/* One failure more than this pushes the oldest out, so that a program that generates broken kernels does not grow. */
 #define FAILURES_MAX 256
 
-/* Artifacts that are held are passed over when something must go. So many, and the rest waits for the next addition:
- * a process that holds nearly all it has must not look at all of it each time. */
+/* When something must go, artifacts that somebody holds are skipped. After this many the search ends until the next
+ * addition, because a process that holds nearly everything must not look through all of it each time. */
 #define PASSED_OVER_MAX 64
 
+/* One artifact being made. */
 struct flight {
-  size_t references; /* the leader, its followers */
+  size_t references; /* by the leader and by each follower */
   struct digest key;
-  _Bool landed;
+  _Bool landed; /* `artifact` and `error` are final */
   kjit_artifact *artifact;
   kjit_error error;
 };
@@ -106,7 +119,7 @@ static void put_in(struct resident *resident, struct slot *slot, kjit_artifact *
   resident->failures += expires_ns != INT64_MAX;
 }
 
-/* The slot's artifact, which the caller releases; NULL when it has none. */
+/* Take the slot's artifact, which the caller releases; NULL when it has none. */
 static kjit_artifact *take_out(struct resident *resident, struct slot *slot) {
   kjit_artifact *const artifact = slot->artifact;
   if (!artifact) return NULL;
@@ -118,7 +131,7 @@ static kjit_artifact *take_out(struct resident *resident, struct slot *slot) {
   return artifact;
 }
 
-/* Used just now: last in the order. */
+/* Make the slot the most recently used one. */
 static void move_to_end(struct resident *resident, struct slot *slot) {
   if (!slot->next) return;
   DL_DELETE(resident->least, slot);
@@ -136,8 +149,8 @@ static _Bool is_beyond(const struct resident *resident) {
   return resident->bytes > resident->bounds.max_bytes || resident->entries > resident->bounds.max_entries;
 }
 
-/* Take out of the table what is beyond the bounds, for free_slots() without the lock. Nobody can take a reference to an
- * artifact that only the table holds while the lock is held. */
+/* Take out of the table what is beyond the bounds. The caller passes the result to free_slots() after it has released
+ * the mutex. While the mutex is held no thread can take a reference to an artifact that only the table holds. */
 static struct slot *shrink(struct resident *resident) {
   const struct mem *mem = resident->mem;
   struct slot *gone = NULL;
@@ -231,7 +244,7 @@ enum resident_answer resident_ask(struct resident *resident, const struct digest
   return answer;
 }
 
-/* The flight's slot gets its result, or goes when there is none. */
+/* Give the flight's slot its result, or remove the slot when there is none to keep. */
 static void settle(struct resident *resident, struct slot *slot, kjit_artifact *artifact, int64_t expires_ns) {
   slot->flight = NULL;
   if (!artifact && !slot->artifact && !slot->refused) {
@@ -248,7 +261,7 @@ void resident_land(struct resident *resident, struct flight *flight, kjit_artifa
                    const kjit_error *error) {
   pthread_mutex_lock(&resident->mutex);
   struct slot *slot = find(resident, &flight->key);
-  /* After a fork in the middle of the flight the slot may be another's. */
+  /* After a fork in the middle of the flight the slot may belong to another flight, or be gone. */
   if (slot && slot->flight == flight) settle(resident, slot, artifact, expires_ns);
   flight->landed = 1;
   flight->error = *error;
@@ -301,7 +314,7 @@ void resident_refuse(struct resident *resident, const struct digest *key, const 
   pthread_mutex_lock(&resident->mutex);
   struct slot *slot = find(resident, key);
   if (slot && slot->artifact && artifact_same(slot->artifact, artifact)) {
-    kjit_artifact_release(take_out(resident, slot)); /* not the last one: the caller has his */
+    kjit_artifact_release(take_out(resident, slot)); /* not the last reference, because the caller has one */
     slot->refused = 1;
   }
   pthread_mutex_unlock(&resident->mutex);
@@ -315,8 +328,8 @@ void resident_fork_parent(struct resident *resident) {
   pthread_mutex_unlock(&resident->mutex);
 }
 
-/* The threads that lead and follow stayed behind. Their flights are left as they are: the thread that forked may be
- * inside one of them, in a callback. */
+/* The leading and following threads exist in the parent alone, so no slot has a flight here. The structs of the flights
+ * are not freed, because the thread that forked may be inside one of them, in a callback. */
 void resident_fork_child(struct resident *resident) {
   struct slot *slot, *next;
   HASH_ITER(hh, resident->slots, slot, next) {

@@ -1,5 +1,18 @@
-/* What is in this process: artifacts by key, and who is making which one right now. No lock is held while a leader
- * works; followers of one key never delay an answer for another. */
+/* The artifacts that this process has in memory, by the identity of their requests, and the ones that it is making.
+ *
+ * How a thread gets an artifact:
+ *
+ *   resident_ask()
+ *     RESIDENT_FOUND   -> the artifact, retained
+ *     RESIDENT_LEAD    -> the thread makes the artifact, then calls resident_land() exactly once, also after a failure
+ *     RESIDENT_FOLLOW  -> resident_wait(), as often as the thread likes, then resident_leave() exactly once
+ *     RESIDENT_ABSENT  -> the thread did not want to lead; if it finds the artifact elsewhere: resident_keep()
+ *
+ * A leader that was cancelled or ran out of its own time lands with that error; its followers then ask again, and one
+ * of them leads. If the driver refuses an artifact, resident_refuse() drops it, and the next leader is told (`refused`)
+ * to build anew.
+ *
+ * No lock is held while a leader works, and followers of one key never delay an answer for another. */
 #ifndef KJIT_JIT_RESIDENT_H
 #define KJIT_JIT_RESIDENT_H
 
@@ -9,7 +22,7 @@
 #include "base/mem.h"
 
 struct resident; /* the table */
-struct flight;   /* one artifact being made */
+struct flight;   /* one artifact being made: a leader and its followers */
 
 enum resident_answer {
   RESIDENT_FOUND,  /* `artifact` is set and retained; it may be that of a failed compile */
@@ -22,10 +35,10 @@ enum resident_answer {
 struct resident_join {
   kjit_artifact *artifact;
   struct flight *flight;
-  _Bool refused; /* the driver refused what the tiers hold: only a new build will do */
+  _Bool refused; /* the driver refused the artifact that the cache folders hold, so only a new build will do */
 };
 
-/* Beyond either, the least recently used artifacts that nobody else holds are let go of. */
+/* When either is exceeded, the least recently used artifacts that only the table holds are freed. */
 struct resident_bounds {
   uint64_t max_bytes; /* of entry images */
   uint64_t max_entries;
@@ -34,13 +47,13 @@ struct resident_bounds {
 struct resident *resident_create(const struct mem *mem, const struct resident_bounds *bounds);
 void resident_destroy(struct resident *resident); /* accepts NULL; no flight may be under way */
 
-/* `now_ns`: failures that expired before are forgotten. `may_lead`: else an absent key, and one that is being made, are
- * RESIDENT_ABSENT. */
+/* Look for an artifact. A failure that expired before `now_ns` (monotonic clock) is forgotten. Without `may_lead` an
+ * absent key, and one that is being made, are RESIDENT_ABSENT. Thread-safe, as are all functions below. */
 enum resident_answer resident_ask(struct resident *resident, const struct digest *key, int64_t now_ns, _Bool may_lead,
                                   struct resident_join *join);
 
-/* End of a flight. `artifact` (may be NULL) is retained and answers from now on, for a failure until `expires_ns`;
- * `error` is what the followers get. Consumes the leader's hold on the flight. */
+/* End a flight. `artifact` (may be NULL) is retained and answers from now on, for a failure until `expires_ns`;
+ * `error` is what the followers get. The leader's reference to the flight is consumed. */
 void resident_land(struct resident *resident, struct flight *flight, kjit_artifact *artifact, int64_t expires_ns,
                    const kjit_error *error);
 
@@ -48,15 +61,17 @@ void resident_land(struct resident *resident, struct flight *flight, kjit_artifa
  * `artifact` is retained if there is one. */
 kjit_status resident_wait(struct resident *resident, struct flight *flight, int64_t until_ns, kjit_artifact **artifact,
                           kjit_error *error);
+/* Give up a follower's reference to the flight. */
 void resident_leave(struct resident *resident, struct flight *flight);
 
-/* Keep an artifact that was found without a flight. Out of memory: it is simply not kept. */
+/* Keep an artifact that was found without a flight. Without memory for a slot it is not kept. */
 void resident_keep(struct resident *resident, const struct digest *key, kjit_artifact *artifact);
 
-/* The driver refused it: forget this artifact, and that the tiers are worth asking for its key. */
+/* The driver refused this artifact: drop it, and tell the key's next leader that the cache folders hold a bad one. */
 void resident_refuse(struct resident *resident, const struct digest *key, const kjit_artifact *artifact);
 
-/* Around fork(): nobody is inside while the process is copied, and the child starts without flights. */
+/* Around fork(): they hold the mutex, so that no thread is inside while the process is copied. The child starts without
+ * flights. */
 void resident_fork_prepare(struct resident *resident);
 void resident_fork_parent(struct resident *resident);
 void resident_fork_child(struct resident *resident);

@@ -1,3 +1,11 @@
+/* Is an attention kernel's output right?
+ *
+ * The reference is computed twice on the GPU by kernels of tools/support/reference: in float64, and in the 16-bit
+ * type as eager PyTorch computes it. An output may differ from the float64 result by twice as much as the 16-bit
+ * reference does, plus one rounding. attention_judge() finds the largest difference, infinite and NaN values, a
+ * wrong log-sum-exp, changed inputs and words written outside of the output.
+ *
+ * Everything runs in order on the card's stream, and the functions wait for it. One thread at a time may use a card. */
 #include "support/attention_check.h"
 
 #include <inttypes.h>
@@ -159,7 +167,7 @@ kjit_status attention_run(const struct attention_data *data, const struct attent
   return status == KJIT_OK ? attention_judge(data, reference, verdict, error) : status;
 }
 
-/* "[b, s, h, d]" of a linear element. */
+/* Print the index of a linear element as "[b, s, h, d]". */
 static void print_place(const struct problem *p, uint64_t element, char *text, size_t capacity) {
   const uint64_t d = (uint64_t)problem_head_dim_v(p), h = (uint64_t)p->heads, s = (uint64_t)p->seq_q;
   snprintf(text, capacity, "[%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]", element / d / h / s,

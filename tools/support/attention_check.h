@@ -1,4 +1,4 @@
-/* Is a kernel's output right? The float64 reference of a problem, and the judgement of an output beside it. */
+/* Is a kernel's output right? The float64 reference of a problem, and how an output compares with it. */
 #ifndef KJIT_TOOLS_SUPPORT_ATTENTION_CHECK_H
 #define KJIT_TOOLS_SUPPORT_ATTENTION_CHECK_H
 
@@ -6,14 +6,14 @@
 
 #include "support/attention_data.h"
 
-/* What is right for some inputs: shared by all outputs computed from them. */
+/* The right results for a problem's inputs. All outputs that are computed from these inputs are compared with it. */
 struct attention_reference {
   struct card_buffer o64; /* (batch, seq_q, heads, head_dim_v) double   */
   struct card_buffer o16; /* the same in the 16-bit type, as eager PyTorch computes it */
-  double *lse;            /* (batch, heads, seq_q), on the host; NULL when not asked for */
+  double *lse;            /* (batch, heads, seq_q), on the host; NULL when the problem does not ask for it */
 };
 
-/* Computes it; waits. */
+/* Compute the reference, and wait for it. */
 kjit_status attention_reference_create(struct attention_reference *reference, const struct attention_data *data,
                                        kjit_error *error);
 void attention_reference_destroy(struct attention_reference *reference, const struct card *card);
@@ -38,17 +38,18 @@ struct attention_verdict {
   struct attention_traces traces;
 };
 
-/* Judge what is in data's outputs. What wrote it must be over, or on the card's stream. */
+/* Compare what is in the outputs of `data` with the reference. The kernel that wrote them must have ended, or run on
+ * the card's stream. */
 kjit_status attention_judge(const struct attention_data *data, const struct attention_reference *reference,
                             struct attention_verdict *verdict, kjit_error *error);
 
-/* Poison, run with the config on the card's stream, judge. */
+/* Fill the outputs with the NaN pattern, run the config on the card's stream, then compare. */
 kjit_status attention_run(const struct attention_data *data, const struct attention_reference *reference,
                           const kjit_flash_config *config, struct attention_verdict *verdict, kjit_error *error);
 
 #define ATTENTION_VERDICT_TEXT_MAX 512
 
-/* One line: the numbers, and what is wrong if anything is. */
+/* Print the verdict as one line: the numbers, and what is wrong if anything is. */
 void attention_verdict_print(const struct attention_verdict *verdict, const struct problem *problem,
                              char text[ATTENTION_VERDICT_TEXT_MAX]);
 

@@ -1,8 +1,16 @@
+/* The tensors of an attention problem on the GPU.
+ *
+ * Each allocation has a guard zone on either side. First everything is filled with a NaN pattern, then the inputs
+ * with normally distributed numbers from the problem's seed. So a kernel that reads outside of its inputs computes
+ * NaN, and a kernel that writes outside of its output, or leaves a part of it out, changes the number of words that
+ * still hold the pattern. Digests of the inputs tell whether a kernel has changed them. Everything runs in order on
+ * the card's stream. */
 #include "support/attention_data.h"
 
 #include <string.h>
 
-/* On each side of an allocation: more than any tile's overrun by one row block at the sizes that tests use. */
+/* The guard zone on each side of an allocation is larger than what one tile could overrun at the sizes that tests use.
+ */
 #define GUARD_BYTES   ((size_t)1 << 20)
 #define ELEMENT_BYTES sizeof(uint16_t)
 
@@ -20,7 +28,9 @@ struct check_view attention_data_view(const struct attention_data *data, enum pr
   return view;
 }
 
-/* The tensor's allocation, if it has one of its own, poisoned; and its place in the arguments. */
+/* Allocate the tensor's memory, if it does not share another's, fill it with the pattern, and describe it in the
+ * arguments.
+ */
 static kjit_status place_tensor(struct attention_data *data, enum problem_tensor tensor, kjit_error *error) {
   const struct card *card = data->kernels->card;
   const struct tensor_place place = problem_place(&data->problem, tensor);
@@ -106,7 +116,7 @@ kjit_status attention_data_poison(const struct attention_data *data, CUstream st
   return card_poison(card, data->lse_memory, stream, error);
 }
 
-/* Words that lost their poison, less those that should have. */
+/* How many more words lost the pattern than the output has elements; negative when elements were not written. */
 static kjit_status count_stray(const struct attention_data *data, struct card_buffer memory, int word_bytes,
                                int64_t elements, int64_t *stray, kjit_error *error) {
   struct census_result census = {0};

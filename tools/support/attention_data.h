@@ -1,4 +1,8 @@
-/* Tensors of a problem on the GPU: random inputs, poisoned outputs, a guard zone around every allocation. */
+/* The tensors of a problem on the GPU: random inputs, outputs filled with a NaN pattern ("poison"), and a guard zone
+ * around every allocation.
+ *
+ * Life cycle: attention_data_create(); for each kernel to check attention_data_poison(), the kernel,
+ * attention_data_inspect(); attention_data_destroy(). */
 #ifndef KJIT_TOOLS_SUPPORT_ATTENTION_DATA_H
 #define KJIT_TOOLS_SUPPORT_ATTENTION_DATA_H
 
@@ -20,7 +24,7 @@ kjit_status attention_data_create(struct attention_data *data, const struct chec
                                   const struct problem *problem, kjit_error *error);
 void attention_data_destroy(struct attention_data *data); /* accepts a zeroed one; nothing may be running */
 
-/* Poison the outputs again, in the stream's order. */
+/* Fill the outputs with the pattern again, in the stream's order. */
 kjit_status attention_data_poison(const struct attention_data *data, CUstream stream, kjit_error *error);
 
 /* A tensor as the checking kernels take it. */
@@ -31,7 +35,7 @@ struct check_view attention_data_view(const struct attention_data *data, enum pr
 struct attention_traces {
   _Bool inputs_changed;
   int64_t o_stray;   /* 16-bit words written outside of o's elements; negative: elements not written */
-  int64_t lse_stray; /* 32-bit words, likewise                                                       */
+  int64_t lse_stray; /* 32-bit words written outside of lse's elements; negative: not written        */
 };
 kjit_status attention_data_inspect(const struct attention_data *data, struct attention_traces *traces,
                                    kjit_error *error);

@@ -1,3 +1,8 @@
+/* A GPU for tests, benchmarks and the command: device, primary context, one stream, buffers, graphs.
+ *
+ * The driver is used through a table of its own and not through the library, so that a fault of the library cannot
+ * hide itself from its tests. Each function returns a kjit_status and fills a kjit_error; the first error wins. A
+ * card belongs to the thread that opened it; another thread calls card_make_current() first. */
 #include "support/card.h"
 
 #include <stdarg.h>

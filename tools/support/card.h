@@ -26,20 +26,20 @@ struct card {
   char arch[16]; /* "sm_90" */
 };
 
-/* Device memory. address 0: none. */
+/* Device memory; an address of 0 means that there is none. */
 struct card_buffer {
   CUdeviceptr address;
   size_t bytes;
 };
 
-/* Is there a driver with at least one device? For skipping: says in `error` what is missing. */
+/* Is there a driver with at least one device? If not, `error` says what is missing, as the reason to skip a test. */
 _Bool card_present(kjit_error *error);
 
 /* Open a device and make its primary context current on this thread. KJIT_ERR_NO_DRIVER when there is none. */
 kjit_status card_open(struct card *card, int ordinal, kjit_error *error);
 void card_close(struct card *card); /* accepts a zeroed one; nothing may be running */
 
-/* On every further thread that uses the GPU. */
+/* Make the card's context current. Every further thread that uses the card calls this first. */
 kjit_status card_make_current(const struct card *card, kjit_error *error);
 
 /* KJIT_OK for CUDA_SUCCESS; else KJIT_ERR_DRIVER with "<what>: <CUDA's name>" and the number as cause. */
@@ -51,23 +51,24 @@ kjit_status card_fail(kjit_error *error, kjit_status status, const char *format,
 kjit_status card_buffer_create(const struct card *card, struct card_buffer *out, size_t bytes, kjit_error *error);
 void card_buffer_destroy(const struct card *card, struct card_buffer *buffer); /* accepts a zeroed one */
 
-/* A NaN in fp16, bf16 and, doubled, in fp32: what no kernel writes. */
+/* The pattern for memory that nothing has written: a NaN in fp16, in bf16 and, twice, in fp32, which no kernel writes.
+ */
 #define CARD_POISON 0x7FADu
 
-/* Fill a buffer with the poison, in stream order. */
+/* Fill a buffer with CARD_POISON, in stream order. */
 kjit_status card_poison(const struct card *card, struct card_buffer buffer, CUstream stream, kjit_error *error);
 
-/* Copy and wait. */
+/* Copy from or to the GPU, and wait. */
 kjit_status card_read(const struct card *card, void *to, CUdeviceptr from, size_t bytes, kjit_error *error);
 kjit_status card_write(const struct card *card, CUdeviceptr to, const void *from, size_t bytes, kjit_error *error);
 
 kjit_status card_synchronize(const struct card *card, CUstream stream, kjit_error *error);
 
-/* What can be timed, captured or repeated: puts work on the stream. */
+/* A function that puts work on the stream, so that it can be timed, captured or repeated. */
 typedef kjit_status (*card_work)(void *user, CUstream stream, kjit_error *error);
 
-/* Capture the work into a graph that can be launched; api.graph_exec_destroy() ends it. In the strictest mode: whatever
- * a capture may forbid, it forbids. */
+/* Capture the work into a graph that can be launched; api.graph_exec_destroy() ends it. Captures in the strictest
+ * mode, so that a call that any mode forbids is an error. */
 kjit_status card_capture(const struct card *card, CUstream stream, card_work work, void *user, CUgraphExec *out,
                          kjit_error *error);
 

@@ -1,3 +1,6 @@
+/* Opening libcuda for card.h: dlopen(), then every function of card_api.def by dlsym(). The signature of each is
+ * compared with <cuda.h> at compile time, because a wrong one would only show as a crash. The library stays open
+ * until the process ends, since libcuda does not survive being closed and opened again. */
 #include "support/card_library.h"
 
 #include <dlfcn.h>
@@ -11,7 +14,8 @@
 #undef CARD_FN
 #undef CARD_FN_OLD
 
-/* ISO C has no conversion from dlsym's pointer to a function's; POSIX promises that the bytes are the same. */
+/* The pointer is copied, because ISO C has no conversion from dlsym()'s pointer to a function's. POSIX promises that
+ * their bytes are the same. */
 static _Bool load_symbol(void *library, const char *name, void *function) {
   void *symbol = dlsym(library, name);
   memcpy(function, &symbol, sizeof symbol);

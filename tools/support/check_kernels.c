@@ -1,11 +1,17 @@
+/* The CUDA kernels that check others: attention in float64 and as eager PyTorch computes it, the comparison, random
+ * numbers, and the count of words that still hold a pattern.
+ *
+ * They are compiled at run time by kjit's own public API from sources that the program carries, as a user's kernels
+ * would be. Their launches are enqueued on the card's stream; check_compare() and check_census() wait for their
+ * result, which is written to one small buffer, so only one of them may be under way. */
 #include "support/check_kernels.h"
 
 #include <stdlib.h>
 
 #include "support/check_sources.h"
 
-/* Of the kernels that take any grid: blocks for each multiprocessor, enough to fill it, few enough that their atomics
- * cost nothing. */
+/* Kernels that take any grid get 8 blocks of 256 threads for each SM: enough to fill it, and few enough that the
+ * atomics at their ends cost nothing. */
 #define FREE_BLOCKS 8
 #define FREE_BLOCK  256
 
@@ -59,7 +65,7 @@ void check_kernels_destroy(struct check_kernels *kernels) {
   *kernels = (struct check_kernels){0};
 }
 
-/* A kernel that takes any grid. */
+/* Launch a kernel that takes any grid. */
 static kjit_status launch_free(const struct check_kernels *kernels, kjit_kernel *kernel, const void *params,
                                size_t bytes, kjit_error *error) {
   kjit_launch launch = kjit_launch_default();

@@ -10,10 +10,10 @@ struct check_kernels {
   kjit_runtime *runtime;
   const struct card *card;
   kjit_kernel *reference64;  /* attention in float64                      */
-  kjit_kernel *reference16;  /* attention as eager PyTorch has it         */
-  kjit_kernel *compare;      /* output beside both                        */
-  kjit_kernel *fill;         /* random inputs                             */
-  kjit_kernel *census;       /* what was written                          */
+  kjit_kernel *reference16;  /* attention as eager PyTorch computes it    */
+  kjit_kernel *compare;      /* compares an output with both              */
+  kjit_kernel *fill;         /* fills inputs with random numbers          */
+  kjit_kernel *census;       /* counts the words that still hold a pattern */
   struct card_buffer result; /* of compare and census; on card->stream   */
 };
 
@@ -22,7 +22,7 @@ kjit_status check_kernels_create(struct check_kernels *kernels, kjit_runtime *ru
                                  kjit_error *error);
 void check_kernels_destroy(struct check_kernels *kernels); /* accepts a zeroed one */
 
-/* The following enqueue on the card's stream. */
+/* These two enqueue on the card's stream and do not wait. */
 kjit_status check_fill_normal(const struct check_kernels *kernels, const struct fill_normal_params *params,
                               kjit_error *error);
 kjit_status check_reference(const struct check_kernels *kernels, kjit_kernel *variant, int64_t batch,

@@ -1,9 +1,13 @@
+/* fp16 and bf16 on the host: conversion in both directions, and the size of a rounding error. Both types are
+ * described by three numbers, and all arithmetic is done in double, which holds every value of either exactly; speed
+ * does not matter here. No state; any thread may call. */
 #include "support/half.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Bits of the fraction that is stored, and the exponent of the smallest normal number. */
+/* A floating-point type: the stored bits of its fraction, and the exponents of its smallest and largest normal numbers.
+ */
 struct format {
   int fraction_bits;
   int least_exponent;
@@ -26,7 +30,7 @@ float half_to_float(int32_t dtype, uint16_t bits) {
   return sign * ldexpf((float)significand, exponent - format.fraction_bits);
 }
 
-/* Distance of neighbouring values of the type at this magnitude. */
+/* The distance between neighbouring values of the type at this magnitude. */
 static double spacing(struct format format, double magnitude) {
   int exponent = format.least_exponent;
   if (magnitude > 0) exponent = ilogb(magnitude);

@@ -1,3 +1,6 @@
+/* Compiling many kernels at once, so that what follows only loads and launches them. Each thread takes the next
+ * kernel from a shared counter until none is left or one has failed; the calling thread takes part. The first
+ * failure is kept and returned after all threads have ended. */
 #include "support/prebuild.h"
 
 #include <pthread.h>

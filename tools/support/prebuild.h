@@ -1,4 +1,4 @@
-/* Many kernels compiled by several threads at once, so that what follows only loads and launches. */
+/* Compiling many kernels by several threads, so that what follows only loads and launches them. */
 #ifndef KJIT_TOOLS_SUPPORT_PREBUILD_H
 #define KJIT_TOOLS_SUPPORT_PREBUILD_H
 

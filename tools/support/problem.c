@@ -1,3 +1,8 @@
+/* An attention problem as tests and commands describe it: reading and printing it, its limits, its cost and error
+ * bounds, and where the tensors of each layout lie in memory.
+ *
+ * A layout is expressed by strides alone: problem_place() gives for each tensor the allocation that it lies in, its
+ * first element, its shape and its strides. Everything is a pure function of the problem; any thread may call. */
 #include "support/problem.h"
 
 #include <errno.h>
@@ -54,7 +59,7 @@ void problem_print(const struct problem *p, char text[PROBLEM_TEXT_MAX]) {
            p->lse ? " lse" : "", p->seed);
 }
 
-/* One number of a list; moves *text behind it and its comma. */
+/* Read one number of a list, and move *text behind it and its comma. */
 static _Bool read_axis(const char **text, int64_t *out) {
   if (**text < '0' || **text > '9') return 0; /* strtoll would take blanks and signs */
   char *end;

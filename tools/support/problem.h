@@ -1,4 +1,4 @@
-/* An attention problem to check or time: shape, type, layout in memory, scale. */
+/* An attention problem to check or to time: shape, type, layout in memory and scale. */
 #ifndef KJIT_TOOLS_SUPPORT_PROBLEM_H
 #define KJIT_TOOLS_SUPPORT_PROBLEM_H
 
@@ -33,13 +33,14 @@ struct problem {
 
 #define PROBLEM_TEXT_MAX 256
 
-/* "fp16 B16 H16 Sq2048 Skv2048 D128 bshd scale=default seed=0x…": enough to make it again. */
+/* Print the problem as "fp16 B16 H16 Sq2048 Skv2048 D128 bshd scale=default seed=0x…", from which it can be made again.
+ */
 void problem_print(const struct problem *problem, char text[PROBLEM_TEXT_MAX]);
 
-/* "B,S,H,D" or "B,S,H,D,SKV" into the five sizes. KJIT_ERR_PARSE names the part that is wrong. */
+/* Read "B,S,H,D" or "B,S,H,D,SKV" into the five sizes. KJIT_ERR_PARSE names the part that is wrong. */
 kjit_status problem_parse_shape(const char *text, struct problem *problem, kjit_error *error);
 
-/* "fp16", "bf16"; the words of the layouts. KJIT_ERR_PARSE lists them. */
+/* Read "fp16" or "bf16"; read the word of a layout. KJIT_ERR_PARSE lists the words. */
 kjit_status problem_parse_dtype(const char *text, struct problem *problem, kjit_error *error);
 kjit_status problem_parse_layout(const char *text, struct problem *problem, kjit_error *error);
 const char *problem_layout_word(enum problem_layout layout);
@@ -47,17 +48,18 @@ const char *problem_layout_word(enum problem_layout layout);
 /* Sizes that the checking kernels can take: each at least 1, fewer than 2^32 elements of output, and so on. */
 kjit_status problem_check(const struct problem *problem, kjit_error *error);
 
-/* As the library takes it: types, sizes and mask. Scale and layout are the tensors' own. */
+/* The problem in the library's own struct: types, sizes and mask. Scale and layout belong to the arguments of a call.
+ */
 kjit_attention_problem problem_public(const struct problem *problem);
 
-/* With their defaults. */
+/* The number of key heads, and the head size of V, with 0 replaced by its default. */
 int64_t problem_heads_kv(const struct problem *problem);
 int64_t problem_head_dim_v(const struct problem *problem);
 
 /* 2 * batch * heads * seq_q * (keys that a row sees on average) * (head_dim + head_dim_v): the two products. */
 double problem_flops(const struct problem *problem);
 
-/* The softmax scale in force. */
+/* The softmax scale: the problem's own, or 1/sqrt(head_dim). */
 double problem_scale(const struct problem *problem);
 
 /* How far a correct fp32 log-sum-exp may be from the exact one: problem.c derives it. */
@@ -69,7 +71,7 @@ enum problem_tensor { TENSOR_Q, TENSOR_K, TENSOR_V, TENSOR_O, TENSOR_COUNT };
 struct tensor_place {
   enum problem_tensor owner; /* whose allocation it lies in: itself, or TENSOR_Q when packed */
   int64_t first;             /* of element (0, 0, 0, 0) */
-  int64_t span;              /* elements of the whole allocation; of the owner's */
+  int64_t span;              /* elements of the owner's whole allocation */
   int64_t shape[4];          /* batch, seq, heads, head_dim */
   int64_t stride[4];
 };

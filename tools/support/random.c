@@ -1,3 +1,6 @@
+/* A generator of random numbers whose sequence follows from one printed seed, so that a failed run can be repeated.
+ * SplitMix64 is used because it is five lines long and good enough for choosing test cases. A struct random belongs
+ * to one thread. */
 #include "support/random.h"
 
 #include <stdlib.h>

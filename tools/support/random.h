@@ -1,4 +1,4 @@
-/* Random choices that can be repeated: every program prints the seed that it drew. */
+/* Random choices that can be repeated, because every program prints the seed that it used. */
 #ifndef KJIT_TOOLS_SUPPORT_RANDOM_H
 #define KJIT_TOOLS_SUPPORT_RANDOM_H
 
@@ -9,7 +9,7 @@ struct random {
   uint64_t state;
 };
 
-/* $KJIT_SEED if it is a number, else from the operating system. */
+/* A seed: $KJIT_SEED if it is a number, else random bytes of the operating system. */
 uint64_t random_fresh_seed(void);
 
 /* SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014). */

@@ -1,3 +1,5 @@
+/* The median, least and greatest of a set of timings, and a clock that only goes forward. Medians are used because a
+ * run that was disturbed only becomes longer, which moves a mean but hardly a median. No state; any thread may call. */
 #include "support/statistics.h"
 
 #include <stdlib.h>

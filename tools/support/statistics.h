@@ -1,4 +1,4 @@
-/* What a set of timings comes to. */
+/* The median, least and greatest of a set of timings. */
 #ifndef KJIT_TOOLS_SUPPORT_STATISTICS_H
 #define KJIT_TOOLS_SUPPORT_STATISTICS_H
 
@@ -9,7 +9,7 @@ struct statistics {
   size_t count;
 };
 
-/* Sorts `values`. All zero for none. */
+/* Sorts `values`. All members are 0 when there are none. */
 struct statistics statistics_of(double *values, size_t count);
 
 /* Seconds of a clock that only goes forward. */

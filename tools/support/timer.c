@@ -1,3 +1,6 @@
+/* Timing work on the GPU by two events around it. Before each run a buffer of twice the size of the L2 cache may be
+ * written, so that the work finds a cold cache; that write also keeps the GPU busy while the host enqueues the work,
+ * so that launching is not part of the time. A timer is used by one thread, on the card's stream. */
 #include "support/timer.h"
 
 #define LEAST_FLUSH_BYTES ((size_t)64 << 20) /* also long enough to hide the launch of what follows it */

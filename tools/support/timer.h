@@ -7,7 +7,7 @@
 struct timer {
   const struct card *card;
   CUevent begin, end;
-  struct card_buffer flush; /* written before each run; none: caches stay as the last run left them */
+  struct card_buffer flush; /* written before each run; without one the caches stay as the last run left them */
 };
 
 /* With `flush_l2`, a buffer twice the size of L2 is written before each run. */

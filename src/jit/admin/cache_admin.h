@@ -1,4 +1,4 @@
-/* Looking after a builder's user folder: what include/kjit/cache.h promises, one function each, over the builder. */
+/* Looking after a builder's user folder: each function does what its namesake in include/kjit/cache.h promises. */
 #ifndef KJIT_JIT_ADMIN_CACHE_ADMIN_H
 #define KJIT_JIT_ADMIN_CACHE_ADMIN_H
 
@@ -6,7 +6,7 @@
 
 #include "jit/builder.h"
 
-/* Each clears `error` itself and is thread-safe. */
+/* Each clears `error` first and is thread-safe. */
 const char *builder_cache_path(const struct builder *builder);
 kjit_status builder_cache_list(struct builder *builder, kjit_cache_visit visit, void *user, kjit_error *error);
 kjit_status builder_cache_show(struct builder *builder, const char *prefix, kjit_cache_visit visit, void *user,

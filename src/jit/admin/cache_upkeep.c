@@ -1,3 +1,12 @@
+/* `kjit cache verify`, `prune`, `clear` and `stats`.
+ *
+ * Verify reads and checks every entry and may remove the damaged ones. Prune and clear are one operation with other
+ * bounds: lock the file "usage", count the folder, evict to exactly the goal, unlock, then sweep abandoned temporary
+ * files and old failures. Stats are read from "usage" without its lock, after this process's own counters were
+ * written.
+ *
+ * Other processes may publish and evict meanwhile: an entry that disappears during a walk is no error. The functions
+ * run on the calling thread, and the only lock is that of "usage", held while something is removed. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,6 +19,7 @@
 #include "jit/cache/failure_cache.h"
 #include "jit/cache/temp_file.h"
 
+/* A verification under way. */
 struct check {
   struct builder *builder;
   _Bool repair;
@@ -31,7 +41,8 @@ static int check_entry(void *user, int folder, const struct entry_name *name) {
   if (done == 0) entry_image_finish(&image, cache->mem);
   if (done == 0) return 0;
   check->report.damaged++;
-  /* What cannot be read at all may be readable again tomorrow. */
+  /* Only an entry that was read and found damaged is removed. One that could not be read (a file server that is away)
+   * may be sound. */
   if (!check->repair || done != -EBADMSG) return 0;
   check->report.removed++;
   check->report.removed_bytes += (uint64_t)status.st_size;
@@ -39,6 +50,7 @@ static int check_entry(void *user, int folder, const struct entry_name *name) {
   return 0;
 }
 
+/* Count the temporary files that no process is writing any more; with `remove` also remove them. */
 static int sweep(struct builder *builder, _Bool remove, kjit_cache_report *report) {
   struct temp_sweep temps = {.remove = remove};
   const int done = temp_file_sweep(&temps, builder->ops, builder->user.dir.folder);

@@ -1,3 +1,10 @@
+/* `kjit cache why`: the entry whose key is nearest to a given one, and the fields in which they differ.
+ *
+ * Both keys are taken apart into items (key_items.h). A first walk over the folder counts the differing items of
+ * every entry and remembers the entry with the fewest; that entry is then read again and each difference is handed
+ * to the caller's visitor. Every entry is read, so this is a tool for people and not part of any look-up. Runs on
+ * the calling thread without a lock; if the nearest entry is removed between the walk and the second reading, the
+ * error says to ask again. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +20,7 @@
 struct nearest {
   struct builder *builder;
   const struct key_items *wanted;
-  const char *key; /* hex digits of the key itself: not its own neighbour */
+  const char *key; /* hex digits of the wanted key, so that its own entry is skipped */
   size_t differences;
   struct entry_name name;
 };
@@ -41,7 +48,7 @@ static int consider(void *user, int folder, const struct entry_name *name) {
   return made == KJIT_ERR_NO_MEMORY ? -ENOMEM : 0;
 }
 
-/* Each difference as three strings for the caller. */
+/* The caller's visitor, which gets each difference as three strings. */
 struct telling {
   const struct mem *mem;
   kjit_cache_difference_visit visit;

@@ -1,3 +1,8 @@
+/* The filter of `kjit cache export` and `kjit bundle create`: "name=value" conditions, all of which must hold.
+ *
+ * A comma separates two conditions only if a name and "=" follow it. So a label may contain commas, and the text
+ * needs no quotes. Family, architecture and kernel name must be equal, a label must contain the value, a key must
+ * begin with it. Values are slices of the caller's text; nothing is allocated. Any thread may call. */
 #include "jit/admin/entry_filter.h"
 
 #include <string.h>
@@ -7,7 +12,7 @@
 
 static const char *const filter_names[FILTER_NAMES] = {"family", "arch", "entry", "label", "key"};
 
-/* Which name stands here with a "=" behind it, or FILTER_NAMES; `*bytes` with the "=". */
+/* Which name begins at `text` with a "=" behind it: its index, with the length of both in *bytes, or FILTER_NAMES. */
 static int name_at(const char *text, size_t *bytes) {
   for (int i = 0; i < FILTER_NAMES; i++) {
     const size_t length = strlen(filter_names[i]);
@@ -18,6 +23,7 @@ static int name_at(const char *text, size_t *bytes) {
   return FILTER_NAMES;
 }
 
+/* Where the value ends: at the comma before the next condition, or at the end of the text. */
 static const char *value_end(const char *value) {
   size_t ignored;
   const char *comma = value;
@@ -49,6 +55,7 @@ static _Bool equal(const struct entry_text *wanted, const char *data, size_t byt
   return !wanted->data || (wanted->bytes == bytes && !memcmp(wanted->data, data, bytes));
 }
 
+/* Is this field of the entry's key equal to the wanted value, or not asked for? */
 static _Bool field_equal(const struct entry_text *wanted, const struct entry *entry, const char *tag) {
   struct key_field field;
   if (!wanted->data) return 1;

@@ -1,3 +1,12 @@
+/* Small files beside the entries, such as tuned tables: read whole, replaced whole.
+ *
+ * Reading opens the file without following links and refuses one that is not regular or too large. Replacing writes
+ * a temporary file, makes it durable and renames it, so that a reader sees the old content or the new one. To change
+ * a file, take its lock, read, replace, unlock: the lock is a byte of the cache's lock file, chosen by the digest of
+ * the file's name, so it excludes threads and processes alike and is freed by the kernel if its holder dies.
+ *
+ * A lock is polled, because file locks have no wait with a time limit. It is registered with the builder's fork
+ * guard, so that a forked child does not keep it. */
 #include "jit/admin/side_file.h"
 
 #include <errno.h>
@@ -10,6 +19,8 @@
 #include "jit/builder_fork.h"
 #include "jit/cache/temp_file.h"
 
+/* Between two attempts at the lock: short against the milliseconds that a holder needs to read and write a small file.
+ */
 #define POLL_NS ((int64_t)5000000)
 #define WAIT_NS ((int64_t)SIDE_FILE_WAIT_S * 1000000000)
 
@@ -79,7 +90,7 @@ struct side_file_lock {
   struct cache_lock lock;
 };
 
-/* The lock's byte is that of the name's digest, as a key's is. */
+/* The lock's byte follows from the digest of the name, as the byte of a key does from its digest. */
 static void init_lock(struct side_file_lock *made, const struct side_file *file) {
   struct digest_state state;
   struct digest digest;
@@ -90,7 +101,7 @@ static void init_lock(struct side_file_lock *made, const struct side_file *file)
   cache_lock_init(&made->lock, &digest);
 }
 
-/* Whatever the file system can do about locks: nothing is one of the answers. */
+/* Take the lock if the file system has locks; otherwise go on without one. */
 static kjit_status wait_for_lock(struct side_file_lock *made, const struct side_file *file, kjit_error *error) {
   const struct file_ops *ops = made->builder->ops;
   const int folder = made->builder->user.dir.folder;

@@ -1,3 +1,15 @@
+/* An open bundle: a mapped file, or bytes in the caller's memory.
+ *
+ * Opening: map the file, copy its head and table into memory, check them (bundle_format.h), check the signature if
+ * there is one, and with trusted keys the digest of every part. Reading a kernel: copy its frame, compare the
+ * frame's digest with the table, unpack it with the dictionary of its architecture, check the entry inside, and
+ * compare the entry's request and architecture with what the table promised.
+ *
+ * A mapped file can change under us, so bytes are copied first and only the checked copy is used. A file that was
+ * cut in place would raise SIGBUS when a page behind its end is touched; was_cut() notices that before each read.
+ *
+ * After opening, a bundle changes only by its dictionaries: the first thread that needs one unpacks it and publishes
+ * the pointer by compare-and-swap. So any number of threads may read; closing must wait for them. */
 #include "jit/bundle/bundle.h"
 
 #include <stdatomic.h>
@@ -8,7 +20,7 @@
 #include "base/frame.h"
 #include "jit/key/key_reader.h"
 
-/* A dictionary as it is in use: unpacked by whoever needs it first. */
+/* An unpacked dictionary. The first thread that needs it makes it. */
 struct dictionary {
   size_t bytes;
   uint8_t data[];
@@ -20,7 +32,7 @@ struct bundle {
   struct file_map map; /* closed for a bundle in memory */
   const uint8_t *data; /* of the map, or the caller's */
   uint64_t bytes;
-  uint8_t *copy; /* of the table, where the map could change under it */
+  uint8_t *copy; /* the table's own memory, because a mapped file can change; NULL for a bundle in memory */
   struct bundle_table table;
   uint8_t signature[BUNDLE_SIGNATURE_BYTES];
   _Bool is_signed;
@@ -43,8 +55,8 @@ const uint8_t *bundle_signature(const struct bundle *bundle) {
   return bundle->is_signed ? bundle->signature : NULL;
 }
 
-/* Pages behind the end of a mapped file cannot be touched. One that was cut in place (a copy over it under way) is
- * noticed here; one that was replaced by another file still has all its pages. */
+/* Was the mapped file cut in place, as by a copy over it that is under way? Touching a page behind its end would raise
+ * SIGBUS. A file that was replaced by a rename still has all its pages and is not cut. */
 static _Bool was_cut(const struct bundle *bundle) {
   struct file_identity now;
   const struct file_identity *then = &bundle->map.identity;
@@ -123,7 +135,7 @@ static kjit_status make_dictionaries(struct bundle *bundle, kjit_error *error) {
   return KJIT_OK;
 }
 
-/* To who asks for signatures, damage is an alteration like any other. */
+/* With trusted keys, damage is reported as KJIT_ERR_UNTRUSTED, because an altered bundle is not what was signed. */
 static kjit_status report(kjit_status status, const struct trust *trust, const kjit_error *found, kjit_error *error) {
   if (status == KJIT_ERR_CORRUPT && trust->count)
     return error_set(error, KJIT_ERR_UNTRUSTED, "not as it was signed: %.400s", found->message);
@@ -163,8 +175,8 @@ void bundle_close(struct bundle *bundle) {
 
 /* ---- Reading ---- */
 
-/* A packed part, in memory that nobody else writes to, and of the digest that the index states. `*copy` is freed by the
- * caller, and NULL for a bundle in memory. */
+/* Copy a packed part and compare its digest with the one in the table. NULL, or what is wrong. The caller frees
+ * `*copy`, which is NULL for a bundle in memory, because nobody else writes to that. */
 static const char *take_packed(const struct bundle *bundle, uint64_t offset, uint32_t bytes,
                                const struct digest *wanted, void **copy, struct frame_bytes *packed, _Bool *no_memory) {
   struct digest digest;
@@ -206,7 +218,7 @@ static struct dictionary *make_dictionary(const struct bundle *bundle, const str
   return made;
 }
 
-/* Two threads may both unpack it; one result is kept. */
+/* The dictionary of group `index`. Two threads may unpack it at the same time; then the second result is freed. */
 static struct frame_bytes find_dictionary(struct bundle *bundle, uint32_t index, const char **damage,
                                           _Bool *no_memory) {
   struct bundle_group group;
@@ -239,6 +251,7 @@ static const char *check_entry(const struct bundle *bundle, const struct bundle_
   return NULL;
 }
 
+/* Unpack and check one kernel. NULL, or what is wrong with it. */
 static const char *read_record(struct bundle *bundle, const struct bundle_record *record, struct entry_image *image,
                                _Bool *no_memory) {
   void *copy = NULL;

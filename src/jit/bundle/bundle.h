@@ -1,6 +1,7 @@
-/* One open bundle: kernels in one file that an application ships, or in its memory. Read-only; found by what is asked
- * for, whatever compiled it. Nothing inside is believed before it is checked, and what was checked is used: the index
- * is copied once, a payload is copied before its digest is taken, since another process may write to a mapped file. */
+/* One open bundle: kernels in one read-only file that an application ships, or in its memory. A kernel is found by its
+ * request, whatever compiler made it. Nothing inside is believed before it is checked, and exactly the checked bytes
+ * are used: the table is copied once, and a payload is copied before its digest is taken, because another process may
+ * write to a mapped file. */
 #ifndef KJIT_JIT_BUNDLE_BUNDLE_H
 #define KJIT_JIT_BUNDLE_BUNDLE_H
 

@@ -1,3 +1,12 @@
+/* Checking a bundle's head and table, and finding a record in it.
+ *
+ * bundle_head_check() reads the first 96 bytes and learns how long the table is. bundle_table_check() compares the
+ * table's digest, then goes through its rows in order: each part must begin exactly where the one before it ends,
+ * and the last must end where the file's body does. So no two parts overlap, no byte is unaccounted for, and equal
+ * kernels give equal bytes. Afterwards the rows are read without further checks. A record is found by binary search,
+ * because the rows are sorted by the request's digest.
+ *
+ * Everything works on bytes that the caller owns; any thread may call. */
 #include "jit/bundle/bundle_format.h"
 
 #include <string.h>
@@ -53,7 +62,7 @@ void bundle_table_record(const struct bundle_table *table, uint32_t index, struc
   record->group = bytes_get_u32(at + RECORD_AT_GROUP);
 }
 
-/* A name of an architecture, then zeros. */
+/* Does the field hold the name of an architecture, and zeros behind it? */
 static _Bool arch_is_sound(const uint8_t *at) {
   struct target target;
   char name[BUNDLE_ARCH_BYTES];
@@ -63,7 +72,8 @@ static _Bool arch_is_sound(const uint8_t *at) {
   return target_parse(&target, name, NULL) == KJIT_OK;
 }
 
-/* `*end` is where the part before it ended, and becomes where this one does. */
+/* Check one group's row. `*end` is where the part before its dictionary ends, and is moved to where the dictionary
+ * ends. */
 static const char *check_group(const struct bundle_table *table, uint32_t index, uint64_t *end) {
   struct bundle_group group, before;
   bundle_table_group(table, index, &group);
@@ -82,6 +92,7 @@ static const char *check_group(const struct bundle_table *table, uint32_t index,
   return NULL;
 }
 
+/* Check one kernel's row, and move `*end` behind its payload. */
 static const char *check_record(const struct bundle_table *table, uint32_t index, uint64_t *end) {
   struct bundle_record record;
   const uint8_t *const at = record_at(table, index);

@@ -1,3 +1,10 @@
+/* The bundles of one builder, in the order in which they are asked.
+ *
+ * Bundles that the options name must all open, because the program cannot work without them. Bundles of $KJIT_BUNDLE
+ * are opened only if the options name none, and one that does not open is logged and left out: an environment
+ * variable often outlives the files that it names, and must not stop a program.
+ *
+ * The set does not change after it was opened, so any number of threads may look kernels up. */
 #include "jit/bundle/bundle_set.h"
 
 #include <string.h>
@@ -28,7 +35,7 @@ static kjit_status open_options(struct bundle_set *set, const kjit_runtime_optio
   return status;
 }
 
-/* An environment outlives the programs and files that it was set for: it cannot stop a program. */
+/* Open one bundle of $KJIT_BUNDLE. Only missing memory is an error to the caller. */
 static kjit_status open_named(struct bundle_set *set, const char *path, size_t bytes, kjit_error *error) {
   kjit_error found = {0};
   char *const copy = mem_duplicate(set->mem, path, bytes);
@@ -90,7 +97,7 @@ void bundle_set_close(struct bundle_set *set) {
   trust_finish(&set->trust, set->mem);
 }
 
-/* The digests agree; so must the texts. */
+/* Does the entry answer the request? The digests are equal, but the key texts decide. */
 static _Bool answers(const struct key *key, const struct entry *entry) {
   return entry->key_text.bytes >= key->request_bytes &&
          !memcmp(entry->key_text.data, key->text.data, key->request_bytes);

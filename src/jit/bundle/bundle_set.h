@@ -1,4 +1,4 @@
-/* The bundles of one builder: the first tier. */
+/* The bundles of one builder. They are asked before the cache folders. */
 #ifndef KJIT_JIT_BUNDLE_BUNDLE_SET_H
 #define KJIT_JIT_BUNDLE_BUNDLE_SET_H
 
@@ -6,7 +6,7 @@
 
 #include "jit/bundle/bundle.h"
 
-/* More bundles than an application could want to search for each kernel. */
+/* Each look-up searches every bundle, so a larger number is taken for a mistake. */
 #define BUNDLE_SET_MAX 4096
 
 struct bundle_set {

@@ -1,3 +1,9 @@
+/* Ed25519 signatures of bundles, by libsodium.
+ *
+ * The signed text is a fixed prefix and the bundle's head. The head holds the digest of the table, and the table the
+ * digest of every dictionary and payload, so the signature covers the whole file. The prefix keeps a signature from
+ * being valid for any other kind of document. Secrets are wiped from the stack after use. No state but libsodium's
+ * own, which is thread-safe. */
 #include "jit/bundle/bundle_trust.h"
 
 #include <sodium.h>

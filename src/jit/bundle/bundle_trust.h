@@ -6,14 +6,14 @@
 #include "jit/bundle/bundle_format.h"
 
 #define TRUST_KEY_BYTES 32
-/* Nobody trusts more parties one by one; above it a count was never set up. */
+/* Sanity bound: a larger count is an uninitialised struct. */
 #define TRUST_MAX_KEYS 1024
 
 struct trust_key {
   uint8_t bytes[TRUST_KEY_BYTES];
 };
 
-/* Public keys; none: whatever is sound is taken. */
+/* The public keys of which one must have signed a bundle. Without any, every sound bundle is accepted. */
 struct trust {
   struct trust_key *keys; /* mem_free */
   size_t count;
@@ -24,15 +24,15 @@ kjit_status trust_init(struct trust *trust, const struct mem *mem, const char *c
                        kjit_error *error);
 void trust_finish(struct trust *trust, const struct mem *mem); /* accepts a zeroed one */
 
-/* May what is signed so be used? `signature` NULL: unsigned. KJIT_ERR_UNTRUSTED says why not; `name` is for the
- * message. A signature that is wrong is refused even where no key is asked for. */
+/* May a bundle with this head and signature be used? `signature` is NULL for an unsigned one. KJIT_ERR_UNTRUSTED says
+ * why not; `name` is for the message. A signature that is wrong is refused even where no key is asked for. */
 kjit_status trust_check(const struct trust *trust, const void *head, const void *signature, const char *name,
                         kjit_error *error);
 
 /* The signature of a bundle with this head. `seed` is the secret. */
 void trust_sign(const void *head, const struct trust_key *seed, uint8_t signature[BUNDLE_SIGNATURE_BYTES]);
 
-/* A new pair. */
+/* Make a new secret `seed` and its public `key`. */
 void trust_generate(struct trust_key *seed, struct trust_key *key);
 
 #endif

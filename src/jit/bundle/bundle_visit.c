@@ -1,3 +1,7 @@
+/* Listing a bundle: each kernel is read, checked and shown to the caller's visitor as kjit_cache_entry, as an entry
+ * of a cache folder is. A damaged kernel is shown with the reason and with the digest of its request in place of its
+ * key, because the key is inside what cannot be read. Runs on the calling thread; the bundle may be read by others
+ * meanwhile. */
 #include "jit/bundle/bundle_visit.h"
 
 #include "base/error.h"
@@ -16,7 +20,9 @@ static void fill_figures(kjit_cache_entry *shown, const struct entry *entry) {
   shown->shared_bytes = entry->figures.shared_bytes;
 }
 
-/* `damage` NULL: the image is sound. The visitor's answer, or -1 when out of memory. */
+/* Show one kernel. `damage` is NULL when its image is sound. 1 when the visitor asks to stop, else 0; -1 when out of
+ * memory.
+ */
 static int show(const struct mem *mem, const struct bundle_record *record, const char *arch,
                 const struct entry_image *image, const char *damage, kjit_cache_visit visit, void *user) {
   static const struct entry none = {.key_text = {"", 0}, .family = {"", 0}, .label = {"", 0}, .log = {"", 0}};

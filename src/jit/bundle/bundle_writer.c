@@ -1,3 +1,12 @@
+/* Making a bundle from entries.
+ *
+ * bundle_writer_add_entry() takes a copy of an entry without the time that its compile took, since that differs from
+ * one machine to the next. bundle_writer_build() drops all but one answer to each request, groups the kernels, packs
+ * a dictionary for each group and every kernel with it, and lays everything out (bundle_layout.h).
+ *
+ * Compressing is the caller's function, because the library contains only zstd's decompressor. Without that
+ * function, or when it gains nothing, an entry is stored uncompressed in a zstd frame. All kernels are in memory
+ * until the writer is destroyed. A writer belongs to one thread. */
 #include "jit/bundle/bundle_writer.h"
 
 #include <stdlib.h>
@@ -39,6 +48,7 @@ void bundle_writer_destroy(struct bundle_writer *writer) {
   mem_free(writer->mem, writer);
 }
 
+/* Make room for one more kernel. */
 static kjit_status grow(struct bundle_writer *writer, kjit_error *error) {
   if (writer->count >= BUNDLE_MAX_RECORDS)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "a bundle holds at most %u kernels", BUNDLE_MAX_RECORDS);
@@ -49,7 +59,7 @@ static kjit_status grow(struct bundle_writer *writer, kjit_error *error) {
   return KJIT_OK;
 }
 
-/* How long the compile took is the only thing in an entry that differs from one machine to the next. */
+/* Make an item from an entry, with 0 for the time of the compile. */
 static kjit_status item_make(struct bundle_item *item, const struct mem *mem, const struct entry *given,
                              kjit_error *error) {
   struct entry entry = *given;
@@ -80,13 +90,14 @@ kjit_status bundle_writer_add_entry(struct bundle_writer *writer, const struct e
   return status;
 }
 
-/* Equal requests beside each other, the greatest key text first. */
+/* Sort equal requests beside each other, with the greatest key text first, which is the one that stays. */
 static int compare_answers(const void *a, const void *b) {
   const struct bundle_item *left = a, *right = b;
   const int order = memcmp(&left->request, &right->request, sizeof left->request);
   return order ? order : strcmp(right->entry.key_text.data, left->entry.key_text.data);
 }
 
+/* Of several answers to one request, which differ by the compiler, keep the one with the greatest key text. */
 static void drop_repeated(struct bundle_writer *writer) {
   size_t kept = 0;
   if (writer->count) qsort(writer->items, writer->count, sizeof *writer->items, compare_answers);
@@ -101,6 +112,7 @@ static void drop_repeated(struct bundle_writer *writer) {
 
 /* ---- Packing ---- */
 
+/* Make the frame of one entry or dictionary. An older frame is freed, because a bundle may be built twice. */
 static kjit_status pack(const struct bundle_writer *writer, struct frame_bytes dictionary, const void *data,
                         size_t bytes, uint8_t **packed, size_t *packed_bytes, kjit_error *error) {
   const size_t stored = frame_stored_bytes(bytes);
@@ -112,7 +124,7 @@ static kjit_status pack(const struct bundle_writer *writer, struct frame_bytes d
     *packed_bytes = writer->compress(writer->user, dictionary.data, dictionary.bytes, data, bytes, *packed, stored);
   if (*packed_bytes > stored) return error_set(error, KJIT_ERR_INTERNAL, "the compressor wrote past its room");
   if (*packed_bytes) return KJIT_OK;
-  /* Nothing to compress with, or nothing to gain. */
+  /* There is no compressor, or compressing gains nothing. */
   frame_store(data, bytes, *packed);
   *packed_bytes = stored;
   return KJIT_OK;

@@ -1,3 +1,12 @@
+/* Finding the cache folders and deciding whether they may be used.
+ *
+ * The user folder is made, with mode 0700, if it is missing. It is refused if another user owns it or can write to
+ * it, because cubins from it are run with this user's rights. The site folder is never made; it may belong to an
+ * administrator, but must not be writable by everybody. The environment is not read in a set-user-id process
+ * (file_ops.c).
+ *
+ * A folder is opened once and used by its descriptor afterwards, so that what was checked is what is used even if
+ * the path is renamed. Called while a builder is made, on one thread. */
 #include "jit/cache/cache_dir.h"
 
 #include <errno.h>
@@ -12,7 +21,7 @@ static const char *environment(const struct file_ops *ops, _Bool allowed, const 
   return value && *value ? value : NULL;
 }
 
-/* The XDG base directory specification: a relative path in such a variable is invalid and to be ignored. */
+/* The XDG base directory specification says that a relative path in its variables is invalid and to be ignored. */
 static const char *absolute(const char *path) {
   return path && path[0] == '/' ? path : NULL;
 }
@@ -39,7 +48,8 @@ static kjit_status choose_user_path(char **path, const struct file_ops *ops, con
   return error_set(error, KJIT_ERR_IO, "cache folder: its path is longer than 4096 bytes, or memory ran out");
 }
 
-/* As `mkdir -p`, 0700. Only the last component's failure matters: the others may exist where we may not even look. */
+/* Like `mkdir -p` with mode 0700. Only a failure at the last component counts, because the parents may exist in places
+ * where this user may not even look. */
 static int make_with_parents(const struct file_ops *ops, char *path) {
   for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     *slash = '\0';
@@ -94,7 +104,7 @@ kjit_status cache_dir_open_site(struct cache_dir *dir, const struct file_ops *op
   struct stat status;
   const int code = ops->stat(ops->user, dir->folder, &status);
   if (code < 0) return failed(error, dir->path, code);
-  /* Whoever set the site folder up may be anyone that this user trusts; everybody is not. */
+  /* The site folder may belong to another user (an administrator), but is refused if it is world-writable. */
   return status.st_mode & S_IWOTH ? refuse(error, dir->path, "everybody can write to it") : KJIT_OK;
 }
 

@@ -7,11 +7,11 @@
 #include "base/mem.h"
 #include "jit/cache/file_ops.h"
 
-/* Longer paths are refused by Linux as well (PATH_MAX). */
+/* Linux refuses longer paths too (PATH_MAX). */
 #define CACHE_DIR_MAX_BYTES 4096
 
 struct cache_dir {
-  int folder; /* descriptor, -1 when there is none */
+  int folder; /* the open folder's descriptor, -1 when there is none */
   char *path; /* mem_free; NULL when none was found */
 };
 

@@ -1,3 +1,13 @@
+/* The lock of a key: one byte of the file "locks", or a marker file where the file system has no locks.
+ *
+ * cache_lock_try() opens "locks", asks for an exclusive lock on the byte that the key's digest selects, and then
+ * makes sure that the file is still the one of that name, because somebody may have deleted the whole folder. It
+ * never waits; a builder calls it again after a pause. If the file system refuses locks altogether, the marker
+ * "building/<key>" is made exclusively; whoever made it removes it.
+ *
+ * Two threads of a process exclude each other as two processes do, because each opens the file for itself and the
+ * lock belongs to the open file. A process that dies frees its byte; a marker that nobody removed is taken away by
+ * cache_lock_give_up(). */
 #include "jit/cache/cache_lock.h"
 
 #include <errno.h>
@@ -10,12 +20,13 @@
 void cache_lock_init(struct cache_lock *lock, const struct digest *key) {
   uint64_t offset;
   memcpy(&offset, key->bytes, sizeof offset);
-  /* 62 bits: offset + 1 fits a signed 64-bit file offset, and two keys do not meet. */
+  /* 62 bits, so that offset + 1 fits a signed 64-bit file offset. Two keys of one cache practically never share a byte.
+   */
   *lock = (struct cache_lock){.file = -1, .offset = (off_t)(offset >> 2)};
   digest_to_hex(key, lock->marker);
 }
 
-/* Is the file that we locked still the one that others will open? Somebody may have deleted the whole folder. */
+/* Is the locked file still the one that others will open? It is not if somebody deleted the whole folder. */
 static _Bool still_there(const struct file_ops *ops, int folder, int file) {
   struct stat held, named;
   return ops->stat(ops->user, file, &held) == 0 && ops->stat_at(ops->user, folder, LOCK_FILE, &named) == 0 &&
@@ -25,7 +36,7 @@ static _Bool still_there(const struct file_ops *ops, int folder, int file) {
 static int try_range(struct cache_lock *lock, const struct file_ops *ops, int folder) {
   const int file = ops->open(ops->user, folder, LOCK_FILE, O_RDWR | O_CREAT, 0600);
   if (file < 0) return file;
-  /* Noted before it is locked: a child forked at any moment knows what to close. */
+  /* The descriptor is noted before it is locked, so that a child forked at any moment knows what to close. */
   lock->file = file;
   int done = ops->lock(ops->user, file, lock->offset, 1);
   if (done == 0 && !still_there(ops, folder, file)) done = -EAGAIN;
@@ -66,6 +77,7 @@ enum cache_lock_result cache_lock_try(struct cache_lock *lock, const struct file
   return no_locks ? try_marker(lock, ops, folder) : CACHE_LOCK_UNAVAILABLE;
 }
 
+/* Remove the marker if it is still the file `only`, and not one that another process has made since. */
 static void remove_marker(struct cache_lock *lock, const struct file_ops *ops, int folder, ino_t only) {
   const int markers = open_markers(ops, folder);
   if (markers < 0) return;
@@ -79,7 +91,7 @@ void cache_lock_release(struct cache_lock *lock, const struct file_ops *ops, int
   struct stat status;
   if (lock->file < 0) return;
   if (!lock->marked)
-    /* Said in so many words, since a forked child may hold another descriptor of the same open file. */
+    /* Closing would not be enough, because a forked child may hold another descriptor of the same open file. */
     (void)ops->unlock(ops->user, lock->file, lock->offset, 1);
   else if (ops->stat(ops->user, lock->file, &status) == 0)
     remove_marker(lock, ops, folder, status.st_ino);

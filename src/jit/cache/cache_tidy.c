@@ -1,3 +1,6 @@
+/* What the first publish of a process does for the folder: write CACHEDIR.TAG, by which backup programs recognise a
+ * cache, and remove the temporary files that killed writers left behind. A flag in struct disk_cache makes sure that
+ * one thread does it, once. Failures are counted and logged, and the publish goes on. */
 #include "jit/cache/cache_tidy.h"
 
 #include <errno.h>
@@ -7,7 +10,7 @@
 
 #define TAG_FILE "CACHEDIR.TAG"
 
-/* Signature and wording of the convention: https://bford.info/cachedir/ */
+/* The signature and wording that the convention prescribes: https://bford.info/cachedir/ */
 static const char tag_text[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
                                "# This file is a cache directory tag created by kjit.\n"
                                "# For information about cache directory tags, see https://bford.info/cachedir/\n";

@@ -5,7 +5,7 @@
 
 #include "jit/cache/disk_cache.h"
 
-/* At most once for each `cache`; costs a look at the small folder "tmp". */
+/* Does its work at the first call for each `cache` and nothing later. Costs one listing of the small folder "tmp". */
 void cache_tidy_once(struct disk_cache *cache);
 
 #endif

@@ -1,3 +1,8 @@
+/* Going through the entries of a cache folder: list "entries" once to see which of the 256 shards exist, then list
+ * each shard and visit every file whose name is an entry's. Other files are ignored.
+ *
+ * No lock is held, so other processes publish and evict meanwhile: a visitor may find that its entry has gone, and
+ * an entry that is published behind the walk's back may be missed. The visitor runs on the calling thread. */
 #include "jit/cache/cache_walk.h"
 
 #include <errno.h>

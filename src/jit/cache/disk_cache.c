@@ -1,3 +1,15 @@
+/* One cache folder: looking an entry up, checking it, and removing a bad one.
+ *
+ * A look-up makes the entry's name from the digests of the key, opens the file without following links, reads it
+ * whole into memory, checks every byte of it (entry_read.c) and compares the key's text. With a known compiler there
+ * is exactly one name. Without one, all entries of the request share a prefix, and the most recently used sound one
+ * answers.
+ *
+ * A bad entry is unlinked, counted and reported as a miss, so that the builder compiles. Errors of the file system
+ * are counted and logged, and are misses too; only missing memory is passed on.
+ *
+ * Any number of threads and processes may read, publish and remove at the same time: entries appear and disappear
+ * whole, by rename and unlink. The struct itself changes only by its atomics. */
 #include "jit/cache/disk_cache.h"
 
 #include <errno.h>
@@ -12,12 +24,12 @@ void entry_image_finish(struct entry_image *image, const struct mem *mem) {
 void disk_cache_note(struct disk_cache *cache, const char *what, const char *where, int code) {
   count_add(cache->counters, COUNT_cache_errors, 1);
   log_write(cache->log, KJIT_LOG_WARNING, "cache: cannot %s %s/%s: %s", what, cache->dir.path, where, strerror(-code));
-  /* These do not pass by themselves; asking again for each kernel would only cost time. */
+  /* A read-only or foreign folder does not become writable by itself, so it is not tried again for each kernel. */
   if (code == -EROFS || code == -EACCES || code == -EPERM) atomic_store(&cache->writable, 0);
 }
 
-/* Into the image's memory, never a map of the file: what was checked cannot change afterwards, and a truncated file or
- * a failing disk is an error here instead of a SIGBUS later. */
+/* Read the file into the image's memory. It is not mapped, because what was checked must not change afterwards, and
+ * because a truncated file or a failing disk is then an error here instead of a SIGBUS later. */
 static int read_all(const struct disk_cache *cache, int file, struct entry_image *image, const char **damage) {
   const int done = file_read_all(cache->ops, file, image->data, image->bytes, 0);
   if (done == -ENODATA)
@@ -49,13 +61,13 @@ int disk_cache_read_file(const struct disk_cache *cache, const char *path, struc
   *damage = NULL;
   *image = (struct entry_image){0};
   *status = (struct stat){0};
-  /* O_NONBLOCK: a FIFO planted here must not hang us. */
+  /* O_NONBLOCK, because opening a FIFO that somebody planted here would otherwise wait for a writer. */
   const int file = ops->open(ops->user, cache->dir.folder, path, O_RDONLY | O_NONBLOCK, 0);
   if (file == -ELOOP) *damage = "a symbolic link";
   if (file < 0) return *damage ? -EBADMSG : file;
   int done = ops->stat(ops->user, file, status);
   if (done == 0) done = read_open_file(cache, file, image, status, damage);
-  /* The record of use is the modification time, which we set ourselves: mounts may keep no access times. */
+  /* A use is recorded as the modification time, because many mounts keep no access times. */
   if (done == 0 && used && ops->wall_s(ops->user) - status->st_mtime >= cache->use_grain_s)
     (void)ops->touch(ops->user, file);
   (void)ops->close(ops->user, file);
@@ -89,14 +101,15 @@ void disk_cache_set_aside(struct disk_cache *cache, const struct entry_name *nam
   if (folder >= 0) (void)ops->close(ops->user, folder);
 }
 
-/* An NFS client keeps "no such file" for a while; opening the folder makes it ask the server. */
+/* Open the folder once, because an NFS client remembers "no such file" for a while and asks the server again after an
+ * open. */
 static void refresh_folder(const struct disk_cache *cache, const struct entry_name *name) {
   const struct file_ops *ops = cache->ops;
   const int folder = ops->open(ops->user, cache->dir.folder, name->folder, O_RDONLY | O_DIRECTORY, 0);
   if (folder >= 0) (void)ops->close(ops->user, folder);
 }
 
-/* Does the entry's key text begin with the part of ours that was asked for? */
+/* Does the entry answer the key? With a known compiler the texts must be equal, without one the request's parts. */
 static _Bool answers(const struct key *key, const struct entry *entry) {
   const size_t bytes = key->complete ? key->text.bytes : key->request_bytes;
   if (key->complete && entry->key_text.bytes != bytes) return 0;
@@ -161,7 +174,8 @@ kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, _Boo
   entry_name_make(&name, &key->request, &key->digest);
   if (refresh) refresh_folder(cache, &name);
   if (key->complete) return get_named(cache, key, &name, image);
-  /* A damaged one is removed and the next one tried; each try removes one, so this ends. */
+  /* A damaged entry is removed and the next one tried. Four tries, because several damaged answers to one request mean
+   * a broken folder, and compiling is then faster. */
   kjit_status status = KJIT_ERR_NOT_FOUND;
   for (int tries = 0; tries < 4 && status == KJIT_ERR_NOT_FOUND; tries++) {
     if (!find_any_compiler(cache, &name, &other)) break;

@@ -1,3 +1,11 @@
+/* Failed compiles, remembered in the folder "failed" with the compiler's log.
+ *
+ * A failure is an entry without a cubin. Its age is the file's modification time, so that an answer expires without
+ * anybody removing it. Each failure that is put also sweeps the folder: expired files go, and if there are more than
+ * 256 the oldest goes, so a program that generates broken kernels fills no disk.
+ *
+ * Failures are rare and small, so they are not counted in "usage". Several processes may put and sweep at once:
+ * files appear and disappear whole. */
 #include "jit/cache/failure_cache.h"
 
 #include <errno.h>
@@ -9,7 +17,7 @@
 
 #define FAILURE_FOLDER "failed"
 
-/* A program that generates broken kernels fills no disk: each failure beyond this pushes the oldest out. */
+/* One failure more than this pushes the oldest out. */
 #define FAILURES_MAX 256
 
 struct failure_sweep {
@@ -19,12 +27,14 @@ struct failure_sweep {
   struct entry_name oldest;
 };
 
-/* A clock that was set back must not keep a failure for longer than its time either. */
+/* Is the failure too old? A time that lies far in the future means that the clock was set back, and counts as too old,
+ * because the failure would otherwise answer for longer than its lifetime. */
 static _Bool expired(const struct file_ops *ops, const struct stat *status, int64_t lifetime_s) {
   const int64_t age_s = ops->wall_s(ops->user) - status->st_mtime;
   return age_s >= lifetime_s || age_s <= -lifetime_s;
 }
 
+/* Visit one file of the folder: remove it if it has expired, else see whether it is the oldest. */
 static void consider(struct failure_sweep *sweep, const struct file_ops *ops, int folder, const char *file) {
   struct stat status;
   struct entry_name name;

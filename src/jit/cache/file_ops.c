@@ -1,3 +1,10 @@
+/* The cache's calls to Linux. Each returns what the system call does, with -errno in place of -1, so that an error
+ * travels as a value and not in a thread-local. Tests replace the table by one whose calls fail on demand.
+ *
+ * Paths below a cache folder are opened by openat2() with RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH, so that a
+ * symbolic link planted in the folder leads nowhere. Kernels and sandboxes without openat2() get the same result
+ * folder by folder. Reads and writes name their offset, so threads that share a descriptor do not disturb each
+ * other. The only state is a flag that openat2() is missing. */
 #include "jit/cache/file_ops.h"
 
 #include <dirent.h>
@@ -28,7 +35,7 @@ static int system_make_path(void *user, const char *path, mode_t mode) {
   return result(mkdir(path, mode));
 }
 
-/* openat2() refuses links in the whole path with one call; some kernels and sandboxes lack it. */
+/* Open with one call that refuses links in the whole path. Some kernels and sandboxes lack openat2(). */
 static int open_beneath(int folder, const char *path, int flags, mode_t mode) {
   struct open_how how = {0};
   how.flags = (unsigned)(flags | O_CLOEXEC);
@@ -37,7 +44,7 @@ static int open_beneath(int folder, const char *path, int flags, mode_t mode) {
   return result((int)syscall(SYS_openat2, folder, path, &how, sizeof how));
 }
 
-/* The same by steps: each folder on the way is opened by itself, so that none of them can be a link. */
+/* Open without openat2(): each folder on the way is opened by itself, with O_NOFOLLOW, so that none can be a link. */
 static int open_by_steps(int folder, const char *path, int flags, mode_t mode) {
   int at = folder;
   const char *slash;
@@ -71,7 +78,9 @@ static int system_open(void *user, int folder, const char *path, int flags, mode
   return open_by_steps(folder, path, flags, mode);
 }
 
-/* Not repeated on EINTR: Linux has closed the descriptor by then, and another thread may own the number. */
+/* close() is not repeated on EINTR, because Linux has closed the descriptor by then and another thread may own its
+ * number.
+ */
 static int system_close(void *user, int file) {
   (void)user;
   return result(close(file));
@@ -170,8 +179,8 @@ static void system_list_close(void *user, struct file_list *list) {
   closedir((DIR *)list);
 }
 
-/* Open-file-description locks: unlike flock() they cover a range, unlike POSIX locks another close() in this process
- * does not drop them. Over NFS the server keeps them. */
+/* Take or drop an open-file-description lock. Unlike flock() it covers a range, and unlike a POSIX lock it is not
+ * dropped when another descriptor of the file is closed in this process. Over NFS the server keeps it. */
 static int set_lock(int file, short type, off_t at, off_t bytes) {
   struct flock range = {0};
   range.l_type = type;

@@ -1,3 +1,12 @@
+/* Temporary files: make one under a random name in "tmp", lock it, write it, make it durable, rename it into place;
+ * and the sweep that removes those of killed writers.
+ *
+ * A sweep must not remove a file that somebody is writing. The writer holds a lock on it, which the kernel frees
+ * when the writer dies, so a file whose lock is free is abandoned. Where locks do not work, a file is taken for
+ * abandoned when it is a minute old. A file that is young and empty is left alone in any case, because its writer
+ * may be about to lock it; trying its lock would even get in that writer's way.
+ *
+ * A struct temp_file belongs to one thread. Threads and processes may create and sweep at the same time. */
 #include "jit/cache/temp_file.h"
 
 #include <errno.h>
@@ -7,14 +16,14 @@
 
 #define TEMP_FOLDER "tmp"
 
-/* Random names meet once in 2^64 tries, and a writer that is stopped for a minute between making its file and locking
- * it loses it to a sweep: a second and a third try are for these. More failures have another cause. */
+/* A second and a third try are for a random name that exists already, and for a writer that was stopped for a minute
+ * between making its file and locking it and so lost it to a sweep. More failures have another cause. */
 #define CREATE_TRIES 3
 
 static int make_folder(const struct file_ops *ops, int parent, const char *name) {
   const int made = ops->make_folder(ops->user, parent, name, 0700);
   if (made == -EEXIST) return 0;
-  /* The new name must survive a power cut, or what is published inside is lost with it. */
+  /* The parent is synced, because after a power cut the new folder would otherwise be gone with everything in it. */
   return made < 0 ? made : ops->sync(ops->user, parent);
 }
 
@@ -46,7 +55,8 @@ static int choose_name(struct temp_file *temp, const struct file_ops *ops) {
   return 0;
 }
 
-/* Lock it, and see that no sweep removed it before that. No lock here: the sweep goes by age. */
+/* Lock the new file, and make sure that no sweep removed it before. If the file system has no locks, the sweep goes by
+ * the file's age, so that is no error. */
 static int claim(struct temp_file *temp, const struct file_ops *ops) {
   struct stat status;
   const int locked = ops->lock(ops->user, temp->file, 0, 1);
@@ -86,7 +96,7 @@ int temp_file_create(struct temp_file *temp, const struct file_ops *ops, int roo
 
 int temp_file_write(struct temp_file *temp, const struct file_ops *ops, const void *data, size_t bytes) {
   const int done = file_write_all(ops, temp->file, data, bytes, 0);
-  (void)ops->touch(ops->user, temp->file); /* its first use, finer than the system notes it */
+  (void)ops->touch(ops->user, temp->file); /* the first use, with a finer time than the system's */
   return done < 0 ? done : ops->sync(ops->user, temp->file);
 }
 
@@ -103,14 +113,15 @@ void temp_file_finish(struct temp_file *temp, const struct file_ops *ops) {
   *temp = (struct temp_file){-1, -1, ""};
 }
 
-/* Younger or, by a file server's clock, not yet written. */
+/* Is the file younger than a minute? A time up to a minute in the future is young too, because a file server's clock
+ * may be ahead. */
 static _Bool is_young(const struct file_ops *ops, const struct stat *status) {
   const int64_t age_s = ops->wall_s(ops->user) - status->st_mtime;
   return age_s < TEMP_FILE_ORPHAN_AGE_S && age_s > -TEMP_FILE_ORPHAN_AGE_S;
 }
 
-/* Nobody writes it: its lock is free, or it is old where there are no locks. One that is young and empty may have been
- * made a moment ago by a writer who is about to lock it; even to try its lock would be in his way. */
+/* Is the file abandoned: is its lock free or, without working locks, is it old? A young and empty file is not, because
+ * its writer may be about to lock it. */
 static _Bool is_orphan(const struct temp_sweep *sweep, const struct file_ops *ops, int folder, const char *name,
                        int file) {
   struct stat opened, named;
@@ -119,13 +130,13 @@ static _Bool is_orphan(const struct temp_sweep *sweep, const struct file_ops *op
   if (young && (sweep->spare_young || !opened.st_size)) return 0;
   const int locked = ops->lock(ops->user, file, 0, 1);
   if (locked == -EAGAIN || (locked < 0 && young)) return 0;
-  /* Not one that was published between our looking into the folder and now. */
+  /* The name must still lead to this file: it may have been published since the folder was listed. */
   return ops->stat_at(ops->user, folder, name, &named) == 0 && named.st_ino == opened.st_ino;
 }
 
 static void sweep_one(struct temp_sweep *sweep, const struct file_ops *ops, int folder, const char *name) {
   const int file = ops->open(ops->user, folder, name, O_RDWR | O_NONBLOCK, 0);
-  /* A link or the like was not made by us, and is not opened. */
+  /* A symbolic link was not made by kjit. It is not followed (-ELOOP) and counts as abandoned. */
   const _Bool orphan = file == -ELOOP || (file >= 0 && is_orphan(sweep, ops, folder, name, file));
   sweep->found += orphan;
   if (orphan && sweep->remove) (void)ops->unlink(ops->user, folder, name);

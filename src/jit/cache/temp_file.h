@@ -1,7 +1,10 @@
-/* A file that becomes visible whole or not at all: written under a private name in "tmp", made durable, renamed.
+/* A file that becomes visible whole or not at all.
  *
- * Its writer locks it before writing the first byte, so that a sweep can tell a file being written from what a killed
- * writer left. */
+ * Life cycle: temp_file_create() makes and locks it in "tmp"; temp_file_write() fills it and makes it durable;
+ * temp_file_publish() renames it into place; temp_file_finish() closes it and, if it was not published, removes it.
+ *
+ * The writer locks the file before it writes the first byte, so that a sweep can tell a file that is being written from
+ * one that a killed writer left. */
 #ifndef KJIT_JIT_CACHE_TEMP_FILE_H
 #define KJIT_JIT_CACHE_TEMP_FILE_H
 
@@ -18,14 +21,14 @@ int temp_file_write(struct temp_file *temp, const struct file_ops *ops, const vo
 int temp_file_publish(struct temp_file *temp, const struct file_ops *ops, int folder, const char *name);
 void temp_file_finish(struct temp_file *temp, const struct file_ops *ops); /* removes what was not published */
 
-/* Where a writer's lock does not reach, as between machines on some mounts, age says whether a file is an orphan:
- * nobody takes a minute to write one. */
+/* Where a writer's lock does not reach, as between machines on some mounts, a file of this age is taken for abandoned,
+ * because no writer needs a minute for one file. */
 #define TEMP_FILE_ORPHAN_AGE_S 60
 
-/* What a sweep of "tmp" does with files that nobody is writing any more. */
+/* A sweep of "tmp": what to do with abandoned files, and how many there were. */
 struct temp_sweep {
-  _Bool spare_young; /* leave those below that age alone, free locks or not */
-  _Bool remove;      /* else only count */
+  _Bool spare_young; /* leave files below that age alone, even if their lock is free */
+  _Bool remove;      /* remove abandoned files; otherwise only count them */
   uint64_t found;
 };
 int temp_file_sweep(struct temp_sweep *sweep, const struct file_ops *ops, int root);

@@ -1,3 +1,14 @@
+/* Writing a request's key, and its digests.
+ *
+ * The text is put together in the order of the grammar: head, entry format, architecture, kernel name, kjit's
+ * standing options, the request's options, prologue, each source by name and digest, and last the compiler. Because
+ * the compiler is last, the request's part is a prefix, and both digests come from one pass.
+ *
+ * Texts of up to 4 KiB, as those of the built-in kernels, lie in the struct and need no allocation; longer ones are
+ * written a second time into memory. key_identify() digests the same content in a faster form for tables in this
+ * process.
+ *
+ * A struct key belongs to one thread. */
 #include "jit/key/key.h"
 
 #include <string.h>
@@ -6,6 +17,7 @@
 #include "jit/key/key_reader.h"
 #include "jit/request/compile_options.h"
 
+/* Decimal digits, without the cost of printf() on the look-up path. */
 static void put_number(struct text *text, size_t number) {
   char digits[20];
   size_t at = sizeof digits;
@@ -59,6 +71,7 @@ static void put_request(struct text *text, const struct jit_request *request) {
   put_sources(text, request->sources);
 }
 
+/* Write the whole key. False when the text ran out of room or memory. */
 static _Bool put_key(struct key *key, const struct jit_request *request, const char *compiler) {
   put_request(&key->text, request);
   key->request_bytes = key->text.bytes;
@@ -66,13 +79,14 @@ static _Bool put_key(struct key *key, const struct jit_request *request, const c
   return !key->text.failed;
 }
 
-/* Text fails alike for both reasons; only a request that is near the limit can have passed it. */
+/* A text that failed does not say why. It was out of memory unless the request is near the limit. */
 static kjit_status failed(const struct jit_request *request, kjit_error *error) {
   if (strlen(request->prologue) + request->sources->count * DIGEST_HEX_BYTES < KEY_MAX_BYTES / 4)
     return error_no_memory(error);
   return error_invalid(error, "request", "defines, options and names of headers together exceed 1 MiB");
 }
 
+/* The digests of the request's part and of the whole, reading the common beginning once. */
 static void digest_both(struct key *key) {
   struct digest_state request, whole;
   digest_begin(&request);
@@ -105,7 +119,7 @@ static void identify_string(struct digest_state *state, const char *value) {
   digest_add(state, value, bytes);
 }
 
-/* The standing options and the format are the same throughout a process. */
+/* The standing options and the format are left out, because they are the same throughout a process. */
 void key_identify(struct digest *identity, const struct jit_request *request, const char *compiler) {
   struct digest_state state;
   const uint64_t counts[2] = {request->option_count, compiler != NULL};

@@ -6,24 +6,25 @@
 #include "base/text.h"
 #include "jit/request/request.h"
 
-/* Not to be copied: a short text lies in the struct itself. */
+/* Must not be copied, because a short text lies in the struct itself and `text` points to it. */
 struct key {
   char small[4096];      /* holds the keys of kjit's own families */
   struct text text;      /* the whole key; its first `request_bytes` are the request's part */
   size_t request_bytes;  /* what remains when the compiler's identity is left out */
   struct digest digest;  /* of the whole text; of the request's part when the compiler is unknown */
-  struct digest request; /* of the request's part: what any compiler's answer shares */
+  struct digest request; /* of the request's part, which the answers of all compilers share */
   _Bool complete;        /* the compiler is known */
 };
 
-/* `compiler` NULL: unknown, the key is the request's part alone. KJIT_ERR_NO_MEMORY, or KJIT_ERR_INVALID_ARG for a
- * request beyond the limit. Finish it in either case. */
+/* Make the key of a request. A NULL `compiler` means that it is unknown; the key is then the request's part alone.
+ * KJIT_ERR_NO_MEMORY, or KJIT_ERR_INVALID_ARG for a request beyond the limit. Finish it in either case. */
 kjit_status key_make(struct key *key, const struct mem *mem, const struct jit_request *request, const char *compiler,
                      kjit_error *error);
 void key_finish(struct key *key);
 
-/* What tells requests apart within a process: equal for two of them exactly when their keys are. Several times as fast
- * as a key, since all sources together stand in it by the digest of their set; nothing on disk has it. */
+/* A digest that tells requests apart within a process: equal for two requests exactly when their keys are equal. It
+ * takes a fraction of a key's time, because all sources enter as the one digest of their set. It is never written to
+ * disk. */
 void key_identify(struct digest *identity, const struct jit_request *request, const char *compiler);
 
 #endif

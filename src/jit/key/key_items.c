@@ -1,3 +1,8 @@
+/* A key taken apart into items that can be compared with another key's, for `kjit cache why`.
+ *
+ * Each field becomes an item, with two exceptions: a prologue becomes an item for each line, and a source's name and
+ * digest become one item. Items are sorted by field and by what identifies them within it, so that comparing two
+ * keys is one pass over both, like a merge. Everything is a slice of the key texts. Any thread may call. */
 #include "jit/key/key_items.h"
 
 #include <stdlib.h>
@@ -7,6 +12,7 @@
 
 #define DEFINE "#define "
 
+/* Room for one more item; NULL when out of memory. */
 static struct key_item *add(struct key_items *items, const struct mem *mem) {
   struct key_item *const grown = mem_grow(mem, items->items, items->count, &items->capacity, sizeof *grown);
   if (!grown) return NULL;
@@ -14,7 +20,8 @@ static struct key_item *add(struct key_items *items, const struct mem *mem) {
   return &grown[items->count++];
 }
 
-/* Lines of the prologue; "#define NAME VALUE" pairs with another key's by NAME. */
+/* Add an item for each line of the prologue. A line "#define NAME VALUE" is identified by "#define NAME", so that it
+ * pairs with the other key's line for NAME. */
 static _Bool add_lines(struct key_items *items, const struct mem *mem, const struct key_field *field) {
   const struct key_slice tag = {field->tag, field->tag_bytes};
   const char *end = field->value + field->value_bytes;
@@ -36,7 +43,7 @@ static _Bool add_lines(struct key_items *items, const struct mem *mem, const str
 
 static _Bool add_field(struct key_items *items, const struct mem *mem, const struct key_field *field) {
   if (key_field_is(field, KEY_TAG_PROLOGUE)) return add_lines(items, mem, field);
-  /* A source's digest is the value of the source's own item. */
+  /* The digest becomes the value of the item of its source, which was added just before. */
   if (key_field_is(field, KEY_TAG_DIGEST)) {
     if (items->count) items->items[items->count - 1].value = (struct key_slice){field->value, field->value_bytes};
     return 1;

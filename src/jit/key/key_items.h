@@ -1,4 +1,4 @@
-/* A key text taken apart for comparing: one item for each thing that can differ. */
+/* A key text taken apart for comparing it with another: one item for each thing that can differ. */
 #ifndef KJIT_JIT_KEY_KEY_ITEMS_H
 #define KJIT_JIT_KEY_KEY_ITEMS_H
 
@@ -11,7 +11,7 @@ struct key_slice {
 
 struct key_item {
   struct key_slice tag;      /* of the field */
-  struct key_slice identity; /* what pairs it with another key's: a source's name, a define's name, an option's text */
+  struct key_slice identity; /* by which two keys' items are paired: the name of a source or define, an option */
   struct key_slice value;
 };
 

@@ -1,3 +1,9 @@
+/* Reading a key text: fields of the form "tag length:value", one after another.
+ *
+ * The text may come from a damaged file or from a user, so nothing is believed: a tag has letters and a bounded
+ * length, a length has no leading zeros and never exceeds the bytes that remain, and a value ends in a line break.
+ * key_is_sound() also requires the fields in the grammar's order. Fields are slices of the text; nothing is
+ * allocated. Any thread may call. */
 #include "jit/key/key_reader.h"
 
 #include <string.h>
@@ -10,7 +16,7 @@ void key_reader_init(struct key_reader *reader, const char *text, size_t bytes) 
   reader->sound = bytes >= head && !memcmp(text, KEY_HEAD, head);
 }
 
-/* A tag: lower-case letters and "-", ended by a space. */
+/* Read a tag: lower-case letters and "-", ended by a space. */
 static _Bool read_tag(struct key_reader *reader, struct key_field *field) {
   const size_t start = reader->at;
   while (reader->at < reader->bytes && reader->text[reader->at] != ' ') {
@@ -23,7 +29,8 @@ static _Bool read_tag(struct key_reader *reader, struct key_field *field) {
   return field->tag_bytes && reader->at++ < reader->bytes;
 }
 
-/* A length: decimal without leading zeros, ended by a colon. The bytes that remain bound it, so it cannot overflow. */
+/* Read a length: decimal without leading zeros, ended by a colon. It is compared with the size of the text at each
+ * digit, so it cannot overflow. */
 static _Bool read_length(struct key_reader *reader, size_t *length) {
   const size_t start = reader->at;
   *length = 0;
@@ -64,7 +71,7 @@ _Bool key_find(const char *text, size_t bytes, const char *tag, struct key_field
   return 0;
 }
 
-/* Next field has this tag? `field` is the one last read; consumed when it has. */
+/* Does `field`, the field read last, have this tag? If so, read the next one into `field`. */
 static _Bool take(struct key_reader *reader, struct key_field *field, const char *tag) {
   if (!key_field_is(field, tag)) return 0;
   if (!key_reader_next(reader, field)) *field = (struct key_field){"", "", 0, 0, reader->bytes};
