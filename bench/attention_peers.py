@@ -14,7 +14,7 @@ can be measured. Where time is short there are fewer rounds, then fewer problems
 
 Where flash_attn_interface has impls(), each build that it names is a peer: FA3, and "FA3 BUILD" for the others.
 
-Writes attention_peers.csv, .md, .png and .svg and attention_SET.png and .svg into DIR (by default here); --from makes
+Writes attention_peers.csv, .md and .png and attention_SET.png into DIR (by default here); --from makes
 them again of a CSV file, without a GPU.
 """
 

@@ -84,7 +84,7 @@ def _draw_groups(axis: Any, rows: Sequence[Row], names: Sequence[str]) -> None:
 
 
 def save(report: Report, folder: Path, machine: str) -> None:
-    """attention_peers.png and .svg for the grid, attention_SET.png and .svg for each other set."""
+    """attention_peers.png for the grid, attention_SET.png for each other set."""
     for name, rows in report.sections().items():
         if name == "cells":
             dtype = statistics.mode(row.problem.dtype for row in rows)

@@ -11,7 +11,7 @@ from typing import Optional
 
 import fa3_table
 from attention_problems import SETS, Problem, neighbours
-from tables import markdown, number, percent, read_csv, write_csv
+from tables import markdown, number, percent, read_csv, wrapped, write_csv
 
 #: Of the straight line between round sizes: what an odd one must keep so that there is no cliff.
 NO_CLIFF = 0.90
@@ -26,6 +26,11 @@ TITLES = {
 }
 #: The sets whose problems are so short that microseconds say more than TFLOP/s.
 SHORT = ("small", "decode")
+
+WORDS = (
+    'A problem is head size, mask, batch x query heads (/ key heads) x queries (/ keys). "x best peer" is kjit over the '
+    'fastest other; "of a product" is the fraction of the rate of an 8192³ matrix product.'
+)
 
 
 @dataclasses.dataclass
@@ -130,14 +135,14 @@ class Report:
         columns: list[tuple[str, Callable[[Row], str]]] = [
             ("FA3~", lambda row: number(self.fa3_estimate(row))),
             *(times if short else []),
-            ("kjit / best peer", lambda row: f"{row.ratio:.2f} ({row.best_peer})" if row.ratio else "—"),
+            ("x best peer", lambda row: f"{row.ratio:.2f} ({row.best_peer})" if row.ratio else "—"),
             ("kjit / FA3~", lambda row: number(self.over_fa3_estimate(row), 2)),
-            ("of a matrix product", lambda row: percent(row.of_product)),
+            ("of a product", lambda row: percent(row.of_product)),
             ("of the line", lambda row: percent(self.of_line(row))),
             ("of a copy", lambda row: percent(row.of_copy)),
         ]
         kept = [column for column in columns if any(column[1](row) != "—" for row in rows)]
-        head = ["problem (batch x heads x seq)", *self.names, *(title for title, _ in kept)]
+        head = ["problem", *self.names, *(title for title, _ in kept)]
         lines = []
         for row in rows:
             rates = (number(row.rate(name)) for name in self.names)
@@ -168,7 +173,8 @@ class Report:
 
     def text(self, conditions: str, notes: Iterable[str] = ()) -> str:
         sections = [self.section(name, rows) for name, rows in self.sections().items()]
-        return "\n\n".join([conditions, self.summary(), *notes, *sections]) + "\n"
+        parts = [conditions, WORDS, self.summary(), *notes, *sections]
+        return "\n\n".join(map(wrapped, parts)) + "\n"
 
 
 def _empty_launch(rows: Sequence[Row]) -> str:

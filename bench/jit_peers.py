@@ -6,7 +6,7 @@ and the GPU awake, to the result being there. Cold begins with empty cache folde
 left. The resident column is host time for a further call on a tiny problem, not waiting for it. Peers that are
 handed source (CuPy, cuda.core) compile and load what kjit's flash_forward compiles; they are not launched.
 
-Writes jit_peers.csv, .md, .png and .svg into DIR (by default here); --from draws the plots again of a CSV file, without
+Writes jit_peers.csv, .md and .png into DIR (by default here); --from draws the plots again of a CSV file, without
 a GPU.
 """
 
@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from tables import ROOT, find_package, markdown, number, pyplot, read_csv, save_figure, words, write_csv
+from tables import ROOT, find_package, markdown, number, pyplot, read_csv, save_figure, words, wrapped, write_csv
 
 SHAPE = (4, 2048, 16, 128)
 TINY = (1, 16, 2, 128)
@@ -340,6 +340,7 @@ def main() -> int:
         f"{'x'.join(map(str, TINY))}; PyTorch {torch.__version__}; medians of fresh processes. "
         f"`bench/jit_peers.py {' '.join(sys.argv[1:])}`\n\n{table(found)}\n"
     )
+    text = wrapped(text)
     print(text)
     for name, reason in reasons.items():
         print(f"not measured  {name}: {reason}", file=sys.stderr)

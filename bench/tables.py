@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import textwrap
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -46,22 +47,27 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def wrapped(text: str) -> str:
+    """Markdown with its sentences in lines of at most 120 columns; titles and tables stay as they are."""
+    filler = textwrap.TextWrapper(width=118, break_on_hyphens=False, break_long_words=False)
+    parts = text.split("\n\n")
+    return "\n\n".join(part if part.startswith(("|", "#")) else filler.fill(part) for part in parts)
+
+
 def pyplot() -> Any:
     """Matplotlib for files; imported when something is drawn."""
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "kjit"  # the same figures give the same file
     import matplotlib.pyplot
 
     return matplotlib.pyplot
 
 
 def save_figure(figure: Any, folder: Path, name: str) -> None:
-    """As NAME.png and NAME.svg."""
+    """As NAME.png. One format is enough, and a page shows a PNG everywhere."""
     figure.tight_layout()
-    for suffix, metadata in (("png", {}), ("svg", {"Date": None})):
-        figure.savefig(folder / f"{name}.{suffix}", dpi=150, metadata=metadata)
+    figure.savefig(folder / f"{name}.png", dpi=150)
     pyplot().close(figure)
 
 

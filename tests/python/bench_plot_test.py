@@ -21,7 +21,6 @@ class Plots(harness.TemporaryFolder):
         self.assertIn("not measured  Flex: out of memory", result.stderr)
         for name in ("attention_peers", "attention_odd", "attention_small", "attention_decode"):
             self.assertEqual((self.folder / f"{name}.png").read_bytes()[:4], b"\x89PNG", name)
-            self.assertIn("</svg>", (self.folder / f"{name}.svg").read_text(), name)
         self.assertIn("## Odd sizes", (self.folder / "attention_peers.md").read_text())
 
     def test_command__draws_a_file_again(self):
@@ -29,7 +28,6 @@ class Plots(harness.TemporaryFolder):
         command = (sys.executable, BENCH / "jit_peers.py", "--from", self.folder / "j.csv", "--out", self.folder)
         self.assertEqual(self.run_command(*command).returncode, 0)
         self.assertEqual((self.folder / "jit_peers.png").read_bytes()[:4], b"\x89PNG")
-        self.assertIn("</svg>", (self.folder / "jit_peers.svg").read_text())
 
 
 if __name__ == "__main__":
