@@ -85,7 +85,7 @@ static inline kjit_flash_variant kjit_flash_variant_plain(const kjit_flash_confi
  */
 KJIT_API const kjit_field_info *kjit_flash_field(size_t index);
 
-/** -1, 0 or 1: lexicographic in field order, as the seeds sort. Thread-safe. */
+/** -1, 0 or 1: lexicographic in field order. Thread-safe. */
 KJIT_API int kjit_flash_config_compare(const kjit_flash_config *a, const kjit_flash_config *b);
 
 /** Hash over all fields; equal configs hash equal, in one version of the library. Thread-safe. */
@@ -163,7 +163,7 @@ KJIT_API kjit_flash_geometry kjit_flash_config_geometry(const kjit_flash_config 
 KJIT_API uint32_t kjit_flash_config_ctas_per_sm(const kjit_flash_config *config, uint32_t registers, const char *arch);
 
 /**
- * The named sets, from the seeds' rules, sorted ("progression": in its own order): "progression" (7), "autotune" (80),
+ * The named sets of configs, sorted ("progression": in its own order): "progression" (7), "autotune" (80),
  * "prebuilt" (85), "progression_all" (56).
  * @param      name      the set
  * @param[out] configs   may be NULL to ask for the count

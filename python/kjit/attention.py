@@ -52,7 +52,7 @@ def attention(
 
 
 def forward(kernel_cfg: Config, q: Any, k: Any, v: Any, o: Any = None) -> Any:
-    """The seeds' interface: (batch, seq, heads, d_head) tensors, computed by exactly this config."""
+    """(batch, seq, heads, d_head) tensors, computed by exactly this config."""
     return attention(q, k, v, out=o, config=kernel_cfg)
 
 

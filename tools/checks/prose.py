@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""What a machine can check of the prose: .c files open with a comment, and Markdown lines fit the editor.
+
+1. Every .c file of src/ and tools/ opens with a comment of at least two lines that says what the file is, what its steps
+   are and which threads use it. Whether it does say so, only a reader can tell.
+2. Lines of Markdown have at most 120 columns, as .editorconfig asks. A table's row that holds a link may be longer,
+   because neither a row nor an address can be broken.
+"""
+
+import re
+import sys
+import unicodedata
+
+from project import ROOT, finish, name, sources
+
+MOST_COLUMNS = 120
+OPENING = re.compile(r"/\*(?P<text>.*?)\*/", re.DOTALL)
+LEAST_WORDS = 10  # fewer words cannot say what a file is and how it works
+LINKED_ROW = re.compile(r"^\s*\|.*(https?://|\]\()")
+
+# Files without an opening comment yet. An entry that is no longer needed is a fault, so that this list can only shrink.
+WITHOUT_OPENING = frozenset("""
+src/attention/attention_arguments.c
+src/attention/attention_call.c
+src/attention/attention_choose.c
+src/attention/attention_plan.c
+src/attention/attention_problem.c
+src/attention/attention_table.c
+src/attention/flash/flash_arguments.c
+src/attention/flash/flash_build.c
+src/attention/flash/flash_call.c
+src/attention/flash/flash_canonical.c
+src/attention/flash/flash_choose.c
+src/attention/flash/flash_config.c
+src/attention/flash/flash_fields.c
+src/attention/flash/flash_forward.c
+src/attention/flash/flash_geometry.c
+src/attention/flash/flash_plan.c
+src/attention/flash/flash_request.c
+src/attention/flash/flash_resident.c
+src/attention/flash/flash_rules.c
+src/attention/flash/flash_sets.c
+src/attention/flash/flash_text.c
+src/attention/flash/flash_traits.c
+src/attention/flash/short_form.c
+src/attention/sm90/sm90_arguments.c
+src/attention/sm90/sm90_build.c
+src/attention/sm90/sm90_call.c
+src/attention/sm90/sm90_choose.c
+src/attention/sm90/sm90_fields.c
+src/attention/sm90/sm90_maps.c
+src/attention/sm90/sm90_request.c
+src/attention/sm90/sm90_rules.c
+src/attention/sm90/sm90_text.c
+src/attention/sm90/sm90_tickets.c
+src/attention/sm90/sm90_tiles.c
+src/attention/sm90/sm90_workspace.c
+src/attention/tensor_check.c
+src/attention/tune/tune_api.c
+src/attention/tune/tune_candidates.c
+src/attention/tune/tune_class.c
+src/attention/tune/tune_family.c
+src/attention/tune/tune_load.c
+src/attention/tune/tune_shipped.c
+src/attention/tune/tune_store.c
+src/attention/tune/tune_table.c
+src/attention/tune/tune_text.c
+src/attention/tune/tune_update.c
+src/family/field_table.c
+src/family/pair_form.c
+src/family/scanner.c
+src/jit/builder.c
+src/jit/builder_create.c
+src/jit/builder_fork.c
+src/jit/builder_produce.c
+src/jit/cache/entry_name.c
+src/jit/cache/entry_read.c
+src/jit/cache/entry_write.c
+src/jit/compile/compile.c
+src/jit/compile/cubin.c
+src/jit/compile/nvrtc.c
+src/jit/compile/nvrtc_find.c
+src/jit/compile/nvrtc_identity.c
+src/jit/compile/ptxas_log.c
+src/jit/request/compile_options.c
+src/jit/request/custom_request.c
+src/jit/request/include_closure.c
+src/jit/request/include_scan.c
+src/jit/request/source_set.c
+src/jit/request/target.c
+src/runtime/build_source.c
+src/runtime/device.c
+src/runtime/doctor.c
+src/runtime/driver.c
+src/runtime/gpu.c
+src/runtime/kernel.c
+src/runtime/kernel_api.c
+src/runtime/kernel_get.c
+src/runtime/kernel_table.c
+src/runtime/launch.c
+src/runtime/memory.c
+src/runtime/pointer.c
+src/runtime/prepare.c
+src/runtime/record_api.c
+src/runtime/runtime.c
+src/runtime/runtime_internal.c
+src/runtime/stream.c
+src/runtime/tensor_map.c
+src/runtime/timing.c
+tools/kjit/asked.c
+tools/kjit/attention_spec.c
+tools/kjit/attention_trial.c
+tools/kjit/bench.c
+tools/kjit/bundle_compress.c
+tools/kjit/bundle_create.c
+tools/kjit/bundle_file.c
+tools/kjit/bundle_keys.c
+tools/kjit/bundle_show.c
+tools/kjit/cache.c
+tools/kjit/cache_entries.c
+tools/kjit/custom_source.c
+tools/kjit/interrupt.c
+tools/kjit/kernel_choice.c
+tools/kjit/main.c
+tools/kjit/manifest.c
+tools/kjit/options.c
+tools/kjit/progress.c
+tools/kjit/request_list.c
+tools/kjit/run.c
+tools/kjit/shard.c
+tools/kjit/tune_contest.c
+tools/kjit/tune_field.c
+tools/kjit/tune_problems.c
+tools/kjit/tune_report.c
+tools/kjit/tune_stage.c
+tools/kjit/tune_table.c
+tools/kjit/warm.c
+tools/kjit/warm_pool.c
+""".split())
+
+
+def has_opening(path):
+    match = OPENING.match(path.read_text())
+    return match is not None and len(match.group("text").split()) >= LEAST_WORDS
+
+
+def faults_of_openings():
+    for path in sources("src", "tools", suffixes=(".c",)):
+        opened, excepted = has_opening(path), name(path) in WITHOUT_OPENING
+        if not opened and not excepted:
+            yield f"{name(path)}:1: opens without a comment of {LEAST_WORDS} words or more that says what the file is"
+        if opened and excepted:
+            yield f"{name(path)}: is listed in WITHOUT_OPENING and opens with a comment"
+    for missing in sorted(WITHOUT_OPENING):
+        if not (ROOT / missing).exists():
+            yield f"{missing}: is listed in WITHOUT_OPENING and does not exist"
+
+
+def columns(line):
+    """How wide a line is on a terminal: combining characters take no column."""
+    return sum(unicodedata.combining(character) == 0 for character in line)
+
+
+def markdown_files():
+    for path in sorted(ROOT.rglob("*.md")):
+        inside = path.relative_to(ROOT).parts
+        if not any(part in ("build", "node_modules") or (part.startswith(".") and part != ".ci") for part in inside):
+            yield path
+
+
+def faults_of_markdown(path):
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        width = columns(line)
+        if width > MOST_COLUMNS and not LINKED_ROW.match(line):
+            yield f"{name(path)}:{number}: {width} columns; {MOST_COLUMNS} is the most"
+
+
+def main():
+    files = list(markdown_files())
+    faults = list(faults_of_openings())
+    for path in files:
+        faults += faults_of_markdown(path)
+    if "--list" in sys.argv:
+        for path in sources("src", "tools", suffixes=(".c",)):
+            if not has_opening(path):
+                print(name(path))
+    finish(faults, f"prose, {len(files)} Markdown files, {len(WITHOUT_OPENING)} .c files without an opening yet")
+
+
+if __name__ == "__main__":
+    main()
