@@ -1,4 +1,4 @@
-# libkjit.so and libkjit.a, both of the same objects; both show kjit_* alone.
+# libkjit.so and libkjit.a are made from the same objects, and both show the symbols kjit_* alone.
 function(kjit_add_library target type)
   add_library(${target} ${type} ${ARGN})
   add_library(kjit::${target} ALIAS ${target})
@@ -21,8 +21,8 @@ endif()
 
 # In an archive hidden symbols would still meet those of the program that links it, and the internal names have no
 # prefix. So the objects are joined into one, with what they need of libsodium and zstd, and everything but kjit_* made
-# local to it: who links libkjit.a needs neither, and may have his own of both. One of which there is no archive is
-# linked by him.
+# local to it. A program that links libkjit.a then needs neither of the two, and may use other versions of both. A library
+# of which this machine has no archive has to be linked by the program.
 set(joined_archives "")
 set(left_to_user "")
 foreach(dependency sodium zstd)
@@ -44,9 +44,10 @@ foreach(dependency IN LISTS left_to_user)
   target_link_libraries(kjit_static PRIVATE kjit::${dependency})
 endforeach()
 
-# The same objects as they are: for the unit tests, which reach inside.
+# The same objects with all their symbols, for the unit tests, which call internal functions.
 add_library(kjit_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kjit_objects>)
 set_target_properties(kjit_internal PROPERTIES LINKER_LANGUAGE C)
 target_include_directories(kjit_internal INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
                                                    ${PROJECT_SOURCE_DIR}/kernel_src)
-target_link_libraries(kjit_internal INTERFACE kjit::sodium kjit::zstd kjit_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} m)
+target_link_libraries(kjit_internal INTERFACE kjit::sodium kjit::zstd kjit_cuda_headers Threads::Threads
+                                              ${CMAKE_DL_LIBS} m)

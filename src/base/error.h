@@ -10,7 +10,7 @@ void error_clear(kjit_error *error);
 /* Record and return `status`. Accepts a NULL error. */
 kjit_status error_set(kjit_error *error, kjit_status status, const char *format, ...) KJIT_PRINTF(3, 4);
 
-/* The same with a lower layer's number. */
+/* As error_set(), with the number that a lower layer gave: an errno, a CUresult, an nvrtcResult. */
 kjit_status error_set_cause(kjit_error *error, kjit_status status, kjit_cause_domain domain, int64_t cause,
                             const char *format, ...) KJIT_PRINTF(5, 6);
 

@@ -181,7 +181,7 @@ static void test_damage__verify_counts_and_repair_removes(void **state) {
   free(published.image);
 }
 
-static void test_damage__lost_or_damaged_account_is_counted_anew(void **state) {
+static void test_damage__lost_or_damaged_usage_file_is_counted_anew(void **state) {
   struct cache_world *world = *state;
   char usage[TEMP_PATH_BYTES];
   for (long number = 1; number <= 5; number++)
@@ -208,7 +208,7 @@ int main(void) {
       DAMAGE_TEST(test_damage__folder_as_an_entry_leaves_the_kernel_usable),
       DAMAGE_TEST(test_damage__without_nvrtc_the_sound_one_of_two_compilers_answers),
       DAMAGE_TEST(test_damage__verify_counts_and_repair_removes),
-      DAMAGE_TEST(test_damage__lost_or_damaged_account_is_counted_anew),
+      DAMAGE_TEST(test_damage__lost_or_damaged_usage_file_is_counted_anew),
   };
   return cmocka_run_group_tests_name("damage", tests, NULL, NULL);
 }

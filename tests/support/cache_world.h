@@ -1,4 +1,7 @@
-/* A builder over a folder of its own and the fake compiler, and requests that differ by a number. */
+/* A builder over a private folder and the fake compiler (fake_nvrtc.h), and requests that differ by a number.
+ *
+ * Life cycle: cache_world_setup(), cache_world_open(), any number of cache_world_get(); opening again replaces the
+ * builder, as a new process would; cache_world_teardown(). */
 #ifndef KJIT_TESTS_SUPPORT_CACHE_WORLD_H
 #define KJIT_TESTS_SUPPORT_CACHE_WORLD_H
 
@@ -14,7 +17,7 @@ struct cache_world {
   struct log log;
   kjit_runtime_options options;
   struct builder_parts parts;
-  const char *identity; /* of the fake compiler; NULL: there is none */
+  const char *identity; /* the fake compiler's identity; NULL: the machine has no compiler */
   struct builder *builder;
   atomic_long log_lines;
 };
@@ -27,7 +30,7 @@ struct cache_request {
   struct jit_request request;
 };
 
-/* After a change to the file: its set's digest. */
+/* Compute the digest of the request's sources again, after a test has changed the file. */
 static inline void cache_request_seal(struct cache_request *made) {
   struct mem mem;
   mem_init(&mem, NULL);
@@ -57,7 +60,7 @@ static inline void cache_world_log(void *user, kjit_log_level level, const char 
   atomic_fetch_add(&world->log_lines, 1);
 }
 
-/* Open (again) with the options and parts that the world holds now. */
+/* Make the builder, in place of an older one, with the options and parts that the world holds now. */
 static inline kjit_status cache_world_open(struct cache_world *world, kjit_error *error) {
   struct builder_parts parts = world->parts;
   builder_destroy(world->builder);
@@ -84,7 +87,7 @@ static inline int cache_world_setup(void **state) {
   return cache_world_open(world, NULL) == KJIT_OK ? 0 : -1;
 }
 
-/* The system's calls but for the sync: for tests of thousands of rounds, which a power cut does not interrupt. */
+/* The system's file calls without syncing, for tests of thousands of rounds: a test need not survive a power cut. */
 static inline int cache_world_no_sync(void *user, int file) {
   (void)user, (void)file;
   return 0;
@@ -109,7 +112,7 @@ static inline int cache_world_teardown(void **state) {
   return 0;
 }
 
-/* Is it the cubin of this request, and nothing else? */
+/* Does the artifact hold exactly the cubin that the fake compiler makes of this request? */
 static inline _Bool cache_world_right(const struct cache_request *made, const kjit_artifact *artifact) {
   kjit_artifact_info info = {.struct_size = sizeof info};
   char source[sizeof made->prologue + sizeof made->text];
@@ -156,7 +159,7 @@ static inline void cache_world_name(const struct cache_world *world, long number
   key_finish(&key);
 }
 
-/* Path of a number's entry in the file system. */
+/* The path of a number's entry in the file system. */
 static inline void cache_world_path(const struct cache_world *world, long number, char path[TEMP_PATH_BYTES]) {
   struct entry_name name;
   cache_world_name(world, number, &name);

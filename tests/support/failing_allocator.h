@@ -1,4 +1,5 @@
-/* An allocator that counts what is alive, poisons what it hands out, and fails when told to. Thread-safe. */
+/* An allocator that counts the allocations that are not freed yet, fills new memory with a pattern so that a test does
+ * not depend on zeros, and fails at a call that the test chooses. Thread-safe. */
 #ifndef KJIT_TESTS_SUPPORT_FAILING_ALLOCATOR_H
 #define KJIT_TESTS_SUPPORT_FAILING_ALLOCATOR_H
 
@@ -14,7 +15,7 @@ struct failing_allocator {
   atomic_long calls;   /* allocations asked for, failed ones included */
   atomic_long live;    /* handed out and not given back */
   atomic_long fail_at; /* index of the first call to fail, FAIL_NEVER for none */
-  atomic_int once;     /* only that one fails; otherwise all from there on */
+  atomic_int once;     /* nonzero: only call `fail_at` fails; else all from there on */
 };
 
 static inline void *failing_allocate(void *user, size_t bytes) {
@@ -34,7 +35,7 @@ static inline void failing_release(void *user, void *memory) {
   free(memory);
 }
 
-/* Start over; fail from call `fail_at` on (FAIL_NEVER: count only). */
+/* Start counting anew, and fail from call `fail_at` on; FAIL_NEVER only counts. */
 static inline void failing_allocator_reset(struct failing_allocator *state, long fail_at) {
   atomic_store(&state->calls, 0);
   atomic_store(&state->live, 0);

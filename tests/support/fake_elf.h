@@ -1,4 +1,4 @@
-/* Small ELF images: with notes like a shared library's, or sections like a cubin's. */
+/* Small ELF images that tests make: with notes as a shared library has, or with sections as a cubin has. */
 #ifndef KJIT_TESTS_SUPPORT_FAKE_ELF_H
 #define KJIT_TESTS_SUPPORT_FAKE_ELF_H
 
@@ -43,7 +43,7 @@ static inline size_t fake_elf_append(struct fake_elf *elf, const void *data, siz
   return at;
 }
 
-/* One note into `out`; returns its size, padded to 4. */
+/* Write one note into `out`. Returns its size, padded to a multiple of 4. */
 static inline size_t fake_note(unsigned char *out, const char *name, uint32_t type, const void *descriptor,
                                size_t bytes) {
   const Elf64_Nhdr note = {(uint32_t)strlen(name) + 1, (uint32_t)bytes, type};
@@ -55,7 +55,7 @@ static inline size_t fake_note(unsigned char *out, const char *name, uint32_t ty
   return sizeof note + name_bytes + padded;
 }
 
-/* A PT_NOTE segment with these notes. */
+/* Add a PT_NOTE segment with these notes. */
 static inline void fake_elf_add_segment(struct fake_elf *elf, const void *notes, size_t bytes, uint64_t alignment) {
   const Elf64_Phdr segment = {
       .p_type = PT_NOTE, .p_offset = fake_elf_append(elf, notes, bytes), .p_filesz = bytes, .p_align = alignment};
@@ -63,7 +63,7 @@ static inline void fake_elf_add_segment(struct fake_elf *elf, const void *notes,
   fake_elf_header(elf)->e_phnum = 1;
 }
 
-/* These sections, after the null section and before the one of their names. At most 14. */
+/* Add these sections, at most 14, between the null section and the section of names. */
 static inline void fake_elf_add_sections(struct fake_elf *elf, const struct fake_section *sections, size_t count) {
   Elf64_Shdr headers[16] = {{0}};
   char names[1024] = "";
@@ -84,7 +84,7 @@ static inline void fake_elf_add_sections(struct fake_elf *elf, const struct fake
   fake_elf_header(elf)->e_shstrndx = (uint16_t)(count + 1);
 }
 
-/* A library with a build-id in a segment. */
+/* Make the image of a shared library whose build-id is in a segment. */
 static inline void fake_elf_library(struct fake_elf *elf, const void *build_id, size_t bytes) {
   unsigned char notes[256];
   const size_t notes_bytes = fake_note(notes, "GNU", NT_GNU_BUILD_ID, build_id, bytes);

@@ -1,6 +1,6 @@
 /* A compiler that takes no time: an nvrtc_api whose "cubin" is a function of the source text, so that a test can tell
- * whether it was handed the right one. Counts, fails and dawdles on demand. One per process: NVRTC's API has no user
- * pointer. */
+ * whether it was handed the right one. It counts its calls, and fails or takes its time when a test says so. There is
+ * one per process, because NVRTC's API has no user pointer. */
 #ifndef KJIT_TESTS_SUPPORT_FAKE_NVRTC_H
 #define KJIT_TESTS_SUPPORT_FAKE_NVRTC_H
 
@@ -22,7 +22,7 @@ struct fake_nvrtc_counts {
   const char *entry;       /* name of the kernel in what comes out, at most 40 bytes; NULL: "k" */
 };
 
-/* A test of several processes points it to memory that they share. */
+/* The state of this process; a test of several processes points it to memory that they share. */
 static struct fake_nvrtc_counts fake_nvrtc_own, *fake_nvrtc_state = &fake_nvrtc_own;
 #define fake_nvrtc (*fake_nvrtc_state)
 

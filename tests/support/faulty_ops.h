@@ -1,5 +1,5 @@
-/* The system's file calls, of which any can be made to fail: the n-th, or all of a kind. Counts them, and what is open.
- */
+/* The system's file calls, of which a test can make any fail: the n-th, or all of one kind. It also counts the calls
+ * and the descriptors that are open, so that a test sees what was left open after a failure. */
 #ifndef KJIT_TESTS_SUPPORT_FAULTY_OPS_H
 #define KJIT_TESTS_SUPPORT_FAULTY_OPS_H
 
@@ -32,7 +32,7 @@ enum faulty_call {
 
 struct faulty_ops {
   struct file_ops ops;      /* what the builder gets */
-  atomic_long calls;        /* that can fail */
+  atomic_long calls;        /* so far, of the kinds that can fail */
   atomic_long fail_at;      /* index of the call to fail, -1: none */
   atomic_int code;          /* errno of a failure */
   atomic_int kind;          /* all calls of this kind fail, FAULTY_CALLS: none */
@@ -118,7 +118,7 @@ static inline int faulty_random(void *user, void *data, size_t bytes) {
   FAULTY_RESULT(FAULTY_RANDOM, file_ops_system()->random(NULL, data, bytes));
 }
 
-/* Nothing fails until told. */
+/* Prepare a table in which no call fails until a test sets fail_at or kind. */
 static inline void faulty_ops_init(struct faulty_ops *faulty) {
   faulty->ops = *file_ops_system();
   faulty->ops.user = faulty;

@@ -1,4 +1,6 @@
-/* Several processes that share one fake compiler: forked, run, waited for, killed. */
+/* Tests of several processes: they are forked, share one fake compiler, run a function each, and are waited for or
+ * killed.
+ */
 #ifndef KJIT_TESTS_SUPPORT_PROCESSES_H
 #define KJIT_TESTS_SUPPORT_PROCESSES_H
 
@@ -27,7 +29,7 @@ static inline void processes_sleep_ms(long ms) {
   nanosleep(&span, NULL);
 }
 
-/* From now on compiles are counted in all processes together. */
+/* Move the fake compiler's state to shared memory, so that compiles of all processes are counted together. */
 static inline int processes_setup(void **state) {
   void *shared =
       mmap(NULL, sizeof(struct fake_nvrtc_counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -42,7 +44,7 @@ static inline int processes_teardown(void **state) {
   return cache_world_teardown(state);
 }
 
-/* A child that runs `work` on the world, with a builder of its own, and exits with its result. */
+/* Fork a child that runs `work` on the world, with a builder of its own, and exits with its result. */
 static inline pid_t processes_start(struct processes *processes, struct cache_world *world,
                                     int (*work)(struct cache_world *world, long argument), long argument) {
   fflush(NULL);
@@ -56,7 +58,7 @@ static inline pid_t processes_start(struct processes *processes, struct cache_wo
   return id;
 }
 
-/* Is any of them still at work? None is waited for. */
+/* Is any child still running? Does not wait. */
 static inline _Bool processes_running(const struct processes *processes) {
   for (size_t i = 0; i < processes->count; i++) {
     siginfo_t info = {.si_pid = 0};
@@ -65,7 +67,7 @@ static inline _Bool processes_running(const struct processes *processes) {
   return 0;
 }
 
-/* Exit status, or 128 + the signal that ended it. */
+/* The child's exit status, or 128 + the signal that ended it. */
 static inline int processes_wait(pid_t id) {
   int status = 0;
   while (waitpid(id, &status, 0) < 0 && errno == EINTR)
@@ -73,7 +75,7 @@ static inline int processes_wait(pid_t id) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Wait for all; the first result that is neither 0 nor `but_also`. */
+/* Wait for all children. Returns the first result that is neither 0 nor `but_also`, or 0. */
 static inline int processes_wait_all(struct processes *processes, int but_also) {
   int first = 0;
   for (size_t i = 0; i < processes->count; i++) {

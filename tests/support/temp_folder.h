@@ -1,4 +1,4 @@
-/* A private folder per test, removed with everything in it. */
+/* A private folder for each test, which is removed with everything in it at the test's end. */
 #ifndef KJIT_TESTS_SUPPORT_TEMP_FOLDER_H
 #define KJIT_TESTS_SUPPORT_TEMP_FOLDER_H
 
@@ -15,7 +15,7 @@ struct temp_folder {
   char path[TEMP_PATH_BYTES];
 };
 
-/* Zero on success, as cmocka's setups want. */
+/* Returns 0 on success, as cmocka's setup functions do. */
 static inline int temp_folder_create(struct temp_folder *folder) {
   const char *parent = getenv("TMPDIR");
   snprintf(folder->path, sizeof folder->path, "%s/kjit-test-XXXXXX", parent && *parent ? parent : "/tmp");
@@ -29,7 +29,7 @@ static inline int temp_folder_remove_visit(const char *path, const struct stat *
   return remove(path);
 }
 
-/* Also removes folders that a test made unwritable. Accepts one that was never made. */
+/* Remove the folder, also if a test has made parts of it unwritable. Accepts one that was never made. */
 static inline int temp_folder_remove(struct temp_folder *folder) {
   if (!folder->path[0]) return 0;
   nftw(folder->path, temp_folder_remove_visit, 16, FTW_DEPTH | FTW_PHYS);
@@ -37,12 +37,12 @@ static inline int temp_folder_remove(struct temp_folder *folder) {
   return 0;
 }
 
-/* "<folder>/<name>" into `path`. */
+/* Write "<folder>/<name>" into `path`. */
 static inline void temp_folder_path(const struct temp_folder *folder, const char *name, char path[TEMP_PATH_BYTES]) {
   if (snprintf(path, TEMP_PATH_BYTES, "%s/%s", folder->path, name) >= TEMP_PATH_BYTES) abort();
 }
 
-/* Write a file, making the folders in its name. Zero on success. */
+/* Write a file, and make the folders in its name. Returns 0 on success. */
 static inline int temp_folder_write(const struct temp_folder *folder, const char *name, const void *data,
                                     size_t bytes) {
   char path[TEMP_PATH_BYTES];

@@ -1,4 +1,4 @@
-/* What every test includes: cmocka after the headers that it needs, and the helpers of this folder. */
+/* The header that every test includes: cmocka, behind the headers that it needs, and the helpers of this folder. */
 #ifndef KJIT_TESTS_SUPPORT_TEST_H
 #define KJIT_TESTS_SUPPORT_TEST_H
 
@@ -15,10 +15,10 @@
 #include "support/failing_allocator.h"
 #include "support/temp_folder.h"
 
-/* `error` may be NULL. A difference prints both names and the message. */
+/* Require a status. `error` may be NULL; a difference prints both statuses and the error's message. */
 #define assert_status(expected, actual, error) test_assert_status((expected), (actual), (error), __FILE__, __LINE__)
 
-/* `part` occurs in `text`; a difference prints both. */
+/* Require that `part` occurs in `text`, or that it does not; a failure prints both. */
 #define assert_contains(text, part) test_assert_contains((text), (part), 1, __FILE__, __LINE__)
 #define assert_lacks(text, part)    test_assert_contains((text), (part), 0, __FILE__, __LINE__)
 

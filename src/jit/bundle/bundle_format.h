@@ -1,4 +1,4 @@
-/* Where things stand in a bundle, version 1. Written grammar in cache/README.md.
+/* The layout of a bundle, version 1. The written grammar is in cache/README.md.
  *
  *   bundle = head | group... | record... | dictionary... | payload... | [signature]
  *
@@ -11,16 +11,17 @@
 #include "base/digest.h"
 #include "jit/cache/entry.h"
 
-/* As an entry's magic: a first byte above 127, and line ends that a text transfer would change. */
+/* The first byte is above 127 and line ends follow, so that a transfer as text would change the magic and be noticed.
+ */
 #define BUNDLE_MAGIC       "\x89KJB\r\n\x1a\n"
 #define BUNDLE_MAGIC_BYTES 8
 #define BUNDLE_VERSION     1
 
-/* Far beyond every kernel that anybody ships in one file; a size above it is damage. */
+/* Sanity bound: far beyond all kernels that anybody ships in one file, so a larger size is damage. */
 #define BUNDLE_MAX_BYTES ((uint64_t)4 << 30)
-/* The same bound as a manifest's, rounded up: 96 MiB of records. */
+/* As many kernels as a manifest may name, rounded up; their records take 96 MiB. */
 #define BUNDLE_MAX_RECORDS ((uint32_t)1 << 20)
-/* One for each architecture; there are some thirty. */
+/* A group is an architecture, and there are some thirty. */
 #define BUNDLE_MAX_GROUPS 256
 /* A dictionary is unpacked whole before the first kernel of its architecture is: about a millisecond. */
 #define BUNDLE_MAX_DICTIONARY_BYTES ((uint32_t)1 << 20)
@@ -37,7 +38,8 @@ enum bundle_head_offset {
   BUNDLE_HEAD_BYTES = 96
 };
 
-/* Kernels of one architecture share a dictionary: they are much alike. Packed size 0: there is none. */
+/* Kernels of one architecture share a dictionary, because they are much alike. A packed size of 0 means that they have
+ * none. */
 enum bundle_group_offset {
   GROUP_AT_ARCH = 0,    /* NUL-padded */
   GROUP_AT_DIGEST = 16, /* BLAKE2b-256 of the packed dictionary; zeros when there is none */
@@ -81,7 +83,7 @@ struct bundle_record {
   uint32_t packed_bytes, bytes, group;
 };
 
-/* Head, groups and records, checked. */
+/* The head, groups and records of a bundle, once they were checked. */
 struct bundle_table {
   const uint8_t *data; /* begins with the head */
   uint64_t bytes, body_bytes;
@@ -98,7 +100,7 @@ const char *bundle_table_check(struct bundle_table *table, const void *data);
 void bundle_table_group(const struct bundle_table *table, uint32_t index, struct bundle_group *group);
 void bundle_table_record(const struct bundle_table *table, uint32_t index, struct bundle_record *record);
 
-/* False: there is no such record. */
+/* Find the record of a request. False when there is none. */
 _Bool bundle_table_find(const struct bundle_table *table, const struct digest *request, uint32_t *index);
 
 #endif

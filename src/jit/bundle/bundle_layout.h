@@ -1,4 +1,7 @@
-/* From kernels to a bundle's bytes: which share a dictionary, what is in it, and what stands where. */
+/* Making a bundle's bytes from kernels: which kernels share a dictionary, what it contains, and where each part goes.
+ *
+ * Life cycle, driven by bundle_writer.c: bundle_layout_group(); for each group bundle_layout_dictionary() and packing;
+ * bundle_layout_write(); bundle_layout_finish(). */
 #ifndef KJIT_JIT_BUNDLE_BUNDLE_LAYOUT_H
 #define KJIT_JIT_BUNDLE_BUNDLE_LAYOUT_H
 
@@ -38,12 +41,13 @@ struct bundle_layout {
 kjit_status bundle_layout_group(struct bundle_layout *layout, const struct mem *mem, kjit_error *error);
 void bundle_layout_finish(struct bundle_layout *layout, const struct mem *mem);
 
-/* What the kernels of a group have in common: whole entries, each some places from the next in the order of labels,
- * where neighbours are alike. 0 bytes for a group that is too small to gain. `*dictionary` is mem_free. */
+/* Make the content of a group's dictionary: every fourth entry in the order of labels, where neighbours are alike. It
+ * has 0 bytes for a group that is too small to gain from one. The caller frees `*dictionary` (mem_free). */
 kjit_status bundle_layout_dictionary(const struct bundle_layout *layout, const struct bundle_part *group,
                                      const struct mem *mem, uint8_t **dictionary, size_t *bytes, kjit_error *error);
 
-/* All of it, once everything is packed. Sorts the items by request. `*data` is mem_free. */
+/* Write the whole bundle, once everything is packed. Sorts the items by request. The caller frees `*data` (mem_free).
+ */
 kjit_status bundle_layout_write(struct bundle_layout *layout, const struct mem *mem, void **data, size_t *bytes,
                                 kjit_error *error);
 

@@ -19,7 +19,8 @@ struct trust {
   size_t count;
 };
 
-/* From keys as 64 lower-case hex digits each. KJIT_ERR_INVALID_ARG names the one that is none, KJIT_ERR_NO_MEMORY. */
+/* Read keys of 64 lower-case hex digits each. KJIT_ERR_INVALID_ARG names the one that is malformed; KJIT_ERR_NO_MEMORY.
+ */
 kjit_status trust_init(struct trust *trust, const struct mem *mem, const char *const *hex, size_t count,
                        kjit_error *error);
 void trust_finish(struct trust *trust, const struct mem *mem); /* accepts a zeroed one */

@@ -1,5 +1,5 @@
-/* What the first publish of a process does for the folder: the tag that keeps backups out, and a sweep of what killed
- * writers left behind. */
+/* What the first publish of a process does for the folder: the tag that keeps backups out, and a sweep of the files
+ * that killed writers left behind. */
 #ifndef KJIT_JIT_CACHE_CACHE_TIDY_H
 #define KJIT_JIT_CACHE_CACHE_TIDY_H
 
