@@ -28,12 +28,13 @@ struct family_geometry {
 };
 
 struct kjit_family {
-  struct field_table table;      /* the fields, their names and kinds; table.family is the family's name */
-  const char *entry;             /* the extern "C" __global__ function */
-  const char *main_file;         /* the kernel's file, as its #line and its messages name it */
-  const char *const *options;    /* NVRTC options beyond the standing ones, in canonical order */
+  struct field_table table;   /* the fields, their names and kinds; table.family is the family's name */
+  const char *entry;          /* the extern "C" __global__ function */
+  const char *main_file;      /* the kernel's file, as its #line and its messages name it */
+  const char *const *options; /* NVRTC options beyond the standing ones, in canonical order */
   size_t option_count;
-  const struct field_hint *hints; /* values that `tune` tries, where not all are worth it; ended by a row without name */
+  const struct field_hint
+      *hints; /* values that `tune` tries, where not all are worth it; ended by a row without name */
 
   /* The text form. NULL: pairs "name=value,...", which family/pair_form.h reads and writes. */
   kjit_status (*parse)(const kjit_family *family, const char *text, int32_t *values, kjit_error *error);
