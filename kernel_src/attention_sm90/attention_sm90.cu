@@ -15,6 +15,9 @@
 // Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg gives it 256 (one
 //           consumer), 232 (two) or 160 (three). Spills: within the budget of sm90_codegen_test.c.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
+#include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/setmaxnreg.cuh>
+
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/producer.cuh"
 
@@ -25,15 +28,15 @@
 extern "C" __global__ __launch_bounds__(cfg::kThreads,
                                         1) void attention_sm90(const __grid_constant__ attention_sm90_params p) {
   extern __shared__ char raw[];
-  const Layout layout{(shared_address(raw) + 1023) & ~1023u};
+  const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
   if (threadIdx.x == 0) layout.initialise();
   __syncthreads(); // the barriers exist for everybody
   const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / cfg::kGroupThreads, 0); // uniform, and known to be
   if (warpgroup == 0) {
-    warpgroup_give_registers<cfg::kProducerRegisters>();
+    setmaxnreg_dec<cfg::kProducerRegisters>();
     if (threadIdx.x == 0) Producer{p, layout}.run();
   } else {
-    warpgroup_take_registers<cfg::kConsumerRegisters>();
+    setmaxnreg_inc<cfg::kConsumerRegisters>();
     Consumer(p, layout, warpgroup - 1, threadIdx.x % cfg::kGroupThreads).run();
   }
 }

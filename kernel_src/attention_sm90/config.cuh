@@ -1,7 +1,7 @@
 // The configuration: the prologue's macros as typed constants, checked. Nothing else reads a macro.
 #pragma once
-#include "ptx/matrix.cuh"
-#include "ptx/wgmma.cuh"
+#include <kjit/ptx/wgmma.cuh>
+#include <kjit/types.cuh>
 
 #if !defined(KJIT_dtype)
 #error "KJIT_dtype is not defined: element type, 5 (fp16) or 15 (bf16)"
@@ -22,16 +22,18 @@
 #endif
 
 #if KJIT_dtype == 15
-KJIT_WGMMA_SHAPE(KJIT_tile_n, Bf16, "bf16")
+KJIT_WGMMA(KJIT_tile_n, Bf16)
 #if KJIT_head_dim_v != KJIT_tile_n
-KJIT_WGMMA_SHAPE(KJIT_head_dim_v, Bf16, "bf16")
+KJIT_WGMMA(KJIT_head_dim_v, Bf16)
 #endif
 #elif KJIT_dtype == 5
-KJIT_WGMMA_SHAPE(KJIT_tile_n, Fp16, "f16")
+KJIT_WGMMA(KJIT_tile_n, Fp16)
 #if KJIT_head_dim_v != KJIT_tile_n
-KJIT_WGMMA_SHAPE(KJIT_head_dim_v, Fp16, "f16")
+KJIT_WGMMA(KJIT_head_dim_v, Fp16)
 #endif
 #endif
+
+using namespace kjit;
 
 namespace cfg {
 

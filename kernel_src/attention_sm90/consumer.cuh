@@ -11,8 +11,16 @@
 // Every product is waited for in the straight line of code that issues it: ptxas serialises what is in flight across a
 // loop's end or a branch (warnings C7510 to C7519).
 #pragma once
+#include <kjit/ptx/barrier.cuh>
+#include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/mbarrier.cuh>
+#include <kjit/ptx/stmatrix.cuh>
+#include <kjit/ptx/tma.cuh>
+#include <kjit/ptx/wgmma.cuh>
+#include <kjit/types.cuh>
+#include <kjit/warp.cuh>
+
 #include "attention_sm90/partials.cuh"
-#include "ptx/tensor_copy.cuh"
 
 struct Consumer {
   static constexpr int kDepth = (cfg::kHeadDim + 15) / 16; // products of 16 for S
@@ -38,7 +46,7 @@ struct Consumer {
         lane(thread % kLanesPerWarp) {}
 
   KJIT_DEVICE void run() {
-    if (cfg::kPingPong && consumer == cfg::kConsumers - 1) named_barrier_arrive(turn_barrier(0), kTurnThreads);
+    if (cfg::kPingPong && consumer == cfg::kConsumers - 1) bar_arrive(turn_barrier(0), kTurnThreads);
     Tile tile;
     if (!next_tile(tile)) return;
     start(tile);
@@ -62,7 +70,7 @@ struct Consumer {
       }
       tile = next;
     }
-    if (thread == 0) tensor_store_wait(); // shared memory must live until the copy engine has read it
+    if (thread == 0) cp_async_bulk_wait_group<0>(); // shared memory must live until the copy engine has read it
   }
 
 private:
@@ -74,15 +82,15 @@ private:
 
   // Ping-pong: consumers take turns in issuing products, so that one's products run under another's softmax.
   KJIT_DEVICE void wait_for_turn() const {
-    if constexpr (cfg::kPingPong) named_barrier_sync(turn_barrier(consumer), kTurnThreads);
+    if constexpr (cfg::kPingPong) bar_sync(turn_barrier(consumer), kTurnThreads);
   }
   KJIT_DEVICE void pass_turn() const {
-    if constexpr (cfg::kPingPong) named_barrier_arrive(turn_barrier((consumer + 1) % cfg::kConsumers), kTurnThreads);
+    if constexpr (cfg::kPingPong) bar_arrive(turn_barrier((consumer + 1) % cfg::kConsumers), kTurnThreads);
   }
 
   // Wait for the Q of the next tile; false when there is none.
   KJIT_DEVICE bool next_tile(Tile &tile) const {
-    mbarrier_wait(at.query_full(queries.slot), queries.parity);
+    mbarrier_wait_parity(at.query_full(queries.slot), queries.parity);
     return load_tile(at.tile(queries.slot), lane, tile);
   }
 
@@ -95,7 +103,7 @@ private:
   // The Q buffer that O was sent from, once it has been read. Put off until something else is to be waited for.
   KJIT_DEVICE void release_left() {
     if constexpr (cfg::kOutputChunks > 0) return;
-    tensor_store_wait_read(); // the next Q may overwrite it
+    cp_async_bulk_wait_group_read<0>(); // the next Q may overwrite it
     if (leaving != kNone) release_query(leaving);
     leaving = kNone;
   }
@@ -112,31 +120,31 @@ private:
 
   // S = Q K^T, not waited for.
   KJIT_DEVICE void issue_scores(int buffer) {
-    uint64_t q = matrix_descriptor(at.query(buffer, consumer), 16);
+    uint64_t q = wgmma_descriptor(at.query(buffer, consumer), 16);
     asm volatile("" : "+l"(q)); // or else all steps' are computed once, kept, and spilled
-    const uint64_t k = matrix_descriptor(at.keys(keys.slot), 16);
-    warpgroup_fence();
+    const uint64_t k = wgmma_descriptor(at.keys(keys.slot), 16);
+    wgmma_fence();
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
-      Wgmma<cfg::Element, cfg::kKeyRows>::multiply_shared(s[0], q + k_major_step(cfg::kGroupRows, d),
-                                                          k + k_major_step(cfg::kKeyRows, d), d > 0);
-    warpgroup_commit();
+      Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_ss(s[0], q + k_major_step(cfg::kGroupRows, d),
+                                                       k + k_major_step(cfg::kKeyRows, d), d > 0);
+    wgmma_commit_group();
   }
 
   // 16 columns further within a chunk are 32 bytes; the next chunk lies behind all rows of this one.
   KJIT_DEVICE static uint64_t k_major_step(int rows, int depth) {
-    return descriptor_step(depth / 4 * rows * cfg::kRowBytes + depth % 4 * 32);
+    return wgmma_descriptor_step(depth / 4 * rows * cfg::kRowBytes + depth % 4 * 32);
   }
 
   // O (+)= P V, not waited for.
   KJIT_DEVICE void issue_output(int accumulate) {
-    const uint64_t v = matrix_descriptor(at.values(values.slot), cfg::kKeyRows * cfg::kRowBytes);
-    warpgroup_fence();
+    const uint64_t v = wgmma_descriptor(at.values(values.slot), cfg::kKeyRows * cfg::kRowBytes);
+    wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kKeyTiles; k++)
-      Wgmma<cfg::Element, cfg::kHeadDimV>::multiply_registers(
-          o[0], probabilities[k], v + descriptor_step(k * 16 * cfg::kRowBytes), k > 0 ? 1 : accumulate);
-    warpgroup_commit();
+      Wgmma<cfg::Element, cfg::kHeadDimV>::mma_async_rs<true>(
+          o[0], probabilities[k], v + wgmma_descriptor_step(k * 16 * cfg::kRowBytes), k > 0 ? 1 : accumulate);
+    wgmma_commit_group();
   }
 
   // Scores of keys that a row does not see, or that do not exist, become -inf.
@@ -160,17 +168,17 @@ private:
 #pragma unroll
       for (int i = 0; i < 4; i++) {
         const float(&pair)[4] = s[0][2 * k + i / 2];
-        probabilities[k][i] = pack_16(cfg::Element{}, pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+        probabilities[k][i] = cvt_rn_x2(cfg::Element{}, pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
       }
   }
 
   // First block of a tile that nothing overlaps with.
   KJIT_DEVICE void start(const Tile &tile) {
-    mbarrier_wait(at.keys_full(keys.slot), keys.parity);
+    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
     wait_for_turn();
     issue_scores(queries.slot);
     pass_turn();
-    warpgroup_wait<0>();
+    wgmma_wait_group<0>();
     release_scores(tile, own_key_blocks(p, tile).end - 1, queries.slot);
     first_softmax(softmax, tile);
     round_scores();
@@ -210,10 +218,10 @@ private:
   // Scores of `block` together with the output of the block before.
   template <bool kMasked> KJIT_DEVICE void step(const Tile &tile, int buffer, int block, int accumulate) {
     issue_both(buffer, accumulate);
-    warpgroup_wait<1>();
+    wgmma_wait_group<1>();
     release_scores(tile, block, buffer);
     if constexpr (kMasked) mask(tile, block);
-    warpgroup_wait<0>();
+    wgmma_wait_group<0>();
     release_values();
     next_softmax<kMasked>();
   }
@@ -235,15 +243,15 @@ private:
   // The accumulator layout of 16 columns of S is one A operand of the product with V.
   KJIT_DEVICE void weigh(typename Softmax::Rows &added) {
     softmax.weigh(s, added, p.scale_log2, [&](int, int n, int r, float p0, float p1) {
-      probabilities[n / 2][n % 2 * 2 + r] = pack_16(cfg::Element{}, p0, p1);
+      probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);
     });
   }
 
   KJIT_DEVICE void issue_both(int buffer, int accumulate) {
-    mbarrier_wait(at.keys_full(keys.slot), keys.parity);
+    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
     wait_for_turn();
     issue_scores(buffer);
-    mbarrier_wait(at.values_full(values.slot), values.parity);
+    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
     issue_output(accumulate);
     pass_turn();
     release_left();
@@ -252,11 +260,11 @@ private:
   // The last output of `tile` together with the first scores of `next`.
   KJIT_DEVICE void change(const Tile &tile, const Tile &next, int buffer, int accumulate) {
     issue_both(queries.slot, accumulate);
-    warpgroup_wait<1>();
+    wgmma_wait_group<1>();
     release_scores(next, own_key_blocks(p, next).end - 1, queries.slot);
     Softmax following;
     first_softmax(following, next);
-    warpgroup_wait<0>();
+    wgmma_wait_group<0>();
     release_values();
     store(tile, buffer);
     softmax = following;
@@ -265,11 +273,11 @@ private:
 
   // The last output of a tile that nothing overlaps with.
   KJIT_DEVICE void end(const Tile &tile, int buffer, int accumulate) {
-    mbarrier_wait(at.values_full(values.slot), values.parity);
+    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
     wait_for_turn();
     issue_output(accumulate);
     pass_turn();
-    warpgroup_wait<0>();
+    wgmma_wait_group<0>();
     release_values();
     store(tile, buffer);
   }
@@ -299,8 +307,8 @@ private:
   KJIT_DEVICE void send_chunks(const Tile &tile, int first) {
     constexpr int kAll = cfg::chunks(cfg::kHeadDimV);
     const int end = first + cfg::kOutputChunks < kAll ? first + cfg::kOutputChunks : kAll;
-    if (thread == 0) tensor_store_wait_read();
-    named_barrier_sync(own_barrier(), cfg::kGroupThreads);
+    if (thread == 0) cp_async_bulk_wait_group_read<0>();
+    bar_sync(own_barrier(), cfg::kGroupThreads);
     output_to_shared(at.output(consumer), first, end);
     send_output(tile, at.output(consumer), first, end);
   }
@@ -332,21 +340,21 @@ private:
 
   // Chunks of O, once all of their 64 rows are in shared memory.
   KJIT_DEVICE void send_output(const Tile &tile, uint32_t out, int first, int end) {
-    shared_writes_to_copy_engine();
-    named_barrier_sync(own_barrier(), cfg::kGroupThreads);
+    fence_async_proxy();
+    bar_sync(own_barrier(), cfg::kGroupThreads);
     if (thread != 0) return;
     for (int i = first; i < end; i++)
       send_output_chunk(tile, out + (i - first) * cfg::kChunkBytes, i);
-    tensor_store_commit();
+    cp_async_bulk_commit_group();
   }
 
   KJIT_DEVICE void send_output_chunk(const Tile &tile, uint32_t shared, int chunk) const {
     const TensorMap *map = (const TensorMap *)&p.o;
     if constexpr (cfg::kPacked == 1) {
-      tensor_store(map, shared, chunk * 64, tile.first_position(consumer), tile.head, tile.batch);
+      tma_store(map, shared, chunk * 64, tile.first_position(consumer), tile.head, tile.batch);
     } else {
       const PackedHead head = packed_head(p, tile, 0);
-      tensor_store(map, shared, chunk * 64, head.in_group, tile.first_position(consumer), head.key_head, tile.batch);
+      tma_store(map, shared, chunk * 64, head.in_group, tile.first_position(consumer), head.key_head, tile.batch);
     }
   }
 
@@ -365,12 +373,12 @@ private:
       const uint32_t address = row_at + (((d % 4 * 2 + half) ^ (row % 8)) << 4);
       const uint32_t r0 = pack(o[0][2 * d], 0), r1 = pack(o[0][2 * d], 2);
       if (2 * d + 1 < kOutput8)
-        store_matrix_x4(address, r0, r1, pack(o[0][2 * d + 1], 0), pack(o[0][2 * d + 1], 2));
+        stmatrix_x4(address, r0, r1, pack(o[0][2 * d + 1], 0), pack(o[0][2 * d + 1], 2));
       else
-        store_matrix_x2(address, r0, r1);
+        stmatrix_x2(address, r0, r1);
     }
   }
   KJIT_DEVICE static uint32_t pack(const float (&c)[4], int i) {
-    return pack_16(cfg::Element{}, c[i], c[i + 1]);
+    return cvt_rn_x2(cfg::Element{}, c[i], c[i + 1]);
   }
 };

@@ -11,10 +11,15 @@
 //           two of { maximum [partial_rows], sum [partial_rows] } fp32: as a part leaves them, as a merge does, so that
 //           a merge writes none that it reads
 #pragma once
+#include <kjit/ptx/barrier.cuh>
+#include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/math.cuh>
+#include <kjit/ptx/memory.cuh>
+#include <kjit/types.cuh>
+#include <kjit/warp.cuh>
+
 #include "attention_sm90/pipeline.cuh"
 #include "attention_sm90/schedule.cuh"
-#include "ptx/memory.cuh"
-#include "ptx/warpgroup.cuh"
 #include "softmax/online_softmax.cuh"
 
 struct Partials {
@@ -131,16 +136,16 @@ private:
 
   // Is this the last of `count` to arrive? Their writes before are visible to all threads of the last one.
   KJIT_DEVICE bool is_last(int *counter, int barrier, uint32_t word) const {
-    named_barrier_sync(barrier, cfg::kGroupThreads); // every thread's writes, and its reading of the word, come before
+    bar_sync(barrier, cfg::kGroupThreads); // every thread's writes, and its reading of the word, come before
     if (thread == 0) {
       __threadfence(); // the group's writes before the arrival
       const bool last = atomicAdd(counter, 1) == count - 1;
       if (last) *counter = 0; // for the next launch
       __threadfence();        // the others' arrivals before what is read of them
-      store_shared_4(word, last);
+      st_shared_4(word, last);
     }
-    named_barrier_sync(barrier, cfg::kGroupThreads);
-    return load_shared_4(word) != 0;
+    bar_sync(barrier, cfg::kGroupThreads);
+    return ld_shared_4(word) != 0;
   }
 
   // Sum `count` places from `first` on. Octets of rows are shared out among the warps; where there are fewer octets,
@@ -173,7 +178,7 @@ private:
     weights.total = 0.0f;
 #pragma unroll
     for (int i = 0; i < kMergedAtOnce / 4; i++) {
-      const float weight = exp2_approx((weights.of_part[i] - weights.maximum) * p.scale_log2);
+      const float weight = ex2_approx((weights.of_part[i] - weights.maximum) * p.scale_log2);
       weights.of_part[i] = 4 * i + lane % 4 < count ? weight : 0.0f;
       weights.total += weights.of_part[i] * sums[i];
     }
@@ -229,8 +234,8 @@ private:
         out + piece / 4 * cfg::kGroupRows * cfg::kRowBytes + (octet * 8 + lane / 4) * cfg::kRowBytes;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      const uint32_t value = pack_16(cfg::Element{}, sum.x[2 * half] * inverse, sum.x[2 * half + 1] * inverse);
-      store_shared_4(row_at + (((piece % 4 * 2 + half) ^ lane / 4) << 4) + lane % 4 * 4, value);
+      const uint32_t value = cvt_rn_x2(cfg::Element{}, sum.x[2 * half] * inverse, sum.x[2 * half + 1] * inverse);
+      st_shared_4(row_at + (((piece % 4 * 2 + half) ^ lane / 4) << 4) + lane % 4 * 4, value);
     }
   }
 
@@ -245,6 +250,6 @@ private:
     const OutputRow to = output_row(p, tile, consumer, row);
     if (p.lse != nullptr && to.position < p.seq_q && to.in_group)
       p.lse[tile.batch * p.lse_batch_stride + to.head * p.lse_head_stride + to.position] =
-          total == 0.0f ? masked_score() : maximum * p.scale + log2_approx(total) * kLn2;
+          total == 0.0f ? masked_score() : maximum * p.scale + lg2_approx(total) * kLn2;
   }
 };

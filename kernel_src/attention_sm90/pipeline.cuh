@@ -7,8 +7,10 @@
 //   O      [consumer][o_chunks][64 rows][64]             each consumer's own
 //   then the barriers, then a tile for each Q buffer (schedule.cuh); if tiles are split, then a word for each consumer
 #pragma once
+#include <kjit/ptx/mbarrier.cuh>
+#include <kjit/types.cuh>
+
 #include "attention_sm90/config.cuh"
-#include "ptx/mbarrier.cuh"
 
 namespace shared {
 
@@ -75,7 +77,7 @@ struct Layout {
       mbarrier_init(values_full(i), 1);
       mbarrier_init(values_empty(i), cfg::kConsumers);
     }
-    mbarrier_init_fence();
+    fence_mbarrier_init();
   }
 
 private:

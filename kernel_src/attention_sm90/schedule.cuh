@@ -4,10 +4,12 @@
 // tile, so that their K and V are read once: row r of a consumer's 64 is position r / kPacked, head r % kPacked. Split,
 // a tile's key blocks are shared out in parts, which are worked on like tiles of their own (partials.cuh).
 #pragma once
+#include <kjit/ptx/memory.cuh>
+#include <kjit/types.cuh>
+#include <kjit/warp.cuh>
+
 #include "attention_sm90/config.cuh"
 #include "attention_sm90/params.h"
-#include "ptx/math.cuh"
-#include "ptx/memory.cuh"
 
 // Key blocks from `first` up to `end`.
 struct KeyBlocks {
@@ -84,32 +86,32 @@ constexpr int kNoTile = -1;
 
 // A tile as the producer hands it to the consumers, who need not divide for it: at `shared`, 16 bytes, 32 if split.
 KJIT_DEVICE void store_tile(uint32_t shared, const Tile &tile) {
-  store_shared_16(shared, {{(uint32_t)tile.query_tile, (uint32_t)tile.head, (uint32_t)tile.batch, 0}});
+  st_shared_16(shared, {{(uint32_t)tile.query_tile, (uint32_t)tile.head, (uint32_t)tile.batch, 0}});
   if constexpr (cfg::kSplit)
-    store_shared_16(shared + 16, {{(uint32_t)tile.index, (uint32_t)(tile.parts << 16 | tile.part),
-                                   (uint32_t)tile.blocks.first, (uint32_t)tile.blocks.end}});
+    st_shared_16(shared + 16, {{(uint32_t)tile.index, (uint32_t)(tile.parts << 16 | tile.part),
+                                (uint32_t)tile.blocks.first, (uint32_t)tile.blocks.end}});
 }
 
 // That there are no more.
 KJIT_DEVICE void store_no_tile(uint32_t shared) {
-  store_shared_16(shared, {{(uint32_t)kNoTile, 0, 0, 0}});
+  st_shared_16(shared, {{(uint32_t)kNoTile, 0, 0, 0}});
 }
 
 // False: there are no more. All lanes of a warp, of which the first reads, so that its arrival says when that is over.
 KJIT_DEVICE bool load_tile(uint32_t shared, int lane, Tile &tile) {
   Chunk where = {}, part = {};
-  if (lane == 0) where = load_shared_16(shared);
-  if (cfg::kSplit && lane == 0) part = load_shared_16(shared + 16);
-  tile.query_tile = from_first_lane(where.word[0]);
+  if (lane == 0) where = ld_shared_16(shared);
+  if (cfg::kSplit && lane == 0) part = ld_shared_16(shared + 16);
+  tile.query_tile = broadcast_from_lane_0(where.word[0]);
   if (tile.query_tile == kNoTile) return false;
-  tile.head = from_first_lane(where.word[1]);
-  tile.batch = from_first_lane(where.word[2]);
+  tile.head = broadcast_from_lane_0(where.word[1]);
+  tile.batch = broadcast_from_lane_0(where.word[2]);
   if constexpr (cfg::kSplit) {
-    const int parts = from_first_lane(part.word[1]);
-    tile.index = from_first_lane(part.word[0]);
+    const int parts = broadcast_from_lane_0(part.word[1]);
+    tile.index = broadcast_from_lane_0(part.word[0]);
     tile.parts = parts >> 16;
     tile.part = parts & 0xffff;
-    tile.blocks = {from_first_lane(part.word[2]), from_first_lane(part.word[3])};
+    tile.blocks = {broadcast_from_lane_0(part.word[2]), broadcast_from_lane_0(part.word[3])};
   }
   return true;
 }

@@ -1,7 +1,7 @@
 // The configuration: the prologue's macros as typed constants, checked. Nothing else reads a macro.
 #pragma once
-#include "core/shared_tile.cuh"
-#include "ptx/matrix.cuh"
+#include <kjit/shared_tile.cuh>
+#include <kjit/types.cuh>
 
 #if !defined(KJIT_dtype)
 #error "KJIT_dtype is not defined: element type, 5 (fp16) or 15 (bf16)"
@@ -22,6 +22,8 @@
 #elif !defined(KJIT_head_dim) || !defined(KJIT_head_dim_v)
 #error "KJIT_head_dim or KJIT_head_dim_v is not defined: columns of Q and K, columns of V and O"
 #endif
+
+using namespace kjit;
 
 namespace cfg {
 

@@ -16,6 +16,12 @@
 //
 // Key blocks are visited from last to first, so that the blocks that need a mask come first: the one that may be
 // ragged, and those on the diagonal of causal attention. The others need no check.
+#include <kjit/ptx/cp_async.cuh>
+#include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/special_registers.cuh>
+#include <kjit/types.cuh>
+
 #include "flash_forward/config.cuh"
 #include "flash_forward/fragments.cuh"
 #include "flash_forward/params.h"
@@ -49,21 +55,21 @@ template <typename Tile, int kColumns> struct KeyValueSource {
 
   // Start loading the next block; `valid_rows` of it exist (only looked at when kGuarded).
   template <bool kGuarded> KJIT_DEVICE void load(int valid_rows) {
-    const int thread = kGuarded ? fresh_thread_index() : threadIdx.x;
+    const int thread = kGuarded ? read_tid_x() : threadIdx.x;
     load_tile<cfg::kAsyncCopy, kGuarded>(tile, 0, cursor, thread, valid_rows);
-    if constexpr (cfg::kAsyncCopy) async_copy_commit();
+    if constexpr (cfg::kAsyncCopy) cp_async_commit_group();
     cursor.move(-cfg::kKeyRows);
   }
 };
 
 // Wait for this thread's copies but the latest `kPending` groups. Copies through registers are done already.
 template <int kPending> KJIT_DEVICE void wait_for_copies() {
-  if constexpr (cfg::kAsyncCopy) async_copy_wait<kPending>();
+  if constexpr (cfg::kAsyncCopy) cp_async_wait_group<kPending>();
 }
 
 // Scores of keys from `valid_columns` on become -inf. One predicate at a time: there are no registers for more.
 KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns) {
-  const int valid = valid_columns - fresh_thread_index() % 4 * 2;
+  const int valid = valid_columns - read_tid_x() % 4 * 2;
 #pragma unroll
   for (int n = 0; n < cfg::kKeyTiles * 2; n++)
 #pragma unroll
@@ -114,7 +120,7 @@ struct Block {
     load_tile<cfg::kAsyncCopy, true>(q_tile, rows.first_in_tile,
                                      rows.cursor<cfg::QTile, cfg::kHeadDim>(p.q, p.q_stride), rows.lane,
                                      p.seq_q - rows.first);
-    if constexpr (cfg::kAsyncCopy) async_copy_commit();
+    if constexpr (cfg::kAsyncCopy) cp_async_commit_group();
   }
 
   KJIT_DEVICE void hold_query() {
@@ -140,7 +146,7 @@ struct Block {
   }
 
   KJIT_DEVICE void mask_unseen(fragments::Scores &s, int j) const {
-    const WarpRows rows(fresh_thread_index());
+    const WarpRows rows(read_tid_x());
 #pragma unroll
     for (int m = 0; m < cfg::kRowTiles; m++)
 #pragma unroll
@@ -230,7 +236,7 @@ struct Block {
   }
 
   KJIT_DEVICE void finish() {
-    const WarpRows rows(fresh_thread_index());
+    const WarpRows rows(read_tid_x());
     softmax.finish(o, p.scale, [&](int m, int r, float log_sum_exp) {
       const int query = rows.first + m * 16 + r * 8 + rows.lane / 4;
       if (p.lse != nullptr && rows.lane % 4 == 0 && query < p.seq_q)
@@ -257,8 +263,8 @@ struct Block {
           const int chunk = n - cfg::OTile::band_column(band) / kChunkElements;
           const int row = rows.first_in_tile + m * 16 + r * 8 + rows.lane / 4;
           const uint32_t offset = cfg::OTile::offset_in_band(cfg::OTile::band_width(band), row, chunk);
-          store_shared_4(q_tile + cfg::OTile::band_offset(band) + offset + rows.lane % 4 * 4,
-                         pack_16(cfg::Element{}, o[m][n][2 * r], o[m][n][2 * r + 1]));
+          st_shared_4(q_tile + cfg::OTile::band_offset(band) + offset + rows.lane % 4 * 4,
+                      cvt_rn_x2(cfg::Element{}, o[m][n][2 * r], o[m][n][2 * r + 1]));
         }
   }
 };
@@ -268,7 +274,7 @@ struct Block {
 extern "C" __global__
 __launch_bounds__(cfg::kThreads) void flash_forward(const __grid_constant__ flash_forward_params p) {
   extern __shared__ __align__(128) char shared[];
-  Block block(p, shared_address(shared));
+  Block block(p, cvta_to_shared(shared));
   block.run();
   block.finish();
 }

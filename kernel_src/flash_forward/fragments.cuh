@@ -5,6 +5,12 @@
 //   K, V  [column tile of 16][depth][4]   two B operands: columns 0-7 in [0], [1], columns 8-15 in [2], [3]
 // "Depth" counts 16-wide slices of the reduction axis: head_dim for Q and K, keys for V.
 #pragma once
+#include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/ldmatrix.cuh>
+#include <kjit/ptx/mma.cuh>
+#include <kjit/shared_tile.cuh>
+#include <kjit/types.cuh>
+
 #include "flash_forward/config.cuh"
 
 namespace fragments {
@@ -53,7 +59,7 @@ KJIT_DEVICE void load_q(Operand<cfg::kRowTiles, kWidth> &q, const Addresses &at,
   for (int d = 0; d < kWidth; d++)
 #pragma unroll
     for (int m = 0; m < cfg::kRowTiles; m++)
-      load_matrix_x4(q[m][d], at.q.at(m, first_slice + d));
+      ldmatrix_x4(q[m][d], at.q.at(m, first_slice + d));
 }
 
 template <int kWidth>
@@ -62,7 +68,7 @@ KJIT_DEVICE void load_k(Operand<cfg::kKeyTiles, kWidth> &k, const Addresses &at,
   for (int d = 0; d < kWidth; d++)
 #pragma unroll
     for (int n = 0; n < cfg::kKeyTiles; n++)
-      load_matrix_x4(k[n][d], at.k.at(n, first_slice + d));
+      ldmatrix_x4(k[n][d], at.k.at(n, first_slice + d));
 }
 
 template <int kWidth>
@@ -71,7 +77,7 @@ KJIT_DEVICE void load_v(Operand<cfg::kValueSlices, kWidth> &v, const Addresses &
   for (int d = 0; d < kWidth; d++)
 #pragma unroll
     for (int n = 0; n < cfg::kValueSlices; n++)
-      load_matrix_x4_transposed(v[n][d], at.v.at(first_key_tile + d, n));
+      ldmatrix_x4_trans(v[n][d], at.v.at(first_key_tile + d, n));
 }
 
 // c += A * B for one column tile of eight and one slice. Rows run backwards on every other column, so that the A
@@ -177,7 +183,7 @@ KJIT_DEVICE void round_scores(Operand<cfg::kRowTiles, cfg::kKeyTiles> &p, const 
     for (int n = 0; n < cfg::kKeyTiles; n++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        p[m][n][i] = pack_16(cfg::Element{}, s[m][2 * n + i / 2][i % 2 * 2], s[m][2 * n + i / 2][i % 2 * 2 + 1]);
+        p[m][n][i] = cvt_rn_x2(cfg::Element{}, s[m][2 * n + i / 2][i % 2 * 2], s[m][2 * n + i / 2][i % 2 * 2 + 1]);
 }
 
 } // namespace fragments

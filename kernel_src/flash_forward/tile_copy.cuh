@@ -1,8 +1,8 @@
 // Tiles between global and shared memory, 16 bytes a lane.
 #pragma once
-#include "core/shared_tile.cuh"
-#include "ptx/async_copy.cuh"
-#include "ptx/memory.cuh"
+#include <kjit/ptx/cp_async.cuh>
+#include <kjit/ptx/memory.cuh>
+#include <kjit/types.cuh>
 
 // A thread's place in a global tile of `kRows` rows laid out for `Tile`, of which `kThreads` threads move one 16-byte
 // chunk each at a time. Neighbouring threads take neighbouring chunks of a row: whole 128-byte lines of global memory.
@@ -71,20 +71,20 @@ private:
 
 // A tile from global to shared memory, rows from `first_row` on. Rows from `valid_rows` on become zeros when
 // `kGuarded`; otherwise all must exist. Columns that do not exist become zeros. With kAsync the copies are in flight
-// until async_copy_wait(); otherwise they are done when this returns. Either way other threads see them only after a
-// barrier.
+// until cp_async_wait_group(); otherwise they are done when this returns. Either way other threads see them only after
+// a barrier.
 template <bool kAsync, bool kGuarded, typename Cursor>
 KJIT_DEVICE void load_tile(uint32_t tile_address, int first_row, const Cursor &cursor, int thread, int valid_rows) {
   cursor.for_each_chunk(first_row, thread, [&](int row, bool exists, const char *source, uint32_t offset) {
     const bool inside = exists && (!kGuarded || row < valid_rows);
     if constexpr (kAsync && (kGuarded || Cursor::kPadded)) {
-      async_copy_16_or_zero(tile_address + offset, source, inside);
+      cp_async_16_zfill(tile_address + offset, source, inside);
     } else if constexpr (kAsync) {
-      async_copy_16(tile_address + offset, source);
+      cp_async_16(tile_address + offset, source);
     } else {
       Chunk chunk = {};
-      if (inside) chunk = load_global_16(source);
-      store_shared_16(tile_address + offset, chunk);
+      if (inside) chunk = ld_global_nc_16(source);
+      st_shared_16(tile_address + offset, chunk);
     }
   });
 }
@@ -93,7 +93,7 @@ KJIT_DEVICE void load_tile(uint32_t tile_address, int first_row, const Cursor &c
 template <typename Cursor>
 KJIT_DEVICE void store_tile(const Cursor &cursor, uint32_t tile_address, int first_row, int thread, int valid_rows) {
   cursor.for_each_chunk(first_row, thread, [&](int row, bool exists, const char *target, uint32_t offset) {
-    const Chunk chunk = load_shared_16(tile_address + offset);
-    if (exists && row < valid_rows) store_global_16((char *)target, chunk);
+    const Chunk chunk = ld_shared_16(tile_address + offset);
+    if (exists && row < valid_rows) st_global_16((char *)target, chunk);
   });
 }

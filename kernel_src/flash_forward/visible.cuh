@@ -4,6 +4,8 @@
 // i + seq_kv - seq_q. Blocks of keys that no row of a query tile sees are not visited, but at least one is, so that a
 // tile without keys still writes zeros; blocks from first_masked_block() on may hold keys that some row does not see.
 #pragma once
+#include <kjit/types.cuh>
+
 #include "flash_forward/config.cuh"
 #include "flash_forward/params.h"
 

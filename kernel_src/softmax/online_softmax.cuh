@@ -8,8 +8,11 @@
 // looking for a maximum: weigh(), and where is_outgrown() raise_reference() and weigh() again. The caller orders them
 // around its matrix products.
 #pragma once
-#include "core/types.cuh"
-#include "ptx/math.cuh"
+#include <kjit/ptx/math.cuh>
+#include <kjit/types.cuh>
+#include <kjit/warp.cuh>
+
+using namespace kjit;
 
 // Score of a key that does not count.
 KJIT_DEVICE float masked_score() {
@@ -64,7 +67,7 @@ struct OnlineSoftmax {
   template <bool kFirst> KJIT_DEVICE void move_reference(const Rows &now, Rows &factors, float scale_log2) {
     for_rows([&](int m, int r) {
       if constexpr (!kFirst) {
-        factors[m][r] = exp2_approx((max[m][r] - now[m][r]) * (kFused ? scale_log2 : kLog2E));
+        factors[m][r] = ex2_approx((max[m][r] - now[m][r]) * (kFused ? scale_log2 : kLog2E));
         sum[m][r] *= factors[m][r];
       }
       max[m][r] = now[m][r];
@@ -81,8 +84,8 @@ struct OnlineSoftmax {
       float even = 0.0f, odd = 0.0f;
 #pragma unroll
       for (int n = 0; n < kColumnTiles8; n++) {
-        const float p0 = exp2_approx(s[m][n][2 * r] * scale_log2 - offset);
-        const float p1 = exp2_approx(s[m][n][2 * r + 1] * scale_log2 - offset);
+        const float p0 = ex2_approx(s[m][n][2 * r] * scale_log2 - offset);
+        const float p1 = ex2_approx(s[m][n][2 * r + 1] * scale_log2 - offset);
         even += p0;
         odd += p1;
         take(m, n, r, p0, p1);
@@ -129,8 +132,7 @@ struct OnlineSoftmax {
       for (int n = 0; n < kColumnTiles8; n++)
 #pragma unroll
         for (int c = 2 * r; c < 2 * r + 2; c++) {
-          s[m][n][c] =
-              kFused ? exp2_approx(s[m][n][c] * scale_log2 - offset) : exp2_approx((s[m][n][c] - now) * kLog2E);
+          s[m][n][c] = kFused ? ex2_approx(s[m][n][c] * scale_log2 - offset) : ex2_approx((s[m][n][c] - now) * kLog2E);
           added += s[m][n][c];
         }
       sum[m][r] = kFirst ? added : sum[m][r] + added;
@@ -145,7 +147,7 @@ struct OnlineSoftmax {
       const float total = quad_sum(sum[m][r]);
       const bool empty = kRowsMayBeEmpty && total == 0.0f;
       inverse[m][r] = empty ? 0.0f : 1.0f / total;
-      log_sum_exp(m, r, empty ? masked_score() : max[m][r] * (kFused ? scale : 1.0f) + log2_approx(total) * kLn2);
+      log_sum_exp(m, r, empty ? masked_score() : max[m][r] * (kFused ? scale : 1.0f) + lg2_approx(total) * kLn2);
     });
     rescale(o, inverse);
   }

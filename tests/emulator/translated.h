@@ -23,10 +23,10 @@ template <unsigned long long kText> struct EmulatedInstruction {
   template <typename... Operands> static void run(Operands &&...) {}
 };
 
-// An asm statement outside of ptx/: its operands in their order, what it writes by reference.
+// An asm statement outside of kjit/ptx/: its operands in their order, what it writes by reference.
 template <unsigned long long kText, typename... Operands> inline void emulated_asm(Operands &&...operands) {
   static_assert(EmulatedInstruction<kText>::kKnown || sizeof...(Operands) > 1000,
-                "the emulator does not know this inline PTX: put it into kernel_src/ptx, or into translated.h");
+                "the emulator does not know this inline PTX: put it into kernel_src/kjit/ptx, or into translated.h");
   EmulatedInstruction<kText>::run((Operands &&) operands...);
 }
 
@@ -53,10 +53,6 @@ struct EmulatedInstruction<emulated_asm_id(
   static void run(float &score, int column, int valid) {
     if (column >= valid) score = -__builtin_inff();
   }
-};
-
-template <> struct EmulatedInstruction<emulated_asm_id("mov.u32 %0, %%tid.x;")> : EmulatedKnown {
-  static void run(int &thread) { thread = (int)threadIdx.x; }
 };
 
 template <> struct EmulatedInstruction<emulated_asm_id("cvt.f32.f16 %0, %1;")> : EmulatedKnown {

@@ -69,9 +69,15 @@ def fault_of_public_header(include):
     return None if fine else "a public header uses C's headers and kjit's alone"
 
 
-def fault_of_kernel(include):
-    inside = include.startswith('"') and (ROOT / "kernel_src" / include.strip('"')).exists()
-    return None if inside else "a kernel source includes kernel sources alone, by their name under kernel_src"
+def fault_of_kernel(path, include):
+    """<kjit/...> is the library that users' kernels have too; what is quoted belongs to a family."""
+    library = include.startswith("<kjit/")
+    family = include.startswith('"') and not include.startswith('"kjit/')
+    if not (library or family) or not (ROOT / "kernel_src" / include.strip('"<>')).exists():
+        return "a kernel source includes <kjit/...> and kernel sources, by their name under kernel_src"
+    if path.is_relative_to(ROOT / "kernel_src" / "kjit") and not library:
+        return "kernel_src/kjit includes <kjit/...> alone"
+    return None
 
 
 def fault_of_user(path, include):
@@ -90,7 +96,7 @@ def fault_of_include(path, include):
     if parts[0] == "src":
         return fault_of_layer(parts[1], include) or fault_of_room(path, include)
     if parts[0] == "kernel_src":
-        return fault_of_kernel(include)
+        return fault_of_kernel(path, include)
     if name(path) not in MEASURE_INSIDE and any(name(path).startswith(folder + "/") for folder in PUBLIC_ONLY):
         return fault_of_user(path, include)
     return None

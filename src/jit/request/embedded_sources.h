@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+#include "base/mem.h"
+
 struct embedded_source {
   const char *name;   /* "flash_forward/flash_forward.cu" */
   size_t offset;      /* of the text, NUL-terminated, among the unpacked ones */
@@ -20,5 +22,12 @@ extern const size_t embedded_source_count;
 extern const unsigned char embedded_texts[];
 extern const size_t embedded_texts_packed_bytes;
 extern const size_t embedded_texts_bytes; /* unpacked */
+
+/* The source of that name, or NULL. */
+const struct embedded_source *embedded_source_find(const char *name, size_t bytes);
+
+/* Unpack all texts into `texts` (embedded_texts_bytes), each NUL-terminated at its offset. `mem` is for what unpacking
+ * needs meanwhile. False when out of memory. */
+_Bool embedded_texts_unpack(const struct mem *mem, char *texts);
 
 #endif

@@ -39,6 +39,7 @@ struct closure_file {
 /* Where a name leads: to a header in memory, or to a path. */
 struct found {
   const kjit_source *header; /* NULL: on disk */
+  kjit_source library;       /* what `header` points to when it is one of kjit's own */
   char path[PATH_LIMIT];
 };
 
@@ -127,6 +128,21 @@ static _Bool find(const struct visit *visit, const struct include *include, cons
       return 1;
   }
   return 0;
+}
+
+/* One of kjit's own headers, which come after whatever the caller has given under that name. KJIT_ERR_NOT_FOUND,
+ * without a message, when there is none. */
+static kjit_status find_in_library(const struct visit *visit, const struct include *include, const char *name,
+                                   struct found *found) {
+  struct include_closure *closure = visit->closure;
+  const kjit_status status = library_header_find(&closure->library, closure->mem, name, &found->library);
+  found->header = &found->library;
+  if (status == KJIT_ERR_NO_MEMORY) return error_no_memory(closure->error);
+  if (status != KJIT_ERR_UNSUPPORTED) return status;
+  if (include->optional) return KJIT_ERR_NOT_FOUND; /* the compiler says so if it comes to it */
+  return refuse(visit, include, status,
+                "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF): add a folder that has "
+                "this header to include_dirs");
 }
 
 /* -- Files -------------------------------------------------------------------------------------------------------- */
@@ -238,7 +254,10 @@ static kjit_status collect_include(void *user, const struct include *include) {
   if (include->name_bytes >= sizeof name) return refuse(visit, include, KJIT_ERR_INVALID_ARG, "the name is too long");
   memcpy(name, include->name, include->name_bytes);
   name[include->name_bytes] = '\0';
-  if (!find(visit, include, name, &found)) return KJIT_OK;
+  if (!find(visit, include, name, &found)) {
+    const kjit_status status = find_in_library(visit, include, name, &found);
+    if (status != KJIT_OK) return status == KJIT_ERR_NOT_FOUND ? KJIT_OK : status;
+  }
   const struct closure_file *known = find_known(visit->closure, name, include->name_bytes);
   return known ? check_same(visit, include, known, &found) : load(visit, include, name, &found);
 }
@@ -319,6 +338,7 @@ void include_closure_finish(struct include_closure *closure) {
   for (size_t i = 0; i < closure->count; i++)
     free_file(closure->mem, closure->files[i]);
   mem_free(closure->mem, closure->files);
+  library_headers_finish(&closure->library, closure->mem);
   closure->files = NULL;
   closure->count = closure->capacity = 0;
 }

@@ -4,10 +4,12 @@
 
 #include <kjit/build.h>
 
+#include "jit/request/library_headers.h"
 #include "jit/request/source_set.h"
 
 /* Where headers come from. A name is looked for among the headers in memory; of a quoted one, then in the including
- * file's folder (in memory, if the file is there); then in the folders, in order. */
+ * file's folder (in memory, if the file is there); then in the folders, in order; then among the headers that kjit
+ * gives to every kernel (library_headers.h). */
 struct include_search {
   const kjit_source *headers; /* names distinct, texts without NUL, `bytes` set */
   size_t header_count;
@@ -24,6 +26,7 @@ struct include_closure {
   size_t count, capacity;
   struct closure_file *by_name; /* headers, by the name written in #include */
   size_t bytes;                 /* of all texts */
+  struct library_headers library;
   kjit_error *error;
 };
 
@@ -31,6 +34,7 @@ struct include_closure {
  * KJIT_ERR_NOT_FOUND    an #include that every compile would read is nowhere: the error has file, line and name
  * KJIT_ERR_INVALID_ARG  a name that is absolute or computed, one name that means two different files, a NUL in a file,
  *                       or more than 4096 files, 64 MiB or 200 levels
+ * KJIT_ERR_UNSUPPORTED  a header of kjit's own, <kjit/...>, whose text this library was built without
  * KJIT_ERR_IO, KJIT_ERR_NO_MEMORY
  * Finish it in every case. */
 kjit_status include_closure_collect(struct include_closure *closure, const struct mem *mem,

@@ -44,12 +44,20 @@ struct shelved_set {
   struct source_file files[]; /* room for every embedded source, then the texts */
 };
 
-static const struct embedded_source *find_embedded(const char *name, size_t bytes) {
+const struct embedded_source *embedded_source_find(const char *name, size_t bytes) {
   for (size_t i = 0; i < embedded_source_count; i++) {
     const char *candidate = embedded_sources[i].name;
     if (strlen(candidate) == bytes && !memcmp(candidate, name, bytes)) return &embedded_sources[i];
   }
   return NULL;
+}
+
+_Bool embedded_texts_unpack(const struct mem *mem, char *texts) {
+  const struct frame_bytes packed = {embedded_texts, embedded_texts_packed_bytes};
+  if (!frame_inflate(mem, packed, texts, embedded_texts_bytes)) return 0;
+  for (size_t i = 0; i < embedded_source_count; i++)
+    texts[embedded_sources[i].offset + embedded_sources[i].bytes] = '\0';
+  return 1;
 }
 
 static void add_file(struct shelved_set *made, const struct embedded_source *source) {
@@ -63,24 +71,21 @@ static void add_file(struct shelved_set *made, const struct embedded_source *sou
 
 /* What is not embedded is left to the compiler, which names it in its log. */
 static kjit_status visit_include(void *user, const struct include *include) {
-  const struct embedded_source *source = find_embedded(include->name, include->name_bytes);
+  const struct embedded_source *source = embedded_source_find(include->name, include->name_bytes);
   if (source && !include->computed) add_file(user, source);
   return KJIT_OK;
 }
 
 /* NULL: out of memory. */
 static struct shelved_set *make(const struct embedded_source *main_source, const struct mem *mem) {
-  const struct frame_bytes packed = {embedded_texts, embedded_texts_packed_bytes};
   struct shelved_set *made =
       mem_alloc(mem, sizeof *made + embedded_source_count * sizeof *made->files + embedded_texts_bytes);
   if (!made) return NULL;
   made->texts = (char *)(made->files + embedded_source_count);
-  if (!frame_inflate(mem, packed, made->texts, embedded_texts_bytes)) {
+  if (!embedded_texts_unpack(mem, made->texts)) {
     mem_free(mem, made);
     return NULL;
   }
-  for (size_t i = 0; i < embedded_source_count; i++)
-    made->texts[embedded_sources[i].offset + embedded_sources[i].bytes] = '\0';
   add_file(made, main_source);
   for (size_t i = 0; i < made->set.count; i++)
     (void)include_scan(made->files[i].text, made->files[i].bytes, visit_include, made);
@@ -133,7 +138,7 @@ kjit_status source_shelf_get(struct source_shelf *shelf, const char *main_name, 
                              kjit_error *error) {
   *out = find_made(atomic_load_explicit(&shelf->newest, memory_order_acquire), main_name);
   if (*out) return KJIT_OK;
-  const struct embedded_source *source = find_embedded(main_name, strlen(main_name));
+  const struct embedded_source *source = embedded_source_find(main_name, strlen(main_name));
   if (!source) {
     return error_set(error, KJIT_ERR_UNSUPPORTED, "this library was built without its kernel source, %s", main_name);
   }

@@ -1,6 +1,7 @@
 #include "jit/request/include_closure.h"
 
 #include "custom_fixture.h"
+#include "jit/request/embedded_sources.h"
 
 /* -- The closure ----------------------------------------------------------------------------------------------------
  */
@@ -230,6 +231,38 @@ static void test_include_closure__nul_bytes_are_refused(void **state) {
   assert_refused(f, KJIT_ERR_INVALID_ARG, "NUL");
 }
 
+/* False in a build with KJIT_EMBED_SOURCES=OFF. */
+static _Bool embedded_texts_are_here(void) {
+  return embedded_source_count && !embedded_sources[0].digest;
+}
+
+static void test_include_closure__finds_the_headers_of_kjit_without_a_folder(void **state) {
+  struct fixture *f = *state;
+  if (!embedded_texts_are_here()) skip();
+  set_source(f, "#include <kjit/ptx/ldmatrix.cuh>\n");
+  assert_made(f);
+  assert_string_equal("main.cu kjit/ptx/ldmatrix.cuh kjit/types.cuh", names(f));
+  assert_contains(text_of(f, "kjit/ptx/ldmatrix.cuh"), "ldmatrix_x4(");
+}
+
+static void test_include_closure__a_header_given_comes_before_that_of_kjit(void **state) {
+  struct fixture *f = *state;
+  const kjit_source headers[] = {{"kjit/types.cuh", "// mine\n", 0}};
+  f->request.headers = headers;
+  f->request.header_count = 1;
+  set_source(f, "#include <kjit/types.cuh>\n");
+  assert_made(f);
+  assert_string_equal("// mine\n", text_of(f, "kjit/types.cuh"));
+}
+
+static void test_include_closure__the_kernels_of_the_families_are_no_headers_for_users(void **state) {
+  struct fixture *f = *state;
+  set_source(f, "#include \"flash_forward/params.h\"\n");
+  assert_refused(f, KJIT_ERR_NOT_FOUND, "flash_forward/params.h");
+  set_source(f, "#include <kjit/ptx/nothing.cuh>\n");
+  assert_refused(f, KJIT_ERR_NOT_FOUND, "kjit/ptx/nothing.cuh");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(test_include_closure__##name, setup, teardown)
 
 int main(void) {
@@ -251,6 +284,9 @@ int main(void) {
       TEST(too_deep_nesting_is_refused),
       TEST(too_much_text_is_refused),
       TEST(nul_bytes_are_refused),
+      TEST(finds_the_headers_of_kjit_without_a_folder),
+      TEST(a_header_given_comes_before_that_of_kjit),
+      TEST(the_kernels_of_the_families_are_no_headers_for_users),
   };
   return cmocka_run_group_tests_name("include_closure", tests, NULL, NULL);
 }

@@ -17,7 +17,9 @@
 // index: a lane that walks a tile in steps of 16 rows and 16 columns needs one precomputed offset and XORs with
 // constants.
 #pragma once
-#include "core/types.cuh"
+#include <kjit/types.cuh>
+
+namespace kjit {
 
 template <int kRows_, int kColumns_, bool kSwizzled_> struct SharedTile {
   static constexpr int kRows = kRows_;
@@ -75,3 +77,5 @@ template <typename Tile> struct LaneOffsets {
            (uint32_t)(Tile::band_offset(band) + row16 * 16 * width * 2);
   }
 };
+
+} // namespace kjit

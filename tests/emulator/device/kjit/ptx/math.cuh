@@ -1,6 +1,6 @@
-// The instructions of kernel_src/ptx/math.cuh.
+// What the instructions of kernel_src/kjit/ptx/math.cuh do.
 #pragma once
-#include "core/types.cuh"
+#include <kjit/types.cuh>
 
 // .ftz: a subnormal number is zero.
 inline float emulator_flushed(float x) {
@@ -18,4 +18,4 @@ EMULATOR_PTX("lg2.approx.ftz.f32 %0, %1;"){static void run(float &y, float x){y 
 }
 ;
 
-#include_next "ptx/math.cuh"
+#include_next <kjit/ptx/math.cuh>

@@ -1,15 +1,15 @@
-// The instructions of kernel_src/ptx/async_copy.cuh.
+// What the instructions of kernel_src/kjit/ptx/cp_async.cuh do.
 #pragma once
-#include "core/types.cuh"
+#include <kjit/types.cuh>
 
 EMULATOR_PTX("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;"){
-    static void run(uint32_t shared, const void *global){emulator->async_copy(shared, global, 16);
+    static void run(unsigned shared, const void *global){emulator->async_copy(shared, global, 16);
 }
 }
 ;
 
 EMULATOR_PTX("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"){
-    static void run(uint32_t shared, const void *global,
+    static void run(unsigned shared, const void *global,
                     int bytes){emulator->async_copy(shared, global, static_cast<unsigned>(bytes));
 }
 }
@@ -25,4 +25,4 @@ EMULATOR_PTX("cp.async.wait_group %0;"){static void run(int pending){emulator->a
 }
 ;
 
-#include_next "ptx/async_copy.cuh"
+#include_next <kjit/ptx/cp_async.cuh>

@@ -1,0 +1,57 @@
+// Barriers in shared memory that count arrivals and bytes (sm_90): mbarrier objects of 8 bytes, 8-byte aligned.
+//
+// A barrier goes through phases. A phase completes when as many arrivals as mbarrier_init() named have come and all
+// bytes that were expected of asynchronous copies have been written. `barrier` is a shared::cta address everywhere.
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier"
+#pragma once
+#include <kjit/types.cuh>
+
+namespace kjit {
+
+// Make a barrier whose phases complete after `arrivals` arrivals and all expected bytes. One thread.
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.init"
+KJIT_DEVICE void mbarrier_init(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+// Make initialised barriers visible to TMA and to the other blocks of the cluster. The thread that initialised them,
+// before the barrier of the block or of the cluster that all threads then pass.
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: membar, fence" (fence.mbarrier_init)
+KJIT_DEVICE void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Arrive once. Release semantics at block scope: the calling thread's earlier writes are visible to whoever waits for
+// the phase. Each thread by itself.
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.arrive"
+KJIT_DEVICE void mbarrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrive once, and let the current phase also wait for `bytes` that TMA will write. One thread, before or after it
+// issues the copies.
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.arrive" (.expect_tx)
+KJIT_DEVICE void mbarrier_arrive_expect_tx(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Arrive once at a barrier of any block of the cluster: `barrier` is a shared::cluster address (cluster.cuh, mapa()).
+// Each thread by itself.
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.arrive" (.shared::cluster)
+KJIT_DEVICE void mbarrier_arrive_cluster(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Wait until the phase with the given parity has completed: 0 for the first phase, then alternating. Waiting for parity
+// 1 on a fresh barrier returns at once, as if the phase before the first had completed. Acquire semantics at block
+// scope. Any threads.
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.test_wait, mbarrier.try_wait"
+KJIT_DEVICE void mbarrier_wait_parity(uint32_t barrier, int parity) {
+  asm volatile(
+      "{ .reg .pred done; RETRY: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra RETRY; }" ::"r"(
+          barrier),
+      "r"(parity)
+      : "memory");
+}
+
+} // namespace kjit

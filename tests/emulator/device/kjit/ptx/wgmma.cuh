@@ -1,0 +1,46 @@
+// In place of kernel_src/kjit/ptx/wgmma.cuh, whose texts are put together from placeholders for every shape: the same
+// functions for any shape.
+#pragma once
+#include <kjit/types.cuh>
+
+namespace kjit {
+
+KJIT_DEVICE void wgmma_fence() {
+  emulator->wgmma_fence();
+}
+KJIT_DEVICE void wgmma_commit_group() {
+  emulator->wgmma_commit();
+}
+template <int kPending> KJIT_DEVICE void wgmma_wait_group() {
+  emulator->wgmma_wait(kPending);
+}
+
+KJIT_DEVICE uint64_t wgmma_descriptor(uint32_t shared, uint32_t band_bytes) {
+  return (uint64_t)((shared & 0x3ffff) >> 4) | (uint64_t)(band_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
+         (uint64_t)1 << 62;
+}
+__device__ constexpr uint64_t wgmma_descriptor_step(int bytes) {
+  return (uint64_t)(bytes >> 4);
+}
+
+// The machine multiplies K-major operands in shared memory, and A in registers with an N-major B.
+template <typename Element, int kColumns> struct Wgmma {
+  static constexpr bool kBf16 = __is_same(Element, Bf16);
+
+  template <bool kTransA = false, bool kTransB = false>
+  static KJIT_DEVICE void mma_async_ss(float (&d)[kColumns / 8][4], uint64_t a, uint64_t b, int accumulate) {
+    static_assert(!kTransA && !kTransB, "the emulator multiplies K-major operands in shared memory");
+    emulator_wgmma product = {&d[0][0], nullptr, a, b, kColumns, kBf16, accumulate != 0, false};
+    emulator->wgmma(&product);
+  }
+  template <bool kTransB = false>
+  static KJIT_DEVICE void mma_async_rs(float (&d)[kColumns / 8][4], const uint32_t (&a)[4], uint64_t b,
+                                       int accumulate) {
+    emulator_wgmma product = {&d[0][0], a, 0, b, kColumns, kBf16, accumulate != 0, kTransB};
+    emulator->wgmma(&product);
+  }
+};
+
+} // namespace kjit
+
+#define KJIT_WGMMA(N, ELEMENT) static_assert((N) % 8 == 0 && (N) <= 256, "a shape that wgmma has");
