@@ -46,6 +46,7 @@ struct Consumer {
         lane(thread % kLanesPerWarp) {}
 
   KJIT_DEVICE void run() {
+    wgmma_define_accumulators(o[0]); // a tile's first O = P V decides by `accumulate` whether it reads O
     if (cfg::kPingPong && consumer == cfg::kConsumers - 1) bar_arrive(turn_barrier(0), kTurnThreads);
     Tile tile;
     if (!next_tile(tile)) return;

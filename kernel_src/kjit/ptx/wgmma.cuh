@@ -47,6 +47,22 @@ template <int kPending> KJIT_DEVICE void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+// Call this once on accumulators whose first product decides at run time, by `accumulate`, whether it reads them.
+//
+// ptxas of CUDA 12.0 to 12.8 must then define registers that nothing has written. It does so between the product's
+// wgmma_fence() and wgmma_wait_group(), and for that reason runs all products of the kernel one after the other
+// (warning C7515, "non wgmma instructions defining accumulator registers"). With these compilers the accumulators are
+// set to zero here, ahead of the fence; with others the function does nothing. Each thread by itself.
+template <int kTiles8> KJIT_DEVICE void wgmma_define_accumulators(float (&d)[kTiles8][4]) {
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ < 9
+#pragma unroll
+  for (int n = 0; n < kTiles8; n++)
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      d[n][i] = 0.0f;
+#endif
+}
+
 // The descriptor of a tile in shared memory with the 128-byte swizzle: rows of 128 bytes (64 elements), the 16-byte
 // chunk at index c of row r stored at index c ^ (r % 8), as TMA writes it with CU_TENSOR_MAP_SWIZZLE_128B. A tile of
 // more than 64 columns is several such bands, one after the other.

@@ -1,0 +1,111 @@
+"""Every NVRTC that is named compiles both families of attention kernels without a warning and within the budgets of spills.
+
+usage: nvrtc_matrix_test.py KJIT
+
+KJIT_TEST_NVRTCS names the libraries: files (libnvrtc.so.12) or their folders, separated by ":". Without it the test is
+skipped; `tools/fetch-nvrtc 12.8 12.4 ...` fetches some and prints the variable. KJIT_TEST_ALL_CONFIGS=1 takes all of the
+kernels below instead of every third one. A table of what each version made of each family is printed at the end.
+"""
+
+import concurrent.futures
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/cli"))
+import harness  # noqa: E402
+
+KJIT = Path(sys.argv[1]).resolve()
+
+# Problems that reach every branch of attention_sm90: one and two Q buffers, one to three consumers, masks, heads that
+# share a tile, split-KV, head sizes whose wgmma shapes are no powers of two.
+HEADS = ("head_dim=64", "head_dim=72", "head_dim=128", "head_dim=192,head_dim_v=128", "head_dim=256", "head_dim=40")
+SHAPES = ("batch=4,heads_q=16,seq_q=4096,causal=0", "batch=4,heads_q=16,seq_q=4096,causal=1",
+          "batch=1,heads_q=64,heads_kv=8,seq_q=1,seq_kv=16384", "batch=2,heads_q=32,heads_kv=8,seq_q=128,seq_kv=8192,causal=1")
+PROBLEMS = [f"dtype={('fp16', 'bf16')[i % 2]},{head},{shape}"
+            for i, (head, shape) in enumerate(itertools.product(HEADS, SHAPES))]
+FLASH = ("(FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles+opt_softmax",
+         "(BF16, 128, 128, 64, 4): async+eager+swizzled+load_2_2_0_tiles+buffer+opt_softmax",
+         "(BF16, 128, 128, 32, 4): async+eager+swizzled+load_2_2_2_tiles+buffer",
+         "(FP16, 64, 64, 64, 4): async+swizzled+load_0_0_0_tiles")
+
+
+def kernels():
+    """(family, arguments of `kjit compile`, bytes that may be spilled): the budgets are those of the codegen tests."""
+    found = [("attention_sm90", ["--attention", problem, "--arch", "sm_90a"], None) for problem in PROBLEMS]
+    for arch in ("sm_80", "sm_89"):
+        found += [("flash_forward", ["--attention", problem, "--arch", arch], 96) for problem in PROBLEMS[::2]]
+        found += [("flash_forward", ["--flash", text, "--arch", arch], 128 if "128, 128, 64" in text else 0)
+                  for text in FLASH]
+    return found if os.environ.get("KJIT_TEST_ALL_CONFIGS") == "1" else found[::3]
+
+
+def spill_budget_sm90(label):
+    """As in sm90_codegen_test.c."""
+    fields = dict(field.split("=") for field in label.split(",") if "=" in field)
+    return 320 if int(fields.get("split", 0)) and int(fields.get("head_dim_v", 0)) > 128 else 16
+
+
+def compile_one(library, kernel):
+    """The description that the command prints, with `fault`: what is wrong with it, or None."""
+    family, arguments, budget = kernel
+    environment = dict(os.environ, KJIT_NVRTC=str(library), KJIT_CACHE_MODE="off")
+    with tempfile.NamedTemporaryFile() as cubin:
+        done = subprocess.run([KJIT, "compile", *arguments, "-o", cubin.name, "--json"], env=environment,
+                              capture_output=True, text=True, timeout=harness.HANGS_S)
+    if done.returncode != 0:
+        return {"family": family, "fault": done.stderr.strip() or f"exit code {done.returncode}"}
+    made = json.loads(done.stdout)
+    if budget is None:
+        budget = spill_budget_sm90(made["label"])
+    made["fault"] = None
+    if made["family"] != family:
+        made["fault"] = f"{made['family']} was chosen instead"
+    elif made["log"]:
+        made["fault"] = made["log"].strip()
+    elif made["spill_bytes"] > budget:
+        made["fault"] = f"spills {made['spill_bytes']} bytes; the budget is {budget}"
+    return made
+
+
+def named():
+    return [Path(name) for name in os.environ.get("KJIT_TEST_NVRTCS", "").split(":") if name]
+
+
+class NvrtcMatrix(unittest.TestCase):
+    def row(self, library, family, made):
+        mine = [each for each in made if each["family"] == family]
+        clean = [each for each in mine if not each["fault"]]
+        compiled = [each for each in mine if "registers" in each]
+        self.assertTrue(mine)
+        return (f"| {library} | {family} | {len(mine)} | {len(compiled)} | {len(mine) - len(clean)} "
+                f"| {max((each['spill_bytes'] for each in compiled), default='-')} "
+                f"| {max((each['registers'] for each in compiled), default='-')} "
+                f"| {sum(each['compile_ms'] for each in compiled) / max(1, len(compiled)):.0f} |")
+
+    def test_nvrtc_matrix__every_version_compiles_both_families_clean(self):
+        if not named():
+            self.skipTest("KJIT_TEST_NVRTCS names no NVRTC")
+        work = kernels()
+        faults, rows = [], []
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            for library in named():
+                self.assertTrue(library.exists(), f"KJIT_TEST_NVRTCS: {library} is not there")
+                made = list(pool.map(lambda kernel, library=library: compile_one(library, kernel), work))
+                faults += [f"{library}: {' '.join(kernel[1])}: {each['fault']}"
+                           for kernel, each in zip(work, made) if each["fault"]]
+                rows += [self.row(library, family, made) for family in ("attention_sm90", "flash_forward")]
+        print("| NVRTC | family | kernels | compiled | not clean | most spilled, bytes | most registers | mean, ms |")
+        print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+        print("\n".join(rows), flush=True)
+        self.assertEqual([], faults)
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules[__name__])
