@@ -1,4 +1,4 @@
-// Attention forward for Hopper (sm_90a): copy engine, mbarriers, warp-specialised wgmma.
+// Attention forward for Hopper (sm_90a): TMA, mbarriers, warp-specialised wgmma.
 //
 //   O = softmax(scale * Q K^T) V,  lse = ln(sum(exp(scale * Q K^T))), each (batch, head) by itself
 //
@@ -6,14 +6,17 @@
 //           o (batch, seq_q, heads_q, head_dim_v), fp16 or bf16, through tensor maps, so any strides that are multiples
 //           of 16 bytes; lse (batch, heads_q, seq_q) fp32, optional. Causal: row i sees keys up to i + seq_kv - seq_q;
 //           a row that sees none gives 0 and -inf.
-// Grid      as many blocks as fit the card at once, each walking over tiles of 64 * consumers rows, or parts of tiles
-//           (schedule.cuh). Packed, a tile's rows are positions times query heads that share a key head; split, a
-//           tile's key blocks are shared out among blocks, of which the last to finish merges (partials.cuh).
-//           One producer warpgroup, of which one thread works, and 1 to 3 consumer warpgroups of 64 query rows each.
-// Shared    q_buffers * Q + stages * (K + V), each padded to chunks of 64 columns, o_chunks of O, and barriers
+// Grid      as many blocks as run on the card at once, each working on one tile of 64 * consumers rows after the other
+//           (schedule.cuh). With pack_gqa (the field `packed`) a tile's rows are queries times query heads that share a
+//           key head; with split-KV (the field `split`) a tile's key blocks are shared out among blocks of threads, the
+//           last of which to finish merges (partials.cuh).
+// Warps     the first warpgroup is the producer, of which one thread issues all TMA loads (producer.cuh); 1 to 3
+// consumer
+//           warpgroups of 64 query rows each multiply and store (consumer.cuh).
+// Shared    q_buffers * Q + stages * (K + V), each padded to bands of 64 columns, o_chunks bands of O, and barriers
 //           (pipeline.cuh); up to 1023 bytes more, as the start is rounded up to the swizzle's 1024.
-// Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg gives it 256 (one
-//           consumer), 232 (two) or 160 (three). Spills: within the budget of sm90_codegen_test.c.
+// Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg lets it have 256
+//           (one consumer), 232 (two) or 160 (three). Spills: within the budget of sm90_codegen_test.c.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/setmaxnreg.cuh>
@@ -30,13 +33,14 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads,
   extern __shared__ char raw[];
   const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
   if (threadIdx.x == 0) layout.initialise();
-  __syncthreads(); // the barriers exist for everybody
-  const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / cfg::kGroupThreads, 0); // uniform, and known to be
+  __syncthreads(); // the mbarriers are initialised for every thread
+  const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / kThreadsPerWarpgroup,
+                                    0); // the shuffle tells the compiler that it is uniform
   if (warpgroup == 0) {
     setmaxnreg_dec<cfg::kProducerRegisters>();
     if (threadIdx.x == 0) Producer{p, layout}.run();
   } else {
     setmaxnreg_inc<cfg::kConsumerRegisters>();
-    Consumer(p, layout, warpgroup - 1, threadIdx.x % cfg::kGroupThreads).run();
+    Consumer(p, layout, warpgroup - 1, threadIdx.x % kThreadsPerWarpgroup).run();
   }
 }

@@ -1,4 +1,5 @@
-// The configuration: the prologue's macros as typed constants, checked. Nothing else reads a macro.
+// The configuration of attention_sm90: the macros that kjit writes in front of the source (KJIT_<field>) become typed
+// constants, and their values are checked. No other file reads these macros.
 #pragma once
 #include <kjit/ptx/wgmma.cuh>
 #include <kjit/types.cuh>
@@ -14,7 +15,7 @@
 #elif !defined(KJIT_stages) || !defined(KJIT_q_buffers)
 #error "KJIT_stages or KJIT_q_buffers is not defined: K and V tiles, Q tiles in shared memory"
 #elif !defined(KJIT_o_chunks)
-#error "KJIT_o_chunks is not defined: 64-column chunks of O that have shared memory of their own, or 0"
+#error "KJIT_o_chunks is not defined: 64-column bands of O that have shared memory of their own, or 0"
 #elif !defined(KJIT_ping_pong) || !defined(KJIT_rescale_slack)
 #error "KJIT_ping_pong or KJIT_rescale_slack is not defined: 0 or 1; log2 of a sum that needs no rescale"
 #elif !defined(KJIT_packed) || !defined(KJIT_split)
@@ -46,21 +47,21 @@ constexpr int kConsumers = KJIT_consumers;
 constexpr int kKeyRows = KJIT_tile_n;
 constexpr int kStages = KJIT_stages;
 constexpr int kQueryBuffers = KJIT_q_buffers;
-constexpr int kOutputChunks = KJIT_q_buffers == 1 && !KJIT_split ? KJIT_o_chunks : 0;
+constexpr int kOutputBands = KJIT_q_buffers == 1 && !KJIT_split ? KJIT_o_chunks : 0;
 constexpr bool kPingPong = KJIT_ping_pong && kConsumers > 1;
-constexpr int kRescaleSlack = KJIT_rescale_slack;
-constexpr bool kOverlapsTiles = kQueryBuffers == 2 || kOutputChunks > 0; // a tile's end with the next one's start
-constexpr int kPacked = KJIT_packed;
-constexpr bool kSplit = KJIT_split;
+constexpr int kRescaleThreshold = KJIT_rescale_slack;
+// True when shared memory has room for a tile's last product and the next tile's first one at the same time.
+constexpr bool kOverlapsTiles = kQueryBuffers == 2 || kOutputBands > 0;
+constexpr int kPackGqa = KJIT_packed; // query heads that share a key head, in the rows of one tile
+constexpr bool kSplitKv = KJIT_split; // a tile's key blocks are shared out among blocks of threads
 
-constexpr int kGroupRows = 64; // query rows of a consumer warpgroup: wgmma's M
-constexpr int kGroupThreads = 128;
-constexpr int kQueryRows = kGroupRows * kConsumers;
-constexpr int kGroupPositions = kGroupRows / kPacked; // of the query sequence; row r is position r / kPacked
-constexpr int kTilePositions = kQueryRows / kPacked;
-constexpr int kThreads = kGroupThreads * (kConsumers + 1);
+constexpr int kConsumerRows = 64; // query rows of a consumer warpgroup: M of wgmma
+constexpr int kQueryRows = kConsumerRows * kConsumers;
+constexpr int kConsumerQueries = kConsumerRows / kPackGqa; // row r belongs to query r / kPackGqa
+constexpr int kTileQueries = kQueryRows / kPackGqa;
+constexpr int kThreads = kThreadsPerWarpgroup * (kConsumers + 1);
 
-// Registers after the producer has given up what it does not need: at most 64 K / 128 for all warpgroups together.
+// Registers of each thread after setmaxnreg: the warpgroups together may have 65,536 / 128 = 512.
 constexpr int kProducerRegisters = kConsumers == 1 ? 56 : kConsumers == 2 ? 40 : 32;
 constexpr int kConsumerRegisters = kConsumers == 1 ? 256 : kConsumers == 2 ? 232 : 160;
 
@@ -69,23 +70,23 @@ static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_di
 static_assert(kConsumers >= 1 && kConsumers <= 3, "consumers: 1 to 3");
 static_assert(kKeyRows % 16 == 0 && kKeyRows <= 256, "tile_n: a multiple of 16 up to 256");
 static_assert(kStages >= 2 && kStages <= 4, "stages: 2 to 4");
-static_assert(kRescaleSlack >= 0 && kRescaleSlack <= 15, "rescale_slack: 0 to 15");
+static_assert(kRescaleThreshold >= 0 && kRescaleThreshold <= 15, "rescale_slack: 0 to 15");
 static_assert(kQueryBuffers == 1 || kQueryBuffers == 2, "q_buffers: 1 or 2");
-static_assert(kOutputChunks >= 0 && kOutputChunks <= 4, "o_chunks: 0 to 4");
-static_assert(kPacked >= 1 && kPacked <= 64 && (kPacked & (kPacked - 1)) == 0, "packed: a power of two up to 64");
+static_assert(kOutputBands >= 0 && kOutputBands <= 4, "o_chunks: 0 to 4");
+static_assert(kPackGqa >= 1 && kPackGqa <= 64 && (kPackGqa & (kPackGqa - 1)) == 0, "packed: a power of two up to 64");
 
-// A tile lies in shared memory as chunks of 64 columns, [chunk][rows][64], 128-byte rows, swizzled by the copy engine.
-// Columns that the head does not have arrive as zeros and are not multiplied beyond the next multiple of 16.
-__device__ constexpr int chunks(int columns) {
+// A tile lies in shared memory as bands of 64 columns, [band][rows][64], each with rows of 128 bytes that TMA swizzles.
+// TMA fills columns that the head does not have with zeros; they are multiplied only up to the next multiple of 16.
+__device__ constexpr int bands(int columns) {
   return (columns + 63) / 64;
 }
 constexpr int kRowBytes = 128;
-constexpr int kChunkBytes = kGroupRows * kRowBytes; // of one consumer's rows of Q or O
-constexpr int kGroupQueryBytes = // one consumer's rows of Q; its O leaves through the same memory, or its own
-    kChunkBytes * (chunks(kHeadDim) > chunks(kHeadDimV) || kOutputChunks > 0 ? chunks(kHeadDim) : chunks(kHeadDimV));
-constexpr int kQueryBytes = kConsumers * kGroupQueryBytes;
-constexpr int kGroupOutputBytes = kChunkBytes * kOutputChunks;
-constexpr int kKeyBytes = kKeyRows * kRowBytes * chunks(kHeadDim);
-constexpr int kValueBytes = kKeyRows * kRowBytes * chunks(kHeadDimV);
+constexpr int kBandBytes = kConsumerRows * kRowBytes; // a band of one consumer's rows of Q or O
+constexpr int kConsumerQueryBytes = // one consumer's rows of Q; its O leaves through the same memory, or its own
+    kBandBytes * (bands(kHeadDim) > bands(kHeadDimV) || kOutputBands > 0 ? bands(kHeadDim) : bands(kHeadDimV));
+constexpr int kQueryBytes = kConsumers * kConsumerQueryBytes;
+constexpr int kConsumerOutputBytes = kBandBytes * kOutputBands;
+constexpr int kKeyBytes = kKeyRows * kRowBytes * bands(kHeadDim);
+constexpr int kValueBytes = kKeyRows * kRowBytes * bands(kHeadDimV);
 
 } // namespace cfg

@@ -1,15 +1,22 @@
-// Tiles whose key blocks are shared out in parts.
+// Split-KV: the partial results of a tile whose key blocks are shared out among several blocks of threads.
 //
-// Each part leaves what it has of a consumer's rows in a place of its own in global memory and arrives at a counter.
-// The last of up to kMergedAtOnce neighbours to arrive merges them, in their order, into the first one's place, and
-// arrives for all of them among the next neighbours; who merges the last ones has the result. The order of the sums
-// depends on the number of parts alone, not on who is last, so that runs are bitwise alike. Nobody waits for anybody.
+// A tile's key blocks are divided into `num_splits` splits, each worked on like a tile of its own. Each consumer
+// warpgroup of a split, all of its 128 threads together,
+//   1. writes its unnormalised O and its rows' maxima and sums to a partial result in global memory (keep());
+//   2. arrives at a counter of its group of up to kMergedAtOnce neighbouring splits (arrive(), is_last());
+//   3. when it is the last of the group to arrive, merges the group's partial results, in the order of the splits, into
+//      the partial result of the group's first split (merge());
+//   4. arrives for the whole group at the counter of the next level, where up to kMergedAtOnce groups meet, and so on.
+// Whoever merges the last level has the tile's result. Nobody waits for anybody. The order of the sums depends on the
+// number of splits alone, not on who is last, so that repeated runs are equal to the bit.
 //
-//   place   O [partial_rows / 8][column pieces][32 lanes][4] fp32, relative to a maximum and not divided by the sum:
-//           16 columns of 8 rows are a piece, which lies as a warp's accumulators do, so that a warp moves 512 bytes
-//           at a time; columns that there are none of hold nothing of use
-//           two of { maximum [partial_rows], sum [partial_rows] } fp32: as a part leaves them, as a merge does, so that
-//           a merge writes none that it reads
+// A partial result, in floats (R is p.partial_rows; an octet is 8 rows, a piece 16 columns of an octet):
+//
+//   O            [R / 8 octets][pieces][32 lanes][4]   relative to the row's maximum, not divided by its sum. A piece
+//                                                      lies as a warp's accumulators do, so that a warp moves 512 bytes
+//                                                      at a time. Columns beyond head_dim_v hold nothing of use.
+//   statistics   [2]{ maximum [R], sum [R] }           [0] is written by keep(), [1] by a merge: a merge must not write
+//                                                      what other warps still read of its first member
 #pragma once
 #include <kjit/ptx/barrier.cuh>
 #include <kjit/ptx/cvt.cuh>
@@ -23,15 +30,15 @@
 #include "softmax/online_softmax.cuh"
 
 struct Partials {
-  static constexpr int kMergedAtOnce = 16; // two rounds of them are the 256 parts that there may be
-  // Parts, and pieces of each, of which a thread has loads under way. O's registers are not free meanwhile: ptxas takes
-  // the next tile's first product to add to them.
-  static constexpr int kPartsLoaded = 8;
+  static constexpr int kMergedAtOnce = 16; // members of a group: two levels make the 256 splits that there may be
+  // A thread has loads of this many splits, and of this many pieces of each, under way. O's own registers cannot hold
+  // them, because ptxas assumes that the next tile's first product adds to O.
+  static constexpr int kSplitsLoaded = 8;
   static constexpr int kPiecesLoaded = cfg::kHeadDimV <= 128 ? 2 : 1;
   static constexpr int kPieces = (cfg::kHeadDimV + 15) / 16; // of 16 columns
   static constexpr int kPieceFloats = 4 * kLanesPerWarp;
   static constexpr int kOctetFloats = kPieces * kPieceFloats; // of 8 rows
-  static constexpr int kWarps = cfg::kGroupThreads / kLanesPerWarp;
+  static constexpr int kWarps = kThreadsPerWarpgroup / kLanesPerWarp;
 
   struct alignas(16) Quad {
     float x[4];
@@ -40,21 +47,23 @@ struct Partials {
   const attention_sm90_params &p;
   const Tile &tile;
   const int consumer, thread, warp, lane;
-  const int rows;   // of the 64 that there is anything of
-  const int places; // of this tile and consumer: the index of the first
+  const int rows;          // of the consumer's 64, those whose query exists
+  const int first_partial; // the index of the partial result of this tile's and consumer's split 0
 
-  // Of the merge at hand: the first part and how many; from one to the next, in parts; how many merges came before.
+  // The current level of the merge tree: this group's first split, its number of members (1 to kMergedAtOnce), the
+  // distance from one member to the next in splits (kMergedAtOnce^round), and the level, from 0.
   int first, count, distance, round;
 
   KJIT_DEVICE Partials(const attention_sm90_params &params, const Tile &tile, int consumer, int thread)
       : p(params), tile(tile), consumer(consumer), thread(thread), warp(thread / kLanesPerWarp),
-        lane(thread % kLanesPerWarp), rows(rows_used()), places((tile.index * cfg::kConsumers + consumer) * p.splits),
-        round(0) {}
+        lane(thread % kLanesPerWarp), rows(rows_used()),
+        first_partial((tile.index * cfg::kConsumers + consumer) * p.splits), round(0) {}
 
-  // Keep this thread's accumulators: rows thread / 32 * 16 + lane / 4 and + 8.
+  // Write this thread's accumulators, of rows thread / 32 * 16 + lane / 4 and + 8, to the split's partial result.
+  //   maxima, sums  of these two rows, the sums over all columns
   template <int kTiles8>
   KJIT_DEVICE void keep(const float (&o)[kTiles8][4], const float (&maxima)[2], const float (&sums)[2]) const {
-    float *const to = place(tile.part);
+    float *const to = partial(tile.split);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const int octet = warp * 2 + r, row = octet * 8 + lane / 4;
@@ -71,90 +80,96 @@ struct Partials {
     }
   }
 
-  // Arrive, and merge as far as this part is the last to arrive. All threads of the consumer.
-  // @return whether that was all: the result is at `out` in shared memory
+  // Arrive, and merge level after level as long as this consumer is the last of its group to arrive. All threads of
+  // the consumer.
+  //   barrier  a named barrier of the consumer's own threads
+  //   word     4 bytes of shared memory through which thread 0 tells them whether they merge
+  //   @return  true when the last level was merged: the tile's O is then at `out` in shared memory
   KJIT_DEVICE bool arrive(int barrier, uint32_t word, uint32_t out) {
-    int part = tile.part, parts = tile.parts, *counters = p.arrivals + places;
+    int split = tile.split, num_splits = tile.num_splits, *counters = p.arrivals + first_partial;
 #pragma unroll 1
     for (distance = 1;; distance *= kMergedAtOnce, round++) {
-      const int groups = ceil_div(parts, kMergedAtOnce), group = part / kMergedAtOnce;
+      const int groups = ceil_div(num_splits, kMergedAtOnce), group = split / kMergedAtOnce;
       first = group * kMergedAtOnce * distance;
-      count = parts - group * kMergedAtOnce < kMergedAtOnce ? parts - group * kMergedAtOnce : kMergedAtOnce;
+      count = num_splits - group * kMergedAtOnce < kMergedAtOnce ? num_splits - group * kMergedAtOnce : kMergedAtOnce;
       if (!is_last(counters + group, barrier, word)) return false;
       merge(groups == 1, out);
       if (groups == 1) return true;
       counters += groups;
-      part = group;
-      parts = groups;
+      split = group;
+      num_splits = groups;
     }
   }
 
 private:
-  // What 8 rows of several parts weigh in their sum, spread over a warp: lane n has row n / 4; of its parts those that
-  // are n % 4 more than a multiple of 4.
+  // Softmax weights exp2(max_i - max) of up to kMergedAtOnce members i for the 8 rows of an octet, spread over a warp:
+  // lane l holds row l / 4 and the members i with i % 4 == l % 4.
   struct Weights {
-    float of_part[kMergedAtOnce / 4];
-    float maximum, total; // of lane n: row n / 4
+    float of_split[kMergedAtOnce / 4];
+    float maximum, total; // the maximum of all members and the weighted sum of their sums, of row l / 4
 
-    // Of part n, below kPartsLoaded.
+    // The weight of member n, below kSplitsLoaded, for this lane's row.
     KJIT_DEVICE float get(int n, int lane) const {
-      return __shfl_sync(0xffffffffu, of_part[n / 4], lane / 4 * 4 + n % 4);
+      return __shfl_sync(0xffffffffu, of_split[n / 4], lane / 4 * 4 + n % 4);
     }
-    // Let what was part kPartsLoaded be part 0.
+    // Renumber the members, so that member kSplitsLoaded becomes member 0.
     KJIT_DEVICE void advance() {
 #pragma unroll
-      for (int i = 0; i < (kMergedAtOnce - kPartsLoaded) / 4; i++)
-        of_part[i] = of_part[i + kPartsLoaded / 4];
+      for (int i = 0; i < (kMergedAtOnce - kSplitsLoaded) / 4; i++)
+        of_split[i] = of_split[i + kSplitsLoaded / 4];
     }
   };
 
-  // Positions end somewhere in the last tile; what lies behind is neither kept nor merged, but for the 8 rows that hold
-  // the last.
+  // The queries end somewhere in the last tile. Rows beyond are neither kept nor merged, except for those in the octet
+  // that holds the last query.
   KJIT_DEVICE int rows_used() const {
-    const int left = p.seq_q - tile.first_position(consumer);
-    return left < cfg::kGroupPositions ? left * cfg::kPacked : cfg::kGroupRows;
+    const int left = p.seq_q - tile.first_query(consumer);
+    return left < cfg::kConsumerQueries ? left * cfg::kPackGqa : cfg::kConsumerRows;
   }
 
-  // All places together are 64 MiB at most.
-  KJIT_DEVICE int place_floats() const {
+  // An int is enough for its index too: all partial results together are at most 64 MiB.
+  KJIT_DEVICE int partial_floats() const {
     return p.partial_rows * (kOctetFloats / 8 + 4);
   }
-  KJIT_DEVICE float *place(int part) const {
-    return p.partials + (places + part) * place_floats();
+  KJIT_DEVICE float *partial(int split) const {
+    return p.partials + (first_partial + split) * partial_floats();
   }
-  // This lane's part of a piece: columns n * 16 + lane % 4 * 2 and the next of row lane / 4 of the octet, and those 8
-  // columns further.
-  KJIT_DEVICE Quad *piece(float *place, int octet, int n) const {
-    return (Quad *)(place + octet * kOctetFloats + n * kPieceFloats) + lane;
+  // This lane's four values of piece n: row lane / 4 of the octet, columns n * 16 + lane % 4 * 2 and the next, and the
+  // two columns that lie 8 further.
+  KJIT_DEVICE Quad *piece(float *partial, int octet, int n) const {
+    return (Quad *)(partial + octet * kOctetFloats + n * kPieceFloats) + lane;
   }
-  KJIT_DEVICE float *maximum_of(float *place, int merges) const {
-    return place + p.partial_rows * (kOctetFloats / 8 + 2 * merges);
+  // The rows' maxima and sums after `merges` levels: 0 as keep() left them, 1 as the first level's merge did.
+  KJIT_DEVICE float *maximum_of(float *partial, int merges) const {
+    return partial + p.partial_rows * (kOctetFloats / 8 + 2 * merges);
   }
-  KJIT_DEVICE float *sum_of(float *place, int merges) const {
-    return maximum_of(place, merges) + p.partial_rows;
+  KJIT_DEVICE float *sum_of(float *partial, int merges) const {
+    return maximum_of(partial, merges) + p.partial_rows;
   }
 
-  // Is this the last of `count` to arrive? Their writes before are visible to all threads of the last one.
+  // Is this consumer the last of `count` to arrive? What the others wrote before they arrived is then visible to all of
+  // its threads.
   KJIT_DEVICE bool is_last(int *counter, int barrier, uint32_t word) const {
-    bar_sync(barrier, cfg::kGroupThreads); // every thread's writes, and its reading of the word, come before
+    bar_sync(barrier,
+             kThreadsPerWarpgroup); // after every thread's writes, and after it read the word at the level before
     if (thread == 0) {
-      __threadfence(); // the group's writes before the arrival
+      __threadfence(); // the warpgroup's writes come before the arrival
       const bool last = atomicAdd(counter, 1) == count - 1;
       if (last) *counter = 0; // for the next launch
-      __threadfence();        // the others' arrivals before what is read of them
+      __threadfence();        // the others' arrivals come before what is read of them
       st_shared_4(word, last);
     }
-    bar_sync(barrier, cfg::kGroupThreads);
+    bar_sync(barrier, kThreadsPerWarpgroup);
     return ld_shared_4(word) != 0;
   }
 
-  // Sum `count` places from `first` on. Octets of rows are shared out among the warps; where there are fewer octets,
-  // several warps share out an octet's pieces.
+  // Merge the `count` members of the group. The warps take octets of rows in turn; where there are fewer octets than
+  // warps, two or four warps take the pieces of one octet in turn.
   KJIT_DEVICE void merge(bool is_result, uint32_t out) const {
     const int octets = ceil_div(rows, 8), sharing = octets == 1 ? 4 : octets == 2 ? 2 : 1;
 #pragma unroll 1
     for (int octet = warp / sharing; octet < octets; octet += kWarps / sharing) {
-      const Weights weights = weigh(octet);
+      const Weights weights = split_weights(octet);
 #pragma unroll 1
       for (int n = warp % sharing; n < kPieces; n += sharing * kPiecesLoaded)
         merge_pieces(weights, octet, n, sharing, is_result, out);
@@ -162,7 +177,7 @@ private:
     }
   }
 
-  KJIT_DEVICE Weights weigh(int octet) const {
+  KJIT_DEVICE Weights split_weights(int octet) const {
     Weights weights;
     const int row = octet * 8 + lane / 4;
     float sums[kMergedAtOnce / 4];
@@ -170,41 +185,42 @@ private:
 #pragma unroll
     for (int i = 0; i < kMergedAtOnce / 4; i++) {
       float *const from = member(4 * i + lane % 4);
-      weights.of_part[i] = maximum_of(from, round)[row];
+      weights.of_split[i] = maximum_of(from, round)[row];
       sums[i] = sum_of(from, round)[row];
-      weights.maximum = fmaxf(weights.maximum, weights.of_part[i]);
+      weights.maximum = fmaxf(weights.maximum, weights.of_split[i]);
     }
     weights.maximum = quad_max(weights.maximum);
     weights.total = 0.0f;
 #pragma unroll
     for (int i = 0; i < kMergedAtOnce / 4; i++) {
-      const float weight = ex2_approx((weights.of_part[i] - weights.maximum) * p.scale_log2);
-      weights.of_part[i] = 4 * i + lane % 4 < count ? weight : 0.0f;
-      weights.total += weights.of_part[i] * sums[i];
+      const float weight = ex2_approx((weights.of_split[i] - weights.maximum) * p.scale_log2);
+      weights.of_split[i] = 4 * i + lane % 4 < count ? weight : 0.0f;
+      weights.total += weights.of_split[i] * sums[i];
     }
     weights.total = quad_sum(weights.total);
     return weights;
   }
 
-  // Part n of the merge; beyond the last, the last again, so that there are always as many loads.
+  // The partial result of member n; beyond the last member, the last again, so that the number of loads is constant
+  // (their weight is 0).
   KJIT_DEVICE float *member(int n) const {
-    return place(first + (n < count ? n : count - 1) * distance);
+    return partial(first + (n < count ? n : count - 1) * distance);
   }
 
-  // kPiecesLoaded of an octet, from n on, `step` apart.
+  // Merge kPiecesLoaded pieces of an octet: n, n + step, ...
   KJIT_DEVICE void merge_pieces(Weights weights, int octet, int n, int step, bool is_result, uint32_t out) const {
     const float inverse = weights.total == 0.0f ? 0.0f : 1.0f / weights.total;
     Quad sums[kPiecesLoaded] = {};
 #pragma unroll 1
-    for (int part = 0; part < count; part += kPartsLoaded) {
-      Quad values[kPartsLoaded][kPiecesLoaded];
+    for (int split = 0; split < count; split += kSplitsLoaded) {
+      Quad values[kSplitsLoaded][kPiecesLoaded];
 #pragma unroll
-      for (int m = 0; m < kPartsLoaded; m++)
+      for (int m = 0; m < kSplitsLoaded; m++)
 #pragma unroll
         for (int i = 0; i < kPiecesLoaded; i++)
-          values[m][i] = *piece(member(part + m), octet, n + i * step < kPieces ? n + i * step : n);
+          values[m][i] = *piece(member(split + m), octet, n + i * step < kPieces ? n + i * step : n);
 #pragma unroll
-      for (int m = 0; m < kPartsLoaded; m++) {
+      for (int m = 0; m < kSplitsLoaded; m++) {
         const float weight = weights.get(m, lane);
 #pragma unroll
         for (int i = 0; i < kPiecesLoaded; i++)
@@ -218,7 +234,7 @@ private:
       if (is_result)
         store_result(sums[i], inverse, octet, n + i * step, out);
       else
-        *piece(place(first), octet, n + i * step) = sums[i];
+        *piece(partial(first), octet, n + i * step) = sums[i];
     }
   }
 
@@ -228,10 +244,10 @@ private:
       sum.x[i] += weight * value.x[i];
   }
 
-  // One piece of O into shared memory in the copy engine's swizzle: 16-byte chunk index XOR row % 8.
+  // Write one piece of O to shared memory with the 128-byte swizzle of TMA: 16-byte chunk index XOR row % 8.
   KJIT_DEVICE void store_result(const Quad &sum, float inverse, int octet, int piece, uint32_t out) const {
     const uint32_t row_at =
-        out + piece / 4 * cfg::kGroupRows * cfg::kRowBytes + (octet * 8 + lane / 4) * cfg::kRowBytes;
+        out + piece / 4 * cfg::kConsumerRows * cfg::kRowBytes + (octet * 8 + lane / 4) * cfg::kRowBytes;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const uint32_t value = cvt_rn_x2(cfg::Element{}, sum.x[2 * half] * inverse, sum.x[2 * half + 1] * inverse);
@@ -239,17 +255,17 @@ private:
     }
   }
 
-  // Of a row: for the next merge, or the log-sum-exp to where it belongs.
+  // Write a row's maximum and sum for the next level; or, at the last level, its log-sum-exp to p.lse.
   KJIT_DEVICE void store_statistics(float maximum, float total, int octet, bool is_result) const {
     const int row = octet * 8 + lane / 4;
     if (!is_result) {
-      maximum_of(place(first), round + 1)[row] = maximum;
-      sum_of(place(first), round + 1)[row] = total;
+      maximum_of(partial(first), round + 1)[row] = maximum;
+      sum_of(partial(first), round + 1)[row] = total;
       return;
     }
     const OutputRow to = output_row(p, tile, consumer, row);
-    if (p.lse != nullptr && to.position < p.seq_q && to.in_group)
-      p.lse[tile.batch * p.lse_batch_stride + to.head * p.lse_head_stride + to.position] =
+    if (p.lse != nullptr && to.query < p.seq_q && to.in_gqa_group)
+      p.lse[tile.batch * p.lse_batch_stride + to.head * p.lse_head_stride + to.query] =
           total == 0.0f ? masked_score() : maximum * p.scale + lg2_approx(total) * kLn2;
   }
 };

@@ -1,11 +1,16 @@
-// Shared memory and the barriers between the producer and the consumers.
+// The layout of shared memory, and the mbarriers between the producer and the consumers.
 //
-//   Q      [q_buffers][consumer][chunk][64 rows][64]     full: all of a tile's Q, and the tile;  empty: O has left it
-//                                                        or, with O's own memory, its last product is done
-//   K      [stages][chunk][tile_n rows][64]              full: arrived;  empty: every consumer is done with it
-//   V      [stages][chunk][tile_n rows][64]              likewise
-//   O      [consumer][o_chunks][64 rows][64]             each consumer's own
-//   then the barriers, then a tile for each Q buffer (schedule.cuh); if tiles are split, then a word for each consumer
+// Every buffer of Q, K and V has two mbarriers. "Full" completes when TMA has written the buffer; the consumers wait
+// for it. "Empty" completes when every consumer has arrived, being done with the buffer; the producer waits for it.
+//
+//   Q      [q_buffers][consumer][band][64 rows][64]      full: all of a tile's Q and the tile's coordinates are there;
+//                                                        empty: O was stored through it or, when O has memory of its
+//                                                        own, the last product with Q is done
+//   K      [stages][band][tile_n rows][64]               empty: every consumer's product with it is done
+//   V      [stages][band][tile_n rows][64]               empty: every consumer's product with it is done
+//   O      [consumer][o_chunks bands][64 rows][64]       used by its consumer alone, so it needs no mbarrier
+//   then the mbarriers, then a tile's coordinates for each Q buffer (schedule.cuh), then, with split-KV, one word for
+//   each consumer (partials.cuh)
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
@@ -17,16 +22,17 @@ namespace shared {
 constexpr int kKeysAt = cfg::kQueryBuffers * cfg::kQueryBytes;
 constexpr int kValuesAt = kKeysAt + cfg::kStages * cfg::kKeyBytes;
 constexpr int kOutputsAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
-constexpr int kBarriersAt = kOutputsAt + cfg::kConsumers * cfg::kGroupOutputBytes;
+constexpr int kBarriersAt = kOutputsAt + cfg::kConsumers * cfg::kConsumerOutputBytes;
 constexpr int kBarriers = 2 * cfg::kQueryBuffers + 4 * cfg::kStages;
 constexpr int kTilesAt = kBarriersAt + 8 * kBarriers; // an even number of barriers: 16-byte aligned
-constexpr int kTileBytes = cfg::kSplit ? 32 : 16;
+constexpr int kTileBytes = cfg::kSplitKv ? 32 : 16;
 constexpr int kWordsAt = kTilesAt + kTileBytes * cfg::kQueryBuffers;
-constexpr int kBytes = kWordsAt + (cfg::kSplit ? 4 * cfg::kConsumers : 0);
+constexpr int kBytes = kWordsAt + (cfg::kSplitKv ? 4 * cfg::kConsumers : 0);
 
 } // namespace shared
 
-// A ring of `kSlots` buffers seen from one side: which slot is next, and its barriers' parity.
+// A ring of `kSlots` buffers as the producer or a consumer sees it: the slot that is next, and the parity of the phase
+// to wait for on that slot's mbarriers.
 template <int kSlots> struct Ring {
   int slot = 0;
   int parity = 0;
@@ -40,17 +46,17 @@ template <int kSlots> struct Ring {
   }
 };
 
-// Where things are, by the shared address of the whole.
+// The shared::cta addresses of buffers and mbarriers, from the address of the whole.
 struct Layout {
   uint32_t base;
 
   KJIT_DEVICE uint32_t query(int slot, int consumer) const {
-    return base + slot * cfg::kQueryBytes + consumer * cfg::kGroupQueryBytes;
+    return base + slot * cfg::kQueryBytes + consumer * cfg::kConsumerQueryBytes;
   }
   KJIT_DEVICE uint32_t keys(int slot) const { return base + shared::kKeysAt + slot * cfg::kKeyBytes; }
   KJIT_DEVICE uint32_t values(int slot) const { return base + shared::kValuesAt + slot * cfg::kValueBytes; }
   KJIT_DEVICE uint32_t output(int consumer) const {
-    return base + shared::kOutputsAt + consumer * cfg::kGroupOutputBytes;
+    return base + shared::kOutputsAt + consumer * cfg::kConsumerOutputBytes;
   }
   KJIT_DEVICE uint32_t tile(int slot) const { return base + shared::kTilesAt + shared::kTileBytes * slot; }
   KJIT_DEVICE uint32_t word(int consumer) const { return base + shared::kWordsAt + 4 * consumer; }
@@ -64,12 +70,13 @@ struct Layout {
     return barrier(2 * cfg::kQueryBuffers + 3 * cfg::kStages + slot);
   }
 
-  // One thread, before a block barrier. One arrival from the producer; one from each consumer, or each of its warps for
-  // Q, as every warp reads the tile.
+  // Initialise the mbarriers. One thread, before a barrier of the block. "Full" takes one arrival of the producer;
+  // "empty" takes one of each consumer, or for Q one of each of its warps, because every warp reads the tile's
+  // coordinates.
   KJIT_DEVICE void initialise() const {
     for (int i = 0; i < cfg::kQueryBuffers; i++) {
       mbarrier_init(query_full(i), 1);
-      mbarrier_init(query_empty(i), cfg::kConsumers * cfg::kGroupThreads / kLanesPerWarp);
+      mbarrier_init(query_empty(i), cfg::kConsumers * kThreadsPerWarpgroup / kLanesPerWarp);
     }
     for (int i = 0; i < cfg::kStages; i++) {
       mbarrier_init(keys_full(i), 1);

@@ -1,8 +1,12 @@
-// Which tiles a block works on, in which order. A tile is kQueryRows rows of one (batch, head).
+// The tile scheduler: which tiles a block of threads works on, and in which order.
 //
-// A row is a position of the query sequence. Packed, up to kPacked query heads that share a key head make one head of a
-// tile, so that their K and V are read once: row r of a consumer's 64 is position r / kPacked, head r % kPacked. Split,
-// a tile's key blocks are shared out in parts, which are worked on like tiles of their own (partials.cuh).
+// A tile is kQueryRows rows of one (batch, head); a row is one query of one head. With kPackGqa > 1, up to kPackGqa
+// query heads that share a key head are packed into the rows of one tile, so that their K and V are read once: row r of
+// a consumer's 64 belongs to query r / kPackGqa and head r % kPackGqa. With kSplitKv, a tile's key blocks are divided
+// into up to p.splits splits, each of which is worked on like a tile of its own (partials.cuh).
+//
+// The producer takes the tile's number from the scheduler (TileScheduler) and works out its coordinates
+// (tile_by_number()); the consumers read the coordinates from shared memory (store_tile(), load_tile()).
 #pragma once
 #include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
@@ -11,7 +15,7 @@
 #include "attention_sm90/config.cuh"
 #include "attention_sm90/params.h"
 
-// Key blocks from `first` up to `end`.
+// The key blocks first to end - 1 of a head.
 struct KeyBlocks {
   int first, end;
 };
@@ -19,115 +23,119 @@ struct KeyBlocks {
 struct Tile {
   int query_tile, head, batch;
 
-  // kSplit alone: the tile's number, in how many parts it is worked on, which this is, and its key blocks.
-  int index, parts, part;
+  // With kSplitKv only: the tile's number, its number of splits, which split this is, and the split's key blocks.
+  int index, num_splits, split;
   KeyBlocks blocks;
 
-  // First position of a consumer's rows.
-  KJIT_DEVICE int first_position(int consumer) const {
-    return query_tile * cfg::kTilePositions + consumer * cfg::kGroupPositions;
+  // The query of a consumer's first row.
+  KJIT_DEVICE int first_query(int consumer) const {
+    return query_tile * cfg::kTileQueries + consumer * cfg::kConsumerQueries;
   }
 };
 
-// A row's query head.
-struct PackedHead {
-  int in_group, key_head; // among the query heads that share a key head; which that is
+// The query head of a row.
+struct GqaHead {
+  int in_gqa_group, key_head; // its index among the query heads that share a key head; that key head
 };
-KJIT_DEVICE PackedHead packed_head(const attention_sm90_params &p, const Tile &tile, int row) {
-  return {tile.head % p.heads_per_kv * cfg::kPacked + row % cfg::kPacked, tile.head / p.heads_per_kv};
+KJIT_DEVICE GqaHead gqa_head(const attention_sm90_params &p, const Tile &tile, int row) {
+  return {tile.head % p.heads_per_kv * cfg::kPackGqa + row % cfg::kPackGqa, tile.head / p.heads_per_kv};
 }
 
-// Where a row of a consumer's 64 belongs. It exists if its position is below seq_q and its head is one of the group.
+// The head and query of a row of a consumer's 64. The row exists if the query is below seq_q and `in_gqa_group` is
+// true: kPackGqa may be more than the query heads that share a key head.
 struct OutputRow {
-  int head, position;
-  bool in_group;
+  int head, query;
+  bool in_gqa_group;
 };
 KJIT_DEVICE OutputRow output_row(const attention_sm90_params &p, const Tile &tile, int consumer, int row) {
-  const int position = tile.first_position(consumer) + row / cfg::kPacked;
-  if constexpr (cfg::kPacked == 1) return {tile.head, position, true};
-  const PackedHead head = packed_head(p, tile, row);
-  return {head.key_head * p.group + head.in_group, position, head.in_group < p.group};
+  const int query = tile.first_query(consumer) + row / cfg::kPackGqa;
+  if constexpr (cfg::kPackGqa == 1) return {tile.head, query, true};
+  const GqaHead head = gqa_head(p, tile, row);
+  return {head.key_head * p.group + head.in_gqa_group, query, head.in_gqa_group < p.group};
 }
 
-// Causal attention is aligned at the bottom right: position i sees keys up to i + seq_kv - seq_q.
-KJIT_DEVICE int keys_seen_by(const attention_sm90_params &p, int position) {
-  const int last = cfg::kCausal ? position + p.seq_kv - p.seq_q + 1 : p.seq_kv;
+// How many keys a query sees: the first ones. Causal attention is aligned at the bottom right: query i sees the keys up
+// to i + seq_kv - seq_q. The result may be 0 or less.
+KJIT_DEVICE int keys_seen_by(const attention_sm90_params &p, int query) {
+  const int last = cfg::kCausal ? query + p.seq_kv - p.seq_q + 1 : p.seq_kv;
   return last < p.seq_kv ? last : p.seq_kv;
 }
 
-// Key blocks of a tile: at least one, as a tile without keys must still write zeros.
+// How many key blocks a tile has: at least one, because a tile that sees no key must still write zeros.
 KJIT_DEVICE int key_blocks(const attention_sm90_params &p, const Tile &tile) {
-  const int keys = keys_seen_by(p, (tile.query_tile + 1) * cfg::kTilePositions - 1);
+  const int keys = keys_seen_by(p, (tile.query_tile + 1) * cfg::kTileQueries - 1);
   return keys <= 0 ? 1 : (keys + cfg::kKeyRows - 1) / cfg::kKeyRows;
 }
 
-// Those of a tile, or of a part of it.
-KJIT_DEVICE KeyBlocks own_key_blocks(const attention_sm90_params &p, const Tile &tile) {
-  if constexpr (cfg::kSplit) return tile.blocks;
+// The key blocks of a tile or, with kSplitKv, of a split.
+KJIT_DEVICE KeyBlocks key_blocks_of(const attention_sm90_params &p, const Tile &tile) {
+  if constexpr (cfg::kSplitKv) return tile.blocks;
   return {0, key_blocks(p, tile)};
 }
 
-// Share out a tile's key blocks: no part is without any, and the first ones have one more if they do not come out even.
-KJIT_DEVICE void share_out(const attention_sm90_params &p, Tile &tile) {
+// Give a split its key blocks. Every split has at least one; when they cannot be divided evenly, the first splits have
+// one more.
+KJIT_DEVICE void set_key_blocks(const attention_sm90_params &p, Tile &tile) {
   const int blocks = key_blocks(p, tile);
-  tile.parts = p.splits < blocks ? p.splits : blocks;
-  const int least = blocks / tile.parts, longer = blocks % tile.parts;
-  tile.blocks.first = tile.part * least + (tile.part < longer ? tile.part : longer);
-  tile.blocks.end = tile.blocks.first + least + (tile.part < longer);
+  tile.num_splits = p.splits < blocks ? p.splits : blocks;
+  const int least = blocks / tile.num_splits, longer = blocks % tile.num_splits;
+  tile.blocks.first = tile.split * least + (tile.split < longer ? tile.split : longer);
+  tile.blocks.end = tile.blocks.first + least + (tile.split < longer);
 }
 
 // Key blocks from this one on may hold keys that some row of the tile does not see.
 KJIT_DEVICE int first_masked_block(const attention_sm90_params &p, const Tile &tile) {
-  const int seen_by_all = keys_seen_by(p, tile.query_tile * cfg::kTilePositions);
+  const int seen_by_all = keys_seen_by(p, tile.query_tile * cfg::kTileQueries);
   return seen_by_all <= 0 ? 0 : seen_by_all / cfg::kKeyRows;
 }
 
 constexpr int kNoTile = -1;
 
-// A tile as the producer hands it to the consumers, who need not divide for it: at `shared`, 16 bytes, 32 if split.
+// Write a tile's coordinates for the consumers, so that these need not divide: 16 bytes at `shared`, 32 with kSplitKv.
 KJIT_DEVICE void store_tile(uint32_t shared, const Tile &tile) {
   st_shared_16(shared, {{(uint32_t)tile.query_tile, (uint32_t)tile.head, (uint32_t)tile.batch, 0}});
-  if constexpr (cfg::kSplit)
-    st_shared_16(shared + 16, {{(uint32_t)tile.index, (uint32_t)(tile.parts << 16 | tile.part),
+  if constexpr (cfg::kSplitKv)
+    st_shared_16(shared + 16, {{(uint32_t)tile.index, (uint32_t)(tile.num_splits << 16 | tile.split),
                                 (uint32_t)tile.blocks.first, (uint32_t)tile.blocks.end}});
 }
 
-// That there are no more.
-KJIT_DEVICE void store_no_tile(uint32_t shared) {
+// Write that there are no more tiles.
+KJIT_DEVICE void store_end_of_tiles(uint32_t shared) {
   st_shared_16(shared, {{(uint32_t)kNoTile, 0, 0, 0}});
 }
 
-// False: there are no more. All lanes of a warp, of which the first reads, so that its arrival says when that is over.
+// Read a tile's coordinates. All lanes of a warp, of which lane 0 reads: its later arrival at the "empty" mbarrier then
+// tells the producer that the warp has read them. @return false when there are no more tiles
 KJIT_DEVICE bool load_tile(uint32_t shared, int lane, Tile &tile) {
-  Chunk where = {}, part = {};
+  Chunk where = {}, split = {};
   if (lane == 0) where = ld_shared_16(shared);
-  if (cfg::kSplit && lane == 0) part = ld_shared_16(shared + 16);
+  if (cfg::kSplitKv && lane == 0) split = ld_shared_16(shared + 16);
   tile.query_tile = broadcast_from_lane_0(where.word[0]);
   if (tile.query_tile == kNoTile) return false;
   tile.head = broadcast_from_lane_0(where.word[1]);
   tile.batch = broadcast_from_lane_0(where.word[2]);
-  if constexpr (cfg::kSplit) {
-    const int parts = broadcast_from_lane_0(part.word[1]);
-    tile.index = broadcast_from_lane_0(part.word[0]);
-    tile.parts = parts >> 16;
-    tile.part = parts & 0xffff;
-    tile.blocks = {broadcast_from_lane_0(part.word[2]), broadcast_from_lane_0(part.word[3])};
+  if constexpr (cfg::kSplitKv) {
+    const int num_splits = broadcast_from_lane_0(split.word[1]);
+    tile.index = broadcast_from_lane_0(split.word[0]);
+    tile.num_splits = num_splits >> 16;
+    tile.split = num_splits & 0xffff;
+    tile.blocks = {broadcast_from_lane_0(split.word[2]), broadcast_from_lane_0(split.word[3])};
   }
   return true;
 }
 
-// Tiles, and parts of tiles, are counted alike: neighbouring numbers are the parts of a tile.
+// How many numbers there are: of tiles or, with kSplitKv, of splits. Neighbouring numbers are splits of one tile.
 KJIT_DEVICE int tile_count(const attention_sm90_params &p) {
-  return p.query_tiles * p.heads * p.batch * (cfg::kSplit ? p.splits : 1);
+  return p.query_tiles * p.heads * p.batch * (cfg::kSplitKv ? p.splits : 1);
 }
 
-// Tiles by number. Full attention: the query tiles of a head one after the other, so that neighbours share K and V.
-// Causal: longest first within a section of heads, so that what is left at the end is short; sections one after the
-// other, so that the K and V of what is under way fit L2.
+// The tile of a number. Full attention: the query tiles of a head one after the other, so that blocks that run at the
+// same time share K and V in L2. Causal attention: longest tiles first (LPT), so that what is left at the end is short;
+// but only within an L2 section, p.section heads whose K and V fit L2 together, and section after section.
 KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number) {
   Tile tile;
-  if constexpr (cfg::kSplit) {
-    tile.part = number % p.splits;
+  if constexpr (cfg::kSplitKv) {
+    tile.split = number % p.splits;
     tile.index = number /= p.splits;
   }
   int pair; // (batch, head)
@@ -144,25 +152,26 @@ KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number) {
   }
   tile.head = pair % p.heads;
   tile.batch = pair / p.heads;
-  if constexpr (cfg::kSplit) share_out(p, tile);
+  if constexpr (cfg::kSplitKv) set_key_blocks(p, tile);
   return tile;
 }
 
-// The producer's source of tiles.
-struct TileQueue {
+// The tile scheduler of one block of threads. Called by the producer thread alone.
+struct TileScheduler {
   const attention_sm90_params &p;
   int round = 0;
 
-  // Number of the next tile of this block, or kNoTile.
+  // The number of the next tile of this block, or kNoTile.
   KJIT_DEVICE int next() {
     int number;
     do
-      number = take();
-    while (cfg::kSplit && cfg::kCausal && number < tile_count(p) && is_without_blocks(number));
+      number = take_number();
+    while (cfg::kSplitKv && cfg::kCausal && number < tile_count(p) && has_no_blocks(number));
     return number < tile_count(p) ? number : kNoTile;
   }
 
-  // The last block to finish leaves both tickets at zero for the next launch.
+  // The last block of the grid to finish sets both scheduler counters, p.tickets[0] and [1], to zero for the next
+  // launch.
   KJIT_DEVICE void finish() const {
     if (p.tickets == nullptr) return;
     __threadfence();
@@ -173,9 +182,10 @@ struct TileQueue {
   }
 
 private:
-  // By ticket: whoever is free takes the next. Otherwise dealt out, forth and back, so that the sums of falling lengths
-  // come out alike.
-  KJIT_DEVICE int take() {
+  // With scheduler counters, a block that is free takes the next number from p.tickets[0]. Without them the numbers are
+  // dealt out beforehand: to the blocks in rising order in one round and, for causal tiles, in falling order in the
+  // next, so that every block gets long and short tiles.
+  KJIT_DEVICE int take_number() {
     int number;
     if (p.tickets != nullptr) {
       number = atomicAdd(p.tickets, 1);
@@ -187,9 +197,9 @@ private:
     return number;
   }
 
-  // A tile with fewer key blocks than the longest may have fewer parts.
-  KJIT_DEVICE bool is_without_blocks(int number) const {
+  // True for a number whose split does not exist, because its causal tile has fewer key blocks than p.splits.
+  KJIT_DEVICE bool has_no_blocks(int number) const {
     const Tile tile = tile_by_number(p, number);
-    return tile.part >= tile.parts;
+    return tile.split >= tile.num_splits;
   }
 };

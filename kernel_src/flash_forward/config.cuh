@@ -1,4 +1,5 @@
-// The configuration: the prologue's macros as typed constants, checked. Nothing else reads a macro.
+// The configuration of flash_forward: the macros that kjit writes in front of the source (KJIT_<field>) become typed
+// constants, and their values are checked. No other file reads these macros.
 #pragma once
 #include <kjit/shared_tile.cuh>
 #include <kjit/types.cuh>
@@ -57,7 +58,7 @@ constexpr int kValueSlices = ceil_div(kHeadDimV, 16);
 constexpr int kOutputTiles8 = kHeadDimV / 8; // accumulator tiles of 8 columns: none for columns that do not exist
 constexpr int kWidestHead = 16 * (kQueryKeySlices > kValueSlices ? kQueryKeySlices : kValueSlices);
 
-// Fragments come in pairs: one mma is 16 deep. Slices of 0 mean "the whole operand".
+// The load counts of the config are in fragments, 8 wide; one mma is 16 deep and takes two. 0 means the whole operand.
 constexpr int kQSliceDepth = kQLoad / 2;
 constexpr int kKSliceDepth = kKLoad / 2;
 constexpr int kVSliceDepth = kVLoad / 2;
@@ -84,7 +85,7 @@ static_assert(load_count_is_legal(kVLoad, kKeyRows), "V_mma_load_K_tiles: 0, or 
 using QTile = SharedTile<kQueryRows, 16 * kQueryKeySlices, kSwizzled>;
 using KTile = SharedTile<kKeyRows, 16 * kQueryKeySlices, kSwizzled>;
 using VTile = SharedTile<kKeyRows, 16 * kValueSlices, kSwizzled>;
-using OTile = SharedTile<kQueryRows, 16 * kValueSlices, kSwizzled>; // in the place of Q
+using OTile = SharedTile<kQueryRows, 16 * kValueSlices, kSwizzled>; // uses the memory of Q
 
 constexpr int kQueryBytes = QTile::kBytes > OTile::kBytes ? QTile::kBytes : OTile::kBytes;
 constexpr int kSharedBytes = kQueryBytes + KTile::kBytes + VTile::kBytes;

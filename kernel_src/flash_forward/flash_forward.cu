@@ -6,10 +6,14 @@
 //           head_dim_v), o (batch, seq_q, heads_q, head_dim_v), fp16 or bf16, any strides that are multiples of 8
 //           elements, columns contiguous; lse (batch, heads_q, seq_q) fp32, optional. Lengths from 1. Causal: row i
 //           sees keys up to i + seq_kv - seq_q; a row that sees none gives 0 and -inf.
-// Grid      (ceil(seq_q / B_r), heads_q, batch), n_warps warps: one block per query tile, blocks that share K and V
-//           next to each other. A warp owns B_r / n_warps query rows of Q, S, P and O; every warp uses all of K and V.
+// Grid      (ceil(seq_q / B_r), heads_q, batch): one block of threads for each query tile; blocks that share K and V
+// are
+//           next to each other.
+// Warps     n_warps, which all do the same: a warp owns B_r / n_warps query rows of Q, S, P and O; it loads and stores
+// these
+//           itself, and its share of K and V, of which every warp uses all.
 // Shared    (B_r * max(d, dv) + B_c * (d + dv)) * 2 bytes, d and dv being the head sizes in whole 16s: Q, then K, then
-//           V; O leaves through Q's part.
+//           V; O is stored through Q's memory.
 // Registers O B_r/n_warps * dv / 32, S B_r/n_warps * B_c / 32, Q half of O's when held; docs/performance.md has ptxas's
 //           figures. Spills: see kernel_src/README.md.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
@@ -42,7 +46,8 @@ KJIT_DEVICE const char *head_start(const void *tensor, const flash_forward_strid
   return (const char *)tensor + (blockIdx.z * stride.batch + head * stride.head) * 2;
 }
 
-// This block's (batch, head) of K or V, block of B_c rows by block from the last to the first into one shared tile.
+// The K or V of this block's (batch, head), loaded into one shared tile: B_c rows at a time, from the last to the
+// first.
 template <typename Tile, int kColumns> struct KeyValueSource {
   TileCursor<Tile, kColumns, cfg::kKeyRows, cfg::kThreads> cursor;
   const uint32_t tile;
@@ -62,12 +67,13 @@ template <typename Tile, int kColumns> struct KeyValueSource {
   }
 };
 
-// Wait for this thread's copies but the latest `kPending` groups. Copies through registers are done already.
+// Wait for this thread's copies, except for its latest `kPending` groups. Copies through registers are complete
+// already.
 template <int kPending> KJIT_DEVICE void wait_for_copies() {
   if constexpr (cfg::kAsyncCopy) cp_async_wait_group<kPending>();
 }
 
-// Scores of keys from `valid_columns` on become -inf. One predicate at a time: there are no registers for more.
+// Scores of keys from `valid_columns` on become -inf. One predicate at a time, because there are no registers for more.
 KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns) {
   const int valid = valid_columns - read_tid_x() % 4 * 2;
 #pragma unroll
@@ -79,7 +85,7 @@ KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns) {
         mask_unless_less(s[m][n][i], n * 8 + i % 2, valid);
 }
 
-// One block's work: B_r query rows of one (batch, head).
+// The work of one block of threads: B_r query rows of one (batch, head).
 struct Block {
   const flash_forward_params &p;
   const uint32_t q_tile;
@@ -98,7 +104,7 @@ struct Block {
         at(q_tile, q_tile + cfg::kQueryBytes, q_tile + cfg::kQueryBytes + cfg::KTile::kBytes,
            threadIdx.x / kLanesPerWarp, threadIdx.x % kLanesPerWarp) {}
 
-  // Rows of Q and O. A warp moves its own, so that only the warp has to wait for them.
+  // A warp's rows of Q and O. Each warp moves its own rows, so that only the warp itself has to wait for them.
   struct WarpRows {
     int lane;
     int first_in_tile;
@@ -182,7 +188,7 @@ struct Block {
     if constexpr (kMasked) mask(s, j);
     Softmax::Rows now, factors;
     if (softmax.find_maximum<kFirst>(s, now, p.scale, p.scale_log2)) {
-      softmax.move_reference<kFirst>(now, factors, p.scale_log2);
+      softmax.set_max<kFirst>(now, factors, p.scale_log2);
       if constexpr (!kFirst) softmax.rescale(o, factors);
     }
     softmax.exponentiate<kFirst>(s, p.scale_log2);

@@ -1,4 +1,5 @@
-// Fragments from shared memory and the two matrix products of a step.
+// The two matrix products of a step, S = Q K^T and O += P V: fragments are loaded from shared memory by ldmatrix and
+// multiplied by mma.sync. All lanes of a warp call these functions together; each warp multiplies its own query rows.
 //
 // An operand is held as pairs of fragments along the reduction axis, one mma (16 deep) each:
 //   Q, P  [row tile of 16][depth][4]   the A operand of mma.m16n8k16

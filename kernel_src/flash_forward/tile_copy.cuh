@@ -1,13 +1,13 @@
-// Tiles between global and shared memory, 16 bytes a lane.
+// Copies tiles between global and shared memory, 16 bytes a thread at a time: by cp.async, or through registers.
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
 
-// A thread's place in a global tile of `kRows` rows laid out for `Tile`, of which `kThreads` threads move one 16-byte
-// chunk each at a time. Neighbouring threads take neighbouring chunks of a row: whole 128-byte lines of global memory.
-// One pointer serves all 64-column bands; it is moved from tile to tile instead of being computed anew, because a
-// 64-bit product for every tile and chunk would cost more registers than the softmax.
+// The addresses of one thread in a global tile of `kRows` rows laid out for `Tile`, of which `kThreads` threads move
+// one 16-byte chunk each at a time. Neighbouring threads take neighbouring chunks of a row: whole 128-byte lines of
+// global memory. One pointer serves all 64-column bands; it is moved from tile to tile instead of being computed anew,
+// because a 64-bit product for every tile and chunk would cost more registers than the softmax.
 //
 // Of a row's columns the first `kColumns`, a multiple of 8, exist in global memory; the tile may have 8 more.
 template <typename Tile, int kColumns, int kRows, int kThreads> struct TileCursor {

@@ -4,9 +4,12 @@
 // of every 8 columns two (2 * (lane % 4), + 1). The row maximum is the quad's; the row sum stays the thread's own until
 // the end, when it is reduced once.
 //
-// A step is: find_maximum(), move_reference() and rescale() where needed, exponentiate(). Or, after the first, without
-// looking for a maximum: weigh(), and where is_outgrown() raise_reference() and weigh() again. The caller orders them
-// around its matrix products.
+// Each thread keeps, for its rows, a running maximum and a running sum. A step over one block of keys is either
+//   find_maximum(), set_max() and rescale() where needed, exponentiate(); or, after the first step,
+//   exponentiate_scores(), which does not look for a maximum, and, where exceeds_threshold() says that the running
+//   maximum was too low, raise_max() and exponentiate_scores() again.
+// finish() divides by the sums. The caller orders these around its matrix products. All lanes of a warp call them
+// together.
 #pragma once
 #include <kjit/ptx/math.cuh>
 #include <kjit/types.cuh>
@@ -14,34 +17,38 @@
 
 using namespace kjit;
 
-// Score of a key that does not count.
+// The score of a key that a row does not see: its probability becomes 0.
 KJIT_DEVICE float masked_score() {
   return __int_as_float(0xff800000);
 } // -inf
 
-// -inf unless column < valid. In one piece, so that predicates are not gathered and kept.
+// Set `score` to -inf unless column < valid. One asm statement, because otherwise ptxas computes the predicates of many
+// scores first and keeps them in registers.
 KJIT_DEVICE void mask_unless_less(float &score, int column, int valid) {
   asm volatile("{ .reg .pred outside; setp.ge.s32 outside, %1, %2; @outside mov.b32 %0, 0xff800000; }"
                : "+f"(score)
                : "r"(column), "r"(valid));
 }
 
-// kFused: the scale is folded into one FMA before exp2, the maximum stays unscaled, and the reference maximum is moved
-// only when some row of the warp has outgrown it by more than a factor of 2^kSlack: until then probabilities above 1 do
-// no harm (FlashAttention-4's conditional rescale; exact, since output and sum use the same reference). With weigh() it
-// is a thread's sum of a step that may reach 2^kSlack, up to 15 for fp16 to hold each of its terms. kSlack 0: always.
-// Not fused: the scores are scaled first, then exp(x) = exp2(x * log2 e), and the reference always moves.
-// kRowsMayBeEmpty: a row may have no key that counts, in a step or at all.
-template <int kRowTiles, int kColumnTiles8, int kOutputTiles8, bool kFused, int kSlack, bool kRowsMayBeEmpty>
+//   kFused          true: the scale is folded into one FMA before exp2, the maximum is that of unscaled scores, and the
+//                   output is rescaled only when some row's maximum exceeds the running one by a factor of more than
+//                   2^kThresholdLog2. Until then probabilities above 1 do no harm, because output and sum are relative
+//                   to the same maximum (FlashAttention-4's conditional rescale). false: the scores are scaled first,
+//                   then exp(x) = exp2(x * log2 e), and the output is rescaled in every step.
+//   kThresholdLog2  the rescale threshold, log2; 0: rescale whenever the maximum rises. exponentiate_scores() compares
+//   a
+//                   thread's sum of one step with it: at most 15, so that fp16 can hold each term of the sum.
+//   kRowsMayBeEmpty a row may see no key, in a step or at all
+template <int kRowTiles, int kColumnTiles8, int kOutputTiles8, bool kFused, int kThresholdLog2, bool kRowsMayBeEmpty>
 struct OnlineSoftmax {
   using Scores = float[kRowTiles][kColumnTiles8][4];
   using Output = float[kRowTiles][kOutputTiles8][4];
   using Rows = float[kRowTiles][2];
 
-  Rows max; // the reference: the running maximum, or below it by what the slack allows
-  Rows sum; // this thread's part, relative to the reference
+  Rows max; // the running maximum, or below it by at most the rescale threshold
+  Rows sum; // of this thread's columns, relative to `max`
 
-  // As before the first step, for a caller without a first step of its own.
+  // The state before the first step, for a caller that does not treat the first step as a case of its own.
   KJIT_DEVICE void start() {
     for_rows([&](int m, int r) {
       max[m][r] = masked_score();
@@ -50,21 +57,21 @@ struct OnlineSoftmax {
   }
 
   // Row maxima of the scores and, unless kFirst, of all before them.
-  // @return whether the reference must move for this warp's rows; the same for all its lanes.
+  // @return whether the running maximum must rise for some row of this warp; the same for all its lanes.
   template <bool kFirst> KJIT_DEVICE bool find_maximum(Scores &s, Rows &now, float scale, float scale_log2) const {
     if constexpr (!kFused) scale_scores(s, scale);
     bool outgrown = false;
     for_rows([&](int m, int r) {
       now[m][r] = quad_max(row_max(s, m, r, kFirst ? masked_score() : max[m][r]));
-      // An empty row's reference is finite, so that exp2 sees -inf and not the difference of two of them.
+      // An empty row's maximum is made finite, so that exp2 sees -inf and not the difference of two infinities.
       if constexpr (kRowsMayBeEmpty) now[m][r] = fmaxf(now[m][r], -1e30f);
-      outgrown |= (now[m][r] - max[m][r]) * scale_log2 > kSlack;
+      outgrown |= (now[m][r] - max[m][r]) * scale_log2 > kThresholdLog2;
     });
-    return kFirst || !kFused || kSlack == 0 || __any_sync(0xffffffffu, outgrown);
+    return kFirst || !kFused || kThresholdLog2 == 0 || __any_sync(0xffffffffu, outgrown);
   }
 
-  // Make `now` the reference. `factors`: what the output must be multiplied by.
-  template <bool kFirst> KJIT_DEVICE void move_reference(const Rows &now, Rows &factors, float scale_log2) {
+  // Make `now` the running maximum. `factors` receives what the output must be multiplied by.
+  template <bool kFirst> KJIT_DEVICE void set_max(const Rows &now, Rows &factors, float scale_log2) {
     for_rows([&](int m, int r) {
       if constexpr (!kFirst) {
         factors[m][r] = ex2_approx((max[m][r] - now[m][r]) * (kFused ? scale_log2 : kLog2E));
@@ -74,11 +81,13 @@ struct OnlineSoftmax {
     });
   }
 
-  // Probabilities of a step's scores, which stay, and each row's sum of them: this thread's part. Nothing looks for a
-  // maximum first: whether the reference was good enough can be told from the sums.
-  //   take(m, n, r, p0, p1) receives the two of row m, r and column tile n
-  // The sums of even and of odd columns are two chains of additions, which are what is waited for otherwise.
-  template <typename Take> KJIT_DEVICE void weigh(const Scores &s, Rows &added, float scale_log2, Take take) const {
+  // Probabilities of a step's scores relative to the running maximum, and each row's sum of them over this thread's
+  // columns. The scores stay as they are, so that they can be exponentiated again. No maximum is looked for, because
+  // the sums tell whether the running maximum was high enough.
+  //   take(m, n, r, p0, p1)  receives the two probabilities of row r (0, 1) of row tile m, in column tile n
+  // Even and odd columns are summed in two chains of additions, because one chain's latency would be waited for.
+  template <typename Take>
+  KJIT_DEVICE void exponentiate_scores(const Scores &s, Rows &added, float scale_log2, Take take) const {
     for_rows([&](int m, int r) {
       const float offset = max[m][r] * scale_log2;
       float even = 0.0f, odd = 0.0f;
@@ -94,18 +103,18 @@ struct OnlineSoftmax {
     });
   }
 
-  // Whether some row of the warp has a sum of weigh() above 2^kSlack; the same for all its lanes.
-  static KJIT_DEVICE bool is_outgrown(const Rows &added) {
+  // Whether some row of the warp has a sum above 2^kThresholdLog2; the same for all its lanes.
+  static KJIT_DEVICE bool exceeds_threshold(const Rows &added) {
     bool outgrown = false;
-    for_rows([&](int m, int r) { outgrown |= added[m][r] > (float)(1 << kSlack); });
+    for_rows([&](int m, int r) { outgrown |= added[m][r] > (float)(1 << kThresholdLog2); });
     return __any_sync(0xffffffffu, outgrown);
   }
 
-  // Make the maximum of these scores and all before them the reference, and bring output and sums down to it.
-  KJIT_DEVICE void raise_reference(const Scores &s, Output &o, float scale_log2) {
+  // Make the maximum of these scores and all before them the running maximum, and scale output and sums down to it.
+  KJIT_DEVICE void raise_max(const Scores &s, Output &o, float scale_log2) {
     Rows now, factors;
     for_rows([&](int m, int r) { now[m][r] = quad_max(row_max(s, m, r, max[m][r])); });
-    move_reference<false>(now, factors, scale_log2);
+    set_max<false>(now, factors, scale_log2);
     rescale(o, factors);
   }
 
@@ -123,7 +132,7 @@ struct OnlineSoftmax {
     });
   }
 
-  // Scores become probabilities relative to the reference; their sums are added.
+  // Replace the scores by their probabilities relative to the running maximum, and add these to the sums.
   template <bool kFirst> KJIT_DEVICE void exponentiate(Scores &s, float scale_log2) {
     for_rows([&](int m, int r) {
       const float now = max[m][r], offset = now * scale_log2;
@@ -139,8 +148,8 @@ struct OnlineSoftmax {
     });
   }
 
-  // Divide the output by the row sums; `log_sum_exp(m, r, value)` receives each row's. A row without keys gives 0,
-  // -inf.
+  // Divide the output by the row sums. `log_sum_exp(m, r, value)` receives each row's log-sum-exp. A row that sees no
+  // key gets an output of 0 and a log-sum-exp of -inf.
   template <typename LogSumExp> KJIT_DEVICE void finish(Output &o, float scale, LogSumExp log_sum_exp) {
     Rows inverse;
     for_rows([&](int m, int r) {

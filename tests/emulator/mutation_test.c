@@ -50,23 +50,23 @@ static const struct mutation attention_mutations[] = {
 static const struct mutation attention_one_query[] = {
     {"half of O goes over the other that is still leaving", "attention_sm90/consumer.cuh",
      "if (thread == 0) cp_async_bulk_wait_group_read<0>();", ";"},
-    {"Q is given back before its last product", "attention_sm90/consumer.cuh", "block == own_key_blocks(p, tile).first",
-     "block >= own_key_blocks(p, tile).first"},
+    {"Q is given back before its last product", "attention_sm90/consumer.cuh", "block == key_blocks_of(p, tile).first",
+     "block >= key_blocks_of(p, tile).first"},
     {"the second half of O is the first one again", "attention_sm90/consumer.cuh",
-     "send_output_chunk(tile, out + (i - first) * cfg::kChunkBytes, i);",
-     "send_output_chunk(tile, out + (i - first) * cfg::kChunkBytes, i - first);"},
+     "store_band(tile, out + (i - first) * cfg::kBandBytes, i);",
+     "store_band(tile, out + (i - first) * cfg::kBandBytes, i - first);"},
 };
 
 /* With scores so far apart that a row outgrows the slack that leaves the output as it is. */
 #define LARGE_SCALE 2.0
-static const struct mutation flash_rescale = {"the output keeps its old reference", "flash_forward/flash_forward.cu",
+static const struct mutation flash_rescale = {"the output keeps its old maximum", "flash_forward/flash_forward.cu",
                                               "if constexpr (!kFirst) softmax.rescale(o, factors);", ";"};
 static const struct mutation attention_rescale[] = {
-    {"the output keeps its old reference", "softmax/online_softmax.cuh",
-     "move_reference<false>(now, factors, scale_log2);\\n    rescale(o, factors);",
-     "move_reference<false>(now, factors, scale_log2);"},
-    {"the step keeps its old reference", "attention_sm90/consumer.cuh", "weigh(added);\\n      if (cfg",
-     "if (tries == 0) weigh(added);\\n      if (cfg"},
+    {"the output keeps its old maximum", "softmax/online_softmax.cuh",
+     "set_max<false>(now, factors, scale_log2);\\n    rescale(o, factors);",
+     "set_max<false>(now, factors, scale_log2);"},
+    {"the step keeps its old maximum", "attention_sm90/consumer.cuh", "exponentiate_scores(added);\\n      if (cfg",
+     "if (tries == 0) exponentiate_scores(added);\\n      if (cfg"},
 };
 
 static void set_mutation(const struct mutation *mutation) {
