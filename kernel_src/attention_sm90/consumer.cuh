@@ -102,7 +102,7 @@ private:
   }
 
   KJIT_DEVICE void release(uint32_t barrier) const {
-    if (thread == 0) mbarrier_arrive(barrier); // one arrival for the warpgroup: 128 are measurably slower
+    mbarrier_arrive_if(barrier, thread == 0); // one arrival for the warpgroup: 128 are measurably slower
   }
   KJIT_DEVICE void release_query(int buffer) const {
     if (lane == 0) mbarrier_arrive(at.query_empty(buffer));
@@ -172,6 +172,11 @@ private:
     }
   }
 
+  // Wait for S when O += P V was issued after it. O stays in flight, if the compiler knows how to let it.
+  KJIT_DEVICE void wait_for_scores() const {
+    wgmma_wait_group<kWgmmaPartialWaits ? 1 : 0>();
+  }
+
   // Round the probabilities in S to 16 bits, in the layout of the product's A operand.
   KJIT_DEVICE void round_scores() {
 #pragma unroll
@@ -229,7 +234,7 @@ private:
   // One step: the scores of `block` together with the product O += P V of the block before it.
   template <bool kMasked> KJIT_DEVICE void step(const Tile &tile, int buffer, int block, int accumulate) {
     issue_both(buffer, accumulate);
-    wgmma_wait_group<1>();
+    wait_for_scores();
     release_scores(tile, block, buffer);
     if constexpr (kMasked) mask(tile, block);
     wgmma_wait_group<0>();
@@ -272,7 +277,7 @@ private:
   // The last product O += P V of `tile` together with the first scores of `next`.
   KJIT_DEVICE void switch_tile(const Tile &tile, const Tile &next, int buffer, int accumulate) {
     issue_both(queries.slot, accumulate);
-    wgmma_wait_group<1>();
+    wait_for_scores();
     release_scores(next, key_blocks_of(p, next).end - 1, queries.slot);
     Softmax following;
     first_softmax(following, next);

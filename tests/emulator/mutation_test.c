@@ -34,7 +34,7 @@ static const struct mutation attention_mutations[] = {
      "issue_scores(buffer);\\n    mbarrier_wait_parity(at.values_full(values.slot), values.parity);",
      "issue_scores(buffer);\\n"},
     {"K is given back while it is read", "attention_sm90/consumer.cuh",
-     "issue_both(buffer, accumulate);\\n    wgmma_wait_group<1>();", "issue_both(buffer, accumulate);\\n"},
+     "issue_both(buffer, accumulate);\\n    wait_for_scores();", "issue_both(buffer, accumulate);\\n"},
     {"probabilities are replaced while they are multiplied", "attention_sm90/consumer.cuh",
      "wgmma_wait_group<0>();\\n    release_values();\\n    next_softmax<kMasked>();",
      "next_softmax<kMasked>();\\n    release_values();"},

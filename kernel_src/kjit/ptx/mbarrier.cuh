@@ -28,6 +28,23 @@ KJIT_DEVICE void mbarrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Arrive once in the threads for which `condition` holds. Release semantics at block scope. Any threads.
+//
+// With ptxas of CUDA 12.0 to 12.8 the instruction carries a predicate instead of being branched over, because a branch
+// between products of wgmma costs these compilers registers, up to spilling some.
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.arrive", "Predicated Execution"
+KJIT_DEVICE void mbarrier_arrive_if(uint32_t barrier, bool condition) {
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ < 9
+  asm volatile(
+      "{ .reg .pred arrives; setp.ne.s32 arrives, %1, 0; @arrives mbarrier.arrive.shared::cta.b64 _, [%0]; }" ::"r"(
+          barrier),
+      "r"((int)condition)
+      : "memory");
+#else
+  if (condition) mbarrier_arrive(barrier);
+#endif
+}
+
 // Arrive once, and let the current phase also wait for `bytes` that TMA will write. One thread, before or after it
 // issues the copies.
 // PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.arrive" (.expect_tx)

@@ -47,6 +47,15 @@ template <int kPending> KJIT_DEVICE void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
+// False with ptxas of CUDA 12.5, which does not keep count of groups: after wgmma_wait_group<1>() it waits for all
+// groups before the first use of any accumulator, with a warning (C7517, "warpgroup.wait is injected"). Waiting for all
+// of them in the source costs the same there and compiles without the warning.
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ == 5
+constexpr bool kWgmmaPartialWaits = false;
+#else
+constexpr bool kWgmmaPartialWaits = true;
+#endif
+
 // Call this once on accumulators whose first product decides at run time, by `accumulate`, whether it reads them.
 //
 // ptxas of CUDA 12.0 to 12.8 must then define registers that nothing has written. It does so between the product's

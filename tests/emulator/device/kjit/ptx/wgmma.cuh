@@ -15,6 +15,8 @@ template <int kPending> KJIT_DEVICE void wgmma_wait_group() {
   emulator->wgmma_wait(kPending);
 }
 
+constexpr bool kWgmmaPartialWaits = true;
+
 template <int kTiles8> KJIT_DEVICE void wgmma_define_accumulators(float (&)[kTiles8][4]) {}
 
 KJIT_DEVICE uint64_t wgmma_descriptor(uint32_t shared, uint32_t band_bytes) {
