@@ -1,6 +1,6 @@
 /**
  * @file
- * The family `attention_sm90`: attention forward for Hopper by copy engine and wgmma, in 12 fields. sm_90a alone.
+ * The family `attention_sm90`: attention forward for Hopper by TMA and wgmma, in 13 fields. sm_90a alone.
  *
  * KJIT_ATTENTION_SM90_FIELDS is the one description of a config. The struct below, equality, order, hash, the kernel's
  * #define lines, the text form, JSON and the field list of kjit_attention_sm90_field() all come from it.

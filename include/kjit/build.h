@@ -50,8 +50,10 @@ typedef int (*kjit_stop_fn)(void *user);
  *
  * Headers are found and hashed before the compile and given to the compiler in memory; it opens no file. Every #include
  * is followed, whatever #if it stands under; one that no condition guards must be found. A name is looked for in
- * `headers`, then, if quoted, beside the including file, then in `include_dirs`. It may not be absolute, and in your
- * own texts not computed (`#include MACRO`). What only a computed #include of some library names can be added by an
+ * `headers`, then, if quoted, beside the including file, then in `include_dirs`, then among the headers that kjit gives
+ * to every kernel: `<kjit/ptx/wgmma.cuh>` and the like (kernel_src/README.md lists them). It may not be absolute, and
+ * in your own texts not computed (`#include MACRO`). What only a computed #include of some library names can be added
+ * by an
  * `#include <it>` under `#if 0`.
  *
  * Options: those that change nothing but the code and the messages. Others are refused by name.

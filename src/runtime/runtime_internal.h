@@ -67,7 +67,7 @@ kjit_status runtime_kernel_enqueue(const kjit_kernel *kernel, const uint32_t gri
 
 #define RUNTIME_TENSOR_RANK_MAX 5
 
-/* A 16-bit tensor as the copy engine sees it, innermost axis first and contiguous. Without padding. */
+/* A 16-bit tensor as TMA sees it, innermost axis first and contiguous. Without padding. */
 struct runtime_tensor {
   uint64_t address;                             /* a multiple of 16                                                 */
   uint64_t size[RUNTIME_TENSOR_RANK_MAX];       /* elements, each from 1 to 2^32; 0 beyond the rank                 */

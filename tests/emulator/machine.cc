@@ -145,7 +145,7 @@ void run_warp(Warp &warp) {
     run_lanes(warp);
 }
 
-// One turn of a warp, or what the copy engine does when none has one. False when nothing can go on.
+// One turn of a warp, or what TMA does when none has one. False when nothing can go on.
 bool step() {
   machine().step++;
   deliver_anything(false);

@@ -184,7 +184,7 @@ static void test_attention_forward__random_problems_are_right(void **state) {
   test_free(problems);
 }
 
-/* One k and one v for all heads and batch entries: strides of 0. The copy engine takes them, or the call says so. */
+/* One k and one v for all heads and batch entries: strides of 0. TMA takes them, or the call says so. */
 static void test_attention_forward__broadcast_keys_are_right(void **state) {
   struct gpu_fixture *fixture = attention_require(state);
   struct problem problems[4];

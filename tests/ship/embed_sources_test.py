@@ -62,6 +62,14 @@ class WithoutSources(harness.KjitCase):
         result = self.kjit("compile", "--flash", FORM, "--arch", "sm_90", "--show-source", exit_code=FAILED)
         self.assertIn("KJIT_EMBED_SOURCES=OFF", result.stderr)
 
+    def test_without_sources__a_users_include_of_kjits_headers_says_so(self):
+        source = self.write("k.cu", '#include <kjit/types.cuh>\nextern "C" __global__ void k() {}\n')
+        self.program = self.without
+        result = self.kjit("compile", source, "--entry", "k", "--arch", "sm_90", exit_code=FAILED)
+        for word in ("k.cu:1", "kjit/types.cuh", "KJIT_EMBED_SOURCES=OFF"):
+            self.assertIn(word, result.stderr)
+        self.kjit("compile", source, "--entry", "k", "--arch", "sm_90", "-I", ROOT / "kernel_src")
+
     def test_without_sources__none_is_in_the_library(self):
         self.assertFalse(b"KJIT_DEVICE" in self.library.read_bytes())
 

@@ -18,7 +18,7 @@ _Static_assert(offsetof(struct attention_sm90_params, lse) == 4 * RUNTIME_TENSOR
 
 enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
 
-/* Of the copy engine: a stride, in bytes. */
+/* The largest stride that a tensor map can hold is below this, in bytes. */
 #define STRIDE_LIMIT  (INT64_C(1) << 40)
 #define ELEMENT_BYTES 2
 

@@ -4,7 +4,7 @@
 // know (arrives at a barrier), and takes over what others knew where it waits for them. Each word keeps who wrote it
 // last and who read it since, with their own clocks then; whoever touches it next must know of these.
 //
-// What the copy engine writes counts as the asking thread's write, known to those who wait for the mbarrier that counts
+// What TMA writes counts as the asking thread's write, known to those who wait for the mbarrier that counts
 // its bytes. A product's reading ends with a wait for it. The waits of a warpgroup's four warps count as one: products
 // are performed for all four together, so that one thread may let the tile go for all.
 #include <algorithm>

@@ -162,7 +162,7 @@ struct Chunk {
   uint16_t copying = 0; // copies to it in flight
   uint16_t reading = 0; // copies and products that read it in flight
   bool barrier = false; // holds an mbarrier
-  bool written = false; // by a thread's own instruction, not by the copy engine:
+  bool written = false; // by a thread's own instruction, not by TMA:
   uint16_t writer = 0;
   uint32_t writer_fences = 0; // proxy fences that the writer had passed
 };

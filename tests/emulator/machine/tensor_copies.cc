@@ -1,4 +1,4 @@
-// Boxes between global and shared memory by the copy engine. A load arrives at a time that chance picks, perhaps only
+// Boxes between global and shared memory by TMA. A load arrives at a time that chance picks, perhaps only
 // when nothing else can go on, and nobody may touch its place until then; a store reads shared memory at the last
 // moment, when its thread waits for it.
 #include <cstring>
@@ -48,7 +48,7 @@ Row row_of(const TensorCopy &copy, unsigned number) {
   return row;
 }
 
-// Where the copy engine puts the 16 bytes that begin `offset` bytes into the box.
+// Where TMA puts the 16 bytes that begin `offset` bytes into the box.
 uint32_t place_of(const TensorCopy &copy, unsigned offset) {
   const uint32_t address = copy.shared + offset;
   return copy.map.swizzle == kSwizzleNone ? address : swizzled_128(address);
@@ -215,7 +215,7 @@ uint32_t swizzled_128(uint32_t address) {
   return address ^ (address >> 7 & 7) << 4;
 }
 
-// What a thread wrote itself is seen by the copy engine and by wgmma only after the thread's fence.
+// What a thread wrote itself is seen by TMA and by wgmma only after the thread's fence.
 void check_proxy(Block &block, uint32_t address, const char *what) {
   const Chunk &chunk = chunk_at(block, address);
   if (chunk.written && block.threads[chunk.writer]->proxy_fences == chunk.writer_fences)
