@@ -9,10 +9,8 @@
 // memory has room for that: with two Q buffers, or with memory of O's own. Otherwise a tile ends (last_block()) before
 // the next one begins (first_block()).
 //
-// Steps after a tile's first do not look for a maximum first. P is taken relative to the running maximum that there is,
-// at first that of the first step. Only when a row's sum exceeds 2^rescale_slack is the maximum found, O scaled down to
-// it, and P computed again from S, which is still in its registers.
-//
+// Steps after a tile's first take P relative to the running maximum that there is, and look for a new one only when a
+// row's sum exceeds 2^rescale_slack: then O is scaled down to it and P computed again from S, still in its registers.
 // Every product is waited for in the straight line of code that issues it, because ptxas serialises products that are
 // in flight across a loop's end or a branch (warnings C7510 to C7519).
 #pragma once
@@ -107,8 +105,7 @@ private:
   KJIT_DEVICE void release_query(int buffer) const {
     if (lane == 0) mbarrier_arrive(at.query_empty(buffer));
   }
-  // Give the Q buffer from which TMA stores O back to the producer, once TMA has read it. This is called where the
-  // consumer has to wait anyway.
+  // Give the Q buffer that TMA stores O from back, once TMA has read it; called where the consumer waits anyway.
   KJIT_DEVICE void release_stored() {
     if constexpr (cfg::kOutputBands > 0) return;
     cp_async_bulk_wait_group_read<0>(); // the next Q may overwrite it
@@ -244,7 +241,7 @@ private:
 
   // Compute P from S, when no product is in flight that reads the P before it or writes O. The second try, after the
   // maximum was raised, is rare. In masked steps, which are few, and with split-KV, which is bound by memory, it is a
-  // real loop, for less code; elsewhere the loop is unrolled, which takes the second try out of the main path.
+  // real loop, for less code; elsewhere it is unrolled, which takes the second try out of the main path.
   template <bool kMasked> KJIT_DEVICE void next_softmax() {
     typename Softmax::Rows added;
 #pragma unroll kMasked || cfg::kSplitKv ? 1 : 2
