@@ -274,7 +274,8 @@ static kjit_status empty_enqueue(kjit_kernel *kernel, CUstream stream, kjit_erro
   const struct empty_params params = {NULL};
   kjit_launch launch = kjit_launch_default();
   launch.block[0] = 32;
-  return kjit_kernel_launch(kernel, &launch, &params, sizeof params, stream, error);
+  const kjit_arg arg = KJIT_ARG(params);
+  return kjit_kernel_launch(kernel, &launch, &arg, 1, stream, error);
 }
 
 static kjit_status empty_launch(const struct scene *s, kjit_runtime *runtime, CUstream stream, kjit_error *error) {

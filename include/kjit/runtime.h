@@ -63,6 +63,8 @@ typedef struct kjit_runtime_options {
       when they are asked for again. What is held counts, and stays. */
   uint64_t memory_max_bytes;   /**< 0: 256 MiB                                                                    */
   uint64_t memory_max_entries; /**< 0: 16,384                                                                     */
+  uint64_t modules_max_idle; /**< loaded cubins of one's own kernels that stay loaded though nobody holds them, the most
+                                  recently held ones (kernel.h); 0: 1,024                                           */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */
@@ -116,6 +118,7 @@ typedef struct kjit_runtime_stats {
   uint64_t cache_errors;    /**< file operations that failed and were worked around             */
   uint64_t kernels_loaded;  /**< cubins handed to the driver                                    */
   uint64_t launches;        /**< by kjit_kernel_launch and the families; not counted for plans  */
+  uint64_t kernels_unloaded; /**< cubins taken out of the driver, as nobody held them           */
 } kjit_runtime_stats;
 
 /**

@@ -3,7 +3,7 @@
 #define KJIT_RUNTIME_RUNTIME_STATE_H
 
 #include "runtime/gpu.h"
-#include "runtime/kernel.h"
+#include "runtime/module.h"
 #include "runtime/runtime_internal.h"
 
 typedef void (*runtime_slot_destroy)(kjit_runtime *runtime, void *state);
@@ -22,9 +22,9 @@ struct kjit_runtime {
   struct gate_keeper keeper;
   struct builder *builder;
   struct gpu gpu;
-  struct kernel_table kernels;
+  struct module_table modules;
   struct runtime_slot_state slots[RUNTIME_SLOT_COUNT];
-  _Atomic(uint64_t) kernels_loaded;
+  _Atomic(uint64_t) kernels_loaded, kernels_unloaded;
   /* Written by every launch, so away from what every launch reads. */
   char apart[CACHE_LINE_BYTES];
   _Atomic(uint64_t) launches;

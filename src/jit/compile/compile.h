@@ -1,4 +1,4 @@
-/* One request through NVRTC: prologue + source to cubin, log and ptxas's figures. No cache, no GPU.
+/* One request through NVRTC, nvJitLink or both: prologue + source and parts to cubin, log and figures. No cache, no GPU.
  *
  * NVRTC sees the request alone: the headers are given in memory by name, there is no search folder, and the folder that
  * the process stands in is shut out. With --generate-line-info or -G it writes that folder into the debug sections all
@@ -10,16 +10,31 @@
 #include "jit/request/request.h"
 
 struct compile_result {
-  void *cubin; /* mem_free; NULL after a failed compile */
+  void *cubin; /* mem_free; NULL after a failed compile; an object with KJIT_BUILD_OBJECT */
   size_t cubin_bytes;
   char *log;             /* mem_free; without the "ptxas info" lines that state figures; "" if nothing remains */
-  uint32_t registers;    /* of the entry, as are the following */
+  char *symbols;         /* mem_free; the kernels and names (cache/symbols.h); NULL: not known */
+  uint32_t registers;    /* of the entry, as are the following; without one, of the first kernel */
   uint32_t spill_bytes;  /* stores + loads */
   uint32_t local_bytes;  /* stack frame */
   uint32_t shared_bytes; /* static */
   uint32_t max_threads;  /* from the cubin's .nv.info (EIATTR_MAX_THREADS), 0 if unstated */
   double compile_ms;
 };
+
+/* Which tools a request needs. */
+enum compile_tools {
+  COMPILE_TOOLS_NVRTC,
+  COMPILE_TOOLS_LINKER,
+  COMPILE_TOOLS_BOTH,
+  COMPILE_TOOLS_NONE,
+  COMPILE_TOOLS_COUNT
+};
+enum compile_tools compile_tools_of(const struct jit_request *request);
+
+/* Their builds, as the key names them; alive as long as `nvrtc`. NULL with KJIT_ERR_NO_NVRTC when one is not there.
+ * Thread-safe. */
+const char *compile_identity(struct nvrtc *nvrtc, const struct jit_request *request, kjit_error *error);
 
 /* Asked before and, from NVRTC 12.8 on, while compiling, possibly from another thread; true means stop. NULL: never. */
 typedef _Bool (*compile_stop)(void *user);

@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "jit/request/compile_options.h"
 #include "jit/request/include_closure.h"
+#include "jit/request/link_plan.h"
+#include "jit/request/parts.h"
 
 /* kjit_build_request as first released ended with stop_user. */
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
@@ -19,11 +21,19 @@
 #define OPTION_LIMIT   256
 #define DIR_LIMIT      256
 #define HEADER_LIMIT   4096
+
+/* An instantiation over types with long names; as many as a module of generated kernels has. */
+#define NAME_EXPRESSION_LIMIT 16384
+#define NAME_COUNT_LIMIT      4096
+
 #define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
 
 struct storage {
   const struct mem *mem;
   char *label, *entry, *prologue;
+  char **names; /* the first is the entry's where that is an expression */
+  size_t name_count;
+  struct jit_part *parts;
   char **options;
   size_t option_count;
   kjit_source *headers; /* the caller's, with `bytes` filled in */
@@ -140,10 +150,6 @@ static kjit_status check_dirs(const kjit_build_request *request, kjit_error *err
 }
 
 static kjit_status check_scalars(const kjit_build_request *request, kjit_error *error) {
-  if (!request->entry || !is_identifier(request->entry)) {
-    return error_set(error, KJIT_ERR_INVALID_ARG, "entry: \"%.80s\" is not a C identifier",
-                     request->entry ? request->entry : "");
-  }
   if (request->flags & ~JIT_REQUEST_FLAGS) {
     return error_set(error, KJIT_ERR_UNSUPPORTED, "flags: 0x%x has bits that this library does not know",
                      request->flags);
@@ -176,6 +182,45 @@ static kjit_status copy_options(struct storage *storage, const kjit_build_reques
   return KJIT_OK;
 }
 
+/* The compiler refuses what is no expression itself; this is about what would not be one line of a key. */
+static kjit_status check_name(const char *what, const char *name, kjit_error *error) {
+  if (!name || !*name) return error_set(error, KJIT_ERR_INVALID_ARG, "%s: is empty", what);
+  if (strnlen(name, NAME_EXPRESSION_LIMIT + 1) > NAME_EXPRESSION_LIMIT)
+    return error_set(error, KJIT_ERR_INVALID_ARG, "%s: is longer than 16,384 bytes", what);
+  for (const char *at = name; *at; at++)
+    if ((unsigned char)*at < 0x20 || *at == 0x7F)
+      return error_set(error, KJIT_ERR_INVALID_ARG, "%s: \"%.80s\" has a control character", what, name);
+  return KJIT_OK;
+}
+
+/* There is room. */
+static kjit_status add_name(struct storage *storage, const char *name, kjit_error *error) {
+  char *const copy = mem_strdup(storage->mem, name);
+  if (!copy) return error_no_memory(error);
+  storage->names[storage->name_count++] = copy;
+  return KJIT_OK;
+}
+
+static kjit_status take_names(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+  const char *const entry = request->entry ? request->entry : "";
+  const _Bool asks = *entry && !is_identifier(entry);
+  kjit_status status = check_count("names", request->name_count, request->names, NAME_COUNT_LIMIT, error);
+  if (status == KJIT_OK && request->entry) status = check_name("entry", request->entry, error);
+  if (status != KJIT_OK) return status;
+  storage->entry = mem_strdup(storage->mem, entry);
+  storage->names = mem_alloc_array(storage->mem, request->name_count + 1, sizeof *storage->names);
+  if (!storage->entry || !storage->names) return error_no_memory(error);
+  if (asks) status = add_name(storage, entry, error);
+  for (size_t i = 0; i < request->name_count && status == KJIT_OK; i++) {
+    char what[32];
+    (void)snprintf(what, sizeof what, "names[%zu]", i);
+    status = check_name(what, request->names[i], error);
+    if (status == KJIT_OK && (!asks || strcmp(request->names[i], entry) != 0))
+      status = add_name(storage, request->names[i], error);
+  }
+  return status;
+}
+
 static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
   struct text text;
   text_init(&text, storage->mem, PROLOGUE_LIMIT);
@@ -183,7 +228,7 @@ static kjit_status make_prologue(struct storage *storage, const kjit_build_reque
     const kjit_define *define = &request->defines[i];
     text_appendf(&text, "#define %s %s\n", define->name, define->value ? define->value : "1");
   }
-  text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
+  if (request->source.text) text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
   storage->prologue = text_take(&text);
   text_finish(&text);
   return storage->prologue ? KJIT_OK : error_no_memory(error);
@@ -191,6 +236,7 @@ static kjit_status make_prologue(struct storage *storage, const kjit_build_reque
 
 static kjit_status collect_sources(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
   kjit_source source = request->source;
+  if (!source.text && request->part_count) return parts_check_no_source(request, error);
   kjit_status status = check_source(&source, "source", error);
   if (status == KJIT_OK) status = check_dirs(request, error);
   if (status == KJIT_OK) status = copy_headers(storage, request, error);
@@ -206,13 +252,14 @@ static kjit_status fill_storage(struct storage *storage, const kjit_build_reques
   kjit_status status = check_scalars(request, error);
   if (status == KJIT_OK) status = check_defines(request, error);
   if (status == KJIT_OK) status = check_options(request, error);
+  if (status == KJIT_OK) status = take_names(storage, request, error);
+  if (status == KJIT_OK) status = parts_take(&storage->parts, storage->mem, request, error);
   if (status == KJIT_OK) status = collect_sources(storage, request, error);
   if (status == KJIT_OK) status = make_prologue(storage, request, error);
   if (status == KJIT_OK) status = copy_options(storage, request, error);
   if (status != KJIT_OK) return status;
-  storage->label = mem_strdup(storage->mem, request->source.name);
-  storage->entry = mem_strdup(storage->mem, request->entry);
-  return storage->label && storage->entry ? KJIT_OK : error_no_memory(error);
+  storage->label = mem_strdup(storage->mem, request->source.text ? request->source.name : "(parts)");
+  return storage->label ? KJIT_OK : error_no_memory(error);
 }
 
 kjit_status custom_request_init(struct custom_request *custom, const struct mem *mem,
@@ -236,15 +283,21 @@ kjit_status custom_request_init(struct custom_request *custom, const struct mem 
                                          .label = storage->label,
                                          .target = target,
                                          .entry = storage->entry,
+                                         .names = (const char *const *)storage->names,
+                                         .name_count = storage->name_count,
                                          .prologue = storage->prologue,
                                          .sources = &storage->set,
+                                         .parts = storage->parts,
+                                         .part_count = request.part_count,
                                          .options = (const char *const *)storage->options,
                                          .option_count = storage->option_count,
                                          .flags = request.flags,
                                          .timeout_ms = request.timeout_ms,
                                          .stop = request.stop,
                                          .stop_user = request.stop_user};
-  return KJIT_OK;
+  status = parts_check_plan(&custom->request, error);
+  if (status != KJIT_OK) custom_request_finish(custom);
+  return status;
 }
 
 void custom_request_finish(struct custom_request *custom) {
@@ -258,6 +311,10 @@ void custom_request_finish(struct custom_request *custom) {
   mem_free(mem, storage->options);
   mem_free(mem, storage->files);
   mem_free(mem, storage->headers);
+  mem_free(mem, storage->parts);
+  for (size_t i = 0; i < storage->name_count; i++)
+    mem_free(mem, storage->names[i]);
+  mem_free(mem, storage->names);
   mem_free(mem, storage->prologue);
   mem_free(mem, storage->entry);
   mem_free(mem, storage->label);

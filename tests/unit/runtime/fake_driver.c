@@ -1,5 +1,6 @@
 #include "fake_driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ void fake_driver_reset(void) {
   fake_driver.max_threads = 1024;
   fake_driver.parameter_count = 1;
   fake_driver.parameter_bytes = 16;
+  fake_driver.global_bytes = sizeof fake_driver.global;
   fake_driver.context_id = fake_driver.buffer_id = 1;
   fake_driver.fail_call = FAKE_CALLS;
   fake_driver.failure = CUDA_ERROR_UNKNOWN;
@@ -157,7 +159,8 @@ static CUresult fake_library_get_kernel(CUkernel *kernel, CUlibrary library, con
   const CUresult read = fake_driver.eager ? CUDA_SUCCESS : read_image();
   if (read != CUDA_SUCCESS) return read;
   *kernel = (CUkernel)library;
-  return name && *name ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  snprintf(fake_driver.kernel_name, sizeof fake_driver.kernel_name, "%s", name);
+  return name && *name && strcmp(name, "absent") != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 static CUresult fake_kernel_get_function(CUfunction *function, CUkernel kernel) {
@@ -177,6 +180,10 @@ static CUresult fake_kernel_get_attribute(int *value, CUfunction_attribute attri
 static CUresult fake_kernel_set_attribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device) {
   ENTER(KernelSetAttribute);
   struct fake_device *const it = device_of(device);
+  if (kernel && it && attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+    atomic_fetch_add(&it->large_clusters, 1);
+    return value == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
   if (!kernel || !it || attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_INVALID_VALUE;
   if (value > it->shared_opt_in - fake_driver.static_shared) return CUDA_ERROR_INVALID_VALUE;
   if (fake_driver.load_us) usleep(fake_driver.load_us);
@@ -201,10 +208,14 @@ static CUresult remember(const CUlaunchConfig *config, CUfunction function, void
                              .shared_bytes = config->sharedMemBytes,
                              .stream = config->hStream};
   const size_t bytes = fake_driver.parameter_bytes < FAKE_ARGS ? fake_driver.parameter_bytes : FAKE_ARGS;
-  if (fake_driver.parameter_count) memcpy(it->args, parameters[0], bytes);
+  for (size_t i = 0; i < fake_driver.parameter_count && (i + 1) * bytes <= FAKE_ARGS; i++)
+    memcpy(it->args + i * bytes, parameters[i], bytes);
+  if (config->numAttrs > FAKE_ATTRIBUTES) return CUDA_ERROR_INVALID_VALUE;
+  it->attribute_count = config->numAttrs;
   for (unsigned int i = 0; i < config->numAttrs; i++) {
-    if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) return CUDA_ERROR_INVALID_VALUE;
-    memcpy(it->cluster, &config->attrs[i].value.clusterDim, sizeof it->cluster);
+    it->attributes[i] = config->attrs[i];
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      memcpy(it->cluster, &config->attrs[i].value.clusterDim, sizeof it->cluster);
   }
   return CUDA_SUCCESS;
 }
@@ -242,13 +253,113 @@ static CUresult fake_tensor_map_encode_tiled(CUtensorMap *map, CUtensorMapDataTy
                                              const cuuint32_t *every, CUtensorMapInterleave interleave,
                                              CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                              CUtensorMapFloatOOBfill fill) {
-  if (rank < 4 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
+  if (rank < 1 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t how = type | interleave << 8 | swizzle << 16 | promotion << 24 | (uint64_t)fill << 32;
   uint64_t words[16] = {(uintptr_t)address, [10] = box[0], box[1], box[2], how, every[1], rank};
   memcpy(&words[1], sizes, rank * sizeof *sizes);
   memcpy(&words[6], strides, (rank - 1) * sizeof *strides);
   memcpy(map, words, sizeof words);
   return enter(FAKE_TensorMapEncodeTiled);
+}
+
+static CUresult fake_library_get_module(CUmodule *module, CUlibrary library) {
+  ENTER(LibraryGetModule);
+  const CUresult read = fake_driver.eager ? CUDA_SUCCESS : read_image();
+  *module = (CUmodule)library;
+  return read;
+}
+
+static CUresult fake_library_get_global(CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name) {
+  ENTER(LibraryGetGlobal);
+  *address = (CUdeviceptr)(uintptr_t)fake_driver.global;
+  *bytes = fake_driver.global_bytes;
+  snprintf(fake_driver.kernel_name, sizeof fake_driver.kernel_name, "%s", name);
+  return library && strcmp(name, "absent") != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult fake_max_active_blocks(int *blocks, CUfunction function, int threads, size_t shared_bytes) {
+  ENTER(OccupancyMaxActiveBlocksPerMultiprocessor);
+  *blocks = threads ? (int)(2048 / (unsigned)threads) : 0;
+  return function && shared_bytes < 1u << 20 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult fake_max_active_clusters(int *clusters, CUfunction function, const CUlaunchConfig *config) {
+  ENTER(OccupancyMaxActiveClusters);
+  *clusters = 33;
+  return function && config->numAttrs ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult fake_max_potential_block_size(int *grid, int *block, CUfunction function, CUoccupancyB2DSize of_block,
+                                              size_t shared_bytes, int limit) {
+  ENTER(OccupancyMaxPotentialBlockSize);
+  *grid = 264;
+  *block = 512;
+  return function && !of_block && !limit && shared_bytes < 1u << 20 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUcontext primary_of(CUdevice device) {
+  return (CUcontext)(uintptr_t)(0x1000 + device);
+}
+
+static CUresult fake_ctx_get_current(CUcontext *context) {
+  ENTER(CtxGetCurrent);
+  *context = fake_driver.context ? fake_driver.context : primary_of(fake_driver.first_handle + current);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_ctx_push_current(CUcontext context) {
+  ENTER(CtxPushCurrent);
+  return context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult fake_ctx_pop_current(CUcontext *context) {
+  *context = NULL;
+  return enter(FAKE_CtxPopCurrent);
+}
+
+static CUresult fake_ctx_synchronize(void) {
+  ENTER(CtxSynchronize);
+  atomic_fetch_add(&fake_driver.synchronized, 1);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_primary_get_state(CUdevice device, unsigned int *flags, int *active) {
+  ENTER(DevicePrimaryCtxGetState);
+  *flags = 0;
+  *active = 1;
+  return device_of(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult fake_primary_retain(CUcontext *context, CUdevice device) {
+  ENTER(DevicePrimaryCtxRetain);
+  *context = primary_of(device);
+  atomic_fetch_add(&fake_driver.live, 1);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_primary_release(CUdevice device) {
+  (void)device;
+  atomic_fetch_sub(&fake_driver.live, 1);
+  return enter(FAKE_DevicePrimaryCtxRelease);
+}
+
+static CUresult fake_copy_to_device(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
+  (void)stream;
+  ENTER(MemcpyHtoDAsync);
+  memcpy((void *)(uintptr_t)to, from, bytes);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_copy_to_host(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  (void)stream;
+  ENTER(MemcpyDtoHAsync);
+  memcpy(to, (const void *)(uintptr_t)from, bytes);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_stream_synchronize(CUstream stream) {
+  (void)stream;
+  return enter(FAKE_StreamSynchronize);
 }
 
 static CUresult give(CUdeviceptr *memory, size_t bytes) {
@@ -380,6 +491,21 @@ const struct driver_api fake_driver_api = {
     .KernelGetAttribute = fake_kernel_get_attribute,
     .KernelSetAttribute = fake_kernel_set_attribute,
     .KernelGetParamInfo = fake_kernel_get_param_info,
+    .LibraryGetModule = fake_library_get_module,
+    .LibraryGetGlobal = fake_library_get_global,
+    .OccupancyMaxActiveBlocksPerMultiprocessor = fake_max_active_blocks,
+    .OccupancyMaxActiveClusters = fake_max_active_clusters,
+    .OccupancyMaxPotentialBlockSize = fake_max_potential_block_size,
+    .CtxGetCurrent = fake_ctx_get_current,
+    .CtxPushCurrent = fake_ctx_push_current,
+    .CtxPopCurrent = fake_ctx_pop_current,
+    .CtxSynchronize = fake_ctx_synchronize,
+    .DevicePrimaryCtxGetState = fake_primary_get_state,
+    .DevicePrimaryCtxRetain = fake_primary_retain,
+    .DevicePrimaryCtxRelease = fake_primary_release,
+    .MemcpyHtoDAsync = fake_copy_to_device,
+    .MemcpyDtoHAsync = fake_copy_to_host,
+    .StreamSynchronize = fake_stream_synchronize,
     .LaunchKernel = fake_launch_kernel,
     .LaunchKernelEx = fake_launch_kernel_ex,
     .TensorMapEncodeTiled = fake_tensor_map_encode_tiled,

@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #define FIXTURE_THREADS 8
+#define FIXTURE_KERNELS 256
 
 struct fixture {
   struct failing_allocator memory;
@@ -19,6 +20,8 @@ struct fixture {
   kjit_runtime *runtime;
   kjit_error error;
   char warnings[4096]; /* the lines logged as such */
+  kjit_kernel *kernels[FIXTURE_KERNELS]; /* held until the runtime ends */
+  size_t kernel_count;
 };
 
 static inline void fixture_log(void *user, kjit_log_level level, const char *line) {
@@ -50,6 +53,8 @@ static inline kjit_status fixture_open(struct fixture *f) {
 }
 
 static inline void fixture_close(struct fixture *f) {
+  while (f->kernel_count)
+    kjit_kernel_release(f->kernels[--f->kernel_count]);
   kjit_runtime_destroy(f->runtime);
   f->runtime = NULL;
 }
@@ -102,7 +107,7 @@ static inline kjit_kernel *fixture_kernel(struct fixture *f, const char *arch, c
   kjit_kernel *kernel = NULL;
   const kjit_status status = kjit_kernel_get(f->runtime, &request, &kernel, &f->error);
   assert_int_equal(status == KJIT_OK, kernel != NULL);
-  kjit_kernel_release(kernel); /* the runtime keeps it */
+  if (kernel && f->kernel_count < FIXTURE_KERNELS) f->kernels[f->kernel_count++] = kernel;
   return kernel;
 }
 
