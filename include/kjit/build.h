@@ -46,9 +46,9 @@ typedef struct kjit_source {
 
 /** What the bytes of a part are. */
 typedef enum kjit_part_kind {
-  KJIT_PART_CUBIN = 1,  /**< machine code; to be linked with others it must be relocatable (-rdc=true)           */
-  KJIT_PART_PTX = 2,    /**< text of one PTX module                                                              */
-  KJIT_PART_LTOIR = 3,  /**< what -dlto gives; of this CUDA major and no newer than the linker                   */
+  KJIT_PART_CUBIN = 1, /**< machine code; to be linked with others it must be relocatable (-rdc=true)           */
+  KJIT_PART_PTX = 2,   /**< text of one PTX module                                                              */
+  KJIT_PART_LTOIR = 3, /**< what -dlto gives; of this CUDA major and no newer than the linker                   */
   KJIT_PART_FATBIN = 4 /**< several of the above for several architectures; the fitting one is taken             */
 } kjit_part_kind;
 
@@ -83,7 +83,7 @@ typedef int (*kjit_stop_fn)(void *user);
  */
 typedef struct kjit_build_request {
   size_t struct_size;
-  const char *arch;           /**< "sm_80", "sm_90a", …; NULL, in kjit_kernel_get() only: the current device's */
+  const char *arch; /**< "sm_80", "sm_90a", …; NULL, in kjit_kernel_get() only: the current device's */
   /** The kernel: the name of an `extern "C" __global__` function, a mangled name, or a name expression, which is
       whatever is no C identifier (`n::k<float, 4>`). NULL: whatever the module has (module.h). */
   const char *entry;
@@ -106,8 +106,8 @@ typedef struct kjit_build_request {
       name may stand here too, but not a mangled one. */
   const char *const *names;
   size_t name_count;
-  /** Compiled code, linked with the source and with each other by nvJitLink; a single cubin without a source is taken as
-      it is. With parts the source is compiled for linking: with -dlto when one of them is LTO-IR, else -rdc=true. */
+  /** Compiled code, linked with the source and with each other by nvJitLink; a single cubin without a source is taken
+     as it is. With parts the source is compiled for linking: with -dlto when one of them is LTO-IR, else -rdc=true. */
   const kjit_part *parts;
   size_t part_count;
 } kjit_build_request;
@@ -222,8 +222,8 @@ typedef struct kjit_kernel_info {
 KJIT_API uint32_t kjit_artifact_kernel_count(const kjit_artifact *artifact);
 
 /**
- * Read what is known of a kernel. `info->struct_size` must be set. The figures of a cubin that was given as a part are 0
- * but for max_threads: no compiler said them.
+ * Read what is known of a kernel. `info->struct_size` must be set. The figures of a cubin that was given as a part are
+ * 0 but for max_threads: no compiler said them.
  * @param index  below kjit_artifact_kernel_count()
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG

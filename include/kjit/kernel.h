@@ -60,19 +60,20 @@ typedef enum kjit_sync_domain {
 /** Grid, block and what else there is to say of one launch. Begin with kjit_launch_default(). */
 typedef struct kjit_launch {
   size_t struct_size;
-  uint32_t grid[3];  /**< blocks in x, y, z; each at least 1: an empty grid is an error, not a launch of nothing       */
-  uint32_t block[3]; /**< threads in x, y, z; zero means 1                                                             */
+  uint32_t grid[3]; /**< blocks in x, y, z; each at least 1: an empty grid is an error, not a launch of nothing       */
+  uint32_t block[3];   /**< threads in x, y, z; zero means 1   */
   uint32_t cluster[3]; /**< blocks per cluster in x, y, z, at most 16 in all; all zero: no cluster, or the kernel's own
-                            __cluster_dims__. More than 8 are asked for once per kernel and device                     */
-  uint32_t dynamic_shared_bytes; /**< beyond 48 KiB the kernel's limit is raised, once per kernel and device           */
-  uint32_t flags;                /**< KJIT_LAUNCH_*                                                                    */
-  int32_t priority;              /**< with KJIT_LAUNCH_PRIORITY: as cuStreamCreateWithPriority() has it, lower is sooner */
-  uint32_t shared_carveout; /**< with KJIT_LAUNCH_CARVEOUT: percent of the unified memory preferred as shared, 0 to 100 */
-  uint32_t cluster_policy;  /**< a ::kjit_cluster_policy                                                               */
-  uint32_t sync_domain;     /**< a ::kjit_sync_domain                                                                  */
-  const void *attributes;   /**< further CUlaunchAttribute of <cuda.h>, handed to cuLaunchKernelEx() as they are       */
-  uint32_t attribute_count; /**< at most 32                                                                            */
-  uint32_t reserved;        /**< zero                                                                                  */
+                            __cluster_dims__. More than 8 are asked for once per kernel and device */
+  uint32_t dynamic_shared_bytes; /**< beyond 48 KiB the kernel's limit is raised, once per kernel and device */
+  uint32_t flags;   /**< KJIT_LAUNCH_*                                                                    */
+  int32_t priority; /**< with KJIT_LAUNCH_PRIORITY: as cuStreamCreateWithPriority() has it, lower is sooner */
+  uint32_t
+      shared_carveout; /**< with KJIT_LAUNCH_CARVEOUT: percent of the unified memory preferred as shared, 0 to 100 */
+  uint32_t cluster_policy; /**< a ::kjit_cluster_policy                                                               */
+  uint32_t sync_domain;    /**< a ::kjit_sync_domain                                                                  */
+  const void *attributes;  /**< further CUlaunchAttribute of <cuda.h>, handed to cuLaunchKernelEx() as they are       */
+  uint32_t attribute_count; /**< at most 32 */
+  uint32_t reserved; /**< zero                                                                                  */
 } kjit_launch;
 
 /** One block of one thread, and nothing special. */
@@ -90,8 +91,10 @@ typedef struct kjit_arg {
   size_t bytes;
 } kjit_arg;
 
-/** The value of a variable as an argument, in a list of kjit_arg: `const kjit_arg args[] = {KJIT_ARG(x), KJIT_ARG(n)};` */
-#define KJIT_ARG(variable) {&(variable), sizeof(variable)}
+/** The value of a variable as an argument, in a list of kjit_arg: `const kjit_arg args[] = {KJIT_ARG(x), KJIT_ARG(n)};`
+ */
+#define KJIT_ARG(variable)                                                                                             \
+  { &(variable), sizeof(variable) }
 
 /**
  * Build (kjit_build()) and load, and find the kernel request->entry in it. With request->arch NULL the architecture is
@@ -146,10 +149,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_kernel_launch(kjit_kernel *kernel, cons
 /** How a launch fills the current context's device. */
 typedef struct kjit_occupancy {
   size_t struct_size;
-  uint32_t blocks;        /**< of the launch's size on one multiprocessor at a time; 0: a block does not fit           */
-  uint32_t clusters;      /**< of the launch's size on the device at a time; 0 also for a launch without cluster       */
-  uint32_t block_threads; /**< threads per block that fill a multiprocessor best, with the launch's dynamic shared memory */
-  uint32_t grid_blocks;   /**< blocks of so many threads that fill the device                                          */
+  uint32_t blocks;   /**< of the launch's size on one multiprocessor at a time; 0: a block does not fit           */
+  uint32_t clusters; /**< of the launch's size on the device at a time; 0 also for a launch without cluster       */
+  uint32_t
+      block_threads; /**< threads per block that fill a multiprocessor best, with the launch's dynamic shared memory */
+  uint32_t grid_blocks; /**< blocks of so many threads that fill the device                                          */
 } kjit_occupancy;
 
 /**

@@ -31,14 +31,15 @@ KJIT_API kjit_module *kjit_module_retain(kjit_module *module);
     Thread-safe. */
 KJIT_API void kjit_module_release(kjit_module *module);
 
-/** The artifact that the module was loaded from; kjit_artifact_get_kernel() lists its kernels. Borrowed. Thread-safe. */
+/** The artifact that the module was loaded from; kjit_artifact_get_kernel() lists its kernels. Borrowed. Thread-safe.
+ */
 KJIT_API const kjit_artifact *kjit_module_artifact(const kjit_module *module);
 
 /**
  * A kernel of the module.
  *
- * @param      name  one of the request's names as it stands there (`n::k<float, 4>`), or the name that the cubin has: an
- *                   `extern "C"` function's own, or a mangled one
+ * @param      name  one of the request's names as it stands there (`n::k<float, 4>`), or the name that the cubin has:
+ * an `extern "C"` function's own, or a mangled one
  * @param[out] out   released with kjit_kernel_release()
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG
@@ -59,8 +60,8 @@ typedef struct kjit_global {
 /**
  * Find a global variable. `global->struct_size` must be set.
  *
- * @param name  one of the request's names (`&n::table`, `&n::count<int>`), or the name that the cubin has. A variable that
- *              no kernel uses may have been left out; one that the request names is kept.
+ * @param name  one of the request's names (`&n::table`, `&n::count<int>`), or the name that the cubin has. A variable
+ * that no kernel uses may have been left out; one that the request names is kept.
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG
  * @retval KJIT_ERR_NOT_FOUND    the module has no such variable
@@ -72,8 +73,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_module_get_global(kjit_module *module, 
                                                            kjit_error *error);
 
 /**
- * Copy to a global variable, in the order of the stream: kernels enqueued later see it. The data may be changed or freed
- * when the call has returned, unless it is page-locked memory, which the copy reads when the stream comes to it.
+ * Copy to a global variable, in the order of the stream: kernels enqueued later see it. The data may be changed or
+ * freed when the call has returned, unless it is page-locked memory, which the copy reads when the stream comes to it.
  *
  * @param name    as for kjit_module_get_global()
  * @param offset  bytes from the variable's beginning; offset + bytes must not pass its end

@@ -100,24 +100,24 @@ KJIT_API void kjit_runtime_destroy(kjit_runtime *runtime);
 /** Counters since the runtime was made. Only ever grow at the end. */
 typedef struct kjit_runtime_stats {
   size_t struct_size;
-  uint64_t memory_hits;     /**< answered by an artifact already in this process                */
-  uint64_t user_hits;       /**< answered by the user's cache folder                            */
-  uint64_t site_hits;       /**< answered by the site folder                                    */
-  uint64_t bundle_hits;     /**< answered by a bundle                                           */
-  uint64_t misses;          /**< requests that no tier could answer                             */
-  uint64_t builds;          /**< compilations that succeeded                                    */
-  uint64_t build_failures;  /**< compilations that failed                                       */
-  uint64_t build_ns;        /**< wall time spent compiling, summed over threads                 */
-  uint64_t waits;           /**< requests that waited for another thread's or process's build   */
-  uint64_t wait_ns;         /**< time spent so                                                  */
-  uint64_t rebuilt_entries; /**< entries found damaged or refused, set aside and built again    */
-  uint64_t evictions;       /**< entries removed to stay within the bounds                      */
-  uint64_t published;       /**< entries written                                                */
-  uint64_t bytes_read;      /**< of entries                                                     */
-  uint64_t bytes_written;   /**< of entries                                                     */
-  uint64_t cache_errors;    /**< file operations that failed and were worked around             */
-  uint64_t kernels_loaded;  /**< cubins handed to the driver                                    */
-  uint64_t launches;        /**< by kjit_kernel_launch and the families; not counted for plans  */
+  uint64_t memory_hits;      /**< answered by an artifact already in this process                */
+  uint64_t user_hits;        /**< answered by the user's cache folder                            */
+  uint64_t site_hits;        /**< answered by the site folder                                    */
+  uint64_t bundle_hits;      /**< answered by a bundle                                           */
+  uint64_t misses;           /**< requests that no tier could answer                             */
+  uint64_t builds;           /**< compilations that succeeded                                    */
+  uint64_t build_failures;   /**< compilations that failed                                       */
+  uint64_t build_ns;         /**< wall time spent compiling, summed over threads                 */
+  uint64_t waits;            /**< requests that waited for another thread's or process's build   */
+  uint64_t wait_ns;          /**< time spent so                                                  */
+  uint64_t rebuilt_entries;  /**< entries found damaged or refused, set aside and built again    */
+  uint64_t evictions;        /**< entries removed to stay within the bounds                      */
+  uint64_t published;        /**< entries written                                                */
+  uint64_t bytes_read;       /**< of entries                                                     */
+  uint64_t bytes_written;    /**< of entries                                                     */
+  uint64_t cache_errors;     /**< file operations that failed and were worked around             */
+  uint64_t kernels_loaded;   /**< cubins handed to the driver                                    */
+  uint64_t launches;         /**< by kjit_kernel_launch and the families; not counted for plans  */
   uint64_t kernels_unloaded; /**< cubins taken out of the driver, as nobody held them           */
 } kjit_runtime_stats;
 

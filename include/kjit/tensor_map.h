@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/** A tensor map: hand it to a kernel as a `const __grid_constant__ CUtensorMap` argument (KJIT_ARG(map)). 128 bytes, at any address:
-    a launch copies it to where the kernel finds it aligned. */
+/** A tensor map: hand it to a kernel as a `const __grid_constant__ CUtensorMap` argument (KJIT_ARG(map)). 128 bytes, at
+   any address: a launch copies it to where the kernel finds it aligned. */
 typedef struct kjit_tensor_map {
   uint64_t opaque[16];
 } kjit_tensor_map;
@@ -66,19 +66,19 @@ typedef enum kjit_map_promotion {
 /** What a tiled tensor map says. Axis 0 is the innermost one, whose elements lie side by side. */
 typedef struct kjit_tensor_map_options {
   size_t struct_size;
-  uint64_t address;           /**< of the first element: a multiple of 16; of 32 with KJIT_MAP_INTERLEAVE_32B         */
-  uint64_t sizes[5];          /**< elements along each axis, 1 to 2^32                                                */
-  uint64_t strides[4];        /**< bytes between neighbours on axis 1 and on: multiples of 16 below 2^40 (of 32 with
-                                   KJIT_MAP_INTERLEAVE_32B)                                                           */
-  uint32_t box[5];            /**< elements of a copy along each axis, 1 to 256                                       */
+  uint64_t address;    /**< of the first element: a multiple of 16; of 32 with KJIT_MAP_INTERLEAVE_32B         */
+  uint64_t sizes[5];   /**< elements along each axis, 1 to 2^32                                                */
+  uint64_t strides[4]; /**< bytes between neighbours on axis 1 and on: multiples of 16 below 2^40 (of 32 with
+                            KJIT_MAP_INTERLEAVE_32B)                                                           */
+  uint32_t box[5];     /**< elements of a copy along each axis, 1 to 256                                       */
   uint32_t element_strides[5]; /**< every n-th element along an axis, 1 to 8; 0 means 1                              */
-  uint32_t rank;              /**< axes in use, 1 to 5; at least 3 with interleaving                                  */
-  uint32_t dtype;             /**< a ::kjit_map_dtype                                                                 */
-  uint32_t interleave;        /**< a ::kjit_map_interleave                                                            */
-  uint32_t swizzle;           /**< a ::kjit_map_swizzle                                                               */
-  uint32_t promotion;         /**< a ::kjit_map_promotion                                                             */
-  uint32_t nan_fill;          /**< 1: what lies outside reads as NaN, for floating point types; 0: as zero            */
-  uint32_t reserved;          /**< zero                                                                               */
+  uint32_t rank;       /**< axes in use, 1 to 5; at least 3 with interleaving                                  */
+  uint32_t dtype;      /**< a ::kjit_map_dtype                                                                 */
+  uint32_t interleave; /**< a ::kjit_map_interleave                                                            */
+  uint32_t swizzle;    /**< a ::kjit_map_swizzle                                                               */
+  uint32_t promotion;  /**< a ::kjit_map_promotion                                                             */
+  uint32_t nan_fill;   /**< 1: what lies outside reads as NaN, for floating point types; 0: as zero            */
+  uint32_t reserved;   /**< zero                                                                               */
 } kjit_tensor_map_options;
 
 static inline kjit_tensor_map_options kjit_tensor_map_options_default(void) {
@@ -98,8 +98,8 @@ static inline kjit_tensor_map_options kjit_tensor_map_options_default(void) {
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_tensor_map_create(kjit_runtime *runtime,
-                                                           const kjit_tensor_map_options *options,
-                                                           kjit_tensor_map *map, kjit_error *error);
+                                                           const kjit_tensor_map_options *options, kjit_tensor_map *map,
+                                                           kjit_error *error);
 
 #ifdef __cplusplus
 }

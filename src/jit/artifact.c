@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
-#include "jit/cache/symbols.h"
+#include "jit/compile/symbols.h"
 #include "jit/key/key_reader.h"
 
 #define ORIGINS (KJIT_ORIGIN_BUILT + 1)

@@ -11,8 +11,9 @@ static int64_t now_ns(const struct builder *builder) {
   return builder->ops->monotonic_ns(builder->ops->user);
 }
 
-/* The part of the key that names the tools: NVRTC, the linker or both. NULL: it is not there, or asking would read files where that is forbidden. That it is
- * missing is believed for a second: it may be installed meanwhile, but a hit must not search for it. */
+/* The part of the key that names the tools: NVRTC, the linker or both. NULL: it is not there, or asking would read
+ * files where that is forbidden. That it is missing is believed for a second: it may be installed meanwhile, but a hit
+ * must not search for it. */
 static const char *identify(struct builder *builder, const struct jit_request *request, _Bool may_read_files) {
   const enum compile_tools tools = compile_tools_of(request);
   const _Bool identified = atomic_load(&builder->identified[tools]);

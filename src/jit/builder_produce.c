@@ -4,8 +4,8 @@
 #include "jit/builder_fork.h"
 #include "jit/cache/cache_publish.h"
 #include "jit/cache/failure_cache.h"
-#include "jit/cache/symbols.h"
 #include "jit/compile/compile.h"
+#include "jit/compile/symbols.h"
 
 /* Between two looks at a lock: short at first, since another's build may be nearly done, then no burden. */
 #define POLL_FIRST_NS 500000

@@ -1,6 +1,6 @@
 /* Launching: kjit_kernel_launch() checks everything and hands the arguments' addresses to the driver; the families'
- * runtime_kernel_enqueue() checks nothing, because they did before. Nothing is locked or allocated, but for kernels with
- * more parameters than have room on the stack. */
+ * runtime_kernel_enqueue() checks nothing, because they did before. Nothing is locked or allocated, but for kernels
+ * with more parameters than have room on the stack. */
 #include "base/error.h"
 #include "runtime/launch_check.h"
 #include "runtime/runtime_state.h"
@@ -15,7 +15,8 @@ static kjit_status refuse_count(const struct kjit_kernel *kernel, size_t count, 
 
 static kjit_status refuse_arg(const struct kjit_kernel *kernel, const kjit_arg *args, size_t index, kjit_error *error) {
   if (!args[index].value)
-    return error_set(error, KJIT_ERR_INVALID_ARG, "args[%zu].value: must not be NULL: it is where the value lies", index);
+    return error_set(error, KJIT_ERR_INVALID_ARG, "args[%zu].value: must not be NULL: it is where the value lies",
+                     index);
   return error_set(error, KJIT_ERR_INVALID_ARG, "args[%zu].bytes: %zu; parameter %zu of kernel \"%.80s\" has %u", index,
                    args[index].bytes, index, kernel->name, kernel->parameter_bytes[index]);
 }
@@ -69,8 +70,8 @@ static void note_use(const struct kjit_kernel *kernel, int32_t ordinal, CUstream
   if (atomic_load_explicit(&module->stays, memory_order_relaxed)) return;
   if (!atomic_load_explicit(&module->launched_on[ordinal], memory_order_relaxed))
     atomic_store_explicit(&module->launched_on[ordinal], 1, memory_order_relaxed);
-  if (stream && (kernel->cu->StreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
-                 capture != CU_STREAM_CAPTURE_STATUS_NONE))
+  if (stream &&
+      (kernel->cu->StreamIsCapturing(stream, &capture) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_NONE))
     atomic_store_explicit(&module->stays, 1, memory_order_relaxed);
 }
 
@@ -89,9 +90,9 @@ static kjit_status launch_with(struct kjit_kernel *kernel, const kjit_launch *la
   if (status == KJIT_OK) status = launch_check_device(kernel, ordinal, launch, &shape, error);
   if (status != KJIT_OK) return status;
   note_use(kernel, ordinal, stream);
-  status = is_simple(launch, &shape) ? enqueue(kernel, shape.grid, shape.block, launch->dynamic_shared_bytes, pointers,
-                                               stream, error)
-                                     : enqueue_with(kernel, launch, &shape, pointers, stream, error);
+  status = is_simple(launch, &shape)
+               ? enqueue(kernel, shape.grid, shape.block, launch->dynamic_shared_bytes, pointers, stream, error)
+               : enqueue_with(kernel, launch, &shape, pointers, stream, error);
   if (status == KJIT_OK) runtime_count_launch(kernel->runtime);
   return status;
 }

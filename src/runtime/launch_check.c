@@ -1,4 +1,5 @@
-/* The limits of a launch: those of CUDA first, which need no device, then those of the device and of the kernel on it. */
+/* The limits of a launch: those of CUDA first, which need no device, then those of the device and of the kernel on it.
+ */
 #include "runtime/launch_check.h"
 
 #include <string.h>
@@ -18,8 +19,7 @@
 #define CLUSTER_CAPABILITY 90u
 
 #define CALLERS_ATTRIBUTES_MAX 32u
-#define LAUNCH_FLAGS                                                                                                   \
-  (KJIT_LAUNCH_COOPERATIVE | KJIT_LAUNCH_PROGRAMMATIC | KJIT_LAUNCH_PRIORITY | KJIT_LAUNCH_CARVEOUT)
+#define LAUNCH_FLAGS           (KJIT_LAUNCH_COOPERATIVE | KJIT_LAUNCH_PROGRAMMATIC | KJIT_LAUNCH_PRIORITY | KJIT_LAUNCH_CARVEOUT)
 
 _Static_assert((int)KJIT_CLUSTER_POLICY_SPREAD == (int)CU_CLUSTER_SCHEDULING_POLICY_SPREAD &&
                    (int)KJIT_CLUSTER_POLICY_LOAD_BALANCING == (int)CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING,
@@ -48,10 +48,11 @@ static kjit_status resolve_grid(const kjit_launch *launch, struct launch_shape *
   for (int i = 0; i < 3; i++) {
     shape->grid[i] = launch->grid[i];
     if (!shape->grid[i]) {
-      return error_set(error, KJIT_ERR_INVALID_ARG,
-                       "launch.grid[%d]: 0; an empty grid runs nothing: leave the launch out, or set 1 for an axis that "
-                       "is not used (kjit_launch_default() does)",
-                       i);
+      return error_set(
+          error, KJIT_ERR_INVALID_ARG,
+          "launch.grid[%d]: 0; an empty grid runs nothing: leave the launch out, or set 1 for an axis that "
+          "is not used (kjit_launch_default() does)",
+          i);
     }
     if (shape->grid[i] > grid_max[i]) return refuse_axis("grid", i, shape->grid[i], grid_max[i], error);
   }
@@ -139,13 +140,11 @@ static kjit_status allow_large_clusters(struct kjit_kernel *kernel, const struct
 
 /* What came with sm_90. */
 static const char *newer_feature(const kjit_launch *launch, const struct launch_shape *shape, const char **what) {
-  *what = shape->cluster_blocks                           ? "clusters"
-          : launch->flags & KJIT_LAUNCH_PROGRAMMATIC      ? "programmatic dependent launches"
+  *what = shape->cluster_blocks                            ? "clusters"
+          : launch->flags & KJIT_LAUNCH_PROGRAMMATIC       ? "programmatic dependent launches"
           : launch->sync_domain != KJIT_SYNC_DOMAIN_STREAM ? "memory synchronization domains"
                                                            : NULL;
-  return shape->cluster_blocks                      ? "cluster"
-         : launch->flags & KJIT_LAUNCH_PROGRAMMATIC ? "flags"
-                                                    : "sync_domain";
+  return shape->cluster_blocks ? "cluster" : launch->flags & KJIT_LAUNCH_PROGRAMMATIC ? "flags" : "sync_domain";
 }
 
 static kjit_status check_features(struct kjit_kernel *kernel, int32_t ordinal, const kjit_launch *launch,

@@ -2,7 +2,8 @@
  *
  * module_load() gives the cubin to the driver as a library, which belongs to no context, so that one module serves all
  * devices of its architecture. module_find_kernel() looks a kernel up once and keeps its record in the module. Any
- * thread may do so: the record is made without a lock, and a thread that finds another's record in the end takes that. */
+ * thread may do so: the record is made without a lock, and a thread that finds another's record in the end takes that.
+ */
 #include "runtime/module.h"
 
 #include <string.h>

@@ -20,8 +20,8 @@ struct kernel_on_device {
   /* 1 + the dynamic shared memory that a launch may ask for now; 0: nothing is known yet. Written last. */
   _Atomic(uint32_t) allowed;
   uint32_t static_shared;
-  uint32_t max_threads;           /* per block, by registers and __launch_bounds__ */
-  _Atomic(_Bool) large_clusters;  /* the driver was told that clusters may have more than 8 blocks */
+  uint32_t max_threads;          /* per block, by registers and __launch_bounds__ */
+  _Atomic(_Bool) large_clusters; /* the driver was told that clusters may have more than 8 blocks */
 };
 
 #define KERNEL_PARAMETERS_UNKNOWN SIZE_MAX /* neither the cubin nor the driver says */
@@ -53,19 +53,19 @@ struct kjit_module {
   CUlibrary library;
   struct target target;
 
-  _Bool rebuilt;                 /* its artifact was refused once; touched by the loader only */
-  _Atomic(_Bool) stays;          /* never unloaded before the runtime ends */
-  struct kjit_kernel *kernels;   /* under the table's lock, as all below */
-  uint64_t references;           /* handed out and not given back */
-  uint64_t idle_since;           /* the table's clock when the last reference came back */
+  _Bool rebuilt;                      /* its artifact was refused once; touched by the loader only */
+  _Atomic(_Bool) stays;               /* never unloaded before the runtime ends */
+  struct kjit_kernel *kernels;        /* under the table's lock, as all below */
+  uint64_t references;                /* handed out and not given back */
+  uint64_t idle_since;                /* the table's clock when the last reference came back */
   struct kjit_module *before, *after; /* in the list of idle ones */
-  _Bool idle;                    /* is in that list */
-  _Atomic(_Bool) launched_on[];  /* gpu->device_count: kjit_kernel_launch() used it there */
+  _Bool idle;                         /* is in that list */
+  _Atomic(_Bool) launched_on[];       /* gpu->device_count: kjit_kernel_launch() used it there */
 };
 
-/* Hand an artifact to the driver, into a record whose gate is this thread's. `entry` is looked up in it at once, so that
- * a driver that reads the image late refuses it now; NULL: the whole image is read instead. On success the module holds
- * a reference of its own to the artifact; on failure it is as before. KJIT_ERR_DRIVER, KJIT_ERR_NO_DRIVER,
+/* Hand an artifact to the driver, into a record whose gate is this thread's. `entry` is looked up in it at once, so
+ * that a driver that reads the image late refuses it now; NULL: the whole image is read instead. On success the module
+ * holds a reference of its own to the artifact; on failure it is as before. KJIT_ERR_DRIVER, KJIT_ERR_NO_DRIVER,
  * KJIT_ERR_INTERNAL. */
 kjit_status module_load(struct kjit_module *module, kjit_artifact *artifact, const struct target *target,
                         const char *entry, kjit_error *error);

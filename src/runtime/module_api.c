@@ -1,4 +1,5 @@
-/* The public functions that load: a request becomes a module, a module gives kernels, and each of both holds the module. */
+/* The public functions that load: a request becomes a module, a module gives kernels, and each of both holds the
+ * module. */
 #include <string.h>
 
 #include "base/error.h"
@@ -103,8 +104,8 @@ static kjit_status refuse_name(const struct kjit_module *module, const char *nam
   if (kjit_artifact_get_info(module->artifact, &info, NULL) == KJIT_OK)
     cubin_list_kernels(info.cubin, info.cubin_bytes, &list);
   const kjit_status status =
-      error_set(error, KJIT_ERR_NOT_FOUND, "name: the module has no kernel \"%.120s\"; it has %.*s%s", name, NAMES_BYTES,
-                list.failed ? "too many to list" : list.data, list.bytes > NAMES_BYTES ? "…" : "");
+      error_set(error, KJIT_ERR_NOT_FOUND, "name: the module has no kernel \"%.120s\"; it has %.*s%s", name,
+                NAMES_BYTES, list.failed ? "too many to list" : list.data, list.bytes > NAMES_BYTES ? "…" : "");
   text_finish(&list);
   return status;
 }

@@ -1,5 +1,5 @@
-/* From a request to a loaded module: build it, take its record, and load it if this thread is the first. A cubin that the
- * driver refuses is built again once. Any thread may come; those that want the same module wait at its gate. */
+/* From a request to a loaded module: build it, take its record, and load it if this thread is the first. A cubin that
+ * the driver refuses is built again once. Any thread may come; those that want the same module wait at its gate. */
 #include "base/error.h"
 #include "jit/artifact.h"
 #include "runtime/runtime_state.h"

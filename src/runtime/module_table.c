@@ -1,10 +1,10 @@
 /* The table of a runtime's modules: references, the list of idle ones, and unloading.
  *
- * All counting is done under the table's lock; driver calls are not. module_table_trim() has three steps: it notes, under
- * the lock, which devices the oldest idle modules were launched on and the table's clock; without the lock it waits for
- * those devices' primary contexts; under the lock it takes out those modules that were idle before the wait and still
- * are. A module that somebody took meanwhile has left the list, and one that came back later has a newer clock, so what
- * goes is neither held nor running. */
+ * All counting is done under the table's lock; driver calls are not. module_table_trim() has three steps: it notes,
+ * under the lock, which devices the oldest idle modules were launched on and the table's clock; without the lock it
+ * waits for those devices' primary contexts; under the lock it takes out those modules that were idle before the wait
+ * and still are. A module that somebody took meanwhile has left the list, and one that came back later has a newer
+ * clock, so what goes is neither held nor running. */
 #include "base/mem.h"
 
 /* uthash's own memory comes from the table's allocator; running out of it is an answer, not the end of the process. */

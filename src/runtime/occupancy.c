@@ -50,7 +50,8 @@ kjit_status kjit_kernel_get_occupancy(kjit_kernel *kernel, const kjit_launch *la
   error_clear(error);
   if (!kernel) return error_invalid(error, "kernel", "must not be NULL");
   const struct driver_api *const cu = kernel->cu;
-  if (!cu->OccupancyMaxActiveBlocksPerMultiprocessor || !cu->OccupancyMaxActiveClusters || !cu->OccupancyMaxPotentialBlockSize)
+  if (!cu->OccupancyMaxActiveBlocksPerMultiprocessor || !cu->OccupancyMaxActiveClusters ||
+      !cu->OccupancyMaxPotentialBlockSize)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "the driver library has no functions for occupancy");
   const kjit_launch *const known = launch_intake(launch, &local, error);
   if (!known) return error ? (kjit_status)error->status : KJIT_ERR_INVALID_ARG;

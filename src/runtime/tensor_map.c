@@ -1,6 +1,6 @@
 /* Tensor maps: the rules of cuTensorMapEncodeTiled() ("Tensor Map Object Management" in the driver API manual) as
- * sentences, then the driver's call, which allocates nothing and is bound to no context. The attention families' maps are
- * such maps too. Thread-safe. */
+ * sentences, then the driver's call, which allocates nothing and is bound to no context. The attention families' maps
+ * are such maps too. Thread-safe. */
 #include <stdio.h>
 #include <string.h>
 
@@ -77,8 +77,8 @@ static kjit_status check_kinds(const kjit_tensor_map_options *o, const char *nam
 }
 
 static uint64_t alignment_of(const kjit_tensor_map_options *o) {
-  const _Bool wide = o->interleave == KJIT_MAP_INTERLEAVE_32B ||
-                     (is_packed(o->dtype) && o->dtype != KJIT_MAP_16U4_ALIGN8);
+  const _Bool wide =
+      o->interleave == KJIT_MAP_INTERLEAVE_32B || (is_packed(o->dtype) && o->dtype != KJIT_MAP_16U4_ALIGN8);
   return wide ? ALIGNMENT_32B : ALIGNMENT;
 }
 
@@ -94,7 +94,8 @@ static kjit_status check_memory(const kjit_tensor_map_options *o, const char *na
     if (!o->sizes[i] || o->sizes[i] > SIZE_MOST)
       return refuse(name, "sizes", (int)i, o->sizes[i], "must be 1 to 2^32 elements", error);
   for (uint32_t i = 0; i + 1 < o->rank; i++) {
-    if (o->strides[i] % alignment) return refuse(name, "strides", (int)i, o->strides[i], alignment_rule(alignment), error);
+    if (o->strides[i] % alignment)
+      return refuse(name, "strides", (int)i, o->strides[i], alignment_rule(alignment), error);
     if (o->strides[i] >= STRIDE_LIMIT)
       return refuse(name, "strides", (int)i, o->strides[i], "must be below 2^40 bytes", error);
   }
@@ -112,13 +113,13 @@ static kjit_status check_box(const kjit_tensor_map_options *o, const char *name,
     if (!o->box[i] || o->box[i] > BOX_MAX)
       return refuse(name, "box", (int)i, o->box[i], "must be 1 to 256 elements", error);
     if (o->element_strides[i] > ELEMENT_STRIDE_MAX)
-      return refuse(name, "element_strides", (int)i, o->element_strides[i], "must be 1 to 8, or 0, which means 1", error);
+      return refuse(name, "element_strides", (int)i, o->element_strides[i], "must be 1 to 8, or 0, which means 1",
+                    error);
   }
   const uint64_t row = (uint64_t)o->box[0] * bits_of(o->dtype) / 8, most = row_most(o);
   if (!o->interleave && !is_packed(o->dtype) && row % ALIGNMENT)
     return refuse(name, "box", 0, o->box[0], "a row must have a multiple of 16 bytes", error);
-  if (most && row > most)
-    return refuse(name, "box", 0, o->box[0], "a row must not be wider than the swizzle", error);
+  if (most && row > most) return refuse(name, "box", 0, o->box[0], "a row must not be wider than the swizzle", error);
   return KJIT_OK;
 }
 

@@ -44,8 +44,7 @@ static kjit_status run(struct gpu_fixture *fixture, const char *text, int *data,
   kjit_kernel *kernel = NULL;
   launch.block[0] = threads;
   kjit_status status = kjit_kernel_get(fixture->runtime, &request, &kernel, error);
-  if (status == KJIT_OK)
-    status = kjit_kernel_launch(kernel, &launch, &arg, 1, fixture->card.stream, error);
+  if (status == KJIT_OK) status = kjit_kernel_launch(kernel, &launch, &arg, 1, fixture->card.stream, error);
   kjit_kernel_release(kernel);
   return status;
 }

@@ -38,9 +38,9 @@ struct entry {
   struct entry_text key_text, family, label;
   struct entry_text message; /* of a failed compile; else "" */
   struct entry_text log;
-  struct entry_text symbols; /* kernels with their figures, and names: symbols.h */
+  struct entry_text symbols; /* kernels with their figures, and names: jit/compile/symbols.h */
   const void *cubin;
-  size_t cubin_bytes; /* 0 for a failed compile, and only then */
+  size_t cubin_bytes;           /* 0 for a failed compile, and only then */
   struct entry_figures figures; /* of the kernel that the key names as entry; without one, of the first */
 };
 

@@ -3,7 +3,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "jit/cache/entry_layout.h"
-#include "jit/cache/symbols.h"
+#include "jit/compile/symbols.h"
 #include "jit/key/key_reader.h"
 
 static const char *check_header(const uint8_t *image, uint64_t bytes) {
@@ -27,8 +27,8 @@ static const char *check_checksum(const uint8_t *image, size_t bytes) {
 
 /* Offset behind the texts, or 0 when one of them does not fit. */
 static uint64_t read_texts(const uint8_t *image, uint64_t end, struct entry *out) {
-  struct entry_text *const texts[ENTRY_TEXT_COUNT] = {&out->key_text, &out->family, &out->label, &out->message,
-                                                      &out->log, &out->symbols};
+  struct entry_text *const texts[ENTRY_TEXT_COUNT] = {&out->key_text, &out->family, &out->label,
+                                                      &out->message,  &out->log,    &out->symbols};
   uint64_t at = ENTRY_HEADER_BYTES;
   for (int i = 0; i < ENTRY_TEXT_COUNT; i++) {
     const uint64_t length = bytes_get_u32(image + ENTRY_AT_TEXT_BYTES + 4 * i);

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "jit/cache/symbols.h"
 #include "jit/compile/compile_internal.h"
 #include "jit/compile/ptxas_log.h"
+#include "jit/compile/symbols.h"
 #include "jit/request/compile_options.h"
 
 /* A source may have 64 MiB, and the defines in front of it 18 MiB. */
@@ -187,8 +187,8 @@ static kjit_status read_code(struct job *job) {
   const _Bool lto = job->plan.output == KJIT_PART_LTOIR;
   struct compile_result *const out = job->result;
   size_t bytes = 0;
-  nvrtcResult result = lto ? job->api->nvrtcGetLTOIRSize(job->program, &bytes)
-                           : job->api->nvrtcGetCUBINSize(job->program, &bytes);
+  nvrtcResult result =
+      lto ? job->api->nvrtcGetLTOIRSize(job->program, &bytes) : job->api->nvrtcGetCUBINSize(job->program, &bytes);
   if (result != NVRTC_SUCCESS) return nvrtc_failure(job, result, "does not give the cubin's size");
   if (bytes == 0 || bytes > COMPILE_CODE_LIMIT) {
     return error_set(job->error, KJIT_ERR_COMPILE, "%s for %s: %s", job->request->entry, job->request->target.name,

@@ -1,4 +1,5 @@
-/* One request through NVRTC, nvJitLink or both: prologue + source and parts to cubin, log and figures. No cache, no GPU.
+/* One request through NVRTC, nvJitLink or both: prologue + source and parts to cubin, log and figures. No cache, no
+ * GPU.
  *
  * NVRTC sees the request alone: the headers are given in memory by name, there is no search folder, and the folder that
  * the process stands in is shut out. With --generate-line-info or -G it writes that folder into the debug sections all
@@ -13,7 +14,7 @@ struct compile_result {
   void *cubin; /* mem_free; NULL after a failed compile; an object with KJIT_BUILD_OBJECT */
   size_t cubin_bytes;
   char *log;             /* mem_free; without the "ptxas info" lines that state figures; "" if nothing remains */
-  char *symbols;         /* mem_free; the kernels and names (cache/symbols.h); NULL: not known */
+  char *symbols;         /* mem_free; the kernels and names (compile/symbols.h); NULL: not known */
   uint32_t registers;    /* of the entry, as are the following; without one, of the first kernel */
   uint32_t spill_bytes;  /* stores + loads */
   uint32_t local_bytes;  /* stack frame */

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "base/text.h"
 #include "jit/compile/compile.h"
 #include "jit/request/link_plan.h"
 
@@ -30,7 +31,7 @@ struct job {
   struct compile_result *result;
   struct stop_state stop;
   nvrtcProgram program;
-  char *link_log; /* what the linker said beside errors; NULL: nothing */
+  char *link_log;    /* what the linker said beside errors; NULL: nothing */
   struct text names; /* the "name …" lines of the symbols */
   kjit_error *error;
 };

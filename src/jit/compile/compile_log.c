@@ -4,8 +4,8 @@
  *     #pragma nv_mangled_name nope
  *                             ^
  *   (an empty line)
- *   __nv_name_map(2): error: Error in parsing name expression for lowered name lookup. Input name expression was: " nope"
- *     #pragma nv_mangled_name nope
+ *   __nv_name_map(2): error: Error in parsing name expression for lowered name lookup. Input name expression was: "
+ * nope" #pragma nv_mangled_name nope
  *                             ^
  *
  * The first of the two becomes `name expression "nope": error: identifier …`, the second goes. Pure functions. */

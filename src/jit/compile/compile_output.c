@@ -3,27 +3,27 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "jit/cache/symbols.h"
 #include "jit/compile/compile_internal.h"
 #include "jit/compile/cubin.h"
 #include "jit/compile/ptxas_log.h"
+#include "jit/compile/symbols.h"
 
 /* The linker's figures are those of the finished code; those that it does not say are the compiler's. */
-static void read_figures(const struct job *job, const char *kernel, struct entry_figures *out) {
+static void read_figures(const struct job *job, const char *kernel, struct kernel_figures *out) {
   struct compile_result *const result = job->result;
   struct ptxas_figures figures;
   struct cubin_kernel said;
+  figures = (struct ptxas_figures){0};
   if (result->log) ptxas_log_find(result->log, kernel, &figures);
-  else figures = (struct ptxas_figures){0};
   if (job->link_log) ptxas_log_update(job->link_log, kernel, &figures);
-  *out = (struct entry_figures){.registers = figures.registers,
-                                .spill_bytes = figures.spill_bytes,
-                                .local_bytes = figures.local_bytes,
-                                .shared_bytes = figures.shared_bytes};
+  *out = (struct kernel_figures){.registers = figures.registers,
+                                 .spill_bytes = figures.spill_bytes,
+                                 .local_bytes = figures.local_bytes,
+                                 .shared_bytes = figures.shared_bytes};
   if (cubin_find_kernel(result->cubin, result->cubin_bytes, kernel, &said)) out->max_threads = said.max_threads;
 }
 
-static void take_entry(struct compile_result *result, const struct entry_figures *figures) {
+static void take_entry(struct compile_result *result, const struct kernel_figures *figures) {
   result->registers = figures->registers;
   result->spill_bytes = figures->spill_bytes;
   result->local_bytes = figures->local_bytes;
@@ -73,7 +73,7 @@ static kjit_status list_kernels(struct job *job, const char *entry, size_t entry
   text_init(&text, job->mem, SYMBOLS_MAX_BYTES);
   *found = 0;
   for (const char *name; (name = cubin_next_kernel(result->cubin, result->cubin_bytes, &at));) {
-    struct entry_figures figures;
+    struct kernel_figures figures;
     const size_t bytes = strlen(name);
     const _Bool is_entry = bytes == entry_bytes && !memcmp(name, entry, bytes);
     read_figures(job, name, &figures);

@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "jit/cache/symbols.h"
 #include "jit/compile/compile_internal.h"
 #include "jit/compile/link_symbols.h"
 #include "jit/compile/linker.h"
+#include "jit/compile/symbols.h"
 
 /* NVRTC's options that govern code generation, and what nvJitLink calls them. */
 static const struct {
@@ -149,7 +149,8 @@ static int input_type(uint32_t kind) {
 
 /* -- The linker --------------------------------------------------------------------------------------------------- */
 
-static char *read_log(const struct link *link, void *handle, int (*size)(void *, size_t *), int (*get)(void *, char *)) {
+static char *read_log(const struct link *link, void *handle, int (*size)(void *, size_t *),
+                      int (*get)(void *, char *)) {
   size_t bytes = 0;
   if (size(handle, &bytes) || !bytes || bytes > COMPILE_LOG_LIMIT) return NULL;
   char *const log = mem_alloc(link->job->mem, bytes + 1);

@@ -1,5 +1,5 @@
-/* Global definitions of cubins, from their symbol tables, and of PTX, from its text, in one hash table. What is weak may
- * be defined often. Nothing in the inputs is trusted. */
+/* Global definitions of cubins, from their symbol tables, and of PTX, from its text, in one hash table. What is weak
+ * may be defined often. Nothing in the inputs is trusted. */
 #include <ctype.h>
 #include <elf.h>
 #include <string.h>
@@ -34,7 +34,8 @@ static kjit_status define(struct definitions *table, const struct link_input *in
   struct definition *known = NULL;
   HASH_FIND(hh, table->all, name, (unsigned)bytes, known);
   if (known) {
-    return error_set(error, KJIT_ERR_COMPILE, "link: \"%.*s\" is defined twice, in %.80s and in %.80s; give one of them "
+    return error_set(error, KJIT_ERR_COMPILE,
+                     "link: \"%.*s\" is defined twice, in %.80s and in %.80s; give one of them "
                      "internal linkage (static) or leave it out",
                      bytes < 160 ? (int)bytes : 160, name, known->input->name, input->name);
   }
@@ -80,8 +81,8 @@ static const char *skip_blanks(const char *at, const char *end) {
   return at;
 }
 
-/* The name that a visible statement declares: of a function the word in front of its parameters, behind the group of its
- * results; of a variable the last word before "[", "=" or ";". */
+/* The name that a visible statement declares: of a function the word in front of its parameters, behind the group of
+ * its results; of a variable the last word before "[", "=" or ";". */
 static const char *declared_name(const char *at, const char *end, size_t *bytes) {
   const char *name = NULL;
   *bytes = 0;

@@ -1,6 +1,6 @@
-/* Finding and opening nvJitLink: beside NVRTC, where toolkits and wheels put it, then in the usual folders, newest first.
- * Only success is kept, since it may be installed while the process runs. Any thread may come; a second one's work is
- * given back. */
+/* Finding and opening nvJitLink: beside NVRTC, where toolkits and wheels put it, then in the usual folders, newest
+ * first. Only success is kept, since it may be installed while the process runs. Any thread may come; a second one's
+ * work is given back. */
 #include "jit/compile/linker.h"
 
 #include <glob.h>
@@ -28,8 +28,11 @@ static const char *const names[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", 
 
 /* Folders as patterns: beside NVRTC's folder, in wheels before CUDA 13; then those of toolkits. */
 static const char *const beside_folders[] = {"", "/../../nvjitlink/lib"};
-static const char *const usual_folders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64",
-                                            "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+static const char *const usual_folders[] = {"/usr/local/cuda/lib64",
+                                            "/usr/local/cuda-*/lib64",
+                                            "/usr/lib/x86_64-linux-gnu",
+                                            "/usr/lib/aarch64-linux-gnu",
+                                            "/usr/lib64",
                                             "/opt/cuda/lib64"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 
-/* nvJitLink's functions by the names that every version from 12.0 on exports. Results are nvJitLinkResult's numbers: 0 is
- * success. Declared here because toolkits may lack its header. A test passes a table of fakes. */
+/* nvJitLink's functions by the names that every version from 12.0 on exports. Results are nvJitLinkResult's numbers: 0
+ * is success. Declared here because toolkits may lack its header. A test passes a table of fakes. */
 struct linker_api {
 #define LINKER_FN(name, symbol, args) int(*name) args;
 #include "jit/compile/linker_api.def"
@@ -31,8 +31,8 @@ void linker_finish(struct linker *linker);
 /* The same over a given table and identity: for tests. False: out of memory. */
 _Bool linker_set_fake(struct linker *linker, const struct linker_api *api, const char *identity);
 
-/* "nvjitlink-<id>" as NVRTC's identity has it. `beside` is NVRTC's file, in whose folder it is looked for first, or NULL.
- * NULL with KJIT_ERR_NO_NVRTC when there is none: the error says where it was looked for. Thread-safe. */
+/* "nvjitlink-<id>" as NVRTC's identity has it. `beside` is NVRTC's file, in whose folder it is looked for first, or
+ * NULL. NULL with KJIT_ERR_NO_NVRTC when there is none: the error says where it was looked for. Thread-safe. */
 const char *linker_identity(struct linker *linker, const char *beside, kjit_error *error);
 
 /* Open on first use. KJIT_ERR_NO_NVRTC, KJIT_ERR_NO_MEMORY. Thread-safe. */

@@ -17,8 +17,8 @@ void ptxas_log_find(char *log, const char *entry, struct ptxas_figures *figures)
 /* The same over figures that are known already: what this log does not say stays. */
 void ptxas_log_update(char *log, const char *entry, struct ptxas_figures *figures);
 
-/* Take out, in place, the lines that state what every compile states. All else stays, ptxas's remarks on performance too.
- * Empty lines at the end go. */
+/* Take out, in place, the lines that state what every compile states. All else stays, ptxas's remarks on performance
+ * too. Empty lines at the end go. */
 void ptxas_log_strip(char *log);
 
 #endif

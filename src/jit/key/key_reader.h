@@ -21,7 +21,7 @@
 #define KEY_TAG_PROLOGUE "prologue"
 #define KEY_TAG_SOURCE   "source" /* repeated, each followed by its digest */
 #define KEY_TAG_DIGEST   "digest"
-#define KEY_TAG_PART     "part" /* repeated, each followed by its digest */
+#define KEY_TAG_PART     "part"   /* repeated, each followed by its digest */
 #define KEY_TAG_OUTPUT   "output" /* where it is not the finished cubin */
 #define KEY_TAG_COMPILER "compiler"
 

@@ -15,12 +15,12 @@
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
 /* Above what people write and machines generate; below what would make a key or a section name unwieldy. */
-#define NAME_LIMIT     1000
-#define DEFINE_LIMIT   1024
-#define VALUE_LIMIT    16384
-#define OPTION_LIMIT   256
-#define DIR_LIMIT      256
-#define HEADER_LIMIT   4096
+#define NAME_LIMIT   1000
+#define DEFINE_LIMIT 1024
+#define VALUE_LIMIT  16384
+#define OPTION_LIMIT 256
+#define DIR_LIMIT    256
+#define HEADER_LIMIT 4096
 
 /* An instantiation over types with long names; as many as a module of generated kernels has. */
 #define NAME_EXPRESSION_LIMIT 16384

@@ -5,10 +5,10 @@
 #include "jit/request/request.h"
 
 struct link_plan {
-  _Bool compiles;        /* there is a source */
-  _Bool links;           /* the compiler's output, the parts or both go through the linker */
-  _Bool lto;             /* with link-time optimisation: some input is LTO-IR */
-  uint32_t output;       /* a kjit_part_kind: what the compiler gives; KJIT_PART_CUBIN also for the relocatable one */
+  _Bool compiles;          /* there is a source */
+  _Bool links;             /* the compiler's output, the parts or both go through the linker */
+  _Bool lto;               /* with link-time optimisation: some input is LTO-IR */
+  uint32_t output;         /* a kjit_part_kind: what the compiler gives; KJIT_PART_CUBIN also for the relocatable one */
   const char *unit_option; /* what the compiler must be told beside the request's options, so that its output can be
                               linked with the parts; NULL: nothing */
 };

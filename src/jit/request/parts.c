@@ -50,8 +50,8 @@ kjit_status parts_check_no_source(const kjit_build_request *request, kjit_error 
                             : request->name_count        ? "names"
                                                          : NULL;
   if (!field) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_ARG, "%s: the request has parts and no source, so there is nothing to compile",
-                   field);
+  return error_set(error, KJIT_ERR_INVALID_ARG,
+                   "%s: the request has parts and no source, so there is nothing to compile", field);
 }
 
 kjit_status parts_check_plan(const struct jit_request *request, kjit_error *error) {
@@ -62,7 +62,9 @@ kjit_status parts_check_plan(const struct jit_request *request, kjit_error *erro
                      "entry: \"%.80s\" is a name expression, but the request has no source; give the mangled name",
                      request->entry);
   if (!(request->flags & KJIT_BUILD_OBJECT)) return KJIT_OK;
-  if (request->part_count) return error_invalid(error, "flags", "KJIT_BUILD_OBJECT makes an object of one source: no parts");
+  if (request->part_count)
+    return error_invalid(error, "flags", "KJIT_BUILD_OBJECT makes an object of one source: no parts");
   if (link_plan_of(&linked).links) return KJIT_OK;
-  return error_invalid(error, "flags", "KJIT_BUILD_OBJECT needs the option -dlto or -rdc=true, which says what the object is");
+  return error_invalid(error, "flags",
+                       "KJIT_BUILD_OBJECT needs the option -dlto or -rdc=true, which says what the object is");
 }

@@ -8,8 +8,7 @@
 #include "jit/request/target.h"
 
 /* What may be set in a request's flags. */
-#define JIT_REQUEST_FLAGS                                                                                              \
-  (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE | KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT)
+#define JIT_REQUEST_FLAGS (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE | KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT)
 
 /* Compiled code that is an input. */
 struct jit_part {
@@ -27,10 +26,10 @@ struct jit_request {
   const char *family; /* "flash_forward"; "custom" for a caller's own source */
   const char *label;  /* for people: the short form, or the source's name. Not part of the key. */
   struct target target;
-  const char *entry;    /* name in the cubin, or one of `names`; "": none */
+  const char *entry;        /* name in the cubin, or one of `names`; "": none */
   const char *const *names; /* name expressions that the compiler is asked about */
   size_t name_count;
-  const char *prologue; /* "#define …\n" lines, then a #line that names the main file */
+  const char *prologue;             /* "#define …\n" lines, then a #line that names the main file */
   const struct source_set *sources; /* without a file when there are parts alone */
   const struct jit_part *parts;
   size_t part_count;

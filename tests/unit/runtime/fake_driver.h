@@ -13,16 +13,16 @@ enum fake_call {
   FAKE_CALLS
 };
 
-#define FAKE_DEVICES 2
-#define FAKE_ARGS    640 /* the largest argument of any kernel, or all of them side by side */
+#define FAKE_DEVICES    2
+#define FAKE_ARGS       640 /* the largest argument of any kernel, or all of them side by side */
 #define FAKE_ATTRIBUTES 8
-#define FAKE_NEVER   (-1)
+#define FAKE_NEVER      (-1)
 
 struct fake_device {
   int major, minor;
   int shared_opt_in;
-  atomic_int raised;       /* times that a kernel's dynamic shared memory was raised here */
-  atomic_int raised_bytes; /* to what, last */
+  atomic_int raised;         /* times that a kernel's dynamic shared memory was raised here */
+  atomic_int raised_bytes;   /* to what, last */
   atomic_int large_clusters; /* times that clusters of more than 8 blocks were allowed */
 };
 
@@ -41,9 +41,9 @@ struct fake_driver {
   int device_count;
   int first_handle; /* of device 0; the others follow */
   struct fake_device device[FAKE_DEVICES];
-  int static_shared, max_threads; /* of every kernel */
+  int static_shared, max_threads;          /* of every kernel */
   size_t parameter_count, parameter_bytes; /* of each */
-  size_t global_bytes; /* of every variable; its memory is `global` */
+  size_t global_bytes;                     /* of every variable; its memory is `global` */
   unsigned char global[64];
   CUcontext context; /* current; NULL: the device's primary one */
   CUstreamCaptureStatus capture;
@@ -68,7 +68,7 @@ struct fake_driver {
   atomic_int calls_of[FAKE_CALLS];
   atomic_int synchronized; /* contexts waited for */
   char kernel_name[128];   /* last asked for */
-  atomic_int live; /* libraries, events and pieces of memory not given back */
+  atomic_int live;         /* libraries, events and pieces of memory not given back */
   struct fake_launch launch;
 };
 

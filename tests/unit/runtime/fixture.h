@@ -19,9 +19,10 @@ struct fixture {
   struct temp_folder folder;
   kjit_runtime *runtime;
   kjit_error error;
-  char warnings[4096]; /* the lines logged as such */
+  char warnings[4096];                   /* the lines logged as such */
   kjit_kernel *kernels[FIXTURE_KERNELS]; /* held until the runtime ends */
   size_t kernel_count;
+  uint64_t modules_max_idle; /* of the runtime that is opened next */
 };
 
 static inline void fixture_log(void *user, kjit_log_level level, const char *line) {
@@ -42,6 +43,7 @@ static inline kjit_status fixture_open_over(struct fixture *f, const struct driv
   options.log = fixture_log;
   options.log_user = f;
   options.flags = KJIT_RUNTIME_IGNORE_ENVIRONMENT;
+  options.modules_max_idle = f->modules_max_idle;
   struct runtime_fakes fakes = {.driver = driver};
   memset(&f->error, 0, sizeof f->error);
   const kjit_status status = nvrtc_create_fake(&fakes.nvrtc, &f->mem, fake_nvrtc_api(), "nvrtc-fake", &f->error);

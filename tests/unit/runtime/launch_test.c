@@ -245,8 +245,7 @@ static void test_launch__device_that_cannot_run_the_kernel_is_named(void **state
   const kjit_launch shape = kjit_launch_default();
   kjit_kernel *const kernel = kernel_of(f);
   fake_driver_set_current(1);
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error),
-                &f->error);
+  assert_status(KJIT_ERR_UNSUPPORTED, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
   assert_contains(f->error.message, "sm_90a, which device 1 (Fake GPU, sm_80) cannot run");
 }
 
@@ -273,99 +272,6 @@ static void test_launch__bad_clusters_are_refused(void **state) {
   shape = (kjit_launch){.struct_size = sizeof shape, .grid = {2, 1, 1}, .cluster = {2, 1, 1}};
   fake_driver_set_current(1);
   assert_refused(f, &shape, KJIT_ERR_UNSUPPORTED, "device 1 (sm_80) has no clusters; sm_90 and later do");
-}
-
-static void test_launch__clusters_beyond_eight_are_allowed_once(void **state) {
-  struct fixture *f = *state;
-  const kjit_launch shape = {.struct_size = sizeof shape, .grid = {32, 1, 1}, .cluster = {16, 1, 1}};
-  for (int i = 0; i < 3; i++)
-    assert_status(KJIT_OK, launch(f, &shape), &f->error);
-  assert_int_equal(16, fake_driver.launch.cluster[0]);
-  assert_int_equal(1, atomic_load(&fake_driver.device[0].large_clusters));
-}
-
-static const CUlaunchAttribute *attribute(CUlaunchAttributeID id) {
-  for (unsigned int i = 0; i < fake_driver.launch.attribute_count; i++)
-    if (fake_driver.launch.attributes[i].id == id) return &fake_driver.launch.attributes[i];
-  fail_msg("no attribute %d", (int)id);
-  return NULL;
-}
-
-static void test_launch__attributes_reach_the_driver(void **state) {
-  struct fixture *f = *state;
-  CUlaunchAttribute own = {.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW};
-  own.value.accessPolicyWindow.num_bytes = 77;
-  kjit_launch shape = kjit_launch_default();
-  shape.flags = KJIT_LAUNCH_COOPERATIVE | KJIT_LAUNCH_PROGRAMMATIC | KJIT_LAUNCH_PRIORITY | KJIT_LAUNCH_CARVEOUT;
-  shape.priority = -3;
-  shape.shared_carveout = 60;
-  shape.cluster_policy = KJIT_CLUSTER_POLICY_LOAD_BALANCING;
-  shape.sync_domain = KJIT_SYNC_DOMAIN_REMOTE;
-  shape.attributes = &own;
-  shape.attribute_count = 1;
-  assert_status(KJIT_OK, launch(f, &shape), &f->error);
-  assert_int_equal(7, fake_driver.launch.attribute_count);
-  assert_int_equal(1, attribute(CU_LAUNCH_ATTRIBUTE_COOPERATIVE)->value.cooperative);
-  assert_int_equal(1, attribute(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-                          ->value.programmaticStreamSerializationAllowed);
-  assert_int_equal(-3, attribute(CU_LAUNCH_ATTRIBUTE_PRIORITY)->value.priority);
-  assert_int_equal(60, attribute(CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)->value.sharedMemCarveout);
-  assert_int_equal(CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING,
-                   attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE)
-                       ->value.clusterSchedulingPolicyPreference);
-  assert_int_equal(CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE, attribute(CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)->value.memSyncDomain);
-  assert_int_equal(77, attribute(CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW)->value.accessPolicyWindow.num_bytes);
-}
-
-static void test_launch__bad_attributes_are_named(void **state) {
-  struct fixture *f = *state;
-  kjit_launch shape = kjit_launch_default();
-  shape.flags = 0x100;
-  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "launch.flags: 0x100");
-  shape = kjit_launch_default();
-  shape.shared_carveout = 101;
-  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "launch.shared_carveout: 101");
-  shape = kjit_launch_default();
-  shape.cluster_policy = 3;
-  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "launch.cluster_policy: 3");
-  shape = kjit_launch_default();
-  shape.sync_domain = 3;
-  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "launch.sync_domain: 3");
-  shape = kjit_launch_default();
-  shape.attribute_count = 1;
-  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "launch.attributes: must not be NULL");
-  shape = kjit_launch_default();
-  shape.flags = KJIT_LAUNCH_PROGRAMMATIC;
-  fake_driver_set_current(1);
-  assert_refused(f, &shape, KJIT_ERR_UNSUPPORTED, "launch.flags: device 1 (sm_80) has no programmatic dependent launches");
-}
-
-static void test_launch__occupancy_is_the_drivers(void **state) {
-  struct fixture *f = *state;
-  kjit_launch shape = {.struct_size = sizeof shape, .grid = {8, 1, 1}, .block = {256}};
-  kjit_occupancy occupancy = {.struct_size = sizeof occupancy};
-  kjit_kernel *const kernel = kernel_of(f);
-  assert_status(KJIT_OK, kjit_kernel_get_occupancy(kernel, &shape, &occupancy, &f->error), &f->error);
-  assert_int_equal(8, occupancy.blocks);
-  assert_int_equal(0, occupancy.clusters);
-  assert_int_equal(512, occupancy.block_threads);
-  assert_int_equal(264, occupancy.grid_blocks);
-  shape.cluster[0] = 2;
-  assert_status(KJIT_OK, kjit_kernel_get_occupancy(kernel, &shape, &occupancy, &f->error), &f->error);
-  assert_int_equal(33, occupancy.clusters);
-}
-
-static void test_launch__handles_are_the_drivers(void **state) {
-  struct fixture *f = *state;
-  kjit_kernel_handles handles = {.struct_size = sizeof handles};
-  const kjit_launch shape = kjit_launch_default();
-  kjit_kernel *const kernel = kernel_of(f);
-  assert_status(KJIT_OK, kjit_kernel_get_handles(kernel, &handles, &f->error), &f->error);
-  assert_non_null(handles.library);
-  assert_non_null(handles.function);
-  assert_non_null(handles.module);
-  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
-  assert_ptr_equal(handles.kernel, fake_driver.launch.function);
 }
 
 static void test_launch__drivers_refusal_is_reported_and_not_counted(void **state) {
@@ -445,11 +351,6 @@ int main(void) {
       FIXTURE_TEST(test_launch__kernel_without_parameters_takes_none),
       FIXTURE_TEST(test_launch__five_arguments_arrive_in_order),
       FIXTURE_TEST(test_launch__two_hundred_arguments_arrive),
-      FIXTURE_TEST(test_launch__clusters_beyond_eight_are_allowed_once),
-      FIXTURE_TEST(test_launch__attributes_reach_the_driver),
-      FIXTURE_TEST(test_launch__bad_attributes_are_named),
-      FIXTURE_TEST(test_launch__occupancy_is_the_drivers),
-      FIXTURE_TEST(test_launch__handles_are_the_drivers),
       FIXTURE_TEST(test_launch__driver_that_cannot_tell_parameters_is_trusted),
       FIXTURE_TEST(test_launch__small_shared_memory_asks_for_nothing),
       FIXTURE_TEST(test_launch__static_shared_memory_counts_towards_the_48_kib),

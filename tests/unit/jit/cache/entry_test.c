@@ -215,9 +215,9 @@ static void test_entry__parts_beyond_their_bounds_have_no_size(void **state) {
 static void test_entry__golden_damaged_files_are_rejected(void **state) {
   (void)state;
   static const char *const names[] = {
-      "wrong-magic",  "version-1", "version-3", "cubin-too-long", "text-too-long", "key-malformed",     "padding-not-zero",
-      "reserved-set", "checksum",  "truncated",      "empty",         "failure-with-cubin",
-      "symbols-malformed"};
+      "wrong-magic",   "version-1",          "version-3",        "cubin-too-long", "text-too-long",
+      "key-malformed", "padding-not-zero",   "reserved-set",     "checksum",       "truncated",
+      "empty",         "failure-with-cubin", "symbols-malformed"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     char path[512];
     uint8_t bytes[4096];

@@ -62,7 +62,8 @@ static void test_compile_options__what_gives_no_loadable_cubin_is_refused(void *
 
 static void test_compile_options__what_is_linked_here_is_taken(void **state) {
   (void)state;
-  static const char *const taken[] = {"-dlto", "--dlink-time-opt", "-rdc=true", "--relocatable-device-code=false", "-dc"};
+  static const char *const taken[] = {"-dlto", "--dlink-time-opt", "-rdc=true", "--relocatable-device-code=false",
+                                      "-dc"};
   kjit_error error = {0};
   for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
     assert_status(KJIT_OK, compile_option_check(taken[i], 0, &error), &error);

@@ -1,6 +1,6 @@
-/* Reading and writing the lines of an entry's symbols. Takes any bytes: nothing is believed before it is checked. Pure
+/* Reading and writing the lines of symbols. Takes any bytes: nothing is believed before it is checked. Pure
  * functions, thread-safe. */
-#include "jit/cache/symbols.h"
+#include "jit/compile/symbols.h"
 
 #include <string.h>
 
@@ -36,7 +36,7 @@ static _Bool take_linkage(const char **at, const char *end, struct symbol *symbo
 }
 
 static _Bool read_kernel(const char *at, const char *end, struct symbol *symbol) {
-  struct entry_figures *const figures = &symbol->figures;
+  struct kernel_figures *const figures = &symbol->figures;
   return take_number(&at, end, &figures->registers) && take_number(&at, end, &figures->spill_bytes) &&
          take_number(&at, end, &figures->local_bytes) && take_number(&at, end, &figures->shared_bytes) &&
          take_number(&at, end, &figures->max_threads) && take_linkage(&at, end, symbol) && at == end;
@@ -57,8 +57,8 @@ _Bool symbols_next(struct symbols *symbols, struct symbol *symbol) {
   symbols->sound = 0;
   if (!stop) return 0;
   symbol->is_kernel = take_word(&at, stop, "kernel ");
-  symbols->sound = symbol->is_kernel ? read_kernel(at, stop, symbol)
-                                     : take_word(&at, stop, "name ") && read_name(at, stop, symbol);
+  symbols->sound =
+      symbol->is_kernel ? read_kernel(at, stop, symbol) : take_word(&at, stop, "name ") && read_name(at, stop, symbol);
   symbols->at = stop + 1;
   return symbols->sound;
 }
@@ -72,7 +72,7 @@ _Bool symbols_are_sound(const char *text, size_t bytes) {
   return symbols.sound;
 }
 
-void symbols_put_kernel(struct text *text, const char *linkage, size_t bytes, const struct entry_figures *figures) {
+void symbols_put_kernel(struct text *text, const char *linkage, size_t bytes, const struct kernel_figures *figures) {
   text_appendf(text, "kernel %u %u %u %u %u ", figures->registers, figures->spill_bytes, figures->local_bytes,
                figures->shared_bytes, figures->max_threads);
   text_append_bytes(text, linkage, bytes);
