@@ -12,6 +12,7 @@
 #include <kjit/module.h>
 
 #include "base/digest.h"
+#include "jit/artifact.h"
 #include "jit/builder.h"
 #include "runtime/gpu.h"
 
