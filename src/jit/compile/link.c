@@ -35,6 +35,7 @@ struct link {
   const struct linker_api *api;
   struct link_input *inputs;
   char (*names)[32]; /* of inputs that have none */
+  char **texts;      /* of inputs that are PTX: the linker wants a NUL behind it, which the caller's may lack */
   size_t count;
   struct text options; /* one a line */
 };
@@ -127,15 +128,20 @@ static kjit_status take_inputs(struct link *link) {
   const size_t most = request->part_count + 1;
   link->inputs = mem_alloc_array(job->mem, most, sizeof *link->inputs);
   link->names = mem_alloc_array(job->mem, most, sizeof *link->names);
-  if (!link->inputs || !link->names) return error_no_memory(job->error);
+  link->texts = mem_alloc_array(job->mem, most, sizeof *link->texts);
+  if (!link->inputs || !link->names || !link->texts) return error_no_memory(job->error);
   if (job->plan.compiles)
     link->inputs[link->count++] =
         (struct link_input){request->label, job->plan.output, job->result->cubin, job->result->cubin_bytes};
   for (size_t i = 0; i < request->part_count; i++) {
     const struct jit_part *const part = &request->parts[i];
     (void)snprintf(link->names[i], sizeof *link->names, "parts[%zu]", i);
-    link->inputs[link->count++] =
-        (struct link_input){part->name ? part->name : link->names[i], part->kind, part->data, part->bytes};
+    struct link_input *const input = &link->inputs[link->count++];
+    *input = (struct link_input){part->name ? part->name : link->names[i], part->kind, part->data, part->bytes};
+    if (part->kind != KJIT_PART_PTX) continue;
+    input->data = link->texts[i] = mem_duplicate(job->mem, part->data, part->bytes);
+    input->bytes = part->bytes + 1;
+    if (!input->data) return error_no_memory(job->error);
   }
   return KJIT_OK;
 }
@@ -237,6 +243,9 @@ kjit_status link_run(struct job *job) {
   if (status == KJIT_OK) status = make_options(&link);
   if (status == KJIT_OK) status = run(&link);
   text_finish(&link.options);
+  for (size_t i = 0; link.texts && i < job->request->part_count; i++)
+    mem_free(job->mem, link.texts[i]);
+  mem_free(job->mem, link.texts);
   mem_free(job->mem, link.names);
   mem_free(job->mem, link.inputs);
   return status;
