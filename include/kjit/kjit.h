@@ -19,5 +19,6 @@
 #include <kjit/runtime.h>
 #include <kjit/tensor.h>
 #include <kjit/tune.h>
+#include <kjit/worker.h>
 
 #endif

@@ -1,12 +1,23 @@
+/* One request through NVRTC.
+ *
+ * 1. The target is compared with what this NVRTC compiles for.
+ * 2. A program is made of prologue and main file, with every header in memory.
+ * 3. It is compiled; a flow callback asks the caller now and then whether to stop (NVRTC 12.8).
+ * 4. The log is read: ptxas's figures go into the result and out of the log.
+ * 5. The cubin is read, and searched for the kernel, so that a wrong name is said in words.
+ *
+ * Any number of threads may be in here; NVRTC itself compiles the front end of one program at a time. */
 #include "jit/compile/compile.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "jit/compile/cubin.h"
+#include "jit/compile/preamble.h"
 #include "jit/compile/ptxas_log.h"
 #include "jit/request/compile_options.h"
 
@@ -22,6 +33,10 @@
 /* CUDA has named some thirty architectures in its whole history. */
 #define ARCH_LIMIT 256
 
+/* What NVRTC may use to hold a precompiled header: twice what the largest that was met (CuTe's, 298 MB) needs. The
+ * memory is reserved, and taken only as it is used. */
+#define PCH_HEAP_BYTES ((size_t)768 << 20)
+
 struct stop_state {
   compile_stop stop;
   void *user;
@@ -36,6 +51,7 @@ struct job {
   const struct jit_request *request;
   struct compile_result *result;
   struct stop_state stop;
+  struct compile_pch *pch; /* NULL: none */
   nvrtcProgram program;
   kjit_error *error;
 };
@@ -108,8 +124,8 @@ static kjit_status create_program(struct job *job) {
   const size_t headers = sources->count - 1;
   struct text source;
   text_init(&source, job->mem, SOURCE_LIMIT);
-  text_append(&source, job->request->prologue);
-  text_append(&source, sources->files[0].text);
+  text_append(&source, job->pch ? job->pch->source : job->request->prologue);
+  if (!job->pch) text_append(&source, sources->files[0].text);
   const char **texts = mem_alloc_array(job->mem, headers, sizeof *texts);
   const char **names = mem_alloc_array(job->mem, headers, sizeof *names);
   kjit_status status = KJIT_OK;
@@ -134,9 +150,10 @@ done:
 static kjit_status compile_program(struct job *job, nvrtcResult *result) {
   const struct jit_request *request = job->request;
   char arch[sizeof "--gpu-architecture=" + sizeof request->target.name] = "--gpu-architecture=";
+  char pch[PCH_OPTION_BYTES];
   const char *const *standing = NULL;
   size_t count = compile_standing_options(&standing);
-  const char **options = mem_alloc_array(job->mem, count + 2 + request->option_count, sizeof *options);
+  const char **options = mem_alloc_array(job->mem, count + 3 + request->option_count, sizeof *options);
   if (!options) return error_no_memory(job->error);
   memcpy(options, standing, count * sizeof *options);
   options[count++] = strcat(arch, request->target.name);
@@ -144,6 +161,10 @@ static kjit_status compile_program(struct job *job, nvrtcResult *result) {
   if (version_at_least(job, 12, 9)) options[count++] = "--no-cache";
   for (size_t i = 0; i < request->option_count; i++)
     options[count++] = request->options[i];
+  if (job->pch) {
+    (void)snprintf(pch, sizeof pch, "--%s-pch=%s", job->pch->create ? "create" : "use", job->pch->file);
+    options[count++] = pch;
+  }
   if (job->stop.stop && job->api->nvrtcSetFlowCallback)
     (void)job->api->nvrtcSetFlowCallback(job->program, flow_callback, &job->stop);
   *result = job->api->nvrtcCompileProgram(job->program, (int)count, options);
@@ -169,7 +190,12 @@ static kjit_status read_log(struct job *job) {
 
 static void read_figures(struct job *job) {
   struct ptxas_figures figures;
+  struct compile_pch *pch = job->pch;
+  if (pch) pch->done = preamble_take_note(job->result->log);
   ptxas_log_read(job->result->log, job->request->entry, &figures);
+  /* A preamble must have nothing to say: whoever uses it precompiled would not be told again. */
+  if (pch && pch->create)
+    pch->done = pch->done && !*job->result->log && job->api->nvrtcGetPCHCreateStatus(job->program) == NVRTC_SUCCESS;
   job->result->registers = figures.registers;
   job->result->spill_bytes = figures.spill_bytes;
   job->result->local_bytes = figures.local_bytes;
@@ -259,19 +285,37 @@ static kjit_status run(struct job *job) {
   if (status == KJIT_OK) status = compile_program(job, &result);
   if (status == KJIT_OK) status = read_log(job);
   if (status == KJIT_OK) read_figures(job);
-  if (status == KJIT_OK) status = result == NVRTC_SUCCESS ? read_cubin(job) : compile_failure(job, result);
+  if (status == KJIT_OK && result != NVRTC_SUCCESS) status = compile_failure(job, result);
+  if (status == KJIT_OK && !(job->pch && job->pch->create)) status = read_cubin(job);
   if (job->program) (void)job->api->nvrtcDestroyProgram(&job->program);
   return status;
 }
 
+/* Whether this NVRTC has precompiled headers, and room for one. */
+static kjit_status prepare_pch(const struct job *job) {
+  if (!job->pch) return KJIT_OK;
+  const _Bool able = job->api->nvrtcSetPCHHeapSize && job->api->nvrtcGetPCHCreateStatus &&
+                     strlen(job->pch->file) + sizeof "--create-pch=" < PCH_OPTION_BYTES;
+  if (!able) return error_set(job->error, KJIT_ERR_UNSUPPORTED, "NVRTC before 12.8 has no precompiled headers");
+  if (job->pch->create) (void)job->api->nvrtcSetPCHHeapSize(PCH_HEAP_BYTES);
+  return KJIT_OK;
+}
+
 kjit_status compile_run(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
                         compile_stop stop, void *stop_user, struct compile_result *result, kjit_error *error) {
+  return compile_run_pch(nvrtc, request, mem, stop, stop_user, NULL, result, error);
+}
+
+kjit_status compile_run_pch(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
+                            compile_stop stop, void *stop_user, struct compile_pch *pch, struct compile_result *result,
+                            kjit_error *error) {
   *result = (struct compile_result){0};
-  struct job job = {.mem = mem, .request = request, .result = result, .error = error};
+  struct job job = {.mem = mem, .request = request, .pch = pch, .result = result, .error = error};
   job.stop.stop = stop;
   job.stop.user = stop_user;
   kjit_status status = nvrtc_open(nvrtc, &job.api, &job.major, &job.minor, error);
   if (status == KJIT_OK) status = check_target(&job);
+  if (status == KJIT_OK) status = prepare_pch(&job);
   if (status == KJIT_OK && should_stop(&job.stop)) status = compile_failure(&job, NVRTC_ERROR_CANCELLED);
   if (status != KJIT_OK) return status;
   const double start = now_ms();
