@@ -39,9 +39,11 @@ typedef struct kjit_source {
 #define KJIT_BUILD_KEY_ONLY 0x4u
 
 /**
- * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every some milliseconds while
- * it waits for another builder and while NVRTC compiles (from 12.8 on, and not in every phase). Others that wait for
- * the same kernel are not cancelled: one of them takes over.
+ * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every few milliseconds while it
+ * waits for another builder and while NVRTC compiles, in whatever phase that is. Others that wait for the same kernel
+ * are not cancelled. What becomes of the compile: with a compile server (runtime.h) it is killed, and one of the others
+ * takes over; without one it goes on in a thread of the runtime, since NVRTC cannot be interrupted, and a later call
+ * gets it.
  */
 typedef int (*kjit_stop_fn)(void *user);
 
@@ -72,7 +74,8 @@ typedef struct kjit_build_request {
   const char *const *options; /**< further NVRTC options, e.g. "--maxrregcount=128"; not -D, -I, -arch      */
   size_t option_count;
   uint32_t flags;      /**< KJIT_BUILD_*                                                             */
-  uint32_t timeout_ms; /**< 0: none; else KJIT_ERR_TIMEOUT when the artifact is not there in time     */
+  uint32_t timeout_ms; /**< 0: none; else KJIT_ERR_TIMEOUT when the artifact is not there in time, whatever the
+                            compiler does; what becomes of the compile is said at ::kjit_stop_fn           */
   kjit_stop_fn stop;   /**< NULL: never; else asked now and then while the call waits or compiles     */
   void *stop_user;     /**< passed to stop                                                            */
 } kjit_build_request;

@@ -120,9 +120,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_create(kjit_runtime **out, cons
                                                         kjit_error *error);
 
 /**
- * End a runtime: unloads its kernels and frees everything. Artifacts, kernels and plans taken from it must have been
- * released before, and their launches must have finished. After the last one a program that opened the library with
- * dlopen() may close it: nothing of it stays. NVRTC and libcuda, once opened, do, until the process ends. Accepts NULL.
+ * End a runtime: unloads its kernels and frees everything, ends the processes of its compile server, and waits for
+ * compiles that go on after their callers' deadlines: until NVRTC's front end is through, which may take seconds.
+ * Artifacts, kernels and plans taken from it must have been released before, and their launches must have finished.
+ * After the last one a program that opened the library with dlopen() may close it: nothing of it stays. NVRTC and
+ * libcuda, once opened, do, until the process ends. Accepts NULL.
  * @par Thread safety  Not thread-safe.
  */
 KJIT_API void kjit_runtime_destroy(kjit_runtime *runtime);
