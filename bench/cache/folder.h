@@ -4,7 +4,9 @@
 
 #include <stdbool.h>
 
+#include "jit/builder.h"
 #include "jit/builder_internal.h"
+#include "jit/builder_produce.h"
 #include "jit/cache/cache_publish.h"
 
 /* A request whose cubin is a fake: number and size say what comes out. */

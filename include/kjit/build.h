@@ -56,15 +56,17 @@ typedef enum kjit_part_kind {
 typedef struct kjit_part {
   const char *name; /**< for messages; NULL: its number                                                          */
   const void *data;
-  size_t bytes;      /**< of PTX without the NUL, or 0: strlen(data)                                              */
+  size_t bytes;      /**< of PTX without the NUL, or 0: strlen(data); of all parts together at most 256 MiB       */
   uint32_t kind;     /**< a ::kjit_part_kind                                                                      */
   uint32_t reserved; /**< zero                                                                                    */
 } kjit_part;
 
 /**
- * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every some milliseconds while
- * it waits for another builder and while NVRTC compiles (from 12.8 on, and not in every phase). Others that wait for
- * the same kernel are not cancelled: one of them takes over.
+ * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every few milliseconds while it
+ * waits for another builder and while NVRTC compiles, in whatever phase that is. Others that wait for the same kernel
+ * are not cancelled. What becomes of the compile: with a compile server (runtime.h) it is killed, and one of the others
+ * takes over; without one it goes on in a thread of the runtime, since NVRTC cannot be interrupted, and a later call
+ * gets it.
  */
 typedef int (*kjit_stop_fn)(void *user);
 
@@ -97,7 +99,8 @@ typedef struct kjit_build_request {
   const char *const *options; /**< further NVRTC options, e.g. "--maxrregcount=128"; not -D, -I, -arch      */
   size_t option_count;
   uint32_t flags;      /**< KJIT_BUILD_*                                                             */
-  uint32_t timeout_ms; /**< 0: none; else KJIT_ERR_TIMEOUT when the artifact is not there in time     */
+  uint32_t timeout_ms; /**< 0: none; else KJIT_ERR_TIMEOUT when the artifact is not there in time, whatever the
+                            compiler does; what becomes of the compile is said at ::kjit_stop_fn           */
   kjit_stop_fn stop;   /**< NULL: never; else asked now and then while the call waits or compiles     */
   void *stop_user;     /**< passed to stop                                                            */
   /** Further kernels and variables that the module must have, as name expressions: functions as they are called, with

@@ -21,5 +21,6 @@
 #include <kjit/tensor.h>
 #include <kjit/tensor_map.h>
 #include <kjit/tune.h>
+#include <kjit/worker.h>
 
 #endif

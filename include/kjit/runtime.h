@@ -26,6 +26,32 @@ typedef enum kjit_cache_mode {
 /** Choose kernels by the rules alone, whatever was measured (tune.h). Environment: KJIT_TUNED=off. */
 #define KJIT_RUNTIME_IGNORE_TUNED 0x2u
 
+/**
+ * Where kernels are compiled. Environment: KJIT_COMPILE_SERVER=on|off.
+ *
+ * Off by default, because a library that starts processes unasked surprises the program around it: one that waits for
+ * any child sees ours, and one that is confined may not fork at all. On, compiles run side by side on all cores, are
+ * killed at a deadline, and a compiler that crashes, hangs or eats memory costs one kernel. Where the system refuses
+ * it, kernels are compiled in the process, and the log says so once.
+ */
+typedef enum kjit_compile_server {
+  KJIT_COMPILE_SERVER_DEFAULT = 0, /**< environment, else off                                */
+  KJIT_COMPILE_SERVER_OFF = 1,     /**< in this process                                      */
+  KJIT_COMPILE_SERVER_ON = 2       /**< in child processes of kjit-compile-worker (worker.h) */
+} kjit_compile_server;
+
+/**
+ * When the compile server holds headers precompiled: for sources that begin with #include lines and reach more than
+ * 1 MiB of headers, with NVRTC from 12.8 on. Bytes and log of a kernel are the same with and without. Environment:
+ * KJIT_PCH=auto|always|off.
+ */
+typedef enum kjit_pch_mode {
+  KJIT_PCH_DEFAULT = 0, /**< environment, else auto                                                        */
+  KJIT_PCH_OFF = 1,
+  KJIT_PCH_AUTO = 2,  /**< made in the background at the second use of the same headers, used once there */
+  KJIT_PCH_ALWAYS = 3 /**< made at the first use, which waits for it                                     */
+} kjit_pch_mode;
+
 /** A bundle in memory, as `kjit bundle create --c-source` writes it. Borrowed: it must outlive the runtime. */
 typedef struct kjit_bundle_blob {
   const void *data;
@@ -65,6 +91,12 @@ typedef struct kjit_runtime_options {
   uint64_t memory_max_entries; /**< 0: 16,384                                                                     */
   uint64_t modules_max_idle; /**< loaded cubins of one's own kernels that stay loaded though nobody holds them, the most
                                   recently held ones (kernel.h); 0: 1,024                                           */
+  uint32_t compile_server;   /**< a ::kjit_compile_server                                                       */
+  uint32_t pch;              /**< a ::kjit_pch_mode                                                             */
+  const char *worker_path;   /**< absolute path of kjit-compile-worker; NULL: $KJIT_WORKER, then beside the library
+                                  or in the libexec folder that belongs to it                                   */
+  uint64_t compile_memory_max_bytes; /**< bound on the address space of a compile in the server; 0:
+                                          $KJIT_COMPILE_MEMORY_MAX_BYTES or the machine's memory                  */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */
@@ -90,9 +122,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_create(kjit_runtime **out, cons
                                                         kjit_error *error);
 
 /**
- * End a runtime: unloads its kernels and frees everything. Artifacts, kernels and plans taken from it must have been
- * released before, and their launches must have finished. After the last one a program that opened the library with
- * dlopen() may close it: nothing of it stays. NVRTC and libcuda, once opened, do, until the process ends. Accepts NULL.
+ * End a runtime: unloads its kernels and frees everything, ends the processes of its compile server, and waits for
+ * compiles that go on after their callers' deadlines: until NVRTC's front end is through, which may take seconds.
+ * Artifacts, kernels and plans taken from it must have been released before, and their launches must have finished.
+ * After the last one a program that opened the library with dlopen() may close it: nothing of it stays. NVRTC and
+ * libcuda, once opened, do, until the process ends. Accepts NULL.
  * @par Thread safety  Not thread-safe.
  */
 KJIT_API void kjit_runtime_destroy(kjit_runtime *runtime);

@@ -56,3 +56,17 @@ void dynlib_close(struct dynlib *lib) {
   if (lib->handle) dlclose(lib->handle);
   *lib = (struct dynlib){0};
 }
+
+_Bool dynlib_own_folder(char path[DYNLIB_PATH_BYTES]) {
+  static const char here;
+  Dl_info info;
+  if (!dladdr(&here, &info) || !info.dli_fname) return 0;
+  char *absolute = realpath(info.dli_fname, NULL);
+  const char *slash = absolute ? strrchr(absolute, '/') : NULL;
+  const size_t bytes = slash ? (size_t)(slash - absolute) : 0;
+  const _Bool fits = slash && bytes < DYNLIB_PATH_BYTES;
+  if (fits) memcpy(path, absolute, bytes);
+  if (fits) path[bytes] = '\0';
+  free(absolute);
+  return fits;
+}

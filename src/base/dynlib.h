@@ -21,6 +21,10 @@ _Bool dynlib_open_loaded(struct dynlib *lib, const char *name);
 /* Address of a symbol, NULL when it is not there. */
 void *dynlib_symbol(const struct dynlib *lib, const char *symbol);
 
+/* The folder of the file that this code was loaded from: of libkjit.so, or of the program that has the library inside.
+ * False: it cannot be known. */
+_Bool dynlib_own_folder(char path[DYNLIB_PATH_BYTES]);
+
 /* Accepts a closed library. */
 void dynlib_close(struct dynlib *lib);
 

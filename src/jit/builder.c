@@ -1,15 +1,28 @@
+/* How a request is answered. Each number stands again where its step is.
+ *
+ * 1. The request is identified: its digest with NVRTC's identity, which is read from the library's file, not by opening
+ *    it.
+ * 2. Memory (resident.c): an artifact that is there is handed out. Else the first thread leads the making of it, and
+ *    those that come later follow: they wait for the leader, each no longer than its own deadline.
+ * 3. The leader makes the key: the text that names everything that can change the cubin.
+ * 4. The tiers are looked through: bundles, the site's folder, the user's folder (builder_produce.c, to step 8).
+ * 5. After a miss the key's lock in the user's folder is taken, so that one process builds; the others wait for its
+ *    entry. A call with a deadline leaves steps 5 to 8 to a thread of builder_background.c, because a compile in this
+ *    process cannot be interrupted, and waits as a follower; with a compile server the compile is killed instead.
+ * 6. A compile that failed a moment ago, here or elsewhere, is not tried again.
+ * 7. NVRTC compiles: in the compile server, or where there is none, in this process (compile/server.c, compile.c).
+ * 8. The entry is published under a temporary name and renamed.
+ * 9. The leader lands: the artifact, or the error, is every follower's answer, and stays in memory. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "jit/builder_internal.h"
+#include "jit/builder.h"
+#include "jit/builder_background.h"
+#include "jit/builder_produce.h"
 
 /* Between two questions to a caller who may cancel. */
 #define STOP_EVERY_NS 5000000
-
-static int64_t now_ns(const struct builder *builder) {
-  return builder->ops->monotonic_ns(builder->ops->user);
-}
 
 /* The part of the key that names the tools: NVRTC, the linker or both. NULL: it is not there, or asking would read
  * files where that is forbidden. That it is missing is believed for a second: it may be installed meanwhile, but a hit
@@ -17,12 +30,13 @@ static int64_t now_ns(const struct builder *builder) {
 static const char *identify(struct builder *builder, const struct jit_request *request, _Bool may_read_files) {
   const enum compile_tools tools = compile_tools_of(request);
   const _Bool identified = atomic_load(&builder->identified[tools]);
-  if (!identified && (!may_read_files || now_ns(builder) < atomic_load(&builder->missing_until_ns[tools]))) return NULL;
+  if (!identified && (!may_read_files || builder_now_ns(builder) < atomic_load(&builder->missing_until_ns[tools])))
+    return NULL;
   const char *identity = compile_identity(builder->nvrtc, request, NULL);
   if (identity)
     atomic_store(&builder->identified[tools], 1);
   else
-    atomic_store(&builder->missing_until_ns[tools], now_ns(builder) + 1000000000);
+    atomic_store(&builder->missing_until_ns[tools], builder_now_ns(builder) + 1000000000);
   return identity;
 }
 
@@ -39,47 +53,99 @@ static _Bool is_private(kjit_status status) {
   return status == KJIT_ERR_TIMEOUT || status == KJIT_ERR_CANCELLED;
 }
 
-_Bool builder_call_is_over(void *user) {
-  const struct builder_call *call = user;
-  const struct jit_request *request = call->request;
-  return now_ns(call->builder) >= call->deadline_ns || (request->stop && request->stop(request->stop_user));
+/* 3: outside this process's memory a request is known by its key. */
+static kjit_status begin_key(struct builder_call *call, struct key *key, kjit_error *error) {
+  const kjit_status status = key_make(key, call->builder->mem, call->request, call->compiler, error);
+  call->key = key;
+  return status;
 }
 
-kjit_status builder_call_end(const struct builder_call *call, const char *what, kjit_error *error) {
-  const struct jit_request *request = call->request;
-  if (now_ns(call->builder) >= call->deadline_ns)
-    return error_set(error, KJIT_ERR_TIMEOUT, "kernel %s for %s: %s after %u ms", request->entry, request->target.name,
-                     what, request->timeout_ms);
-  return error_set(error, KJIT_ERR_CANCELLED, "kernel %s for %s: %s, and the caller cancelled", request->entry,
-                   request->target.name, what);
-}
-
-/* Outside this process's memory a request is known by its key. */
-static kjit_status get_keyed(struct builder_call *call, _Bool refused, kjit_artifact **out, int64_t *expires_ns,
-                             kjit_error *error) {
-  struct key key;
-  kjit_status status = key_make(&key, call->builder->mem, call->request, call->compiler, error);
-  call->key = &key;
-  const uint32_t flags = call->request->flags;
-  if (status == KJIT_OK && flags & KJIT_BUILD_KEY_ONLY)
-    status = builder_make_key(call, out, error);
-  else if (status == KJIT_OK)
-    status = flags & KJIT_BUILD_NO_COMPILE ? builder_look_up(call, out, error)
-                                           : builder_produce(call, refused, out, expires_ns, error);
+static void end_key(struct builder_call *call) {
+  key_finish(call->key);
   call->key = NULL;
-  key_finish(&key);
+}
+
+/* Until the leader has landed or this call is over. A caller who may cancel is asked every few milliseconds. */
+static kjit_status wait_for_leader(struct builder_call *call, struct flight *flight, kjit_artifact **out,
+                                   kjit_error *error) {
+  struct builder *builder = call->builder;
+  for (;;) {
+    const int64_t slice_ns = builder_now_ns(builder) + STOP_EVERY_NS;
+    const _Bool asks = call->request->stop && slice_ns < call->deadline_ns;
+    const kjit_status status =
+        resident_wait(builder->resident, flight, asks ? slice_ns : call->deadline_ns, out, error);
+    if (status != KJIT_ERR_TIMEOUT || *out || error->status || builder_call_is_over(call)) return status;
+  }
+}
+
+/* A thread that takes the flight over, waited for while too many run. False: the caller keeps it; `*over` says whether
+ * its time has passed, or else no thread is to be had. */
+static _Bool hand_over(struct builder_call *call, const struct resident_join *join, _Bool *over) {
+  const struct file_ops *ops = call->builder->ops;
+  *over = 0;
+  for (;;) {
+    _Bool full = 0;
+    if (background_start(call, join->flight, join->refused, &full)) return 1;
+    if (!full) return 0;
+    *over = builder_call_is_over(call);
+    if (*over) return 0;
+    ops->sleep_ns(ops->user, STOP_EVERY_NS);
+  }
+}
+
+/* Who makes it after a miss, and lands the flight. */
+enum maker { MAKER_THIS_THREAD, MAKER_ANOTHER, MAKER_NOBODY };
+
+/* 5: a thread of its own makes it, and this one waits. */
+static enum maker lead_in_background(struct builder_call *call, const struct resident_join *join, kjit_status *status,
+                                     kjit_artifact **out, kjit_error *error) {
+  struct resident *resident = call->builder->resident;
+  const _Bool suits = builder_call_may_end(call) && !call->builder->server && call->key->complete;
+  _Bool over;
+  if (!suits || call->request->sources->withheld) return MAKER_THIS_THREAD;
+  resident_follow(resident, join->flight);
+  const _Bool handed = hand_over(call, join, &over);
+  if (handed) *status = wait_for_leader(call, join->flight, out, error);
+  resident_leave(resident, join->flight);
+  if (!handed && !over) return MAKER_THIS_THREAD;
+  if (!handed) *status = builder_call_end(call, "too many compiles go on already; this one was given up", error);
+  if (handed && !*out && is_private(*status)) {
+    error_clear(error);
+    *status = builder_call_end(call, "the compile goes on in the background for a later call; this one ended", error);
+  }
+  return handed ? MAKER_ANOTHER : MAKER_NOBODY;
+}
+
+/* 9: hand the outcome to everybody who follows. */
+static void land(struct builder_call *call, struct flight *flight, kjit_status status, kjit_artifact *artifact,
+                 int64_t expires_ns, kjit_error *found) {
+  found->status = (int32_t)status;
+  resident_land(call->builder->resident, flight, artifact, expires_ns, found);
+}
+
+/* Make it. `*landed`: another thread lands the flight. */
+static kjit_status make(struct builder_call *call, const struct resident_join *join, _Bool *landed, kjit_artifact **out,
+                        int64_t *expires_ns, kjit_error *error) {
+  struct key key;
+  kjit_status status = begin_key(call, &key, error);
+  if (status == KJIT_OK) status = join->refused ? KJIT_ERR_NOT_FOUND : builder_look_up(call, out, error);
+  if (status == KJIT_ERR_NOT_FOUND) {
+    const enum maker maker = lead_in_background(call, join, &status, out, error);
+    if (maker == MAKER_THIS_THREAD) status = builder_produce(call, join->refused, out, expires_ns, error);
+    *landed = maker == MAKER_ANOTHER;
+  }
+  end_key(call);
   return status;
 }
 
 static kjit_status lead(struct builder_call *call, struct resident_join *join, kjit_artifact **out, kjit_error *error) {
-  struct builder *builder = call->builder;
   kjit_artifact *artifact = NULL;
   int64_t expires_ns = INT64_MAX;
   kjit_error found = {0};
-  kjit_status status = get_keyed(call, join->refused, &artifact, &expires_ns, &found);
-  found.status = (int32_t)status;
-  resident_land(builder->resident, join->flight, artifact, expires_ns, &found);
-  if (status == KJIT_OK && now_ns(builder) >= call->deadline_ns) {
+  _Bool landed = 0;
+  kjit_status status = make(call, join, &landed, &artifact, &expires_ns, &found);
+  if (!landed) land(call, join->flight, status, artifact, expires_ns, &found);
+  if (status == KJIT_OK && builder_now_ns(call->builder) >= call->deadline_ns) {
     /* It is kept for the next call; this one was promised an answer in time or none. */
     kjit_artifact_release(artifact);
     artifact = NULL;
@@ -90,29 +156,17 @@ static kjit_status lead(struct builder_call *call, struct resident_join *join, k
   return status;
 }
 
-/* Until the leader has landed or this call is over. A caller who may cancel is asked every few milliseconds. */
-static kjit_status wait_for_leader(struct builder_call *call, struct flight *flight, kjit_artifact **out,
-                                   kjit_error *error) {
-  struct builder *builder = call->builder;
-  for (;;) {
-    const int64_t slice_ns = now_ns(builder) + STOP_EVERY_NS;
-    const _Bool asks = call->request->stop && slice_ns < call->deadline_ns;
-    const kjit_status status =
-        resident_wait(builder->resident, flight, asks ? slice_ns : call->deadline_ns, out, error);
-    if (status != KJIT_ERR_TIMEOUT || *out || error->status || builder_call_is_over(call)) return status;
-  }
-}
-
 /* Wait for another thread. `*again`: its answer was not for us. */
 static kjit_status follow(struct builder_call *call, struct flight *flight, _Bool *again, kjit_artifact **out,
                           kjit_error *error) {
   struct builder *builder = call->builder;
-  const int64_t start_ns = now_ns(builder);
+  const int64_t start_ns = builder_now_ns(builder);
   kjit_error found = {0};
   kjit_status status = wait_for_leader(call, flight, out, &found);
   resident_leave(builder->resident, flight);
+  if (*out) *out = artifact_as(*out, KJIT_ORIGIN_MEMORY);
   count_add(&builder->counters, COUNT_waits, 1);
-  count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(now_ns(builder) - start_ns));
+  count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(builder_now_ns(builder) - start_ns));
   if (is_private(status)) {
     *again = !builder_call_is_over(call);
     error_clear(&found);
@@ -125,8 +179,10 @@ static kjit_status follow(struct builder_call *call, struct flight *flight, _Boo
 /* Neither compile nor wait for anybody's compile: the tiers have it or not. */
 static kjit_status look_up_only(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   const struct jit_request *request = call->request;
-  int64_t expires_ns;
-  const kjit_status status = get_keyed(call, 0, out, &expires_ns, error);
+  struct key key;
+  kjit_status status = begin_key(call, &key, error);
+  if (status == KJIT_OK) status = builder_look_up(call, out, error);
+  end_key(call);
   if (status == KJIT_OK) resident_keep(call->builder->resident, &call->identity, *out);
   if (status != KJIT_ERR_NOT_FOUND) return status;
   count_add(&call->builder->counters, COUNT_misses, 1);
@@ -142,6 +198,7 @@ static kjit_status absent(struct builder_call *call, kjit_artifact **out, kjit_e
                    request->target.name);
 }
 
+/* 2: what memory has, or who makes it. */
 static kjit_status get_identified(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
   const _Bool may_lead = !(call->request->flags & (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE));
@@ -149,7 +206,7 @@ static kjit_status get_identified(struct builder_call *call, kjit_artifact **out
     struct resident_join join;
     _Bool again = 0;
     kjit_status status = KJIT_OK;
-    switch (resident_ask(builder->resident, &call->identity, now_ns(builder), may_lead, &join)) {
+    switch (resident_ask(builder->resident, &call->identity, builder_now_ns(builder), may_lead, &join)) {
     case RESIDENT_FOUND:
       count_add(&builder->counters, COUNT_memory_hits, 1);
       return deliver(join.artifact, out, error);
@@ -167,14 +224,23 @@ static kjit_status get_identified(struct builder_call *call, kjit_artifact **out
   }
 }
 
+static kjit_status get_key_only(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+  struct key key;
+  kjit_status status = begin_key(call, &key, error);
+  if (status == KJIT_OK) status = builder_make_key(call, out, error);
+  end_key(call);
+  return status;
+}
+
 kjit_status builder_get(struct builder *builder, const struct jit_request *request, kjit_artifact **out,
                         kjit_error *error) {
   struct builder_call call = {.builder = builder, .request = request, .deadline_ns = INT64_MAX};
   *out = NULL;
-  if (request->timeout_ms) call.deadline_ns = now_ns(builder) + request->timeout_ms * (int64_t)1000000;
+  if (request->timeout_ms) call.deadline_ns = builder_now_ns(builder) + request->timeout_ms * (int64_t)1000000;
+  /* 1 */
   call.compiler = identify(builder, request, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
   key_identify(&call.identity, request, call.compiler);
-  if (request->flags & KJIT_BUILD_KEY_ONLY) return get_keyed(&call, 0, out, NULL, error);
+  if (request->flags & KJIT_BUILD_KEY_ONLY) return get_key_only(&call, out, error);
   if (record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY))
     record_request(builder->record, request, &call.identity);
   return get_identified(&call, out, error);

@@ -1,8 +1,12 @@
+/* A builder from a caller's options and the environment, and its end. The environment is read here and nowhere else in
+ * the builder. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "jit/builder.h"
+#include "jit/builder_background.h"
 #include "jit/builder_fork.h"
 #include "jit/cache/cache_usage.h"
 
@@ -32,18 +36,69 @@ static kjit_status choose_mode(struct builder *builder, const kjit_runtime_optio
   return error_invalid(error, "KJIT_CACHE_MODE", "must be rw, ro or off");
 }
 
-static kjit_status choose_bounds(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
-  builder->user.max_bytes = options->cache_max_bytes ? options->cache_max_bytes : BUILDER_DEFAULT_MAX_BYTES;
-  builder->user.max_entries = options->cache_max_entries ? options->cache_max_entries : BUILDER_DEFAULT_MAX_ENTRIES;
-  const char *value = read_environment(builder, options, "KJIT_CACHE_MAX_BYTES");
-  if (options->cache_max_bytes || !value) return KJIT_OK;
+/* A number of bytes of the environment; `*bytes` is left alone where there is none. */
+static kjit_status read_bytes(const struct builder *builder, const kjit_runtime_options *options, const char *name,
+                              uint64_t *out, kjit_error *error) {
+  const char *value = read_environment(builder, options, name);
+  if (!value) return KJIT_OK;
   char *end = NULL;
   errno = 0;
   const unsigned long long bytes = strtoull(value, &end, 10);
   if (*value < '0' || *value > '9' || *end || errno || !bytes)
-    return error_invalid(error, "KJIT_CACHE_MAX_BYTES", "must be a number of bytes from 1 on");
-  builder->user.max_bytes = bytes;
+    return error_invalid(error, name, "must be a number of bytes from 1 on");
+  *out = bytes;
   return KJIT_OK;
+}
+
+static kjit_status choose_bounds(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  builder->user.max_bytes = options->cache_max_bytes ? options->cache_max_bytes : BUILDER_DEFAULT_MAX_BYTES;
+  builder->user.max_entries = options->cache_max_entries ? options->cache_max_entries : BUILDER_DEFAULT_MAX_ENTRIES;
+  if (options->cache_max_bytes) return KJIT_OK;
+  return read_bytes(builder, options, "KJIT_CACHE_MAX_BYTES", &builder->user.max_bytes, error);
+}
+
+struct word {
+  const char *name;
+  uint32_t value;
+};
+
+/* A setting that is an option, or else a word of the environment, or else `usual`. */
+static kjit_status choose_word(const struct builder *builder, const kjit_runtime_options *options, const char *variable,
+                               const struct word *words, size_t count, uint32_t usual, uint32_t *out,
+                               kjit_error *error) {
+  const char *value = *out ? NULL : read_environment(builder, options, variable);
+  if (!*out) *out = usual;
+  if (!value) return KJIT_OK;
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(value, words[i].name)) {
+      *out = words[i].value;
+      return KJIT_OK;
+    }
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s: \"%.40s\"; must be %s, %s%s%s", variable, value, words[0].name,
+                   words[1].name, count > 2 ? " or " : "", count > 2 ? words[2].name : "");
+}
+
+/* Nothing is started yet. */
+static kjit_status create_server(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  static const struct word switches[] = {{"on", KJIT_COMPILE_SERVER_ON}, {"off", KJIT_COMPILE_SERVER_OFF}};
+  static const struct word modes[] = {{"auto", KJIT_PCH_AUTO}, {"always", KJIT_PCH_ALWAYS}, {"off", KJIT_PCH_OFF}};
+  uint32_t server = options->compile_server, pch = options->pch;
+  struct compile_server_settings settings = {.mem = builder->mem,
+                                             .log = builder->log,
+                                             .nvrtc = builder->nvrtc,
+                                             .worker_path = options->worker_path,
+                                             .memory_bytes = options->compile_memory_max_bytes,
+                                             .use_environment = !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT)};
+  if (server > KJIT_COMPILE_SERVER_ON) return error_invalid(error, "compile_server", "must be a kjit_compile_server");
+  if (pch > KJIT_PCH_ALWAYS) return error_invalid(error, "pch", "must be a kjit_pch_mode");
+  kjit_status status =
+      choose_word(builder, options, "KJIT_COMPILE_SERVER", switches, 2, KJIT_COMPILE_SERVER_OFF, &server, error);
+  if (status == KJIT_OK) status = choose_word(builder, options, "KJIT_PCH", modes, 3, KJIT_PCH_AUTO, &pch, error);
+  if (status == KJIT_OK && !settings.memory_bytes)
+    status = read_bytes(builder, options, "KJIT_COMPILE_MEMORY_MAX_BYTES", &settings.memory_bytes, error);
+  if (status != KJIT_OK || server != KJIT_COMPILE_SERVER_ON) return status;
+  settings.pch = (kjit_pch_mode)pch;
+  return compile_server_create(&builder->server, &settings, error);
 }
 
 static void init_tier(struct disk_cache *cache, struct builder *builder, kjit_origin origin, int64_t use_grain_s) {
@@ -116,6 +171,7 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
   if (!builder->nvrtc)
     status = nvrtc_create(&builder->nvrtc, builder->mem, options->nvrtc_path,
                           !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT), error);
+  if (status == KJIT_OK) status = create_server(builder, options, error);
   if (status != KJIT_OK) return status;
   builder->resident = create_resident(builder, options);
   builder->record = record_create(builder->mem, builder->log, builder->ops, &builder->counters);
@@ -139,6 +195,7 @@ kjit_status builder_create_parts(struct builder **out, const kjit_runtime_option
   }
   builder->mem = mem;
   builder->log = log;
+  background_init(builder);
   source_shelf_init(&builder->sources, mem);
   builder->ops = parts->ops ? parts->ops : file_ops_system();
   builder->nvrtc = parts->nvrtc;
@@ -160,7 +217,9 @@ kjit_status builder_create_with(struct builder **out, const kjit_runtime_options
 
 void builder_destroy(struct builder *builder) {
   if (!builder) return;
+  background_finish(builder); /* first: its threads use everything else */
   builder_fork_finish(builder);
+  compile_server_destroy(builder->server);
   resident_destroy(builder->resident);
   record_destroy(builder->record);
   bundle_set_close(&builder->bundles);

@@ -1,14 +1,22 @@
+/* A builder's part in fork(): every lock is taken in the order of builder.c's calls, so that the child finds no state
+ * half changed. Runs in the thread that forks. */
 #include "jit/builder_fork.h"
+
+#include "jit/builder_background.h"
 
 static void prepare(void *user) {
   struct builder *builder = user;
   pthread_mutex_lock(&builder->held_mutex);
   resident_fork_prepare(builder->resident);
   record_fork_prepare(builder->record);
+  background_fork_prepare(builder);
+  compile_server_fork_prepare(builder->server);
 }
 
 static void parent(void *user) {
   struct builder *builder = user;
+  compile_server_fork_parent(builder->server);
+  background_fork_parent(builder);
   record_fork_done(builder->record);
   resident_fork_parent(builder->resident);
   pthread_mutex_unlock(&builder->held_mutex);
@@ -16,6 +24,8 @@ static void parent(void *user) {
 
 static void child(void *user) {
   struct builder *builder = user;
+  compile_server_fork_child(builder->server);
+  background_fork_child(builder);
   record_fork_done(builder->record);
   resident_fork_child(builder->resident);
   /* A lock belongs to the open file, which parent and child now share: if the parent dies, our copy would hold it. */

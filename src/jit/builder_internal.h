@@ -1,15 +1,17 @@
-/* What the builder's files share, and what its tests set. */
+/* The builder's own data: what its files share, and what its tests set. */
 #ifndef KJIT_JIT_BUILDER_INTERNAL_H
 #define KJIT_JIT_BUILDER_INTERNAL_H
 
 #include <pthread.h>
 
+#include <kjit/runtime.h>
+
 #include "jit/artifact.h"
-#include "jit/builder.h"
 #include "jit/bundle/bundle_set.h"
 #include "jit/cache/cache_lock.h"
 #include "jit/cache/disk_cache.h"
 #include "jit/compile/compile.h"
+#include "jit/compile/server.h"
 #include "jit/fork_guard.h"
 #include "jit/key/key.h"
 #include "jit/record.h"
@@ -34,11 +36,21 @@
 #define BUILDER_DEFAULT_MEMORY_MAX_BYTES   ((uint64_t)256 << 20)
 #define BUILDER_DEFAULT_MEMORY_MAX_ENTRIES 16384
 
+/* Compiles that go on after their callers have left (builder_background.c). */
+struct background {
+  pthread_mutex_t mutex;
+  struct background_build *builds; /* running, or ended and not yet joined */
+  size_t count;
+  atomic_bool ending; /* the builder is being destroyed */
+};
+
 struct builder {
   const struct mem *mem;
   const struct log *log;
   const struct file_ops *ops;
   struct nvrtc *nvrtc;
+  struct compile_server *server; /* NULL: kernels are compiled in this process */
+  struct background background;
   struct cache_counters counters;
   struct resident *resident;
   struct bundle_set bundles;
@@ -67,30 +79,8 @@ struct builder_parts {
 kjit_status builder_create_parts(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
                                  const struct log *log, const struct builder_parts *parts, kjit_error *error);
 
-/* One builder_get() under way. */
-struct builder_call {
-  struct builder *builder;
-  const struct jit_request *request;
-  const char *compiler;   /* NULL: unknown */
-  struct digest identity; /* of the two */
-  struct key *key;        /* made when memory does not have it; NULL until then */
-  int64_t deadline_ns;    /* INT64_MAX: none */
-  kjit_error refusal;     /* why a bundle that has the kernel did not answer; status 0 when none was refused */
-};
-
-/* What ends a call before it has its answer: KJIT_OK, KJIT_ERR_TIMEOUT or KJIT_ERR_CANCELLED with a message; `what` was
- * going on. */
-_Bool builder_call_is_over(void *call);
-kjit_status builder_call_end(const struct builder_call *call, const char *what, kjit_error *error);
-
-/* Tiers, lock, compile, publish: make what is not in memory. `*expires_ns` is set for the artifact of a failure. */
-kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artifact **out, int64_t *expires_ns,
-                            kjit_error *error);
-
-/* An artifact of the key alone. */
-kjit_status builder_make_key(struct builder_call *call, kjit_artifact **out, kjit_error *error);
-
-/* The tiers alone. KJIT_ERR_NOT_FOUND for a miss. */
-kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit_error *error);
+static inline int64_t builder_now_ns(const struct builder *builder) {
+  return builder->ops->monotonic_ns(builder->ops->user);
+}
 
 #endif

@@ -1,3 +1,7 @@
+/* Steps 4 to 8 of "How a request is answered" (builder.c): from the tiers to a published entry. Runs in the thread that
+ * leads the key's flight, or in one of builder_background.c; no lock of the process is held. */
+#include "jit/builder_produce.h"
+
 #include <string.h>
 
 #include "base/error.h"
@@ -10,10 +14,6 @@
 /* Between two looks at a lock: short at first, since another's build may be nearly done, then no burden. */
 #define POLL_FIRST_NS 500000
 #define POLL_LAST_NS  20000000
-
-static int64_t now_ns(const struct builder *builder) {
-  return builder->ops->monotonic_ns(builder->ops->user);
-}
 
 static kjit_status look_in(struct builder_call *call, struct disk_cache *cache, _Bool refresh, kjit_artifact **out,
                            kjit_error *error) {
@@ -36,6 +36,7 @@ static kjit_status look_in_bundles(struct builder_call *call, kjit_artifact **ou
   return artifact_create(out, builder->mem, &image, &call->identity, KJIT_ORIGIN_BUNDLE, error);
 }
 
+/* 4: the tiers. */
 kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   kjit_status status = look_in_bundles(call, out, error);
   if (status == KJIT_ERR_NOT_FOUND) status = look_in(call, &call->builder->site, 0, out, error);
@@ -82,20 +83,28 @@ static const char *failure_message(const kjit_error *error) {
   return error->message[0] ? error->message : kjit_status_text(KJIT_ERR_COMPILE);
 }
 
+/* 7: in the compile server, or where there is none, here. */
+static kjit_status compile_somewhere(struct builder_call *call, struct compile_result *result, kjit_error *error) {
+  struct builder *builder = call->builder;
+  const compile_stop stop = builder_call_may_end(call) ? builder_call_is_over : NULL;
+  kjit_status status = KJIT_OK;
+  if (builder->server && compile_server_run(builder->server, call->request, stop, call, result, &status, error))
+    return status;
+  return compile_run(builder->nvrtc, call->request, builder->mem, stop, call, result, error);
+}
+
 /* Compile; a rejected source gives an artifact too, which holds the log. */
 static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
   struct compile_result result = {0};
   struct entry_image image = {0};
-  const int64_t start_ns = now_ns(builder);
-  const _Bool may_end = call->deadline_ns != INT64_MAX || call->request->stop;
-  kjit_status status = compile_run(builder->nvrtc, call->request, builder->mem, may_end ? builder_call_is_over : NULL,
-                                   call, &result, error);
+  const int64_t start_ns = builder_now_ns(builder);
+  kjit_status status = compile_somewhere(call, &result, error);
   if (status == KJIT_ERR_CANCELLED) {
     error_clear(error);
     status = builder_call_end(call, "the compile was stopped", error);
   }
-  count_add(&builder->counters, COUNT_build_ns, (uint64_t)(now_ns(builder) - start_ns));
+  count_add(&builder->counters, COUNT_build_ns, (uint64_t)(builder_now_ns(builder) - start_ns));
   count_add(&builder->counters, status == KJIT_OK ? COUNT_builds : COUNT_build_failures, 1);
   kjit_status kept = status;
   if (status == KJIT_OK || status == KJIT_ERR_COMPILE)
@@ -115,6 +124,7 @@ kjit_status builder_make_key(struct builder_call *call, kjit_artifact **out, kji
   return artifact_create(out, call->builder->mem, &image, &call->identity, KJIT_ORIGIN_NONE, error);
 }
 
+/* 8: for every other process, and for a failure for a while. */
 static void publish(struct builder_call *call, kjit_status status, const kjit_artifact *artifact, int64_t *expires_ns) {
   struct builder *builder = call->builder;
   const struct entry_image *image = artifact_image(artifact);
@@ -124,11 +134,11 @@ static void publish(struct builder_call *call, kjit_status status, const kjit_ar
     (void)cache_publish(&builder->user, &name, image->data, image->bytes);
     return;
   }
-  *expires_ns = now_ns(builder) + builder->failure_s * 1000000000;
+  *expires_ns = builder_now_ns(builder) + builder->failure_s * 1000000000;
   failure_cache_put(&builder->user, &name, image->data, image->bytes, builder->failure_s);
 }
 
-/* Did it fail a moment ago, here or in another process? KJIT_ERR_NOT_FOUND when not. */
+/* 6: did it fail a moment ago, here or in another process? KJIT_ERR_NOT_FOUND when not. */
 static kjit_status recall_failure(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns,
                                   kjit_error *error) {
   struct builder *builder = call->builder;
@@ -139,7 +149,7 @@ static kjit_status recall_failure(struct builder_call *call, kjit_artifact **out
   if (status != KJIT_OK) return status;
   const char *message = image.entry.message.data;
   status = error_set(error, KJIT_ERR_COMPILE, "%s", message);
-  *expires_ns = now_ns(builder) + (builder->failure_s - age_s) * 1000000000;
+  *expires_ns = builder_now_ns(builder) + (builder->failure_s - age_s) * 1000000000;
   const kjit_status made = artifact_create(out, builder->mem, &image, &call->identity, KJIT_ORIGIN_USER, error);
   return made == KJIT_OK ? status : made;
 }
@@ -161,7 +171,7 @@ static enum wait_end wait_for_lock(struct builder_call *call, struct cache_lock 
   struct builder *builder = call->builder;
   const struct file_ops *ops = builder->ops;
   const int folder = builder->user.dir.folder;
-  const int64_t start_ns = now_ns(builder);
+  const int64_t start_ns = builder_now_ns(builder);
   for (int64_t pause_ns = POLL_FIRST_NS;; pause_ns = pause_ns < POLL_LAST_NS ? pause_ns * 2 : pause_ns) {
     const enum cache_lock_result result = cache_lock_try(lock, ops, folder);
     if (result == CACHE_LOCK_UNAVAILABLE) return WAIT_ALONE;
@@ -169,7 +179,7 @@ static enum wait_end wait_for_lock(struct builder_call *call, struct cache_lock 
     *status = look_in(call, &builder->user, 1, out, error);
     if (*status != KJIT_ERR_NOT_FOUND) return WAIT_ANSWERED;
     if (result == CACHE_LOCK_TAKEN) return WAIT_LOCKED;
-    const int64_t now = now_ns(builder);
+    const int64_t now = builder_now_ns(builder);
     if (builder_call_is_over(call)) return WAIT_OVER;
     if (now - start_ns >= builder->wait_bound_ns) {
       cache_lock_give_up(lock, ops, folder);
@@ -179,19 +189,19 @@ static enum wait_end wait_for_lock(struct builder_call *call, struct cache_lock 
   }
 }
 
-/* One builder among all processes that share the folder. */
+/* 5: one builder among all processes that share the folder. */
 static kjit_status build_once(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns, kjit_error *error) {
   struct builder *builder = call->builder;
   const int folder = builder->user.dir.folder;
   struct cache_lock lock;
   kjit_status status = KJIT_OK;
-  const int64_t start_ns = now_ns(builder);
+  const int64_t start_ns = builder_now_ns(builder);
   cache_lock_init(&lock, &call->key->digest);
   builder_fork_hold(builder, &lock);
   const enum wait_end end = wait_for_lock(call, &lock, out, &status, error);
-  if (end != WAIT_LOCKED || now_ns(builder) - start_ns > POLL_FIRST_NS) {
+  if (end != WAIT_LOCKED || builder_now_ns(builder) - start_ns > POLL_FIRST_NS) {
     count_add(&builder->counters, COUNT_waits, 1);
-    count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(now_ns(builder) - start_ns));
+    count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(builder_now_ns(builder) - start_ns));
   }
   if (end == WAIT_OVER)
     status = builder_call_end(call, "another process is still compiling it", error);
@@ -228,13 +238,12 @@ kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artif
                             kjit_error *error) {
   struct builder *builder = call->builder;
   *out = NULL;
-  const kjit_status status = refused ? KJIT_ERR_NOT_FOUND : builder_look_up(call, out, error);
-  if (status != KJIT_ERR_NOT_FOUND) return status;
   count_add(&builder->counters, COUNT_misses, 1);
   if (call->request->sources->withheld)
     return cannot_compile(call, KJIT_ERR_UNSUPPORTED,
                           "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)", error);
   if (!call->key->complete) return no_compiler(call, error);
+  /* What the folder holds was refused, so another process's build is not waited for either. */
   if (!refused && builder->user.dir.folder >= 0 && atomic_load(&builder->user.writable))
     return build_once(call, out, expires_ns, error);
   return compile_and_publish(call, out, expires_ns, error);

@@ -265,12 +265,18 @@ void resident_land(struct resident *resident, struct flight *flight, kjit_artifa
   if (slot && slot->flight == flight) settle(resident, slot, artifact, expires_ns);
   flight->landed = 1;
   flight->error = *error;
-  if (artifact) flight->artifact = kjit_artifact_retain(artifact_as(artifact, KJIT_ORIGIN_MEMORY));
+  flight->artifact = kjit_artifact_retain(artifact);
   flight_release(resident, flight);
   struct slot *const gone = shrink(resident);
   pthread_cond_broadcast(&resident->landed);
   pthread_mutex_unlock(&resident->mutex);
   free_slots(resident, gone);
+}
+
+void resident_follow(struct resident *resident, struct flight *flight) {
+  pthread_mutex_lock(&resident->mutex);
+  flight->references++;
+  pthread_mutex_unlock(&resident->mutex);
 }
 
 static struct timespec to_timespec(int64_t ns) {

@@ -57,8 +57,11 @@ enum resident_answer resident_ask(struct resident *resident, const struct digest
 void resident_land(struct resident *resident, struct flight *flight, kjit_artifact *artifact, int64_t expires_ns,
                    const kjit_error *error);
 
+/* One more who waits for a flight that the caller leads, and hands to another thread to land. */
+void resident_follow(struct resident *resident, struct flight *flight);
+
 /* Wait for the leader until `until_ns` (monotonic clock). KJIT_ERR_TIMEOUT, or what the leader landed with: then
- * `artifact` is retained if there is one. */
+ * `artifact` is retained if there is one, in the form in which the leader has it. */
 kjit_status resident_wait(struct resident *resident, struct flight *flight, int64_t until_ns, kjit_artifact **artifact,
                           kjit_error *error);
 /* Give up a follower's reference to the flight. */

@@ -5,6 +5,7 @@
 #ifndef KJIT_TESTS_SUPPORT_CACHE_WORLD_H
 #define KJIT_TESTS_SUPPORT_CACHE_WORLD_H
 
+#include "jit/builder.h"
 #include "jit/builder_internal.h"
 #include "support/fake_nvrtc.h"
 #include "support/temp_folder.h"

@@ -21,6 +21,8 @@ MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.
 PUBLIC_HEADERS = re.compile(r"<kjit/[a-z0-9_]+\.h>$")
 C_HEADERS = {f"<{header}.h>" for header in ("stddef", "stdint")}
 PRINTING = re.compile(r"\b(printf|vprintf|fprintf|vfprintf|puts|putchar|fputs|fputc|perror|exit|abort|_exit)\s*\(")
+# The body of a program of kjit's own, which forks: its processes end where a program's main() would return.
+ENDS_ITS_PROCESS = "src/jit/compile/worker.c"
 OPENING = re.compile(r"\b(dlopen|dlsym|dlclose)\s*\(")
 
 
@@ -106,7 +108,7 @@ def faults_of_calls(path):
     """Only tools/ prints; only base/dynlib.c opens libraries."""
     for number, line in enumerate(without_comments(path.read_text()).splitlines(), 1):
         call = PRINTING.search(line)
-        if call:
+        if call and not (call.group(1) == "_exit" and name(path) == ENDS_ITS_PROCESS):
             yield f"{name(path)}:{number}: the library does not call {call.group(1)}"
         call = OPENING.search(line)
         if call and name(path) != "src/base/dynlib.c":

@@ -4,6 +4,7 @@
 
 #include <kjit/cache.h>
 
+#include "jit/builder.h"
 #include "jit/builder_internal.h"
 
 /* KJIT_OK for a code of 0 or more. For -errno: KJIT_ERR_NO_MEMORY, or KJIT_ERR_IO with the message

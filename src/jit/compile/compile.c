@@ -1,14 +1,25 @@
-/* One request through the tools. What its plan says is done in turn: NVRTC compiles the source, and is asked for the
- * lowered names of the request's expressions; nvJitLink links (link.c); the finished code's kernels are listed
- * (compile_output.c). Nothing is shared between jobs but the opened libraries, so any thread may run one. */
+/* One request through the tools. What its plan says is done in turn:
+ *
+ * 1. The target is compared with what this NVRTC compiles for.
+ * 2. A program is made of prologue and main file, with every header in memory, and is told the name expressions.
+ * 3. It is compiled; a flow callback asks the caller now and then whether to stop (NVRTC 12.8).
+ * 4. The lowered names and the code are read.
+ * 5. nvJitLink links it with the request's parts (link.c).
+ * 6. The finished code's kernels are listed, with their figures from the logs, so that a wrong name is said in words
+ *    (compile_output.c).
+ *
+ * Nothing is shared between jobs but the opened libraries, so any number of threads may be in here; NVRTC itself
+ * compiles the front end of one program at a time. */
 #include "jit/compile/compile.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "jit/compile/compile_internal.h"
+#include "jit/compile/preamble.h"
 #include "jit/compile/ptxas_log.h"
 #include "jit/compile/symbols.h"
 #include "jit/request/compile_options.h"
@@ -18,6 +29,10 @@
 
 /* CUDA has named some thirty architectures in its whole history. */
 #define ARCH_LIMIT 256
+
+/* What NVRTC may use to hold a precompiled header: twice what the largest that was met (CuTe's, 298 MB) needs. The
+ * memory is reserved, and taken only as it is used. */
+#define PCH_HEAP_BYTES ((size_t)768 << 20)
 
 static double now_ms(void) {
   struct timespec now;
@@ -87,8 +102,8 @@ static kjit_status create_program(struct job *job) {
   const size_t headers = sources->count - 1;
   struct text source;
   text_init(&source, job->mem, SOURCE_LIMIT);
-  text_append(&source, job->request->prologue);
-  text_append(&source, sources->files[0].text);
+  text_append(&source, job->pch ? job->pch->source : job->request->prologue);
+  if (!job->pch) text_append(&source, sources->files[0].text);
   const char **texts = mem_alloc_array(job->mem, headers, sizeof *texts);
   const char **names = mem_alloc_array(job->mem, headers, sizeof *names);
   kjit_status status = KJIT_OK;
@@ -121,6 +136,7 @@ static kjit_status add_names(struct job *job) {
 static kjit_status compile_program(struct job *job, nvrtcResult *result) {
   const struct jit_request *request = job->request;
   char arch[sizeof "--gpu-architecture=" + sizeof request->target.name] = "--gpu-architecture=";
+  char pch[PCH_OPTION_BYTES];
   const char *const *standing = NULL;
   size_t count = compile_standing_options(&standing);
   const char **options = mem_alloc_array(job->mem, count + 3 + request->option_count, sizeof *options);
@@ -132,6 +148,10 @@ static kjit_status compile_program(struct job *job, nvrtcResult *result) {
   for (size_t i = 0; i < request->option_count; i++)
     options[count++] = request->options[i];
   if (job->plan.unit_option) options[count++] = job->plan.unit_option;
+  if (job->pch) {
+    (void)snprintf(pch, sizeof pch, "--%s-pch=%s", job->pch->create ? "create" : "use", job->pch->file);
+    options[count++] = pch;
+  }
   if (job->stop.stop && job->api->nvrtcSetFlowCallback)
     (void)job->api->nvrtcSetFlowCallback(job->program, flow_callback, &job->stop);
   *result = job->api->nvrtcCompileProgram(job->program, (int)count, options);
@@ -153,6 +173,17 @@ static kjit_status read_log(struct job *job) {
   job->result->log = log;
   log[bytes] = '\0';
   return result == NVRTC_SUCCESS ? KJIT_OK : nvrtc_failure(job, result, "does not give its log");
+}
+
+/* NVRTC's own words about a precompiled header. */
+static void read_pch_note(struct job *job) {
+  struct compile_pch *const pch = job->pch;
+  if (!pch) return;
+  pch->done = preamble_take_note(job->result->log);
+  if (!pch->create) return;
+  /* A preamble must have nothing to say: whoever uses it precompiled would not be told again. */
+  ptxas_log_strip(job->result->log);
+  pch->done = pch->done && !*job->result->log && job->api->nvrtcGetPCHCreateStatus(job->program) == NVRTC_SUCCESS;
 }
 
 /* What went wrong in the compile itself, by its result and, unless it was stopped, its log. */
@@ -204,18 +235,20 @@ static kjit_status read_code(struct job *job) {
 
 /* The source to code that is finished or to be linked. */
 static kjit_status compile_unit(struct job *job) {
+  const _Bool preamble_only = job->pch && job->pch->create; /* the names are declared behind it */
   nvrtcResult result = NVRTC_SUCCESS;
   kjit_status status = create_program(job);
-  if (status == KJIT_OK) status = add_names(job);
+  if (status == KJIT_OK && !preamble_only) status = add_names(job);
   if (status == KJIT_OK) status = compile_program(job, &result);
   if (status == KJIT_OK) status = read_log(job);
+  if (status == KJIT_OK) read_pch_note(job);
   if (status == KJIT_OK) compile_log_rewrite(job->result->log);
   if (status == KJIT_OK && result != NVRTC_SUCCESS) {
     ptxas_log_strip(job->result->log);
     status = compile_failure(job, result);
   }
-  if (status == KJIT_OK) status = read_names(job);
-  if (status == KJIT_OK) status = read_code(job);
+  if (status == KJIT_OK && !preamble_only) status = read_names(job);
+  if (status == KJIT_OK && !preamble_only) status = read_code(job);
   if (job->program) (void)job->api->nvrtcDestroyProgram(&job->program);
   return status;
 }
@@ -228,9 +261,20 @@ static kjit_status take_part(struct job *job) {
   return job->result->cubin ? KJIT_OK : error_no_memory(job->error);
 }
 
+/* Whether this NVRTC has precompiled headers, and room for one. */
+static kjit_status prepare_pch(const struct job *job) {
+  if (!job->pch) return KJIT_OK;
+  const _Bool able = job->plan.compiles && job->api->nvrtcSetPCHHeapSize && job->api->nvrtcGetPCHCreateStatus &&
+                     strlen(job->pch->file) + sizeof "--create-pch=" < PCH_OPTION_BYTES;
+  if (!able) return error_set(job->error, KJIT_ERR_UNSUPPORTED, "NVRTC before 12.8 has no precompiled headers");
+  if (job->pch->create) (void)job->api->nvrtcSetPCHHeapSize(PCH_HEAP_BYTES);
+  return KJIT_OK;
+}
+
 static kjit_status run(struct job *job) {
   kjit_status status = KJIT_OK;
   if (job->plan.compiles) status = compile_unit(job);
+  if (status == KJIT_OK && job->pch && job->pch->create) return status;
   if (status == KJIT_OK && should_stop(&job->stop)) status = compile_failure(job, NVRTC_ERROR_CANCELLED);
   if (status == KJIT_OK && job->plan.links) status = link_run(job);
   if (status == KJIT_OK && !job->plan.compiles && !job->plan.links) status = take_part(job);
@@ -267,14 +311,21 @@ const char *compile_identity(struct nvrtc *nvrtc, const struct jit_request *requ
 
 kjit_status compile_run(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
                         compile_stop stop, void *stop_user, struct compile_result *result, kjit_error *error) {
+  return compile_run_pch(nvrtc, request, mem, stop, stop_user, NULL, result, error);
+}
+
+kjit_status compile_run_pch(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
+                            compile_stop stop, void *stop_user, struct compile_pch *pch, struct compile_result *result,
+                            kjit_error *error) {
   *result = (struct compile_result){0};
-  struct job job = {.nvrtc = nvrtc, .mem = mem, .request = request, .result = result, .error = error};
+  struct job job = {.nvrtc = nvrtc, .mem = mem, .request = request, .pch = pch, .result = result, .error = error};
   kjit_status status = KJIT_OK;
   job.plan = link_plan_of(request);
   job.stop.stop = stop;
   job.stop.user = stop_user;
   if (job.plan.compiles) status = nvrtc_open(nvrtc, &job.api, &job.major, &job.minor, error);
   if (status == KJIT_OK && job.plan.compiles) status = check_target(&job);
+  if (status == KJIT_OK) status = prepare_pch(&job);
   if (status == KJIT_OK && should_stop(&job.stop)) status = compile_failure(&job, NVRTC_ERROR_CANCELLED);
   if (status != KJIT_OK) return status;
   const double start = now_ms();

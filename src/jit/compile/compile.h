@@ -51,6 +51,19 @@ typedef _Bool (*compile_stop)(void *user);
  * Finish the result in every case. */
 kjit_status compile_run(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
                         compile_stop stop, void *stop_user, struct compile_result *result, kjit_error *error);
+
+/* A compile that makes or uses a precompiled header, in a process that made it or was forked from one that did. */
+struct compile_pch {
+  const char *source; /* whole text, in the place of prologue and main file: see preamble.h */
+  const char *file;   /* the precompiled header */
+  _Bool create;       /* make it; else use it */
+  _Bool done;         /* out: NVRTC made or used it; if not, the result is not to be relied on */
+};
+
+/* The same with a precompiled header; NULL: without. NVRTC's own words about it do not stay in the log. */
+kjit_status compile_run_pch(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
+                            compile_stop stop, void *stop_user, struct compile_pch *pch, struct compile_result *result,
+                            kjit_error *error);
 void compile_result_finish(struct compile_result *result, const struct mem *mem);
 
 #endif

@@ -30,6 +30,7 @@ struct job {
   struct link_plan plan;
   struct compile_result *result;
   struct stop_state stop;
+  struct compile_pch *pch; /* NULL: none */
   nvrtcProgram program;
   char *link_log;    /* what the linker said beside errors; NULL: nothing */
   struct text names; /* the "name …" lines of the symbols */

@@ -6,24 +6,27 @@
 #include "base/error.h"
 #include "jit/request/link_plan.h"
 
-/* Units that a program links at run time; and the largest object that makes sense in a cache entry. */
-#define PART_LIMIT       1024
-#define PART_BYTES_LIMIT ((size_t)256 << 20)
+/* Units that a program links at run time; and all of them together, which go to a compile worker as one message. */
+#define PART_LIMIT        1024
+#define PARTS_BYTES_LIMIT ((size_t)256 << 20)
 
 const char *jit_part_kind_name(uint32_t kind) {
   static const char *const names[] = {"", "cubin", "ptx", "ltoir", "fatbin"};
   return kind < sizeof names / sizeof *names ? names[kind] : "";
 }
 
-static kjit_status take(struct jit_part *out, const kjit_part *part, size_t index, kjit_error *error) {
+/* `*left` is what all parts together may still have. */
+static kjit_status take(struct jit_part *out, const kjit_part *part, size_t index, size_t *left, kjit_error *error) {
   if (!*jit_part_kind_name(part->kind) || part->reserved)
     return error_set(error, KJIT_ERR_INVALID_ARG, "parts[%zu].kind: %u; must be a kjit_part_kind, 1 to %d", index,
                      part->kind, KJIT_PART_FATBIN);
   if (!part->data) return error_set(error, KJIT_ERR_INVALID_ARG, "parts[%zu].data: must not be NULL", index);
   size_t bytes = part->bytes;
   if (!bytes && part->kind == KJIT_PART_PTX) bytes = strlen(part->data);
-  if (!bytes || bytes > PART_BYTES_LIMIT)
-    return error_set(error, KJIT_ERR_INVALID_ARG, "parts[%zu].bytes: %zu; from 1 byte to 256 MiB", index, bytes);
+  if (!bytes || bytes > *left)
+    return error_set(error, KJIT_ERR_INVALID_ARG,
+                     "parts[%zu].bytes: %zu; from 1 byte on, and all parts together at most 256 MiB", index, bytes);
+  *left -= bytes;
   *out = (struct jit_part){.name = part->name, .kind = part->kind, .data = part->data, .bytes = bytes};
   digest_of(&out->digest, part->data, bytes);
   return KJIT_OK;
@@ -37,9 +40,10 @@ kjit_status parts_take(struct jit_part **out, const struct mem *mem, const kjit_
                      request->part_count, PART_LIMIT);
   *out = mem_alloc_array(mem, request->part_count, sizeof **out);
   if (!*out) return error_no_memory(error);
+  size_t left = PARTS_BYTES_LIMIT;
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < request->part_count && status == KJIT_OK; i++)
-    status = take(&(*out)[i], &request->parts[i], i, error);
+    status = take(&(*out)[i], &request->parts[i], i, &left, error);
   return status;
 }
 

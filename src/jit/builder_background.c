@@ -1,0 +1,181 @@
+/* The threads that compile for callers with a deadline: see builder_background.h.
+ *
+ * 1. background_start() writes the request as a worker would get it and reads it again, which makes a copy that owns
+ *    everything, and starts a thread. Threads that have ended are joined first.
+ * 2. The thread makes the key, takes the builder's ordinary way past a miss (builder_produce.c) and lands the flight.
+ * 3. background_finish() sets `ending` and joins.
+ *
+ * `background.mutex` guards the list; a thread touches only its own entry, and `ended` last. */
+#include "jit/builder_background.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "jit/builder_produce.h"
+#include "jit/compile/protocol.h"
+
+/* Compiles in one process wait for each other in NVRTC's front end: more of them at once end none sooner, and each has
+ * a stack and a copy of its sources. */
+#define BUILDS_MAX 64
+
+/* NVRTC recurses with the depth of templates; a program's main thread, for which it is made, has 8 MiB. */
+#define STACK_BYTES ((size_t)16 << 20)
+
+struct background_build {
+  struct background_build *next;
+  pthread_t thread;
+  atomic_bool ended;
+  struct builder *builder;
+  struct flight *flight;
+  _Bool refused;
+  struct text payload; /* holds the strings of the request */
+  struct wire_request wire;
+  const char *compiler;
+  struct digest identity;
+};
+
+static void build_destroy(struct background_build *build) {
+  const struct mem *mem = build->builder->mem;
+  wire_request_finish(&build->wire, mem);
+  text_finish(&build->payload);
+  mem_free(mem, build);
+}
+
+/* A copy of the call that owns what it points to. NULL: out of memory. */
+static struct background_build *build_create(const struct builder_call *call, struct flight *flight, _Bool refused) {
+  const struct mem *mem = call->builder->mem;
+  struct background_build *build = mem_alloc(mem, sizeof *build);
+  if (!build) return NULL;
+  atomic_init(&build->ended, 0);
+  build->builder = call->builder;
+  build->flight = flight;
+  build->refused = refused;
+  build->identity = call->identity;
+  text_init(&build->payload, mem, FRAME_MAX_BYTES);
+  wire_request_put(&build->payload, call->request, call->compiler, WIRE_COMPILE, 0);
+  if (!build->payload.failed && !wire_request_read(&build->wire, mem, build->payload.data, build->payload.bytes)) {
+    build->compiler = build->wire.identity;
+    return build;
+  }
+  build_destroy(build);
+  return NULL;
+}
+
+static void build_run(struct background_build *build) {
+  struct builder *builder = build->builder;
+  struct builder_call call = {.builder = builder,
+                              .request = &build->wire.request,
+                              .compiler = build->compiler,
+                              .identity = build->identity,
+                              .deadline_ns = INT64_MAX,
+                              .ending = &builder->background.ending};
+  struct key key;
+  kjit_artifact *artifact = NULL;
+  int64_t expires_ns = INT64_MAX;
+  kjit_error error = {0};
+  kjit_status status = key_make(&key, builder->mem, call.request, call.compiler, &error);
+  call.key = &key;
+  if (status == KJIT_OK) status = builder_produce(&call, build->refused, &artifact, &expires_ns, &error);
+  error.status = (int32_t)status;
+  key_finish(&key);
+  resident_land(builder->resident, build->flight, artifact, expires_ns, &error);
+  kjit_artifact_release(artifact);
+}
+
+static void *run_thread(void *user) {
+  struct background_build *build = user;
+  build_run(build);
+  atomic_store(&build->ended, 1);
+  return NULL;
+}
+
+/* The program's signal handlers run in the program's threads. */
+static _Bool start_thread(struct background_build *build) {
+  pthread_attr_t attributes;
+  sigset_t all, before;
+  if (pthread_attr_init(&attributes)) return 0;
+  sigfillset(&all);
+  (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+  const _Bool started = !pthread_create(&build->thread, &attributes, run_thread, build);
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  (void)pthread_attr_destroy(&attributes);
+  return started;
+}
+
+/* Take those that have ended, or all of them, out of the list. */
+static struct background_build *take_out(struct background *background, _Bool all) {
+  struct background_build *taken = NULL;
+  pthread_mutex_lock(&background->mutex);
+  for (struct background_build **link = &background->builds; *link;) {
+    struct background_build *build = *link;
+    if (!all && !atomic_load(&build->ended)) {
+      link = &build->next;
+      continue;
+    }
+    *link = build->next;
+    background->count--;
+    build->next = taken;
+    taken = build;
+  }
+  pthread_mutex_unlock(&background->mutex);
+  return taken;
+}
+
+static void join_all(struct background_build *builds) {
+  while (builds) {
+    struct background_build *const next = builds->next;
+    (void)pthread_join(builds->thread, NULL);
+    build_destroy(builds);
+    builds = next;
+  }
+}
+
+void background_init(struct builder *builder) {
+  atomic_init(&builder->background.ending, 0);
+  (void)pthread_mutex_init(&builder->background.mutex, NULL); /* of the default kind: cannot fail on Linux */
+}
+
+void background_finish(struct builder *builder) {
+  atomic_store(&builder->background.ending, 1);
+  join_all(take_out(&builder->background, 1));
+  pthread_mutex_destroy(&builder->background.mutex);
+}
+
+_Bool background_start(const struct builder_call *call, struct flight *flight, _Bool refused, _Bool *full) {
+  struct background *background = &call->builder->background;
+  join_all(take_out(background, 0));
+  pthread_mutex_lock(&background->mutex);
+  *full = background->count >= BUILDS_MAX;
+  background->count += !*full;
+  pthread_mutex_unlock(&background->mutex);
+  if (*full) return 0;
+  struct background_build *build = build_create(call, flight, refused);
+  pthread_mutex_lock(&background->mutex);
+  const _Bool started = build && start_thread(build);
+  if (started) {
+    build->next = background->builds;
+    background->builds = build;
+  } else {
+    background->count--;
+  }
+  pthread_mutex_unlock(&background->mutex);
+  if (build && !started) build_destroy(build);
+  return started;
+}
+
+void background_fork_prepare(struct builder *builder) {
+  pthread_mutex_lock(&builder->background.mutex);
+}
+
+void background_fork_parent(struct builder *builder) {
+  pthread_mutex_unlock(&builder->background.mutex);
+}
+
+/* What the threads own is left as it is: they may have been in the middle of anything. */
+void background_fork_child(struct builder *builder) {
+  builder->background.builds = NULL;
+  builder->background.count = 0;
+  pthread_mutex_unlock(&builder->background.mutex);
+}

@@ -1,0 +1,24 @@
+/* Compiles that outlive the calls that asked for them, in threads of their own.
+ *
+ * NVRTC's front end cannot be interrupted, so a call with a deadline hands its flight (resident.h) to a thread that
+ * owns everything it reads, and waits for the flight as any other thread would. A caller whose time has passed leaves;
+ * the thread goes on, publishes, and lands the flight for whoever asks next. The builder's end asks the threads to stop
+ * and waits for them: NVRTC is stopped when its front end is through. */
+#ifndef KJIT_JIT_BUILDER_BACKGROUND_H
+#define KJIT_JIT_BUILDER_BACKGROUND_H
+
+#include "jit/builder_call.h"
+
+void background_init(struct builder *builder);
+void background_finish(struct builder *builder); /* waits for every thread */
+
+/* Hand a flight over: a thread ends it with resident_land(). False: no thread is to be had, and it is still the
+ * caller's. `*full`: because so many are running already. */
+_Bool background_start(const struct builder_call *call, struct flight *flight, _Bool refused, _Bool *full);
+
+/* Around fork(), as for struct fork_guard. The child has none of the threads. */
+void background_fork_prepare(struct builder *builder);
+void background_fork_parent(struct builder *builder);
+void background_fork_child(struct builder *builder);
+
+#endif

@@ -1,0 +1,20 @@
+/* When a call is over and what it says then. Asked from whichever thread works for the call. */
+#include "jit/builder_call.h"
+
+#include "base/error.h"
+
+_Bool builder_call_is_over(void *user) {
+  const struct builder_call *call = user;
+  const struct jit_request *request = call->request;
+  if (call->ending && atomic_load(call->ending)) return 1;
+  return builder_now_ns(call->builder) >= call->deadline_ns || (request->stop && request->stop(request->stop_user));
+}
+
+kjit_status builder_call_end(const struct builder_call *call, const char *what, kjit_error *error) {
+  const struct jit_request *request = call->request;
+  if (builder_now_ns(call->builder) >= call->deadline_ns)
+    return error_set(error, KJIT_ERR_TIMEOUT, "kernel %s for %s: %s after %u ms", request->entry, request->target.name,
+                     what, request->timeout_ms);
+  return error_set(error, KJIT_ERR_CANCELLED, "kernel %s for %s: %s, and the caller cancelled", request->entry,
+                   request->target.name, what);
+}

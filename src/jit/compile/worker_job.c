@@ -1,0 +1,171 @@
+/* One job of a compile worker, from the request to the answer, in the process that was forked for it.
+ *
+ * 1. Say that the process is there, so that the library knows a working server from a wrong program.
+ * 2. Read the request and bound the process's memory by it.
+ * 3. Compile, and link where the request says so: plainly, or with the precompiled header that the server has, and
+ *    plainly if NVRTC does not take it.
+ * 4. Answer.
+ *
+ * The process has one thread, unless NVRTC starts some of its own. */
+#include "jit/compile/worker_job.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "jit/compile/channel.h"
+#include "jit/compile/preamble.h"
+
+/* A source may have 64 MiB, the defines in front of it 18 MiB. */
+#define SOURCE_LIMIT ((size_t)96 << 20)
+
+static struct channel channel_of(const struct worker_job *job) {
+  return (struct channel){.mem = job->mem, .socket = job->socket, .until_ns = INT64_MAX};
+}
+
+static _Bool say(const struct worker_job *job, enum frame_kind kind, const struct text *payload) {
+  const struct channel channel = channel_of(job);
+  struct text frame;
+  text_init(&frame, job->mem, FRAME_MAX_BYTES);
+  frame_put(&frame, kind, payload ? payload->data : NULL, payload ? payload->bytes : 0);
+  const _Bool said = !frame.failed && channel_write(&channel, frame.data, frame.bytes) == CHANNEL_OK;
+  text_finish(&frame);
+  return said;
+}
+
+static _Bool answer(const struct worker_job *job, kjit_status status, const struct compile_result *result,
+                    const kjit_error *error) {
+  struct text payload;
+  text_init(&payload, job->mem, FRAME_MAX_BYTES);
+  wire_answer_put(&payload, status, result, error);
+  const _Bool said = !payload.failed && say(job, FRAME_ANSWER, &payload);
+  text_finish(&payload);
+  return said;
+}
+
+/* The sanitizers reserve terabytes of addresses, which no bound would leave them. */
+static void bound_memory(uint64_t bytes) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  (void)bytes;
+#else
+  const struct rlimit limit = {bytes, bytes};
+  if (bytes) (void)setrlimit(RLIMIT_AS, &limit);
+#endif
+}
+
+/* The request and the memory that it points into. */
+struct received {
+  struct wire_request wire;
+  void *payload;
+};
+
+static void received_finish(struct received *received, const struct mem *mem) {
+  wire_request_finish(&received->wire, mem);
+  mem_free(mem, received->payload);
+}
+
+static _Bool receive(const struct worker_job *job, struct received *received) {
+  const struct channel channel = channel_of(job);
+  struct frame_head head;
+  *received = (struct received){0};
+  if (!say(job, FRAME_BEGAN, NULL)) return 0;
+  if (channel_read(&channel, &head, &received->payload) != CHANNEL_OK || head.kind != FRAME_REQUEST) return 0;
+  const char *fault = wire_request_read(&received->wire, job->mem, received->payload, head.bytes);
+  bound_memory(received->wire.memory_bytes);
+  return !fault;
+}
+
+/* The key names a build of NVRTC, nvJitLink or both; others must not work for it. */
+static kjit_status check_compiler(const struct worker_job *job, const struct wire_request *wire, kjit_error *error) {
+  const char *identity = compile_identity(job->nvrtc, &wire->request, error);
+  if (!identity) return KJIT_ERR_NO_NVRTC;
+  if (!strcmp(identity, wire->identity)) return KJIT_OK;
+  return error_set(error, KJIT_ERR_NO_NVRTC,
+                   "%s: it or its nvJitLink was replaced while this process ran; start it again",
+                   nvrtc_file(job->nvrtc, NULL));
+}
+
+/* False: NVRTC did not take the precompiled header, and nothing was said about the source. */
+static _Bool compile_with_pch(const struct worker_job *job, const struct jit_request *request, kjit_status *status,
+                              struct compile_result *result, kjit_error *error) {
+  struct text source;
+  text_init(&source, job->mem, SOURCE_LIMIT);
+  struct compile_pch pch = {.file = job->pch_file};
+  if (job->pch_file && preamble_write(request, 0, &source)) {
+    pch.source = source.data;
+    *status = compile_run_pch(job->nvrtc, request, job->mem, NULL, NULL, &pch, result, error);
+    if (!pch.done) {
+      compile_result_finish(result, job->mem);
+      error_clear(error);
+    }
+  }
+  text_finish(&source);
+  return pch.done;
+}
+
+_Bool worker_job_run(const struct worker_job *job) {
+  struct received received;
+  struct compile_result result = {0};
+  kjit_error error = {0};
+  _Bool said = 0;
+  if (receive(job, &received)) {
+    const struct wire_request *wire = &received.wire;
+    kjit_status status = check_compiler(job, wire, &error);
+    const _Bool with_pch = status == KJIT_OK && wire->work == WIRE_COMPILE_PCH &&
+                           compile_with_pch(job, &wire->request, &status, &result, &error);
+    if (status == KJIT_OK && !with_pch)
+      status = compile_run(job->nvrtc, &wire->request, job->mem, NULL, NULL, &result, &error);
+    said = answer(job, status, &result, &error);
+  }
+  compile_result_finish(&result, job->mem);
+  received_finish(&received, job->mem);
+  return said;
+}
+
+/* NVRTC writes the header under a path, which no other process needs: it is unlinked as soon as it is open here. */
+static kjit_status precompile(const struct worker_job *job, const struct jit_request *request, const char *folder,
+                              int *file, kjit_error *error) {
+  char path[PCH_OPTION_BYTES];
+  struct text source;
+  struct compile_result result = {0};
+  (void)snprintf(path, sizeof path, "%s/pch", folder);
+  struct compile_pch pch = {.file = path, .create = 1};
+  text_init(&source, job->mem, SOURCE_LIMIT);
+  kjit_status status = KJIT_ERR_UNSUPPORTED;
+  if (preamble_write(request, 1, &source)) {
+    pch.source = source.data;
+    status = compile_run_pch(job->nvrtc, request, job->mem, NULL, NULL, &pch, &result, error);
+  }
+  if (status == KJIT_OK && !pch.done)
+    status = error_set(error, KJIT_ERR_UNSUPPORTED, "the headers cannot be precompiled, or give warnings");
+  if (status == KJIT_OK && (*file = open(path, O_RDONLY)) < 0)
+    status = error_set(error, KJIT_ERR_IO, "%s: NVRTC wrote no precompiled header", path);
+  (void)unlink(path);
+  compile_result_finish(&result, job->mem);
+  text_finish(&source);
+  return status;
+}
+
+_Bool worker_job_precompile(const struct worker_job *job, int *file) {
+  const char *base = secure_getenv("TMPDIR");
+  char folder[400];
+  struct received received;
+  const struct compile_result nothing = {0};
+  kjit_error error = {0};
+  kjit_status status = KJIT_ERR_IO;
+  *file = -1;
+  (void)snprintf(folder, sizeof folder, "%.350s/kjit-pch-XXXXXX", base && *base == '/' ? base : "/tmp");
+  if (receive(job, &received) && mkdtemp(folder)) {
+    status = check_compiler(job, &received.wire, &error);
+    if (status == KJIT_OK) status = precompile(job, &received.wire.request, folder, file, &error);
+    (void)rmdir(folder);
+  }
+  received_finish(&received, job->mem);
+  if (status == KJIT_OK) return say(job, FRAME_READY, NULL);
+  (void)answer(job, status, &nothing, &error);
+  return 0;
+}
