@@ -5,10 +5,12 @@ static void prepare(void *user) {
   pthread_mutex_lock(&builder->held_mutex);
   resident_fork_prepare(builder->resident);
   record_fork_prepare(builder->record);
+  source_memo_fork_prepare(builder->memo);
 }
 
 static void parent(void *user) {
   struct builder *builder = user;
+  source_memo_fork_done(builder->memo);
   record_fork_done(builder->record);
   resident_fork_parent(builder->resident);
   pthread_mutex_unlock(&builder->held_mutex);
@@ -16,6 +18,7 @@ static void parent(void *user) {
 
 static void child(void *user) {
   struct builder *builder = user;
+  source_memo_fork_done(builder->memo);
   record_fork_done(builder->record);
   resident_fork_child(builder->resident);
   /* A lock belongs to the open file, which parent and child now share: if the parent dies, our copy would hold it. */

@@ -229,6 +229,11 @@ kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artif
   const kjit_status status = refused ? KJIT_ERR_NOT_FOUND : builder_look_up(call, out, error);
   if (status != KJIT_ERR_NOT_FOUND) return status;
   count_add(&builder->counters, COUNT_misses, 1);
+  if (call->request->sources->withheld && call->request->supply) {
+    const struct source_set *sources;
+    const kjit_status supplied = call->request->supply(call->request->supply_user, &sources, error);
+    if (supplied != KJIT_OK) return supplied;
+  }
   if (call->request->sources->withheld)
     return cannot_compile(call, KJIT_ERR_UNSUPPORTED,
                           "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)", error);
