@@ -10,6 +10,7 @@
  * No state but the memo's is shared between calls. */
 #include "jit/builder_custom.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -91,6 +92,34 @@ static kjit_status run(struct custom_call *call, builder_custom_act act, void *u
   return status == KJIT_OK ? act(user, &call->custom.request, error) : status;
 }
 
+/* The first folder whose headers are of another version than the compiler; NULL when there is none. */
+static const char *find_mismatch(const struct builder *builder, const kjit_build_request *request,
+                                 const struct custom_extras *extras, unsigned compiler, unsigned *version) {
+  const size_t own = request->include_dir_count;
+  for (size_t i = 0; i < own + extras->dir_count; i++) {
+    const char *dir = i < own ? request->include_dirs[i] : extras->dirs[i - own];
+    *version = toolkit_header_version(builder->mem, dir);
+    if (*version && *version / 10 != compiler / 10) return dir;
+  }
+  return NULL;
+}
+
+/* A failed compile with the headers of another toolkit: the compiler's message alone would send the reader astray. */
+static void explain_mismatch(const struct builder *builder, const kjit_build_request *request,
+                             const struct custom_extras *extras, kjit_error *error) {
+  const struct nvrtc_api *api;
+  int major, minor;
+  unsigned version = 0;
+  if (nvrtc_open(builder->nvrtc, &api, &major, &minor, NULL) != KJIT_OK) return;
+  const char *dir = find_mismatch(builder, request, extras, (unsigned)(major * 1000 + minor * 10), &version);
+  if (!dir) return;
+  const size_t used = strlen(error->message);
+  (void)snprintf(
+      error->message + used, sizeof error->message - used,
+      "; the headers in %.120s are of CUDA %u.%u and the compiler is NVRTC %d.%d: use headers of its version", dir,
+      version / 1000, version / 10 % 100, major, minor);
+}
+
 kjit_status builder_custom(struct builder *builder, const kjit_build_request *request, const char *arch,
                            builder_custom_act act, void *user, kjit_error *error) {
   struct custom_call call = {.builder = builder};
@@ -102,6 +131,7 @@ kjit_status builder_custom(struct builder *builder, const kjit_build_request *re
   if (status == KJIT_OK) {
     custom_request_fingerprint(&call.custom, &call.fingerprint);
     status = run(&call, act, user, &found);
+    if (status == KJIT_ERR_COMPILE) explain_mismatch(builder, request, &extras, &found);
     custom_request_finish(&call.custom);
   }
   source_record_release(call.record);

@@ -80,6 +80,16 @@ static const char *failure_message(const kjit_error *error) {
   return error->message[0] ? error->message : kjit_status_text(KJIT_ERR_COMPILE);
 }
 
+/* What the compiler says of a kernel that it made: its warnings, line by line. */
+static void tell_log(const struct builder_call *call, const char *text) {
+  for (const char *line = text; line && *line;) {
+    const size_t bytes = strcspn(line, "\n");
+    const int shown = bytes < 400 ? (int)bytes : 400;
+    if (bytes) log_write(call->builder->log, KJIT_LOG_INFO, "%.80s: %.*s", call->request->label, shown, line);
+    line += bytes + (line[bytes] == '\n');
+  }
+}
+
 /* Compile; a rejected source gives an artifact too, which holds the log. */
 static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
@@ -95,6 +105,7 @@ static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_
   }
   count_add(&builder->counters, COUNT_build_ns, (uint64_t)(now_ns(builder) - start_ns));
   count_add(&builder->counters, status == KJIT_OK ? COUNT_builds : COUNT_build_failures, 1);
+  if (status == KJIT_OK) tell_log(call, result.log);
   kjit_status kept = status;
   if (status == KJIT_OK || status == KJIT_ERR_COMPILE)
     kept = make_image(call, &result, status == KJIT_OK ? "" : failure_message(error), &image, error);
