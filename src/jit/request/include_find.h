@@ -3,7 +3,7 @@
 #define KJIT_JIT_REQUEST_INCLUDE_FIND_H
 
 #include "base/arena.h"
-#include "jit/request/include_closure.h"
+#include "jit/request/include_terms.h"
 #include "jit/request/library_headers.h"
 
 #define INCLUDE_PATH_LIMIT 4096
