@@ -11,10 +11,12 @@ static void prepare(void *user) {
   record_fork_prepare(builder->record);
   background_fork_prepare(builder);
   compile_server_fork_prepare(builder->server);
+  source_memo_fork_prepare(builder->memo);
 }
 
 static void parent(void *user) {
   struct builder *builder = user;
+  source_memo_fork_done(builder->memo);
   compile_server_fork_parent(builder->server);
   background_fork_parent(builder);
   record_fork_done(builder->record);
@@ -24,6 +26,7 @@ static void parent(void *user) {
 
 static void child(void *user) {
   struct builder *builder = user;
+  source_memo_fork_done(builder->memo);
   compile_server_fork_child(builder->server);
   background_fork_child(builder);
   record_fork_done(builder->record);

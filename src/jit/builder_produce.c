@@ -91,6 +91,16 @@ static kjit_status compile_somewhere(struct builder_call *call, struct compile_r
   return compile_run(builder->nvrtc, call->request, builder->mem, stop, call, result, error);
 }
 
+/* What the compiler says of a kernel that it made: its warnings, line by line. */
+static void tell_log(const struct builder_call *call, const char *text) {
+  for (const char *line = text; line && *line;) {
+    const size_t bytes = strcspn(line, "\n");
+    const int shown = bytes < 400 ? (int)bytes : 400;
+    if (bytes) log_write(call->builder->log, KJIT_LOG_INFO, "%.80s: %.*s", call->request->label, shown, line);
+    line += bytes + (line[bytes] == '\n');
+  }
+}
+
 /* Compile; a rejected source gives an artifact too, which holds the log. */
 static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
@@ -104,6 +114,7 @@ static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_
   }
   count_add(&builder->counters, COUNT_build_ns, (uint64_t)(builder_now_ns(builder) - start_ns));
   count_add(&builder->counters, status == KJIT_OK ? COUNT_builds : COUNT_build_failures, 1);
+  if (status == KJIT_OK) tell_log(call, result.log);
   kjit_status kept = status;
   if (status == KJIT_OK || status == KJIT_ERR_COMPILE)
     kept = make_image(call, &result, status == KJIT_OK ? "" : failure_message(error), &image, error);

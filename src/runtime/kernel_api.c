@@ -1,11 +1,22 @@
 #include "base/error.h"
 #include "base/struct_intake.h"
-#include "jit/request/custom_request.h"
+#include "jit/builder_custom.h"
 #include "runtime/runtime_state.h"
 
 static kjit_status check_build_args(const kjit_runtime *runtime, const kjit_build_request *request, kjit_error *error) {
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   return request ? KJIT_OK : error_invalid(error, "request", "must not be NULL");
+}
+
+struct wanted_artifact {
+  kjit_runtime *runtime;
+  kjit_artifact **out;
+};
+
+static kjit_status get_artifact(void *user, const struct jit_request *request, kjit_error *error) {
+  const struct wanted_artifact *wanted = user;
+  kjit_artifact_release(*wanted->out);
+  return builder_get(wanted->runtime->builder, request, wanted->out, error);
 }
 
 kjit_status kjit_build(kjit_runtime *runtime, const kjit_build_request *request, kjit_artifact **out,
@@ -15,12 +26,8 @@ kjit_status kjit_build(kjit_runtime *runtime, const kjit_build_request *request,
   *out = NULL;
   kjit_status status = check_build_args(runtime, request, error);
   if (status != KJIT_OK) return status;
-  struct custom_request custom;
-  status = custom_request_init(&custom, &runtime->mem, request, NULL, error);
-  if (status != KJIT_OK) return status;
-  status = builder_get(runtime->builder, &custom.request, out, error);
-  custom_request_finish(&custom);
-  return status;
+  struct wanted_artifact wanted = {runtime, out};
+  return builder_custom(runtime->builder, request, NULL, get_artifact, &wanted, error);
 }
 
 static kjit_status current_arch(kjit_runtime *runtime, const char **arch, kjit_error *error) {
@@ -32,6 +39,18 @@ static kjit_status current_arch(kjit_runtime *runtime, const char **arch, kjit_e
   return status;
 }
 
+struct wanted_kernel {
+  kjit_runtime *runtime;
+  kjit_kernel **out;
+};
+
+static kjit_status get_kernel(void *user, const struct jit_request *request, kjit_error *error) {
+  const struct wanted_kernel *wanted = user;
+  if (request->flags & KJIT_BUILD_KEY_ONLY)
+    return error_invalid(error, "request.flags", "KJIT_BUILD_KEY_ONLY gives no kernel");
+  return runtime_kernel_get(wanted->runtime, request, wanted->out, error);
+}
+
 kjit_status kjit_kernel_get(kjit_runtime *runtime, const kjit_build_request *request, kjit_kernel **out,
                             kjit_error *error) {
   error_clear(error);
@@ -41,14 +60,8 @@ kjit_status kjit_kernel_get(kjit_runtime *runtime, const kjit_build_request *req
   const char *arch = NULL;
   if (status == KJIT_OK) status = current_arch(runtime, &arch, error);
   if (status != KJIT_OK) return status;
-  struct custom_request custom;
-  status = custom_request_init(&custom, &runtime->mem, request, arch, error);
-  if (status != KJIT_OK) return status;
-  if (custom.request.flags & KJIT_BUILD_KEY_ONLY)
-    status = error_invalid(error, "request.flags", "KJIT_BUILD_KEY_ONLY gives no kernel");
-  else
-    status = runtime_kernel_get(runtime, &custom.request, out, error);
-  custom_request_finish(&custom);
+  struct wanted_kernel wanted = {runtime, out};
+  status = builder_custom(runtime->builder, request, arch, get_kernel, &wanted, error);
   if (status == KJIT_OK) atomic_fetch_add_explicit(&(*out)->borrowed, 1, memory_order_relaxed);
   return status;
 }

@@ -84,8 +84,6 @@ src/jit/compile/nvrtc_identity.c
 src/jit/compile/ptxas_log.c
 src/jit/request/compile_options.c
 src/jit/request/custom_request.c
-src/jit/request/include_closure.c
-src/jit/request/include_scan.c
 src/jit/request/source_set.c
 src/jit/request/target.c
 src/runtime/build_source.c

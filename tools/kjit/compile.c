@@ -12,14 +12,16 @@
 static const char usage[] =
     "usage: kjit compile --flash \"SHORT FORM\" --arch ARCH [OPTION]...\n"
     "       kjit compile --attention \"KEY=VALUE,...\" --arch ARCH [OPTION]...\n"
-    "       kjit compile FILE.cu --entry NAME --arch ARCH [-D NAME[=VALUE]]... [-I DIR]... [OPTION]...\n\n"
+    "       kjit compile FILE.cu --entry NAME --arch ARCH [-D NAME[=VALUE]]... [-I DIR]... [OPTION]...\n"
+    "                    [-- NVRTC-OPTION...]\n\n"
     "Compiles one kernel, or finds it in the cache. Needs no GPU.\n\n"
     "  --flash TEXT      a config: \"(FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles+opt_softmax\";\n"
     "                    behind it what its kernel computes: \" causal=1,grouped=1,head_dim=120,head_dim_v=128\"\n"
     "  --attention TEXT  a problem, for which the config is chosen: \"dtype=bf16,head_dim=128\"\n"
     "  --entry NAME      the extern \"C\" __global__ function of FILE.cu\n"
     "  -D NAME[=VALUE]   #define in front of FILE.cu\n"
-    "  -I DIR            searched for headers, after FILE.cu's own folder\n"
+    "  -I DIR            searched for headers, after FILE.cu's own folder and before the toolkit's\n"
+    "  -- OPTION...      for the compiler: --maxrregcount=64, -lineinfo, --std=c++20, ...\n"
     "  --arch ARCH       sm_80, sm_90, sm_90a, ...\n"
     "  -o FILE           write the cubin\n"
     "  --show-source     print the text that would be compiled; without --json nothing is compiled\n"
@@ -41,10 +43,13 @@ struct subject {
 };
 
 static int options_check(const struct compile_options *options) {
-  const size_t subjects = options->words.count + (options->flash ? 1 : 0) + (options->attention ? 1 : 0);
+  const int subjects = (options->words.count > 0) + (options->flash != NULL) + (options->attention != NULL);
   if (subjects != 1) return usage_error("compile: exactly one of --flash, --attention and FILE.cu is needed");
   if (options->arch == NULL) return usage_error("compile: --arch is needed");
-  const bool is_file = options->words.count == 1;
+  const bool is_file = options->words.count > 0;
+  for (size_t i = 1; i < options->words.count; i++)
+    if (options->words.items[i][0] != '-')
+      return usage_error("compile: one FILE.cu; behind it and \"--\" stand the compiler's options, each with a dash");
   if (is_file && options->entry == NULL) return usage_error("compile: FILE.cu needs --entry NAME");
   if (!is_file && (options->entry != NULL || options->defines.count > 0 || options->include_dirs.count > 0))
     return usage_error("compile: --entry, -D and -I belong to FILE.cu");
@@ -63,7 +68,7 @@ static kjit_status choice_read(const struct compile_options *options, struct ker
 }
 
 static kjit_status subject_read(const struct compile_options *options, struct subject *subject, kjit_error *error) {
-  subject->is_custom = options->words.count == 1;
+  subject->is_custom = options->words.count > 0;
   if (!subject->is_custom) return choice_read(options, &subject->choice, error);
   return custom_source_read(&subject->custom, options->words.items[0], &options->defines, &options->include_dirs,
                             error);
@@ -73,6 +78,8 @@ static kjit_build_request custom_request(const struct subject *subject, const st
   kjit_build_request request = subject->custom.request;
   request.entry = options->entry;
   request.arch = options->arch;
+  request.options = options->words.items + 1;
+  request.option_count = options->words.count - 1;
   return request;
 }
 

@@ -10,6 +10,9 @@
 #include "jit/request/include_closure.h"
 
 /* kjit_build_request as first released ended with stop_user. */
+/* Part of the fingerprint, so that a record that an older library kept is not taken for what this one would find. */
+#define FINGERPRINT_VERSION 1
+
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
 /* Above what people write and machines generate; below what would make a key or a section name unwieldy. */
@@ -17,6 +20,7 @@
 #define DEFINE_LIMIT   1024
 #define VALUE_LIMIT    16384
 #define OPTION_LIMIT   256
+#define OPTION_BYTES   2048 /* an option of the greatest length by its longest name */
 #define DIR_LIMIT      256
 #define HEADER_LIMIT   4096
 #define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
@@ -26,6 +30,10 @@ struct storage {
   char *label, *entry, *prologue;
   char **options;
   size_t option_count;
+  const char **dirs; /* the request's and the runtime's; the texts are theirs */
+  struct target target;
+  unsigned cuda_version;
+  kjit_source source;   /* the caller's, with `bytes` filled in */
   kjit_source *headers; /* the caller's, with `bytes` filled in */
   struct include_search search;
   struct include_closure closure;
@@ -169,7 +177,9 @@ static kjit_status copy_options(struct storage *storage, const kjit_build_reques
   storage->options = mem_alloc_array(storage->mem, request->option_count, sizeof *storage->options);
   if (!storage->options) return error_no_memory(error);
   for (; storage->option_count < request->option_count; storage->option_count++) {
-    char *copy = mem_strdup(storage->mem, request->options[storage->option_count]);
+    char option[OPTION_BYTES];
+    (void)compile_option_canonical(request->options[storage->option_count], option, sizeof option);
+    char *copy = mem_strdup(storage->mem, option);
     if (!copy) return error_no_memory(error);
     storage->options[storage->option_count] = copy;
   }
@@ -189,34 +199,59 @@ static kjit_status make_prologue(struct storage *storage, const kjit_build_reque
   return storage->prologue ? KJIT_OK : error_no_memory(error);
 }
 
-static kjit_status collect_sources(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
-  kjit_source source = request->source;
-  kjit_status status = check_source(&source, "source", error);
-  if (status == KJIT_OK) status = check_dirs(request, error);
-  if (status == KJIT_OK) status = copy_headers(storage, request, error);
-  if (status != KJIT_OK) return status;
-  storage->search = (struct include_search){storage->headers, request->header_count, request->include_dirs,
-                                            request->include_dir_count};
-  status = include_closure_collect(&storage->closure, storage->mem, &storage->search, &source, error);
-  if (status != KJIT_OK) return status;
-  return include_closure_seal(&storage->closure, &storage->set, &storage->files, error);
+static kjit_status copy_dirs(struct storage *storage, const kjit_build_request *request,
+                             const struct custom_extras *extras, kjit_error *error) {
+  const size_t own = request->include_dir_count, more = extras ? extras->dir_count : 0;
+  storage->dirs = mem_alloc_array(storage->mem, own + more, sizeof *storage->dirs);
+  if (!storage->dirs) return error_no_memory(error);
+  if (own) memcpy(storage->dirs, request->include_dirs, own * sizeof *storage->dirs);
+  if (more) memcpy(storage->dirs + own, extras->dirs, more * sizeof *storage->dirs);
+  storage->search = (struct include_search){storage->headers, request->header_count, storage->dirs, own + more, 0};
+  return KJIT_OK;
 }
 
-static kjit_status fill_storage(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+static kjit_status copy_source(struct storage *storage, const kjit_build_request *request,
+                               const struct custom_extras *extras, kjit_error *error) {
+  storage->source = request->source;
+  kjit_status status = check_source(&storage->source, "source", error);
+  if (status == KJIT_OK) status = check_dirs(request, error);
+  if (status == KJIT_OK) status = copy_headers(storage, request, error);
+  if (status == KJIT_OK) status = copy_dirs(storage, request, extras, error);
+  return status;
+}
+
+static kjit_status fill_storage(struct storage *storage, const kjit_build_request *request,
+                                const struct custom_extras *extras, kjit_error *error) {
   kjit_status status = check_scalars(request, error);
   if (status == KJIT_OK) status = check_defines(request, error);
   if (status == KJIT_OK) status = check_options(request, error);
-  if (status == KJIT_OK) status = collect_sources(storage, request, error);
+  if (status == KJIT_OK) status = copy_source(storage, request, extras, error);
   if (status == KJIT_OK) status = make_prologue(storage, request, error);
   if (status == KJIT_OK) status = copy_options(storage, request, error);
   if (status != KJIT_OK) return status;
+  storage->cuda_version = extras ? extras->cuda_version : 0;
   storage->label = mem_strdup(storage->mem, request->source.name);
   storage->entry = mem_strdup(storage->mem, request->entry);
   return storage->label && storage->entry ? KJIT_OK : error_no_memory(error);
 }
 
-kjit_status custom_request_init(struct custom_request *custom, const struct mem *mem,
-                                const kjit_build_request *public_request, const char *arch, kjit_error *error) {
+static struct jit_request request_of(const struct storage *storage, const kjit_build_request *request) {
+  return (struct jit_request){.family = "custom",
+                              .label = storage->label,
+                              .target = storage->target,
+                              .entry = storage->entry,
+                              .prologue = storage->prologue,
+                              .options = (const char *const *)storage->options,
+                              .option_count = storage->option_count,
+                              .flags = request->flags,
+                              .timeout_ms = request->timeout_ms,
+                              .stop = request->stop,
+                              .stop_user = request->stop_user};
+}
+
+kjit_status custom_request_begin(struct custom_request *custom, const struct mem *mem,
+                                 const kjit_build_request *public_request, const char *arch,
+                                 const struct custom_extras *extras, kjit_error *error) {
   kjit_build_request request;
   struct target target;
   *custom = (struct custom_request){0};
@@ -226,25 +261,91 @@ kjit_status custom_request_init(struct custom_request *custom, const struct mem 
   struct storage *storage = mem_alloc(mem, sizeof *storage);
   if (!storage) return error_no_memory(error);
   storage->mem = mem;
+  storage->target = target;
   custom->storage = storage;
-  status = fill_storage(storage, &request, error);
-  if (status != KJIT_OK) {
+  status = fill_storage(storage, &request, extras, error);
+  if (status == KJIT_OK)
+    custom->request = request_of(storage, &request);
+  else
     custom_request_finish(custom);
-    return status;
+  return status;
+}
+
+static void forget_sources(struct storage *storage) {
+  include_closure_finish(&storage->closure);
+  mem_free(storage->mem, storage->files);
+  storage->files = NULL;
+}
+
+kjit_status custom_request_collect(struct custom_request *custom, _Bool everything, kjit_error *error) {
+  struct storage *storage = custom->storage;
+  const struct include_terms terms = {.prologue = storage->prologue,
+                                      .target = &storage->target,
+                                      .options = (const char *const *)storage->options,
+                                      .option_count = storage->option_count,
+                                      .cuda_version = storage->cuda_version,
+                                      .everything = everything};
+  forget_sources(storage);
+  custom->request.sources = NULL;
+  kjit_status status =
+      include_closure_collect(&storage->closure, storage->mem, &storage->search, &terms, &storage->source, error);
+  if (status == KJIT_OK) status = include_closure_seal(&storage->closure, &storage->set, &storage->files, error);
+  if (status == KJIT_OK) custom->request.sources = &storage->set;
+  return status;
+}
+
+void custom_request_use(struct custom_request *custom, const struct source_set *set) {
+  custom->request.sources = set;
+}
+
+_Bool custom_request_watches(const struct custom_request *custom, const struct include_watch **watches, size_t *count) {
+  const struct storage *storage = custom->storage;
+  return include_closure_watches(&storage->closure, watches, count);
+}
+
+const kjit_source *custom_request_source(const struct custom_request *custom) {
+  const struct storage *storage = custom->storage;
+  return &storage->source;
+}
+
+static void add_bytes(struct digest_state *state, const char *data, size_t bytes) {
+  const uint64_t length = bytes;
+  digest_add(state, &length, sizeof length);
+  digest_add(state, data, bytes);
+}
+
+static void add_string(struct digest_state *state, const char *text) {
+  add_bytes(state, text, strlen(text));
+}
+
+void custom_request_fingerprint(const struct custom_request *custom, struct digest *fingerprint) {
+  const struct storage *storage = custom->storage;
+  const struct include_search *search = &storage->search;
+  const uint64_t counts[] = {FINGERPRINT_VERSION, storage->cuda_version, storage->option_count, search->header_count,
+                             search->dir_count};
+  struct digest_state state;
+  digest_begin(&state);
+  digest_add(&state, counts, sizeof counts);
+  add_string(&state, storage->target.name);
+  add_string(&state, storage->prologue);
+  for (size_t i = 0; i < storage->option_count; i++)
+    add_string(&state, storage->options[i]);
+  for (size_t i = 0; i < search->dir_count; i++)
+    add_string(&state, search->dirs[i]);
+  add_bytes(&state, storage->source.text, storage->source.bytes);
+  for (size_t i = 0; i < search->header_count; i++) {
+    add_string(&state, search->headers[i].name);
+    add_bytes(&state, search->headers[i].text, search->headers[i].bytes);
   }
-  custom->request = (struct jit_request){.family = "custom",
-                                         .label = storage->label,
-                                         .target = target,
-                                         .entry = storage->entry,
-                                         .prologue = storage->prologue,
-                                         .sources = &storage->set,
-                                         .options = (const char *const *)storage->options,
-                                         .option_count = storage->option_count,
-                                         .flags = request.flags,
-                                         .timeout_ms = request.timeout_ms,
-                                         .stop = request.stop,
-                                         .stop_user = request.stop_user};
-  return KJIT_OK;
+  digest_end(&state, fingerprint);
+}
+
+kjit_status custom_request_init(struct custom_request *custom, const struct mem *mem,
+                                const kjit_build_request *public_request, const char *arch, kjit_error *error) {
+  kjit_status status = custom_request_begin(custom, mem, public_request, arch, NULL, error);
+  if (status == KJIT_OK) status = custom_request_collect(custom, 0, error);
+  if (status != KJIT_OK) custom_request_finish(custom);
+  return status;
 }
 
 void custom_request_finish(struct custom_request *custom) {
@@ -252,12 +353,12 @@ void custom_request_finish(struct custom_request *custom) {
   *custom = (struct custom_request){0};
   if (!storage) return;
   const struct mem *mem = storage->mem;
-  if (storage->closure.mem) include_closure_finish(&storage->closure);
+  forget_sources(storage);
   for (size_t i = 0; i < storage->option_count; i++)
     mem_free(mem, storage->options[i]);
   mem_free(mem, storage->options);
-  mem_free(mem, storage->files);
   mem_free(mem, storage->headers);
+  mem_free(mem, storage->dirs);
   mem_free(mem, storage->prologue);
   mem_free(mem, storage->entry);
   mem_free(mem, storage->label);
