@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "jit/builder_custom.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 static kjit_status check_build_args(const kjit_runtime *runtime, const kjit_build_request *request, kjit_error *error) {

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "jit/artifact.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 static kjit_status check_device_runs(kjit_runtime *runtime, const struct target *target, kjit_error *error) {

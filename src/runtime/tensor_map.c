@@ -4,6 +4,7 @@
 #include <kjit/tensor.h>
 
 #include "base/error.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 _Static_assert(sizeof(CUtensorMap) == RUNTIME_TENSOR_MAP_BYTES, "a tensor map is 128 bytes");
