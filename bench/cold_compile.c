@@ -1,5 +1,5 @@
 /*
- * Compiling one config for the first time: kjit_flash_build() in a fresh runtime over an empty cache folder (key,
+ * Compiling one config for the first time: plain_build() in a fresh runtime over an empty cache folder (key,
  * compile, checks, publish) against the bare NVRTC calls on the same text with the same options, --no-cache among them,
  * in turns. NVRTC is loaded before either. No GPU.
  */
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "attention/flash/flash_request.h"
+#include "family/config_build.h"
 #include "jit/compile/compile.h"
 #include "jit/request/compile_options.h"
 #include "output.h"
@@ -26,7 +26,7 @@ static const char config_text[] = "(FP16, 128, 64, 64, 4): async+eager+swizzled+
 struct bare {
   const struct nvrtc_api *api;
   struct source_shelf shelf; /* holds the request's sources */
-  struct flash_request request;
+  struct config_request request;
   char *source; /* prologue and main file */
   const char *texts[MOST_HEADERS], *names[MOST_HEADERS], *options[MOST_OPTIONS];
   int header_count, option_count;
@@ -41,8 +41,9 @@ static int remove_visit(const char *path, const struct stat *info, int kind, str
 
 static bool bare_prepare(struct bare *bare, const struct mem *mem, const kjit_flash_config *config, kjit_error *error) {
   source_shelf_init(&bare->shelf, mem);
-  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
-  if (flash_request_init(&bare->request, &bare->shelf, &plain, ARCH, 0, error) != KJIT_OK) return false;
+  const kjit_config plain = kjit_flash_config_plain(config);
+  if (config_request_init(&bare->request, mem, &bare->shelf, plain.family, plain.values, ARCH, 0, error) != KJIT_OK)
+    return false;
   const struct jit_request *request = &bare->request.request;
   const struct source_set *sources = request->sources;
   const char *const *standing;
@@ -94,8 +95,9 @@ static kjit_status build_in(const char *folder, const kjit_flash_config *config,
   kjit_artifact_info info = {.struct_size = sizeof info};
   options.cache_dir = folder;
   options.cache_mode = KJIT_CACHE_RW;
+  const kjit_config plain = kjit_flash_config_plain(config);
   kjit_status status = kjit_runtime_create(&runtime, &options, error);
-  if (status == KJIT_OK) status = kjit_flash_build(runtime, config, ARCH, 0, &artifact, error);
+  if (status == KJIT_OK) status = kjit_config_build(runtime, &plain, ARCH, 0, &artifact, error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, error);
   if (status == KJIT_OK && info.origin != KJIT_ORIGIN_BUILT) {
     status = KJIT_ERR_INTERNAL;
@@ -153,6 +155,7 @@ int main(int argc, char **argv) {
     code = measure(&output, &bare, &config, rounds);
   else
     output_failure(&output, "%s", error.message);
+  config_request_finish(&bare.request);
   source_shelf_finish(&bare.shelf);
   free(bare.source);
   nvrtc_destroy(nvrtc);

@@ -11,24 +11,26 @@
 #define MOST_SET     256
 
 kjit_status config_list_add(struct config_list *list, const kjit_flash_config *config, kjit_error *error) {
-  if (kjit_flash_config_check(config, list->arch, NULL) != KJIT_OK) {
+  const kjit_config plain = kjit_flash_config_plain(config);
+  if (kjit_config_check(&plain, list->arch, NULL) != KJIT_OK) {
     list->refused++;
     return KJIT_OK;
   }
-  const kjit_flash_config canonical = kjit_flash_config_canonical(config);
+  const kjit_config canonical = kjit_config_canonical(&plain);
   for (size_t i = 0; i < list->count; i++)
-    if (kjit_flash_config_compare(&canonical, &list->items[i]) == 0) return KJIT_OK;
+    if (memcmp(canonical.values, &list->items[i], sizeof list->items[i]) == 0) return KJIT_OK;
   if (!list->items) list->items = calloc(MOST_CONFIGS, sizeof *list->items);
   if (!list->items) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %d configs", MOST_CONFIGS);
   if (list->count == MOST_CONFIGS) return card_fail(error, KJIT_ERR_INVALID_ARG, "more than %d configs", MOST_CONFIGS);
-  list->items[list->count++] = canonical;
+  memcpy(&list->items[list->count++], canonical.values, sizeof *list->items);
   return KJIT_OK;
 }
 
 kjit_status config_list_add_text(struct config_list *list, const char *short_form, kjit_error *error) {
   kjit_flash_config config;
   kjit_status status = kjit_flash_config_parse(short_form, &config, error);
-  if (status == KJIT_OK) status = kjit_flash_config_check(&config, list->arch, error); /* named: said, not counted */
+  const kjit_config plain = kjit_flash_config_plain(&config);
+  if (status == KJIT_OK) status = kjit_config_check(&plain, list->arch, error); /* named: said, not counted */
   return status == KJIT_OK ? config_list_add(list, &config, error) : status;
 }
 

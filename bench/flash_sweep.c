@@ -54,7 +54,7 @@ struct row {
   kjit_flash_config config;
   char text[KJIT_FLASH_CONFIG_TEXT_MAX];
   kjit_artifact_info info; /* numbers only: its strings are gone */
-  kjit_flash_plan *plan;
+  kjit_attention_plan *plan;
   struct attention_verdict verdict;
   double *times;
   struct statistics ms;
@@ -156,11 +156,9 @@ static bool read_options(struct sweep *s, int argc, char **argv, kjit_error *err
 }
 
 static kjit_status collect_configs(struct sweep *s, int argc, char **argv, kjit_error *error) {
-  const kjit_attention_problem problem = problem_public(&s->problem);
-  kjit_flash_variant chosen; /* for the head size that configs have: the problem's, rounded up */
-  kjit_status status = kjit_flash_variant_choose(&problem, s->card.arch, &chosen, error);
-  if (status != KJIT_OK) return status;
-  const int32_t dtype = chosen.config.dtype, d_head = chosen.config.d_head;
+  const int64_t v = problem_head_dim_v(&s->problem), larger = v > s->problem.head_dim ? v : s->problem.head_dim;
+  const int32_t dtype = s->problem.dtype, d_head = larger <= 32 ? 32 : (int32_t)(larger + 15) / 16 * 16;
+  kjit_status status = KJIT_OK;
   s->configs.arch = s->card.arch;
   if (s->set) status = config_list_add_set(&s->configs, s->set, dtype, d_head, error);
   if (status == KJIT_OK && s->file) status = config_list_add_file(&s->configs, s->file, error);
@@ -185,32 +183,32 @@ static kjit_status open_gpu(struct sweep *s, kjit_error *error) {
 /* What is known of the config's kernel, and a plan for it. */
 static kjit_status prepare_row(struct sweep *s, struct row *row, const kjit_flash_config *config, kjit_error *error) {
   const kjit_attention_problem problem = problem_public(&s->problem);
-  kjit_flash_variant variant;
+  kjit_config kernel;
   kjit_artifact *artifact = NULL;
   row->config = *config;
   row->info.struct_size = sizeof row->info;
   row->times = calloc(s->rounds, sizeof *row->times);
   if (!row->times) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu times", s->rounds);
   kjit_status status = kjit_flash_config_print(config, 0, row->text, sizeof row->text, error);
-  if (status == KJIT_OK) status = kjit_flash_variant_of(config, &problem, &variant, error);
-  if (status == KJIT_OK) status = kjit_flash_variant_build(s->runtime, &variant, s->card.arch, 0, &artifact, error);
+  if (status == KJIT_OK) status = kjit_config_of_flash(config, &problem, &kernel, error);
+  if (status == KJIT_OK) status = kjit_config_build(s->runtime, &kernel, s->card.arch, 0, &artifact, error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &row->info, error);
   kjit_artifact_release(artifact);
-  if (status == KJIT_OK) status = attention_run(&s->data, &s->reference, config, &row->verdict, error);
-  return status == KJIT_OK ? kjit_flash_plan_create(s->runtime, config, &s->data.args, &row->plan, error) : status;
+  if (status == KJIT_OK) status = attention_run(&s->data, &s->reference, &kernel, &row->verdict, error);
+  return status == KJIT_OK ? kjit_attention_plan_create(&row->plan, s->runtime, &kernel, &s->data.args, error) : status;
 }
 
 /* The configs' kernels for the problem. */
 static kjit_status build_all(struct sweep *s, kjit_error *error) {
   const kjit_attention_problem problem = problem_public(&s->problem);
   const size_t count = s->configs.count;
-  kjit_flash_variant *variants = calloc(count, sizeof *variants);
-  if (!variants) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu kernels", count);
+  kjit_config *kernels = calloc(count, sizeof *kernels);
+  if (!kernels) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu kernels", count);
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < count && status == KJIT_OK; i++)
-    status = kjit_flash_variant_of(&s->configs.items[i], &problem, &variants[i], error);
-  if (status == KJIT_OK) status = prebuild(s->runtime, variants, count, s->card.arch, (unsigned)s->threads, error);
-  free(variants);
+    status = kjit_config_of_flash(&s->configs.items[i], &problem, &kernels[i], error);
+  if (status == KJIT_OK) status = prebuild(s->runtime, kernels, count, s->card.arch, (unsigned)s->threads, error);
+  free(kernels);
   return status;
 }
 
@@ -230,7 +228,7 @@ static kjit_status prepare(struct sweep *s, kjit_error *error) {
 }
 
 static kjit_status run_plan(void *user, CUstream stream, kjit_error *error) {
-  return kjit_flash_plan_run(user, stream, error);
+  return kjit_attention_plan_run((const kjit_attention_plan *)user, stream, error);
 }
 
 /* In turns, so that what changes with time (heat, clocks) meets every config alike. The first round is not counted. */
@@ -255,7 +253,8 @@ static int faster_first(const void *a, const void *b) {
 }
 
 static void print_row(const struct sweep *s, const struct row *row) {
-  const unsigned ctas = kjit_flash_config_ctas_per_sm(&row->config, row->info.registers, s->card.arch);
+  const kjit_config plain = kjit_flash_config_plain(&row->config);
+  const unsigned ctas = kjit_config_blocks_per_sm(&plain, row->info.registers, s->card.arch);
   if (s->output.json)
     printf("{\"benchmark\": \"%s\", \"config\": \"%s\", \"passed\": %s, \"tflops\": %.2f, \"median_ms\": %.5f, "
            "\"least_ms\": %.5f, \"most_ms\": %.5f, \"registers\": %u, \"spill_bytes\": %u, \"ctas_per_sm\": %u, "
@@ -285,7 +284,7 @@ static size_t print_table(struct sweep *s) {
 
 static void close_all(struct sweep *s) {
   for (size_t i = 0; s->rows && i < s->configs.count; i++) {
-    kjit_flash_plan_destroy(s->rows[i].plan);
+    kjit_attention_plan_destroy(s->rows[i].plan);
     free(s->rows[i].times);
   }
   free(s->rows);

@@ -71,11 +71,10 @@ struct scene {
   struct bare bare;
   kjit_runtime *runtime;
   const struct card *card;
-  kjit_flash_plan *flash_plan;
   kjit_attention_plan *plan;
   kjit_kernel *empty;
   struct attention_data data;
-  kjit_flash_config config;
+  kjit_config config; /* of flash_forward */
 };
 
 struct bench {
@@ -174,7 +173,6 @@ static struct scene *scene_new(struct bench *bench) {
 static void scene_destroy(struct scene *s) {
   if (s->bare.module) s->card->api.module_unload(s->bare.module);
   kjit_runtime_destroy(s->bare.runtime);
-  kjit_flash_plan_destroy(s->flash_plan);
   kjit_attention_plan_destroy(s->plan);
   kjit_kernel_release(s->empty);
   attention_data_destroy(&s->data);
@@ -190,12 +188,12 @@ static kjit_status scene_compare(struct bench *bench, struct scene *scene, const
 }
 
 static kjit_status flash_launch(const struct scene *s, kjit_runtime *runtime, CUstream stream, kjit_error *error) {
-  return kjit_flash_forward(runtime, &s->config, &s->data.args, stream, error);
+  return kjit_attention_forward(runtime, &s->config, &s->data.args, stream, error);
 }
 
-static kjit_status launch_flash_plan(void *user, CUstream stream, kjit_error *error) {
+static kjit_status launch_plan(void *user, CUstream stream, kjit_error *error) {
   const struct scene *s = user;
-  return kjit_flash_plan_run(s->flash_plan, stream, error);
+  return kjit_attention_plan_run(s->plan, stream, error);
 }
 
 static kjit_status launch_flash_config(void *user, CUstream stream, kjit_error *error) {
@@ -216,27 +214,23 @@ static struct problem tiny_problem(void) {
 
 static kjit_status add_flash(struct bench *bench, kjit_error *error) {
   static const struct turns_way ways[] = {
-      {"bare cuLaunchKernel", launch_bare}, {"plan", launch_flash_plan}, {"by config", launch_flash_config}};
+      {"bare cuLaunchKernel", launch_bare}, {"plan", launch_plan}, {"by config", launch_flash_config}};
   struct scene *const scene = scene_new(bench);
   struct problem problem = tiny_problem();
   problem.dtype = KJIT_FP16;
-  kjit_status status = kjit_flash_config_parse(
+  kjit_status status = kjit_config_parse(
+      kjit_family_find("flash_forward"),
       "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+buffer+opt_softmax", &scene->config, error);
   if (status == KJIT_OK) status = attention_data_create(&scene->data, &bench->kernels, &problem, error);
   if (status == KJIT_OK)
-    status = kjit_flash_plan_create(scene->runtime, &scene->config, &scene->data.args, &scene->flash_plan, error);
+    status = kjit_attention_plan_create(&scene->plan, scene->runtime, &scene->config, &scene->data.args, error);
   if (status != KJIT_OK) return status;
   return scene_compare(bench, scene, "flash_forward", flash_launch, sizeof(struct flash_forward_params), ways,
                        sizeof ways / sizeof *ways, error);
 }
 
 static kjit_status attention_launch(const struct scene *s, kjit_runtime *runtime, CUstream stream, kjit_error *error) {
-  return kjit_attention_forward(runtime, &s->data.args, stream, error);
-}
-
-static kjit_status launch_plan(void *user, CUstream stream, kjit_error *error) {
-  const struct scene *s = user;
-  return kjit_attention_plan_run(s->plan, stream, error);
+  return kjit_attention_forward(runtime, NULL, &s->data.args, stream, error);
 }
 
 static kjit_status launch_arguments(void *user, CUstream stream, kjit_error *error) {
@@ -248,19 +242,21 @@ static kjit_status launch_arguments(void *user, CUstream stream, kjit_error *err
 static kjit_status add_sm90(struct bench *bench, const char *name, const struct problem *problem, kjit_error *error) {
   static const struct turns_way ways[] = {
       {"bare cuLaunchKernel", launch_bare}, {"plan", launch_plan}, {"by arguments", launch_arguments}};
-  static const char family[] = "attention_sm90 ";
   const kjit_attention_problem known = problem_public(problem);
-  char text[KJIT_ATTENTION_TEXT_MAX];
-  kjit_status status = kjit_attention_describe(bench->runtime, &known, NULL, text, sizeof text, error);
+  char text[KJIT_CONFIG_TEXT_MAX];
+  kjit_config config;
+  kjit_status status = kjit_attention_choose(bench->runtime, &known, NULL, &config, NULL, error);
+  if (status == KJIT_OK) status = kjit_config_print(&config, 0, text, sizeof text, error);
   if (status != KJIT_OK) return status;
-  if (strncmp(text, family, sizeof family - 1) != 0) {
+  if (config.family != kjit_family_find("attention_sm90")) {
     output_note(&bench->output, "%s: left out, as this %s card gets %s", name, bench->card.arch, text);
     return KJIT_OK;
   }
   output_note(&bench->output, "%s: %s", name, text);
   struct scene *const scene = scene_new(bench);
   status = attention_data_create(&scene->data, &bench->kernels, problem, error);
-  if (status == KJIT_OK) status = kjit_attention_plan_create(scene->runtime, &scene->data.args, &scene->plan, error);
+  if (status == KJIT_OK)
+    status = kjit_attention_plan_create(&scene->plan, scene->runtime, NULL, &scene->data.args, error);
   if (status != KJIT_OK) return status;
   return scene_compare(bench, scene, name, attention_launch, sizeof(struct attention_sm90_params), ways,
                        sizeof ways / sizeof *ways, error);

@@ -4,8 +4,9 @@
  */
 #include <stdio.h>
 
-#include "attention/flash/flash_resident.h"
+#include "attention/flash/flash_family.h"
 #include "base/mem.h"
+#include "base/push_table.h"
 #include "output.h"
 #include "seed_map.h"
 #include "support/random.h"
@@ -14,10 +15,27 @@
 #define MOST_ROUNDS 10000
 
 struct tables {
-  struct flash_resident *resident;
+  struct push_table resident;
   struct seed_map *map;
   uint64_t sink; /* every answer is used, so that none is left out */
 };
+
+/* As of src/family/config_kernel.c. */
+struct key {
+  const kjit_family *family;
+  int32_t device;
+  struct flash_variant variant;
+};
+
+#define KEY_BYTES (offsetof(struct key, variant) + sizeof(struct flash_variant))
+
+struct resident_kernel {
+  uint32_t B_r;
+};
+
+static struct key key_of(const kjit_flash_config *config) {
+  return (struct key){&flash_forward_family, 0, {*config, {0, 0, config->d_head, config->d_head}}};
+}
 
 static int32_t pick(struct random *random, const int32_t *values, size_t count) {
   return values[random_below(random, count)];
@@ -48,10 +66,10 @@ static bool fill(struct tables *tables, struct random *random, kjit_flash_config
   size_t count = 0;
   while (count < CONFIGS) {
     const kjit_flash_config config = random_config(random);
-    const struct flash_resident_kernel kernel = {.B_r = (uint32_t)config.B_r};
-    if (kjit_flash_config_check(&config, NULL, NULL) != KJIT_OK || seed_map_find(tables->map, &config)) continue;
-    const kjit_flash_variant variant = kjit_flash_variant_plain(&config);
-    const struct flash_resident_kernel *kept = flash_resident_add(tables->resident, &variant, 0, &kernel);
+    const struct resident_kernel kernel = {.B_r = (uint32_t)config.B_r};
+    const struct key key = key_of(&config);
+    if (flash_check(&key.variant, NULL) != KJIT_OK || seed_map_find(tables->map, &config)) continue;
+    const struct resident_kernel *kept = push_table_add(&tables->resident, &key, KEY_BYTES, &kernel);
     if (!kept || !seed_map_insert(tables->map, &config, kept)) return false;
     configs[count++] = config;
   }
@@ -71,8 +89,9 @@ static void shuffle(struct random *random, kjit_flash_config *configs) {
 static double ask_kjit(struct tables *tables, const kjit_flash_config *keys) {
   const double begin = statistics_now();
   for (size_t i = 0; i < CONFIGS; i++) {
-    const kjit_flash_variant variant = kjit_flash_variant_plain(&keys[i]);
-    tables->sink += flash_resident_find(tables->resident, &variant, 0)->B_r;
+    const struct key key = key_of(&keys[i]);
+    const struct resident_kernel *found = push_table_find(&tables->resident, &key, KEY_BYTES);
+    tables->sink += found->B_r;
   }
   return (statistics_now() - begin) * 1e9 / CONFIGS;
 }
@@ -80,7 +99,7 @@ static double ask_kjit(struct tables *tables, const kjit_flash_config *keys) {
 static double ask_map(struct tables *tables, const kjit_flash_config *keys) {
   const double begin = statistics_now();
   for (size_t i = 0; i < CONFIGS; i++)
-    tables->sink += ((const struct flash_resident_kernel *)seed_map_find(tables->map, &keys[i]))->B_r;
+    tables->sink += ((const struct resident_kernel *)seed_map_find(tables->map, &keys[i]))->B_r;
   return (statistics_now() - begin) * 1e9 / CONFIGS;
 }
 
@@ -120,9 +139,10 @@ int main(int argc, char **argv) {
   struct mem memory;
   const kjit_allocator hooks = {0};
   if (!mem_init(&memory, &hooks)) return output_failure(&output, "no allocator");
-  struct tables tables = {flash_resident_create(&memory), seed_map_create(), 0};
-  const int code = tables.resident ? run(&tables, rounds, &output) : output_failure(&output, "no memory");
+  struct tables tables = {.map = seed_map_create()};
+  push_table_init(&tables.resident, &memory, sizeof(struct resident_kernel));
+  const int code = run(&tables, rounds, &output);
   seed_map_destroy(tables.map);
-  flash_resident_destroy(tables.resident);
+  push_table_finish(&tables.resident);
   return code;
 }

@@ -18,7 +18,7 @@
 #define BYTES  ((size_t)SEQ * HEADS * HEAD * 2)
 #define CONFIG "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+buffer+opt_softmax"
 
-/* The geometry of CONFIG, as kjit_flash_config_geometry() gives it. */
+/* The geometry of CONFIG, as plain_geometry() gives it. */
 #define ROWS_PER_BLOCK 64
 #define THREADS        128
 #define SHARED_BYTES   (3 * 64 * HEAD * 2)
@@ -66,14 +66,14 @@ static kjit_status launch_by_hand(const struct card *card, CUdeviceptr memory, c
 
 static kjit_status launch_by_kjit(const struct card *card, CUdeviceptr memory, kjit_error *error) {
   kjit_runtime *runtime; /* lives as long as the process */
-  kjit_flash_config config;
+  kjit_config config;
   kjit_attention_args args = kjit_attention_args_default();
   void *const in = (void *)(uintptr_t)memory, *const out = (void *)(uintptr_t)(memory + BYTES);
   args.q = args.k = args.v = kjit_tensor_bshd(in, KJIT_FP16, card->ordinal, 1, SEQ, HEADS, HEAD);
   args.o = kjit_tensor_bshd(out, KJIT_FP16, card->ordinal, 1, SEQ, HEADS, HEAD);
-  kjit_status status = kjit_flash_config_parse(CONFIG, &config, error);
+  kjit_status status = kjit_config_parse(kjit_family_find("flash_forward"), CONFIG, &config, error);
   if (status == KJIT_OK) status = kjit_runtime_create(&runtime, NULL, error);
-  return status == KJIT_OK ? kjit_flash_forward(runtime, &config, &args, card->stream, error) : status;
+  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &args, card->stream, error) : status;
 }
 
 int main(int argc, char **argv) {

@@ -13,9 +13,12 @@
 #define PROBLEMS    1000 /* and choices of one timing */
 #define MOST_ROUNDS 10000
 
+static const struct family_place place = {"sm_90a", 132, 232448};
+static const struct attention_measured nothing;
+
 struct bench {
   kjit_attention_problem known[PROBLEMS], unknown[PROBLEMS]; /* that have a row, and that have none */
-  struct attention_place rules, table;
+  struct tune_table *table;
   uint64_t sink; /* every answer is used, so that none is left out */
 };
 
@@ -34,7 +37,7 @@ static kjit_attention_problem random_problem(struct random *random, int32_t dtyp
 
 /* Rows for bf16 alone, so that fp16 has none: with what the rules choose but for the stages. */
 static bool fill(struct bench *bench, struct random *random) {
-  struct tune_table *table = bench->table.tuned;
+  struct tune_table *table = bench->table;
   for (size_t i = 0; i < PROBLEMS; i++) {
     struct tune_row row = {.ns = 1, .rules_ns = 1};
     bench->unknown[i] = random_problem(random, KJIT_FP16);
@@ -43,7 +46,7 @@ static bool fill(struct bench *bench, struct random *random) {
       continue;
     }
     bench->known[i] = random_problem(random, KJIT_BF16);
-    if (attention_choose(&bench->known[i], &bench->rules, &row.choice, NULL) != KJIT_OK) return false;
+    if (attention_choose(&bench->known[i], &place, &nothing, &row.choice, NULL) != KJIT_OK) return false;
     tune_class_of(&bench->known[i], &row.class);
     if (tune_table_add(table, &row, 1, NULL) != KJIT_OK) return false;
   }
@@ -51,22 +54,25 @@ static bool fill(struct bench *bench, struct random *random) {
 }
 
 /* Nanoseconds a choice. */
-static double ask(struct bench *bench, const kjit_attention_problem *problems, const struct attention_place *place) {
+static double ask(struct bench *bench, const kjit_attention_problem *problems,
+                  const struct attention_measured *measured) {
   const double begin = statistics_now();
   for (size_t i = 0; i < PROBLEMS; i++) {
     struct attention_choice choice;
-    if (attention_choose(&problems[i], place, &choice, NULL) == KJIT_OK) bench->sink += (uint64_t)choice.sm90.tile_n;
+    if (attention_choose(&problems[i], &place, measured, &choice, NULL) == KJIT_OK)
+      bench->sink += (uint64_t)choice.values[5];
   }
   return (statistics_now() - begin) * 1e9 / PROBLEMS;
 }
 
 static void compare(struct bench *bench, const kjit_attention_problem *problems, const char *what, size_t rounds,
                     const struct output *output) {
+  const struct attention_measured measured = tune_table_measured(bench->table);
   static double with[MOST_ROUNDS], without[MOST_ROUNDS];
   char name[80];
   for (size_t round = 0; round < rounds; round++) {
-    with[round] = ask(bench, problems, &bench->table);
-    without[round] = ask(bench, problems, &bench->rules);
+    with[round] = ask(bench, problems, &measured);
+    without[round] = ask(bench, problems, &nothing);
   }
   const struct statistics table = statistics_of(with, rounds), rules = statistics_of(without, rounds);
   snprintf(name, sizeof name, "%s: rules and table", what);
@@ -78,17 +84,17 @@ static void compare(struct bench *bench, const kjit_attention_problem *problems,
 }
 
 int main(int argc, char **argv) {
-  static struct bench bench = {.rules = {"sm_90a", 132, 232448, NULL}, .table = {"sm_90a", 132, 232448, NULL}};
+  static struct bench bench;
   struct output output = {.benchmark = "tuned_lookup"};
   struct random random = {random_fresh_seed()};
   size_t rounds = 201;
   struct mem memory;
   if (!output_read_options(&output, argc, argv, &rounds, MOST_ROUNDS)) return 2;
   if (!mem_init(&memory, NULL)) return output_failure(&output, "no allocator");
-  bench.table.tuned = tune_table_create(&memory);
-  if (!bench.table.tuned || !fill(&bench, &random)) return output_failure(&output, "no memory for the table");
+  bench.table = tune_table_create(&memory);
+  if (!bench.table || !fill(&bench, &random)) return output_failure(&output, "no memory for the table");
   compare(&bench, bench.known, "a class with a row", rounds, &output);
   compare(&bench, bench.unknown, "a class without", rounds, &output);
-  tune_table_destroy(bench.table.tuned);
+  tune_table_destroy(bench.table);
   return bench.sink ? 0 : output_failure(&output, "nothing was chosen");
 }

@@ -11,7 +11,7 @@ int attention(kjit_runtime *kjit, void *q, void *k, void *v, void *o, int64_t ba
   args.o = kjit_tensor_bshd(o, KJIT_FP16, 0, batch, seq, heads, 128);
 
   kjit_error error;
-  if (kjit_attention_forward(kjit, &args, stream, &error) == KJIT_OK) return 0;
+  if (kjit_attention_forward(kjit, NULL, &args, stream, &error) == KJIT_OK) return 0;
   fprintf(stderr, "%s\n", error.message);
   return 1;
 }

@@ -11,12 +11,10 @@ endif()
 
 set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request attention/tune)
 set(cold_files
-  attention/attention_build.c attention/flash/flash_build.c attention/flash/flash_rules.c attention/flash/flash_sets.c
-  attention/flash/flash_text.c attention/flash/flash_variant.c attention/flash/short_form.c attention/sm90/sm90_build.c
-  attention/sm90/sm90_text.c
+  attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
   base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c
-  family/pair_form.c family/scanner.c
-  jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_produce.c jit/fork_guard.c jit/record.c
+  family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c
+  jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_held.c jit/builder_produce.c jit/fork_guard.c jit/record.c
   runtime/bundle_api.c runtime/cache_api.c runtime/device.c runtime/doctor.c runtime/driver.c runtime/gpu.c
   runtime/prepare.c runtime/record_api.c runtime/runtime.c runtime/timing.c)
 # A launch asks these for its class and its row.

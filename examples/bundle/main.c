@@ -78,7 +78,7 @@ static double worst_error(const uint16_t *q, const uint16_t *k, const uint16_t *
   return worst;
 }
 
-static int launch(kjit_runtime *runtime, const kjit_flash_config *config, kjit_error *error) {
+static int launch(kjit_runtime *runtime, const kjit_config *config, kjit_error *error) {
   static uint16_t q[COUNT], k[COUNT], v[COUNT], o[COUNT];
   kjit_attention_args args = kjit_attention_args_default();
   fill(q, 1);
@@ -88,7 +88,7 @@ static int launch(kjit_runtime *runtime, const kjit_flash_config *config, kjit_e
   args.k = kjit_tensor_bshd(gpu_memory(k, sizeof k), KJIT_FP16, 0, 1, SEQ, HEADS, HEAD);
   args.v = kjit_tensor_bshd(gpu_memory(v, sizeof v), KJIT_FP16, 0, 1, SEQ, HEADS, HEAD);
   args.o = kjit_tensor_bshd(gpu_memory(NULL, sizeof o), KJIT_FP16, 0, 1, SEQ, HEADS, HEAD);
-  if (kjit_flash_forward(runtime, config, &args, NULL, error) != KJIT_OK) return 1;
+  if (kjit_attention_forward(runtime, config, &args, NULL, error) != KJIT_OK) return 1;
   if (!gpu_fetch(o, args.o.data, sizeof o)) return 1;
   const double worst = worst_error(q, k, v, o);
   printf("attention of %d rows, %d heads: largest error %.1e\n", SEQ, HEADS, worst);
@@ -96,10 +96,10 @@ static int launch(kjit_runtime *runtime, const kjit_flash_config *config, kjit_e
 }
 
 /* Is the kernel there? No GPU is needed to know. */
-static int find_kernel(kjit_runtime *runtime, const kjit_flash_config *config, const char *arch, kjit_error *error) {
+static int find_kernel(kjit_runtime *runtime, const kjit_config *config, const char *arch, kjit_error *error) {
   kjit_artifact *artifact = NULL;
   kjit_artifact_info info = {.struct_size = sizeof info};
-  kjit_status status = kjit_flash_build(runtime, config, arch, 0, &artifact, error);
+  kjit_status status = kjit_config_build(runtime, config, arch, 0, &artifact, error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, error);
   if (status == KJIT_OK)
     printf("%s for %s: from %s, %zu bytes\n", info.entry, arch, kjit_origin_name((kjit_origin)info.origin),
@@ -109,9 +109,9 @@ static int find_kernel(kjit_runtime *runtime, const kjit_flash_config *config, c
 }
 
 static int run(kjit_runtime *runtime, const char *arch, kjit_error *error) {
-  kjit_flash_config config;
+  kjit_config config;
   kjit_device_info device = {.struct_size = sizeof device};
-  if (kjit_flash_config_parse(CONFIG, &config, error) != KJIT_OK) return 1;
+  if (kjit_config_parse(kjit_family_find("flash_forward"), CONFIG, &config, error) != KJIT_OK) return 1;
   const int has_gpu = gpu_open();
   if (has_gpu && kjit_device_get_info(runtime, 0, &device, error) != KJIT_OK) return 1;
   if (find_kernel(runtime, &config, has_gpu ? device.arch : arch, error)) return 1;

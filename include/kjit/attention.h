@@ -6,8 +6,7 @@
 #ifndef KJIT_ATTENTION_H
 #define KJIT_ATTENTION_H
 
-#include <kjit/kernel.h>
-#include <kjit/tensor.h>
+#include <kjit/family.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,79 +58,63 @@ static inline kjit_attention_problem kjit_attention_problem_default(void) {
   return problem;
 }
 
-/** One row of a family's field table, for bindings in other languages. */
-typedef struct kjit_field_info {
-  const char *name;  /**< as in the struct                                 */
-  const char *kind;  /**< "dtype", "int", "bool" or "load"                 */
-  const char *token; /**< feature name in the short form, "" if it has none */
-  const char *text;  /**< one line of documentation                        */
-  uint32_t offset;   /**< of the int32 in the struct, bytes                */
-} kjit_field_info;
-
-/** Print a config as one JSON object, fields in order. */
-#define KJIT_PRINT_JSON 0x4u
-
-/** Enough for what kjit_attention_describe() writes, with the NUL. */
-#define KJIT_ATTENTION_TEXT_MAX 512
+/** What decided which kernel a problem gets. */
+typedef enum kjit_decided_by {
+  KJIT_DECIDED_BY_NONE = 0,
+  KJIT_DECIDED_BY_RULES = 1, /**< the planner's rules: docs/attention.md */
+  KJIT_DECIDED_BY_TABLE = 2  /**< a row of a tuned table: kjit/tune.h    */
+} kjit_decided_by;
 
 /**
- * Which kernel a problem gets: the family's name, a blank, and the config's text. attention_sm90 where it can compute
- * the problem, else flash_forward.
- * @param arch  "sm_90a", "sm_80", …; NULL: of the current context's device
+ * Which kernel a problem gets: attention_sm90 where it can compute the problem, else flash_forward. The config is
+ * canonical.
+ * @param      runtime     NULL: by the rules alone, no tuned table is asked; `arch` must then be given
+ * @param      arch        "sm_90a", "sm_80", ...; NULL: of the current context's device
+ * @param[out] config      all zero on failure
+ * @param[out] decided_by  a ::kjit_decided_by; may be NULL
  * @retval KJIT_OK
  * @retval KJIT_ERR_UNSUPPORTED  no family computes this problem there; says why
- * @retval KJIT_ERR_INVALID_ARG  names the member of the problem, or capacity is below KJIT_ATTENTION_TEXT_MAX
+ * @retval KJIT_ERR_INVALID_ARG  names the member of the problem, or the argument
  * @retval KJIT_ERR_NO_DRIVER    arch is NULL and there is no context
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_attention_describe(kjit_runtime *runtime,
-                                                            const kjit_attention_problem *problem, const char *arch,
-                                                            char *text, size_t capacity, kjit_error *error);
+KJIT_API KJIT_NODISCARD kjit_status kjit_attention_choose(kjit_runtime *runtime, const kjit_attention_problem *problem,
+                                                          const char *arch, kjit_config *config, uint32_t *decided_by,
+                                                          kjit_error *error);
 
 /**
- * Compile (or find) the kernel that a problem gets on an architecture. No GPU needed.
- * @param flags  KJIT_BUILD_*
- * @retval those of kjit_attention_describe() and kjit_build()
- * @par Thread safety  Thread-safe.
- */
-KJIT_API KJIT_NODISCARD kjit_status kjit_attention_build(kjit_runtime *runtime, const kjit_attention_problem *problem,
-                                                         const char *arch, uint32_t flags, kjit_artifact **out,
-                                                         kjit_error *error);
-
-/**
- * Run attention forward with the kernel that kjit_attention_describe() names. Asynchronous; on the caller's stream, in
- * the current context. Everything is checked before anything is compiled or launched. The kernel is built and loaded
- * by the first call that needs it; so the first call of a kind must not be the one that is captured into a graph.
+ * Run attention forward. Asynchronous; on the caller's stream, in the current context. Everything is checked before
+ * anything is compiled or launched. The kernel is built and loaded by the first call that needs it; so the first call
+ * of a kind must not be the one that is captured into a graph.
  *
- * @retval KJIT_OK               enqueued
- * @retval KJIT_ERR_INVALID_ARG  a tensor's rank, shape, stride, alignment, device or dtype; the message names it
- * @retval KJIT_ERR_UNSUPPORTED  no family computes it on the current device
+ * @param config  NULL: kjit_attention_choose() for the current device. Else a config of attention_sm90, whose dtype,
+ * head sizes and mask must be the arguments'; or one of flash_forward, whose dtype and d_head must fit them: its traits
+ * are the arguments', whatever the config says.
+ * @retval KJIT_OK                  enqueued
+ * @retval KJIT_ERR_INVALID_ARG     a tensor's rank, shape, stride, alignment, device or dtype, which the message names;
+ *                                  or a config of another family
+ * @retval KJIT_ERR_INVALID_CONFIG  the config breaks a rule, or does not fit the tensors
+ * @retval KJIT_ERR_UNSUPPORTED     the current device cannot run it, or no family computes it there
  * @retval those of kjit_kernel_get() and kjit_kernel_launch()
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_attention_forward(kjit_runtime *runtime, const kjit_attention_args *args,
-                                                           CUstream stream, kjit_error *error);
+KJIT_API KJIT_NODISCARD kjit_status kjit_attention_forward(kjit_runtime *runtime, const kjit_config *config,
+                                                           const kjit_attention_args *args, CUstream stream,
+                                                           kjit_error *error);
 
-/**
- * The same, timed: waits for the kernel and returns the time between two events around it.
- * @param[out] milliseconds  set to 0 on failure
- * @par Thread safety  Thread-safe.
- */
-KJIT_API KJIT_NODISCARD kjit_status kjit_attention_forward_timed(kjit_runtime *runtime, const kjit_attention_args *args,
-                                                                 CUstream stream, float *milliseconds,
-                                                                 kjit_error *error);
-
-/** A checked call with everything looked up: running it is one launch. Thread-safe. */
+/** A checked call with everything looked up: running it is one launch. Immutable, thread-safe. */
 typedef struct kjit_attention_plan kjit_attention_plan;
 
 /**
  * Prepare a call for the current device. Also asks the driver whether each pointer is memory that this device can use.
- * @param[out] out  ended with kjit_attention_plan_destroy(), before the runtime
+ * @param[out] out     ended with kjit_attention_plan_destroy(), before the runtime
+ * @param      config  as for kjit_attention_forward(); NULL: chosen
  * @retval those of kjit_attention_forward()
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_attention_plan_create(kjit_runtime *runtime, const kjit_attention_args *args,
-                                                               kjit_attention_plan **out, kjit_error *error);
+KJIT_API KJIT_NODISCARD kjit_status kjit_attention_plan_create(kjit_attention_plan **out, kjit_runtime *runtime,
+                                                               const kjit_config *config,
+                                                               const kjit_attention_args *args, kjit_error *error);
 
 /**
  * One launch on the tensors that the plan was made with. The device that it was made on must be current. May be
@@ -141,6 +124,15 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_plan_create(kjit_runtime *run
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_attention_plan_run(const kjit_attention_plan *plan, CUstream stream,
                                                             kjit_error *error);
+
+/**
+ * The same, timed: waits for the kernel and returns the time between two events around it.
+ * @param[out] milliseconds  set to 0 on failure
+ * @retval those of kjit_attention_plan_run(), and KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_attention_plan_time(const kjit_attention_plan *plan, CUstream stream,
+                                                             float *milliseconds, kjit_error *error);
 
 /** Ends a plan. Accepts NULL. */
 KJIT_API void kjit_attention_plan_destroy(kjit_attention_plan *plan);

@@ -62,6 +62,15 @@ typedef struct kjit_part {
 } kjit_part;
 
 /**
+ * Read every file that the source includes again, and compare its content. Without it a file that has the device,
+ * inode, size, times of modification and of change that it had is taken to be the same; the time of change is the
+ * kernel's own and is set by every write, rename and link. With KJIT_BUILD_RESIDENT_ONLY it means nothing.
+ */
+#define KJIT_BUILD_STRICT_SOURCES 0x100u
+/** Do not look for the toolkit's headers: only the request's own headers and folders count. */
+#define KJIT_BUILD_NO_TOOLKIT 0x200u
+
+/**
  * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every few milliseconds while it
  * waits for another builder and while NVRTC compiles, in whatever phase that is. Others that wait for the same kernel
  * are not cancelled. What becomes of the compile: with a compile server (runtime.h) it is killed, and one of the others
@@ -73,15 +82,22 @@ typedef int (*kjit_stop_fn)(void *user);
 /**
  * What to build.
  *
- * Headers are found and hashed before the compile and given to the compiler in memory; it opens no file. Every #include
- * is followed, whatever #if it stands under; one that no condition guards must be found. A name is looked for in
- * `headers`, then, if quoted, beside the including file, then in `include_dirs`, then among the headers that kjit gives
- * to every kernel: `<kjit/ptx/wgmma.cuh>` and the like (kernel_src/README.md lists them). It may not be absolute, and
- * in your own texts not computed (`#include MACRO`). What only a computed #include of some library names can be added
- * by an
- * `#include <it>` under `#if 0`.
+ * Headers are found as NVRTC with -I finds them, and given to the compiler in memory: it opens no file, and compiles
+ * what was hashed. A name is looked for in `headers`; then, if quoted, beside the including file; then in
+ * `include_dirs`; then in the toolkit's own folders, which are found beside NVRTC, by $CUDA_HOME, $VIRTUAL_ENV and
+ * $CONDA_PREFIX, and in /usr/local/cuda; then among the headers
+ * that kjit gives to every kernel, `<kjit/ptx/wgmma.cuh>` and the like (kernel_src/README.md lists them); then among
+ * the library's stand-ins for headers of C and C++ (<cstdint>, <type_traits>, <math.h>, …), which rest on the toolkit's
+ * cuda/std where that is there. Conditions are evaluated, computed names and #include_next are followed, and `#pragma
+ * once` knows a file by whatever name. The key covers the files that were read, by the names under which they were
+ * included, and no path of this machine.
  *
- * Options: those that change nothing but the code and the messages. Others are refused by name.
+ * Files are looked at again by every call, by their stamps (KJIT_BUILD_STRICT_SOURCES says which, and reads them
+ * instead); by KJIT_BUILD_RESIDENT_ONLY and by a kjit_program not at all. A file changed within two seconds before it
+ * was read is always compared by content, since the clock of its stamp may not have moved.
+ *
+ * Options: those that change nothing but the code and the messages. Others are refused by name. Their spelling does
+ * not matter: "-lineinfo" and "--generate-line-info" are one.
  */
 typedef struct kjit_build_request {
   size_t struct_size;
@@ -182,7 +198,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_build(kjit_runtime *runtime, const kjit
 
 /**
  * The source that would be compiled for a request: its defines, a #line that names the source, and the source. Headers
- * are not pasted in. For people.
+ * are not looked for. For people.
  * @param[out] text  NUL-terminated; freed with kjit_text_free()
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG, KJIT_ERR_NOT_FOUND, KJIT_ERR_NO_MEMORY  as kjit_build()
@@ -190,6 +206,53 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_build(kjit_runtime *runtime, const kjit
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_build_source(kjit_runtime *runtime, const kjit_build_request *request,
                                                       char **text, kjit_error *error);
+
+/**
+ * A source with its headers, options and folders, taken once. A repeated request for one of its kernels costs a
+ * look-up, less than a microsecond. Reference-counted, thread-safe.
+ *
+ * Files are looked at when a variant is asked for the first time, and not again: who edits a header makes a new
+ * program.
+ */
+typedef struct kjit_program kjit_program;
+
+/** Which kernel of a program. What is left out is as in the program's request. */
+typedef struct kjit_program_variant {
+  size_t struct_size;
+  const char *entry;          /**< NULL: the request's                                */
+  const char *arch;           /**< NULL: the request's                                */
+  const kjit_define *defines; /**< behind the request's own; none may be among those  */
+  size_t define_count;
+  uint32_t flags; /**< KJIT_BUILD_*, added to the request's; they tell no variants apart */
+} kjit_program_variant;
+
+/**
+ * Copy a request; nothing of it need live longer than the call. Nothing is looked for or compiled yet.
+ * @param request  `entry` and `arch` may be NULL where every variant names its own
+ * @param[out] out  released with kjit_program_release(), before the runtime is destroyed
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG, KJIT_ERR_UNSUPPORTED, KJIT_ERR_NO_MEMORY
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_program_create(kjit_runtime *runtime, const kjit_build_request *request,
+                                                        kjit_program **out, kjit_error *error);
+
+/**
+ * The artifact of a variant, as kjit_build() gives it; when it was asked for before, the same one from the program.
+ * @param variant  NULL: the request as it is
+ * @param[out] out  released with kjit_artifact_release(); its origin is that of the first call
+ * @retval KJIT_OK
+ * @retval others  as kjit_build(), with an artifact on KJIT_ERR_COMPILE as there
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_program_get(kjit_program *program, const kjit_program_variant *variant,
+                                                     kjit_artifact **out, kjit_error *error);
+
+/** Take another reference. @return program. Thread-safe. */
+KJIT_API kjit_program *kjit_program_retain(kjit_program *program);
+
+/** Give a reference back; the last one frees. Accepts NULL. Thread-safe. */
+KJIT_API void kjit_program_release(kjit_program *program);
 
 /** Take another reference. @return artifact. Thread-safe. */
 KJIT_API kjit_artifact *kjit_artifact_retain(kjit_artifact *artifact);

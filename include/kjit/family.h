@@ -9,6 +9,11 @@
  *
  * A configuration is a kjit_config: the family, and one int32 for each field in the family's order. The kernel sees the
  * values as `#define KJIT_<field> <value>` lines in front of its source.
+ *
+ *     const kjit_family *family = kjit_family_find("attention_sm90");
+ *     kjit_config config;
+ *     kjit_config_parse(family, "dtype=bf16,head_dim=128,...", &config, &error);
+ *     kjit_config_build(runtime, &config, "sm_90a", 0, &artifact, &error);
  */
 #ifndef KJIT_FAMILY_H
 #define KJIT_FAMILY_H
@@ -34,6 +39,162 @@ typedef struct kjit_config {
   const kjit_family *family;
   int32_t values[KJIT_FIELD_COUNT_MAX];
 } kjit_config;
+
+/** How a field's value is written. */
+typedef enum kjit_field_kind {
+  KJIT_FIELD_DTYPE = 0, /**< a ::kjit_dtype: by name in any case, or by number                    */
+  KJIT_FIELD_INT = 1,   /**< a number                                                            */
+  KJIT_FIELD_BOOL = 2,  /**< 0 or 1                                                              */
+  KJIT_FIELD_LOAD = 3   /**< a number; flash_forward's short form prints three as load_Q_K_V_tiles */
+} kjit_field_kind;
+
+/** One field of a family. Strings are borrowed from the family. */
+typedef struct kjit_field_info {
+  const char *name;     /**< the kernel sees it as KJIT_<name>             */
+  const char *token;    /**< flash_forward's feature name; "" if it has none */
+  const char *text;     /**< one line of documentation                     */
+  kjit_field_kind kind; /**< how its value is written                      */
+  uint32_t offset;      /**< of the int32 in kjit_config.values, in bytes  */
+} kjit_field_info;
+
+/**
+ * One of kjit's own families by its name.
+ * @param name  "attention_sm90" or "flash_forward"
+ * @return the family, which lives as long as the library; NULL when there is none of this name
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API const kjit_family *kjit_family_find(const char *name);
+
+/** A family's name, borrowed from it. NULL for a NULL family. Thread-safe. */
+KJIT_API const char *kjit_family_name(const kjit_family *family);
+
+/**
+ * The family's fields in order; field `index` is kjit_config.values[index].
+ * @return borrowed from the family; NULL past the end, or for a NULL family
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API const kjit_field_info *kjit_family_field(const kjit_family *family, size_t index);
+
+/**
+ * A config of one of the family's named sets, which are for warming caches and for tuning.
+ * @param      set     the set's name
+ * @param      index   from 0
+ * @param[out] config  may be NULL, to ask for the count alone
+ * @param[out] count   how many configs the set has; may be NULL
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_NOT_FOUND    no set of that name, the message lists them; or no config of that index in it
+ * @retval KJIT_ERR_INVALID_ARG  family or set is NULL
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_family_set(const kjit_family *family, const char *set, size_t index,
+                                                    kjit_config *config, size_t *count, kjit_error *error);
+
+/**
+ * The value of a field by its name.
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_NOT_FOUND    the family has no such field
+ * @retval KJIT_ERR_INVALID_ARG  an argument or config->family is NULL
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_config_get(const kjit_config *config, const char *field, int32_t *value,
+                                                    kjit_error *error);
+
+/** Set a field by its name. The value is not judged: kjit_config_check() does that. As kjit_config_get(). */
+KJIT_API KJIT_NODISCARD kjit_status kjit_config_set(kjit_config *config, const char *field, int32_t value,
+                                                    kjit_error *error);
+
+/**
+ * Read a config: `name=value,name=value,...` on one line, every field once, in any order; blanks may stand around each
+ * word; a dtype is a name in any case or a number. flash_forward has its short form instead (flash_forward.h). Anything
+ * unknown, repeated, missing or trailing is an error that says where. The values are read, not judged.
+ * @param[out] out  on failure its values are all 0
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_PARSE        the message has the column (in bytes, from 1) and the offending word
+ * @retval KJIT_ERR_INVALID_ARG  family, text or out is NULL
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_config_parse(const kjit_family *family, const char *text, kjit_config *out,
+                                                      kjit_error *error);
+
+/** kjit_config_print(): one JSON object, fields in order. */
+#define KJIT_PRINT_JSON 0x4u
+
+/** Enough for every config of every family in every spelling, with the NUL. */
+#define KJIT_CONFIG_TEXT_MAX 6144
+
+/**
+ * Write a config as kjit_config_parse() reads it: fields in order, without blanks, with a NUL. The family's name is not
+ * part of it.
+ * @param flags     KJIT_PRINT_JSON or 0
+ * @param capacity  of text, in bytes
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG  an argument is NULL, or capacity is too small: KJIT_CONFIG_TEXT_MAX never is
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_config_print(const kjit_config *config, uint32_t flags, char *text,
+                                                      size_t capacity, kjit_error *error);
+
+/**
+ * Check every rule of the family; with `arch`, also what that architecture can run.
+ * @param arch  "sm_80", "sm_90a", ...; NULL: only what holds everywhere
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_CONFIG  names the field, its value and the rule
+ * @retval KJIT_ERR_UNSUPPORTED     the architecture cannot run it, or is unknown
+ * @retval KJIT_ERR_INVALID_ARG     config or its family is NULL, or arch is not the name of an architecture
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_config_check(const kjit_config *config, const char *arch, kjit_error *error);
+
+/**
+ * The config whose machine code is the same and whose fields that mean nothing there are at their plain value.
+ * Idempotent; equal code, equal canonical config, equal key. The config must pass the check.
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API kjit_config kjit_config_canonical(const kjit_config *config);
+
+/** -1, 0 or 1: by family, its name first, then the values in field order. Neither may be NULL. Thread-safe. */
+KJIT_API int kjit_config_compare(const kjit_config *a, const kjit_config *b);
+
+/** The numbers of a launch that follow from a config alone. */
+typedef struct kjit_geometry {
+  uint32_t threads[3];   /**< of a block, in x, y and z                            */
+  uint32_t shared_bytes; /**< dynamic shared memory of a block                     */
+  uint32_t cluster[3];   /**< blocks of a cluster in x, y and z; all 0: no cluster */
+} kjit_geometry;
+
+/** Thread-safe. The config must pass the check. */
+KJIT_API kjit_geometry kjit_config_geometry(const kjit_config *config);
+
+/**
+ * Blocks of a kernel that fit one SM at once: the least of what registers, dynamic shared memory, threads and the block
+ * limit allow, by the allocation granularities of the CUDA C++ Programming Guide's table of compute capabilities.
+ * @param registers  per thread, from kjit_artifact_info
+ * @return 0 if it does not fit, the config breaks a rule, or arch is unknown
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API uint32_t kjit_config_blocks_per_sm(const kjit_config *config, uint32_t registers, const char *arch);
+
+/**
+ * Compile (or find) the kernel of a config: check, canonicalise, kjit_build(). No GPU needed.
+ * @param      arch   "sm_80", "sm_90a", ...
+ * @param      flags  KJIT_BUILD_*
+ * @param[out] out    ended with kjit_artifact_release()
+ * @retval those of kjit_config_check() and kjit_build()
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_config_build(kjit_runtime *runtime, const kjit_config *config,
+                                                      const char *arch, uint32_t flags, kjit_artifact **out,
+                                                      kjit_error *error);
+
+/**
+ * The source that would be compiled for a config, its #define lines first. For people.
+ * @param[out] text  NUL-terminated; freed with kjit_text_free()
+ * @retval KJIT_OK, KJIT_ERR_INVALID_CONFIG, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_MEMORY
+ * @retval KJIT_ERR_UNSUPPORTED  the library was built without its kernel sources
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_config_source(kjit_runtime *runtime, const kjit_config *config, char **text,
+                                                       kjit_error *error);
 
 #ifdef __cplusplus
 }

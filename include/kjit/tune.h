@@ -16,23 +16,6 @@
 extern "C" {
 #endif
 
-/** What decided which kernel a problem gets. */
-typedef enum kjit_decided_by {
-  KJIT_DECIDED_BY_NONE = 0,
-  KJIT_DECIDED_BY_RULES = 1, /**< the planner's rules: docs/attention.md */
-  KJIT_DECIDED_BY_TABLE = 2  /**< a row of a tuned table                 */
-} kjit_decided_by;
-
-/**
- * What decides on the kernel that kjit_attention_describe() names.
- * @param[out] by  a ::kjit_decided_by
- * @retval those of kjit_attention_describe()
- * @par Thread safety  Thread-safe.
- */
-KJIT_API KJIT_NODISCARD kjit_status kjit_attention_decided_by(kjit_runtime *runtime,
-                                                              const kjit_attention_problem *problem, const char *arch,
-                                                              uint32_t *by, kjit_error *error);
-
 /** The table that a device's choices look at. Only ever grows at the end. */
 typedef struct kjit_tune_info {
   size_t struct_size;
@@ -71,12 +54,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_get_info(kjit_runtime *runtime, co
 KJIT_API KJIT_NODISCARD kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, size_t capacity,
                                                     kjit_error *error);
 
-/** A config around the rules' choice. Strings are borrowed from the list. */
+/** A config around the rules' choice. `refused` is borrowed from the list. */
 typedef struct kjit_tune_candidate {
-  const char *family;  /**< "attention_sm90" or "flash_forward"                                    */
-  const char *config;  /**< as the family prints it; canonical, if it is legal                     */
-  const char *refused; /**< why it is not worth compiling, a rule with its numbers; "" if it is    */
-  uint32_t changes;    /**< fields in which it differs from the rules' choice; 0: it is that       */
+  kjit_config config;  /**< canonical, if it is legal                                           */
+  const char *refused; /**< why it is not worth compiling, a rule with its numbers; "" if it is */
+  uint32_t changes;    /**< fields in which it differs from the rules' choice; 0: it is that    */
 } kjit_tune_candidate;
 
 typedef struct kjit_tune_candidates kjit_tune_candidates;
@@ -84,16 +66,16 @@ typedef struct kjit_tune_candidates kjit_tune_candidates;
 /**
  * What is worth measuring for a problem, and what is not: the rules' choice first, then configs that differ in one or
  * two fields, the nearest first. No two that are worth compiling are the same kernel. Needs no GPU.
+ * @param[out] out  ended with kjit_tune_candidates_destroy(), before the runtime
  * @param device    the card, as kjit_device_get_info() fills it; NULL: the usual card of `arch`
  * @param arch      used when device is NULL
- * @param[out] out  ended with kjit_tune_candidates_destroy(), before the runtime
- * @retval those of kjit_attention_describe()
+ * @retval those of kjit_attention_choose()
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_tune_candidates_create(kjit_runtime *runtime,
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
                                                                 const kjit_attention_problem *problem,
                                                                 const kjit_device_info *device, const char *arch,
-                                                                kjit_tune_candidates **out, kjit_error *error);
+                                                                kjit_error *error);
 
 /** Candidate `index`, or NULL past the end. Thread-safe. */
 KJIT_API const kjit_tune_candidate *kjit_tune_candidates_get(const kjit_tune_candidates *list, size_t index);
@@ -105,8 +87,7 @@ KJIT_API void kjit_tune_candidates_destroy(kjit_tune_candidates *list);
 typedef struct kjit_tune_result {
   size_t struct_size;
   kjit_attention_problem problem;
-  const char *family;        /**< of what was fastest; NULL: the rules' choice stays       */
-  const char *config;        /**< its config as text; NULL with family                     */
+  const kjit_config *config; /**< what was fastest; NULL: the rules' choice stays          */
   double microseconds;       /**< median, above 0 and at most one day                      */
   double rules_microseconds; /**< of the rules' choice, likewise                           */
 } kjit_tune_result;
@@ -126,7 +107,6 @@ static inline kjit_tune_result kjit_tune_result_default(void) {
  * @retval KJIT_ERR_INVALID_ARG     names the member of the result
  * @retval KJIT_ERR_INVALID_CONFIG  the config breaks a rule or is not one for this problem
  * @retval KJIT_ERR_UNSUPPORTED     the config cannot run there, or the table is full
- * @retval KJIT_ERR_PARSE           family or config
  * @retval KJIT_ERR_IO, KJIT_ERR_TIMEOUT, KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
  */
@@ -138,7 +118,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_publish(kjit_runtime *runtime, con
  * @param before     the table's text so far; NULL: there is none. One of another card, driver or library is left
  * behind.
  * @param[out] text  NUL-terminated; freed with kjit_text_free()
- * @retval those of kjit_tune_publish(); KJIT_ERR_PARSE also for `before`, with line and column
+ * @retval those of kjit_tune_publish(); KJIT_ERR_PARSE for `before`, with line and column
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_tune_print(kjit_runtime *runtime, const kjit_device_info *device,

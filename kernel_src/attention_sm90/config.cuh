@@ -4,6 +4,8 @@
 #include <kjit/ptx/wgmma.cuh>
 #include <kjit/types.cuh>
 
+#include "attention_sm90/layout.h"
+
 #if !defined(KJIT_dtype)
 #error "KJIT_dtype is not defined: element type, 5 (fp16) or 15 (bf16)"
 #elif !defined(KJIT_head_dim) || !defined(KJIT_head_dim_v)
@@ -20,6 +22,8 @@
 #error "KJIT_ping_pong or KJIT_rescale_slack is not defined: 0 or 1; log2 of a sum that needs no rescale"
 #elif !defined(KJIT_packed) || !defined(KJIT_split)
 #error "KJIT_packed or KJIT_split is not defined: query heads in a tile's rows; 0 or 1"
+#elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
+#error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
 
 #if KJIT_dtype == 15
@@ -55,7 +59,7 @@ constexpr bool kOverlapsTiles = kQueryBuffers == 2 || kOutputBands > 0;
 constexpr int kPackGqa = KJIT_packed; // query heads that share a key head, in the rows of one tile
 constexpr bool kSplitKv = KJIT_split; // a tile's key blocks are shared out among blocks of threads
 
-constexpr int kConsumerRows = 64; // query rows of a consumer warpgroup: M of wgmma
+constexpr int kConsumerRows = SM90_GROUP_ROWS; // query rows of a consumer warpgroup: M of wgmma
 constexpr int kQueryRows = kConsumerRows * kConsumers;
 constexpr int kConsumerQueries = kConsumerRows / kPackGqa; // row r belongs to query r / kPackGqa
 constexpr int kTileQueries = kQueryRows / kPackGqa;
@@ -73,14 +77,16 @@ static_assert(kStages >= 2 && kStages <= 4, "stages: 2 to 4");
 static_assert(kRescaleThreshold >= 0 && kRescaleThreshold <= 15, "rescale_slack: 0 to 15");
 static_assert(kQueryBuffers == 1 || kQueryBuffers == 2, "q_buffers: 1 or 2");
 static_assert(kOutputBands >= 0 && kOutputBands <= 4, "o_chunks: 0 to 4");
+static_assert(kThreads == KJIT_threads, "threads: the host launches as many as the roles have");
+static_assert(kThreadsPerWarpgroup == SM90_GROUP_THREADS, "the host's warpgroups are the kernel's");
 static_assert(kPackGqa >= 1 && kPackGqa <= 64 && (kPackGqa & (kPackGqa - 1)) == 0, "packed: a power of two up to 64");
 
 // A tile lies in shared memory as bands of 64 columns, [band][rows][64], each with rows of 128 bytes that TMA swizzles.
 // TMA fills columns that the head does not have with zeros; they are multiplied only up to the next multiple of 16.
 __device__ constexpr int bands(int columns) {
-  return (columns + 63) / 64;
+  return (columns + SM90_CHUNK_COLUMNS - 1) / SM90_CHUNK_COLUMNS;
 }
-constexpr int kRowBytes = 128;
+constexpr int kRowBytes = SM90_ROW_BYTES;
 constexpr int kBandBytes = kConsumerRows * kRowBytes; // a band of one consumer's rows of Q or O
 constexpr int kConsumerQueryBytes = // one consumer's rows of Q; its O leaves through the same memory, or its own
     kBandBytes * (bands(kHeadDim) > bands(kHeadDimV) || kOutputBands > 0 ? bands(kHeadDim) : bands(kHeadDimV));

@@ -30,12 +30,13 @@
 #include "softmax/online_softmax.cuh"
 
 struct Partials {
-  static constexpr int kMergedAtOnce = 16; // members of a group: two levels make the 256 splits that there may be
+  static constexpr int kMergedAtOnce =
+      SM90_MERGED_AT_ONCE; // members of a group: two levels make the 256 splits that there may be
   // A thread has loads of this many splits, and of this many pieces of each, under way. O's own registers cannot hold
   // them, because ptxas assumes that the next tile's first product adds to O.
   static constexpr int kSplitsLoaded = 8;
   static constexpr int kPiecesLoaded = cfg::kHeadDimV <= 128 ? 2 : 1;
-  static constexpr int kPieces = (cfg::kHeadDimV + 15) / 16; // of 16 columns
+  static constexpr int kPieces = ceil_div(cfg::kHeadDimV, (int)SM90_PIECE_COLUMNS);
   static constexpr int kPieceFloats = 4 * kLanesPerWarp;
   static constexpr int kOctetFloats = kPieces * kPieceFloats; // of 8 rows
   static constexpr int kWarps = kThreadsPerWarpgroup / kLanesPerWarp;
@@ -129,7 +130,7 @@ private:
 
   // An int is enough for its index too: all partial results together are at most 64 MiB.
   KJIT_DEVICE int partial_floats() const {
-    return p.partial_rows * (kOctetFloats / 8 + 4);
+    return p.partial_rows * (kOctetFloats / 8 + SM90_STATISTICS);
   }
   KJIT_DEVICE float *partial(int split) const {
     return p.partials + (first_partial + split) * partial_floats();
@@ -141,7 +142,7 @@ private:
   }
   // The rows' maxima and sums after `merges` levels: 0 as keep() left them, 1 as the first level's merge did.
   KJIT_DEVICE float *maximum_of(float *partial, int merges) const {
-    return partial + p.partial_rows * (kOctetFloats / 8 + 2 * merges);
+    return partial + p.partial_rows * (kOctetFloats / 8 + SM90_STATISTICS / 2 * merges);
   }
   KJIT_DEVICE float *sum_of(float *partial, int merges) const {
     return maximum_of(partial, merges) + p.partial_rows;

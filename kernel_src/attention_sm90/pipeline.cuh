@@ -24,10 +24,14 @@ constexpr int kValuesAt = kKeysAt + cfg::kStages * cfg::kKeyBytes;
 constexpr int kOutputsAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
 constexpr int kBarriersAt = kOutputsAt + cfg::kConsumers * cfg::kConsumerOutputBytes;
 constexpr int kBarriers = 2 * cfg::kQueryBuffers + 4 * cfg::kStages;
-constexpr int kTilesAt = kBarriersAt + 8 * kBarriers; // an even number of barriers: 16-byte aligned
-constexpr int kTileBytes = cfg::kSplitKv ? 32 : 16;
+constexpr int kTilesAt = kBarriersAt + SM90_BARRIER_BYTES * kBarriers; // an even number of barriers: 16-byte aligned
+constexpr int kTileBytes = cfg::kSplitKv ? 2 * SM90_TILE_BYTES : SM90_TILE_BYTES;
 constexpr int kWordsAt = kTilesAt + kTileBytes * cfg::kQueryBuffers;
-constexpr int kBytes = kWordsAt + (cfg::kSplitKv ? 4 * cfg::kConsumers : 0);
+constexpr int kBytes = kWordsAt + (cfg::kSplitKv ? SM90_WORD_BYTES * cfg::kConsumers : 0);
+
+// The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
+// outside.
+static_assert(kBytes + SM90_ALIGNMENT - 1 == KJIT_shared_bytes, "shared_bytes: what the host asks for is what is used");
 
 } // namespace shared
 

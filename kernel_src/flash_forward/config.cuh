@@ -22,6 +22,8 @@
 #error "KJIT_causal or KJIT_grouped is not defined: 0 or 1"
 #elif !defined(KJIT_head_dim) || !defined(KJIT_head_dim_v)
 #error "KJIT_head_dim or KJIT_head_dim_v is not defined: columns of Q and K, columns of V and O"
+#elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
+#error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
 
 using namespace kjit;
@@ -89,5 +91,9 @@ using OTile = SharedTile<kQueryRows, 16 * kValueSlices, kSwizzled>; // uses the 
 
 constexpr int kQueryBytes = QTile::kBytes > OTile::kBytes ? QTile::kBytes : OTile::kBytes;
 constexpr int kSharedBytes = kQueryBytes + KTile::kBytes + VTile::kBytes;
+
+// Were the host to reckon with less, the last words would lie outside.
+static_assert(kSharedBytes == KJIT_shared_bytes, "shared_bytes: what the host asks for is what is used");
+static_assert(kThreads == KJIT_threads, "threads: the host launches as many as the warps have");
 
 } // namespace cfg

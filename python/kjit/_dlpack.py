@@ -173,17 +173,14 @@ def attention(
     lse_view = None if lse_capsule is None else _view(lse_capsule)
     args = build(q_view, k_view, v_view, out_view, lse_view, scale=scale, causal=causal, layout=layout)
     with _cuda.device(q_view.device):
-        if config is None:
-            call(lib.kjit_attention_forward, default_runtime().handle, ctypes.byref(args), framework.stream)
-        else:
-            struct = as_config(config)._struct
-            call(
-                lib.kjit_flash_forward,
-                default_runtime().handle,
-                ctypes.byref(struct),
-                ctypes.byref(args),
-                framework.stream,
-            )
+        kernel = None if config is None else ctypes.byref(as_config(config)._kernel)
+        call(
+            lib.kjit_attention_forward,
+            default_runtime().handle,
+            kernel,
+            ctypes.byref(args),
+            framework.stream,
+        )
         if framework.waits:
             _cuda.wait_for_stream(framework.stream)
     return out if lse is None else (out, lse)

@@ -38,8 +38,7 @@ def _untyped(name: str) -> Any:
     return function
 
 
-_chosen_forward = _untyped("kjit_attention_forward")
-_config_forward = _untyped("kjit_flash_forward")
+_forward = _untyped("kjit_attention_forward")
 
 
 def _view(tensor: torch.Tensor) -> View:
@@ -98,12 +97,21 @@ class _Call:
             _cuda.make_current(torch.cuda.current_device())
         self.run = self._bind()
 
-    def call(self, chosen: Any, by_config: Any, *last: Any) -> None:
-        """Call the library's function for a kernel of its choice, or the one that takes a config."""
-        if self.config is None:
-            call(chosen, self.runtime.handle, ctypes.byref(self.args), *last)
-        else:
-            call(by_config, self.runtime.handle, ctypes.byref(self.config._struct), ctypes.byref(self.args), *last)
+    def kernel(self) -> Any:
+        """The config as the library takes it; None: it chooses."""
+        return None if self.config is None else ctypes.byref(self.config._kernel)
+
+    def plan(self) -> ctypes.c_void_p:
+        """A plan, which the caller destroys."""
+        handle = ctypes.c_void_p()
+        call(
+            lib.kjit_attention_plan_create,
+            ctypes.byref(handle),
+            self.runtime.handle,
+            self.kernel(),
+            ctypes.byref(self.args),
+        )
+        return handle
 
     def stream(self) -> int:
         return _raw_stream(self.device) if self.device >= 0 else 0
@@ -116,8 +124,7 @@ class _Call:
         device, args, error, stream = self.device, self.args, _abi.kjit_error(), ctypes.c_void_p()
         handle, stream_of = ctypes.c_void_p(self.runtime.handle), _raw_stream if device >= 0 else lambda device: 0
         rest = (ctypes.byref(args), stream, ctypes.byref(error))
-        given = () if self.config is None else (ctypes.byref(self.config._struct),)
-        forward, arguments = _config_forward if given else _chosen_forward, (handle, *given, *rest)
+        forward, arguments = _forward, (handle, self.kernel(), *rest)
         to_q, to_k, to_v, to_o, to_lse = args.q, args.k, args.v, args.o, args.lse
 
         def run(
@@ -266,12 +273,11 @@ def forward_timed(
     prepared = _Call(q, k, v, out, None, None, False, "bshd", config)
     milliseconds = ctypes.c_float()
     with torch.cuda.device(prepared.device):
-        prepared.call(
-            lib.kjit_attention_forward_timed,
-            lib.kjit_flash_forward_timed,
-            prepared.stream(),
-            ctypes.byref(milliseconds),
-        )
+        plan = prepared.plan()
+        try:
+            call(lib.kjit_attention_plan_time, plan, prepared.stream(), ctypes.byref(milliseconds))
+        finally:
+            lib.kjit_attention_plan_destroy(plan)
     return out, milliseconds.value
 
 
@@ -304,14 +310,12 @@ class Plan:
         self.lse = _empty_lse(q, layout) if return_lse else None
         prepared = _Call(q, k, v, self.out, self.lse, scale, causal, layout, config)
         self._runtime = prepared.runtime
-        handle = ctypes.c_void_p()
         with torch.cuda.device(prepared.device):
-            prepared.call(lib.kjit_attention_plan_create, lib.kjit_flash_plan_create, ctypes.byref(handle))
-        family = "attention" if config is None else "flash"
+            handle = prepared.plan()
         owner = _PlanOwner(handle, (q, k, v, self.out, self.lse, prepared.runtime))
         # Finalizers run in the reverse order of their making at exit: a plan's before its runtime's.
-        weakref.finalize(owner, getattr(lib, f"kjit_{family}_plan_destroy"), handle)
-        self.run = _plan_runner(getattr(lib, f"kjit_{family}_plan_run"), owner, prepared.device)
+        weakref.finalize(owner, lib.kjit_attention_plan_destroy, handle)
+        self.run = _plan_runner(lib.kjit_attention_plan_run, owner, prepared.device)
 
 
 class _PlanOwner:

@@ -10,7 +10,7 @@ import os
 from typing import Any, NamedTuple
 
 from . import _abi
-from ._library import call, lib, text_or_none
+from ._library import call, lib, struct, text_or_none
 
 
 class _DTypeMethods:
@@ -84,15 +84,35 @@ class Field(NamedTuple):
     text: str
 
 
+_FAMILY = lib.kjit_family_find(b"flash_forward")
+# The library's number of a field's kind as a word.
+_KINDS = {
+    value: name.replace("KJIT_FIELD_", "", 1).lower() for name, value in _abi.ENUMS["kjit_field_kind"].items()
+}
+
+
 def _read_fields() -> tuple[Field, ...]:
-    rows = []
-    while row := lib.kjit_flash_field(len(rows)):
-        info = row.contents
-        rows.append(Field(info.name.decode(), info.kind.decode(), info.token.decode(), info.text.decode()))
+    """The 13 fields of a config. The family's others follow from the problem."""
+    rows: list[Field] = []
+    while len(rows) < len(_abi.kjit_flash_config._fields_):
+        info = lib.kjit_family_field(_FAMILY, len(rows)).contents
+        rows.append(Field(info.name.decode(), _KINDS[info.kind], info.token.decode(), info.text.decode()))
     return tuple(rows)
 
 
 FIELDS = _read_fields()
+
+
+def _plain_kernel(config: Any) -> Any:
+    """The kjit_config of a kjit_flash_config's plain kernel."""
+    kernel = _abi.kjit_config()
+    call(lib.kjit_config_of_flash, ctypes.byref(config), None, ctypes.byref(kernel))
+    return kernel
+
+
+def _flash_struct(kernel: Any) -> Any:
+    """The kjit_flash_config that a kjit_config of the family begins with."""
+    return _abi.kjit_flash_config(*kernel.values[: len(FIELDS)])
 
 
 class _ConfigMethods:
@@ -104,6 +124,7 @@ class _ConfigMethods:
             object.__setattr__(self, field.name, _READ[field.kind](field.name, getattr(self, field.name)))
         values = {field.name: int(getattr(self, field.name)) for field in FIELDS}
         object.__setattr__(self, "_struct", _abi.kjit_flash_config(**values))
+        object.__setattr__(self, "_kernel", _plain_kernel(self._struct))  # type: ignore[attr-defined]
         object.__setattr__(self, "_hash", hash(tuple(values.values())))
         object.__setattr__(self, "_text", self.short_form())  # here, because torch.compile cannot trace the call
 
@@ -115,23 +136,32 @@ class _ConfigMethods:
         return text
 
     @classmethod
-    def _from_struct(cls, struct: Any) -> Any:
-        return cls(*(getattr(struct, field.name) for field in FIELDS))  # type: ignore[call-arg]
+    def _from_struct(cls, config: Any) -> Any:
+        return cls(*(getattr(config, field.name) for field in FIELDS))  # type: ignore[call-arg]
 
     @classmethod
     def parse(cls, text: str) -> Any:
         """Read the short form, or either demangled spelling. The values are read, not judged: that is check()."""
-        struct = _abi.kjit_flash_config()
-        call(lib.kjit_flash_config_parse, text.encode(), ctypes.byref(struct))
-        return cls._from_struct(struct)
+        config = _abi.kjit_flash_config()
+        call(lib.kjit_flash_config_parse, text.encode(), ctypes.byref(config))
+        return cls._from_struct(config)
 
     @classmethod
     def choose(cls, dtype: Any, seq_q: int, seq_kv: int, head_dim: int, arch: str) -> Any:
-        """The config that is used where none is given."""
-        struct = _abi.kjit_flash_config()
-        number = int(_as_dtype("dtype", dtype))
-        call(lib.kjit_flash_config_choose, number, seq_q, seq_kv, head_dim, arch.encode(), ctypes.byref(struct))
-        return cls._from_struct(struct)
+        """The config that is used where none is given and the architecture has no family of its own."""
+        problem = struct(
+            _abi.kjit_attention_problem,
+            dtype=int(_as_dtype("dtype", dtype)),
+            seq_q=seq_q,
+            seq_kv=seq_kv,
+            head_dim=head_dim,
+        )
+        kernel = _abi.kjit_config()
+        where = arch[:-1] if arch == "sm_90a" else arch  # what is chosen for sm_90a is of another family
+        call(
+            lib.kjit_attention_choose, None, ctypes.byref(problem), where.encode(), ctypes.byref(kernel), None
+        )
+        return cls._from_struct(_flash_struct(kernel))
 
     def _print(self, flags: int) -> str:
         text = ctypes.create_string_buffer(_abi.KJIT_FLASH_CONFIG_TEXT_MAX)
@@ -149,22 +179,22 @@ class _ConfigMethods:
 
     def check(self, arch: str | None = None) -> None:
         """Raise InvalidConfig with the first rule that is broken; with an architecture, also Unsupported."""
-        call(lib.kjit_flash_config_check, self._struct, text_or_none(arch))  # type: ignore[attr-defined]
+        call(lib.kjit_config_check, ctypes.byref(self._kernel), text_or_none(arch))  # type: ignore[attr-defined]
 
     def canonical(self) -> Any:
         """The config whose machine code is the same, with fields that mean nothing here at their plain value."""
         self.check()
-        return type(self)._from_struct(lib.kjit_flash_config_canonical(self._struct))  # type: ignore[attr-defined]
+        return type(self)._from_struct(_flash_struct(lib.kjit_config_canonical(self._kernel)))  # type: ignore[attr-defined]
 
     def geometry(self) -> Geometry:
         self.check()
-        struct = lib.kjit_flash_config_geometry(self._struct)  # type: ignore[attr-defined]
-        return Geometry(*(getattr(struct, name) for name in Geometry._fields))
+        numbers = lib.kjit_config_geometry(self._kernel)  # type: ignore[attr-defined]
+        return Geometry(numbers.threads[0], numbers.shared_bytes, self.B_r // self.n_warps)  # type: ignore[attr-defined]
 
     def ctas_per_sm(self, registers: int, arch: str) -> int:
         """Blocks that fit one multiprocessor at once, with this many registers per thread."""
         self.check(arch)
-        blocks: int = lib.kjit_flash_config_ctas_per_sm(self._struct, registers, arch.encode())  # type: ignore[attr-defined]
+        blocks: int = lib.kjit_config_blocks_per_sm(self._kernel, registers, arch.encode())  # type: ignore[attr-defined]
         return blocks
 
 
@@ -189,7 +219,7 @@ def config_set(name: str) -> list[Any]:
     call(lib.kjit_flash_config_set, name.encode(), None, 0, ctypes.byref(count))
     configs = (_abi.kjit_flash_config * count.value)()
     call(lib.kjit_flash_config_set, name.encode(), configs, len(configs), ctypes.byref(count))
-    return [FlashForwardKernelConfig._from_struct(struct) for struct in configs]
+    return [FlashForwardKernelConfig._from_struct(config) for config in configs]
 
 
 def get_kernel_progression_configs(all_block_sizes: bool = False) -> list[Any]:

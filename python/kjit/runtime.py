@@ -104,7 +104,7 @@ class Runtime:
         """
         flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
         where = (arch or self.device_arch()).encode()
-        return self._take(lib.kjit_flash_build, as_config(config)._struct, where, flags)
+        return self._take(lib.kjit_config_build, as_config(config)._kernel, where, flags)
 
     def compile_attention(
         self,
@@ -120,8 +120,8 @@ class Runtime:
         sizes: batch, heads_q, heads_kv, seq_q, seq_kv, head_dim_v.
         """
         where = (arch or self.device_arch(specific=True)).encode()
-        problem = _problem(dtype, head_dim, causal, sizes)
-        return self._take(lib.kjit_attention_build, ctypes.byref(problem), where, 0)
+        kernel = self._choose(_problem(dtype, head_dim, causal, sizes), where)
+        return self._take(lib.kjit_config_build, ctypes.byref(kernel), where, 0)
 
     def describe_attention(
         self,
@@ -133,11 +133,18 @@ class Runtime:
         **sizes: int,
     ) -> str:
         """Which kernel that is: the family's name, a blank, and its config."""
-        text = ctypes.create_string_buffer(_abi.KJIT_ATTENTION_TEXT_MAX)
+        text = ctypes.create_string_buffer(_abi.KJIT_CONFIG_TEXT_MAX)
         where = (arch or self.device_arch(specific=True)).encode()
-        problem = _problem(dtype, head_dim, causal, sizes)
-        call(lib.kjit_attention_describe, self.handle, ctypes.byref(problem), where, text, len(text))
-        return text.value.decode()
+        kernel = self._choose(_problem(dtype, head_dim, causal, sizes), where)
+        call(lib.kjit_config_print, ctypes.byref(kernel), 0, text, len(text))
+        return f"{lib.kjit_family_name(kernel.family).decode()} {text.value.decode()}"
+
+    def _choose(self, problem: Any, where: bytes) -> Any:
+        kernel = _abi.kjit_config()
+        call(
+            lib.kjit_attention_choose, self.handle, ctypes.byref(problem), where, ctypes.byref(kernel), None
+        )
+        return kernel
 
     def compile_source(
         self,
@@ -172,8 +179,9 @@ class Runtime:
     def source(self, config: Config, arch: Optional[str] = None) -> str:
         """The source that is compiled for a config, its constants first."""
         text = ctypes.c_void_p()
-        where = (arch or self.device_arch()).encode()
-        call(lib.kjit_flash_source, self.handle, as_config(config)._struct, where, ctypes.byref(text))
+        kernel = as_config(config)._kernel
+        call(lib.kjit_config_check, ctypes.byref(kernel), (arch or self.device_arch()).encode())
+        call(lib.kjit_config_source, self.handle, ctypes.byref(kernel), ctypes.byref(text))
         try:
             return ctypes.string_at(text.value or 0).decode()
         finally:

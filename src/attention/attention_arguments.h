@@ -1,4 +1,5 @@
-/* The arguments of a call: are they right, whatever the family? Pure: no driver is asked. */
+/* The arguments of a call, and problems without tensors: are they right, whatever the family? Pure: no driver is asked.
+ */
 #ifndef KJIT_ATTENTION_ATTENTION_ARGUMENTS_H
 #define KJIT_ATTENTION_ATTENTION_ARGUMENTS_H
 
@@ -10,6 +11,9 @@ kjit_status attention_arguments_check(const kjit_attention_args *args, int32_t d
 
 /* The problem that checked arguments are. */
 void attention_arguments_problem(const kjit_attention_args *args, kjit_attention_problem *problem);
+
+/* Take in a caller's problem: defaults in place of zeros, every size checked. KJIT_ERR_INVALID_ARG names the member. */
+kjit_status attention_problem_take(kjit_attention_problem *out, const kjit_attention_problem *given, kjit_error *error);
 
 /* Is a config's dtype the tensors'? KJIT_ERR_INVALID_CONFIG. */
 kjit_status attention_arguments_match_dtype(int32_t dtype, int32_t wanted, kjit_error *error);

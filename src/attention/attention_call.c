@@ -1,15 +1,23 @@
+/* One call of attention, of whichever family.
+ *
+ * 1. The arguments are checked, once, on the device that is current; they become a problem.
+ * 2. Without a config: what was decided for this problem on this device before, kernel included; else the planner
+ *    decides, by the tuned table or by the rules. With one: it is fitted to the problem.
+ * 3. The kernel is looked up by its config; the first time it is checked, compiled and loaded.
+ * 4. The family prepares its launch.
+ *
+ * Threads: decisions lie in base/recent.h, kernels in family/config_kernel.h; nobody waits for anybody but while a
+ * kernel is built. */
 #include "attention/attention_call.h"
 
 #include <string.h>
 
 #include "attention/attention_arguments.h"
-#include "attention/sm90/sm90_arguments.h"
-#include "attention/sm90/sm90_choose.h"
-#include "attention/sm90/sm90_rules.h"
 #include "attention/tune/tune_store.h"
 #include "base/error.h"
 #include "base/recent.h"
 #include "base/struct_intake.h"
+#include "family/config.h"
 #include "runtime/runtime_internal.h"
 
 /* What is decided for a problem on a device, and what it depends on: the rest never changes in a runtime's life. */
@@ -18,10 +26,13 @@ struct key {
   uint64_t device;
 };
 struct decision {
-  struct attention_choice choice;
-  uint32_t parts; /* of attention_sm90's tiles */
+  const struct attention_family *family;
+  const struct config_kernel *kernel; /* lives as long as the runtime, as the decision does */
+  int32_t values[ATTENTION_FIELDS_MAX];
+  uint64_t parts;
 };
 _Static_assert(sizeof(struct key) == 8 * 10, "a key has no padding");
+_Static_assert(sizeof(struct decision) == 2 * sizeof(void *) + 4 * ATTENTION_FIELDS_MAX + 8, "nor has a decision");
 _Static_assert(sizeof(struct decision) % 8 == 0, "a decision is whole words");
 
 /* Problems that a program comes back to: the length of a growing cache of keys is another one with every position. A
@@ -36,38 +47,55 @@ static void destroy_decisions(kjit_runtime *runtime, void *decisions) {
   recent_destroy(runtime_mem(runtime), decisions);
 }
 
-/* A config of the caller's own. */
-static kjit_status take_config(const kjit_attention_sm90_config *config, const kjit_attention_problem *problem,
-                               const kjit_device_info *device, struct decision *decision, kjit_error *error) {
-  kjit_status status = sm90_arguments_match(problem, config, error);
-  if (status == KJIT_OK) status = sm90_rules_check_arch(device->arch_specific, error);
-  if (status == KJIT_OK) status = sm90_check_problem(problem, error);
+static const struct runtime_slot slot = {create_decisions, destroy_decisions};
+
+kjit_status attention_call_choose(kjit_runtime *runtime, const kjit_attention_problem *problem,
+                                  const kjit_device_info *device, struct attention_choice *out, kjit_error *error) {
+  const struct family_place place = family_place_of_device(device);
+  const struct attention_measured measured = tune_table_measured(tune_store_of_device(runtime, device));
+  return attention_choose(problem, &place, &measured, out, error);
+}
+
+/* The kernel, and what a launch of it takes besides: for a config that fits the problem. */
+static kjit_status complete(kjit_runtime *runtime, const kjit_attention_problem *problem,
+                            const kjit_device_info *device, struct decision *decision, kjit_error *error) {
+  const struct attention_family *family = decision->family;
+  const kjit_status status =
+      config_kernel_get(runtime, family->family, decision->values, device, &decision->kernel, error);
   if (status != KJIT_OK) return status;
-  *decision = (struct decision){{.family = ATTENTION_SM90, .sm90 = *config},
-                                sm90_call_parts(problem, config, device->multiprocessors)};
+  decision->parts = family->count_parts ? family->count_parts(problem, decision->values, device->multiprocessors) : 1;
   return KJIT_OK;
+}
+
+/* A config of the caller's own. */
+static kjit_status take_config(kjit_runtime *runtime, const kjit_config *config, const kjit_attention_problem *problem,
+                               const kjit_device_info *device, struct decision *decision, kjit_error *error) {
+  decision->family = attention_family_of(config->family);
+  if (!decision->family)
+    return error_invalid(error, "config.family", "must be attention_sm90 or flash_forward, which compute attention");
+  memcpy(decision->values, config->values, sizeof decision->values);
+  const kjit_status status = decision->family->fit(problem, decision->values, error);
+  return status == KJIT_OK ? complete(runtime, problem, device, decision, error) : status;
 }
 
 /* By table or rules, or as the last time. */
 static kjit_status decide(kjit_runtime *runtime, const kjit_attention_problem *problem, const kjit_device_info *device,
                           struct decision *decision, kjit_error *error) {
-  memset(decision, 0, sizeof *decision); /* what is kept has no padding */
-  struct recent *decisions =
-      runtime_slot_get(runtime, RUNTIME_SLOT_ATTENTION_CHOICES, create_decisions, destroy_decisions);
+  struct attention_choice choice;
+  struct recent *decisions = runtime_slot_get(runtime, &slot);
   if (!decisions) return error_no_memory(error);
   const struct key key = {*problem, (uint64_t)device->ordinal};
   if (recent_get(decisions, &key, decision)) return KJIT_OK;
-  struct attention_place place = attention_place_of_device(device);
-  place.tuned = tune_store_of_device(runtime, device);
-  const kjit_status status = attention_choose(problem, &place, &decision->choice, error);
+  kjit_status status = attention_call_choose(runtime, problem, device, &choice, error);
   if (status != KJIT_OK) return status;
-  const _Bool is_sm90 = decision->choice.family == ATTENTION_SM90;
-  decision->parts = is_sm90 ? sm90_call_parts(problem, &decision->choice.sm90, device->multiprocessors) : 1;
-  recent_put(decisions, &key, decision);
-  return KJIT_OK;
+  decision->family = choice.family;
+  memcpy(decision->values, choice.values, sizeof decision->values);
+  status = complete(runtime, problem, device, decision, error);
+  if (status == KJIT_OK) recent_put(decisions, &key, decision);
+  return status;
 }
 
-static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_attention_sm90_config *config,
+static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
                            const kjit_attention_args *args, kjit_error *error) {
   kjit_attention_problem problem;
   struct decision decision;
@@ -78,19 +106,16 @@ static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, c
   const kjit_device_info *device = runtime_known_device(runtime, call->device);
   if (!device) device = runtime_device(runtime, call->device, error);
   if (!device) return (kjit_status)error->status;
-  status = config ? take_config(config, &problem, device, &decision, error)
+  status = config ? take_config(runtime, config, &problem, device, &decision, error)
                   : decide(runtime, &problem, device, &decision, error);
   if (status != KJIT_OK) return status;
-  const struct attention_choice *choice = &decision.choice;
-  call->family = choice->family;
-  if (choice->family == ATTENTION_SM90)
-    return sm90_call_prepare(&call->sm90, runtime, &choice->sm90, decision.parts, args, &problem, device, error);
-  return flash_call_prepare(&call->flash, runtime, &choice->flash, args, error);
+  const struct attention_launch launch = {decision.kernel, decision.values, (uint32_t)decision.parts};
+  call->family = decision.family;
+  return call->family->prepare(&call->of, runtime, &launch, args, &problem, device, error);
 }
 
-kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *runtime,
-                                   const kjit_attention_sm90_config *config, const kjit_attention_args *args,
-                                   kjit_error *error) {
+kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
+                                   const kjit_attention_args *args, kjit_error *error) {
   kjit_attention_args known;
   kjit_error unread;
   if (!error) error = &unread;
@@ -102,6 +127,5 @@ kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *ru
 }
 
 kjit_status attention_call_enqueue(const struct attention_call *call, CUstream stream, kjit_error *error) {
-  if (call->family == ATTENTION_SM90) return sm90_call_enqueue(&call->sm90, stream, error);
-  return flash_call_enqueue(&call->flash, stream, error);
+  return call->family->enqueue(&call->of, stream, error);
 }

@@ -1,4 +1,4 @@
-/* One call, of whichever family. */
+/* One call of attention, of whichever family: from arguments as the caller gives them to all that a launch takes. */
 #ifndef KJIT_ATTENTION_ATTENTION_CALL_H
 #define KJIT_ATTENTION_ATTENTION_CALL_H
 
@@ -7,20 +7,23 @@
 #include "attention/sm90/sm90_call.h"
 
 struct attention_call {
-  enum attention_family family;
+  const struct attention_family *family;
   int32_t device; /* that is current, and that it is for */
   union {
     struct sm90_call sm90;
     struct flash_call flash;
-  };
+  } of; /* the family's own */
 };
 
-/* Check everything, choose, then find the kernel, or build and load it. `config` NULL: a family and config are chosen;
- * else attention_sm90 with this one. Resets the error. */
-kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *runtime,
-                                   const kjit_attention_sm90_config *config, const kjit_attention_args *args,
-                                   kjit_error *error);
+/* Check everything, choose, then find the kernel, or build and load it. `config` NULL: one is chosen. Resets the error.
+ */
+kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
+                                   const kjit_attention_args *args, kjit_error *error);
 
 kjit_status attention_call_enqueue(const struct attention_call *call, CUstream stream, kjit_error *error);
+
+/* kjit_attention_choose() after its arguments were looked at: by the runtime's tuned table, then by the rules. */
+kjit_status attention_call_choose(kjit_runtime *runtime, const kjit_attention_problem *problem,
+                                  const kjit_device_info *device, struct attention_choice *out, kjit_error *error);
 
 #endif

@@ -1,40 +1,25 @@
-/* Which family computes a problem on an architecture, with which config. Pure. */
+/* The planner: which family computes a problem on a card, with which config. Pure. */
 #ifndef KJIT_ATTENTION_ATTENTION_CHOOSE_H
 #define KJIT_ATTENTION_ATTENTION_CHOOSE_H
 
-#include <kjit/attention_sm90.h>
-#include <kjit/flash_forward.h>
-
-enum attention_family { ATTENTION_SM90, ATTENTION_FLASH_FORWARD };
+#include "attention/attention_family.h"
 
 struct attention_choice {
-  enum attention_family family;
-  _Bool tuned; /* by a row of a table, not by the rules */
-  union {
-    kjit_attention_sm90_config sm90;
-    kjit_flash_config flash;
-  };
+  const struct attention_family *family;
+  int32_t values[ATTENTION_FIELDS_MAX];
+  uint32_t decided_by; /* a kjit_decided_by */
 };
 
-struct tune_table; /* attention/tune/tune_table.h: what was measured */
-
-/* What the choice depends on besides the problem. */
-struct attention_place {
-  const char *arch; /* with its own features where it has any: "sm_90a" */
-  uint32_t multiprocessors;
-  uint32_t shared_per_block; /* bytes, after opting in */
-  struct tune_table *tuned;  /* asked before the rules; NULL: there is none */
+/* What was measured, which is asked before the rules: a tuned table, behind a function, so that the planner knows
+ * nothing of tables. `find` NULL: nothing was measured. */
+struct attention_measured {
+  _Bool (*find)(void *table, const kjit_attention_problem *problem, struct attention_choice *out);
+  void *table;
 };
-
-/* A card of an architecture that is not at hand, without a table. KJIT_ERR_UNSUPPORTED, KJIT_ERR_INVALID_ARG by its
- * name. */
-kjit_status attention_place_of_arch(const char *arch, struct attention_place *place, kjit_error *error);
-
-/* Without a table. */
-struct attention_place attention_place_of_device(const kjit_device_info *device);
 
 /* For a problem without defaults left open. KJIT_ERR_UNSUPPORTED says why no family computes it. */
-kjit_status attention_choose(const kjit_attention_problem *problem, const struct attention_place *place,
-                             struct attention_choice *out, kjit_error *error);
+kjit_status attention_choose(const kjit_attention_problem *problem, const struct family_place *place,
+                             const struct attention_measured *measured, struct attention_choice *out,
+                             kjit_error *error);
 
 #endif

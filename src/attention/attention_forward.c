@@ -1,10 +1,64 @@
-/* Launching: once, or timed; with a config of attention_sm90 or the chosen one. */
+/* include/kjit/attention.h: choosing, launching, and plans, which are calls with everything looked up.
+ *
+ * Threads: any number may choose and launch; a plan never changes. */
+#include <stdalign.h>
+#include <string.h>
+
+#include "attention/attention_arguments.h"
 #include "attention/attention_call.h"
+#include "attention/tune/tune_store.h"
 #include "base/error.h"
+#include "family/config.h"
 #include "runtime/runtime_internal.h"
 
-static kjit_status forward(kjit_runtime *runtime, const kjit_attention_sm90_config *config,
-                           const kjit_attention_args *args, CUstream stream, kjit_error *error) {
+/* ---- Choosing ---- */
+
+static kjit_status choose_for_arch(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,
+                                   struct attention_choice *out, kjit_error *error) {
+  struct family_place place;
+  struct attention_measured measured = {0};
+  const kjit_status status = family_place_of_arch(arch, &place, error);
+  if (status != KJIT_OK) return status;
+  if (runtime) measured = tune_table_measured(tune_store_of_arch(runtime, &place));
+  return attention_choose(problem, &place, &measured, out, error);
+}
+
+static kjit_status choose_here(kjit_runtime *runtime, const kjit_attention_problem *problem,
+                               struct attention_choice *out, kjit_error *error) {
+  int32_t ordinal;
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL where arch is");
+  const kjit_status status = runtime_current_device(runtime, &ordinal, error);
+  if (status != KJIT_OK) return status;
+  const kjit_device_info *device = runtime_device(runtime, ordinal, error);
+  if (!device) return (kjit_status)error->status;
+  return attention_call_choose(runtime, problem, device, out, error);
+}
+
+kjit_status kjit_attention_choose(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,
+                                  kjit_config *config, uint32_t *decided_by, kjit_error *error) {
+  kjit_attention_problem taken;
+  struct attention_choice choice;
+  kjit_error unread;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (decided_by) *decided_by = KJIT_DECIDED_BY_NONE;
+  if (!config) return error_invalid(error, "config", "must not be NULL");
+  *config = (kjit_config){0};
+  kjit_status status = attention_problem_take(&taken, problem, error);
+  if (status == KJIT_OK)
+    status =
+        arch ? choose_for_arch(runtime, &taken, arch, &choice, error) : choose_here(runtime, &taken, &choice, error);
+  if (status != KJIT_OK) return status;
+  config->family = choice.family->family;
+  memcpy(config->values, choice.values, config->family->table.config_bytes);
+  if (decided_by) *decided_by = choice.decided_by;
+  return KJIT_OK;
+}
+
+/* ---- Launching ---- */
+
+kjit_status kjit_attention_forward(kjit_runtime *runtime, const kjit_config *config, const kjit_attention_args *args,
+                                   CUstream stream, kjit_error *error) {
   struct attention_call call;
   kjit_status status = attention_call_prepare(&call, runtime, config, args, error);
   if (status == KJIT_OK) status = attention_call_enqueue(&call, stream, error);
@@ -12,52 +66,82 @@ static kjit_status forward(kjit_runtime *runtime, const kjit_attention_sm90_conf
   return status;
 }
 
-struct timed_call {
+/* ---- Plans ---- */
+
+struct kjit_attention_plan {
+  struct attention_call call; /* first: what aligns the whole */
+  kjit_runtime *runtime;
+  void *memory; /* where the plan lies somewhere in */
+};
+
+/* What the arguments claim of their pointers, asked of the driver. */
+static kjit_status check_pointers(kjit_runtime *runtime, const kjit_attention_args *args, int32_t device,
+                                  kjit_error *error) {
+  const struct {
+    const char *name;
+    const void *data;
+  } tensors[] = {
+      {"q", args->q.data}, {"k", args->k.data}, {"v", args->v.data}, {"o", args->o.data}, {"lse", args->lse.data}};
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < sizeof tensors / sizeof *tensors && status == KJIT_OK; i++) {
+    if (tensors[i].data) status = runtime_check_pointer(runtime, tensors[i].data, device, tensors[i].name, error);
+  }
+  return status;
+}
+
+/* Tensor maps want more alignment than memory comes with. */
+static kjit_attention_plan *make(kjit_runtime *runtime, const struct attention_call *call) {
+  const size_t alignment = alignof(kjit_attention_plan);
+  void *memory = mem_alloc(runtime_mem(runtime), sizeof(kjit_attention_plan) + alignment - 1);
+  if (!memory) return NULL;
+  kjit_attention_plan *plan = (void *)(((uintptr_t)memory + alignment - 1) & ~(uintptr_t)(alignment - 1));
+  plan->call = *call;
+  plan->runtime = runtime;
+  plan->memory = memory;
+  return plan;
+}
+
+kjit_status kjit_attention_plan_create(kjit_attention_plan **out, kjit_runtime *runtime, const kjit_config *config,
+                                       const kjit_attention_args *args, kjit_error *error) {
   struct attention_call call;
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  kjit_status status = attention_call_prepare(&call, runtime, config, args, error);
+  if (status == KJIT_OK) status = check_pointers(runtime, args, call.device, error);
+  if (status != KJIT_OK) return status;
+  *out = make(runtime, &call);
+  return *out ? KJIT_OK : error_no_memory(error);
+}
+
+kjit_status kjit_attention_plan_run(const kjit_attention_plan *plan, CUstream stream, kjit_error *error) {
+  error_clear(error);
+  if (!plan) return error_invalid(error, "plan", "must not be NULL");
+  return attention_call_enqueue(&plan->call, stream, error);
+}
+
+struct timed_call {
+  const struct attention_call *call;
   CUstream stream;
 };
 
 static kjit_status enqueue(void *user, kjit_error *error) {
   const struct timed_call *timed = user;
-  return attention_call_enqueue(&timed->call, timed->stream, error);
+  return attention_call_enqueue(timed->call, timed->stream, error);
 }
 
-static kjit_status forward_timed(kjit_runtime *runtime, const kjit_attention_sm90_config *config,
-                                 const kjit_attention_args *args, CUstream stream, float *milliseconds,
-                                 kjit_error *error) {
-  struct timed_call timed = {.stream = stream};
+kjit_status kjit_attention_plan_time(const kjit_attention_plan *plan, CUstream stream, float *milliseconds,
+                                     kjit_error *error) {
   error_clear(error);
   if (!milliseconds) return error_invalid(error, "milliseconds", "must not be NULL");
   *milliseconds = 0;
-  kjit_status status = attention_call_prepare(&timed.call, runtime, config, args, error);
-  if (status == KJIT_OK) status = runtime_time(runtime, stream, enqueue, &timed, milliseconds, error);
-  if (status == KJIT_OK) runtime_count_launch(runtime);
+  if (!plan) return error_invalid(error, "plan", "must not be NULL");
+  struct timed_call timed = {&plan->call, stream};
+  const kjit_status status = runtime_time(plan->runtime, stream, enqueue, &timed, milliseconds, error);
   if (status != KJIT_OK) *milliseconds = 0;
   return status;
 }
 
-kjit_status kjit_attention_forward(kjit_runtime *runtime, const kjit_attention_args *args, CUstream stream,
-                                   kjit_error *error) {
-  return forward(runtime, NULL, args, stream, error);
-}
-
-kjit_status kjit_attention_forward_timed(kjit_runtime *runtime, const kjit_attention_args *args, CUstream stream,
-                                         float *milliseconds, kjit_error *error) {
-  return forward_timed(runtime, NULL, args, stream, milliseconds, error);
-}
-
-kjit_status kjit_attention_sm90_forward(kjit_runtime *runtime, const kjit_attention_sm90_config *config,
-                                        const kjit_attention_args *args, CUstream stream, kjit_error *error) {
-  error_clear(error);
-  if (!config) return error_invalid(error, "config", "must not be NULL");
-  return forward(runtime, config, args, stream, error);
-}
-
-kjit_status kjit_attention_sm90_forward_timed(kjit_runtime *runtime, const kjit_attention_sm90_config *config,
-                                              const kjit_attention_args *args, CUstream stream, float *milliseconds,
-                                              kjit_error *error) {
-  error_clear(error);
-  if (milliseconds) *milliseconds = 0;
-  if (!config) return error_invalid(error, "config", "must not be NULL");
-  return forward_timed(runtime, config, args, stream, milliseconds, error);
+void kjit_attention_plan_destroy(kjit_attention_plan *plan) {
+  if (plan) mem_free(runtime_mem(plan->runtime), plan->memory);
 }

@@ -118,3 +118,23 @@ _Bool file_identity_equal(const struct file_identity *a, const struct file_ident
   return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
          a->modified.tv_sec == b->modified.tv_sec && a->modified.tv_nsec == b->modified.tv_nsec;
 }
+
+static int64_t nanoseconds(struct timespec time) {
+  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+void file_stamp_read(const char *path, struct file_stamp *stamp) {
+  struct stat info;
+  *stamp = (struct file_stamp){0};
+  if (stat(path, &info) != 0) return;
+  const enum file_stamp_kind kind = S_ISREG(info.st_mode)   ? FILE_STAMP_FILE
+                                    : S_ISDIR(info.st_mode) ? FILE_STAMP_FOLDER
+                                                            : FILE_STAMP_OTHER;
+  *stamp = (struct file_stamp){(uint64_t)info.st_dev,     (uint64_t)info.st_ino,     (uint64_t)info.st_size,
+                               nanoseconds(info.st_mtim), nanoseconds(info.st_ctim), kind};
+}
+
+_Bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b) {
+  return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns &&
+         a->changed_ns == b->changed_ns && a->kind == b->kind;
+}

@@ -31,4 +31,15 @@ kjit_status file_read(const struct mem *mem, const char *path, size_t limit, cha
 _Bool file_identify(const char *path, struct file_identity *identity);
 _Bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);
 
+/* What is at a path and when it last changed. The time of change is the kernel's own: unlike the time of modification
+ * it cannot be set back by who writes the file. Links are followed. */
+enum file_stamp_kind { FILE_STAMP_NONE, FILE_STAMP_FILE, FILE_STAMP_FOLDER, FILE_STAMP_OTHER };
+struct file_stamp {
+  uint64_t device, inode, bytes;
+  int64_t modified_ns, changed_ns;
+  uint64_t kind; /* enum file_stamp_kind */
+};
+void file_stamp_read(const char *path, struct file_stamp *stamp);
+_Bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b);
+
 #endif

@@ -17,24 +17,23 @@
 struct family_place {
   const char *arch;          /* with its own features where it has any: "sm_90a" */
   uint32_t sm_count;         /* SMs; an H200's where only the architecture is known */
-  uint32_t shared_per_block; /* bytes of dynamic shared memory after opting in */
+  uint32_t shared_per_block; /* bytes of dynamic shared memory after opting in; 0: this version does not know them */
 };
 
-/* The numbers of a launch that follow from a config alone. */
-struct family_geometry {
-  uint32_t threads[3];   /* of a block, in x, y, z */
-  uint32_t shared_bytes; /* dynamic, of a block */
-  uint32_t cluster[3];   /* blocks of a cluster in x, y, z; all 0: no cluster */
+/* Values of a field that are worth trying, where not all of them are. */
+struct field_hint {
+  const char *field;
+  int32_t values[4];
+  size_t count; /* 0: leave the field as it is */
 };
 
 struct kjit_family {
-  struct field_table table;   /* the fields, their names and kinds; table.family is the family's name */
-  const char *entry;          /* the extern "C" __global__ function */
-  const char *main_file;      /* the kernel's file, as its #line and its messages name it */
-  const char *const *options; /* NVRTC options beyond the standing ones, in canonical order */
-  size_t option_count;
-  const struct field_hint
-      *hints; /* values that `tune` tries, where not all are worth it; ended by a row without name */
+  struct field_table table;       /* the fields, their names and kinds; table.family is the family's name */
+  const char *entry;              /* the extern "C" __global__ function */
+  const char *main_file;          /* the kernel's file, as its #line and its messages name it */
+  const char *const *options;     /* NVRTC options beyond the standing ones, in canonical order */
+  size_t option_count;            /* of options */
+  const struct field_hint *hints; /* values that `tune` tries, ended by a row without name; NULL: none */
 
   /* The text form. NULL: pairs "name=value,...", which family/pair_form.h reads and writes. */
   kjit_status (*parse)(const kjit_family *family, const char *text, int32_t *values, kjit_error *error);
@@ -43,24 +42,32 @@ struct kjit_family {
   /* Every rule that needs no card. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: <rule>". */
   kjit_status (*check)(const kjit_family *family, const int32_t *values, kjit_error *error);
 
-  /* Can a legal config run there? KJIT_ERR_UNSUPPORTED otherwise. */
+  /* Can a legal config run there? KJIT_ERR_UNSUPPORTED otherwise. NULL: where it compiles, it runs. */
   kjit_status (*check_place)(const kjit_family *family, const int32_t *values, const struct family_place *place,
                              kjit_error *error);
 
-  /* Fields that cannot change the machine code of a legal config get their plain value. Idempotent. */
+  /* Does a legal config's code need the features of one architecture, so that a device is compiled for as "sm_90a" and
+   * not as "sm_90"? NULL: never. */
+  _Bool (*is_arch_specific)(const kjit_family *family, const int32_t *values);
+
+  /* Fields that cannot change the machine code of a legal config get their plain value. Idempotent. NULL: there are
+   * none. */
   void (*canonicalize)(const kjit_family *family, int32_t *values);
 
   /* Of a legal config. */
-  void (*geometry)(const kjit_family *family, const int32_t *values, struct family_geometry *out);
+  void (*geometry)(const kjit_family *family, const int32_t *values, kjit_geometry *out);
 
   /* `#define` lines of what is derived from a canonical config, behind those of its fields. NULL: nothing is. */
   void (*derive)(const kjit_family *family, const int32_t *values, struct text *out);
 
-  /* The kernel's source and everything it includes; borrowed from the shelf or from the family. */
+  /* The kernel's source and everything it includes; borrowed from the shelf or from the family. NULL: the embedded
+   * closure of main_file. */
   kjit_status (*sources)(const kjit_family *family, struct source_shelf *shelf, const struct source_set **out,
                          kjit_error *error);
 
-  /* Configs with a name together, for warming: the count, and one of them. NULL: the family has no sets. */
+  /* Configs with a name together, for warming: the names, ended by NULL; the count of one, and one of them. NULL: the
+   * family has no sets. */
+  const char *const *sets;
   size_t (*set_count)(const kjit_family *family, const char *set);
   void (*set_get)(const kjit_family *family, const char *set, size_t index, int32_t *values);
 

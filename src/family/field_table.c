@@ -1,11 +1,8 @@
+/* Configs through their field table: values by field, order, #define lines and JSON. Pure functions. */
 #include "family/field_table.h"
 
 #include <string.h>
 #include <strings.h>
-
-#include <kjit/tensor.h>
-
-#include "base/hash.h"
 
 static const struct {
   int32_t number;
@@ -14,13 +11,13 @@ static const struct {
 
 #define DTYPE_COUNT (sizeof dtypes / sizeof *dtypes)
 
-int32_t field_get(const struct field *field, const void *config) {
+int32_t field_get(const kjit_field_info *field, const void *config) {
   int32_t value;
   memcpy(&value, (const char *)config + field->offset, sizeof value);
   return value;
 }
 
-void field_put(const struct field *field, void *config, int32_t value) {
+void field_put(const kjit_field_info *field, void *config, int32_t value) {
   memcpy((char *)config + field->offset, &value, sizeof value);
 }
 
@@ -48,15 +45,19 @@ int field_table_compare(const struct field_table *table, const void *a, const vo
   return 0;
 }
 
-uint64_t field_table_hash(const struct field_table *table, const void *config) {
-  return hash_64(config, table->config_bytes);
+const kjit_field_info *field_table_find(const struct field_table *table, const char *name, size_t bytes) {
+  for (size_t i = 0; i < table->count; i++) {
+    const kjit_field_info *field = &table->fields[i];
+    if (strlen(field->name) == bytes && !memcmp(field->name, name, bytes)) return field;
+  }
+  return NULL;
 }
 
 /* The field whose name follows `last` in byte order; NULL after the last. */
-static const struct field *next_by_name(const struct field_table *table, const struct field *last) {
-  const struct field *next = NULL;
+static const kjit_field_info *next_by_name(const struct field_table *table, const kjit_field_info *last) {
+  const kjit_field_info *next = NULL;
   for (size_t i = 0; i < table->count; i++) {
-    const struct field *field = &table->fields[i];
+    const kjit_field_info *field = &table->fields[i];
     if (last && strcmp(field->name, last->name) <= 0) continue;
     if (!next || strcmp(field->name, next->name) < 0) next = field;
   }
@@ -64,16 +65,16 @@ static const struct field *next_by_name(const struct field_table *table, const s
 }
 
 void field_table_defines(const struct field_table *table, const void *config, struct text *out) {
-  const struct field *field = next_by_name(table, NULL);
+  const kjit_field_info *field = next_by_name(table, NULL);
   for (; field; field = next_by_name(table, field))
     text_appendf(out, "#define KJIT_%s %d\n", field->name, (int)field_get(field, config));
 }
 
-static void append_json_value(const struct field *field, int32_t value, struct text *out) {
-  const char *dtype = field->kind == FIELD_DTYPE ? field_dtype_name(value) : NULL;
+static void append_json_value(const kjit_field_info *field, int32_t value, struct text *out) {
+  const char *dtype = field->kind == KJIT_FIELD_DTYPE ? field_dtype_name(value) : NULL;
   if (dtype)
     text_appendf(out, "\"%s\"", dtype);
-  else if (field->kind == FIELD_BOOL && (value == 0 || value == 1))
+  else if (field->kind == KJIT_FIELD_BOOL && (value == 0 || value == 1))
     text_append(out, value ? "true" : "false");
   else
     text_appendf(out, "%d", (int)value);
@@ -82,7 +83,7 @@ static void append_json_value(const struct field *field, int32_t value, struct t
 void field_table_json(const struct field_table *table, const void *config, struct text *out) {
   text_append(out, "{");
   for (size_t i = 0; i < table->count; i++) {
-    const struct field *field = &table->fields[i];
+    const kjit_field_info *field = &table->fields[i];
     text_appendf(out, "%s\"%s\": ", i ? ", " : "", field->name);
     append_json_value(field, field_get(field, config), out);
   }

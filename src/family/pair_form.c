@@ -1,3 +1,4 @@
+/* Reading and writing "name=value,..." over a field table. A bit for each field tells what was given already. Pure. */
 #include "family/pair_form.h"
 
 #include <ctype.h>
@@ -5,14 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-
-static const struct field *find_field(const struct field_table *table, const char *name, size_t bytes) {
-  for (size_t i = 0; i < table->count; i++) {
-    const struct field *field = &table->fields[i];
-    if (strlen(field->name) == bytes && !memcmp(field->name, name, bytes)) return field;
-  }
-  return NULL;
-}
 
 static kjit_status no_field(const struct scanner *scanner, const struct field_table *table) {
   char expected[64];
@@ -32,7 +25,7 @@ static kjit_status read_dtype(struct scanner *scanner, int32_t *value) {
 static kjit_status read_item(struct scanner *scanner, const struct field_table *table, uint64_t *seen, void *config) {
   int32_t value;
   scan_blanks(scanner);
-  const struct field *field = find_field(table, scanner->at, scan_word_length(scanner->at));
+  const kjit_field_info *field = field_table_find(table, scanner->at, scan_word_length(scanner->at));
   if (!field) return no_field(scanner, table);
   const uint64_t bit = UINT64_C(1) << (field - table->fields);
   if (*seen & bit) return scan_unexpected(scanner, "every field once");
@@ -41,7 +34,7 @@ static kjit_status read_item(struct scanner *scanner, const struct field_table *
   kjit_status status = scan_character(scanner, '=');
   if (status != KJIT_OK) return status;
   scan_blanks(scanner);
-  status = field->kind == FIELD_DTYPE ? read_dtype(scanner, &value) : scan_integer(scanner, "a number", &value);
+  status = field->kind == KJIT_FIELD_DTYPE ? read_dtype(scanner, &value) : scan_integer(scanner, "a number", &value);
   if (status == KJIT_OK) field_put(field, config, value);
   return status;
 }
@@ -83,9 +76,9 @@ static void append_lower(struct text *out, const char *word) {
 
 void pair_form_print(const struct field_table *table, const void *config, struct text *out) {
   for (size_t i = 0; i < table->count; i++) {
-    const struct field *field = &table->fields[i];
+    const kjit_field_info *field = &table->fields[i];
     const int32_t value = field_get(field, config);
-    const char *dtype = field->kind == FIELD_DTYPE ? field_dtype_name(value) : NULL;
+    const char *dtype = field->kind == KJIT_FIELD_DTYPE ? field_dtype_name(value) : NULL;
     text_appendf(out, "%s%s=", i ? "," : "", field->name);
     if (dtype)
       append_lower(out, dtype);

@@ -123,6 +123,14 @@ static void land(struct builder_call *call, struct flight *flight, kjit_status s
   resident_land(call->builder->resident, flight, artifact, expires_ns, found);
 }
 
+/* 5: the texts of sources that the key was made of by a record of their digests (builder_custom.c). */
+static kjit_status supply_sources(struct builder_call *call, kjit_error *error) {
+  const struct jit_request *request = call->request;
+  const struct source_set *sources;
+  if (!request->sources->withheld || !request->supply) return KJIT_OK;
+  return request->supply(request->supply_user, &sources, error);
+}
+
 /* Make it. `*landed`: another thread lands the flight. */
 static kjit_status make(struct builder_call *call, const struct resident_join *join, _Bool *landed, kjit_artifact **out,
                         int64_t *expires_ns, kjit_error *error) {
@@ -130,10 +138,13 @@ static kjit_status make(struct builder_call *call, const struct resident_join *j
   kjit_status status = begin_key(call, &key, error);
   if (status == KJIT_OK) status = join->refused ? KJIT_ERR_NOT_FOUND : builder_look_up(call, out, error);
   if (status == KJIT_ERR_NOT_FOUND) {
+    status = supply_sources(call, error);
+    if (status != KJIT_OK) goto done;
     const enum maker maker = lead_in_background(call, join, &status, out, error);
     if (maker == MAKER_THIS_THREAD) status = builder_produce(call, join->refused, out, expires_ns, error);
     *landed = maker == MAKER_ANOTHER;
   }
+done:
   end_key(call);
   return status;
 }

@@ -175,7 +175,9 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
   if (status != KJIT_OK) return status;
   builder->resident = create_resident(builder, options);
   builder->record = record_create(builder->mem, builder->log, builder->ops, &builder->counters);
-  if (!builder->resident || !builder->record || !builder_fork_init(builder)) return error_no_memory(error);
+  builder->memo = source_memo_create(builder->mem, &builder->user);
+  if (!builder->resident || !builder->record || !builder->memo || !builder_fork_init(builder))
+    return error_no_memory(error);
   status = open_bundles(builder, options, error);
   if (status == KJIT_OK) status = start_record(builder, options, error);
   if (status != KJIT_OK) return status;
@@ -197,6 +199,7 @@ kjit_status builder_create_parts(struct builder **out, const kjit_runtime_option
   builder->log = log;
   background_init(builder);
   source_shelf_init(&builder->sources, mem);
+  toolkit_init(&builder->toolkit, mem);
   builder->ops = parts->ops ? parts->ops : file_ops_system();
   builder->nvrtc = parts->nvrtc;
   builder->wait_bound_ns = parts->wait_bound_ns ? parts->wait_bound_ns : BUILDER_WAIT_BOUND_NS;
@@ -222,6 +225,8 @@ void builder_destroy(struct builder *builder) {
   compile_server_destroy(builder->server);
   resident_destroy(builder->resident);
   record_destroy(builder->record);
+  source_memo_destroy(builder->memo);
+  toolkit_finish(&builder->toolkit);
   bundle_set_close(&builder->bundles);
   cache_usage_flush(&builder->user);
   cache_dir_finish(&builder->user.dir, builder->ops, builder->mem);

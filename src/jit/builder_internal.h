@@ -12,10 +12,12 @@
 #include "jit/cache/disk_cache.h"
 #include "jit/compile/compile.h"
 #include "jit/compile/server.h"
+#include "jit/compile/toolkit_find.h"
 #include "jit/fork_guard.h"
 #include "jit/key/key.h"
 #include "jit/record.h"
 #include "jit/resident.h"
+#include "jit/source_memo.h"
 
 /* Nobody waits longer for another process's build before building for himself. Long, because a holder that is merely
  * slow is far more common than one that is stopped: a lock whose holder died is free at once. */
@@ -57,6 +59,8 @@ struct builder {
   struct source_shelf sources;
   struct disk_cache user, site;
   struct record *record;
+  struct source_memo *memo; /* what callers' sources include */
+  struct toolkit toolkit;
   kjit_cache_mode mode;
   int64_t wait_bound_ns, failure_s;
   kjit_error cache_error; /* why there is no user folder; status 0 when there is one, or none is wanted */

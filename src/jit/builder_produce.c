@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "jit/builder_fork.h"
+#include "jit/builder_held.h"
 #include "jit/cache/cache_publish.h"
 #include "jit/cache/failure_cache.h"
 #include "jit/compile/compile.h"
@@ -93,6 +93,16 @@ static kjit_status compile_somewhere(struct builder_call *call, struct compile_r
   return compile_run(builder->nvrtc, call->request, builder->mem, stop, call, result, error);
 }
 
+/* What the compiler says of a kernel that it made: its warnings, line by line. */
+static void tell_log(const struct builder_call *call, const char *text) {
+  for (const char *line = text; line && *line;) {
+    const size_t bytes = strcspn(line, "\n");
+    const int shown = bytes < 400 ? (int)bytes : 400;
+    if (bytes) log_write(call->builder->log, KJIT_LOG_INFO, "%.80s: %.*s", call->request->label, shown, line);
+    line += bytes + (line[bytes] == '\n');
+  }
+}
+
 /* Compile; a rejected source gives an artifact too, which holds the log. */
 static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
@@ -106,6 +116,7 @@ static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_
   }
   count_add(&builder->counters, COUNT_build_ns, (uint64_t)(builder_now_ns(builder) - start_ns));
   count_add(&builder->counters, status == KJIT_OK ? COUNT_builds : COUNT_build_failures, 1);
+  if (status == KJIT_OK) tell_log(call, result.log);
   kjit_status kept = status;
   if (status == KJIT_OK || status == KJIT_ERR_COMPILE)
     kept = make_image(call, &result, status == KJIT_OK ? "" : failure_message(error), &image, error);
@@ -197,7 +208,7 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
   kjit_status status = KJIT_OK;
   const int64_t start_ns = builder_now_ns(builder);
   cache_lock_init(&lock, &call->key->digest);
-  builder_fork_hold(builder, &lock);
+  builder_held_add(builder, &lock);
   const enum wait_end end = wait_for_lock(call, &lock, out, &status, error);
   if (end != WAIT_LOCKED || builder_now_ns(builder) - start_ns > POLL_FIRST_NS) {
     count_add(&builder->counters, COUNT_waits, 1);
@@ -207,7 +218,7 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
     status = builder_call_end(call, "another process is still compiling it", error);
   else if (end != WAIT_ANSWERED)
     status = compile_and_publish(call, out, expires_ns, error);
-  builder_fork_drop(builder, &lock);
+  builder_held_remove(builder, &lock);
   cache_lock_release(&lock, builder->ops, folder);
   return status;
 }

@@ -1,12 +1,24 @@
-/* Building without loading, and what the devices are. */
+/* The public functions that build without loading, and those that say what the devices are. */
 #include "base/error.h"
 #include "base/struct_intake.h"
-#include "jit/request/custom_request.h"
+#include "jit/builder_custom.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 static kjit_status check_build_args(const kjit_runtime *runtime, const kjit_build_request *request, kjit_error *error) {
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   return request ? KJIT_OK : error_invalid(error, "request", "must not be NULL");
+}
+
+struct wanted_artifact {
+  kjit_runtime *runtime;
+  kjit_artifact **out;
+};
+
+static kjit_status get_artifact(void *user, const struct jit_request *request, kjit_error *error) {
+  const struct wanted_artifact *wanted = user;
+  kjit_artifact_release(*wanted->out);
+  return builder_get(wanted->runtime->builder, request, wanted->out, error);
 }
 
 kjit_status kjit_build(kjit_runtime *runtime, const kjit_build_request *request, kjit_artifact **out,
@@ -16,12 +28,8 @@ kjit_status kjit_build(kjit_runtime *runtime, const kjit_build_request *request,
   *out = NULL;
   kjit_status status = check_build_args(runtime, request, error);
   if (status != KJIT_OK) return status;
-  struct custom_request custom;
-  status = custom_request_init(&custom, &runtime->mem, request, NULL, error);
-  if (status != KJIT_OK) return status;
-  status = builder_get(runtime->builder, &custom.request, out, error);
-  custom_request_finish(&custom);
-  return status;
+  struct wanted_artifact wanted = {runtime, out};
+  return builder_custom(runtime->builder, request, NULL, get_artifact, &wanted, error);
 }
 
 kjit_status kjit_device_count(kjit_runtime *runtime, uint32_t *count, kjit_error *error) {

@@ -5,9 +5,10 @@
 #include "jit/request/custom_request.h"
 #include "runtime/runtime_internal.h"
 
-static kjit_status join(const kjit_runtime *runtime, const struct jit_request *request, char **text,
+static kjit_status join(const kjit_runtime *runtime, const struct custom_request *custom, char **text,
                         kjit_error *error) {
-  const struct source_file *source = &request->sources->files[0];
+  const struct jit_request *request = &custom->request;
+  const kjit_source *source = custom_request_source(custom);
   struct text out;
   text_init(&out, runtime_mem(runtime), strlen(request->prologue) + source->bytes);
   text_append(&out, request->prologue);
@@ -25,9 +26,9 @@ kjit_status kjit_build_source(kjit_runtime *runtime, const kjit_build_request *r
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   if (!request) return error_invalid(error, "request", "must not be NULL");
   struct custom_request custom;
-  kjit_status status = custom_request_init(&custom, runtime_mem(runtime), request, NULL, error);
+  kjit_status status = custom_request_begin(&custom, runtime_mem(runtime), request, NULL, NULL, error);
   if (status != KJIT_OK) return status;
-  status = join(runtime, &custom.request, text, error);
+  status = join(runtime, &custom, text, error);
   custom_request_finish(&custom);
   return status;
 }

@@ -3,6 +3,7 @@
  * with more parameters than have room on the stack. */
 #include "base/error.h"
 #include "runtime/launch_check.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 /* Parameters whose addresses have room on the stack: more than any kernel that a person wrote. */

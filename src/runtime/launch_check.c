@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 /* CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the same for every device. */

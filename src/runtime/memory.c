@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 /* "A process-wide unique ID for an allocated memory region" (driver API manual, "cuPointerGetAttribute"); 0 for an

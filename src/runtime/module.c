@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "jit/compile/cubin.h"
-#include "runtime/runtime_state.h"
 
 /* A kernel's parameters take at most 32,764 bytes, so there cannot be more of them. */
 #define PARAMETERS_LIMIT 32764
@@ -23,7 +22,7 @@ static kjit_status refuse(const struct kjit_module *module, const char *name, CU
 /* -- Parameters --------------------------------------------------------------------------------------------------- */
 
 static kjit_status take_sizes(struct kjit_kernel *kernel, const uint32_t *sizes, size_t count, kjit_error *error) {
-  kernel->parameter_bytes = mem_alloc_array(&kernel->runtime->mem, count, sizeof *kernel->parameter_bytes);
+  kernel->parameter_bytes = mem_alloc_array(kernel->gpu->mem, count, sizeof *kernel->parameter_bytes);
   if (!kernel->parameter_bytes) return error_no_memory(error);
   if (count) memcpy(kernel->parameter_bytes, sizes, count * sizeof *sizes);
   kernel->parameter_count = count;
@@ -55,14 +54,14 @@ static kjit_status read_parameters(struct kjit_kernel *kernel, const kjit_artifa
   kernel->parameter_count = KERNEL_PARAMETERS_UNKNOWN;
   kjit_status status = kjit_artifact_get_info(artifact, &info, error);
   if (status != KJIT_OK) return status;
-  uint32_t *const sizes = mem_alloc_array(&kernel->runtime->mem, PARAMETERS_LIMIT, sizeof *sizes);
+  uint32_t *const sizes = mem_alloc_array(kernel->gpu->mem, PARAMETERS_LIMIT, sizeof *sizes);
   if (!sizes) return error_no_memory(error);
   if (cubin_find_kernel(info.cubin, info.cubin_bytes, kernel->name, &said) && said.has_info &&
       cubin_parameter_sizes(info.cubin, info.cubin_bytes, kernel->name, sizes, PARAMETERS_LIMIT))
     status = take_sizes(kernel, sizes, said.parameter_count, error);
   else
     status = ask_driver(kernel, sizes, error);
-  mem_free(&kernel->runtime->mem, sizes);
+  mem_free(kernel->gpu->mem, sizes);
   return status;
 }
 
@@ -70,14 +69,14 @@ static kjit_status read_parameters(struct kjit_kernel *kernel, const kjit_artifa
 
 static void kernel_destroy(struct kjit_kernel *kernel) {
   if (!kernel) return;
-  const struct mem *const mem = &kernel->runtime->mem;
+  const struct mem *const mem = kernel->gpu->mem;
   mem_free(mem, kernel->parameter_bytes);
   mem_free(mem, kernel->name);
   mem_free(mem, kernel);
 }
 
 static struct kjit_kernel *kernel_make(struct kjit_module *module, const char *name, size_t name_bytes) {
-  const struct mem *const mem = &module->runtime->mem;
+  const struct mem *const mem = module->gpu->mem;
   struct kjit_kernel *const kernel =
       mem_alloc(mem, sizeof *kernel + module->gpu->device_count * sizeof(struct kernel_on_device));
   if (!kernel) return NULL;
@@ -133,7 +132,7 @@ static struct kjit_kernel *kernel_known(const struct kjit_module *module, const 
 
 kjit_status module_find_kernel(struct kjit_module *module, const char *name, struct kjit_kernel **out,
                                kjit_error *error) {
-  pthread_mutex_t *const lock = &module->runtime->modules.lock;
+  pthread_mutex_t *const lock = module->lock;
   const char *lowered = name;
   size_t bytes = strlen(name);
   (void)artifact_lowered(module->artifact, name, &lowered, &bytes);
@@ -230,5 +229,5 @@ void module_destroy(struct kjit_module *module) {
     kernel_destroy(kernel);
   }
   kjit_artifact_release(module->artifact);
-  mem_free(&module->runtime->mem, module);
+  mem_free(module->gpu->mem, module);
 }

@@ -48,6 +48,7 @@ struct kjit_module {
   kjit_runtime *runtime;
   struct gpu *gpu;
   const struct driver_api *cu;
+  pthread_mutex_t *lock; /* the table's */
 
   struct gate loaded; /* open: everything up to `target` is filled */
   kjit_artifact *artifact;

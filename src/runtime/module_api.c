@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "jit/builder_custom.h"
 #include "jit/compile/cubin.h"
-#include "jit/request/custom_request.h"
 #include "runtime/runtime_state.h"
 
 /* A list of names in a message has room for this much. */
@@ -21,26 +21,36 @@ static kjit_status current_arch(kjit_runtime *runtime, const char **arch, kjit_e
   return status;
 }
 
-/* `needs_entry`: the request must name a kernel, which is looked up at once. */
-static kjit_status get(kjit_runtime *runtime, const kjit_build_request *request, _Bool needs_entry,
-                       struct kjit_module **module, struct kjit_kernel **kernel, kjit_error *error) {
-  const char *arch = NULL;
-  struct custom_request custom;
-  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (!request) return error_invalid(error, "request", "must not be NULL");
-  kjit_status status = current_arch(runtime, &arch, error);
-  if (status == KJIT_OK) status = custom_request_init(&custom, &runtime->mem, request, arch, error);
-  if (status != KJIT_OK) return status;
-  const char *const entry = custom.request.entry;
-  if (custom.request.flags & (KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT))
-    status = error_invalid(error, "request.flags", "KJIT_BUILD_KEY_ONLY and KJIT_BUILD_OBJECT give no kernel");
-  else if (needs_entry && !*entry)
-    status = error_invalid(error, "request.entry", "must name the kernel; kjit_module_get() takes a request without");
-  else
-    status = module_get(runtime, &custom.request, *entry ? entry : NULL, module, error);
-  if (status == KJIT_OK && kernel) status = module_find_kernel(*module, entry, kernel, error);
-  custom_request_finish(&custom);
+struct wanted_module {
+  kjit_runtime *runtime;
+  _Bool needs_entry; /* the request must name a kernel, which is looked up at once */
+  struct kjit_module **module;
+  struct kjit_kernel **kernel; /* NULL: the module alone is wanted */
+};
+
+static kjit_status get_wanted(void *user, const struct jit_request *request, kjit_error *error) {
+  const struct wanted_module *wanted = user;
+  const char *const entry = request->entry;
+  if (request->flags & (KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT))
+    return error_invalid(error, "request.flags", "KJIT_BUILD_KEY_ONLY and KJIT_BUILD_OBJECT give no kernel");
+  if (wanted->needs_entry && !*entry)
+    return error_invalid(error, "request.entry", "must name the kernel; kjit_module_get() takes a request without");
+  kjit_status status = module_get(wanted->runtime, request, *entry ? entry : NULL, wanted->module, error);
+  if (status != KJIT_OK || !wanted->kernel) return status;
+  status = module_find_kernel(*wanted->module, entry, wanted->kernel, error);
+  if (status == KJIT_OK) return status;
+  kjit_module_release(*wanted->module);
+  *wanted->module = NULL;
   return status;
+}
+
+static kjit_status get(const struct wanted_module *wanted, const kjit_build_request *request, kjit_error *error) {
+  const char *arch = NULL;
+  if (!wanted->runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (!request) return error_invalid(error, "request", "must not be NULL");
+  const kjit_status status = current_arch(wanted->runtime, &arch, error);
+  if (status != KJIT_OK) return status;
+  return builder_custom(wanted->runtime->builder, request, arch, get_wanted, (void *)(uintptr_t)wanted, error);
 }
 
 kjit_status kjit_module_get(kjit_runtime *runtime, const kjit_build_request *request, kjit_module **out,
@@ -48,7 +58,8 @@ kjit_status kjit_module_get(kjit_runtime *runtime, const kjit_build_request *req
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
-  return get(runtime, request, 0, out, NULL, error);
+  const struct wanted_module wanted = {runtime, 0, out, NULL};
+  return get(&wanted, request, error);
 }
 
 kjit_module *kjit_module_retain(kjit_module *module) {
@@ -70,9 +81,8 @@ kjit_status kjit_kernel_get(kjit_runtime *runtime, const kjit_build_request *req
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
-  const kjit_status status = get(runtime, request, 1, &module, out, error);
-  if (status != KJIT_OK) kjit_module_release(module);
-  return status;
+  const struct wanted_module wanted = {runtime, 1, &module, out};
+  return get(&wanted, request, error);
 }
 
 kjit_kernel *kjit_kernel_retain(kjit_kernel *kernel) {

@@ -2,6 +2,7 @@
  * the driver refuses is built again once. Any thread may come; those that want the same module wait at its gate. */
 #include "base/error.h"
 #include "jit/artifact.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 static kjit_status check_device_runs(kjit_runtime *runtime, const struct target *target, kjit_error *error) {

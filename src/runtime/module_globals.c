@@ -35,7 +35,7 @@ kjit_status kjit_module_get_global(kjit_module *module, const char *name, kjit_g
 /* The part of the variable that a copy is for. */
 static kjit_status find_part(struct kjit_module *module, const char *name, size_t offset, const void *data,
                              size_t bytes, CUdeviceptr *address, kjit_error *error) {
-  kjit_global global;
+  kjit_global global = {.struct_size = 0};
   if (bytes && !data) return error_invalid(error, "data", "must not be NULL when bytes is not 0");
   const kjit_status status = find(module, name, &global, error);
   if (status != KJIT_OK) return status;
@@ -57,7 +57,7 @@ static kjit_status report(const struct kjit_module *module, CUresult result, con
 
 kjit_status kjit_module_write_global(kjit_module *module, const char *name, size_t offset, const void *data,
                                      size_t bytes, CUstream stream, kjit_error *error) {
-  CUdeviceptr address;
+  CUdeviceptr address = 0;
   error_clear(error);
   const kjit_status status = find_part(module, name, offset, data, bytes, &address, error);
   if (status != KJIT_OK || !bytes) return status;
@@ -66,7 +66,7 @@ kjit_status kjit_module_write_global(kjit_module *module, const char *name, size
 
 kjit_status kjit_module_read_global(kjit_module *module, const char *name, size_t offset, void *data, size_t bytes,
                                     CUstream stream, kjit_error *error) {
-  CUdeviceptr address;
+  CUdeviceptr address = 0;
   error_clear(error);
   const kjit_status status = find_part(module, name, offset, data, bytes, &address, error);
   if (status != KJIT_OK || !bytes) return status;

@@ -37,12 +37,13 @@ uint64_t module_table_finish(struct module_table *table) {
   return held;
 }
 
-static struct kjit_module *make(const struct module_table *table, const struct digest *digest) {
+static struct kjit_module *make(struct module_table *table, const struct digest *digest) {
   struct kjit_module *const module =
       mem_alloc(table->mem, sizeof *module + table->gpu->device_count * sizeof module->launched_on[0]);
   if (!module) return NULL;
   module->digest = *digest;
   module->runtime = table->runtime;
+  module->lock = &table->lock;
   module->gpu = table->gpu;
   module->cu = &table->gpu->driver.cu;
   return module;
@@ -123,7 +124,7 @@ void module_table_give_back(struct module_table *table, struct kjit_module *modu
 /* -- Unloading ---------------------------------------------------------------------------------------------------- */
 
 /* One eighth below the bound, so that the wait is paid once for many. */
-static uint64_t trim_to(const struct module_table *table) {
+static uint64_t trim_to(struct module_table *table) {
   return table->idle_max - table->idle_max / 8;
 }
 

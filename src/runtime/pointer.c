@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 /* What the driver knows of an address; all zero for memory that is not CUDA's. */

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 /* What a kernel may use without asking: CUDA C++ Programming Guide, "Shared Memory" of each capability since 7.x. */

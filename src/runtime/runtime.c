@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "jit/compile/nvrtc.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 /* kjit_runtime_options as first released ended with `reserved`. */
@@ -44,9 +45,12 @@ static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_op
 }
 
 static void finish_slots(kjit_runtime *runtime) {
-  for (int i = 0; i < RUNTIME_SLOT_COUNT; i++) {
-    void *const state = atomic_load_explicit(&runtime->slots[i].state, memory_order_acquire);
-    if (state) atomic_load_explicit(&runtime->slots[i].destroy, memory_order_relaxed)(runtime, state);
+  struct runtime_slot_state *at = atomic_load_explicit(&runtime->slots, memory_order_acquire);
+  while (at) {
+    struct runtime_slot_state *const next = at->next;
+    at->slot->destroy(runtime, at->state);
+    mem_free(&runtime->mem, at);
+    at = next;
   }
 }
 

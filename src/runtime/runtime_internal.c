@@ -1,3 +1,8 @@
+/* What layers above the runtime ask of it: its parts, their slots, devices, and the launch counter.
+ *
+ * Threads: a runtime's parts are set before it is handed out; slots are a list that only grows. */
+#include "runtime/runtime_internal.h"
+
 #include "runtime/runtime_state.h"
 
 const struct mem *runtime_mem(const kjit_runtime *runtime) {
@@ -16,20 +21,35 @@ struct builder *runtime_builder(kjit_runtime *runtime) {
   return runtime->builder;
 }
 
-void *runtime_slot_get(kjit_runtime *runtime, enum runtime_slot slot, void *(*create)(kjit_runtime *runtime),
-                       runtime_slot_destroy destroy) {
-  struct runtime_slot_state *const here = &runtime->slots[slot];
-  void *state = atomic_load_explicit(&here->state, memory_order_acquire);
-  if (state) return state;
-  void *const made = create(runtime);
-  if (!made) return NULL;
-  /* Two threads may both be here; they bring the same function. */
-  atomic_store_explicit(&here->destroy, destroy, memory_order_relaxed);
-  if (atomic_compare_exchange_strong_explicit(&here->state, &state, made, memory_order_acq_rel, memory_order_acquire)) {
-    return made;
-  }
-  destroy(runtime, made);
+static void *find_state(const struct runtime_slot_state *at, const struct runtime_slot *slot) {
+  while (at && at->slot != slot)
+    at = at->next;
+  return at ? at->state : NULL;
+}
+
+/* The first use of a slot. Of two threads that are both here, the second gives its state up. */
+static void *make_state(kjit_runtime *runtime, const struct runtime_slot *slot) {
+  struct runtime_slot_state *const made = mem_alloc(&runtime->mem, sizeof *made);
+  void *const state = made ? slot->create(runtime) : NULL;
+  void *found = NULL;
+  if (!state) goto done;
+  *made = (struct runtime_slot_state){slot, state, atomic_load_explicit(&runtime->slots, memory_order_acquire)};
+  do {
+    found = find_state(made->next, slot);
+    if (found) goto done;
+  } while (!atomic_compare_exchange_weak_explicit(&runtime->slots, &made->next, made, memory_order_acq_rel,
+                                                  memory_order_acquire));
   return state;
+
+done:
+  if (state) slot->destroy(runtime, state);
+  mem_free(&runtime->mem, made);
+  return found;
+}
+
+void *runtime_slot_get(kjit_runtime *runtime, const struct runtime_slot *slot) {
+  void *const state = find_state(atomic_load_explicit(&runtime->slots, memory_order_acquire), slot);
+  return state ? state : make_state(runtime, slot);
 }
 
 kjit_status runtime_current_device(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error) {

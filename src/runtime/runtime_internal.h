@@ -28,18 +28,15 @@ struct builder *runtime_builder(kjit_runtime *runtime);
 /* May a family's choice look at what was measured? */
 _Bool runtime_uses_tuned(const kjit_runtime *runtime);
 
-/* One slot per family for what it keeps in a runtime (its table of resident kernels), made on first use and ended by
- * `destroy` with the runtime. `create` may be called by two threads at once; one result is kept, the other destroyed.
- * Thread-safe; a load after the first call. NULL when out of memory. */
-enum runtime_slot {
-  RUNTIME_SLOT_FLASH_FORWARD,
-  RUNTIME_SLOT_ATTENTION_SM90,
-  RUNTIME_SLOT_ATTENTION_CHOICES,
-  RUNTIME_SLOT_TUNED,
-  RUNTIME_SLOT_COUNT
+/* What a module above the runtime keeps in one: its slot is known by the address of this struct, which is static. The
+ * state is made on first use and ended by `destroy` with the runtime, the newest slot first. */
+struct runtime_slot {
+  void *(*create)(kjit_runtime *runtime); /* NULL: out of memory. Two threads may call it at once: one result is kept */
+  void (*destroy)(kjit_runtime *runtime, void *state);
 };
-void *runtime_slot_get(kjit_runtime *runtime, enum runtime_slot slot, void *(*create)(kjit_runtime *runtime),
-                       void (*destroy)(kjit_runtime *runtime, void *state));
+
+/* The slot's state; NULL when out of memory. Thread-safe; a few loads after the first call. */
+void *runtime_slot_get(kjit_runtime *runtime, const struct runtime_slot *slot);
 
 /* The current context's device, as CUDA's ordinal. KJIT_ERR_NO_DRIVER when there is no context. Costs some 10 ns. */
 kjit_status runtime_current_device(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error);

@@ -4,13 +4,14 @@
 
 #include "runtime/gpu.h"
 #include "runtime/module.h"
-#include "runtime/runtime_internal.h"
 
-typedef void (*runtime_slot_destroy)(kjit_runtime *runtime, void *state);
+struct runtime_slot; /* runtime_internal.h */
 
+/* One slot that is in use, in a list that only grows at its head, so that readers need no lock. */
 struct runtime_slot_state {
-  _Atomic(void *) state;
-  _Atomic(runtime_slot_destroy) destroy;
+  const struct runtime_slot *slot;
+  void *state;
+  struct runtime_slot_state *next;
 };
 
 #define CACHE_LINE_BYTES 64
@@ -23,7 +24,7 @@ struct kjit_runtime {
   struct builder *builder;
   struct gpu gpu;
   struct module_table modules;
-  struct runtime_slot_state slots[RUNTIME_SLOT_COUNT];
+  _Atomic(struct runtime_slot_state *) slots;
   _Atomic(uint64_t) kernels_loaded, kernels_unloaded;
   /* Written by every launch, so away from what every launch reads. */
   char apart[CACHE_LINE_BYTES];

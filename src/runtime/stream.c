@@ -1,3 +1,4 @@
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 /* A number for the calling thread, from 1. */

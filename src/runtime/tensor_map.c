@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 _Static_assert(sizeof(CUtensorMap) == sizeof(kjit_tensor_map), "a tensor map is 128 bytes");

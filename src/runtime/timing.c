@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
 static kjit_status fail(const struct driver_api *cu, CUresult result, const char *call, kjit_error *error) {

@@ -1,5 +1,6 @@
 /* The family through the real NVRTC, as a user builds it. No GPU. */
 #include "fixture.h"
+#include "support/configs.h"
 
 static kjit_flash_config best(void) {
   kjit_flash_config config;
@@ -15,7 +16,7 @@ static kjit_flash_config best(void) {
 static void build(struct fixture *f, const kjit_flash_config *config, kjit_artifact_info *info) {
   kjit_artifact *artifact = NULL;
   *info = (kjit_artifact_info){.struct_size = sizeof *info};
-  assert_status(KJIT_OK, kjit_flash_build(f->runtime, config, "sm_80", 0, &artifact, &f->error), &f->error);
+  assert_status(KJIT_OK, plain_build(f->runtime, config, "sm_80", 0, &artifact, &f->error), &f->error);
   assert_status(KJIT_OK, kjit_artifact_get_info(artifact, info, &f->error), &f->error);
   assert_memory_equal("\177ELF", info->cubin, 4);
   assert_string_equal("flash_forward", info->entry);
@@ -34,7 +35,7 @@ static void test_flash_build__config_becomes_a_cubin(void **state) {
   assert_in_range(info.registers, 64, 255);
   assert_int_equal(info.spill_bytes, 0);
   assert_int_equal(info.shared_bytes, 0); /* all of it is dynamic */
-  assert_true(kjit_flash_config_ctas_per_sm(&config, info.registers, "sm_80") >= 1);
+  assert_true(plain_blocks_per_sm(&config, info.registers, "sm_80") >= 1);
 }
 
 static void test_flash_build__alias_is_found_in_memory(void **state) {
@@ -69,7 +70,7 @@ static void test_flash_source__needs_no_compiler(void **state) {
   struct fixture *f = *state;
   const kjit_flash_config config = best();
   char *text = NULL;
-  assert_status(KJIT_OK, kjit_flash_source(f->runtime, &config, "sm_80", &text, &f->error), &f->error);
+  assert_status(KJIT_OK, plain_source(f->runtime, &config, &text, &f->error), &f->error);
   assert_contains(text, "#define KJIT_d_head 128\n");
   assert_contains(text, "flash_forward(");
   kjit_text_free(f->runtime, text);
@@ -80,14 +81,10 @@ static void test_flash_forward__without_context_says_so(void **state) {
   struct fixture *f = *state;
   const kjit_flash_config config = best();
   const kjit_attention_args args = kjit_attention_args_default();
-  float milliseconds = 1;
-  kjit_flash_plan *plan = NULL;
-  assert_status(KJIT_ERR_NO_DRIVER, kjit_flash_forward(f->runtime, &config, &args, NULL, &f->error), &f->error);
+  kjit_attention_plan *plan = NULL;
+  assert_status(KJIT_ERR_NO_DRIVER, plain_forward(f->runtime, &config, &args, NULL, &f->error), &f->error);
   assert_true(*f->error.message);
-  assert_status(KJIT_ERR_NO_DRIVER,
-                kjit_flash_forward_timed(f->runtime, &config, &args, NULL, &milliseconds, &f->error), &f->error);
-  assert_true(milliseconds == 0);
-  assert_status(KJIT_ERR_NO_DRIVER, kjit_flash_plan_create(f->runtime, &config, &args, &plan, &f->error), &f->error);
+  assert_status(KJIT_ERR_NO_DRIVER, plain_plan_create(&plan, f->runtime, &config, &args, &f->error), &f->error);
   assert_null(plan);
 }
 

@@ -42,13 +42,14 @@ static void run_shapes(void **state, const struct shape *shapes, size_t count) {
                                    .lse = 1,
                                    .seed = random_next(&fixture->random)};
     const kjit_attention_problem asked = problem_public(&problems[i]);
-    kjit_attention_sm90_config config;
+    kjit_config config;
+    int32_t packed = 0, split = 0;
     kjit_error error;
-    assert_status(KJIT_OK,
-                  kjit_attention_sm90_choose(&asked, (uint32_t)strtoul(MULTIPROCESSORS, NULL, 10), &config, &error),
-                  &error);
-    assert_int_equal(shape->packed, config.packed);
-    assert_int_equal(shape->split, config.split);
+    assert_status(KJIT_OK, kjit_attention_choose(fixture->runtime, &asked, NULL, &config, NULL, &error), &error);
+    assert_status(KJIT_OK, kjit_config_get(&config, "packed", &packed, &error), &error);
+    assert_status(KJIT_OK, kjit_config_get(&config, "split", &split, &error), &error);
+    assert_int_equal(shape->packed, packed);
+    assert_int_equal(shape->split, split);
   }
   attention_run_problems(fixture, problems, count);
 }

@@ -157,7 +157,7 @@ static void test_emulator__an_a100_runs_what_is_for_it(void **unused) {
   kjit_error error = {0};
   gpu_trial_create(&trial, &fixture->kernels, &problem);
   assert_string_equal("sm_80", fixture->card.arch);
-  assert_status(KJIT_OK, kjit_attention_forward(fixture->runtime, &trial.data.args, fixture->card.stream, &error),
+  assert_status(KJIT_OK, kjit_attention_forward(fixture->runtime, NULL, &trial.data.args, fixture->card.stream, &error),
                 &error);
   gpu_assert_right(fixture, &trial, "on an A100");
   gpu_trial_destroy(&trial);

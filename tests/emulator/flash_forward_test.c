@@ -2,6 +2,7 @@
 #include "case_generator.h"
 #include "emulator_fixture.h"
 
+#include "support/configs.h"
 #include "support/test.h"
 
 /* A config for each row of flags; between them every number of warps, both types and narrow, odd and wide heads. */
@@ -48,7 +49,7 @@ static kjit_flash_config config_of(size_t row) {
                               .n_warps = shapes[row].n_warps};
   kjit_error error = {0};
   generator_flags(&config, row);
-  assert_status(KJIT_OK, kjit_flash_config_check(&config, "sm_90", &error), &error);
+  assert_status(KJIT_OK, plain_check(&config, "sm_90", &error), &error);
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/configs.h"
 #include "support/test.h"
 
 struct mutation {
@@ -130,7 +131,7 @@ static kjit_status run_flash(kjit_runtime *runtime, const struct gpu_trial *tria
   kjit_flash_config config;
   const kjit_status status = kjit_flash_config_parse(
       "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+buffer+opt_softmax", &config, error);
-  return status == KJIT_OK ? kjit_flash_forward(runtime, &config, &trial->data.args, stream, error) : status;
+  return status == KJIT_OK ? plain_forward(runtime, &config, &trial->data.args, stream, error) : status;
 }
 
 static struct problem flash_problem(double scale) {
@@ -157,7 +158,7 @@ static void test_flash_forward__a_forgotten_rescale_is_caught(void **state) {
 
 static kjit_status run_attention(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
                                  kjit_error *error) {
-  return kjit_attention_forward(runtime, &trial->data.args, stream, error);
+  return kjit_attention_forward(runtime, NULL, &trial->data.args, stream, error);
 }
 
 /* More key blocks than stages, and more tiles than blocks, so that every buffer is used again. */

@@ -15,9 +15,7 @@ static void require(int truth) {
 static void check_requests(const struct request_list *list) {
   for (size_t i = 0; i < list->count; i++) {
     const struct kernel_request *request = &list->items[i];
-    const struct kernel_choice *choice = &request->choice;
-    require((choice->is_sm90 ? kjit_attention_sm90_config_check(&choice->sm90, request->arch, NULL)
-                             : kjit_flash_variant_check(&choice->flash, request->arch, NULL)) == KJIT_OK);
+    require(kjit_config_check(&request->config, request->arch, NULL) == KJIT_OK);
   }
 }
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kjit/flash_forward.h>
+#include "support/configs.h"
+#include "support/flash_variants.h"
 
 /* Longer than any name in any spelling, several times over. */
 #define TEXT_MAX 4096
@@ -19,38 +20,37 @@ static void check_refusal(const kjit_error *error) {
   require(!strchr(error->message, '\n'));
 }
 
-static void check_text(const kjit_flash_variant *variant) {
-  char text[KJIT_FLASH_VARIANT_TEXT_MAX];
-  kjit_flash_variant again;
-  require(kjit_flash_variant_print(variant, KJIT_PRINT_JSON, text, sizeof text, NULL) == KJIT_OK);
-  require(kjit_flash_variant_print(variant, 0, text, sizeof text, NULL) == KJIT_OK);
+static void check_text(const struct flash_variant *variant) {
+  char text[KJIT_CONFIG_TEXT_MAX];
+  struct flash_variant again;
+  require(variant_print(variant, KJIT_PRINT_JSON, text, sizeof text, NULL) == KJIT_OK);
+  require(variant_print(variant, 0, text, sizeof text, NULL) == KJIT_OK);
   /* The demangled spelling may hold a negative count, which the short form has no way to say. */
   const kjit_flash_config *config = &variant->config;
   if (config->Q_mma_load_K_tiles < 0 || config->K_mma_load_K_tiles < 0 || config->V_mma_load_K_tiles < 0) return;
-  require(kjit_flash_variant_parse(text, &again, NULL) == KJIT_OK);
-  require(kjit_flash_variant_compare(variant, &again) == 0);
-  require(kjit_flash_variant_hash(variant) == kjit_flash_variant_hash(&again));
+  require(variant_parse(text, &again, NULL) == KJIT_OK);
+  require(variant_compare(variant, &again) == 0);
 }
 
-static void check_rules(const kjit_flash_variant *variant) {
-  (void)kjit_flash_variant_geometry(variant);
-  (void)kjit_flash_config_ctas_per_sm(&variant->config, 128, "sm_90");
-  if (kjit_flash_variant_check(variant, NULL, NULL) != KJIT_OK) return;
-  const kjit_flash_variant once = kjit_flash_variant_canonical(variant), twice = kjit_flash_variant_canonical(&once);
-  require(kjit_flash_variant_check(&once, NULL, NULL) == KJIT_OK);
-  require(kjit_flash_variant_compare(&once, &twice) == 0);
+static void check_rules(const struct flash_variant *variant) {
+  (void)variant_geometry(variant);
+  (void)plain_blocks_per_sm(&variant->config, 128, "sm_90");
+  if (variant_check(variant, NULL, NULL) != KJIT_OK) return;
+  const struct flash_variant once = variant_canonical(variant), twice = variant_canonical(&once);
+  require(variant_check(&once, NULL, NULL) == KJIT_OK);
+  require(variant_compare(&once, &twice) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   char text[TEXT_MAX + 1];
-  kjit_flash_variant variant;
+  struct flash_variant variant;
   kjit_error error;
   const size_t length = size < TEXT_MAX ? size : TEXT_MAX;
   memcpy(text, data, length);
   text[length] = '\0';
-  if (kjit_flash_variant_parse(text, &variant, &error) != KJIT_OK) {
+  if (variant_parse(text, &variant, &error) != KJIT_OK) {
     check_refusal(&error);
     return 0;
   }

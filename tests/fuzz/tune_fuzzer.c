@@ -12,10 +12,10 @@ static void require(int truth) {
   if (!truth) abort();
 }
 
-static const struct attention_place place = {"sm_90a", 132, 232448, NULL};
+static const struct family_place place = {"sm_90a", 132, 232448};
 
 /* Of the kernels that the corpus was measured on: all zero. */
-static const struct digest kernels[TUNE_FAMILY_COUNT];
+static const struct digest kernels[ATTENTION_FAMILY_COUNT];
 
 static void check_rows(struct tune_table *table) {
   for (const struct tune_row *row = table->rows; row; row = row->hh.next) {

@@ -34,7 +34,9 @@ static void *build_some(void *user) {
   while ((i = atomic_fetch_add(&builds->next, 1)) < builds->count) {
     const kjit_attention_problem problem = problem_public(&builds->problems[i]);
     kjit_artifact *artifact = NULL;
-    if (kjit_attention_build(builds->runtime, &problem, "sm_90a", 0, &artifact, NULL) != KJIT_OK) artifact = NULL;
+    kjit_config config;
+    if (kjit_attention_choose(builds->runtime, &problem, "sm_90a", &config, NULL, NULL) != KJIT_OK) continue;
+    if (kjit_config_build(builds->runtime, &config, "sm_90a", 0, &artifact, NULL) != KJIT_OK) artifact = NULL;
     kjit_artifact_release(artifact);
   }
   return NULL;
@@ -56,16 +58,19 @@ static void build_all(struct gpu_fixture *fixture, const struct problem *problem
 static kjit_status run(struct gpu_fixture *fixture, const struct gpu_trial *trial, kjit_error *error) {
   CUstream stream = fixture->card.stream;
   kjit_status status = attention_data_poison(&trial->data, stream, error);
-  if (status == KJIT_OK) status = kjit_attention_forward(fixture->runtime, &trial->data.args, stream, error);
+  if (status == KJIT_OK) status = kjit_attention_forward(fixture->runtime, NULL, &trial->data.args, stream, error);
   return status == KJIT_OK ? card_synchronize(&fixture->card, stream, error) : status;
 }
 
 static void describe(const struct gpu_fixture *fixture, const struct problem *problem, char *text, size_t capacity) {
-  char kernel[KJIT_ATTENTION_TEXT_MAX], what[PROBLEM_TEXT_MAX];
+  char kernel[KJIT_CONFIG_TEXT_MAX], what[PROBLEM_TEXT_MAX];
   const kjit_attention_problem asked = problem_public(problem);
-  if (kjit_attention_describe(fixture->runtime, &asked, NULL, kernel, sizeof kernel, NULL) != KJIT_OK) *kernel = '\0';
+  kjit_config config;
+  if (kjit_attention_choose(fixture->runtime, &asked, NULL, &config, NULL, NULL) != KJIT_OK ||
+      kjit_config_print(&config, 0, kernel, sizeof kernel, NULL) != KJIT_OK)
+    *kernel = '\0';
   problem_print(problem, what);
-  snprintf(text, capacity, "%s | %s", kernel, what);
+  snprintf(text, capacity, "%.500s | %s", kernel, what);
 }
 
 /* Right, and the second run's bits are the first one's. */
@@ -73,7 +78,7 @@ static _Bool run_case(struct gpu_fixture *fixture, const struct problem *problem
   struct gpu_trial trial;
   struct attention_verdict verdict = {0};
   kjit_error error = {0};
-  char what[KJIT_ATTENTION_TEXT_MAX + PROBLEM_TEXT_MAX + 3], numbers[ATTENTION_VERDICT_TEXT_MAX];
+  char what[512 + PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
   gpu_trial_create(&trial, &fixture->kernels, problem);
   kjit_status status = run(fixture, &trial, &error);
   if (status == KJIT_OK) status = attention_judge(&trial.data, &trial.reference, &verdict, &error);

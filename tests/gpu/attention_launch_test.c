@@ -67,7 +67,7 @@ static void caller_begin_split(struct caller *caller, struct gpu_fixture *fixtur
 static kjit_status enqueue(void *user, CUstream stream, kjit_error *error) {
   const struct caller *caller = user;
   if (caller->plan) return kjit_attention_plan_run(caller->plan, stream, error);
-  return kjit_attention_forward(caller->runtime, &caller->trial.data.args, stream, error);
+  return kjit_attention_forward(caller->runtime, NULL, &caller->trial.data.args, stream, error);
 }
 
 static void caller_enqueue(struct caller *caller) {
@@ -91,7 +91,7 @@ static void caller_end(struct caller *caller) {
 
 static void make_plan(struct caller *caller) {
   const kjit_status status =
-      kjit_attention_plan_create(caller->runtime, &caller->trial.data.args, &caller->plan, &caller->error);
+      kjit_attention_plan_create(&caller->plan, caller->runtime, NULL, &caller->trial.data.args, &caller->error);
   assert_status(KJIT_OK, status, &caller->error);
 }
 
@@ -139,12 +139,15 @@ static void test_attention_plan__run_equals_the_direct_call(void **state) {
   caller_end(&caller);
 }
 
-static void test_attention_forward_timed__returns_the_time_and_the_result(void **state) {
+static void test_attention_plan_time__returns_the_time_and_the_result(void **state) {
   struct caller caller;
   float milliseconds = -1;
   caller_begin(&caller, attention_require(state), 0);
-  caller.status = kjit_attention_forward_timed(caller.runtime, &caller.trial.data.args, caller.stream, &milliseconds,
-                                               &caller.error);
+  kjit_attention_plan *plan = NULL;
+  caller.status = kjit_attention_plan_create(&plan, caller.runtime, NULL, &caller.trial.data.args, &caller.error);
+  if (caller.status == KJIT_OK)
+    caller.status = kjit_attention_plan_time(plan, caller.stream, &milliseconds, &caller.error);
+  kjit_attention_plan_destroy(plan);
   assert_right(&caller, "timed");
   assert_true(milliseconds > 0 && milliseconds < 1000);
   caller_end(&caller);
@@ -268,17 +271,17 @@ static void test_attention_forward__eight_threads_at_once_are_right(void **state
   kjit_runtime_destroy(fresh);
 }
 
-static void test_attention_describe__a_hopper_card_gets_its_own_family(void **state) {
+static void test_attention_choose__a_hopper_card_gets_its_own_family(void **state) {
   struct gpu_fixture *fixture = attention_require(state);
   kjit_attention_problem problem = kjit_attention_problem_default();
-  char text[KJIT_ATTENTION_TEXT_MAX];
+  kjit_config config;
   kjit_error error = {0};
   problem.dtype = KJIT_BF16;
   problem.seq_q = 4096;
   problem.head_dim = 128;
-  const kjit_status status = kjit_attention_describe(fixture->runtime, &problem, NULL, text, sizeof text, &error);
+  const kjit_status status = kjit_attention_choose(fixture->runtime, &problem, NULL, &config, NULL, &error);
   assert_status(KJIT_OK, status, &error);
-  assert_contains(text, "attention_sm90 dtype=bf16,head_dim=128,");
+  assert_ptr_equal(config.family, kjit_family_find("attention_sm90"));
 }
 
 int main(void) {
@@ -286,7 +289,7 @@ int main(void) {
       cmocka_unit_test(test_attention_forward__launches_one_after_the_other_are_right),
       cmocka_unit_test(test_attention_forward__split_launches_repeat_to_the_bit),
       cmocka_unit_test(test_attention_plan__run_equals_the_direct_call),
-      cmocka_unit_test(test_attention_forward_timed__returns_the_time_and_the_result),
+      cmocka_unit_test(test_attention_plan_time__returns_the_time_and_the_result),
       cmocka_unit_test(test_attention_forward__captured_into_a_graph_replays),
       cmocka_unit_test(test_attention_forward__split_and_captured_into_a_graph_replays),
       cmocka_unit_test(test_attention_plan__captured_into_a_graph_replays),
@@ -294,7 +297,7 @@ int main(void) {
       cmocka_unit_test(test_attention_forward__several_streams_that_split_are_right),
       cmocka_unit_test(test_attention_plan__on_several_streams_is_right),
       cmocka_unit_test(test_attention_forward__eight_threads_at_once_are_right),
-      cmocka_unit_test(test_attention_describe__a_hopper_card_gets_its_own_family),
+      cmocka_unit_test(test_attention_choose__a_hopper_card_gets_its_own_family),
   };
   return cmocka_run_group_tests_name("launching attention on the GPU", tests, gpu_setup, gpu_teardown);
 }

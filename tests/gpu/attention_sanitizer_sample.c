@@ -41,7 +41,7 @@ static kjit_status run_problem(const struct sample *sample, const struct problem
   if (status == KJIT_OK) status = attention_reference_create(&reference, &data, error);
   for (int run = 0; run < 2 && status == KJIT_OK; run++) { /* the second finds the first one's tickets */
     status = attention_data_poison(&data, stream, error);
-    if (status == KJIT_OK) status = kjit_attention_forward(sample->runtime, &data.args, stream, error);
+    if (status == KJIT_OK) status = kjit_attention_forward(sample->runtime, NULL, &data.args, stream, error);
   }
   if (status == KJIT_OK) status = card_synchronize(&sample->card, stream, error);
   if (status == KJIT_OK) status = attention_judge(&data, &reference, verdict, error);

@@ -1,4 +1,5 @@
 #include "case_generator.h"
+#include "support/configs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ void generator_flags(kjit_flash_config *config, size_t row) {
 }
 
 static _Bool is_legal(const kjit_flash_config *config, const char *arch) {
-  return kjit_flash_config_check(config, arch, NULL) == KJIT_OK;
+  return plain_check(config, arch, NULL) == KJIT_OK;
 }
 
 kjit_flash_config generator_rotate(int32_t dtype, int64_t head_dim, size_t turn, const char *arch) {
@@ -99,10 +100,10 @@ static void random_heads(struct random *random, const kjit_flash_config *config,
 }
 
 static _Bool fits(const struct gpu_case *made, const char *arch) {
-  kjit_flash_variant variant;
+  kjit_config kernel;
   const kjit_attention_problem problem = problem_public(&made->problem);
-  return kjit_flash_variant_of(&made->config, &problem, &variant, NULL) == KJIT_OK &&
-         kjit_flash_variant_check(&variant, arch, NULL) == KJIT_OK;
+  return kjit_config_of_flash(&made->config, &problem, &kernel, NULL) == KJIT_OK &&
+         kjit_config_check(&kernel, arch, NULL) == KJIT_OK;
 }
 
 static struct gpu_case draw_traits(struct random *random, const char *arch) {

@@ -1,5 +1,6 @@
 /* What cannot be run on this GPU is refused, with a sentence that names it, before anything is launched. */
 #include "gpu_fixture.h"
+#include "support/configs.h"
 
 #include "support/test.h"
 
@@ -26,8 +27,7 @@ static void call_begin(struct call *call, void **state) {
 }
 
 static kjit_status call_run(struct call *call) {
-  return kjit_flash_forward(call->fixture->runtime, &call->config, &call->args, call->fixture->card.stream,
-                            &call->error);
+  return plain_forward(call->fixture->runtime, &call->config, &call->args, call->fixture->card.stream, &call->error);
 }
 
 /* Refused, and nothing was written anywhere. */
@@ -61,10 +61,9 @@ static void test_flash_plan__pointer_that_is_not_device_memory_is_refused(void *
   struct call call;
   call_begin(&call, state);
   static _Alignas(16) uint16_t host_memory[1 << 20];
-  kjit_flash_plan *plan = NULL;
+  kjit_attention_plan *plan = NULL;
   call.args.q.data = host_memory;
-  const kjit_status status =
-      kjit_flash_plan_create(call.fixture->runtime, &call.config, &call.args, &plan, &call.error);
+  const kjit_status status = plain_plan_create(&plan, call.fixture->runtime, &call.config, &call.args, &call.error);
   assert_null(plan);
   call_end_refused(&call, KJIT_ERR_INVALID_ARG, status, "q");
 }

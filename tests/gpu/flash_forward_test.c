@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "support/configs.h"
 #include "support/test.h"
 
 #define PREBUILT_COUNT 85
@@ -114,11 +115,11 @@ static void test_flash_forward__chosen_configs_are_right_for_every_head_size(voi
     problem->heads = 6;
     problem->heads_kv = i % 3 == 0 ? 6 : (int64_t)i % 3;
     problem->causal = i % 5 > 0;
-    kjit_flash_variant chosen;
+    kjit_config chosen;
     kjit_error error;
     const kjit_attention_problem asked = problem_public(problem);
-    assert_status(KJIT_OK, kjit_flash_variant_choose(&asked, fixture->card.arch, &chosen, &error), &error);
-    cases[i].config = chosen.config;
+    assert_status(KJIT_OK, kjit_attention_choose(NULL, &asked, fixture->card.arch, &chosen, NULL, &error), &error);
+    cases[i].config = flash_of(&chosen);
   }
   gpu_run_cases(fixture, cases, SIZES + PAIRS);
 }
@@ -132,8 +133,7 @@ static void test_flash_forward__no_config_means_a_chosen_one(void **state) {
     problem.head_dim = head_dims[i];
     struct gpu_trial trial;
     gpu_trial_create(&trial, &fixture->kernels, &problem);
-    const kjit_status status =
-        kjit_flash_forward(fixture->runtime, NULL, &trial.data.args, fixture->card.stream, &error);
+    const kjit_status status = plain_forward(fixture->runtime, NULL, &trial.data.args, fixture->card.stream, &error);
     assert_status(KJIT_OK, status, &error);
     gpu_assert_right(fixture, &trial, "the chosen config");
     gpu_trial_destroy(&trial);
@@ -147,8 +147,9 @@ static void test_flash_forward__two_runs_are_equal_to_the_bit(void **state) {
   const struct problem problem = gpu_small_problem(fixture);
   gpu_trial_create(&trial, &fixture->kernels, &problem);
   for (size_t row = 0; row < GENERATOR_FLAG_ROWS; row++) {
-    kjit_flash_config config = gpu_plain_config();
-    generator_flags(&config, row);
+    kjit_flash_config flags = gpu_plain_config();
+    generator_flags(&flags, row);
+    const kjit_config config = kjit_flash_config_plain(&flags);
     uint64_t digests[2];
     for (int run = 0; run < 2; run++) {
       struct attention_verdict verdict;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "support/configs.h"
 #include "support/test.h"
 
 /* A call as work for card_capture(). */
@@ -12,13 +13,13 @@ struct call {
   kjit_runtime *runtime;
   const kjit_flash_config *config;
   const kjit_attention_args *args;
-  const kjit_flash_plan *plan; /* NULL: by config */
+  const kjit_attention_plan *plan; /* NULL: by config */
 };
 
 static kjit_status enqueue_call(void *user, CUstream stream, kjit_error *error) {
   const struct call *call = user;
-  if (call->plan) return kjit_flash_plan_run(call->plan, stream, error);
-  return kjit_flash_forward(call->runtime, call->config, call->args, stream, error);
+  if (call->plan) return kjit_attention_plan_run(call->plan, stream, error);
+  return plain_forward(call->runtime, call->config, call->args, stream, error);
 }
 
 /* Setup and teardown of a test with one small problem. */
@@ -67,29 +68,30 @@ static void test_flash_plan__run_equals_the_direct_call(void **state) {
   scene_begin(&scene, state);
   const uint64_t direct = digest_of_direct_call(&scene);
   kjit_error error = {0};
-  kjit_flash_plan *plan = NULL;
-  kjit_status status =
-      kjit_flash_plan_create(scene.fixture->runtime, &scene.config, &scene.trial.data.args, &plan, &error);
+  kjit_attention_plan *plan = NULL;
+  kjit_status status = plain_plan_create(&plan, scene.fixture->runtime, &scene.config, &scene.trial.data.args, &error);
   assert_status(KJIT_OK, status, &error);
   for (int run = 0; run < 3; run++) {
     poison(&scene.trial, scene.fixture->card.stream);
-    status = kjit_flash_plan_run(plan, scene.fixture->card.stream, &error);
+    status = kjit_attention_plan_run(plan, scene.fixture->card.stream, &error);
     assert_status(KJIT_OK, status, &error);
     gpu_assert_right(scene.fixture, &scene.trial, "plan");
     assert_true(gpu_output_digest(&scene.trial) == direct);
   }
-  kjit_flash_plan_destroy(plan);
+  kjit_attention_plan_destroy(plan);
   scene_end(&scene);
 }
 
-static void test_flash_forward_timed__returns_the_time_and_the_result(void **state) {
+static void test_flash_plan_time__returns_the_time_and_the_result(void **state) {
   struct scene scene;
   scene_begin(&scene, state);
   kjit_error error = {0};
   float milliseconds = -1;
   poison(&scene.trial, scene.fixture->card.stream);
-  const kjit_status status = kjit_flash_forward_timed(scene.fixture->runtime, &scene.config, &scene.trial.data.args,
-                                                      scene.fixture->card.stream, &milliseconds, &error);
+  kjit_attention_plan *plan = NULL;
+  kjit_status status = plain_plan_create(&plan, scene.fixture->runtime, &scene.config, &scene.trial.data.args, &error);
+  if (status == KJIT_OK) status = kjit_attention_plan_time(plan, scene.fixture->card.stream, &milliseconds, &error);
+  kjit_attention_plan_destroy(plan);
   assert_status(KJIT_OK, status, &error);
   assert_true(milliseconds > 0 && milliseconds < 1000);
   gpu_assert_right(scene.fixture, &scene.trial, "timed");
@@ -124,13 +126,13 @@ static void test_flash_plan__captured_into_a_graph_replays(void **state) {
   struct scene scene;
   scene_begin(&scene, state);
   kjit_error error = {0};
-  kjit_flash_plan *plan = NULL;
+  kjit_attention_plan *plan = NULL;
   const kjit_status status =
-      kjit_flash_plan_create(scene.fixture->runtime, &scene.config, &scene.trial.data.args, &plan, &error);
+      plain_plan_create(&plan, scene.fixture->runtime, &scene.config, &scene.trial.data.args, &error);
   assert_status(KJIT_OK, status, &error);
   scene.call.plan = plan;
   assert_replays(&scene, "graph by plan");
-  kjit_flash_plan_destroy(plan);
+  kjit_attention_plan_destroy(plan);
   scene_end(&scene);
 }
 
@@ -163,8 +165,8 @@ static void caller_enqueue(struct caller *caller) {
   if (caller->status == KJIT_OK)
     caller->status = attention_data_poison(&caller->trial.data, caller->stream, &caller->error);
   if (caller->status == KJIT_OK)
-    caller->status = kjit_flash_forward(caller->fixture->runtime, &caller->config, &caller->trial.data.args,
-                                        caller->stream, &caller->error);
+    caller->status = plain_forward(caller->fixture->runtime, &caller->config, &caller->trial.data.args, caller->stream,
+                                   &caller->error);
 }
 
 static void caller_end(struct caller *caller, const char *what) {
@@ -292,7 +294,7 @@ static void test_flash_forward__every_device_is_right(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_flash_plan__run_equals_the_direct_call),
-      cmocka_unit_test(test_flash_forward_timed__returns_the_time_and_the_result),
+      cmocka_unit_test(test_flash_plan_time__returns_the_time_and_the_result),
       cmocka_unit_test(test_flash_forward__captured_into_a_graph_replays),
       cmocka_unit_test(test_flash_plan__captured_into_a_graph_replays),
       cmocka_unit_test(test_flash_forward__several_streams_at_once_are_right),

@@ -64,14 +64,14 @@ static void describe_case(const struct gpu_case *gpu_case, char *text, size_t ca
 
 static void prebuild_cases(struct gpu_fixture *fixture, const struct gpu_case *cases, size_t count) {
   kjit_error error = {0};
-  kjit_flash_variant *variants = calloc(count, sizeof *variants);
-  kjit_status status = variants ? KJIT_OK : KJIT_ERR_NO_MEMORY;
+  kjit_config *kernels = calloc(count, sizeof *kernels);
+  kjit_status status = kernels ? KJIT_OK : KJIT_ERR_NO_MEMORY;
   for (size_t i = 0; i < count && status == KJIT_OK; i++) {
     const kjit_attention_problem problem = problem_public(&cases[i].problem);
-    status = kjit_flash_variant_of(&cases[i].config, &problem, &variants[i], &error);
+    status = kjit_config_of_flash(&cases[i].config, &problem, &kernels[i], &error);
   }
-  if (status == KJIT_OK) status = prebuild(fixture->runtime, variants, count, fixture->card.arch, 0, &error);
-  free(variants);
+  if (status == KJIT_OK) status = prebuild(fixture->runtime, kernels, count, fixture->card.arch, 0, &error);
+  free(kernels);
   assert_status(KJIT_OK, status, &error);
 }
 
@@ -89,7 +89,8 @@ static _Bool run_case(struct gpu_fixture *fixture, const struct gpu_trial *trial
   char what[KJIT_FLASH_CONFIG_TEXT_MAX + PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
   kjit_error error = {0};
   struct attention_verdict verdict;
-  const kjit_status status = attention_run(&trial->data, &trial->reference, &gpu_case->config, &verdict, &error);
+  const kjit_config config = kjit_flash_config_plain(&gpu_case->config);
+  const kjit_status status = attention_run(&trial->data, &trial->reference, &config, &verdict, &error);
   describe_case(gpu_case, what, sizeof what);
   gpu_record_share(fixture, &verdict, what);
   if (status == KJIT_OK && verdict.passed) return 1;

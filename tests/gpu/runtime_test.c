@@ -1,5 +1,6 @@
 /* A caller's own kernel on the GPU: typed argument, shared memory, limits, loading and unloading. */
 #include "gpu_fixture.h"
+#include "support/configs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -208,17 +209,17 @@ static size_t free_device_bytes(const struct card *card) {
 static void load_and_unload(const struct gpu_trial *trial, const kjit_flash_config *config) {
   kjit_error error = {0};
   kjit_runtime *runtime = NULL;
-  kjit_flash_plan *plan = NULL;
+  kjit_attention_plan *plan = NULL;
   kjit_status status = kjit_runtime_create(&runtime, NULL, &error);
   assert_status(KJIT_OK, status, &error);
-  status = kjit_flash_plan_create(runtime, config, &trial->data.args, &plan, &error);
+  status = plain_plan_create(&plan, runtime, config, &trial->data.args, &error);
   assert_status(KJIT_OK, status, &error);
   const struct card *card = trial->data.kernels->card;
-  status = kjit_flash_plan_run(plan, card->stream, &error);
+  status = kjit_attention_plan_run(plan, card->stream, &error);
   assert_status(KJIT_OK, status, &error);
   status = card_synchronize(card, card->stream, &error);
   assert_status(KJIT_OK, status, &error);
-  kjit_flash_plan_destroy(plan);
+  kjit_attention_plan_destroy(plan);
   kjit_runtime_destroy(runtime);
 }
 

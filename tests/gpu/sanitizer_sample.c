@@ -53,9 +53,10 @@ static kjit_status run_case(const struct sample *sample, const struct gpu_case *
                             struct attention_verdict *verdict, kjit_error *error) {
   struct attention_data data = {0};
   struct attention_reference reference = {0};
+  const kjit_config config = kjit_flash_config_plain(&sample_case->config);
   kjit_status status = attention_data_create(&data, &sample->kernels, &sample_case->problem, error);
   if (status == KJIT_OK) status = attention_reference_create(&reference, &data, error);
-  if (status == KJIT_OK) status = attention_run(&data, &reference, &sample_case->config, verdict, error);
+  if (status == KJIT_OK) status = attention_run(&data, &reference, &config, verdict, error);
   attention_reference_destroy(&reference, &sample->card);
   attention_data_destroy(&data);
   return status;
@@ -74,14 +75,14 @@ static int report(const struct gpu_case *sample_case, const struct attention_ver
 static int run_all(const struct sample *sample) {
   struct random random = {.state = random_fresh_seed()};
   struct gpu_case cases[CASES];
-  kjit_flash_variant variants[CASES];
+  kjit_config variants[CASES];
   kjit_error error = {0};
   int failures = 0;
   printf("repeat with KJIT_SEED=0x%" PRIx64 "\n", random.state);
   for (size_t i = 0; i < CASES; i++) {
     cases[i] = make_case(&random, i);
     const kjit_attention_problem problem = problem_public(&cases[i].problem);
-    if (kjit_flash_variant_of(&cases[i].config, &problem, &variants[i], &error) != KJIT_OK) break;
+    if (kjit_config_of_flash(&cases[i].config, &problem, &variants[i], &error) != KJIT_OK) break;
   }
   if (error.status != KJIT_OK || prebuild(sample->runtime, variants, CASES, sample->card.arch, 0, &error) != KJIT_OK) {
     printf("%s\n", error.message);

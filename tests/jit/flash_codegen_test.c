@@ -1,6 +1,8 @@
 /* What the real compiler makes of flash_forward's kernels: every field and trait that keys tell apart changes the
  * machine code, and every config of the sets and what the planner chooses for causal, grouped and odd heads compile
  * without a word and without spills beyond the budgets of kernel_src/README.md. */
+#include "support/configs.h"
+#include "support/flash_variants.h"
 #include <kjit/flash_forward.h>
 #include <string.h>
 
@@ -35,7 +37,7 @@ static size_t sample_step(void) {
 
 /* One kernel compiled. */
 struct body {
-  kjit_flash_variant variant; /* canonical */
+  struct flash_variant variant; /* canonical */
   kjit_status status;
   kjit_error error;
   struct digest key, code; /* of the key, of the machine code */
@@ -68,8 +70,8 @@ static void compile_body(struct codegen *codegen, size_t index) {
   struct batch *batch = (struct batch *)codegen;
   struct body *body = &batch->bodies[index];
   kjit_artifact *artifact = NULL;
-  body->variant = kjit_flash_variant_canonical(&body->variant);
-  body->status = kjit_flash_variant_build(codegen->runtime, &body->variant, batch->arch, 0, &artifact, &body->error);
+  body->variant = variant_canonical(&body->variant);
+  body->status = variant_build(codegen->runtime, &body->variant, batch->arch, 0, &artifact, &body->error);
   if (body->status == KJIT_OK) body->status = read_body(body, artifact);
   kjit_artifact_release(artifact);
 }
@@ -81,9 +83,9 @@ static void compile_all(struct batch *batch, const char *arch) {
     assert_status(KJIT_OK, batch->bodies[i].status, &batch->bodies[i].error);
 }
 
-static const char *variant_text(const kjit_flash_variant *variant) {
-  static char text[KJIT_FLASH_VARIANT_TEXT_MAX];
-  return kjit_flash_variant_print(variant, 0, text, sizeof text, NULL) == KJIT_OK ? text : "?";
+static const char *variant_text(const struct flash_variant *variant) {
+  static char text[KJIT_CONFIG_TEXT_MAX];
+  return variant_print(variant, 0, text, sizeof text, NULL) == KJIT_OK ? text : "?";
 }
 
 /* Equal keys and equal code must come together. */
@@ -99,10 +101,10 @@ static void assert_keys_tell_bodies_apart(const struct batch *batch) {
     }
 }
 
-static uint32_t spill_budget(const kjit_flash_variant *variant) {
+static uint32_t spill_budget(const struct flash_variant *variant) {
   const kjit_flash_config *c = &variant->config;
-  const kjit_flash_variant plain = kjit_flash_variant_plain(c);
-  if (kjit_flash_variant_compare(variant, &plain) != 0) return TRAIT_SPILL_BUDGET;
+  const struct flash_variant plain = flash_variant_plain(c);
+  if (variant_compare(variant, &plain) != 0) return TRAIT_SPILL_BUDGET;
   return c->B_r == 128 && c->B_c == 64 && c->n_warps == 4 ? WIDE_SPILL_BUDGET : 0;
 }
 
@@ -121,13 +123,13 @@ static int setup(void **state) {
   return codegen_setup(state, sizeof(struct batch));
 }
 
-static void add_variant(struct batch *batch, const kjit_flash_variant *variant) {
+static void add_variant(struct batch *batch, const struct flash_variant *variant) {
   assert_true(batch->codegen.count < MAX_CONFIGS);
   batch->bodies[batch->codegen.count++] = (struct body){.variant = *variant};
 }
 
 static void add(struct batch *batch, const kjit_flash_config *config) {
-  const kjit_flash_variant plain = kjit_flash_variant_plain(config);
+  const struct flash_variant plain = flash_variant_plain(config);
   add_variant(batch, &plain);
 }
 
@@ -153,12 +155,11 @@ static void test_flash_codegen__each_field_changes_the_body(void **state) {
   const kjit_flash_config base = {KJIT_FP16, 128, 64, 64, 4, 1, 1, 1, 2, 2, 2, 0, 1};
   static const int32_t kValues[] = {0, 1, 2, 4, 8, 15, 16, 32, 48, 80, 96, 128, 160, 256};
   add(batch, &base);
-  for (size_t f = 0; kjit_flash_field(f); f++)
+  for (size_t f = 0; f < sizeof base / sizeof(int32_t); f++)
     for (size_t v = 0; v < sizeof kValues / sizeof *kValues; v++) {
       kjit_flash_config other = base;
-      memcpy((char *)&other + kjit_flash_field(f)->offset, &kValues[v], sizeof kValues[v]);
-      if (kjit_flash_config_compare(&other, &base) != 0 && kjit_flash_config_check(&other, "sm_80", NULL) == KJIT_OK)
-        add(batch, &other);
+      memcpy((char *)&other + f * sizeof(int32_t), &kValues[v], sizeof kValues[v]);
+      if (plain_compare(&other, &base) != 0 && plain_check(&other, "sm_80", NULL) == KJIT_OK) add(batch, &other);
     }
   assert_true(batch->codegen.count > 20);
   compile_all(batch, kArchitectures[0]);
@@ -169,10 +170,10 @@ static void test_flash_codegen__each_field_changes_the_body(void **state) {
 static void test_flash_codegen__each_trait_changes_the_body(void **state) {
   struct batch *batch = codegen_or_skip(state);
   const kjit_flash_config base = {KJIT_BF16, 128, 64, 64, 4, 1, 1, 1, 2, 2, 2, 0, 1};
-  static const kjit_flash_traits kTraits[] = {{0, 0, 128, 128}, {1, 0, 128, 128}, {0, 1, 128, 128}, {1, 1, 128, 128},
-                                              {0, 0, 120, 128}, {0, 0, 128, 120}, {0, 0, 64, 128},  {0, 0, 128, 64}};
+  static const struct flash_traits kTraits[] = {{0, 0, 128, 128}, {1, 0, 128, 128}, {0, 1, 128, 128}, {1, 1, 128, 128},
+                                                {0, 0, 120, 128}, {0, 0, 128, 120}, {0, 0, 64, 128},  {0, 0, 128, 64}};
   for (size_t i = 0; i < sizeof kTraits / sizeof *kTraits; i++) {
-    const kjit_flash_variant variant = {base, kTraits[i]};
+    const struct flash_variant variant = {base, kTraits[i]};
     add_variant(batch, &variant);
   }
   compile_all(batch, kTraitArchitectures[0]);
@@ -186,7 +187,7 @@ static void add_chosen(struct batch *batch, const char *arch, size_t first, size
                                       {152, 152}, {192, 192}, {192, 128}, {256, 256}, {64, 256}, {256, 40}};
   for (size_t i = first; i < 2 * sizeof kHeads / sizeof *kHeads; i += step) {
     kjit_attention_problem problem = kjit_attention_problem_default();
-    kjit_flash_variant variant;
+    struct flash_variant variant;
     kjit_error error;
     problem.dtype = i % 3 ? KJIT_BF16 : KJIT_FP16;
     problem.flags = i % 2 ? KJIT_ATTENTION_CAUSAL : 0;
@@ -195,7 +196,7 @@ static void add_chosen(struct batch *batch, const char *arch, size_t first, size
     problem.seq_q = 4096;
     problem.head_dim = kHeads[i / 2][0];
     problem.head_dim_v = kHeads[i / 2][1];
-    assert_status(KJIT_OK, kjit_flash_variant_choose(&problem, arch, &variant, &error), &error);
+    assert_status(KJIT_OK, variant_choose(&problem, arch, &variant, &error), &error);
     add_variant(batch, &variant);
   }
 }

@@ -6,6 +6,7 @@
 
 #include "codegen.h"
 #include "support/attention_grid.h"
+#include "support/configs.h"
 
 #define SAMPLE (CODEGEN_LESS ? 6 : 24)
 
@@ -17,7 +18,7 @@ struct outcome {
 
 struct batch {
   struct codegen codegen;
-  kjit_attention_sm90_config configs[ATTENTION_GRID_SIZE];
+  kjit_config configs[ATTENTION_GRID_SIZE];
   struct outcome outcomes[ATTENTION_GRID_SIZE];
   atomic_size_t wrong;
 };
@@ -27,7 +28,7 @@ static int setup(void **state) {
 }
 
 static int compare(const void *a, const void *b) {
-  return kjit_attention_sm90_config_compare(a, b);
+  return kjit_config_compare(a, b);
 }
 
 /* What the planner chooses over the grid, sorted, each once. */
@@ -36,7 +37,7 @@ static void choose_all(struct batch *batch) {
   for (size_t i = 0; i < ATTENTION_GRID_SIZE; i++) {
     const kjit_attention_problem problem = attention_grid_problem(i);
     kjit_error error;
-    assert_status(KJIT_OK, kjit_attention_sm90_choose(&problem, 0, &batch->configs[i], &error), &error);
+    assert_status(KJIT_OK, kjit_attention_choose(NULL, &problem, "sm_90a", &batch->configs[i], NULL, &error), &error);
   }
   qsort(batch->configs, ATTENTION_GRID_SIZE, sizeof *batch->configs, compare);
   for (size_t i = 0; i < ATTENTION_GRID_SIZE; i++) {
@@ -61,21 +62,22 @@ static void take_sample(struct batch *batch, size_t count) {
 /* Stores and loads together. Two 8-byte values where three consumers, or 160 keys, leave no register; a part's place
  * among the others takes registers through all of its steps, for which the widest heads, whose O fills half of them,
  * have no room. */
-static uint32_t spill_budget(const kjit_attention_sm90_config *config) {
-  return config->split && config->head_dim_v > 128 ? 320 : 16;
+static uint32_t spill_budget(const kjit_config *config) {
+  const kjit_attention_sm90_config sm90 = sm90_of(config);
+  return sm90.split && sm90.head_dim_v > 128 ? 320 : 16;
 }
 
-static _Bool is_clean(kjit_runtime *runtime, const kjit_attention_sm90_config *config, struct outcome *outcome) {
-  char text[KJIT_ATTENTION_SM90_TEXT_MAX] = "";
+static _Bool is_clean(kjit_runtime *runtime, const kjit_config *config, struct outcome *outcome) {
+  char text[KJIT_CONFIG_TEXT_MAX] = "";
   kjit_artifact *artifact = NULL;
   kjit_artifact_info info = {.struct_size = sizeof info};
   kjit_error error = {0};
   _Bool clean = 0;
-  if (kjit_attention_sm90_build(runtime, config, 0, &artifact, &error) == KJIT_OK &&
+  if (kjit_config_build(runtime, config, "sm_90a", 0, &artifact, &error) == KJIT_OK &&
       kjit_artifact_get_info(artifact, &info, &error) == KJIT_OK)
     clean = info.spill_bytes <= spill_budget(config) && info.log[0] == '\0';
   *outcome = (struct outcome){info.compile_ms, info.cubin_bytes};
-  if (!clean && kjit_attention_sm90_config_print(config, 0, text, sizeof text, NULL) == KJIT_OK) {
+  if (!clean && kjit_config_print(config, 0, text, sizeof text, NULL) == KJIT_OK) {
     print_error("%s: %s spills %u bytes, stack %u, log \"%.300s\"\n", text, error.message, info.spill_bytes,
                 info.local_bytes, info.log ? info.log : "");
   }
@@ -103,8 +105,8 @@ static void print_kind(const struct batch *batch, int packed, int split) {
   static struct outcome kind[ATTENTION_GRID_SIZE];
   size_t count = 0;
   for (size_t i = 0; i < batch->codegen.count; i++) {
-    if ((batch->configs[i].packed > 1) == packed && batch->configs[i].split == split)
-      kind[count++] = batch->outcomes[i];
+    const kjit_attention_sm90_config config = sm90_of(&batch->configs[i]);
+    if ((config.packed > 1) == packed && config.split == split) kind[count++] = batch->outcomes[i];
   }
   if (count == 0) return;
   qsort(kind, count, sizeof *kind, compare_ms);

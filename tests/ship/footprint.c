@@ -4,6 +4,7 @@
  *   ship_footprint BUNDLE ARCH COUNT loaded   loaded and launched once; with KJIT_LIBCUDA naming a driver that only
  *                                             counts (libfake_driver.so, which is an sm_90), so kjit's part alone
  *   ship_footprint BUNDLE ARCH COUNT gpu      the same on the GPU: with the driver's part, in host and device memory */
+#include "support/configs.h"
 #include <kjit/kjit.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -78,9 +79,9 @@ static kjit_status collect(struct footprint *f, kjit_error *error) {
     const kjit_status status = kjit_flash_config_set(sets[s], f->configs + first, capacity - first, &more, error);
     if (status != KJIT_OK) return status;
     for (size_t i = 0; i < more; i++) {
-      const kjit_flash_config config = kjit_flash_config_canonical(&f->configs[first + i]);
+      const kjit_flash_config config = plain_canonical(&f->configs[first + i]);
       size_t known = 0;
-      while (known < count && kjit_flash_config_compare(&f->configs[known], &config) != 0)
+      while (known < count && plain_compare(&f->configs[known], &config) != 0)
         known++;
       if (known == count) f->configs[count++] = config;
     }
@@ -101,7 +102,7 @@ static kjit_status open_runtime(struct footprint *f, const char *const *bundle, 
 static kjit_status get(struct footprint *f, const kjit_flash_config *config, kjit_error *error) {
   kjit_artifact *artifact = NULL;
   kjit_artifact_info info = {.struct_size = sizeof info};
-  kjit_status status = kjit_flash_build(f->runtime, config, f->arch, KJIT_BUILD_NO_COMPILE, &artifact, error);
+  kjit_status status = plain_build(f->runtime, config, f->arch, KJIT_BUILD_NO_COMPILE, &artifact, error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, error);
   f->cubin_bytes += info.cubin_bytes;
   kjit_artifact_release(artifact);
@@ -116,7 +117,7 @@ static kjit_status launch(struct footprint *f, const kjit_flash_config *config, 
   for (size_t i = 0; i < 4; i++)
     *tensors[i] = kjit_tensor_bshd((void *)(uintptr_t)(first + i * TENSOR_STEP), (kjit_dtype)config->dtype, 0, 1, SEQ,
                                    HEADS, config->d_head);
-  return kjit_flash_forward(f->runtime, config, &args, f->card.stream, error);
+  return plain_forward(f->runtime, config, &args, f->card.stream, error);
 }
 
 static kjit_status use_all(struct footprint *f, _Bool loaded, kjit_error *error) {

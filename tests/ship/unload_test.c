@@ -43,13 +43,10 @@ size_t __sanitizer_get_current_allocated_bytes(void);
   X(kjit_bundle_writer_destroy)                                                                                        \
   X(kjit_bundle_writer_finish)                                                                                         \
   X(kjit_build)                                                                                                        \
-  X(kjit_flash_build)                                                                                                  \
-  X(kjit_flash_config_parse)                                                                                           \
-  X(kjit_flash_forward)                                                                                                \
-  X(kjit_kernel_get)                                                                                                   \
-  X(kjit_kernel_release)                                                                                               \
-  X(kjit_runtime_create)                                                                                               \
-  X(kjit_runtime_destroy)
+  X(kjit_config_build)                                                                                                 \
+  X(kjit_config_parse)                                                                                                 \
+  X(kjit_family_find)                                                                                                  \
+  X(kjit_attention_forward) X(kjit_kernel_get) X(kjit_kernel_release) X(kjit_runtime_create) X(kjit_runtime_destroy)
 
 #define MEMBER(name) __typeof__(name) *name;
 struct library {
@@ -156,9 +153,9 @@ static kjit_runtime_options options_of(struct world *w) {
   return options;
 }
 
-static kjit_flash_config config_of(const struct library *kjit) {
-  kjit_flash_config config;
-  expect_ok(kjit->kjit_flash_config_parse(CONFIG, &config, NULL), NULL);
+static kjit_config config_of(const struct library *kjit) {
+  kjit_config config;
+  expect_ok(kjit->kjit_config_parse(kjit->kjit_family_find("flash_forward"), CONFIG, &config, NULL), NULL);
   return config;
 }
 
@@ -181,12 +178,12 @@ static kjit_status load_custom(const struct library *kjit, kjit_runtime *runtime
 }
 
 static kjit_status launch_attention(const struct library *kjit, kjit_runtime *runtime, kjit_error *error) {
-  const kjit_flash_config config = config_of(kjit);
+  const kjit_config config = config_of(kjit);
   kjit_attention_args args = kjit_attention_args_default();
   kjit_tensor *const tensors[] = {&args.q, &args.k, &args.v, &args.o};
   for (uintptr_t i = 0; i < 4; i++)
     *tensors[i] = kjit_tensor_bshd((void *)((i + 1) << 20), KJIT_FP16, 0, 1, 64, 2, 32);
-  return kjit->kjit_flash_forward(runtime, &config, &args, NULL, error);
+  return kjit->kjit_attention_forward(runtime, &config, &args, NULL, error);
 }
 
 /* Compile both kernels into a new folder and put them into a signed bundle: what whoever ships them does. */
@@ -200,12 +197,12 @@ static void ship(struct world *w, const struct library *kjit) {
   kjit_bundle_writer *writer = NULL;
   kjit_bundle *bundle = NULL;
   kjit_bundle_blob blob;
-  const kjit_flash_config config = config_of(kjit);
+  const kjit_config config = config_of(kjit);
   kjit_runtime_options options = options_of(w);
   assert_int_equal(0, temp_folder_create(&cache));
   options.cache_dir = cache.path;
   expect_ok(kjit->kjit_runtime_create(&runtime, &options, &error), &error);
-  expect_ok(kjit->kjit_flash_build(runtime, &config, ARCH, 0, &artifact, &error), &error);
+  expect_ok(kjit->kjit_config_build(runtime, &config, ARCH, 0, &artifact, &error), &error);
   assert_int_equal(KJIT_ORIGIN_BUILT, origin_of(kjit, artifact));
   expect_ok(load_custom(kjit, runtime, &error), &error);
   expect_ok(kjit->kjit_bundle_writer_create(&writer, NULL, NULL, &error), &error);
@@ -276,11 +273,11 @@ static void round_of(struct world *w, void (*work)(struct world *w, const struct
 static _Bool find_nvrtc(struct world *w, const struct library *kjit) {
   kjit_runtime *runtime = NULL;
   kjit_artifact *artifact = NULL;
-  const kjit_flash_config config = config_of(kjit);
+  const kjit_config config = config_of(kjit);
   kjit_runtime_options options = options_of(w);
   options.cache_mode = KJIT_CACHE_OFF;
   expect_ok(kjit->kjit_runtime_create(&runtime, &options, NULL), NULL);
-  const kjit_status status = kjit->kjit_flash_build(runtime, &config, ARCH, 0, &artifact, NULL);
+  const kjit_status status = kjit->kjit_config_build(runtime, &config, ARCH, 0, &artifact, NULL);
   kjit->kjit_artifact_release(artifact);
   kjit->kjit_runtime_destroy(runtime);
   return status != KJIT_ERR_NO_NVRTC;

@@ -105,7 +105,7 @@ static inline nvrtcResult fake_destroy(nvrtcProgram *program) {
 
 static inline nvrtcResult fake_compile(nvrtcProgram program, int option_count, const char *const *options) {
   for (int i = 0; i < option_count; i++)
-    program->lto |= !strcmp(options[i], "-dlto");
+    program->lto |= !strcmp(options[i], "-dlto") || !strcmp(options[i], "--dlink-time-opt");
   atomic_fetch_add(&fake_nvrtc.compiles, 1);
   for (long ms = 0; ms < atomic_load(&fake_nvrtc.compile_ms); ms++) {
     const struct timespec one = {0, 1000000};

@@ -23,7 +23,7 @@ struct word {
 };
 
 static const struct word dtype_words[] = {{"fp16", KJIT_FP16}, {"bf16", KJIT_BF16}, {NULL, 0}};
-static const struct word layout_words[] = {{"bshd", LAYOUT_BSHD}, {"bhsd", LAYOUT_BHSD}, {NULL, 0}};
+static const struct word layout_words[] = {{"bshd", SPEC_BSHD}, {"bhsd", SPEC_BHSD}, {NULL, 0}};
 
 struct key {
   const char *name;

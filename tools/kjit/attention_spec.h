@@ -4,7 +4,7 @@
 
 #include <kjit/kjit.h>
 
-enum attention_layout { LAYOUT_BSHD, LAYOUT_BHSD };
+enum attention_layout { SPEC_BSHD, SPEC_BHSD };
 
 /* Every key is a member of the same name. */
 struct attention_spec {

@@ -1,5 +1,7 @@
 #include "attention_trial.h"
 
+#include "request_list.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,74 +48,60 @@ static kjit_status read_problem(struct problem *problem, const struct attention_
 }
 
 /* A config fits any problem of its type and head sizes; a kernel's name with traits says what the problem must be. */
-static kjit_status match_traits(const kjit_flash_variant *named, const kjit_flash_variant *needed, kjit_error *error) {
-  const kjit_flash_variant plain = kjit_flash_variant_plain(&named->config);
-  char text[KJIT_FLASH_VARIANT_TEXT_MAX];
-  if (kjit_flash_variant_compare(named, &plain) == 0 || kjit_flash_variant_compare(named, needed) == 0) return KJIT_OK;
-  const kjit_status status = kjit_flash_variant_print(needed, 0, text, sizeof text, error);
-  return status == KJIT_OK ? error_say(error, KJIT_ERR_INVALID_ARG, "--flash: the problem's kernel is %s", text)
+static kjit_status match_traits(const kjit_config *named, const kjit_config *needed, kjit_error *error) {
+  const kjit_config plain = kjit_flash_config_plain((const kjit_flash_config *)named->values);
+  char text[KJIT_CONFIG_TEXT_MAX];
+  if (kjit_config_compare(named, &plain) == 0 || kjit_config_compare(named, needed) == 0) return KJIT_OK;
+  const kjit_status status = kjit_config_print(needed, 0, text, sizeof text, error);
+  return status == KJIT_OK ? error_say(error, KJIT_ERR_INVALID_ARG, "--flash: the problem's kernel is %.400s", text)
                            : status;
 }
 
+static int32_t field_of(const kjit_config *config, const char *name) {
+  int32_t value = 0;
+  (void)!kjit_config_get(config, name, &value, NULL);
+  return value;
+}
+
 /* What is given fits the problem; of the type, mask and head_dim_v it decides what no option says. */
+static void lend_fields(struct attention_trial *trial, const struct attention_trial_options *options, bool lend_v) {
+  struct problem *problem = &trial->problem;
+  if (options->dtype == NULL) problem->dtype = field_of(&trial->config, "dtype");
+  if (options->head_dim_v == 0 && lend_v) problem->head_dim_v = field_of(&trial->config, "head_dim_v");
+  problem->causal = problem->causal || field_of(&trial->config, "causal");
+}
+
 static kjit_status read_flash(struct attention_trial *trial, const struct attention_trial_options *options,
                               kjit_error *error) {
-  struct problem *problem = &trial->problem;
-  kjit_flash_variant named;
-  kjit_status status = kjit_flash_variant_parse(options->flash, &named, error);
-  if (status == KJIT_OK) status = kjit_flash_variant_check(&named, NULL, error);
-  if (status != KJIT_OK) return status;
-  if (options->dtype == NULL) problem->dtype = named.config.dtype;
-  if (options->head_dim_v == 0 && problem->head_dim == named.traits.head_dim)
-    problem->head_dim_v = named.traits.head_dim_v;
-  problem->causal = problem->causal || named.traits.causal;
-  const kjit_attention_problem asked = problem_public(problem);
-  status = kjit_flash_variant_of(&named.config, &asked, &trial->flash, error);
-  return status == KJIT_OK ? match_traits(&named, &trial->flash, error) : status;
+  const kjit_config named = trial->config;
+  lend_fields(trial, options, trial->problem.head_dim == field_of(&named, "head_dim"));
+  const kjit_attention_problem asked = problem_public(&trial->problem);
+  const kjit_flash_config *config = (const kjit_flash_config *)named.values;
+  const kjit_status status = kjit_config_of_flash(config, &asked, &trial->config, error);
+  return status == KJIT_OK ? match_traits(&named, &trial->config, error) : status;
 }
 
-/* The config decides what it has a field for and no option says; the library refuses what contradicts it. */
-static kjit_status read_sm90(struct attention_trial *trial, const struct attention_trial_options *options,
-                             kjit_error *error) {
-  struct problem *problem = &trial->problem;
-  kjit_status status = kjit_attention_sm90_config_parse(options->sm90, &trial->sm90, error);
-  if (status == KJIT_OK) status = kjit_attention_sm90_config_check(&trial->sm90, NULL, error);
-  if (status != KJIT_OK) return status;
-  if (options->dtype == NULL) problem->dtype = trial->sm90.dtype;
-  if (options->head_dim_v == 0) problem->head_dim_v = trial->sm90.head_dim_v;
-  problem->causal = problem->causal || trial->sm90.causal;
-  return KJIT_OK;
-}
-
+/* The library refuses a config of attention_sm90 that contradicts the problem. */
 static kjit_status read_config(struct attention_trial *trial, const struct attention_trial_options *options,
                                kjit_error *error) {
+  const char *text = options->flash != NULL ? options->flash : options->sm90;
   if (options->flash != NULL && options->sm90 != NULL)
     return error_say(error, KJIT_ERR_PARSE, "--flash and --sm90: at most one of them");
-  trial->subject = options->flash != NULL ? SUBJECT_FLASH : options->sm90 != NULL ? SUBJECT_SM90 : SUBJECT_CHOSEN;
-  if (trial->subject == SUBJECT_FLASH) return read_flash(trial, options, error);
-  return trial->subject == SUBJECT_SM90 ? read_sm90(trial, options, error) : KJIT_OK;
-}
-
-/* "family config" into its two parts. */
-static kjit_status name_chosen(struct attention_trial *trial, kjit_error *error) {
-  char text[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_attention_problem problem = problem_public(&trial->problem);
-  const kjit_status status = kjit_attention_describe(trial->runtime, &problem, NULL, text, sizeof text, error);
+  trial->is_chosen = text == NULL;
+  if (trial->is_chosen) return KJIT_OK;
+  const kjit_family *family = kjit_family_find(options->flash != NULL ? "flash_forward" : "attention_sm90");
+  kjit_status status = kjit_config_parse(family, text, &trial->config, error);
+  if (status == KJIT_OK) status = kjit_config_check(&trial->config, NULL, error);
   if (status != KJIT_OK) return status;
-  const size_t family = strcspn(text, " ");
-  snprintf(trial->family, sizeof trial->family, "%.*s", (int)family, text);
-  snprintf(trial->config_text, sizeof trial->config_text, "%s", text + family + (text[family] == ' '));
+  if (options->flash != NULL) return read_flash(trial, options, error);
+  lend_fields(trial, options, true);
   return KJIT_OK;
 }
 
-static kjit_status name_config(struct attention_trial *trial, kjit_error *error) {
-  const size_t capacity = sizeof trial->config_text;
-  if (trial->subject == SUBJECT_CHOSEN) return name_chosen(trial, error);
-  snprintf(trial->family, sizeof trial->family, "%s",
-           trial->subject == SUBJECT_SM90 ? "attention_sm90" : "flash_forward");
-  return trial->subject == SUBJECT_SM90
-             ? kjit_attention_sm90_config_print(&trial->sm90, 0, trial->config_text, capacity, error)
-             : kjit_flash_variant_print(&trial->flash, 0, trial->config_text, capacity, error);
+static kjit_status choose_config(struct attention_trial *trial, kjit_error *error) {
+  const kjit_attention_problem problem = problem_public(&trial->problem);
+  if (!trial->is_chosen) return KJIT_OK;
+  return kjit_attention_choose(trial->runtime, &problem, NULL, &trial->config, NULL, error);
 }
 
 static kjit_status open_gpu(struct attention_trial *trial, kjit_error *error) {
@@ -130,7 +118,7 @@ kjit_status attention_trial_open(struct attention_trial *trial, const struct att
   kjit_status status = read_problem(&trial->problem, options, error);
   if (status == KJIT_OK) status = read_config(trial, options, error);
   if (status == KJIT_OK) status = open_gpu(trial, error);
-  if (status == KJIT_OK) status = name_config(trial, error);
+  if (status == KJIT_OK) status = choose_config(trial, error);
   if (status == KJIT_OK) status = check_kernels_create(&trial->kernels, trial->runtime, &trial->card, error);
   if (status == KJIT_OK) status = attention_data_create(&trial->data, &trial->kernels, &trial->problem, error);
   if (status == KJIT_OK) status = attention_reference_create(&trial->reference, &trial->data, error);
@@ -145,49 +133,22 @@ void attention_trial_close(struct attention_trial *trial) {
   card_close(&trial->card);
 }
 
-static kjit_status forward(const struct attention_trial *trial, kjit_error *error) {
-  const kjit_attention_args *args = &trial->data.args;
-  CUstream stream = trial->card.stream;
-  switch (trial->subject) {
-  case SUBJECT_FLASH:
-    return kjit_flash_forward(trial->runtime, &trial->flash.config, args, stream, error);
-  case SUBJECT_SM90:
-    return kjit_attention_sm90_forward(trial->runtime, &trial->sm90, args, stream, error);
-  default:
-    return kjit_attention_forward(trial->runtime, args, stream, error);
-  }
+/* The road of a caller who names a config, or of one who names none. */
+static const kjit_config *config_given(const struct attention_trial *trial) {
+  return trial->is_chosen ? NULL : &trial->config;
 }
 
 kjit_status attention_trial_judge(struct attention_trial *trial, struct attention_verdict *verdict, kjit_error *error) {
   *verdict = (struct attention_verdict){0};
   kjit_status status = attention_data_poison(&trial->data, trial->card.stream, error);
-  if (status == KJIT_OK) status = forward(trial, error);
+  if (status == KJIT_OK)
+    status = kjit_attention_forward(trial->runtime, config_given(trial), &trial->data.args, trial->card.stream, error);
   if (status == KJIT_OK) status = card_synchronize(&trial->card, trial->card.stream, error);
   return status == KJIT_OK ? attention_judge(&trial->data, &trial->reference, verdict, error) : status;
 }
 
-kjit_status attention_trial_plan_create(struct attention_trial *trial, struct attention_trial_plan *plan,
-                                        kjit_error *error) {
-  const kjit_attention_args *args = &trial->data.args;
-  *plan = (struct attention_trial_plan){0};
-  switch (trial->subject) {
-  case SUBJECT_FLASH:
-    return kjit_flash_plan_create(trial->runtime, &trial->flash.config, args, &plan->flash, error);
-  case SUBJECT_SM90:
-    return kjit_attention_sm90_plan_create(trial->runtime, &trial->sm90, args, &plan->attention, error);
-  default:
-    return kjit_attention_plan_create(trial->runtime, args, &plan->attention, error);
-  }
-}
-
-kjit_status attention_trial_plan_run(const struct attention_trial_plan *plan, CUstream stream, kjit_error *error) {
-  if (plan->flash != NULL) return kjit_flash_plan_run(plan->flash, stream, error);
-  return kjit_attention_plan_run(plan->attention, stream, error);
-}
-
-void attention_trial_plan_destroy(struct attention_trial_plan *plan) {
-  kjit_flash_plan_destroy(plan->flash);
-  kjit_attention_plan_destroy(plan->attention);
+kjit_status attention_trial_plan_create(struct attention_trial *trial, kjit_attention_plan **plan, kjit_error *error) {
+  return kjit_attention_plan_create(plan, trial->runtime, config_given(trial), &trial->data.args, error);
 }
 
 static json_t *problem_json(const struct problem *p) {
@@ -200,10 +161,13 @@ static json_t *problem_json(const struct problem *p) {
 }
 
 json_t *attention_trial_json(const struct attention_trial *trial) {
+  char config[KJIT_CONFIG_TEXT_MAX];
+  request_print_config(&trial->config, config);
   char seed[24];
   snprintf(seed, sizeof seed, "%" PRIu64, trial->problem.seed); /* as --seed takes it; JSON's numbers are too small */
   return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "device", trial->device.name, "arch", trial->device.arch, "family",
-                   trial->family, "config", trial->config_text, "problem", problem_json(&trial->problem), "seed", seed);
+                   kjit_family_name(trial->config.family), "config", config, "problem", problem_json(&trial->problem),
+                   "seed", seed);
 }
 
 /* JSON has no infinity: an error that is none is null. */
@@ -226,9 +190,10 @@ json_t *attention_verdict_json(const struct attention_trial *trial, const struct
 }
 
 void attention_trial_print(const struct attention_trial *trial, const struct attention_verdict *verdict) {
-  char problem[PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
+  char problem[PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX], config[KJIT_CONFIG_TEXT_MAX];
+  request_print_config(&trial->config, config);
   problem_print(&trial->problem, problem);
   attention_verdict_print(verdict, &trial->problem, numbers);
   printf("device   %s, %s\nconfig   %s %s\nproblem  %s\nresult   %s\n", trial->device.name, trial->device.arch,
-         trial->family, trial->config_text, problem, numbers);
+         kjit_family_name(trial->config.family), config, problem, numbers);
 }

@@ -39,9 +39,6 @@ struct attention_trial_options {
     OPTION_FLAG, "--json", &(o).json, 0, 0                                                                             \
   }
 
-/* What runs: what the library chooses, or a family with a config of the caller's. */
-enum attention_subject { SUBJECT_CHOSEN, SUBJECT_FLASH, SUBJECT_SM90 };
-
 /* Tensors, reference and config on the first GPU. */
 struct attention_trial {
   kjit_runtime *runtime;
@@ -49,11 +46,8 @@ struct attention_trial {
   kjit_device_info device;
   struct check_kernels kernels;
   struct problem problem;
-  enum attention_subject subject;
-  kjit_flash_variant flash;        /* SUBJECT_FLASH */
-  kjit_attention_sm90_config sm90; /* SUBJECT_SM90  */
-  char family[32];
-  char config_text[KJIT_ATTENTION_TEXT_MAX];
+  bool is_chosen;     /* no option names a config: the library chooses */
+  kjit_config config; /* what runs */
   struct attention_data data;
   struct attention_reference reference;
 };
@@ -71,15 +65,8 @@ void attention_trial_close(struct attention_trial *trial); /* accepts a half-mad
 /* Run once and judge. */
 kjit_status attention_trial_judge(struct attention_trial *trial, struct attention_verdict *verdict, kjit_error *error);
 
-/* A plan of it, for timing. All zero: none. */
-struct attention_trial_plan {
-  kjit_flash_plan *flash;
-  kjit_attention_plan *attention;
-};
-kjit_status attention_trial_plan_create(struct attention_trial *trial, struct attention_trial_plan *plan,
-                                        kjit_error *error);
-kjit_status attention_trial_plan_run(const struct attention_trial_plan *plan, CUstream stream, kjit_error *error);
-void attention_trial_plan_destroy(struct attention_trial_plan *plan);
+/* A plan of it, for timing. */
+kjit_status attention_trial_plan_create(struct attention_trial *trial, kjit_attention_plan **plan, kjit_error *error);
 
 /* What both report of the trial: device, config, problem. */
 json_t *attention_trial_json(const struct attention_trial *trial);

@@ -43,10 +43,11 @@ static double card_limit(const kjit_device_info *device) {
 }
 
 static kjit_status run_plan(void *user, CUstream stream, kjit_error *error) {
-  return attention_trial_plan_run(user, stream, error);
+  const kjit_attention_plan *plan = user;
+  return kjit_attention_plan_run(plan, stream, error);
 }
 
-static kjit_status time_rounds(const struct timer *timer, struct attention_trial_plan *plan,
+static kjit_status time_rounds(const struct timer *timer, kjit_attention_plan *plan,
                                const struct bench_options *options, double *milliseconds, kjit_error *error) {
   double ignored;
   kjit_status status = KJIT_OK;
@@ -61,12 +62,12 @@ static kjit_status measure(struct attention_trial *trial, const struct bench_opt
                            struct statistics *statistics, kjit_error *error) {
   static double milliseconds[MOST_ROUNDS];
   struct timer timer = {0};
-  struct attention_trial_plan plan = {0};
+  kjit_attention_plan *plan = NULL;
   kjit_status status = timer_create(&timer, &trial->card, !options->keep_l2, error);
   if (status == KJIT_OK) status = attention_trial_plan_create(trial, &plan, error);
-  if (status == KJIT_OK) status = time_rounds(&timer, &plan, options, milliseconds, error);
+  if (status == KJIT_OK) status = time_rounds(&timer, plan, options, milliseconds, error);
   if (status == KJIT_OK) *statistics = statistics_of(milliseconds, options->rounds);
-  attention_trial_plan_destroy(&plan);
+  kjit_attention_plan_destroy(plan);
   timer_destroy(&timer);
   return status;
 }

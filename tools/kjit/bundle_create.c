@@ -53,7 +53,7 @@ static kjit_status add_cache(const struct bundle_options *options, kjit_runtime 
 /* The first failure of a list that was built, with the request in front. */
 static kjit_status results_check(const struct request_list *list, const struct warm_result *results,
                                  kjit_error *error) {
-  char text[KERNEL_CHOICE_TEXT_MAX + 64];
+  char text[KJIT_CONFIG_TEXT_MAX + 64];
   for (size_t i = 0; i < list->count; i++) {
     if (results[i].status == KJIT_OK) continue;
     request_print(&list->items[i], text, sizeof text);
@@ -81,7 +81,7 @@ static kjit_status list_add(const struct request_list *list, kjit_runtime *runti
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < list->count && status == KJIT_OK; i++) {
     kjit_artifact *artifact = NULL;
-    status = kernel_choice_build(runtime, &list->items[i].choice, list->items[i].arch, &artifact, error);
+    status = kjit_config_build(runtime, &list->items[i].config, list->items[i].arch, 0, &artifact, error);
     if (status == KJIT_OK) status = kjit_bundle_writer_add(writer, artifact, error);
     kjit_artifact_release(artifact);
   }

@@ -2,7 +2,7 @@
 #include "command.h"
 
 #include "custom_source.h"
-#include "kernel_choice.h"
+#include "request_list.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,14 +12,16 @@
 static const char usage[] =
     "usage: kjit compile --flash \"SHORT FORM\" --arch ARCH [OPTION]...\n"
     "       kjit compile --attention \"KEY=VALUE,...\" --arch ARCH [OPTION]...\n"
-    "       kjit compile FILE.cu --entry NAME --arch ARCH [-D NAME[=VALUE]]... [-I DIR]... [OPTION]...\n\n"
+    "       kjit compile FILE.cu --entry NAME --arch ARCH [-D NAME[=VALUE]]... [-I DIR]... [OPTION]...\n"
+    "                    [-- NVRTC-OPTION...]\n\n"
     "Compiles one kernel, or finds it in the cache. Needs no GPU.\n\n"
     "  --flash TEXT      a config: \"(FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles+opt_softmax\";\n"
     "                    behind it what its kernel computes: \" causal=1,grouped=1,head_dim=120,head_dim_v=128\"\n"
     "  --attention TEXT  a problem, for which the config is chosen: \"dtype=bf16,head_dim=128\"\n"
     "  --entry NAME      the extern \"C\" __global__ function of FILE.cu\n"
     "  -D NAME[=VALUE]   #define in front of FILE.cu\n"
-    "  -I DIR            searched for headers, after FILE.cu's own folder\n"
+    "  -I DIR            searched for headers, after FILE.cu's own folder and before the toolkit's\n"
+    "  -- OPTION...      for the compiler: --maxrregcount=64, -lineinfo, --std=c++20, ...\n"
     "  --arch ARCH       sm_80, sm_90, sm_90a, ...\n"
     "  -o FILE           write the cubin\n"
     "  --show-source     print the text that would be compiled; without --json nothing is compiled\n"
@@ -36,35 +38,40 @@ struct compile_options {
 /* What is asked for, whichever way it was said. */
 struct subject {
   bool is_custom;
-  struct kernel_choice choice; /* where it is not a caller's own */
+  kjit_config config; /* canonical; where it is not a caller's own */
   struct custom_source custom;
 };
 
 static int options_check(const struct compile_options *options) {
-  const size_t subjects = options->words.count + (options->flash ? 1 : 0) + (options->attention ? 1 : 0);
+  const int subjects = (options->words.count > 0) + (options->flash != NULL) + (options->attention != NULL);
   if (subjects != 1) return usage_error("compile: exactly one of --flash, --attention and FILE.cu is needed");
   if (options->arch == NULL) return usage_error("compile: --arch is needed");
-  const bool is_file = options->words.count == 1;
+  const bool is_file = options->words.count > 0;
+  for (size_t i = 1; i < options->words.count; i++)
+    if (options->words.items[i][0] != '-')
+      return usage_error("compile: one FILE.cu; behind it and \"--\" stand the compiler's options, each with a dash");
   if (is_file && options->entry == NULL) return usage_error("compile: FILE.cu needs --entry NAME");
   if (!is_file && (options->entry != NULL || options->defines.count > 0 || options->include_dirs.count > 0))
     return usage_error("compile: --entry, -D and -I belong to FILE.cu");
   return -1;
 }
 
-static kjit_status choice_read(const struct compile_options *options, struct kernel_choice *choice, kjit_error *error) {
-  kjit_flash_variant variant;
+static kjit_status config_read(kjit_runtime *runtime, const struct compile_options *options, kjit_config *config,
+                               kjit_error *error) {
   struct attention_spec spec;
+  kjit_status status;
   if (options->flash != NULL) {
-    const kjit_status status = kjit_flash_variant_parse(options->flash, &variant, error);
-    return status == KJIT_OK ? kernel_choice_of_flash(&variant, options->arch, choice, error) : status;
+    status = kjit_config_parse(kjit_family_find("flash_forward"), options->flash, config, error);
+    return status == KJIT_OK ? request_check(config, options->arch, error) : status;
   }
-  const kjit_status status = attention_spec_parse(options->attention, &spec, error);
-  return status == KJIT_OK ? kernel_choice_of_problem(&spec, options->arch, choice, error) : status;
+  status = attention_spec_parse(options->attention, &spec, error);
+  return status == KJIT_OK ? request_choose(runtime, &spec, options->arch, config, error) : status;
 }
 
-static kjit_status subject_read(const struct compile_options *options, struct subject *subject, kjit_error *error) {
-  subject->is_custom = options->words.count == 1;
-  if (!subject->is_custom) return choice_read(options, &subject->choice, error);
+static kjit_status subject_read(kjit_runtime *runtime, const struct compile_options *options, struct subject *subject,
+                                kjit_error *error) {
+  subject->is_custom = options->words.count > 0;
+  if (!subject->is_custom) return config_read(runtime, options, &subject->config, error);
   return custom_source_read(&subject->custom, options->words.items[0], &options->defines, &options->include_dirs,
                             error);
 }
@@ -73,19 +80,21 @@ static kjit_build_request custom_request(const struct subject *subject, const st
   kjit_build_request request = subject->custom.request;
   request.entry = options->entry;
   request.arch = options->arch;
+  request.options = options->words.items + 1;
+  request.option_count = options->words.count - 1;
   return request;
 }
 
 static kjit_status subject_build(kjit_runtime *runtime, const struct subject *subject,
                                  const struct compile_options *options, kjit_artifact **artifact, kjit_error *error) {
-  if (!subject->is_custom) return kernel_choice_build(runtime, &subject->choice, options->arch, artifact, error);
+  if (!subject->is_custom) return kjit_config_build(runtime, &subject->config, options->arch, 0, artifact, error);
   const kjit_build_request request = custom_request(subject, options);
   return kjit_build(runtime, &request, artifact, error);
 }
 
 static kjit_status subject_text(kjit_runtime *runtime, const struct subject *subject,
                                 const struct compile_options *options, char **text, kjit_error *error) {
-  if (!subject->is_custom) return kernel_choice_source(runtime, &subject->choice, options->arch, text, error);
+  if (!subject->is_custom) return kjit_config_source(runtime, &subject->config, text, error);
   const kjit_build_request request = custom_request(subject, options);
   return kjit_build_source(runtime, &request, text, error);
 }
@@ -102,26 +111,26 @@ static kjit_status cubin_write(const char *path, const kjit_artifact_info *info,
 
 /* Dynamic shared memory is the launch's business: known for a family, not for a caller's own kernel. */
 static uint32_t shared_bytes(const struct subject *subject, const kjit_artifact_info *info) {
-  return info->shared_bytes + (subject->is_custom ? 0 : kernel_choice_shared_bytes(&subject->choice));
+  return info->shared_bytes + (subject->is_custom ? 0 : kjit_config_geometry(&subject->config).shared_bytes);
 }
 
 static uint32_t threads(const struct subject *subject, const kjit_artifact_info *info) {
-  return subject->is_custom ? info->max_threads : kernel_choice_threads(&subject->choice);
+  return subject->is_custom ? info->max_threads : kjit_config_geometry(&subject->config).threads[0];
 }
 
-static void label_print(const struct subject *subject, char text[KERNEL_CHOICE_TEXT_MAX]) {
+static void label_print(const struct subject *subject, char text[KJIT_CONFIG_TEXT_MAX]) {
   if (subject->is_custom)
-    snprintf(text, KERNEL_CHOICE_TEXT_MAX, "%s", subject->custom.request.source.name);
+    snprintf(text, KJIT_CONFIG_TEXT_MAX, "%s", subject->custom.request.source.name);
   else
-    kernel_choice_print(&subject->choice, text);
+    request_print_config(&subject->config, text);
 }
 
 static json_t *result_json(const struct subject *subject, const kjit_artifact_info *info) {
-  char label[KERNEL_CHOICE_TEXT_MAX];
+  char label[KJIT_CONFIG_TEXT_MAX];
   label_print(subject, label);
   return json_pack(
       "{s:s, s:s, s:o, s:s, s:o, s:s, s:I, s:f, s:i, s:i, s:i, s:i, s:i, s:o}", "key", info->key, "family",
-      subject->is_custom ? "custom" : kernel_choice_family(&subject->choice), "label", json_text(label), "arch",
+      subject->is_custom ? "custom" : kjit_family_name(subject->config.family), "label", json_text(label), "arch",
       info->arch, "entry", json_text(info->entry), "source", kjit_origin_name((kjit_origin)info->origin), "cubin_bytes",
       (json_int_t)info->cubin_bytes, "compile_ms", info->compile_ms, "registers", (int)info->registers, "spill_bytes",
       (int)info->spill_bytes, "local_bytes", (int)info->local_bytes, "shared_bytes", (int)shared_bytes(subject, info),
@@ -129,7 +138,7 @@ static json_t *result_json(const struct subject *subject, const kjit_artifact_in
 }
 
 static int print_summary(const struct subject *subject, const kjit_artifact_info *info) {
-  char label[KERNEL_CHOICE_TEXT_MAX];
+  char label[KJIT_CONFIG_TEXT_MAX];
   label_print(subject, label);
   printf("kernel     %s of %s\narch       %s\n", info->entry, label, info->arch);
   printf("source     %s (compiled in %.0f ms)\n", kjit_origin_name((kjit_origin)info->origin), info->compile_ms);
@@ -191,7 +200,7 @@ static int compile_with(const struct compile_options *options) {
   kjit_runtime *runtime = NULL;
   kjit_error error = {0};
   int code;
-  if (subject_read(options, &subject, &error) != KJIT_OK || open_runtime(&runtime, &error) != KJIT_OK)
+  if (open_runtime(&runtime, &error) != KJIT_OK || subject_read(runtime, options, &subject, &error) != KJIT_OK)
     code = report_failure(options->json, &error, NULL);
   else if (options->show_source && !options->json)
     code = show_source(runtime, &subject, options);

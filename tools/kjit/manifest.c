@@ -41,26 +41,23 @@ static kjit_status line_split(const char *line, struct line_parts *parts, kjit_e
   return KJIT_OK;
 }
 
-/* The kernel that a request stands for on one architecture. */
-static kjit_status request_choose(const struct line_parts *parts, const char *arch, struct kernel_choice *choice,
-                                  kjit_error *error) {
-  kjit_flash_variant flash;
-  kjit_attention_sm90_config sm90;
+/* Append the kernel that a request stands for on one architecture. */
+static kjit_status request_add(const struct line_parts *parts, const char *arch, struct request_list *list,
+                               kjit_error *error) {
+  const kjit_family *family = kjit_family_find(parts->family);
   struct attention_spec spec;
+  kjit_config config;
   kjit_status status;
-  if (strcmp(parts->family, "flash_forward") == 0) {
-    status = kjit_flash_variant_parse(parts->request, &flash, error);
-    return status == KJIT_OK ? kernel_choice_of_flash(&flash, arch, choice, error) : status;
-  }
-  if (strcmp(parts->family, "attention_sm90") == 0) {
-    status = kjit_attention_sm90_config_parse(parts->request, &sm90, error);
-    return status == KJIT_OK ? kernel_choice_of_sm90(&sm90, arch, choice, error) : status;
+  if (family != NULL) {
+    status = kjit_config_parse(family, parts->request, &config, error);
+    if (status == KJIT_OK) status = request_check(&config, arch, error);
+    return status == KJIT_OK ? request_list_add(list, &config, arch, error) : status;
   }
   if (strcmp(parts->family, "attention") != 0)
     return error_say(error, KJIT_ERR_PARSE, "'%s': a family (flash_forward, attention_sm90, attention) is expected",
                      parts->family);
   status = attention_spec_parse(parts->request, &spec, error);
-  return status == KJIT_OK ? kernel_choice_of_problem(&spec, arch, choice, error) : status;
+  return status == KJIT_OK ? request_list_add_problem(list, &spec, arch, error) : status;
 }
 
 /* What was recorded on one architecture may be beyond another's shared memory: that is no fault of the line. */
@@ -74,9 +71,7 @@ static kjit_status line_add(const struct line_parts *parts, const char *wanted, 
   const char *archs = wanted != NULL ? wanted : parts->archs;
   kjit_status status = KJIT_OK;
   while (status == KJIT_OK && arch_next(&archs, arch, error)) {
-    struct kernel_choice choice;
-    status = request_choose(parts, arch, &choice, error);
-    if (status == KJIT_OK) status = request_list_add(list, &choice, arch, error);
+    status = request_add(parts, arch, list, error);
     if (!is_left_out(status, wanted)) continue;
     list->left_out++;
     *error = (kjit_error){0};

@@ -92,9 +92,13 @@ int print_json(json_t *object) {
   return print_text("\n");
 }
 
+/* The error's message is a line of the compiler's log where the compiler said it: then the log says it. */
 int report_failure(bool json, const kjit_error *error, const char *log) {
-  const int code = report_error(error);
+  kjit_error shown = *error;
   if (log == NULL) log = "";
+  if (!json && log[0] != '\0' && strstr(log, error->message) != NULL)
+    snprintf(shown.message, sizeof shown.message, "the compiler refused it");
+  const int code = report_error(&shown);
   if (!json) {
     fputs(log, stderr);
     return code;

@@ -8,6 +8,7 @@
 
 void request_list_free(struct request_list *list) {
   free(list->items);
+  kjit_runtime_destroy(list->planner);
   *list = (struct request_list){0};
 }
 
@@ -23,14 +24,42 @@ static kjit_status request_list_grow(struct request_list *list, kjit_error *erro
   return KJIT_OK;
 }
 
-kjit_status request_list_add(struct request_list *list, const struct kernel_choice *choice, const char *arch,
+kjit_status request_check(kjit_config *config, const char *arch, kjit_error *error) {
+  const kjit_status status = kjit_config_check(config, arch, error);
+  if (status == KJIT_OK) *config = kjit_config_canonical(config);
+  return status;
+}
+
+kjit_status request_choose(kjit_runtime *runtime, const struct attention_spec *spec, const char *arch,
+                           kjit_config *config, kjit_error *error) {
+  const kjit_attention_problem problem = attention_spec_problem(spec);
+  const kjit_status status = kjit_attention_choose(runtime, &problem, arch, config, NULL, error);
+  return status == KJIT_OK ? request_check(config, arch, error) : status;
+}
+
+kjit_status request_list_add(struct request_list *list, const kjit_config *config, const char *arch,
                              kjit_error *error) {
   const kjit_status status = request_list_grow(list, error);
   if (status != KJIT_OK) return status;
   struct kernel_request *request = &list->items[list->count++];
-  *request = (struct kernel_request){.choice = *choice};
+  *request = (struct kernel_request){.config = *config};
   snprintf(request->arch, sizeof request->arch, "%s", arch);
   return KJIT_OK;
+}
+
+static kjit_status planner_open(struct request_list *list, kjit_error *error) {
+  kjit_runtime_options options = kjit_runtime_options_default();
+  if (list->planner != NULL) return KJIT_OK;
+  options.cache_mode = KJIT_CACHE_OFF;
+  return kjit_runtime_create(&list->planner, &options, error);
+}
+
+kjit_status request_list_add_problem(struct request_list *list, const struct attention_spec *spec, const char *arch,
+                                     kjit_error *error) {
+  kjit_config config;
+  kjit_status status = planner_open(list, error);
+  if (status == KJIT_OK) status = request_choose(list->planner, spec, arch, &config, error);
+  return status == KJIT_OK ? request_list_add(list, &config, arch, error) : status;
 }
 
 bool arch_next(const char **at, char arch[ARCH_BYTES], kjit_error *error) {
@@ -47,36 +76,32 @@ bool arch_next(const char **at, char arch[ARCH_BYTES], kjit_error *error) {
   return true;
 }
 
-static kjit_status add_configs(struct request_list *list, const kjit_flash_config *configs, size_t count,
-                               const char *archs, kjit_error *error) {
-  char arch[ARCH_BYTES];
-  kjit_status status = KJIT_OK;
-  while (status == KJIT_OK && arch_next(&archs, arch, error))
-    for (size_t i = 0; i < count && status == KJIT_OK; i++) {
-      struct kernel_choice choice;
-      const kjit_flash_variant plain = kjit_flash_variant_plain(&configs[i]);
-      status = kernel_choice_of_flash(&plain, arch, &choice, error);
-      if (status == KJIT_OK) status = request_list_add(list, &choice, arch, error);
-    }
-  return (kjit_status)error->status;
+/* Sets are flash_forward's. */
+static kjit_status add_set(struct request_list *list, const char *set, const char *arch, kjit_error *error) {
+  const kjit_family *family = kjit_family_find("flash_forward");
+  kjit_config config;
+  size_t count = 0;
+  kjit_status status = kjit_family_set(family, set, 0, NULL, &count, error);
+  for (size_t i = 0; i < count && status == KJIT_OK; i++) {
+    status = kjit_family_set(family, set, i, &config, NULL, error);
+    if (status == KJIT_OK) status = request_check(&config, arch, error);
+    if (status == KJIT_OK) status = request_list_add(list, &config, arch, error);
+  }
+  return status;
 }
 
 kjit_status request_list_add_set(struct request_list *list, const char *set, const char *archs, kjit_error *error) {
-  size_t count = 0;
-  kjit_status status = kjit_flash_config_set(set, NULL, 0, &count, error);
-  if (status != KJIT_OK) return status;
-  kjit_flash_config *configs = calloc(count, sizeof *configs);
-  if (configs == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu configs", count);
-  status = kjit_flash_config_set(set, configs, count, &count, error);
-  if (status == KJIT_OK) status = add_configs(list, configs, count, archs, error);
-  free(configs);
-  return status;
+  char arch[ARCH_BYTES];
+  kjit_status status = KJIT_OK;
+  while (status == KJIT_OK && arch_next(&archs, arch, error))
+    status = add_set(list, set, arch, error);
+  return (kjit_status)error->status;
 }
 
 static int request_compare(const void *left, const void *right) {
   const struct kernel_request *a = left, *b = right;
   const int by_arch = strcmp(a->arch, b->arch);
-  return by_arch != 0 ? by_arch : kernel_choice_compare(&a->choice, &b->choice);
+  return by_arch != 0 ? by_arch : kjit_config_compare(&a->config, &b->config);
 }
 
 size_t request_list_make_distinct(struct request_list *list) {
@@ -100,13 +125,24 @@ static int key_compare(const void *left, const void *right) {
   return strcmp(a->key.request, b->key.request);
 }
 
+/* The key without building. */
+static kjit_status key_make(kjit_runtime *runtime, const struct kernel_request *request, kjit_key *key,
+                            kjit_error *error) {
+  kjit_artifact *artifact = NULL;
+  kjit_status status =
+      kjit_config_build(runtime, &request->config, request->arch, KJIT_BUILD_KEY_ONLY, &artifact, error);
+  if (status == KJIT_OK) status = kjit_artifact_get_key(artifact, key, error);
+  kjit_artifact_release(artifact);
+  return status;
+}
+
 static kjit_status keys_make(kjit_runtime *runtime, const struct request_list *list, struct keyed_request *keyed,
                              kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < list->count && status == KJIT_OK; i++) {
     keyed[i].request = list->items[i];
     keyed[i].key.struct_size = sizeof keyed[i].key;
-    status = kernel_choice_key(runtime, &list->items[i].choice, list->items[i].arch, &keyed[i].key, error);
+    status = key_make(runtime, &list->items[i], &keyed[i].key, error);
   }
   return status;
 }
@@ -127,8 +163,12 @@ kjit_status request_list_keep_shard(struct request_list *list, kjit_runtime *run
   return status;
 }
 
+void request_print_config(const kjit_config *config, char text[KJIT_CONFIG_TEXT_MAX]) {
+  if (kjit_config_print(config, 0, text, KJIT_CONFIG_TEXT_MAX, NULL) != KJIT_OK) text[0] = '\0';
+}
+
 void request_print(const struct kernel_request *request, char *text, size_t capacity) {
-  char config[KERNEL_CHOICE_TEXT_MAX];
-  kernel_choice_print(&request->choice, config);
-  snprintf(text, capacity, "%s %s %s", kernel_choice_family(&request->choice), request->arch, config);
+  char config[KJIT_CONFIG_TEXT_MAX];
+  request_print_config(&request->config, config);
+  snprintf(text, capacity, "%s %s %s", kjit_family_name(request->config.family), request->arch, config);
 }

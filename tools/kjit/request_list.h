@@ -5,7 +5,7 @@
 #include <kjit/kjit.h>
 #include <stdbool.h>
 
-#include "kernel_choice.h"
+#include "attention_spec.h"
 
 /* Longest architecture name, with its NUL: "sm_100a" and room. */
 #define ARCH_BYTES 16
@@ -14,7 +14,7 @@
 #define MOST_REQUESTS 1000000
 
 struct kernel_request {
-  struct kernel_choice choice; /* canonical: equal code, equal request */
+  kjit_config config; /* canonical: equal code, equal request */
   char arch[ARCH_BYTES];
 };
 
@@ -23,7 +23,9 @@ struct request_list {
   struct kernel_request *items;
   size_t count;
   size_t capacity;
-  size_t left_out; /* asked for, but not for what its architecture can run; see manifest_read() */
+  size_t left_out;       /* asked for, but not for what its architecture can run; see manifest_read() */
+  kjit_runtime *planner; /* chooses for problems by the tables that the library ships; opened when it is first needed,
+                          * and touches no file and no driver */
 };
 void request_list_free(struct request_list *list);
 
@@ -31,9 +33,19 @@ void request_list_free(struct request_list *list);
  * overlong name goes to `error`, with false. */
 bool arch_next(const char **at, char arch[ARCH_BYTES], kjit_error *error);
 
-/* Append what was chosen for the architecture. */
-kjit_status request_list_add(struct request_list *list, const struct kernel_choice *choice, const char *arch,
-                             kjit_error *error);
+/* Check a config for the architecture, and make it canonical. */
+kjit_status request_check(kjit_config *config, const char *arch, kjit_error *error);
+
+/* The config that the library chooses for a problem there. KJIT_ERR_UNSUPPORTED says why no family computes it. */
+kjit_status request_choose(kjit_runtime *runtime, const struct attention_spec *spec, const char *arch,
+                           kjit_config *config, kjit_error *error);
+
+/* Append a config that was checked for the architecture. */
+kjit_status request_list_add(struct request_list *list, const kjit_config *config, const char *arch, kjit_error *error);
+
+/* Append what the library chooses for a problem. */
+kjit_status request_list_add_problem(struct request_list *list, const struct attention_spec *spec, const char *arch,
+                                     kjit_error *error);
 
 /* Every config of a named set, for each architecture of a comma-separated list. */
 kjit_status request_list_add_set(struct request_list *list, const char *set, const char *archs, kjit_error *error);
@@ -47,6 +59,9 @@ size_t request_list_make_distinct(struct request_list *list);
  */
 kjit_status request_list_keep_shard(struct request_list *list, kjit_runtime *runtime, uint64_t index, uint64_t count,
                                     kjit_error *error);
+
+/* A config as text, without its family; "" when it has none. */
+void request_print_config(const kjit_config *config, char text[KJIT_CONFIG_TEXT_MAX]);
 
 /* "flash_forward sm_80 (FP16, …): …", for messages. */
 void request_print(const struct kernel_request *request, char *text, size_t capacity);

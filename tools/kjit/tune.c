@@ -203,7 +203,7 @@ static kjit_status runners_take(struct runners *runners, const struct field_of_e
   for (size_t i = 0; i < field->count; i++) {
     if (field->items[i].refused[0] != '\0') continue;
     runners->places[runners->count] = i;
-    runners->entrants[runners->count++] = (struct stage_entrant){field->family, field->items[i].config};
+    runners->entrants[runners->count++] = (struct stage_entrant){&field->items[i].config};
   }
   return KJIT_OK;
 }
@@ -219,10 +219,7 @@ static kjit_status row_put(struct tune *tune, const struct tune_class_report *cl
   result.problem = attention_spec_problem(&class->field.problem->spec);
   result.microseconds = class->outcome.microseconds;
   result.rules_microseconds = class->outcome.rules_microseconds;
-  if (class->winner != 0) {
-    result.family = class->field.family;
-    result.config = class->field.items[class->winner].config;
-  }
+  if (class->winner != 0) result.config = &class->field.items[class->winner].config;
   return tune_table_put(tune->runtime, &tune->card.device, &result, tune->options->out, error);
 }
 

@@ -9,8 +9,7 @@
 #define ENTRANT_REASON_MAX 256
 
 struct entrant {
-  struct kernel_choice choice;
-  const char *config;                      /* as text, the list's */
+  kjit_config config;                      /* canonical */
   uint32_t changes;                        /* from the rules' choice */
   uint32_t registers, spill_bytes, blocks; /* of its cubin; blocks that a multiprocessor holds at once */
   char refused[ENTRANT_REASON_MAX];        /* why it does not run; "" for one that does */
@@ -19,7 +18,6 @@ struct entrant {
 struct field_of_entrants {
   const struct tune_problem *problem;
   kjit_tune_candidates *list;
-  const char *family;
   struct entrant *items; /* [0] is the rules' choice */
   size_t count;          /* worth compiling */
   size_t refused;        /* of the list, by rules */

@@ -14,13 +14,19 @@ static const struct entrant *winner_of(const struct tune_class_report *class) {
 
 /* ---- JSON ---- */
 
+static json_t *config_json(const kjit_config *config) {
+  char text[KJIT_CONFIG_TEXT_MAX];
+  request_print_config(config, text);
+  return json_text(text);
+}
+
 static json_t *refused_json(const struct field_of_entrants *field) {
   json_t *refused = json_array();
   const kjit_tune_candidate *candidate;
   for (size_t i = 0; (candidate = kjit_tune_candidates_get(field->list, i)) != NULL; i++)
     if (candidate->refused[0] != '\0')
-      json_array_append_new(refused,
-                            json_pack("{s:s, s:s}", "config", candidate->config, "reason", candidate->refused));
+      json_array_append_new(
+          refused, json_pack("{s:o, s:s}", "config", config_json(&candidate->config), "reason", candidate->refused));
   return refused;
 }
 
@@ -28,7 +34,7 @@ static json_t *candidates_json(const struct tune_report *report, const struct fi
   json_t *candidates = json_array();
   for (size_t i = 0; i < field->count; i++) {
     const struct entrant *entrant = &field->items[i];
-    json_t *object = json_pack("{s:s, s:i}", "config", entrant->config, "changes", (int)entrant->changes);
+    json_t *object = json_pack("{s:o, s:i}", "config", config_json(&entrant->config), "changes", (int)entrant->changes);
     if (report->compiled) {
       json_object_set_new(object, "registers", json_integer(entrant->registers));
       json_object_set_new(object, "spill_bytes", json_integer(entrant->spill_bytes));
@@ -44,8 +50,8 @@ static json_t *class_json(const struct tune_report *report, const struct tune_cl
   json_t *object = json_pack("{s:s, s:s}", "class", field->problem->class_text, "state", state_name(class));
   if (class->message[0] != '\0') json_object_set_new(object, "message", json_text(class->message));
   if (class->state == TUNE_UNSUPPORTED || field->count == 0) return object;
-  json_object_set_new(object, "family", json_string(field->family));
-  json_object_set_new(object, "rules", json_string(field->items[0].config));
+  json_object_set_new(object, "family", json_string(kjit_family_name(field->items[0].config.family)));
+  json_object_set_new(object, "rules", config_json(&field->items[0].config));
   if (report->dry_run) {
     json_object_set_new(object, "candidates", candidates_json(report, field));
     json_object_set_new(object, "refused", refused_json(field));
@@ -55,7 +61,7 @@ static json_t *class_json(const struct tune_report *report, const struct tune_cl
     json_object_set_new(object, "dropped", json_integer((json_int_t) class->dropped));
   }
   if (class->state != TUNE_DONE) return object;
-  json_object_set_new(object, "config", json_string(winner_of(class)->config));
+  json_object_set_new(object, "config", config_json(&winner_of(class)->config));
   json_object_set_new(object, "decided_by", json_string(class->winner == 0 ? "rules" : "table"));
   json_object_set_new(object, "microseconds", json_real(class->outcome.microseconds));
   json_object_set_new(object, "rules_microseconds", json_real(class->outcome.rules_microseconds));
@@ -86,23 +92,30 @@ static int print_as_json(const struct tune_report *report) {
 
 static void print_candidates(const struct tune_report *report, const struct field_of_entrants *field) {
   const kjit_tune_candidate *candidate;
+  char text[KJIT_CONFIG_TEXT_MAX];
   for (size_t i = 0; i < field->count; i++) {
     const struct entrant *entrant = &field->items[i];
-    printf("  %-9s  %s", i == 0 ? "rules" : "candidate", entrant->config);
+    request_print_config(&entrant->config, text);
+    printf("  %-9s  %s", i == 0 ? "rules" : "candidate", text);
     if (report->compiled) printf("  (%u registers)", entrant->registers);
     printf("%s%s\n", entrant->refused[0] != '\0' ? ": dropped: " : "", entrant->refused);
   }
-  for (size_t i = 0; (candidate = kjit_tune_candidates_get(field->list, i)) != NULL; i++)
-    if (candidate->refused[0] != '\0') printf("  refused    %s: %s\n", candidate->config, candidate->refused);
+  for (size_t i = 0; (candidate = kjit_tune_candidates_get(field->list, i)) != NULL; i++) {
+    request_print_config(&candidate->config, text);
+    if (candidate->refused[0] != '\0') printf("  refused    %s: %s\n", text, candidate->refused);
+  }
 }
 
 static void print_outcome(const struct tune_class_report *class) {
   const struct contest_outcome *outcome = &class->outcome;
+  char rules[KJIT_CONFIG_TEXT_MAX], winner[KJIT_CONFIG_TEXT_MAX];
+  request_print_config(&class->field.items[0].config, rules);
+  request_print_config(&winner_of(class)->config, winner);
   printf("  %zu candidates, %zu refused, %zu dropped, %zu runs\n", class->field.count, class->field.refused,
          class->dropped, class->runs);
-  printf("  rules  %10.3f us  %s\n", outcome->rules_microseconds, class->field.items[0].config);
+  printf("  rules  %10.3f us  %s\n", outcome->rules_microseconds, rules);
   if (class->winner != 0)
-    printf("  table  %10.3f us  %s  (%.2f x)\n", outcome->microseconds, winner_of(class)->config,
+    printf("  table  %10.3f us  %s  (%.2f x)\n", outcome->microseconds, winner,
            outcome->rules_microseconds / outcome->microseconds);
 }
 

@@ -12,12 +12,6 @@
 #include "support/random.h"
 #include "support/timer.h"
 
-/* One candidate ready to launch. All zero: not yet. */
-struct plan {
-  kjit_attention_plan *attention;
-  kjit_flash_plan *flash;
-};
-
 struct tune_stage {
   kjit_runtime *runtime;
   struct card card;
@@ -26,17 +20,15 @@ struct tune_stage {
   struct attention_data data;
   struct attention_reference reference;
   const struct stage_entrant *entrants;
-  struct plan *plans;
+  kjit_attention_plan **plans; /* of the entrants; NULL: not made yet */
   size_t count;
 };
 
 /* ---- One problem ---- */
 
 static void clear(struct tune_stage *stage) {
-  for (size_t i = 0; i < stage->count; i++) {
-    kjit_attention_plan_destroy(stage->plans[i].attention);
-    kjit_flash_plan_destroy(stage->plans[i].flash);
-  }
+  for (size_t i = 0; i < stage->count; i++)
+    kjit_attention_plan_destroy(stage->plans[i]);
   free(stage->plans);
   stage->plans = NULL;
   stage->count = 0;
@@ -70,33 +62,21 @@ kjit_status stage_set(struct tune_stage *stage, const kjit_attention_problem *pr
 }
 
 static kjit_status make_plan(struct tune_stage *stage, size_t index, kjit_error *error) {
-  const struct stage_entrant *entrant = &stage->entrants[index];
-  struct plan *plan = &stage->plans[index];
-  kjit_attention_sm90_config sm90;
-  kjit_flash_config flash;
-  kjit_status status;
-  if (plan->attention != NULL || plan->flash != NULL) return KJIT_OK;
-  if (strcmp(entrant->family, "attention_sm90") == 0) {
-    status = kjit_attention_sm90_config_parse(entrant->config, &sm90, error);
-    if (status != KJIT_OK) return status;
-    return kjit_attention_sm90_plan_create(stage->runtime, &sm90, &stage->data.args, &plan->attention, error);
-  }
-  status = kjit_flash_config_parse(entrant->config, &flash, error);
-  return status == KJIT_OK ? kjit_flash_plan_create(stage->runtime, &flash, &stage->data.args, &plan->flash, error)
-                           : status;
+  kjit_attention_plan **plan = &stage->plans[index];
+  if (*plan != NULL) return KJIT_OK;
+  return kjit_attention_plan_create(plan, stage->runtime, stage->entrants[index].config, &stage->data.args, error);
 }
 
 static kjit_status run_plan(void *user, CUstream stream, kjit_error *error) {
-  const struct plan *plan = user;
-  if (plan->flash != NULL) return kjit_flash_plan_run(plan->flash, stream, error);
-  return kjit_attention_plan_run(plan->attention, stream, error);
+  const kjit_attention_plan *plan = user;
+  return kjit_attention_plan_run(plan, stream, error);
 }
 
 kjit_status stage_time(void *user, size_t entrant, double *microseconds, kjit_error *error) {
   struct tune_stage *stage = user;
   double milliseconds = 0;
   kjit_status status = make_plan(stage, entrant, error);
-  if (status == KJIT_OK) status = timer_run(&stage->timer, run_plan, &stage->plans[entrant], &milliseconds, error);
+  if (status == KJIT_OK) status = timer_run(&stage->timer, run_plan, stage->plans[entrant], &milliseconds, error);
   *microseconds = 1000 * milliseconds;
   return status;
 }
@@ -107,7 +87,7 @@ kjit_status stage_check(void *user, size_t entrant, bool *right, kjit_error *err
   CUstream stream = stage->card.stream;
   kjit_status status = make_plan(stage, entrant, error);
   if (status == KJIT_OK) status = attention_data_poison(&stage->data, stream, error);
-  if (status == KJIT_OK) status = run_plan(&stage->plans[entrant], stream, error);
+  if (status == KJIT_OK) status = run_plan(stage->plans[entrant], stream, error);
   if (status == KJIT_OK) status = card_synchronize(&stage->card, stream, error);
   if (status == KJIT_OK) status = attention_judge(&stage->data, &stage->reference, &verdict, error);
   *right = status == KJIT_OK && verdict.passed;

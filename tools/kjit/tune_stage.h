@@ -8,9 +8,9 @@
 
 struct tune_stage;
 
-/* A candidate: borrowed texts. */
+/* A candidate: borrowed. */
 struct stage_entrant {
-  const char *family, *config;
+  const kjit_config *config;
 };
 
 /* KJIT_ERR_NO_DRIVER without a GPU. */

@@ -74,7 +74,7 @@ static bool result_failed(const struct warm_result *result) {
 
 static json_t *failures_json(const struct request_list *list, const struct warm_result *results) {
   json_t *failures = json_array();
-  char text[KERNEL_CHOICE_TEXT_MAX + 64];
+  char text[KJIT_CONFIG_TEXT_MAX + 64];
   for (size_t i = 0; i < list->count; i++) {
     if (!result_failed(&results[i])) continue;
     request_print(&list->items[i], text, sizeof text);
@@ -86,7 +86,7 @@ static json_t *failures_json(const struct request_list *list, const struct warm_
 }
 
 static void print_failures(const struct request_list *list, const struct warm_result *results) {
-  char text[KERNEL_CHOICE_TEXT_MAX + 64];
+  char text[KJIT_CONFIG_TEXT_MAX + 64];
   size_t printed = 0, left = 0;
   for (size_t i = 0; i < list->count; i++) {
     if (!result_failed(&results[i])) continue;

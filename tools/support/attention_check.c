@@ -158,11 +158,11 @@ kjit_status attention_judge(const struct attention_data *data, const struct atte
 }
 
 kjit_status attention_run(const struct attention_data *data, const struct attention_reference *reference,
-                          const kjit_flash_config *config, struct attention_verdict *verdict, kjit_error *error) {
+                          const kjit_config *config, struct attention_verdict *verdict, kjit_error *error) {
   *verdict = (struct attention_verdict){0};
   CUstream stream = data->kernels->card->stream;
   kjit_status status = attention_data_poison(data, stream, error);
-  if (status == KJIT_OK) status = kjit_flash_forward(data->kernels->runtime, config, &data->args, stream, error);
+  if (status == KJIT_OK) status = kjit_attention_forward(data->kernels->runtime, config, &data->args, stream, error);
   if (status == KJIT_OK) status = card_synchronize(data->kernels->card, stream, error);
   return status == KJIT_OK ? attention_judge(data, reference, verdict, error) : status;
 }

@@ -45,7 +45,7 @@ kjit_status attention_judge(const struct attention_data *data, const struct atte
 
 /* Fill the outputs with the NaN pattern, run the config on the card's stream, then compare. */
 kjit_status attention_run(const struct attention_data *data, const struct attention_reference *reference,
-                          const kjit_flash_config *config, struct attention_verdict *verdict, kjit_error *error);
+                          const kjit_config *config, struct attention_verdict *verdict, kjit_error *error);
 
 #define ATTENTION_VERDICT_TEXT_MAX 512
 

@@ -13,7 +13,7 @@
 
 struct work {
   kjit_runtime *runtime;
-  const kjit_flash_variant *variants;
+  const kjit_config *configs;
   size_t count;
   const char *arch;
   atomic_size_t next;
@@ -21,10 +21,10 @@ struct work {
   kjit_error error;
 };
 
-static void record_failure(struct work *work, const kjit_flash_variant *variant, const kjit_error *cause) {
-  char name[KJIT_FLASH_VARIANT_TEXT_MAX];
+static void record_failure(struct work *work, const kjit_config *config, const kjit_error *cause) {
+  char name[KJIT_CONFIG_TEXT_MAX];
   if (atomic_fetch_add(&work->failures, 1) > 0) return;
-  if (kjit_flash_variant_print(variant, 0, name, sizeof name, NULL) != KJIT_OK) name[0] = '\0';
+  if (kjit_config_print(config, 0, name, sizeof name, NULL) != KJIT_OK) name[0] = '\0';
   card_fail(&work->error, (kjit_status)cause->status, "%.160s for %s: %.300s", name, work->arch, cause->message);
 }
 
@@ -34,8 +34,8 @@ static void *build_some(void *argument) {
   while ((i = atomic_fetch_add(&work->next, 1)) < work->count && atomic_load(&work->failures) == 0) {
     kjit_artifact *artifact = NULL;
     kjit_error error = {0};
-    if (kjit_flash_variant_build(work->runtime, &work->variants[i], work->arch, 0, &artifact, &error) != KJIT_OK)
-      record_failure(work, &work->variants[i], &error);
+    if (kjit_config_build(work->runtime, &work->configs[i], work->arch, 0, &artifact, &error) != KJIT_OK)
+      record_failure(work, &work->configs[i], &error);
     kjit_artifact_release(artifact);
   }
   return NULL;
@@ -48,9 +48,9 @@ static unsigned thread_count(unsigned asked, size_t work_items) {
   return (unsigned)(count < work_items ? count : work_items);
 }
 
-kjit_status prebuild(kjit_runtime *runtime, const kjit_flash_variant *variants, size_t count, const char *arch,
+kjit_status prebuild(kjit_runtime *runtime, const kjit_config *configs, size_t count, const char *arch,
                      unsigned threads, kjit_error *error) {
-  struct work work = {.runtime = runtime, .variants = variants, .count = count, .arch = arch};
+  struct work work = {.runtime = runtime, .configs = configs, .count = count, .arch = arch};
   pthread_t helpers[MOST_THREADS];
   unsigned started = 0;
   const unsigned wanted = thread_count(threads, count);

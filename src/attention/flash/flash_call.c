@@ -1,109 +1,79 @@
+/* One call of flash_forward.
+ *
+ * The arguments were checked, the config was fitted to them and its kernel found; what is left is the kernel's argument
+ * struct and the grid. A launch is then one driver call.
+ *
+ * Threads: a call is its caller's own; once prepared it is only read. */
 #include "attention/flash/flash_call.h"
 
 #include "attention/attention_arguments.h"
-#include "attention/flash/flash_arguments.h"
 #include "attention/flash/flash_choose.h"
-#include "attention/flash/flash_geometry.h"
-#include "attention/flash/flash_request.h"
-#include "attention/flash/flash_rules.h"
-#include "attention/flash/flash_traits.h"
-#include "base/error.h"
-#include "base/struct_intake.h"
+#include "attention/flash/flash_family.h"
+#include "attention/tensor_check.h"
+#include "base/integer.h"
 #include "runtime/runtime_internal.h"
 
-static void *create_state(kjit_runtime *runtime) {
-  return flash_resident_create(runtime_mem(runtime));
+enum axis { BATCH, SEQ, HEADS };
+enum lse_axis { LSE_BATCH, LSE_HEADS };
+
+static kjit_status choose(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
+                          kjit_error *error) {
+  return flash_choose(problem, place, (struct flash_variant *)values, error);
 }
 
-static void destroy_state(kjit_runtime *runtime, void *state) {
-  (void)runtime;
-  flash_resident_destroy(state);
+static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
+  return flash_fit(problem, (struct flash_variant *)values, error);
 }
 
-static kjit_status describe_device(kjit_runtime *runtime, int32_t ordinal, const kjit_device_info **device,
-                                   kjit_error *error) {
-  *device = runtime_device(runtime, ordinal, error);
-  if (*device) return KJIT_OK;
-  if (error->status != KJIT_OK) return (kjit_status)error->status;
-  return error_set(error, KJIT_ERR_INTERNAL, "device %d has no description", (int)ordinal);
+static struct flash_forward_strides strides_of(const kjit_tensor *tensor) {
+  return (struct flash_forward_strides){
+      .batch = tensor_stride(tensor, BATCH), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
 }
 
-/* The first call with a variant on a device: the rules, then the compiler and the driver. */
-static kjit_status load(kjit_runtime *runtime, const kjit_flash_variant *variant, int32_t ordinal,
-                        struct flash_resident_kernel *kernel, kjit_error *error) {
-  struct flash_request request;
-  const kjit_device_info *device = NULL;
-  kjit_status status = describe_device(runtime, ordinal, &device, error);
-  if (status == KJIT_OK) status = flash_rules_check_variant(variant, error);
-  if (status == KJIT_OK)
-    status = flash_rules_check_variant_place(variant, device->arch, device->max_shared_per_block, error);
-  if (status == KJIT_OK)
-    status = flash_request_init(&request, builder_sources(runtime_builder(runtime)), variant, device->arch, 0, error);
-  if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &kernel->kernel, error);
-  if (status != KJIT_OK) return status;
-  const kjit_flash_geometry geometry = kjit_flash_variant_geometry(variant);
-  kernel->B_r = (uint32_t)variant->config.B_r;
-  kernel->threads = geometry.threads;
-  kernel->shared_bytes = geometry.shared_bytes;
-  return runtime_kernel_prepare(kernel->kernel, ordinal, kernel->shared_bytes, error);
+static void fill(const kjit_attention_args *args, const kjit_attention_problem *problem,
+                 struct flash_forward_params *params) {
+  const struct attention_scale scale = attention_arguments_scale(args->scale, problem->head_dim);
+  const _Bool lse = args->lse.data != NULL;
+  *params = (struct flash_forward_params){
+      .q = args->q.data,
+      .k = args->k.data,
+      .v = args->v.data,
+      .o = args->o.data,
+      .lse = args->lse.data,
+      .q_stride = strides_of(&args->q),
+      .k_stride = strides_of(&args->k),
+      .v_stride = strides_of(&args->v),
+      .o_stride = strides_of(&args->o),
+      .lse_batch_stride = lse ? tensor_stride(&args->lse, LSE_BATCH) : 0,
+      .lse_head_stride = lse ? tensor_stride(&args->lse, LSE_HEADS) : 0,
+      .seq_q = (int)problem->seq_q,
+      .seq_kv = (int)problem->seq_kv,
+      .scale = scale.scale,
+      .scale_log2 = scale.scale_log2,
+      .heads_per_kv = (int)(problem->heads_q / problem->heads_kv),
+  };
 }
 
-static kjit_status find_or_load(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_variant *variant,
-                                kjit_error *error) {
-  struct flash_resident_kernel kernel;
-  struct flash_resident *resident = runtime_slot_get(runtime, RUNTIME_SLOT_FLASH_FORWARD, create_state, destroy_state);
-  if (!resident) return error_no_memory(error);
-  call->resident = flash_resident_find(resident, variant, call->device);
-  if (call->resident) return KJIT_OK;
-  const kjit_status status = load(runtime, variant, call->device, &kernel, error);
-  if (status != KJIT_OK) return status;
-  call->resident = flash_resident_add(resident, variant, call->device, &kernel);
-  return call->resident ? KJIT_OK : error_no_memory(error);
-}
-
-static kjit_status choose(kjit_runtime *runtime, const kjit_attention_problem *problem, int32_t ordinal,
-                          kjit_flash_config *config, kjit_error *error) {
-  const kjit_device_info *device = NULL;
-  const kjit_status status = describe_device(runtime, ordinal, &device, error);
-  return status == KJIT_OK ? flash_choose(problem, device->max_shared_per_block, config, error) : status;
-}
-
-static kjit_status prepare(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_config *config,
-                           const kjit_attention_args *args, kjit_error *error) {
-  kjit_attention_problem problem;
-  kjit_flash_variant variant;
-  kjit_status status = runtime_current_device(runtime, &call->device, error);
-  if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
-  if (status != KJIT_OK) return status;
-  attention_arguments_problem(args, &problem);
-  if (config) {
-    variant.config = *config;
-    status = flash_arguments_match(&problem, config, error);
-  } else {
-    status = choose(runtime, &problem, call->device, &variant.config, error);
-  }
-  variant.traits = flash_traits_of(&problem);
-  if (status == KJIT_OK) status = find_or_load(call, runtime, &variant, error);
-  if (status != KJIT_OK) return status;
-  flash_arguments_fill(args, &problem, &call->params);
-  flash_geometry_grid(call->resident->B_r, problem.seq_q, problem.heads_q, problem.batch, call->grid);
+static kjit_status prepare(void *user, kjit_runtime *runtime, const struct attention_launch *launch,
+                           const kjit_attention_args *args, const kjit_attention_problem *problem,
+                           const kjit_device_info *device, kjit_error *error) {
+  struct flash_call *call = user;
+  const struct flash_variant *variant = flash_variant_view(launch->values);
+  (void)runtime, (void)device, (void)error;
+  call->kernel = launch->kernel;
+  call->grid[0] = (uint32_t)integer_divide_up(problem->seq_q, variant->config.B_r);
+  call->grid[1] = (uint32_t)problem->heads_q;
+  call->grid[2] = (uint32_t)problem->batch;
+  fill(args, problem, &call->params);
   return KJIT_OK;
 }
 
-kjit_status flash_call_prepare(struct flash_call *call, kjit_runtime *runtime, const kjit_flash_config *config,
-                               const kjit_attention_args *args, kjit_error *error) {
-  kjit_attention_args known;
-  kjit_error unread;
-  if (!error) error = &unread;
-  error_clear(error);
-  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (args && args->struct_size == sizeof *args) return prepare(call, runtime, config, args, error);
-  const kjit_status status = struct_intake(&known, sizeof known, args, sizeof known, "args", error);
-  return status == KJIT_OK ? prepare(call, runtime, config, &known, error) : status;
+static kjit_status enqueue(const void *user, CUstream stream, kjit_error *error) {
+  const struct flash_call *call = user;
+  const kjit_geometry *geometry = &call->kernel->geometry;
+  return runtime_kernel_enqueue(call->kernel->kernel, call->grid, geometry->threads, geometry->shared_bytes,
+                                &call->params, stream, error);
 }
 
-kjit_status flash_call_enqueue(const struct flash_call *call, CUstream stream, kjit_error *error) {
-  const uint32_t block[3] = {call->resident->threads, 1, 1};
-  return runtime_kernel_enqueue(call->resident->kernel, call->grid, block, call->resident->shared_bytes, &call->params,
-                                stream, error);
-}
+const struct attention_family flash_attention = {
+    .family = &flash_forward_family, .choose = choose, .fit = fit, .prepare = prepare, .enqueue = enqueue};

@@ -1,9 +1,7 @@
+/* flash_forward's planner: a table of tiles by head size and shared memory, shrunk to short problems.
+ * docs/performance.md has the measurements behind it. Threads: pure. */
 #include "attention/flash/flash_choose.h"
 
-#include "attention/attention_problem.h"
-#include "attention/flash/flash_arguments.h"
-#include "attention/flash/flash_rules.h"
-#include "attention/flash/flash_traits.h"
 #include "base/error.h"
 
 struct tile {
@@ -34,7 +32,7 @@ static const struct {
 
 /* O stays in registers and Q need not: with room in shared memory, Q and K that are wider than V by up to a half leave
  * the tile as V wants it, and Q is then read in slices. Else the wider of the two decides. */
-static struct tile choose_tile(const kjit_flash_traits *traits, uint32_t shared_per_block) {
+static struct tile choose_tile(const struct flash_traits *traits, uint32_t shared_per_block) {
   const int32_t d = flash_traits_columns(traits->head_dim), dv = flash_traits_columns(traits->head_dim_v);
   const _Bool large = shared_per_block >= LARGE_SHARED, by_v = d <= dv || (large && 2 * d <= 3 * dv);
   const int32_t columns = by_v ? dv : d;
@@ -53,69 +51,44 @@ static int32_t shrink(int32_t edge, int64_t length, int32_t least) {
   return edge;
 }
 
-static kjit_status check_choice(const kjit_flash_variant *variant, uint32_t shared_per_block, kjit_error *error) {
+static kjit_status check_choice(const struct flash_variant *variant, const struct family_place *place,
+                                kjit_error *error) {
   kjit_error reason;
   error_clear(&reason);
-  if (flash_rules_check_variant(variant, &reason) != KJIT_OK) {
-    return error_set(error, KJIT_ERR_UNSUPPORTED, "no config of flash_forward fits: %.400s", reason.message);
-  }
-  const uint32_t needed = kjit_flash_variant_geometry(variant).shared_bytes;
-  if (needed <= shared_per_block) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED,
-                   "no config of flash_forward fits: d_head %d needs %u bytes of shared memory per block; there are %u",
-                   (int)variant->config.d_head, needed, shared_per_block);
+  if (flash_check(variant, &reason) == KJIT_OK && flash_check_place(variant, place, &reason) == KJIT_OK) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "no config of flash_forward fits: %.400s", reason.message);
 }
 
-kjit_status flash_choose(const kjit_attention_problem *problem, uint32_t shared_per_block, kjit_flash_config *out,
-                         kjit_error *error) {
-  kjit_status status = flash_arguments_check_problem(problem, error);
+static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
+  if (columns >= 8 && columns % 8 == 0 && columns <= FLASH_MAX_HEAD) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: flash_forward takes multiples of 8 up to 256", name,
+                   (long long)columns);
+}
+
+kjit_status flash_choose(const kjit_attention_problem *problem, const struct family_place *place,
+                         struct flash_variant *out, kjit_error *error) {
+  kjit_status status = check_head_size("head_dim", problem->head_dim, error);
+  if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
   if (status != KJIT_OK) return status;
-  const kjit_flash_traits traits = flash_traits_of(problem);
-  const struct tile tile = choose_tile(&traits, shared_per_block);
-  kjit_flash_variant variant = {.config = {.dtype = problem->dtype,
-                                           .d_head = flash_traits_d_head(&traits),
-                                           .B_r = shrink(tile.B_r, problem->seq_q, 64),
-                                           .B_c = shrink(tile.B_c, problem->seq_kv, 32),
-                                           .n_warps = tile.n_warps,
-                                           .async_copy = 1,
-                                           .eager_load_blocks = 1,
-                                           .swizzled = 1,
-                                           .Q_mma_load_K_tiles = tile.Q,
-                                           .K_mma_load_K_tiles = tile.K,
-                                           .V_mma_load_K_tiles = tile.V,
-                                           .optimized_softmax = 1},
-                                .traits = traits};
+  const struct flash_traits traits = flash_traits_of(problem);
+  const struct tile tile = choose_tile(&traits, place->shared_per_block);
+  struct flash_variant variant = {.config = {.dtype = problem->dtype,
+                                             .d_head = flash_traits_d_head(&traits),
+                                             .B_r = shrink(tile.B_r, problem->seq_q, 64),
+                                             .B_c = shrink(tile.B_c, problem->seq_kv, 32),
+                                             .n_warps = tile.n_warps,
+                                             .async_copy = 1,
+                                             .eager_load_blocks = 1,
+                                             .swizzled = 1,
+                                             .Q_mma_load_K_tiles = tile.Q,
+                                             .K_mma_load_K_tiles = tile.K,
+                                             .V_mma_load_K_tiles = tile.V,
+                                             .optimized_softmax = 1},
+                                  .traits = traits};
   if (variant.config.n_warps > variant.config.B_r / 16) variant.config.n_warps = variant.config.B_r / 16;
-  status = check_choice(&variant, shared_per_block, error);
-  if (status == KJIT_OK) *out = kjit_flash_variant_canonical(&variant).config;
-  return status;
-}
-
-kjit_status kjit_flash_variant_choose(const kjit_attention_problem *problem, const char *arch, kjit_flash_variant *out,
-                                      kjit_error *error) {
-  const struct target_limits *limits = NULL;
-  kjit_attention_problem taken;
-  error_clear(error);
-  if (!out) return error_invalid(error, "out", "must not be NULL");
-  *out = (kjit_flash_variant){0};
-  kjit_status status = attention_problem_take(&taken, problem, error);
-  if (status == KJIT_OK) status = flash_rules_limits(arch, &limits, error);
-  if (status == KJIT_OK) status = flash_choose(&taken, limits->shared_per_block, &out->config, error);
-  if (status == KJIT_OK) out->traits = flash_traits_of(&taken);
-  return status;
-}
-
-kjit_status kjit_flash_config_choose(int32_t dtype, int64_t seq_q, int64_t seq_kv, int64_t head_dim, const char *arch,
-                                     kjit_flash_config *out, kjit_error *error) {
-  const struct target_limits *limits = NULL;
-  error_clear(error);
-  if (!out) return error_invalid(error, "out", "must not be NULL");
-  *out = (kjit_flash_config){0};
-  if (seq_q < 1) return error_invalid(error, "seq_q", "must be at least 1");
-  if (seq_kv < 1) return error_invalid(error, "seq_kv", "must be at least 1");
-  const kjit_status status = flash_rules_limits(arch, &limits, error);
+  status = check_choice(&variant, place, error);
   if (status != KJIT_OK) return status;
-  const kjit_attention_problem problem = {
-      .dtype = dtype, .seq_q = seq_q, .seq_kv = seq_kv, .head_dim = head_dim, .head_dim_v = head_dim};
-  return flash_choose(&problem, limits->shared_per_block, out, error);
+  flash_canonicalize(&variant);
+  *out = variant;
+  return KJIT_OK;
 }

@@ -1,12 +1,11 @@
-/* The config for a problem where the caller names none. */
+/* flash_forward's config for a problem, where the caller names none. Pure. */
 #ifndef KJIT_ATTENTION_FLASH_FLASH_CHOOSE_H
 #define KJIT_ATTENTION_FLASH_FLASH_CHOOSE_H
 
-#include <kjit/flash_forward.h>
+#include "attention/flash/flash_config.h"
 
-/* By the shared memory that a block may have instead of the architecture's name, for a problem without defaults left
- * open. KJIT_ERR_UNSUPPORTED when none fits. */
-kjit_status flash_choose(const kjit_attention_problem *problem, uint32_t shared_per_block, kjit_flash_config *out,
-                         kjit_error *error);
+/* For a problem without defaults left open; canonical. KJIT_ERR_UNSUPPORTED when none fits. */
+kjit_status flash_choose(const kjit_attention_problem *problem, const struct family_place *place,
+                         struct flash_variant *out, kjit_error *error);
 
 #endif

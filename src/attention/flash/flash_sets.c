@@ -1,10 +1,13 @@
-/* The seeds' named sets of configs, from their rules. */
+/* The named sets of configs, made from the rules of the project that the family's fields come from.
+ *
+ * A set is made anew for each question, since that takes some microseconds. Threads: everything here is pure. */
+#include "attention/flash/flash_sets.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kjit/flash_forward.h>
-
+#include "attention/flash/flash_config.h"
 #include "base/error.h"
 
 /* Room for the largest set while it is made: autotune and the progression before what they share is dropped. */
@@ -28,7 +31,7 @@ static void set_loads(kjit_flash_config *config, int32_t q, int32_t k, int32_t v
   config->V_mma_load_K_tiles = v;
 }
 
-/* The seeds' staircase, from 1: each step adds one idea to the step before. */
+/* A staircase of optimisations, from 1: each step adds one idea to the step before. */
 static void take_step(kjit_flash_config *config, int step) {
   switch (step) {
   case 1:
@@ -68,7 +71,7 @@ static void add_progression(struct config_list *list) {
 }
 
 static int compare(const void *a, const void *b) {
-  return kjit_flash_config_compare(a, b);
+  return field_table_compare(&flash_config_fields, a, b);
 }
 
 static void sort(struct config_list *list) {
@@ -96,7 +99,7 @@ static void add_progression_all(struct config_list *list) {
   sort(list);
 }
 
-/* The seeds' filter over the autotuning grid. */
+/* The filter over the autotuning grid. */
 static _Bool should_autotune(const kjit_flash_config *config) {
   const int32_t q = config->Q_mma_load_K_tiles, k = config->K_mma_load_K_tiles;
   if (config->eager_load_blocks && !config->async_copy) return 0;
@@ -136,32 +139,44 @@ static void add_autotune(struct config_list *list) {
   sort(list);
 }
 
-/* What the seeds compiled ahead of time. */
+/* What is worth compiling ahead of time: both of the above. */
 static void add_prebuilt(struct config_list *list) {
   add_autotune(list);
   add_progression(list);
   sort_and_drop_repeated(list);
 }
 
-static const struct {
-  const char *name;
-  void (*add_to)(struct config_list *list);
-} sets[] = {{"progression", add_progression},
-            {"autotune", add_autotune},
-            {"prebuilt", add_prebuilt},
-            {"progression_all", add_progression_all}};
+enum set { PROGRESSION, AUTOTUNE, PREBUILT, PROGRESSION_ALL, SET_COUNT };
 
-#define SET_COUNT (sizeof sets / sizeof *sets)
+const char *const flash_sets_names[] = {"progression", "autotune", "prebuilt", "progression_all", NULL};
 
-static kjit_status copy_out(const struct config_list *list, kjit_flash_config *configs, size_t capacity, size_t *count,
-                            kjit_error *error) {
-  if (configs && capacity < list->count) {
-    return error_set(error, KJIT_ERR_INVALID_ARG, "capacity: %zu is too small; the set has %zu configs", capacity,
-                     list->count);
-  }
-  if (configs) memcpy(configs, list->items, list->count * sizeof *configs);
-  *count = list->count;
-  return KJIT_OK;
+_Static_assert(sizeof flash_sets_names / sizeof *flash_sets_names == SET_COUNT + 1, "a name for each set");
+
+static void make(struct config_list *list, enum set set) {
+  static void (*const makers[SET_COUNT])(struct config_list * list) = {add_progression, add_autotune, add_prebuilt,
+                                                                       add_progression_all};
+  list->count = 0;
+  makers[set](list);
+}
+
+/* SET_COUNT for a name that is none. */
+static enum set find_set(const char *name) {
+  int set = 0;
+  while (set < SET_COUNT && strcmp(flash_sets_names[set], name) != 0)
+    set++;
+  return (enum set)set;
+}
+
+size_t flash_sets_count(const char *name) {
+  struct config_list list;
+  make(&list, find_set(name));
+  return list.count;
+}
+
+kjit_flash_config flash_sets_get(const char *name, size_t index) {
+  struct config_list list;
+  make(&list, find_set(name));
+  return list.items[index];
 }
 
 kjit_status kjit_flash_config_set(const char *name, kjit_flash_config *configs, size_t capacity, size_t *count,
@@ -171,12 +186,16 @@ kjit_status kjit_flash_config_set(const char *name, kjit_flash_config *configs, 
   if (!count) return error_invalid(error, "count", "must not be NULL");
   *count = 0;
   if (!name) return error_invalid(error, "name", "must not be NULL");
-  for (size_t i = 0; i < SET_COUNT; i++) {
-    if (strcmp(sets[i].name, name) != 0) continue;
-    list.count = 0;
-    sets[i].add_to(&list);
-    return copy_out(&list, configs, capacity, count, error);
+  const enum set set = find_set(name);
+  if (set == SET_COUNT)
+    return error_set(error, KJIT_ERR_NOT_FOUND, "set \"%.40s\" is none; there are %s, %s, %s, %s", name,
+                     flash_sets_names[0], flash_sets_names[1], flash_sets_names[2], flash_sets_names[3]);
+  make(&list, set);
+  if (configs && capacity < list.count) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "capacity: %zu is too small; the set has %zu configs", capacity,
+                     list.count);
   }
-  return error_set(error, KJIT_ERR_NOT_FOUND, "set \"%.40s\" is none; there are %s, %s, %s, %s", name, sets[0].name,
-                   sets[1].name, sets[2].name, sets[3].name);
+  if (configs) memcpy(configs, list.items, list.count * sizeof *configs);
+  *count = list.count;
+  return KJIT_OK;
 }

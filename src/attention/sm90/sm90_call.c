@@ -1,20 +1,28 @@
+/* One call of attention_sm90.
+ *
+ * The arguments were checked, the config was fitted to them and its kernel found. What is left: the tensor maps,
+ * encoded once for the same tensors; the kernel's argument struct; and, at each launch, what is a stream's own: tickets
+ * by which blocks of a causal problem take their tiles, and memory in which the parts of split tiles leave their
+ * results.
+ *
+ * Threads: a call is its caller's own; once prepared it is only read. What the family keeps in a runtime (maps,
+ * tickets, workspace) is shared by all threads, each part as its own header says. */
 #include "attention/sm90/sm90_call.h"
 
-#include "attention/attention_table.h"
-#include "attention/sm90/sm90_arguments.h"
+#include "attention/attention_arguments.h"
+#include "attention/sm90/sm90_choose.h"
 #include "attention/sm90/sm90_maps.h"
-#include "attention/sm90/sm90_request.h"
-#include "attention/sm90/sm90_rules.h"
 #include "attention/sm90/sm90_tickets.h"
 #include "attention/sm90/sm90_tiles.h"
 #include "attention/sm90/sm90_workspace.h"
+#include "attention/tensor_check.h"
 #include "base/error.h"
+#include "base/integer.h"
 #include "runtime/runtime_internal.h"
 
 /* What the family keeps in a runtime. */
 struct state {
-  struct attention_table *kernels; /* kjit_attention_sm90_config to struct sm90_kernel */
-  struct recent *maps;             /* sm90_maps.h */
+  struct recent *maps; /* sm90_maps.h */
   struct sm90_tickets *tickets;
   struct sm90_workspace *workspace;
 };
@@ -25,7 +33,6 @@ static void destroy_state(kjit_runtime *runtime, void *user) {
   sm90_workspace_destroy(state->workspace);
   sm90_tickets_destroy(state->tickets);
   recent_destroy(mem, state->maps);
-  attention_table_destroy(state->kernels);
   mem_free(mem, state);
 }
 
@@ -33,54 +40,84 @@ static void *create_state(kjit_runtime *runtime) {
   const struct mem *mem = runtime_mem(runtime);
   struct state *state = mem_alloc(mem, sizeof *state);
   if (!state) return NULL;
-  state->kernels = attention_table_create(mem, sizeof(kjit_attention_sm90_config), sizeof(struct sm90_kernel));
   state->maps = sm90_maps_create(mem);
   state->tickets = sm90_tickets_create(runtime);
   state->workspace = sm90_workspace_create(runtime);
-  if (state->kernels && state->maps && state->tickets && state->workspace) return state;
+  if (state->maps && state->tickets && state->workspace) return state;
   destroy_state(runtime, state);
   return NULL;
 }
 
-/* The first call with a config on a device: the rules, then the compiler and the driver. */
-static kjit_status load(kjit_runtime *runtime, const kjit_attention_sm90_config *config, const kjit_device_info *device,
-                        struct sm90_kernel *kernel, kjit_error *error) {
-  struct sm90_request request;
-  kjit_status status = sm90_rules_check(config, error);
-  if (status == KJIT_OK) status = sm90_rules_check_arch(device->arch_specific, error);
+static const struct runtime_slot slot = {create_state, destroy_state};
+
+/* ---- What the planner and the calls ask ---- */
+
+enum lse_axis { LSE_BATCH, LSE_HEADS };
+
+static kjit_status check_equal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error) {
+  if (value == wanted) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be the %s, %lld", field, (int)value, what,
+                   (long long)wanted);
+}
+
+static kjit_status match(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
+                         kjit_error *error) {
+  const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
+  kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
   if (status == KJIT_OK)
-    status = sm90_request_init(&request, builder_sources(runtime_builder(runtime)), config, 0, error);
-  if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &kernel->kernel, error);
-  if (status != KJIT_OK) return status;
-  const kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(config);
-  kernel->threads = geometry.threads;
-  kernel->shared_bytes = geometry.shared_bytes;
-  return runtime_kernel_prepare(kernel->kernel, device->ordinal, kernel->shared_bytes, error);
+    status = check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
+  if (status == KJIT_OK)
+    status = check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
+  return status == KJIT_OK ? check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
 }
 
-static kjit_status find_or_load(struct sm90_call *call, struct state *state, kjit_runtime *runtime,
-                                const kjit_attention_sm90_config *config, const kjit_device_info *device,
-                                kjit_error *error) {
-  struct sm90_kernel kernel;
-  call->kernel = attention_table_find(state->kernels, config, device->ordinal);
-  if (call->kernel) return KJIT_OK;
-  const kjit_status status = load(runtime, config, device, &kernel, error);
-  if (status != KJIT_OK) return status;
-  call->kernel = attention_table_add(state->kernels, config, device->ordinal, &kernel);
-  return call->kernel ? KJIT_OK : error_no_memory(error);
+static kjit_status choose(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
+                          kjit_error *error) {
+  return sm90_choose(problem, place->sm_count, (kjit_attention_sm90_config *)values, error);
 }
 
-uint32_t sm90_call_parts(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
-                         uint32_t multiprocessors) {
+static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
+  const kjit_status status = match(problem, sm90_config_view(values), error);
+  return status == KJIT_OK ? sm90_check_problem(problem, error) : status;
+}
+
+/* Some hundred nanoseconds, if tiles may be split. */
+static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t *values, uint32_t sm_count) {
+  const kjit_attention_sm90_config *config = sm90_config_view(values);
   if (!config->split) return 1;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
-  return (uint32_t)sm90_tiles_parts(&tiles, config, multiprocessors);
+  return (uint32_t)sm90_tiles_parts(&tiles, config, sm_count);
+}
+
+/* ---- Preparing ---- */
+
+static void fill(const kjit_attention_args *args, const kjit_attention_problem *problem, const struct sm90_tiles *tiles,
+                 const kjit_device_info *device, struct attention_sm90_params *params) {
+  const struct attention_scale scale = attention_arguments_scale(args->scale, problem->head_dim);
+  params->lse = args->lse.data;
+  params->lse_batch_stride = args->lse.data ? tensor_stride(&args->lse, LSE_BATCH) : 0;
+  params->lse_head_stride = args->lse.data ? tensor_stride(&args->lse, LSE_HEADS) : 0;
+  params->tickets = NULL;
+  params->batch = (int)problem->batch;
+  params->heads = (int)tiles->heads;
+  params->heads_per_kv = (int)tiles->heads_per_kv;
+  params->seq_q = (int)problem->seq_q;
+  params->seq_kv = (int)problem->seq_kv;
+  params->query_tiles = (int)tiles->query_tiles;
+  params->section = (int)sm90_tiles_section(tiles, problem, device->multiprocessors, device->l2_bytes);
+  params->scale = scale.scale;
+  params->scale_log2 = scale.scale_log2;
+  params->group = (int)(problem->heads_q / problem->heads_kv);
+  params->splits = 1;
+  params->partial_rows = (int)tiles->rows;
+  params->partials = NULL;
+  params->arrivals = NULL;
 }
 
 /* Tiles, and what they need where they are worked on in parts. */
 static void cut(struct sm90_call *call, struct state *state, const struct sm90_tiles *tiles, uint32_t parts,
                 const kjit_attention_sm90_config *config, const kjit_device_info *device) {
-  call->multiprocessors = device->multiprocessors;
+  call->sm_count = device->multiprocessors;
   call->tiles = (uint32_t)tiles->count;
   call->tickets = config->causal && call->tiles > device->multiprocessors ? state->tickets : NULL;
   call->workspace = NULL;
@@ -92,46 +129,60 @@ static void cut(struct sm90_call *call, struct state *state, const struct sm90_t
   call->arrivals = sm90_tiles_arrivals(tiles, config, parts);
 }
 
-kjit_status sm90_call_prepare(struct sm90_call *call, kjit_runtime *runtime, const kjit_attention_sm90_config *config,
-                              uint32_t parts, const kjit_attention_args *args, const kjit_attention_problem *problem,
-                              const kjit_device_info *device, kjit_error *error) {
-  struct state *state = runtime_slot_get(runtime, RUNTIME_SLOT_ATTENTION_SM90, create_state, destroy_state);
+static kjit_status prepare(void *user, kjit_runtime *runtime, const struct attention_launch *launch,
+                           const kjit_attention_args *args, const kjit_attention_problem *problem,
+                           const kjit_device_info *device, kjit_error *error) {
+  struct sm90_call *call = user;
+  const kjit_attention_sm90_config *config = sm90_config_view(launch->values);
+  struct state *state = runtime_slot_get(runtime, &slot);
   if (!state) return error_no_memory(error);
-  kjit_status status = find_or_load(call, state, runtime, config, device, error);
-  if (status == KJIT_OK) status = sm90_maps_get(state->maps, runtime, args, config, &call->params, error);
+  const kjit_status status = sm90_maps_get(state->maps, runtime, args, config, &call->params, error);
   if (status != KJIT_OK) return status;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
-  sm90_arguments_fill(args, problem, &tiles, device, &call->params);
-  cut(call, state, &tiles, parts, config, device);
+  call->kernel = launch->kernel;
+  fill(args, problem, &tiles, device, &call->params);
+  cut(call, state, &tiles, launch->parts, config, device);
   return KJIT_OK;
 }
 
-static kjit_status enqueue(const struct sm90_call *call, const struct attention_sm90_params *params, CUstream stream,
-                           kjit_error *error) {
-  const struct sm90_kernel *kernel = call->kernel;
+/* ---- Launching ---- */
+
+static kjit_status enqueue_params(const struct sm90_call *call, const struct attention_sm90_params *params,
+                                  CUstream stream, kjit_error *error) {
+  const kjit_geometry *geometry = &call->kernel->geometry;
   const uint32_t pieces = call->tiles * (uint32_t)params->splits;
-  const uint32_t blocks = pieces < call->multiprocessors ? pieces : call->multiprocessors;
-  const uint32_t grid[3] = {blocks, 1, 1}, block[3] = {kernel->threads, 1, 1};
-  return runtime_kernel_enqueue(kernel->kernel, grid, block, kernel->shared_bytes, params, stream, error);
+  const uint32_t blocks = pieces < call->sm_count ? pieces : call->sm_count;
+  const uint32_t grid[3] = {blocks, 1, 1};
+  return runtime_kernel_enqueue(call->kernel->kernel, grid, geometry->threads, geometry->shared_bytes, params, stream,
+                                error);
 }
 
 static kjit_status enqueue_split(const struct sm90_call *call, CUstream stream, kjit_error *error) {
   struct sm90_space space;
   if (!sm90_workspace_get(call->workspace, call->partial_bytes, call->arrivals, stream, &space))
-    return enqueue(call, &call->params, stream, error);
+    return enqueue_params(call, &call->params, stream, error);
   struct attention_sm90_params params = call->params;
   params.splits = (int)call->parts;
   params.partials = space.partials;
   params.arrivals = space.arrivals;
-  const kjit_status status = enqueue(call, &params, stream, error);
+  const kjit_status status = enqueue_params(call, &params, stream, error);
   sm90_workspace_put(call->workspace, &space, stream);
   return status;
 }
 
-kjit_status sm90_call_enqueue(const struct sm90_call *call, CUstream stream, kjit_error *error) {
+static kjit_status enqueue(const void *user, CUstream stream, kjit_error *error) {
+  const struct sm90_call *call = user;
   if (call->workspace) return enqueue_split(call, stream, error);
-  if (!call->tickets) return enqueue(call, &call->params, stream, error);
+  if (!call->tickets) return enqueue_params(call, &call->params, stream, error);
   struct attention_sm90_params params = call->params;
   params.tickets = sm90_tickets_of(call->tickets, stream);
-  return enqueue(call, &params, stream, error);
+  return enqueue_params(call, &params, stream, error);
 }
+
+const struct attention_family sm90_attention = {.family = &sm90_family,
+                                                .arch = SM90_ARCH,
+                                                .choose = choose,
+                                                .fit = fit,
+                                                .count_parts = count_parts,
+                                                .prepare = prepare,
+                                                .enqueue = enqueue};

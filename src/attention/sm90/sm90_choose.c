@@ -1,7 +1,13 @@
+/* attention_sm90's planner: rules over numbers. docs/attention.md states them with the measurements behind.
+ *
+ * 1. Consumers and keys of a step by head size and query length; query heads packed into one tile's rows where that
+ *    makes fewer tiles.
+ * 2. Where tiles leave SMs idle: smaller tiles, or tiles whose keys are shared out, by what sm90_tiles.h reckons.
+ * 3. The largest tile that fits registers and shared memory; more stages where there is room.
+ *
+ * Threads: pure. */
 #include "attention/sm90/sm90_choose.h"
 
-#include "attention/attention_problem.h"
-#include "attention/sm90/sm90_rules.h"
 #include "attention/sm90/sm90_tiles.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -9,8 +15,6 @@
 /* The kernel counts keys, rows, and tiles of all heads in 32 bits, with a block's or a card's worth added. */
 #define MAX_SEQ   ((INT64_C(1) << 30) - 1024)
 #define MAX_TILES (INT64_C(1) << 30)
-
-#define H200_MULTIPROCESSORS 132
 
 enum {
   MAX_HEAD = 256,
@@ -148,26 +152,19 @@ static void use_idle(const kjit_attention_problem *problem, const struct head_cl
   *config = best.config;
 }
 
-/* The two rules that a tile can break. This is on every launch's way, which the whole list would be felt on. */
-static _Bool fits(const kjit_attention_sm90_config *config) {
-  const kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(config);
-  return (int32_t)geometry.registers <= sm90_rules_registers(config->consumers) &&
-         geometry.shared_bytes <= sm90_rules_shared();
-}
-
 /* The largest tile up to the one given that leaves room for so many Q buffers. */
 static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t q_buffers) {
   config->q_buffers = q_buffers;
   config->tile_n = tile_n;
-  while (config->tile_n > KEY_STEP && !fits(config))
+  while (config->tile_n > KEY_STEP && !sm90_fits(config))
     config->tile_n -= KEY_STEP;
 }
 
 /* The same with one Q buffer and what is then left of shared memory for O, up to all of it. */
 static _Bool fit_beside_output(kjit_attention_sm90_config *config, int32_t tile_n) {
   fit_tile(config, tile_n, 1);
-  config->o_chunks = sm90_rules_chunks(config->head_dim_v);
-  while (config->o_chunks > 0 && !fits(config))
+  config->o_chunks = sm90_chunks(config->head_dim_v);
+  while (config->o_chunks > 0 && !sm90_fits(config))
     config->o_chunks--;
   return config->o_chunks > 0;
 }
@@ -189,7 +186,7 @@ static void add_stages(const kjit_attention_problem *problem, kjit_attention_sm9
   if (tiles.query_tiles * tiles.heads_per_kv > 1) return;
   while (config->stages < MAX_STAGES) {
     config->stages++;
-    if (fits(config)) continue;
+    if (sm90_fits(config)) continue;
     config->stages--;
     return;
   }
@@ -237,18 +234,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
   use_idle(problem, class, multiprocessors, &config);
   choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
-  status = sm90_rules_check(&config, error);
-  if (status == KJIT_OK) *out = kjit_attention_sm90_config_canonical(&config);
+  status = sm90_check(&config, error);
+  if (status == KJIT_OK) *out = sm90_canonical(&config);
   return status;
-}
-
-kjit_status kjit_attention_sm90_choose(const kjit_attention_problem *problem, uint32_t multiprocessors,
-                                       kjit_attention_sm90_config *out, kjit_error *error) {
-  kjit_attention_problem taken;
-  error_clear(error);
-  if (!out) return error_invalid(error, "out", "must not be NULL");
-  *out = (kjit_attention_sm90_config){0};
-  const kjit_status status = attention_problem_take(&taken, problem, error);
-  if (status != KJIT_OK) return status;
-  return sm90_choose(&taken, multiprocessors ? multiprocessors : H200_MULTIPROCESSORS, out, error);
 }

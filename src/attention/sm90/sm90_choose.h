@@ -2,7 +2,7 @@
 #ifndef KJIT_ATTENTION_SM90_SM90_CHOOSE_H
 #define KJIT_ATTENTION_SM90_SM90_CHOOSE_H
 
-#include <kjit/attention_sm90.h>
+#include "attention/sm90/sm90_config.h"
 
 /* For a problem without defaults left open, on a card with so many multiprocessors. The result passes every rule.
  * KJIT_ERR_UNSUPPORTED for a problem that the family does not compute, with the reason. */

@@ -1,52 +1,46 @@
-/* A config as data: order, hash, text, canonical form, and the numbers that follow from it. */
-#include "attention/sm90/sm90_fields.h"
-#include "attention/sm90/sm90_rules.h"
-#include "attention/sm90/sm90_text.h"
+/* attention_sm90 as a family: field table, canonical form, geometry, rules, and the instance of struct kjit_family.
+ *
+ * Threads: constant data and pure functions. */
+#include "attention/sm90/sm90_config.h"
+
+#include <string.h>
+
 #include "base/error.h"
+#include "base/integer.h"
+#include "family/config.h"
+#include "jit/request/target.h"
 
 enum {
-  GROUP_THREADS = 128,
-  ROW_BYTES = 128,  /* of a chunk */
-  ALIGNMENT = 1024, /* of the swizzle's pattern; dynamic shared memory starts anywhere */
-  BARRIER_BYTES = 8,
-  TILE_BYTES = 16,        /* where it is, and as much again for which part of it, if split */
-  CONSUMER_WORD_BYTES = 4 /* by which a consumer's threads hear whether they are to merge */
+  MAX_HEAD = 256,       /* columns: wgmma's N */
+  MAX_CONSUMERS = 3,    /* with the producer 512 threads; a fourth would leave each 128 registers */
+  KEY_STEP = 16,        /* wgmma's K: keys of one product with V */
+  MAX_KEYS = 256,       /* wgmma's N, and rows of a tensor map's box */
+  MIN_STAGES = 2,       /* a tile is loaded while another is used */
+  MAX_STAGES = 4,       /* more does not fit with any tile worth having */
+  MAX_SLACK = 15,       /* a sum of 2^15 has no term that fp16 cannot hold */
+  MAX_PACKED = 64,      /* rows of a consumer */
+  SHARED_BYTES = 232448 /* of sm_90, per block after opting in: target.c */
 };
 
-int kjit_attention_sm90_config_compare(const kjit_attention_sm90_config *a, const kjit_attention_sm90_config *b) {
-  return field_table_compare(&sm90_fields, a, b);
+/* ---- Fields ---- */
+
+#define COUNT(name, kind, text) +1
+#define ROW(name, kind, text)   {#name, "", text, KJIT_FIELD_##kind, offsetof(kjit_attention_sm90_config, name)},
+
+enum { FIELD_COUNT = 0 KJIT_ATTENTION_SM90_FIELDS(COUNT) };
+
+_Static_assert(FIELD_COUNT <= KJIT_FIELD_COUNT_MAX, "too many fields");
+_Static_assert(sizeof(kjit_attention_sm90_config) == 4 * FIELD_COUNT, "a config is its fields, without padding");
+
+static const kjit_field_info rows[FIELD_COUNT] = {KJIT_ATTENTION_SM90_FIELDS(ROW)};
+
+/* ---- Canonical form and geometry ---- */
+
+int32_t sm90_chunks(int32_t columns) {
+  return (int32_t)integer_divide_up(columns, SM90_CHUNK_COLUMNS);
 }
 
-uint64_t kjit_attention_sm90_config_hash(const kjit_attention_sm90_config *config) {
-  return field_table_hash(&sm90_fields, config);
-}
-
-kjit_status kjit_attention_sm90_config_parse(const char *text, kjit_attention_sm90_config *out, kjit_error *error) {
-  error_clear(error);
-  if (!out) return error_invalid(error, "out", "must not be NULL");
-  *out = (kjit_attention_sm90_config){0};
-  if (!text) return error_invalid(error, "text", "must not be NULL");
-  return sm90_text_parse(text, out, error);
-}
-
-kjit_status kjit_attention_sm90_config_print(const kjit_attention_sm90_config *config, uint32_t flags, char *text,
-                                             size_t capacity, kjit_error *error) {
-  struct text out;
-  error_clear(error);
-  if (!config) return error_invalid(error, "config", "must not be NULL");
-  if (!text || !capacity) return error_invalid(error, "text", "must have room for KJIT_ATTENTION_SM90_TEXT_MAX bytes");
-  text_init_fixed(&out, text, capacity);
-  if (flags & ~KJIT_PRINT_JSON) return error_invalid(error, "flags", "only KJIT_PRINT_JSON may be set");
-  if (flags & KJIT_PRINT_JSON)
-    field_table_json(&sm90_fields, config, &out);
-  else
-    sm90_text_print(config, &out);
-  if (!out.failed) return KJIT_OK;
-  *text = '\0';
-  return error_invalid(error, "capacity", "too small; KJIT_ATTENTION_SM90_TEXT_MAX never is");
-}
-
-kjit_attention_sm90_config kjit_attention_sm90_config_canonical(const kjit_attention_sm90_config *config) {
+kjit_attention_sm90_config sm90_canonical(const kjit_attention_sm90_config *config) {
   kjit_attention_sm90_config canonical = *config;
   /* There is nobody to take turns with. */
   if (canonical.consumers == 1) canonical.ping_pong = 0;
@@ -61,24 +55,176 @@ static uint32_t larger(uint32_t a, uint32_t b) {
 
 /* As pipeline.cuh lays it out: Q (through which O leaves that has no memory of its own), K and V, O, barriers, tiles,
  * words. */
-static uint32_t shared_bytes(const kjit_attention_sm90_config *config) {
-  const uint32_t qk = (uint32_t)sm90_rules_chunks(config->head_dim),
-                 v = (uint32_t)sm90_rules_chunks(config->head_dim_v);
+uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config) {
+  const uint32_t qk = (uint32_t)sm90_chunks(config->head_dim), v = (uint32_t)sm90_chunks(config->head_dim_v);
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
-  const uint32_t chunk = (uint32_t)config->consumers * SM90_GROUP_ROWS * ROW_BYTES;
-  const uint32_t o_chunks = (uint32_t)kjit_attention_sm90_config_canonical(config).o_chunks;
+  const uint32_t chunk = (uint32_t)config->consumers * SM90_GROUP_ROWS * SM90_ROW_BYTES;
+  const uint32_t o_chunks = (uint32_t)sm90_canonical(config).o_chunks;
   const uint32_t q = q_buffers * chunk * (o_chunks ? qk : larger(qk, v));
-  const uint32_t kv = stages * (uint32_t)config->tile_n * ROW_BYTES * (qk + v);
-  const uint32_t tiles = q_buffers * (config->split ? 2 * TILE_BYTES : TILE_BYTES);
-  const uint32_t words = config->split ? CONSUMER_WORD_BYTES * (uint32_t)config->consumers : 0;
-  return q + kv + o_chunks * chunk + BARRIER_BYTES * (2 * q_buffers + 4 * stages) + tiles + words + ALIGNMENT - 1;
+  const uint32_t kv = stages * (uint32_t)config->tile_n * SM90_ROW_BYTES * (qk + v);
+  const uint32_t tiles = q_buffers * (config->split ? 2 * SM90_TILE_BYTES : SM90_TILE_BYTES);
+  const uint32_t words = config->split ? SM90_WORD_BYTES * (uint32_t)config->consumers : 0;
+  return q + kv + o_chunks * chunk + SM90_BARRIER_BYTES * (2 * q_buffers + 4 * stages) + tiles + words +
+         SM90_ALIGNMENT - 1;
 }
 
-kjit_attention_sm90_geometry kjit_attention_sm90_config_geometry(const kjit_attention_sm90_config *config) {
-  const uint32_t consumers = (uint32_t)config->consumers, keys = (uint32_t)config->tile_n;
-  return (kjit_attention_sm90_geometry){.threads = GROUP_THREADS * (consumers + 1),
-                                        .tile_m = SM90_GROUP_ROWS * consumers,
-                                        .shared_bytes = shared_bytes(config),
-                                        .registers = (uint32_t)config->head_dim_v / 2 + keys / 2 + keys / 4,
-                                        .positions = SM90_GROUP_ROWS * consumers / (uint32_t)config->packed};
+uint32_t sm90_threads(const kjit_attention_sm90_config *config) {
+  return SM90_GROUP_THREADS * ((uint32_t)config->consumers + 1);
 }
+
+uint32_t sm90_registers(const kjit_attention_sm90_config *config) {
+  return (uint32_t)config->head_dim_v / 2 + (uint32_t)config->tile_n / 2 + (uint32_t)config->tile_n / 4;
+}
+
+/* ---- Rules ---- */
+
+static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
+}
+
+static _Bool is_between(int32_t value, int32_t least, int32_t most) {
+  return value >= least && value <= most;
+}
+
+static kjit_status check_dtype(const kjit_attention_sm90_config *config, kjit_error *error) {
+  if (config->dtype == KJIT_FP16 || config->dtype == KJIT_BF16) return KJIT_OK;
+  return broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+}
+
+static kjit_status check_head(const char *field, int32_t columns, kjit_error *error) {
+  if (is_between(columns, 8, MAX_HEAD) && columns % 8 == 0) return KJIT_OK;
+  return broken(error, field, columns, "a multiple of 8 from 8 to 256");
+}
+
+static kjit_status check_heads(const kjit_attention_sm90_config *config, kjit_error *error) {
+  const kjit_status status = check_head("head_dim", config->head_dim, error);
+  return status == KJIT_OK ? check_head("head_dim_v", config->head_dim_v, error) : status;
+}
+
+static kjit_status check_booleans(const kjit_attention_sm90_config *config, kjit_error *error) {
+  for (size_t i = 0; i < FIELD_COUNT; i++) {
+    const kjit_field_info *field = &rows[i];
+    const int32_t value = field_get(field, config);
+    if (field->kind == KJIT_FIELD_BOOL && value != 0 && value != 1) return broken(error, field->name, value, "0 or 1");
+  }
+  return KJIT_OK;
+}
+
+static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_error *error) {
+  if (!is_between(config->consumers, 1, MAX_CONSUMERS)) return broken(error, "consumers", config->consumers, "1 to 3");
+  if (!is_between(config->tile_n, KEY_STEP, MAX_KEYS) || config->tile_n % KEY_STEP != 0)
+    return broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
+  if (!is_between(config->stages, MIN_STAGES, MAX_STAGES)) return broken(error, "stages", config->stages, "2 to 4");
+  if (!is_between(config->q_buffers, 1, 2)) return broken(error, "q_buffers", config->q_buffers, "1 or 2");
+  if (!is_between(config->o_chunks, 0, sm90_chunks(config->head_dim_v)))
+    return broken(error, "o_chunks", config->o_chunks, "from 0 to the 64-column chunks of head_dim_v");
+  if (!is_between(config->rescale_slack, 0, MAX_SLACK))
+    return broken(error, "rescale_slack", config->rescale_slack, "0 to 15");
+  if (is_between(config->packed, 1, MAX_PACKED) && (config->packed & (config->packed - 1)) == 0) return KJIT_OK;
+  return broken(error, "packed", config->packed, "a power of two from 1 to 64");
+}
+
+/* Of the 256, 232 and 160 that setmaxnreg gives a consumer thread, the rest is for addresses, row maxima and sums, and
+ * what the compiler needs between them. Above these there is no hope; what the planner chooses is compiled by tests. */
+static int32_t most_registers(int32_t consumers) {
+  static const int32_t most[MAX_CONSUMERS] = {230, 216, 136};
+  return most[consumers - 1];
+}
+
+_Bool sm90_fits(const kjit_attention_sm90_config *config) {
+  return (int32_t)sm90_registers(config) <= most_registers(config->consumers) &&
+         sm90_shared_bytes(config) <= SHARED_BYTES;
+}
+
+static kjit_status check_registers(const kjit_attention_sm90_config *config, kjit_error *error) {
+  const int32_t needed = (int32_t)sm90_registers(config);
+  const int32_t most = most_registers(config->consumers);
+  if (needed <= most) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                   "tile_n is %d: with head_dim_v %d a thread needs head_dim_v / 2 + tile_n / 2 + tile_n / 4 = %d "
+                   "registers; must be at most %d with consumers %d",
+                   (int)config->tile_n, (int)config->head_dim_v, (int)needed, (int)most, (int)config->consumers);
+}
+
+static kjit_status check_shared(const kjit_attention_sm90_config *config, kjit_error *error) {
+  const uint32_t needed = sm90_shared_bytes(config);
+  if (needed <= SHARED_BYTES) return KJIT_OK;
+  return error_set(
+      error, KJIT_ERR_INVALID_CONFIG,
+      "tile_n is %d: with head_dim %d, head_dim_v %d, consumers %d, stages %d, q_buffers %d and o_chunks %d "
+      "a block needs %u bytes of shared memory; must be at most %d",
+      (int)config->tile_n, (int)config->head_dim, (int)config->head_dim_v, (int)config->consumers, (int)config->stages,
+      (int)config->q_buffers, (int)config->o_chunks, needed, SHARED_BYTES);
+}
+
+kjit_status sm90_check(const kjit_attention_sm90_config *config, kjit_error *error) {
+  /* Each may rely on those before it. */
+  static kjit_status (*const rules[])(const kjit_attention_sm90_config *, kjit_error *) = {
+      check_dtype, check_heads, check_booleans, check_counts, check_registers, check_shared};
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < sizeof rules / sizeof *rules && status == KJIT_OK; i++)
+    status = rules[i](config, error);
+  return status;
+}
+
+kjit_status sm90_check_arch(const char *arch, kjit_error *error) {
+  struct target target;
+  const kjit_status status = target_parse(&target, arch, error);
+  if (status != KJIT_OK || !strcmp(target.name, SM90_ARCH)) return status;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: attention_sm90 requires " SM90_ARCH " (current: %s)",
+                   target.name);
+}
+
+/* ---- The family ---- */
+
+static kjit_status check(const kjit_family *family, const int32_t *values, kjit_error *error) {
+  (void)family;
+  return sm90_check(sm90_config_view(values), error);
+}
+
+static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
+                               kjit_error *error) {
+  (void)family, (void)values; /* its shared memory is among the rules */
+  return sm90_check_arch(place->arch, error);
+}
+
+static _Bool is_arch_specific(const kjit_family *family, const int32_t *values) {
+  (void)family, (void)values;
+  return 1;
+}
+
+static void canonicalize(const kjit_family *family, int32_t *values) {
+  const kjit_attention_sm90_config canonical = sm90_canonical(sm90_config_view(values));
+  (void)family;
+  memcpy(values, &canonical, sizeof canonical);
+}
+
+static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
+  const kjit_attention_sm90_config *config = sm90_config_view(values);
+  (void)family;
+  *out = (kjit_geometry){.threads = {sm90_threads(config), 1, 1}, .shared_bytes = sm90_shared_bytes(config)};
+}
+
+/* Hardware exp2 and division: the softmax needs no more, its result is rounded to 16 bits. */
+static const char *const options[] = {"--use_fast_math"};
+
+/* Between never leaving the output unscaled and leaving it as long as fp16 can bear, no slack is worth a compile. */
+static const struct field_hint hints[] = {{"rescale_slack", {0, 15}, 2}, {NULL, {0}, 0}};
+
+const kjit_family sm90_family = {
+    .table = {.family = "attention_sm90",
+              .fields = rows,
+              .count = FIELD_COUNT,
+              .config_bytes = sizeof(kjit_attention_sm90_config)},
+    .entry = "attention_sm90",
+    .main_file = "attention_sm90/attention_sm90.cu",
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .hints = hints,
+    .check = check,
+    .check_place = check_place,
+    .is_arch_specific = is_arch_specific,
+    .canonicalize = canonicalize,
+    .geometry = geometry,
+    .derive = config_derive_geometry,
+};

@@ -1,10 +1,13 @@
+/* Tensor maps of calls: what the driver encodes is kept by the tensors' description. sm90_maps.h says why.
+ *
+ * Threads: base/recent.h; a miss encodes into the caller's own parameters. */
 #include "attention/sm90/sm90_maps.h"
 
 #include <stdalign.h>
 #include <stddef.h>
 
-#include "attention/sm90/sm90_rules.h"
 #include "attention/tensor_check.h"
+#include "attention_sm90/layout.h"
 #include "base/error.h"
 #include "runtime/runtime_internal.h"
 

@@ -1,8 +1,14 @@
+/* Tickets: sm90_tickets.h says what they are and why a stream may use its pair again.
+ *
+ * A stream that is met for the first time takes the next pair of its context's memory, has it zeroed by itself, and is
+ * remembered; later launches find it in the table.
+ *
+ * Threads: look-ups take no lock; one mutex guards the list of contexts and their counts. */
 #include "attention/sm90/sm90_tickets.h"
 
 #include <pthread.h>
 
-#include "attention/attention_table.h"
+#include "base/push_table.h"
 #include "runtime/runtime_internal.h"
 
 /* 128 KiB a context. More streams than a program has at a time; it is those that come and go that use pairs up. */
@@ -24,8 +30,8 @@ struct context {
 
 struct sm90_tickets {
   kjit_runtime *runtime;
-  struct attention_table *streams; /* struct runtime_stream to struct pair */
-  pthread_mutex_t lock;            /* of the contexts */
+  struct push_table streams; /* struct runtime_stream to struct pair */
+  pthread_mutex_t lock;      /* of the contexts */
   struct context *contexts;
 };
 
@@ -34,9 +40,8 @@ struct sm90_tickets *sm90_tickets_create(kjit_runtime *runtime) {
   struct sm90_tickets *tickets = mem_alloc(mem, sizeof *tickets);
   if (!tickets) return NULL;
   tickets->runtime = runtime;
-  tickets->streams = attention_table_create(mem, sizeof(struct runtime_stream), sizeof(struct pair));
-  if (tickets->streams && pthread_mutex_init(&tickets->lock, NULL) == 0) return tickets;
-  attention_table_destroy(tickets->streams);
+  push_table_init(&tickets->streams, mem, sizeof(struct pair));
+  if (pthread_mutex_init(&tickets->lock, NULL) == 0) return tickets;
   mem_free(mem, tickets);
   return NULL;
 }
@@ -51,7 +56,7 @@ void sm90_tickets_destroy(struct sm90_tickets *tickets) {
     mem_free(mem, context);
   }
   pthread_mutex_destroy(&tickets->lock);
-  attention_table_destroy(tickets->streams);
+  push_table_finish(&tickets->streams);
   mem_free(mem, tickets);
 }
 
@@ -101,13 +106,13 @@ static int *meet_stream(struct sm90_tickets *tickets, const struct runtime_strea
   if (!context) pair.address = meet_context(tickets, identified->context);
   if (pair.address && !runtime_memory_clear(tickets->runtime, (uintptr_t)pair.address, PAIR_BYTES, stream))
     pair.address = NULL;
-  const struct pair *kept = attention_table_add(tickets->streams, identified, 0, &pair);
+  const struct pair *kept = push_table_add(&tickets->streams, identified, sizeof *identified, &pair);
   return kept ? kept->address : NULL;
 }
 
 int *sm90_tickets_of(struct sm90_tickets *tickets, CUstream stream) {
   struct runtime_stream identified;
   if (!runtime_stream_identify(tickets->runtime, stream, &identified)) return NULL;
-  const struct pair *known = attention_table_find(tickets->streams, &identified, 0);
+  const struct pair *known = push_table_find(&tickets->streams, &identified, sizeof identified);
   return known ? known->address : meet_stream(tickets, &identified, stream);
 }

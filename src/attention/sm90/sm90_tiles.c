@@ -1,6 +1,8 @@
+/* How a problem is cut into tiles and parts of tiles, and what a launch is reckoned to take: a model of an H200 in
+ * whole nanoseconds, by which the planner compares. Threads: pure. */
 #include "attention/sm90/sm90_tiles.h"
 
-#include "attention/sm90/sm90_rules.h"
+#include "attention_sm90/layout.h"
 #include "base/integer.h"
 
 /* An H200 as it was measured, in nanoseconds; docs/attention.md has the measurements. */
@@ -24,9 +26,6 @@ enum {
   ELEMENT_BYTES = 2,
   FLOAT_BYTES = 4,
   ROW_STEP = 8,
-  MERGED_AT_ONCE = 16,  /* as in partials.cuh */
-  PIECE_COLUMNS = 16,   /* of O, that a part's result is kept in: partials.cuh */
-  STATISTICS = 4,       /* floats that a row of a part's result has besides O: partials.cuh */
   STEP_KEYS = 128,      /* keys that times are given for */
   STEP_COLUMNS = 128,   /* columns likewise */
   LEAST_KEY_BLOCKS = 5, /* fewer are not worth sharing out */
@@ -54,8 +53,8 @@ struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kji
 static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                           uint32_t multiprocessors) {
   if (parts == 1) return 0;
-  const int64_t groups = integer_divide_up(parts, MERGED_AT_ONCE);
-  const int64_t read = integer_min(parts, MERGED_AT_ONCE) + (groups > 1 ? groups : 0);
+  const int64_t groups = integer_divide_up(parts, SM90_MERGED_AT_ONCE);
+  const int64_t read = integer_min(parts, SM90_MERGED_AT_ONCE) + (groups > 1 ? groups : 0);
   const int64_t part_bytes = tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
   const int64_t written = integer_min(tiles->count * parts, multiprocessors) * part_bytes;
   return MERGE + (groups > 1 ? MERGE_AGAIN : 0) + read * part_bytes / MERGE_BYTES_A_NS + written / KEEP_BYTES_A_NS;
@@ -145,7 +144,20 @@ size_t sm90_tiles_arrivals(const struct sm90_tiles *tiles, const kjit_attention_
 
 size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                                 int64_t parts) {
-  const size_t columns = (size_t)integer_round_up(config->head_dim_v, PIECE_COLUMNS);
-  const size_t floats = (size_t)tiles->rows * (columns + STATISTICS);
+  const size_t columns = (size_t)integer_round_up(config->head_dim_v, SM90_PIECE_COLUMNS);
+  const size_t floats = (size_t)tiles->rows * (columns + SM90_STATISTICS);
   return sm90_tiles_arrivals(tiles, config, parts) * floats * FLOAT_BYTES;
+}
+
+/* Those whose K and V fit a little more than half of L2, the rest being for Q, O and what else runs; query heads that
+ * share K and V count once. Never so few that SMs have nothing to do, and all sections alike, as a small last one would
+ * leave most of the card idle. The fraction was measured on an H200 (docs/performance.md). */
+int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_problem *problem, uint32_t sm_count,
+                           uint64_t l2_bytes) {
+  const int64_t pairs = tiles->heads * problem->batch;
+  const int64_t bytes = problem->seq_kv * (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
+  const int64_t fit = (int64_t)l2_bytes * 9 / 16 / bytes;
+  const int64_t wanted =
+      integer_max(integer_max(fit, 1) * tiles->heads_per_kv, integer_divide_up(sm_count, tiles->query_tiles));
+  return integer_divide_up(pairs, integer_divide_up(pairs, wanted));
 }

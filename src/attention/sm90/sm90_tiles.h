@@ -25,6 +25,10 @@ struct sm90_tiles {
 
 struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config);
 
+/* (batch, head) pairs that are worked on together, on a card with so many SMs and bytes of L2. */
+int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_problem *problem, uint32_t sm_count,
+                           uint64_t l2_bytes);
+
 /* In how many parts the tiles are best worked on, whatever config->split says. 1: as they are, always so when the tiles
  * fill the card as it is or key blocks are few. */
 int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,

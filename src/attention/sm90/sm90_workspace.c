@@ -1,8 +1,15 @@
+/* Device memory for split launches: sm90_workspace.h says what it is for and why a stream may use it again.
+ *
+ * A launch asks for its stream's latest piece; if that is too small, a larger one is made, which becomes the stream's
+ * latest. Where a stream cannot be told, is captured or the limit is reached, memory is borrowed on the stream instead.
+ *
+ * Threads: streams are in a push-only table, pieces in a push-only list, and a stream's latest piece is replaced by
+ * compare and swap; nobody waits for anybody. */
 #include "attention/sm90/sm90_workspace.h"
 
 #include <stdatomic.h>
 
-#include "attention/attention_table.h"
+#include "base/push_table.h"
 #include "runtime/runtime_internal.h"
 
 #define LEAST_PARTIAL_BYTES ((size_t)1 << 20)
@@ -18,15 +25,13 @@ struct piece {
 
 /* A stream's latest. */
 struct stream_pieces {
-  struct stream_pieces *next;
   _Atomic(struct piece *) latest;
 };
 
 struct sm90_workspace {
   kjit_runtime *runtime;
-  struct attention_table *streams; /* struct runtime_stream to struct stream_pieces * */
+  struct push_table streams; /* struct runtime_stream to struct stream_pieces */
   _Atomic(struct piece *) pieces;
-  _Atomic(struct stream_pieces *) all_streams;
   _Atomic(size_t) bytes; /* of all pieces */
 };
 
@@ -35,10 +40,8 @@ struct sm90_workspace *sm90_workspace_create(kjit_runtime *runtime) {
   struct sm90_workspace *workspace = mem_alloc(mem, sizeof *workspace);
   if (!workspace) return NULL;
   workspace->runtime = runtime;
-  workspace->streams = attention_table_create(mem, sizeof(struct runtime_stream), sizeof(struct stream_pieces *));
-  if (workspace->streams) return workspace;
-  mem_free(mem, workspace);
-  return NULL;
+  push_table_init(&workspace->streams, mem, sizeof(struct stream_pieces));
+  return workspace;
 }
 
 void sm90_workspace_destroy(struct sm90_workspace *workspace) {
@@ -51,13 +54,7 @@ void sm90_workspace_destroy(struct sm90_workspace *workspace) {
     mem_free(mem, piece);
     piece = next;
   }
-  struct stream_pieces *stream = atomic_load_explicit(&workspace->all_streams, memory_order_acquire);
-  while (stream) {
-    struct stream_pieces *const next = stream->next;
-    mem_free(mem, stream);
-    stream = next;
-  }
-  attention_table_destroy(workspace->streams);
+  push_table_finish(&workspace->streams);
   mem_free(mem, workspace);
 }
 
@@ -137,17 +134,12 @@ static struct piece *grow(struct sm90_workspace *workspace, struct stream_pieces
   return made;
 }
 
-/* NULL when out of memory. */
+/* What is kept of a stream, which a stream that has not been met gets. NULL when out of memory. */
 static struct stream_pieces *meet_stream(struct sm90_workspace *workspace, const struct runtime_stream *identified) {
-  const struct mem *mem = runtime_mem(workspace->runtime);
-  struct stream_pieces *const made = mem_alloc(mem, sizeof *made);
-  if (!made) return NULL;
-  made->next = atomic_load_explicit(&workspace->all_streams, memory_order_relaxed);
-  while (!atomic_compare_exchange_weak_explicit(&workspace->all_streams, &made->next, made, memory_order_release,
-                                                memory_order_relaxed))
-    continue;
-  struct stream_pieces *const *kept = attention_table_add(workspace->streams, identified, 0, &made);
-  return kept ? *kept : NULL;
+  static const struct stream_pieces none;
+  const void *known = push_table_find(&workspace->streams, identified, sizeof *identified);
+  if (!known) known = push_table_add(&workspace->streams, identified, sizeof *identified, &none);
+  return (struct stream_pieces *)(uintptr_t)known; /* the table's, in memory that may be written */
 }
 
 _Bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
@@ -156,8 +148,7 @@ _Bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes,
   *out = (struct sm90_space){0};
   if (!runtime_stream_identify(workspace->runtime, stream, &identified))
     return borrow(workspace, partial_bytes, arrivals, stream, out);
-  struct stream_pieces *const *known = attention_table_find(workspace->streams, &identified, 0);
-  struct stream_pieces *const pieces = known ? *known : meet_stream(workspace, &identified);
+  struct stream_pieces *const pieces = meet_stream(workspace, &identified);
   if (!pieces) return 0;
   const struct piece *const piece = grow(workspace, pieces, partial_bytes, arrivals, stream);
   if (!piece) return borrow(workspace, partial_bytes, arrivals, stream, out);

@@ -1,16 +1,19 @@
-/* include/kjit/tune.h: the calls. */
+/* include/kjit/tune.h: the calls. Each takes its arguments in, and hands them to the files beside this one.
+ *
+ * Threads: everything is the caller's own but the runtime's tables, which tune_store.h guards. */
 #include <kjit/tune.h>
 
 #include <stdio.h>
 #include <string.h>
 
-#include "attention/attention_problem.h"
+#include "attention/attention_arguments.h"
 #include "attention/tune/tune_candidates.h"
 #include "attention/tune/tune_store.h"
 #include "attention/tune/tune_text.h"
 #include "attention/tune/tune_update.h"
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "family/config.h"
 #include "runtime/runtime_internal.h"
 
 _Static_assert(KJIT_TUNE_CLASS_TEXT_MAX == TUNE_CLASS_TEXT_MAX, "every class as text fits");
@@ -72,15 +75,10 @@ kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, s
 
 /* ---- Candidates ---- */
 
-struct shown {
-  kjit_tune_candidate candidate;
-  char config[KJIT_ATTENTION_TEXT_MAX];
-};
-
 struct kjit_tune_candidates {
   const struct mem *mem;
   struct tune_candidates made;
-  struct shown *shown; /* made.count */
+  kjit_tune_candidate *shown; /* made.count */
 };
 
 static kjit_status show(kjit_tune_candidates *list, kjit_error *error) {
@@ -88,34 +86,31 @@ static kjit_status show(kjit_tune_candidates *list, kjit_error *error) {
   list->shown = mem_alloc_array(list->mem, made->count, sizeof *list->shown);
   if (!list->shown) return error_no_memory(error);
   for (size_t i = 0; i < made->count; i++) {
-    struct shown *shown = &list->shown[i];
-    struct text text;
-    text_init_fixed(&text, shown->config, sizeof shown->config);
-    made->family->print(&made->items[i].config, &text);
-    shown->candidate = (kjit_tune_candidate){.family = made->family->fields->family,
-                                             .config = shown->config,
-                                             .refused = made->items[i].refused,
-                                             .changes = made->items[i].changes};
+    kjit_tune_candidate *shown = &list->shown[i];
+    shown->config.family = made->family->family;
+    memcpy(shown->config.values, made->items[i].values, sizeof made->items[i].values);
+    shown->refused = made->items[i].refused;
+    shown->changes = made->items[i].changes;
   }
   return KJIT_OK;
 }
 
 static kjit_status find_place(kjit_runtime *runtime, const kjit_device_info *device, const char *arch,
-                              kjit_device_info *known, struct attention_place *place, kjit_error *error) {
+                              kjit_device_info *known, struct family_place *place, kjit_error *error) {
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   if (!device && !arch) return error_invalid(error, "arch", "must not be NULL where device is");
-  if (!device) return attention_place_of_arch(arch, place, error);
+  if (!device) return family_place_of_arch(arch, place, error);
   const kjit_status status = take_device(runtime, device, known, error);
-  *place = attention_place_of_device(known);
+  *place = family_place_of_device(known);
   return status;
 }
 
-kjit_status kjit_tune_candidates_create(kjit_runtime *runtime, const kjit_attention_problem *problem,
-                                        const kjit_device_info *device, const char *arch, kjit_tune_candidates **out,
-                                        kjit_error *error) {
+kjit_status kjit_tune_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
+                                        const kjit_attention_problem *problem, const kjit_device_info *device,
+                                        const char *arch, kjit_error *error) {
   kjit_attention_problem taken;
   kjit_device_info known = {0};
-  struct attention_place place;
+  struct family_place place;
   kjit_error unread;
   if (!error) error = &unread;
   error_clear(error);
@@ -137,7 +132,7 @@ kjit_status kjit_tune_candidates_create(kjit_runtime *runtime, const kjit_attent
 }
 
 const kjit_tune_candidate *kjit_tune_candidates_get(const kjit_tune_candidates *list, size_t index) {
-  return list && index < list->made.count ? &list->shown[index].candidate : NULL;
+  return list && index < list->made.count ? &list->shown[index] : NULL;
 }
 
 void kjit_tune_candidates_destroy(kjit_tune_candidates *list) {

@@ -1,3 +1,10 @@
+/* Candidates for tuning: the rules' choice and its neighbours in one or two fields.
+ *
+ * 1. Each field that the problem leaves open becomes an axis of values: hints, 0 and 1, or the nearest legal numbers.
+ * 2. Every value of one axis, and of two, makes a candidate; each is judged by the family's rules.
+ * 3. Sorted by distance; what is the same kernel as a nearer one, or beyond the bound, is refused with the reason.
+ *
+ * Threads: pure. */
 #include "attention/tune/tune_candidates.h"
 
 #include <stdio.h>
@@ -5,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "family/config.h"
 
 /* What an INT or LOAD is tried at: small counts, then a tile's edges. */
 static const int32_t values_tried[] = {0,  1,  2,   3,   4,   5,   6,   7,   8,   16,  32,  48, 64,
@@ -13,38 +21,43 @@ enum { TRIED_COUNT = sizeof values_tried / sizeof *values_tried };
 
 /* A field that the planner decides, and what it is tried at. */
 struct axis {
-  const struct field *field;
+  const kjit_field_info *field;
   int32_t values[TRIED_COUNT + 1]; /* without the present one */
   uint32_t steps[TRIED_COUNT + 1]; /* of each, away from the present one */
   size_t count;
   _Bool is_ordered; /* values have neighbours: only the nearest legal ones stay */
 };
 
+/* A config's values, to be copied as one. */
+struct candidate_values {
+  int32_t of[ATTENTION_FIELDS_MAX];
+};
+
 struct making {
   struct tune_candidates *out;
   const kjit_attention_problem *problem;
-  const struct attention_place *place;
+  const struct family_place *place;
   struct tune_class class;
-  union tune_config base;
-  struct axis axes[FIELD_COUNT_MAX];
+  struct candidate_values base;
+  struct axis axes[KJIT_FIELD_COUNT_MAX];
   size_t axis_count;
 };
 
-static kjit_status judge(const struct making *making, const union tune_config *config, kjit_error *error) {
-  const struct tune_family *family = making->out->family;
-  kjit_status status = family->check(config, error);
-  if (status == KJIT_OK) status = family->check_place(config, making->place, error);
-  return status == KJIT_OK ? family->match(making->problem, config, error) : status;
+static kjit_status judge(const struct making *making, const struct candidate_values *config, kjit_error *error) {
+  const struct attention_family *family = making->out->family;
+  struct candidate_values fitted = *config;
+  const kjit_status status = family->fit(making->problem, fitted.of, error);
+  return status == KJIT_OK ? config_check(family->family, fitted.of, making->place, error) : status;
 }
 
-static _Bool is_legal(const struct making *making, const union tune_config *config) {
+static _Bool is_legal(const struct making *making, const struct candidate_values *config) {
   return judge(making, config, NULL) == KJIT_OK;
 }
 
 /* ---- Axes ---- */
 
-static const struct tune_hint *find_hint(const struct tune_family *family, const struct field *field) {
-  for (const struct tune_hint *hint = family->hints; hint->field; hint++) {
+static const struct field_hint *find_hint(const struct attention_family *family, const kjit_field_info *field) {
+  for (const struct field_hint *hint = family->family->hints; hint && hint->field; hint++) {
     if (!strcmp(hint->field, field->name)) return hint;
   }
   return NULL;
@@ -58,31 +71,31 @@ static void add_values(struct axis *axis, const int32_t *values, size_t count, i
   }
 }
 
-static void add_axis(struct making *making, const struct field *field) {
+static void add_axis(struct making *making, const kjit_field_info *field) {
   static const int32_t booleans[] = {0, 1};
   int32_t given;
-  if (tune_family_given(field, &making->class, &given)) return;
-  const struct tune_hint *hint = find_hint(making->out->family, field);
-  const int32_t present = field_get(field, &making->base);
+  if (tune_class_gives(&making->class, field, &given)) return;
+  const struct field_hint *hint = find_hint(making->out->family, field);
+  const int32_t present = field_get(field, making->base.of);
   struct axis *axis = &making->axes[making->axis_count++];
   *axis = (struct axis){.field = field};
   if (hint)
     add_values(axis, hint->values, hint->count, present);
-  else if (field->kind == FIELD_BOOL)
+  else if (field->kind == KJIT_FIELD_BOOL)
     add_values(axis, booleans, 2, present);
   else
     add_values(axis, values_tried, TRIED_COUNT, present);
-  axis->is_ordered = !hint && field->kind != FIELD_BOOL;
+  axis->is_ordered = !hint && field->kind != KJIT_FIELD_BOOL;
 }
 
 /* Does any other single change make this value legal? */
-static _Bool is_legal_with_another(const struct making *making, const union tune_config *changed,
+static _Bool is_legal_with_another(const struct making *making, const struct candidate_values *changed,
                                    const struct axis *but) {
   for (size_t i = 0; i < making->axis_count; i++) {
     const struct axis *axis = &making->axes[i];
     for (size_t j = 0; axis != but && j < axis->count; j++) {
-      union tune_config config = *changed;
-      field_put(axis->field, &config, axis->values[j]);
+      struct candidate_values config = *changed;
+      field_put(axis->field, config.of, axis->values[j]);
       if (is_legal(making, &config)) return 1;
     }
   }
@@ -93,8 +106,8 @@ static _Bool is_legal_with_another(const struct making *making, const union tune
 static void keep_legal(const struct making *making, struct axis *axis) {
   size_t kept = 0;
   for (size_t i = 0; i < axis->count; i++) {
-    union tune_config config = making->base;
-    field_put(axis->field, &config, axis->values[i]);
+    struct candidate_values config = making->base;
+    field_put(axis->field, config.of, axis->values[i]);
     if (is_legal(making, &config) || is_legal_with_another(making, &config, axis))
       axis->values[kept++] = axis->values[i];
   }
@@ -103,7 +116,7 @@ static void keep_legal(const struct making *making, struct axis *axis) {
 
 /* Keep the nearest to either side of the present value. */
 static void keep_near(const struct making *making, struct axis *axis) {
-  const int32_t present = field_get(axis->field, &making->base);
+  const int32_t present = field_get(axis->field, making->base.of);
   size_t below = 0, kept = 0;
   while (below < axis->count && axis->values[below] < present)
     below++;
@@ -117,7 +130,7 @@ static void keep_near(const struct making *making, struct axis *axis) {
 }
 
 static void make_axes(struct making *making) {
-  const struct field_table *fields = making->out->family->fields;
+  const struct field_table *fields = &making->out->family->family->table;
   for (size_t i = 0; i < fields->count; i++)
     add_axis(making, &fields->fields[i]);
   /* All of them before any is narrowed: one may need a far value of another. */
@@ -144,32 +157,32 @@ static struct tune_candidate *grow(struct tune_candidates *out) {
   return &out->items[out->count++]; /* zeroed, as all memory here is */
 }
 
-static kjit_status add(struct making *making, const union tune_config *config, uint32_t changes, uint32_t steps,
+static kjit_status add(struct making *making, const struct candidate_values *config, uint32_t changes, uint32_t steps,
                        kjit_error *error) {
   kjit_error why;
   error_clear(&why);
   struct tune_candidate *candidate = grow(making->out);
   if (!candidate) return error_no_memory(error);
   candidate->number = (uint32_t)making->out->count;
-  candidate->config = *config;
+  memcpy(candidate->values, config->of, sizeof candidate->values);
   candidate->changes = changes;
   candidate->steps = steps;
   if (judge(making, config, &why) == KJIT_OK)
-    making->out->family->canonicalize(&candidate->config);
+    config_canonicalize(making->out->family->family, candidate->values);
   else
     snprintf(candidate->refused, sizeof candidate->refused, "%.255s", why.message);
   return KJIT_OK;
 }
 
 /* Every value of one axis on top of a config, and of the axes behind it on top of that. */
-static kjit_status add_changes(struct making *making, const union tune_config *from, size_t first, uint32_t changes,
-                               uint32_t steps, kjit_error *error) {
+static kjit_status add_changes(struct making *making, const struct candidate_values *from, size_t first,
+                               uint32_t changes, uint32_t steps, kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (size_t i = first; i < making->axis_count; i++) {
     const struct axis *axis = &making->axes[i];
     for (size_t j = 0; j < axis->count && status == KJIT_OK; j++) {
-      union tune_config config = *from;
-      field_put(axis->field, &config, axis->values[j]);
+      struct candidate_values config = *from;
+      field_put(axis->field, config.of, axis->values[j]);
       status = add(making, &config, changes + 1, steps + axis->steps[j], error);
     }
   }
@@ -181,8 +194,8 @@ static kjit_status add_pairs(struct making *making, kjit_error *error) {
   for (size_t i = 0; i < making->axis_count; i++) {
     const struct axis *axis = &making->axes[i];
     for (size_t j = 0; j < axis->count && status == KJIT_OK; j++) {
-      union tune_config config = making->base;
-      field_put(axis->field, &config, axis->values[j]);
+      struct candidate_values config = making->base;
+      field_put(axis->field, config.of, axis->values[j]);
       status = add_changes(making, &config, i + 1, 1, axis->steps[j], error);
     }
   }
@@ -200,7 +213,7 @@ static int compare_candidates(const void *left, const void *right) {
 static _Bool is_known(const struct tune_candidates *out, size_t before) {
   for (size_t i = 0; i < before; i++) {
     if (!out->items[i].refused[0] &&
-        field_table_compare(out->family->fields, &out->items[i].config, &out->items[before].config) == 0)
+        field_table_compare(&out->family->family->table, out->items[i].values, out->items[before].values) == 0)
       return 1;
   }
   return 0;
@@ -230,22 +243,21 @@ static kjit_status make(struct making *making, kjit_error *error) {
 }
 
 kjit_status tune_candidates_make(struct tune_candidates *candidates, const struct mem *mem,
-                                 const kjit_attention_problem *problem, const struct attention_place *place,
+                                 const kjit_attention_problem *problem, const struct family_place *place,
                                  kjit_error *error) {
-  struct attention_place by_rules = *place;
-  struct attention_choice choice = {0};
+  static const struct attention_measured nothing;
+  struct attention_choice choice;
   *candidates = (struct tune_candidates){.mem = mem};
-  by_rules.tuned = NULL;
-  kjit_status status = attention_choose(problem, &by_rules, &choice, error);
+  kjit_status status = attention_choose(problem, place, &nothing, &choice, error);
   if (status != KJIT_OK) return status;
-  candidates->family = tune_families[choice.family];
+  candidates->family = choice.family;
   struct making *making = mem_alloc(mem, sizeof *making);
   if (!making) return error_no_memory(error);
   making->out = candidates;
   making->problem = problem;
-  making->place = &by_rules;
+  making->place = place;
   tune_class_of(problem, &making->class);
-  tune_family_get(&choice, &making->base);
+  memcpy(making->base.of, choice.values, sizeof making->base.of);
   status = make(making, error);
   mem_free(mem, making);
   return status;

@@ -3,7 +3,8 @@
 #ifndef KJIT_ATTENTION_TUNE_TUNE_CANDIDATES_H
 #define KJIT_ATTENTION_TUNE_TUNE_CANDIDATES_H
 
-#include "attention/tune/tune_family.h"
+#include "attention/attention_choose.h"
+#include "attention/tune/tune_class.h"
 #include "base/mem.h"
 
 /* Configs that are compiled for one problem: what 16 processors compile in some seconds. */
@@ -15,16 +16,16 @@
 #define TUNE_REASON_MAX 256
 
 struct tune_candidate {
-  union tune_config config;      /* canonical, if it is legal */
-  uint32_t changes;              /* fields that differ from the rules' choice: 0, 1 or 2 */
-  uint32_t steps;                /* along those fields, together */
-  uint32_t number;               /* order in which they were made */
-  char refused[TUNE_REASON_MAX]; /* why it is not worth compiling; "" for one that is */
+  int32_t values[ATTENTION_FIELDS_MAX]; /* canonical, if it is legal */
+  uint32_t changes;                     /* fields that differ from the rules' choice: 0, 1 or 2 */
+  uint32_t steps;                       /* along those fields, together */
+  uint32_t number;                      /* order in which they were made */
+  char refused[TUNE_REASON_MAX];        /* why it is not worth compiling; "" for one that is */
 };
 
 struct tune_candidates {
   const struct mem *mem;
-  const struct tune_family *family;
+  const struct attention_family *family;
   struct tune_candidate *items; /* [0] is the rules' choice; the nearest first */
   size_t count, capacity;
 };
@@ -34,7 +35,7 @@ struct tune_candidates {
  * fit the problem or the place, is the same kernel as another, or is beyond the TUNE_CANDIDATES_MAX nearest, is in the
  * list with the reason. KJIT_ERR_UNSUPPORTED, KJIT_ERR_NO_MEMORY. Finish it in every case. */
 kjit_status tune_candidates_make(struct tune_candidates *candidates, const struct mem *mem,
-                                 const kjit_attention_problem *problem, const struct attention_place *place,
+                                 const kjit_attention_problem *problem, const struct family_place *place,
                                  kjit_error *error);
 void tune_candidates_finish(struct tune_candidates *candidates);
 

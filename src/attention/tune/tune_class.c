@@ -1,15 +1,20 @@
+/* Classes of problems: their fields, the buckets of lengths and counts, and what a class decides of a config.
+ *
+ * Threads: everything here is pure. */
 #include "attention/tune/tune_class.h"
+
+#include <string.h>
 
 #include "base/error.h"
 
 #define COUNT(name, kind, text) +1
-#define ROW(name, kind, text)   {#name, "", text, FIELD_##kind, (uint32_t)offsetof(struct tune_class, name)},
+#define ROW(name, kind, text)   {#name, "", text, KJIT_FIELD_##kind, (uint32_t)offsetof(struct tune_class, name)},
 
 enum { FIELD_COUNT = 0 TUNE_CLASS_FIELDS(COUNT) };
 
 _Static_assert(sizeof(struct tune_class) == 4 * FIELD_COUNT, "a class is its fields, without padding");
 
-static const struct field rows[FIELD_COUNT] = {TUNE_CLASS_FIELDS(ROW)};
+static const kjit_field_info rows[FIELD_COUNT] = {TUNE_CLASS_FIELDS(ROW)};
 
 const struct field_table tune_class_fields = {
     .family = "a class",
@@ -61,6 +66,27 @@ void tune_class_of(const kjit_attention_problem *problem, struct tune_class *out
                              .pairs = tune_class_count(problem->batch * problem->heads_q)};
 }
 
+/* The larger head size in whole 16s, at least 32: flash_forward computes in these. */
+static int32_t whole_head(const struct tune_class *class) {
+  const int32_t larger = class->head_dim > class->head_dim_v ? class->head_dim : class->head_dim_v;
+  const int32_t whole = larger > INT32_MAX - 15 ? larger : (larger + 15) / 16 * 16;
+  return whole < 32 ? 32 : whole;
+}
+
+_Bool tune_class_gives(const struct tune_class *class, const kjit_field_info *field, int32_t *value) {
+  const struct {
+    const char *name;
+    int32_t value;
+  } given[] = {{"dtype", class->dtype},       {"causal", class->causal},         {"grouped", class->group > 1},
+               {"head_dim", class->head_dim}, {"head_dim_v", class->head_dim_v}, {"d_head", whole_head(class)}};
+  for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+    if (strcmp(given[i].name, field->name) != 0) continue;
+    *value = given[i].value;
+    return 1;
+  }
+  return 0;
+}
+
 static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
 }
@@ -70,9 +96,9 @@ kjit_status tune_class_check(const struct tune_class *class, kjit_error *error) 
     return broken(error, "dtype", class->dtype, "FP16 (5) or BF16 (15)");
   if (class->causal != 0 && class->causal != 1) return broken(error, "causal", class->causal, "0 or 1");
   for (size_t i = 0; i < tune_class_fields.count; i++) {
-    const struct field *field = &tune_class_fields.fields[i];
+    const kjit_field_info *field = &tune_class_fields.fields[i];
     const int32_t value = field_get(field, class);
-    if (field->kind == FIELD_INT && value < 1) return broken(error, field->name, value, "at least 1");
+    if (field->kind == KJIT_FIELD_INT && value < 1) return broken(error, field->name, value, "at least 1");
   }
   if (tune_class_length(class->seq_q) != class->seq_q)
     return broken(error, "seq_q", class->seq_q, "the name of a bucket");

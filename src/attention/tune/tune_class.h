@@ -41,6 +41,11 @@ int32_t tune_class_count(int64_t count);
 /* For a problem without defaults left open. */
 void tune_class_of(const kjit_attention_problem *problem, struct tune_class *out);
 
+/* Does the class decide on this field of a family, and how? The others are the planner's. By the fields' names, which
+ * mean the same in every family that computes attention. `grouped` is 1 where query heads share key heads, although a
+ * problem with one key head for all has none: its fit (attention_family.h) sets that. */
+_Bool tune_class_gives(const struct tune_class *class, const kjit_field_info *field, int32_t *value);
+
 /* Can problems be of this class: values in range, buckets by their names? KJIT_ERR_INVALID_CONFIG says what is not. */
 kjit_status tune_class_check(const struct tune_class *class, kjit_error *error);
 

@@ -1,3 +1,6 @@
+/* A card's tuned table: the user's rows, then the site's, then the shipped ones; tune_load.h says what wins.
+ *
+ * Threads: each call makes a table of its own; the files are read by the cache's own functions. */
 #include "attention/tune/tune_load.h"
 
 #include <ctype.h>
@@ -6,17 +9,20 @@
 
 #include "attention/tune/tune_text.h"
 #include "base/error.h"
+#include "family/config.h"
+#include "family/config_build.h"
 
 #define FOLDER "tuned"
 
 /* Enough of a device's name to tell it from others; the rest is in the file. */
 #define NAME_SHOWN 80
 
-static kjit_status digest_kernels(const struct tune_places *places, struct digest kernels[TUNE_FAMILY_COUNT],
+static kjit_status digest_kernels(const struct tune_places *places, struct digest kernels[ATTENTION_FAMILY_COUNT],
                                   kjit_error *error) {
-  for (size_t i = 0; i < TUNE_FAMILY_COUNT; i++) {
+  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
     const struct source_set *sources = NULL;
-    const kjit_status status = tune_families[i]->sources(builder_sources(places->builder), &sources, error);
+    const kjit_status status =
+        config_sources(attention_families[i]->family, builder_sources(places->builder), &sources, error);
     if (status != KJIT_OK) return status;
     kernels[i] = sources->digest;
   }
@@ -88,9 +94,9 @@ static kjit_status merge(struct tune_table *into, const struct tune_table *from)
 }
 
 /* KJIT_ERR_NO_MEMORY, or KJIT_OK whatever was wrong with it. The first one found gives the table its header. */
-static kjit_status take(const struct tune_places *places, const struct found *found,
-                        const struct attention_place *place, struct tune_table *into) {
-  struct digest kernels[TUNE_FAMILY_COUNT];
+static kjit_status take(const struct tune_places *places, const struct found *found, const struct family_place *place,
+                        struct tune_table *into) {
+  struct digest kernels[ATTENTION_FAMILY_COUNT];
   kjit_error error = {0};
   struct tune_table *table = tune_table_create(places->mem);
   if (!table) return KJIT_ERR_NO_MEMORY;
@@ -110,7 +116,7 @@ static kjit_status take(const struct tune_places *places, const struct found *fo
 
 /* A folder's table is named after its card; what it says itself must agree. */
 static kjit_status take_file(const struct tune_places *places, kjit_origin tier, enum tune_origin origin,
-                             const kjit_device_info *device, const struct attention_place *place,
+                             const kjit_device_info *device, const struct family_place *place,
                              struct tune_table *into) {
   char name[TUNE_NAME_MAX], *data = NULL;
   struct found found = {.name = name, .origin = origin};
@@ -138,7 +144,7 @@ static _Bool is_wanted(const struct found *found, const struct tune_header *want
 }
 
 static kjit_status take_shipped(const struct tune_places *places, const struct tune_header *wanted,
-                                const struct attention_place *place, struct tune_table *into) {
+                                const struct family_place *place, struct tune_table *into) {
   const struct tune_shipped *shipped = &places->shipped;
   if (!shipped->count) return KJIT_OK;
   char *texts = tune_shipped_unpack(shipped, places->mem);
@@ -162,7 +168,7 @@ static struct tune_table *keep(struct tune_table *table, kjit_status status) {
 }
 
 struct tune_table *tune_load_of_device(const struct tune_places *places, const kjit_device_info *device) {
-  const struct attention_place place = attention_place_of_device(device);
+  const struct family_place place = family_place_of_device(device);
   struct tune_header wanted;
   struct tune_table *table = tune_table_create(places->mem);
   if (!table) return NULL;
@@ -173,7 +179,7 @@ struct tune_table *tune_load_of_device(const struct tune_places *places, const k
   return keep(table, status);
 }
 
-struct tune_table *tune_load_of_arch(const struct tune_places *places, const struct attention_place *place) {
+struct tune_table *tune_load_of_arch(const struct tune_places *places, const struct family_place *place) {
   struct tune_header wanted = {0};
   struct tune_table *table = tune_table_create(places->mem);
   if (!table) return NULL;

@@ -36,6 +36,6 @@ _Bool tune_header_holds(const struct tune_header *a, const struct tune_header *b
 struct tune_table *tune_load_of_device(const struct tune_places *places, const kjit_device_info *device);
 
 /* For an architecture whose cards are elsewhere: the first table that ships for it. */
-struct tune_table *tune_load_of_arch(const struct tune_places *places, const struct attention_place *place);
+struct tune_table *tune_load_of_arch(const struct tune_places *places, const struct family_place *place);
 
 #endif

@@ -1,3 +1,7 @@
+/* A runtime's tuned tables: each is read when it is first asked for, and kept until the runtime ends.
+ *
+ * Threads: tables are in a list that only grows at its head, so that readers need no lock; of two threads that read the
+ * same table, the second gives its own up. */
 #include "attention/tune/tune_store.h"
 
 #include <stdio.h>
@@ -46,9 +50,11 @@ static void *create_state(kjit_runtime *runtime) {
   return mem_alloc(runtime_mem(runtime), sizeof(struct state));
 }
 
+static const struct runtime_slot slot = {create_state, destroy_state};
+
 static struct state *find_state(kjit_runtime *runtime) {
   if (!runtime_uses_tuned(runtime)) return NULL;
-  return runtime_slot_get(runtime, RUNTIME_SLOT_TUNED, create_state, destroy_state);
+  return runtime_slot_get(runtime, &slot);
 }
 
 /* Devices are told apart by number; only what belongs to none has to be compared by name. */
@@ -91,7 +97,7 @@ struct tune_table *tune_store_of_device(kjit_runtime *runtime, const kjit_device
   return keep(state, places.mem, device->ordinal, device->arch_specific, tune_load_of_device(&places, device));
 }
 
-struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct attention_place *place) {
+struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct family_place *place) {
   struct state *state = find_state(runtime);
   struct tune_table *table = state ? find(state, NO_DEVICE, place->arch) : NULL;
   if (table || !state) return table;

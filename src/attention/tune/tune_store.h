@@ -8,7 +8,7 @@
 struct tune_table *tune_store_of_device(kjit_runtime *runtime, const kjit_device_info *device);
 
 /* The same for an architecture whose cards are elsewhere. Thread-safe. */
-struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct attention_place *place);
+struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct family_place *place);
 
 struct tune_places tune_store_places(kjit_runtime *runtime);
 

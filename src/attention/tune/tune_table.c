@@ -1,3 +1,7 @@
+/* Tuned tables in memory: rows by class. Most classes without a row are told by a bit array before any row is looked
+ * at.
+ *
+ * Threads: a table is filled by one thread and then only read, but for its count of misfits. */
 #include "attention/attention_choose.h"
 
 #include <string.h>
@@ -11,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "family/config.h"
 
 struct tune_table *tune_table_create(const struct mem *mem) {
   struct tune_table *table = mem_alloc(mem, sizeof *table);
@@ -81,45 +86,56 @@ const struct tune_row *tune_table_find(const struct tune_table *table, const str
 
 _Bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out) {
   struct tune_class class;
-  union tune_config config;
   if (!table->count) return 0;
   tune_class_of(problem, &class);
   const struct tune_row *row = find(table, &class);
   if (!row || row->rules) return 0;
-  tune_family_get(&row->choice, &config);
-  if (tune_families[row->choice.family]->match(problem, &config, NULL) != KJIT_OK) {
-    atomic_fetch_add_explicit(&table->misfits, 1, memory_order_relaxed);
-    return 0;
-  }
   *out = row->choice;
-  return 1;
+  const kjit_family *family = out->family->family;
+  if (out->family->fit(problem, out->values, NULL) == KJIT_OK && family->check(family, out->values, NULL) == KJIT_OK)
+    return 1;
+  memset(out, 0, sizeof *out);
+  atomic_fetch_add_explicit(&table->misfits, 1, memory_order_relaxed);
+  return 0;
 }
 
-static kjit_status check_given(const struct tune_row *row, const struct field_table *fields,
-                               const union tune_config *config, kjit_error *error) {
+static _Bool find_choice(void *table, const kjit_attention_problem *problem, struct attention_choice *out) {
+  return tune_table_choose(table, problem, out);
+}
+
+struct attention_measured tune_table_measured(struct tune_table *table) {
+  return (struct attention_measured){table ? find_choice : NULL, table};
+}
+
+size_t tune_family_index(const struct attention_family *family) {
+  size_t i = 0;
+  while (attention_families[i] != family)
+    i++;
+  return i;
+}
+
+static kjit_status check_given(const struct tune_row *row, const struct field_table *fields, kjit_error *error) {
   for (size_t i = 0; i < fields->count; i++) {
     int32_t given;
-    const int32_t value = field_get(&fields->fields[i], config);
-    if (tune_family_given(&fields->fields[i], &row->class, &given) && given != value)
+    const int32_t value = field_get(&fields->fields[i], row->choice.values);
+    if (tune_class_gives(&row->class, &fields->fields[i], &given) && given != value)
       return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be the class's, %d", fields->fields[i].name,
                        (int)value, (int)given);
   }
   return KJIT_OK;
 }
 
-kjit_status tune_row_check(const struct tune_row *row, const struct attention_place *place, kjit_error *error) {
-  union tune_config config, canonical;
+kjit_status tune_row_check(const struct tune_row *row, const struct family_place *place, kjit_error *error) {
+  int32_t canonical[ATTENTION_FIELDS_MAX];
   kjit_status status = tune_class_check(&row->class, error);
   if (status != KJIT_OK || row->rules) return status;
-  const struct tune_family *family = tune_families[row->choice.family];
-  tune_family_get(&row->choice, &config);
-  status = family->check(&config, error);
-  if (status == KJIT_OK) status = family->check_place(&config, place, error);
-  if (status == KJIT_OK) status = check_given(row, family->fields, &config, error);
+  const kjit_family *family = row->choice.family->family;
+  status = config_check(family, row->choice.values, place, error);
+  if (status == KJIT_OK) status = check_given(row, &family->table, error);
   if (status != KJIT_OK) return status;
-  canonical = config;
-  family->canonicalize(&canonical);
-  if (field_table_compare(family->fields, &config, &canonical) == 0) return KJIT_OK;
+  memcpy(canonical, row->choice.values, sizeof canonical);
+  config_canonicalize(family, canonical);
+  if (field_table_compare(&family->table, row->choice.values, canonical) == 0) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "the config is not in its canonical form");
 }
 

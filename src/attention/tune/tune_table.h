@@ -8,7 +8,6 @@
 
 #include "attention/attention_choose.h"
 #include "attention/tune/tune_class.h"
-#include "attention/tune/tune_family.h"
 #include "base/digest.h"
 #include "base/mem.h"
 
@@ -23,11 +22,11 @@ struct tune_header {
   char device[128]; /* as the driver calls it */
   char arch[16];    /* with its own features: "sm_90a" */
   uint32_t multiprocessors;
-  uint32_t driver;                          /* CUDA's encoding */
-  char library[32];                         /* kjit_version() */
-  char compiler[32];                        /* for people: "13.0"; "-" when it was not known */
-  char date[11];                            /* for people: "2026-11-21", UTC */
-  struct digest kernels[TUNE_FAMILY_COUNT]; /* of each family's sources */
+  uint32_t driver;                               /* CUDA's encoding */
+  char library[32];                              /* kjit_version() */
+  char compiler[32];                             /* for people: "13.0"; "-" when it was not known */
+  char date[11];                                 /* for people: "2026-11-21", UTC */
+  struct digest kernels[ATTENTION_FAMILY_COUNT]; /* of each family's sources */
 };
 
 struct tune_row {
@@ -66,12 +65,18 @@ kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row,
 const struct tune_row *tune_table_find(const struct tune_table *table, const struct tune_class *class);
 
 /* What the table says of a problem without defaults left open, if there is a row and it fits. Thread-safe; it costs
- * some nanoseconds. */
+ * some tens of nanoseconds. */
 _Bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out);
+
+/* The table as the planner asks it; NULL: none. */
+struct attention_measured tune_table_measured(struct tune_table *table);
+
+/* A family's place in tune_header.kernels. */
+size_t tune_family_index(const struct attention_family *family);
 
 /* Is a row what it should be: a class that there can be, a config that passes every rule, is canonical and of the
  * class? KJIT_ERR_INVALID_CONFIG and others say what is not. */
-kjit_status tune_row_check(const struct tune_row *row, const struct attention_place *place, kjit_error *error);
+kjit_status tune_row_check(const struct tune_row *row, const struct family_place *place, kjit_error *error);
 
 /* In the order of classes. */
 void tune_table_sort(struct tune_table *table);

@@ -1,9 +1,14 @@
+/* Tuned tables as text: tune_text.h shows the format.
+ *
+ * A reader goes line by line; the first thing that is wrong ends it, and the message gets the line's number in front.
+ * Rows measured on other kernels are counted and left out. Threads: pure over the caller's memory. */
 #include "attention/tune/tune_text.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "family/config.h"
 #include "family/pair_form.h"
 #include "family/scanner.h"
 
@@ -114,8 +119,8 @@ static kjit_status read_header(struct reader *reader, struct tune_header *header
   if (status == KJIT_OK) status = read_text(reader, "library", header->library, sizeof header->library);
   if (status == KJIT_OK) status = read_text(reader, "compiler", header->compiler, sizeof header->compiler);
   if (status == KJIT_OK) status = read_text(reader, "date", header->date, sizeof header->date);
-  for (size_t i = 0; i < TUNE_FAMILY_COUNT && status == KJIT_OK; i++)
-    status = read_kernels(reader, tune_families[i]->fields->family, &header->kernels[i]);
+  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT && status == KJIT_OK; i++)
+    status = read_kernels(reader, attention_families[i]->family->table.family, &header->kernels[i]);
   return status;
 }
 
@@ -162,35 +167,36 @@ static kjit_status read_class(struct reader *reader, struct tune_class *class) {
 
 /* Family and config. The config of kernels that are not this library's is left unread: their fields may be others. */
 static kjit_status read_choice(struct reader *reader, const struct tune_header *header,
-                               const struct digest kernels[TUNE_FAMILY_COUNT], struct tune_row *row, _Bool *stale) {
+                               const struct digest kernels[ATTENTION_FAMILY_COUNT], struct tune_row *row,
+                               _Bool *stale) {
   struct scanner *scanner = &reader->scanner;
   char alone[TUNE_LINE_MAX];
-  union tune_config config = {0};
   row->rules = !strcmp(scanner->at, "rules");
   if (row->rules) return KJIT_OK;
   const size_t bytes = scan_word_length(scanner->at);
-  const struct tune_family *family = tune_family_find(scanner->at, bytes);
+  const struct attention_family *family = attention_family_find(scanner->at, bytes);
   if (!family) return scan_unexpected(scanner, "a family or \"rules\"");
   scanner->at += bytes;
   kjit_status status = scan_blank(scanner);
-  *stale = !digest_equal(&header->kernels[family->id], &kernels[family->id]);
+  const size_t index = tune_family_index(family);
+  *stale = !digest_equal(&header->kernels[index], &kernels[index]);
   if (status != KJIT_OK || *stale) return status;
   isolate(reader, strlen(scanner->at), alone);
-  status = family->parse(alone, &config, &reader->inner);
-  if (status == KJIT_OK) tune_family_put(family, &config, &row->choice);
-  return status;
+  row->choice.family = family;
+  row->choice.decided_by = KJIT_DECIDED_BY_TABLE;
+  return config_parse(family->family, alone, row->choice.values, &reader->inner);
 }
 
 /* A row that says "rules" says it of all kernels that it was measured against. */
-static _Bool all_known(const struct tune_header *header, const struct digest kernels[TUNE_FAMILY_COUNT]) {
-  for (size_t i = 0; i < TUNE_FAMILY_COUNT; i++) {
+static _Bool all_known(const struct tune_header *header, const struct digest kernels[ATTENTION_FAMILY_COUNT]) {
+  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
     if (!digest_equal(&header->kernels[i], &kernels[i])) return 0;
   }
   return 1;
 }
 
 static kjit_status add_row(struct reader *reader, struct tune_table *table, const struct tune_row *row,
-                           const struct attention_place *place) {
+                           const struct family_place *place) {
   if (tune_table_find(table, &row->class)) return line_fault(reader, "column 5: this class stands in the table before");
   if (tune_row_check(row, place, NULL) != KJIT_OK) {
     table->broken++;
@@ -200,7 +206,7 @@ static kjit_status add_row(struct reader *reader, struct tune_table *table, cons
 }
 
 static kjit_status read_row(struct reader *reader, struct tune_table *table,
-                            const struct digest kernels[TUNE_FAMILY_COUNT], const struct attention_place *place,
+                            const struct digest kernels[ATTENTION_FAMILY_COUNT], const struct family_place *place,
                             enum tune_origin origin) {
   struct tune_row row = {.origin = origin};
   _Bool stale = 0;
@@ -230,7 +236,7 @@ static kjit_status read_end(struct reader *reader, size_t rows) {
 }
 
 static kjit_status read_rows(struct reader *reader, struct tune_table *table,
-                             const struct digest kernels[TUNE_FAMILY_COUNT], const struct attention_place *place,
+                             const struct digest kernels[ATTENTION_FAMILY_COUNT], const struct family_place *place,
                              enum tune_origin origin) {
   for (size_t rows = 0;; rows++) {
     kjit_status status = next_line(reader);
@@ -244,7 +250,7 @@ static kjit_status read_rows(struct reader *reader, struct tune_table *table,
 }
 
 kjit_status tune_text_read(struct tune_table *table, const char *text, size_t bytes,
-                           const struct digest kernels[TUNE_FAMILY_COUNT], const struct attention_place *place,
+                           const struct digest kernels[ATTENTION_FAMILY_COUNT], const struct family_place *place,
                            enum tune_origin origin, kjit_error *error) {
   struct reader reader;
   reader_init(&reader, text, bytes);
@@ -260,10 +266,10 @@ static void write_header(const struct tune_header *header, struct text *out) {
   text_appendf(out, "device %s\narch %s\nmultiprocessors %u\ndriver %u\n", header->device, header->arch,
                header->multiprocessors, header->driver);
   text_appendf(out, "library %s\ncompiler %s\ndate %s\n", header->library, header->compiler, header->date);
-  for (size_t i = 0; i < TUNE_FAMILY_COUNT; i++) {
+  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
     char hex[DIGEST_HEX_BYTES];
     digest_to_hex(&header->kernels[i], hex);
-    text_appendf(out, "kernels %s %s\n", tune_families[i]->fields->family, hex);
+    text_appendf(out, "kernels %s %s\n", attention_families[i]->family->table.family, hex);
   }
 }
 
@@ -272,7 +278,6 @@ static void write_ns(uint64_t ns, struct text *out) {
 }
 
 static void write_row(const struct tune_row *row, struct text *out) {
-  union tune_config config;
   text_append(out, "row ");
   pair_form_print(&tune_class_fields, &row->class, out);
   write_ns(row->ns, out);
@@ -281,10 +286,9 @@ static void write_row(const struct tune_row *row, struct text *out) {
     text_append(out, " rules\n");
     return;
   }
-  const struct tune_family *family = tune_families[row->choice.family];
-  tune_family_get(&row->choice, &config);
-  text_appendf(out, " %s ", family->fields->family);
-  family->print(&config, out);
+  const kjit_family *family = row->choice.family->family;
+  text_appendf(out, " %s ", family->table.family);
+  config_print(family, row->choice.values, out);
   text_append(out, "\n");
 }
 

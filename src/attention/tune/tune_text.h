@@ -35,7 +35,7 @@ kjit_status tune_text_read_header(const char *text, size_t bytes, struct tune_he
  * one that breaks a rule, or cannot run on the place, is counted as broken. KJIT_ERR_PARSE, KJIT_ERR_UNSUPPORTED for
  * too many rows, KJIT_ERR_NO_MEMORY. */
 kjit_status tune_text_read(struct tune_table *table, const char *text, size_t bytes,
-                           const struct digest kernels[TUNE_FAMILY_COUNT], const struct attention_place *place,
+                           const struct digest kernels[ATTENTION_FAMILY_COUNT], const struct family_place *place,
                            enum tune_origin origin, kjit_error *error);
 
 /* Sorts. */

@@ -1,13 +1,18 @@
+/* A measured result into a table: the text of a table with the row in it, or the user's file replaced under its lock.
+ *
+ * Threads: a lock on the file keeps writers apart, in this process and others; readers see the old file or the new one.
+ */
 #include "attention/tune/tune_update.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "attention/attention_problem.h"
+#include "attention/attention_arguments.h"
 #include "attention/tune/tune_text.h"
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "family/config.h"
 
 /* A day of one kernel. */
 #define MOST_MICROSECONDS 86400e6
@@ -27,16 +32,26 @@ static kjit_status take_time(double microseconds, const char *member, uint64_t *
   return KJIT_OK;
 }
 
-static kjit_status take_choice(const kjit_tune_result *result, struct tune_row *row, kjit_error *error) {
-  union tune_config config = {0};
-  row->rules = !result->family;
-  if (!result->family != !result->config)
-    return error_invalid(error, "result.config", "must be set if result.family is, and only then");
+/* A row's config is one for its whole class: what the class decides is written as the class says. */
+static void put_class(struct tune_row *row) {
+  const struct field_table *fields = &row->choice.family->family->table;
+  for (size_t i = 0; i < fields->count; i++) {
+    int32_t given;
+    if (tune_class_gives(&row->class, &fields->fields[i], &given))
+      field_put(&fields->fields[i], row->choice.values, given);
+  }
+}
+
+static kjit_status take_choice(const kjit_config *config, const kjit_attention_problem *problem, struct tune_row *row,
+                               kjit_error *error) {
+  row->rules = !config;
   if (row->rules) return KJIT_OK;
-  const struct tune_family *family = tune_family_find(result->family, strlen(result->family));
-  if (!family) return error_set(error, KJIT_ERR_PARSE, "'%.40s' is no family of kernels", result->family);
-  const kjit_status status = family->parse(result->config, &config, error);
-  if (status == KJIT_OK) tune_family_put(family, &config, &row->choice);
+  row->choice.family = attention_family_of(config->family);
+  row->choice.decided_by = KJIT_DECIDED_BY_TABLE;
+  if (!row->choice.family) return error_invalid(error, "result.config", "must be of a family that computes attention");
+  memcpy(row->choice.values, config->values, sizeof row->choice.values);
+  const kjit_status status = row->choice.family->fit(problem, row->choice.values, error);
+  if (status == KJIT_OK) put_class(row);
   return status;
 }
 
@@ -48,18 +63,14 @@ static kjit_status take_result(const kjit_tune_result *given, struct tune_row *r
   if (status == KJIT_OK) status = attention_problem_take(&problem, &result.problem, error);
   if (status == KJIT_OK) status = take_time(result.microseconds, "microseconds", &row->ns, error);
   if (status == KJIT_OK) status = take_time(result.rules_microseconds, "rules_microseconds", &row->rules_ns, error);
-  if (status == KJIT_OK) status = take_choice(&result, row, error);
   if (status != KJIT_OK) return status;
   tune_class_of(&problem, &row->class);
-  if (row->rules) return KJIT_OK;
-  union tune_config config;
-  tune_family_get(&row->choice, &config);
-  return tune_families[row->choice.family]->match(&problem, &config, error);
+  return take_choice(result.config, &problem, row, error);
 }
 
 kjit_status tune_update_init(struct tune_update *update, const struct tune_places *places,
                              const kjit_device_info *device, const kjit_tune_result *result, kjit_error *error) {
-  update->place = attention_place_of_device(device);
+  update->place = family_place_of_device(device);
   kjit_status status = take_result(result, &update->row, error);
   if (status == KJIT_OK) status = tune_row_check(&update->row, &update->place, error);
   if (status == KJIT_OK) status = tune_header_of(places, device, &update->header, error);

@@ -10,7 +10,7 @@
 /* One result, checked, and the table that it belongs to. */
 struct tune_update {
   struct tune_header header; /* of the table as it will be */
-  struct attention_place place;
+  struct family_place place;
   struct tune_row row;
 };
 

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "jit/compile/compile_internal.h"
+#include "jit/compile/log_paths.h"
 #include "jit/compile/preamble.h"
 #include "jit/compile/ptxas_log.h"
 #include "jit/compile/symbols.h"
@@ -142,6 +143,10 @@ static kjit_status compile_program(struct job *job, nvrtcResult *result) {
   const char **options = mem_alloc_array(job->mem, count + 3 + request->option_count, sizeof *options);
   if (!options) return error_no_memory(job->error);
   memcpy(options, standing, count * sizeof *options);
+  /* Of two standards the last wins, with a warning in each log: the library's own gives way. */
+  for (size_t i = 0; i < request->option_count; i++)
+    if (!strncmp(request->options[i], "--std=", 6) && options[0] == standing[0])
+      memmove(options, options + 1, --count * sizeof *options);
   options[count++] = strcat(arch, request->target.name);
   /* NVRTC's own cache is the driver's, in the user's home: ours answers before it, and a build is to be a build. */
   if (version_at_least(job, 12, 9)) options[count++] = "--no-cache";
@@ -242,6 +247,7 @@ static kjit_status compile_unit(struct job *job) {
   if (status == KJIT_OK) status = compile_program(job, &result);
   if (status == KJIT_OK) status = read_log(job);
   if (status == KJIT_OK) read_pch_note(job);
+  if (status == KJIT_OK) log_paths_show(&job->result->log, job->request->sources, job->mem);
   if (status == KJIT_OK) compile_log_rewrite(job->result->log);
   if (status == KJIT_OK && result != NVRTC_SUCCESS) {
     ptxas_log_strip(job->result->log);

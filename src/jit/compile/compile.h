@@ -7,21 +7,9 @@
 #ifndef KJIT_JIT_COMPILE_COMPILE_H
 #define KJIT_JIT_COMPILE_COMPILE_H
 
+#include "jit/compile/compile_types.h"
 #include "jit/compile/nvrtc.h"
 #include "jit/request/request.h"
-
-struct compile_result {
-  void *cubin; /* mem_free; NULL after a failed compile; an object with KJIT_BUILD_OBJECT */
-  size_t cubin_bytes;
-  char *log;             /* mem_free; without the "ptxas info" lines that state figures; "" if nothing remains */
-  char *symbols;         /* mem_free; the kernels and names (compile/symbols.h); NULL: not known */
-  uint32_t registers;    /* of the entry, as are the following; without one, of the first kernel */
-  uint32_t spill_bytes;  /* stores + loads */
-  uint32_t local_bytes;  /* stack frame */
-  uint32_t shared_bytes; /* static */
-  uint32_t max_threads;  /* from the cubin's .nv.info (EIATTR_MAX_THREADS), 0 if unstated */
-  double compile_ms;
-};
 
 /* Which tools a request needs. */
 enum compile_tools {
@@ -37,9 +25,6 @@ enum compile_tools compile_tools_of(const struct jit_request *request);
  * Thread-safe. */
 const char *compile_identity(struct nvrtc *nvrtc, const struct jit_request *request, kjit_error *error);
 
-/* Asked before and, from NVRTC 12.8 on, while compiling, possibly from another thread; true means stop. NULL: never. */
-typedef _Bool (*compile_stop)(void *user);
-
 /* KJIT_OK
  * KJIT_ERR_COMPILE      the compiler rejected it, or gave no machine code or none for the entry: result->log and
  *                       compile_ms are filled, the error holds the first line that says error
@@ -51,14 +36,6 @@ typedef _Bool (*compile_stop)(void *user);
  * Finish the result in every case. */
 kjit_status compile_run(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
                         compile_stop stop, void *stop_user, struct compile_result *result, kjit_error *error);
-
-/* A compile that makes or uses a precompiled header, in a process that made it or was forked from one that did. */
-struct compile_pch {
-  const char *source; /* whole text, in the place of prologue and main file: see preamble.h */
-  const char *file;   /* the precompiled header */
-  _Bool create;       /* make it; else use it */
-  _Bool done;         /* out: NVRTC made or used it; if not, the result is not to be relied on */
-};
 
 /* The same with a precompiled header; NULL: without. NVRTC's own words about it do not stay in the log. */
 kjit_status compile_run_pch(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,

@@ -5,7 +5,8 @@
 #include <stdatomic.h>
 
 #include "base/text.h"
-#include "jit/compile/compile.h"
+#include "jit/compile/compile_types.h"
+#include "jit/compile/nvrtc.h"
 #include "jit/request/link_plan.h"
 
 /* Template errors give some megabytes; more is nothing that a person reads or a cache should hold. */

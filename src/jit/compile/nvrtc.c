@@ -140,6 +140,11 @@ const char *nvrtc_file(struct nvrtc *nvrtc, kjit_error *error) {
   return get_place(nvrtc, &place, error) == KJIT_OK ? place->library : NULL;
 }
 
+const char *nvrtc_builtins(struct nvrtc *nvrtc) {
+  const struct nvrtc_place *place;
+  return get_place(nvrtc, &place, NULL) == KJIT_OK ? place->builtins : NULL;
+}
+
 static kjit_status resolve(struct nvrtc_loaded *loaded, const char *path, kjit_error *error) {
   static const struct {
     const char *name;

@@ -2,17 +2,7 @@
 #ifndef KJIT_JIT_COMPILE_NVRTC_FIND_H
 #define KJIT_JIT_COMPILE_NVRTC_FIND_H
 
-#include "base/dynlib.h"
-#include "base/file.h"
-
-#define NVRTC_IDENTITY_BYTES 128 /* what kjit_doctor_report has room for */
-
-struct nvrtc_place {
-  char library[DYNLIB_PATH_BYTES];
-  char builtins[DYNLIB_PATH_BYTES]; /* "" when its folder has none */
-  char identity[NVRTC_IDENTITY_BYTES];
-  struct file_identity file; /* of the library, when the identity was read */
-};
+#include "jit/compile/nvrtc_identity.h"
 
 /* Where to look. */
 struct nvrtc_search {

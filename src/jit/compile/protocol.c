@@ -161,6 +161,7 @@ void wire_request_put(struct text *out, const struct jit_request *request, const
   text_append_bytes(out, sources->digest.bytes, DIGEST_BYTES);
   for (size_t i = 0; i < sources->count; i++) {
     put_string(out, sources->files[i].name);
+    put_string(out, sources->files[i].path ? sources->files[i].path : sources->files[i].name);
     put_bytes(out, sources->files[i].text, sources->files[i].bytes);
     text_append_bytes(out, sources->files[i].digest.bytes, DIGEST_BYTES);
   }
@@ -212,7 +213,7 @@ static void read_parts(struct wire_request *wire, struct reader *reader, const s
 }
 
 static void read_files(struct wire_request *wire, struct reader *reader, const struct mem *mem) {
-  const uint32_t count = get_count(reader, FILES_LIMIT, 18 + DIGEST_BYTES);
+  const uint32_t count = get_count(reader, FILES_LIMIT, 27 + DIGEST_BYTES);
   get_digest(reader, &wire->sources.digest);
   if (reader->fault) return;
   wire->files = mem_alloc_array(mem, count, sizeof *wire->files);
@@ -223,6 +224,7 @@ static void read_files(struct wire_request *wire, struct reader *reader, const s
   for (uint32_t i = 0; i < count; i++) {
     struct source_file *file = &wire->files[i];
     file->name = get_string(reader);
+    file->path = get_string(reader);
     file->text = get_bytes(reader, &file->bytes);
     get_digest(reader, &file->digest);
   }

@@ -1,5 +1,6 @@
 #include "jit/request/compile_options.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -155,6 +156,15 @@ static _Bool is_printable(const char *text) {
     if ((unsigned char)*text < 0x20 || *text == 0x7F) return 0;
   }
   return 1;
+}
+
+size_t compile_option_canonical(const char *option, char *out, size_t capacity) {
+  const char *name = skip_dashes(option);
+  const size_t bytes = strcspn(name, "=");
+  const struct option *known = find(name, bytes);
+  const int length =
+      known ? snprintf(out, capacity, "--%s%s", known->name, name + bytes) : snprintf(out, capacity, "%s", option);
+  return length > 0 ? (size_t)length : 0;
 }
 
 size_t compile_standing_options(const char *const **out) {

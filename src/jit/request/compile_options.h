@@ -13,4 +13,7 @@ size_t compile_standing_options(const char *const **out);
 /* KJIT_ERR_INVALID_ARG: "options[<index>]: …" and why. */
 kjit_status compile_option_check(const char *option, size_t index, kjit_error *error);
 
+/* The one spelling of a checked option, by its long name, so that equal options make equal keys. As snprintf. */
+size_t compile_option_canonical(const char *option, char *out, size_t capacity);
+
 #endif

@@ -8,8 +8,11 @@
 #include "base/text.h"
 #include "jit/request/compile_options.h"
 #include "jit/request/include_closure.h"
-#include "jit/request/link_plan.h"
+#include "jit/request/names.h"
 #include "jit/request/parts.h"
+
+/* Part of the fingerprint, so that a record that an older library kept is not taken for what this one would find. */
+#define FINGERPRINT_VERSION 1
 
 /* kjit_build_request as first released ended with stop_user. */
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
@@ -19,12 +22,9 @@
 #define DEFINE_LIMIT 1024
 #define VALUE_LIMIT  16384
 #define OPTION_LIMIT 256
+#define OPTION_BYTES 2048 /* an option of the greatest length by its longest name */
 #define DIR_LIMIT    256
 #define HEADER_LIMIT 4096
-
-/* An instantiation over types with long names; as many as a module of generated kernels has. */
-#define NAME_EXPRESSION_LIMIT 16384
-#define NAME_COUNT_LIMIT      4096
 
 #define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
 
@@ -36,6 +36,10 @@ struct storage {
   struct jit_part *parts;
   char **options;
   size_t option_count;
+  const char **dirs; /* the request's and the runtime's; the texts are theirs */
+  struct target target;
+  unsigned cuda_version;
+  kjit_source source;   /* the caller's, with `bytes` filled in */
   kjit_source *headers; /* the caller's, with `bytes` filled in */
   struct include_search search;
   struct include_closure closure;
@@ -45,13 +49,6 @@ struct storage {
 
 /* -- Checks ------------------------------------------------------------------------------------------------------- */
 
-static _Bool is_identifier(const char *name) {
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-  static const char more[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-  const size_t bytes = strnlen(name, NAME_LIMIT + 1);
-  return bytes && bytes <= NAME_LIMIT && strchr(letters, *name) && strspn(name, more) == bytes;
-}
-
 /* It is written into a #line, and into keys that other machines compare. */
 static _Bool is_file_name(const char *name) {
   if (!name || !*name || *name == '/' || strnlen(name, NAME_LIMIT + 1) > NAME_LIMIT) return 0;
@@ -59,12 +56,6 @@ static _Bool is_file_name(const char *name) {
     if ((unsigned char)*name < 0x20 || *name == 0x7F || *name == '"' || *name == '\\') return 0;
   }
   return 1;
-}
-
-static kjit_status check_count(const char *name, size_t count, const void *array, size_t limit, kjit_error *error) {
-  if (count && !array) return error_set(error, KJIT_ERR_INVALID_ARG, "%s: missing, but its count is %zu", name, count);
-  if (count <= limit) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_ARG, "%s: %zu; at most %zu", name, count, limit);
 }
 
 /* Fills in the size that was left to strlen. */
@@ -111,7 +102,7 @@ static const char *value_fault(const char *value) {
 
 static kjit_status check_define(const kjit_build_request *request, size_t index, kjit_error *error) {
   const kjit_define *define = &request->defines[index];
-  if (!define->name || !is_identifier(define->name)) {
+  if (!define->name || !name_is_identifier(define->name)) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu].name: \"%.80s\" is not a C identifier", index,
                      define->name ? define->name : "");
   }
@@ -127,21 +118,22 @@ static kjit_status check_define(const kjit_build_request *request, size_t index,
 }
 
 static kjit_status check_defines(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = check_count("defines", request->define_count, request->defines, DEFINE_LIMIT, error);
+  kjit_status status = names_check_count("defines", request->define_count, request->defines, DEFINE_LIMIT, error);
   for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++)
     status = check_define(request, i, error);
   return status;
 }
 
 static kjit_status check_options(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = check_count("options", request->option_count, request->options, OPTION_LIMIT, error);
+  kjit_status status = names_check_count("options", request->option_count, request->options, OPTION_LIMIT, error);
   for (size_t i = 0; i < request->option_count && status == KJIT_OK; i++)
     status = compile_option_check(request->options[i], i, error);
   return status;
 }
 
 static kjit_status check_dirs(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = check_count("include_dirs", request->include_dir_count, request->include_dirs, DIR_LIMIT, error);
+  kjit_status status =
+      names_check_count("include_dirs", request->include_dir_count, request->include_dirs, DIR_LIMIT, error);
   for (size_t i = 0; i < request->include_dir_count && status == KJIT_OK; i++) {
     if (!request->include_dirs[i] || !*request->include_dirs[i])
       status = error_set(error, KJIT_ERR_INVALID_ARG, "include_dirs[%zu]: is empty", i);
@@ -160,7 +152,7 @@ static kjit_status check_scalars(const kjit_build_request *request, kjit_error *
 /* -- Copies ------------------------------------------------------------------------------------------------------- */
 
 static kjit_status copy_headers(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = check_count("headers", request->header_count, request->headers, HEADER_LIMIT, error);
+  kjit_status status = names_check_count("headers", request->header_count, request->headers, HEADER_LIMIT, error);
   if (status != KJIT_OK) return status;
   storage->headers = mem_alloc_array(storage->mem, request->header_count, sizeof *storage->headers);
   if (!storage->headers) return error_no_memory(error);
@@ -175,50 +167,19 @@ static kjit_status copy_options(struct storage *storage, const kjit_build_reques
   storage->options = mem_alloc_array(storage->mem, request->option_count, sizeof *storage->options);
   if (!storage->options) return error_no_memory(error);
   for (; storage->option_count < request->option_count; storage->option_count++) {
-    char *copy = mem_strdup(storage->mem, request->options[storage->option_count]);
+    char option[OPTION_BYTES];
+    (void)compile_option_canonical(request->options[storage->option_count], option, sizeof option);
+    char *copy = mem_strdup(storage->mem, option);
     if (!copy) return error_no_memory(error);
     storage->options[storage->option_count] = copy;
   }
   return KJIT_OK;
 }
 
-/* The compiler refuses what is no expression itself; this is about what would not be one line of a key. */
-static kjit_status check_name(const char *what, const char *name, kjit_error *error) {
-  if (!name || !*name) return error_set(error, KJIT_ERR_INVALID_ARG, "%s: is empty", what);
-  if (strnlen(name, NAME_EXPRESSION_LIMIT + 1) > NAME_EXPRESSION_LIMIT)
-    return error_set(error, KJIT_ERR_INVALID_ARG, "%s: is longer than 16,384 bytes", what);
-  for (const char *at = name; *at; at++)
-    if ((unsigned char)*at < 0x20 || *at == 0x7F)
-      return error_set(error, KJIT_ERR_INVALID_ARG, "%s: \"%.80s\" has a control character", what, name);
-  return KJIT_OK;
-}
-
-/* There is room. */
-static kjit_status add_name(struct storage *storage, const char *name, kjit_error *error) {
-  char *const copy = mem_strdup(storage->mem, name);
-  if (!copy) return error_no_memory(error);
-  storage->names[storage->name_count++] = copy;
-  return KJIT_OK;
-}
-
-static kjit_status take_names(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
-  const char *const entry = request->entry ? request->entry : "";
-  const _Bool asks = *entry && !is_identifier(entry);
-  kjit_status status = check_count("names", request->name_count, request->names, NAME_COUNT_LIMIT, error);
-  if (status == KJIT_OK && request->entry) status = check_name("entry", request->entry, error);
-  if (status != KJIT_OK) return status;
-  storage->entry = mem_strdup(storage->mem, entry);
-  storage->names = mem_alloc_array(storage->mem, request->name_count + 1, sizeof *storage->names);
-  if (!storage->entry || !storage->names) return error_no_memory(error);
-  if (asks) status = add_name(storage, entry, error);
-  for (size_t i = 0; i < request->name_count && status == KJIT_OK; i++) {
-    char what[32];
-    (void)snprintf(what, sizeof what, "names[%zu]", i);
-    status = check_name(what, request->names[i], error);
-    if (status == KJIT_OK && (!asks || strcmp(request->names[i], entry) != 0))
-      status = add_name(storage, request->names[i], error);
-  }
-  return status;
+static kjit_status copy_names(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+  storage->entry = mem_strdup(storage->mem, request->entry ? request->entry : "");
+  if (!storage->entry) return error_no_memory(error);
+  return names_take(&storage->names, &storage->name_count, storage->mem, request, error);
 }
 
 static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
@@ -234,36 +195,78 @@ static kjit_status make_prologue(struct storage *storage, const kjit_build_reque
   return storage->prologue ? KJIT_OK : error_no_memory(error);
 }
 
-static kjit_status collect_sources(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
-  kjit_source source = request->source;
-  if (!source.text && request->part_count) return parts_check_no_source(request, error);
-  kjit_status status = check_source(&source, "source", error);
-  if (status == KJIT_OK) status = check_dirs(request, error);
-  if (status == KJIT_OK) status = copy_headers(storage, request, error);
-  if (status != KJIT_OK) return status;
-  storage->search = (struct include_search){storage->headers, request->header_count, request->include_dirs,
-                                            request->include_dir_count};
-  status = include_closure_collect(&storage->closure, storage->mem, &storage->search, &source, error);
-  if (status != KJIT_OK) return status;
-  return include_closure_seal(&storage->closure, &storage->set, &storage->files, error);
+static kjit_status copy_dirs(struct storage *storage, const kjit_build_request *request,
+                             const struct custom_extras *extras, kjit_error *error) {
+  const size_t own = request->include_dir_count, more = extras ? extras->dir_count : 0;
+  storage->dirs = mem_alloc_array(storage->mem, own + more, sizeof *storage->dirs);
+  if (!storage->dirs) return error_no_memory(error);
+  if (own) memcpy(storage->dirs, request->include_dirs, own * sizeof *storage->dirs);
+  if (more) memcpy(storage->dirs + own, extras->dirs, more * sizeof *storage->dirs);
+  storage->search = (struct include_search){storage->headers, request->header_count, storage->dirs, own + more, 0};
+  return KJIT_OK;
 }
 
-static kjit_status fill_storage(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+static kjit_status copy_source(struct storage *storage, const kjit_build_request *request,
+                               const struct custom_extras *extras, kjit_error *error) {
+  storage->source = request->source;
+  if (!request->source.text && request->part_count) return parts_check_no_source(request, error);
+  kjit_status status = check_source(&storage->source, "source", error);
+  if (status == KJIT_OK) status = check_dirs(request, error);
+  if (status == KJIT_OK) status = copy_headers(storage, request, error);
+  if (status == KJIT_OK) status = copy_dirs(storage, request, extras, error);
+  return status;
+}
+
+static kjit_status fill_storage(struct storage *storage, const kjit_build_request *request,
+                                const struct custom_extras *extras, kjit_error *error) {
   kjit_status status = check_scalars(request, error);
   if (status == KJIT_OK) status = check_defines(request, error);
   if (status == KJIT_OK) status = check_options(request, error);
-  if (status == KJIT_OK) status = take_names(storage, request, error);
+  if (status == KJIT_OK) status = copy_names(storage, request, error);
   if (status == KJIT_OK) status = parts_take(&storage->parts, storage->mem, request, error);
-  if (status == KJIT_OK) status = collect_sources(storage, request, error);
+  if (status == KJIT_OK) status = copy_source(storage, request, extras, error);
   if (status == KJIT_OK) status = make_prologue(storage, request, error);
   if (status == KJIT_OK) status = copy_options(storage, request, error);
   if (status != KJIT_OK) return status;
+  storage->cuda_version = extras ? extras->cuda_version : 0;
   storage->label = mem_strdup(storage->mem, request->source.text ? request->source.name : "(parts)");
   return storage->label ? KJIT_OK : error_no_memory(error);
 }
 
-kjit_status custom_request_init(struct custom_request *custom, const struct mem *mem,
-                                const kjit_build_request *public_request, const char *arch, kjit_error *error) {
+static struct jit_request request_of(const struct storage *storage, const kjit_build_request *request) {
+  return (struct jit_request){.family = "custom",
+                              .label = storage->label,
+                              .target = storage->target,
+                              .entry = storage->entry,
+                              .names = (const char *const *)storage->names,
+                              .name_count = storage->name_count,
+                              .prologue = storage->prologue,
+                              .parts = storage->parts,
+                              .part_count = request->part_count,
+                              .options = (const char *const *)storage->options,
+                              .option_count = storage->option_count,
+                              .flags = request->flags,
+                              .timeout_ms = request->timeout_ms,
+                              .stop = request->stop,
+                              .stop_user = request->stop_user};
+}
+
+_Bool custom_request_has_source(const struct custom_request *custom) {
+  const struct storage *storage = custom->storage;
+  return storage->source.text != NULL;
+}
+
+/* The plan follows from whether there is a source, not from what it includes, which is not known yet. */
+static kjit_status check_plan(const struct custom_request *custom, kjit_error *error) {
+  const struct source_set sources = {.count = custom_request_has_source(custom)};
+  struct jit_request request = custom->request;
+  request.sources = &sources;
+  return parts_check_plan(&request, error);
+}
+
+kjit_status custom_request_begin(struct custom_request *custom, const struct mem *mem,
+                                 const kjit_build_request *public_request, const char *arch,
+                                 const struct custom_extras *extras, kjit_error *error) {
   kjit_build_request request;
   struct target target;
   *custom = (struct custom_request){0};
@@ -273,29 +276,95 @@ kjit_status custom_request_init(struct custom_request *custom, const struct mem 
   struct storage *storage = mem_alloc(mem, sizeof *storage);
   if (!storage) return error_no_memory(error);
   storage->mem = mem;
+  storage->target = target;
   custom->storage = storage;
-  status = fill_storage(storage, &request, error);
-  if (status != KJIT_OK) {
-    custom_request_finish(custom);
-    return status;
+  status = fill_storage(storage, &request, extras, error);
+  if (status == KJIT_OK) {
+    custom->request = request_of(storage, &request);
+    status = check_plan(custom, error);
   }
-  custom->request = (struct jit_request){.family = "custom",
-                                         .label = storage->label,
-                                         .target = target,
-                                         .entry = storage->entry,
-                                         .names = (const char *const *)storage->names,
-                                         .name_count = storage->name_count,
-                                         .prologue = storage->prologue,
-                                         .sources = &storage->set,
-                                         .parts = storage->parts,
-                                         .part_count = request.part_count,
-                                         .options = (const char *const *)storage->options,
-                                         .option_count = storage->option_count,
-                                         .flags = request.flags,
-                                         .timeout_ms = request.timeout_ms,
-                                         .stop = request.stop,
-                                         .stop_user = request.stop_user};
-  status = parts_check_plan(&custom->request, error);
+  if (status != KJIT_OK) custom_request_finish(custom);
+  return status;
+}
+
+static void forget_sources(struct storage *storage) {
+  include_closure_finish(&storage->closure);
+  mem_free(storage->mem, storage->files);
+  storage->files = NULL;
+}
+
+kjit_status custom_request_collect(struct custom_request *custom, _Bool everything, kjit_error *error) {
+  struct storage *storage = custom->storage;
+  const struct include_terms terms = {.prologue = storage->prologue,
+                                      .target = &storage->target,
+                                      .options = (const char *const *)storage->options,
+                                      .option_count = storage->option_count,
+                                      .cuda_version = storage->cuda_version,
+                                      .everything = everything};
+  forget_sources(storage);
+  custom->request.sources = NULL;
+  if (!custom_request_has_source(custom)) {
+    storage->set = (struct source_set){0};
+    custom->request.sources = &storage->set;
+    return KJIT_OK;
+  }
+  kjit_status status =
+      include_closure_collect(&storage->closure, storage->mem, &storage->search, &terms, &storage->source, error);
+  if (status == KJIT_OK) status = include_closure_seal(&storage->closure, &storage->set, &storage->files, error);
+  if (status == KJIT_OK) custom->request.sources = &storage->set;
+  return status;
+}
+
+void custom_request_use(struct custom_request *custom, const struct source_set *set) {
+  custom->request.sources = set;
+}
+
+_Bool custom_request_watches(const struct custom_request *custom, const struct include_watch **watches, size_t *count) {
+  const struct storage *storage = custom->storage;
+  return include_closure_watches(&storage->closure, watches, count);
+}
+
+const kjit_source *custom_request_source(const struct custom_request *custom) {
+  const struct storage *storage = custom->storage;
+  return &storage->source;
+}
+
+static void add_bytes(struct digest_state *state, const char *data, size_t bytes) {
+  const uint64_t length = bytes;
+  digest_add(state, &length, sizeof length);
+  digest_add(state, data, bytes);
+}
+
+static void add_string(struct digest_state *state, const char *text) {
+  add_bytes(state, text, strlen(text));
+}
+
+void custom_request_fingerprint(const struct custom_request *custom, struct digest *fingerprint) {
+  const struct storage *storage = custom->storage;
+  const struct include_search *search = &storage->search;
+  const uint64_t counts[] = {FINGERPRINT_VERSION, storage->cuda_version, storage->option_count, search->header_count,
+                             search->dir_count};
+  struct digest_state state;
+  digest_begin(&state);
+  digest_add(&state, counts, sizeof counts);
+  add_string(&state, storage->target.name);
+  add_string(&state, storage->prologue);
+  for (size_t i = 0; i < storage->option_count; i++)
+    add_string(&state, storage->options[i]);
+  for (size_t i = 0; i < search->dir_count; i++)
+    add_string(&state, search->dirs[i]);
+  add_bytes(&state, storage->source.text, storage->source.bytes);
+  for (size_t i = 0; i < search->header_count; i++) {
+    add_string(&state, search->headers[i].name);
+    add_bytes(&state, search->headers[i].text, search->headers[i].bytes);
+  }
+  digest_end(&state, fingerprint);
+}
+
+kjit_status custom_request_init(struct custom_request *custom, const struct mem *mem,
+                                const kjit_build_request *public_request, const char *arch, kjit_error *error) {
+  kjit_status status = custom_request_begin(custom, mem, public_request, arch, NULL, error);
+  if (status == KJIT_OK) status = custom_request_collect(custom, 0, error);
   if (status != KJIT_OK) custom_request_finish(custom);
   return status;
 }
@@ -305,16 +374,14 @@ void custom_request_finish(struct custom_request *custom) {
   *custom = (struct custom_request){0};
   if (!storage) return;
   const struct mem *mem = storage->mem;
-  if (storage->closure.mem) include_closure_finish(&storage->closure);
+  forget_sources(storage);
   for (size_t i = 0; i < storage->option_count; i++)
     mem_free(mem, storage->options[i]);
   mem_free(mem, storage->options);
-  mem_free(mem, storage->files);
   mem_free(mem, storage->headers);
   mem_free(mem, storage->parts);
-  for (size_t i = 0; i < storage->name_count; i++)
-    mem_free(mem, storage->names[i]);
-  mem_free(mem, storage->names);
+  names_finish(storage->names, storage->name_count, mem);
+  mem_free(mem, storage->dirs);
   mem_free(mem, storage->prologue);
   mem_free(mem, storage->entry);
   mem_free(mem, storage->label);

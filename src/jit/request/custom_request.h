@@ -4,6 +4,7 @@
 
 #include <kjit/build.h>
 
+#include "jit/request/include_closure.h"
 #include "jit/request/request.h"
 
 struct custom_request {
@@ -11,9 +12,41 @@ struct custom_request {
   void *storage;              /* private */
 };
 
-/* KJIT_ERR_INVALID_ARG (which field, and the rule), KJIT_ERR_UNSUPPORTED (a request from a newer header, or flags that
- * this library does not know), KJIT_ERR_NOT_FOUND (an #include that is nowhere: file, line and name), KJIT_ERR_IO,
- * KJIT_ERR_NO_MEMORY. `arch` is used where public_request->arch is NULL. After a failure nothing is left to finish. */
+/* What the runtime adds to a request. */
+struct custom_extras {
+  const char *const *dirs; /* folders behind the request's own: the toolkit's */
+  size_t dir_count;
+  unsigned cuda_version; /* of the compiler, 13000 for 13.0; 0: not known */
+};
+
+/* Check the request and copy it, all but its sources: request.sources is NULL until one of the two functions below.
+ * `arch` is used where public_request->arch is NULL; `extras` may be NULL. The public request and the extras must live
+ * until the sources are there.
+ * KJIT_ERR_INVALID_ARG (which field, and the rule), KJIT_ERR_UNSUPPORTED (a request from a newer header, or flags that
+ * this library does not know), KJIT_ERR_NO_MEMORY. After a failure nothing is left to finish. */
+kjit_status custom_request_begin(struct custom_request *custom, const struct mem *mem,
+                                 const kjit_build_request *public_request, const char *arch,
+                                 const struct custom_extras *extras, kjit_error *error);
+
+/* False: the request has parts alone, and its sources are an empty set that is collected without reading a file. */
+_Bool custom_request_has_source(const struct custom_request *custom);
+
+/* Collect the sources; `everything` as in struct include_terms. Errors as include_closure_collect(). */
+kjit_status custom_request_collect(struct custom_request *custom, _Bool everything, kjit_error *error);
+
+/* Take a set that is known already; it must outlive the request. */
+void custom_request_use(struct custom_request *custom, const struct source_set *set);
+
+/* The source as the caller gave it. For a request that has one, as are the two functions below. */
+const kjit_source *custom_request_source(const struct custom_request *custom);
+
+/* Equal for two requests exactly when, with the same files on disk, they have the same sources. */
+void custom_request_fingerprint(const struct custom_request *custom, struct digest *fingerprint);
+
+/* What the collected sources were made of: see include_closure_watches(). False when out of memory. */
+_Bool custom_request_watches(const struct custom_request *custom, const struct include_watch **watches, size_t *count);
+
+/* Begin and collect in one, with nothing added. After a failure nothing is left to finish. */
 kjit_status custom_request_init(struct custom_request *custom, const struct mem *mem,
                                 const kjit_build_request *public_request, const char *arch, kjit_error *error);
 void custom_request_finish(struct custom_request *custom);

@@ -1,344 +1,332 @@
+/* What a source includes, found without the compiler and without knowing which compiler it will be.
+ *
+ * Bare NVRTC reads headers from disk while it compiles. A cache must know them before, and must be sure that the
+ * compiler reads what was hashed. So:
+ *
+ *  1. The source is walked as its preprocessor walks it: directives in order (directive_scan.c), macros (macro_table.c,
+ *     macro_expand.c), conditions (condition.c), with the macros that NVRTC predefines (predefined.c). Each #include
+ *     that is reached, also a computed one or an #include_next, is looked for as bare NVRTC does (include_find.c). A
+ *     file is known by the path that led to it, since its own quoted includes depend on that; `#pragma once` is known
+ *     by the file itself.
+ *  2. Every file that was reached gets a name of its own: the name as written where that is free. Directives that would
+ *     lead elsewhere by that name are rewritten, within their line (include_rewrite.c). Literal __has_include's become
+ * 1 or 0.
+ *  3. The compiler is given exactly these texts in memory and no folder. The key is made of the same texts. So nothing
+ *     can change between hashing and compiling, and no mistake of the walk can make a stale kernel: a header that the
+ *     walk missed is not there, and the compile fails. An #include that was not reached is given a name that says so
+ *     (INCLUDE_UNREAD); a compile that fails for one is repeated with `everything`, the union of all branches.
+ *
+ * One collection belongs to one thread. */
 #include "jit/request/include_closure.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "jit/request/include_scan.h"
+#include "jit/request/include_closure_internal.h"
+#include "jit/request/predefined.h"
 
 /* uthash's own memory comes from the caller's hooks as well. */
 #define HASH_NONFATAL_OOM          1
 #define uthash_malloc(bytes)       mem_alloc(closure->mem, bytes)
 #define uthash_free(memory, bytes) mem_free(closure->mem, memory)
-#define uthash_nonfatal_oom(file)  (added = 0)
+#define uthash_nonfatal_oom(entry) (closure->arena.failed = 1)
 #include <uthash.h>
 
-/* All of CUDA 13.0's own headers are 1,982 files and 24 MB. */
-#define FILE_LIMIT  4096
-#define BYTES_LIMIT ((size_t)64 << 20)
-
-/* As deep as C compilers let includes nest. */
-#define DEPTH_LIMIT 200
-
-#define NAME_LIMIT 1024
-#define PATH_LIMIT 4096
-
-struct closure_file {
+struct node_entry {
   UT_hash_handle hh;
-  char *name; /* as written in #include: how the compiler asks for it */
-  char *text;
-  size_t bytes;
-  char *place; /* its own name in memory, or its path: what its quoted includes are relative to */
-  _Bool on_disk;
-  _Bool required; /* every compile reads it */
-  _Bool checked;  /* its includes were looked at by check_required() */
-  uint32_t depth;
+  struct node *node;
+};
+struct alias_entry {
+  UT_hash_handle hh;
+  struct alias alias;
 };
 
-/* Where a name leads: to a header in memory, or to a path. */
-struct found {
-  const kjit_source *header; /* NULL: on disk */
-  kjit_source library;       /* what `header` points to when it is one of kjit's own */
-  char path[PATH_LIMIT];
-};
+/* -- Failures ----------------------------------------------------------------------------------------------------- */
 
-struct visit {
-  struct include_closure *closure;
-  struct closure_file *file;
-};
-
-static const char *open_mark(const struct include *include) {
-  return include->angled ? "<" : "\"";
-}
-static const char *close_mark(const struct include *include) {
-  return include->angled ? ">" : "\"";
+void closure_fail(struct closure *closure, kjit_status status) {
+  if (closure->status == KJIT_OK) closure->status = status;
 }
 
-/* "main.cu:3: #include "x.h": <what>". */
-static kjit_status refuse(const struct visit *visit, const struct include *include, kjit_status status,
-                          const char *what) {
-  const int bytes = include->name_bytes < 160 ? (int)include->name_bytes : 160;
-  const _Bool computed = include->computed;
-  return error_set(visit->closure->error, status, "%s:%zu: #include %s%.*s%s: %s", visit->file->name, include->line,
-                   computed ? "" : open_mark(include), bytes, include->name, computed ? "" : close_mark(include), what);
+void closure_refuse(struct closure *closure, const char *name, kjit_status status, const char *what) {
+  if (closure->status != KJIT_OK) return;
+  closure_fail(closure, error_set(closure->error, status, "%s:%zu: #include %.160s: %s", closure->node->path,
+                                  closure->line, name, what));
 }
 
-/* -- Paths -------------------------------------------------------------------------------------------------------- */
-
-/* "<folder of place>/<name>" with "." and "x/.." taken out, as names in memory are compared as text. False when it does
- * not fit. */
-static _Bool join_name(char out[PATH_LIMIT], const char *place, const char *name) {
-  const char *slash = strrchr(place, '/');
-  const int length = snprintf(out, PATH_LIMIT, "%.*s%s", slash ? (int)(slash - place + 1) : 0, place, name);
-  if (length < 0 || length >= PATH_LIMIT) return 0;
-  char *to = out, *floor = out; /* below the floor are ".." that nothing cancels */
-  for (const char *from = out; *from;) {
-    const size_t bytes = strcspn(from, "/"), step = bytes + (from[bytes] == '/');
-    const _Bool up = bytes == 2 && !memcmp(from, "..", 2);
-    if (up && to > floor) {
-      for (to--; to > floor && to[-1] != '/';)
-        to--;
-    } else if (bytes && !(bytes == 1 && *from == '.')) {
-      memmove(to, from, step);
-      to += step;
-      if (up) floor = to;
-    }
-    from += step;
-  }
-  *to = '\0';
-  return to > out;
-}
-
-static _Bool join_path(char out[PATH_LIMIT], const char *folder, size_t folder_bytes, const char *name) {
-  if (folder_bytes > PATH_LIMIT) return 0;
-  const int length = snprintf(out, PATH_LIMIT, "%.*s/%s", (int)folder_bytes, folder, name);
-  return length > 0 && length < PATH_LIMIT;
-}
-
-/* -- Finding ------------------------------------------------------------------------------------------------------ */
-
-static const kjit_source *find_in_memory(const struct include_search *search, const char *name) {
-  for (size_t i = 0; i < search->header_count; i++) {
-    if (!strcmp(search->headers[i].name, name)) return &search->headers[i];
-  }
-  return NULL;
-}
-
-static _Bool find_beside(const struct include_search *search, const struct closure_file *file, const char *name,
-                         struct found *found) {
-  struct file_identity identity;
-  if (!file->on_disk) {
-    found->header = join_name(found->path, file->place, name) ? find_in_memory(search, found->path) : NULL;
-    return found->header != NULL;
-  }
-  const char *slash = strrchr(file->place, '/');
-  return slash && join_path(found->path, file->place, (size_t)(slash - file->place), name) &&
-         file_identify(found->path, &identity);
-}
-
-static _Bool find(const struct visit *visit, const struct include *include, const char *name, struct found *found) {
-  const struct include_search *search = visit->closure->search;
-  struct file_identity identity;
-  found->header = find_in_memory(search, name);
-  if (found->header) return 1;
-  if (!include->angled && find_beside(search, visit->file, name, found)) return 1;
-  for (size_t i = 0; i < search->dir_count; i++) {
-    if (join_path(found->path, search->dirs[i], strlen(search->dirs[i]), name) && file_identify(found->path, &identity))
-      return 1;
-  }
-  return 0;
-}
-
-/* One of kjit's own headers, which come after whatever the caller has given under that name. KJIT_ERR_NOT_FOUND,
- * without a message, when there is none. */
-static kjit_status find_in_library(const struct visit *visit, const struct include *include, const char *name,
-                                   struct found *found) {
-  struct include_closure *closure = visit->closure;
-  const kjit_status status = library_header_find(&closure->library, closure->mem, name, &found->library);
-  found->header = &found->library;
-  if (status == KJIT_ERR_NO_MEMORY) return error_no_memory(closure->error);
-  if (status != KJIT_ERR_UNSUPPORTED) return status;
-  if (include->optional) return KJIT_ERR_NOT_FOUND; /* the compiler says so if it comes to it */
-  return refuse(visit, include, status,
-                "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF): add a folder that has "
-                "this header to include_dirs");
+_Bool closure_has_failed(struct closure *closure) {
+  if (closure->arena.failed && closure->status == KJIT_OK) closure_fail(closure, error_no_memory(closure->error));
+  return closure->status != KJIT_OK;
 }
 
 /* -- Files -------------------------------------------------------------------------------------------------------- */
 
-static void free_file(const struct mem *mem, struct closure_file *file) {
-  if (!file) return;
-  mem_free(mem, file->name);
-  mem_free(mem, file->text);
-  mem_free(mem, file->place);
-  mem_free(mem, file);
+static struct node_entry *find_entry(struct node_entry *table, const char *key) {
+  struct node_entry *entry = NULL;
+  HASH_FIND(hh, table, key, strlen(key), entry);
+  return entry;
 }
 
-static kjit_status make_room(struct include_closure *closure) {
-  if (closure->count < closure->capacity) return KJIT_OK;
-  const size_t capacity = closure->capacity ? 2 * closure->capacity : 16;
-  struct closure_file **files = mem_alloc_array(closure->mem, capacity, sizeof(struct closure_file *));
-  if (!files) return error_no_memory(closure->error);
-  if (closure->count) memcpy(files, closure->files, closure->count * sizeof *files);
-  mem_free(closure->mem, closure->files);
-  closure->files = files;
-  closure->capacity = capacity;
-  return KJIT_OK;
+struct node *closure_find_name(const struct closure *closure, const char *name) {
+  const struct node_entry *entry = find_entry(closure->by_name, name);
+  return entry ? entry->node : NULL;
 }
 
-/* Takes the file over, in failure too. Headers can be asked for by name, the source cannot. */
-static kjit_status add_file(struct include_closure *closure, struct closure_file *file) {
-  _Bool added = 1;
-  const kjit_status status = make_room(closure);
-  if (status != KJIT_OK) {
-    free_file(closure->mem, file);
-    return status;
+static void add_entry(struct closure *closure, struct node_entry **table, const char *key, struct node *node) {
+  struct node_entry *entry = arena_alloc(&closure->arena, sizeof *entry);
+  if (!entry) return;
+  entry->node = node;
+  HASH_ADD_KEYPTR(hh, *table, key, strlen(key), entry);
+}
+
+static struct content *find_content(struct closure *closure, const struct include_place *place) {
+  for (struct content *content = closure->contents; content; content = content->next) {
+    const struct file_stamp *stamp = &content->stamp;
+    if (place->header ? content->given == place->header->text
+                      : stamp->kind == FILE_STAMP_FILE && stamp->device == place->stamp.device &&
+                            stamp->inode == place->stamp.inode)
+      return content;
   }
-  if (closure->count) HASH_ADD_KEYPTR(hh, closure->by_name, file->name, strlen(file->name), file);
-  if (!added) {
-    free_file(closure->mem, file);
-    return error_no_memory(closure->error);
+  return NULL;
+}
+
+static kjit_status read_content(struct closure *closure, const struct include_place *place, struct content *content) {
+  if (place->header) {
+    content->given = place->header->text;
+    content->bytes = place->header->bytes;
+    content->text = content->owned = mem_duplicate(closure->mem, content->given, content->bytes);
+    return content->owned ? KJIT_OK : error_no_memory(closure->error);
   }
-  closure->files[closure->count++] = file;
-  closure->bytes += file->bytes;
-  return KJIT_OK;
-}
-
-static kjit_status read_text(const struct include_closure *closure, const struct found *found, char **text,
-                             size_t *bytes) {
-  if (!found->header) return file_read(closure->mem, found->path, BYTES_LIMIT, text, bytes, closure->error);
-  *bytes = found->header->bytes;
-  *text = mem_duplicate(closure->mem, found->header->text, *bytes);
-  return *text ? KJIT_OK : error_no_memory(closure->error);
-}
-
-static kjit_status load(const struct visit *visit, const struct include *include, const char *name,
-                        const struct found *found) {
-  struct include_closure *closure = visit->closure;
-  if (closure->count >= FILE_LIMIT)
-    return refuse(visit, include, KJIT_ERR_INVALID_ARG, "one source may reach 4096 files");
-  if (visit->file->depth >= DEPTH_LIMIT)
-    return refuse(visit, include, KJIT_ERR_INVALID_ARG, "includes nest deeper than 200 levels");
-  struct closure_file *file = mem_alloc(closure->mem, sizeof *file);
-  if (!file) return error_no_memory(closure->error);
-  file->name = mem_strdup(closure->mem, name);
-  file->place = mem_strdup(closure->mem, found->header ? found->header->name : found->path);
-  file->on_disk = !found->header;
-  file->depth = visit->file->depth + 1;
-  kjit_status status = file->name && file->place ? KJIT_OK : error_no_memory(closure->error);
-  if (status == KJIT_OK) status = read_text(closure, found, &file->text, &file->bytes);
-  if (status == KJIT_OK && file->bytes > BYTES_LIMIT - closure->bytes)
-    status = refuse(visit, include, KJIT_ERR_INVALID_ARG, "one source may reach 64 MiB of text");
-  if (status == KJIT_OK && memchr(file->text, '\0', file->bytes))
-    status = refuse(visit, include, KJIT_ERR_INVALID_ARG, "the file has a NUL byte, where the compiler would stop");
-  if (status == KJIT_OK) return add_file(closure, file);
-  free_file(closure->mem, file);
+  content->stamp = place->stamp;
+  const kjit_status status =
+      file_read(closure->mem, place->path, CLOSURE_BYTES_LIMIT, &content->owned, &content->bytes, closure->error);
+  content->text = content->owned;
+  if (status == KJIT_OK) digest_of(&content->digest, content->text, content->bytes);
   return status;
 }
 
-/* The compiler knows a header by the name written, wherever that stands; two meanings cannot both be had. */
-static kjit_status check_same(const struct visit *visit, const struct include *include, const struct closure_file *file,
-                              const struct found *found) {
-  char *text = NULL;
-  size_t bytes = 0;
-  if (!strcmp(file->place, found->header ? found->header->name : found->path)) return KJIT_OK;
-  kjit_status status = read_text(visit->closure, found, &text, &bytes);
-  if (status != KJIT_OK) return status;
-  if (bytes != file->bytes || memcmp(text, file->text, bytes) != 0)
-    status = refuse(visit, include, KJIT_ERR_INVALID_ARG, "means another file here than where it was read before");
-  mem_free(visit->closure->mem, text);
-  return status;
+static struct content *get_content(struct closure *closure, const struct include_place *place) {
+  struct content *content = find_content(closure, place);
+  if (content) return content;
+  content = arena_alloc(&closure->arena, sizeof *content);
+  if (!content) return NULL;
+  content->next = closure->contents;
+  closure->contents = content;
+  closure_fail(closure, read_content(closure, place, content));
+  if (closure->status != KJIT_OK) return NULL;
+  closure->bytes += content->bytes;
+  if (closure->bytes > CLOSURE_BYTES_LIMIT)
+    closure_refuse(closure, place->path, KJIT_ERR_INVALID_ARG, "one source may reach 64 MiB of text");
+  else if (memchr(content->text, '\0', content->bytes))
+    closure_refuse(closure, place->path, KJIT_ERR_INVALID_ARG,
+                   "the file has a NUL byte, where the compiler would stop");
+  else
+    (void)directive_scan(&content->directives, content->text, content->bytes, &closure->arena);
+  return closure_has_failed(closure) ? NULL : content;
 }
 
-/* -- The walk ----------------------------------------------------------------------------------------------------- */
-
-static struct closure_file *find_known(const struct include_closure *closure, const char *name, size_t bytes) {
-  struct closure_file *file = NULL;
-  HASH_FIND(hh, closure->by_name, name, bytes, file);
-  return file;
-}
-
-/* In files of the caller a computed name is refused: it could be any path. Headers found in folders are often a
- * library's, with such lines for other compilers; what they name is read only if it is in the closure. */
-static kjit_status collect_include(void *user, const struct include *include) {
-  const struct visit *visit = user;
-  struct found found;
-  char name[NAME_LIMIT];
-  if (include->computed && visit->file->on_disk) return KJIT_OK;
-  if (include->computed)
-    return refuse(visit, include, KJIT_ERR_INVALID_ARG, "write the name out: the file is part of the key");
-  if (include->name[0] == '/')
-    return refuse(visit, include, KJIT_ERR_INVALID_ARG,
-                  "names are relative: a path of this machine cannot be in the key");
-  if (include->name_bytes >= sizeof name) return refuse(visit, include, KJIT_ERR_INVALID_ARG, "the name is too long");
-  memcpy(name, include->name, include->name_bytes);
-  name[include->name_bytes] = '\0';
-  if (!find(visit, include, name, &found)) {
-    const kjit_status status = find_in_library(visit, include, name, &found);
-    if (status != KJIT_OK) return status == KJIT_ERR_NOT_FOUND ? KJIT_OK : status;
+/* The name as written if no other file has it, else that with a number. Names of headers in memory are theirs. */
+static const char *choose_name(struct closure *closure, const struct include_place *place, const char *wanted) {
+  const struct include_search *search = closure->finder.search;
+  for (unsigned number = 1;; number++) {
+    char name[HEADER_NAME_LIMIT + INCLUDE_PATH_LIMIT];
+    if (number == 1)
+      (void)snprintf(name, sizeof name, "%s", wanted);
+    else
+      (void)snprintf(name, sizeof name, "%s@%u", wanted, number);
+    _Bool taken = closure_find_name(closure, name) != NULL;
+    for (size_t i = 0; i < search->header_count && !taken; i++)
+      taken = &search->headers[i] != place->header && !strcmp(search->headers[i].name, name);
+    if (!taken) return arena_copy(&closure->arena, name, strlen(name));
   }
-  const struct closure_file *known = find_known(visit->closure, name, include->name_bytes);
-  return known ? check_same(visit, include, known, &found) : load(visit, include, name, &found);
 }
 
-static kjit_status require_include(void *user, const struct include *include) {
-  const struct visit *visit = user;
-  if (include->optional || include->computed) return KJIT_OK;
-  struct closure_file *file = find_known(visit->closure, include->name, include->name_bytes);
-  if (file) {
-    file->required = 1;
-    return KJIT_OK;
+/* The name under which a place would be known: as written, and beside another file by the way that led there. */
+static void wanted_name(const struct include_place *place, const struct node *from, const char *name,
+                        char out[HEADER_NAME_LIMIT + INCLUDE_PATH_LIMIT]) {
+  const size_t capacity = HEADER_NAME_LIMIT + INCLUDE_PATH_LIMIT;
+  const char *slash = strrchr(from->name, '/');
+  if (place->header)
+    (void)snprintf(out, capacity, "%s", place->header->name);
+  else if (place->kind == INCLUDE_BESIDE && slash)
+    (void)snprintf(out, capacity, "%.*s/%s", (int)(slash - from->name), from->name, name);
+  else
+    (void)snprintf(out, capacity, "%s", name);
+}
+
+static struct node *add_node(struct closure *closure, struct content *content, const struct include_place *place,
+                             const char *wanted) {
+  struct node *node = arena_alloc(&closure->arena, sizeof *node);
+  if (!node) return NULL;
+  const size_t outcomes = content->directives.count * sizeof *node->outcomes;
+  *node = (struct node){.kind = place->kind, .folder = place->folder, .content = content};
+  node->path = arena_copy(&closure->arena, place->path, strlen(place->path));
+  node->outcomes = arena_alloc(&closure->arena, outcomes);
+  node->name = choose_name(closure, place, wanted);
+  if (!node->path || !node->outcomes || !node->name) return NULL;
+  if (!content->first) content->first = node;
+  add_entry(closure, &closure->by_path, node->path, node);
+  add_entry(closure, &closure->by_name, node->name, node);
+  *closure->last_node = node;
+  closure->last_node = &node->next;
+  closure->node_count++;
+  return node;
+}
+
+/* The file that a name leads to; NULL when that is nowhere, or something failed. */
+struct node *closure_resolve(struct closure *closure, struct node *from, const char *name, _Bool angled, _Bool next) {
+  struct include_place place;
+  char wanted[HEADER_NAME_LIMIT + INCLUDE_PATH_LIMIT];
+  const struct include_from where = closure_from(from);
+  if (!include_find(&closure->finder, &where, name, angled, next, &place)) return NULL;
+  const struct node_entry *known = find_entry(closure->by_path, place.path);
+  if (known && (known->node->kind == INCLUDE_MEMORY) == (place.kind == INCLUDE_MEMORY)) return known->node;
+  if (closure->node_count >= CLOSURE_FILE_LIMIT) {
+    closure_refuse(closure, name, KJIT_ERR_INVALID_ARG, "one source may reach 4096 files");
+    return NULL;
   }
-  return refuse(visit, include, KJIT_ERR_NOT_FOUND,
-                visit->closure->search->dir_count ? "neither among the headers given nor in a folder of include_dirs"
-                                                  : "not among the headers given, and there are no include_dirs");
+  struct content *content = get_content(closure, &place);
+  if (!content) return NULL;
+  if (content->once) return content->first;
+  wanted_name(&place, from, name, wanted);
+  return add_node(closure, content, &place, wanted);
 }
 
-static kjit_status scan(struct include_closure *closure, struct closure_file *file, include_visit visitor) {
-  struct visit visit = {closure, file};
-  return include_scan(file->text, file->bytes, visitor, &visit);
+struct include_from closure_from(const struct node *node) {
+  return (struct include_from){node->kind, node->folder, node->path};
 }
 
-/* Which includes does every compile read? Those under no condition, from files under none. Ones under a condition may
- * be missing: the compiler says so if it comes to it. */
-static kjit_status check_required(struct include_closure *closure) {
-  kjit_status status = KJIT_OK;
-  for (_Bool again = 1; again && status == KJIT_OK;) {
-    again = 0;
-    for (size_t i = 0; i < closure->count && status == KJIT_OK; i++) {
-      struct closure_file *file = closure->files[i];
-      if (!file->required || file->checked) continue;
-      file->checked = again = 1;
-      status = scan(closure, file, require_include);
-    }
+/* -- Aliases ------------------------------------------------------------------------------------------------------ */
+
+void closure_add_alias(struct closure *closure, const char *name, struct node *node) {
+  struct alias_entry *entry = NULL;
+  const struct node *named = closure_find_name(closure, name);
+  if (named && (!node || named == node)) return;
+  HASH_FIND(hh, closure->aliases, name, strlen(name), entry);
+  if (entry && !entry->alias.node) entry->alias.node = node;
+  if (named || (entry && node && entry->alias.node != node)) {
+    closure_refuse(closure, name, KJIT_ERR_UNSUPPORTED,
+                   "the name is computed and means two files of that name; write it out, or rename one");
+    return;
   }
-  return status;
+  if (entry) return;
+  entry = arena_alloc(&closure->arena, sizeof *entry);
+  if (!entry) return;
+  entry->alias = (struct alias){.name = arena_copy(&closure->arena, name, strlen(name)), .node = node};
+  if (!entry->alias.name) return;
+  HASH_ADD_KEYPTR(hh, closure->aliases, entry->alias.name, strlen(entry->alias.name), entry);
+  closure->alias_count++;
 }
 
-static kjit_status add_source(struct include_closure *closure, const kjit_source *source) {
-  struct closure_file *file = mem_alloc(closure->mem, sizeof *file);
-  if (!file) return error_no_memory(closure->error);
-  file->name = mem_strdup(closure->mem, source->name);
-  file->place = mem_strdup(closure->mem, source->name);
-  file->text = mem_duplicate(closure->mem, source->text, source->bytes);
-  file->bytes = source->bytes;
-  file->required = 1;
-  if (file->name && file->place && file->text) return add_file(closure, file);
-  free_file(closure->mem, file);
-  return error_no_memory(closure->error);
+void closure_each_alias(struct closure *closure, void (*act)(struct closure *closure, struct alias *alias)) {
+  for (struct alias_entry *entry = closure->aliases; entry; entry = entry->hh.next)
+    act(closure, &entry->alias);
 }
 
-kjit_status include_closure_collect(struct include_closure *closure, const struct mem *mem,
-                                    const struct include_search *search, const kjit_source *source, kjit_error *error) {
-  *closure = (struct include_closure){.mem = mem, .search = search, .error = error};
-  if (source->bytes > BYTES_LIMIT) {
+size_t closure_aliases(struct closure *closure, struct alias *aliases) {
+  size_t count = 0;
+  for (const struct alias_entry *entry = closure->aliases; entry; entry = entry->hh.next)
+    if (!closure_find_name(closure, entry->alias.name)) aliases[count++] = entry->alias;
+  return count;
+}
+
+/* -- The whole ---------------------------------------------------------------------------------------------------- */
+
+static struct node *add_main(struct closure *closure, const kjit_source *source) {
+  struct include_place place = {.kind = INCLUDE_MAIN, .header = source};
+  (void)snprintf(place.path, sizeof place.path, "%s", source->name);
+  struct content *content = get_content(closure, &place);
+  struct node *node = content ? add_node(closure, content, &place, source->name) : NULL;
+  if (node) node->certain = node->read = 1;
+  return node;
+}
+
+static kjit_status collect(struct closure *closure, const kjit_source *source) {
+  /* Failures before the source is there are told as if they were in it. */
+  struct node outside = {.path = source->name};
+  closure->node = &outside;
+  closure->main = add_main(closure, source);
+  if (closure->main) {
+    predefined_define(&closure->macros, closure->terms);
+    closure_walk(closure);
+  }
+  if (!closure_has_failed(closure)) closure_rewrite(closure);
+  (void)closure_has_failed(closure);
+  return closure->status;
+}
+
+kjit_status include_closure_collect(struct include_closure *out, const struct mem *mem,
+                                    const struct include_search *search, const struct include_terms *terms,
+                                    const kjit_source *source, kjit_error *error) {
+  *out = (struct include_closure){.mem = mem};
+  if (source->bytes > CLOSURE_BYTES_LIMIT)
     return error_set(error, KJIT_ERR_INVALID_ARG, "source.bytes: %zu; a source may have 64 MiB", source->bytes);
-  }
-  kjit_status status = add_source(closure, source);
-  for (size_t i = 0; i < closure->count && status == KJIT_OK; i++)
-    status = scan(closure, closure->files[i], collect_include);
-  return status == KJIT_OK ? check_required(closure) : status;
+  struct closure *closure = mem_alloc(mem, sizeof *closure);
+  if (!closure) return error_no_memory(error);
+  closure->mem = mem;
+  closure->terms = terms;
+  closure->error = error;
+  closure->last_node = &closure->main;
+  out->state = closure;
+  arena_init(&closure->arena, mem, CLOSURE_ARENA_LIMIT);
+  include_finder_init(&closure->finder, mem, &closure->arena, search);
+  macro_table_init(&closure->macros, mem, &closure->arena);
+  return collect(closure, source);
 }
 
-kjit_status include_closure_seal(const struct include_closure *closure, struct source_set *set,
-                                 struct source_file **files, kjit_error *error) {
-  struct source_file *list = mem_alloc_array(closure->mem, closure->count, sizeof *list);
+kjit_status include_closure_seal(struct include_closure *out, struct source_set *set, struct source_file **files,
+                                 kjit_error *error) {
+  struct closure *closure = out->state;
+  const size_t most = closure->node_count + closure->alias_count;
+  struct source_file *list = mem_alloc_array(out->mem, most, sizeof *list);
+  struct alias *aliases = arena_alloc(&closure->arena, (closure->alias_count + 1) * sizeof *aliases);
   *files = list;
-  if (!list) return error_no_memory(error);
-  for (size_t i = 0; i < closure->count; i++) {
-    const struct closure_file *file = closure->files[i];
-    list[i] = (struct source_file){.name = file->name, .text = file->text, .bytes = file->bytes};
+  if (!list || !aliases) return error_no_memory(error);
+  size_t count = 0;
+  for (const struct node *node = closure->main; node; node = node->next) {
+    if (!node->read) continue;
+    const char *text = node->rewritten ? node->rewritten : node->content->text;
+    const size_t bytes = node->rewritten ? node->rewritten_bytes : node->content->bytes;
+    list[count++] = (struct source_file){.name = node->name, .path = node->path, .text = text, .bytes = bytes};
   }
-  return source_set_seal(set, list, closure->count, closure->mem) ? KJIT_OK : error_no_memory(error);
+  const size_t alias_count = closure_aliases(closure, aliases);
+  for (size_t i = 0; i < alias_count; i++) {
+    const struct alias *alias = &aliases[i];
+    const char *path = alias->node ? alias->node->path : alias->name;
+    list[count++] =
+        (struct source_file){.name = alias->name, .path = path, .text = alias->text, .bytes = alias->text_bytes};
+  }
+  return source_set_seal(set, list, count, out->mem) ? KJIT_OK : error_no_memory(error);
 }
 
-void include_closure_finish(struct include_closure *closure) {
+_Bool include_closure_watches(const struct include_closure *out, const struct include_watch **watches, size_t *count) {
+  struct closure *closure = out->state;
+  *count = closure->node_count + include_folder_count(&closure->finder);
+  struct include_watch *list = arena_alloc(&closure->arena, (*count + 1) * sizeof *list);
+  *watches = list;
+  if (!list) return 0;
+  for (const struct node *node = closure->main; node; node = node->next) {
+    if (node->content->stamp.kind != FILE_STAMP_FILE) continue;
+    *list++ = (struct include_watch){node->path, node->content->stamp, node->content->digest};
+  }
+  include_folders(&closure->finder, list);
+  *count = (size_t)(list - *watches) + include_folder_count(&closure->finder);
+  return 1;
+}
+
+void include_closure_finish(struct include_closure *out) {
+  struct closure *closure = out->state;
+  out->state = NULL;
+  if (!closure) return;
+  HASH_CLEAR(hh, closure->by_path);
   HASH_CLEAR(hh, closure->by_name);
-  for (size_t i = 0; i < closure->count; i++)
-    free_file(closure->mem, closure->files[i]);
-  mem_free(closure->mem, closure->files);
-  library_headers_finish(&closure->library, closure->mem);
-  closure->files = NULL;
-  closure->count = closure->capacity = 0;
+  HASH_CLEAR(hh, closure->aliases);
+  macro_table_finish(&closure->macros);
+  include_finder_finish(&closure->finder);
+  for (struct node *node = closure->main; node; node = node->next)
+    mem_free(closure->mem, node->rewritten);
+  for (struct content *content = closure->contents; content; content = content->next)
+    mem_free(closure->mem, content->owned);
+  arena_finish(&closure->arena);
+  mem_free(closure->mem, closure);
 }

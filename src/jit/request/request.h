@@ -8,7 +8,9 @@
 #include "jit/request/target.h"
 
 /* What may be set in a request's flags. */
-#define JIT_REQUEST_FLAGS (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE | KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT)
+#define JIT_REQUEST_FLAGS                                                                                              \
+  (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE | KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT |                        \
+   KJIT_BUILD_STRICT_SOURCES | KJIT_BUILD_NO_TOOLKIT)
 
 /* Compiled code that is an input. */
 struct jit_part {
@@ -39,6 +41,10 @@ struct jit_request {
   uint32_t timeout_ms; /* 0: none */
   kjit_stop_fn stop;   /* NULL: never */
   void *stop_user;
+  /* Where the sources are withheld: called before a compile, gives the same set with its texts, or fails with
+   * KJIT_ERR_CANCELLED when they are no longer the same. NULL: there are no texts to be had. */
+  kjit_status (*supply)(void *user, const struct source_set **sources, kjit_error *error);
+  void *supply_user;
 };
 
 #endif

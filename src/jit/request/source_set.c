@@ -6,11 +6,14 @@
 #include "base/error.h"
 #include "base/frame.h"
 #include "base/text.h"
+#include "jit/request/directive_scan.h"
 #include "jit/request/embedded_sources.h"
-#include "jit/request/include_scan.h"
 
 /* The names and digests of one set: 4096 files, the most that a closure may have, with names of a path's length. */
 #define MANIFEST_LIMIT (16u << 20)
+
+/* The directives of the embedded kernels, some hundred kilobytes of text. */
+#define SCAN_LIMIT ((size_t)64 << 20)
 
 static int compare_names(const void *a, const void *b) {
   const struct source_file *left = a, *right = b;
@@ -69,11 +72,20 @@ static void add_file(struct shelved_set *made, const struct embedded_source *sou
   if (source->digest) (void)digest_from_hex(&file->digest, source->digest, DIGEST_HEX_BYTES - 1);
 }
 
-/* What is not embedded is left to the compiler, which names it in its log. */
-static kjit_status visit_include(void *user, const struct include *include) {
-  const struct embedded_source *source = embedded_source_find(include->name, include->name_bytes);
-  if (source && !include->computed) add_file(user, source);
-  return KJIT_OK;
+/* Embedded kernels include under no condition that matters: each literal name counts. What is not embedded is left to
+ * the compiler, which names it in its log. */
+static void add_includes(struct shelved_set *made, const struct source_file *file, struct arena *arena) {
+  struct directive_list list;
+  if (!directive_scan(&list, file->text, file->bytes, arena)) return;
+  for (size_t i = 0; i < list.count; i++) {
+    const char *name;
+    size_t bytes;
+    _Bool angled;
+    if (list.items[i].kind != DIRECTIVE_INCLUDE) continue;
+    if (!directive_header(list.items[i].args, list.items[i].args_bytes, &name, &bytes, &angled)) continue;
+    const struct embedded_source *source = embedded_source_find(name, bytes);
+    if (source) add_file(made, source);
+  }
 }
 
 /* NULL: out of memory. */
@@ -87,9 +99,13 @@ static struct shelved_set *make(const struct embedded_source *main_source, const
     return NULL;
   }
   add_file(made, main_source);
-  for (size_t i = 0; i < made->set.count; i++)
-    (void)include_scan(made->files[i].text, made->files[i].bytes, visit_include, made);
-  if (source_set_seal(&made->set, made->files, made->set.count, mem)) {
+  struct arena arena;
+  arena_init(&arena, mem, SCAN_LIMIT);
+  for (size_t i = 0; i < made->set.count && !arena.failed; i++)
+    add_includes(made, &made->files[i], &arena);
+  const _Bool scanned = !arena.failed;
+  arena_finish(&arena);
+  if (scanned && source_set_seal(&made->set, made->files, made->set.count, mem)) {
     made->set.withheld = main_source->digest != NULL;
     return made;
   }

@@ -9,6 +9,7 @@
 
 struct source_file {
   const char *name; /* as in #include, relative */
+  const char *path; /* as messages show it; NULL: the name */
   const char *text; /* NUL-terminated */
   size_t bytes;
   struct digest digest; /* of the text */

@@ -5,7 +5,9 @@
 #include "support/test.h"
 
 #include "attention/attention_arguments.h"
-#include "attention/flash/flash_arguments.h"
+#include "attention/flash/flash_call.h"
+#include "attention/flash/flash_choose.h"
+#include "attention/flash/flash_family.h"
 #include "base/error.h"
 
 #define DEVICE 1
@@ -35,6 +37,16 @@ static inline kjit_attention_args args_with_lse(void) {
                            .shape = {BATCH, HEADS, SEQ_Q},
                            .stride = {HEADS * SEQ_Q, SEQ_Q, 1}};
   return args;
+}
+
+/* What the kernel gets of checked arguments. */
+static inline void fill_params(const kjit_attention_args *args, const kjit_attention_problem *problem,
+                               struct flash_forward_params *params) {
+  const struct flash_variant variant = {.config = {.B_r = 64}};
+  const struct attention_launch launch = {.values = (const int32_t *)&variant, .parts = 1};
+  struct flash_call call;
+  assert_int_equal(flash_attention.prepare(&call, NULL, &launch, args, problem, NULL, NULL), KJIT_OK);
+  *params = call.params;
 }
 
 static inline void expect_ok(const kjit_attention_args *args) {

@@ -57,7 +57,7 @@ static inline int setup(void **state) {
 #define ATTENTION_TEST(test) cmocka_unit_test_setup_teardown(test, setup, fixture_teardown)
 
 static inline void forward(struct fixture *f, const kjit_attention_args *args, CUstream stream) {
-  assert_status(KJIT_OK, kjit_attention_forward(f->runtime, args, stream, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_attention_forward(f->runtime, NULL, args, stream, &f->error), &f->error);
 }
 
 static inline const struct attention_sm90_params *launched(void) {

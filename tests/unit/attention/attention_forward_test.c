@@ -1,4 +1,5 @@
 /* kjit_attention_forward() over a fake driver and compiler: what reaches the driver, and how often. */
+#include "support/configs.h"
 #include "unit/attention/attention_fixture.h"
 
 /* The fake driver's map shows what it was made of: address, sizes, strides, box, type. */
@@ -111,7 +112,7 @@ static void test_attention_forward__refused_map_names_the_tensor(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = causal_args();
   fake_driver.fail_call = FAKE_TensorMapEncodeTiled;
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_attention_forward(f->runtime, &args, NULL, &f->error), &f->error);
+  assert_status(KJIT_ERR_UNSUPPORTED, kjit_attention_forward(f->runtime, NULL, &args, NULL, &f->error), &f->error);
   assert_contains(f->error.message, "q: the driver makes no tensor map of 2 x 6 x 1000 x 192 elements");
   assert_int_equal(fake_driver_calls_of(FAKE_LaunchKernel), 0);
 }
@@ -120,7 +121,7 @@ static void test_attention_forward__stride_beyond_the_copy_engine_is_unsupported
   struct fixture *f = *state;
   kjit_attention_args args = causal_args();
   args.v.stride[0] = INT64_C(1) << 39;
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_attention_forward(f->runtime, &args, NULL, &f->error), &f->error);
+  assert_status(KJIT_ERR_UNSUPPORTED, kjit_attention_forward(f->runtime, NULL, &args, NULL, &f->error), &f->error);
   assert_string_equal(f->error.message,
                       "v.stride[0] is 549755813888: attention_sm90 needs strides below 2^39 elements");
 }
@@ -163,20 +164,21 @@ static void test_attention_sm90_forward__config_must_fit_arguments_and_card(void
   for (int i = 0; i < 3; i++) {
     if (i == 1) config.causal = 1, config.head_dim = 192;
     if (i == 2) config.dtype = KJIT_FP16;
-    assert_status(KJIT_ERR_INVALID_CONFIG, kjit_attention_sm90_forward(f->runtime, &config, &args, NULL, &f->error),
-                  &f->error);
+    assert_status(KJIT_ERR_INVALID_CONFIG, sm90_forward(f->runtime, &config, &args, NULL, &f->error), &f->error);
     assert_string_equal(f->error.message, messages[i]);
   }
   config = sm90_base();
   config.head_dim = 192;
   config.q_buffers = 1;
-  assert_status(KJIT_OK, kjit_attention_sm90_forward(f->runtime, &config, &args, NULL, &f->error), &f->error);
+  assert_status(KJIT_OK, sm90_forward(f->runtime, &config, &args, NULL, &f->error), &f->error);
   args = grouped_args(1, 6, 2, 0);
   fake_driver_set_current(1);
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_attention_sm90_forward(f->runtime, &config, &args, NULL, &f->error),
-                &f->error);
+  assert_status(KJIT_ERR_UNSUPPORTED, sm90_forward(f->runtime, &config, &args, NULL, &f->error), &f->error);
   assert_string_equal(f->error.message, "arch: attention_sm90 requires sm_90a (current: sm_80)");
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_sm90_forward(f->runtime, NULL, &args, NULL, &f->error), &f->error);
+  kjit_config nameless = sm90_config(&config);
+  nameless.family = NULL;
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_forward(f->runtime, &nameless, &args, NULL, &f->error), &f->error);
+  assert_contains(f->error.message, "config.family");
 }
 
 static void test_attention_plan__run_launches_the_same(void **state) {
@@ -185,7 +187,7 @@ static void test_attention_plan__run_launches_the_same(void **state) {
   kjit_attention_plan *plan = NULL;
   forward(f, &args, STREAM(1));
   const struct attention_sm90_params direct = *launched();
-  assert_status(KJIT_OK, kjit_attention_plan_create(f->runtime, &args, &plan, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_attention_plan_create(&plan, f->runtime, NULL, &args, &f->error), &f->error);
   assert_status(KJIT_OK, kjit_attention_plan_run(plan, STREAM(1), &f->error), &f->error);
   assert_memory_equal(&direct, launched(), offsetof(struct attention_sm90_params, scale_log2) + sizeof(float));
   assert_status(KJIT_OK, kjit_attention_plan_run(plan, STREAM(2), &f->error), &f->error);
@@ -194,15 +196,16 @@ static void test_attention_plan__run_launches_the_same(void **state) {
   kjit_attention_plan_destroy(NULL);
 }
 
-static void test_attention_forward_timed__waits_and_gives_the_time(void **state) {
+static void test_attention_plan_time__waits_and_gives_the_time(void **state) {
   struct fixture *f = *state;
-  kjit_attention_args args = causal_args();
+  const kjit_attention_args args = causal_args();
+  kjit_attention_plan *plan = NULL;
   float milliseconds = 0;
-  assert_status(KJIT_OK, kjit_attention_forward_timed(f->runtime, &args, NULL, &milliseconds, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_attention_plan_create(&plan, f->runtime, NULL, &args, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_attention_plan_time(plan, NULL, &milliseconds, &f->error), &f->error);
   assert_true(milliseconds > 1);
-  args.q.rank = 3;
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_forward_timed(f->runtime, &args, NULL, &milliseconds, &f->error),
-                &f->error);
+  kjit_attention_plan_destroy(plan);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_plan_time(NULL, NULL, &milliseconds, &f->error), &f->error);
   assert_true(milliseconds == 0);
 }
 
@@ -236,7 +239,7 @@ static void *forward_in_thread(void *user) {
     kjit_error error;
     number = 10 + (number * 1103515245u + 12345u) % 600;
     args.q.data = address(number);
-    if (kjit_attention_forward(f->runtime, &args, STREAM(number), &error) != KJIT_OK) return "a call failed";
+    if (kjit_attention_forward(f->runtime, NULL, &args, STREAM(number), &error) != KJIT_OK) return "a call failed";
   }
   return NULL;
 }
@@ -256,7 +259,7 @@ static void test_attention_forward__every_allocation_may_fail(void **state) {
     atomic_store(&f->memory.calls, 0);
     atomic_store(&f->memory.once, 1);
     atomic_store(&f->memory.fail_at, n);
-    status = kjit_attention_forward(f->runtime, &args, STREAM(1), &f->error);
+    status = kjit_attention_forward(f->runtime, NULL, &args, STREAM(1), &f->error);
     atomic_store(&f->memory.fail_at, FAIL_NEVER);
     if (status != KJIT_OK) assert_status(KJIT_ERR_NO_MEMORY, status, &f->error);
   }
@@ -278,7 +281,7 @@ int main(void) {
       ATTENTION_TEST(test_attention_forward__other_cards_run_flash_forward),
       ATTENTION_TEST(test_attention_sm90_forward__config_must_fit_arguments_and_card),
       ATTENTION_TEST(test_attention_plan__run_launches_the_same),
-      ATTENTION_TEST(test_attention_forward_timed__waits_and_gives_the_time),
+      ATTENTION_TEST(test_attention_plan_time__waits_and_gives_the_time),
       cmocka_unit_test_setup_teardown(test_attention_forward__threads_get_their_own_maps, setup_threads,
                                       fixture_teardown),
       ATTENTION_TEST(test_attention_forward__every_allocation_may_fail),

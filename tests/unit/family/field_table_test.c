@@ -9,12 +9,12 @@ struct toy {
   int32_t dtype, width, buffer, A_load, B_load;
 };
 
-static const struct field toy_rows[] = {
-    {"dtype", "", "element type", FIELD_DTYPE, offsetof(struct toy, dtype)},
-    {"width", "", "columns", FIELD_INT, offsetof(struct toy, width)},
-    {"buffer", "buf", "twice", FIELD_BOOL, offsetof(struct toy, buffer)},
-    {"A_load", "", "of A", FIELD_LOAD, offsetof(struct toy, A_load)},
-    {"B_load", "", "of B", FIELD_LOAD, offsetof(struct toy, B_load)},
+static const kjit_field_info toy_rows[] = {
+    {"dtype", "", "element type", KJIT_FIELD_DTYPE, offsetof(struct toy, dtype)},
+    {"width", "", "columns", KJIT_FIELD_INT, offsetof(struct toy, width)},
+    {"buffer", "buf", "twice", KJIT_FIELD_BOOL, offsetof(struct toy, buffer)},
+    {"A_load", "", "of A", KJIT_FIELD_LOAD, offsetof(struct toy, A_load)},
+    {"B_load", "", "of B", KJIT_FIELD_LOAD, offsetof(struct toy, B_load)},
 };
 static const struct field_table toy_table = {"toy", "Toy", toy_rows, 5, sizeof(struct toy)};
 
@@ -74,16 +74,11 @@ static void test_field_table_compare__extremes_do_not_overflow(void **state) {
   assert_int_equal(field_table_compare(&toy_table, &most, &least), 1);
 }
 
-static void test_field_table_hash__every_field_counts(void **state) {
+static void test_field_table_find__is_by_the_whole_name(void **state) {
   (void)state;
-  const struct toy same = sample;
-  const uint64_t hash = field_table_hash(&toy_table, &sample);
-  assert_true(field_table_hash(&toy_table, &same) == hash);
-  for (size_t i = 0; i < toy_table.count; i++) {
-    struct toy other = sample;
-    field_put(&toy_rows[i], &other, field_get(&toy_rows[i], &other) + 1);
-    assert_true(field_table_hash(&toy_table, &other) != hash);
-  }
+  assert_ptr_equal(field_table_find(&toy_table, toy_rows[1].name, strlen(toy_rows[1].name)), &toy_rows[1]);
+  assert_null(field_table_find(&toy_table, toy_rows[1].name, strlen(toy_rows[1].name) - 1));
+  assert_null(field_table_find(&toy_table, "", 0));
 }
 
 static void test_field_table_defines__are_sorted_by_name(void **state) {
@@ -127,7 +122,7 @@ int main(void) {
       cmocka_unit_test(test_field_dtype_from_name__prefix_and_extension_are_refused),
       cmocka_unit_test(test_field_table_compare__first_difference_decides),
       cmocka_unit_test(test_field_table_compare__extremes_do_not_overflow),
-      cmocka_unit_test(test_field_table_hash__every_field_counts),
+      cmocka_unit_test(test_field_table_find__is_by_the_whole_name),
       cmocka_unit_test(test_field_table_defines__are_sorted_by_name),
       cmocka_unit_test(test_field_table_json__has_names_and_booleans),
       cmocka_unit_test(test_field_table_json__illegal_values_are_numbers),

@@ -33,13 +33,20 @@ static kjit_attention_problem problem_of(const kjit_attention_args *args) {
   return problem;
 }
 
+static kjit_status match(const kjit_attention_problem *problem, const kjit_flash_config *config, kjit_error *error) {
+  struct flash_variant variant = flash_variant_plain(config);
+  return flash_fit(problem, &variant, error);
+}
+
 static kjit_status check_problem_of(int64_t head_dim, int64_t head_dim_v, kjit_error *error) {
   const kjit_attention_args args = good_args();
+  const struct family_place place = {"sm_90", 132, 232448};
   kjit_attention_problem problem = problem_of(&args);
+  struct flash_variant chosen;
   problem.head_dim = head_dim;
   problem.head_dim_v = head_dim_v;
   error_clear(error);
-  return flash_arguments_check_problem(&problem, error);
+  return flash_choose(&problem, &place, &chosen, error);
 }
 
 static void test_flash_arguments__head_sizes_are_multiples_of_8_up_to_256(void **state) {
@@ -243,13 +250,13 @@ static void test_flash_arguments__config_must_match_the_tensors(void **state) {
   kjit_flash_config config = config_base();
   kjit_error error;
   error_clear(&error);
-  assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&problem, &config, &error), &error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, match(&problem, &config, &error), &error);
   assert_string_equal(error.message, "d_head is 128: must be the tensors' head_dim, 64");
   config.d_head = 64;
-  assert_status(KJIT_OK, flash_arguments_match(&problem, &config, NULL), NULL);
+  assert_status(KJIT_OK, match(&problem, &config, NULL), NULL);
   config.dtype = KJIT_BF16;
   error_clear(&error);
-  assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&problem, &config, &error), &error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, match(&problem, &config, &error), &error);
   assert_string_equal(error.message, "dtype is BF16 (15): must be the tensors', FP16 (5)");
 }
 
@@ -267,92 +274,13 @@ static void test_flash_arguments__config_must_have_the_larger_head_size_in_whole
     problem.head_dim = sizes[i].head_dim;
     problem.head_dim_v = sizes[i].head_dim_v;
     config.d_head = sizes[i].d_head;
-    assert_status(KJIT_OK, flash_arguments_match(&problem, &config, NULL), NULL);
+    assert_status(KJIT_OK, match(&problem, &config, NULL), NULL);
     config.d_head += 16;
     error_clear(&error);
-    assert_status(KJIT_ERR_INVALID_CONFIG, flash_arguments_match(&problem, &config, &error), &error);
+    assert_status(KJIT_ERR_INVALID_CONFIG, match(&problem, &config, &error), &error);
     snprintf(part, sizeof part, "must be %d, the larger of", (int)sizes[i].d_head);
     assert_contains(error.message, part);
   }
-}
-
-static void test_flash_arguments_fill__parameters_are_the_tensors(void **state) {
-  (void)state;
-  kjit_attention_args args = args_with_lse();
-  struct flash_forward_params params;
-  args.v = kjit_tensor_bhsd(address(3), KJIT_FP16, DEVICE, BATCH, HEADS, SEQ_KV, HEAD_DIM);
-  const kjit_attention_problem problem = problem_of(&args);
-  flash_arguments_fill(&args, &problem, &params);
-  assert_ptr_equal(params.q, address(1));
-  assert_ptr_equal(params.k, address(2));
-  assert_ptr_equal(params.v, address(3));
-  assert_ptr_equal(params.o, address(4));
-  assert_ptr_equal(params.lse, address(5));
-  assert_int_equal(params.q_stride.batch, SEQ_Q * HEADS * HEAD_DIM);
-  assert_int_equal(params.k_stride.seq, HEADS * HEAD_DIM);
-  assert_int_equal(params.v_stride.head, SEQ_KV * HEAD_DIM);
-  assert_int_equal(params.o_stride.head, HEAD_DIM);
-  assert_int_equal(params.lse_batch_stride, HEADS * SEQ_Q);
-  assert_int_equal(params.lse_head_stride, SEQ_Q);
-  assert_int_equal(params.seq_q, SEQ_Q);
-  assert_int_equal(params.seq_kv, SEQ_KV);
-  assert_int_equal(params.heads_per_kv, 1);
-}
-
-static void test_flash_arguments_fill__groups_are_query_heads_for_each_key_head(void **state) {
-  (void)state;
-  kjit_attention_args args = good_args();
-  struct flash_forward_params params;
-  args.q.shape[2] = args.o.shape[2] = 12;
-  const kjit_attention_problem problem = problem_of(&args);
-  flash_arguments_fill(&args, &problem, &params);
-  assert_int_equal(params.heads_per_kv, 4);
-  assert_int_equal(params.k_stride.head, HEAD_DIM);
-}
-
-static void test_flash_arguments_fill__one_key_head_for_all_has_stride_zero(void **state) {
-  (void)state;
-  kjit_attention_args args = good_args();
-  struct flash_forward_params params;
-  args.k.shape[2] = args.v.shape[2] = 1;
-  const kjit_attention_problem problem = problem_of(&args);
-  flash_arguments_fill(&args, &problem, &params);
-  assert_int_equal(params.k_stride.head, 0);
-  assert_int_equal(params.v_stride.head, 0);
-}
-
-static void test_flash_arguments_fill__strides_never_used_are_zero(void **state) {
-  (void)state;
-  kjit_attention_args args = good_args();
-  struct flash_forward_params params;
-  resize(&args, 0, 1);
-  args.q.stride[0] = 3;
-  const kjit_attention_problem problem = problem_of(&args);
-  flash_arguments_fill(&args, &problem, &params);
-  assert_int_equal(params.q_stride.batch, 0);
-  assert_null(params.lse);
-  assert_int_equal(params.lse_batch_stride, 0);
-}
-
-static void test_flash_arguments_fill__default_scale_is_by_head_dim(void **state) {
-  (void)state;
-  const kjit_attention_args args = good_args();
-  const kjit_attention_problem problem = problem_of(&args);
-  struct flash_forward_params params;
-  flash_arguments_fill(&args, &problem, &params);
-  assert_true(params.scale == 0.125f);
-  assert_true(params.scale_log2 == (float)(0.125 * 1.4426950408889634));
-}
-
-static void test_flash_arguments_fill__given_scale_is_used(void **state) {
-  (void)state;
-  kjit_attention_args args = good_args();
-  struct flash_forward_params params;
-  args.scale = 0.7f;
-  const kjit_attention_problem problem = problem_of(&args);
-  flash_arguments_fill(&args, &problem, &params);
-  assert_true(params.scale == 0.7f);
-  assert_true(fabs((double)params.scale_log2 - (double)0.7f * 1.4426950408889634) < 1e-7);
 }
 
 int main(void) {
@@ -379,12 +307,6 @@ int main(void) {
       cmocka_unit_test(test_flash_arguments__lse_must_have_q_shape),
       cmocka_unit_test(test_flash_arguments__config_must_match_the_tensors),
       cmocka_unit_test(test_flash_arguments__config_must_have_the_larger_head_size_in_whole_16s),
-      cmocka_unit_test(test_flash_arguments_fill__parameters_are_the_tensors),
-      cmocka_unit_test(test_flash_arguments_fill__groups_are_query_heads_for_each_key_head),
-      cmocka_unit_test(test_flash_arguments_fill__one_key_head_for_all_has_stride_zero),
-      cmocka_unit_test(test_flash_arguments_fill__strides_never_used_are_zero),
-      cmocka_unit_test(test_flash_arguments_fill__default_scale_is_by_head_dim),
-      cmocka_unit_test(test_flash_arguments_fill__given_scale_is_used),
   };
   return cmocka_run_group_tests_name("flash_arguments", tests, NULL, NULL);
 }

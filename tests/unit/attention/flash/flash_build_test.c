@@ -1,8 +1,10 @@
 /* Building and showing a config over a fake compiler. */
+#include "support/configs.h"
 #include "unit/attention/configs.h"
+#include "unit/attention/flash/variants.h"
 #include "unit/runtime/fixture.h"
 
-#include "attention/flash/flash_request.h"
+#include "family/config_build.h"
 
 static int setup(void **state) {
   const int failed = fixture_setup(state);
@@ -16,7 +18,7 @@ static int setup(void **state) {
 static void build(struct fixture *f, const kjit_flash_config *config, const char *arch, char key[65]) {
   kjit_artifact *artifact = NULL;
   kjit_artifact_info info = {.struct_size = sizeof info};
-  assert_status(KJIT_OK, kjit_flash_build(f->runtime, config, arch, 0, &artifact, &f->error), &f->error);
+  assert_status(KJIT_OK, plain_build(f->runtime, config, arch, 0, &artifact, &f->error), &f->error);
   assert_status(KJIT_OK, kjit_artifact_get_info(artifact, &info, &f->error), &f->error);
   snprintf(key, 65, "%s", info.key);
   kjit_artifact_release(artifact);
@@ -25,7 +27,7 @@ static void build(struct fixture *f, const kjit_flash_config *config, const char
 static void expect_refused(struct fixture *f, kjit_status wanted, const kjit_flash_config *config, const char *arch,
                            uint32_t flags, const char *part) {
   kjit_artifact *artifact = (kjit_artifact *)f;
-  assert_status(wanted, kjit_flash_build(f->runtime, config, arch, flags, &artifact, &f->error), &f->error);
+  assert_status(wanted, plain_build(f->runtime, config, arch, flags, &artifact, &f->error), &f->error);
   assert_contains(f->error.message, part);
   assert_null(artifact);
   assert_int_equal(atomic_load(&fake_nvrtc.compiles), 0);
@@ -51,10 +53,10 @@ static void test_flash_build__prebuilt_has_as_many_keys_as_canonical_configs(voi
   for (size_t i = 0; i < count; i++) {
     _Bool new_key = 1, new_config = 1;
     build(f, &configs[i], "sm_80", keys[i]);
-    configs[i] = kjit_flash_config_canonical(&configs[i]);
+    configs[i] = plain_canonical(&configs[i]);
     for (size_t j = 0; j < i; j++) {
       new_key = new_key && strcmp(keys[i], keys[j]) != 0;
-      new_config = new_config && kjit_flash_config_compare(&configs[i], &configs[j]) != 0;
+      new_config = new_config && plain_compare(&configs[i], &configs[j]) != 0;
     }
     distinct_keys += new_key;
     distinct_configs += new_config;
@@ -98,9 +100,9 @@ static void test_flash_build__null_arguments_are_refused(void **state) {
   struct fixture *f = *state;
   const kjit_flash_config config = config_base();
   kjit_artifact *artifact = NULL;
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_build(NULL, &config, "sm_80", 0, &artifact, &f->error), &f->error);
+  assert_status(KJIT_ERR_INVALID_ARG, plain_build(NULL, &config, "sm_80", 0, &artifact, &f->error), &f->error);
   assert_contains(f->error.message, "runtime");
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_build(f->runtime, &config, "sm_80", 0, NULL, &f->error), &f->error);
+  assert_status(KJIT_ERR_INVALID_ARG, plain_build(f->runtime, &config, "sm_80", 0, NULL, &f->error), &f->error);
   assert_contains(f->error.message, "out");
 }
 
@@ -115,14 +117,15 @@ static void test_flash_source__is_the_prologue_and_the_kernels_text(void **state
   struct fixture *f = *state;
   const kjit_flash_config config = config_base();
   const struct source_set *sources;
-  char prologue[FLASH_PROLOGUE_MAX], *text = NULL;
+  char prologue[2048], *text = NULL;
   struct text out;
-  assert_status(KJIT_OK, flash_request_sources(builder_sources(runtime_builder(f->runtime)), &sources, &f->error),
-                &f->error);
+  assert_status(
+      KJIT_OK, config_sources(&flash_forward_family, builder_sources(runtime_builder(f->runtime)), &sources, &f->error),
+      &f->error);
   text_init_fixed(&out, prologue, sizeof prologue);
-  const kjit_flash_variant plain = kjit_flash_variant_plain(&config);
-  flash_request_prologue(&plain, &out);
-  assert_status(KJIT_OK, kjit_flash_source(f->runtime, &config, "sm_80", &text, &f->error), &f->error);
+  const struct flash_variant plain = flash_variant_plain(&config);
+  config_prologue(&flash_forward_family, (const int32_t *)&plain, &out);
+  assert_status(KJIT_OK, plain_source(f->runtime, &config, &text, &f->error), &f->error);
   assert_int_equal(strlen(text), out.bytes + sources->files[0].bytes);
   assert_memory_equal(text, prologue, out.bytes);
   assert_memory_equal(text + out.bytes, sources->files[0].text, sources->files[0].bytes);
@@ -133,10 +136,10 @@ static void test_flash_source__defines_every_field_once(void **state) {
   struct fixture *f = *state;
   const kjit_flash_config config = config_base();
   char *text = NULL;
-  assert_status(KJIT_OK, kjit_flash_source(f->runtime, &config, NULL, &text, &f->error), &f->error);
-  for (size_t i = 0; kjit_flash_field(i); i++) {
+  assert_status(KJIT_OK, plain_source(f->runtime, &config, &text, &f->error), &f->error);
+  for (size_t i = 0; kjit_family_field(&flash_forward_family, i); i++) {
     char define[64];
-    snprintf(define, sizeof define, "#define KJIT_%s ", kjit_flash_field(i)->name);
+    snprintf(define, sizeof define, "#define KJIT_%s ", kjit_family_field(&flash_forward_family, i)->name);
     assert_int_equal(occurrences(text, define), 1);
   }
   assert_int_equal(occurrences(text, "#line 1 \"flash_forward/flash_forward.cu\""), 1);
@@ -148,7 +151,7 @@ static void test_flash_source__is_that_of_the_canonical_config(void **state) {
   kjit_flash_config config = config_base();
   char *text = NULL;
   config.V_mma_load_K_tiles = 8;
-  assert_status(KJIT_OK, kjit_flash_source(f->runtime, &config, "sm_80", &text, &f->error), &f->error);
+  assert_status(KJIT_OK, plain_source(f->runtime, &config, &text, &f->error), &f->error);
   assert_contains(text, "#define KJIT_V_mma_load_K_tiles 0\n");
   kjit_text_free(f->runtime, text);
 }
@@ -157,12 +160,11 @@ static void test_flash_source__bad_arguments_give_no_text(void **state) {
   struct fixture *f = *state;
   kjit_flash_config config = config_base();
   char *text = (char *)f;
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_source(NULL, &config, "sm_80", &text, &f->error), &f->error);
+  assert_status(KJIT_ERR_INVALID_ARG, plain_source(NULL, &config, &text, &f->error), &f->error);
   assert_null(text);
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_flash_source(f->runtime, &config, "sm_75", &text, &f->error), &f->error);
   config.n_warps = 3;
-  assert_status(KJIT_ERR_INVALID_CONFIG, kjit_flash_source(f->runtime, &config, "sm_80", &text, &f->error), &f->error);
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_source(f->runtime, &config, "sm_80", NULL, &f->error), &f->error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, plain_source(f->runtime, &config, &text, &f->error), &f->error);
+  assert_status(KJIT_ERR_INVALID_ARG, plain_source(f->runtime, &config, NULL, &f->error), &f->error);
 }
 
 static void test_flash_source__every_allocation_may_fail(void **state) {
@@ -173,7 +175,7 @@ static void test_flash_source__every_allocation_may_fail(void **state) {
     assert_true(n < 100);
     atomic_store(&f->memory.calls, 0);
     atomic_store(&f->memory.fail_at, n);
-    const kjit_status status = kjit_flash_source(f->runtime, &config, "sm_80", &text, &f->error);
+    const kjit_status status = plain_source(f->runtime, &config, &text, &f->error);
     atomic_store(&f->memory.fail_at, FAIL_NEVER);
     assert_int_equal(status, text ? KJIT_OK : KJIT_ERR_NO_MEMORY);
   }

@@ -1,3 +1,4 @@
+#include "support/configs.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ static void expect_parse(const char *text, const kjit_flash_config *wanted) {
   kjit_flash_config config;
   kjit_error error;
   assert_status(KJIT_OK, kjit_flash_config_parse(text, &config, &error), &error);
-  assert_int_equal(kjit_flash_config_compare(&config, wanted), 0);
+  assert_int_equal(plain_compare(&config, wanted), 0);
 }
 
 static void expect_round_trip(const kjit_flash_config *config) {
@@ -171,51 +172,33 @@ static void test_flash_config__success_resets_the_error(void **state) {
 static void test_flash_config__order_is_by_fields(void **state) {
   (void)state;
   kjit_flash_config a = config_base(), b = config_base();
-  assert_int_equal(kjit_flash_config_compare(&a, &b), 0);
+  assert_int_equal(plain_compare(&a, &b), 0);
   a.B_r = 32;
   a.optimized_softmax = 7;
-  assert_int_equal(kjit_flash_config_compare(&a, &b), -1);
-  assert_int_equal(kjit_flash_config_compare(&b, &a), 1);
-}
-
-static void test_flash_config__equal_configs_hash_equal(void **state) {
-  (void)state;
-  const kjit_flash_config a = config_base(), b = config_base();
-  assert_true(kjit_flash_config_hash(&a) == kjit_flash_config_hash(&b));
-}
-
-static void test_flash_config__prebuilt_hashes_are_distinct(void **state) {
-  (void)state;
-  kjit_flash_config configs[85];
-  size_t count;
-  kjit_error error;
-  assert_status(KJIT_OK, kjit_flash_config_set("prebuilt", configs, 85, &count, &error), &error);
-  for (size_t i = 0; i < count; i++) {
-    for (size_t j = 0; j < i; j++)
-      assert_true(kjit_flash_config_hash(&configs[i]) != kjit_flash_config_hash(&configs[j]));
-  }
+  assert_int_equal(plain_compare(&a, &b), -1);
+  assert_int_equal(plain_compare(&b, &a), 1);
 }
 
 static void test_flash_field__rows_describe_the_struct(void **state) {
   (void)state;
   size_t count = 0;
-  for (; kjit_flash_field(count); count++)
-    assert_int_equal(kjit_flash_field(count)->offset, 4 * count);
-  assert_int_equal(count, 13);
-  assert_null(kjit_flash_field(SIZE_MAX));
+  for (; kjit_family_field(kjit_family_find("flash_forward"), count); count++)
+    assert_int_equal(kjit_family_field(kjit_family_find("flash_forward"), count)->offset, 4 * count);
+  assert_int_equal(count, 17);
+  assert_null(kjit_family_field(kjit_family_find("flash_forward"), SIZE_MAX));
 }
 
 static void test_flash_field__kinds_and_tokens_are_named(void **state) {
   (void)state;
-  assert_string_equal(kjit_flash_field(0)->name, "dtype");
-  assert_string_equal(kjit_flash_field(0)->kind, "dtype");
-  assert_string_equal(kjit_flash_field(2)->name, "B_r");
-  assert_string_equal(kjit_flash_field(2)->kind, "int");
-  assert_string_equal(kjit_flash_field(2)->token, "");
-  assert_string_equal(kjit_flash_field(9)->name, "K_mma_load_K_tiles");
-  assert_string_equal(kjit_flash_field(9)->kind, "load");
-  assert_string_equal(kjit_flash_field(12)->kind, "bool");
-  assert_string_equal(kjit_flash_field(12)->token, "opt_softmax");
+  assert_string_equal(kjit_family_field(kjit_family_find("flash_forward"), 0)->name, "dtype");
+  assert_int_equal(kjit_family_field(kjit_family_find("flash_forward"), 0)->kind, KJIT_FIELD_DTYPE);
+  assert_string_equal(kjit_family_field(kjit_family_find("flash_forward"), 2)->name, "B_r");
+  assert_int_equal(kjit_family_field(kjit_family_find("flash_forward"), 2)->kind, KJIT_FIELD_INT);
+  assert_string_equal(kjit_family_field(kjit_family_find("flash_forward"), 2)->token, "");
+  assert_string_equal(kjit_family_field(kjit_family_find("flash_forward"), 9)->name, "K_mma_load_K_tiles");
+  assert_int_equal(kjit_family_field(kjit_family_find("flash_forward"), 9)->kind, KJIT_FIELD_LOAD);
+  assert_int_equal(kjit_family_field(kjit_family_find("flash_forward"), 12)->kind, KJIT_FIELD_BOOL);
+  assert_string_equal(kjit_family_field(kjit_family_find("flash_forward"), 12)->token, "opt_softmax");
 }
 
 int main(void) {
@@ -235,8 +218,6 @@ int main(void) {
       cmocka_unit_test(test_flash_config__null_text_is_refused),
       cmocka_unit_test(test_flash_config__success_resets_the_error),
       cmocka_unit_test(test_flash_config__order_is_by_fields),
-      cmocka_unit_test(test_flash_config__equal_configs_hash_equal),
-      cmocka_unit_test(test_flash_config__prebuilt_hashes_are_distinct),
       cmocka_unit_test(test_flash_field__rows_describe_the_struct),
       cmocka_unit_test(test_flash_field__kinds_and_tokens_are_named),
   };

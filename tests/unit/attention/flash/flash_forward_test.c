@@ -1,6 +1,7 @@
 /* Calls over a fake driver and compiler: what is checked, compiled, loaded and launched, and how often. */
 #include "attention/attention_arguments.h"
-#include "attention/flash/flash_arguments.h"
+#include "attention/flash/flash_call.h"
+#include "support/configs.h"
 #include "unit/attention/configs.h"
 #include "unit/runtime/fixture.h"
 
@@ -27,7 +28,7 @@ static kjit_attention_args args_on(int32_t device, int64_t head_dim) {
 }
 
 static kjit_status forward(struct fixture *f, const kjit_flash_config *config, const kjit_attention_args *args) {
-  return kjit_flash_forward(f->runtime, config, args, (CUstream)(uintptr_t)0x77, &f->error);
+  return plain_forward(f->runtime, config, args, (CUstream)(uintptr_t)0x77, &f->error);
 }
 
 /* The base config on device 0. */
@@ -67,6 +68,16 @@ static void test_flash_forward__launch_has_grid_block_and_shared_memory(void **s
   assert_ptr_equal(it->stream, (CUstream)(uintptr_t)0x77);
 }
 
+/* What the family makes of the arguments. */
+static void expect_params(const kjit_attention_args *args, const kjit_attention_problem *problem,
+                          struct flash_forward_params *params) {
+  const struct flash_variant variant = {.config = config_base()};
+  const struct attention_launch launch = {.values = (const int32_t *)&variant, .parts = 1};
+  struct flash_call call;
+  assert_int_equal(flash_attention.prepare(&call, NULL, &launch, args, problem, NULL, NULL), KJIT_OK);
+  *params = call.params;
+}
+
 static void test_flash_forward__parameters_reach_the_driver(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = args_on(0, 128);
@@ -74,7 +85,7 @@ static void test_flash_forward__parameters_reach_the_driver(void **state) {
   kjit_attention_problem problem;
   fake_driver.parameter_bytes = sizeof params;
   attention_arguments_problem(&args, &problem);
-  flash_arguments_fill(&args, &problem, &params);
+  expect_params(&args, &problem, &params);
   assert_status(KJIT_OK, forward_base(f), &f->error);
   assert_memory_equal(fake_driver.launch.args, &params, sizeof params);
 }
@@ -128,16 +139,21 @@ static void test_flash_forward__shared_memory_limit_is_raised_once(void **state)
 
 static void test_flash_forward__without_config_one_is_chosen(void **state) {
   struct fixture *f = *state;
-  const kjit_attention_args args = args_on(0, 80);
-  kjit_flash_config chosen;
-  assert_status(KJIT_OK, kjit_flash_config_choose(KJIT_FP16, 100, 70, 80, "sm_90", &chosen, &f->error), &f->error);
+  const kjit_attention_args args = args_on(1, 80); /* device 1 is sm_80 */
+  kjit_attention_problem problem;
+  kjit_config chosen;
+  fake_driver_set_current(1);
+  attention_arguments_problem(&args, &problem);
+  assert_status(KJIT_OK, kjit_attention_choose(f->runtime, &problem, NULL, &chosen, NULL, &f->error), &f->error);
+  assert_string_equal(kjit_family_name(chosen.family), "flash_forward");
   assert_status(KJIT_OK, forward(f, NULL, &args), &f->error);
-  assert_int_equal(fake_driver.launch.block[0], kjit_flash_config_geometry(&chosen).threads);
-  assert_int_equal(fake_driver.launch.shared_bytes, kjit_flash_config_geometry(&chosen).shared_bytes);
+  assert_int_equal(fake_driver.launch.block[0], kjit_config_geometry(&chosen).threads[0]);
+  assert_int_equal(fake_driver.launch.shared_bytes, kjit_config_geometry(&chosen).shared_bytes);
 }
 
 static void test_flash_forward__without_config_too_large_a_head_is_unsupported(void **state) {
-  const kjit_attention_args args = args_on(0, 264);
+  const kjit_attention_args args = args_on(1, 264);
+  fake_driver_set_current(1);
   expect_refused(*state, KJIT_ERR_UNSUPPORTED, NULL, &args, "head_dim is 264: flash_forward takes multiples of 8");
 }
 
@@ -203,9 +219,9 @@ static void test_flash_forward__null_arguments_are_refused(void **state) {
   const kjit_flash_config config = config_base();
   const kjit_attention_args args = args_on(0, 128);
   expect_refused(f, KJIT_ERR_INVALID_ARG, &config, NULL, "args");
-  assert_int_equal(kjit_flash_forward(NULL, &config, &args, NULL, &f->error), KJIT_ERR_INVALID_ARG);
+  assert_int_equal(plain_forward(NULL, &config, &args, NULL, &f->error), KJIT_ERR_INVALID_ARG);
   assert_contains(f->error.message, "runtime");
-  assert_int_equal(kjit_flash_forward(NULL, &config, &args, NULL, NULL), KJIT_ERR_INVALID_ARG);
+  assert_int_equal(plain_forward(NULL, &config, &args, NULL, NULL), KJIT_ERR_INVALID_ARG);
 }
 
 static void test_flash_forward__struct_of_a_newer_version_is_taken_while_its_tail_is_zero(void **state) {
@@ -283,7 +299,7 @@ static void *forward_in_thread(void *user) {
     kjit_error error;
     config.swizzled = (start + i) & 1;
     config.optimized_softmax = (start + i) >> 1 & 1;
-    if (kjit_flash_forward(f->runtime, &config, &args, NULL, &error) != KJIT_OK) return "a call failed";
+    if (plain_forward(f->runtime, &config, &args, NULL, &error) != KJIT_OK) return "a call failed";
   }
   return NULL;
 }
@@ -311,38 +327,6 @@ static void test_flash_forward__every_allocation_may_fail(void **state) {
   assert_status(KJIT_OK, forward_base(f), &f->error);
 }
 
-static void test_flash_forward_timed__milliseconds_come_from_events_that_are_destroyed(void **state) {
-  struct fixture *f = *state;
-  const kjit_flash_config config = config_base();
-  const kjit_attention_args args = args_on(0, 128);
-  float milliseconds = -1;
-  assert_status(KJIT_OK, kjit_flash_forward_timed(f->runtime, &config, &args, NULL, &milliseconds, &f->error),
-                &f->error);
-  assert_true(milliseconds >= 0);
-  assert_int_equal(fake_driver_calls_of(FAKE_EventCreate), 2);
-  assert_int_equal(fake_driver_calls_of(FAKE_EventDestroy), 2);
-  assert_int_equal(fake_driver_calls_of(FAKE_EventElapsedTime), 1);
-  assert_int_equal(launches(f), 1);
-}
-
-static void test_flash_forward_timed__failure_gives_zero_milliseconds(void **state) {
-  struct fixture *f = *state;
-  const kjit_flash_config config = config_base();
-  const kjit_attention_args args = args_on(1, 128), good = args_on(0, 128);
-  float milliseconds = 5;
-  assert_status(KJIT_ERR_INVALID_ARG,
-                kjit_flash_forward_timed(f->runtime, &config, &args, NULL, &milliseconds, &f->error), &f->error);
-  assert_true(milliseconds == 0);
-  milliseconds = 5;
-  fake_driver.fail_call = FAKE_EventSynchronize;
-  fake_driver.failure = CUDA_ERROR_LAUNCH_FAILED;
-  assert_status(KJIT_ERR_DRIVER, kjit_flash_forward_timed(f->runtime, &config, &good, NULL, &milliseconds, &f->error),
-                &f->error);
-  assert_true(milliseconds == 0);
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_forward_timed(f->runtime, &config, &good, NULL, NULL, &f->error),
-                &f->error);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       FLASH_TEST(test_flash_forward__launch_has_grid_block_and_shared_memory),
@@ -368,8 +352,6 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_flash_forward__threads_share_one_build_for_each_config, setup_threads,
                                       fixture_teardown),
       FLASH_TEST(test_flash_forward__every_allocation_may_fail),
-      FLASH_TEST(test_flash_forward_timed__milliseconds_come_from_events_that_are_destroyed),
-      FLASH_TEST(test_flash_forward_timed__failure_gives_zero_milliseconds),
   };
   return cmocka_run_group_tests_name("flash_forward", tests, NULL, NULL);
 }

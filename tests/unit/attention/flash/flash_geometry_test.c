@@ -1,6 +1,7 @@
+#include "support/configs.h"
 #include "support/test.h"
 
-#include "attention/flash/flash_geometry.h"
+#include "attention/flash/flash_config.h"
 #include "unit/attention/configs.h"
 
 static kjit_flash_config tile(int32_t B_r, int32_t B_c, int32_t n_warps) {
@@ -13,7 +14,7 @@ static kjit_flash_config tile(int32_t B_r, int32_t B_c, int32_t n_warps) {
 
 static void expect_shared(int32_t B_r, int32_t B_c, uint32_t bytes) {
   const kjit_flash_config config = tile(B_r, B_c, 4);
-  assert_int_equal(kjit_flash_config_geometry(&config).shared_bytes, bytes);
+  assert_int_equal(plain_geometry(&config).shared_bytes, bytes);
 }
 
 static void test_flash_geometry__shared_bytes_are_the_seeds(void **state) {
@@ -25,25 +26,22 @@ static void test_flash_geometry__shared_bytes_are_the_seeds(void **state) {
   expect_shared(128, 128, 98304);
 }
 
-static void test_flash_geometry__threads_and_rows_follow_the_warps(void **state) {
+static void test_flash_geometry__threads_follow_the_warps(void **state) {
   (void)state;
   const kjit_flash_config four = tile(128, 64, 4), eight = tile(128, 64, 8), one = tile(16, 16, 1);
-  assert_int_equal(kjit_flash_config_geometry(&four).threads, 128);
-  assert_int_equal(kjit_flash_config_geometry(&four).rows_per_warp, 32);
-  assert_int_equal(kjit_flash_config_geometry(&eight).threads, 256);
-  assert_int_equal(kjit_flash_config_geometry(&eight).rows_per_warp, 16);
-  assert_int_equal(kjit_flash_config_geometry(&one).threads, 32);
+  assert_int_equal(plain_geometry(&four).threads[0], 128);
+  assert_int_equal(plain_geometry(&eight).threads[0], 256);
+  assert_int_equal(plain_geometry(&one).threads[0], 32);
 }
 
 static void test_flash_geometry__illegal_config_does_no_harm(void **state) {
   (void)state;
   const kjit_flash_config zero = {0};
-  assert_int_equal(kjit_flash_config_geometry(&zero).rows_per_warp, 0);
-  assert_int_equal(kjit_flash_config_ctas_per_sm(&zero, 128, "sm_80"), 0);
+  assert_int_equal(plain_blocks_per_sm(&zero, 128, "sm_80"), 0);
 }
 
 static void expect_ctas(uint32_t wanted, kjit_flash_config config, uint32_t registers, const char *arch) {
-  assert_int_equal(kjit_flash_config_ctas_per_sm(&config, registers, arch), wanted);
+  assert_int_equal(plain_blocks_per_sm(&config, registers, arch), wanted);
 }
 
 static void test_flash_geometry__ctas_are_limited_by_registers(void **state) {
@@ -74,7 +72,7 @@ static void test_flash_geometry__reserved_shared_memory_counts(void **state) {
   /* Two blocks of 50 KiB would fill sm_86's 100 KiB, but each also costs the system's 1 KiB. */
   kjit_flash_config config = tile(16, 192, 1);
   config.d_head = 64;
-  assert_int_equal(kjit_flash_config_geometry(&config).shared_bytes, 50 * 1024);
+  assert_int_equal(plain_geometry(&config).shared_bytes, 50 * 1024);
   expect_ctas(1, config, 64, "sm_86");
   config.B_c = 176; /* 46 KiB */
   expect_ctas(2, config, 64, "sm_86");
@@ -106,31 +104,10 @@ static void test_flash_geometry__what_cannot_run_has_no_ctas(void **state) {
   expect_ctas(0, tile(64, 64, 4), 128, NULL);
 }
 
-static void test_flash_geometry__grid_covers_every_row(void **state) {
-  (void)state;
-  uint32_t grid[3];
-  flash_geometry_grid(64, 2048, 16, 8, grid);
-  assert_int_equal(grid[0], 32);
-  assert_int_equal(grid[1], 16);
-  assert_int_equal(grid[2], 8);
-  flash_geometry_grid(64, 1, 1, 1, grid);
-  assert_int_equal(grid[0], 1);
-  flash_geometry_grid(128, 4097, 3, 65535, grid);
-  assert_int_equal(grid[0], 33);
-  assert_int_equal(grid[2], 65535);
-}
-
-static void test_flash_geometry__largest_grid_does_not_overflow(void **state) {
-  (void)state;
-  uint32_t grid[3];
-  flash_geometry_grid(16, INT32_MAX - 255, 65535, 65535, grid);
-  assert_int_equal(grid[0], (INT32_MAX - 255 + 15) / 16);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_flash_geometry__shared_bytes_are_the_seeds),
-      cmocka_unit_test(test_flash_geometry__threads_and_rows_follow_the_warps),
+      cmocka_unit_test(test_flash_geometry__threads_follow_the_warps),
       cmocka_unit_test(test_flash_geometry__illegal_config_does_no_harm),
       cmocka_unit_test(test_flash_geometry__ctas_are_limited_by_registers),
       cmocka_unit_test(test_flash_geometry__registers_are_rounded_up_per_warp),
@@ -138,8 +115,6 @@ int main(void) {
       cmocka_unit_test(test_flash_geometry__reserved_shared_memory_counts),
       cmocka_unit_test(test_flash_geometry__ctas_are_limited_by_threads_and_blocks),
       cmocka_unit_test(test_flash_geometry__what_cannot_run_has_no_ctas),
-      cmocka_unit_test(test_flash_geometry__grid_covers_every_row),
-      cmocka_unit_test(test_flash_geometry__largest_grid_does_not_overflow),
   };
   return cmocka_run_group_tests_name("flash_geometry", tests, NULL, NULL);
 }

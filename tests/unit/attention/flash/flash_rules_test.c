@@ -1,18 +1,19 @@
+#include "support/configs.h"
 #include "support/test.h"
 
 #include <stdio.h>
 
-#include "attention/flash/flash_rules.h"
+#include "attention/flash/flash_config.h"
 #include "unit/attention/configs.h"
 
 static void expect_legal(const kjit_flash_config *config) {
   kjit_error error;
-  assert_status(KJIT_OK, kjit_flash_config_check(config, NULL, &error), &error);
+  assert_status(KJIT_OK, plain_check(config, NULL, &error), &error);
 }
 
 static void expect_refused(const kjit_flash_config *config, const char *message) {
   kjit_error error;
-  assert_status(KJIT_ERR_INVALID_CONFIG, kjit_flash_config_check(config, NULL, &error), &error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, plain_check(config, NULL, &error), &error);
   assert_int_equal(error.status, KJIT_ERR_INVALID_CONFIG);
   assert_string_equal(error.message, message);
 }
@@ -189,7 +190,7 @@ static void test_flash_rules__nothing_crashes_on_extreme_values(void **state) {
     const size_t offset = sizeof(int32_t) * random_below(&seed, sizeof config / sizeof(int32_t));
     memcpy((char *)&config + offset, &extremes[random_below(&seed, 5)], sizeof(int32_t));
     kjit_error error;
-    const kjit_status status = kjit_flash_config_check(&config, "sm_90", &error);
+    const kjit_status status = plain_check(&config, "sm_90", &error);
     assert_true(status == KJIT_OK || status == KJIT_ERR_INVALID_CONFIG || status == KJIT_ERR_UNSUPPORTED);
     assert_true((status == KJIT_OK) == (error.message[0] == '\0'));
   }
@@ -199,7 +200,7 @@ static void test_flash_rules__old_architecture_is_unsupported(void **state) {
   (void)state;
   const kjit_flash_config config = config_base();
   kjit_error error;
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_flash_config_check(&config, "sm_75", &error), &error);
+  assert_status(KJIT_ERR_UNSUPPORTED, plain_check(&config, "sm_75", &error), &error);
   assert_string_equal(error.message, "arch: flash_forward requires sm_80 or higher (current: sm_75)");
 }
 
@@ -207,7 +208,7 @@ static void test_flash_rules__unknown_architecture_is_unsupported(void **state) 
   (void)state;
   const kjit_flash_config config = config_base();
   kjit_error error;
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_flash_config_check(&config, "sm_999", &error), &error);
+  assert_status(KJIT_ERR_UNSUPPORTED, plain_check(&config, "sm_999", &error), &error);
   assert_contains(error.message, "sm_999");
 }
 
@@ -215,7 +216,7 @@ static void test_flash_rules__malformed_architecture_is_invalid(void **state) {
   (void)state;
   const kjit_flash_config config = config_base();
   kjit_error error;
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_config_check(&config, "hopper", &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, plain_check(&config, "hopper", &error), &error);
   assert_contains(error.message, "hopper");
 }
 
@@ -223,7 +224,7 @@ static void test_flash_rules__specific_architecture_is_accepted(void **state) {
   (void)state;
   const kjit_flash_config config = config_base();
   kjit_error error;
-  assert_status(KJIT_OK, kjit_flash_config_check(&config, "sm_90a", &error), &error);
+  assert_status(KJIT_OK, plain_check(&config, "sm_90a", &error), &error);
 }
 
 static void test_flash_rules__shared_memory_must_fit_the_architecture(void **state) {
@@ -233,31 +234,38 @@ static void test_flash_rules__shared_memory_must_fit_the_architecture(void **sta
   config.B_r = config.B_c = 128;
   config.d_head = 144;
   config.n_warps = 8;
-  assert_status(KJIT_OK, kjit_flash_config_check(&config, NULL, &error), &error);
-  assert_status(KJIT_OK, kjit_flash_config_check(&config, "sm_80", &error), &error);
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_flash_config_check(&config, "sm_86", &error), &error);
+  assert_status(KJIT_OK, plain_check(&config, NULL, &error), &error);
+  assert_status(KJIT_OK, plain_check(&config, "sm_80", &error), &error);
+  assert_status(KJIT_ERR_UNSUPPORTED, plain_check(&config, "sm_86", &error), &error);
   assert_string_equal(error.message,
                       "B_r is 128: with B_c 128 and d_head 144 a block needs (B_r + 2 * B_c) * d_head * 2 = 110592 "
                       "bytes of shared memory; must be at most 101376 on sm_86");
 }
 
+static kjit_status check_place(const kjit_flash_config *config, const char *arch, uint32_t shared_per_block,
+                               kjit_error *error) {
+  const struct family_place place = {arch, 132, shared_per_block};
+  const struct flash_variant plain = flash_variant_plain(config);
+  return flash_check_place(&plain, &place, error);
+}
+
 static void test_flash_rules__shared_memory_may_be_exactly_the_limit(void **state) {
   (void)state;
   const kjit_flash_config config = config_base();
-  assert_int_equal(flash_rules_check_place(&config, "sm_90", 49152, NULL), KJIT_OK);
-  assert_int_equal(flash_rules_check_place(&config, "sm_90", 49151, NULL), KJIT_ERR_UNSUPPORTED);
+  assert_int_equal(check_place(&config, "sm_90", 49152, NULL), KJIT_OK);
+  assert_int_equal(check_place(&config, "sm_90", 49151, NULL), KJIT_ERR_UNSUPPORTED);
 }
 
 static void test_flash_rules__device_newer_than_the_table_is_accepted(void **state) {
   (void)state;
   const kjit_flash_config config = config_base();
-  assert_int_equal(flash_rules_check_place(&config, "sm_130", 101376, NULL), KJIT_OK);
+  assert_int_equal(check_place(&config, "sm_130", 101376, NULL), KJIT_OK);
 }
 
 static void test_flash_rules__null_config_is_invalid(void **state) {
   (void)state;
   kjit_error error;
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_flash_config_check(NULL, NULL, &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, plain_check(NULL, NULL, &error), &error);
   assert_contains(error.message, "config");
 }
 

@@ -1,3 +1,4 @@
+#include "support/configs.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -20,14 +21,14 @@ static struct set read_set(const char *name) {
 
 static _Bool contains(const struct set *set, const kjit_flash_config *config) {
   for (size_t i = 0; i < set->count; i++) {
-    if (kjit_flash_config_compare(&set->configs[i], config) == 0) return 1;
+    if (plain_compare(&set->configs[i], config) == 0) return 1;
   }
   return 0;
 }
 
 static void expect_sorted(const struct set *set) {
   for (size_t i = 1; i < set->count; i++)
-    assert_int_equal(kjit_flash_config_compare(&set->configs[i - 1], &set->configs[i]), -1);
+    assert_int_equal(plain_compare(&set->configs[i - 1], &set->configs[i]), -1);
 }
 
 static void test_flash_sets__counts_are_the_seeds(void **state) {
@@ -53,7 +54,7 @@ static void test_flash_sets__every_config_is_legal(void **state) {
     const struct set set = read_set(names[n]);
     for (size_t i = 0; i < set.count; i++) {
       kjit_error error;
-      assert_status(KJIT_OK, kjit_flash_config_check(&set.configs[i], "sm_86", &error), &error);
+      assert_status(KJIT_OK, plain_check(&set.configs[i], "sm_86", &error), &error);
     }
   }
 }

@@ -1,5 +1,7 @@
 /* A kernel as a config and traits: its name, its rules, and which one a call gets. */
+#include "support/configs.h"
 #include "unit/attention/configs.h"
+#include "unit/attention/flash/variants.h"
 #include "unit/runtime/fixture.h"
 
 static int setup(void **state) {
@@ -12,37 +14,37 @@ static int setup(void **state) {
 
 #define BASE_TEXT "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
 
-static kjit_flash_variant base_with(kjit_flash_traits traits) {
-  const kjit_flash_variant variant = {config_base(), traits};
+static struct flash_variant base_with(struct flash_traits traits) {
+  const struct flash_variant variant = {config_base(), traits};
   return variant;
 }
 
-static void expect_text(kjit_flash_traits traits, const char *behind) {
-  const kjit_flash_variant variant = base_with(traits);
-  kjit_flash_variant again;
-  char text[KJIT_FLASH_VARIANT_TEXT_MAX], expected[KJIT_FLASH_VARIANT_TEXT_MAX];
+static void expect_text(struct flash_traits traits, const char *behind) {
+  const struct flash_variant variant = base_with(traits);
+  struct flash_variant again;
+  char text[VARIANT_TEXT_MAX], expected[VARIANT_TEXT_MAX];
   kjit_error error;
   snprintf(expected, sizeof expected, "%s%s", BASE_TEXT, behind);
-  assert_status(KJIT_OK, kjit_flash_variant_print(&variant, 0, text, sizeof text, &error), &error);
+  assert_status(KJIT_OK, variant_print(&variant, 0, text, sizeof text, &error), &error);
   assert_string_equal(text, expected);
-  assert_status(KJIT_OK, kjit_flash_variant_parse(text, &again, &error), &error);
+  assert_status(KJIT_OK, variant_parse(text, &again, &error), &error);
   assert_memory_equal(&variant, &again, sizeof variant);
 }
 
 static void test_flash_variant__name_has_the_traits_that_are_not_plain(void **state) {
   (void)state;
-  expect_text((kjit_flash_traits){0, 0, 128, 128}, "");
-  expect_text((kjit_flash_traits){1, 0, 128, 128}, " causal=1");
-  expect_text((kjit_flash_traits){1, 1, 120, 120}, " causal=1,grouped=1,head_dim=120");
-  expect_text((kjit_flash_traits){0, 0, 128, 64}, " head_dim_v=64");
-  expect_text((kjit_flash_traits){0, 1, 64, 128}, " grouped=1,head_dim=64,head_dim_v=128");
+  expect_text((struct flash_traits){0, 0, 128, 128}, "");
+  expect_text((struct flash_traits){1, 0, 128, 128}, " causal=1");
+  expect_text((struct flash_traits){1, 1, 120, 120}, " causal=1,grouped=1,head_dim=120");
+  expect_text((struct flash_traits){0, 0, 128, 64}, " head_dim_v=64");
+  expect_text((struct flash_traits){0, 1, 64, 128}, " grouped=1,head_dim=64,head_dim_v=128");
 }
 
 static void expect_fault(const char *text, const char *message) {
-  const kjit_flash_variant zero = {0};
-  kjit_flash_variant variant = base_with((kjit_flash_traits){1, 1, 1, 1});
+  const struct flash_variant zero = {0};
+  struct flash_variant variant = base_with((struct flash_traits){1, 1, 1, 1});
   kjit_error error;
-  assert_status(KJIT_ERR_PARSE, kjit_flash_variant_parse(text, &variant, &error), &error);
+  assert_status(KJIT_ERR_PARSE, variant_parse(text, &variant, &error), &error);
   assert_contains(error.message, message);
   assert_memory_equal(&variant, &zero, sizeof variant);
 }
@@ -58,15 +60,14 @@ static void test_flash_variant__faults_in_a_name_say_where(void **state) {
 
 static void test_flash_variant__blanks_and_order_do_not_matter(void **state) {
   (void)state;
-  const kjit_flash_variant expected = base_with((kjit_flash_traits){1, 1, 120, 128});
-  kjit_flash_variant variant;
+  const struct flash_variant expected = base_with((struct flash_traits){1, 1, 120, 128});
+  struct flash_variant variant;
   kjit_error error;
-  assert_status(
-      KJIT_OK,
-      kjit_flash_variant_parse("FlashForwardKernelConfig{5, 128, 64, 64, 4, true, true, true, 2, 2, 2, false, "
-                               "true}  head_dim_v = 128 , grouped=1, head_dim=120,causal=1 ",
-                               &variant, &error),
-      &error);
+  assert_status(KJIT_OK,
+                variant_parse("FlashForwardKernelConfig{5, 128, 64, 64, 4, true, true, true, 2, 2, 2, false, "
+                              "true}  head_dim_v = 128 , grouped=1, head_dim=120,causal=1 ",
+                              &variant, &error),
+                &error);
   assert_memory_equal(&variant, &expected, sizeof variant);
 }
 
@@ -80,39 +81,38 @@ static void test_flash_variant__config_alone_does_not_read_traits(void **state) 
 
 static void test_flash_variant__json_has_fields_and_traits(void **state) {
   (void)state;
-  const kjit_flash_variant variant = base_with((kjit_flash_traits){1, 0, 120, 128});
-  char text[KJIT_FLASH_VARIANT_TEXT_MAX];
-  assert_status(KJIT_OK, kjit_flash_variant_print(&variant, KJIT_PRINT_JSON, text, sizeof text, NULL), NULL);
+  const struct flash_variant variant = base_with((struct flash_traits){1, 0, 120, 128});
+  char text[VARIANT_TEXT_MAX];
+  assert_status(KJIT_OK, variant_print(&variant, KJIT_PRINT_JSON, text, sizeof text, NULL), NULL);
   assert_contains(text, "{\"dtype\": \"FP16\", \"d_head\": 128");
   assert_contains(text, "\"causal\": true, \"grouped\": false, \"head_dim\": 120, \"head_dim_v\": 128}");
 }
 
 static void test_flash_variant__longest_text_fits(void **state) {
   (void)state;
-  kjit_flash_variant variant;
-  char text[KJIT_FLASH_VARIANT_TEXT_MAX];
+  struct flash_variant variant;
+  char text[VARIANT_TEXT_MAX];
   for (size_t i = 0; i < sizeof variant / sizeof(int32_t); i++) {
     const int32_t value = INT32_MIN;
     memcpy((char *)&variant + i * sizeof value, &value, sizeof value);
   }
-  assert_status(KJIT_OK, kjit_flash_variant_print(&variant, 0, text, sizeof text, NULL), NULL);
-  assert_status(KJIT_OK, kjit_flash_variant_print(&variant, KJIT_PRINT_JSON, text, sizeof text, NULL), NULL);
+  assert_status(KJIT_OK, variant_print(&variant, 0, text, sizeof text, NULL), NULL);
+  assert_status(KJIT_OK, variant_print(&variant, KJIT_PRINT_JSON, text, sizeof text, NULL), NULL);
 }
 
-static void test_flash_variant__every_trait_orders_and_hashes(void **state) {
+static void test_flash_variant__every_trait_orders(void **state) {
   (void)state;
-  const kjit_flash_variant base = base_with((kjit_flash_traits){0, 0, 120, 120});
+  const struct flash_variant base = base_with((struct flash_traits){0, 0, 120, 120});
   for (size_t i = 0; i < sizeof base / sizeof(int32_t); i++) {
-    kjit_flash_variant other = base;
+    struct flash_variant other = base;
     int32_t value;
     memcpy(&value, (char *)&other + i * sizeof value, sizeof value);
     value++;
     memcpy((char *)&other + i * sizeof value, &value, sizeof value);
-    assert_int_equal(kjit_flash_variant_compare(&base, &other), -1);
-    assert_int_equal(kjit_flash_variant_compare(&other, &base), 1);
-    assert_true(kjit_flash_variant_hash(&base) != kjit_flash_variant_hash(&other));
+    assert_int_equal(variant_compare(&base, &other), -1);
+    assert_int_equal(variant_compare(&other, &base), 1);
   }
-  assert_int_equal(kjit_flash_variant_compare(&base, &base), 0);
+  assert_int_equal(variant_compare(&base, &base), 0);
 }
 
 static kjit_attention_problem problem_of(int64_t heads_q, int64_t heads_kv, int64_t head_dim, int64_t head_dim_v) {
@@ -126,31 +126,31 @@ static kjit_attention_problem problem_of(int64_t heads_q, int64_t heads_kv, int6
   return problem;
 }
 
-static void expect_traits(kjit_attention_problem problem, kjit_flash_traits expected) {
+static void expect_traits(kjit_attention_problem problem, struct flash_traits expected) {
   const kjit_flash_config config = config_base();
-  kjit_flash_variant variant;
+  struct flash_variant variant;
   kjit_error error;
-  assert_status(KJIT_OK, kjit_flash_variant_of(&config, &problem, &variant, &error), &error);
+  assert_status(KJIT_OK, variant_of(&config, &problem, &variant, &error), &error);
   assert_memory_equal(&variant.traits, &expected, sizeof expected);
   assert_memory_equal(&variant.config, &config, sizeof config);
 }
 
 static void test_flash_variant_of__traits_are_the_problems(void **state) {
   (void)state;
-  expect_traits(problem_of(4, 0, 128, 0), (kjit_flash_traits){0, 0, 128, 128});
-  expect_traits(problem_of(4, 2, 120, 0), (kjit_flash_traits){0, 1, 120, 120});
-  expect_traits(problem_of(4, 1, 120, 128), (kjit_flash_traits){0, 0, 120, 128});
+  expect_traits(problem_of(4, 0, 128, 0), (struct flash_traits){0, 0, 128, 128});
+  expect_traits(problem_of(4, 2, 120, 0), (struct flash_traits){0, 1, 120, 120});
+  expect_traits(problem_of(4, 1, 120, 128), (struct flash_traits){0, 0, 120, 128});
   kjit_attention_problem causal = problem_of(1, 1, 128, 8);
   causal.flags = KJIT_ATTENTION_CAUSAL;
-  expect_traits(causal, (kjit_flash_traits){1, 0, 128, 8});
+  expect_traits(causal, (struct flash_traits){1, 0, 128, 8});
 }
 
 static void expect_misfit(kjit_flash_config config, kjit_attention_problem problem, kjit_status status,
                           const char *message) {
-  const kjit_flash_variant zero = {0};
-  kjit_flash_variant variant = base_with((kjit_flash_traits){1, 1, 1, 1});
+  const struct flash_variant zero = {0};
+  struct flash_variant variant = base_with((struct flash_traits){1, 1, 1, 1});
   kjit_error error;
-  assert_status(status, kjit_flash_variant_of(&config, &problem, &variant, &error), &error);
+  assert_status(status, variant_of(&config, &problem, &variant, &error), &error);
   assert_contains(error.message, message);
   assert_memory_equal(&variant, &zero, sizeof variant);
 }
@@ -171,51 +171,49 @@ static void test_flash_variant_of__what_does_not_fit_is_refused(void **state) {
 static void test_flash_variant_check__unequal_sizes_count_as_they_are(void **state) {
   (void)state;
   const kjit_flash_config wide = {KJIT_FP16, 256, 128, 64, 4, 1, 1, 1, 2, 2, 2, 0, 1};
-  kjit_flash_variant variant = kjit_flash_variant_plain(&wide);
+  struct flash_variant variant = flash_variant_plain(&wide);
   kjit_error error;
-  assert_status(KJIT_ERR_INVALID_CONFIG, kjit_flash_variant_check(&variant, NULL, &error), &error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, variant_check(&variant, NULL, &error), &error);
   assert_contains(error.message, "d_head 256 and B_c 64 a thread accumulates");
   variant.traits.head_dim_v = 128;
-  assert_status(KJIT_OK, kjit_flash_variant_check(&variant, "sm_80", &error), &error);
-  assert_int_equal(kjit_flash_variant_geometry(&variant).shared_bytes, 2 * (128 * 256 + 64 * (256 + 128)));
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_flash_variant_check(&variant, "sm_86", &error), &error);
+  assert_status(KJIT_OK, variant_check(&variant, "sm_80", &error), &error);
+  assert_int_equal(variant_geometry(&variant).shared_bytes, 2 * (128 * 256 + 64 * (256 + 128)));
+  assert_status(KJIT_ERR_UNSUPPORTED, variant_check(&variant, "sm_86", &error), &error);
   assert_contains(error.message, "(B_r * max(d, dv) + B_c * (d + dv)) * 2 = 114688 bytes of shared memory");
   variant.traits.grouped = 2;
-  assert_status(KJIT_ERR_INVALID_CONFIG, kjit_flash_variant_check(&variant, NULL, &error), &error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, variant_check(&variant, NULL, &error), &error);
   assert_contains(error.message, "grouped is 2: must be 0 or 1");
 }
 
 static void test_flash_variant_canonical__is_by_the_columns_of_q_and_k(void **state) {
   (void)state;
-  kjit_flash_variant variant = base_with((kjit_flash_traits){0, 0, 32, 128});
+  struct flash_variant variant = base_with((struct flash_traits){0, 0, 32, 128});
   variant.config.Q_mma_load_K_tiles = 0;
   variant.config.K_mma_load_K_tiles = 4;
-  assert_int_equal(kjit_flash_variant_canonical(&variant).config.K_mma_load_K_tiles, 0);
+  assert_int_equal(variant_canonical(&variant).config.K_mma_load_K_tiles, 0);
   variant.traits.head_dim = 128;
-  assert_int_equal(kjit_flash_variant_canonical(&variant).config.K_mma_load_K_tiles, 4);
+  assert_int_equal(variant_canonical(&variant).config.K_mma_load_K_tiles, 4);
 }
 
 static void test_flash_variant__null_arguments_are_refused(void **state) {
   struct fixture *f = *state;
-  const kjit_flash_variant variant = base_with((kjit_flash_traits){1, 0, 128, 128});
+  const struct flash_variant variant = base_with((struct flash_traits){1, 0, 128, 128});
   const kjit_attention_problem problem = problem_of(1, 1, 128, 0);
-  kjit_flash_variant out;
+  kjit_config out;
   kjit_artifact *artifact;
   char *text;
-  const kjit_status statuses[] = {kjit_flash_variant_of(NULL, &problem, &out, NULL),
-                                  kjit_flash_variant_of(&variant.config, NULL, &out, NULL),
-                                  kjit_flash_variant_of(&variant.config, &problem, NULL, NULL),
-                                  kjit_flash_variant_choose(NULL, "sm_80", &out, NULL),
-                                  kjit_flash_variant_choose(&problem, NULL, &out, NULL),
-                                  kjit_flash_variant_choose(&problem, "sm_80", NULL, NULL),
-                                  kjit_flash_variant_parse(NULL, &out, NULL),
-                                  kjit_flash_variant_parse(BASE_TEXT, NULL, NULL),
-                                  kjit_flash_variant_print(NULL, 0, (char *)&out, 1, NULL),
-                                  kjit_flash_variant_print(&variant, 0, NULL, 0, NULL),
-                                  kjit_flash_variant_check(NULL, NULL, NULL),
-                                  kjit_flash_variant_build(f->runtime, NULL, "sm_80", 0, &artifact, NULL),
-                                  kjit_flash_variant_build(f->runtime, &variant, NULL, 0, &artifact, NULL),
-                                  kjit_flash_variant_source(f->runtime, NULL, NULL, &text, NULL)};
+  const kjit_config config = variant_config(&variant);
+  const kjit_status statuses[] = {kjit_config_of_flash(NULL, &problem, &out, NULL),
+                                  kjit_config_of_flash(&variant.config, &problem, NULL, NULL),
+                                  kjit_config_parse(config.family, NULL, &out, NULL),
+                                  kjit_config_parse(NULL, BASE_TEXT, &out, NULL),
+                                  kjit_config_parse(config.family, BASE_TEXT, NULL, NULL),
+                                  kjit_config_print(NULL, 0, (char *)&out, 1, NULL),
+                                  kjit_config_print(&config, 0, NULL, 0, NULL),
+                                  kjit_config_check(NULL, NULL, NULL),
+                                  kjit_config_build(f->runtime, NULL, "sm_80", 0, &artifact, NULL),
+                                  kjit_config_build(f->runtime, &config, NULL, 0, &artifact, NULL),
+                                  kjit_config_source(f->runtime, NULL, &text, NULL)};
   for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
     assert_int_equal(statuses[i], KJIT_ERR_INVALID_ARG);
 }
@@ -235,7 +233,7 @@ static kjit_attention_args args_of(int64_t heads_q, int64_t heads_kv, int64_t he
 
 static void expect_compiles(struct fixture *f, const kjit_attention_args *args, long compiles, uint32_t shared_bytes) {
   const kjit_flash_config config = config_base();
-  assert_status(KJIT_OK, kjit_flash_forward(f->runtime, &config, args, NULL, &f->error), &f->error);
+  assert_status(KJIT_OK, plain_forward(f->runtime, &config, args, NULL, &f->error), &f->error);
   assert_int_equal(atomic_load(&fake_nvrtc.compiles), compiles);
   assert_int_equal(fake_driver.launch.shared_bytes, shared_bytes);
   assert_int_equal(fake_driver.launch.grid[1], args->q.shape[2]);
@@ -276,7 +274,7 @@ int main(void) {
       cmocka_unit_test(test_flash_variant__config_alone_does_not_read_traits),
       cmocka_unit_test(test_flash_variant__json_has_fields_and_traits),
       cmocka_unit_test(test_flash_variant__longest_text_fits),
-      cmocka_unit_test(test_flash_variant__every_trait_orders_and_hashes),
+      cmocka_unit_test(test_flash_variant__every_trait_orders),
       cmocka_unit_test(test_flash_variant_of__traits_are_the_problems),
       cmocka_unit_test(test_flash_variant_of__what_does_not_fit_is_refused),
       cmocka_unit_test(test_flash_variant_check__unequal_sizes_count_as_they_are),

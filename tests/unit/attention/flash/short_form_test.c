@@ -2,20 +2,20 @@
 
 #include <kjit/attention.h>
 
-#include "attention/flash/short_form.h"
+#include "attention/flash/flash_text.h"
 #include "base/error.h"
 
 struct toy {
   int32_t dtype, width, slow, A_load, B_load, buffer;
 };
 
-static const struct field toy_rows[] = {
-    {"dtype", "", "element type", FIELD_DTYPE, offsetof(struct toy, dtype)},
-    {"width", "", "columns", FIELD_INT, offsetof(struct toy, width)},
-    {"slow", "slow", "slowly", FIELD_BOOL, offsetof(struct toy, slow)},
-    {"A_load", "", "of A", FIELD_LOAD, offsetof(struct toy, A_load)},
-    {"B_load", "", "of B", FIELD_LOAD, offsetof(struct toy, B_load)},
-    {"buffer", "buf", "twice", FIELD_BOOL, offsetof(struct toy, buffer)},
+static const kjit_field_info toy_rows[] = {
+    {"dtype", "", "element type", KJIT_FIELD_DTYPE, offsetof(struct toy, dtype)},
+    {"width", "", "columns", KJIT_FIELD_INT, offsetof(struct toy, width)},
+    {"slow", "slow", "slowly", KJIT_FIELD_BOOL, offsetof(struct toy, slow)},
+    {"A_load", "", "of A", KJIT_FIELD_LOAD, offsetof(struct toy, A_load)},
+    {"B_load", "", "of B", KJIT_FIELD_LOAD, offsetof(struct toy, B_load)},
+    {"buffer", "buf", "twice", KJIT_FIELD_BOOL, offsetof(struct toy, buffer)},
 };
 static const struct field_table toy_table = {"toy", "Toy", toy_rows, 6, sizeof(struct toy)};
 

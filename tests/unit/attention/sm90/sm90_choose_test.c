@@ -3,9 +3,10 @@
 
 #include "attention/attention_choose.h"
 #include "attention/sm90/sm90_choose.h"
-#include "attention/sm90/sm90_rules.h"
+#include "attention/sm90/sm90_config.h"
 #include "base/error.h"
 #include "support/attention_grid.h"
+#include "unit/attention/sm90/sm90_configs.h"
 
 static kjit_attention_problem problem_of(int64_t seq, int64_t head_dim, uint32_t flags) {
   kjit_attention_problem problem = kjit_attention_problem_default();
@@ -21,7 +22,7 @@ static kjit_attention_problem problem_of(int64_t seq, int64_t head_dim, uint32_t
 static kjit_attention_sm90_config choose(const kjit_attention_problem *problem, uint32_t multiprocessors) {
   kjit_attention_sm90_config config;
   kjit_error error;
-  assert_status(KJIT_OK, kjit_attention_sm90_choose(problem, multiprocessors, &config, &error), &error);
+  assert_status(KJIT_OK, sm90_config_choose(problem, multiprocessors, &config, &error), &error);
   return config;
 }
 
@@ -32,11 +33,11 @@ static void test_sm90_choose__every_choice_over_the_grid_is_legal_and_canonical(
   for (size_t i = 0; i < ATTENTION_GRID_SIZE; i++) {
     const kjit_attention_problem problem = attention_grid_problem(i);
     const kjit_attention_sm90_config config = choose(&problem, cards[i % 4]);
-    const kjit_attention_sm90_config canonical = kjit_attention_sm90_config_canonical(&config);
+    const kjit_attention_sm90_config canonical = sm90_canonical(&config);
     kjit_error error;
-    assert_status(KJIT_OK, kjit_attention_sm90_config_check(&config, "sm_90a", &error), &error);
-    assert_int_equal(kjit_attention_sm90_config_compare(&config, &canonical), 0);
-    assert_true(kjit_attention_sm90_config_geometry(&config).shared_bytes <= sm90_rules_shared());
+    assert_status(KJIT_OK, sm90_config_check(&config, "sm_90a", &error), &error);
+    assert_int_equal(memcmp(&config, &canonical, sizeof config), 0);
+    assert_true(sm90_fits(&config));
     assert_int_equal(config.head_dim, problem.head_dim);
     assert_int_equal(config.head_dim_v, problem.head_dim_v);
     assert_int_equal(config.dtype, problem.dtype);
@@ -56,7 +57,7 @@ static void test_sm90_choose__round_head_sizes_get_what_was_measured(void **stat
     const uint32_t flags = expected[i].causal ? KJIT_ATTENTION_CAUSAL : 0;
     const kjit_attention_problem problem = problem_of(4096, expected[i].head_dim, flags);
     const kjit_attention_sm90_config config = choose(&problem, 0);
-    assert_int_equal(kjit_attention_sm90_config_compare(&config, &expected[i]), 0);
+    assert_int_equal(memcmp(&config, &expected[i], sizeof config), 0);
   }
 }
 
@@ -215,7 +216,7 @@ static size_t count_kernels(int64_t heads_q, int64_t heads_kv) {
     const kjit_attention_problem problem = decode(1, heads_q, heads_kv, 1, keys);
     const kjit_attention_sm90_config config = choose(&problem, 0);
     size_t i = 0;
-    while (i < count && kjit_attention_sm90_config_compare(&config, &seen[i]) != 0)
+    while (i < count && memcmp(&config, &seen[i], sizeof config) != 0)
       i++;
     if (i < count) continue;
     assert_true(count < sizeof seen / sizeof *seen);
@@ -232,7 +233,7 @@ static void test_sm90_choose__a_growing_cache_of_keys_takes_three_kernels(void *
   for (int64_t keys = 1; keys <= 8192; keys++) {
     const kjit_attention_problem problem = decode(1, 64, 8, 1, keys);
     const kjit_attention_sm90_config config = choose(&problem, 0);
-    kernels += kjit_attention_sm90_config_compare(&config, &last) != 0;
+    kernels += memcmp(&config, &last, sizeof config) != 0;
     last = config;
   }
   assert_int_equal(kernels, 3);
@@ -263,7 +264,7 @@ static void test_sm90_choose__small_grids_take_smaller_tiles_or_parts(void **sta
 static void expect_unsupported(const kjit_attention_problem *problem, const char *part) {
   kjit_attention_sm90_config config;
   kjit_error error;
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_attention_sm90_choose(problem, 0, &config, &error), &error);
+  assert_status(KJIT_ERR_UNSUPPORTED, sm90_config_choose(problem, 0, &config, &error), &error);
   assert_contains(error.message, part);
   assert_int_equal(config.dtype, 0);
 }
@@ -289,7 +290,7 @@ static void test_attention_problem__defaults_are_filled_in(void **state) {
   sparse.head_dim = 128;
   full.batch = full.heads_q = full.heads_kv = 1;
   const kjit_attention_sm90_config a = choose(&sparse, 0), b = choose(&full, 0);
-  assert_int_equal(kjit_attention_sm90_config_compare(&a, &b), 0);
+  assert_int_equal(memcmp(&a, &b, sizeof(kjit_attention_sm90_config)), 0);
 }
 
 static void test_attention_problem__faults_name_the_member(void **state) {
@@ -311,18 +312,19 @@ static void test_attention_problem__faults_name_the_member(void **state) {
     kjit_attention_sm90_config config;
     kjit_error error;
     memcpy((char *)&problem + rows[i].offset, &rows[i].value, sizeof rows[i].value);
-    assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_sm90_choose(&problem, 0, &config, &error), &error);
+    assert_status(KJIT_ERR_INVALID_ARG, sm90_config_choose(&problem, 0, &config, &error), &error);
     assert_string_equal(error.message, rows[i].message);
   }
 }
 
 static struct attention_choice choose_on(const char *arch, const kjit_attention_problem *problem, kjit_status wanted,
                                          kjit_error *error) {
-  struct attention_place place;
-  struct attention_choice choice = {.family = ATTENTION_SM90};
+  static const struct attention_measured nothing;
+  struct family_place place;
+  struct attention_choice choice;
   error_clear(error);
-  assert_status(KJIT_OK, attention_place_of_arch(arch, &place, error), error);
-  assert_status(wanted, attention_choose(problem, &place, &choice, error), error);
+  assert_status(KJIT_OK, family_place_of_arch(arch, &place, error), error);
+  assert_status(wanted, attention_choose(problem, &place, &nothing, &choice, error), error);
   return choice;
 }
 
@@ -330,10 +332,10 @@ static void test_attention_choose__hopper_gets_its_own_family_and_others_flash_f
   (void)state;
   const kjit_attention_problem problem = problem_of(4096, 128, 0);
   kjit_error error;
-  assert_int_equal(choose_on("sm_90a", &problem, KJIT_OK, &error).family, ATTENTION_SM90);
+  assert_ptr_equal(choose_on("sm_90a", &problem, KJIT_OK, &error).family->family, &sm90_family);
   static const char *const others[] = {"sm_80", "sm_86", "sm_90", "sm_100"};
   for (size_t i = 0; i < 4; i++)
-    assert_int_equal(choose_on(others[i], &problem, KJIT_OK, &error).family, ATTENTION_FLASH_FORWARD);
+    assert_ptr_equal(choose_on(others[i], &problem, KJIT_OK, &error).family->family, kjit_family_find("flash_forward"));
 }
 
 static void test_attention_choose__what_no_family_computes_is_said(void **state) {

@@ -4,6 +4,13 @@
 
 #include <kjit/attention_sm90.h>
 
+#include "attention/attention_arguments.h"
+#include "attention/sm90/sm90_choose.h"
+#include "attention/sm90/sm90_config.h"
+#include "base/error.h"
+#include "family/config.h"
+#include "support/configs.h"
+
 /* The config that single changes are made to. */
 static inline kjit_attention_sm90_config sm90_base(void) {
   kjit_attention_sm90_config config = {.dtype = KJIT_BF16,
@@ -20,6 +27,22 @@ static inline kjit_attention_sm90_config sm90_base(void) {
                                        .packed = 1,
                                        .split = 0};
   return config;
+}
+
+static inline kjit_status sm90_config_check(const kjit_attention_sm90_config *sm90, const char *arch,
+                                            kjit_error *error) {
+  const kjit_config config = sm90_config(sm90);
+  return kjit_config_check(&config, arch, error);
+}
+
+/* By the planner's rules, on a card with so many SMs; 0: those of an H200. */
+static inline kjit_status sm90_config_choose(const kjit_attention_problem *problem, uint32_t sm_count,
+                                             kjit_attention_sm90_config *out, kjit_error *error) {
+  kjit_attention_problem taken;
+  *out = (kjit_attention_sm90_config){0};
+  error_clear(error);
+  const kjit_status status = attention_problem_take(&taken, problem, error);
+  return status == KJIT_OK ? sm90_choose(&taken, sm_count ? sm_count : FAMILY_USUAL_SM_COUNT, out, error) : status;
 }
 
 #endif

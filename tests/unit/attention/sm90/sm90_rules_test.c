@@ -2,15 +2,14 @@
 
 #include <stdio.h>
 
-#include "attention/sm90/sm90_fields.h"
-#include "attention/sm90/sm90_rules.h"
+#include "attention/sm90/sm90_config.h"
 #include "base/error.h"
 #include "unit/attention/sm90/sm90_configs.h"
 
 static void set(kjit_attention_sm90_config *config, const char *name, int32_t value) {
-  for (size_t i = 0; i < sm90_fields.count; i++) {
-    if (strcmp(sm90_fields.fields[i].name, name) != 0) continue;
-    field_put(&sm90_fields.fields[i], config, value);
+  for (size_t i = 0; i < sm90_family.table.count; i++) {
+    if (strcmp(sm90_family.table.fields[i].name, name) != 0) continue;
+    field_put(&sm90_family.table.fields[i], config, value);
     return;
   }
   fail_msg("no field %s", name);
@@ -18,13 +17,13 @@ static void set(kjit_attention_sm90_config *config, const char *name, int32_t va
 
 static void expect_broken(const kjit_attention_sm90_config *config, const char *message) {
   kjit_error error;
-  assert_status(KJIT_ERR_INVALID_CONFIG, kjit_attention_sm90_config_check(config, "sm_90a", &error), &error);
+  assert_status(KJIT_ERR_INVALID_CONFIG, sm90_config_check(config, "sm_90a", &error), &error);
   assert_string_equal(error.message, message);
 }
 
 static void expect_legal(const kjit_attention_sm90_config *config) {
   kjit_error error;
-  assert_status(KJIT_OK, kjit_attention_sm90_config_check(config, "sm_90a", &error), &error);
+  assert_status(KJIT_OK, sm90_config_check(config, "sm_90a", &error), &error);
 }
 
 static void test_sm90_rules__base_passes(void **state) {
@@ -106,38 +105,25 @@ static void test_sm90_rules__shared_memory_limits_stages(void **state) {
 static void test_sm90_geometry__is_that_of_the_kernel(void **state) {
   (void)state;
   kjit_attention_sm90_config config = sm90_base();
-  kjit_attention_sm90_geometry geometry = kjit_attention_sm90_config_geometry(&config);
-  assert_int_equal(geometry.threads, 384);
-  assert_int_equal(geometry.tile_m, 128);
-  assert_int_equal(geometry.registers, 64 + 64 + 32);
+  assert_int_equal(sm90_threads(&config), 384);
+  assert_int_equal(sm90_registers(&config), 64 + 64 + 32);
   /* Q: 2 tiles of 128 rows of 256 bytes; K, V: 2 stages of 128 rows of 256 bytes each; 12 barriers; room for 2 tiles.
    */
-  assert_int_equal(geometry.shared_bytes, 65536 + 131072 + 96 + 32 + 1023);
+  assert_int_equal(sm90_shared_bytes(&config), 65536 + 131072 + 96 + 32 + 1023);
   config.head_dim = 192;
   config.consumers = 3;
   config.q_buffers = 1;
   config.tile_n = 48;
-  geometry = kjit_attention_sm90_config_geometry(&config);
-  assert_int_equal(geometry.threads, 512);
-  assert_int_equal(geometry.tile_m, 192);
-  assert_int_equal(geometry.positions, 192);
-  assert_int_equal(geometry.shared_bytes, 192 * 384 + 2 * 48 * (384 + 256) + 80 + 16 + 1023);
-}
-
-static void test_sm90_geometry__packed_heads_share_a_tiles_rows(void **state) {
-  (void)state;
-  kjit_attention_sm90_config config = sm90_base();
-  config.packed = 8;
-  assert_int_equal(kjit_attention_sm90_config_geometry(&config).tile_m, 128);
-  assert_int_equal(kjit_attention_sm90_config_geometry(&config).positions, 16);
+  assert_int_equal(sm90_threads(&config), 512);
+  assert_int_equal(sm90_shared_bytes(&config), 192 * 384 + 2 * 48 * (384 + 256) + 80 + 16 + 1023);
 }
 
 static void test_sm90_geometry__those_that_split_have_words_and_parts(void **state) {
   (void)state;
   kjit_attention_sm90_config config = sm90_base();
-  const uint32_t whole = kjit_attention_sm90_config_geometry(&config).shared_bytes;
+  const uint32_t whole = sm90_shared_bytes(&config);
   config.split = 1;
-  assert_int_equal(kjit_attention_sm90_config_geometry(&config).shared_bytes, whole + 8 + 32);
+  assert_int_equal(sm90_shared_bytes(&config), whole + 8 + 32);
 }
 
 static void test_sm90_geometry__q_has_room_for_a_wider_o(void **state) {
@@ -147,8 +133,8 @@ static void test_sm90_geometry__q_has_room_for_a_wider_o(void **state) {
   wide = config;
   config.head_dim = 64;
   config.tile_n = wide.tile_n = 16;
-  const uint32_t narrow_k = kjit_attention_sm90_config_geometry(&config).shared_bytes;
-  assert_int_equal(kjit_attention_sm90_config_geometry(&wide).shared_bytes - narrow_k, 2 * 16 * 128);
+  const uint32_t narrow_k = sm90_shared_bytes(&config);
+  assert_int_equal(sm90_shared_bytes(&wide) - narrow_k, 2 * 16 * 128);
 }
 
 static void test_sm90_rules__other_architectures_are_unsupported(void **state) {
@@ -157,23 +143,22 @@ static void test_sm90_rules__other_architectures_are_unsupported(void **state) {
   kjit_error error;
   static const char *const others[] = {"sm_80", "sm_90", "sm_100a"};
   for (size_t i = 0; i < 3; i++)
-    assert_status(KJIT_ERR_UNSUPPORTED, kjit_attention_sm90_config_check(&config, others[i], &error), &error);
+    assert_status(KJIT_ERR_UNSUPPORTED, sm90_config_check(&config, others[i], &error), &error);
   assert_string_equal(error.message, "arch: attention_sm90 requires sm_90a (current: sm_100a)");
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_sm90_config_check(&config, "hopper", &error), &error);
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_sm90_config_check(NULL, NULL, &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, sm90_config_check(&config, "hopper", &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_config_check(NULL, NULL, &error), &error);
 }
 
 static void test_sm90_canonical__ping_pong_needs_two(void **state) {
   (void)state;
   kjit_attention_sm90_config config = sm90_base();
-  kjit_attention_sm90_config canonical = kjit_attention_sm90_config_canonical(&config);
-  assert_int_equal(kjit_attention_sm90_config_compare(&config, &canonical), 0);
+  kjit_attention_sm90_config canonical = sm90_canonical(&config);
+  assert_int_equal(memcmp(&config, &canonical, sizeof config), 0);
   config.consumers = 1;
-  canonical = kjit_attention_sm90_config_canonical(&config);
+  canonical = sm90_canonical(&config);
   assert_int_equal(canonical.ping_pong, 0);
   config.ping_pong = 0;
-  assert_int_equal(kjit_attention_sm90_config_compare(&config, &canonical), 0);
-  assert_true(kjit_attention_sm90_config_hash(&config) == kjit_attention_sm90_config_hash(&canonical));
+  assert_int_equal(memcmp(&config, &canonical, sizeof config), 0);
 }
 
 int main(void) {
@@ -183,7 +168,6 @@ int main(void) {
       cmocka_unit_test(test_sm90_rules__registers_limit_the_tile),
       cmocka_unit_test(test_sm90_rules__shared_memory_limits_stages),
       cmocka_unit_test(test_sm90_geometry__is_that_of_the_kernel),
-      cmocka_unit_test(test_sm90_geometry__packed_heads_share_a_tiles_rows),
       cmocka_unit_test(test_sm90_geometry__those_that_split_have_words_and_parts),
       cmocka_unit_test(test_sm90_geometry__q_has_room_for_a_wider_o),
       cmocka_unit_test(test_sm90_rules__other_architectures_are_unsupported),

@@ -109,7 +109,7 @@ static void test_sm90_split__a_plan_splits(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = decode_args(2000);
   kjit_attention_plan *plan = NULL;
-  assert_status(KJIT_OK, kjit_attention_plan_create(f->runtime, &args, &plan, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_attention_plan_create(&plan, f->runtime, NULL, &args, &f->error), &f->error);
   const kjit_status status = kjit_attention_plan_run(plan, STREAM(3), &f->error);
   kjit_attention_plan_destroy(plan);
   assert_status(KJIT_OK, status, &f->error);

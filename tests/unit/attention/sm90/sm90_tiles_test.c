@@ -1,7 +1,7 @@
 /* How a problem is cut: pure arithmetic. */
 #include "attention/sm90/sm90_tiles.h"
 
-#include "attention/sm90/sm90_rules.h"
+#include "attention/sm90/sm90_config.h"
 #include "support/test.h"
 #include "unit/attention/sm90/sm90_configs.h"
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "attention/sm90/sm90_call.h"
 #include "attention/sm90/sm90_choose.h"
 #include "attention/tune/tune_text.h"
 #include "support/failing_allocator.h"
@@ -15,11 +16,11 @@ struct tune_world {
   struct failing_allocator memory;
   struct mem mem;
   struct tune_table *table;
-  struct digest kernels[TUNE_FAMILY_COUNT];
+  struct digest kernels[ATTENTION_FAMILY_COUNT];
   kjit_error error;
 };
 
-static const struct attention_place tune_place = {"sm_90a", 132, 232448, NULL};
+static const struct family_place tune_place = {"sm_90a", 132, 232448};
 
 static inline int tune_setup(void **state) {
   struct tune_world *w = calloc(1, sizeof *w);
@@ -28,7 +29,7 @@ static inline int tune_setup(void **state) {
   failing_allocator_reset(&w->memory, FAIL_NEVER);
   const kjit_allocator hooks = failing_allocator_hooks(&w->memory);
   mem_init(&w->mem, &hooks);
-  for (size_t i = 0; i < TUNE_FAMILY_COUNT; i++)
+  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++)
     digest_of(&w->kernels[i], &i, sizeof i);
   w->table = tune_table_create(&w->mem);
   return w->table ? 0 : -1;
@@ -50,6 +51,10 @@ static inline int tune_teardown(void **state) {
 /* The n-th allocation from now on fails, and all behind it; FAIL_NEVER: none. */
 static inline void tune_fail_from(struct tune_world *w, long n) {
   atomic_store(&w->memory.fail_at, n == FAIL_NEVER ? FAIL_NEVER : atomic_load(&w->memory.calls) + n);
+}
+
+static inline const kjit_attention_sm90_config *tune_sm90(const struct attention_choice *choice) {
+  return sm90_config_view(choice->values);
 }
 
 static inline kjit_attention_problem tune_problem(int64_t seq, int64_t head_dim) {
@@ -77,10 +82,12 @@ static inline struct tune_header tune_header(const struct tune_world *w) {
 /* What the rules choose, with other stages: legal, and not what they choose. */
 static inline struct tune_row tune_row_of(const kjit_attention_problem *problem) {
   struct tune_row row = {.ns = 400500, .rules_ns = 420000};
-  assert_status(KJIT_OK, sm90_choose(problem, 132, &row.choice.sm90, NULL), NULL);
-  row.choice.family = ATTENTION_SM90;
-  row.choice.sm90.stages = row.choice.sm90.stages == 2 ? 3 : 2;
-  row.choice.sm90.tile_n = 64;
+  kjit_attention_sm90_config config;
+  assert_status(KJIT_OK, sm90_choose(problem, 132, &config, NULL), NULL);
+  config.stages = config.stages == 2 ? 3 : 2;
+  config.tile_n = 64;
+  row.choice.family = &sm90_attention;
+  memcpy(row.choice.values, &config, sizeof config);
   tune_class_of(problem, &row.class);
   assert_status(KJIT_OK, tune_row_check(&row, &tune_place, NULL), NULL);
   return row;

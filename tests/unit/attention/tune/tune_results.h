@@ -30,30 +30,28 @@ static inline kjit_attention_problem causal_problem(void) {
 }
 
 /* A candidate other than the rules' choice: the first that one field changes. */
-static inline void other_config(struct fixture *f, const kjit_attention_problem *problem,
-                                char config[KJIT_ATTENTION_TEXT_MAX]) {
+static inline void other_config(struct fixture *f, const kjit_attention_problem *problem, kjit_config *config) {
   const kjit_device_info device = device_of(f);
   kjit_tune_candidates *list = NULL;
-  assert_status(KJIT_OK, kjit_tune_candidates_create(f->runtime, problem, &device, NULL, &list, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_tune_candidates_create(&list, f->runtime, problem, &device, NULL, &f->error), &f->error);
   size_t i = 1;
   while (kjit_tune_candidates_get(list, i)->refused[0])
     i++;
-  snprintf(config, KJIT_ATTENTION_TEXT_MAX, "%s", kjit_tune_candidates_get(list, i)->config);
+  *config = kjit_tune_candidates_get(list, i)->config;
   kjit_tune_candidates_destroy(list);
 }
 
-static inline kjit_tune_result result_of(const kjit_attention_problem *problem, const char *config) {
+static inline kjit_tune_result result_of(const kjit_attention_problem *problem, const kjit_config *config) {
   kjit_tune_result result = kjit_tune_result_default();
   result.problem = *problem;
-  result.family = config ? "attention_sm90" : NULL;
   result.config = config;
   result.microseconds = 90.25;
   result.rules_microseconds = 100;
   return result;
 }
 
-/* For causal_problem(), with other_config(), whose text lies in `config`. */
-static inline kjit_tune_result causal_result(struct fixture *f, char config[KJIT_ATTENTION_TEXT_MAX]) {
+/* For causal_problem(), with other_config(), which lies in `config`. */
+static inline kjit_tune_result causal_result(struct fixture *f, kjit_config *config) {
   const kjit_attention_problem problem = causal_problem();
   other_config(f, &problem, config);
   return result_of(&problem, config);
@@ -71,16 +69,16 @@ static inline kjit_tune_info info_of(struct fixture *f) {
   return info;
 }
 
-static inline uint32_t decided_by(struct fixture *f, const kjit_attention_problem *problem) {
-  uint32_t by;
-  assert_status(KJIT_OK, kjit_attention_decided_by(f->runtime, problem, NULL, &by, &f->error), &f->error);
-  return by;
+static inline kjit_config choose(struct fixture *f, const kjit_attention_problem *problem, uint32_t *by) {
+  kjit_config config;
+  assert_status(KJIT_OK, kjit_attention_choose(f->runtime, problem, NULL, &config, by, &f->error), &f->error);
+  return config;
 }
 
-static inline void describe(struct fixture *f, const kjit_attention_problem *problem,
-                            char text[KJIT_ATTENTION_TEXT_MAX]) {
-  assert_status(KJIT_OK, kjit_attention_describe(f->runtime, problem, NULL, text, KJIT_ATTENTION_TEXT_MAX, &f->error),
-                &f->error);
+static inline uint32_t decided_by(struct fixture *f, const kjit_attention_problem *problem) {
+  uint32_t by;
+  (void)choose(f, problem, &by);
+  return by;
 }
 
 static inline void open_again(struct fixture *f) {

@@ -1,4 +1,5 @@
 /* Tuned tables in a runtime: where they are found, and what they decide. */
+#include "support/configs.h"
 #include "unit/attention/tune/tune_results.h"
 
 #include "attention/tune/tune_store.h"
@@ -20,37 +21,35 @@ static void test_tune__without_a_table_the_rules_decide(void **state) {
 static void test_tune__result_decides_in_the_next_runtime(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = causal_args();
-  char config[KJIT_ATTENTION_TEXT_MAX], text[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_tune_result result = causal_result(f, config);
+  kjit_config config;
+  const kjit_tune_result result = causal_result(f, &config);
   publish(f, &result);
   open_again(f);
   assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_TABLE);
-  describe(f, &result.problem, text);
-  assert_string_equal(text + strlen("attention_sm90 "), config);
+  const kjit_config chosen = choose(f, &result.problem, NULL);
+  assert_int_equal(kjit_config_compare(&chosen, &config), 0);
   assert_int_equal(info_of(f).user_rows, 1);
-  kjit_attention_sm90_config chosen;
-  assert_status(KJIT_OK, kjit_attention_sm90_config_parse(config, &chosen, &f->error), &f->error);
   forward(f, &args, NULL);
-  assert_int_equal(fake_driver.launch.shared_bytes, kjit_attention_sm90_config_geometry(&chosen).shared_bytes);
+  assert_int_equal(fake_driver.launch.shared_bytes, kjit_config_geometry(&chosen).shared_bytes);
 }
 
 static void test_tune__a_config_of_the_callers_own_is_not_replaced(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = causal_args();
-  char config[KJIT_ATTENTION_TEXT_MAX];
+  kjit_config config;
   kjit_attention_sm90_config rules;
-  const kjit_tune_result result = causal_result(f, config);
+  const kjit_tune_result result = causal_result(f, &config);
   publish(f, &result);
   open_again(f);
-  assert_status(KJIT_OK, kjit_attention_sm90_choose(&result.problem, MULTIPROCESSORS, &rules, &f->error), &f->error);
-  assert_status(KJIT_OK, kjit_attention_sm90_forward(f->runtime, &rules, &args, NULL, &f->error), &f->error);
-  assert_int_equal(fake_driver.launch.shared_bytes, kjit_attention_sm90_config_geometry(&rules).shared_bytes);
+  assert_status(KJIT_OK, sm90_config_choose(&result.problem, MULTIPROCESSORS, &rules, &f->error), &f->error);
+  assert_status(KJIT_OK, sm90_forward(f->runtime, &rules, &args, NULL, &f->error), &f->error);
+  assert_int_equal(fake_driver.launch.shared_bytes, sm90_shared_bytes(&rules));
 }
 
 static void test_tune__later_calls_open_no_file(void **state) {
   struct fixture *f = *state;
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_tune_result result = causal_result(f, config);
+  kjit_config config;
+  const kjit_tune_result result = causal_result(f, &config);
   assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
   publish(f, &result);
   assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
@@ -73,8 +72,8 @@ static kjit_status open_with(struct fixture *f, uint32_t flags, const char *site
 
 static void test_tune__tables_can_be_switched_off(void **state) {
   struct fixture *f = *state;
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_tune_result result = causal_result(f, config);
+  kjit_config config;
+  const kjit_tune_result result = causal_result(f, &config);
   publish(f, &result);
   assert_status(KJIT_OK, open_with(f, KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED, NULL), &f->error);
   assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
@@ -93,10 +92,11 @@ static void test_tune__tables_can_be_switched_off(void **state) {
 static void test_tune__the_users_row_is_believed_before_the_sites(void **state) {
   struct fixture *f = *state;
   kjit_attention_problem longer = causal_problem();
-  char config[KJIT_ATTENTION_TEXT_MAX], site[TEMP_PATH_BYTES];
+  kjit_config config;
+  char site[TEMP_PATH_BYTES];
   longer.seq_kv = 7000;
-  const kjit_tune_result mine = causal_result(f, config),
-                         sites[] = {result_of(&mine.problem, NULL), result_of(&longer, config)};
+  const kjit_tune_result mine = causal_result(f, &config),
+                         sites[] = {result_of(&mine.problem, NULL), result_of(&longer, &config)};
   publish(f, &sites[0]);
   publish(f, &sites[1]);
   temp_folder_path(&f->folder, "site", site);
@@ -118,8 +118,8 @@ static void test_tune__the_users_row_is_believed_before_the_sites(void **state) 
 static void test_tune__table_of_another_card_or_kernel_is_not_used(void **state) {
   static const char *const changes[] = {"\nmultiprocessors ", "\ndriver ", "\nlibrary ", "\ndevice ", "\narch "};
   struct fixture *f = *state;
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_tune_result result = causal_result(f, config);
+  kjit_config config;
+  const kjit_tune_result result = causal_result(f, &config);
   publish(f, &result);
   char *whole = read_file(f);
   for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -172,8 +172,9 @@ static void expect_shipped(struct fixture *f, const char *text, const kjit_devic
 static void test_tune__shipped_table_holds_for_its_card_under_any_driver(void **state) {
   struct fixture *f = *state;
   kjit_device_info device = device_of(f);
-  char config[KJIT_ATTENTION_TEXT_MAX], *text = NULL;
-  const kjit_tune_result result = causal_result(f, config);
+  kjit_config config;
+  char *text = NULL;
+  const kjit_tune_result result = causal_result(f, &config);
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, NULL, &text, &f->error), &f->error);
   expect_shipped(f, text, &device, 1);
   device.driver_version += 10;
@@ -186,22 +187,24 @@ static void test_tune__shipped_table_holds_for_its_card_under_any_driver(void **
 static void test_tune__shipped_table_decides_for_its_architecture(void **state) {
   struct fixture *f = *state;
   const kjit_device_info device = device_of(f);
-  struct attention_place place;
-  struct attention_choice choice = {0};
-  char config[KJIT_ATTENTION_TEXT_MAX], *text = NULL;
-  const kjit_tune_result result = causal_result(f, config);
+  struct family_place place;
+  struct attention_choice choice;
+  kjit_config config;
+  char *text = NULL;
+  const kjit_tune_result result = causal_result(f, &config);
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, NULL, &text, &f->error), &f->error);
   struct shipped made = ship(f, text);
   made.places.shipped.files = &made.file;
-  assert_status(KJIT_OK, attention_place_of_arch("sm_90a", &place, &f->error), &f->error);
-  place.tuned = tune_load_of_arch(&made.places, &place);
-  assert_status(KJIT_OK, attention_choose(&result.problem, &place, &choice, &f->error), &f->error);
-  assert_true(choice.tuned);
-  tune_table_destroy(place.tuned);
-  assert_status(KJIT_OK, attention_place_of_arch("sm_80", &place, &f->error), &f->error);
-  place.tuned = tune_load_of_arch(&made.places, &place);
-  assert_int_equal(place.tuned->count, 0);
-  tune_table_destroy(place.tuned);
+  assert_status(KJIT_OK, family_place_of_arch("sm_90a", &place, &f->error), &f->error);
+  struct tune_table *table = tune_load_of_arch(&made.places, &place);
+  const struct attention_measured measured = tune_table_measured(table);
+  assert_status(KJIT_OK, attention_choose(&result.problem, &place, &measured, &choice, &f->error), &f->error);
+  assert_int_equal(choice.decided_by, KJIT_DECIDED_BY_TABLE);
+  tune_table_destroy(table);
+  assert_status(KJIT_OK, family_place_of_arch("sm_80", &place, &f->error), &f->error);
+  table = tune_load_of_arch(&made.places, &place);
+  assert_int_equal(table->count, 0);
+  tune_table_destroy(table);
   free(made.packed);
   kjit_text_free(f->runtime, text);
 }
@@ -214,9 +217,9 @@ static void test_tune__every_shipped_table_is_sound(void **state) {
   for (size_t i = 0; i < places.shipped.count; i++) {
     const struct embedded_source *file = &places.shipped.files[i];
     struct tune_header header;
-    struct attention_place place;
+    struct family_place place;
     assert_status(KJIT_OK, tune_text_read_header(texts + file->offset, file->bytes, &header, &f->error), &f->error);
-    assert_status(KJIT_OK, attention_place_of_arch(header.arch, &place, &f->error), &f->error);
+    assert_status(KJIT_OK, family_place_of_arch(header.arch, &place, &f->error), &f->error);
     struct tune_table *table = tune_load_of_arch(&places, &place);
     assert_true(table->count > 0);
     assert_int_equal(table->stale + table->broken, 0);

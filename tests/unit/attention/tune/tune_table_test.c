@@ -1,11 +1,12 @@
 #include "unit/attention/tune/tune_fixture.h"
 
+#include "attention/flash/flash_call.h"
+
 /* What the planner says of a problem with the world's table beside the rules. */
 static struct attention_choice choose(struct tune_world *w, const kjit_attention_problem *problem) {
-  struct attention_place place = tune_place;
-  struct attention_choice choice = {0};
-  place.tuned = w->table;
-  assert_status(KJIT_OK, attention_choose(problem, &place, &choice, &w->error), &w->error);
+  const struct attention_measured measured = tune_table_measured(w->table);
+  struct attention_choice choice;
+  assert_status(KJIT_OK, attention_choose(problem, &tune_place, &measured, &choice, &w->error), &w->error);
   return choice;
 }
 
@@ -16,9 +17,9 @@ static void test_tune_table__row_decides_for_its_neighbourhood(void **state) {
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
     const kjit_attention_problem problem = tune_problem(lengths[i], 128);
     const struct attention_choice choice = choose(w, &problem);
-    assert_true(choice.tuned);
-    assert_int_equal(choice.sm90.stages, 3);
-    assert_int_equal(choice.sm90.tile_n, 64);
+    assert_int_equal(choice.decided_by, KJIT_DECIDED_BY_TABLE);
+    assert_int_equal(tune_sm90(&choice)->stages, 3);
+    assert_int_equal(tune_sm90(&choice)->tile_n, 64);
   }
 }
 
@@ -37,9 +38,9 @@ static void test_tune_table__other_classes_are_left_to_the_rules(void **state) {
   others[5].flags = KJIT_ATTENTION_CAUSAL;
   for (int i = 0; i < 6; i++) {
     const struct attention_choice choice = choose(w, &others[i]);
-    assert_false(choice.tuned);
+    assert_int_equal(choice.decided_by, KJIT_DECIDED_BY_RULES);
     assert_status(KJIT_OK, sm90_choose(&others[i], 132, &rules, NULL), NULL);
-    assert_int_equal(kjit_attention_sm90_config_compare(&choice.sm90, &rules), 0);
+    assert_int_equal(memcmp(choice.values, &rules, sizeof rules), 0);
   }
 }
 
@@ -47,9 +48,9 @@ static void test_tune_table__where_the_rules_won_they_decide(void **state) {
   struct tune_world *w = *state;
   tune_fill(w);
   kjit_attention_problem problem = tune_problem(1024, 64);
-  assert_true(choose(w, &problem).tuned);
+  assert_int_equal(choose(w, &problem).decided_by, KJIT_DECIDED_BY_TABLE);
   problem.flags = KJIT_ATTENTION_CAUSAL;
-  assert_false(choose(w, &problem).tuned);
+  assert_int_equal(choose(w, &problem).decided_by, KJIT_DECIDED_BY_RULES);
   assert_int_equal(atomic_load(&w->table->misfits), 0);
 }
 
@@ -59,7 +60,7 @@ static void test_tune_table__row_that_does_not_fit_is_counted(void **state) {
   problem.batch = problem.heads_q = problem.heads_kv = 1;
   struct tune_row row = tune_row_of(&problem);
   tune_add(w, &row);
-  assert_true(choose(w, &problem).tuned);
+  assert_int_equal(choose(w, &problem).decided_by, KJIT_DECIDED_BY_TABLE);
   problem.seq_q++; /* beyond what the kernel can index, still of the class */
   struct attention_choice choice;
   assert_false(tune_table_choose(w->table, &problem, &choice));
@@ -69,20 +70,21 @@ static void test_tune_table__row_that_does_not_fit_is_counted(void **state) {
 static void test_tune_table__flash_forward_is_chosen_by_row_too(void **state) {
   struct tune_world *w = *state;
   const kjit_attention_problem problem = tune_problem(4096, 128);
-  struct attention_place place = {"sm_80", 108, 166912, NULL};
-  struct attention_choice rules = {0}, choice = {0};
-  assert_status(KJIT_OK, attention_choose(&problem, &place, &rules, &w->error), &w->error);
-  assert_int_equal(rules.family, ATTENTION_FLASH_FORWARD);
+  static const struct attention_measured nothing;
+  const struct family_place place = {"sm_80", 108, 166912};
+  struct attention_choice rules, choice;
+  assert_status(KJIT_OK, attention_choose(&problem, &place, &nothing, &rules, &w->error), &w->error);
+  assert_ptr_equal(rules.family, &flash_attention);
   struct tune_row row = {.choice = rules, .ns = 1000, .rules_ns = 2000};
   tune_class_of(&problem, &row.class);
-  row.choice.flash.B_c = 32;
+  ((struct flash_variant *)row.choice.values)->config.B_c = 32;
   assert_status(KJIT_OK, tune_row_check(&row, &place, &w->error), &w->error);
   tune_add(w, &row);
-  place.tuned = w->table;
-  assert_status(KJIT_OK, attention_choose(&problem, &place, &choice, &w->error), &w->error);
-  assert_true(choice.tuned);
-  assert_int_equal(choice.family, ATTENTION_FLASH_FORWARD);
-  assert_int_equal(choice.flash.B_c, 32);
+  const struct attention_measured measured = tune_table_measured(w->table);
+  assert_status(KJIT_OK, attention_choose(&problem, &place, &measured, &choice, &w->error), &w->error);
+  assert_int_equal(choice.decided_by, KJIT_DECIDED_BY_TABLE);
+  assert_ptr_equal(choice.family, &flash_attention);
+  assert_int_equal(flash_variant_view(choice.values)->config.B_c, 32);
 }
 
 static void test_tune_table__a_row_is_replaced_or_kept(void **state) {

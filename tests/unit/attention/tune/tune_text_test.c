@@ -54,7 +54,7 @@ static void test_tune_text__what_is_written_is_read_back(void **state) {
     assert_int_equal(found->ns, row->ns);
     assert_int_equal(found->rules_ns, row->rules_ns);
     assert_int_equal(found->rules, row->rules);
-    assert_memory_equal(&found->choice.sm90, &row->choice.sm90, sizeof row->choice.sm90);
+    assert_memory_equal(found->choice.values, row->choice.values, sizeof row->choice.values);
   }
   tune_table_destroy(w->table);
   w->table = read;
@@ -167,7 +167,7 @@ static void test_tune_text__rows_of_other_kernels_are_counted_unread(void **stat
   tune_fill(w);
   char *text = tune_text_of(w), *other_fields = replaced(text, "attention_sm90 dtype=", "attention_sm90 type=");
   assert_status(KJIT_ERR_PARSE, read_alone(w, other_fields, strlen(other_fields)).status, &w->error);
-  w->kernels[ATTENTION_SM90].bytes[0] ^= 1;
+  w->kernels[tune_family_index(&sm90_attention)].bytes[0] ^= 1;
   const struct outcome outcome = read_alone(w, other_fields, strlen(other_fields));
   assert_status(KJIT_OK, outcome.status, &w->error);
   assert_int_equal(outcome.rows, 0);

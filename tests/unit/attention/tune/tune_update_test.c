@@ -5,8 +5,8 @@
 
 static void test_tune__a_later_result_takes_the_place_of_an_earlier_one(void **state) {
   struct fixture *f = *state;
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_tune_result won = causal_result(f, config), lost = result_of(&won.problem, NULL);
+  kjit_config config;
+  const kjit_tune_result won = causal_result(f, &config), lost = result_of(&won.problem, NULL);
   publish(f, &won);
   publish(f, &lost);
   open_again(f);
@@ -16,8 +16,8 @@ static void test_tune__a_later_result_takes_the_place_of_an_earlier_one(void **s
 
 static void test_tune__damaged_table_is_ignored_then_begun_anew(void **state) {
   struct fixture *f = *state;
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_tune_result result = causal_result(f, config);
+  kjit_config config;
+  const kjit_tune_result result = causal_result(f, &config);
   publish(f, &result);
   char *text = read_file(f);
   text[strlen(text) - 2] = 'x';
@@ -35,8 +35,8 @@ static void test_tune__damaged_table_is_ignored_then_begun_anew(void **state) {
 static void test_tune__results_that_make_no_sense_are_refused(void **state) {
   struct fixture *f = *state;
   const kjit_device_info device = device_of(f);
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_tune_result good = causal_result(f, config);
+  kjit_config config;
+  const kjit_tune_result good = causal_result(f, &config);
   kjit_tune_result result = good;
   result.microseconds = 0;
   assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
@@ -48,21 +48,20 @@ static void test_tune__results_that_make_no_sense_are_refused(void **state) {
   result.problem.head_dim = 128;
   assert_status(KJIT_ERR_INVALID_CONFIG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
   result = good;
-  result.config = "dtype=bf16";
-  assert_status(KJIT_ERR_PARSE, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  result.family = "attention";
-  assert_status(KJIT_ERR_PARSE, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
-  assert_string_equal(f->error.message, "'attention' is no family of kernels");
-  result.family = NULL;
+  kjit_config nameless = config;
+  nameless.family = NULL;
+  result.config = &nameless;
   assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
+  assert_contains(f->error.message, "result.config");
   assert_int_equal(info_of(f).user_rows, 0);
 }
 
 static void test_tune__table_of_the_callers_own_grows_by_results(void **state) {
   struct fixture *f = *state;
   const kjit_device_info device = device_of(f);
-  char config[KJIT_ATTENTION_TEXT_MAX], *first = NULL, *second = NULL, *again = NULL;
-  kjit_tune_result result = causal_result(f, config);
+  kjit_config config;
+  char *first = NULL, *second = NULL, *again = NULL;
+  kjit_tune_result result = causal_result(f, &config);
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, NULL, &first, &f->error), &f->error);
   assert_contains(first, "\nend 1\n");
   result.problem.seq_kv = 7000;
@@ -82,7 +81,7 @@ static void test_tune__table_of_the_callers_own_grows_by_results(void **state) {
 enum { WRITERS = 4, WRITES = 12 };
 
 /* In a child, where cmocka's asserts have no place: its exit code. */
-static int write_rows(struct fixture *f, int writer, const char *config) {
+static int write_rows(struct fixture *f, int writer, const kjit_config *config) {
   kjit_device_info device = {.struct_size = sizeof device};
   if (fixture_open(f) != KJIT_OK) return 2;
   kjit_status status = kjit_device_get_info(f->runtime, 0, &device, &f->error);
@@ -100,14 +99,14 @@ static int write_rows(struct fixture *f, int writer, const char *config) {
 static void test_tune__processes_lose_nothing_of_each_other(void **state) {
   struct fixture *f = *state;
   const kjit_attention_problem problem = causal_problem();
-  char config[KJIT_ATTENTION_TEXT_MAX];
+  kjit_config config;
   pid_t children[WRITERS];
-  other_config(f, &problem, config);
+  other_config(f, &problem, &config);
   fixture_close(f); /* each has its own: a driver does not survive fork() */
   fflush(NULL);
   for (int i = 0; i < WRITERS; i++) {
     children[i] = fork();
-    if (children[i] == 0) _exit(write_rows(f, i, config));
+    if (children[i] == 0) _exit(write_rows(f, i, &config));
   }
   for (int i = 0; i < WRITERS; i++) {
     int how = 0;
@@ -125,12 +124,13 @@ static void *publish_in_thread(void *user) {
   kjit_device_info device = {.struct_size = sizeof device};
   kjit_error error;
   kjit_attention_problem problem = causal_problem();
+  kjit_config config;
   uint32_t by;
   problem.seq_kv = INT64_C(1) << (9 + atomic_fetch_add(&next, 1));
   const kjit_tune_result result = result_of(&problem, NULL);
   if (kjit_device_get_info(f->runtime, 0, &device, &error) != KJIT_OK) return "no device";
   if (kjit_tune_publish(f->runtime, &device, &result, &error) != KJIT_OK) return "not published";
-  if (kjit_attention_decided_by(f->runtime, &problem, NULL, &by, &error) != KJIT_OK) return "not decided";
+  if (kjit_attention_choose(f->runtime, &problem, NULL, &config, &by, &error) != KJIT_OK) return "not decided";
   return by == KJIT_DECIDED_BY_RULES ? NULL : "the rules should decide";
 }
 
@@ -156,8 +156,8 @@ static void test_tune__without_a_folder_nothing_can_be_published(void **state) {
 static void test_tune__every_allocation_may_fail(void **state) {
   struct fixture *f = *state;
   const kjit_device_info device = device_of(f);
-  char config[KJIT_ATTENTION_TEXT_MAX];
-  const kjit_tune_result result = causal_result(f, config);
+  kjit_config config;
+  const kjit_tune_result result = causal_result(f, &config);
   kjit_status status = KJIT_ERR_NO_MEMORY;
   for (long n = 0; status != KJIT_OK; n++) {
     assert_true(n < 200);

@@ -19,7 +19,7 @@ static void test_custom_request__fields_are_taken_over(void **state) {
   assert_string_equal("k", request->entry);
   assert_int_equal(2, request->option_count);
   assert_string_equal("--maxrregcount=64", request->options[0]);
-  assert_string_equal("-lineinfo", request->options[1]);
+  assert_string_equal("--generate-line-info", request->options[1]);
   assert_int_equal(KJIT_BUILD_NO_COMPILE, request->flags);
   assert_int_equal(7, request->timeout_ms);
 }

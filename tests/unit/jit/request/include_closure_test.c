@@ -65,8 +65,8 @@ static void test_include_closure__quoted_names_are_looked_for_beside_the_file_on
   f->request.include_dir_count = 1;
   set_source(f, "#include <sub/a.h>\n");
   assert_made(f);
-  assert_string_equal("main.cu ../c.h b.h sub/a.h", names(f));
-  assert_string_equal("// sub b\n", text_of(f, "b.h"));
+  assert_string_equal("main.cu sub/../c.h sub/a.h sub/b.h", names(f));
+  assert_string_equal("// sub b\n", text_of(f, "sub/b.h"));
 }
 
 static void test_include_closure__quoted_names_are_looked_for_beside_the_file_in_memory(void **state) {
@@ -79,9 +79,8 @@ static void test_include_closure__quoted_names_are_looked_for_beside_the_file_in
   f->request.header_count = 4;
   set_source(f, "#include \"sub/a.h\"\n");
   assert_made(f);
-  assert_string_equal("// sub b\n", text_of(f, "b.h"));
-  assert_string_equal("// c\n", text_of(f, "../c.h"));
-  assert_string_equal("// sub d\n", text_of(f, "./x/../d.h"));
+  assert_string_equal("main.cu c.h sub/a.h sub/b.h sub/d.h", names(f));
+  assert_string_equal("#include \"sub/b.h\"\n#include \"c.h\"\n#include \"sub/d.h\"\n", text_of(f, "sub/a.h"));
 }
 
 static void test_include_closure__no_path_of_the_machine_is_in_the_set(void **state) {
@@ -96,7 +95,7 @@ static void test_include_closure__no_path_of_the_machine_is_in_the_set(void **st
   assert_lacks(f->custom.request.prologue, f->folder.path);
 }
 
-static void test_include_closure__one_name_for_two_files_is_refused(void **state) {
+static void test_include_closure__one_name_for_two_files_means_each(void **state) {
   struct fixture *f = *state;
   const char *const dirs[] = {f->folder.path};
   temp_folder_write_text(&f->folder, "one/a.h", "#include \"b.h\"\n");
@@ -106,9 +105,55 @@ static void test_include_closure__one_name_for_two_files_is_refused(void **state
   f->request.include_dirs = dirs;
   f->request.include_dir_count = 1;
   set_source(f, "#include <one/a.h>\n#include <two/a.h>\n");
-  assert_refused(f, KJIT_ERR_INVALID_ARG, "two/a.h:1: #include \"b.h\": means another file");
-  temp_folder_write_text(&f->folder, "two/b.h", "// one\n");
   assert_made(f);
+  assert_string_equal("#include \"two/b.h\"\n", text_of(f, "two/a.h"));
+  assert_string_equal("// two\n", text_of(f, "two/b.h"));
+}
+
+/* Each folder's header hands on to the next one of its name. */
+static void test_include_closure__include_next_goes_on_behind_its_folder(void **state) {
+  struct fixture *f = *state;
+  char one[5000], two[5000];
+  snprintf(one, sizeof one, "%s/one", f->folder.path);
+  snprintf(two, sizeof two, "%s/two", f->folder.path);
+  const char *const dirs[] = {one, two};
+  temp_folder_write_text(&f->folder, "one/a.h", "#include_next <a.h>\n// one\n");
+  temp_folder_write_text(&f->folder, "two/a.h", "#if __has_include_next(<a.h>)\n#error\n#endif\n");
+  f->request.include_dirs = dirs;
+  f->request.include_dir_count = 2;
+  set_source(f, "#include <a.h>\n");
+  assert_made(f);
+  assert_string_equal("main.cu a.h a.h@2", names(f));
+  assert_string_equal("#include \"a.h@2\"\n// one\n", text_of(f, "a.h"));
+  assert_string_equal("#if  0\n#error\n#endif\n", text_of(f, "a.h@2"));
+}
+
+static void test_include_closure__pragma_once_knows_the_file_by_any_name(void **state) {
+  struct fixture *f = *state;
+  const char *const dirs[] = {f->folder.path};
+  char target[5000], link_path[5000];
+  temp_folder_write_text(&f->folder, "a.h", "#pragma once\n");
+  snprintf(target, sizeof target, "%s/a.h", f->folder.path);
+  snprintf(link_path, sizeof link_path, "%s/b.h", f->folder.path);
+  assert_int_equal(0, symlink(target, link_path));
+  f->request.include_dirs = dirs;
+  f->request.include_dir_count = 1;
+  set_source(f, "#include <a.h>\n#include <b.h>\n#include \"./a.h\"\n");
+  assert_made(f);
+  assert_string_equal("main.cu a.h", names(f));
+  assert_string_equal("#include <a.h>\n#include \"a.h\"\n#include \"a.h\"\n", text_of(f, "main.cu"));
+}
+
+static void test_include_closure__only_what_a_condition_reaches_is_read(void **state) {
+  struct fixture *f = *state;
+  const kjit_source headers[] = {{"a.h", "// a\n", 0}, {"b.h", "// b\n", 0}};
+  f->request.headers = headers;
+  f->request.header_count = 2;
+  set_source(f, "#define PICK(x) x##_H\n#define A_H 1\n#if PICK(A) && !defined B_H\n#include \"a.h\"\n#else\n"
+                "#include \"b.h\"\n#endif\n");
+  assert_made(f);
+  assert_string_equal("main.cu a.h", names(f));
+  assert_contains(text_of(f, "main.cu"), "#include \"kjit-unread:b.h\"\n");
 }
 
 static void test_include_closure__cycles_end(void **state) {
@@ -140,6 +185,9 @@ static void test_include_closure__missing_header_under_a_condition_is_left_to_th
   f->request.header_count = 1;
   set_source(f, "#ifdef X\n#include \"a.h\"\n#include \"other.h\"\n#endif\n#if __has_include(<y.h>)\n#endif\n");
   assert_made(f);
+  assert_string_equal("main.cu", names(f));
+  set_source(f, "#ifndef X\n#include \"a.h\"\n#endif\n");
+  assert_made(f);
   assert_string_equal("main.cu a.h", names(f));
 }
 
@@ -153,18 +201,45 @@ static void test_include_closure__file_reached_both_ways_is_required(void **stat
   assert_refused(f, KJIT_ERR_NOT_FOUND, "a.h:1");
 }
 
-static void test_include_closure__absolute_names_are_refused(void **state) {
+static void test_include_closure__absolute_names_are_read(void **state) {
   struct fixture *f = *state;
-  set_source(f, "#if X\n#include \"/etc/hosts\"\n#endif\n");
-  assert_refused(f, KJIT_ERR_INVALID_ARG, "main.cu:2: #include \"/etc/hosts\"");
-  set_source(f, "#if __has_include(</etc/hosts>)\n#endif\n");
-  assert_refused(f, KJIT_ERR_INVALID_ARG, "relative");
+  char text[5100], name[5000];
+  temp_folder_write_text(&f->folder, "a.h", "// a\n");
+  snprintf(name, sizeof name, "%s/a.h", f->folder.path);
+  snprintf(text, sizeof text, "#include \"%s\"\n", name);
+  set_source(f, text);
+  assert_made(f);
+  assert_string_equal("// a\n", text_of(f, name));
 }
 
-static void test_include_closure__computed_names_are_refused(void **state) {
+static void test_include_closure__computed_names_are_read(void **state) {
   struct fixture *f = *state;
-  set_source(f, "#define H \"a.h\"\n#include H\n");
-  assert_refused(f, KJIT_ERR_INVALID_ARG, "main.cu:2: #include H: write the name out");
+  const kjit_source headers[] = {{"x/a.h", "// a\n", 0}, {"b.h", "// b\n", 0}};
+  f->request.headers = headers;
+  f->request.header_count = 2;
+  set_source(f, "#define H(n) <x/n.h>\n#include H(a)\n#define S \"b.h\"\n#include S\n");
+  assert_made(f);
+  assert_string_equal("main.cu b.h x/a.h", names(f));
+}
+
+/* The same directive leads to one file and then to another. */
+static void test_include_closure__computed_names_may_vary(void **state) {
+  struct fixture *f = *state;
+  const kjit_source headers[] = {{"x.h", "#include H\n", 0}, {"a.h", "// a\n", 0}, {"b.h", "// b\n", 0}};
+  f->request.headers = headers;
+  f->request.header_count = 3;
+  set_source(f, "#define H \"a.h\"\n#include \"x.h\"\n#undef H\n#define H \"b.h\"\n#include \"x.h\"\n");
+  assert_made(f);
+  assert_string_equal("main.cu a.h b.h x.h", names(f));
+  assert_string_equal("#include H\n", text_of(f, "x.h"));
+}
+
+static void test_include_closure__std_headers_have_stand_ins(void **state) {
+  struct fixture *f = *state;
+  set_source(f, "#include <cstdint>\n#if __has_include(<cstdint>)\n#error\n#endif\n");
+  assert_made(f);
+  assert_contains(text_of(f, "cstdint"), "uint32_t");
+  assert_contains(text_of(f, "main.cu"), "#if  0\n");
 }
 
 /* -- Bounds ---------------------------------------------------------------------------------------------------------
@@ -273,13 +348,18 @@ int main(void) {
       TEST(quoted_names_are_looked_for_beside_the_file_on_disk),
       TEST(quoted_names_are_looked_for_beside_the_file_in_memory),
       TEST(no_path_of_the_machine_is_in_the_set),
-      TEST(one_name_for_two_files_is_refused),
+      TEST(one_name_for_two_files_means_each),
+      TEST(include_next_goes_on_behind_its_folder),
+      TEST(pragma_once_knows_the_file_by_any_name),
+      TEST(only_what_a_condition_reaches_is_read),
       TEST(cycles_end),
       TEST(missing_header_is_named_with_file_and_line),
       TEST(missing_header_under_a_condition_is_left_to_the_compiler),
       TEST(file_reached_both_ways_is_required),
-      TEST(absolute_names_are_refused),
-      TEST(computed_names_are_refused),
+      TEST(absolute_names_are_read),
+      TEST(computed_names_are_read),
+      TEST(computed_names_may_vary),
+      TEST(std_headers_have_stand_ins),
       TEST(too_many_files_are_refused),
       TEST(too_deep_nesting_is_refused),
       TEST(too_much_text_is_refused),

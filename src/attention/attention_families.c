@@ -1,0 +1,29 @@
+/* kjit's own families: the one list of them. Threads: constant data. */
+#include "attention/attention_family.h"
+
+#include <string.h>
+
+#include "attention/flash/flash_call.h"
+#include "attention/sm90/sm90_call.h"
+
+const struct attention_family *const attention_families[ATTENTION_FAMILY_COUNT] = {&sm90_attention, &flash_attention};
+
+const struct attention_family *attention_family_of(const kjit_family *family) {
+  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
+    if (attention_families[i]->family == family) return attention_families[i];
+  }
+  return NULL;
+}
+
+const struct attention_family *attention_family_find(const char *name, size_t bytes) {
+  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
+    const char *known = attention_families[i]->family->table.family;
+    if (strlen(known) == bytes && !memcmp(known, name, bytes)) return attention_families[i];
+  }
+  return NULL;
+}
+
+const kjit_family *kjit_family_find(const char *name) {
+  const struct attention_family *found = name ? attention_family_find(name, strlen(name)) : NULL;
+  return found ? found->family : NULL;
+}

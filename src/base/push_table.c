@@ -1,0 +1,112 @@
+/* The push-only table: push_table.h says what it is and why readers need no lock.
+ *
+ * A look-up hashes the key, takes the root that the hash's top bits choose and walks down two bits at a time until an
+ * entry has the same key or a place is empty. An insertion walks the same way and swaps its entry into the empty place;
+ * if another thread filled that place first, the walk goes on from there, since that entry may be the same key.
+ * Two keys of one hash are told apart by their bytes; when the hash's bits are used up, the walk goes on through first
+ * children.
+ *
+ * Threads: any number may find and add. An entry is complete before the release that publishes it. */
+#include "base/push_table.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+enum { CHILDREN = 4 };
+
+struct push_table_entry {
+  _Atomic(struct push_table_entry *) children[CHILDREN];
+  uint64_t hash;
+  size_t key_bytes;
+  void *key; /* behind the value, in the same memory */
+  max_align_t value[];
+};
+
+typedef _Atomic(struct push_table_entry *) place;
+
+void push_table_init(struct push_table *table, const struct mem *mem, size_t value_bytes) {
+  memset(table, 0, sizeof *table);
+  table->mem = mem;
+  table->value_bytes = value_bytes;
+}
+
+/* Where a walk is: the bits of the hash that are left to choose by, at the top. */
+static uint64_t begin(uint64_t hash) {
+  return hash << 6;
+}
+
+static size_t take_bits(uint64_t *rest) {
+  const size_t child = (size_t)(*rest >> 62);
+  *rest <<= 2;
+  return child;
+}
+
+static _Bool is_same(const struct push_table_entry *entry, uint64_t hash, const void *key, size_t bytes) {
+  return entry->hash == hash && entry->key_bytes == bytes && memcmp(entry->key, key, bytes) == 0;
+}
+
+const void *push_table_find(const struct push_table *table, const void *key, size_t bytes) {
+  const uint64_t hash = hash_64(key, bytes);
+  uint64_t rest = begin(hash);
+  const struct push_table_entry *entry = atomic_load_explicit(&table->roots[hash >> 58], memory_order_acquire);
+  while (entry && !is_same(entry, hash, key, bytes))
+    entry = atomic_load_explicit(&entry->children[take_bits(&rest)], memory_order_acquire);
+  return entry ? entry->value : NULL;
+}
+
+static struct push_table_entry *make(const struct push_table *table, uint64_t hash, const void *key, size_t bytes,
+                                     const void *value) {
+  struct push_table_entry *entry = mem_alloc(table->mem, sizeof *entry + table->value_bytes + bytes);
+  if (!entry) return NULL;
+  entry->hash = hash;
+  entry->key_bytes = bytes;
+  entry->key = (char *)entry->value + table->value_bytes;
+  memcpy(entry->key, key, bytes);
+  memcpy(entry->value, value, table->value_bytes);
+  return entry;
+}
+
+const void *push_table_add(struct push_table *table, const void *key, size_t bytes, const void *value) {
+  const uint64_t hash = hash_64(key, bytes);
+  uint64_t rest = begin(hash);
+  struct push_table_entry *const made = make(table, hash, key, bytes, value);
+  if (!made) return NULL;
+  place *at = &table->roots[hash >> 58];
+  for (;;) {
+    struct push_table_entry *there = NULL;
+    if (atomic_compare_exchange_strong_explicit(at, &there, made, memory_order_acq_rel, memory_order_acquire))
+      return made->value;
+    if (is_same(there, hash, key, bytes)) {
+      mem_free(table->mem, made);
+      return there->value;
+    }
+    at = &there->children[take_bits(&rest)];
+  }
+}
+
+/* Recursive: the depth is about log4 of the number of entries, since XXH3 spreads keys evenly. */
+static void free_all(const struct mem *mem, struct push_table_entry *entry) {
+  if (!entry) return;
+  for (size_t i = 0; i < CHILDREN; i++)
+    free_all(mem, atomic_load_explicit(&entry->children[i], memory_order_acquire));
+  mem_free(mem, entry);
+}
+
+void push_table_finish(struct push_table *table) {
+  for (size_t i = 0; i < PUSH_TABLE_ROOTS; i++)
+    free_all(table->mem, atomic_exchange_explicit(&table->roots[i], NULL, memory_order_relaxed));
+}
+
+static void visit_all(const struct push_table_entry *entry, void (*visit)(void *user, const void *value), void *user) {
+  if (!entry) return;
+  visit(user, entry->value);
+  for (size_t i = 0; i < CHILDREN; i++)
+    visit_all(atomic_load_explicit(&entry->children[i], memory_order_acquire), visit, user);
+}
+
+void push_table_visit(const struct push_table *table, void (*visit)(void *user, const void *value), void *user) {
+  for (size_t i = 0; i < PUSH_TABLE_ROOTS; i++)
+    visit_all(atomic_load_explicit(&table->roots[i], memory_order_acquire), visit, user);
+}

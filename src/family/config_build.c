@@ -1,0 +1,105 @@
+/* A config's source and cubin, for any family; no GPU is needed.
+ *
+ * 1. The config is checked, with the architecture, and brought into its canonical form: equal code, one key.
+ * 2. The prologue is written: `#define KJIT_<field> <value>` lines sorted by name, what the family derives, a #line.
+ * 3. Prologue, label, sources, entry and options become a struct jit_request, which the builder answers.
+ *
+ * Threads: any number may build at once; nothing here is shared. */
+#include "family/config_build.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "family/config.h"
+#include "runtime/runtime_internal.h"
+
+/* 64 fields and as many derived constants, each a line of at most 128 bytes, several times over. */
+#define PROLOGUE_MAX ((size_t)64 << 10)
+
+void config_prologue(const kjit_family *family, const int32_t *values, struct text *out) {
+  field_table_defines(&family->table, values, out);
+  if (family->derive) family->derive(family, values, out);
+  text_appendf(out, "#line 1 \"%s\"\n", family->main_file);
+}
+
+kjit_status config_sources(const kjit_family *family, struct source_shelf *shelf, const struct source_set **out,
+                           kjit_error *error) {
+  if (family->sources) return family->sources(family, shelf, out, error);
+  return source_shelf_get(shelf, family->main_file, out, error);
+}
+
+kjit_status config_request_init(struct config_request *request, const struct mem *mem, struct source_shelf *shelf,
+                                const kjit_family *family, const int32_t *values, const char *arch, uint32_t flags,
+                                kjit_error *error) {
+  int32_t canonical[KJIT_FIELD_COUNT_MAX] = {0};
+  memcpy(canonical, values, family->table.config_bytes);
+  config_canonicalize(family, canonical);
+  text_init(&request->prologue, mem, PROLOGUE_MAX);
+  text_init(&request->label, mem, KJIT_CONFIG_TEXT_MAX);
+  request->request = (struct jit_request){.family = family->table.family,
+                                          .entry = family->entry,
+                                          .options = family->options,
+                                          .option_count = family->option_count,
+                                          .flags = flags};
+  const kjit_status status = config_sources(family, shelf, &request->request.sources, error);
+  if (status != KJIT_OK) return status;
+  config_prologue(family, canonical, &request->prologue);
+  config_print(family, canonical, &request->label);
+  if (request->prologue.failed || request->label.failed) return error_no_memory(error);
+  request->request.prologue = request->prologue.data;
+  request->request.label = request->label.data;
+  return target_parse(&request->request.target, arch, error);
+}
+
+void config_request_finish(struct config_request *request) {
+  text_finish(&request->prologue);
+  text_finish(&request->label);
+}
+
+kjit_status kjit_config_build(kjit_runtime *runtime, const kjit_config *config, const char *arch, uint32_t flags,
+                              kjit_artifact **out, kjit_error *error) {
+  struct config_request request;
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (!arch) return error_invalid(error, "arch", "must not be NULL");
+  if (flags & ~JIT_REQUEST_FLAGS) return error_invalid(error, "flags", "only KJIT_BUILD_* may be set");
+  kjit_status status = kjit_config_check(config, arch, error);
+  if (status != KJIT_OK) return status;
+  struct builder *const builder = runtime_builder(runtime);
+  status = config_request_init(&request, runtime_mem(runtime), builder_sources(builder), config->family, config->values,
+                               arch, flags, error);
+  if (status == KJIT_OK) status = builder_get(builder, &request.request, out, error);
+  config_request_finish(&request);
+  return status;
+}
+
+static kjit_status write_source(kjit_runtime *runtime, const kjit_config *config, const struct source_set *sources,
+                                char **text, kjit_error *error) {
+  const kjit_config canonical = kjit_config_canonical(config);
+  struct text out;
+  text_init(&out, runtime_mem(runtime), PROLOGUE_MAX + sources->files[0].bytes);
+  config_prologue(config->family, canonical.values, &out);
+  text_append_bytes(&out, sources->files[0].text, sources->files[0].bytes);
+  *text = text_take(&out);
+  text_finish(&out);
+  return *text ? KJIT_OK : error_no_memory(error);
+}
+
+kjit_status kjit_config_source(kjit_runtime *runtime, const kjit_config *config, char **text, kjit_error *error) {
+  const struct source_set *sources = NULL;
+  error_clear(error);
+  if (!text) return error_invalid(error, "text", "must not be NULL");
+  *text = NULL;
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  kjit_status status = kjit_config_check(config, NULL, error);
+  if (status == KJIT_OK)
+    status = config_sources(config->family, builder_sources(runtime_builder(runtime)), &sources, error);
+  if (status != KJIT_OK) return status;
+  if (sources->withheld) {
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)");
+  }
+  return write_source(runtime, config, sources, text, error);
+}

@@ -1,0 +1,74 @@
+/* Configs to loaded kernels.
+ *
+ * A runtime has one table for all families, from (family, device, values as given) to the loaded kernel and its launch
+ * numbers. A miss goes through the rules, the builder and the driver; the result is then added, and stays until the
+ * runtime ends. Configs that differ and are of equal code have an entry each, of one kernel.
+ *
+ * Threads: readers take no lock (base/push_table.h). Two threads that miss at once both ask the builder, which compiles
+ * once, and the second one's entry is dropped. */
+#include "family/config_kernel.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/push_table.h"
+#include "family/config.h"
+#include "family/config_build.h"
+#include "runtime/runtime_internal.h"
+
+/* As many bytes of it are hashed and compared as the family has fields: without padding up to there. */
+struct key {
+  const kjit_family *family;
+  int32_t device;
+  int32_t values[KJIT_FIELD_COUNT_MAX];
+};
+
+_Static_assert(offsetof(struct key, values) == sizeof(void *) + sizeof(int32_t), "a key has no padding");
+
+static void *create_table(kjit_runtime *runtime) {
+  struct push_table *table = mem_alloc(runtime_mem(runtime), sizeof *table);
+  if (table) push_table_init(table, runtime_mem(runtime), sizeof(struct config_kernel));
+  return table;
+}
+
+static void destroy_table(kjit_runtime *runtime, void *state) {
+  push_table_finish(state);
+  mem_free(runtime_mem(runtime), state);
+}
+
+static const struct runtime_slot kernels = {create_table, destroy_table};
+
+static kjit_status load(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                        const kjit_device_info *device, struct config_kernel *out, kjit_error *error) {
+  struct config_request request;
+  const struct family_place place = family_place_of_device(device);
+  kjit_status status = config_check(family, values, &place, error);
+  if (status != KJIT_OK) return status;
+  const _Bool is_specific = family->is_arch_specific && family->is_arch_specific(family, values);
+  status = config_request_init(&request, runtime_mem(runtime), builder_sources(runtime_builder(runtime)), family,
+                               values, is_specific ? device->arch_specific : device->arch, 0, error);
+  if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &out->kernel, error);
+  config_request_finish(&request);
+  if (status != KJIT_OK) return status;
+  out->geometry = config_geometry(family, values);
+  return runtime_kernel_prepare(out->kernel, device->ordinal, out->geometry.shared_bytes, error);
+}
+
+kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                              const kjit_device_info *device, const struct config_kernel **out, kjit_error *error) {
+  struct key key;
+  struct config_kernel kernel;
+  struct push_table *const table = runtime_slot_get(runtime, &kernels);
+  if (!table) return error_no_memory(error);
+  const size_t bytes = offsetof(struct key, values) + family->table.config_bytes;
+  key.family = family;
+  key.device = device->ordinal;
+  memcpy(key.values, values, family->table.config_bytes);
+  *out = push_table_find(table, &key, bytes);
+  if (*out) return KJIT_OK;
+  const kjit_status status = load(runtime, family, values, device, &kernel, error);
+  if (status != KJIT_OK) return status;
+  *out = push_table_add(table, &key, bytes, &kernel);
+  return *out ? KJIT_OK : error_no_memory(error);
+}

@@ -1,0 +1,19 @@
+/* Configs to loaded kernels: what every launch looks up, whatever the family. */
+#ifndef KJIT_FAMILY_CONFIG_KERNEL_H
+#define KJIT_FAMILY_CONFIG_KERNEL_H
+
+#include "family/family.h"
+
+/* A kernel and what a launch of it must know. Never changes. */
+struct config_kernel {
+  kjit_kernel *kernel; /* the runtime's */
+  kjit_geometry geometry;
+};
+
+/* The kernel of a config on a device, ready to launch. The first call with a config on a device checks it, compiles or
+ * finds its cubin and loads it; later calls are one look-up, some tens of nanoseconds. The statuses are those of
+ * kjit_config_check(), kjit_build() and kjit_kernel_get(). Thread-safe. */
+kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                              const kjit_device_info *device, const struct config_kernel **out, kjit_error *error);
+
+#endif

@@ -1,0 +1,150 @@
+/* Folders are tried in the order of the table below. The first with CUDA's headers of the compiler's own version is
+ * taken, with its `cccl` below it and, as pip packs them, beside it; else the first with any. Found once for a runtime,
+ * without a lock: of two threads that search, one result is kept. */
+#include "jit/compile/toolkit_find.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dynlib.h"
+#include "base/file.h"
+
+/* cuda.h has one megabyte. */
+#define CUDA_H_LIMIT ((size_t)8 << 20)
+
+struct toolkit_place {
+  char dirs[TOOLKIT_DIRS][DYNLIB_PATH_BYTES];
+  const char *list[TOOLKIT_DIRS];
+  size_t count;
+  unsigned compiler_version; /* 0: the names of its files do not say it */
+};
+
+/* Beside what `variable` names, or the compiler's own folder where that is "", or the root. */
+static const struct {
+  const char *variable, *pattern;
+} known[] = {
+    {"", "/../include"},
+    {"", "/../../cuda_runtime/include"},
+    {"", "/../../cu13/include"},
+    {"CUDA_HOME", "/include"},
+    {"CUDA_PATH", "/include"},
+    {NULL, "/usr/local/cuda/include"},
+    {"VIRTUAL_ENV", "/lib/python*/site-packages/nvidia/cu13/include"},
+    {"VIRTUAL_ENV", "/lib/python*/site-packages/nvidia/cuda_runtime/include"},
+    {"CONDA_PREFIX", "/targets/*/include"},
+    {NULL, "/usr/local/cuda-*/include"},
+    {NULL, "/opt/cuda/include"},
+};
+
+void toolkit_init(struct toolkit *toolkit, const struct mem *mem) {
+  toolkit->mem = mem;
+  atomic_init(&toolkit->place, NULL);
+}
+
+void toolkit_finish(struct toolkit *toolkit) {
+  if (toolkit->mem) mem_free(toolkit->mem, atomic_load(&toolkit->place));
+}
+
+static _Bool has_file(const char *dir, const char *name) {
+  char path[DYNLIB_PATH_BYTES];
+  struct file_stamp stamp = {0};
+  const int length = snprintf(path, sizeof path, "%s/%s", dir, name);
+  if (length > 0 && length < (int)sizeof path) file_stamp_read(path, &stamp);
+  return stamp.kind == FILE_STAMP_FILE || stamp.kind == FILE_STAMP_FOLDER;
+}
+
+unsigned toolkit_header_version(const struct mem *mem, const char *dir) {
+  static const char mark[] = "#define CUDA_VERSION ";
+  char path[DYNLIB_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  const int length = snprintf(path, sizeof path, "%s/cuda.h", dir);
+  if (length <= 0 || length >= (int)sizeof path) return 0;
+  if (file_read(mem, path, CUDA_H_LIMIT, &text, &bytes, NULL) != KJIT_OK) return 0;
+  const char *found = strstr(text, mark);
+  const unsigned long version = found ? strtoul(found + sizeof mark - 1, NULL, 10) : 0;
+  mem_free(mem, text);
+  return version < 1000000 ? (unsigned)version : 0;
+}
+
+/* "13.0" of libnvrtc-builtins.so.13.0.88 or libnvrtc.so.13.0.88, as 13000. */
+static unsigned version_of_file(const char *path) {
+  const char *slash = path ? strrchr(path, '/') : NULL, *text = slash ? strstr(slash, ".so.") : NULL;
+  unsigned major = 0, minor = 0;
+  if (!text || sscanf(text + 4, "%u.%u", &major, &minor) != 2 || major > 99 || minor > 99) return 0;
+  return major * 1000 + minor * 10;
+}
+
+static void add(struct toolkit_place *place, const char *dir, const char *below) {
+  if (place->count == TOOLKIT_DIRS) return;
+  char *to = place->dirs[place->count];
+  const int length = snprintf(to, DYNLIB_PATH_BYTES, "%s%s", dir, below);
+  if (length <= 0 || length >= DYNLIB_PATH_BYTES || !has_file(to, ".")) return;
+  place->list[place->count] = to;
+  place->count++;
+}
+
+static _Bool take(struct toolkit_place *place, const struct mem *mem, const char *dir, _Bool any_version) {
+  if (!has_file(dir, "cuda_runtime_api.h") && !has_file(dir, "cuda_fp16.h")) return 0;
+  if (!any_version && place->compiler_version && toolkit_header_version(mem, dir) / 10 != place->compiler_version / 10)
+    return 0;
+  add(place, dir, "");
+  add(place, dir, "/cccl");
+  add(place, dir, "/../../cuda_cccl/include");
+  return 1;
+}
+
+static _Bool take_matches(struct toolkit_place *place, const struct mem *mem, const char *pattern, _Bool any_version) {
+  glob_t matches;
+  _Bool taken = 0;
+  if (glob(pattern, 0, NULL, &matches) == 0) {
+    for (size_t i = matches.gl_pathc; i > 0 && !taken; i--)
+      taken = take(place, mem, matches.gl_pathv[i - 1], any_version);
+  }
+  globfree(&matches);
+  return taken;
+}
+
+static void search(struct toolkit_place *place, const struct mem *mem, const char *library) {
+  char folder[DYNLIB_PATH_BYTES] = "";
+  const char *slash = strrchr(library, '/');
+  if (slash) (void)snprintf(folder, sizeof folder, "%.*s", (int)(slash - library), library);
+  for (int any_version = 0; any_version < 2; any_version++) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+      char pattern[DYNLIB_PATH_BYTES + 64];
+      const char *variable = known[i].variable;
+      const char *base = !variable ? "" : *variable ? secure_getenv(variable) : folder;
+      if (!base || (variable && *base != '/')) continue;
+      (void)snprintf(pattern, sizeof pattern, "%s%s", base, known[i].pattern);
+      if (take_matches(place, mem, pattern, any_version != 0)) return;
+    }
+  }
+}
+
+static struct toolkit_place *find(const struct toolkit *toolkit, struct nvrtc *nvrtc) {
+  const char *file = nvrtc_file(nvrtc, NULL), *builtins = nvrtc_builtins(nvrtc);
+  struct toolkit_place *place = file ? mem_alloc(toolkit->mem, sizeof *place) : NULL;
+  if (!place) return NULL;
+  char *real = realpath(file, NULL);
+  place->compiler_version = version_of_file(builtins);
+  if (!place->compiler_version) place->compiler_version = version_of_file(real);
+  if (*file == '/') search(place, toolkit->mem, file);
+  if (!place->count && real) search(place, toolkit->mem, real);
+  free(real);
+  return place;
+}
+
+void toolkit_extras(struct toolkit *toolkit, struct nvrtc *nvrtc, _Bool memory_only, struct custom_extras *extras) {
+  struct toolkit_place *place = atomic_load_explicit(&toolkit->place, memory_order_acquire);
+  if (!place && !memory_only) {
+    struct toolkit_place *found = find(toolkit, nvrtc);
+    if (!found) return;
+    if (atomic_compare_exchange_strong(&toolkit->place, &place, found))
+      place = found;
+    else
+      mem_free(toolkit->mem, found);
+  }
+  if (!place) return;
+  *extras = (struct custom_extras){place->list, place->count, place->compiler_version};
+}

@@ -1,0 +1,28 @@
+/* Where the toolkit's headers are that belong to the NVRTC in use, so that nobody has to name the folder. */
+#ifndef KJIT_JIT_COMPILE_TOOLKIT_FIND_H
+#define KJIT_JIT_COMPILE_TOOLKIT_FIND_H
+
+#include <stdatomic.h>
+
+#include "jit/compile/nvrtc.h"
+#include "jit/request/custom_request.h"
+
+#define TOOLKIT_DIRS 4
+
+/* Found once; zero it first. */
+struct toolkit {
+  _Atomic(struct toolkit_place *) place;
+  const struct mem *mem;
+};
+
+void toolkit_init(struct toolkit *toolkit, const struct mem *mem);
+void toolkit_finish(struct toolkit *toolkit);
+
+/* The folders, and the compiler's version as its files' names say it; nothing where there is no NVRTC or no toolkit.
+ * `memory_only`: nothing is searched, what was found before counts. Thread-safe. */
+void toolkit_extras(struct toolkit *toolkit, struct nvrtc *nvrtc, _Bool memory_only, struct custom_extras *extras);
+
+/* CUDA_VERSION of the cuda.h in a folder; 0 when there is none. */
+unsigned toolkit_header_version(const struct mem *mem, const char *dir);
+
+#endif

@@ -1,0 +1,42 @@
+/* What a collection of includes is asked with, and what it depends on. */
+#ifndef KJIT_JIT_REQUEST_INCLUDE_TERMS_H
+#define KJIT_JIT_REQUEST_INCLUDE_TERMS_H
+
+#include <kjit/build.h>
+
+#include "base/digest.h"
+#include "base/file.h"
+#include "jit/request/target.h"
+
+/* An include that the walk did not reach is given to the compiler under a name that begins so and is nowhere. A
+ * compiler that asks for one took another branch than the walk: then `everything` helps. */
+#define INCLUDE_UNREAD "kjit-unread:"
+
+/* Where headers come from, in this order: by name among the headers in memory; of a quoted one, beside the including
+ * file; in the folders; among the library's own stand-ins for C++'s standard headers. */
+struct include_search {
+  const kjit_source *headers; /* names distinct, texts without NUL, `bytes` set */
+  size_t header_count;
+  const char *const *dirs;
+  size_t dir_count;
+  _Bool no_shims;
+};
+
+/* What the conditions depend on beside the texts. */
+struct include_terms {
+  const char *prologue;        /* lines in front of the source; NULL: none */
+  const struct target *target; /* NULL: none is known */
+  const char *const *options;
+  size_t option_count;
+  unsigned cuda_version; /* 13000 for 13.0; 0: not known */
+  _Bool everything;      /* follow each literal #include of each file, whatever #if it stands under */
+};
+
+/* A file or folder that the closure depends on. */
+struct include_watch {
+  const char *path;
+  struct file_stamp stamp;
+  struct digest digest; /* of a file's content */
+};
+
+#endif

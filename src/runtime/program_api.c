@@ -1,0 +1,336 @@
+/* A program: a source with all that belongs to it, copied once, and the artifacts of its variants. A repeated request
+ * is a look-up by the strings that were asked for, under one lock that is held across nothing but the look-up. An
+ * artifact stays with the program until it is released. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/struct_intake.h"
+#include "base/text.h"
+#include "jit/builder_custom.h"
+#include "runtime/runtime_state.h"
+
+/* kjit_build_request as first released ended with stop_user. */
+#define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
+
+/* Variants of one source differ in a few defines; beyond this the caller means something else. */
+#define VARIANTS_MAX 65536
+
+/* Room for the names of usual variants, without asking for memory. */
+#define NAME_BYTES 512
+#define NAME_LIMIT ((size_t)1 << 24)
+
+struct variant {
+  struct variant *next; /* of the same bucket */
+  uint64_t hash;
+  kjit_artifact *artifact;
+  size_t bytes;
+  char name[]; /* entry, arch and defines, each ended by NUL */
+};
+
+struct kjit_program {
+  kjit_runtime *runtime;
+  kjit_build_request request; /* its strings are copies */
+  void *copy;                 /* of all of them */
+  atomic_uint references;
+  pthread_mutex_t lock;
+  struct variant **buckets; /* a power of two of them */
+  size_t bucket_count, variant_count;
+};
+
+/* One kjit_program_get() that has to build. */
+struct program_call {
+  kjit_program *program;
+  kjit_artifact **out;
+};
+
+/* -- The copy ----------------------------------------------------------------------------------------------------- */
+
+/* Pieces are cut from one block; in a first round `block` is NULL and only sizes are added. */
+struct copier {
+  char *block;
+  size_t used;
+};
+
+static void *cut(struct copier *copier, const void *data, size_t bytes, size_t alignment) {
+  copier->used = (copier->used + alignment - 1) / alignment * alignment;
+  char *to = copier->block ? copier->block + copier->used : NULL;
+  if (to && bytes && data) memcpy(to, data, bytes);
+  copier->used += bytes;
+  return to;
+}
+
+static const char *cut_string(struct copier *copier, const char *text) {
+  return text ? cut(copier, text, strlen(text) + 1, 1) : NULL;
+}
+
+static kjit_source cut_source(struct copier *copier, const kjit_source *source) {
+  kjit_source copy = *source;
+  copy.name = cut_string(copier, source->name);
+  if (!source->text) return copy;
+  copy.bytes = source->bytes ? source->bytes : strlen(source->text);
+  copy.text = cut(copier, source->text, copy.bytes, 1);
+  (void)cut(copier, "", 1, 1);
+  return copy;
+}
+
+static const char *const *cut_strings(struct copier *copier, const char *const *strings, size_t count) {
+  const char **list = cut(copier, strings, count * sizeof *list, _Alignof(const char *));
+  for (size_t i = 0; i < count; i++) {
+    const char *copy = cut_string(copier, strings[i]);
+    if (list) list[i] = copy;
+  }
+  return list;
+}
+
+static const kjit_source *cut_sources(struct copier *copier, const kjit_source *sources, size_t count) {
+  kjit_source *list = cut(copier, sources, count * sizeof *list, _Alignof(kjit_source));
+  for (size_t i = 0; i < count; i++) {
+    const kjit_source copy = cut_source(copier, &sources[i]);
+    if (list) list[i] = copy;
+  }
+  return list;
+}
+
+static const kjit_define *cut_defines(struct copier *copier, const kjit_define *defines, size_t count) {
+  kjit_define *list = cut(copier, defines, count * sizeof *list, _Alignof(kjit_define));
+  for (size_t i = 0; i < count; i++) {
+    const kjit_define copy = {cut_string(copier, defines[i].name), cut_string(copier, defines[i].value)};
+    if (list) list[i] = copy;
+  }
+  return list;
+}
+
+/* What the linker reads may be taken by words. */
+#define PART_ALIGNMENT 16
+
+static const kjit_part *cut_parts(struct copier *copier, const kjit_part *parts, size_t count) {
+  kjit_part *list = cut(copier, parts, count * sizeof *list, _Alignof(kjit_part));
+  for (size_t i = 0; i < count; i++) {
+    kjit_part copy = parts[i];
+    if (parts[i].data && !parts[i].bytes && parts[i].kind == KJIT_PART_PTX) copy.bytes = strlen(parts[i].data);
+    copy.name = cut_string(copier, parts[i].name);
+    copy.data = parts[i].data ? cut(copier, parts[i].data, copy.bytes, PART_ALIGNMENT) : NULL;
+    if (list) list[i] = copy;
+  }
+  return list;
+}
+
+static kjit_build_request cut_request(struct copier *copier, const kjit_build_request *request) {
+  kjit_build_request copy = *request;
+  copy.arch = cut_string(copier, request->arch);
+  copy.entry = cut_string(copier, request->entry);
+  copy.source = cut_source(copier, &request->source);
+  copy.headers = cut_sources(copier, request->headers, request->header_count);
+  copy.include_dirs = cut_strings(copier, request->include_dirs, request->include_dir_count);
+  copy.defines = cut_defines(copier, request->defines, request->define_count);
+  copy.options = cut_strings(copier, request->options, request->option_count);
+  copy.names = cut_strings(copier, request->names, request->name_count);
+  copy.parts = cut_parts(copier, request->parts, request->part_count);
+  return copy;
+}
+
+/* -- Variants ----------------------------------------------------------------------------------------------------- */
+
+static void put_string(struct text *name, const char *string) {
+  text_append_bytes(name, string ? string : "", (string ? strlen(string) : 0) + 1);
+}
+
+static void write_name(struct text *name, const kjit_program_variant *variant) {
+  put_string(name, variant->entry);
+  put_string(name, variant->arch);
+  for (size_t i = 0; i < variant->define_count; i++) {
+    put_string(name, variant->defines[i].name);
+    put_string(name, variant->defines[i].value ? variant->defines[i].value : "1");
+  }
+}
+
+static struct variant *find(const kjit_program *program, const struct text *name, uint64_t hash) {
+  struct variant *variant = program->buckets[hash & (program->bucket_count - 1)];
+  while (variant && (variant->hash != hash || variant->bytes != name->bytes ||
+                     memcmp(variant->name, name->data, name->bytes) != 0))
+    variant = variant->next;
+  return variant;
+}
+
+static kjit_artifact *look_up(kjit_program *program, const struct text *name, uint64_t hash) {
+  pthread_mutex_lock(&program->lock);
+  const struct variant *variant = find(program, name, hash);
+  kjit_artifact *artifact = variant ? kjit_artifact_retain(variant->artifact) : NULL;
+  pthread_mutex_unlock(&program->lock);
+  return artifact;
+}
+
+/* Chains stay short: the table doubles with its variants. Out of memory: they grow. */
+static void grow(kjit_program *program) {
+  const size_t count = 2 * program->bucket_count;
+  struct variant **buckets = mem_alloc_array(&program->runtime->mem, count, sizeof(struct variant *));
+  if (!buckets) return;
+  for (size_t i = 0; i < program->bucket_count; i++) {
+    for (struct variant *variant = program->buckets[i], *next; variant; variant = next) {
+      next = variant->next;
+      variant->next = buckets[variant->hash & (count - 1)];
+      buckets[variant->hash & (count - 1)] = variant;
+    }
+  }
+  mem_free(&program->runtime->mem, program->buckets);
+  program->buckets = buckets;
+  program->bucket_count = count;
+}
+
+/* Of two threads that built one variant, the first one's artifact stays. Out of memory: it is not kept. */
+static void keep(kjit_program *program, const struct text *name, uint64_t hash, kjit_artifact *artifact) {
+  struct variant *made = mem_alloc(&program->runtime->mem, sizeof *made + name->bytes);
+  if (!made) return;
+  made->hash = hash;
+  made->bytes = name->bytes;
+  memcpy(made->name, name->data, name->bytes);
+  pthread_mutex_lock(&program->lock);
+  const _Bool wanted = program->variant_count < VARIANTS_MAX && !find(program, name, hash);
+  if (wanted) {
+    if (program->variant_count >= program->bucket_count) grow(program);
+    struct variant **bucket = &program->buckets[hash & (program->bucket_count - 1)];
+    made->artifact = kjit_artifact_retain(artifact);
+    made->next = *bucket;
+    *bucket = made;
+    program->variant_count++;
+  }
+  pthread_mutex_unlock(&program->lock);
+  if (!wanted) mem_free(&program->runtime->mem, made);
+}
+
+/* -- The API ------------------------------------------------------------------------------------------------------ */
+
+static void destroy(kjit_program *program) {
+  const struct mem *mem = &program->runtime->mem;
+  for (size_t i = 0; i < program->bucket_count; i++) {
+    for (struct variant *variant = program->buckets[i], *next; variant; variant = next) {
+      next = variant->next;
+      kjit_artifact_release(variant->artifact);
+      mem_free(mem, variant);
+    }
+  }
+  pthread_mutex_destroy(&program->lock);
+  mem_free(mem, program->buckets);
+  mem_free(mem, program->copy);
+  mem_free(mem, program);
+}
+
+static kjit_status make(kjit_runtime *runtime, const kjit_build_request *request, kjit_program **out,
+                        kjit_error *error) {
+  struct copier sizes = {NULL, 0};
+  (void)cut_request(&sizes, request);
+  kjit_program *program = mem_alloc(&runtime->mem, sizeof *program);
+  struct copier copier = {mem_alloc(&runtime->mem, sizes.used), 0};
+  struct variant **buckets = mem_alloc_array(&runtime->mem, 8, sizeof(struct variant *));
+  if (!program || !copier.block || !buckets || pthread_mutex_init(&program->lock, NULL)) {
+    mem_free(&runtime->mem, buckets);
+    mem_free(&runtime->mem, copier.block);
+    mem_free(&runtime->mem, program);
+    return error_no_memory(error);
+  }
+  program->runtime = runtime;
+  program->request = cut_request(&copier, request);
+  program->copy = copier.block;
+  program->buckets = buckets;
+  program->bucket_count = 8;
+  atomic_init(&program->references, 1);
+  *out = program;
+  return KJIT_OK;
+}
+
+static kjit_status check_counts(const kjit_build_request *request, kjit_error *error) {
+  if (request->header_count && !request->headers) return error_invalid(error, "headers", "missing, but counted");
+  if (request->include_dir_count && !request->include_dirs)
+    return error_invalid(error, "include_dirs", "missing, but counted");
+  if (request->define_count && !request->defines) return error_invalid(error, "defines", "missing, but counted");
+  if (request->option_count && !request->options) return error_invalid(error, "options", "missing, but counted");
+  if (request->name_count && !request->names) return error_invalid(error, "names", "missing, but counted");
+  if (request->part_count && !request->parts) return error_invalid(error, "parts", "missing, but counted");
+  return KJIT_OK;
+}
+
+kjit_status kjit_program_create(kjit_runtime *runtime, const kjit_build_request *request, kjit_program **out,
+                                kjit_error *error) {
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (!request) return error_invalid(error, "request", "must not be NULL");
+  kjit_build_request copy;
+  kjit_status status = struct_intake(&copy, sizeof copy, request, REQUEST_OLDEST_BYTES, "request", error);
+  if (status == KJIT_OK) status = check_counts(&copy, error);
+  return status == KJIT_OK ? make(runtime, &copy, out, error) : status;
+}
+
+static kjit_status get_artifact(void *user, const struct jit_request *request, kjit_error *error) {
+  struct program_call *call = user;
+  kjit_artifact_release(*call->out);
+  return builder_get(call->program->runtime->builder, request, call->out, error);
+}
+
+/* The program's request with what the variant says otherwise; the variant's defines follow the program's. */
+static kjit_status build(struct program_call *call, const kjit_program_variant *variant, kjit_error *error) {
+  const kjit_program *program = call->program;
+  const struct mem *mem = &program->runtime->mem;
+  kjit_build_request request = program->request;
+  const size_t own = request.define_count;
+  kjit_define *defines = mem_alloc_array(mem, own + variant->define_count, sizeof *defines);
+  if (!defines) return error_no_memory(error);
+  if (own) memcpy(defines, request.defines, own * sizeof *defines);
+  if (variant->define_count) memcpy(defines + own, variant->defines, variant->define_count * sizeof *defines);
+  request.defines = defines;
+  request.define_count = own + variant->define_count;
+  if (variant->entry) request.entry = variant->entry;
+  if (variant->arch) request.arch = variant->arch;
+  request.flags |= variant->flags;
+  const kjit_status status = builder_custom(program->runtime->builder, &request, NULL, get_artifact, call, error);
+  mem_free(mem, defines);
+  return status;
+}
+
+kjit_status kjit_program_get(kjit_program *program, const kjit_program_variant *variant, kjit_artifact **out,
+                             kjit_error *error) {
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  if (!program) return error_invalid(error, "program", "must not be NULL");
+  kjit_program_variant none = {.struct_size = sizeof none};
+  if (!variant) variant = &none;
+  if (variant->struct_size < sizeof none) return error_invalid(error, "variant", "struct_size is not set");
+  if (variant->define_count && !variant->defines)
+    return error_invalid(error, "variant", "defines: missing, but counted");
+  char buffer[NAME_BYTES];
+  struct text name, large;
+  text_init_fixed(&name, buffer, sizeof buffer);
+  text_init(&large, &program->runtime->mem, NAME_LIMIT);
+  write_name(&name, variant);
+  if (name.failed) write_name(&large, variant);
+  const struct text *used = name.failed ? &large : &name;
+  if (used->failed) {
+    text_finish(&large);
+    return error_no_memory(error);
+  }
+  const uint64_t hash = hash_64(used->data, used->bytes);
+  *out = look_up(program, used, hash);
+  kjit_status status = KJIT_OK;
+  if (!*out) {
+    struct program_call call = {program, out};
+    status = build(&call, variant, error);
+    if (status == KJIT_OK && !((variant->flags | program->request.flags) & KJIT_BUILD_KEY_ONLY))
+      keep(program, used, hash, *out);
+  }
+  text_finish(&large);
+  return status;
+}
+
+kjit_program *kjit_program_retain(kjit_program *program) {
+  if (program) atomic_fetch_add_explicit(&program->references, 1, memory_order_relaxed);
+  return program;
+}
+
+void kjit_program_release(kjit_program *program) {
+  if (program && atomic_fetch_sub(&program->references, 1) == 1) destroy(program);
+}
