@@ -28,7 +28,6 @@ src/jit/cache/entry_read.c
 src/jit/cache/entry_write.c
 src/jit/compile/cubin.c
 src/jit/compile/nvrtc.c
-src/jit/compile/nvrtc_find.c
 src/jit/compile/nvrtc_identity.c
 src/jit/compile/ptxas_log.c
 src/jit/request/compile_options.c

@@ -6,8 +6,8 @@
 
 /* Where to look. */
 struct nvrtc_search {
-  const char *asked; /* a file or folder, beside which nothing is tried; NULL: $LD_LIBRARY_PATH, what this process has
-                        loaded, the usual places */
+  const char *asked; /* a file or folder, beside which nothing is tried; NULL: $LD_LIBRARY_PATH, then the best of what
+                        this process has loaded and of the usual places */
   const char *asked_by; /* name of what asked for it */
   const char *root;     /* in front of the usual places: "", unless a test has its own */
 };
