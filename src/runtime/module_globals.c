@@ -35,7 +35,7 @@ kjit_status kjit_module_get_global(kjit_module *module, const char *name, kjit_g
 /* The part of the variable that a copy is for. */
 static kjit_status find_part(struct kjit_module *module, const char *name, size_t offset, const void *data,
                              size_t bytes, CUdeviceptr *address, kjit_error *error) {
-  kjit_global global = {.struct_size = 0};
+  kjit_global global = {.struct_size = sizeof global};
   if (bytes && !data) return error_invalid(error, "data", "must not be NULL when bytes is not 0");
   const kjit_status status = find(module, name, &global, error);
   if (status != KJIT_OK) return status;
