@@ -1,0 +1,14 @@
+/* A family file: YAML, whose manual is docs/families.md. It becomes a kjit_family_description, and that the family. */
+#ifndef KJIT_FAMILY_FAMILY_FILE_H
+#define KJIT_FAMILY_FAMILY_FILE_H
+
+#include "family/definition.h"
+#include "family/yaml_tree.h"
+
+/* As kjit_family_parse() and kjit_family_open(), with the memory to use. */
+kjit_status family_file_parse(struct family_definition **out, const struct mem *mem, const char *text, size_t bytes,
+                              const char *name, const char *folder, kjit_error *error);
+kjit_status family_file_open(struct family_definition **out, const struct mem *mem, const char *path,
+                             kjit_error *error);
+
+#endif
