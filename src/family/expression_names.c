@@ -21,7 +21,9 @@ _Bool expression_is_reserved(const char *name) {
     if (!strcmp(words[i], name)) return 1;
   for (size_t i = 0; i < LIMIT_COUNT; i++)
     if (!strcmp(expression_limit_names[i], name)) return 1;
-  return element_from_name(name, strlen(name)) != NULL;
+  for (size_t i = 0; element_at(i); i++)
+    if (!strcmp(element_at(i)->name, name)) return 1;
+  return 0;
 }
 
 static _Bool is_name(const char *candidate, const struct token *name) {

@@ -45,7 +45,10 @@ static kjit_status read_extents(const struct file_reader *reader, const struct y
   size_t count = 0;
   const kjit_status status = file_read_texts(reader, node, &texts, &count);
   if (status != KJIT_OK) return status;
-  if (count < 1 || count > 3) return file_refuse(reader, node, "%s has one to three expressions: x, y, z", node->key);
+  if (count < 1 || count > 3)
+    return file_refuse(reader, node,
+                       "%s has one to three expressions, x, y, z; one that has commas needs quotes inside [ ]",
+                       node->key);
   memcpy(out, texts, count * sizeof *texts);
   return KJIT_OK;
 }
@@ -182,19 +185,25 @@ static kjit_status check_complete(const struct file_reader *reader) {
   return error_set(reader->error, KJIT_ERR_PARSE, "%s: the key %s is missing", reader->name, missing);
 }
 
+kjit_status family_file_read(kjit_family_description *out, struct arena *arena, const char *text, size_t bytes,
+                             const char *name, const char *folder, kjit_error *error) {
+  const struct yaml_node *root;
+  const struct file_reader reader = {arena, name, out, error};
+  *out = kjit_family_description_default();
+  out->file = name;
+  out->folder = folder;
+  kjit_status status = yaml_tree_read(&root, arena, text, bytes, name, error);
+  if (status == KJIT_OK) status = file_read_mapping(&reader, root, keys, KEY_COUNT(keys), out);
+  return status == KJIT_OK ? check_complete(&reader) : status;
+}
+
 kjit_status family_file_parse(struct family_definition **out, const struct mem *mem, const char *text, size_t bytes,
                               const char *name, const char *folder, kjit_error *error) {
-  kjit_family_description description = kjit_family_description_default();
+  kjit_family_description description;
   struct arena arena;
-  const struct yaml_node *root;
-  const struct file_reader reader = {&arena, name, &description, error};
   *out = NULL;
   arena_init(&arena, mem);
-  description.file = name;
-  description.folder = folder;
-  kjit_status status = yaml_tree_read(&root, &arena, text, bytes, name, error);
-  if (status == KJIT_OK) status = file_read_mapping(&reader, root, keys, KEY_COUNT(keys), &description);
-  if (status == KJIT_OK) status = check_complete(&reader);
+  kjit_status status = family_file_read(&description, &arena, text, bytes, name, folder, error);
   if (status == KJIT_OK) status = definition_create(out, mem, &description, error);
   arena_finish(&arena);
   return status;

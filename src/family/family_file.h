@@ -5,6 +5,10 @@
 #include "family/definition.h"
 #include "family/yaml_tree.h"
 
+/* What a file says, in the arena and in `text`, `name` and `folder`. KJIT_ERR_PARSE, KJIT_ERR_NO_MEMORY. */
+kjit_status family_file_read(kjit_family_description *out, struct arena *arena, const char *text, size_t bytes,
+                             const char *name, const char *folder, kjit_error *error);
+
 /* As kjit_family_parse() and kjit_family_open(), with the memory to use. */
 kjit_status family_file_parse(struct family_definition **out, const struct mem *mem, const char *text, size_t bytes,
                               const char *name, const char *folder, kjit_error *error);

@@ -59,8 +59,10 @@ kjit_status file_read_mapping(const struct file_reader *reader, const struct yam
 kjit_status file_expect(const struct file_reader *reader, const struct yaml_node *node, enum yaml_kind kind) {
   static const char *const names[] = {"one value", "a list", "a mapping (key: value)"};
   if (node->kind == kind) return KJIT_OK;
-  return file_refuse(reader, node, "%.60s%sexpected %s, found %s", node->key ? node->key : "", node->key ? ": " : "",
-                     names[kind], names[node->kind]);
+  return file_refuse(reader, node, "%.60s%sexpected %s, found %s%s", node->key ? node->key : "", node->key ? ": " : "",
+                     names[kind], names[node->kind],
+                     kind == YAML_SCALAR ? "; an expression with a colon, or with commas inside [ ], needs quotes"
+                                         : "");
 }
 
 kjit_status file_read_text(const struct file_reader *reader, const struct yaml_node *node, kjit_family_text *out) {
