@@ -45,12 +45,12 @@ __device__ inline Element from_float(float value) {
 }
 
 struct Maximum {
-  static constexpr float first = -__builtin_huge_valf();
+  __device__ static float first() { return __int_as_float(0xff800000); } // minus infinity
   __device__ static float join(float a, float b) { return fmaxf(a, b); }
 };
 
 struct Sum {
-  static constexpr float first = 0.0f;
+  __device__ static float first() { return 0.0f; }
   __device__ static float join(float a, float b) { return a + b; }
 };
 
@@ -63,7 +63,7 @@ template <typename Operation> __device__ inline float reduce(float value) {
     __syncthreads(); // the last reduction has been read
     if (threadIdx.x % 32 == 0) partial[threadIdx.y][threadIdx.x / 32] = value;
     __syncthreads();
-    value = Operation::first;
+    value = Operation::first();
     for (int warp = 0; warp < KJIT_warps; warp++)
       value = Operation::join(value, partial[threadIdx.y][warp]);
   }
@@ -104,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(KJIT_block_threads)
   const int first = threadIdx.x * KJIT_vec, step = KJIT_threads * KJIT_vec;
   float values[KJIT_vec];
 
-  float maximum = Maximum::first;
+  float maximum = Maximum::first();
   for (int column = first; column < end; column += step) {
     load(from, column, values);
     for (int i = 0; i < KJIT_vec; i++) {

@@ -13,6 +13,7 @@
 #include <kjit/cache.h>
 #include <kjit/common.h>
 #include <kjit/doctor.h>
+#include <kjit/family.h>
 #include <kjit/flash_forward.h>
 #include <kjit/kernel.h>
 #include <kjit/record.h>
