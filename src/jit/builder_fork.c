@@ -37,7 +37,8 @@ static void child(void *user) {
     lock->file = -1;
   }
   builder->held = NULL;
-  /* What the parent has counted, the parent will write. */
+  /* The child inherits the parent's unwritten counts. They are marked as written, because otherwise both processes
+   * would add them to the usage file. */
   for (int i = 0; i < CACHE_COUNTERS; i++)
     atomic_store(&builder->counters.flushed[i], count_get(&builder->counters, (enum cache_counter)i));
   pthread_mutex_unlock(&builder->held_mutex);
@@ -53,21 +54,4 @@ _Bool builder_fork_init(struct builder *builder) {
 
 void builder_fork_finish(struct builder *builder) {
   if (fork_guard_remove(&builder->guard)) pthread_mutex_destroy(&builder->held_mutex);
-}
-
-void builder_fork_hold(struct builder *builder, struct cache_lock *lock) {
-  pthread_mutex_lock(&builder->held_mutex);
-  lock->next = builder->held;
-  builder->held = lock;
-  pthread_mutex_unlock(&builder->held_mutex);
-}
-
-void builder_fork_drop(struct builder *builder, struct cache_lock *lock) {
-  pthread_mutex_lock(&builder->held_mutex);
-  for (struct cache_lock **link = &builder->held; *link; link = &(*link)->next)
-    if (*link == lock) {
-      *link = lock->next;
-      break;
-    }
-  pthread_mutex_unlock(&builder->held_mutex);
 }

@@ -7,8 +7,4 @@
 _Bool builder_fork_init(struct builder *builder);
 void builder_fork_finish(struct builder *builder);
 
-/* A lock from before it is taken until it is to be released. */
-void builder_fork_hold(struct builder *builder, struct cache_lock *lock);
-void builder_fork_drop(struct builder *builder, struct cache_lock *lock);
-
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "jit/builder_fork.h"
+#include "jit/builder_held.h"
 #include "jit/cache/cache_publish.h"
 #include "jit/cache/failure_cache.h"
 #include "jit/compile/compile.h"
@@ -206,7 +206,7 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
   kjit_status status = KJIT_OK;
   const int64_t start_ns = builder_now_ns(builder);
   cache_lock_init(&lock, &call->key->digest);
-  builder_fork_hold(builder, &lock);
+  builder_held_add(builder, &lock);
   const enum wait_end end = wait_for_lock(call, &lock, out, &status, error);
   if (end != WAIT_LOCKED || builder_now_ns(builder) - start_ns > POLL_FIRST_NS) {
     count_add(&builder->counters, COUNT_waits, 1);
@@ -216,7 +216,7 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
     status = builder_call_end(call, "another process is still compiling it", error);
   else if (end != WAIT_ANSWERED)
     status = compile_and_publish(call, out, expires_ns, error);
-  builder_fork_drop(builder, &lock);
+  builder_held_remove(builder, &lock);
   cache_lock_release(&lock, builder->ops, folder);
   return status;
 }

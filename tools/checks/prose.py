@@ -23,17 +23,11 @@ WITHOUT_OPENING = frozenset("""
 src/attention/tensor_check.c
 src/attention/tune/tune_shipped.c
 src/family/scanner.c
-src/jit/builder.c
-src/jit/builder_create.c
-src/jit/builder_fork.c
-src/jit/builder_produce.c
 src/jit/cache/entry_name.c
 src/jit/cache/entry_read.c
 src/jit/cache/entry_write.c
-src/jit/compile/compile.c
 src/jit/compile/cubin.c
 src/jit/compile/nvrtc.c
-src/jit/compile/nvrtc_find.c
 src/jit/compile/nvrtc_identity.c
 src/jit/compile/ptxas_log.c
 src/jit/request/compile_options.c

@@ -28,6 +28,12 @@ KJIT_DEVICE void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
+// Arrive without release: for a barrier after which the blocks use nothing that this thread wrote before by ordinary
+// stores, because then the fence that a release costs is not needed.
+KJIT_DEVICE void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
 KJIT_DEVICE void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }

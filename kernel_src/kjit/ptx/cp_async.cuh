@@ -25,6 +25,14 @@ KJIT_DEVICE void cp_async_16_zfill(uint32_t shared, const void *global, bool ins
                : "memory");
 }
 
+// Like cp_async_16(), of which only the first `bytes` (0 to 16) are read; the others are written as zeros.
+// Each thread by itself.
+// PTX ISA 9.0, "Data Movement and Conversion Instructions: cp.async" (src-size)
+KJIT_DEVICE void cp_async_16_first(uint32_t shared, const void *global, int bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes)
+               : "memory");
+}
+
 // Close the calling thread's copies since its last call into one group. Each thread by itself.
 // PTX ISA 9.0, "Data Movement and Conversion Instructions: cp.async.commit_group"
 KJIT_DEVICE void cp_async_commit_group() {

@@ -23,4 +23,12 @@ KJIT_DEVICE float lg2_approx(float x) {
   return y;
 }
 
+// 1 / x, with a relative error of at most 1 ulp; 1 / inf is 0. Subnormal operands and results are flushed to zero.
+// PTX ISA 9.0, "Floating Point Instructions: rcp"
+KJIT_DEVICE float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 } // namespace kjit

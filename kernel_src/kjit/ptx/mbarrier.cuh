@@ -59,6 +59,13 @@ KJIT_DEVICE void mbarrier_arrive_cluster(uint32_t barrier) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Like mbarrier_arrive_cluster() without release: for a thread that has only read, by wgmma or TMA, and whose reads are
+// over, because then nothing needs to be made visible and the fence that a release at cluster scope costs is not
+// needed. PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.arrive" (.relaxed)
+KJIT_DEVICE void mbarrier_arrive_cluster_relaxed(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
 // Wait until the phase with the given parity has completed: 0 for the first phase, then alternating. Waiting for parity
 // 1 on a fresh barrier returns at once, as if the phase before the first had completed. Acquire semantics at block
 // scope. Any threads.

@@ -55,4 +55,20 @@ KJIT_DEVICE uint32_t ld_shared_4(uint32_t shared) {
   return value;
 }
 
+// Two fp32 values to shared memory: 8 bytes, 8-byte aligned.
+// PTX ISA 9.0, "Data Movement and Conversion Instructions: st"
+KJIT_DEVICE void st_shared_f32_x2(uint32_t shared, float low, float high) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared), "f"(low), "f"(high) : "memory");
+}
+
+// Four fp32 values from the shared memory of any block of the cluster: `shared` is a shared::cluster address
+// (cluster.cuh, mapa()), 16-byte aligned.
+// PTX ISA 9.0, "Data Movement and Conversion Instructions: ld" (.shared::cluster)
+KJIT_DEVICE void ld_cluster_f32_x4(float (&values)[4], uint32_t shared) {
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
+               : "r"(shared)
+               : "memory");
+}
+
 } // namespace kjit

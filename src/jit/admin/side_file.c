@@ -16,7 +16,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "jit/builder_fork.h"
+#include "jit/builder_held.h"
 #include "jit/cache/temp_file.h"
 
 /* Between two attempts at the lock: short against the milliseconds that a holder needs to read and write a small file.
@@ -128,7 +128,7 @@ kjit_status side_file_lock(struct builder *builder, const struct side_file *file
   if (!made) return error_no_memory(error);
   made->builder = builder;
   init_lock(made, file);
-  builder_fork_hold(builder, &made->lock);
+  builder_held_add(builder, &made->lock);
   const kjit_status status = wait_for_lock(made, file, error);
   if (status == KJIT_OK)
     *out = made;
@@ -140,7 +140,7 @@ kjit_status side_file_lock(struct builder *builder, const struct side_file *file
 void side_file_unlock(struct side_file_lock *lock) {
   if (!lock) return;
   struct builder *builder = lock->builder;
-  builder_fork_drop(builder, &lock->lock);
+  builder_held_remove(builder, &lock->lock);
   cache_lock_release(&lock->lock, builder->ops, builder->user.dir.folder);
   mem_free(builder->mem, lock);
 }

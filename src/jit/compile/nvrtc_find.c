@@ -1,3 +1,13 @@
+/* Where NVRTC is.
+ *
+ * 1. A path that was asked for is taken, or is an error: nothing else is tried.
+ * 2. $LD_LIBRARY_PATH is the user's own choice: its first NVRTC is taken.
+ * 3. Otherwise the best of what this process has loaded and of the usual places is taken, not the first: a framework
+ * may have loaded an older one than the machine's toolkit. Only versions of the loaded one's CUDA major take part,
+ * because a driver that is as old as the framework expects refuses the cubins of the next major.
+ * 4. The library's builtins are found beside it, since the two files together are the compiler's identity.
+ *
+ * Nothing is loaded. Thread-safe: everything is on the caller's stack. */
 #include "jit/compile/nvrtc_find.h"
 
 #include <dirent.h>
@@ -13,7 +23,7 @@
 static const char *const library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 #define LIBRARY_NAME_COUNT (sizeof library_names / sizeof *library_names)
 
-/* Folders, as patterns whose newest match is tried first; with `variable`, below what it names. */
+/* Folders, as patterns of which every match takes part; with `variable`, below the folder that it names. */
 static const struct known_folder {
   const char *variable, *pattern;
 } known_folders[] = {
@@ -41,93 +51,6 @@ static _Bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder, si
     if (join(path, folder, folder_bytes, library_names[i]) && file_identify(path, &identity)) return 1;
   }
   return 0;
-}
-
-/* Relative folders would make the compiler depend on where the process stands: they are passed over. */
-static _Bool find_in_search_path(char path[DYNLIB_PATH_BYTES], const char *folders) {
-  for (const char *at = folders; at && *at;) {
-    const size_t bytes = strcspn(at, ":");
-    if (*at == '/' && bytes < DYNLIB_PATH_BYTES && find_in_folder(path, at, bytes)) return 1;
-    at += bytes + (at[bytes] == ':');
-  }
-  return 0;
-}
-
-static _Bool find_loaded(char path[DYNLIB_PATH_BYTES]) {
-  _Bool found = 0;
-  for (size_t i = 0; i < LIBRARY_NAME_COUNT && !found; i++) {
-    struct dynlib lib;
-    if (!dynlib_open_loaded(&lib, library_names[i])) continue;
-    found = lib.path[0] == '/';
-    memcpy(path, lib.path, sizeof lib.path);
-    dynlib_close(&lib);
-  }
-  return found;
-}
-
-static int newest_first(const void *a, const void *b) {
-  return strverscmp(*(const char *const *)b, *(const char *const *)a);
-}
-
-static _Bool find_in_pattern(char path[DYNLIB_PATH_BYTES], const char *pattern) {
-  glob_t matches;
-  _Bool found = 0;
-  if (glob(pattern, GLOB_NOSORT, NULL, &matches) == 0) {
-    qsort(matches.gl_pathv, matches.gl_pathc, sizeof *matches.gl_pathv, newest_first);
-    for (size_t i = 0; i < matches.gl_pathc && !found; i++)
-      found = find_in_folder(path, matches.gl_pathv[i], strlen(matches.gl_pathv[i]));
-  }
-  globfree(&matches);
-  return found;
-}
-
-static _Bool find_in_known_folders(char path[DYNLIB_PATH_BYTES], const char *root) {
-  for (size_t i = 0; i < sizeof known_folders / sizeof *known_folders; i++) {
-    const struct known_folder *folder = &known_folders[i];
-    const char *base = folder->variable ? secure_getenv(folder->variable) : root;
-    char pattern[DYNLIB_PATH_BYTES];
-    if (!base || (folder->variable && *base != '/')) continue;
-    const int length = snprintf(pattern, sizeof pattern, "%s%s", base, folder->pattern);
-    if (length > 0 && length < (int)sizeof pattern && find_in_pattern(path, pattern)) return 1;
-  }
-  return 0;
-}
-
-static _Bool find_asked(char path[DYNLIB_PATH_BYTES], const char *asked, size_t bytes) {
-  struct file_identity identity;
-  if (!bytes || bytes >= DYNLIB_PATH_BYTES) return 0;
-  if (!file_identify(asked, &identity)) return find_in_folder(path, asked, bytes);
-  memcpy(path, asked, bytes + 1);
-  return 1;
-}
-
-/* A name without a slash would have the loader search for it, and a relative one changes its meaning with chdir(). */
-static _Bool make_absolute(char path[DYNLIB_PATH_BYTES]) {
-  if (*path == '/') return 1;
-  char *absolute = realpath(path, NULL);
-  const _Bool fits = absolute && strlen(absolute) < DYNLIB_PATH_BYTES;
-  if (fits) memcpy(path, absolute, strlen(absolute) + 1);
-  free(absolute);
-  return fits;
-}
-
-/* A path was given: it is this one or none. */
-static kjit_status take_asked(char path[DYNLIB_PATH_BYTES], const struct nvrtc_search *search, kjit_error *error) {
-  if (find_asked(path, search->asked, strlen(search->asked)) && make_absolute(path)) return KJIT_OK;
-  return error_set(error, KJIT_ERR_NO_NVRTC,
-                   "%s: \"%.200s\" is neither a file nor a folder with libnvrtc.so.13, libnvrtc.so.12 or libnvrtc.so",
-                   search->asked_by, search->asked);
-}
-
-static kjit_status find_library(char path[DYNLIB_PATH_BYTES], const struct nvrtc_search *search, kjit_error *error) {
-  if (search->asked) return take_asked(path, search, error);
-  if (find_in_search_path(path, secure_getenv("LD_LIBRARY_PATH"))) return KJIT_OK;
-  if (find_loaded(path) || find_in_known_folders(path, search->root)) return KJIT_OK;
-  return error_set(error, KJIT_ERR_NO_NVRTC,
-                   "NVRTC (libnvrtc.so.13 or libnvrtc.so.12) was not found in $LD_LIBRARY_PATH, $CUDA_HOME/lib64, "
-                   "/usr/local/cuda*/lib64, /usr/lib/*-linux-gnu, /usr/lib64, /opt/cuda/lib64, $VIRTUAL_ENV or "
-                   "$CONDA_PREFIX; install the CUDA toolkit or \"pip install nvidia-cuda-nvrtc\", or set KJIT_NVRTC to "
-                   "the file or its folder; what is in the cache or a bundle works without it");
 }
 
 /* Does version text `whole` ("13.0.88") begin with the components of `part` ("13.0", or "" for any)? */
@@ -169,14 +92,142 @@ static void find_builtins(char path[DYNLIB_PATH_BYTES], const char *library) {
   if (*best && !join(path, folder, strlen(folder), best)) *path = '\0';
 }
 
+/* The builtins of a library, which lie beside the file that it is a link to, or beside the link. "" when there are
+ * none. */
+static void find_its_builtins(char path[DYNLIB_PATH_BYTES], const char *library) {
+  char *real = realpath(library, NULL);
+  *path = '\0';
+  if (real) find_builtins(path, real);
+  free(real);
+  if (!*path) find_builtins(path, library);
+}
+
+/* The best candidate so far. */
+struct best {
+  char path[DYNLIB_PATH_BYTES];
+  int rank;  /* 0: there is none */
+  int major; /* of CUDA; 0: any takes part */
+};
+
+/* 1000 times the major plus the minor version; the builtins' file has both in its name, the library's often only the
+ * first. 12.5 ranks below every other, because its ptxas waits for all wgmma products where others wait for some
+ * (kernel_src/README.md). */
+static int rank_of(const char *library, int *major) {
+  char builtins[DYNLIB_PATH_BYTES];
+  int minor = 0;
+  find_its_builtins(builtins, library);
+  const char *named = *builtins ? builtins : library, *base = strrchr(named, '/');
+  const char *version = base ? strstr(base, ".so.") : NULL;
+  *major = 0;
+  if (!version || sscanf(version, ".so.%d.%d", major, &minor) < 1) return 2;
+  return *major == 12 && minor == 5 ? 1 : 1000 * *major + minor;
+}
+
+/* Of equals the first stays. */
+static void consider(struct best *best, const char *library) {
+  int major;
+  const int rank = rank_of(library, &major);
+  if (rank <= best->rank || (best->major && major != best->major)) return;
+  best->rank = rank;
+  memcpy(best->path, library, strlen(library) + 1);
+}
+
+/* Relative folders would make the compiler depend on where the process stands: they are passed over. */
+static _Bool find_in_search_path(char path[DYNLIB_PATH_BYTES], const char *folders) {
+  for (const char *at = folders; at && *at;) {
+    const size_t bytes = strcspn(at, ":");
+    if (*at == '/' && bytes < DYNLIB_PATH_BYTES && find_in_folder(path, at, bytes)) return 1;
+    at += bytes + (at[bytes] == ':');
+  }
+  return 0;
+}
+
+static void consider_loaded(struct best *best) {
+  for (size_t i = 0; i < LIBRARY_NAME_COUNT; i++) {
+    struct dynlib lib;
+    if (!dynlib_open_loaded(&lib, library_names[i])) continue;
+    if (lib.path[0] == '/') {
+      consider(best, lib.path);
+      if (!best->major) (void)rank_of(lib.path, &best->major);
+    }
+    dynlib_close(&lib);
+  }
+}
+
+static int newest_first(const void *a, const void *b) {
+  return strverscmp(*(const char *const *)b, *(const char *const *)a);
+}
+
+/* Folders of toolkits have their version in their names, which counts where the files' names have none. */
+static void consider_pattern(struct best *best, const char *pattern) {
+  glob_t matches;
+  char path[DYNLIB_PATH_BYTES];
+  if (glob(pattern, GLOB_NOSORT, NULL, &matches) == 0) {
+    qsort(matches.gl_pathv, matches.gl_pathc, sizeof *matches.gl_pathv, newest_first);
+    for (size_t i = 0; i < matches.gl_pathc; i++)
+      if (find_in_folder(path, matches.gl_pathv[i], strlen(matches.gl_pathv[i]))) consider(best, path);
+  }
+  globfree(&matches);
+}
+
+static void consider_known_folders(struct best *best, const char *root) {
+  for (size_t i = 0; i < sizeof known_folders / sizeof *known_folders; i++) {
+    const struct known_folder *folder = &known_folders[i];
+    const char *base = folder->variable ? secure_getenv(folder->variable) : root;
+    char pattern[DYNLIB_PATH_BYTES];
+    if (!base || (folder->variable && *base != '/')) continue;
+    const int length = snprintf(pattern, sizeof pattern, "%s%s", base, folder->pattern);
+    if (length > 0 && length < (int)sizeof pattern) consider_pattern(best, pattern);
+  }
+}
+
+static _Bool find_asked(char path[DYNLIB_PATH_BYTES], const char *asked, size_t bytes) {
+  struct file_identity identity;
+  if (!bytes || bytes >= DYNLIB_PATH_BYTES) return 0;
+  if (!file_identify(asked, &identity)) return find_in_folder(path, asked, bytes);
+  memcpy(path, asked, bytes + 1);
+  return 1;
+}
+
+/* A name without a slash would have the loader search for it, and a relative one changes its meaning with chdir(). */
+static _Bool make_absolute(char path[DYNLIB_PATH_BYTES]) {
+  if (*path == '/') return 1;
+  char *absolute = realpath(path, NULL);
+  const _Bool fits = absolute && strlen(absolute) < DYNLIB_PATH_BYTES;
+  if (fits) memcpy(path, absolute, strlen(absolute) + 1);
+  free(absolute);
+  return fits;
+}
+
+/* A path was given: it is this one or none. */
+static kjit_status take_asked(char path[DYNLIB_PATH_BYTES], const struct nvrtc_search *search, kjit_error *error) {
+  if (find_asked(path, search->asked, strlen(search->asked)) && make_absolute(path)) return KJIT_OK;
+  return error_set(error, KJIT_ERR_NO_NVRTC,
+                   "%s: \"%.200s\" is neither a file nor a folder with libnvrtc.so.13, libnvrtc.so.12 or libnvrtc.so",
+                   search->asked_by, search->asked);
+}
+
+static kjit_status find_library(char path[DYNLIB_PATH_BYTES], const struct nvrtc_search *search, kjit_error *error) {
+  if (search->asked) return take_asked(path, search, error);
+  if (find_in_search_path(path, secure_getenv("LD_LIBRARY_PATH"))) return KJIT_OK;
+  struct best best = {.rank = 0};
+  consider_loaded(&best);
+  consider_known_folders(&best, search->root);
+  if (best.rank) {
+    memcpy(path, best.path, sizeof best.path);
+    return KJIT_OK;
+  }
+  return error_set(error, KJIT_ERR_NO_NVRTC,
+                   "NVRTC (libnvrtc.so.13 or libnvrtc.so.12) was not found in $LD_LIBRARY_PATH, $CUDA_HOME/lib64, "
+                   "/usr/local/cuda*/lib64, /usr/lib/*-linux-gnu, /usr/lib64, /opt/cuda/lib64, $VIRTUAL_ENV or "
+                   "$CONDA_PREFIX; install the CUDA toolkit or \"pip install nvidia-cuda-nvrtc\", or set KJIT_NVRTC to "
+                   "the file or its folder; what is in the cache or a bundle works without it");
+}
+
 kjit_status nvrtc_find(struct nvrtc_place *place, const struct nvrtc_search *search, kjit_error *error) {
   *place = (struct nvrtc_place){0};
   const kjit_status status = find_library(place->library, search, error);
   if (status != KJIT_OK) return status;
-  /* The name that a link leads to has the full version. */
-  char *real = realpath(place->library, NULL);
-  if (real) find_builtins(place->builtins, real);
-  free(real);
-  if (!place->builtins[0]) find_builtins(place->builtins, place->library);
+  find_its_builtins(place->builtins, place->library);
   return nvrtc_read_identity(place, error);
 }

@@ -2,22 +2,12 @@
 #ifndef KJIT_JIT_COMPILE_NVRTC_FIND_H
 #define KJIT_JIT_COMPILE_NVRTC_FIND_H
 
-#include "base/dynlib.h"
-#include "base/file.h"
-
-#define NVRTC_IDENTITY_BYTES 128 /* what kjit_doctor_report has room for */
-
-struct nvrtc_place {
-  char library[DYNLIB_PATH_BYTES];
-  char builtins[DYNLIB_PATH_BYTES]; /* "" when its folder has none */
-  char identity[NVRTC_IDENTITY_BYTES];
-  struct file_identity file; /* of the library, when the identity was read */
-};
+#include "jit/compile/nvrtc_identity.h"
 
 /* Where to look. */
 struct nvrtc_search {
-  const char *asked; /* a file or folder, beside which nothing is tried; NULL: $LD_LIBRARY_PATH, what this process has
-                        loaded, the usual places */
+  const char *asked; /* a file or folder, beside which nothing is tried; NULL: $LD_LIBRARY_PATH, then the best of what
+                        this process has loaded and of the usual places */
   const char *asked_by; /* name of what asked for it */
   const char *root;     /* in front of the usual places: "", unless a test has its own */
 };

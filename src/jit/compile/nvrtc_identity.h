@@ -2,7 +2,19 @@
 #ifndef KJIT_JIT_COMPILE_NVRTC_IDENTITY_H
 #define KJIT_JIT_COMPILE_NVRTC_IDENTITY_H
 
-#include "jit/compile/nvrtc_find.h"
+#include <kjit/common.h>
+
+#include "base/dynlib.h"
+#include "base/file.h"
+
+#define NVRTC_IDENTITY_BYTES 128 /* what kjit_doctor_report has room for */
+
+struct nvrtc_place {
+  char library[DYNLIB_PATH_BYTES];
+  char builtins[DYNLIB_PATH_BYTES]; /* "" when its folder has none */
+  char identity[NVRTC_IDENTITY_BYTES];
+  struct file_identity file; /* of the library, when the identity was read */
+};
 
 /* Fill place->identity and place->file from place->library and place->builtins. KJIT_ERR_NO_NVRTC when either cannot be
  * read. */

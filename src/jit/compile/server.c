@@ -15,7 +15,8 @@
 
 #include "base/error.h"
 #include "jit/compile/preamble.h"
-#include "jit/compile/server_internal.h"
+#include "jit/compile/server.h"
+#include "jit/compile/server_job.h"
 #include "jit/compile/worker.h"
 
 /* So many deaths of the server without an answer between them. */

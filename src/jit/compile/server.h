@@ -10,20 +10,9 @@
 #ifndef KJIT_JIT_COMPILE_SERVER_H
 #define KJIT_JIT_COMPILE_SERVER_H
 
-#include "base/log.h"
-#include "jit/compile/compile.h"
+#include "jit/compile/server_settings.h"
 
 struct compile_server;
-
-struct compile_server_settings {
-  const struct mem *mem; /* these three outlive the server */
-  const struct log *log;
-  struct nvrtc *nvrtc;
-  const char *worker_path; /* copied; NULL: $KJIT_WORKER, then the usual places */
-  _Bool use_environment;
-  uint64_t memory_bytes; /* bound on a compile's address space; 0: the machine's memory */
-  kjit_pch_mode pch;
-};
 
 /* Starts nothing yet. */
 kjit_status compile_server_create(struct compile_server **out, const struct compile_server_settings *settings,

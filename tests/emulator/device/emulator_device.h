@@ -37,7 +37,7 @@ struct emulator_wgmma { // wgmma.mma_async m64nNk16
   const unsigned *a;    // 4 registers, or null: a_descriptor
   unsigned long long a_descriptor, b_descriptor;
   int columns;
-  bool bf16, accumulate, b_transposed;
+  bool bf16, accumulate, a_transposed, b_transposed;
 };
 
 struct emulator_device_api {

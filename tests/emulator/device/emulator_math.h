@@ -4,6 +4,7 @@
 
 extern "C" {
 float fmaxf(float, float);
+float fmaf(float, float, float);
 float fminf(float, float);
 float fabsf(float);
 float sqrtf(float);

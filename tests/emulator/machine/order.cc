@@ -116,6 +116,7 @@ void note_product_reading(Warp &warp, uint64_t product, uint32_t address) {
   Block &block = *warp.block;
   const size_t chunk = (address - block.shared_base) / kChunkBytes, group = static_cast<size_t>(warp.index / 4);
   ProductReading &reading = block.product_readings[chunk * block.groups.size() + group];
+  if (product < reading.product) return; // a later one of the group read there too: its waits are what counts
   if (reading.product != product) reading = ProductReading{};
   reading.product = product;
   reading.waits[static_cast<size_t>(warp.index % 4)] = warp.product_waits;

@@ -50,7 +50,8 @@ template <typename Visit> void for_mn_major(const Descriptor &tile, int columns,
 template <typename Visit> void for_operands(const emulator_wgmma &product, Visit visit) {
   const auto each = [&](uint32_t place, int, int) { visit(place); };
   const Descriptor b = decode(product.b_descriptor);
-  if (!product.a) for_k_major(decode(product.a_descriptor), kRows, each);
+  if (!product.a && product.a_transposed) for_mn_major(decode(product.a_descriptor), kRows, each);
+  if (!product.a && !product.a_transposed) for_k_major(decode(product.a_descriptor), kRows, each);
   if (product.b_transposed)
     for_mn_major(b, product.columns, each);
   else
@@ -90,7 +91,8 @@ template <typename Members> void check_alike(const Members &members) {
     const emulator_wgmma &other = product_of(members, i);
     if (other.a_descriptor != first.a_descriptor || other.b_descriptor != first.b_descriptor ||
         other.columns != first.columns || other.accumulate != first.accumulate ||
-        other.b_transposed != first.b_transposed || !other.a != !first.a)
+        other.a_transposed != first.a_transposed || other.b_transposed != first.b_transposed ||
+        !other.a != !first.a)
       fail("wgmma: thread %zu of the warpgroup has other operands than thread 0", i);
   }
 }
@@ -183,6 +185,15 @@ void read_a_registers(const Product &product, Tiles &tiles) {
 }
 
 void read_a_shared(const Block &block, const emulator_wgmma &product, Tiles &tiles) {
+  if (product.a_transposed) {
+    for_mn_major(decode(product.a_descriptor), kRows, [&](uint32_t place, int row, int depth) {
+      float numbers[kPieceElements];
+      read_piece(block, place, product.bf16, numbers);
+      for (int i = 0; i < static_cast<int>(kPieceElements); i++)
+        tiles.a[row + i][depth] = numbers[i];
+    });
+    return;
+  }
   for_k_major(decode(product.a_descriptor), kRows, [&](uint32_t place, int row, int depth) {
     float numbers[kPieceElements];
     read_piece(block, place, product.bf16, numbers);

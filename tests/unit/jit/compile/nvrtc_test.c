@@ -99,6 +99,35 @@ static void test_nvrtc_find__library_path_comes_before_the_usual_places(void **s
   assert_found(state, NULL, "b/libnvrtc.so.12", "nvrtc-" HEX_TWO);
 }
 
+static void put_toolkit(void **state, const char *folder, const char *version, const void *id, size_t id_bytes) {
+  char name[128];
+  snprintf(name, sizeof name, "%s/libnvrtc.so.%.2s", folder, version);
+  put_library(state, name, id, id_bytes);
+  snprintf(name, sizeof name, "%s/libnvrtc-builtins.so.%s", folder, version);
+  put_library(state, name, id, id_bytes);
+}
+
+static void test_nvrtc_find__best_version_wins_over_the_first_place(void **state) {
+  struct nvrtc_place place;
+  kjit_error error;
+  put_toolkit(state, "root/usr/local/cuda/lib64", "12.6", id_one, sizeof id_one);
+  put_toolkit(state, "venv/lib/python3.11/site-packages/nvidia/cuda_nvrtc/lib", "12.9", id_two, sizeof id_two);
+  setenv("VIRTUAL_ENV", path_of(state, "venv"), 1);
+  assert_status(KJIT_OK, find(&place, state, NULL, &error), &error);
+  assert_contains(place.library, "venv/lib/python3.11");
+}
+
+static void test_nvrtc_find__12_5_is_taken_last(void **state) {
+  struct nvrtc_place place;
+  kjit_error error;
+  put_toolkit(state, "root/usr/local/cuda-12.5/lib64", "12.5", id_one, sizeof id_one);
+  assert_status(KJIT_OK, find(&place, state, NULL, &error), &error);
+  assert_contains(place.library, "cuda-12.5");
+  put_toolkit(state, "root/usr/local/cuda-12.4/lib64", "12.4", id_two, sizeof id_two);
+  assert_status(KJIT_OK, find(&place, state, NULL, &error), &error);
+  assert_contains(place.library, "cuda-12.4");
+}
+
 static void test_nvrtc_find__relative_library_path_is_passed_over(void **state) {
   struct nvrtc_place place;
   kjit_error error;
@@ -337,6 +366,8 @@ int main(void) {
       TEST(nvrtc_find__asked_path_without_it_is_an_error_even_if_others_have_it),
       TEST(nvrtc_find__library_path_comes_before_the_usual_places),
       TEST(nvrtc_find__relative_library_path_is_passed_over),
+      TEST(nvrtc_find__best_version_wins_over_the_first_place),
+      TEST(nvrtc_find__12_5_is_taken_last),
       TEST(nvrtc_find__newest_toolkit_wins),
       TEST(nvrtc_find__active_virtual_environment_is_looked_into),
       TEST(nvrtc_find__nowhere_says_where_and_what_to_do),

@@ -18,4 +18,10 @@ EMULATOR_PTX("lg2.approx.ftz.f32 %0, %1;"){static void run(float &y, float x){y 
 }
 ;
 
+EMULATOR_PTX("rcp.approx.ftz.f32 %0, %1;"){
+    static void run(float &y, float x){y = emulator_flushed(1.0f / emulator_flushed(x));
+}
+}
+;
+
 #include_next <kjit/ptx/math.cuh>

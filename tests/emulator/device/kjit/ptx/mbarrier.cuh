@@ -37,4 +37,10 @@ EMULATOR_PTX("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];"){
 }
 ;
 
+EMULATOR_PTX("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];"){
+    static void run(unsigned barrier){emulator->mbarrier_arrive(barrier, 0);
+}
+}
+;
+
 #include_next <kjit/ptx/mbarrier.cuh>

@@ -46,4 +46,20 @@ EMULATOR_PTX("ld.shared.u32 %0, [%1];"){
 }
 ;
 
+EMULATOR_PTX("st.shared.v2.f32 [%0], {%1, %2};"){
+    static void run(unsigned shared, float low, float high){const float values[2] = {low, high};
+emulator->store_shared(shared, values, sizeof values);
+}
+}
+;
+
+// A block is a cluster by itself here.
+EMULATOR_PTX("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"){
+    static void run(float &w0, float &w1, float &w2, float &w3, unsigned shared){float values[4];
+emulator->load_shared(values, shared, sizeof values);
+w0 = values[0], w1 = values[1], w2 = values[2], w3 = values[3];
+}
+}
+;
+
 #include_next <kjit/ptx/memory.cuh>

@@ -27,20 +27,18 @@ __device__ constexpr uint64_t wgmma_descriptor_step(int bytes) {
   return (uint64_t)(bytes >> 4);
 }
 
-// The machine multiplies K-major operands in shared memory, and A in registers with an N-major B.
 template <typename Element, int kColumns> struct Wgmma {
   static constexpr bool kBf16 = __is_same(Element, Bf16);
 
   template <bool kTransA = false, bool kTransB = false>
   static KJIT_DEVICE void mma_async_ss(float (&d)[kColumns / 8][4], uint64_t a, uint64_t b, int accumulate) {
-    static_assert(!kTransA && !kTransB, "the emulator multiplies K-major operands in shared memory");
-    emulator_wgmma product = {&d[0][0], nullptr, a, b, kColumns, kBf16, accumulate != 0, false};
+    emulator_wgmma product = {&d[0][0], nullptr, a, b, kColumns, kBf16, accumulate != 0, kTransA, kTransB};
     emulator->wgmma(&product);
   }
   template <bool kTransB = false>
   static KJIT_DEVICE void mma_async_rs(float (&d)[kColumns / 8][4], const uint32_t (&a)[4], uint64_t b,
                                        int accumulate) {
-    emulator_wgmma product = {&d[0][0], a, 0, b, kColumns, kBf16, accumulate != 0, kTransB};
+    emulator_wgmma product = {&d[0][0], a, 0, b, kColumns, kBf16, accumulate != 0, false, kTransB};
     emulator->wgmma(&product);
   }
 };

@@ -1,11 +1,11 @@
-/* What the two files of the compile server share. */
-#ifndef KJIT_JIT_COMPILE_SERVER_INTERNAL_H
-#define KJIT_JIT_COMPILE_SERVER_INTERNAL_H
+/* One compile on its way through the compile server: what is sent, waited for and said of its end. */
+#ifndef KJIT_JIT_COMPILE_SERVER_JOB_H
+#define KJIT_JIT_COMPILE_SERVER_JOB_H
 
 #include <stdatomic.h>
 
 #include "jit/compile/keepers.h"
-#include "jit/compile/server.h"
+#include "jit/compile/server_settings.h"
 #include "jit/compile/spawn.h"
 
 /* One compile on its way through the server. */

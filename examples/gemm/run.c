@@ -1,0 +1,180 @@
+/* Runs one product from C and checks it against double precision.
+ *
+ *   example_gemm FOLDER M N K [EPILOGUE [fp16]]      FOLDER holds gemm.cu; EPILOGUE: none bias bias_gelu bias_silu
+ * residual
+ *
+ * A is row-major and B column-major, as in a linear layer. The steps: draw inputs, choose a config, build (a second run
+ * finds the kernel in the cache), launch, compare. Exit codes: 0 right, 1 failed or wrong, 3 no GPU. One thread. */
+#include "../bundle/gpu.h"
+#include "gemm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEADING(n) (((n) + 7) / 8 * 8)
+#define MOST_TERMS 2e8 /* products that the check multiplies: a larger C is checked in every so many rows */
+
+struct problem {
+  int m, n, k, dtype;
+  uint16_t *a, *b, *c, *bias, *residual;
+};
+
+/* Multiples of 1/16 up to 1: exact in both types. */
+static uint16_t encode(int sixteenths, int dtype) {
+  const float value = (float)sixteenths / 16;
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if (dtype == KJIT_BF16) return (uint16_t)(bits >> 16);
+  if (sixteenths == 0) return 0;
+  return (uint16_t)((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) | (bits >> 13 & 1023));
+}
+
+static double decode(uint16_t bits, int dtype) {
+  if (dtype == KJIT_BF16) {
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+  }
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  if (exponent == 31) return NAN;
+  const double magnitude = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+  return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+static uint16_t *draw(size_t count, int dtype, unsigned seed) {
+  uint16_t *values = malloc(count * sizeof *values);
+  for (size_t i = 0; values && i < count; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    values[i] = encode((int)(seed >> 16) % 33 - 16, dtype);
+  }
+  return values;
+}
+
+static int draw_all(struct problem *p) {
+  const size_t k = (size_t)LEADING(p->k), n = (size_t)LEADING(p->n), m = (size_t)p->m;
+  p->a = draw(m * k, p->dtype, 1);
+  p->b = draw((size_t)p->n * k, p->dtype, 2);
+  p->bias = draw(n, p->dtype, 3);
+  p->residual = draw(m * n, p->dtype, 4);
+  p->c = malloc(m * n * sizeof *p->c);
+  if (p->c) memset(p->c, 0xff, m * n * sizeof *p->c); /* NaN in both types */
+  return p->a && p->b && p->bias && p->residual && p->c;
+}
+
+static void free_all(struct problem *p) {
+  free(p->a);
+  free(p->b);
+  free(p->bias);
+  free(p->residual);
+  free(p->c);
+}
+
+static double expected(const struct problem *p, const struct gemm_config *config, int row, int column) {
+  double sum = 0;
+  for (int i = 0; i < p->k; i++)
+    sum += decode(p->a[(size_t)row * (size_t)LEADING(p->k) + (size_t)i], p->dtype) *
+           decode(p->b[(size_t)column * (size_t)LEADING(p->k) + (size_t)i], p->dtype);
+  if (config->epilogue == GEMM_RESIDUAL)
+    return sum + decode(p->residual[(size_t)row * (size_t)LEADING(p->n) + (size_t)column], p->dtype);
+  if (config->epilogue != GEMM_NONE) sum += decode(p->bias[column], p->dtype);
+  if (config->epilogue == GEMM_BIAS_GELU) return sum * 0.5 * erfc(-sum / sqrt(2));
+  if (config->epilogue == GEMM_BIAS_SILU) return sum / (1 + exp(-sum));
+  return sum;
+}
+
+/* |C - expected| / |expected|; NaN where C was not written. */
+static double relative_error(const struct problem *p, const struct gemm_config *config) {
+  const double terms = (double)p->m * p->n * p->k;
+  const int step = terms > MOST_TERMS ? (int)ceil(terms / MOST_TERMS) : 1;
+  double wrong = 0, all = 0;
+  for (int row = 0; row < p->m; row += step)
+    for (int column = 0; column < p->n; column++) {
+      const double want = expected(p, config, row, column);
+      const double got = decode(p->c[(size_t)row * (size_t)LEADING(p->n) + (size_t)column], p->dtype);
+      wrong += (got - want) * (got - want);
+      all += want * want;
+    }
+  return sqrt(wrong / all);
+}
+
+/* 0: the card has no memory for it. */
+static int send(const struct problem *p, struct gemm_call *call) {
+  const size_t k = (size_t)LEADING(p->k) * 2, n = (size_t)LEADING(p->n) * 2, m = (size_t)p->m;
+  call->a = (uint64_t)(uintptr_t)gpu_memory(p->a, m * k);
+  call->b = (uint64_t)(uintptr_t)gpu_memory(p->b, (size_t)p->n * k);
+  call->c = (uint64_t)(uintptr_t)gpu_memory(p->c, m * n);
+  call->bias = (uint64_t)(uintptr_t)gpu_memory(p->bias, n);
+  call->residual = (uint64_t)(uintptr_t)gpu_memory(p->residual, m * n);
+  call->m = p->m, call->n = p->n, call->k = p->k;
+  call->lda = call->ldb = LEADING(p->k);
+  call->ldc = call->ldr = LEADING(p->n);
+  call->alpha = 1;
+  return call->a && call->b && call->c && call->bias && call->residual;
+}
+
+static kjit_status run(kjit_runtime *runtime, struct problem *p, struct gemm_config base, const char *folder,
+                       double *error_out, kjit_error *error) {
+  kjit_device_info device = {.struct_size = sizeof device};
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_kernel *kernel = NULL;
+  struct gemm_call call;
+  kjit_status status = kjit_device_get_info(runtime, -1, &device, error);
+  if (status != KJIT_OK) return status;
+  const int sm_count = (int)device.multiprocessors;
+  const struct gemm_config config = gemm_choose(base, p->m, p->n, p->k, device.arch_specific, sm_count);
+  status = gemm_kernel_get(runtime, &config, device.arch_specific, folder, &kernel, error);
+  if (status == KJIT_OK && !send(p, &call)) status = KJIT_ERR_NO_MEMORY;
+  if (status == KJIT_OK) status = gemm_launch(runtime, kernel, &config, &call, sm_count, NULL, error);
+  if (status == KJIT_OK) status = kjit_artifact_get_info(kjit_kernel_artifact(kernel), &info, error);
+  if (status == KJIT_OK && !gpu_fetch(p->c, (const void *)(uintptr_t)call.c, (size_t)p->m * (size_t)LEADING(p->n) * 2))
+    status = KJIT_ERR_DRIVER;
+  if (status == KJIT_OK) {
+    *error_out = relative_error(p, &config);
+    printf("%s, tiles %d x %d x %d, %d stages, %s\n", device.name, config.BM, config.BN, config.BK, config.stages,
+           kjit_origin_name((kjit_origin)info.origin));
+  }
+  kjit_kernel_release(kernel);
+  return status;
+}
+
+static int epilogue_by_name(const char *name) {
+  static const char *const names[] = {"none", "bias", "bias_gelu", "bias_silu", "residual"};
+  for (int i = 0; i < 5; i++)
+    if (strcmp(name, names[i]) == 0) return i;
+  return -1;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 5 || (argc > 5 && epilogue_by_name(argv[5]) < 0)) {
+    fprintf(stderr, "usage: example_gemm FOLDER M N K [none|bias|bias_gelu|bias_silu|residual [fp16]]\n");
+    return 1;
+  }
+  struct problem problem = {.m = atoi(argv[2]), .n = atoi(argv[3]), .k = atoi(argv[4])};
+  problem.dtype = argc > 6 ? KJIT_FP16 : KJIT_BF16;
+  if (problem.m < 1 || problem.n < 1 || problem.k < 1) {
+    fprintf(stderr, "M, N and K: at least 1\n");
+    return 1;
+  }
+  struct gemm_config base = gemm_config_default();
+  base.dtype = problem.dtype;
+  base.b_layout = GEMM_COLUMN;
+  base.epilogue = argc > 5 ? epilogue_by_name(argv[5]) : GEMM_NONE;
+  if (!gpu_open()) {
+    fprintf(stderr, "no GPU\n");
+    return 3;
+  }
+  kjit_runtime *runtime = NULL;
+  kjit_error error = {0};
+  double wrong = NAN;
+  kjit_status status = draw_all(&problem) ? kjit_runtime_create(&runtime, NULL, &error) : KJIT_ERR_NO_MEMORY;
+  if (status == KJIT_OK) status = run(runtime, &problem, base, argv[1], &wrong, &error);
+  if (status != KJIT_OK) fprintf(stderr, "%s: %s\n", kjit_status_name(status), error.message);
+  const int is_right = status == KJIT_OK && wrong < (problem.dtype == KJIT_BF16 ? 4e-3 : 6e-4);
+  if (status == KJIT_OK) printf("relative error %.2e: %s\n", wrong, is_right ? "right" : "WRONG");
+  kjit_runtime_destroy(runtime);
+  free_all(&problem);
+  return is_right ? 0 : 1;
+}
