@@ -3,7 +3,7 @@
  *   flash_forward: bare, by plan, by config (every check and the lookup)
  *   attention_sm90, on cards that have it: bare, by plan, by arguments (every check, the choice, the tuned table, the
  *   lookup, tensor maps found again); a full problem, a causal one that hands out tickets, and one split over blocks
- *   a caller's own kernel: bare, kjit_kernel_launch()
+ *   a caller's own kernel, of one argument and of five: bare, kjit_kernel_launch()
  * Needs a GPU: exit code 3 without.
  */
 #include <kjit/kjit.h>
@@ -30,6 +30,19 @@ struct empty_params {
   int *nothing;
 };
 
+static const char five_source[] =
+    "extern \"C\" __global__ void five(float *y, const float *x, double a, int n, char tag) {}\n";
+
+/* What is handed to it. */
+struct five_params {
+  void *y, *x;
+  double a;
+  int n;
+  char tag;
+};
+
+#define MOST_ARGUMENTS 5
+
 /* A launch as somebody without kjit makes it: what kjit gave the driver once, and the cubin loaded past kjit. */
 struct bare {
   kjit_runtime *runtime; /* that was watched: the cubin is its own, and memory that the argument points to */
@@ -38,11 +51,13 @@ struct bare {
   unsigned grid[3], block[3], shared_bytes;
   CUmodule module;
   CUfunction function;
-  size_t argument_bytes;
+  size_t argument_bytes; /* of the first or, with five arguments, of them all */
+  _Bool five;
   union {
     struct flash_forward_params flash;
     struct attention_sm90_params sm90;
     struct empty_params empty;
+    struct five_params five;
   } argument;
 };
 
@@ -98,7 +113,7 @@ static CUresult watch_launch(CUfunction function, unsigned grid_x, unsigned grid
   memcpy(bare->grid, (unsigned[]){grid_x, grid_y, grid_z}, sizeof bare->grid);
   memcpy(bare->block, (unsigned[]){block_x, block_y, block_z}, sizeof bare->block);
   bare->shared_bytes = shared_bytes;
-  memcpy(&bare->argument, parameters[0], bare->argument_bytes);
+  if (!bare->five) memcpy(&bare->argument, parameters[0], bare->argument_bytes);
   return watch.cu->LaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
                                 parameters, extra);
 }
@@ -138,10 +153,11 @@ static kjit_status bare_load(struct bare *bare, const struct card *card, kjit_er
 static kjit_status launch_bare(void *user, CUstream stream, kjit_error *error) {
   struct scene *const s = user;
   const struct bare *const b = &s->bare;
-  void *parameters[] = {&s->bare.argument};
+  struct five_params *const five = &s->bare.argument.five;
+  void *one[] = {&s->bare.argument}, *all[MOST_ARGUMENTS] = {&five->y, &five->x, &five->a, &five->n, &five->tag};
   return card_result(s->card,
                      s->card->api.launch(b->function, b->grid[0], b->grid[1], b->grid[2], b->block[0], b->block[1],
-                                         b->block[2], b->shared_bytes, stream, parameters, NULL),
+                                         b->block[2], b->shared_bytes, stream, b->five ? all : one, NULL),
                      "cuLaunchKernel", error);
 }
 
@@ -270,7 +286,8 @@ static kjit_status empty_enqueue(kjit_kernel *kernel, CUstream stream, kjit_erro
   const struct empty_params params = {NULL};
   kjit_launch launch = kjit_launch_default();
   launch.block[0] = 32;
-  return kjit_kernel_launch(kernel, &launch, &params, sizeof params, stream, error);
+  const kjit_arg arg = KJIT_ARG(params);
+  return kjit_kernel_launch(kernel, &launch, &arg, 1, stream, error);
 }
 
 static kjit_status empty_launch(const struct scene *s, kjit_runtime *runtime, CUstream stream, kjit_error *error) {
@@ -296,6 +313,45 @@ static kjit_status add_own(struct bench *bench, kjit_error *error) {
                        sizeof ways / sizeof *ways, error);
 }
 
+static kjit_status five_get(kjit_runtime *runtime, kjit_kernel **out, kjit_error *error) {
+  kjit_build_request request = kjit_build_request_default();
+  request.entry = "five";
+  request.source = (kjit_source){"five.cu", five_source, 0};
+  return kjit_kernel_get(runtime, &request, out, error);
+}
+
+static kjit_status five_enqueue(kjit_kernel *kernel, CUstream stream, kjit_error *error) {
+  const struct five_params p = {NULL, NULL, 1, 0, 0};
+  const kjit_arg args[MOST_ARGUMENTS] = {KJIT_ARG(p.y), KJIT_ARG(p.x), KJIT_ARG(p.a), KJIT_ARG(p.n), KJIT_ARG(p.tag)};
+  kjit_launch launch = kjit_launch_default();
+  launch.block[0] = 32;
+  return kjit_kernel_launch(kernel, &launch, args, MOST_ARGUMENTS, stream, error);
+}
+
+static kjit_status five_launch(const struct scene *s, kjit_runtime *runtime, CUstream stream, kjit_error *error) {
+  (void)s;
+  kjit_kernel *kernel = NULL;
+  kjit_status status = five_get(runtime, &kernel, error);
+  if (status == KJIT_OK) status = five_enqueue(kernel, stream, error);
+  kjit_kernel_release(kernel);
+  return status;
+}
+
+static kjit_status launch_five(void *user, CUstream stream, kjit_error *error) {
+  const struct scene *s = user;
+  return five_enqueue(s->empty, stream, error);
+}
+
+static kjit_status add_five(struct bench *bench, kjit_error *error) {
+  static const struct turns_way ways[] = {{"bare cuLaunchKernel", launch_bare}, {"kjit_kernel_launch", launch_five}};
+  struct scene *const scene = scene_new(bench);
+  scene->bare.five = 1;
+  const kjit_status status = five_get(scene->runtime, &scene->empty, error);
+  if (status != KJIT_OK) return status;
+  return scene_compare(bench, scene, "five arguments", five_launch, sizeof(struct five_params), ways,
+                       sizeof ways / sizeof *ways, error);
+}
+
 static kjit_status bench_open(struct bench *bench, kjit_error *error) {
   const char *const path = getenv("KJIT_LIBCUDA");
   kjit_status status = card_open(&bench->card, 0, error);
@@ -305,7 +361,8 @@ static kjit_status bench_open(struct bench *bench, kjit_error *error) {
   if (status == KJIT_OK) status = check_kernels_create(&bench->kernels, bench->runtime, &bench->card, error);
   if (status == KJIT_OK) status = add_flash(bench, error);
   if (status == KJIT_OK) status = add_sm90_all(bench, error);
-  return status == KJIT_OK ? add_own(bench, error) : status;
+  if (status == KJIT_OK) status = add_own(bench, error);
+  return status == KJIT_OK ? add_five(bench, error) : status;
 }
 
 static void bench_close(struct bench *bench) {

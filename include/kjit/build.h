@@ -39,6 +39,29 @@ typedef struct kjit_source {
 #define KJIT_BUILD_KEY_ONLY 0x4u
 
 /**
+ * Do not link: the artifact's bytes are an object, LTO-IR with the option -dlto and a relocatable cubin with -rdc=true,
+ * to be a part of another request. One of the two options must be given. In kjit_build() only.
+ */
+#define KJIT_BUILD_OBJECT 0x8u
+
+/** What the bytes of a part are. */
+typedef enum kjit_part_kind {
+  KJIT_PART_CUBIN = 1, /**< machine code; to be linked with others it must be relocatable (-rdc=true)           */
+  KJIT_PART_PTX = 2,   /**< text of one PTX module                                                              */
+  KJIT_PART_LTOIR = 3, /**< what -dlto gives; of this CUDA major and no newer than the linker                   */
+  KJIT_PART_FATBIN = 4 /**< several of the above for several architectures; the fitting one is taken             */
+} kjit_part_kind;
+
+/** Compiled code as an input of a request. */
+typedef struct kjit_part {
+  const char *name; /**< for messages; NULL: its number                                                          */
+  const void *data;
+  size_t bytes;      /**< of PTX without the NUL, or 0: strlen(data); of all parts together at most 256 MiB       */
+  uint32_t kind;     /**< a ::kjit_part_kind                                                                      */
+  uint32_t reserved; /**< zero                                                                                    */
+} kjit_part;
+
+/**
  * Read every file that the source includes again, and compare its content. Without it a file that has the device,
  * inode, size, times of modification and of change that it had is taken to be the same; the time of change is the
  * kernel's own and is set by every write, rename and link. With KJIT_BUILD_RESIDENT_ONLY it means nothing.
@@ -78,9 +101,11 @@ typedef int (*kjit_stop_fn)(void *user);
  */
 typedef struct kjit_build_request {
   size_t struct_size;
-  const char *arch;           /**< "sm_80", "sm_90a", …; NULL, in kjit_kernel_get() only: the current device's */
-  const char *entry;          /**< name of the `extern "C" __global__` function                             */
-  kjit_source source;         /**< the .cu text                                                             */
+  const char *arch; /**< "sm_80", "sm_90a", …; NULL, in kjit_kernel_get() only: the current device's */
+  /** The kernel: the name of an `extern "C" __global__` function, a mangled name, or a name expression, which is
+      whatever is no C identifier (`n::k<float, 4>`). NULL: whatever the module has (module.h). */
+  const char *entry;
+  kjit_source source;         /**< the .cu text; all zero when there are parts alone                        */
   const kjit_source *headers; /**< headers held in memory, found by their name as written in #include       */
   size_t header_count;
   const char *const *include_dirs; /**< folders searched for headers that `headers` lacks, in order              */
@@ -94,6 +119,16 @@ typedef struct kjit_build_request {
                             compiler does; what becomes of the compile is said at ::kjit_stop_fn           */
   kjit_stop_fn stop;   /**< NULL: never; else asked now and then while the call waits or compiles     */
   void *stop_user;     /**< passed to stop                                                            */
+  /** Further kernels and variables that the module must have, as name expressions: functions as they are called, with
+      their template arguments (`n::k<float, 4>`); `__constant__` variables by name; `__device__` variables and variable
+      templates with an ampersand (`&n::count`, `&n::table<int>`). They are asked of the compiler, so an `extern "C"`
+      name may stand here too, but not a mangled one. */
+  const char *const *names;
+  size_t name_count;
+  /** Compiled code, linked with the source and with each other by nvJitLink; a single cubin without a source is taken
+     as it is. With parts the source is compiled for linking: with -dlto when one of them is LTO-IR, else -rdc=true. */
+  const kjit_part *parts;
+  size_t part_count;
 } kjit_build_request;
 
 static inline kjit_build_request kjit_build_request_default(void) {
@@ -101,6 +136,13 @@ static inline kjit_build_request kjit_build_request_default(void) {
   request.struct_size = sizeof request;
   return request;
 }
+
+/*
+ * Linking. The options -dlto and -rdc=true have the source compiled for linking and linked at once, also without parts.
+ * With -dlto, code generation happens in the link step: the kernels that the request names are kept, and variables that
+ * no kernel uses and no name expression names are left out, which makes small cubins of sources with large headers.
+ * nvJitLink is looked for beside NVRTC and in the toolkit's folders; its build is part of the key.
+ */
 
 /** Where an artifact came from. The names in JSON are "memory", "bundle", "site", "user", "remote", "built". */
 typedef enum kjit_origin {
@@ -226,6 +268,35 @@ KJIT_API void kjit_artifact_release(kjit_artifact *artifact);
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_info *info,
                                                            kjit_error *error);
+
+/** What is known of one kernel of an artifact. Texts are borrowed from it and not NUL-terminated. */
+typedef struct kjit_kernel_info {
+  size_t struct_size;
+  const char *name; /**< in the cubin: mangled, unless it is `extern "C"`                        */
+  size_t name_bytes;
+  const char *expression; /**< of the request that means it; none: expression_bytes is 0        */
+  size_t expression_bytes;
+  uint32_t registers;    /**< per thread                                                        */
+  uint32_t spill_bytes;  /**< spill stores + spill loads, per thread, as ptxas counts them      */
+  uint32_t local_bytes;  /**< stack frame per thread                                            */
+  uint32_t shared_bytes; /**< static shared memory per block                                    */
+  uint32_t max_threads;  /**< from __launch_bounds__, 0 if unstated                             */
+  uint32_t reserved;     /**< zero                                                              */
+} kjit_kernel_info;
+
+/** How many kernels an artifact has; 0 for an object and for a failed compile. Accepts NULL. Thread-safe. */
+KJIT_API uint32_t kjit_artifact_kernel_count(const kjit_artifact *artifact);
+
+/**
+ * Read what is known of a kernel. `info->struct_size` must be set. The figures of a cubin that was given as a part are
+ * 0 but for max_threads: no compiler said them.
+ * @param index  below kjit_artifact_kernel_count()
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_artifact_get_kernel(const kjit_artifact *artifact, uint32_t index,
+                                                             kjit_kernel_info *info, kjit_error *error);
 
 /** What a kernel is known by, as hex digits and NUL. */
 typedef struct kjit_key {

@@ -17,9 +17,11 @@
 #include <kjit/family_description.h>
 #include <kjit/flash_forward.h>
 #include <kjit/kernel.h>
+#include <kjit/module.h>
 #include <kjit/record.h>
 #include <kjit/runtime.h>
 #include <kjit/tensor.h>
+#include <kjit/tensor_map.h>
 #include <kjit/tune.h>
 #include <kjit/worker.h>
 

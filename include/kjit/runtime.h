@@ -89,10 +89,12 @@ typedef struct kjit_runtime_options {
       when they are asked for again. What is held counts, and stays. */
   uint64_t memory_max_bytes;   /**< 0: 256 MiB                                                                    */
   uint64_t memory_max_entries; /**< 0: 16,384                                                                     */
-  uint32_t compile_server;     /**< a ::kjit_compile_server                                                       */
-  uint32_t pch;                /**< a ::kjit_pch_mode                                                             */
-  const char *worker_path;     /**< absolute path of kjit-compile-worker; NULL: $KJIT_WORKER, then beside the library
-                                    or in the libexec folder that belongs to it                                   */
+  uint64_t modules_max_idle; /**< loaded cubins of one's own kernels that stay loaded though nobody holds them, the most
+                                  recently held ones (kernel.h); 0: 1,024                                           */
+  uint32_t compile_server;   /**< a ::kjit_compile_server                                                       */
+  uint32_t pch;              /**< a ::kjit_pch_mode                                                             */
+  const char *worker_path;   /**< absolute path of kjit-compile-worker; NULL: $KJIT_WORKER, then beside the library
+                                  or in the libexec folder that belongs to it                                   */
   uint64_t compile_memory_max_bytes; /**< bound on the address space of a compile in the server; 0:
                                           $KJIT_COMPILE_MEMORY_MAX_BYTES or the machine's memory                  */
 } kjit_runtime_options;
@@ -132,24 +134,25 @@ KJIT_API void kjit_runtime_destroy(kjit_runtime *runtime);
 /** Counters since the runtime was made. Only ever grow at the end. */
 typedef struct kjit_runtime_stats {
   size_t struct_size;
-  uint64_t memory_hits;     /**< answered by an artifact already in this process                */
-  uint64_t user_hits;       /**< answered by the user's cache folder                            */
-  uint64_t site_hits;       /**< answered by the site folder                                    */
-  uint64_t bundle_hits;     /**< answered by a bundle                                           */
-  uint64_t misses;          /**< requests that no tier could answer                             */
-  uint64_t builds;          /**< compilations that succeeded                                    */
-  uint64_t build_failures;  /**< compilations that failed                                       */
-  uint64_t build_ns;        /**< wall time spent compiling, summed over threads                 */
-  uint64_t waits;           /**< requests that waited for another thread's or process's build   */
-  uint64_t wait_ns;         /**< time spent so                                                  */
-  uint64_t rebuilt_entries; /**< entries found damaged or refused, set aside and built again    */
-  uint64_t evictions;       /**< entries removed to stay within the bounds                      */
-  uint64_t published;       /**< entries written                                                */
-  uint64_t bytes_read;      /**< of entries                                                     */
-  uint64_t bytes_written;   /**< of entries                                                     */
-  uint64_t cache_errors;    /**< file operations that failed and were worked around             */
-  uint64_t kernels_loaded;  /**< cubins handed to the driver                                    */
-  uint64_t launches;        /**< by kjit_kernel_launch and the families; not counted for plans  */
+  uint64_t memory_hits;      /**< answered by an artifact already in this process                */
+  uint64_t user_hits;        /**< answered by the user's cache folder                            */
+  uint64_t site_hits;        /**< answered by the site folder                                    */
+  uint64_t bundle_hits;      /**< answered by a bundle                                           */
+  uint64_t misses;           /**< requests that no tier could answer                             */
+  uint64_t builds;           /**< compilations that succeeded                                    */
+  uint64_t build_failures;   /**< compilations that failed                                       */
+  uint64_t build_ns;         /**< wall time spent compiling, summed over threads                 */
+  uint64_t waits;            /**< requests that waited for another thread's or process's build   */
+  uint64_t wait_ns;          /**< time spent so                                                  */
+  uint64_t rebuilt_entries;  /**< entries found damaged or refused, set aside and built again    */
+  uint64_t evictions;        /**< entries removed to stay within the bounds                      */
+  uint64_t published;        /**< entries written                                                */
+  uint64_t bytes_read;       /**< of entries                                                     */
+  uint64_t bytes_written;    /**< of entries                                                     */
+  uint64_t cache_errors;     /**< file operations that failed and were worked around             */
+  uint64_t kernels_loaded;   /**< cubins handed to the driver                                    */
+  uint64_t launches;         /**< by kjit_kernel_launch and the families; not counted for plans  */
+  uint64_t kernels_unloaded; /**< cubins taken out of the driver, as nobody held them           */
 } kjit_runtime_stats;
 
 /**

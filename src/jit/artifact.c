@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "jit/compile/symbols.h"
 #include "jit/key/key_reader.h"
 
 #define ORIGINS (KJIT_ORIGIN_BUILT + 1)
@@ -143,6 +144,71 @@ kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_
   known.origin = (uint32_t)artifact->origin;
   known.compile_ms = (double)figures->compile_ns / 1e6;
   return struct_fill(info, &known, sizeof known, "info", error);
+}
+
+_Bool artifact_lowered(const kjit_artifact *artifact, const char *expression, const char **linkage, size_t *bytes) {
+  const struct entry_text *const text = &artifact->body->image.entry.symbols;
+  const size_t expression_bytes = strlen(expression);
+  struct symbols symbols;
+  struct symbol symbol;
+  symbols_init(&symbols, text->data, text->bytes);
+  while (symbols_next(&symbols, &symbol)) {
+    if (symbol.is_kernel || symbol.expression_bytes != expression_bytes) continue;
+    if (memcmp(symbol.expression, expression, expression_bytes) != 0) continue;
+    *linkage = symbol.linkage;
+    *bytes = symbol.linkage_bytes;
+    return 1;
+  }
+  return 0;
+}
+
+uint32_t kjit_artifact_kernel_count(const kjit_artifact *artifact) {
+  struct symbols symbols;
+  struct symbol symbol;
+  uint32_t count = 0;
+  if (!artifact) return 0;
+  const struct entry_text *const text = &artifact->body->image.entry.symbols;
+  symbols_init(&symbols, text->data, text->bytes);
+  while (symbols_next(&symbols, &symbol))
+    count += symbol.is_kernel;
+  return count;
+}
+
+/* The expression that was lowered to this name, if any. */
+static void find_expression(const struct entry_text *text, kjit_kernel_info *info) {
+  struct symbols symbols;
+  struct symbol symbol;
+  symbols_init(&symbols, text->data, text->bytes);
+  while (symbols_next(&symbols, &symbol)) {
+    if (symbol.is_kernel || symbol.linkage_bytes != info->name_bytes) continue;
+    if (memcmp(symbol.linkage, info->name, info->name_bytes) != 0) continue;
+    info->expression = symbol.expression;
+    info->expression_bytes = symbol.expression_bytes;
+    return;
+  }
+}
+
+kjit_status kjit_artifact_get_kernel(const kjit_artifact *artifact, uint32_t index, kjit_kernel_info *info,
+                                     kjit_error *error) {
+  struct symbols symbols;
+  struct symbol symbol;
+  uint32_t at = 0;
+  error_clear(error);
+  if (!artifact) return error_invalid(error, "artifact", "is NULL");
+  const struct entry_text *const text = &artifact->body->image.entry.symbols;
+  symbols_init(&symbols, text->data, text->bytes);
+  while (symbols_next(&symbols, &symbol)) {
+    if (!symbol.is_kernel || at++ != index) continue;
+    kjit_kernel_info known = {.name = symbol.linkage, .name_bytes = symbol.linkage_bytes, .expression = ""};
+    known.registers = symbol.figures.registers;
+    known.spill_bytes = symbol.figures.spill_bytes;
+    known.local_bytes = symbol.figures.local_bytes;
+    known.shared_bytes = symbol.figures.shared_bytes;
+    known.max_threads = symbol.figures.max_threads;
+    find_expression(text, &known);
+    return struct_fill(info, &known, sizeof known, "info", error);
+  }
+  return error_set(error, KJIT_ERR_INVALID_ARG, "index: %u; the artifact has %u kernels", index, at);
 }
 
 kjit_status kjit_artifact_get_key(const kjit_artifact *artifact, kjit_key *key, kjit_error *error) {

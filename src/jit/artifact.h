@@ -34,4 +34,8 @@ _Bool artifact_is_shared(const kjit_artifact *artifact);
 /* The name of its entry in a cache folder. */
 void artifact_entry_name(const kjit_artifact *artifact, struct entry_name *name);
 
+/* The name in the cubin of one of the request's name expressions; not NUL-terminated. False, with nothing written, for
+ * what is none of them. */
+_Bool artifact_lowered(const kjit_artifact *artifact, const char *expression, const char **linkage, size_t *bytes);
+
 #endif

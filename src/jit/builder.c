@@ -24,17 +24,19 @@
 /* Between two questions to a caller who may cancel. */
 #define STOP_EVERY_NS 5000000
 
-/* NVRTC's part of the key. NULL: it is not there, or asking would read files where that is forbidden. That it is
- * missing is believed for a second: it may be installed meanwhile, but a hit must not search for it. */
-static const char *identify(struct builder *builder, _Bool may_read_files) {
-  const _Bool identified = atomic_load(&builder->identified);
-  if (!identified && (!may_read_files || builder_now_ns(builder) < atomic_load(&builder->missing_until_ns)))
+/* The part of the key that names the tools: NVRTC, the linker or both. NULL: it is not there, or asking would read
+ * files where that is forbidden. That it is missing is believed for a second: it may be installed meanwhile, but a hit
+ * must not search for it. */
+static const char *identify(struct builder *builder, const struct jit_request *request, _Bool may_read_files) {
+  const enum compile_tools tools = compile_tools_of(request);
+  const _Bool identified = atomic_load(&builder->identified[tools]);
+  if (!identified && (!may_read_files || builder_now_ns(builder) < atomic_load(&builder->missing_until_ns[tools])))
     return NULL;
-  const char *identity = nvrtc_identity(builder->nvrtc, NULL);
+  const char *identity = compile_identity(builder->nvrtc, request, NULL);
   if (identity)
-    atomic_store(&builder->identified, 1);
+    atomic_store(&builder->identified[tools], 1);
   else
-    atomic_store(&builder->missing_until_ns, builder_now_ns(builder) + 1000000000);
+    atomic_store(&builder->missing_until_ns[tools], builder_now_ns(builder) + 1000000000);
   return identity;
 }
 
@@ -247,7 +249,7 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
   *out = NULL;
   if (request->timeout_ms) call.deadline_ns = builder_now_ns(builder) + request->timeout_ms * (int64_t)1000000;
   /* 1 */
-  call.compiler = identify(builder, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
+  call.compiler = identify(builder, request, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
   key_identify(&call.identity, request, call.compiler);
   if (request->flags & KJIT_BUILD_KEY_ONLY) return get_key_only(&call, out, error);
   if (record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY))

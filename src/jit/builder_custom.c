@@ -3,8 +3,8 @@
  *  1. The request is checked, and its fingerprint made of everything but the files on disk.
  *  2. A record of that fingerprint (source_memo.h), still true of the files, gives names and digests: enough for the
  *     key. If a compile is needed after all, builder_produce.c asks for the texts (supply()); when the files have
- * changed meanwhile, the call starts again.
- *  3. Without a record the sources are collected, and the record is kept.
+ *     changed meanwhile, the call starts again.
+ *  3. Without a record the sources are collected, and the record is kept. A request of parts alone has none.
  *  4. A compile that fails for an include that the walk did not reach is repeated with every branch's includes.
  *
  * No state but the memo's is shared between calls. */
@@ -31,7 +31,7 @@ struct custom_call {
 static kjit_status collect(struct custom_call *call, kjit_error *error) {
   const int64_t started_ns = source_memo_now_ns();
   const kjit_status status = custom_request_collect(&call->custom, call->everything, error);
-  if (status != KJIT_OK) return status;
+  if (status != KJIT_OK || !custom_request_has_source(&call->custom)) return status;
   source_memo_put(call->builder->memo, &call->fingerprint, &call->custom, call->everything, started_ns);
   return KJIT_OK;
 }
@@ -78,7 +78,8 @@ static kjit_status collect_again(struct custom_call *call, kjit_error *error) {
 
 static kjit_status run(struct custom_call *call, builder_custom_act act, void *user, kjit_error *error) {
   const uint32_t flags = call->custom.request.flags;
-  kjit_status status = flags & KJIT_BUILD_STRICT_SOURCES && !(flags & KJIT_BUILD_RESIDENT_ONLY)
+  const _Bool strict = flags & KJIT_BUILD_STRICT_SOURCES && !(flags & KJIT_BUILD_RESIDENT_ONLY);
+  kjit_status status = strict || !custom_request_has_source(&call->custom)
                            ? collect(call, error)
                            : recall(call, (flags & KJIT_BUILD_RESIDENT_ONLY) != 0, error);
   if (status == KJIT_OK) status = act(user, &call->custom.request, error);
@@ -129,7 +130,7 @@ kjit_status builder_custom(struct builder *builder, const kjit_build_request *re
     toolkit_extras(&builder->toolkit, builder->nvrtc, (request->flags & KJIT_BUILD_RESIDENT_ONLY) != 0, &extras);
   kjit_status status = custom_request_begin(&call.custom, builder->mem, request, arch, &extras, &found);
   if (status == KJIT_OK) {
-    custom_request_fingerprint(&call.custom, &call.fingerprint);
+    if (custom_request_has_source(&call.custom)) custom_request_fingerprint(&call.custom, &call.fingerprint);
     status = run(&call, act, user, &found);
     if (status == KJIT_ERR_COMPILE) explain_mismatch(builder, request, &extras, &found);
     custom_request_finish(&call.custom);

@@ -10,7 +10,7 @@
 #include "jit/bundle/bundle_set.h"
 #include "jit/cache/cache_lock.h"
 #include "jit/cache/disk_cache.h"
-#include "jit/compile/nvrtc.h"
+#include "jit/compile/compile.h"
 #include "jit/compile/server.h"
 #include "jit/compile/toolkit_find.h"
 #include "jit/fork_guard.h"
@@ -64,8 +64,8 @@ struct builder {
   kjit_cache_mode mode;
   int64_t wait_bound_ns, failure_s;
   kjit_error cache_error; /* why there is no user folder; status 0 when there is one, or none is wanted */
-  atomic_bool identified; /* NVRTC's identity is known: asking again touches no file */
-  _Atomic int64_t missing_until_ns;
+  atomic_bool identified[COMPILE_TOOLS_COUNT]; /* the tools' identity is known: asking again touches no file */
+  _Atomic int64_t missing_until_ns[COMPILE_TOOLS_COUNT];
   struct fork_guard guard;
   pthread_mutex_t held_mutex;
   struct cache_lock *held; /* locks that a forked child must not keep alive */

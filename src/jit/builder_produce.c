@@ -9,6 +9,7 @@
 #include "jit/cache/cache_publish.h"
 #include "jit/cache/failure_cache.h"
 #include "jit/compile/compile.h"
+#include "jit/compile/symbols.h"
 
 /* Between two looks at a lock: short at first, since another's build may be nearly done, then no burden. */
 #define POLL_FIRST_NS 500000
@@ -59,6 +60,7 @@ static kjit_status make_image(const struct builder_call *call, const struct comp
   entry.label = text_of(request->label, ENTRY_LINE_MAX_BYTES);
   entry.message = text_of(message, ENTRY_LINE_MAX_BYTES);
   entry.log = text_of(result->log ? result->log : "", ENTRY_LOG_MAX_BYTES);
+  entry.symbols = text_of(*message || !result->symbols ? "" : result->symbols, SYMBOLS_MAX_BYTES);
   entry.cubin = result->cubin;
   entry.cubin_bytes = *message ? 0 : result->cubin_bytes;
   entry.figures =
@@ -129,7 +131,7 @@ kjit_status builder_make_key(struct builder_call *call, kjit_artifact **out, kji
   if (!image.data) return error_no_memory(error);
   /* No entry: that has a cubin or a failure, and a key that names a compiler. */
   image.entry.key_text = (struct entry_text){image.data, text->bytes};
-  image.entry.log = text_of("", 0);
+  image.entry.log = image.entry.symbols = text_of("", 0);
   return artifact_create(out, call->builder->mem, &image, &call->identity, KJIT_ORIGIN_NONE, error);
 }
 
@@ -238,7 +240,7 @@ static kjit_status cannot_compile(const struct builder_call *call, kjit_status s
 /* The key was made without a compiler: there was none to ask. */
 static kjit_status no_compiler(const struct builder_call *call, kjit_error *error) {
   kjit_error why = {0};
-  if (nvrtc_identity(call->builder->nvrtc, &why))
+  if (compile_identity(call->builder->nvrtc, call->request, &why))
     return error_set(error, KJIT_ERR_NO_NVRTC, "NVRTC was missing when this call began; it is there now: call again");
   return cannot_compile(call, KJIT_ERR_NO_NVRTC, why.message, error);
 }

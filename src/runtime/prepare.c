@@ -20,9 +20,10 @@ static CUresult read_attribute(const struct kjit_kernel *kernel, const struct de
 /* The first visit to a device. */
 static kjit_status look_at(struct kjit_kernel *kernel, const struct device *device, struct kernel_on_device *here,
                            kjit_error *error) {
-  if (!target_runs_on(&kernel->target, device->capability)) {
+  if (!target_runs_on(&kernel->module->target, device->capability)) {
     return error_set(error, KJIT_ERR_UNSUPPORTED, "kernel \"%.80s\" is for %s, which device %d (%s, %s) cannot run",
-                     kernel->name, kernel->target.name, device->info.ordinal, device->info.name, device->info.arch);
+                     kernel->name, kernel->module->target.name, device->info.ordinal, device->info.name,
+                     device->info.arch);
   }
   CUresult result = read_attribute(kernel, device, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &here->static_shared);
   if (result == CUDA_SUCCESS) {

@@ -103,6 +103,21 @@ static const kjit_define *cut_defines(struct copier *copier, const kjit_define *
   return list;
 }
 
+/* What the linker reads may be taken by words. */
+#define PART_ALIGNMENT 16
+
+static const kjit_part *cut_parts(struct copier *copier, const kjit_part *parts, size_t count) {
+  kjit_part *list = cut(copier, parts, count * sizeof *list, _Alignof(kjit_part));
+  for (size_t i = 0; i < count; i++) {
+    kjit_part copy = parts[i];
+    if (parts[i].data && !parts[i].bytes && parts[i].kind == KJIT_PART_PTX) copy.bytes = strlen(parts[i].data);
+    copy.name = cut_string(copier, parts[i].name);
+    copy.data = parts[i].data ? cut(copier, parts[i].data, copy.bytes, PART_ALIGNMENT) : NULL;
+    if (list) list[i] = copy;
+  }
+  return list;
+}
+
 static kjit_build_request cut_request(struct copier *copier, const kjit_build_request *request) {
   kjit_build_request copy = *request;
   copy.arch = cut_string(copier, request->arch);
@@ -112,6 +127,8 @@ static kjit_build_request cut_request(struct copier *copier, const kjit_build_re
   copy.include_dirs = cut_strings(copier, request->include_dirs, request->include_dir_count);
   copy.defines = cut_defines(copier, request->defines, request->define_count);
   copy.options = cut_strings(copier, request->options, request->option_count);
+  copy.names = cut_strings(copier, request->names, request->name_count);
+  copy.parts = cut_parts(copier, request->parts, request->part_count);
   return copy;
 }
 
@@ -230,6 +247,8 @@ static kjit_status check_counts(const kjit_build_request *request, kjit_error *e
     return error_invalid(error, "include_dirs", "missing, but counted");
   if (request->define_count && !request->defines) return error_invalid(error, "defines", "missing, but counted");
   if (request->option_count && !request->options) return error_invalid(error, "options", "missing, but counted");
+  if (request->name_count && !request->names) return error_invalid(error, "names", "missing, but counted");
+  if (request->part_count && !request->parts) return error_invalid(error, "parts", "missing, but counted");
   return KJIT_OK;
 }
 

@@ -10,6 +10,9 @@
 /* kjit_runtime_options as first released ended with `reserved`. */
 #define OPTIONS_OLDEST_BYTES (offsetof(kjit_runtime_options, reserved) + sizeof(uint32_t))
 
+/* Above what programs use at a time, below what a driver holds with ease. */
+#define DEFAULT_MODULES_MAX_IDLE 1024
+
 /* An option wins over the environment; an empty variable is none. secure_getenv: never in a set-user-id process. */
 static const char *choose_libcuda(const kjit_runtime_options *options) {
   if (options->libcuda_path) return options->libcuda_path;
@@ -54,9 +57,9 @@ static void finish_slots(kjit_runtime *runtime) {
 void kjit_runtime_destroy(kjit_runtime *runtime) {
   if (!runtime) return;
   finish_slots(runtime);
-  const uint64_t borrowed = kernel_table_finish(&runtime->kernels);
+  const uint64_t borrowed = module_table_finish(&runtime->modules);
   if (borrowed) {
-    log_write(&runtime->log, KJIT_LOG_WARNING, "the runtime ended while %llu kernel references were still held",
+    log_write(&runtime->log, KJIT_LOG_WARNING, "the runtime ended while %llu references to kernels were still held",
               (unsigned long long)borrowed);
   }
   builder_destroy(runtime->builder);
@@ -67,9 +70,9 @@ void kjit_runtime_destroy(kjit_runtime *runtime) {
 }
 
 /* False: the system is out of resources, and nothing needs to be undone. */
-static _Bool init_parts(kjit_runtime *runtime) {
+static _Bool init_parts(kjit_runtime *runtime, uint64_t idle_max) {
   if (!gate_keeper_init(&runtime->keeper)) return 0;
-  if (kernel_table_init(&runtime->kernels, &runtime->mem, runtime, &runtime->gpu)) return 1;
+  if (module_table_init(&runtime->modules, &runtime->mem, runtime, &runtime->gpu, idle_max)) return 1;
   gate_keeper_finish(&runtime->keeper);
   return 0;
 }
@@ -83,7 +86,8 @@ static kjit_runtime *make(const kjit_runtime_options *options, const struct mem 
   runtime->mem = *mem;
   runtime->log = (struct log){options->log, options->log_user, KJIT_LOG_DEBUG};
   runtime->uses_tuned = !(options->flags & KJIT_RUNTIME_IGNORE_TUNED);
-  if (init_parts(runtime)) return runtime;
+  if (init_parts(runtime, options->modules_max_idle ? options->modules_max_idle : DEFAULT_MODULES_MAX_IDLE))
+    return runtime;
   mem_free(mem, runtime);
   error_no_memory(error);
   return NULL;
@@ -134,6 +138,7 @@ kjit_status kjit_runtime_get_stats(kjit_runtime *runtime, kjit_runtime_stats *st
   kjit_runtime_stats all = {.struct_size = sizeof all};
   builder_add_stats(runtime->builder, &all);
   all.kernels_loaded = atomic_load_explicit(&runtime->kernels_loaded, memory_order_relaxed);
+  all.kernels_unloaded = atomic_load_explicit(&runtime->kernels_unloaded, memory_order_relaxed);
   all.launches = atomic_load_explicit(&runtime->launches, memory_order_relaxed);
   return struct_fill(stats, &all, sizeof all, "stats", error);
 }

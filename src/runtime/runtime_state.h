@@ -3,7 +3,7 @@
 #define KJIT_RUNTIME_RUNTIME_STATE_H
 
 #include "runtime/gpu.h"
-#include "runtime/kernel.h"
+#include "runtime/module.h"
 
 struct runtime_slot; /* runtime_internal.h */
 
@@ -23,9 +23,9 @@ struct kjit_runtime {
   struct gate_keeper keeper;
   struct builder *builder;
   struct gpu gpu;
-  struct kernel_table kernels;
+  struct module_table modules;
   _Atomic(struct runtime_slot_state *) slots;
-  _Atomic(uint64_t) kernels_loaded;
+  _Atomic(uint64_t) kernels_loaded, kernels_unloaded;
   /* Written by every launch, so away from what every launch reads. */
   char apart[CACHE_LINE_BYTES];
   _Atomic(uint64_t) launches;

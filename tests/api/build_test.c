@@ -197,7 +197,7 @@ static void test_build__missing_parts_are_named(void **state) {
   assert_contains(f->error.message, "arch");
   assert_null(artifact);
   request = scale_request();
-  request.entry = NULL;
+  request.entry = "";
   assert_status(KJIT_ERR_INVALID_ARG, kjit_build(f->runtime, &request, &artifact, &f->error), &f->error);
   assert_contains(f->error.message, "entry");
   request = scale_request();

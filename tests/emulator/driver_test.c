@@ -39,12 +39,12 @@ struct pointer {
 static kjit_status run(struct gpu_fixture *fixture, const char *text, int *data, uint32_t threads, kjit_error *error) {
   const kjit_build_request request = request_for(text);
   const struct pointer argument = {data};
+  const kjit_arg arg = KJIT_ARG(argument);
   kjit_launch launch = kjit_launch_default();
   kjit_kernel *kernel = NULL;
   launch.block[0] = threads;
   kjit_status status = kjit_kernel_get(fixture->runtime, &request, &kernel, error);
-  if (status == KJIT_OK)
-    status = kjit_kernel_launch(kernel, &launch, &argument, sizeof argument, fixture->card.stream, error);
+  if (status == KJIT_OK) status = kjit_kernel_launch(kernel, &launch, &arg, 1, fixture->card.stream, error);
   kjit_kernel_release(kernel);
   return status;
 }

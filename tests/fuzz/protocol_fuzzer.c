@@ -17,6 +17,7 @@ static void check_request(const struct mem *mem, const uint8_t *data, size_t siz
     wire_request_put(&text, &wire.request, wire.identity, wire.work, wire.memory_bytes);
     require(!text.failed && !wire_request_read(&again, mem, text.data, text.bytes));
     require(again.sources.count == wire.sources.count && again.request.option_count == wire.request.option_count);
+    require(again.request.name_count == wire.request.name_count && again.request.part_count == wire.request.part_count);
     require(text.bytes == size && !memcmp(text.data, data, size));
     wire_request_finish(&again, mem);
   }
@@ -34,6 +35,7 @@ static void check_answer(const struct mem *mem, const uint8_t *data, size_t size
     wire_answer_put(&text, status, &result, &error);
     require(!wire_answer_read(&status_again, &again, &error_again, mem, text.data, text.bytes));
     require(status == status_again && result.cubin_bytes == again.cubin_bytes && !strcmp(result.log, again.log));
+    require(!result.symbols == !again.symbols && (!result.symbols || !strcmp(result.symbols, again.symbols)));
     compile_result_finish(&again, mem);
   }
   compile_result_finish(&result, mem);

@@ -93,7 +93,8 @@ static void test_kernel__typed_struct_argument_arrives_whole(void **state) {
   launch.block[0] = 128;
   kjit_error error = {0};
   kjit_kernel *kernel = get_saxpy(fixture->runtime);
-  kjit_status status = kjit_kernel_launch(kernel, &launch, &params, sizeof params, fixture->card.stream, &error);
+  kjit_status status =
+      kjit_kernel_launch(kernel, &launch, &(kjit_arg)KJIT_ARG(params), 1, fixture->card.stream, &error);
   assert_status(KJIT_OK, status, &error);
   status = card_read(&fixture->card, result, on_device[1].address, sizeof result, &error);
   assert_status(KJIT_OK, status, &error);
@@ -118,7 +119,8 @@ static void test_kernel__more_than_48_kib_of_shared_memory_works(void **state) {
   launch.block[0] = 256;
   launch.dynamic_shared_bytes = WORDS * sizeof *words;
   kjit_error error = {0};
-  kjit_status status = kjit_kernel_launch(kernel, &launch, &params, sizeof params, fixture->card.stream, &error);
+  kjit_status status =
+      kjit_kernel_launch(kernel, &launch, &(kjit_arg)KJIT_ARG(params), 1, fixture->card.stream, &error);
   assert_status(KJIT_OK, status, &error);
   status = card_read(&fixture->card, words, buffer.address, WORDS * sizeof *words, &error);
   assert_status(KJIT_OK, status, &error);
@@ -134,7 +136,8 @@ static void assert_refused(struct gpu_fixture *fixture, const kjit_launch *launc
   struct saxpy_params params[2] = {{.count = 0}}; /* room for a wrong size; count 0 touches nothing */
   kjit_error error = {0};
   kjit_kernel *kernel = get_saxpy(fixture->runtime);
-  const kjit_status status = kjit_kernel_launch(kernel, launch, params, bytes, fixture->card.stream, &error);
+  const kjit_status status =
+      kjit_kernel_launch(kernel, launch, &(kjit_arg){params, bytes}, 1, fixture->card.stream, &error);
   assert_status(expected, status, &error);
   assert_true(error.message[0] != '\0');
   kjit_kernel_release(kernel);

@@ -74,7 +74,10 @@ static void test_compile_real__cubin_tells_its_parameters(void **state) {
   assert_true(cubin_find_kernel(real->result.cubin, real->result.cubin_bytes, "k", &kernel));
   assert_true(kernel.has_info);
   assert_int_equal(2, kernel.parameter_count);
-  assert_int_equal(40, kernel.parameter_bytes);
+  uint32_t sizes[2];
+  assert_true(cubin_parameter_sizes(real->result.cubin, real->result.cubin_bytes, "k", sizes, 2));
+  assert_int_equal(40, sizes[0]);
+  assert_int_equal(8, sizes[1]);
 }
 
 static void test_compile_real__spills_are_counted_for_the_entry_alone(void **state) {

@@ -24,11 +24,19 @@ static kjit_runtime *open_runtime(kjit_compile_server server, kjit_pch_mode pch)
   return runtime;
 }
 
+/* The request that build() makes: "k", or a template's instance, or linked. */
+struct asked {
+  const char *entry, *option;
+};
+static struct asked asked = {"k", NULL};
+
 static void build(struct built *built, kjit_runtime *runtime, const char *text) {
   static const char *const folders[] = {CUDA_INCLUDE_DIR, CUDA_INCLUDE_DIR "/cccl"};
   kjit_build_request request = kjit_build_request_default();
   request.arch = "sm_80";
-  request.entry = "k";
+  request.entry = asked.entry;
+  request.options = &asked.option;
+  request.option_count = asked.option != NULL;
   request.source = (kjit_source){"k.cu", text, 0};
   request.include_dirs = folders;
   request.include_dir_count = 2;
@@ -84,9 +92,33 @@ static void test_server_real__second_use_makes_it_and_later_ones_agree(void **st
   kjit_runtime_destroy(with);
 }
 
+/* The instances are made behind the preamble, in a file that NVRTC hides. */
+static void test_server_real__name_expressions_go_with_precompiled_headers(void **state) {
+  (void)state;
+  kjit_runtime *with = open_runtime(KJIT_COMPILE_SERVER_ON, KJIT_PCH_ALWAYS);
+  asked.entry = "n::k<float, 4>";
+  assert_same(with, HEADERS "namespace n { template <class T, int N> __global__ void k(T *x) { *x = T(N); } }\n",
+              KJIT_OK);
+  assert_same(with, HEADERS "namespace n { template <class T> __global__ void k(T *x) { *x = T(1); } }\n",
+              KJIT_ERR_COMPILE);
+  asked.entry = "k";
+  kjit_runtime_destroy(with);
+}
+
+static void test_server_real__links_go_with_precompiled_headers(void **state) {
+  (void)state;
+  kjit_runtime *with = open_runtime(KJIT_COMPILE_SERVER_ON, KJIT_PCH_ALWAYS);
+  asked.option = "-dlto";
+  assert_same(with, HEADERS "extern \"C\" __global__ void k(__half *x) { *x = __hmul(*x, *x); }\n", KJIT_OK);
+  asked.option = NULL;
+  kjit_runtime_destroy(with);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_server_real__precompiled_header_changes_neither_bytes_nor_log),
+      cmocka_unit_test(test_server_real__name_expressions_go_with_precompiled_headers),
+      cmocka_unit_test(test_server_real__links_go_with_precompiled_headers),
       cmocka_unit_test(test_server_real__second_use_makes_it_and_later_ones_agree),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

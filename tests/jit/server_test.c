@@ -25,6 +25,7 @@ struct world {
   struct log log;
   kjit_runtime_options options;
   struct builder *builder;
+  const char *option; /* of every request; NULL: none */
   atomic_int warnings;
   kjit_error error;
 };
@@ -82,6 +83,8 @@ static kjit_status get(struct world *world, const char *word, uint32_t timeout_m
   strcpy(request.target.name, "sm_80");
   request.target.capability = 80;
   request.sources = &set;
+  request.options = &world->option;
+  request.option_count = world->option != NULL;
   request.timeout_ms = timeout_ms;
   const kjit_status status = builder_get(world->builder, &request, &artifact, error);
   if (out)
@@ -119,6 +122,16 @@ static void test_server__crash_costs_one_kernel_and_says_so(void **state) {
   struct world *world = *state;
   assert_status(KJIT_ERR_COMPILE, get(world, "CRASH", 0, NULL, &world->error), &world->error);
   assert_contains(world->error.message, "kernel k for sm_80: the compiler crashed (SIGSEGV");
+  assert_works(world, "after");
+}
+
+/* The fake nvJitLink stands beside the fake NVRTC. */
+static void test_server__crash_of_the_linker_costs_one_kernel(void **state) {
+  struct world *world = *state;
+  world->option = "-dlto";
+  assert_works(world, "before");
+  assert_status(KJIT_ERR_COMPILE, get(world, "BADLINK", 0, NULL, &world->error), &world->error);
+  assert_contains(world->error.message, "kernel k for sm_80: the compiler or the linker crashed (SIGSEGV");
   assert_works(world, "after");
 }
 
@@ -335,6 +348,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       SERVER_TEST(test_server__compiles_as_the_process_itself_does),
       SERVER_TEST(test_server__crash_costs_one_kernel_and_says_so),
+      SERVER_TEST(test_server__crash_of_the_linker_costs_one_kernel),
       SERVER_TEST(test_server__last_words_are_in_error_and_log),
       SERVER_TEST(test_server__exit_is_told_with_its_code),
       SERVER_TEST(test_server__memory_is_bounded),

@@ -28,6 +28,8 @@ static struct fake_nvrtc_counts fake_nvrtc_own, *fake_nvrtc_state = &fake_nvrtc_
 
 struct _nvrtcProgram {
   char *source;
+  char lowered[64]; /* of the last name asked for */
+  _Bool lto;
   int (*flow)(void *, void *);
   void *flow_payload;
 };
@@ -102,7 +104,8 @@ static inline nvrtcResult fake_destroy(nvrtcProgram *program) {
 }
 
 static inline nvrtcResult fake_compile(nvrtcProgram program, int option_count, const char *const *options) {
-  (void)option_count, (void)options;
+  for (int i = 0; i < option_count; i++)
+    program->lto |= !strcmp(options[i], "-dlto") || !strcmp(options[i], "--dlink-time-opt");
   atomic_fetch_add(&fake_nvrtc.compiles, 1);
   for (long ms = 0; ms < atomic_load(&fake_nvrtc.compile_ms); ms++) {
     const struct timespec one = {0, 1000000};
@@ -110,6 +113,31 @@ static inline nvrtcResult fake_compile(nvrtcProgram program, int option_count, c
     nanosleep(&one, NULL);
   }
   return atomic_load(&fake_nvrtc.reject) ? NVRTC_ERROR_COMPILATION : NVRTC_SUCCESS;
+}
+
+/* Every expression is a kernel's, and its lowered name is "low" with the letters and digits of the expression. */
+static inline nvrtcResult fake_add_name(nvrtcProgram program, const char *expression) {
+  (void)program;
+  return *expression ? NVRTC_SUCCESS : NVRTC_ERROR_INVALID_INPUT;
+}
+
+static inline nvrtcResult fake_lowered(nvrtcProgram program, const char *expression, const char **lowered) {
+  size_t used = (size_t)snprintf(program->lowered, sizeof program->lowered, "low");
+  for (; *expression && used + 1 < sizeof program->lowered; expression++)
+    if ((*expression | 32) >= 'a' && (*expression | 32) <= 'z') program->lowered[used++] = *expression;
+  program->lowered[used] = '\0';
+  *lowered = program->lowered;
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_ltoir_size(nvrtcProgram program, size_t *bytes) {
+  *bytes = program->lto ? strlen(program->source) : 0;
+  return NVRTC_SUCCESS;
+}
+
+static inline nvrtcResult fake_ltoir(nvrtcProgram program, char *ltoir) {
+  memcpy(ltoir, program->source, strlen(program->source));
+  return NVRTC_SUCCESS;
 }
 
 static inline nvrtcResult fake_cubin_size(nvrtcProgram program, size_t *bytes) {
@@ -162,6 +190,10 @@ static inline const struct nvrtc_api *fake_nvrtc_api(void) {
       .nvrtcCreateProgram = fake_create,
       .nvrtcDestroyProgram = fake_destroy,
       .nvrtcCompileProgram = fake_compile,
+      .nvrtcAddNameExpression = fake_add_name,
+      .nvrtcGetLoweredName = fake_lowered,
+      .nvrtcGetLTOIRSize = fake_ltoir_size,
+      .nvrtcGetLTOIR = fake_ltoir,
       .nvrtcGetCUBINSize = fake_cubin_size,
       .nvrtcGetCUBIN = fake_cubin,
       .nvrtcGetProgramLogSize = fake_log_size,

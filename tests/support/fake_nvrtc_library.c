@@ -60,3 +60,15 @@ nvrtcResult nvrtcGetNumSupportedArchs(int *count) {
 nvrtcResult nvrtcGetSupportedArchs(int *archs) {
   return fake_archs(archs);
 }
+nvrtcResult nvrtcAddNameExpression(nvrtcProgram program, const char *expression) {
+  return fake_add_name(program, expression);
+}
+nvrtcResult nvrtcGetLoweredName(nvrtcProgram program, const char *expression, const char **lowered) {
+  return fake_lowered(program, expression, lowered);
+}
+nvrtcResult nvrtcGetLTOIRSize(nvrtcProgram program, size_t *bytes) {
+  return fake_ltoir_size(program, bytes);
+}
+nvrtcResult nvrtcGetLTOIR(nvrtcProgram program, char *ltoir) {
+  return fake_ltoir(program, ltoir);
+}

@@ -71,7 +71,8 @@ static kjit_status launch_free(const struct check_kernels *kernels, kjit_kernel 
   kjit_launch launch = kjit_launch_default();
   launch.grid[0] = FREE_BLOCKS * (uint32_t)kernels->card->multiprocessors;
   launch.block[0] = FREE_BLOCK;
-  return kjit_kernel_launch(kernel, &launch, params, bytes, kernels->card->stream, error);
+  const kjit_arg arg = {params, bytes};
+  return kjit_kernel_launch(kernel, &launch, &arg, 1, kernels->card->stream, error);
 }
 
 kjit_status check_fill_normal(const struct check_kernels *kernels, const struct fill_normal_params *params,
@@ -90,7 +91,8 @@ kjit_status check_reference(const struct check_kernels *kernels, kjit_kernel *va
   launch.grid[2] = (uint32_t)batch;
   launch.block[0] = REFERENCE_THREADS;
   launch.dynamic_shared_bytes = (uint32_t)(2 * tile_bytes + REFERENCE_ROWS * (REFERENCE_ROWS + 1) * number_bytes);
-  return kjit_kernel_launch(variant, &launch, params, sizeof *params, kernels->card->stream, error);
+  const kjit_arg arg = {params, sizeof *params};
+  return kjit_kernel_launch(variant, &launch, &arg, 1, kernels->card->stream, error);
 }
 
 static kjit_status clear_result(const struct check_kernels *kernels, kjit_error *error) {

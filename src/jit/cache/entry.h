@@ -1,6 +1,6 @@
-/* The entry format, version 1: one compiled kernel as one run of bytes. Written grammar in cache/README.md.
+/* The entry format, version 2: what one compile made as one run of bytes. Written grammar in cache/README.md.
  *
- *   header (128 bytes) | key text | family | label | message | log | zeros | cubin | zeros | XXH3-128
+ *   header (128 bytes) | key text | family | label | message | log | symbols | zeros | cubin | zeros | XXH3-128
  *
  * Every text is followed by a NUL, the cubin starts at a multiple of 64, the checksum covers all before it. Integers
  * are little-endian. There is one way to write an entry: what the format does not use is zero and checked to be. */
@@ -27,7 +27,7 @@ struct entry_text {
   size_t bytes;
 };
 
-/* What ptxas said of the kernel. */
+/* What ptxas said of a kernel. */
 struct entry_figures {
   uint32_t registers, spill_bytes, local_bytes, shared_bytes, max_threads;
   uint64_t compile_ns;
@@ -38,9 +38,10 @@ struct entry {
   struct entry_text key_text, family, label;
   struct entry_text message; /* of a failed compile; else "" */
   struct entry_text log;
+  struct entry_text symbols; /* kernels with their figures, and names: jit/compile/symbols.h */
   const void *cubin;
-  size_t cubin_bytes; /* 0 for a failed compile, and only then */
-  struct entry_figures figures;
+  size_t cubin_bytes;           /* 0 for a failed compile, and only then */
+  struct entry_figures figures; /* of the kernel that the key names as entry; without one, of the first */
 };
 
 /* Size of the entry's image; 0 when it breaks one of the bounds above. */

@@ -19,11 +19,11 @@ enum entry_offset {
   ENTRY_AT_LOCAL_BYTES = 48,
   ENTRY_AT_SHARED_BYTES = 52,
   ENTRY_AT_MAX_THREADS = 56,
-  ENTRY_AT_TEXT_BYTES = 60, /* five: key text, family, label, message, log */
-  ENTRY_AT_RESERVED = 80    /* zero to the header's end */
+  ENTRY_AT_TEXT_BYTES = 60, /* six: key text, family, label, message, log, symbols */
+  ENTRY_AT_RESERVED = 84    /* zero to the header's end */
 };
 
-#define ENTRY_TEXT_COUNT  5
+#define ENTRY_TEXT_COUNT  6
 #define ENTRY_CUBIN_ALIGN 64 /* a cache line; ELF needs 8 */
 
 static inline uint64_t entry_align(uint64_t at, uint64_t to) {

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "jit/cache/entry_layout.h"
+#include "jit/compile/symbols.h"
 #include "jit/key/key_reader.h"
 
 static const char *check_header(const uint8_t *image, uint64_t bytes) {
@@ -26,8 +27,8 @@ static const char *check_checksum(const uint8_t *image, size_t bytes) {
 
 /* Offset behind the texts, or 0 when one of them does not fit. */
 static uint64_t read_texts(const uint8_t *image, uint64_t end, struct entry *out) {
-  struct entry_text *const texts[ENTRY_TEXT_COUNT] = {&out->key_text, &out->family, &out->label, &out->message,
-                                                      &out->log};
+  struct entry_text *const texts[ENTRY_TEXT_COUNT] = {&out->key_text, &out->family, &out->label,
+                                                      &out->message,  &out->log,    &out->symbols};
   uint64_t at = ENTRY_HEADER_BYTES;
   for (int i = 0; i < ENTRY_TEXT_COUNT; i++) {
     const uint64_t length = bytes_get_u32(image + ENTRY_AT_TEXT_BYTES + 4 * i);
@@ -66,6 +67,7 @@ static const char *check_body(const uint8_t *image, uint64_t bytes, struct entry
   if (!bytes_all_zero(image + texts_end, cubin_at - texts_end) || !bytes_all_zero(image + cubin_end, end - cubin_end))
     return "padding is not zero";
   if (!key_is_sound(out->key_text.data, out->key_text.bytes)) return "the key text breaks its grammar";
+  if (!symbols_are_sound(out->symbols.data, out->symbols.bytes)) return "the symbols break their grammar";
   if (!cubin_bytes != (out->message.bytes != 0)) return "neither a kernel nor a failure";
   read_figures(image, &out->figures);
   return NULL;

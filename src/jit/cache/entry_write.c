@@ -3,16 +3,18 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "jit/cache/entry_layout.h"
+#include "jit/compile/symbols.h"
 
 static _Bool within_bounds(const struct entry *entry) {
   return entry->key_text.bytes <= KEY_MAX_BYTES && entry->family.bytes <= ENTRY_LINE_MAX_BYTES &&
          entry->label.bytes <= ENTRY_LINE_MAX_BYTES && entry->message.bytes <= ENTRY_LINE_MAX_BYTES &&
-         entry->log.bytes <= ENTRY_LOG_MAX_BYTES && entry->cubin_bytes <= ENTRY_MAX_BYTES / 2;
+         entry->log.bytes <= ENTRY_LOG_MAX_BYTES && entry->symbols.bytes <= SYMBOLS_MAX_BYTES &&
+         entry->cubin_bytes <= ENTRY_MAX_BYTES / 2;
 }
 
 static size_t texts_bytes(const struct entry *entry) {
   return entry->key_text.bytes + entry->family.bytes + entry->label.bytes + entry->message.bytes + entry->log.bytes +
-         ENTRY_TEXT_COUNT;
+         entry->symbols.bytes + ENTRY_TEXT_COUNT;
 }
 
 size_t entry_image_bytes(const struct entry *entry) {
@@ -38,7 +40,7 @@ static void put_header(const struct entry *entry, uint8_t *image, size_t bytes) 
 
 static uint8_t *put_texts(const struct entry *entry, uint8_t *image) {
   const struct entry_text *const texts[ENTRY_TEXT_COUNT] = {&entry->key_text, &entry->family, &entry->label,
-                                                            &entry->message, &entry->log};
+                                                            &entry->message,  &entry->log,    &entry->symbols};
   uint8_t *at = image + ENTRY_HEADER_BYTES;
   for (int i = 0; i < ENTRY_TEXT_COUNT; i++) {
     bytes_put_u32(image + ENTRY_AT_TEXT_BYTES + 4 * i, (uint32_t)texts[i]->bytes);

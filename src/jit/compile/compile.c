@@ -1,35 +1,32 @@
-/* One request through NVRTC.
+/* One request through the tools. What its plan says is done in turn:
  *
  * 1. The target is compared with what this NVRTC compiles for.
- * 2. A program is made of prologue and main file, with every header in memory.
+ * 2. A program is made of prologue and main file, with every header in memory, and is told the name expressions.
  * 3. It is compiled; a flow callback asks the caller now and then whether to stop (NVRTC 12.8).
- * 4. The log is read: ptxas's figures go into the result and out of the log.
- * 5. The cubin is read, and searched for the kernel, so that a wrong name is said in words.
+ * 4. The lowered names and the code are read.
+ * 5. nvJitLink links it with the request's parts (link.c).
+ * 6. The finished code's kernels are listed, with their figures from the logs, so that a wrong name is said in words
+ *    (compile_output.c).
  *
- * Any number of threads may be in here; NVRTC itself compiles the front end of one program at a time. */
+ * Nothing is shared between jobs but the opened libraries, so any number of threads may be in here; NVRTC itself
+ * compiles the front end of one program at a time. */
 #include "jit/compile/compile.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "jit/compile/cubin.h"
+#include "jit/compile/compile_internal.h"
 #include "jit/compile/log_paths.h"
 #include "jit/compile/preamble.h"
 #include "jit/compile/ptxas_log.h"
+#include "jit/compile/symbols.h"
 #include "jit/request/compile_options.h"
 
 /* A source may have 64 MiB, and the defines in front of it 18 MiB. */
 #define SOURCE_LIMIT ((size_t)96 << 20)
-
-/* Template errors give some megabytes; more is nothing that a person reads or a cache should hold. */
-#define LOG_LIMIT ((size_t)16 << 20)
-
-/* One kernel, even with debug information, stays in the tens of megabytes. */
-#define CUBIN_LIMIT ((size_t)256 << 20)
 
 /* CUDA has named some thirty architectures in its whole history. */
 #define ARCH_LIMIT 256
@@ -37,25 +34,6 @@
 /* What NVRTC may use to hold a precompiled header: twice what the largest that was met (CuTe's, 298 MB) needs. The
  * memory is reserved, and taken only as it is used. */
 #define PCH_HEAP_BYTES ((size_t)768 << 20)
-
-struct stop_state {
-  compile_stop stop;
-  void *user;
-  atomic_bool stopped; /* NVRTC wants the same answer once it was yes */
-};
-
-/* One compile under way. */
-struct job {
-  const struct nvrtc_api *api;
-  int major, minor;
-  const struct mem *mem;
-  const struct jit_request *request;
-  struct compile_result *result;
-  struct stop_state stop;
-  struct compile_pch *pch; /* NULL: none */
-  nvrtcProgram program;
-  kjit_error *error;
-};
 
 static double now_ms(void) {
   struct timespec now;
@@ -148,6 +126,14 @@ done:
   return status;
 }
 
+static kjit_status add_names(struct job *job) {
+  for (size_t i = 0; i < job->request->name_count; i++) {
+    const nvrtcResult result = job->api->nvrtcAddNameExpression(job->program, job->request->names[i]);
+    if (result != NVRTC_SUCCESS) return nvrtc_failure(job, result, "does not take a name expression");
+  }
+  return KJIT_OK;
+}
+
 static kjit_status compile_program(struct job *job, nvrtcResult *result) {
   const struct jit_request *request = job->request;
   char arch[sizeof "--gpu-architecture=" + sizeof request->target.name] = "--gpu-architecture=";
@@ -166,6 +152,7 @@ static kjit_status compile_program(struct job *job, nvrtcResult *result) {
   if (version_at_least(job, 12, 9)) options[count++] = "--no-cache";
   for (size_t i = 0; i < request->option_count; i++)
     options[count++] = request->options[i];
+  if (job->plan.unit_option) options[count++] = job->plan.unit_option;
   if (job->pch) {
     (void)snprintf(pch, sizeof pch, "--%s-pch=%s", job->pch->create ? "create" : "use", job->pch->file);
     options[count++] = pch;
@@ -180,7 +167,7 @@ static kjit_status compile_program(struct job *job, nvrtcResult *result) {
 static kjit_status read_log(struct job *job) {
   size_t bytes = 0;
   nvrtcResult result = job->api->nvrtcGetProgramLogSize(job->program, &bytes);
-  if (result == NVRTC_SUCCESS && bytes > LOG_LIMIT) {
+  if (result == NVRTC_SUCCESS && bytes > COMPILE_LOG_LIMIT) {
     static const char excuse[] = "(the compiler's log was left out: more than 16 MiB)\n";
     job->result->log = mem_strdup(job->mem, excuse);
     return job->result->log ? KJIT_OK : error_no_memory(job->error);
@@ -193,28 +180,15 @@ static kjit_status read_log(struct job *job) {
   return result == NVRTC_SUCCESS ? KJIT_OK : nvrtc_failure(job, result, "does not give its log");
 }
 
-static void read_figures(struct job *job) {
-  struct ptxas_figures figures;
-  struct compile_pch *pch = job->pch;
-  if (pch) pch->done = preamble_take_note(job->result->log);
-  ptxas_log_read(job->result->log, job->request->entry, &figures);
+/* NVRTC's own words about a precompiled header. */
+static void read_pch_note(struct job *job) {
+  struct compile_pch *const pch = job->pch;
+  if (!pch) return;
+  pch->done = preamble_take_note(job->result->log);
+  if (!pch->create) return;
   /* A preamble must have nothing to say: whoever uses it precompiled would not be told again. */
-  if (pch && pch->create)
-    pch->done = pch->done && !*job->result->log && job->api->nvrtcGetPCHCreateStatus(job->program) == NVRTC_SUCCESS;
-  job->result->registers = figures.registers;
-  job->result->spill_bytes = figures.spill_bytes;
-  job->result->local_bytes = figures.local_bytes;
-  job->result->shared_bytes = figures.shared_bytes;
-}
-
-/* The first line that says error, else the first of all. */
-static void find_error_line(const char *log, const char **line, int *bytes) {
-  const char *found = strstr(log, "error"), *fatal = strstr(log, "fatal");
-  if (!found || (fatal && fatal < found)) found = fatal ? fatal : log;
-  while (found > log && found[-1] != '\n')
-    found--;
-  *line = found;
-  *bytes = (int)strcspn(found, "\n");
+  ptxas_log_strip(job->result->log);
+  pch->done = pch->done && !*job->result->log && job->api->nvrtcGetPCHCreateStatus(job->program) == NVRTC_SUCCESS;
 }
 
 /* What went wrong in the compile itself, by its result and, unless it was stopped, its log. */
@@ -227,84 +201,118 @@ static kjit_status compile_failure(const struct job *job, nvrtcResult result) {
   const char *line;
   int bytes;
   kjit_status status = KJIT_ERR_COMPILE;
-  find_error_line(job->result->log, &line, &bytes);
+  compile_error_line(job->result->log, &line, &bytes);
   if (result == NVRTC_ERROR_INVALID_OPTION) status = KJIT_ERR_INVALID_ARG;
   if (result == NVRTC_ERROR_BUILTIN_OPERATION_FAILURE) status = KJIT_ERR_NO_NVRTC;
   return error_set_cause(job->error, status, KJIT_CAUSE_NVRTC, result, "%.*s%s%s", bytes, line,
                          bytes ? "" : "NVRTC: ", bytes ? "" : result_name(job, result));
 }
 
-static kjit_status refuse_entry(const struct job *job) {
-  struct text list;
-  text_init(&list, job->mem, 4096);
-  cubin_list_kernels(job->result->cubin, job->result->cubin_bytes, &list);
-  const kjit_status status =
-      error_set(job->error, KJIT_ERR_COMPILE,
-                "%s: has no kernel named \"%s\"; declare it extern \"C\" __global__. Kernels in it: %s",
-                job->request->sources->files[0].name, job->request->entry, list.failed ? "(many)" : list.data);
-  text_finish(&list);
-  return status;
-}
-
-static void drop_cubin(struct job *job) {
-  mem_free(job->mem, job->result->cubin);
-  job->result->cubin = NULL;
-  job->result->cubin_bytes = 0;
-}
-
-/* The driver would find out that the entry is not there; here it can still be said in words. */
-static kjit_status check_entry(struct job *job) {
-  struct cubin_kernel kernel;
-  struct compile_result *result = job->result;
-  if (!cubin_is_readable(result->cubin, result->cubin_bytes)) return KJIT_OK;
-  if (cubin_find_kernel(result->cubin, result->cubin_bytes, job->request->entry, &kernel)) {
-    result->max_threads = kernel.max_threads;
-    return KJIT_OK;
+/* The compiler knows the lowered names until its program is destroyed. */
+static kjit_status read_names(struct job *job) {
+  for (size_t i = 0; i < job->request->name_count; i++) {
+    const char *lowered = NULL;
+    const nvrtcResult result = job->api->nvrtcGetLoweredName(job->program, job->request->names[i], &lowered);
+    if (result != NVRTC_SUCCESS || !lowered) return nvrtc_failure(job, result, "does not lower a name expression");
+    symbols_put_name(&job->names, lowered, job->request->names[i]);
   }
-  const kjit_status status = refuse_entry(job);
-  drop_cubin(job);
-  return status;
+  return job->names.failed ? error_no_memory(job->error) : KJIT_OK;
 }
 
-static kjit_status read_cubin(struct job *job) {
+static kjit_status read_code(struct job *job) {
+  const _Bool lto = job->plan.output == KJIT_PART_LTOIR;
+  struct compile_result *const out = job->result;
   size_t bytes = 0;
-  nvrtcResult result = job->api->nvrtcGetCUBINSize(job->program, &bytes);
+  nvrtcResult result =
+      lto ? job->api->nvrtcGetLTOIRSize(job->program, &bytes) : job->api->nvrtcGetCUBINSize(job->program, &bytes);
   if (result != NVRTC_SUCCESS) return nvrtc_failure(job, result, "does not give the cubin's size");
-  if (bytes == 0 || bytes > CUBIN_LIMIT) {
+  if (bytes == 0 || bytes > COMPILE_CODE_LIMIT) {
     return error_set(job->error, KJIT_ERR_COMPILE, "%s for %s: %s", job->request->entry, job->request->target.name,
                      bytes ? "the machine code is beyond 256 MiB"
                            : "NVRTC gave no machine code: an option asks for something else");
   }
-  job->result->cubin = mem_alloc(job->mem, bytes);
-  if (!job->result->cubin) return error_no_memory(job->error);
-  job->result->cubin_bytes = bytes;
-  result = job->api->nvrtcGetCUBIN(job->program, job->result->cubin);
-  if (result == NVRTC_SUCCESS) return check_entry(job);
-  drop_cubin(job);
-  return nvrtc_failure(job, result, "does not give the cubin");
+  out->cubin = mem_alloc(job->mem, bytes);
+  if (!out->cubin) return error_no_memory(job->error);
+  out->cubin_bytes = bytes;
+  result = lto ? job->api->nvrtcGetLTOIR(job->program, out->cubin) : job->api->nvrtcGetCUBIN(job->program, out->cubin);
+  return result == NVRTC_SUCCESS ? KJIT_OK : nvrtc_failure(job, result, "does not give the cubin");
 }
 
-static kjit_status run(struct job *job) {
+/* The source to code that is finished or to be linked. */
+static kjit_status compile_unit(struct job *job) {
+  const _Bool preamble_only = job->pch && job->pch->create; /* the names are declared behind it */
   nvrtcResult result = NVRTC_SUCCESS;
   kjit_status status = create_program(job);
+  if (status == KJIT_OK && !preamble_only) status = add_names(job);
   if (status == KJIT_OK) status = compile_program(job, &result);
   if (status == KJIT_OK) status = read_log(job);
-  if (status == KJIT_OK) read_figures(job);
+  if (status == KJIT_OK) read_pch_note(job);
   if (status == KJIT_OK) log_paths_show(&job->result->log, job->request->sources, job->mem);
-  if (status == KJIT_OK && result != NVRTC_SUCCESS) status = compile_failure(job, result);
-  if (status == KJIT_OK && !(job->pch && job->pch->create)) status = read_cubin(job);
+  if (status == KJIT_OK) compile_log_rewrite(job->result->log);
+  if (status == KJIT_OK && result != NVRTC_SUCCESS) {
+    ptxas_log_strip(job->result->log);
+    status = compile_failure(job, result);
+  }
+  if (status == KJIT_OK && !preamble_only) status = read_names(job);
+  if (status == KJIT_OK && !preamble_only) status = read_code(job);
   if (job->program) (void)job->api->nvrtcDestroyProgram(&job->program);
   return status;
+}
+
+/* A single cubin is the finished code. */
+static kjit_status take_part(struct job *job) {
+  const struct jit_part *const part = &job->request->parts[0];
+  job->result->cubin = mem_duplicate(job->mem, part->data, part->bytes);
+  job->result->cubin_bytes = part->bytes;
+  return job->result->cubin ? KJIT_OK : error_no_memory(job->error);
 }
 
 /* Whether this NVRTC has precompiled headers, and room for one. */
 static kjit_status prepare_pch(const struct job *job) {
   if (!job->pch) return KJIT_OK;
-  const _Bool able = job->api->nvrtcSetPCHHeapSize && job->api->nvrtcGetPCHCreateStatus &&
+  const _Bool able = job->plan.compiles && job->api->nvrtcSetPCHHeapSize && job->api->nvrtcGetPCHCreateStatus &&
                      strlen(job->pch->file) + sizeof "--create-pch=" < PCH_OPTION_BYTES;
   if (!able) return error_set(job->error, KJIT_ERR_UNSUPPORTED, "NVRTC before 12.8 has no precompiled headers");
   if (job->pch->create) (void)job->api->nvrtcSetPCHHeapSize(PCH_HEAP_BYTES);
   return KJIT_OK;
+}
+
+static kjit_status run(struct job *job) {
+  kjit_status status = KJIT_OK;
+  if (job->plan.compiles) status = compile_unit(job);
+  if (status == KJIT_OK && job->pch && job->pch->create) return status;
+  if (status == KJIT_OK && should_stop(&job->stop)) status = compile_failure(job, NVRTC_ERROR_CANCELLED);
+  if (status == KJIT_OK && job->plan.links) status = link_run(job);
+  if (status == KJIT_OK && !job->plan.compiles && !job->plan.links) status = take_part(job);
+  if (status == KJIT_OK) status = compile_read_output(job);
+  if (status == KJIT_ERR_COMPILE && !job->result->log) {
+    job->result->log = mem_strdup(job->mem, "");
+    if (!job->result->log) status = error_no_memory(job->error);
+  }
+  if (status == KJIT_OK) return status;
+  mem_free(job->mem, job->result->cubin);
+  job->result->cubin = NULL;
+  job->result->cubin_bytes = 0;
+  return status;
+}
+
+enum compile_tools compile_tools_of(const struct jit_request *request) {
+  const struct link_plan plan = link_plan_of(request);
+  if (plan.compiles) return plan.links ? COMPILE_TOOLS_BOTH : COMPILE_TOOLS_NVRTC;
+  return plan.links ? COMPILE_TOOLS_LINKER : COMPILE_TOOLS_NONE;
+}
+
+const char *compile_identity(struct nvrtc *nvrtc, const struct jit_request *request, kjit_error *error) {
+  switch (compile_tools_of(request)) {
+  case COMPILE_TOOLS_LINKER:
+    return nvrtc_linker_identity(nvrtc, error);
+  case COMPILE_TOOLS_BOTH:
+    return nvrtc_identity_with_linker(nvrtc, error);
+  case COMPILE_TOOLS_NONE:
+    return "none";
+  default:
+    return nvrtc_identity(nvrtc, error);
+  }
 }
 
 kjit_status compile_run(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
@@ -316,16 +324,21 @@ kjit_status compile_run_pch(struct nvrtc *nvrtc, const struct jit_request *reque
                             compile_stop stop, void *stop_user, struct compile_pch *pch, struct compile_result *result,
                             kjit_error *error) {
   *result = (struct compile_result){0};
-  struct job job = {.mem = mem, .request = request, .pch = pch, .result = result, .error = error};
+  struct job job = {.nvrtc = nvrtc, .mem = mem, .request = request, .pch = pch, .result = result, .error = error};
+  kjit_status status = KJIT_OK;
+  job.plan = link_plan_of(request);
   job.stop.stop = stop;
   job.stop.user = stop_user;
-  kjit_status status = nvrtc_open(nvrtc, &job.api, &job.major, &job.minor, error);
-  if (status == KJIT_OK) status = check_target(&job);
+  if (job.plan.compiles) status = nvrtc_open(nvrtc, &job.api, &job.major, &job.minor, error);
+  if (status == KJIT_OK && job.plan.compiles) status = check_target(&job);
   if (status == KJIT_OK) status = prepare_pch(&job);
   if (status == KJIT_OK && should_stop(&job.stop)) status = compile_failure(&job, NVRTC_ERROR_CANCELLED);
   if (status != KJIT_OK) return status;
   const double start = now_ms();
+  text_init(&job.names, mem, SYMBOLS_MAX_BYTES / 2);
   status = run(&job);
+  text_finish(&job.names);
+  mem_free(mem, job.link_log);
   result->compile_ms = now_ms() - start;
   return status;
 }
@@ -333,5 +346,6 @@ kjit_status compile_run_pch(struct nvrtc *nvrtc, const struct jit_request *reque
 void compile_result_finish(struct compile_result *result, const struct mem *mem) {
   mem_free(mem, result->cubin);
   mem_free(mem, result->log);
+  mem_free(mem, result->symbols);
   *result = (struct compile_result){0};
 }

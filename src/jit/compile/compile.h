@@ -1,4 +1,5 @@
-/* One request through NVRTC: prologue + source to cubin, log and ptxas's figures. No cache, no GPU.
+/* One request through NVRTC, nvJitLink or both: prologue + source and parts to cubin, log and figures. No cache, no
+ * GPU.
  *
  * NVRTC sees the request alone: the headers are given in memory by name, there is no search folder, and the folder that
  * the process stands in is shut out. With --generate-line-info or -G it writes that folder into the debug sections all
@@ -6,23 +7,23 @@
 #ifndef KJIT_JIT_COMPILE_COMPILE_H
 #define KJIT_JIT_COMPILE_COMPILE_H
 
+#include "jit/compile/compile_types.h"
 #include "jit/compile/nvrtc.h"
 #include "jit/request/request.h"
 
-struct compile_result {
-  void *cubin; /* mem_free; NULL after a failed compile */
-  size_t cubin_bytes;
-  char *log;             /* mem_free; without the "ptxas info" lines that state figures; "" if nothing remains */
-  uint32_t registers;    /* of the entry, as are the following */
-  uint32_t spill_bytes;  /* stores + loads */
-  uint32_t local_bytes;  /* stack frame */
-  uint32_t shared_bytes; /* static */
-  uint32_t max_threads;  /* from the cubin's .nv.info (EIATTR_MAX_THREADS), 0 if unstated */
-  double compile_ms;
+/* Which tools a request needs. */
+enum compile_tools {
+  COMPILE_TOOLS_NVRTC,
+  COMPILE_TOOLS_LINKER,
+  COMPILE_TOOLS_BOTH,
+  COMPILE_TOOLS_NONE,
+  COMPILE_TOOLS_COUNT
 };
+enum compile_tools compile_tools_of(const struct jit_request *request);
 
-/* Asked before and, from NVRTC 12.8 on, while compiling, possibly from another thread; true means stop. NULL: never. */
-typedef _Bool (*compile_stop)(void *user);
+/* Their builds, as the key names them; alive as long as `nvrtc`. NULL with KJIT_ERR_NO_NVRTC when one is not there.
+ * Thread-safe. */
+const char *compile_identity(struct nvrtc *nvrtc, const struct jit_request *request, kjit_error *error);
 
 /* KJIT_OK
  * KJIT_ERR_COMPILE      the compiler rejected it, or gave no machine code or none for the entry: result->log and
@@ -35,13 +36,6 @@ typedef _Bool (*compile_stop)(void *user);
  * Finish the result in every case. */
 kjit_status compile_run(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
                         compile_stop stop, void *stop_user, struct compile_result *result, kjit_error *error);
-/* A compile that makes or uses a precompiled header, in a process that made it or was forked from one that did. */
-struct compile_pch {
-  const char *source; /* whole text, in the place of prologue and main file: see preamble.h */
-  const char *file;   /* the precompiled header */
-  _Bool create;       /* make it; else use it */
-  _Bool done;         /* out: NVRTC made or used it; if not, the result is not to be relied on */
-};
 
 /* The same with a precompiled header; NULL: without. NVRTC's own words about it do not stay in the log. */
 kjit_status compile_run_pch(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,

@@ -11,16 +11,25 @@
 #define FORMAT_SIZED_VALUE    4
 #define ATTRIBUTE_MAX_THREADS 0x05 /* EIATTR_MAX_THREADS: x, y, z */
 #define ATTRIBUTE_PARAMETER   0x17 /* EIATTR_KPARAM_INFO: index, ordinal and offset, size in the bits from 18 on */
+#define ATTRIBUTE_PARAMETER_2 0x45 /* EIATTR_KPARAM_INFO_V2: index, ordinal and offset, size; beyond 4 KiB in all */
 
 #define TEXT_PREFIX ".text."
+#define BANK_PREFIX ".nv.constant0."
 
 /* Longest name that a section is looked for under; an entry's own limit is below it. */
-#define SECTION_NAME_BYTES 1100
+#define SECTION_NAME_BYTES 20000
 
 _Bool cubin_is_readable(const void *cubin, size_t bytes) {
   struct elf_view elf;
   return elf_view_open(&elf, cubin, bytes) && elf_view_section_count(&elf) > 0;
 }
+
+/* One kernel's info being read; `sizes` NULL: nobody asks for those of its parameters. */
+struct kernel_reader {
+  struct cubin_kernel kernel;
+  uint32_t *sizes;
+  size_t capacity, sizes_read;
+};
 
 /* The product of the three limits, 0 if it is absurd. */
 static uint32_t max_threads_of(const unsigned char *limits) {
@@ -28,28 +37,35 @@ static uint32_t max_threads_of(const unsigned char *limits) {
   return x <= 1024 && y <= 1024 && z <= 1024 && x * y * z <= 1024 ? (uint32_t)(x * y * z) : 0;
 }
 
-static void read_record(uint32_t attribute, const unsigned char *value, size_t bytes, struct cubin_kernel *kernel) {
-  if (attribute == ATTRIBUTE_MAX_THREADS && bytes >= 12) kernel->max_threads = max_threads_of(value);
-  if (attribute == ATTRIBUTE_PARAMETER && bytes >= 12) {
-    const uint32_t ordinal = bytes_get_u32(value + 4) & 0xffff;
-    if (ordinal == 0) kernel->parameter_bytes = bytes_get_u32(value + 8) >> 18;
-    kernel->parameter_count++;
+/* Sizes go where the reader of parameters wants them. */
+static void read_parameter(uint32_t attribute, const unsigned char *value, struct kernel_reader *reader) {
+  const uint32_t ordinal = bytes_get_u32(value + 4) & 0xffff, size = bytes_get_u32(value + 8);
+  if (reader->sizes && ordinal < reader->capacity) {
+    reader->sizes[ordinal] = attribute == ATTRIBUTE_PARAMETER ? size >> 18 : size;
+    reader->sizes_read++;
   }
+  reader->kernel.parameter_count++;
+}
+
+static void read_record(uint32_t attribute, const unsigned char *value, size_t bytes, struct kernel_reader *reader) {
+  if (attribute == ATTRIBUTE_MAX_THREADS && bytes >= 12) reader->kernel.max_threads = max_threads_of(value);
+  if ((attribute == ATTRIBUTE_PARAMETER || attribute == ATTRIBUTE_PARAMETER_2) && bytes >= 12)
+    read_parameter(attribute, value, reader);
 }
 
 /* All or nothing: a damaged section says nothing. */
-static void read_info(const struct elf_bytes *info, struct cubin_kernel *kernel) {
-  struct cubin_kernel read = {.has_info = 1};
+static _Bool read_info(const struct elf_bytes *info, struct kernel_reader *reader) {
+  reader->kernel = (struct cubin_kernel){.has_info = 1};
   size_t at = 0;
   while (info->bytes - at >= 4) {
     const unsigned char *record = info->data + at;
     const size_t payload = record[0] == FORMAT_SIZED_VALUE ? (size_t)(record[2] | record[3] << 8) : 0;
     at += 4;
-    if (payload > info->bytes - at) return;
-    read_record(record[1], record + 4, payload, &read);
+    if (payload > info->bytes - at) return 0;
+    read_record(record[1], record + 4, payload, reader);
     at += payload;
   }
-  *kernel = read;
+  return 1;
 }
 
 static _Bool find_section_of(const struct elf_view *elf, const char *prefix, const char *entry,
@@ -67,18 +83,56 @@ _Bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, stru
   struct elf_bytes code, info;
   *kernel = (struct cubin_kernel){0};
   if (!elf_view_open(&elf, cubin, bytes) || !find_section_of(&elf, TEXT_PREFIX, entry, &code)) return 0;
-  if (find_section_of(&elf, ".nv.info.", entry, &info)) read_info(&info, kernel);
+  struct kernel_reader reader = {.sizes = NULL};
+  if (find_section_of(&elf, ".nv.info.", entry, &info) && read_info(&info, &reader)) *kernel = reader.kernel;
   return 1;
 }
 
-void cubin_list_kernels(const void *cubin, size_t bytes, struct text *out) {
+_Bool cubin_parameter_sizes(const void *cubin, size_t bytes, const char *entry, uint32_t *sizes, size_t capacity) {
   struct elf_view elf;
-  const size_t before = out->bytes, count = elf_view_open(&elf, cubin, bytes) ? elf_view_section_count(&elf) : 0;
+  struct elf_bytes info;
+  struct kernel_reader reader = {.sizes = sizes, .capacity = capacity};
+  if (!elf_view_open(&elf, cubin, bytes) || !find_section_of(&elf, ".nv.info.", entry, &info)) return 0;
+  for (size_t i = 0; i < capacity; i++)
+    sizes[i] = 0;
+  if (!read_info(&info, &reader) || reader.sizes_read != reader.kernel.parameter_count) return 0;
+  for (size_t i = 0; i < reader.kernel.parameter_count; i++)
+    if (!sizes[i]) return 0; /* one was named twice and another not at all */
+  return 1;
+}
+
+/* Functions that were not inlined have code of their own; kernels alone have a bank of parameters. An image without any
+ * such bank is none of a compiler's that we know: all its code is taken for kernels'. */
+static _Bool has_banks(const struct elf_view *elf) {
+  const size_t count = elf_view_section_count(elf);
   for (size_t i = 0; i < count; i++) {
     const char *name;
     struct elf_bytes content;
-    if (!elf_view_section(&elf, i, &name, &content) || strncmp(name, TEXT_PREFIX, strlen(TEXT_PREFIX)) != 0) continue;
-    text_appendf(out, "%s%s", out->bytes == before ? "" : ", ", name + strlen(TEXT_PREFIX));
+    if (elf_view_section(elf, i, &name, &content) && !strncmp(name, BANK_PREFIX, strlen(BANK_PREFIX))) return 1;
   }
+  return 0;
+}
+
+const char *cubin_next_kernel(const void *cubin, size_t bytes, size_t *at) {
+  struct elf_view elf;
+  struct elf_bytes content;
+  if (!elf_view_open(&elf, cubin, bytes)) return NULL;
+  const size_t count = elf_view_section_count(&elf);
+  const _Bool banks = has_banks(&elf);
+  while (*at < count) {
+    const char *name;
+    if (!elf_view_section(&elf, (*at)++, &name, &content) || strncmp(name, TEXT_PREFIX, strlen(TEXT_PREFIX)) != 0)
+      continue;
+    name += strlen(TEXT_PREFIX);
+    if (!banks || find_section_of(&elf, BANK_PREFIX, name, &content)) return name;
+  }
+  return NULL;
+}
+
+void cubin_list_kernels(const void *cubin, size_t bytes, struct text *out) {
+  const size_t before = out->bytes;
+  size_t at = 0;
+  for (const char *name; (name = cubin_next_kernel(cubin, bytes, &at));)
+    text_appendf(out, "%s%s", out->bytes == before ? "" : ", ", name);
   if (out->bytes == before) text_append(out, "none");
 }

@@ -2,11 +2,13 @@
 
 #include <cuda.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/dynlib.h"
 #include "base/error.h"
+#include "jit/compile/linker.h"
 #include "jit/compile/nvrtc_find.h"
 
 #if CUDA_VERSION < 12080
@@ -34,6 +36,8 @@ struct nvrtc {
   const char *asked_by;
   _Atomic(struct nvrtc_place *) place;
   _Atomic(struct nvrtc_loaded *) loaded;
+  _Atomic(char *) identity_with_linker;
+  struct linker linker;
 };
 
 static struct nvrtc *make(const struct mem *mem) {
@@ -42,6 +46,8 @@ static struct nvrtc *make(const struct mem *mem) {
   nvrtc->mem = mem;
   atomic_init(&nvrtc->place, NULL);
   atomic_init(&nvrtc->loaded, NULL);
+  atomic_init(&nvrtc->identity_with_linker, NULL);
+  linker_init(&nvrtc->linker, mem);
   return nvrtc;
 }
 
@@ -100,6 +106,8 @@ void nvrtc_destroy(struct nvrtc *nvrtc) {
   if (!nvrtc) return;
   mem_free(nvrtc->mem, atomic_load(&nvrtc->loaded));
   mem_free(nvrtc->mem, atomic_load(&nvrtc->place));
+  mem_free(nvrtc->mem, atomic_load(&nvrtc->identity_with_linker));
+  linker_finish(&nvrtc->linker);
   mem_free(nvrtc->mem, nvrtc->asked);
   mem_free(nvrtc->mem, nvrtc);
 }
@@ -215,4 +223,35 @@ kjit_status nvrtc_open(struct nvrtc *nvrtc, const struct nvrtc_api **api, int *m
   *major = loaded->major;
   *minor = loaded->minor;
   return KJIT_OK;
+}
+
+const char *nvrtc_linker_identity(struct nvrtc *nvrtc, kjit_error *error) {
+  return linker_identity(&nvrtc->linker, nvrtc_file(nvrtc, NULL), error);
+}
+
+kjit_status nvrtc_open_linker(struct nvrtc *nvrtc, const struct linker_api **api, kjit_error *error) {
+  return linker_open(&nvrtc->linker, nvrtc_file(nvrtc, NULL), api, error);
+}
+
+const char *nvrtc_identity_with_linker(struct nvrtc *nvrtc, kjit_error *error) {
+  char *known = atomic_load_explicit(&nvrtc->identity_with_linker, memory_order_acquire);
+  if (known) return known;
+  const char *const compiler = nvrtc_identity(nvrtc, error);
+  const char *const linker = compiler ? nvrtc_linker_identity(nvrtc, error) : NULL;
+  if (!linker) return NULL;
+  const size_t bytes = strlen(compiler) + strlen(linker) + 2;
+  char *const both = mem_alloc(nvrtc->mem, bytes);
+  if (!both) {
+    error_no_memory(error);
+    return NULL;
+  }
+  (void)snprintf(both, bytes, "%s+%s", compiler, linker);
+  if (atomic_compare_exchange_strong(&nvrtc->identity_with_linker, &known, both)) return both;
+  mem_free(nvrtc->mem, both);
+  return known;
+}
+
+kjit_status nvrtc_set_fake_linker(struct nvrtc *nvrtc, const struct linker_api *api, const char *identity,
+                                  kjit_error *error) {
+  return linker_set_fake(&nvrtc->linker, api, identity) ? KJIT_OK : error_no_memory(error);
 }

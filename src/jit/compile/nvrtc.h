@@ -15,6 +15,7 @@ struct nvrtc_api {
 };
 
 struct nvrtc;
+struct linker_api; /* jit/compile/linker.h */
 
 /* `path` is libnvrtc or a folder that holds it. NULL: $KJIT_NVRTC (when `use_environment`), then the usual places.
  * Opens nothing yet. */
@@ -39,5 +40,16 @@ const char *nvrtc_builtins(struct nvrtc *nvrtc);
 /* Open on first use. KJIT_ERR_NO_NVRTC says where it was looked for and what to do, or that the file lacks a function,
  * is older than 12.0 or is no longer the one whose identity was read. Thread-safe. */
 kjit_status nvrtc_open(struct nvrtc *nvrtc, const struct nvrtc_api **api, int *major, int *minor, kjit_error *error);
+
+/* nvJitLink, looked for beside this NVRTC first. KJIT_ERR_NO_NVRTC. Thread-safe. */
+const char *nvrtc_linker_identity(struct nvrtc *nvrtc, kjit_error *error);
+kjit_status nvrtc_open_linker(struct nvrtc *nvrtc, const struct linker_api **api, kjit_error *error);
+
+/* "<NVRTC's identity>+<nvJitLink's>", as long as `nvrtc` lives. NULL as for each of them. Thread-safe. */
+const char *nvrtc_identity_with_linker(struct nvrtc *nvrtc, kjit_error *error);
+
+/* A table of fakes for nvJitLink: for tests. */
+kjit_status nvrtc_set_fake_linker(struct nvrtc *nvrtc, const struct linker_api *api, const char *identity,
+                                  kjit_error *error);
 
 #endif

@@ -58,3 +58,12 @@ kjit_status nvrtc_read_identity(struct nvrtc_place *place, kjit_error *error) {
   (void)snprintf(place->identity, sizeof place->identity, "nvrtc-%s%s%s", library, *builtins ? "-" : "", builtins);
   return KJIT_OK;
 }
+
+kjit_status library_identify(const char *path, const char *prefix, char identity[NVRTC_IDENTITY_BYTES],
+                             kjit_error *error) {
+  char id[ID_BYTES];
+  struct file_identity unused;
+  const kjit_status status = read_file_id(id, &unused, path, error);
+  if (status == KJIT_OK) (void)snprintf(identity, NVRTC_IDENTITY_BYTES, "%s%s", prefix, id);
+  return status;
+}

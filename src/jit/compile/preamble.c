@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "jit/request/link_plan.h"
+
 /* Where the preamble of a main file ends. */
 struct extent {
   size_t bytes;  /* of the main file; 0: there is no #include in front */
@@ -107,6 +109,7 @@ static const char *find_line_directive(const char *prologue) {
 }
 
 _Bool preamble_write(const struct jit_request *request, _Bool alone, struct text *out) {
+  if (!request->sources->count) return 0;
   const struct source_file *main_file = &request->sources->files[0];
   const char *named = find_line_directive(request->prologue);
   const struct extent extent = find_extent(main_file->text);
@@ -140,6 +143,7 @@ _Bool preamble_identify(const struct jit_request *request, const char *identity,
   const char *named = find_line_directive(request->prologue);
   size_t header_bytes = 0;
   struct digest_state state;
+  if (!sources->count) return 0;
   for (size_t i = 1; i < sources->count; i++)
     header_bytes += sources->files[i].bytes;
   const struct extent extent = find_extent(sources->files[0].text);
@@ -151,6 +155,9 @@ _Bool preamble_identify(const struct jit_request *request, const char *identity,
     if (names_lines(request->options[i])) return 0;
     digest_string(&state, request->options[i]);
   }
+  /* What the compiler is told so that its output can be linked, as compile.c does. */
+  const char *const unit_option = link_plan_of(request).unit_option;
+  digest_string(&state, unit_option ? unit_option : "");
   const uint64_t counts[] = {request->option_count, (uint64_t)(named - request->prologue)};
   digest_add(&state, counts, sizeof counts);
   digest_add(&state, request->prologue, counts[1]);

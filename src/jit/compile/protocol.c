@@ -9,14 +9,16 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "jit/compile/symbols.h"
 
 /* "KJW" and the version of everything in this file. */
 #define MAGIC 0x31574a4bu
 
-/* As many as a request may have (include_closure.c) and far more options than anybody passes: bounds on what is
- * allocated before the strings themselves are seen. */
+/* As many as a request may have (include_closure.c, custom_request.c, parts.c) or more: bounds on what is allocated
+ * before the strings themselves are seen. */
 #define FILES_LIMIT   8192
-#define OPTIONS_LIMIT 65536
+#define STRINGS_LIMIT 65536 /* options, and names */
+#define PARTS_LIMIT   4096
 
 /* ---- Frames ---- */
 
@@ -123,6 +125,24 @@ static void get_digest(struct reader *reader, struct digest *digest) {
 
 /* ---- Requests ---- */
 
+static void put_strings(struct text *out, const char *const *strings, size_t count) {
+  put_u32(out, (uint32_t)count);
+  for (size_t i = 0; i < count; i++)
+    put_string(out, strings[i]);
+}
+
+static void put_parts(struct text *out, const struct jit_request *request) {
+  put_u32(out, (uint32_t)request->part_count);
+  for (size_t i = 0; i < request->part_count; i++) {
+    const struct jit_part *part = &request->parts[i];
+    put_u32(out, part->kind);
+    put_u32(out, part->name != NULL);
+    put_string(out, part->name ? part->name : "");
+    put_bytes(out, part->data, part->bytes);
+    text_append_bytes(out, part->digest.bytes, DIGEST_BYTES);
+  }
+}
+
 void wire_request_put(struct text *out, const struct jit_request *request, const char *identity, enum wire_work work,
                       uint64_t memory_bytes) {
   const struct source_set *sources = request->sources;
@@ -134,9 +154,9 @@ void wire_request_put(struct text *out, const struct jit_request *request, const
   put_string(out, request->target.name);
   put_string(out, request->entry);
   put_string(out, request->prologue);
-  put_u32(out, (uint32_t)request->option_count);
-  for (size_t i = 0; i < request->option_count; i++)
-    put_string(out, request->options[i]);
+  put_u32(out, request->flags & KJIT_BUILD_OBJECT);
+  put_strings(out, request->names, request->name_count);
+  put_strings(out, request->options, request->option_count);
   put_u32(out, (uint32_t)sources->count);
   text_append_bytes(out, sources->digest.bytes, DIGEST_BYTES);
   for (size_t i = 0; i < sources->count; i++) {
@@ -145,25 +165,56 @@ void wire_request_put(struct text *out, const struct jit_request *request, const
     put_bytes(out, sources->files[i].text, sources->files[i].bytes);
     text_append_bytes(out, sources->files[i].digest.bytes, DIGEST_BYTES);
   }
+  put_parts(out, request);
 }
 
-static void read_options(struct wire_request *wire, struct reader *reader, const struct mem *mem) {
-  const uint32_t count = get_count(reader, OPTIONS_LIMIT, 9);
-  wire->options = mem_alloc_array(mem, count, sizeof *wire->options);
-  if (!wire->options) {
+/* An array of strings in memory of `mem`; NULL where something is wrong. */
+static const char **read_strings(struct reader *reader, const struct mem *mem, size_t *out_count) {
+  const uint32_t count = get_count(reader, STRINGS_LIMIT, 9);
+  *out_count = 0;
+  if (reader->fault) return NULL;
+  const char **strings = mem_alloc_array(mem, count, sizeof *strings);
+  if (!strings) {
+    reader->fault = "there is no memory for it";
+    return NULL;
+  }
+  for (uint32_t i = 0; i < count; i++)
+    strings[i] = get_string(reader);
+  *out_count = count;
+  return strings;
+}
+
+/* The part's name was none: its number stands for it in messages. */
+static const char *get_part_name(struct reader *reader) {
+  const uint32_t named = get_u32(reader);
+  const char *name = get_string(reader);
+  if (!reader->fault && (named > 1 || (!named && *name))) reader->fault = "a part's name is unsound";
+  return named ? name : NULL;
+}
+
+static void read_parts(struct wire_request *wire, struct reader *reader, const struct mem *mem) {
+  const uint32_t count = get_count(reader, PARTS_LIMIT, 26 + DIGEST_BYTES);
+  if (reader->fault) return;
+  wire->parts = mem_alloc_array(mem, count, sizeof *wire->parts);
+  if (!wire->parts) {
     reader->fault = "there is no memory for it";
     return;
   }
-  for (uint32_t i = 0; i < count; i++)
-    wire->options[i] = get_string(reader);
-  wire->request.options = wire->options;
-  wire->request.option_count = count;
+  for (uint32_t i = 0; i < count; i++) {
+    struct jit_part *part = &wire->parts[i];
+    part->kind = get_u32(reader);
+    part->name = get_part_name(reader);
+    part->data = get_bytes(reader, &part->bytes);
+    get_digest(reader, &part->digest);
+    if (!reader->fault && (!*jit_part_kind_name(part->kind) || !part->bytes)) reader->fault = "a part of it is none";
+  }
+  wire->request.parts = wire->parts;
+  wire->request.part_count = count;
 }
 
 static void read_files(struct wire_request *wire, struct reader *reader, const struct mem *mem) {
   const uint32_t count = get_count(reader, FILES_LIMIT, 27 + DIGEST_BYTES);
   get_digest(reader, &wire->sources.digest);
-  if (!reader->fault && !count) reader->fault = "it has no source";
   if (reader->fault) return;
   wire->files = mem_alloc_array(mem, count, sizeof *wire->files);
   if (!wire->files) {
@@ -197,14 +248,22 @@ const char *wire_request_read(struct wire_request *wire, const struct mem *mem, 
     reader.fault = "its target is none";
   wire->request.entry = get_string(&reader);
   wire->request.prologue = get_string(&reader);
-  if (!reader.fault) read_options(wire, &reader, mem);
-  if (!reader.fault) read_files(wire, &reader, mem);
+  wire->request.flags = get_u32(&reader);
+  if (!reader.fault && wire->request.flags & ~KJIT_BUILD_OBJECT) reader.fault = "it has a flag that is none";
+  wire->request.names = wire->names = read_strings(&reader, mem, &wire->request.name_count);
+  wire->request.options = wire->options = read_strings(&reader, mem, &wire->request.option_count);
+  read_files(wire, &reader, mem);
+  read_parts(wire, &reader, mem);
+  if (!reader.fault && !wire->sources.count && !wire->request.part_count)
+    reader.fault = "it has neither a source nor a part";
   return end_of(&reader);
 }
 
 void wire_request_finish(struct wire_request *wire, const struct mem *mem) {
+  mem_free(mem, wire->parts);
   mem_free(mem, wire->files);
   mem_free(mem, wire->options);
+  mem_free(mem, wire->names);
   *wire = (struct wire_request){0};
 }
 
@@ -223,6 +282,7 @@ void wire_answer_put(struct text *out, kjit_status status, const struct compile_
   put_u32(out, result->max_threads);
   put_u64(out, (uint64_t)(result->compile_ms * 1e6));
   put_bytes(out, result->log ? result->log : "", result->log ? strlen(result->log) : 0);
+  put_string(out, result->symbols ? result->symbols : "");
   put_bytes(out, result->cubin ? result->cubin : "", result->cubin_bytes);
 }
 
@@ -234,6 +294,17 @@ static void read_error(struct reader *reader, kjit_error *error) {
     reader->fault = "its message is too long";
   else
     strcpy(error->message, message);
+}
+
+/* A list that is empty is one that is not known. */
+static void read_symbols(struct reader *reader, struct compile_result *result, const struct mem *mem) {
+  const char *symbols = get_string(reader);
+  const size_t bytes = strlen(symbols);
+  if (!reader->fault && (bytes > SYMBOLS_MAX_BYTES || !symbols_are_sound(symbols, bytes)))
+    reader->fault = "its list of kernels is malformed";
+  if (reader->fault || !bytes) return;
+  result->symbols = mem_strdup(mem, symbols);
+  if (!result->symbols) reader->fault = "there is no memory for it";
 }
 
 static void read_code(struct reader *reader, struct compile_result *result, const struct mem *mem) {
@@ -262,6 +333,7 @@ const char *wire_answer_read(kjit_status *status, struct compile_result *result,
   result->compile_ms = (double)get_u64(&reader) / 1e6;
   const char *log = get_string(&reader);
   if (!reader.fault && !(result->log = mem_strdup(mem, log))) reader.fault = "there is no memory for it";
+  read_symbols(&reader, result, mem);
   read_code(&reader, result, mem);
   if (!reader.fault && given == KJIT_OK && !result->cubin) reader.fault = "it has neither a kernel nor an error";
   return end_of(&reader);

@@ -12,8 +12,8 @@
 #define FRAME_HEAD_BYTES 24
 
 /* The largest payload: the largest cubin (256 MiB) and log (16 MiB), or the largest source with all its headers
- * (160 MiB), and room for names. */
-#define FRAME_MAX_BYTES ((size_t)320 << 20)
+ * (160 MiB) and the largest parts (256 MiB), and room for names. */
+#define FRAME_MAX_BYTES ((size_t)512 << 20)
 
 enum frame_kind {
   FRAME_BEGAN = 1,   /* worker: a process for this job is there; no payload */
@@ -43,18 +43,21 @@ enum wire_work {
   WIRE_CREATE_PCH = 2   /* precompile the request's preamble, and stay to fork jobs that use it */
 };
 
-/* A request with what a worker needs beside it. After wire_request_read() it points into `payload` and `files`. */
+/* A request with what a worker needs beside it. After wire_request_read() it points into the payload and into the
+ * arrays below. */
 struct wire_request {
   struct jit_request request;
   struct source_set sources;
   struct source_file *files;
-  const char **options;
-  const char *identity;  /* of the NVRTC that the key names; the worker's must be the same */
+  struct jit_part *parts;
+  const char **names, **options;
+  const char *identity;  /* of the tools that the key names (compile_identity()); the worker's must be the same */
   uint64_t memory_bytes; /* bound on the process's address space; 0: none */
   enum wire_work work;
 };
 
-/* Append the payload of a request. Its flags, time limit and stop function stay behind: the caller acts on them. */
+/* Append the payload of a request. Of its flags only KJIT_BUILD_OBJECT goes along, since it says what is made; the
+ * others, time limit and stop function stay behind: the caller acts on them. */
 void wire_request_put(struct text *out, const struct jit_request *request, const char *identity, enum wire_work work,
                       uint64_t memory_bytes);
 

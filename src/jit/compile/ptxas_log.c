@@ -11,6 +11,11 @@
  * and, once, "0 bytes gmem". Functions that were not inlined have properties of their own. */
 #define INFO_PREFIX "ptxas info    : "
 
+/* The same from nvJitLink when it links machine code, which says nothing of spills:
+ *   info    : Function properties for 'k':
+ *   info    : used 24 registers, used 0 barriers, 0 stack, 0 bytes smem, 536 bytes cmem[0], 0 bytes lmem */
+#define LINK_PREFIX "info    : "
+
 struct reader {
   const char *entry;
   struct ptxas_figures *figures;
@@ -45,6 +50,23 @@ static _Bool is_memory_line(const char *text) {
   return digits && (after(text + digits, " bytes gmem") || after(text + digits, " bytes cmem"));
 }
 
+/* One of the linker's own. */
+static _Bool read_link_line(struct reader *reader, const char *info) {
+  struct ptxas_figures *const figures = reader->figures;
+  const char *text;
+  if ((text = after(info, "Function properties for '"))) {
+    reader->in_function = names_entry(reader, text, '\'');
+    return 1;
+  }
+  if (!after(info, "used ") || !strstr(info, " registers")) return is_memory_line(info);
+  if (reader->in_function) {
+    figures->registers = number_before(info, " registers");
+    figures->shared_bytes = number_before(info, " bytes smem");
+    figures->local_bytes = number_before(info, " stack");
+  }
+  return 1;
+}
+
 /* True when the line is one of the figures'. */
 static _Bool read_line(struct reader *reader, const char *line) {
   struct ptxas_figures *figures = reader->figures;
@@ -56,6 +78,7 @@ static _Bool read_line(struct reader *reader, const char *line) {
     }
     return 1;
   }
+  if ((text = after(line, LINK_PREFIX))) return read_link_line(reader, text);
   const char *info = after(line, INFO_PREFIX);
   if (!info) return 0;
   if ((text = after(info, "Compiling entry function '"))) {
@@ -76,6 +99,23 @@ static _Bool read_line(struct reader *reader, const char *line) {
   return after(info, "Compile time = ") || is_memory_line(info);
 }
 
+/* Every line of the log in turn, cut off behind it for the time; with `strip` those of the figures go.
+ * @return the end of what stays */
+static char *read_lines(struct reader *reader, char *log, _Bool strip) {
+  char *out = log;
+  for (char *line = log, *next; *line; line = next) {
+    char *newline = strchr(line, '\n');
+    next = newline ? newline + 1 : line + strlen(line);
+    if (newline) *newline = '\0';
+    const _Bool taken = read_line(reader, line);
+    if (newline) *newline = '\n';
+    if (taken || !strip) continue;
+    memmove(out, line, (size_t)(next - line));
+    out += next - line;
+  }
+  return out;
+}
+
 /* One newline stays where there were any. */
 static void trim_end(char *log, char *stop) {
   char *end = stop;
@@ -85,19 +125,18 @@ static void trim_end(char *log, char *stop) {
   *end = '\0';
 }
 
-void ptxas_log_read(char *log, const char *entry, struct ptxas_figures *figures) {
+void ptxas_log_update(char *log, const char *entry, struct ptxas_figures *figures) {
   struct reader reader = {.entry = entry, .figures = figures};
+  (void)read_lines(&reader, log, 0);
+}
+
+void ptxas_log_find(char *log, const char *entry, struct ptxas_figures *figures) {
   *figures = (struct ptxas_figures){0};
-  char *out = log;
-  for (char *line = log, *next; *line; line = next) {
-    char *newline = strchr(line, '\n');
-    next = newline ? newline + 1 : line + strlen(line);
-    if (newline) *newline = '\0';
-    const _Bool taken = read_line(&reader, line);
-    if (newline) *newline = '\n';
-    if (taken) continue;
-    memmove(out, line, (size_t)(next - line));
-    out += next - line;
-  }
-  trim_end(log, out);
+  ptxas_log_update(log, entry, figures);
+}
+
+void ptxas_log_strip(char *log) {
+  struct ptxas_figures unused = {0};
+  struct reader reader = {.entry = "", .figures = &unused};
+  trim_end(log, read_lines(&reader, log, 1));
 }

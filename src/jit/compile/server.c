@@ -272,7 +272,8 @@ _Bool compile_server_run(struct compile_server *server, const struct jit_request
                          void *stop_user, struct compile_result *result, kjit_status *status, kjit_error *error) {
   struct server_job job = {.request = request, .stop = stop, .stop_user = stop_user, .result = result, .error = error};
   *result = (struct compile_result){0};
-  job.identity = nvrtc_identity(server->settings.nvrtc, NULL);
+  if (compile_tools_of(request) == COMPILE_TOOLS_NONE) return 0; /* nothing that could crash */
+  job.identity = compile_identity(server->settings.nvrtc, request, NULL);
   if (!job.identity) return 0;
   enum job_end end = run(server, &job, status);
   switch (end) {

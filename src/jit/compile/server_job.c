@@ -138,6 +138,18 @@ static void last_line(const char *said, char *out, size_t bytes) {
     if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
 }
 
+/* Which of the tools that the request needs it was, the process did not say. */
+static const char *tool_of(const struct jit_request *request) {
+  switch (compile_tools_of(request)) {
+  case COMPILE_TOOLS_LINKER:
+    return "linker";
+  case COMPILE_TOOLS_BOTH:
+    return "compiler or the linker";
+  default:
+    return "compiler";
+  }
+}
+
 kjit_status server_job_explain(const struct compile_server_settings *settings, struct server_job *job) {
   const struct wire_death *death = &job->death;
   const int how = (int)death->how;
@@ -150,6 +162,7 @@ kjit_status server_job_explain(const struct compile_server_settings *settings, s
   else
     (void)snprintf(end, sizeof end, "ended its process with code %d", WEXITSTATUS(how));
   job->result->log = mem_strdup(settings->mem, death->said);
-  return error_set(job->error, KJIT_ERR_COMPILE, "kernel %.120s for %s: the compiler %s; %s%s", job->request->entry,
-                   job->request->target.name, end, *line ? "it had printed: " : "it had printed nothing", line);
+  return error_set(job->error, KJIT_ERR_COMPILE, "kernel %.120s for %s: the %s %s; %s%s", job->request->entry,
+                   job->request->target.name, tool_of(job->request), end,
+                   *line ? "it had printed: " : "it had printed nothing", line);
 }

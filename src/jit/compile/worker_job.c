@@ -2,7 +2,8 @@
  *
  * 1. Say that the process is there, so that the library knows a working server from a wrong program.
  * 2. Read the request and bound the process's memory by it.
- * 3. Compile: plainly, or with the precompiled header that the server has, and plainly if NVRTC does not take it.
+ * 3. Compile, and link where the request says so: plainly, or with the precompiled header that the server has, and
+ *    plainly if NVRTC does not take it.
  * 4. Answer.
  *
  * The process has one thread, unless NVRTC starts some of its own. */
@@ -78,12 +79,13 @@ static _Bool receive(const struct worker_job *job, struct received *received) {
   return !fault;
 }
 
-/* The key names a build of NVRTC; another one must not compile for it. */
+/* The key names a build of NVRTC, nvJitLink or both; others must not work for it. */
 static kjit_status check_compiler(const struct worker_job *job, const struct wire_request *wire, kjit_error *error) {
-  const char *identity = nvrtc_identity(job->nvrtc, error);
+  const char *identity = compile_identity(job->nvrtc, &wire->request, error);
   if (!identity) return KJIT_ERR_NO_NVRTC;
   if (!strcmp(identity, wire->identity)) return KJIT_OK;
-  return error_set(error, KJIT_ERR_NO_NVRTC, "%s: was replaced while this process ran; start it again",
+  return error_set(error, KJIT_ERR_NO_NVRTC,
+                   "%s: it or its nvJitLink was replaced while this process ran; start it again",
                    nvrtc_file(job->nvrtc, NULL));
 }
 

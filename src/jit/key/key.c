@@ -45,12 +45,24 @@ static void put_options(struct text *text, const char *const *options, size_t co
     put_string(text, KEY_TAG_OPTION, options[i]);
 }
 
+static void put_digest(struct text *text, const struct digest *digest) {
+  char hex[DIGEST_HEX_BYTES];
+  digest_to_hex(digest, hex);
+  put_string(text, KEY_TAG_DIGEST, hex);
+}
+
+static void put_parts(struct text *text, const struct jit_request *request) {
+  for (size_t i = 0; i < request->part_count; i++) {
+    put_string(text, KEY_TAG_PART, jit_part_kind_name(request->parts[i].kind));
+    put_digest(text, &request->parts[i].digest);
+  }
+  if (request->flags & KJIT_BUILD_OBJECT) put_string(text, KEY_TAG_OUTPUT, "object");
+}
+
 static void put_sources(struct text *text, const struct source_set *sources) {
   for (size_t i = 0; i < sources->count; i++) {
-    char hex[DIGEST_HEX_BYTES];
-    digest_to_hex(&sources->files[i].digest, hex);
     put_string(text, KEY_TAG_SOURCE, sources->files[i].name);
-    put_string(text, KEY_TAG_DIGEST, hex);
+    put_digest(text, &sources->files[i].digest);
   }
 }
 
@@ -65,10 +77,13 @@ static void put_request(struct text *text, const struct jit_request *request) {
   put_string(text, KEY_TAG_FORMAT, FORMAT_TEXT);
   put_string(text, KEY_TAG_TARGET, request->target.name);
   put_string(text, KEY_TAG_ENTRY, request->entry);
+  for (size_t i = 0; i < request->name_count; i++)
+    put_string(text, KEY_TAG_NAME, request->names[i]);
   put_options(text, standing, standing_count);
   put_options(text, request->options, request->option_count);
   put_string(text, KEY_TAG_PROLOGUE, request->prologue);
   put_sources(text, request->sources);
+  put_parts(text, request);
 }
 
 /* Write the whole key. False when the text ran out of room or memory. */
@@ -122,7 +137,8 @@ static void identify_string(struct digest_state *state, const char *value) {
 /* The standing options and the format are left out, because they are the same throughout a process. */
 void key_identify(struct digest *identity, const struct jit_request *request, const char *compiler) {
   struct digest_state state;
-  const uint64_t counts[2] = {request->option_count, compiler != NULL};
+  const uint64_t counts[5] = {request->option_count, compiler != NULL, request->name_count, request->part_count,
+                              request->flags & KJIT_BUILD_OBJECT};
   digest_begin(&state);
   digest_add(&state, counts, sizeof counts);
   digest_add(&state, request->sources->digest.bytes, DIGEST_BYTES);
@@ -130,6 +146,12 @@ void key_identify(struct digest *identity, const struct jit_request *request, co
   identify_string(&state, request->entry);
   for (size_t i = 0; i < request->option_count; i++)
     identify_string(&state, request->options[i]);
+  for (size_t i = 0; i < request->name_count; i++)
+    identify_string(&state, request->names[i]);
+  for (size_t i = 0; i < request->part_count; i++) {
+    identify_string(&state, jit_part_kind_name(request->parts[i].kind));
+    digest_add(&state, request->parts[i].digest.bytes, DIGEST_BYTES);
+  }
   identify_string(&state, request->prologue);
   if (compiler) identify_string(&state, compiler);
   digest_end(&state, identity);

@@ -43,7 +43,7 @@ static _Bool add_lines(struct key_items *items, const struct mem *mem, const str
 
 static _Bool add_field(struct key_items *items, const struct mem *mem, const struct key_field *field) {
   if (key_field_is(field, KEY_TAG_PROLOGUE)) return add_lines(items, mem, field);
-  /* The digest becomes the value of the item of its source, which was added just before. */
+  /* The digest becomes the value of the item of its source or part, which was added just before. */
   if (key_field_is(field, KEY_TAG_DIGEST)) {
     if (items->count) items->items[items->count - 1].value = (struct key_slice){field->value, field->value_bytes};
     return 1;
@@ -51,7 +51,8 @@ static _Bool add_field(struct key_items *items, const struct mem *mem, const str
   struct key_item *item = add(items, mem);
   if (!item) return 0;
   const struct key_slice value = {field->value, field->value_bytes}, none = {"", 0};
-  const _Bool repeated = key_field_is(field, KEY_TAG_OPTION) || key_field_is(field, KEY_TAG_SOURCE);
+  const _Bool repeated = key_field_is(field, KEY_TAG_OPTION) || key_field_is(field, KEY_TAG_SOURCE) ||
+                         key_field_is(field, KEY_TAG_NAME) || key_field_is(field, KEY_TAG_PART);
   *item = (struct key_item){{field->tag, field->tag_bytes}, repeated ? value : none, value};
   return 1;
 }

@@ -85,11 +85,16 @@ _Bool key_is_sound(const char *text, size_t bytes) {
   if (!key_reader_next(&reader, &field)) return 0;
   if (!take(&reader, &field, KEY_TAG_FORMAT) || !take(&reader, &field, KEY_TAG_TARGET)) return 0;
   if (!take(&reader, &field, KEY_TAG_ENTRY)) return 0;
+  while (take(&reader, &field, KEY_TAG_NAME))
+    ;
   while (take(&reader, &field, KEY_TAG_OPTION))
     ;
   if (!take(&reader, &field, KEY_TAG_PROLOGUE)) return 0;
   while (take(&reader, &field, KEY_TAG_SOURCE))
     if (!take(&reader, &field, KEY_TAG_DIGEST)) return 0;
+  while (take(&reader, &field, KEY_TAG_PART))
+    if (!take(&reader, &field, KEY_TAG_DIGEST)) return 0;
+  (void)take(&reader, &field, KEY_TAG_OUTPUT);
   return take(&reader, &field, KEY_TAG_COMPILER) && !field.tag_bytes;
 }
 

@@ -5,7 +5,7 @@
 #include <kjit/common.h>
 
 /* The version of the key's grammar and of the entry's layout, which change together. It is part of every key. */
-#define KEY_FORMAT_VERSION 1
+#define KEY_FORMAT_VERSION 2
 
 /* A prologue of ten thousand lines and a closure of a thousand headers fit. */
 #define KEY_MAX_BYTES ((size_t)1 << 20)
@@ -16,10 +16,13 @@
 #define KEY_TAG_FORMAT   "entry-format"
 #define KEY_TAG_TARGET   "target"
 #define KEY_TAG_ENTRY    "entry"
+#define KEY_TAG_NAME     "name"   /* repeated: name expressions */
 #define KEY_TAG_OPTION   "option" /* repeated */
 #define KEY_TAG_PROLOGUE "prologue"
 #define KEY_TAG_SOURCE   "source" /* repeated, each followed by its digest */
 #define KEY_TAG_DIGEST   "digest"
+#define KEY_TAG_PART     "part"   /* repeated, each followed by its digest */
+#define KEY_TAG_OUTPUT   "output" /* where it is not the finished cubin */
 #define KEY_TAG_COMPILER "compiler"
 
 /* Slices of the key text, not NUL-terminated. */

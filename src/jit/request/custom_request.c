@@ -8,26 +8,32 @@
 #include "base/text.h"
 #include "jit/request/compile_options.h"
 #include "jit/request/include_closure.h"
+#include "jit/request/names.h"
+#include "jit/request/parts.h"
 
-/* kjit_build_request as first released ended with stop_user. */
 /* Part of the fingerprint, so that a record that an older library kept is not taken for what this one would find. */
 #define FINGERPRINT_VERSION 1
 
+/* kjit_build_request as first released ended with stop_user. */
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
 /* Above what people write and machines generate; below what would make a key or a section name unwieldy. */
-#define NAME_LIMIT     1000
-#define DEFINE_LIMIT   1024
-#define VALUE_LIMIT    16384
-#define OPTION_LIMIT   256
-#define OPTION_BYTES   2048 /* an option of the greatest length by its longest name */
-#define DIR_LIMIT      256
-#define HEADER_LIMIT   4096
+#define NAME_LIMIT   1000
+#define DEFINE_LIMIT 1024
+#define VALUE_LIMIT  16384
+#define OPTION_LIMIT 256
+#define OPTION_BYTES 2048 /* an option of the greatest length by its longest name */
+#define DIR_LIMIT    256
+#define HEADER_LIMIT 4096
+
 #define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
 
 struct storage {
   const struct mem *mem;
   char *label, *entry, *prologue;
+  char **names; /* the first is the entry's where that is an expression */
+  size_t name_count;
+  struct jit_part *parts;
   char **options;
   size_t option_count;
   const char **dirs; /* the request's and the runtime's; the texts are theirs */
@@ -43,13 +49,6 @@ struct storage {
 
 /* -- Checks ------------------------------------------------------------------------------------------------------- */
 
-static _Bool is_identifier(const char *name) {
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-  static const char more[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-  const size_t bytes = strnlen(name, NAME_LIMIT + 1);
-  return bytes && bytes <= NAME_LIMIT && strchr(letters, *name) && strspn(name, more) == bytes;
-}
-
 /* It is written into a #line, and into keys that other machines compare. */
 static _Bool is_file_name(const char *name) {
   if (!name || !*name || *name == '/' || strnlen(name, NAME_LIMIT + 1) > NAME_LIMIT) return 0;
@@ -57,12 +56,6 @@ static _Bool is_file_name(const char *name) {
     if ((unsigned char)*name < 0x20 || *name == 0x7F || *name == '"' || *name == '\\') return 0;
   }
   return 1;
-}
-
-static kjit_status check_count(const char *name, size_t count, const void *array, size_t limit, kjit_error *error) {
-  if (count && !array) return error_set(error, KJIT_ERR_INVALID_ARG, "%s: missing, but its count is %zu", name, count);
-  if (count <= limit) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_ARG, "%s: %zu; at most %zu", name, count, limit);
 }
 
 /* Fills in the size that was left to strlen. */
@@ -109,7 +102,7 @@ static const char *value_fault(const char *value) {
 
 static kjit_status check_define(const kjit_build_request *request, size_t index, kjit_error *error) {
   const kjit_define *define = &request->defines[index];
-  if (!define->name || !is_identifier(define->name)) {
+  if (!define->name || !name_is_identifier(define->name)) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu].name: \"%.80s\" is not a C identifier", index,
                      define->name ? define->name : "");
   }
@@ -125,21 +118,22 @@ static kjit_status check_define(const kjit_build_request *request, size_t index,
 }
 
 static kjit_status check_defines(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = check_count("defines", request->define_count, request->defines, DEFINE_LIMIT, error);
+  kjit_status status = names_check_count("defines", request->define_count, request->defines, DEFINE_LIMIT, error);
   for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++)
     status = check_define(request, i, error);
   return status;
 }
 
 static kjit_status check_options(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = check_count("options", request->option_count, request->options, OPTION_LIMIT, error);
+  kjit_status status = names_check_count("options", request->option_count, request->options, OPTION_LIMIT, error);
   for (size_t i = 0; i < request->option_count && status == KJIT_OK; i++)
     status = compile_option_check(request->options[i], i, error);
   return status;
 }
 
 static kjit_status check_dirs(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = check_count("include_dirs", request->include_dir_count, request->include_dirs, DIR_LIMIT, error);
+  kjit_status status =
+      names_check_count("include_dirs", request->include_dir_count, request->include_dirs, DIR_LIMIT, error);
   for (size_t i = 0; i < request->include_dir_count && status == KJIT_OK; i++) {
     if (!request->include_dirs[i] || !*request->include_dirs[i])
       status = error_set(error, KJIT_ERR_INVALID_ARG, "include_dirs[%zu]: is empty", i);
@@ -148,10 +142,6 @@ static kjit_status check_dirs(const kjit_build_request *request, kjit_error *err
 }
 
 static kjit_status check_scalars(const kjit_build_request *request, kjit_error *error) {
-  if (!request->entry || !is_identifier(request->entry)) {
-    return error_set(error, KJIT_ERR_INVALID_ARG, "entry: \"%.80s\" is not a C identifier",
-                     request->entry ? request->entry : "");
-  }
   if (request->flags & ~JIT_REQUEST_FLAGS) {
     return error_set(error, KJIT_ERR_UNSUPPORTED, "flags: 0x%x has bits that this library does not know",
                      request->flags);
@@ -162,7 +152,7 @@ static kjit_status check_scalars(const kjit_build_request *request, kjit_error *
 /* -- Copies ------------------------------------------------------------------------------------------------------- */
 
 static kjit_status copy_headers(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = check_count("headers", request->header_count, request->headers, HEADER_LIMIT, error);
+  kjit_status status = names_check_count("headers", request->header_count, request->headers, HEADER_LIMIT, error);
   if (status != KJIT_OK) return status;
   storage->headers = mem_alloc_array(storage->mem, request->header_count, sizeof *storage->headers);
   if (!storage->headers) return error_no_memory(error);
@@ -186,6 +176,12 @@ static kjit_status copy_options(struct storage *storage, const kjit_build_reques
   return KJIT_OK;
 }
 
+static kjit_status copy_names(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+  storage->entry = mem_strdup(storage->mem, request->entry ? request->entry : "");
+  if (!storage->entry) return error_no_memory(error);
+  return names_take(&storage->names, &storage->name_count, storage->mem, request, error);
+}
+
 static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
   struct text text;
   text_init(&text, storage->mem, PROLOGUE_LIMIT);
@@ -193,7 +189,7 @@ static kjit_status make_prologue(struct storage *storage, const kjit_build_reque
     const kjit_define *define = &request->defines[i];
     text_appendf(&text, "#define %s %s\n", define->name, define->value ? define->value : "1");
   }
-  text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
+  if (request->source.text) text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
   storage->prologue = text_take(&text);
   text_finish(&text);
   return storage->prologue ? KJIT_OK : error_no_memory(error);
@@ -213,6 +209,7 @@ static kjit_status copy_dirs(struct storage *storage, const kjit_build_request *
 static kjit_status copy_source(struct storage *storage, const kjit_build_request *request,
                                const struct custom_extras *extras, kjit_error *error) {
   storage->source = request->source;
+  if (!request->source.text && request->part_count) return parts_check_no_source(request, error);
   kjit_status status = check_source(&storage->source, "source", error);
   if (status == KJIT_OK) status = check_dirs(request, error);
   if (status == KJIT_OK) status = copy_headers(storage, request, error);
@@ -225,14 +222,15 @@ static kjit_status fill_storage(struct storage *storage, const kjit_build_reques
   kjit_status status = check_scalars(request, error);
   if (status == KJIT_OK) status = check_defines(request, error);
   if (status == KJIT_OK) status = check_options(request, error);
+  if (status == KJIT_OK) status = copy_names(storage, request, error);
+  if (status == KJIT_OK) status = parts_take(&storage->parts, storage->mem, request, error);
   if (status == KJIT_OK) status = copy_source(storage, request, extras, error);
   if (status == KJIT_OK) status = make_prologue(storage, request, error);
   if (status == KJIT_OK) status = copy_options(storage, request, error);
   if (status != KJIT_OK) return status;
   storage->cuda_version = extras ? extras->cuda_version : 0;
-  storage->label = mem_strdup(storage->mem, request->source.name);
-  storage->entry = mem_strdup(storage->mem, request->entry);
-  return storage->label && storage->entry ? KJIT_OK : error_no_memory(error);
+  storage->label = mem_strdup(storage->mem, request->source.text ? request->source.name : "(parts)");
+  return storage->label ? KJIT_OK : error_no_memory(error);
 }
 
 static struct jit_request request_of(const struct storage *storage, const kjit_build_request *request) {
@@ -240,13 +238,30 @@ static struct jit_request request_of(const struct storage *storage, const kjit_b
                               .label = storage->label,
                               .target = storage->target,
                               .entry = storage->entry,
+                              .names = (const char *const *)storage->names,
+                              .name_count = storage->name_count,
                               .prologue = storage->prologue,
+                              .parts = storage->parts,
+                              .part_count = request->part_count,
                               .options = (const char *const *)storage->options,
                               .option_count = storage->option_count,
                               .flags = request->flags,
                               .timeout_ms = request->timeout_ms,
                               .stop = request->stop,
                               .stop_user = request->stop_user};
+}
+
+_Bool custom_request_has_source(const struct custom_request *custom) {
+  const struct storage *storage = custom->storage;
+  return storage->source.text != NULL;
+}
+
+/* The plan follows from whether there is a source, not from what it includes, which is not known yet. */
+static kjit_status check_plan(const struct custom_request *custom, kjit_error *error) {
+  const struct source_set sources = {.count = custom_request_has_source(custom)};
+  struct jit_request request = custom->request;
+  request.sources = &sources;
+  return parts_check_plan(&request, error);
 }
 
 kjit_status custom_request_begin(struct custom_request *custom, const struct mem *mem,
@@ -264,10 +279,11 @@ kjit_status custom_request_begin(struct custom_request *custom, const struct mem
   storage->target = target;
   custom->storage = storage;
   status = fill_storage(storage, &request, extras, error);
-  if (status == KJIT_OK)
+  if (status == KJIT_OK) {
     custom->request = request_of(storage, &request);
-  else
-    custom_request_finish(custom);
+    status = check_plan(custom, error);
+  }
+  if (status != KJIT_OK) custom_request_finish(custom);
   return status;
 }
 
@@ -287,6 +303,11 @@ kjit_status custom_request_collect(struct custom_request *custom, _Bool everythi
                                       .everything = everything};
   forget_sources(storage);
   custom->request.sources = NULL;
+  if (!custom_request_has_source(custom)) {
+    storage->set = (struct source_set){0};
+    custom->request.sources = &storage->set;
+    return KJIT_OK;
+  }
   kjit_status status =
       include_closure_collect(&storage->closure, storage->mem, &storage->search, &terms, &storage->source, error);
   if (status == KJIT_OK) status = include_closure_seal(&storage->closure, &storage->set, &storage->files, error);
@@ -358,6 +379,8 @@ void custom_request_finish(struct custom_request *custom) {
     mem_free(mem, storage->options[i]);
   mem_free(mem, storage->options);
   mem_free(mem, storage->headers);
+  mem_free(mem, storage->parts);
+  names_finish(storage->names, storage->name_count, mem);
   mem_free(mem, storage->dirs);
   mem_free(mem, storage->prologue);
   mem_free(mem, storage->entry);

@@ -28,13 +28,16 @@ kjit_status custom_request_begin(struct custom_request *custom, const struct mem
                                  const kjit_build_request *public_request, const char *arch,
                                  const struct custom_extras *extras, kjit_error *error);
 
+/* False: the request has parts alone, and its sources are an empty set that is collected without reading a file. */
+_Bool custom_request_has_source(const struct custom_request *custom);
+
 /* Collect the sources; `everything` as in struct include_terms. Errors as include_closure_collect(). */
 kjit_status custom_request_collect(struct custom_request *custom, _Bool everything, kjit_error *error);
 
 /* Take a set that is known already; it must outlive the request. */
 void custom_request_use(struct custom_request *custom, const struct source_set *set);
 
-/* The source as the caller gave it. */
+/* The source as the caller gave it. For a request that has one, as are the two functions below. */
 const kjit_source *custom_request_source(const struct custom_request *custom);
 
 /* Equal for two requests exactly when, with the same files on disk, they have the same sources. */

@@ -9,16 +9,32 @@
 
 /* What may be set in a request's flags. */
 #define JIT_REQUEST_FLAGS                                                                                              \
-  (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE | KJIT_BUILD_KEY_ONLY | KJIT_BUILD_STRICT_SOURCES |                \
-   KJIT_BUILD_NO_TOOLKIT)
+  (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE | KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT |                        \
+   KJIT_BUILD_STRICT_SOURCES | KJIT_BUILD_NO_TOOLKIT)
+
+/* Compiled code that is an input. */
+struct jit_part {
+  const char *name; /* for messages */
+  uint32_t kind;    /* a kjit_part_kind */
+  const void *data; /* the caller's, for the time of the call */
+  size_t bytes;
+  struct digest digest;
+};
+
+/* The word for a kind in keys and messages; "" for none. Static storage. */
+const char *jit_part_kind_name(uint32_t kind);
 
 struct jit_request {
   const char *family; /* "flash_forward"; "custom" for a caller's own source */
   const char *label;  /* for people: the short form, or the source's name. Not part of the key. */
   struct target target;
-  const char *entry;    /* extern "C" __global__ function */
-  const char *prologue; /* "#define …\n" lines, then a #line that names the main file */
-  const struct source_set *sources;
+  const char *entry;        /* name in the cubin, or one of `names`; "": none */
+  const char *const *names; /* name expressions that the compiler is asked about */
+  size_t name_count;
+  const char *prologue;             /* "#define …\n" lines, then a #line that names the main file */
+  const struct source_set *sources; /* without a file when there are parts alone */
+  const struct jit_part *parts;
+  size_t part_count;
   const char *const *options; /* beyond the standing ones; canonical order */
   size_t option_count;
   uint32_t flags;      /* KJIT_BUILD_* */

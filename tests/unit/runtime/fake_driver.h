@@ -13,15 +13,17 @@ enum fake_call {
   FAKE_CALLS
 };
 
-#define FAKE_DEVICES 2
-#define FAKE_ARGS    640 /* the largest argument of any kernel */
-#define FAKE_NEVER   (-1)
+#define FAKE_DEVICES    2
+#define FAKE_ARGS       640 /* the largest argument of any kernel, or all of them side by side */
+#define FAKE_ATTRIBUTES 8
+#define FAKE_NEVER      (-1)
 
 struct fake_device {
   int major, minor;
   int shared_opt_in;
-  atomic_int raised;       /* times that a kernel's dynamic shared memory was raised here */
-  atomic_int raised_bytes; /* to what, last */
+  atomic_int raised;         /* times that a kernel's dynamic shared memory was raised here */
+  atomic_int raised_bytes;   /* to what, last */
+  atomic_int large_clusters; /* times that clusters of more than 8 blocks were allowed */
 };
 
 struct fake_launch {
@@ -30,6 +32,8 @@ struct fake_launch {
   unsigned int shared_bytes;
   CUstream stream;
   unsigned char args[FAKE_ARGS];
+  CUlaunchAttribute attributes[FAKE_ATTRIBUTES];
+  unsigned int attribute_count;
 };
 
 struct fake_driver {
@@ -37,8 +41,11 @@ struct fake_driver {
   int device_count;
   int first_handle; /* of device 0; the others follow */
   struct fake_device device[FAKE_DEVICES];
-  int static_shared, max_threads; /* of every kernel */
-  size_t parameter_count, parameter_bytes;
+  int static_shared, max_threads;          /* of every kernel */
+  size_t parameter_count, parameter_bytes; /* of each */
+  size_t global_bytes;                     /* of every variable; its memory is `global` */
+  unsigned char global[64];
+  CUcontext context; /* current; NULL: the device's primary one */
   CUstreamCaptureStatus capture;
   unsigned long long context_id, buffer_id; /* of the current context; of all memory */
   struct {
@@ -59,7 +66,9 @@ struct fake_driver {
   /* What happened. */
   atomic_long calls;
   atomic_int calls_of[FAKE_CALLS];
-  atomic_int live; /* libraries, events and pieces of memory not given back */
+  atomic_int synchronized; /* contexts waited for */
+  char kernel_name[128];   /* last asked for */
+  atomic_int live;         /* libraries, events and pieces of memory not given back */
   struct fake_launch launch;
 };
 

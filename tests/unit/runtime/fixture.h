@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #define FIXTURE_THREADS 8
+#define FIXTURE_KERNELS 256
 
 struct fixture {
   struct failing_allocator memory;
@@ -18,7 +19,10 @@ struct fixture {
   struct temp_folder folder;
   kjit_runtime *runtime;
   kjit_error error;
-  char warnings[4096]; /* the lines logged as such */
+  char warnings[4096];                   /* the lines logged as such */
+  kjit_kernel *kernels[FIXTURE_KERNELS]; /* held until the runtime ends */
+  size_t kernel_count;
+  uint64_t modules_max_idle; /* of the runtime that is opened next */
 };
 
 static inline void fixture_log(void *user, kjit_log_level level, const char *line) {
@@ -39,6 +43,7 @@ static inline kjit_status fixture_open_over(struct fixture *f, const struct driv
   options.log = fixture_log;
   options.log_user = f;
   options.flags = KJIT_RUNTIME_IGNORE_ENVIRONMENT;
+  options.modules_max_idle = f->modules_max_idle;
   struct runtime_fakes fakes = {.driver = driver};
   memset(&f->error, 0, sizeof f->error);
   const kjit_status status = nvrtc_create_fake(&fakes.nvrtc, &f->mem, fake_nvrtc_api(), "nvrtc-fake", &f->error);
@@ -50,6 +55,8 @@ static inline kjit_status fixture_open(struct fixture *f) {
 }
 
 static inline void fixture_close(struct fixture *f) {
+  while (f->kernel_count)
+    kjit_kernel_release(f->kernels[--f->kernel_count]);
   kjit_runtime_destroy(f->runtime);
   f->runtime = NULL;
 }
@@ -102,7 +109,7 @@ static inline kjit_kernel *fixture_kernel(struct fixture *f, const char *arch, c
   kjit_kernel *kernel = NULL;
   const kjit_status status = kjit_kernel_get(f->runtime, &request, &kernel, &f->error);
   assert_int_equal(status == KJIT_OK, kernel != NULL);
-  kjit_kernel_release(kernel); /* the runtime keeps it */
+  if (kernel && f->kernel_count < FIXTURE_KERNELS) f->kernels[f->kernel_count++] = kernel;
   return kernel;
 }
 

@@ -209,7 +209,7 @@ static void test_kernel__references_still_held_at_the_end_are_told(void **state)
   kjit_kernel *kernel;
   assert_status(KJIT_OK, kjit_kernel_get(f->runtime, &request, &kernel, &f->error), &f->error);
   fixture_close(f);
-  assert_contains(f->warnings, "1 kernel reference");
+  assert_contains(f->warnings, "1 references to kernels");
 }
 
 int main(void) {

@@ -5,6 +5,7 @@ struct args {
 };
 
 static const struct args args = {0x1122334455667788, 0x99aabbccddeeff00};
+static const kjit_arg arg = KJIT_ARG(args);
 
 /* For the current device. */
 static kjit_kernel *kernel_of(struct fixture *f) {
@@ -14,7 +15,7 @@ static kjit_kernel *kernel_of(struct fixture *f) {
 }
 
 static kjit_status launch(struct fixture *f, const kjit_launch *shape) {
-  return kjit_kernel_launch(kernel_of(f), shape, &args, sizeof args, NULL, &f->error);
+  return kjit_kernel_launch(kernel_of(f), shape, &arg, 1, NULL, &f->error);
 }
 
 static void assert_refused(struct fixture *f, const kjit_launch *shape, kjit_status expected, const char *what) {
@@ -35,7 +36,7 @@ static void test_launch__everything_reaches_the_driver(void **state) {
       .struct_size = sizeof shape, .grid = {1000, 20, 3}, .block = {32, 4, 2}, .dynamic_shared_bytes = 4096};
   const CUstream stream = (CUstream)(uintptr_t)0x1234;
   kjit_kernel *const kernel = kernel_of(f);
-  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &args, sizeof args, stream, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &arg, 1, stream, &f->error), &f->error);
   const struct fake_launch *const it = &fake_driver.launch;
   assert_memory_equal(shape.grid, it->grid, sizeof it->grid);
   assert_memory_equal(shape.block, it->block, sizeof it->block);
@@ -45,13 +46,25 @@ static void test_launch__everything_reaches_the_driver(void **state) {
   assert_int_equal(1, launches(f));
 }
 
-static void test_launch__zero_means_one(void **state) {
+static void test_launch__zero_block_means_one(void **state) {
   struct fixture *f = *state;
-  const kjit_launch shape = kjit_launch_default();
+  kjit_launch shape = kjit_launch_default();
   static const unsigned int ones[3] = {1, 1, 1};
+  memset(shape.block, 0, sizeof shape.block);
   assert_status(KJIT_OK, launch(f, &shape), &f->error);
   assert_memory_equal(ones, fake_driver.launch.grid, sizeof ones);
   assert_memory_equal(ones, fake_driver.launch.block, sizeof ones);
+}
+
+static void test_launch__empty_grid_is_said_and_not_run(void **state) {
+  struct fixture *f = *state;
+  for (int axis = 0; axis < 3; axis++) {
+    char what[32];
+    kjit_launch shape = kjit_launch_default();
+    shape.grid[axis] = 0;
+    snprintf(what, sizeof what, "launch.grid[%d]: 0; an empty", axis);
+    assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, what);
+  }
 }
 
 static void test_launch__limits_are_named_with_the_number(void **state) {
@@ -87,13 +100,16 @@ static void test_launch__more_threads_than_the_kernel_allows_are_refused(void **
   assert_refused(f, &shape, KJIT_ERR_UNSUPPORTED, "512 threads; kernel \"k\" allows at most 256 on device 0");
 }
 
-static void test_launch__wrong_args_bytes_name_both_sizes(void **state) {
+static void test_launch__wrong_size_names_index_and_both_sizes(void **state) {
   struct fixture *f = *state;
   const kjit_launch shape = kjit_launch_default();
   kjit_kernel *const kernel = kernel_of(f);
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, &args, 8, NULL, &f->error), &f->error);
-  assert_contains(f->error.message, "args_bytes: 8; the parameter of kernel \"k\" has 16");
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, NULL, 16, NULL, &f->error), &f->error);
+  const kjit_arg small = {&args, 8}, nowhere = {NULL, 16};
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, &small, 1, NULL, &f->error), &f->error);
+  assert_contains(f->error.message, "args[0].bytes: 8; parameter 0 of kernel \"k\" has 16");
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, &nowhere, 1, NULL, &f->error), &f->error);
+  assert_contains(f->error.message, "args[0].value: ");
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, NULL, 1, NULL, &f->error), &f->error);
   assert_contains(f->error.message, "args: ");
   assert_int_equal(0, fake_driver_calls_of(FAKE_LaunchKernel));
 }
@@ -103,15 +119,47 @@ static void test_launch__kernel_without_parameters_takes_none(void **state) {
   const kjit_launch shape = kjit_launch_default();
   fake_driver.parameter_count = 0;
   kjit_kernel *const kernel = kernel_of(f);
+  assert_int_equal(0, kjit_kernel_parameter_count(kernel));
   assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, NULL, 0, NULL, &f->error), &f->error);
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, &args, 16, NULL, &f->error), &f->error);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
+  assert_contains(f->error.message, "arg_count: 1; kernel \"k\" has 0 parameters");
 }
 
-static void test_launch__kernel_with_several_parameters_is_refused(void **state) {
+static void test_launch__five_arguments_arrive_in_order(void **state) {
   struct fixture *f = *state;
   const kjit_launch shape = kjit_launch_default();
-  fake_driver.parameter_count = 3;
-  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "several parameters");
+  const struct args values[5] = {{1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}};
+  kjit_arg list[5];
+  for (int i = 0; i < 5; i++)
+    list[i] = (kjit_arg){&values[i], sizeof values[i]};
+  fake_driver.parameter_count = 5;
+  kjit_kernel *const kernel = kernel_of(f);
+  assert_int_equal(5, kjit_kernel_parameter_count(kernel));
+  assert_int_equal(16, kjit_kernel_parameter_bytes(kernel, 4));
+  assert_int_equal(0, kjit_kernel_parameter_bytes(kernel, 5));
+  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, list, 5, NULL, &f->error), &f->error);
+  assert_memory_equal(values, fake_driver.launch.args, sizeof values);
+  list[3].bytes = 4;
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, list, 5, NULL, &f->error), &f->error);
+  assert_contains(f->error.message, "args[3].bytes: 4; parameter 3");
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_kernel_launch(kernel, &shape, list, 4, NULL, &f->error), &f->error);
+  assert_contains(f->error.message, "arg_count: 4; kernel \"k\" has 5 parameters");
+}
+
+/* More than have room on the stack. */
+static void test_launch__two_hundred_arguments_arrive(void **state) {
+  struct fixture *f = *state;
+  const kjit_launch shape = kjit_launch_default();
+  uint16_t values[200];
+  kjit_arg list[200];
+  for (uint16_t i = 0; i < 200; i++) {
+    values[i] = (uint16_t)(i * 7);
+    list[i] = (kjit_arg)KJIT_ARG(values[i]);
+  }
+  fake_driver.parameter_count = 200;
+  fake_driver.parameter_bytes = 2;
+  assert_status(KJIT_OK, kjit_kernel_launch(kernel_of(f), &shape, list, 200, NULL, &f->error), &f->error);
+  assert_memory_equal(values, fake_driver.launch.args, sizeof values);
 }
 
 static void test_launch__driver_that_cannot_tell_parameters_is_trusted(void **state) {
@@ -122,7 +170,7 @@ static void test_launch__driver_that_cannot_tell_parameters_is_trusted(void **st
   fixture_close(f);
   assert_status(KJIT_OK, fixture_open_over(f, &old), &f->error);
   kjit_kernel *const kernel = kernel_of(f);
-  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &args, sizeof args, NULL, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
   fixture_close(f);
 }
 
@@ -153,7 +201,7 @@ static void test_launch__large_shared_memory_is_asked_for_once_per_kernel_and_de
     for (int device = 0; device < 2; device++) {
       fake_driver_set_current(device);
       shape.dynamic_shared_bytes = bytes;
-      assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &args, sizeof args, NULL, &f->error), &f->error);
+      assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
     }
   }
   assert_int_equal(1, fake_driver_calls_of(FAKE_LibraryLoadData));
@@ -197,9 +245,8 @@ static void test_launch__device_that_cannot_run_the_kernel_is_named(void **state
   const kjit_launch shape = kjit_launch_default();
   kjit_kernel *const kernel = kernel_of(f);
   fake_driver_set_current(1);
-  assert_status(KJIT_ERR_UNSUPPORTED, kjit_kernel_launch(kernel, &shape, &args, sizeof args, NULL, &f->error),
-                &f->error);
-  assert_contains(f->error.message, "sm_90, which device 1 (Fake GPU, sm_80) cannot run");
+  assert_status(KJIT_ERR_UNSUPPORTED, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
+  assert_contains(f->error.message, "sm_90a, which device 1 (Fake GPU, sm_80) cannot run");
 }
 
 static void test_launch__cluster_goes_with_the_launch(void **state) {
@@ -218,13 +265,13 @@ static void test_launch__bad_clusters_are_refused(void **state) {
   struct fixture *f = *state;
   kjit_launch shape = {.struct_size = sizeof shape, .grid = {9, 1, 1}, .cluster = {2, 1, 1}};
   assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "launch.grid[0]: 9; must be a multiple of launch.cluster[0], 2");
-  shape = (kjit_launch){.struct_size = sizeof shape, .grid = {16, 16, 1}, .cluster = {4, 4, 1}};
-  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "4 x 4 x 1 = 16 blocks; at most 8");
+  shape = (kjit_launch){.struct_size = sizeof shape, .grid = {16, 16, 2}, .cluster = {4, 4, 2}};
+  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "4 x 4 x 2 = 32 blocks; CUDA allows at most 16");
   shape = (kjit_launch){.struct_size = sizeof shape, .grid = {16, 16, 1}, .cluster = {UINT32_MAX, 4, 1}};
-  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "launch.cluster[0]: 4294967295; CUDA allows at most 8");
+  assert_refused(f, &shape, KJIT_ERR_INVALID_ARG, "launch.cluster[0]: 4294967295; CUDA allows at most 16");
   shape = (kjit_launch){.struct_size = sizeof shape, .grid = {2, 1, 1}, .cluster = {2, 1, 1}};
   fake_driver_set_current(1);
-  assert_refused(f, &shape, KJIT_ERR_UNSUPPORTED, "device 1 (sm_80) has no clusters");
+  assert_refused(f, &shape, KJIT_ERR_UNSUPPORTED, "device 1 (sm_80) has no clusters; sm_90 and later do");
 }
 
 static void test_launch__drivers_refusal_is_reported_and_not_counted(void **state) {
@@ -248,7 +295,7 @@ static void test_launch__without_context_is_no_driver(void **state) {
   const kjit_launch shape = kjit_launch_default();
   kjit_kernel *const kernel = kernel_of(f);
   fake_driver_set_current(-1);
-  assert_status(KJIT_ERR_NO_DRIVER, kjit_kernel_launch(kernel, &shape, &args, sizeof args, NULL, &f->error), &f->error);
+  assert_status(KJIT_ERR_NO_DRIVER, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
 }
 
 static void test_launch__struct_of_another_version(void **state) {
@@ -256,7 +303,7 @@ static void test_launch__struct_of_another_version(void **state) {
   struct {
     kjit_launch known;
     uint64_t unknown;
-  } newer = {.known = {.struct_size = sizeof newer, .grid = {7}}};
+  } newer = {.known = {.struct_size = sizeof newer, .grid = {7, 1, 1}}};
   assert_status(KJIT_OK, launch(f, &newer.known), &f->error);
   assert_int_equal(7, fake_driver.launch.grid[0]);
   newer.unknown = 1;
@@ -285,9 +332,9 @@ static void test_launch__ready_kernel_makes_two_driver_calls_and_no_allocation(v
   kjit_launch shape = kjit_launch_default();
   shape.dynamic_shared_bytes = 200000;
   kjit_kernel *const kernel = kernel_of(f);
-  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &args, sizeof args, NULL, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
   const long before = atomic_load(&fake_driver.calls), allocations = atomic_load(&f->memory.calls);
-  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &args, sizeof args, NULL, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
   assert_int_equal(before + 2, atomic_load(&fake_driver.calls));
   assert_int_equal(allocations, atomic_load(&f->memory.calls));
 }
@@ -295,13 +342,15 @@ static void test_launch__ready_kernel_makes_two_driver_calls_and_no_allocation(v
 int main(void) {
   const struct CMUnitTest tests[] = {
       FIXTURE_TEST(test_launch__everything_reaches_the_driver),
-      FIXTURE_TEST(test_launch__zero_means_one),
+      FIXTURE_TEST(test_launch__zero_block_means_one),
+      FIXTURE_TEST(test_launch__empty_grid_is_said_and_not_run),
       FIXTURE_TEST(test_launch__limits_are_named_with_the_number),
       FIXTURE_TEST(test_launch__largest_legal_shape_is_launched),
       FIXTURE_TEST(test_launch__more_threads_than_the_kernel_allows_are_refused),
-      FIXTURE_TEST(test_launch__wrong_args_bytes_name_both_sizes),
+      FIXTURE_TEST(test_launch__wrong_size_names_index_and_both_sizes),
       FIXTURE_TEST(test_launch__kernel_without_parameters_takes_none),
-      FIXTURE_TEST(test_launch__kernel_with_several_parameters_is_refused),
+      FIXTURE_TEST(test_launch__five_arguments_arrive_in_order),
+      FIXTURE_TEST(test_launch__two_hundred_arguments_arrive),
       FIXTURE_TEST(test_launch__driver_that_cannot_tell_parameters_is_trusted),
       FIXTURE_TEST(test_launch__small_shared_memory_asks_for_nothing),
       FIXTURE_TEST(test_launch__static_shared_memory_counts_towards_the_48_kib),

@@ -16,10 +16,11 @@ static kjit_status nothing(void *user, kjit_error *error) {
 
 static kjit_status launch_twice(kjit_kernel *kernel, kjit_error *error) {
   static const struct args args = {1, 2};
-  kjit_launch shape = {.struct_size = sizeof shape, .grid = {8}, .block = {128}, .dynamic_shared_bytes = 100000};
-  kjit_status status = kjit_kernel_launch(kernel, &shape, &args, sizeof args, NULL, error);
+  const kjit_arg arg = KJIT_ARG(args);
+  kjit_launch shape = {.struct_size = sizeof shape, .grid = {8, 1, 1}, .block = {128}, .dynamic_shared_bytes = 100000};
+  kjit_status status = kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, error);
   shape.cluster[0] = 2;
-  if (status == KJIT_OK) status = kjit_kernel_launch(kernel, &shape, &args, sizeof args, NULL, error);
+  if (status == KJIT_OK) status = kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, error);
   return status;
 }
 

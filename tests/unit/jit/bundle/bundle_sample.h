@@ -33,7 +33,7 @@ static inline void sample_kernel_make(struct sample_kernel *made, unsigned numbe
   char prologue[48];
   const int prologue_bytes = snprintf(prologue, sizeof prologue, "#define KJIT_NUMBER %u\n", number);
   snprintf(made->key_text, sizeof made->key_text,
-           KEY_HEAD "entry-format 3:1:1\ntarget %zu:%s\nentry 1:k\nprologue %d:%s\nsource 4:k.cu\n"
+           KEY_HEAD "entry-format 1:2\ntarget %zu:%s\nentry 1:k\nprologue %d:%s\nsource 4:k.cu\n"
                     "digest 64:a84f93ca1513a2bbcce2359d3209288b3fc8b9d6298e4177ed430e5a57b14122\ncompiler %zu:%s\n",
            strlen(arch), arch, prologue_bytes, prologue, strlen(compiler), compiler);
   snprintf(made->label, sizeof made->label, "number %03u", number);

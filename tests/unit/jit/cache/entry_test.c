@@ -6,7 +6,7 @@
 
 /* Written out, so that the golden files depend on the format alone. */
 static const char key_text[] = "kjit-key 1\n"
-                               "entry-format 1:1\n"
+                               "entry-format 1:2\n"
                                "target 5:sm_80\n"
                                "entry 1:k\n"
                                "option 11:--std=c++17\n"
@@ -14,6 +14,10 @@ static const char key_text[] = "kjit-key 1\n"
                                "source 4:k.cu\n"
                                "digest 64:a84f93ca1513a2bbcce2359d3209288b3fc8b9d6298e4177ed430e5a57b14122\n"
                                "compiler 12:nvrtc-golden\n";
+
+static const char symbols[] = "kernel 32 4 8 1024 256 k\n"
+                              "kernel 8 0 0 0 0 _ZN1n1kILi4EEEvv\n"
+                              "name _ZN1n1kILi4EEEvv n::k< 4 >\n";
 
 /* A small entry and its image. */
 struct sample {
@@ -37,6 +41,7 @@ static int setup(void **state) {
   sample->entry.label = text_of("number 1");
   sample->entry.message = text_of("");
   sample->entry.log = text_of("k.cu(1): warning: nothing to do\n");
+  sample->entry.symbols = text_of(symbols);
   sample->entry.cubin = sample->cubin;
   sample->entry.cubin_bytes = sizeof sample->cubin;
   sample->entry.figures = (struct entry_figures){32, 4, 8, 1024, 256, 123456789};
@@ -71,6 +76,7 @@ static void test_entry__written_entry_reads_back(void **state) {
   assert_string_equal("number 1", read.label.data);
   assert_string_equal("", read.message.data);
   assert_string_equal("k.cu(1): warning: nothing to do\n", read.log.data);
+  assert_string_equal(symbols, read.symbols.data);
   assert_int_equal(sizeof sample->cubin, read.cubin_bytes);
   assert_memory_equal(sample->cubin, read.cubin, sizeof sample->cubin);
   assert_int_equal(0, ((const uint8_t *)read.cubin - sample->image) % ENTRY_CUBIN_ALIGN);
@@ -80,7 +86,7 @@ static void test_entry__written_entry_reads_back(void **state) {
 static void test_entry__bytes_are_those_of_the_golden_file(void **state) {
   const struct sample *sample = *state;
   uint8_t golden[4096];
-  FILE *file = fopen(KJIT_TEST_GOLDEN "/entries/valid-1.kjit", "rb");
+  FILE *file = fopen(KJIT_TEST_GOLDEN "/entries/valid-2.kjit", "rb");
   assert_non_null(file);
   const size_t bytes = fread(golden, 1, sizeof golden, file);
   fclose(file);
@@ -148,8 +154,9 @@ static void reject_sealed(struct sample *sample, size_t at, uint8_t value, const
 static void test_entry__each_kind_of_damage_is_named(void **state) {
   struct sample *sample = *state;
   const size_t key_end = ENTRY_HEADER_BYTES + strlen(key_text);
+  const size_t symbols_at = (size_t)((const uint8_t *)memmem(sample->image, sample->bytes, symbols, 8) - sample->image);
   reject_sealed(sample, 0, 'K', "does not begin as an entry does");
-  reject_sealed(sample, ENTRY_AT_VERSION, 2, "another format version");
+  reject_sealed(sample, ENTRY_AT_VERSION, 1, "another format version");
   reject_sealed(sample, ENTRY_AT_HEADER_BYTES, 64, "wrong header size");
   reject_sealed(sample, ENTRY_AT_FILE_BYTES, (uint8_t)(sample->bytes + 1), "size differs");
   reject_sealed(sample, ENTRY_AT_CUBIN_BYTES + 3, 1, "the cubin does not fit");
@@ -158,6 +165,9 @@ static void test_entry__each_kind_of_damage_is_named(void **state) {
   reject_sealed(sample, ENTRY_AT_RESERVED, 1, "a reserved field is set");
   reject_sealed(sample, ENTRY_HEADER_BYTES, 'x', "the key text breaks its grammar");
   reject_sealed(sample, ENTRY_HEADER_BYTES + 3, 0, "a text does not fit, or holds a NUL");
+  reject_sealed(sample, symbols_at, 'x', "the symbols break their grammar");
+  reject_sealed(sample, symbols_at + strlen("kernel 32 4 8 1024 256"), '\n', "the symbols break their grammar");
+  reject_sealed(sample, symbols_at + strlen(symbols) - 1, ' ', "the symbols break their grammar");
   reject_sealed(sample, key_end, 'x', "a text does not fit, or holds a NUL");
   reject_sealed(sample, sample->bytes - ENTRY_CHECKSUM_BYTES - 1, 1, "padding is not zero");
 }
@@ -205,8 +215,9 @@ static void test_entry__parts_beyond_their_bounds_have_no_size(void **state) {
 static void test_entry__golden_damaged_files_are_rejected(void **state) {
   (void)state;
   static const char *const names[] = {
-      "wrong-magic",  "version-2", "cubin-too-long", "text-too-long", "key-malformed",     "padding-not-zero",
-      "reserved-set", "checksum",  "truncated",      "empty",         "failure-with-cubin"};
+      "wrong-magic",   "version-1",          "version-3",        "cubin-too-long", "text-too-long",
+      "key-malformed", "padding-not-zero",   "reserved-set",     "checksum",       "truncated",
+      "empty",         "failure-with-cubin", "symbols-malformed"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     char path[512];
     uint8_t bytes[4096];

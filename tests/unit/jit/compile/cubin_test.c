@@ -53,9 +53,28 @@ static void test_cubin__parameters_are_counted(void **state) {
   assert_true(cubin_find_kernel(elf.data, elf.bytes, "k", &kernel));
   assert_true(kernel.has_info);
   assert_int_equal(2, kernel.parameter_count);
-  assert_int_equal(40, kernel.parameter_bytes);
+  uint32_t sizes[4];
+  assert_true(cubin_parameter_sizes(elf.data, elf.bytes, "k", sizes, 4));
+  assert_int_equal(40, sizes[0]);
+  assert_int_equal(4, sizes[1]);
+  assert_false(cubin_parameter_sizes(elf.data, elf.bytes, "k", sizes, 1));
   assert_true(cubin_find_kernel(elf.data, elf.bytes, "plain", &kernel));
   assert_false(kernel.has_info);
+}
+
+/* What the compiler writes where all parameters together have more than 4 KiB. */
+static void test_cubin__large_parameters_are_read(void **state) {
+  (void)state;
+  struct fake_elf elf;
+  uint32_t sizes[2];
+  static const unsigned char info[] = {
+      0x04, 0x45, 12, 0, 0, 0, 0, 0, 1, 0, 0x28, 0x4e, 8,    0,    0, 0, /* the second: 8 bytes at offset 20008 */
+      0x04, 0x45, 12, 0, 0, 0, 0, 0, 0, 0, 0,    0,    0x20, 0x4e, 0, 0, /* the first: 20000 bytes */
+  };
+  make_cubin(&elf, info, sizeof info);
+  assert_true(cubin_parameter_sizes(elf.data, elf.bytes, "k", sizes, 2));
+  assert_int_equal(20000, sizes[0]);
+  assert_int_equal(8, sizes[1]);
 }
 
 static void test_cubin__missing_kernel_is_not_found(void **state) {
@@ -131,6 +150,7 @@ int main(void) {
       cmocka_unit_test(test_cubin__launch_bounds_are_read),
       cmocka_unit_test(test_cubin__kernel_without_bounds_states_none),
       cmocka_unit_test(test_cubin__parameters_are_counted),
+      cmocka_unit_test(test_cubin__large_parameters_are_read),
       cmocka_unit_test(test_cubin__missing_kernel_is_not_found),
       cmocka_unit_test(test_cubin__absurd_bounds_are_no_bounds),
       cmocka_unit_test(test_cubin__damage_is_survived),

@@ -24,7 +24,8 @@ static const char two_kernels[] =
 static struct ptxas_figures read_log(const char *log, const char *entry, char *rest) {
   struct ptxas_figures figures;
   char *copy = strdup(log);
-  ptxas_log_read(copy, entry, &figures);
+  ptxas_log_find(copy, entry, &figures);
+  ptxas_log_strip(copy);
   if (rest) strcpy(rest, copy);
   free(copy);
   return figures;

@@ -35,7 +35,7 @@ static void test_key__fixed_request_has_the_golden_text(void **state) {
   made.request.options = options;
   made.request.option_count = 1;
   make(&key, &made.request, "nvrtc-0123");
-  FILE *golden = fopen(KJIT_TEST_GOLDEN "/key-1.txt", "rb");
+  FILE *golden = fopen(KJIT_TEST_GOLDEN "/key-2.txt", "rb");
   assert_non_null(golden);
   char text[4096];
   const size_t bytes = fread(text, 1, sizeof text, golden);

@@ -55,11 +55,18 @@ static void test_compile_options__side_effects_are_refused(void **state) {
 
 static void test_compile_options__what_gives_no_loadable_cubin_is_refused(void **state) {
   (void)state;
-  assert_refused("-dlto", "cubin");
   assert_refused("--optix-ir", "cubin");
   assert_refused("--fdevice-syntax-only", "cubin");
-  assert_refused("-rdc=true", "linked");
-  assert_refused("-dc", "linked");
+  assert_refused("-ewp", "linked");
+}
+
+static void test_compile_options__what_is_linked_here_is_taken(void **state) {
+  (void)state;
+  static const char *const taken[] = {"-dlto", "--dlink-time-opt", "-rdc=true", "--relocatable-device-code=false",
+                                      "-dc"};
+  kjit_error error = {0};
+  for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+    assert_status(KJIT_OK, compile_option_check(taken[i], 0, &error), &error);
 }
 
 /* NVRTC takes the next option for the value of one that lacks it: "-maxrregcount", "-I/tmp". */
@@ -99,6 +106,7 @@ int main(void) {
       cmocka_unit_test(test_compile_options__what_has_its_own_field_is_refused),
       cmocka_unit_test(test_compile_options__side_effects_are_refused),
       cmocka_unit_test(test_compile_options__what_gives_no_loadable_cubin_is_refused),
+      cmocka_unit_test(test_compile_options__what_is_linked_here_is_taken),
       cmocka_unit_test(test_compile_options__values_stand_in_one_piece),
       cmocka_unit_test(test_compile_options__unknown_ones_are_refused),
       cmocka_unit_test(test_compile_options__length_is_bounded),

@@ -71,18 +71,67 @@ static void test_custom_request__sized_text_need_not_end_in_nul(void **state) {
 
 static void test_custom_request__names_are_checked(void **state) {
   struct fixture *f = *state;
-  static const char *const entries[] = {NULL, "", "1k", "a-b", "k(int)", "k\n"};
+  static const char *const entries[] = {"", "k\n", "n::k<\x7f>"};
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
     f->request.entry = entries[i];
     assert_refused(f, KJIT_ERR_INVALID_ARG, "entry: ");
   }
   f->request.entry = "_Z1kv";
   assert_made(f);
+  assert_int_equal(0, f->custom.request.name_count);
   static const char *const files[] = {NULL, "", "/abs/k.cu", "a\"b.cu", "a\\b.cu", "a\nb.cu"};
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     f->request.source.name = files[i];
     assert_refused(f, KJIT_ERR_INVALID_ARG, "source.name: ");
   }
+}
+
+static void test_custom_request__entry_that_is_no_identifier_is_asked_of_the_compiler(void **state) {
+  struct fixture *f = *state;
+  static const char *const names[] = {"&n::count", "n::k<float, 4>"};
+  f->request.entry = "n::k<float, 4>";
+  f->request.names = names;
+  f->request.name_count = 2;
+  assert_made(f);
+  assert_string_equal("n::k<float, 4>", f->custom.request.entry);
+  assert_int_equal(2, f->custom.request.name_count);
+  assert_string_equal("n::k<float, 4>", f->custom.request.names[0]);
+  assert_string_equal("&n::count", f->custom.request.names[1]);
+  f->request.entry = NULL;
+  assert_made(f);
+  assert_string_equal("", f->custom.request.entry);
+}
+
+static void test_custom_request__name_that_is_missing_is_named(void **state) {
+  struct fixture *f = *state;
+  static const char *const names[] = {"k", ""};
+  f->request.names = names;
+  f->request.name_count = 2;
+  assert_refused(f, KJIT_ERR_INVALID_ARG, "names[1]: is empty");
+}
+
+static void test_custom_request__parts_are_checked(void **state) {
+  struct fixture *f = *state;
+  kjit_part part = {.data = "x", .bytes = 1, .kind = 9};
+  f->request.parts = &part;
+  f->request.part_count = 1;
+  assert_refused(f, KJIT_ERR_INVALID_ARG, "parts[0].kind: 9");
+  part.kind = KJIT_PART_CUBIN;
+  part.bytes = 0;
+  assert_refused(f, KJIT_ERR_INVALID_ARG, "parts[0].bytes: 0");
+  part.bytes = 1;
+  assert_made(f);
+  f->request.flags = KJIT_BUILD_OBJECT;
+  assert_refused(f, KJIT_ERR_INVALID_ARG, "no parts");
+  f->request.part_count = 0;
+  assert_refused(f, KJIT_ERR_INVALID_ARG, "needs the option -dlto or -rdc=true");
+  f->request.part_count = 1;
+  f->request.flags = 0;
+  f->request.source = (kjit_source){0};
+  assert_made(f);
+  assert_int_equal(0, f->custom.request.sources->count);
+  f->request.entry = "n::k<4>";
+  assert_refused(f, KJIT_ERR_INVALID_ARG, "name expression, but the request has no source");
 }
 
 static void test_custom_request__defines_are_checked(void **state) {
@@ -170,6 +219,9 @@ int main(void) {
       TEST(arch_is_the_default_where_the_request_has_none),
       TEST(sized_text_need_not_end_in_nul),
       TEST(names_are_checked),
+      TEST(entry_that_is_no_identifier_is_asked_of_the_compiler),
+      TEST(name_that_is_missing_is_named),
+      TEST(parts_are_checked),
       TEST(defines_are_checked),
       TEST(comment_opened_after_a_closed_one_is_refused),
       TEST(headers_are_checked),

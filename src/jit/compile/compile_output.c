@@ -1,0 +1,114 @@
+/* What came out of a compile: which kernels, with which figures, and whether the one that was asked for is there. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "jit/compile/compile_internal.h"
+#include "jit/compile/cubin.h"
+#include "jit/compile/ptxas_log.h"
+#include "jit/compile/symbols.h"
+
+/* The linker's figures are those of the finished code; those that it does not say are the compiler's. */
+static void read_figures(const struct job *job, const char *kernel, struct kernel_figures *out) {
+  struct compile_result *const result = job->result;
+  struct ptxas_figures figures;
+  struct cubin_kernel said;
+  figures = (struct ptxas_figures){0};
+  if (result->log) ptxas_log_find(result->log, kernel, &figures);
+  if (job->link_log) ptxas_log_update(job->link_log, kernel, &figures);
+  *out = (struct kernel_figures){.registers = figures.registers,
+                                 .spill_bytes = figures.spill_bytes,
+                                 .local_bytes = figures.local_bytes,
+                                 .shared_bytes = figures.shared_bytes};
+  if (cubin_find_kernel(result->cubin, result->cubin_bytes, kernel, &said)) out->max_threads = said.max_threads;
+}
+
+static void take_entry(struct compile_result *result, const struct kernel_figures *figures) {
+  result->registers = figures->registers;
+  result->spill_bytes = figures->spill_bytes;
+  result->local_bytes = figures->local_bytes;
+  result->shared_bytes = figures->shared_bytes;
+  result->max_threads = figures->max_threads;
+}
+
+/* The name in the cubin of the request's entry; "" for none. The lines of `names` are of our own making. */
+static void find_entry(const struct job *job, const char **entry, size_t *bytes) {
+  struct symbols symbols;
+  struct symbol symbol;
+  const size_t asked = strlen(job->request->entry);
+  *entry = job->request->entry;
+  *bytes = asked;
+  symbols_init(&symbols, job->names.data ? job->names.data : "", job->names.bytes);
+  while (symbols_next(&symbols, &symbol)) {
+    if (symbol.expression_bytes != asked || memcmp(symbol.expression, job->request->entry, asked) != 0) continue;
+    *entry = symbol.linkage;
+    *bytes = symbol.linkage_bytes;
+    return;
+  }
+}
+
+static kjit_status refuse_entry(const struct job *job) {
+  struct text list;
+  text_init(&list, job->mem, 4096);
+  cubin_list_kernels(job->result->cubin, job->result->cubin_bytes, &list);
+  const kjit_status status =
+      error_set(job->error, KJIT_ERR_COMPILE,
+                "%s: has no kernel named \"%s\"; declare it extern \"C\" __global__. Kernels in it: %s",
+                job->request->label, job->request->entry, list.failed ? "(many)" : list.data);
+  text_finish(&list);
+  return status;
+}
+
+static void drop_cubin(struct job *job) {
+  mem_free(job->mem, job->result->cubin);
+  job->result->cubin = NULL;
+  job->result->cubin_bytes = 0;
+}
+
+/* All kernels in the order of the image, and the names. */
+static kjit_status list_kernels(struct job *job, const char *entry, size_t entry_bytes, _Bool *found) {
+  struct compile_result *const result = job->result;
+  struct text text;
+  size_t at = 0;
+  text_init(&text, job->mem, SYMBOLS_MAX_BYTES);
+  *found = 0;
+  for (const char *name; (name = cubin_next_kernel(result->cubin, result->cubin_bytes, &at));) {
+    struct kernel_figures figures;
+    const size_t bytes = strlen(name);
+    const _Bool is_entry = bytes == entry_bytes && !memcmp(name, entry, bytes);
+    read_figures(job, name, &figures);
+    if (is_entry || (!entry_bytes && !text.bytes)) take_entry(result, &figures);
+    symbols_put_kernel(&text, name, bytes, &figures);
+    *found |= is_entry;
+  }
+  if (job->names.data) text_append_bytes(&text, job->names.data, job->names.bytes);
+  result->symbols = text_take(&text);
+  text_finish(&text);
+  return result->symbols ? KJIT_OK : error_no_memory(job->error);
+}
+
+kjit_status compile_read_output(struct job *job) {
+  struct compile_result *const result = job->result;
+  kjit_status status = KJIT_OK;
+  if (!(job->request->flags & KJIT_BUILD_OBJECT) && cubin_is_readable(result->cubin, result->cubin_bytes)) {
+    const char *entry;
+    size_t bytes;
+    _Bool found;
+    find_entry(job, &entry, &bytes);
+    status = list_kernels(job, entry, bytes, &found);
+    /* The driver would find out that the entry is not there; here it can still be said in words. */
+    if (status == KJIT_OK && bytes && !found) {
+      status = refuse_entry(job);
+      drop_cubin(job);
+    }
+  } else if (result->log) {
+    struct ptxas_figures figures;
+    ptxas_log_find(result->log, job->request->entry, &figures);
+    result->registers = figures.registers;
+    result->spill_bytes = figures.spill_bytes;
+    result->local_bytes = figures.local_bytes;
+    result->shared_bytes = figures.shared_bytes;
+  }
+  if (result->log) ptxas_log_strip(result->log);
+  return status;
+}

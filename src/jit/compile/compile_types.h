@@ -1,0 +1,33 @@
+/* What goes into a compile beside the request, and what comes out of it. Of compile.h, and of the files that it is made
+ * of. */
+#ifndef KJIT_JIT_COMPILE_COMPILE_TYPES_H
+#define KJIT_JIT_COMPILE_COMPILE_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct compile_result {
+  void *cubin; /* mem_free; NULL after a failed compile; an object with KJIT_BUILD_OBJECT */
+  size_t cubin_bytes;
+  char *log;             /* mem_free; without the "ptxas info" lines that state figures; "" if nothing remains */
+  char *symbols;         /* mem_free; the kernels and names (compile/symbols.h); NULL: not known */
+  uint32_t registers;    /* of the entry, as are the following; without one, of the first kernel */
+  uint32_t spill_bytes;  /* stores + loads */
+  uint32_t local_bytes;  /* stack frame */
+  uint32_t shared_bytes; /* static */
+  uint32_t max_threads;  /* from the cubin's .nv.info (EIATTR_MAX_THREADS), 0 if unstated */
+  double compile_ms;
+};
+
+/* Asked before and, from NVRTC 12.8 on, while compiling, possibly from another thread; true means stop. NULL: never. */
+typedef _Bool (*compile_stop)(void *user);
+
+/* A compile that makes or uses a precompiled header, in a process that made it or was forked from one that did. */
+struct compile_pch {
+  const char *source; /* whole text, in the place of prologue and main file: see preamble.h */
+  const char *file;   /* the precompiled header */
+  _Bool create;       /* make it; else use it */
+  _Bool done;         /* out: NVRTC made or used it; if not, the result is not to be relied on */
+};
+
+#endif

@@ -1,0 +1,76 @@
+/* Checks of the names in a request, and the list of those that the compiler is asked about. Pure functions but for the
+ * allocations; thread-safe. */
+#include "jit/request/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* Above what people write and machines generate. */
+#define IDENTIFIER_LIMIT 1000
+
+/* An instantiation over types with long names; as many as a module of generated kernels has. */
+#define NAME_EXPRESSION_LIMIT 16384
+#define NAME_COUNT_LIMIT      4096
+
+_Bool name_is_identifier(const char *name) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+  static const char more[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+  const size_t bytes = strnlen(name, IDENTIFIER_LIMIT + 1);
+  return bytes && bytes <= IDENTIFIER_LIMIT && strchr(letters, *name) && strspn(name, more) == bytes;
+}
+
+kjit_status names_check_count(const char *name, size_t count, const void *array, size_t limit, kjit_error *error) {
+  if (count && !array) return error_set(error, KJIT_ERR_INVALID_ARG, "%s: missing, but its count is %zu", name, count);
+  if (count <= limit) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s: %zu; at most %zu", name, count, limit);
+}
+
+/* The compiler refuses what is no expression itself; this is about what would not be one line of a key. */
+static kjit_status check_name(const char *what, const char *name, kjit_error *error) {
+  if (!name || !*name) return error_set(error, KJIT_ERR_INVALID_ARG, "%s: is empty", what);
+  if (strnlen(name, NAME_EXPRESSION_LIMIT + 1) > NAME_EXPRESSION_LIMIT)
+    return error_set(error, KJIT_ERR_INVALID_ARG, "%s: is longer than 16,384 bytes", what);
+  for (const char *at = name; *at; at++)
+    if ((unsigned char)*at < 0x20 || *at == 0x7F)
+      return error_set(error, KJIT_ERR_INVALID_ARG, "%s: \"%.80s\" has a control character", what, name);
+  return KJIT_OK;
+}
+
+/* There is room. */
+static kjit_status add_name(char **names, size_t *count, const struct mem *mem, const char *name, kjit_error *error) {
+  char *const copy = mem_strdup(mem, name);
+  if (!copy) return error_no_memory(error);
+  names[(*count)++] = copy;
+  return KJIT_OK;
+}
+
+kjit_status names_take(char ***out, size_t *count, const struct mem *mem, const kjit_build_request *request,
+                       kjit_error *error) {
+  const char *const entry = request->entry ? request->entry : "";
+  const _Bool asks = *entry && !name_is_identifier(entry);
+  *out = NULL;
+  *count = 0;
+  kjit_status status = names_check_count("names", request->name_count, request->names, NAME_COUNT_LIMIT, error);
+  if (status == KJIT_OK && request->entry) status = check_name("entry", request->entry, error);
+  if (status != KJIT_OK) return status;
+  char **const names = mem_alloc_array(mem, request->name_count + 1, sizeof *names);
+  *out = names;
+  if (!names) return error_no_memory(error);
+  if (asks) status = add_name(names, count, mem, entry, error);
+  for (size_t i = 0; i < request->name_count && status == KJIT_OK; i++) {
+    char what[32];
+    (void)snprintf(what, sizeof what, "names[%zu]", i);
+    status = check_name(what, request->names[i], error);
+    if (status == KJIT_OK && (!asks || strcmp(request->names[i], entry) != 0))
+      status = add_name(names, count, mem, request->names[i], error);
+  }
+  return status;
+}
+
+void names_finish(char **names, size_t count, const struct mem *mem) {
+  for (size_t i = 0; i < count; i++)
+    mem_free(mem, names[i]);
+  mem_free(mem, names);
+}

@@ -1,0 +1,21 @@
+/* The names in a request: identifiers, and the name expressions that the compiler is asked about. */
+#ifndef KJIT_JIT_REQUEST_NAMES_H
+#define KJIT_JIT_REQUEST_NAMES_H
+
+#include <kjit/build.h>
+
+#include "base/mem.h"
+
+/* A C identifier of at most 1,000 bytes. */
+_Bool name_is_identifier(const char *name);
+
+/* An array that is there, with at most `limit` elements; `name` is the field's. KJIT_ERR_INVALID_ARG. */
+kjit_status names_check_count(const char *name, size_t count, const void *array, size_t limit, kjit_error *error);
+
+/* Copies of the request's names, with the entry first where that is an expression. KJIT_ERR_INVALID_ARG with the field
+ * and the rule, KJIT_ERR_NO_MEMORY. Finish them in either case. */
+kjit_status names_take(char ***out, size_t *count, const struct mem *mem, const kjit_build_request *request,
+                       kjit_error *error);
+void names_finish(char **names, size_t count, const struct mem *mem); /* accepts NULL */
+
+#endif
