@@ -9,7 +9,7 @@ function(kjit_add_library target type)
 endfunction()
 
 kjit_add_library(kjit SHARED $<TARGET_OBJECTS:kjit_objects>)
-target_link_libraries(kjit PRIVATE kjit::sodium kjit::zstd)
+target_link_libraries(kjit PRIVATE kjit::sodium kjit::zstd kjit::yaml)
 set(symbol_map ${PROJECT_SOURCE_DIR}/cmake/kjit.map)
 set_target_properties(kjit PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${symbol_map}
@@ -20,12 +20,12 @@ if(NOT KJIT_SANITIZE AND NOT KJIT_FUZZ) # a sanitizer's runtime comes with the p
 endif()
 
 # In an archive hidden symbols would still meet those of the program that links it, and the internal names have no
-# prefix. So the objects are joined into one, with what they need of libsodium and zstd, and everything but kjit_* made
-# local to it. A program that links libkjit.a then needs neither of the two, and may use other versions of both. A library
-# of which this machine has no archive has to be linked by the program.
+# prefix. So the objects are joined into one, with what they need of libsodium, zstd and libyaml, and everything but
+# kjit_* made local to it. A program that links libkjit.a then needs none of the three, and may use other versions of
+# them. A library of which this machine has no archive has to be linked by the program.
 set(joined_archives "")
 set(left_to_user "")
-foreach(dependency sodium zstd)
+foreach(dependency sodium zstd yaml)
   string(TOUPPER ${dependency} name)
   if(KJIT_${name}_LIBRARY MATCHES "\\.a$")
     list(APPEND joined_archives ${KJIT_${name}_LIBRARY})
@@ -49,5 +49,5 @@ add_library(kjit_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kjit_objects>
 set_target_properties(kjit_internal PROPERTIES LINKER_LANGUAGE C)
 target_include_directories(kjit_internal INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
                                                    ${PROJECT_SOURCE_DIR}/kernel_src)
-target_link_libraries(kjit_internal INTERFACE kjit::sodium kjit::zstd kjit_cuda_headers Threads::Threads
+target_link_libraries(kjit_internal INTERFACE kjit::sodium kjit::zstd kjit::yaml kjit_cuda_headers Threads::Threads
                                               ${CMAKE_DL_LIBS} m)

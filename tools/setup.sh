@@ -10,7 +10,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$(nproc)
 
 build_packages=(build-essential cmake ninja-build pkg-config python3
-                libsodium-dev libzstd-dev libxxhash-dev uthash-dev libjansson-dev libcmocka-dev)
+                libsodium-dev libzstd-dev libyaml-dev libxxhash-dev uthash-dev libjansson-dev libcmocka-dev)
 check_packages=(ccache clang clang-format clang-tidy git python3-venv)
 
 say() { printf '== %s\n' "$*" >&2; }

@@ -45,16 +45,19 @@ typedef enum kjit_field_kind {
   KJIT_FIELD_DTYPE = 0, /**< a ::kjit_dtype: by name in any case, or by number                    */
   KJIT_FIELD_INT = 1,   /**< a number                                                            */
   KJIT_FIELD_BOOL = 2,  /**< 0 or 1                                                              */
-  KJIT_FIELD_LOAD = 3   /**< a number; flash_forward's short form prints three as load_Q_K_V_tiles */
+  KJIT_FIELD_LOAD = 3,  /**< a number; flash_forward's short form prints three as load_Q_K_V_tiles */
+  KJIT_FIELD_ENUM = 4   /**< by name; a user's families have such fields                         */
 } kjit_field_kind;
 
 /** One field of a family. Strings are borrowed from the family. */
 typedef struct kjit_field_info {
-  const char *name;     /**< the kernel sees it as KJIT_<name>             */
-  const char *token;    /**< flash_forward's feature name; "" if it has none */
-  const char *text;     /**< one line of documentation                     */
-  kjit_field_kind kind; /**< how its value is written                      */
-  uint32_t offset;      /**< of the int32 in kjit_config.values, in bytes  */
+  const char *name;               /**< the kernel sees it as KJIT_<name>             */
+  const char *token;              /**< flash_forward's feature name; "" if it has none */
+  const char *text;               /**< one line of documentation                     */
+  kjit_field_kind kind;           /**< how its value is written                      */
+  uint32_t offset;                /**< of the int32 in kjit_config.values, in bytes  */
+  const char *const *value_names; /**< of an enum: value i is called value_names[i]; NULL for other kinds */
+  size_t value_count;             /**< of value_names                                                     */
 } kjit_field_info;
 
 /**

@@ -14,6 +14,7 @@
 #include <kjit/common.h>
 #include <kjit/doctor.h>
 #include <kjit/family.h>
+#include <kjit/family_description.h>
 #include <kjit/flash_forward.h>
 #include <kjit/kernel.h>
 #include <kjit/module.h>

@@ -20,11 +20,13 @@
 /* As many bytes of it are hashed and compared as the family has fields: without padding up to there. */
 struct key {
   const kjit_family *family;
+  uint64_t serial; /* of the family, because a released one's address may become another's */
   int32_t device;
   int32_t values[KJIT_FIELD_COUNT_MAX];
 };
 
-_Static_assert(offsetof(struct key, values) == sizeof(void *) + sizeof(int32_t), "a key has no padding");
+_Static_assert(offsetof(struct key, values) == sizeof(void *) + sizeof(uint64_t) + sizeof(int32_t),
+               "a key has no padding");
 
 static void *create_table(kjit_runtime *runtime) {
   struct push_table *table = mem_alloc(runtime_mem(runtime), sizeof *table);
@@ -63,6 +65,7 @@ kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, 
   if (!table) return error_no_memory(error);
   const size_t bytes = offsetof(struct key, values) + family->table.config_bytes;
   key.family = family;
+  key.serial = family->serial;
   key.device = device->ordinal;
   memcpy(key.values, values, family->table.config_bytes);
   *out = push_table_find(table, &key, bytes);

@@ -7,7 +7,7 @@
 #ifndef KJIT_FAMILY_FAMILY_H
 #define KJIT_FAMILY_FAMILY_H
 
-#include <kjit/family.h>
+#include <kjit/family_description.h>
 
 #include "base/text.h"
 #include "family/field_table.h"
@@ -70,6 +70,9 @@ struct kjit_family {
   const char *const *sets;
   size_t (*set_count)(const kjit_family *family, const char *set);
   void (*set_get)(const kjit_family *family, const char *set, size_t index, int32_t *values);
+
+  /* Tells families apart of which one has the address of another that was released. 0 for kjit's own. */
+  uint64_t serial;
 
   struct family_definition *definition; /* of a user's family: its expressions and memory; NULL for kjit's own */
 };

@@ -1,8 +1,11 @@
 /* Configs through their field table: values by field, order, #define lines and JSON. Pure functions. */
 #include "family/field_table.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <strings.h>
+
+#include "family/element.h"
 
 static const struct {
   int32_t number;
@@ -70,10 +73,27 @@ void field_table_defines(const struct field_table *table, const void *config, st
     text_appendf(out, "#define KJIT_%s %d\n", field->name, (int)field_get(field, config));
 }
 
-static void append_json_value(const kjit_field_info *field, int32_t value, struct text *out) {
-  const char *dtype = field->kind == KJIT_FIELD_DTYPE ? field_dtype_name(value) : NULL;
-  if (dtype)
-    text_appendf(out, "\"%s\"", dtype);
+/* The value's name, a dtype's in capitals. NULL where it has none. `capitals` has room for any dtype's name. */
+static const char *value_name(const struct field_table *table, const kjit_field_info *field, int32_t value,
+                              char capitals[32]) {
+  if (field->kind == KJIT_FIELD_ENUM)
+    return value >= 0 && (size_t)value < field->value_count ? field->value_names[value] : NULL;
+  if (field->kind != KJIT_FIELD_DTYPE) return NULL;
+  const struct element *const element = table->any_dtype ? element_from_number(value) : NULL;
+  if (!element) return field_dtype_name(value);
+  size_t length = 0;
+  for (; element->name[length] && length < 31; length++)
+    capitals[length] = (char)toupper((unsigned char)element->name[length]);
+  capitals[length] = '\0';
+  return capitals;
+}
+
+static void append_json_value(const struct field_table *table, const kjit_field_info *field, int32_t value,
+                              struct text *out) {
+  char capitals[32];
+  const char *const name = value_name(table, field, value, capitals);
+  if (name)
+    text_appendf(out, "\"%s\"", name);
   else if (field->kind == KJIT_FIELD_BOOL && (value == 0 || value == 1))
     text_append(out, value ? "true" : "false");
   else
@@ -85,7 +105,7 @@ void field_table_json(const struct field_table *table, const void *config, struc
   for (size_t i = 0; i < table->count; i++) {
     const kjit_field_info *field = &table->fields[i];
     text_appendf(out, "%s\"%s\": ", i ? ", " : "", field->name);
-    append_json_value(field, field_get(field, config), out);
+    append_json_value(table, field, field_get(field, config), out);
   }
   text_append(out, "}");
 }

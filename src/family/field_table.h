@@ -15,6 +15,7 @@ struct field_table {
   const kjit_field_info *fields;
   size_t count; /* at most KJIT_FIELD_COUNT_MAX */
   size_t config_bytes;
+  _Bool any_dtype; /* dtype fields may hold every type of family/element.h, and not only those of kjit_dtype */
 };
 
 int32_t field_get(const kjit_field_info *field, const void *config);
@@ -35,7 +36,8 @@ const kjit_field_info *field_table_find(const struct field_table *table, const c
 /* `#define KJIT_<name> <value>\n` for each field, sorted by name; booleans 0 or 1, dtypes by number. */
 void field_table_defines(const struct field_table *table, const void *config, struct text *out);
 
-/* One JSON object, fields in order; booleans true/false, dtype as its name. A value that is neither is its number. */
+/* One JSON object, fields in order; booleans true/false, dtypes and enums by name. A value that
+ * has no name is its number. */
 void field_table_json(const struct field_table *table, const void *config, struct text *out);
 
 #endif

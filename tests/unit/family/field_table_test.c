@@ -10,13 +10,13 @@ struct toy {
 };
 
 static const kjit_field_info toy_rows[] = {
-    {"dtype", "", "element type", KJIT_FIELD_DTYPE, offsetof(struct toy, dtype)},
-    {"width", "", "columns", KJIT_FIELD_INT, offsetof(struct toy, width)},
-    {"buffer", "buf", "twice", KJIT_FIELD_BOOL, offsetof(struct toy, buffer)},
-    {"A_load", "", "of A", KJIT_FIELD_LOAD, offsetof(struct toy, A_load)},
-    {"B_load", "", "of B", KJIT_FIELD_LOAD, offsetof(struct toy, B_load)},
+    {"dtype", "", "element type", KJIT_FIELD_DTYPE, offsetof(struct toy, dtype), NULL, 0},
+    {"width", "", "columns", KJIT_FIELD_INT, offsetof(struct toy, width), NULL, 0},
+    {"buffer", "buf", "twice", KJIT_FIELD_BOOL, offsetof(struct toy, buffer), NULL, 0},
+    {"A_load", "", "of A", KJIT_FIELD_LOAD, offsetof(struct toy, A_load), NULL, 0},
+    {"B_load", "", "of B", KJIT_FIELD_LOAD, offsetof(struct toy, B_load), NULL, 0},
 };
-static const struct field_table toy_table = {"toy", "Toy", toy_rows, 5, sizeof(struct toy)};
+static const struct field_table toy_table = {"toy", "Toy", toy_rows, 5, sizeof(struct toy), 0};
 
 static const struct toy sample = {KJIT_FP16, 64, 1, 2, 4};
 
