@@ -99,10 +99,10 @@ typedef int (*kjit_stop_fn)(void *user);
  * Options: those that change nothing but the code and the messages. Others are refused by name. Their spelling does
  * not matter: "-lineinfo" and "--generate-line-info" are one.
  *
- * -dlto lets nvJitLink drop every variable and kernel that neither `entry` nor `names` names: a kernel with cuda/std and
- * curand falls from 268,760 to 3,624 bytes (sm_80, CUDA 13.0) in about the same time. It is not the default, because a
- * variable that is looked up by name later must then be among `names`, and because the key names nvJitLink too, so that
- * a machine without it would not find what another one built.
+ * -dlto lets nvJitLink drop every variable and kernel that neither `entry` nor `names` names: a kernel with cuda/std
+ * and curand falls from 268,760 to 3,624 bytes (sm_80, CUDA 13.0) in about the same time. It is not the default,
+ * because a variable that is looked up by name later must then be among `names`, and because the key names nvJitLink
+ * too, so that a machine without it would not find what another one built.
  */
 typedef struct kjit_build_request {
   size_t struct_size;
