@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What a machine can check of the prose: .c files open with a comment, and Markdown lines fit the editor.
 
-1. Every .c file of src/ and tools/ opens with a comment of at least two lines that says what the file is, what its steps
-   are and which threads use it. Whether it does say so, only a reader can tell.
+1. Every .c file of src/ and tools/ opens with a comment that says what the file is, what its steps are and which
+   threads use it. Whether it does say so, only a reader can tell.
 2. Lines of Markdown have at most 120 columns, as .editorconfig asks. A table's row that holds a link may be longer,
    because neither a row nor an address can be broken.
 """
