@@ -1,3 +1,11 @@
+/* The runtime object: made from options and environment, counted, destroyed.
+ *
+ * Making one opens nothing but the cache folder and the bundles: libcuda and NVRTC are opened by the first call that
+ * needs them. Its parts are the builder (src/jit: everything up to a cubin), the connection to the GPUs (gpu.c), the
+ * table of loaded kernels (kernel_table.c), and slots in which kernel families keep their state.
+ *
+ * Destroying goes the other way round: families, kernels, builder, GPUs, memory. All functions but
+ * kjit_runtime_destroy() may be called by any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +15,8 @@
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
-/* kjit_runtime_options as first released ended with `reserved`. */
+/* The smallest kjit_runtime_options that is accepted ends with `reserved`. A caller who leaves the later members out,
+ * by a smaller struct_size, gets their defaults. */
 #define OPTIONS_OLDEST_BYTES (offsetof(kjit_runtime_options, reserved) + sizeof(uint32_t))
 
 /* Above what programs use at a time, below what a driver holds with ease. */
@@ -21,6 +30,7 @@ static const char *choose_libcuda(const kjit_runtime_options *options) {
   return path && *path ? path : NULL;
 }
 
+/* KJIT_TUNED=off means the same as KJIT_RUNTIME_IGNORE_TUNED. */
 static kjit_status choose_tuned(kjit_runtime_options *options, kjit_error *error) {
   const char *const value = options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT ? NULL : secure_getenv("KJIT_TUNED");
   if (!value || !*value || !strcmp(value, "on")) return KJIT_OK;
@@ -115,7 +125,7 @@ kjit_status runtime_create_with(kjit_runtime **out, const kjit_runtime_options *
   status = gpu_init(&runtime->gpu, &runtime->mem, &runtime->keeper, choose_libcuda(&known), fakes->driver, error);
   if (status != KJIT_OK) goto done;
   status = builder_create_with(&runtime->builder, &known, &runtime->mem, &runtime->log, nvrtc, error);
-  nvrtc = NULL; /* the builder's now */
+  nvrtc = NULL; /* the builder owns it now */
   if (status != KJIT_OK) goto done;
   *out = runtime;
   runtime = NULL;

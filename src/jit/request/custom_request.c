@@ -1,3 +1,11 @@
+/* Turns a caller's kjit_build_request into a struct jit_request.
+ *
+ * 1. Every member is checked, with a message that names it: names, sizes, defines, options, folders.
+ * 2. The prologue is written: one #define line for each define, and a #line that names the caller's source.
+ * 3. The closure of #includes is collected from the caller's headers and folders (include_closure.c), so that every
+ *    byte that the compiler reads is in the key.
+ *
+ * The result owns its memory, but borrows the caller's texts, which must outlive it. Any thread. */
 #include "jit/request/custom_request.h"
 
 #include <stdio.h>

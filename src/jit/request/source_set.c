@@ -1,3 +1,10 @@
+/* Sets of source files: the main file first, the others sorted by name, and one digest over all names and contents,
+ * which is what the key says of them.
+ *
+ * The library's own kernels come from a shelf: the embedded texts are unpacked on the first request for a main file,
+ * the files that it includes are found by scanning, and the set is kept until the runtime ends. The shelf is a list
+ * that only grows at its head by compare-and-swap, so readers take no lock; of two threads that make the same set, the
+ * second gives its own up. Any thread. */
 #include "jit/request/source_set.h"
 
 #include <stdlib.h>
