@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Deeper brackets are left to the compiler. */
+/* Deepest nesting of brackets that is evaluated; deeper ones are left to the compiler. */
 #define DEPTH_LIMIT 200
 
 struct value {
@@ -21,7 +21,7 @@ struct parser {
 
 /* -- Operators that are names ------------------------------------------------------------------------------------- */
 
-/* "(name)" or "name". */
+/* The operand of `defined`: "(name)" or "name". */
 static int64_t is_defined(struct macro_expansion *expansion, struct token **at) {
   const struct token *token = (*at)->next;
   const _Bool brackets = token_is(token, "(");

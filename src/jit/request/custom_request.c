@@ -95,7 +95,7 @@ static kjit_status check_header(const kjit_source *headers, kjit_source *header,
   return status;
 }
 
-/* What would carry on into the lines after the #define. */
+/* Why a value would continue into the lines behind its #define; NULL when it would not. */
 static const char *value_fault(const char *value) {
   const size_t bytes = strnlen(value, VALUE_LIMIT + 1);
   if (bytes > VALUE_LIMIT) return "is longer than 16,384 bytes";

@@ -8,10 +8,10 @@
 #include "base/text.h"
 #include "jit/request/include_closure_internal.h"
 
-/* A header of 64 MiB whose every directive grew. */
+/* Longest rewritten text: a header of 64 MiB, every directive of which grew. */
 #define REWRITTEN_LIMIT ((size_t)256 << 20)
 
-/* The args that a directive gets; `changed` false: those that it has. */
+/* The arguments of a directive after rewriting; when `changed` is false they are the original ones. */
 struct rewriting {
   struct text text;
   _Bool changed;
@@ -115,7 +115,7 @@ static size_t word_start(const struct node *node, const struct directive *item) 
   return memcmp(end, tail, bytes) != 0 ? item->begin : item->begin - bytes;
 }
 
-/* The node's text with the directive's args replaced. */
+/* Append the node's text up to the directive, and the directive with its new arguments. */
 static void replace(struct text *whole, size_t *done, const struct node *node, const struct directive *item,
                     const struct rewriting *out) {
   const char *text = node->content->text;

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "jit/request/include_closure_internal.h"
 
-/* No closure met expands a fiftieth of this. */
+/* Most macro expansions in one walk: fifty times as many as in the largest library that was tried. */
 #define EXPANSION_LIMIT 50000000u
 
 static void walk(struct closure *closure, struct node *node);
@@ -34,7 +34,7 @@ static _Bool names_macro(const struct closure *closure, const struct directive *
   return token && macro_is_defined(&closure->macros, token->text, token->bytes);
 }
 
-/* A name that a macro gives: "name", or <, tokens and >. */
+/* Expand a computed name: the tokens become "name", or <, tokens and >. */
 static _Bool expand_name(struct closure *closure, const struct directive *directive, char name[HEADER_NAME_LIMIT],
                          _Bool *angled) {
   struct macro_expansion expansion = {.table = &closure->macros, .steps = EXPANSION_LIMIT};
@@ -74,7 +74,8 @@ static void miss(struct closure *closure, const char *name, _Bool angled, _Bool 
                                                    : "not among the headers given, and there are no include_dirs");
 }
 
-/* A computed name may lead elsewhere each time: then the directive stays, and each name leads to its file. */
+/* Note where a directive led. A computed name may lead elsewhere each time the file is read; then the directive stays
+ * as it is, and each name leads to its file. */
 static void note_outcome(struct closure *closure, struct outcome *outcome, struct node *found, const char *name) {
   if (outcome->kind == OUTCOME_UNREACHED) {
     *outcome = (struct outcome){found ? OUTCOME_READ : OUTCOME_MISSING, found,
@@ -127,7 +128,8 @@ static struct level *push_level(struct closure *closure) {
   return &closure->levels[closure->level_count++];
 }
 
-/* #ifndef NAME in front of all else in the file, and #define NAME behind it: no condition, but an include guard. */
+/* True for an include guard: #ifndef NAME before everything else in the file, and #define NAME behind it. It is no
+ * condition. */
 static _Bool is_guard(const struct node *node, size_t index) {
   const struct directive *item = &node->content->directives.items[index];
   if (item->kind != DIRECTIVE_IFNDEF || index + 1 >= node->content->directives.count) return 0;
@@ -225,8 +227,8 @@ static void walk(struct closure *closure, struct node *node) {
   closure->depth--;
 }
 
-/* The texts themselves decide nothing any more: each literal #include that was not reached is read too, so that a
- * compiler of any version and any macros finds what it asks for. */
+/* Read every literal #include that was not reached as well, so that a compiler of any version and with any macros finds
+ * what it asks for. */
 static void follow_everything(struct closure *closure) {
   for (struct node *node = closure->main; node; node = node->next) {
     const struct directive_list *list = &node->content->directives;

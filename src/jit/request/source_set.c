@@ -16,7 +16,7 @@
 #include "jit/request/directive_scan.h"
 #include "jit/request/embedded_sources.h"
 
-/* The names and digests of one set: 4096 files, the most that a closure may have, with names of a path's length. */
+/* Longest list of names and digests: 4096 files, the most that a closure may have, with names as long as paths. */
 #define MANIFEST_LIMIT (16u << 20)
 
 /* The directives of the embedded kernels, some hundred kilobytes of text. */
@@ -79,8 +79,8 @@ static void add_file(struct shelved_set *made, const struct embedded_source *sou
   if (source->digest) (void)digest_from_hex(&file->digest, source->digest, DIGEST_HEX_BYTES - 1);
 }
 
-/* Embedded kernels include under no condition that matters: each literal name counts. What is not embedded is left to
- * the compiler, which names it in its log. */
+/* Add the files that a file includes. Embedded kernels include under no condition that matters, so every literal name
+ * counts. A name that is not embedded is left to the compiler, which reports it in its log. */
 static void add_includes(struct shelved_set *made, const struct source_file *file, struct arena *arena) {
   struct directive_list list;
   if (!directive_scan(&list, file->text, file->bytes, arena)) return;
@@ -95,7 +95,7 @@ static void add_includes(struct shelved_set *made, const struct source_file *fil
   }
 }
 
-/* NULL: out of memory. */
+/* Unpack and collect the set of a main file. NULL when out of memory. */
 static struct shelved_set *make(const struct embedded_source *main_source, const struct mem *mem) {
   struct shelved_set *made =
       mem_alloc(mem, sizeof *made + embedded_source_count * sizeof *made->files + embedded_texts_bytes);
@@ -142,7 +142,7 @@ static const struct source_set *find_made(const struct shelved_set *head, const 
   return NULL;
 }
 
-/* Of two threads that made the same one, the second gives its own up. */
+/* Put a set on the shelf. When two threads made the same set, the second frees its own and takes the first's. */
 static const struct source_set *put(struct source_shelf *shelf, struct shelved_set *made) {
   struct shelved_set *head = atomic_load_explicit(&shelf->newest, memory_order_acquire);
   do {
