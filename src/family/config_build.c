@@ -13,7 +13,7 @@
 #include "family/config.h"
 #include "runtime/runtime_internal.h"
 
-/* 64 fields and as many derived constants, each a line of at most 128 bytes, several times over. */
+/* Longest prologue: 64 fields and as many derived constants, lines of at most 128 bytes, several times over. */
 #define PROLOGUE_MAX ((size_t)64 << 10)
 
 void config_prologue(const kjit_family *family, const int32_t *values, struct text *out) {

@@ -14,16 +14,16 @@
 #include "base/error.h"
 #include "family/config.h"
 
-/* What an INT or LOAD is tried at: small counts, then a tile's edges. */
+/* The values that an INT or LOAD field is tried at: small counts, then edges of tiles. */
 static const int32_t values_tried[] = {0,  1,  2,   3,   4,   5,   6,   7,   8,   16,  32,  48, 64,
                                        80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256};
 enum { TRIED_COUNT = sizeof values_tried / sizeof *values_tried };
 
-/* A field that the planner decides, and what it is tried at. */
+/* A field that the planner decides, and the values that it is tried at. */
 struct axis {
   const kjit_field_info *field;
   int32_t values[TRIED_COUNT + 1]; /* without the present one */
-  uint32_t steps[TRIED_COUNT + 1]; /* of each, away from the present one */
+  uint32_t steps[TRIED_COUNT + 1]; /* how many legal values each is away from the present one */
   size_t count;
   _Bool is_ordered; /* values have neighbours: only the nearest legal ones stay */
 };
@@ -88,7 +88,7 @@ static void add_axis(struct making *making, const kjit_field_info *field) {
   axis->is_ordered = !hint && field->kind != KJIT_FIELD_BOOL;
 }
 
-/* Does any other single change make this value legal? */
+/* True when any other single change makes this value legal. */
 static _Bool is_legal_with_another(const struct making *making, const struct candidate_values *changed,
                                    const struct axis *but) {
   for (size_t i = 0; i < making->axis_count; i++) {
@@ -114,7 +114,7 @@ static void keep_legal(const struct making *making, struct axis *axis) {
   axis->count = kept;
 }
 
-/* Keep the nearest to either side of the present value. */
+/* Keep the values that are nearest to the present one on either side. */
 static void keep_near(const struct making *making, struct axis *axis) {
   const int32_t present = field_get(axis->field, making->base.of);
   size_t below = 0, kept = 0;
@@ -133,7 +133,7 @@ static void make_axes(struct making *making) {
   const struct field_table *fields = &making->out->family->family->table;
   for (size_t i = 0; i < fields->count; i++)
     add_axis(making, &fields->fields[i]);
-  /* All of them before any is narrowed: one may need a far value of another. */
+  /* All axes are made before any is narrowed, because a value of one may need a far value of another. */
   for (size_t i = 0; i < making->axis_count; i++) {
     if (making->axes[i].is_ordered) keep_legal(making, &making->axes[i]);
   }
@@ -174,7 +174,7 @@ static kjit_status add(struct making *making, const struct candidate_values *con
   return KJIT_OK;
 }
 
-/* Every value of one axis on top of a config, and of the axes behind it on top of that. */
+/* Add a candidate for every value of one axis, and for those of the axes behind it on top of that. */
 static kjit_status add_changes(struct making *making, const struct candidate_values *from, size_t first,
                                uint32_t changes, uint32_t steps, kjit_error *error) {
   kjit_status status = KJIT_OK;
@@ -202,7 +202,7 @@ static kjit_status add_pairs(struct making *making, kjit_error *error) {
   return status;
 }
 
-/* Nearest first, then as they were made: no two are equal. */
+/* Order of candidates: the nearest first, then as they were made, so that no two are equal. */
 static int compare_candidates(const void *left, const void *right) {
   const struct tune_candidate *a = left, *b = right;
   if (a->changes != b->changes) return a->changes < b->changes ? -1 : 1;

@@ -1,12 +1,12 @@
-/* Tuned tables in memory: rows by class. Most classes without a row are told by a bit array before any row is looked
- * at.
+/* Tuned tables in memory: rows by class, in a hash table. Most problems have no row; a bit array tells most of those
+ * before any row is looked at, since a look-up is on the launch path.
  *
- * Threads: a table is filled by one thread and then only read, but for its count of misfits. */
+ * Threads: a table is filled by one thread and then only read, except for its count of misfits, which is atomic. */
 #include "attention/attention_choose.h"
 
 #include <string.h>
 
-/* uthash's own memory comes from the table's allocator; running out of it is an answer, not the end of the process. */
+/* uthash allocates by the table's allocator. Running out of memory is an error then, and does not end the process. */
 #define HASH_NONFATAL_OOM          1
 #define uthash_malloc(bytes)       mem_alloc(table->mem, bytes)
 #define uthash_free(memory, bytes) mem_free(table->mem, memory)
