@@ -1,12 +1,13 @@
-/* Finds the file of NVRTC, and of its builtins beside it.
+/* Where NVRTC is.
  *
- * 1. A path that was given (nvrtc_path, KJIT_NVRTC): this file, or NVRTC in this folder, or an error.
- * 2. The absolute folders of LD_LIBRARY_PATH.
- * 3. A libnvrtc that this process has loaded already, so that there is one NVRTC in it.
- * 4. The folders where toolkits and Python packages put it; of several matches of a pattern, the newest first.
+ * 1. A path that was asked for is taken, or is an error: nothing else is tried.
+ * 2. $LD_LIBRARY_PATH is the user's own choice: its first NVRTC is taken.
+ * 3. Otherwise the best of what this process has loaded and of the usual places is taken, not the first: a framework
+ *    may have loaded an older one than the machine's toolkit. Only versions of the loaded one's CUDA major take part,
+ *    because a driver that is as old as the framework expects refuses the cubins of the next major.
+ * 4. The library's builtins are found beside it, since the two files together are the compiler's identity.
  *
- * In each folder the newest major version is tried first. The builtins are the newest in the same folder that belong to
- * the library's version. Only file names are looked at, nothing is opened as a library. Any thread. */
+ * Nothing is loaded. Thread-safe: everything is on the caller's stack. */
 #include "jit/compile/nvrtc_find.h"
 
 #include <dirent.h>
@@ -22,8 +23,7 @@
 static const char *const library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 #define LIBRARY_NAME_COUNT (sizeof library_names / sizeof *library_names)
 
-/* Where toolkits and Python packages put NVRTC: patterns of folders, below the folder that `variable` names if there is
- * one. */
+/* Folders, as patterns of which every match takes part; with `variable`, below the folder that it names. */
 static const struct known_folder {
   const char *variable, *pattern;
 } known_folders[] = {
@@ -39,7 +39,7 @@ static const struct known_folder {
     {"CONDA_PREFIX", "/lib"},
 };
 
-/* Join folder and name. False when the path is too long; it is then passed over. */
+/* A path that does not fit is no candidate. */
 static _Bool join(char path[DYNLIB_PATH_BYTES], const char *folder, size_t folder_bytes, const char *name) {
   const int length = snprintf(path, DYNLIB_PATH_BYTES, "%.*s/%s", (int)folder_bytes, folder, name);
   return length > 0 && length < DYNLIB_PATH_BYTES;
@@ -59,7 +59,7 @@ static _Bool version_begins(const char *whole, const char *part) {
   return !strncmp(whole, part, bytes) && (!bytes || !whole[bytes] || whole[bytes] == '.');
 }
 
-/* The version that the builtins' own must begin with: "13.0" of libnvrtc.so.13.0.88, "12" of libnvrtc.so.12. */
+/* "13.0" of libnvrtc.so.13.0.88, "12" of libnvrtc.so.12: what the builtins' own version must begin with. */
 static void builtins_version(char version[16], const char *library) {
   const char *base = strrchr(library, '/'), *text = base ? strstr(base, ".so.") : NULL;
   *version = '\0';
@@ -69,7 +69,7 @@ static void builtins_version(char version[16], const char *library) {
   if (dot && (dot = strchr(dot + 1, '.'))) *dot = '\0';
 }
 
-/* Find the newest builtins in the library's folder that fit its version. */
+/* The newest builtins in the library's folder that fit its version. */
 static void find_builtins(char path[DYNLIB_PATH_BYTES], const char *library) {
   static const char stem[] = "libnvrtc-builtins.so";
   const char *slash = strrchr(library, '/');
