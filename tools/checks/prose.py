@@ -21,16 +21,6 @@ LINKED_ROW = re.compile(r"^\s*\|.*(https?://|\]\()")
 # Files without an opening comment yet. An entry that is no longer needed is a fault, so that this list can only shrink.
 WITHOUT_OPENING = frozenset("""
 src/runtime/stream.c
-tools/kjit/attention_spec.c
-tools/kjit/attention_trial.c
-tools/kjit/bundle_create.c
-tools/kjit/manifest.c
-tools/kjit/request_list.c
-tools/kjit/tune_field.c
-tools/kjit/tune_report.c
-tools/kjit/tune_stage.c
-tools/kjit/warm.c
-tools/kjit/warm_pool.c
 """.split())
 
 
