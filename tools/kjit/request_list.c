@@ -1,6 +1,6 @@
 /* The list of kernels that `kjit warm`, `bundle create` and `tune` compile: filled from sets, manifests and problems,
- * made distinct by sorting, and divided among machines by key. The key, not the position, decides on a shard, so that
- * machines agree although their lists may have been made in another order. One thread. */
+ * made distinct by sorting, and divided among machines. It is ordered by key before it is divided, so that machines
+ * agree although their lists may have been made in another order. One thread. */
 #include "request_list.h"
 
 #include "command.h"
