@@ -75,6 +75,7 @@ kjit_status kjit_config_build(kjit_runtime *runtime, const kjit_config *config, 
   return status;
 }
 
+/* Write prologue and main file, one behind the other. */
 static kjit_status write_source(kjit_runtime *runtime, const kjit_config *config, const struct source_set *sources,
                                 char **text, kjit_error *error) {
   const kjit_config canonical = kjit_config_canonical(config);

@@ -42,6 +42,7 @@ static void destroy_table(kjit_runtime *runtime, void *state) {
 
 static const struct runtime_slot kernels = {create_table, destroy_table};
 
+/* Step 2 of the head: check, build, load, and make the numbers of a launch. */
 static kjit_status load(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
                         const kjit_device_info *device, struct config_kernel *out, kjit_error *error) {
   struct config_request request;

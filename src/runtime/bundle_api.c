@@ -26,6 +26,7 @@ struct kjit_bundle_writer {
   void *blob;
 };
 
+/* Open a bundle from a file or from memory, with the trusted keys checked first. */
 static kjit_status open_source(kjit_bundle **out, const struct bundle_source *source, const char *const *keys,
                                size_t key_count, kjit_error *error) {
   struct trust trust = {0};

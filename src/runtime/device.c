@@ -25,6 +25,7 @@ static CUresult read_number(const struct driver_api *cu, const struct device *de
   return result;
 }
 
+/* Read the attributes of the table, and the size of the memory. */
 static CUresult read_numbers(const struct driver_api *cu, struct device *device) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     uint32_t value;

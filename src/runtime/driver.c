@@ -99,6 +99,7 @@ static _Bool means_no_driver(CUresult result) {
   }
 }
 
+/* Make an error of a failed driver call: what was tried, the driver's name for the failure, and its explanation. */
 kjit_status driver_fail(const struct driver_api *cu, kjit_status status, CUresult result, kjit_error *error,
                         const char *format, ...) {
   if (status == KJIT_ERR_DRIVER && means_no_driver(result)) status = KJIT_ERR_NO_DRIVER;

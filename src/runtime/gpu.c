@@ -43,6 +43,7 @@ static kjit_status refuse_forked(kjit_error *error) {
                    "after the fork, or exec(); " DRIVER_WORKS_WITHOUT);
 }
 
+/* Ask for the devices' handles. Their properties are read later, each on first use. */
 static kjit_status list_devices(struct gpu *gpu, kjit_error *error) {
   const struct driver_api *const cu = &gpu->driver.cu;
   int count = 0;
@@ -113,12 +114,13 @@ kjit_status gpu_require(struct gpu *gpu, kjit_error *error) {
   return refuse_no_device(gpu, error);
 }
 
+/* The path and version of libcuda as far as they are known, for kjit_doctor(); never opens it. */
 void gpu_describe(struct gpu *gpu, char path[DYNLIB_PATH_BYTES], int *version) {
   path[0] = '\0';
   *version = 0;
   if (gpu_is_forked(gpu)) return;
-  const _Bool mine = gate_enter(
-      gpu->keeper, &gpu->gate); /* when the gate is open already, nothing changes any more and no lock is needed */
+  /* When the gate is open already, nothing changes any more and no lock is needed. */
+  const _Bool mine = gate_enter(gpu->keeper, &gpu->gate);
   memcpy(path, gpu->driver.lib.path, DYNLIB_PATH_BYTES);
   *version = gpu->driver.version;
   if (mine) gate_leave(gpu->keeper, &gpu->gate, 0);
@@ -141,6 +143,7 @@ kjit_status gpu_device(struct gpu *gpu, int32_t ordinal, const struct device **o
   return status;
 }
 
+/* Find out why there is no current device, and say what to do about it. */
 static kjit_status refuse_no_context(const struct gpu *gpu, CUresult result, kjit_error *error) {
   if (gpu_is_forked(gpu)) return refuse_forked(error);
   if (!gpu->device_count) return refuse_no_device(gpu, error);

@@ -74,6 +74,7 @@ static _Bool is_allowed(const struct kernel_on_device *here, uint32_t bytes) {
   return bytes < atomic_load_explicit(&here->allowed, memory_order_acquire);
 }
 
+/* Steps 1 and 2, by one thread at a time. */
 static kjit_status prepare_in_turn(struct kjit_kernel *kernel, int32_t ordinal, uint32_t bytes, kjit_error *error) {
   struct kernel_on_device *const here = &kernel->on_device[ordinal];
   const struct device *device;

@@ -39,6 +39,7 @@ static kjit_status choose_tuned(kjit_runtime_options *options, kjit_error *error
   return KJIT_OK;
 }
 
+/* Copy and check the caller's options; unknown flags are refused, because a newer header may give them a meaning. */
 static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_options *given, kjit_error *error) {
   *out = kjit_runtime_options_default();
   if (!given) return choose_tuned(out, error);
@@ -54,6 +55,7 @@ static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_op
   return out->reserved ? error_invalid(error, "options.reserved", "must be zero") : choose_tuned(out, error);
 }
 
+/* End what the families keep, before the kernels and the builder that they use. */
 static void finish_slots(kjit_runtime *runtime) {
   struct runtime_slot_state *at = atomic_load_explicit(&runtime->slots, memory_order_acquire);
   while (at) {
@@ -103,6 +105,8 @@ static kjit_runtime *make(const kjit_runtime_options *options, const struct mem 
   return NULL;
 }
 
+/* Make the parts in the order in which they depend on each other. On failure kjit_runtime_destroy() ends those that
+ * exist. */
 kjit_status runtime_create_with(kjit_runtime **out, const kjit_runtime_options *options,
                                 const struct runtime_fakes *fakes, kjit_error *error) {
   static const struct runtime_fakes none;

@@ -66,6 +66,8 @@ static kjit_status check_head_size(const char *name, int64_t columns, kjit_error
                    (long long)columns);
 }
 
+/* The table's tile, shrunk to the problem, with asynchronous copies, swizzling and the optimised softmax always on. A
+ * warp needs 16 query rows, so a shrunk tile may have fewer warps. */
 kjit_status flash_choose(const kjit_attention_problem *problem, const struct family_place *place,
                          struct flash_variant *out, kjit_error *error) {
   kjit_status status = check_head_size("head_dim", problem->head_dim, error);

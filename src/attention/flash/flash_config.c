@@ -287,6 +287,7 @@ static void describe_shared(const struct flash_variant *variant, struct text *ou
                  (int)dv);
 }
 
+/* Check architecture and shared memory. The message says which sizes the shared memory follows from. */
 kjit_status flash_check_place(const struct flash_variant *variant, const struct family_place *place,
                               kjit_error *error) {
   struct target target;

@@ -80,6 +80,8 @@ const kjit_family flash_forward_family = {
     .set_get = set_get,
 };
 
+/* The traits follow from the problem. dtype and d_head are the config's own and must agree with it; the message about
+ * d_head says where its value comes from. */
 kjit_status flash_fit(const kjit_attention_problem *problem, struct flash_variant *variant, kjit_error *error) {
   const kjit_flash_config *config = &variant->config;
   const kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);

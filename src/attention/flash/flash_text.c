@@ -58,6 +58,7 @@ static kjit_status read_boolean(struct scanner *scanner, const kjit_field_info *
   return unexpected_value(scanner, field, "true, false, 0 or 1");
 }
 
+/* Read one value of the demangled spelling, by its field's kind. */
 static kjit_status read_value(struct scanner *scanner, const kjit_field_info *field, void *config) {
   int32_t value = 0;
   kjit_status status;
@@ -99,6 +100,7 @@ static kjit_status parse_demangled(struct scanner *scanner, const struct field_t
   return status == KJIT_OK ? scan_character(scanner, '}') : status;
 }
 
+/* Read the tuple: the DTYPE and INT fields in order. */
 static kjit_status parse_tuple(struct scanner *scanner, const struct field_table *table, void *config) {
   kjit_status status = KJIT_OK;
   char opening = '(';
@@ -181,6 +183,7 @@ static kjit_status parse_feature(struct scanner *scanner, const struct field_tab
   return KJIT_OK;
 }
 
+/* Read the features, in any order. The load group must be among them. */
 static kjit_status parse_features(struct scanner *scanner, const struct field_table *table, void *config) {
   uint64_t seen = 0;
   kjit_status status = parse_feature(scanner, table, config, &seen);
@@ -270,6 +273,7 @@ static kjit_status read_traits(struct scanner *scanner, int32_t d_head, struct f
   return status == KJIT_OK ? scan_end(scanner) : status;
 }
 
+/* Read a kernel: a config, then pairs of the traits that are not plain. */
 kjit_status flash_text_parse(const char *text, struct flash_variant *variant, kjit_error *error) {
   struct scanner scanner = {text, text, error};
   kjit_status status = short_form_read(&flash_config_fields, &scanner, &variant->config);
@@ -283,6 +287,7 @@ kjit_status flash_text_parse(const char *text, struct flash_variant *variant, kj
   return status;
 }
 
+/* Write a kernel: a config, then the traits that differ from their defaults. */
 void flash_text_print(const struct flash_variant *variant, struct text *out) {
   const struct flash_traits plain = unsaid(variant->config.d_head, variant->traits.head_dim);
   char separator = ' ';

@@ -71,6 +71,8 @@ static void add_values(struct axis *axis, const int32_t *values, size_t count, i
   }
 }
 
+/* Make a field an axis, with the values that it is tried at: those of its hint, 0 and 1 for a BOOL, or the general
+ * list. A field that the class decides is no axis. */
 static void add_axis(struct making *making, const kjit_field_info *field) {
   static const int32_t booleans[] = {0, 1};
   int32_t given;
@@ -129,6 +131,7 @@ static void keep_near(const struct making *making, struct axis *axis) {
   axis->count = kept;
 }
 
+/* Step 1: the axes and the values that are left of each. */
 static void make_axes(struct making *making) {
   const struct field_table *fields = &making->out->family->family->table;
   for (size_t i = 0; i < fields->count; i++)
@@ -157,6 +160,7 @@ static struct tune_candidate *grow(struct tune_candidates *out) {
   return &out->items[out->count++]; /* zeroed, as all memory here is */
 }
 
+/* Step 2 for one config: add it to the list, in canonical form, or with the reason why it is refused. */
 static kjit_status add(struct making *making, const struct candidate_values *config, uint32_t changes, uint32_t steps,
                        kjit_error *error) {
   kjit_error why;
@@ -189,6 +193,8 @@ static kjit_status add_changes(struct making *making, const struct candidate_val
   return status;
 }
 
+/* Add a candidate for every two values of two axes. The second axis comes after the first, so that no pair is made
+ * twice. */
 static kjit_status add_pairs(struct making *making, kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < making->axis_count; i++) {
@@ -219,6 +225,7 @@ static _Bool is_known(const struct tune_candidates *out, size_t before) {
   return 0;
 }
 
+/* Step 3, after sorting: refuse repetitions of a nearer candidate, and what is beyond the bound. */
 static void refuse_the_rest(struct tune_candidates *out) {
   size_t kept = 0;
   for (size_t i = 0; i < out->count; i++) {

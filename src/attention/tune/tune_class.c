@@ -92,6 +92,7 @@ static kjit_status broken(kjit_error *error, const char *field, int32_t value, c
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
 }
 
+/* A class read from a file may have any numbers, so each is compared with what a problem can have. */
 kjit_status tune_class_check(const struct tune_class *class, kjit_error *error) {
   if (class->dtype != KJIT_FP16 && class->dtype != KJIT_BF16)
     return broken(error, "dtype", class->dtype, "FP16 (5) or BF16 (15)");

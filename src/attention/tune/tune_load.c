@@ -17,6 +17,7 @@
 /* How much of a device's name is in a file's name; the whole name is in the file. */
 #define NAME_SHOWN 80
 
+/* Digest each family's sources, by which a table says which kernels it was measured on. */
 static kjit_status digest_kernels(const struct tune_places *places, struct digest kernels[ATTENTION_FAMILY_COUNT],
                                   kjit_error *error) {
   for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
@@ -144,6 +145,7 @@ static _Bool is_wanted(const struct found *found, const struct tune_header *want
   return wanted->device[0] ? tune_header_holds(&header, wanted, 1) : !strcmp(header.arch, wanted->arch);
 }
 
+/* Add the rows of the shipped tables that are for this card. */
 static kjit_status take_shipped(const struct tune_places *places, const struct tune_header *wanted,
                                 const struct family_place *place, struct tune_table *into) {
   const struct tune_shipped *shipped = &places->shipped;

@@ -35,6 +35,7 @@ static void destroy_kept(const struct mem *mem, struct kept *kept) {
   mem_free(mem, kept);
 }
 
+/* End all tables. Runs when the runtime ends, so no other thread is in here. */
 static void destroy_state(kjit_runtime *runtime, void *user) {
   struct state *state = user;
   struct kept *kept = atomic_load(&state->newest);

@@ -84,6 +84,8 @@ const struct tune_row *tune_table_find(const struct tune_table *table, const str
   return find(table, class);
 }
 
+/* The choice for a problem, if a row has one. A row serves a whole class, so its config is fitted to this problem and
+ * checked; if it does not fit, that is counted and the rules decide. */
 _Bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out) {
   struct tune_class class;
   if (!table->count) return 0;
@@ -114,6 +116,7 @@ size_t tune_family_index(const struct attention_family *family) {
   return i;
 }
 
+/* Check that the row's config has the values that its class decides. */
 static kjit_status check_given(const struct tune_row *row, const struct field_table *fields, kjit_error *error) {
   for (size_t i = 0; i < fields->count; i++) {
     int32_t given;

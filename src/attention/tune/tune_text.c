@@ -34,6 +34,7 @@ static kjit_status line_fault(struct reader *reader, const char *rule) {
   return error_set(&reader->inner, KJIT_ERR_PARSE, "%s", rule);
 }
 
+/* Go to the next line. A line that is too long, or has no end, is an error. */
 static kjit_status next_line(struct reader *reader) {
   const char *newline = memchr(reader->at, '\n', (size_t)(reader->end - reader->at));
   reader->number++;
@@ -109,6 +110,7 @@ static kjit_status read_first(struct reader *reader) {
   return scan_unexpected(&reader->scanner, "\"" FIRST_LINE "\"");
 }
 
+/* Read the header, whose lines have a fixed order. */
 static kjit_status read_header(struct reader *reader, struct tune_header *header) {
   *header = (struct tune_header){0};
   kjit_status status = read_first(reader);

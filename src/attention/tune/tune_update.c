@@ -41,6 +41,7 @@ static void put_class(struct tune_row *row) {
   }
 }
 
+/* Take the config that was fastest into the row. Without one the row says that the rules' choice stays. */
 static kjit_status take_choice(const kjit_config *config, const kjit_attention_problem *problem, struct tune_row *row,
                                kjit_error *error) {
   row->rules = !config;
@@ -54,6 +55,7 @@ static kjit_status take_choice(const kjit_config *config, const kjit_attention_p
   return status;
 }
 
+/* Check a caller's result and make a row of it. */
 static kjit_status take_result(const kjit_tune_result *given, struct tune_row *row, kjit_error *error) {
   kjit_tune_result result;
   kjit_attention_problem problem;

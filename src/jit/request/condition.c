@@ -69,6 +69,8 @@ static _Bool read_header_name(struct macro_expansion *expansion, struct token *f
   return length > 2 && (*name == '<' || *name == '"') && name[length - 1] == close;
 }
 
+/* __has_include and __has_include_next: asks the caller whether the header exists. -1 when the question is malformed.
+ */
 static int64_t has_include(struct macro_expansion *expansion, struct token **at, _Bool next) {
   _Bool closed = 0;
   char name[1024];
@@ -92,6 +94,7 @@ static _Bool asks_compiler(const struct token *token) {
   return 0;
 }
 
+/* The operators that look like names. Returns their value, or -1 when `*at` is none of them. */
 int64_t macro_operator(struct macro_expansion *expansion, struct token **at) {
   if (token_is(*at, "defined")) return is_defined(expansion, at);
   if (token_is(*at, "__has_include")) return has_include(expansion, at, 0);

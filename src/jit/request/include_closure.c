@@ -105,6 +105,7 @@ static kjit_status read_content(struct closure *closure, const struct include_pl
   return status;
 }
 
+/* Read a file once, however many paths lead to it, and find its directives. */
 static struct content *get_content(struct closure *closure, const struct include_place *place) {
   struct content *content = find_content(closure, place);
   if (content) return content;
@@ -154,6 +155,7 @@ static void wanted_name(const struct include_place *place, const struct node *fr
     (void)snprintf(out, capacity, "%s", name);
 }
 
+/* Add a file under one path. The same file under two paths is two nodes, because its quoted includes may differ. */
 static struct node *add_node(struct closure *closure, struct content *content, const struct include_place *place,
                              const char *wanted) {
   struct node *node = arena_alloc(&closure->arena, sizeof *node);

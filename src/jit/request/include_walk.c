@@ -59,6 +59,8 @@ static _Bool expand_name(struct closure *closure, const struct directive *direct
   return 1;
 }
 
+/* An #include that led nowhere. It is an error only when every compile reads it; otherwise the compiler may never get
+ * there, and reports it if it does. */
 static void miss(struct closure *closure, const char *name, _Bool angled, _Bool certain) {
   char written[HEADER_NAME_LIMIT + 2];
   if (!certain) return;
@@ -88,6 +90,7 @@ static void note_outcome(struct closure *closure, struct outcome *outcome, struc
   if (found) closure_add_alias(closure, name, found);
 }
 
+/* Follow one #include: find its name, then its file, and walk that. */
 static void include(struct closure *closure, struct node *node, size_t index, _Bool certain) {
   const struct directive *directive = &node->content->directives.items[index];
   struct outcome *outcome = &node->outcomes[index];
@@ -116,6 +119,7 @@ static void include(struct closure *closure, struct node *node, size_t index, _B
   closure->node = node;
 }
 
+/* Room for one more level of conditions. NULL when the arena failed. */
 static struct level *push_level(struct closure *closure) {
   if (closure->level_count == closure->level_capacity) {
     const size_t capacity = closure->level_capacity ? 2 * closure->level_capacity : 64;
@@ -166,6 +170,7 @@ static void next_branch(struct closure *closure, const struct directive *directi
   level->certain = 0;
 }
 
+/* A directive that is no condition, in a branch that holds. */
 static void act(struct closure *closure, struct node *node, size_t index, _Bool certain) {
   const struct directive *directive = &node->content->directives.items[index];
   const char *args = directive->args;
@@ -186,6 +191,8 @@ static void act(struct closure *closure, struct node *node, size_t index, _Bool 
   }
 }
 
+/* One directive of a file. Conditions open, change and close levels; everything else counts only when all levels hold.
+ * `base` is the number of levels when the file began, so that a file cannot close a condition of its includer. */
 static void walk_directive(struct closure *closure, struct node *node, size_t index, size_t base) {
   const struct level file = {1, 1, 1, node->certain};
   const _Bool inside = closure->level_count > base;
