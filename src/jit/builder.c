@@ -250,7 +250,7 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
   struct builder_call call = {.builder = builder, .request = request, .deadline_ns = INT64_MAX};
   *out = NULL;
   if (request->timeout_ms) call.deadline_ns = builder_now_ns(builder) + request->timeout_ms * (int64_t)1000000;
-  /* 1 */
+  /* Step 1. */
   call.compiler = identify(builder, request, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
   key_identify(&call.identity, request, call.compiler);
   if (request->flags & KJIT_BUILD_KEY_ONLY) return get_key_only(&call, out, error);

@@ -4,7 +4,7 @@
  *  2. A record of that fingerprint (source_memo.h), still true of the files, gives names and digests: enough for the
  *     key. If a compile is needed after all, builder_produce.c asks for the texts (supply()); when the files have
  *     changed meanwhile, the call starts again.
- *  3. Without a record the sources are collected, and the record is kept.
+ *  3. Without a record the sources are collected, and the record is kept. A request of parts alone has none.
  *  4. A compile that fails for an include that the walk did not reach is repeated with every branch's includes.
  *
  * No state but the memo's is shared between calls. */

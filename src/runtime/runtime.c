@@ -22,7 +22,8 @@
 /* Above what programs use at a time, below what a driver holds with ease. */
 #define DEFAULT_MODULES_MAX_IDLE 1024
 
-/* An option wins over the environment; an empty variable is none. secure_getenv: never in a set-user-id process. */
+/* The path of libcuda: the option, else KJIT_LIBCUDA if it is not empty. secure_getenv() returns NULL in a set-user-id
+ * process, so that its caller cannot choose the library. */
 static const char *choose_libcuda(const kjit_runtime_options *options) {
   if (options->libcuda_path) return options->libcuda_path;
   if (options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT) return NULL;
@@ -81,7 +82,7 @@ void kjit_runtime_destroy(kjit_runtime *runtime) {
   mem_free(&mem, runtime);
 }
 
-/* False: the system is out of resources, and nothing needs to be undone. */
+/* Returns false when the system is out of resources; nothing has to be undone then. */
 static _Bool init_parts(kjit_runtime *runtime, uint64_t idle_max) {
   if (!gate_keeper_init(&runtime->keeper)) return 0;
   if (module_table_init(&runtime->modules, &runtime->mem, runtime, &runtime->gpu, idle_max)) return 1;

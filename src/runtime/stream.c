@@ -1,3 +1,6 @@
+/* Identifies a stream by numbers that the driver never reuses. A handle is not enough, because it may be that of
+ * another stream after the first was destroyed, and cudaStreamPerThread is one handle for a stream of each thread. Any
+ * thread. */
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 

@@ -186,7 +186,7 @@ static void read_pch_note(struct job *job) {
   if (!pch) return;
   pch->done = preamble_take_note(job->result->log);
   if (!pch->create) return;
-  /* A preamble must have nothing to say: whoever uses it precompiled would not be told again. */
+  /* A preamble must compile without any message, because whoever uses it precompiled would not see the message. */
   ptxas_log_strip(job->result->log);
   pch->done = pch->done && !*job->result->log && job->api->nvrtcGetPCHCreateStatus(job->program) == NVRTC_SUCCESS;
 }

@@ -73,7 +73,7 @@ static _Bool read_link_line(struct reader *reader, const char *info) {
   return 1;
 }
 
-/* True when the line is one of the figures'. */
+/* Read one line. Returns true when it holds figures, and so is to be taken out of the log. */
 static _Bool read_line(struct reader *reader, const char *line) {
   struct ptxas_figures *figures = reader->figures;
   const char *text;
@@ -122,7 +122,7 @@ static char *read_lines(struct reader *reader, char *log, _Bool strip) {
   return out;
 }
 
-/* One newline stays where there were any. */
+/* Cut blank space off the log's end; if there was a newline, one stays. */
 static void trim_end(char *log, char *stop) {
   char *end = stop;
   while (end > log && strchr(" \t\r\n", end[-1]))
