@@ -13,7 +13,7 @@
 #include "family/config.h"
 #include "runtime/runtime_internal.h"
 
-/* 64 fields and as many derived constants, each a line of at most 128 bytes, several times over. */
+/* Longest prologue: 64 fields and as many derived constants, lines of at most 128 bytes, several times over. */
 #define PROLOGUE_MAX ((size_t)64 << 10)
 
 void config_prologue(const kjit_family *family, const int32_t *values, struct text *out) {
@@ -75,6 +75,7 @@ kjit_status kjit_config_build(kjit_runtime *runtime, const kjit_config *config, 
   return status;
 }
 
+/* Write prologue and main file, one behind the other. */
 static kjit_status write_source(kjit_runtime *runtime, const kjit_config *config, const struct source_set *sources,
                                 char **text, kjit_error *error) {
   const kjit_config canonical = kjit_config_canonical(config);

@@ -12,7 +12,7 @@
 #include "jit/builder_custom.h"
 #include "runtime/runtime_state.h"
 
-/* kjit_build_request as first released ended with stop_user. */
+/* The smallest kjit_build_request that is accepted ends with stop_user; later members get their defaults. */
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
 /* Variants of one source differ in a few defines; beyond this the caller means something else. */

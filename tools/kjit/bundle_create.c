@@ -1,4 +1,12 @@
-/* kjit bundle create. */
+/* `kjit bundle create`: collects kernels and writes them as one bundle, or as C source to link in.
+ *
+ * 1. Kernels come from a list (--set, --manifest), which is compiled by several processes first, or from the cache.
+ * 2. The library's writer makes the bundle in memory; an empty one is an error, because an application that ships
+ *    nothing would notice only at its users.
+ * 3. With --key the bundle is signed.
+ * 4. The file is written whole or not at all (bundle_file.c).
+ *
+ * One thread; the compiling processes end before this process opens a runtime. */
 #include "bundle.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -9,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a list asks for is of this family. */
+/* The family of the sets. */
 #define LISTED_FAMILY "flash_forward"
 
 static bool symbol_is_sound(const char *symbol) {
@@ -25,7 +33,8 @@ static bool family_is_wanted(const struct bundle_options *options, const char *f
   return options->families.count == 0;
 }
 
-/* One pass over the folder for each family and architecture asked for; none of either means all. */
+/* Add the cache's kernels of one family, in one pass for each architecture; an empty family, or no --arch, means all.
+ */
 static kjit_status add_cache_part(const struct bundle_options *options, kjit_runtime *runtime,
                                   kjit_bundle_writer *writer, const char *family, kjit_error *error) {
   char arch[ARCH_BYTES] = "", filter[512];
@@ -50,7 +59,7 @@ static kjit_status add_cache(const struct bundle_options *options, kjit_runtime 
   return status;
 }
 
-/* The first failure of a list that was built, with the request in front. */
+/* Report the first failure of a list that was built, with the request in front. */
 static kjit_status results_check(const struct request_list *list, const struct warm_result *results,
                                  kjit_error *error) {
   char text[KJIT_CONFIG_TEXT_MAX + 64];
@@ -62,7 +71,7 @@ static kjit_status results_check(const struct request_list *list, const struct w
   return KJIT_OK;
 }
 
-/* Fill the cache with many processes, so that what follows only reads. */
+/* Compile the list into the cache with several processes, so that the next step only reads. */
 static kjit_status list_build(const struct bundle_options *options, const struct request_list *list,
                               kjit_error *error) {
   struct warm_result *results = NULL;
@@ -93,7 +102,7 @@ static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_w
   kjit_runtime *runtime = NULL;
   kjit_status status = asked_collect(&options->asked, &list, error);
   request_list_make_distinct(&list);
-  /* Processes are started before this one has a runtime, which may have threads. */
+  /* The processes are forked before this one has a runtime, because a runtime may have threads. */
   if (status == KJIT_OK) status = list_build(options, &list, error);
   if (status == KJIT_OK) status = open_runtime(&runtime, error);
   if (status == KJIT_OK) status = list_add(&list, runtime, writer, error);
@@ -112,7 +121,7 @@ static kjit_status add_everything(const struct bundle_options *options, kjit_bun
   return status;
 }
 
-/* Signature of a bundle in memory. */
+/* Sign a bundle in memory. */
 static kjit_status blob_sign(const struct bundle_options *options, const kjit_bundle_blob *blob,
                              unsigned char signature[KJIT_BUNDLE_SIGNATURE_BYTES], kjit_error *error) {
   char secret[BUNDLE_KEY_HEX_BYTES];
@@ -144,7 +153,7 @@ static kjit_status blob_write(const struct bundle_options *options, const kjit_b
   return status;
 }
 
-/* An application that ships nothing by mistake would notice only at its users'. */
+/* Refuse an empty bundle, because an application that ships one would notice only at its users. */
 static kjit_status blob_check(const struct bundle_options *options, const kjit_bundle_blob *blob, kjit_error *error) {
   kjit_bundle *bundle = NULL;
   kjit_bundle_info info = {.struct_size = sizeof info};

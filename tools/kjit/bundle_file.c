@@ -1,3 +1,8 @@
+/* How the `kjit bundle` actions write their results: a file that appears whole or not at all, and the C source that
+ * `--c-source` asks for.
+ *
+ * A file is written under a temporary name beside its final place, flushed to the disk and renamed, so that a reader
+ * never sees half of it and a failure leaves the old file as it was. One thread. */
 #include "bundle.h"
 
 #include <errno.h>
@@ -17,7 +22,8 @@ static bool pieces_write(FILE *stream, const struct bundle_piece *pieces, size_t
   return fflush(stream) == 0 && fsync(fileno(stream)) == 0;
 }
 
-/* `temporary` has been made by mkstemp(), which gives it to nobody else. */
+/* Write the pieces to `file`, which mkstemp() has created as `temporary`, and rename it to `path`. mkstemp() creates
+ * with mode 0600, so the mode that is wanted is set here, less the bits of the process's umask. */
 static kjit_status temporary_write(int file, const char *temporary, const char *path, unsigned mode,
                                    const struct bundle_piece *pieces, size_t count, kjit_error *error) {
   FILE *stream = fdopen(file, "wb");
@@ -45,7 +51,8 @@ kjit_status bundle_file_write(const char *path, unsigned mode, const struct bund
   return status;
 }
 
-/* At most ",255" for each byte, a newline for each 32, and the frame. */
+/* Bytes that bundle_c_source() needs at most: 4 for each byte (",255"), a newline after every 32 bytes, and the lines
+ * around the array, which name the symbol four times. */
 static size_t source_capacity(const char *symbol, const struct bundle_piece *pieces, size_t count) {
   size_t bytes = 0;
   for (size_t i = 0; i < count; i++)

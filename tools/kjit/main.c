@@ -1,4 +1,5 @@
-/* kjit: one command, a table of subcommands. */
+/* The `kjit` command: finds the subcommand named by argv[1] in a table and runs it. A subcommand is a struct command in
+ * a file of its own; this file only knows the list, `help` and `version`. One thread. */
 #include "command.h"
 
 #include <stdio.h>
