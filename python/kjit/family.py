@@ -6,6 +6,7 @@ import ctypes
 import functools
 import inspect
 import os
+import weakref
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _abi, _cuda
@@ -261,6 +262,7 @@ class Family:
         #: The class of the family's configs: family.Config(field=value, …); fields with a default may be left out.
         self.Config = _config_class(self)
         self._kernels: dict[Any, FamilyKernel] = {}
+        _opened[origin] = self
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -352,11 +354,12 @@ class Family:
         return self._kernels.setdefault((id(runtime), config, arch), kernel)
 
 
-_opened: dict[Any, Family] = {}
+# The family that was opened last from each place, for configs that come from elsewhere.
+_opened: weakref.WeakValueDictionary[Any, Family] = weakref.WeakValueDictionary()
 
 
 def _restore(origin: Any, text: str) -> FamilyConfig:
-    """A config that was pickled: of a family that is opened once."""
+    """A config that was pickled: of the family that is open, or else is opened now."""
     family = _opened.get(origin)
     if family is None:
         how, *rest = origin
@@ -364,7 +367,6 @@ def _restore(origin: Any, text: str) -> FamilyConfig:
             family = Family.parse(rest[0], name=rest[1], folder=rest[2])
         else:
             family = Family(rest[0]) if how == "open" else Family.find(rest[0])
-        _opened[origin] = family
     return family.Config.parse(text)  # type: ignore[no-any-return]
 
 

@@ -25,6 +25,9 @@ _launch = untyped("kjit_kernel_launch")
 _pack_shape = struct.Struct("=10I").pack_into
 _SHAPE_OFFSET = _abi.kjit_launch.grid.offset
 
+#: Shapes of launches that a kernel remembers.
+_LAUNCHERS_MAX = 256
+
 _CLUSTER_POLICIES = {None: 0, "spread": 1, "load_balancing": 2}
 _SYNC_DOMAINS = {None: 0, "default": 1, "remote": 2}
 
@@ -192,6 +195,7 @@ class Kernel:
             lib.kjit_kernel_parameter_bytes(handle, index) for index in range(count)
         )
         self._frames: list[_Frame] = []
+        self._launchers: dict[Any, Launcher] = {}
         self._get_device = _cuda.driver().cuCtxGetDevice
 
     def __repr__(self) -> str:
@@ -199,9 +203,18 @@ class Kernel:
 
     def __getitem__(self, how: Any) -> Launcher:
         """kernel[grid, block], kernel[grid, block, shared], kernel[grid, block, shared, stream]."""
+        try:
+            return self._launchers[how]
+        except (KeyError, TypeError):
+            pass  # not there yet, or with a list in it
         if not isinstance(how, tuple) or not 2 <= len(how) <= 4:
-            raise TypeError("a kernel is launched by kernel[grid, block, shared, stream](...); the last two may be left out")
-        return Launcher(self, Shape(*how[:3]), how[3] if len(how) == 4 else None)
+            raise TypeError("a kernel is launched by kernel[grid, block, shared, stream](…), at least the first two")
+        launcher = Launcher(self, Shape(*how[:3]), how[3] if len(how) == 4 else None)
+        if len(how) < 4 and not any(isinstance(value, list) for value in how):
+            if len(self._launchers) >= _LAUNCHERS_MAX:
+                self._launchers.clear()
+            self._launchers[how] = launcher
+        return launcher
 
     def launch(
         self,
@@ -273,7 +286,7 @@ class Kernel:
                 raise OverflowError(f"args[{index}]: {fault}") from None
             raise
         except (TypeError, ValueError, OverflowError) as fault:
-            if kind is float:
+            if kind is float and isinstance(fault, OverflowError):
                 fault = OverflowError(f"{value}: beyond the range of float, which the parameter's {size} bytes hold")
             raise type(fault)(f"args[{index}]: {fault}") from None
         if stream is not None:
