@@ -193,13 +193,6 @@ class Launches(harness.TemporaryFolder):
         with self.assertRaisesRegex(TypeError, r"declares parameters of \[8, 4, 1, 2, 4, 12\] bytes, and kernel"):
             kjit.Family(self.folder / "every.yaml").get("size=1")
 
-    def test_template__is_compiled_by_its_expression(self):
-        self.write("t.cu", "template <int size> __global__ void fill(int *x) { x[0] = size; }\n")
-        text = "family: t\nsource: t.cu\ntemplate: 'fill<{size}>'\nfields:\n  size: {kind: int, values: [1, 2]}\n"
-        family = kjit.Family.parse(text + "block: 32\ngrid: 1\nparameters: {x: 'int32*'}\n", folder=self.folder)
-        family.get("size=2")(None)
-        self.assertEqual(self.launched(), 1)
-
 
 if __name__ == "__main__":
     harness.main(sys.modules["__main__"])
