@@ -102,7 +102,7 @@ class _Torch(Arrays):
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self.raw_stream = raw or (lambda device: torch.cuda.current_stream(device).cuda_stream)
 
-    def look(self, array: Any) -> tuple[int, int]:  # type: ignore[override]
+    def look(self, array: Any) -> tuple[int, int]:
         device = array.get_device()
         return array.data_ptr(), device if device >= 0 else HOST
 
@@ -120,7 +120,7 @@ class _CuPy(Arrays):
     def __init__(self) -> None:
         self.current = sys.modules["cupy"].cuda.get_current_stream
 
-    def look(self, array: Any) -> tuple[int, int]:  # type: ignore[override]
+    def look(self, array: Any) -> tuple[int, int]:
         return array.data.ptr, array.device.id
 
     def stream(self, array: Any, device: int) -> int:
@@ -137,7 +137,7 @@ class _AnyDlpack(Arrays):
 
     waits = True
 
-    def look(self, array: Any) -> tuple[int, int]:  # type: ignore[override]
+    def look(self, array: Any) -> tuple[int, int]:
         if array.__dlpack_device__()[0] not in _dlpack._CUDA_DEVICES:
             return 0, HOST
         found = _dlpack_layout(array.__dlpack__(stream=_dlpack._DLPACK_DEFAULT_STREAM))
@@ -160,7 +160,7 @@ class _Jax(_AnyDlpack):
 class _Interface(Arrays):
     """__cuda_array_interface__: on the stream that it names, or else on the default stream."""
 
-    def look(self, array: Any) -> tuple[int, int]:  # type: ignore[override]
+    def look(self, array: Any) -> tuple[int, int]:
         return array.__cuda_array_interface__["data"][0], UNKNOWN_DEVICE
 
     def stream(self, array: Any, device: int) -> int:

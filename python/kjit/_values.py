@@ -87,6 +87,7 @@ def describe(value: Any) -> str:
 
 def bfloat16_bits(value: float) -> int:
     """The nearest bfloat16, ties to even."""
+    bits: int
     (bits,) = struct.unpack("<I", struct.pack("<f", value))
     if value != value:
         return (bits >> 16) | 0x40

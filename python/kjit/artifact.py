@@ -65,12 +65,15 @@ def kernel_infos(handle: Any) -> list[KernelInfo]:
     for index in range(lib.kjit_artifact_kernel_count(handle)):
         info = struct(_abi.kjit_kernel_info)
         call(lib.kjit_artifact_get_kernel, handle, index, ctypes.byref(info))
-        pairs = ((_abi.kjit_kernel_info.name, info.name_bytes), (_abi.kjit_kernel_info.expression, info.expression_bytes))
+        pairs = (
+            (_abi.kjit_kernel_info.name, info.name_bytes),
+            (_abi.kjit_kernel_info.expression, info.expression_bytes),
+        )
         # The texts are not NUL-terminated: they are read by address and length.
         addresses = [ctypes.c_void_p.from_buffer(info, member.offset).value for member, _ in pairs]
         texts = [
             ctypes.string_at(address, count).decode() if address and count else ""
             for address, (_, count) in zip(addresses, pairs)
         ]
-        found.append(KernelInfo(*texts, *(getattr(info, name) for name in _PLAIN)))
+        found.append(KernelInfo(texts[0], texts[1], *(getattr(info, name) for name in _PLAIN)))
     return found

@@ -24,8 +24,8 @@ def _keys(keys: Iterable[str]) -> Any:
 class Bundle:
     """A bundle, opened to look into: its path or its bytes. Thread-safe.
 
-    trusted_keys: public keys, 64 hex digits each; with any, the signature and every digest are checked, and what none of
-    them signed is refused.
+    trusted_keys: public keys, 64 hex digits each; with any, the signature and every digest are checked, and what
+    none of them signed is refused.
     """
 
     def __init__(self, source: Union[str, os.PathLike[str], bytes], *, trusted_keys: Iterable[str] = ()) -> None:

@@ -62,6 +62,8 @@ class FamilyConfig:
 
     __slots__ = ("_config", "_values")
     family: Family
+    _config: Any
+    _values: dict[str, Value]
     __setattr__ = _frozen
     __delattr__ = _frozen
 
@@ -92,8 +94,9 @@ class FamilyConfig:
         return cls._of(cls._read(text))
 
     def __getattr__(self, name: str) -> Value:
+        values: dict[str, Value] = object.__getattribute__(self, "_values")
         try:
-            return object.__getattribute__(self, "_values")[name]
+            return values[name]
         except KeyError:
             raise AttributeError(f"a config of {self.family.name} has no field {name}") from None
 
@@ -272,7 +275,9 @@ class Family:
         return f"<kjit.Family {self.name}>"
 
     @classmethod
-    def parse(cls, text: str, *, name: str = "family.yaml", folder: Union[None, str, os.PathLike[str]] = None) -> Family:
+    def parse(
+        cls, text: str, *, name: str = "family.yaml", folder: Union[None, str, os.PathLike[str]] = None
+    ) -> Family:
         """A family of a file's text. name: what messages call it. folder: what its paths are relative to."""
         handle, content = ctypes.c_void_p(), text.encode()
         call(lib.kjit_family_parse, ctypes.byref(handle), content, len(content), name.encode(), text_or_none(folder))

@@ -317,7 +317,7 @@ class Kernel:
             return status
 
     def occupancy(self, block: Dim, *, shared: int = 0, cluster: Optional[Dim] = None, grid: Dim = 1) -> Occupancy:
-        """What of a launch of this shape is resident at a time on the current device. grid counts for clusters alone."""
+        """What of such a launch is resident at a time on the current device. grid counts for clusters alone."""
         if cluster is not None and grid == 1:
             grid = tuple(as_dim("cluster", cluster))
         launch = make_struct(_abi.kjit_launch)

@@ -30,8 +30,8 @@ class Module:
         module["n::scale<float, 4>"][grid, block](x, n)
 
     source: the text; None where `parts` are all there is. names: kernels and variables that the module must have, as
-    name expressions: `n::k<float, 4>`; `__constant__` variables by name, `__device__` ones with an ampersand. extern "C"
-    kernels need none. headers: texts by their name as in #include. defines: macros in front of the source, {"N": 4}.
+    name expressions: `n::k<float, 4>`; `__constant__` variables by name, `__device__` ones with an ampersand.
+    extern "C" kernels need none. headers: texts by their name as in #include. defines: macros in front of the source, {"N": 4}.
     options: NVRTC's, ("--use_fast_math",); not -D, -I, -arch. include_dirs: folders of further headers. arch: "sm_90a",
     …; by default that of the current GPU, with its own features. name: what messages call the source. parts: compiled
     code to be linked with it. no_compile: a miss is NotFound. strict_sources: every header is read and compared, in
@@ -138,7 +138,7 @@ class Module:
     def write_global(self, name: str, data: Any, *, offset: int = 0, stream: Any = None) -> None:
         """Copy to the variable, in the order of the stream.
 
-        data: bytes, or what shows its memory as they do, such as a NumPy array or scalar, array.array or a ctypes value.
+        data: bytes, or what shows its memory as they do, such as a NumPy array, array.array or a ctypes value.
         """
         content = memoryview(data).tobytes() if not isinstance(data, (bytes, bytearray)) else data
         where = 0 if stream is None else stream_number(stream)

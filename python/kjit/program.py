@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Optional
 
 from . import _abi
-from ._library import lib, struct
 from ._library import call as _call
+from ._library import lib, struct
 from ._request import Defines, Part, Paths, build_request, define_array, put_array
 from .artifact import Artifact
 from .runtime import Runtime, default_runtime
@@ -61,8 +61,9 @@ class Program:
         defines: Optional[Defines] = None,
         no_compile: bool = False,
     ) -> Artifact:
-        """A kernel: an extern "C" name or a name expression. defines: behind the program's own, none of them among those.
+        """A kernel: an extern "C" name or a name expression.
 
+        defines: behind the program's own, none of them among those.
         On CompileError, `log` has what the compiler said. no_compile: a miss is NotFound.
         """
         key = (entry, arch, tuple(defines.items()) if defines else None)

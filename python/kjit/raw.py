@@ -113,7 +113,7 @@ class RawModule:
         return RawKernel._of(self.module[name], self)
 
     def get_global(self, name: str) -> Any:
-        """A variable as CuPy's MemoryPointer where CuPy is imported, else as kjit.Global; both hold address and size."""
+        """A variable: CuPy's MemoryPointer where CuPy is imported, else a kjit.Global."""
         found = self.module.get_global(name)
         cupy = sys.modules.get("cupy")
         if cupy is None:

@@ -109,5 +109,3 @@ class TensorMap:
     def kjit_bytes(self) -> bytes:
         """The 128 bytes that a kernel takes."""
         return bytes(self._map)
-
-
