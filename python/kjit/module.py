@@ -31,7 +31,7 @@ class Module:
 
     source: the text; None where `parts` are all there is. names: kernels and variables that the module must have, as
     name expressions: `n::k<float, 4>`; `__constant__` variables by name, `__device__` ones with an ampersand.
-    extern "C" kernels need none. headers: texts by their name as in #include. defines: macros in front of the source, {"N": 4}.
+    extern "C" kernels need none. headers: texts by their name as in #include. defines: macros in front of it, {"N": 4}.
     options: NVRTC's, ("--use_fast_math",); not -D, -I, -arch. include_dirs: folders of further headers. arch: "sm_90a",
     …; by default that of the current GPU, with its own features. name: what messages call the source. parts: compiled
     code to be linked with it. no_compile: a miss is NotFound. strict_sources: every header is read and compared, in
