@@ -2,8 +2,8 @@
  * @file
  * Sealed programs: kernels' sources with everything that they include, their defines, options, names and architectures
  * in one read-only file. An application opens it in place of a source and folders, and needs no header to find its
- * kernels in bundles and caches; with NVRTC it can compile them as well. cache/README.md has the format, and `kjit pack`
- * makes one on the command line.
+ * kernels in bundles and caches; with NVRTC it can compile them as well. cache/README.md has the format, and `kjit
+ * pack` makes one on the command line.
  *
  * A kernel has one key, whether it is asked for by its source or by a program that was sealed from it.
  */
@@ -32,8 +32,8 @@ extern "C" {
  * @retval KJIT_ERR_NOT_FOUND    no such file
  * @retval KJIT_ERR_IO           it cannot be read, or is larger than 1 GiB
  * @retval KJIT_ERR_CORRUPT      not a sealed program, or damaged; the message says where
- * @retval KJIT_ERR_UNTRUSTED    the runtime has trusted keys, and none of them signed what is there; or its signature is
- *                               wrong
+ * @retval KJIT_ERR_UNTRUSTED    the runtime has trusted keys, and none of them signed what is there; or its signature
+ * is wrong
  * @retval KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
  */

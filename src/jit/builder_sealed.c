@@ -17,10 +17,11 @@ struct sealed_call {
 static kjit_status supply(void *user, const struct source_set **sources, kjit_error *error) {
   struct sealed_call *call = user;
   if (!sealed_has_texts(call->sealed))
-    return error_set(error, KJIT_ERR_NOT_FOUND,
-                     "kernel %.80s for %s is in no bundle and no cache, and %.160s was sealed without its texts: ship a "
-                     "bundle made by 'kjit bundle create --program'",
-                     call->request.entry, call->request.target.name, call->sealed->name);
+    return error_set(
+        error, KJIT_ERR_NOT_FOUND,
+        "kernel %.80s for %s is in no bundle and no cache, and %.160s was sealed without its texts: ship a "
+        "bundle made by 'kjit bundle create --program'",
+        call->request.entry, call->request.target.name, call->sealed->name);
   sealed_texts_finish(&call->texts, call->mem);
   const kjit_status status = sealed_texts_read(&call->texts, call->sealed, call->unit, error);
   if (status != KJIT_OK) return status;

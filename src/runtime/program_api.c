@@ -51,8 +51,8 @@ struct program_call {
   const char *name; /* of the kernel that is wanted; NULL: the request's entry */
   struct kjit_module **module;
   kjit_kernel **kernel; /* NULL: the module alone is wanted */
-  const char *arch;    /* of the current device, where a kernel is wanted */
-  uint32_t capability; /* of the same */
+  const char *arch;     /* of the current device, where a kernel is wanted */
+  uint32_t capability;  /* of the same */
 };
 
 /* -- The copy ----------------------------------------------------------------------------------------------------- */

@@ -51,14 +51,14 @@ static const struct bundle_action *action_find(const char *name) {
 
 static int options_check(const struct bundle_action *action, const struct bundle_options *options) {
   const struct asked *asked = &options->asked;
-  const bool filters =
-      asked->sets.count + asked->manifests.count + options->families.count > 0 || asked->archs != NULL;
+  const bool filters = asked->sets.count + asked->manifests.count + options->families.count > 0 || asked->archs != NULL;
   const bool says_which = filters || options->programs.count > 0 || options->c_source;
   if (options->words.count < 2) return usage_error("bundle %s: %s is missing", action->name, action->argument);
   if (options->words.count > 2)
     return usage_error("bundle %s: unexpected argument '%s'", action->name, options->words.items[2]);
   if (says_which && !action->makes)
-    return usage_error("bundle %s: --set, --manifest, --arch, --family, --program and --c-source belong to create", action->name);
+    return usage_error("bundle %s: --set, --manifest, --arch, --family, --program and --c-source belong to create",
+                       action->name);
   if (filters && options->programs.count > 0)
     return usage_error("bundle %s: --program says which kernels; --set, --manifest, --arch and --family do not go with "
                        "it",

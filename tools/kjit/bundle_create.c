@@ -181,7 +181,8 @@ int bundle_create(const struct bundle_options *options) {
   kjit_bundle_writer *writer = NULL;
   kjit_error error = {0};
   if (options->keys.count > 1) return usage_error("bundle create: one --key at most");
-  if (!bundle_symbol_is_sound(options->symbol)) return usage_error("--symbol %s: a C identifier is expected", options->symbol);
+  if (!bundle_symbol_is_sound(options->symbol))
+    return usage_error("--symbol %s: a C identifier is expected", options->symbol);
   if (options->asked.sets.count > 0 && asked_check(&options->asked, "bundle create") >= 0) return EXIT_USAGE;
   void *compressor = bundle_compressor_create();
   if (compressor == NULL || kjit_bundle_writer_create(&writer, bundle_compress, compressor, &error) != KJIT_OK) {

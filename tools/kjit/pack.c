@@ -16,8 +16,10 @@ static const char usage[] =
     "                 [--option OPTION]... [--without-texts] [--key SECRET] [--c-source [--symbol NAME]] [--json]\n"
     "       kjit pack --list PROGRAM [--json]          what is in one\n\n"
     "A sealed program is one read-only file with the sources, everything that they include, options, defines, names\n"
-    "and architectures. A program opens it with kjit_program_open() and needs no header then. Its kernels are found in\n"
-    "bundles and caches by the key that the sources have; 'kjit bundle create OUT --program PROGRAM' makes the bundle.\n\n"
+    "and architectures. A program opens it with kjit_program_open() and needs no header then. Its kernels are found "
+    "in\n"
+    "bundles and caches by the key that the sources have; 'kjit bundle create OUT --program PROGRAM' makes the "
+    "bundle.\n\n"
     "  --entry NAME     a kernel; of several sources, FILE.cu:NAME says whose. Repeatable\n"
     "  --arch A,B,...   the architectures\n"
     "  -o OUT           the file to write\n"
@@ -225,8 +227,7 @@ static int program_list(const struct pack_options *options) {
 /* -- The command line --------------------------------------------------------------------------------------------- */
 
 static int options_check(const struct pack_options *options) {
-  if (options->list)
-    return options->words.count == 1 ? -1 : usage_error("pack --list: one sealed program is expected");
+  if (options->list) return options->words.count == 1 ? -1 : usage_error("pack --list: one sealed program is expected");
   if (options->words.count == 0) return usage_error("pack: FILE.cu is missing");
   if (options->entries.count == 0) return usage_error("pack: --entry is missing");
   if (options->archs == NULL) return usage_error("pack: --arch is missing");

@@ -66,7 +66,8 @@ static const char *check_digests(const struct sealed *sealed) {
   const struct frame_bytes index = packed_index(sealed), texts = packed_texts(sealed);
   struct digest digest;
   digest_of(&digest, index.data, index.bytes);
-  if (memcmp(digest.bytes, sealed->data + SEALED_AT_INDEX_DIGEST, DIGEST_BYTES)) return "the digest of its index differs";
+  if (memcmp(digest.bytes, sealed->data + SEALED_AT_INDEX_DIGEST, DIGEST_BYTES))
+    return "the digest of its index differs";
   if (!texts.bytes)
     return bytes_all_zero(sealed->data + SEALED_AT_TEXTS_DIGEST, DIGEST_BYTES) ? NULL : "its texts are missing";
   digest_of(&digest, texts.data, texts.bytes);
@@ -82,8 +83,8 @@ static kjit_status read_index(struct sealed *sealed, size_t bytes, kjit_error *e
   _Bool no_memory = 0;
   sealed->index = mem_alloc(sealed->mem, bytes + 1);
   if (!sealed->index) return error_no_memory(error);
-  const char *damage = frame_unpack(sealed->mem, packed_index(sealed), (struct frame_bytes){NULL, 0}, sealed->index,
-                                    bytes, &no_memory);
+  const char *damage =
+      frame_unpack(sealed->mem, packed_index(sealed), (struct frame_bytes){NULL, 0}, sealed->index, bytes, &no_memory);
   if (!damage && !no_memory) damage = sealed_index_read(sealed, bytes, &no_memory);
   if (no_memory) return error_no_memory(error);
   mem_free(sealed->mem, sealed->index);

@@ -75,7 +75,7 @@ struct sealed {
   char *copy;          /* of the file; NULL for a program in the caller's memory */
   const uint8_t *data; /* head first */
   size_t bytes;
-  char *index;          /* unpacked; the strings below are in `strings` */
+  char *index;               /* unpacked; the strings below are in `strings` */
   struct source_file *files; /* distinct, without texts */
   size_t file_count;
   size_t texts_bytes; /* unpacked: each file's text with a NUL behind it */
@@ -114,9 +114,9 @@ void sealed_texts_finish(struct sealed_texts *texts, const struct mem *mem);
 
 /* Which kernel is wanted of a program. */
 struct sealed_wanted {
-  const char *entry;   /* an entry or a name of the unit; NULL: the only entry */
-  const char *arch;    /* NULL: the best for `capability`, or the only one */
-  uint32_t capability; /* of the device; 0: unknown */
+  const char *entry;          /* an entry or a name of the unit; NULL: the only entry */
+  const char *arch;           /* NULL: the best for `capability`, or the only one */
+  uint32_t capability;        /* of the device; 0: unknown */
   const kjit_define *defines; /* all of a unit's, in its order; none: whatever was sealed first */
   size_t define_count;
 };

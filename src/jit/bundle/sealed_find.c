@@ -61,9 +61,10 @@ static kjit_status not_found(const struct sealed *sealed, const struct sealed_wa
     return error_set(error, KJIT_ERR_NOT_FOUND, "entry: %.160s: the sealed program %s has no kernel of that name",
                      wanted->entry ? wanted->entry : "", sealed->name);
   if (!*list)
-    return error_set(error, KJIT_ERR_NOT_FOUND,
-                     "defines: the sealed program %s has no kernel %.160s with these; a variant names all of its defines",
-                     sealed->name, wanted->entry ? wanted->entry : "");
+    return error_set(
+        error, KJIT_ERR_NOT_FOUND,
+        "defines: the sealed program %s has no kernel %.160s with these; a variant names all of its defines",
+        sealed->name, wanted->entry ? wanted->entry : "");
   return error_set(error, KJIT_ERR_NOT_FOUND, "arch: %s: the sealed program %s has the kernel for %s only",
                    wanted->arch ? wanted->arch : "that of the device", sealed->name, list);
 }

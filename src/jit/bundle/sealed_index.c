@@ -179,7 +179,8 @@ static const char *read_units(struct index_reader *in) {
 const char *sealed_index_read(struct sealed *sealed, size_t index_bytes, _Bool *no_memory) {
   const size_t head = sizeof SEALED_INDEX_HEAD - 1;
   struct index_reader in = {.sealed = sealed, .reader = {sealed->index, index_bytes, head, 1}};
-  if (index_bytes < head || memcmp(sealed->index, SEALED_INDEX_HEAD, head)) return "the index does not begin as it must";
+  if (index_bytes < head || memcmp(sealed->index, SEALED_INDEX_HEAD, head))
+    return "the index does not begin as it must";
   advance(&in);
   const char *damage = read_files(&in);
   if (!damage && !in.no_memory) damage = read_units(&in);
