@@ -91,8 +91,8 @@ KJIT_API void kjit_sealer_destroy(kjit_sealer *sealer);
  *
  * @param[out] artifact  NULL, or the artifact as kjit_build() gives it, also on KJIT_ERR_COMPILE
  * @retval KJIT_OK
- * @retval KJIT_ERR_UNSUPPORTED  beyond the format's bounds: parts are not sealed; 1,048,576 files, 65,536 requests that differ by more than
- *                               their entry
+ * @retval KJIT_ERR_UNSUPPORTED  beyond the format's bounds: parts are not sealed; 1,048,576 files, 65,536 requests that
+ * differ by more than their entry
  * @retval any of kjit_build()'s
  * @par Thread safety  Not thread-safe for the sealer.
  */

@@ -55,92 +55,6 @@ struct program_call {
   uint32_t capability;  /* of the same */
 };
 
-/* -- The copy ----------------------------------------------------------------------------------------------------- */
-
-/* Pieces are cut from one block; in a first round `block` is NULL and only sizes are added. */
-struct copier {
-  char *block;
-  size_t used;
-};
-
-static void *cut(struct copier *copier, const void *data, size_t bytes, size_t alignment) {
-  copier->used = (copier->used + alignment - 1) / alignment * alignment;
-  char *to = copier->block ? copier->block + copier->used : NULL;
-  if (to && bytes && data) memcpy(to, data, bytes);
-  copier->used += bytes;
-  return to;
-}
-
-static const char *cut_string(struct copier *copier, const char *text) {
-  return text ? cut(copier, text, strlen(text) + 1, 1) : NULL;
-}
-
-static kjit_source cut_source(struct copier *copier, const kjit_source *source) {
-  kjit_source copy = *source;
-  copy.name = cut_string(copier, source->name);
-  if (!source->text) return copy;
-  copy.bytes = source->bytes ? source->bytes : strlen(source->text);
-  copy.text = cut(copier, source->text, copy.bytes, 1);
-  (void)cut(copier, "", 1, 1);
-  return copy;
-}
-
-static const char *const *cut_strings(struct copier *copier, const char *const *strings, size_t count) {
-  const char **list = cut(copier, strings, count * sizeof *list, _Alignof(const char *));
-  for (size_t i = 0; i < count; i++) {
-    const char *copy = cut_string(copier, strings[i]);
-    if (list) list[i] = copy;
-  }
-  return list;
-}
-
-static const kjit_source *cut_sources(struct copier *copier, const kjit_source *sources, size_t count) {
-  kjit_source *list = cut(copier, sources, count * sizeof *list, _Alignof(kjit_source));
-  for (size_t i = 0; i < count; i++) {
-    const kjit_source copy = cut_source(copier, &sources[i]);
-    if (list) list[i] = copy;
-  }
-  return list;
-}
-
-static const kjit_define *cut_defines(struct copier *copier, const kjit_define *defines, size_t count) {
-  kjit_define *list = cut(copier, defines, count * sizeof *list, _Alignof(kjit_define));
-  for (size_t i = 0; i < count; i++) {
-    const kjit_define copy = {cut_string(copier, defines[i].name), cut_string(copier, defines[i].value)};
-    if (list) list[i] = copy;
-  }
-  return list;
-}
-
-/* What the linker reads may be taken by words. */
-#define PART_ALIGNMENT 16
-
-static const kjit_part *cut_parts(struct copier *copier, const kjit_part *parts, size_t count) {
-  kjit_part *list = cut(copier, parts, count * sizeof *list, _Alignof(kjit_part));
-  for (size_t i = 0; i < count; i++) {
-    kjit_part copy = parts[i];
-    if (parts[i].data && !parts[i].bytes && parts[i].kind == KJIT_PART_PTX) copy.bytes = strlen(parts[i].data);
-    copy.name = cut_string(copier, parts[i].name);
-    copy.data = parts[i].data ? cut(copier, parts[i].data, copy.bytes, PART_ALIGNMENT) : NULL;
-    if (list) list[i] = copy;
-  }
-  return list;
-}
-
-static kjit_build_request cut_request(struct copier *copier, const kjit_build_request *request) {
-  kjit_build_request copy = *request;
-  copy.arch = cut_string(copier, request->arch);
-  copy.entry = cut_string(copier, request->entry);
-  copy.source = cut_source(copier, &request->source);
-  copy.headers = cut_sources(copier, request->headers, request->header_count);
-  copy.include_dirs = cut_strings(copier, request->include_dirs, request->include_dir_count);
-  copy.defines = cut_defines(copier, request->defines, request->define_count);
-  copy.options = cut_strings(copier, request->options, request->option_count);
-  copy.names = cut_strings(copier, request->names, request->name_count);
-  copy.parts = cut_parts(copier, request->parts, request->part_count);
-  return copy;
-}
-
 /* -- Variants ----------------------------------------------------------------------------------------------------- */
 
 static void put_string(struct text *name, const char *string) {
@@ -230,20 +144,18 @@ static void destroy(kjit_program *program) {
 
 kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *request, struct sealed *sealed,
                          kjit_program **out, kjit_error *error) {
-  struct copier sizes = {NULL, 0};
-  (void)cut_request(&sizes, request);
   kjit_program *program = mem_alloc(&runtime->mem, sizeof *program);
-  struct copier copier = {mem_alloc(&runtime->mem, sizes.used), 0};
+  void *copy = mem_alloc(&runtime->mem, program_copy_bytes(request));
   struct variant **buckets = mem_alloc_array(&runtime->mem, 8, sizeof(struct variant *));
-  if (!program || !copier.block || !buckets || pthread_mutex_init(&program->lock, NULL)) {
+  if (!program || !copy || !buckets || pthread_mutex_init(&program->lock, NULL)) {
     mem_free(&runtime->mem, buckets);
-    mem_free(&runtime->mem, copier.block);
+    mem_free(&runtime->mem, copy);
     mem_free(&runtime->mem, program);
     return error_no_memory(error);
   }
   program->runtime = runtime;
-  program->request = cut_request(&copier, request);
-  program->copy = copier.block;
+  program->request = program_copy(request, copy);
+  program->copy = copy;
   program->sealed = sealed;
   program->buckets = buckets;
   program->bucket_count = 8;

@@ -29,7 +29,8 @@ int main(int argc, char **argv) {
   kjit_artifact_info info = {.struct_size = sizeof info};
   kjit_launch launch = kjit_launch_default();
   kjit_error error = {0};
-  void *pointers[2] = {NULL, NULL}; /* the driver is a fake: nothing is read or written through them */
+  void *const pointers[2] = {NULL, NULL}; /* the driver is a fake: nothing is read or written through them */
+  const kjit_arg arg = KJIT_ARG(pointers);
   if (argc != 4) return 2;
   const char *bundles[] = {argv[2]};
   options.bundle_paths = bundles;
@@ -42,7 +43,7 @@ int main(int argc, char **argv) {
   if (status == KJIT_OK) status = open_program(runtime, argv[1], &program, &error);
   if (status == KJIT_OK) status = kjit_program_get_kernel(program, &variant, &kernel, &error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(kjit_kernel_artifact(kernel), &info, &error);
-  if (status == KJIT_OK) status = kjit_kernel_launch(kernel, &launch, pointers, sizeof pointers, NULL, &error);
+  if (status == KJIT_OK) status = kjit_kernel_launch(kernel, &launch, &arg, 1, NULL, &error);
   if (status == KJIT_OK)
     printf("%s for %s from %s\n", info.entry, info.arch, kjit_origin_name((kjit_origin)info.origin));
   else

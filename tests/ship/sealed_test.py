@@ -117,6 +117,16 @@ class Sealed(harness.KjitCase):
         self.assertEqual([(kernel["arch"], kernel["entry"], kernel["defines"], kernel["files"]) for kernel in listed],
                          [(arch, "store", [["ADDED", "3"]], 2) for arch in ("sm_80", "sm_90")])
 
+    def test_sealed__a_template_by_its_name_expression(self):
+        program = self.pack('template <int N> __global__ void fill(int *out) { *out = N; }\n', "fill<7>")
+        bundle = self.bundle(program)
+        self.remove_everything_else()
+        result = self.run_app(APP, program, bundle, "fill<7>")
+        self.assertNotIn("no bundle", result.stderr)
+        self.assertNotIn("no kernel", result.stderr)
+        listed = self.json("pack", "--list", program)["kernels"]
+        self.assertEqual([kernel["entry"] for kernel in listed], ["fill<7>"])
+
     def test_sealed__several_sources_with_kernels_of_their_own(self):
         first, second = self.write("a.cu", 'extern "C" __global__ void a() {}\n'), self.write(
             "b.cu", 'extern "C" __global__ void b() {}\n')

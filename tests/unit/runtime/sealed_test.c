@@ -134,10 +134,11 @@ static void test_sealed__a_kernel_is_launched_on_the_device(void **state) {
   kjit_artifact_info info = {.struct_size = sizeof info};
   assert_status(KJIT_OK, kjit_artifact_get_info(kjit_kernel_artifact(kernel), &info, &f->error), &f->error);
   assert_string_equal("sm_90a", info.arch);
-  const char args[16] = {0};
+  const char value[16] = {0};
+  const kjit_arg arg = KJIT_ARG(value);
   kjit_launch launch = kjit_launch_default();
   launch.grid[0] = launch.block[0] = 1;
-  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &launch, args, sizeof args, NULL, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &launch, &arg, 1, NULL, &f->error), &f->error);
   kjit_kernel_release(kernel);
   kjit_program_release(program);
   kjit_sealer_destroy(sealer);
