@@ -115,6 +115,18 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_kernel_get(kjit_runtime *runtime, const
                                                     kjit_kernel **out, kjit_error *error);
 
 /**
+ * The same for a variant of a program, sealed or not (build.h, sealed.h). Of a sealed program the architecture that is
+ * most specific to the current device is taken, unless the variant names one.
+ *
+ * @param      variant  NULL: the request as it is, or the only kernel of a sealed program
+ * @param[out] out      released with kjit_kernel_release()
+ * @retval those of kjit_kernel_get() and kjit_program_get()
+ * @par Thread safety  Thread-safe. A context must be current.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_program_get_kernel(kjit_program *program, const kjit_program_variant *variant,
+                                                            kjit_kernel **out, kjit_error *error);
+
+/**
  * Take another reference.
  * @param kernel  may be NULL
  * @return `kernel`

@@ -55,6 +55,7 @@
 #include <kjit/module.h>
 #include <kjit/record.h>
 #include <kjit/runtime.h>
+#include <kjit/sealed.h>
 #include <kjit/tensor.h>
 #include <kjit/tensor_map.h>
 #include <kjit/tune.h>

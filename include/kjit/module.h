@@ -27,6 +27,16 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_module_get(kjit_runtime *runtime, const
                                                     kjit_module **out, kjit_error *error);
 
 /**
+ * The same for a variant of a program, sealed or not (build.h, sealed.h); kjit_program_get_kernel() gives one kernel.
+ * @param      variant  NULL: the request as it is, or the only module of a sealed program
+ * @param[out] out      released with kjit_module_release()
+ * @retval those of kjit_module_get() and kjit_program_get()
+ * @par Thread safety  Thread-safe. A context must be current.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_program_get_module(kjit_program *program, const kjit_program_variant *variant,
+                                                            kjit_module **out, kjit_error *error);
+
+/**
  * Take another reference.
  * @param module  may be NULL
  * @return `module`

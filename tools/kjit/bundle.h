@@ -9,7 +9,7 @@
 struct bundle_options {
   struct option_list words; /* the action's name, then its argument */
   struct asked asked;
-  struct option_list families, keys;
+  struct option_list families, keys, programs;
   const char *out, *symbol;
   uint64_t jobs;
   bool c_source, json;
@@ -22,6 +22,9 @@ int bundle_inspect(const struct bundle_options *options);
 int bundle_verify(const struct bundle_options *options);
 int bundle_sign(const struct bundle_options *options);
 int bundle_keygen(const struct bundle_options *options);
+
+/* Every kernel of the sealed programs that were named. */
+kjit_status bundle_add_programs(const struct bundle_options *options, kjit_bundle_writer *writer, kjit_error *error);
 
 /* ---- Keys: a file with one line, "kjit-secret-key 1 HEX" or "kjit-public-key 1 HEX" ---- */
 
@@ -48,9 +51,10 @@ struct bundle_piece {
 kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
                               kjit_error *error);
 
-/* C source that defines `const unsigned char SYMBOL[]` and `const size_t SYMBOL_bytes`. The caller frees it; NULL when
- * out of memory. */
-char *bundle_c_source(const char *symbol, const struct bundle_piece *pieces, size_t count);
+/* C source that defines `const unsigned char SYMBOL[]` and `const size_t SYMBOL_bytes`; `origin` says who wrote it, and
+ * what for. The caller frees it; NULL when out of memory. */
+char *bundle_c_source(const char *origin, const char *symbol, const struct bundle_piece *pieces, size_t count);
+bool bundle_symbol_is_sound(const char *symbol);
 
 /* ---- Packing ---- */
 

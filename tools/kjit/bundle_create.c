@@ -12,20 +12,12 @@
 #include "progress.h"
 #include "warm_pool.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The family of the sets. */
 #define LISTED_FAMILY "flash_forward"
-
-static bool symbol_is_sound(const char *symbol) {
-  if (!isalpha((unsigned char)*symbol) && *symbol != '_') return false;
-  for (; *symbol != '\0'; symbol++)
-    if (!isalnum((unsigned char)*symbol) && *symbol != '_') return false;
-  return true;
-}
 
 static bool family_is_wanted(const struct bundle_options *options, const char *family) {
   for (size_t i = 0; i < options->families.count; i++)
@@ -113,6 +105,7 @@ static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_w
 
 static kjit_status add_everything(const struct bundle_options *options, kjit_bundle_writer *writer, kjit_error *error) {
   kjit_runtime *runtime = NULL;
+  if (options->programs.count > 0) return bundle_add_programs(options, writer, error);
   if (options->asked.sets.count + options->asked.manifests.count > 0)
     return family_is_wanted(options, LISTED_FAMILY) ? add_asked(options, writer, error) : KJIT_OK;
   kjit_status status = open_runtime(&runtime, error);
@@ -145,7 +138,8 @@ static kjit_status blob_write(const struct bundle_options *options, const kjit_b
   }
   if (status != KJIT_OK) return status;
   if (!options->c_source) return bundle_file_write(path, 0644, pieces, 2, error);
-  char *text = bundle_c_source(options->symbol, pieces, 2);
+  char *text = bundle_c_source("kjit bundle create --c-source: for kjit_runtime_options.bundle_blobs", options->symbol,
+                               pieces, 2);
   if (text == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for the C source");
   const struct bundle_piece source = {text, strlen(text)};
   status = bundle_file_write(path, 0644, &source, 1, error);
@@ -196,7 +190,8 @@ int bundle_create(const struct bundle_options *options) {
   kjit_bundle_writer *writer = NULL;
   kjit_error error = {0};
   if (options->keys.count > 1) return usage_error("bundle create: one --key at most");
-  if (!symbol_is_sound(options->symbol)) return usage_error("--symbol %s: a C identifier is expected", options->symbol);
+  if (!bundle_symbol_is_sound(options->symbol))
+    return usage_error("--symbol %s: a C identifier is expected", options->symbol);
   if (options->asked.sets.count > 0 && asked_check(&options->asked, "bundle create") >= 0) return EXIT_USAGE;
   void *compressor = bundle_compressor_create();
   if (compressor == NULL || kjit_bundle_writer_create(&writer, bundle_compress, compressor, &error) != KJIT_OK) {

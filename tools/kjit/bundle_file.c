@@ -5,6 +5,7 @@
  * never sees half of it and a failure leaves the old file as it was. One thread. */
 #include "bundle.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,13 @@ kjit_status bundle_file_write(const char *path, unsigned mode, const struct bund
   return status;
 }
 
+bool bundle_symbol_is_sound(const char *symbol) {
+  if (!isalpha((unsigned char)*symbol) && *symbol != '_') return false;
+  for (; *symbol != '\0'; symbol++)
+    if (!isalnum((unsigned char)*symbol) && *symbol != '_') return false;
+  return true;
+}
+
 /* Bytes that bundle_c_source() needs at most: 4 for each byte (",255"), a newline after every 32 bytes, and the lines
  * around the array, which name the symbol four times. */
 static size_t source_capacity(const char *symbol, const struct bundle_piece *pieces, size_t count) {
@@ -60,16 +68,16 @@ static size_t source_capacity(const char *symbol, const struct bundle_piece *pie
   return 5 * bytes + 4 * strlen(symbol) + 512;
 }
 
-char *bundle_c_source(const char *symbol, const struct bundle_piece *pieces, size_t count) {
-  const size_t capacity = source_capacity(symbol, pieces, count);
+char *bundle_c_source(const char *origin, const char *symbol, const struct bundle_piece *pieces, size_t count) {
+  const size_t capacity = source_capacity(symbol, pieces, count) + strlen(origin);
   char *text = malloc(capacity);
   if (text == NULL) return NULL;
   size_t total = 0;
   int at = snprintf(text, capacity,
-                    "/* Written by kjit bundle create --c-source: for kjit_runtime_options.bundle_blobs. */\n"
+                    "/* Written by %s. */\n"
                     "#include <stddef.h>\n\n"
                     "extern const unsigned char %s[];\nextern const size_t %s_bytes;\n\nconst unsigned char %s[] = {\n",
-                    symbol, symbol, symbol);
+                    origin, symbol, symbol, symbol);
   char *end = text + at;
   for (size_t i = 0; i < count; i++)
     for (size_t j = 0; j < pieces[i].bytes; j++)
