@@ -4,8 +4,8 @@
  * 2. It compares the constants of that text with the fields: one that nobody defines is an error, because the compiler
  *    would name it too, but after the fields were misspelt for a while; a field that nobody uses is a warning.
  * 3. definition_sources() collects the include closure when it is first needed: for step 2 where the main file alone
- * does not answer it, else for the first build. Headers are read then and not again: who edits them opens the family
- * anew.
+ *    does not answer it, else for the first build. Headers are read then and not again; after editing them the family
+ *    has to be opened anew.
  *
  * Threads: one thread makes a definition; one of those that ask for its sources collects them, the others wait. */
 #include <stdio.h>
@@ -19,18 +19,19 @@
 #include "family/element.h"
 #include "jit/request/compile_options.h"
 
-/* A closure may have 64 MiB in all; no file of it that a person wrote comes near this. */
+/* Largest main file that is read. A whole closure may have 64 MiB; no file that a person wrote comes near this. */
 #define SOURCE_BYTES_MAX ((size_t)16 << 20)
 #define PATHS_MAX        256
 
-/* A list of names, so that each constant is looked for once. */
+/* Names that were looked for already, so that each constant is looked for once. */
 struct seen_name {
   const struct seen_name *next;
   const char *name;
   size_t bytes;
 };
 
-/* Every branch's includes, because which branches a compile takes depends on the config and the architecture. */
+/* Collect the closure of includes, with those of every branch, because the config and the architecture decide which
+ * branches a compile takes. */
 static kjit_status collect(struct family_definition *definition, kjit_error *error) {
   kjit_status status =
       custom_request_begin(&definition->custom, &definition->mem, &definition->request, "sm_80", NULL, error);
@@ -217,6 +218,7 @@ static kjit_status check_foreign(const struct definition_maker *maker, const str
   return KJIT_OK;
 }
 
+/* Step 2, unused fields: `unused` has a bit for each field that neither the source nor a header uses. */
 static kjit_status warn(const struct definition_maker *maker, uint64_t unused) {
   struct family_definition *const definition = maker->definition;
   definition->warnings = arena_alloc_array(&definition->arena, definition->field_count, sizeof *definition->warnings);
@@ -246,6 +248,9 @@ static uint64_t used_by_template(const struct family_definition *definition) {
   return used;
 }
 
+/* Step 2: every KJIT_ constant of the main file must be a field's, a derived one, or defined by some header. The
+ * headers are read for unused fields only if the main file does not use all of them, because collecting them costs
+ * time. */
 static kjit_status check_constants(const struct definition_maker *maker) {
   struct family_definition *const definition = maker->definition;
   const struct seen_name *seen = NULL;
