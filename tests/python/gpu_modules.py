@@ -143,6 +143,19 @@ class Torch(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, r"args\[1\] \(x\): an array of fp64: must be of"):
                 kernel(y, x.double(), 0.5, 1000)
 
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "NumPy is not installed")
+    def test_numpy_scalars__have_their_own_type(self):
+        import numpy
+
+        x, y = self.arrays()
+        pair = numpy.array((0.5, 3), dtype=[("add", "f4"), ("first", "i4")])[()]
+        expected = y.clone()
+        expected[3:990] += 2 * x[3:990] + 0.75
+        module()["axpy"][4, 256](y, x, numpy.float32(2), numpy.int32(990), pair, numpy.float64(0.25))
+        torch.testing.assert_close(y, expected)
+        with self.assertRaisesRegex(TypeError, r"args\[3\]: int64 of 8 bytes: must be 4 bytes"):
+            module()["axpy"][4, 256](y, x, 2.0, numpy.int64(990), pair, 0.25)
+
     def test_occupancy__is_some(self):
         found = module()["axpy"].occupancy(256)
         self.assertGreater(found.blocks, 0)
