@@ -138,7 +138,8 @@ _CUTE_COPY = """#include <cute/tensor.hpp>
 using namespace cute;
 extern "C" __global__ void k(float *to, const float *from) {
   auto layout = make_layout(make_shape(Int<32>{}, Int<8>{}));
-  auto out = make_tensor(make_gmem_ptr(to), layout), in = make_tensor(make_gmem_ptr(from), layout);
+  auto out = make_tensor(make_gmem_ptr(to), layout);
+  auto in = make_tensor(make_gmem_ptr(from), layout);
   auto threads = make_layout(Int<32>{});
   copy(local_partition(in, threads, threadIdx.x), local_partition(out, threads, threadIdx.x));
 }
@@ -197,7 +198,8 @@ def cutlass_cases() -> Iterator[Case]:
         _say("CUTLASS left out: its package has no source/include")
         return
     for name, (text, names) in _CUTLASS.items():
-        yield {"name": f"cutlass/{name}", "text": text, "names": names, "dirs": [str(include)]}
+        yield {"name": f"cutlass/{name}", "text": text, "names": names, "dirs": [str(include)],
+               "options": ["-default-device"]}
 
 
 def main() -> None:
