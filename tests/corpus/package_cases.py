@@ -111,7 +111,8 @@ def warp_cases() -> Iterator[Case]:
                    "dirs": [native], "options": _WARP_OPTIONS, "defines": _WARP_DEFINES}
 
 
-# CUTLASS. The texts are ours and instantiate its templates.
+# CUTLASS. The texts are ours and instantiate its templates. The seed is there because NVRTC names what is internal to a
+# module without extern "C" functions by the process's number otherwise, and no two compiles are equal.
 
 _CUTE_GEMM = """#include <cute/tensor.hpp>
 using namespace cute;
@@ -183,7 +184,7 @@ extern "C" __global__ void k(const Mma::FragmentA *a, const Mma::FragmentB *b, M
 """
 _CUTLASS = {
     "cute_copy": (_CUTE_COPY, ["k"]),
-    "cute_gemm": (_CUTE_GEMM, ["gemm<32, 32, 16>", "gemm<64, 32, 32>"]),
+    "cute_gemm": (_CUTE_GEMM, ["gemm<32, 32, 16>"]),
     "cute_swizzle": (_CUTE_SWIZZLE, ["k"]),
     "array": (_CUTLASS_ARRAY, ["k"]),
     "epilogue": (_CUTLASS_EPILOGUE, ["k"]),
@@ -199,7 +200,7 @@ def cutlass_cases() -> Iterator[Case]:
         return
     for name, (text, names) in _CUTLASS.items():
         yield {"name": f"cutlass/{name}", "text": text, "names": names, "dirs": [str(include)],
-               "options": ["-default-device"]}
+               "options": ["-default-device", "--frandom-seed=1"]}
 
 
 def main() -> None:
