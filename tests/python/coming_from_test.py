@@ -69,7 +69,7 @@ class ComingFrom(harness.TemporaryFolder):
     def test_python__every_after_launches_once(self):
         for number, block in enumerate(PYTHON_BLOCKS):
             script = self.folder / f"after{number}.py"
-            script.write_text(block + PYTHON_MAIN)
+            script.write_text(f"import sys; sys.path.append({str(ROOT / 'tests/python')!r})\n{block}{PYTHON_MAIN}")
             self.assertEqual(self.launches(sys.executable, script), "1 launches", f"Python block {number}")
 
 
