@@ -107,6 +107,7 @@ _TEXTS: dict[str, str] = {
                                "Block(storage).BlockedToStriped(items, items);"),
     "cub_block_merge_sort": _cub("merge_sort", "BlockMergeSort<int, 128, 4>",
                                  "Block(storage).Sort(items, [](int a, int b) { return a < b; });"),
+    "assert_off": 'extern "C" __global__ void k(int *p) { assert(p[1]); *p = 1; }\n',
     # What both must refuse.
     "refused_missing_header": _over("no/such/header.h", "int *p", "*p = 1;"),
     "refused_error_directive": "#include <cuda_fp16.h>\n#ifdef CUDART_VERSION_NEVER\n#else\n#error not here\n#endif\n"
@@ -127,12 +128,12 @@ _OPTIONS: dict[str, list[str]] = {
 
 SMALL = ("fp16", "bf16", "fp8", "cooperative_groups", "cuda_barrier", "std_tuple", "cub_block_reduce",
          "cub_warp_reduce", "thrust_functional", "curand_philox", "mma", "refused_missing_header",
-         "refused_error_directive", "warned_unused")
+         "refused_error_directive", "warned_unused", "assert_off")
 
 
 def cases() -> list[dict[str, Any]]:
-    return [{"name": f"toolkit/{name}", "text": text, "entry": "k", "options": _OPTIONS.get(name, [])}
-            for name, text in _TEXTS.items()]
+    return [{"name": f"toolkit/{name}", "text": text, "entry": "k", "options": _OPTIONS.get(name, []),
+             "defines": {"NDEBUG": "1"} if name == "assert_off" else {}} for name, text in _TEXTS.items()]
 
 
 def small_cases() -> list[dict[str, Any]]:
