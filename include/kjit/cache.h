@@ -39,6 +39,7 @@ typedef struct kjit_cache_entry {
   uint32_t origin;       /**< KJIT_ORIGIN_USER or KJIT_ORIGIN_SITE: which folder                    */
   int32_t status;        /**< KJIT_OK, or KJIT_ERR_CORRUPT                                          */
   const char *damage;    /**< what is wrong with it; "" when sound                                  */
+  const void *cubin;     /**< ELF image of cubin_bytes bytes; NULL when damaged                     */
 } kjit_cache_entry;
 
 /**

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import stat
 import sys
 from pathlib import Path
@@ -435,6 +436,19 @@ class Cache(CommandCase):
         self.assertEqual([(entry["key"], entry["arch"], entry["label"], entry["damaged"]) for entry in entries],
                          [(self.key, "sm_80", "scale.cu", False)])
         self.assertIn(self.key[:12], self.kjit("cache", "list").stdout)
+
+    def test_cache__show_gives_the_cubin_its_disassembly_and_what_was_compiled(self):
+        cubin = self.folder / "out.cubin"
+        self.kjit("cache", "show", self.key, "--cubin", cubin)
+        self.assertEqual(cubin.read_bytes()[:4], b"\x7fELF")
+        self.assertEqual(cubin.stat().st_size, self.json("cache", "show", self.key)["cubin_bytes"])
+        shown = self.kjit("cache", "show", self.key, "--source").stdout
+        self.assertIn('#line 1 "scale.cu"', shown)
+        self.assertRegex(shown, r"// [0-9a-f]{64}  scale.cu\n")
+        if shutil.which("nvdisasm"):
+            self.assertIn("EXIT", self.kjit("cache", "show", self.key, "--sass").stdout)
+        self.refused("cache", "show", self.key, "--sass", "--source", naming="--sass")
+        self.refused("cache", "list", "--sass", naming="belong to show")
 
     def test_cache__show_takes_the_first_digits(self):
         entry = self.json("cache", "show", self.key[:6])

@@ -15,7 +15,10 @@ static const char usage[] =
     "usage: kjit cache ACTION [--json]\n\n"
     "  path                  the folder\n"
     "  list                  its entries\n"
-    "  show KEY              one entry; KEY may be its first digits, four at least\n"
+    "  show KEY [--cubin FILE | --sass | --source]\n"
+    "                        one entry; KEY may be its first digits, four at least. --cubin writes its machine code,\n"
+    "                        --sass shows it by the toolkit's nvdisasm, --source shows the defines and the digests of\n"
+    "                        the sources that were compiled\n"
     "  why KEY               which fields of the key differ from the nearest other entry; with - for KEY, of the\n"
     "                        key that 'kjit compile --show-key' printed, read from standard input\n"
     "  stats                 what it holds, and hits, misses, builds and waits of all processes\n"
@@ -31,7 +34,8 @@ struct cache_options {
   struct option_list words; /* action, then its arguments */
   struct option_list keys;  /* public ones, to trust */
   uint64_t max_bytes;
-  bool repair, json;
+  const char *cubin;
+  bool repair, sass, source, json;
 };
 
 struct cache_action {
@@ -54,6 +58,9 @@ static int action_list(kjit_runtime *runtime, const struct cache_options *option
 }
 
 static int action_show(kjit_runtime *runtime, const struct cache_options *options) {
+  if (options->cubin != NULL) return cache_entries_cubin(runtime, options->words.items[1], options->cubin);
+  if (options->sass) return cache_entries_sass(runtime, options->words.items[1]);
+  if (options->source) return cache_entries_source(runtime, options->words.items[1]);
   return cache_entries_show(runtime, options->words.items[1], options->json);
 }
 
@@ -202,6 +209,11 @@ static int options_check(const struct cache_action *action, const struct cache_o
   if (options->words.count > most) return usage_error("cache %s: unexpected argument '%s'", action->name, words[most]);
   if (options->keys.count > 0 && !action->takes_keys)
     return usage_error("cache %s: unknown option '--key'", action->name);
+  const int views = (options->cubin != NULL) + options->sass + options->source;
+  if (views > 0 && action->run != action_show)
+    return usage_error("cache %s: --cubin, --sass and --source belong to show", action->name);
+  if (views > 1 || (views > 0 && options->json))
+    return usage_error("cache show: one of --cubin, --sass, --source and --json");
   if (options->repair && !action->takes_repair) return usage_error("cache %s: unknown option '--repair'", action->name);
   if (options->max_bytes != UINT64_MAX && !action->takes_max_bytes)
     return usage_error("cache %s: unknown option '--max-bytes'", action->name);
@@ -232,6 +244,9 @@ static int cache_run(int argc, char **argv) {
   const struct option table[] = {
       {.kind = OPTION_NUMBER, .name = "--max-bytes", .target = &options.max_bytes, .most = INT64_MAX},
       {.kind = OPTION_LIST, .name = "--key", .target = &options.keys},
+      {.kind = OPTION_TEXT, .name = "--cubin", .target = &options.cubin},
+      {.kind = OPTION_FLAG, .name = "--sass", .target = &options.sass},
+      {.kind = OPTION_FLAG, .name = "--source", .target = &options.source},
       {.kind = OPTION_FLAG, .name = "--repair", .target = &options.repair},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
       {.kind = OPTION_END},

@@ -27,6 +27,7 @@ static void fill_sound(kjit_cache_entry *seen, const struct entry *entry) {
   seen->family = entry->family.data;
   seen->label = entry->label.data;
   seen->log = entry->log.data;
+  seen->cubin = entry->cubin;
   seen->cubin_bytes = entry->cubin_bytes;
   seen->registers = entry->figures.registers;
   seen->spill_bytes = entry->figures.spill_bytes;

@@ -14,6 +14,7 @@ static char *copy_field(const struct mem *mem, const struct entry *entry, const 
 }
 
 static void fill_figures(kjit_cache_entry *shown, const struct entry *entry) {
+  shown->cubin = entry->cubin;
   shown->cubin_bytes = entry->cubin_bytes;
   shown->registers = entry->figures.registers;
   shown->spill_bytes = entry->figures.spill_bytes;
