@@ -530,12 +530,12 @@ class FamilyKernel:
             names = ", ".join(name for name, _ in self._takers)
             raise TypeError(f"{self.family.name} takes {len(self._takers)} arguments, {names}: {len(args)} were given")
         found = []
-        name = ""
         try:
-            for (name, take), value in zip(self._takers, args):
+            for (_, take), value in zip(self._takers, args):
                 found.append(take(value))
         except (TypeError, ValueError, OverflowError) as fault:
-            raise type(fault)(f"args[{len(found)}] ({name}): {fault}") from None
+            index = len(found)
+            raise type(fault)(f"args[{index}] ({self._takers[index][0]}): {fault}") from None
         return tuple(found)
 
     def _grid(self, args: tuple[Any, ...]) -> tuple[int, int, int]:
