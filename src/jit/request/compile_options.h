@@ -3,7 +3,9 @@
 #ifndef KJIT_JIT_REQUEST_COMPILE_OPTIONS_H
 #define KJIT_JIT_REQUEST_COMPILE_OPTIONS_H
 
-#include <kjit/common.h>
+#include <kjit/build.h>
+
+#include "base/mem.h"
 
 /* The options in front of the request's own, canonical order. They are part of the key. Not among them: the
  * architecture, which the key has as the target, and --no-cache, which changes no byte and is passed to the NVRTCs that
@@ -15,5 +17,10 @@ kjit_status compile_option_check(const char *option, size_t index, kjit_error *e
 
 /* The one spelling of a checked option, by its long name, so that equal options make equal keys. As snprintf. */
 size_t compile_option_canonical(const char *option, char *out, size_t capacity);
+
+/* The request's options as the compiler is given them: canonical, and behind them what its defines ask of it. `*count`
+ * must be 0; it is right after a failure, too. The texts and the array are from mem. */
+kjit_status compile_options_take(char ***options, size_t *count, const struct mem *mem,
+                                 const kjit_build_request *request, kjit_error *error);
 
 #endif

@@ -26,13 +26,12 @@
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
 /* Bounds: more than people write or generators emit, and less than would make a key or a section's name unwieldy. */
-#define NAME_LIMIT   1000
-#define DEFINE_LIMIT 1024
-#define VALUE_LIMIT  16384
-#define OPTION_LIMIT 256
-#define OPTION_BYTES 2048 /* an option of the greatest length by its longest name */
-#define DIR_LIMIT    256
-#define HEADER_LIMIT 4096
+#define NAME_LIMIT     1000
+#define DEFINE_LIMIT   1024
+#define VALUE_LIMIT    16384
+#define OPTION_LIMIT   256
+#define DIR_LIMIT      256
+#define HEADER_LIMIT   4096
 #define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
 
 struct storage {
@@ -171,28 +170,8 @@ static kjit_status copy_headers(struct storage *storage, const kjit_build_reques
   return status;
 }
 
-static kjit_status add_option(struct storage *storage, const char *option) {
-  char *copy = mem_strdup(storage->mem, option);
-  if (copy) storage->options[storage->option_count++] = copy;
-  return copy ? KJIT_OK : KJIT_ERR_NO_MEMORY;
-}
-
-/* NVRTC defines assert() before it reads the source, so a `#define NDEBUG` in the text would come too late for it. */
-static const char assert_switch[] = "NDEBUG";
-
 static kjit_status copy_options(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
-  char option[OPTION_BYTES];
-  kjit_status status = KJIT_OK;
-  storage->options = mem_alloc_array(storage->mem, request->option_count + 1, sizeof *storage->options);
-  if (!storage->options) return error_no_memory(error);
-  for (size_t i = 0; i < request->option_count && status == KJIT_OK; i++) {
-    (void)compile_option_canonical(request->options[i], option, sizeof option);
-    status = add_option(storage, option);
-  }
-  for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++) {
-    if (!strcmp(request->defines[i].name, assert_switch)) status = add_option(storage, "--define-macro=NDEBUG");
-  }
-  return status == KJIT_OK ? KJIT_OK : error_no_memory(error);
+  return compile_options_take(&storage->options, &storage->option_count, storage->mem, request, error);
 }
 
 static kjit_status copy_names(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
@@ -206,7 +185,7 @@ static kjit_status make_prologue(struct storage *storage, const kjit_build_reque
   text_init(&text, storage->mem, PROLOGUE_LIMIT);
   for (size_t i = 0; i < request->define_count; i++) {
     const kjit_define *define = &request->defines[i];
-    text_append(&text, strcmp(define->name, assert_switch) ? "" : "#undef NDEBUG\n"); /* copy_options() gives it too */
+    text_append(&text, strcmp(define->name, "NDEBUG") ? "" : "#undef NDEBUG\n"); /* it is an option too */
     text_appendf(&text, "#define %s %s\n", define->name, define->value ? define->value : "1");
   }
   if (request->source.text) text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
