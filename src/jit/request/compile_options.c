@@ -199,24 +199,24 @@ kjit_status compile_option_check(const char *option, size_t index, kjit_error *e
   return KJIT_OK;
 }
 
-static kjit_status add(char **options, size_t *count, const struct mem *mem, const char *option) {
-  options[*count] = mem_strdup(mem, option);
-  return options[*count] ? ((*count)++, KJIT_OK) : KJIT_ERR_NO_MEMORY;
+static kjit_status add(char **taken, size_t *count, const struct mem *mem, const char *option) {
+  taken[*count] = mem_strdup(mem, option);
+  return taken[*count] ? ((*count)++, KJIT_OK) : KJIT_ERR_NO_MEMORY;
 }
 
 /* NVRTC defines assert() before it reads the source, so a `#define NDEBUG` in the text would come too late for it. */
-kjit_status compile_options_take(char ***options, size_t *count, const struct mem *mem,
-                                 const kjit_build_request *request, kjit_error *error) {
+kjit_status compile_options_take(char ***taken, size_t *count, const struct mem *mem, const kjit_build_request *request,
+                                 kjit_error *error) {
   char option[CANONICAL_BYTES];
   kjit_status status = KJIT_OK;
-  *options = mem_alloc_array(mem, request->option_count + 1, sizeof **options);
-  if (!*options) return error_no_memory(error);
+  *taken = mem_alloc_array(mem, request->option_count + 1, sizeof **taken);
+  if (!*taken) return error_no_memory(error);
   for (size_t i = 0; i < request->option_count && status == KJIT_OK; i++) {
     (void)compile_option_canonical(request->options[i], option, sizeof option);
-    status = add(*options, count, mem, option);
+    status = add(*taken, count, mem, option);
   }
   for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++) {
-    if (!strcmp(request->defines[i].name, "NDEBUG")) status = add(*options, count, mem, "--define-macro=NDEBUG");
+    if (!strcmp(request->defines[i].name, "NDEBUG")) status = add(*taken, count, mem, "--define-macro=NDEBUG");
   }
   return status == KJIT_OK ? KJIT_OK : error_no_memory(error);
 }

@@ -20,7 +20,7 @@ size_t compile_option_canonical(const char *option, char *out, size_t capacity);
 
 /* The request's options as the compiler is given them: canonical, and behind them what its defines ask of it. `*count`
  * must be 0; it is right after a failure, too. The texts and the array are from mem. */
-kjit_status compile_options_take(char ***options, size_t *count, const struct mem *mem,
-                                 const kjit_build_request *request, kjit_error *error);
+kjit_status compile_options_take(char ***taken, size_t *count, const struct mem *mem, const kjit_build_request *request,
+                                 kjit_error *error);
 
 #endif
