@@ -132,7 +132,6 @@ static const struct kjit_family functions = {
     .canonicalize = definition_canonicalize,
     .geometry = definition_geometry,
     .derive = definition_derive,
-    .sources = definition_sources,
     .set_count = definition_set_count,
     .set_get = definition_set_get,
 };
@@ -168,9 +167,8 @@ kjit_status definition_create(struct family_definition **out, const struct mem *
   definition->family.serial = next_serial();
   arena_init(&definition->arena, &definition->mem, ARENA_UNLIMITED);
   atomic_init(&definition->references, 1);
-  definition->has_keeper = gate_keeper_init(&definition->keeper);
   const struct definition_maker maker = {definition, description, error};
-  const kjit_status status = definition->has_keeper ? make(&maker) : error_no_memory(error);
+  const kjit_status status = make(&maker);
   if (status == KJIT_OK)
     *out = definition;
   else
@@ -184,8 +182,6 @@ void definition_retain(struct family_definition *definition) {
 
 void definition_release(struct family_definition *definition) {
   if (atomic_fetch_sub_explicit(&definition->references, 1, memory_order_acq_rel) != 1) return;
-  custom_request_finish(&definition->custom);
-  if (definition->has_keeper) gate_keeper_finish(&definition->keeper);
   const struct mem mem = definition->mem;
   arena_finish(&definition->arena);
   mem_free(&mem, definition);

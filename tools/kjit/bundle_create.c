@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a list asks for is of this family. */
-#define LISTED_FAMILY "flash_forward"
-
 static bool symbol_is_sound(const char *symbol) {
   if (!isalpha((unsigned char)*symbol) && *symbol != '_') return false;
   for (; *symbol != '\0'; symbol++)
@@ -88,11 +85,20 @@ static kjit_status list_add(const struct request_list *list, kjit_runtime *runti
   return status;
 }
 
+/* Drop what is of none of the families asked for. */
+static void list_keep_families(const struct bundle_options *options, struct request_list *list) {
+  size_t kept = 0;
+  for (size_t i = 0; i < list->count; i++)
+    if (family_is_wanted(options, kjit_family_name(list->items[i].config.family))) list->items[kept++] = list->items[i];
+  list->count = kept;
+}
+
 static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_writer *writer, kjit_error *error) {
   struct request_list list = {0};
   kjit_runtime *runtime = NULL;
   kjit_status status = asked_collect(&options->asked, &list, error);
   request_list_make_distinct(&list);
+  list_keep_families(options, &list);
   /* Processes are started before this one has a runtime, which may have threads. */
   if (status == KJIT_OK) status = list_build(options, &list, error);
   if (status == KJIT_OK) status = open_runtime(&runtime, error);
@@ -104,8 +110,7 @@ static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_w
 
 static kjit_status add_everything(const struct bundle_options *options, kjit_bundle_writer *writer, kjit_error *error) {
   kjit_runtime *runtime = NULL;
-  if (options->asked.sets.count + options->asked.manifests.count > 0)
-    return family_is_wanted(options, LISTED_FAMILY) ? add_asked(options, writer, error) : KJIT_OK;
+  if (options->asked.sets.count + options->asked.manifests.count > 0) return add_asked(options, writer, error);
   kjit_status status = open_runtime(&runtime, error);
   if (status == KJIT_OK) status = add_cache(options, runtime, writer, error);
   kjit_runtime_destroy(runtime);

@@ -39,6 +39,7 @@ struct storage {
   const char **dirs; /* the request's and the runtime's; the texts are theirs */
   struct target target;
   unsigned cuda_version;
+  _Bool open_ended;
   kjit_source source;   /* the caller's, with `bytes` filled in */
   kjit_source *headers; /* the caller's, with `bytes` filled in */
   struct include_search search;
@@ -182,14 +183,16 @@ static kjit_status copy_names(struct storage *storage, const kjit_build_request 
   return names_take(&storage->names, &storage->name_count, storage->mem, request, error);
 }
 
-static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request,
+                                 const struct custom_role *role, kjit_error *error) {
   struct text text;
   text_init(&text, storage->mem, PROLOGUE_LIMIT);
+  if (role) text_append(&text, role->prologue);
   for (size_t i = 0; i < request->define_count; i++) {
     const kjit_define *define = &request->defines[i];
     text_appendf(&text, "#define %s %s\n", define->name, define->value ? define->value : "1");
   }
-  if (request->source.text) text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
+  if (request->source.text && !role) text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
   storage->prologue = text_take(&text);
   text_finish(&text);
   return storage->prologue ? KJIT_OK : error_no_memory(error);
@@ -219,17 +222,20 @@ static kjit_status copy_source(struct storage *storage, const kjit_build_request
 
 static kjit_status fill_storage(struct storage *storage, const kjit_build_request *request,
                                 const struct custom_extras *extras, kjit_error *error) {
+  const struct custom_role *const role = extras ? extras->role : NULL;
   kjit_status status = check_scalars(request, error);
   if (status == KJIT_OK) status = check_defines(request, error);
   if (status == KJIT_OK) status = check_options(request, error);
   if (status == KJIT_OK) status = copy_names(storage, request, error);
   if (status == KJIT_OK) status = parts_take(&storage->parts, storage->mem, request, error);
   if (status == KJIT_OK) status = copy_source(storage, request, extras, error);
-  if (status == KJIT_OK) status = make_prologue(storage, request, error);
+  if (status == KJIT_OK) status = make_prologue(storage, request, role, error);
   if (status == KJIT_OK) status = copy_options(storage, request, error);
   if (status != KJIT_OK) return status;
   storage->cuda_version = extras ? extras->cuda_version : 0;
-  storage->label = mem_strdup(storage->mem, request->source.text ? request->source.name : "(parts)");
+  storage->open_ended = extras && extras->open_ended;
+  const char *const label = request->source.text ? request->source.name : "(parts)";
+  storage->label = mem_strdup(storage->mem, role ? role->label : label);
   return storage->label ? KJIT_OK : error_no_memory(error);
 }
 
@@ -281,6 +287,7 @@ kjit_status custom_request_begin(struct custom_request *custom, const struct mem
   status = fill_storage(storage, &request, extras, error);
   if (status == KJIT_OK) {
     custom->request = request_of(storage, &request);
+    if (extras && extras->role) custom->request.family = extras->role->family;
     status = check_plan(custom, error);
   }
   if (status != KJIT_OK) custom_request_finish(custom);
@@ -300,6 +307,7 @@ kjit_status custom_request_collect(struct custom_request *custom, _Bool everythi
                                       .options = (const char *const *)storage->options,
                                       .option_count = storage->option_count,
                                       .cuda_version = storage->cuda_version,
+                                      .open_ended = storage->open_ended,
                                       .everything = everything};
   forget_sources(storage);
   custom->request.sources = NULL;
