@@ -76,7 +76,7 @@ static kjit_status run_own(kjit_runtime *runtime, const kjit_family *family, con
     family->print_entry(family, canonical, &entry);
   else
     text_append(&entry, family->entry);
-  const struct custom_role role = {family->table.family, label.data, prologue.data};
+  const struct custom_role role = {family->table.family, family->file, label.data, prologue.data};
   kjit_build_request request = *family->own_source;
   request.entry = entry.data;
   request.flags = act->flags;

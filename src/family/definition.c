@@ -10,8 +10,10 @@
  * Threads: one thread makes a definition; afterwards only its reference count and its sources change. */
 #include "family/definition.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -174,6 +176,13 @@ kjit_status definition_create(struct family_definition **out, const struct mem *
   else
     definition_release(definition);
   return status;
+}
+
+_Bool definition_set_file(struct family_definition *definition, const char *path) {
+  char absolute[PATH_MAX];
+  if (!realpath(path, absolute)) return 1; /* it was removed meanwhile: then there is no file to name */
+  definition->family.file = arena_copy(&definition->arena, absolute, strlen(absolute));
+  return definition->family.file != NULL;
 }
 
 void definition_retain(struct family_definition *definition) {

@@ -145,6 +145,10 @@ kjit_status definition_make_source(const struct definition_maker *maker);
 /* `description` is complete: of this library's size. After a failure nothing is left. */
 kjit_status definition_create(struct family_definition **out, const struct mem *mem,
                               const kjit_family_description *description, kjit_error *error);
+
+/* Keep the path of the file that it was made of. False when out of memory. */
+_Bool definition_set_file(struct family_definition *definition, const char *path);
+
 void definition_retain(struct family_definition *definition);
 void definition_release(struct family_definition *definition);
 

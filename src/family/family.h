@@ -64,6 +64,9 @@ struct kjit_family {
    * NULL: the source is the embedded closure of main_file. */
   const kjit_build_request *own_source;
 
+  /* The family file, as an absolute path, by which a recorded request names the family. NULL: it is from no file. */
+  const char *file;
+
   /* The kernel's name expression for a canonical config. NULL: the kernel is `entry`. */
   void (*print_entry)(const kjit_family *family, const int32_t *values, struct text *out);
 

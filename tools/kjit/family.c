@@ -18,7 +18,7 @@ static const char usage[] =
     "       kjit family set FAMILY [NAME] [--arch ARCH] [--json]\n\n"
     "FAMILY is a family file (docs/families.md), or attention_sm90 or flash_forward. Needs no GPU and no compiler.\n\n"
     "  show         fields, parameters, sets\n"
-    "  check        whether the file is right; exit code 1 and FILE:LINE:COLUMN where it is not\n"
+    "  check        whether the file is right; exit code 2 and FILE:LINE:COLUMN where it is not\n"
     "  set          the configs of a set, one a line; without NAME the sets and how many configs each has\n"
     "  --arch ARCH  leave out what that architecture cannot run\n"
     "  --json       one JSON object on stdout\n";

@@ -288,6 +288,8 @@ kjit_status custom_request_begin(struct custom_request *custom, const struct mem
   if (status == KJIT_OK) {
     custom->request = request_of(storage, &request);
     if (extras && extras->role) custom->request.family = extras->role->family;
+    if (extras && extras->role) custom->request.family_file = extras->role->file;
+    custom->request.is_users = extras && extras->role;
     status = check_plan(custom, error);
   }
   if (status != KJIT_OK) custom_request_finish(custom);

@@ -16,6 +16,7 @@ struct custom_request {
  * as the request. */
 struct custom_role {
   const char *family;   /* in place of "custom" */
+  const char *file;     /* the family file, absolute; NULL: none */
   const char *label;    /* in place of the source's name */
   const char *prologue; /* in place of the defines and their #line */
 };
