@@ -28,8 +28,8 @@ TITLES = {
 SHORT = ("small", "decode")
 
 WORDS = (
-    'A problem is head size, mask, batch x query heads (/ key heads) x queries (/ keys). "x best peer" is kjit over the '
-    'fastest other; "of a product" is the fraction of the rate of an 8192³ matrix product.'
+    'A problem is head size, mask, batch x query heads (/ key heads) x queries (/ keys). "x best peer" is kjit over '
+    'the fastest other; "of a product" is the fraction of the rate of an 8192³ matrix product.'
 )
 
 

@@ -1,8 +1,6 @@
-/*
- * Compiling one config for the first time: plain_build() in a fresh runtime over an empty cache folder (key,
- * compile, checks, publish) against the bare NVRTC calls on the same text with the same options, --no-cache among them,
- * in turns. NVRTC is loaded before either. No GPU.
- */
+/* Compiling one config for the first time: kjit's build in a fresh runtime over an empty cache folder (key, compile,
+ * checks, publish) against the bare NVRTC calls on the same text with the same options, --no-cache among them. Timed in
+ * turns, after NVRTC has been loaded. No GPU. */
 #include <ftw.h>
 #include <kjit/kjit.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 
 #define KERNELS_MAX 64
 
-/* What CUB and CuTe include by computed names (the closure follows written names alone). */
+/* Headers that CUB and CuTe include by a macro's value. The closure of includes follows written names alone. */
 static const char computed[] = "\n#if 0\n#include <thrust/system/cuda/detail/execution_policy.h>\n"
                                "#include <thrust/system/cpp/detail/execution_policy.h>\n"
                                "#include <thrust/system/cuda/memory_resource.h>\n"

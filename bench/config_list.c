@@ -1,3 +1,5 @@
+/* The configs that flash_sweep measures: named one by one, read from a file, taken from a set, or generated from block
+ * shapes and flags. Each is checked and made canonical, so that the same machine code is measured once. One thread. */
 #include "config_list.h"
 
 #include <stdbool.h>

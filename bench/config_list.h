@@ -4,11 +4,11 @@
 
 #include <kjit/flash_forward.h>
 
-/* Distinct machine code only: configs are kept in canonical form, each once. */
+/* The configs in canonical form, each once, so that each item has its own machine code. */
 struct config_list {
   kjit_flash_config *items;
   size_t count;
-  size_t refused; /* legal nowhere, or not on `arch` */
+  size_t refused; /* configs that break a rule, or cannot run on `arch` */
   const char *arch;
 };
 

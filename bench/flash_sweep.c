@@ -1,8 +1,6 @@
-/*
- * Many configs of the family on one problem: each checked against float64, then timed in turns with the others.
- * A table sorted by speed: TFLOP/s = 4*B*H*S*SKV*D / time (causal: of the keys seen), registers, spills, blocks per
- * multiprocessor. Needs a GPU: exit code 3 without.
- */
+/* Many configs of flash_forward on one problem: each is checked against float64 and then timed in turns with the
+ * others. Prints a table sorted by speed: TFLOP/s, registers, spills and blocks per SM. TFLOP/s counts 4 * B * H * S *
+ * SKV * D operations; with a causal mask only the keys that are seen. Needs a GPU; the exit code is 3 without one. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,13 @@
-/*
- * What a launch costs the host: through kjit against bare cuLaunchKernel of the same cubin, in turns.
- *   flash_forward: bare, by plan, by config (every check and the lookup)
- *   attention_sm90, on cards that have it: bare, by plan, by arguments (every check, the choice, the tuned table, the
- *   lookup, tensor maps found again); a full problem, a causal one that hands out tickets, and one split over blocks
- *   a caller's own kernel, of one argument and of five: bare, kjit_kernel_launch()
- * Needs a GPU: exit code 3 without.
- */
+/* What a launch costs the host: kjit against bare cuLaunchKernel of the same cubin, timed in turns.
+ *
+ * - flash_forward: bare, by plan, and by config, which includes every check and the look-up.
+ * - attention_sm90, on cards that have it: bare, by plan, and by arguments, which includes every check, the choice, the
+ *   tuned table, the look-up and finding the tensor maps again; for a full problem, a causal one whose blocks take
+ *   their tiles from a counter, and one with split-KV.
+ * - A caller's own kernel, of one argument and of five: bare, and by kjit_kernel_launch().
+ *
+ * The bare launches are recorded from a kjit launch whose driver functions are watched. Needs a GPU; the exit code is 3
+ * without one. */
 #include <kjit/kjit.h>
 
 #include <assert.h>
@@ -45,7 +47,8 @@ struct five_params {
 
 /* A launch as somebody without kjit makes it: what kjit gave the driver once, and the cubin loaded past kjit. */
 struct bare {
-  kjit_runtime *runtime; /* that was watched: the cubin is its own, and memory that the argument points to */
+  kjit_runtime
+      *runtime; /* the runtime that was watched; it owns the cubin and the memory that the argument points to */
   const void *cubin;
   const char *entry;
   unsigned grid[3], block[3], shared_bytes;
@@ -63,10 +66,10 @@ struct bare {
 
 struct scene;
 
-/* Launch through any runtime, by everything that the scene has. */
+/* Launch through a given runtime, with everything that the scene has. */
 typedef kjit_status scene_launch(const struct scene *scene, kjit_runtime *runtime, CUstream stream, kjit_error *error);
 
-/* Some work that is launched in different ways. */
+/* A kernel with its arguments, which is launched in different ways. */
 struct scene {
   struct bare bare;
   kjit_runtime *runtime;
@@ -89,7 +92,7 @@ struct bench {
   struct driver_api watched; /* the driver's functions, some of them by way of `watch` */
 };
 
-/* The driver's functions carry nothing of ours, so what watches them finds its way from here. */
+/* The functions that watch find their state here, because the driver's functions have no parameter for it. */
 static struct {
   const struct driver_api *cu;
   struct bare *bare;
@@ -125,7 +128,8 @@ static void watch_driver(struct bench *bench) {
   bench->watched.LaunchKernel = watch_launch;
 }
 
-/* One launch through a fresh runtime whose driver is watched. Nothing is loaded there yet, so the cubin is seen too. */
+/* Launch once through a fresh runtime whose driver is watched. Nothing is loaded there yet, so that the load of the
+ * cubin is seen too. */
 static kjit_status bare_record(struct bench *bench, struct scene *scene, scene_launch *launch, size_t argument_bytes,
                                kjit_error *error) {
   struct bare *const bare = &scene->bare;
@@ -161,7 +165,7 @@ static kjit_status launch_bare(void *user, CUstream stream, kjit_error *error) {
                      "cuLaunchKernel", error);
 }
 
-/* The next scene, still empty. */
+/* Add an empty scene. */
 static struct scene *scene_new(struct bench *bench) {
   assert(bench->scene_count < MOST_SCENES);
   struct scene *const scene = &bench->scenes[bench->scene_count++];
@@ -201,7 +205,7 @@ static kjit_status launch_flash_config(void *user, CUstream stream, kjit_error *
   return flash_launch(s, s->runtime, stream, error);
 }
 
-/* One block; bf16 and one head unless told otherwise. */
+/* A problem of one block of threads; bf16 and one head unless the caller changes it. */
 static struct problem tiny_problem(void) {
   return (struct problem){.dtype = KJIT_BF16,
                           .batch = 1,

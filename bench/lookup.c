@@ -1,6 +1,5 @@
-/*
- * A lookup among 10,000 resident configs: kjit's table against a std::map on the same keys, ordered as the seeds order
- * theirs. Both are asked in the same random order, and for one key again and again, in turns. No GPU.
+/* A look-up among 10,000 resident configs: kjit's table against a std::map over the same keys, which is the obvious
+ * way. Both are asked for all configs in the same random order, and for one config again and again, in turns. No GPU.
  */
 #include <stdio.h>
 

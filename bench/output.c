@@ -1,3 +1,5 @@
+/* The results of a benchmark on stdout, as lines for people or as one JSON object a line; and the options --json and
+ * --rounds that all benchmarks take. One thread. */
 #include "output.h"
 
 #include <stdarg.h>

@@ -1,3 +1,5 @@
+// A std::map of configs with a C interface. The order compares the fields one after the other, as a user of std::map
+// would write it. One thread.
 #include "seed_map.h"
 
 #include <map>

@@ -1,6 +1,7 @@
-/* One process, from its start to the end of its first launch of attention, then the steady clock's seconds on stdout:
- * whoever started it subtracts. bench/start_time.py does.
- *   start_time floor CUBIN   read the file, load it, launch it: by hand, as little as can be done
+/* One process, from its start to the end of its first launch of attention. It prints the steady clock's seconds at the
+ * end, and the program that started it (start_time.py) subtracts its own.
+ *
+ *   start_time floor CUBIN   by the driver alone: read the file, load it, launch it; nothing can be faster
  *   start_time kjit          through kjit, with what the environment gives it: a bundle, a cache, or the compiler */
 #include <kjit/kjit.h>
 #include <math.h>

@@ -1,10 +1,13 @@
+/* Times several ways to put the same work on a stream. In each round every way enqueues a batch of calls, in turn, so
+ * that heat and clocks meet all alike. Only the enqueueing is timed; the GPU is waited for between two batches. One
+ * thread. */
 #include "turns.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Short enough for the driver's queue, whatever the GPU takes for a call: enqueueing never waits for it. */
+/* Calls in a batch: few enough for the driver's queue, because a full queue makes enqueueing wait for the GPU. */
 #define BATCH 100
 
 void turns_add(struct turns *turns, const char *subject, const struct turns_way *ways, size_t count, void *user) {
@@ -14,7 +17,7 @@ void turns_add(struct turns *turns, const char *subject, const struct turns_way 
     turns->variants[turns->count++] = (struct turns_variant){subject, ways[i], user, base};
 }
 
-/* Microseconds a call, of one batch. */
+/* Run one batch and return its time for each call. */
 static kjit_status time_batch(const struct turns_variant *variant, const struct card *card, double *microseconds,
                               kjit_error *error) {
   kjit_status status = KJIT_OK;
@@ -25,7 +28,7 @@ static kjit_status time_batch(const struct turns_variant *variant, const struct 
   return status == KJIT_OK ? card_synchronize(card, card->stream, error) : status;
 }
 
-/* The first round is not counted. times: [variant][round] */
+/* Time all variants. The first round is not counted. `times` is [variant][round]. */
 static kjit_status time_all(const struct turns *turns, const struct card *card, size_t rounds, double *times,
                             kjit_error *error) {
   kjit_status status = KJIT_OK;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # How long `kjit warm` takes to fill an empty cache, and how it scales with jobs. No GPU.
 #   warm.sh [--kjit PATH] [--set NAME] [--arch ARCH] [--jobs "1 2 4"] [--rounds N] [--nvcc] [--json]
-# --nvcc also compiles each config's text with nvcc, as many at once as the largest number of jobs: one process a config.
+# --nvcc also compiles each config's text with nvcc, one process for a config, as many at once as the most jobs.
 set -euo pipefail
 
 kjit=kjit set=prebuilt arch=sm_80 jobs="" rounds=1 with_nvcc=0 json=0
@@ -40,8 +40,11 @@ report() {
     { s[NR] = $1 }
     END {
       median = (s[int((NR + 1) / 2)] + s[int(NR / 2) + 1]) / 2
-      if (json) printf "{\"benchmark\": \"warm\", \"set\": \"%s\", \"arch\": \"%s\", \"variant\": \"%s\", \"unit\": \"s\", \"median\": %.3f, \"least\": %.3f, \"most\": %.3f, \"count\": %d}\n", set, arch, variant, median, s[1], s[NR], NR
-      else printf "%-32s %8.2f s  (least %.2f, most %.2f, of %d)\n", variant, median, s[1], s[NR], NR
+      if (json) {
+        printf "{\"benchmark\": \"warm\", \"set\": \"%s\", \"arch\": \"%s\", \"variant\": \"%s\", \"unit\": \"s\", ",
+          set, arch, variant
+        printf "\"median\": %.3f, \"least\": %.3f, \"most\": %.3f, \"count\": %d}\n", median, s[1], s[NR], NR
+      } else printf "%-32s %8.2f s  (least %.2f, most %.2f, of %d)\n", variant, median, s[1], s[NR], NR
     }'
 }
 

@@ -1,5 +1,6 @@
-# The manual page and the shells' completion scripts, made by the built command itself: the page from what `kjit help` and
-# each `--help` print, so that there is one text to keep right. A cross-compiled command cannot be run, and gets neither.
+# The manual page and the shells' completion scripts, made by the built command itself: the page from what `kjit help`
+# and each `--help` print, so that there is one text to keep right. A cross-compiled command cannot be run, and gets
+# neither page nor script.
 if(CMAKE_CROSSCOMPILING)
   return()
 endif()

@@ -1,7 +1,7 @@
 # kjit_cuda_headers: <cuda.h> and <nvrtc.h>, for their types alone. Nothing of CUDA is linked.
 #
-# The headers are looked for in $CUDA_HOME, /usr/local/cuda, /usr/local/cuda-*, and in build/cuda, where tools/fetch-cuda puts them.
-# KJIT_IGNORE_SYSTEM_CUDA (variable or environment) leaves the toolkits of the machine out.
+# The headers are looked for in $CUDA_HOME, /usr/local/cuda, /usr/local/cuda-*, and in build/cuda, where
+# tools/fetch-cuda puts them. KJIT_IGNORE_SYSTEM_CUDA (variable or environment) leaves the toolkits of the machine out.
 set(fetched_cuda ${PROJECT_SOURCE_DIR}/build/cuda)
 set(cuda_roots "")
 if(NOT KJIT_IGNORE_SYSTEM_CUDA AND NOT "$ENV{KJIT_IGNORE_SYSTEM_CUDA}")

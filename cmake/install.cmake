@@ -4,7 +4,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kjit)
 
 install(TARGETS kjit kjit_static EXPORT kjitTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY include/kjit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/kjit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(EXPORT kjitTargets NAMESPACE kjit:: DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/kjitConfig.cmake.in kjitConfig.cmake INSTALL_DESTINATION ${package_dir})

@@ -1,3 +1,5 @@
+/* The builder and the requests that cache_bench measures with: a compiler that copies (fake_nvrtc.h) instead of NVRTC,
+ * and sources of one line that differ by a number. */
 #include "folder.h"
 
 #include <fcntl.h>

@@ -1,9 +1,10 @@
 # What makes the shipped library smaller at no cost that a program can measure. KJIT_SMALL=OFF leaves it out.
 #
-# 1. Folders whose code runs behind a file, a compiler or a terminal are compiled for size, because those take a thousand
-#    times longer than the code. What answers from memory, takes digests, chooses, loads and launches is not.
-# 2. Two files of stand-ins keep code out of the library that kjit never runs but that the archives of libsodium and
-#    zstd would bring along; each says which.
+# 1. Folders whose code waits for a file, a compiler or a terminal are compiled for size, because the waiting takes a
+#    thousand times longer than the code. Code that answers from memory, takes digests, chooses, loads or launches is
+#    compiled for speed.
+# 2. Two files of stubs keep code out of the library that kjit never runs but that the archives of libsodium and zstd
+#    would bring along; each file says which.
 option(KJIT_SMALL "compile the library's slow paths for size in release builds" ON)
 if(NOT KJIT_SMALL)
   return()

@@ -1,7 +1,7 @@
 /**
  * @file
- * Attention forward: the arguments of a call, and the call that chooses the kernel by itself. The
- * families are attention_sm90.h (Hopper) and flash_forward.h (sm_80 and later).
+ * Attention forward: the arguments of a call, the choice of a kernel, the call itself, and plans. The families are
+ * attention_sm90.h (Hopper) and flash_forward.h (sm_80 and later).
  */
 #ifndef KJIT_ATTENTION_H
 #define KJIT_ATTENTION_H
@@ -66,10 +66,11 @@ typedef enum kjit_decided_by {
 } kjit_decided_by;
 
 /**
- * Which kernel a problem gets: attention_sm90 where it can compute the problem, else flash_forward. The config is
+ * Choose the kernel for a problem: attention_sm90 where it can compute the problem, else flash_forward. The config is
  * canonical.
- * @param      runtime     NULL: by the rules alone, no tuned table is asked; `arch` must then be given
- * @param      arch        "sm_90a", "sm_80", ...; NULL: of the current context's device
+ * @param      runtime     NULL to choose by the rules alone, without a tuned table; `arch` must be given then
+ * @param      problem     the problem
+ * @param      arch        "sm_90a", "sm_80", ...; NULL for that of the current context's device
  * @param[out] config      all zero on failure
  * @param[out] decided_by  a ::kjit_decided_by; may be NULL
  * @retval KJIT_OK
@@ -87,9 +88,12 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_choose(kjit_runtime *runtime,
  * anything is compiled or launched. The kernel is built and loaded by the first call that needs it; so the first call
  * of a kind must not be the one that is captured into a graph.
  *
- * @param config  NULL: kjit_attention_choose() for the current device. Else a config of attention_sm90, whose dtype,
- * head sizes and mask must be the arguments'; or one of flash_forward, whose dtype and d_head must fit them: its traits
- * are the arguments', whatever the config says.
+ * @param runtime  the runtime
+ * @param config   NULL for the config that kjit_attention_choose() gives on the current device. Otherwise a config of
+ *                 attention_sm90, whose dtype, head sizes and mask must be the arguments', or one of flash_forward,
+ *                 whose dtype and d_head must fit them; its traits follow from the arguments, whatever the config says.
+ * @param args     the tensors; borrowed for the call, while their memory is used until the kernel has run
+ * @param stream   a stream of the current context
  * @retval KJIT_OK                  enqueued
  * @retval KJIT_ERR_INVALID_ARG     a tensor's rank, shape, stride, alignment, device or dtype, which the message names;
  *                                  or a config of another family
@@ -107,8 +111,10 @@ typedef struct kjit_attention_plan kjit_attention_plan;
 
 /**
  * Prepare a call for the current device. Also asks the driver whether each pointer is memory that this device can use.
- * @param[out] out     ended with kjit_attention_plan_destroy(), before the runtime
- * @param      config  as for kjit_attention_forward(); NULL: chosen
+ * @param[out] out      ended with kjit_attention_plan_destroy(), before the runtime
+ * @param      runtime  the runtime
+ * @param      config   as for kjit_attention_forward()
+ * @param      args     the tensors; their memory is used whenever the plan runs
  * @retval those of kjit_attention_forward()
  * @par Thread safety  Thread-safe.
  */
@@ -117,8 +123,10 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_plan_create(kjit_attention_pl
                                                                const kjit_attention_args *args, kjit_error *error);
 
 /**
- * One launch on the tensors that the plan was made with. The device that it was made on must be current. May be
+ * Launch once, on the tensors that the plan was made with. The device that it was made on must be current. May be
  * captured into a graph.
+ * @param plan    the plan
+ * @param stream  a stream of the current context
  * @retval KJIT_OK, KJIT_ERR_DRIVER
  * @par Thread safety  Thread-safe.
  */
@@ -126,7 +134,9 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_plan_run(const kjit_attention
                                                             kjit_error *error);
 
 /**
- * The same, timed: waits for the kernel and returns the time between two events around it.
+ * Launch once and wait: the time between two events around the kernel.
+ * @param      plan          the plan
+ * @param      stream        a stream of the current context, which is not being captured
  * @param[out] milliseconds  set to 0 on failure
  * @retval those of kjit_attention_plan_run(), and KJIT_ERR_INVALID_ARG
  * @par Thread safety  Thread-safe.
@@ -134,7 +144,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_plan_run(const kjit_attention
 KJIT_API KJIT_NODISCARD kjit_status kjit_attention_plan_time(const kjit_attention_plan *plan, CUstream stream,
                                                              float *milliseconds, kjit_error *error);
 
-/** Ends a plan. Accepts NULL. */
+/**
+ * End a plan.
+ * @param plan  may be NULL
+ * @par Thread safety  Not thread-safe: nobody else may be using the plan. Launches that it enqueued may still run.
+ */
 KJIT_API void kjit_attention_plan_destroy(kjit_attention_plan *plan);
 
 #ifdef __cplusplus

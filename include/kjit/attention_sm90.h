@@ -36,10 +36,9 @@ extern "C" {
   X(o_chunks, INT,                                                                                                     \
     "with q_buffers 1: 64-column chunks of O with shared memory of their own, 0 to 4; overlaps likewise")              \
   X(ping_pong, BOOL, "consumers take turns: one's products run under another's softmax")                               \
-  X(rescale_slack, INT,                                                                                                \
-    "log2 of a sum of probabilities that leaves the output unscaled: 1 to 15; 0: follow the maximum")                  \
-  X(packed, INT, "query heads that share a key head and lie in one tile's rows: a power of two from 1 to 64")          \
-  X(split, BOOL, "the key blocks of a tile may be shared out among several blocks")
+  X(rescale_slack, INT, "rescale threshold, log2: 1 to 15; 0 rescales the output whenever the running maximum rises")  \
+  X(packed, INT, "pack_gqa: query heads that share a key head, packed into one tile's rows: a power of two up to 64")  \
+  X(split, BOOL, "split-KV: a tile's key blocks may be divided among several blocks of threads")
 
 /** One configuration, with a member for each of the family's kjit_config.values, in their order. 52 bytes, no padding.
  */

@@ -1,8 +1,8 @@
 /**
  * @file
  * Bundles: many kernels in one read-only file, or in the memory of a program that links them in. An application that
- * ships one needs neither NVRTC nor a writable disk. Opening bundles for use is kjit_runtime_options.bundle_paths and
- * .bundle_blobs; here is making them, looking into them and signing. cache/README.md has the format.
+ * ships one needs neither NVRTC nor a writable disk. A runtime uses bundles by kjit_runtime_options.bundle_paths and
+ * .bundle_blobs; this header makes them, lists what they hold and signs them. cache/README.md has the format.
  */
 #ifndef KJIT_BUNDLE_H
 #define KJIT_BUNDLE_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* ---- Looking into one ---- */
+/* ---- What a bundle holds ---- */
 
 /** An open bundle. Thread-safe. */
 typedef struct kjit_bundle kjit_bundle;
@@ -22,8 +22,10 @@ typedef struct kjit_bundle kjit_bundle;
  * Open a bundle and check its index. With trusted keys its signature and the digest of every kernel are checked too.
  *
  * @param[out] out           closed with kjit_bundle_close()
- * @param      path          a file, mapped while the bundle is open: replace it by renaming another over it
+ * @param      path          a file, mapped while the bundle is open; to replace it, rename another over it, since
+ *                           writing into a mapped file changes the open bundle
  * @param      trusted_keys  public keys, 64 lower-case hex digits each; may be NULL when `trusted_key_count` is 0
+ * @param      trusted_key_count  how many there are; 0 accepts any sound bundle
  * @retval KJIT_OK
  * @retval KJIT_ERR_NOT_FOUND    no such file
  * @retval KJIT_ERR_IO           it cannot be read, or is larger than 4 GiB
@@ -38,33 +40,54 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_open(kjit_bundle **out, const ch
                                                      const char *const *trusted_keys, size_t trusted_key_count,
                                                      kjit_error *error);
 
-/** The same for bytes in memory, which must outlive the bundle. */
+/**
+ * Open a bundle in memory as kjit_bundle_open() opens a file.
+ * @param[out] out                closed with kjit_bundle_close()
+ * @param      blob               its bytes; they must outlive the bundle
+ * @param      trusted_keys       as for kjit_bundle_open()
+ * @param      trusted_key_count  as for kjit_bundle_open()
+ * @retval KJIT_OK, KJIT_ERR_CORRUPT, KJIT_ERR_UNTRUSTED, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_MEMORY
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_open_blob(kjit_bundle **out, const kjit_bundle_blob *blob,
                                                           const char *const *trusted_keys, size_t trusted_key_count,
                                                           kjit_error *error);
 
-/** Close it. Accepts NULL. Not thread-safe. */
+/**
+ * Close a bundle.
+ * @param bundle  may be NULL
+ * @par Thread safety  Not thread-safe: nobody else may be using the bundle.
+ */
 KJIT_API void kjit_bundle_close(kjit_bundle *bundle);
 
 /** What a bundle says of itself. */
 typedef struct kjit_bundle_info {
   size_t struct_size;
-  uint64_t bytes;      /**< of the file                                                          */
-  uint64_t body_bytes; /**< of it, without the signature                                         */
+  uint64_t bytes;      /**< size of the file                                                     */
+  uint64_t body_bytes; /**< size without the signature                                           */
   uint32_t entries;    /**< kernels                                                              */
   uint32_t archs;      /**< architectures                                                        */
   char digest[65];     /**< BLAKE2b-256 of the index, hex: equal for equal content               */
   char signer[65];     /**< public key, hex; "" for an unsigned one. A wrong signature never opens */
 } kjit_bundle_info;
 
-/** `info->struct_size` must be set. @retval KJIT_OK, KJIT_ERR_INVALID_ARG. Thread-safe. */
+/**
+ * What a bundle says of itself.
+ * @param      bundle  an open bundle
+ * @param[out] info    `info->struct_size` must be set
+ * @retval KJIT_OK, KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_get_info(const kjit_bundle *bundle, kjit_bundle_info *info,
                                                          kjit_error *error);
 
 /**
  * Visit every kernel in the order of the index; each is unpacked and checked whole. In the visited
- * ::kjit_cache_entry `bytes` is the packed size, `origin` is ::KJIT_ORIGIN_BUNDLE, `last_used` and `compile_ms` are 0;
- * what is damaged has `status` ::KJIT_ERR_CORRUPT and says why.
+ * ::kjit_cache_entry `bytes` is the packed size, `origin` is ::KJIT_ORIGIN_BUNDLE, `last_used` and `compile_ms` are 0.
+ * A damaged kernel has `status` ::KJIT_ERR_CORRUPT, and `damage` says why.
+ * @param bundle  an open bundle
+ * @param visit   called for each kernel
+ * @param user    passed to visit
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
  */
@@ -75,7 +98,14 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_list(kjit_bundle *bundle, kjit_c
 
 /**
  * Compress `bytes` bytes at `data` to one zstd frame (RFC 8878) that states its content's size, with a dictionary of
- * raw content (`dictionary_bytes` may be 0). The library itself only decompresses.
+ * raw content. The library itself only decompresses.
+ * @param      user              what was passed to kjit_bundle_writer_create()
+ * @param      dictionary        bytes that the decompressor will have
+ * @param      dictionary_bytes  how many; may be 0
+ * @param      data              what is compressed
+ * @param      bytes             how many
+ * @param[out] out               where the frame goes
+ * @param      capacity          room there, in bytes
  * @return size of the frame in `out`; 0 when it does not fit into `capacity`, then the kernel is stored as it is
  */
 typedef size_t (*kjit_compress_fn)(void *user, const void *dictionary, size_t dictionary_bytes, const void *data,
@@ -85,20 +115,28 @@ typedef size_t (*kjit_compress_fn)(void *user, const void *dictionary, size_t di
 typedef struct kjit_bundle_writer kjit_bundle_writer;
 
 /**
+ * Begin a bundle.
  * @param[out] out       ended with kjit_bundle_writer_destroy()
- * @param      compress  NULL: kernels are stored as they are
+ * @param      compress  NULL stores kernels uncompressed
+ * @param      user      passed to compress
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_writer_create(kjit_bundle_writer **out, kjit_compress_fn compress,
                                                               void *user, kjit_error *error);
 
-/** Accepts NULL. Not thread-safe. */
+/**
+ * End a writer and the bundle that it made.
+ * @param writer  may be NULL
+ * @par Thread safety  Not thread-safe.
+ */
 KJIT_API void kjit_bundle_writer_destroy(kjit_bundle_writer *writer);
 
 /**
- * Add a copy of a kernel. Of two answers to one request, which differ by the compiler, the one whose key text is
- * greater stays.
+ * Add a copy of a kernel. When two kernels answer one request and differ by the compiler alone, the one whose key text
+ * is greater stays.
+ * @param writer    the bundle in the making
+ * @param artifact  the compiled kernel
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  the artifact of a failed compile
  * @retval KJIT_ERR_UNSUPPORTED  more than 1,048,576 kernels
@@ -110,8 +148,10 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_writer_add(kjit_bundle_writer *w
 
 /**
  * Add the sound entries of a runtime's user folder.
- * @param filter  as for kjit_cache_export(); NULL: all
- * @param report  may be NULL; entries and bytes are what was added, damaged what was left out
+ * @param      writer   the bundle in the making
+ * @param      runtime  the runtime whose folder is read
+ * @param      filter   as for kjit_cache_export(); NULL for every entry
+ * @param[out] report   may be NULL; entries and bytes count what was added, damaged what was left out
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_IO, KJIT_ERR_UNSUPPORTED, KJIT_ERR_NO_MEMORY
  * @par Thread safety  Not thread-safe for the writer; safe while other processes use the folder.
  */
@@ -123,7 +163,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_writer_add_cache(kjit_bundle_wri
  * Make the bundle. The same kernels and compressor give the same bytes, whenever, wherever and in whatever order they
  * were compiled and added.
  *
- * @param[out] blob  borrowed from the writer until it is ended or this is called again
+ * @param      writer  the bundle in the making
+ * @param[out] blob    borrowed from the writer until the writer is ended or this is called again
  * @retval KJIT_OK
  * @retval KJIT_ERR_UNSUPPORTED  more than 4 GiB, or 256 architectures
  * @retval KJIT_ERR_INTERNAL     the compressor wrote past its room
@@ -148,13 +189,15 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_writer_finish(kjit_bundle_writer
 KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_keygen(char secret_key[65], char public_key[65], kjit_error *error);
 
 /**
- * Sign a bundle: checks it, then gives the bytes that belong behind its body (kjit_bundle_info.body_bytes), in place of
- * the signature that it may have.
+ * Sign a bundle: checks it, then computes the bytes that belong behind its body (kjit_bundle_info.body_bytes), in place
+ * of a signature that it may have already.
  *
- * @param secret_key  64 lower-case hex digits
+ * @param      bundle      an open bundle
+ * @param      secret_key  64 lower-case hex digits
+ * @param[out] signature   the bytes to write behind the body
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  the key is malformed
- * @retval KJIT_ERR_CORRUPT      the index or a kernel's digest is wrong: what is damaged is not signed
+ * @retval KJIT_ERR_CORRUPT      the index or a kernel's digest is wrong; a damaged bundle is not signed
  * @retval KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
  */

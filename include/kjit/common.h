@@ -48,7 +48,11 @@ extern "C" {
   { 0 }
 #endif
 
-/** The library's version at run time, as "major.minor.patch". Thread-safe; static storage. */
+/**
+ * The version of the library that runs, which may differ from KJIT_VERSION_STRING of the header it was compiled with.
+ * @return "major.minor.patch", in static storage
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API const char *kjit_version(void);
 
 /* X(name, value, text). Values are ABI: append only, never renumber, never reuse. */
@@ -80,13 +84,23 @@ typedef enum kjit_status {
       KJIT_STATUS_FORCE_INT = 0x7fffffff
 } kjit_status;
 
-/** "KJIT_ERR_COMPILE" for KJIT_ERR_COMPILE; "KJIT_ERR_?" for a value that is none. Thread-safe; static storage. */
+/**
+ * A status by its name in C.
+ * @param status  any value; a number from a newer library is allowed
+ * @return "KJIT_ERR_COMPILE" for ::KJIT_ERR_COMPILE, "KJIT_ERR_?" for an unknown value; static storage
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API const char *kjit_status_name(kjit_status status);
 
-/** One line that says what the status means in general. Thread-safe; static storage. */
+/**
+ * What a status means in general; what went wrong in one call is in kjit_error.message.
+ * @param status  any value
+ * @return one line, in static storage
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API const char *kjit_status_text(kjit_status status);
 
-/** Whose number kjit_error.cause is. */
+/** Which interface the number in kjit_error.cause belongs to. */
 typedef enum kjit_cause_domain {
   KJIT_CAUSE_NONE = 0,  /**< no number                  */
   KJIT_CAUSE_ERRNO = 1, /**< errno                      */
@@ -103,8 +117,8 @@ typedef struct kjit_error {
 } kjit_error;
 
 /**
- * Where the library gets host memory from. All zero means malloc and free. Both functions are set or neither is.
- * They must be thread-safe and must outlive every object made with them.
+ * The functions by which the library allocates host memory. All zero means malloc() and free(). Set both functions or
+ * neither. They must be thread-safe, and must stay valid until every object made with them has been destroyed.
  */
 typedef struct kjit_allocator {
   void *(*allocate)(void *user, size_t bytes); /**< NULL on failure; aligned for any type */
@@ -112,16 +126,20 @@ typedef struct kjit_allocator {
   void *user;                                  /**< passed back                           */
 } kjit_allocator;
 
+/** How much a log line matters. */
 typedef enum kjit_log_level {
-  KJIT_LOG_ERROR = 0,
-  KJIT_LOG_WARNING = 1,
-  KJIT_LOG_INFO = 2,
-  KJIT_LOG_DEBUG = 3
+  KJIT_LOG_ERROR = 0,   /**< reserved: what makes a call fail is returned, not logged        */
+  KJIT_LOG_WARNING = 1, /**< kjit goes on, but worse: in memory only, an entry built again   */
+  KJIT_LOG_INFO = 2,    /**< reserved: choices of kjit                                       */
+  KJIT_LOG_DEBUG = 3    /**< details for developers of kjit                                  */
 } kjit_log_level;
 
 /**
- * Receives one line (no newline) at a time. Called from whichever thread had something to say, with no lock held; the
- * line is borrowed for the call. The library itself never prints.
+ * Receives what the library has to log, one line at a time. The library itself never prints.
+ * @param user   kjit_runtime_options.log_user
+ * @param level  how much the line matters
+ * @param line   without a newline; borrowed for the call
+ * @par Thread safety  Called by any thread that uses the runtime, by several at once; no lock of the library is held.
  */
 typedef void (*kjit_log_fn)(void *user, kjit_log_level level, const char *line);
 

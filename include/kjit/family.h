@@ -68,11 +68,18 @@ typedef struct kjit_field_info {
  */
 KJIT_API const kjit_family *kjit_family_find(const char *name);
 
-/** A family's name, borrowed from it. NULL for a NULL family. Thread-safe. */
+/**
+ * A family's name.
+ * @param family  may be NULL
+ * @return borrowed from the family; NULL for a NULL family
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API const char *kjit_family_name(const kjit_family *family);
 
 /**
  * The family's fields in order; field `index` is kjit_config.values[index].
+ * @param family  may be NULL
+ * @param index   from 0
  * @return borrowed from the family; NULL past the end, or for a NULL family
  * @par Thread safety  Thread-safe.
  */
@@ -80,6 +87,7 @@ KJIT_API const kjit_field_info *kjit_family_field(const kjit_family *family, siz
 
 /**
  * A config of one of the family's named sets, which are for warming caches and for tuning.
+ * @param      family  the family
  * @param      set     the set's name
  * @param      index   from 0
  * @param[out] config  may be NULL, to ask for the count alone
@@ -97,6 +105,9 @@ KJIT_API const char *kjit_family_set_name(const kjit_family *family, size_t inde
 
 /**
  * The value of a field by its name.
+ * @param      config  a config
+ * @param      field   the field's name
+ * @param[out] value   the value; 0 on failure
  * @retval KJIT_OK
  * @retval KJIT_ERR_NOT_FOUND    the family has no such field
  * @retval KJIT_ERR_INVALID_ARG  an argument or config->family is NULL
@@ -105,15 +116,26 @@ KJIT_API const char *kjit_family_set_name(const kjit_family *family, size_t inde
 KJIT_API KJIT_NODISCARD kjit_status kjit_config_get(const kjit_config *config, const char *field, int32_t *value,
                                                     kjit_error *error);
 
-/** Set a field by its name. The value is not judged: kjit_config_check() does that. As kjit_config_get(). */
+/**
+ * Set a field by its name. The value is not checked; kjit_config_check() does that.
+ * @param config  the config that is changed
+ * @param field   the field's name
+ * @param value   its new value
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_NOT_FOUND    the family has no such field
+ * @retval KJIT_ERR_INVALID_ARG  an argument or config->family is NULL
+ * @par Thread safety  Not thread-safe for the config.
+ */
 KJIT_API KJIT_NODISCARD kjit_status kjit_config_set(kjit_config *config, const char *field, int32_t value,
                                                     kjit_error *error);
 
 /**
  * Read a config: `name=value,name=value,...` on one line, every field once, in any order; blanks may stand around each
  * word; a dtype is a name in any case or a number. flash_forward has its short form instead (flash_forward.h). Anything
- * unknown, repeated, missing or trailing is an error that says where. The values are read, not judged.
- * @param[out] out  on failure its values are all 0
+ * unknown, repeated, missing or trailing is an error that says where. Values are read; rules are not checked.
+ * @param      family  the family
+ * @param      text    one line, NUL-terminated
+ * @param[out] out     on failure its values are all 0
  * @retval KJIT_OK
  * @retval KJIT_ERR_PARSE        the message has the column (in bytes, from 1) and the offending word
  * @retval KJIT_ERR_INVALID_ARG  family, text or out is NULL
@@ -131,8 +153,10 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_config_parse(const kjit_family *family,
 /**
  * Write a config as kjit_config_parse() reads it: fields in order, without blanks, with a NUL. The family's name is not
  * part of it.
- * @param flags     KJIT_PRINT_JSON or 0
- * @param capacity  of text, in bytes
+ * @param      config    the config
+ * @param      flags     KJIT_PRINT_JSON or 0
+ * @param[out] text      the text
+ * @param      capacity  room in text, in bytes
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  an argument is NULL, or capacity is too small: KJIT_CONFIG_TEXT_MAX never is
  * @par Thread safety  Thread-safe.
@@ -142,7 +166,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_config_print(const kjit_config *config,
 
 /**
  * Check every rule of the family; with `arch`, also what that architecture can run.
- * @param arch  "sm_80", "sm_90a", ...; NULL: only what holds everywhere
+ * @param config  the config
+ * @param arch    "sm_80", "sm_90a", ...; NULL: only what holds everywhere
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_CONFIG  names the field, its value and the rule
  * @retval KJIT_ERR_UNSUPPORTED     the architecture cannot run it, or is unknown
@@ -152,13 +177,20 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_config_print(const kjit_config *config,
 KJIT_API KJIT_NODISCARD kjit_status kjit_config_check(const kjit_config *config, const char *arch, kjit_error *error);
 
 /**
- * The config whose machine code is the same and whose fields that mean nothing there are at their plain value.
- * Idempotent; equal code, equal canonical config, equal key. The config must pass the check.
+ * The canonical form of a config: the machine code is the same, and fields that cannot change it have their plain
+ * values. Configs of equal code have one canonical form and so one key.
+ * @param config  must pass kjit_config_check()
+ * @return the canonical form, which is its own canonical form
  * @par Thread safety  Thread-safe.
  */
 KJIT_API kjit_config kjit_config_canonical(const kjit_config *config);
 
-/** -1, 0 or 1: by family, its name first, then the values in field order. Neither may be NULL. Thread-safe. */
+/**
+ * Compare two configs by their families' names, then by their values in field order.
+ * @param a, b  must not be NULL
+ * @return -1, 0 or 1
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API int kjit_config_compare(const kjit_config *a, const kjit_config *b);
 
 /** The numbers of a launch that follow from a config alone. */
@@ -168,23 +200,31 @@ typedef struct kjit_geometry {
   uint32_t cluster[3];   /**< blocks of a cluster in x, y and z; all 0: no cluster */
 } kjit_geometry;
 
-/** Thread-safe. The config must pass the check. */
+/**
+ * The numbers of a launch that follow from a config.
+ * @param config  must pass kjit_config_check()
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API kjit_geometry kjit_config_geometry(const kjit_config *config);
 
 /**
  * Blocks of a kernel that fit one SM at once: the least of what registers, dynamic shared memory, threads and the block
  * limit allow, by the allocation granularities of the CUDA C++ Programming Guide's table of compute capabilities.
- * @param registers  per thread, from kjit_artifact_info
+ * @param config     the config
+ * @param registers  registers of a thread, from kjit_artifact_info
+ * @param arch       "sm_80", "sm_90a", ...
  * @return 0 if it does not fit, the config breaks a rule, or arch is unknown
  * @par Thread safety  Thread-safe.
  */
 KJIT_API uint32_t kjit_config_blocks_per_sm(const kjit_config *config, uint32_t registers, const char *arch);
 
 /**
- * Compile (or find) the kernel of a config: check, canonicalise, kjit_build(). No GPU needed.
- * @param      arch   "sm_80", "sm_90a", ...
- * @param      flags  KJIT_BUILD_*
- * @param[out] out    ended with kjit_artifact_release()
+ * Compile the kernel of a config, or find it in the cache: check, canonical form, kjit_build(). No GPU is needed.
+ * @param      runtime  the runtime
+ * @param      config   the config
+ * @param      arch     "sm_80", "sm_90a", ...
+ * @param      flags    KJIT_BUILD_*
+ * @param[out] out      ended with kjit_artifact_release()
  * @retval those of kjit_config_check() and kjit_build()
  * @par Thread safety  Thread-safe.
  */
@@ -193,8 +233,10 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_config_build(kjit_runtime *runtime, con
                                                       kjit_error *error);
 
 /**
- * The source that would be compiled for a config, its #define lines first. For people.
- * @param[out] text  NUL-terminated; freed with kjit_text_free()
+ * The source that would be compiled for a config, its #define lines first, for people to read.
+ * @param      runtime  the runtime
+ * @param      config   the config
+ * @param[out] text     NUL-terminated; freed with kjit_text_free()
  * @retval KJIT_OK, KJIT_ERR_INVALID_CONFIG, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_MEMORY
  * @retval KJIT_ERR_UNSUPPORTED  the library was built without its kernel sources
  * @par Thread safety  Thread-safe.

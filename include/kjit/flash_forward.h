@@ -64,8 +64,10 @@ typedef struct kjit_flash_config {
  * (dtype by name in any case or by number; features in any order; load_…_tiles required), and the two demangled
  * spellings `FlashForwardKernelConfig{5, 128, …}` with 13 values, plain or with casts `(int)128`, `(bool)1`,
  * `(c10::ScalarType)5`. Anything unknown, repeated, missing or trailing is an error that says where.
- * The values are read, not judged: kjit_config_check() does that.
+ * Values are read; rules are checked by kjit_config_check().
  *
+ * @param      text  one line, NUL-terminated
+ * @param[out] out   on failure all its values are 0
  * @retval KJIT_OK
  * @retval KJIT_ERR_PARSE        the message has the column (from 1) and the offending word
  * @retval KJIT_ERR_INVALID_ARG
@@ -81,7 +83,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_flash_config_parse(const char *text, kj
 #define KJIT_FLASH_CONFIG_TEXT_MAX 512
 
 /**
- * Write a config's short form (or JSON) with a NUL.
+ * Write a config's short form, or JSON.
+ * @param      config    the config
+ * @param      flags     KJIT_PRINT_*, or 0
+ * @param[out] text      the text, NUL-terminated
+ * @param      capacity  room in text, in bytes
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  capacity is too small; KJIT_FLASH_CONFIG_TEXT_MAX never is
  * @par Thread safety  Thread-safe.
@@ -105,7 +111,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_flash_config_set(const char *name, kjit
                                                           size_t *count, kjit_error *error);
 
 /**
- * The family's config of these 13 fields: what kjit/family.h and kjit_attention_forward() take.
+ * Make the family's config of these 13 fields, which kjit/family.h and kjit_attention_forward() take.
+ * @param      config   the 13 fields
  * @param      problem  NULL: the plain kernel, with no mask, no groups and both head sizes d_head; it is not checked.
  *                      Else the kernel that this problem gets with the config.
  * @param[out] out      on failure its values are all 0
@@ -118,7 +125,11 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_config_of_flash(const kjit_flash_config
                                                          const kjit_attention_problem *problem, kjit_config *out,
                                                          kjit_error *error);
 
-/** The plain kernel of a config. `config` must not be NULL. Thread-safe. */
+/**
+ * The plain kernel of a config: no mask, no groups, both head sizes d_head.
+ * @param config  must not be NULL
+ * @par Thread safety  Thread-safe.
+ */
 static inline kjit_config kjit_flash_config_plain(const kjit_flash_config *config) {
   kjit_config plain = KJIT_ZERO;
   const kjit_status status = kjit_config_of_flash(config, NULL, &plain, NULL);

@@ -97,9 +97,11 @@ typedef struct kjit_arg {
   { &(variable), sizeof(variable) }
 
 /**
- * Build (kjit_build()) and load, and find the kernel request->entry in it. With request->arch NULL the architecture is
- * that of the current context's device, with its own features where it has any ("sm_90a").
+ * Build (kjit_build()) and load, and find the kernel request->entry in it. With request->arch NULL the architecture
+ * is that of the current context's device, with its own features where it has any ("sm_90a").
  *
+ * @param      runtime  the runtime
+ * @param      request  what to build; borrowed for the call
  * @param[out] out  released with kjit_kernel_release()
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  request->entry is missing, or as kjit_build()
@@ -112,25 +114,64 @@ typedef struct kjit_arg {
 KJIT_API KJIT_NODISCARD kjit_status kjit_kernel_get(kjit_runtime *runtime, const kjit_build_request *request,
                                                     kjit_kernel **out, kjit_error *error);
 
-/** Take another reference. @return kernel. Accepts NULL. Thread-safe. */
+/**
+ * The same for a variant of a program, sealed or not (build.h, sealed.h). Of a sealed program the architecture that is
+ * most specific to the current device is taken, unless the variant names one.
+ *
+ * @param      variant  NULL: the request as it is, or the only kernel of a sealed program
+ * @param[out] out      released with kjit_kernel_release()
+ * @retval those of kjit_kernel_get() and kjit_program_get()
+ * @par Thread safety  Thread-safe. A context must be current.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_program_get_kernel(kjit_program *program, const kjit_program_variant *variant,
+                                                            kjit_kernel **out, kjit_error *error);
+
+/**
+ * Take another reference.
+ * @param kernel  may be NULL
+ * @return `kernel`
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API kjit_kernel *kjit_kernel_retain(kjit_kernel *kernel);
 
-/** Give a reference back: the kernel must not be used through it any more. Accepts NULL. Thread-safe. */
+/**
+ * Give a reference back: the kernel must not be used through it any more.
+ * @param kernel  may be NULL
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API void kjit_kernel_release(kjit_kernel *kernel);
 
-/** The artifact that the kernel was loaded from. Borrowed. Thread-safe. */
+/**
+ * The artifact that a kernel was loaded from.
+ * @param kernel  the kernel
+ * @return borrowed from the kernel
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API const kjit_artifact *kjit_kernel_artifact(const kjit_kernel *kernel);
 
-/** How many parameters the kernel has, as its cubin or the driver says; -1: neither does. Thread-safe. */
+/**
+ * How many parameters a kernel has, as its cubin or the driver says.
+ * @param kernel  the kernel
+ * @return the number; -1 when neither cubin nor driver says it
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API int32_t kjit_kernel_parameter_count(const kjit_kernel *kernel);
 
-/** Size of a parameter in bytes; 0 for one that the kernel does not have or whose size nobody knows. Thread-safe. */
+/**
+ * The size of one of a kernel's parameters.
+ * @param kernel  the kernel
+ * @param index   from 0
+ * @return bytes; 0 for a parameter that the kernel does not have, or whose size is unknown
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API uint32_t kjit_kernel_parameter_bytes(const kjit_kernel *kernel, uint32_t index);
 
 /**
  * Launch: asynchronous with respect to the host, in the current context, on the caller's stream. May be captured into
  * a CUDA graph.
  *
+ * @param kernel  the kernel
+ * @param launch  grid, block, shared memory and attributes
  * @param args        one for each of the kernel's parameters, in order; the values are copied before the call returns
  * @param arg_count   must equal the number of the kernel's parameters, as each size must that of its parameter
  * @param stream      NULL means the legacy default stream
@@ -157,8 +198,11 @@ typedef struct kjit_occupancy {
 } kjit_occupancy;
 
 /**
- * Ask the driver what of a launch is resident at a time. `occupancy->struct_size` must be set; the launch's grid counts
- * for clusters alone.
+ * Ask the driver what of a launch is resident at a time. `occupancy->struct_size` must be set; the launch's grid
+ * counts for clusters alone.
+ * @param      kernel     the kernel
+ * @param      launch     block, cluster and shared memory; the grid counts for clusters alone
+ * @param[out] occupancy  the answer
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG, KJIT_ERR_UNSUPPORTED, KJIT_ERR_NO_DRIVER, KJIT_ERR_DRIVER  as kjit_kernel_launch()
  * @par Thread safety  Thread-safe.
@@ -178,6 +222,8 @@ typedef struct kjit_kernel_handles {
 /**
  * The driver's handles. `handles->struct_size` must be set. They belong to the runtime and are valid until it ends: a
  * kernel whose handles were given out is not unloaded, since nobody can tell who uses them.
+ * @param      kernel   the kernel
+ * @param[out] handles  the handles
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_DRIVER, KJIT_ERR_DRIVER
  * @par Thread safety  Thread-safe.
@@ -203,6 +249,8 @@ typedef struct kjit_device_info {
 
 /**
  * How many GPUs the driver shows.
+ * @param      runtime  the runtime
+ * @param[out] count    how many
  * @retval KJIT_OK             `*count` may be 0
  * @retval KJIT_ERR_NO_DRIVER  libcuda is missing or cannot start; the error says where it was looked for
  * @par Thread safety  Thread-safe.
@@ -211,6 +259,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_device_count(kjit_runtime *runtime, uin
 
 /**
  * Describe a GPU. `info->struct_size` must be set.
+ * @param      runtime  the runtime
+ * @param[out] info     the description
  * @param ordinal  CUDA's; -1 means the current context's device
  * @retval KJIT_OK, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_DRIVER, KJIT_ERR_DRIVER
  * @par Thread safety  Thread-safe.

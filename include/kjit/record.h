@@ -13,16 +13,18 @@ extern "C" {
 #endif
 
 /**
- * From now on append each distinct request, one manifest line, to a file: what was answered from memory, a bundle or
- * the cache as well as what was compiled. Any number of processes may record to one file; each request is in it once.
- * What a family keeps resident without asking again (a kernel that this runtime has launched already) was asked for
- * before; a call with ::KJIT_BUILD_RESIDENT_ONLY touches no file and is not recorded. Requests with a caller's own
- * source become comments: a manifest does not hold sources. A file that cannot be written costs nothing but the record:
- * it is counted (kjit_runtime_stats.cache_errors) and logged.
+ * From now on append each distinct request as one manifest line to a file, whether the request was answered from
+ * memory, a bundle or the cache, or compiled. Several processes may record to one file; each request is in it once.
  *
- * Environment: KJIT_RECORD=FILE does the same for a program that knows nothing of it.
+ * A kernel that this runtime has already launched is found in the family's own table and is not recorded again. A call
+ * with ::KJIT_BUILD_RESIDENT_ONLY touches no file and is not recorded. A request with a caller's own source is written
+ * as a comment, because a manifest does not hold sources. When the file cannot be written only the record suffers: the
+ * failure is counted (kjit_runtime_stats.cache_errors) and logged.
  *
- * @param path  made when it is not there (mode 0666 less the umask); NULL: stop recording
+ * The environment variable KJIT_RECORD=FILE does the same for a program that does not call this function.
+ *
+ * @param runtime  the runtime whose requests are recorded
+ * @param path     created with mode 0666 less the umask if it does not exist; NULL stops recording
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  the path is empty
  * @retval KJIT_ERR_NO_MEMORY

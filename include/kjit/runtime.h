@@ -127,6 +127,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_create(kjit_runtime **out, cons
  * Artifacts, kernels and plans taken from it must have been released before, and their launches must have finished.
  * After the last one a program that opened the library with dlopen() may close it: nothing of it stays. NVRTC and
  * libcuda, once opened, do, until the process ends. Accepts NULL.
+ * @param runtime  may be NULL
  * @par Thread safety  Not thread-safe.
  */
 KJIT_API void kjit_runtime_destroy(kjit_runtime *runtime);
@@ -157,6 +158,8 @@ typedef struct kjit_runtime_stats {
 
 /**
  * Read the counters. `stats->struct_size` must be set; what a smaller struct has no room for is left out.
+ * @param      runtime  the runtime
+ * @param[out] stats    the counters
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG
  * @par Thread safety  Thread-safe; each counter is exact, the set is not one snapshot.
@@ -164,7 +167,12 @@ typedef struct kjit_runtime_stats {
 KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_get_stats(kjit_runtime *runtime, kjit_runtime_stats *stats,
                                                            kjit_error *error);
 
-/** Free text that a function of this runtime handed out. Accepts NULL. Thread-safe. */
+/**
+ * Free text that a function of this runtime handed out.
+ * @param runtime  the runtime that handed the text out
+ * @param text     may be NULL
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API void kjit_text_free(kjit_runtime *runtime, char *text);
 
 #ifdef __cplusplus

@@ -31,6 +31,14 @@ typedef struct kjit_tensor {
 /**
  * A contiguous (batch, seq, heads, head_dim) tensor.
  * The logical axes of q, k, v, o are always in this order, whatever the layout in memory.
+ * @param data      address of element (0, 0, 0, 0)
+ * @param dtype     element type
+ * @param device    CUDA ordinal, or ::KJIT_DEVICE_HOST
+ * @param batch     number of sequences
+ * @param seq       tokens in a sequence
+ * @param heads     attention heads
+ * @param head_dim  elements of a head
+ * @return the view; strides follow from the shape
  */
 static inline kjit_tensor kjit_tensor_bshd(void *data, kjit_dtype dtype, int32_t device, int64_t batch, int64_t seq,
                                            int64_t heads, int64_t head_dim) {
@@ -44,7 +52,10 @@ static inline kjit_tensor kjit_tensor_bshd(void *data, kjit_dtype dtype, int32_t
   return t;
 }
 
-/** The same view of memory that holds (batch, heads, seq, head_dim) contiguously. */
+/**
+ * A view with the axes (batch, seq, heads, head_dim) of memory that holds (batch, heads, seq, head_dim) contiguously.
+ * The parameters are those of kjit_tensor_bshd().
+ */
 static inline kjit_tensor kjit_tensor_bhsd(void *data, kjit_dtype dtype, int32_t device, int64_t batch, int64_t heads,
                                            int64_t seq, int64_t head_dim) {
   kjit_tensor t = {data,

@@ -1,6 +1,6 @@
 /**
  * @file
- * Tensor maps: what the copy engine of sm_90 and later (TMA) must know of a tensor, as an argument of a kernel.
+ * Tensor maps: what TMA (sm_90 and later) must know of a tensor, as an argument of a kernel.
  */
 #ifndef KJIT_TENSOR_MAP_H
 #define KJIT_TENSOR_MAP_H
@@ -90,9 +90,11 @@ static inline kjit_tensor_map_options kjit_tensor_map_options_default(void) {
 /**
  * Make a tensor map. It is bound to no context; the memory need not exist yet.
  *
+ * @param      runtime  the runtime
+ * @param      options  the tensor and how it is read; borrowed for the call
  * @param[out] map  128 bytes
  * @retval KJIT_OK
- * @retval KJIT_ERR_INVALID_ARG  a field breaks a rule of the copy engine: the message has field, value and rule
+ * @retval KJIT_ERR_INVALID_ARG  a field breaks a rule of TMA: the message has field, value and rule
  * @retval KJIT_ERR_UNSUPPORTED  the driver refuses it all the same, as for a type that the device does not have
  * @retval KJIT_ERR_NO_DRIVER
  * @par Thread safety  Thread-safe.

@@ -32,7 +32,9 @@ typedef struct kjit_tune_info {
 
 /**
  * Describe the table of a device, reading it if that has not been done yet.
- * @param device  as kjit_device_get_info() fills it
+ * @param      runtime  the runtime
+ * @param      device   as kjit_device_get_info() fills it
+ * @param[out] info     `info->struct_size` must be set
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG
  * @par Thread safety  Thread-safe.
@@ -46,7 +48,10 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_get_info(kjit_runtime *runtime, co
 #define KJIT_TUNE_CLASS_TEXT_MAX 192
 
 /**
- * The class that a problem belongs to, as a table names it: `dtype=bf16,causal=0,head_dim=128,…`. Pure.
+ * The class that a problem belongs to, as a table names it: `dtype=bf16,causal=0,head_dim=128,…`.
+ * @param      problem   the problem
+ * @param[out] text      the class
+ * @param      capacity  room in text, at least KJIT_TUNE_CLASS_TEXT_MAX
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG  names the member of the problem, or capacity is below KJIT_TUNE_CLASS_TEXT_MAX
  * @par Thread safety  Thread-safe.
@@ -64,11 +69,13 @@ typedef struct kjit_tune_candidate {
 typedef struct kjit_tune_candidates kjit_tune_candidates;
 
 /**
- * What is worth measuring for a problem, and what is not: the rules' choice first, then configs that differ in one or
- * two fields, the nearest first. No two that are worth compiling are the same kernel. Needs no GPU.
- * @param[out] out  ended with kjit_tune_candidates_destroy(), before the runtime
- * @param device    the card, as kjit_device_get_info() fills it; NULL: the usual card of `arch`
- * @param arch      used when device is NULL
+ * List what is worth measuring for a problem, and what is not: the rules' choice first, then configs that differ in one
+ * or two fields, the nearest first. No two that are worth compiling are the same kernel. Needs no GPU.
+ * @param[out] out      ended with kjit_tune_candidates_destroy(), before the runtime
+ * @param      runtime  the runtime
+ * @param      problem  the problem
+ * @param      device   the card, as kjit_device_get_info() fills it; NULL for the usual card of `arch`
+ * @param      arch     used when device is NULL
  * @retval those of kjit_attention_choose()
  * @par Thread safety  Thread-safe.
  */
@@ -77,10 +84,20 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_candidates_create(kjit_tune_candid
                                                                 const kjit_device_info *device, const char *arch,
                                                                 kjit_error *error);
 
-/** Candidate `index`, or NULL past the end. Thread-safe. */
+/**
+ * One candidate of a list.
+ * @param list   the list
+ * @param index  from 0
+ * @return borrowed from the list; NULL past the end
+ * @par Thread safety  Thread-safe.
+ */
 KJIT_API const kjit_tune_candidate *kjit_tune_candidates_get(const kjit_tune_candidates *list, size_t index);
 
-/** Ends a list. Accepts NULL. */
+/**
+ * End a list.
+ * @param list  may be NULL
+ * @par Thread safety  Not thread-safe.
+ */
 KJIT_API void kjit_tune_candidates_destroy(kjit_tune_candidates *list);
 
 /** What was measured for one problem. */
@@ -100,9 +117,11 @@ static inline kjit_tune_result kjit_tune_result_default(void) {
 
 /**
  * Put a result into the device's table in the user's cache folder, in place of what the table has for its class.
- * Whoever else writes meanwhile loses nothing; readers see the old table or the new one. What the file has of other
- * kernels, and a file that is damaged, is left behind. Runtimes that have read the table do not read it again.
- * @param device  the card that it was measured on
+ * Other processes may write at the same time without losing rows; readers see the old table or the new one. Rows of
+ * other kernels are dropped, and a damaged file is begun anew. Runtimes that have read the table do not read it again.
+ * @param runtime  the runtime whose cache folder is used
+ * @param device   the card that was measured
+ * @param result   what was measured
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG     names the member of the result
  * @retval KJIT_ERR_INVALID_CONFIG  the config breaks a rule or is not one for this problem
@@ -114,10 +133,12 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_publish(kjit_runtime *runtime, con
                                                       const kjit_tune_result *result, kjit_error *error);
 
 /**
- * The same for a table that the caller keeps: the text of one with the result in it.
- * @param before     the table's text so far; NULL: there is none. One of another card, driver or library is left
- * behind.
- * @param[out] text  NUL-terminated; freed with kjit_text_free()
+ * Put a result into a table that the caller keeps, as text.
+ * @param      runtime  the runtime
+ * @param      device   the card that was measured
+ * @param      result   what was measured
+ * @param      before   the table's text so far, or NULL; the table of another card, driver or library is dropped
+ * @param[out] text     the new table, NUL-terminated; freed with kjit_text_free()
  * @retval those of kjit_tune_publish(); KJIT_ERR_PARSE for `before`, with line and column
  * @par Thread safety  Thread-safe.
  */

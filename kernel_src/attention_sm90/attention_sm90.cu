@@ -8,11 +8,10 @@
 //           a row that sees none gives 0 and -inf.
 // Grid      as many blocks as run on the card at once, each working on one tile of 64 * consumers rows after the other
 //           (schedule.cuh). With pack_gqa (the field `packed`) a tile's rows are queries times query heads that share a
-//           key head; with split-KV (the field `split`) a tile's key blocks are shared out among blocks of threads, the
-//           last of which to finish merges (partials.cuh).
+//           key head; with split-KV (the field `split`) a tile's key blocks are divided among blocks of threads, and
+//           the last of them to finish merges the partial results (partials.cuh).
 // Warps     the first warpgroup is the producer, of which one thread issues all TMA loads (producer.cuh); 1 to 3
-// consumer
-//           warpgroups of 64 query rows each multiply and store (consumer.cuh).
+//           consumer warpgroups of 64 query rows each multiply and store (consumer.cuh).
 // Shared    q_buffers * Q + stages * (K + V), each padded to bands of 64 columns, o_chunks bands of O, and barriers
 //           (pipeline.cuh); up to 1023 bytes more, as the start is rounded up to the swizzle's 1024.
 // Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg lets it have 256
@@ -34,8 +33,8 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads,
   const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
   if (threadIdx.x == 0) layout.initialise();
   __syncthreads(); // the mbarriers are initialised for every thread
-  const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / kThreadsPerWarpgroup,
-                                    0); // the shuffle tells the compiler that it is uniform
+  // The shuffle tells the compiler that the number is the same in all threads of a warp.
+  const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / kThreadsPerWarpgroup, 0);
   if (warpgroup == 0) {
     setmaxnreg_dec<cfg::kProducerRegisters>();
     if (threadIdx.x == 0) Producer{p, layout}.run();

@@ -57,7 +57,7 @@ constexpr int kRescaleThreshold = KJIT_rescale_slack;
 // True when shared memory has room for a tile's last product and the next tile's first one at the same time.
 constexpr bool kOverlapsTiles = kQueryBuffers == 2 || kOutputBands > 0;
 constexpr int kPackGqa = KJIT_packed; // query heads that share a key head, in the rows of one tile
-constexpr bool kSplitKv = KJIT_split; // a tile's key blocks are shared out among blocks of threads
+constexpr bool kSplitKv = KJIT_split; // split-KV: a tile's key blocks are divided among blocks of threads
 
 constexpr int kConsumerRows = SM90_GROUP_ROWS; // query rows of a consumer warpgroup: M of wgmma
 constexpr int kQueryRows = kConsumerRows * kConsumers;
@@ -88,7 +88,8 @@ __device__ constexpr int bands(int columns) {
 }
 constexpr int kRowBytes = SM90_ROW_BYTES;
 constexpr int kBandBytes = kConsumerRows * kRowBytes; // a band of one consumer's rows of Q or O
-constexpr int kConsumerQueryBytes = // one consumer's rows of Q; its O leaves through the same memory, or its own
+// One consumer's rows of Q. O is stored through the same memory, unless it has memory of its own.
+constexpr int kConsumerQueryBytes =
     kBandBytes * (bands(kHeadDim) > bands(kHeadDimV) || kOutputBands > 0 ? bands(kHeadDim) : bands(kHeadDimV));
 constexpr int kQueryBytes = kConsumers * kConsumerQueryBytes;
 constexpr int kConsumerOutputBytes = kBandBytes * kOutputBands;

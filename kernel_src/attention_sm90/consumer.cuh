@@ -127,8 +127,8 @@ private:
   // Issue S = Q K^T, without waiting for it.
   KJIT_DEVICE void issue_scores(int buffer) {
     uint64_t q = wgmma_descriptor(at.query(buffer, consumer), 16);
-    asm volatile(""
-                 : "+l"(q)); // otherwise the descriptors of all steps are computed once, kept in registers, and spilled
+    // Without this the descriptors of all steps would be computed once, kept in registers, and spilled.
+    asm volatile("" : "+l"(q));
     const uint64_t k = wgmma_descriptor(at.keys(keys.slot), 16);
     wgmma_fence();
 #pragma unroll
@@ -138,8 +138,8 @@ private:
     wgmma_commit_group();
   }
 
-  // From one product to the next, 16 columns further: 32 bytes within a band of 64 columns; the next band lies behind
-  // all rows of this one.
+  // What to add to a descriptor for the product `depth`, 16 columns each: 32 bytes within a band of 64 columns; the
+  // next band lies behind all rows of this one.
   KJIT_DEVICE static uint64_t band_step(int rows, int depth) {
     return wgmma_descriptor_step(depth / 4 * rows * cfg::kRowBytes + depth % 4 * 32);
   }
@@ -253,8 +253,8 @@ private:
     softmax.add(added);
   }
 
-  // The accumulators of 16 columns of S lie in the threads as one A operand of the product with V does: P needs no
-  // exchange among threads.
+  // Compute P and round it. The accumulators of 16 columns of S lie in the threads as the A operand of the product with
+  // V does, so P needs no exchange among threads.
   KJIT_DEVICE void exponentiate_scores(typename Softmax::Rows &added) {
     softmax.exponentiate_scores(s, added, p.scale_log2, [&](int, int n, int r, float p0, float p1) {
       probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);

@@ -1,20 +1,20 @@
-/* Sizes by which the host reckons a launch's memory and the attention_sm90 kernel lays it out: one truth for both. Read
- * by the C compiler and by NVRTC. */
+/* Sizes from which the host computes a launch's memory and by which the attention_sm90 kernel lays it out. They are in
+ * one header, read by the C compiler and by NVRTC, so that both cannot disagree. */
 #ifndef KJIT_KERNEL_SRC_ATTENTION_SM90_LAYOUT_H
 #define KJIT_KERNEL_SRC_ATTENTION_SM90_LAYOUT_H
 
 enum {
-  SM90_GROUP_ROWS = 64,     /* query rows of a consumer warpgroup: wgmma's M                                  */
-  SM90_GROUP_THREADS = 128, /* of a warpgroup                                                                 */
-  SM90_CHUNK_COLUMNS = 64,  /* of 16 bits: a tile lies in shared memory as chunks of so many columns          */
-  SM90_ROW_BYTES = 128,     /* of a chunk, as the 128-byte swizzle needs                                      */
-  SM90_ALIGNMENT = 1024,    /* of the swizzle's pattern; dynamic shared memory starts anywhere                */
-  SM90_BARRIER_BYTES = 8,   /* of an mbarrier                                                                 */
-  SM90_TILE_BYTES = 16,     /* by which consumers hear where a tile is; as much again, if split, which part   */
-  SM90_WORD_BYTES = 4,      /* by which a consumer's threads hear whether they are to merge                   */
-  SM90_MERGED_AT_ONCE = 16, /* parts of a split tile: two rounds of them are the 256 parts that there may be  */
-  SM90_PIECE_COLUMNS = 16,  /* of O, that a part's result is kept in                                          */
-  SM90_STATISTICS = 4       /* floats that a row of a part's result has besides O: two of maximum and sum     */
+  SM90_GROUP_ROWS = 64,     /* query rows of a consumer warpgroup: M of wgmma */
+  SM90_GROUP_THREADS = 128, /* threads of a warpgroup */
+  SM90_CHUNK_COLUMNS = 64,  /* columns of a band, 16 bits each, as which tiles lie in shared memory */
+  SM90_ROW_BYTES = 128,     /* bytes of a band's row, as the 128-byte swizzle needs */
+  SM90_ALIGNMENT = 1024,    /* bytes: the swizzle's pattern repeats; dynamic shared memory may start anywhere */
+  SM90_BARRIER_BYTES = 8,   /* bytes of an mbarrier */
+  SM90_TILE_BYTES = 16,     /* bytes of a tile's coordinates, which consumers read; twice as many with split-KV */
+  SM90_WORD_BYTES = 4,      /* bytes of a consumer's word, by which its threads learn whether they merge */
+  SM90_MERGED_AT_ONCE = 16, /* partial results merged at once; two levels make the 256 splits that there may be */
+  SM90_PIECE_COLUMNS = 16,  /* columns of O in one piece of a partial result */
+  SM90_STATISTICS = 4       /* floats of a row of a partial result beside O: two pairs of maximum and sum */
 };
 
 #endif

@@ -13,29 +13,29 @@ struct attention_tensor_map {
 };
 
 struct attention_sm90_params {
-  /* Maps over (head_dim, seq, heads, batch), innermost first; 128-byte swizzle; boxes of 64 columns by
-   * 64 rows (q, o) or tile_n rows (k, v); zeros outside. With packed > 1, q and o are over (head_dim, query heads that
-   * share a key head, seq, key heads, batch), boxes of 64 x packed x 64 / packed. */
+  /* Tensor maps over (head_dim, seq, heads, batch), innermost axis first, with the 128-byte swizzle. Boxes have 64
+   * columns by 64 rows (q, o) or tile_n rows (k, v); what lies outside reads as zero. With packed > 1, q and o are over
+   * (head_dim, query heads that share a key head, seq, key heads, batch), in boxes of 64 x packed x 64 / packed. */
   struct attention_tensor_map q, k, v, o;
   float *lse;                 /* (batch, heads_q, seq_q) natural log, or null                                       */
   long long lse_batch_stride; /* elements */
   long long lse_head_stride;  /* elements */
-  int *tickets;               /* two zeros for handing out tiles as blocks get free; null: dealt out beforehand      */
+  int *tickets;               /* tile-scheduler counters, both zero; NULL when tiles are dealt out beforehand */
   int batch;
-  int heads;        /* that tiles are made of: query heads, or parts of up to `packed` that share a key head */
-  int heads_per_kv; /* those of them that share a key and value head                                         */
+  int heads;        /* heads as tiles count them: query heads, or packs of up to `packed` that share a key head */
+  int heads_per_kv; /* heads, so counted, that share a key and value head */
   int seq_q;        /* >= 1 */
   int seq_kv;       /* >= 1 */
   int query_tiles;  /* ceil(seq_q / tile_m)                                                             */
-  int section;      /* (batch, head) pairs whose K and V are worked on together, so that they stay in L2 */
-  float scale;      /* softmax scale, > 0    */
-  float scale_log2; /* the same times log2 e */
+  int section;      /* L2 section: (batch, head) pairs whose K and V fit L2 together */
+  float scale;      /* softmax scale, above 0 */
+  float scale_log2; /* scale * log2(e) */
   int group;        /* query heads that share a key and value head                                           */
-  int splits;       /* parts that a tile's key blocks are shared out in: 1 to 256, and no more than the longest tile has
-                     * key blocks; 1 without the memory below                                                */
-  int partial_rows; /* of a consumer's 64 that are kept of a part's result: a multiple of 8                   */
-  float *partials;  /* [tiles][consumers][splits] places: partials.cuh                                        */
-  int *arrivals;    /* [tiles][consumers][splits], zeros; the kernel leaves zeros                             */
+  int splits; /* most splits of a tile (split-KV): 1 to 256, and no more than the longest tile has key blocks; 1 when
+                 there is no memory for partial results */
+  int partial_rows; /* rows of a consumer's 64 that a partial result keeps: a multiple of 8 */
+  float *partials;  /* [tiles][consumers][splits] partial results, as partials.cuh lays them out */
+  int *arrivals;    /* [tiles][consumers][splits] counters, all zero before and after a launch */
 };
 
 #endif

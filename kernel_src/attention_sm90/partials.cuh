@@ -151,8 +151,8 @@ private:
   // Is this consumer the last of `count` to arrive? What the others wrote before they arrived is then visible to all of
   // its threads.
   KJIT_DEVICE bool is_last(int *counter, int barrier, uint32_t word) const {
-    bar_sync(barrier,
-             kThreadsPerWarpgroup); // after every thread's writes, and after it read the word at the level before
+    // All threads have written their results, and have read the word of the level before.
+    bar_sync(barrier, kThreadsPerWarpgroup);
     if (thread == 0) {
       __threadfence(); // the warpgroup's writes come before the arrival
       const bool last = atomicAdd(counter, 1) == count - 1;

@@ -103,7 +103,8 @@ private:
                 tile.head / p.heads_per_kv, tile.batch);
   }
 
-  // Causal tiles that share keys differ in length and so read them at different times: their keys are to stay in L2.
+  // Load one band. Causal tiles that share keys differ in length and so read them at different times; evict_last keeps
+  // these keys in L2 longer.
   KJIT_DEVICE static void load_band(const attention_tensor_map &m, uint32_t shared, uint32_t full, int column, int row,
                                     int head, int batch) {
     if constexpr (cfg::kCausal)

@@ -7,11 +7,9 @@
 //           elements, columns contiguous; lse (batch, heads_q, seq_q) fp32, optional. Lengths from 1. Causal: row i
 //           sees keys up to i + seq_kv - seq_q; a row that sees none gives 0 and -inf.
 // Grid      (ceil(seq_q / B_r), heads_q, batch): one block of threads for each query tile; blocks that share K and V
-// are
-//           next to each other.
-// Warps     n_warps, which all do the same: a warp owns B_r / n_warps query rows of Q, S, P and O; it loads and stores
-// these
-//           itself, and its share of K and V, of which every warp uses all.
+//           are next to each other.
+// Warps     n_warps, which all do the same: a warp owns B_r / n_warps query rows of Q, S, P and O, which it loads and
+//           stores itself; it also loads its share of each K and V tile, and then uses the whole tile.
 // Shared    (B_r * max(d, dv) + B_c * (d + dv)) * 2 bytes, d and dv being the head sizes in whole 16s: Q, then K, then
 //           V; O is stored through Q's memory.
 // Registers O B_r/n_warps * dv / 32, S B_r/n_warps * B_c / 32, Q half of O's when held; docs/performance.md has ptxas's
@@ -251,7 +249,7 @@ struct Block {
     if constexpr (cfg::QTile::kColumns == cfg::OTile::kColumns)
       __syncwarp(); // the warp's last read of its Q rows is over: O takes their place
     else
-      __syncthreads(); // of all warps: O's rows lie elsewhere than Q's
+      __syncthreads(); // every warp's last read of Q is over: with another row length O's rows overlap other warps' Q
     output_to_shared(rows);
     __syncwarp(); // the rows below were written by other lanes
     store_tile(rows.cursor<cfg::OTile, cfg::kHeadDimV>(p.o, p.o_stride), q_tile, rows.first_in_tile, rows.lane,

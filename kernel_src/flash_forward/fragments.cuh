@@ -16,13 +16,13 @@
 
 namespace fragments {
 
-// How many slices at a time, and register stages to hold them, for an operand of `depth` slices of which `load` are
-// loaded at a time (0: all).
+// How an operand is loaded: as a whole, or some slices at a time.
 struct Plan {
   int width;  // slices in one load
   int loads;  // loads that cover the operand
   int stages; // register copies: 2 when the next load is issued before this one is used
 };
+// The plan of an operand of `depth` slices, of which the config has `load` loaded at a time; 0 means all.
 __device__ constexpr Plan plan(int depth, int load) {
   const int width = load == 0 ? depth : load;
   const int loads = depth / width;
@@ -40,7 +40,7 @@ template <int kTiles, int kWidth> using Operand = uint32_t[kTiles][kWidth][4];
 using Scores = float[cfg::kRowTiles][cfg::kKeyTiles * 2][4];
 using Output = float[cfg::kRowTiles][cfg::kOutputTiles8][4];
 
-// Lane addresses. One ldmatrix.x4 is 16x16: its lanes give the rows of four 8x8 matrices.
+// The addresses that a lane gives to ldmatrix.x4, which loads 16x16 values as four 8x8 matrices.
 //   Q, V  lane l: row l % 16, columns 8 * (l / 16): matrices (rows, columns) = (0,0) (8,0) (0,8) (8,8)
 //   K     lane l: row l % 8 + 8 * (l / 16), columns 8 * (l / 8 % 2): (0,0) (0,8) (8,0) (8,8), so that the two
 //         registers of one mma's B operand are neighbours
@@ -81,8 +81,8 @@ KJIT_DEVICE void load_v(Operand<cfg::kValueSlices, kWidth> &v, const Addresses &
       ldmatrix_x4_trans(v[n][d], at.v.at(first_key_tile + d, n));
 }
 
-// c += A * B for one column tile of eight and one slice. Rows run backwards on every other column, so that the A
-// registers of one mma are those of the next and still in the operand cache.
+// c += A * B for one column tile of 8 and one slice. The row tiles are visited backwards on every other column tile, so
+// that two neighbouring mma use the same A registers, which are then still in the operand cache.
 template <int kColumns8, int kAWidth>
 KJIT_DEVICE void multiply_column(float (&c)[cfg::kRowTiles][kColumns8][4], int n,
                                  const Operand<cfg::kRowTiles, kAWidth> &a, int slice, const uint32_t (&b)[4]) {
@@ -93,7 +93,8 @@ KJIT_DEVICE void multiply_column(float (&c)[cfg::kRowTiles][kColumns8][4], int n
   }
 }
 
-// Slice after slice: for an operand that arrives so. The last 8 columns of the last tile may not exist.
+// c += A * B, slice after slice, for an operand that is loaded in slices. The last 8 columns of the last tile may not
+// exist.
 template <int kColumnTiles, int kColumns8, int kWidth, int kAWidth>
 KJIT_DEVICE void multiply_slices(float (&c)[cfg::kRowTiles][kColumns8][4], const Operand<cfg::kRowTiles, kAWidth> &a,
                                  int a_slice, const Operand<kColumnTiles, kWidth> &b) {
@@ -104,7 +105,7 @@ KJIT_DEVICE void multiply_slices(float (&c)[cfg::kRowTiles][kColumns8][4], const
       multiply_column(c, n, a, a_slice + d, b[n / 2][d]);
 }
 
-// Column tile after column tile, each over the whole depth: for an operand that is there as a whole.
+// c += A * B, column tile after column tile, each over the whole depth, for an operand that was loaded as a whole.
 template <int kColumnTiles, int kColumns8, int kWidth, int kAWidth>
 KJIT_DEVICE void multiply_columns(float (&c)[cfg::kRowTiles][kColumns8][4], const Operand<cfg::kRowTiles, kAWidth> &a,
                                   const Operand<kColumnTiles, kWidth> &b) {
@@ -117,17 +118,17 @@ KJIT_DEVICE void multiply_columns(float (&c)[cfg::kRowTiles][kColumns8][4], cons
         multiply_column(c, n, a, d, b[t][d]);
 }
 
-// Left alone, ptxas loads ahead as far as registers allow: a slice loaded in its turn, a slice loaded ahead and an
-// operand loaded whole become the same code. It does not move loads over a branch. This one is never taken, as no block
-// of keys has the number -2; ptxas keeps the first of several equal tests in a row, which is what fixes the place of
-// the second slice's loads, before or after the first slice's product.
+// A branch that is never taken, because no block of keys has the number -2. ptxas does not move loads over a branch.
+// Without it ptxas loads ahead as far as registers allow, and a slice loaded in its turn, a slice loaded ahead and an
+// operand loaded whole would become the same code. Of several equal tests in a row ptxas keeps the first, which fixes
+// whether the second slice's loads come before or after the first slice's product.
 KJIT_DEVICE void keep_order(int key_block) {
   asm volatile("{ .reg .pred never; setp.eq.s32 never, %0, -2; @never trap; }" ::"r"(key_block) : "memory");
 }
 
-// The loop that both products share. An operand in one piece: load, product, in the compiler's order. In slices: each
-// is loaded in its turn, or (two stages) ahead of the product before it.
-//   load(slice, stage), product(slice, stage)
+// The loop that both products share: load(slice, stage) and product(slice, stage) for each slice. With two stages a
+// slice is loaded ahead of the product before it, otherwise after it. An operand that is loaded as a whole has one
+// slice, whose loads and products the compiler orders.
 template <const Plan &kPlan, typename Load, typename Product>
 KJIT_DEVICE void stream(int key_block, Load load, Product product) {
   load(0, 0);

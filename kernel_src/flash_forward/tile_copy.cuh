@@ -1,4 +1,7 @@
 // Copies tiles between global and shared memory, 16 bytes a thread at a time: by cp.async, or through registers.
+//
+// A TileCursor knows which chunks of a tile a thread moves and where they lie; load_tile() and store_tile() move them.
+// K and V tiles are copied by all threads of the block, a warp's rows of Q and O by that warp alone.
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/memory.cuh>
@@ -9,7 +12,7 @@
 // global memory. One pointer serves all 64-column bands; it is moved from tile to tile instead of being computed anew,
 // because a 64-bit product for every tile and chunk would cost more registers than the softmax.
 //
-// Of a row's columns the first `kColumns`, a multiple of 8, exist in global memory; the tile may have 8 more.
+// The first `kColumns` columns of a row, a multiple of 8, exist in global memory; the tile may have 8 more.
 template <typename Tile, int kColumns, int kRows, int kThreads> struct TileCursor {
   static constexpr bool kPadded = kColumns < Tile::kColumns;
   const char *wide, *band32, *band16; // this thread's first chunk in bands of each width
@@ -20,16 +23,20 @@ template <typename Tile, int kColumns, int kRows, int kThreads> struct TileCurso
       : wide(start(global, row_stride, thread, 0)), band32(start(global, row_stride, thread, Tile::kWideBands)),
         band16(start(global, row_stride, thread, Tile::kBands - 1)), row_bytes(row_stride * 2) {}
 
-  // To the tile `rows` rows further down.
+  // Move to the tile that begins `rows` rows further down.
   KJIT_DEVICE void move(int rows) {
     wide += rows * row_bytes;
     band32 += rows * row_bytes;
     band16 += rows * row_bytes;
   }
 
-  // visit(row, exists, pointer, offset): row in the tile, whether its chunk is among the columns that exist, the chunk
-  // in global memory, byte offset in the shared tile, whose rows start at `first_row` (a multiple of 8). `thread` as
-  // given to the constructor.
+  // Call visit(row, exists, pointer, offset) for each of this thread's chunks.
+  //   first_row  the first row of the shared tile that is used, a multiple of 8
+  //   thread     as given to the constructor
+  //   row        the chunk's row, counted from first_row
+  //   exists     whether its columns exist in global memory
+  //   pointer    the chunk in global memory
+  //   offset     its byte offset in the shared tile
   template <typename Visit> KJIT_DEVICE void for_each_chunk(int first_row, int thread, Visit visit) const {
     for_each_in_bands<64, Tile::kWideBands>(wide, 0, first_row, thread, visit);
     for_each_in_bands<32, Tile::kBand32>(band32, Tile::kWideBands, first_row, thread, visit);
@@ -52,7 +59,8 @@ private:
   KJIT_DEVICE void for_each_in_bands(const char *pointer, int first_band, int first_row, int thread,
                                      Visit visit) const {
     constexpr int kChunks = kWidth / kChunkElements, kTotal = kRows * kChunks, kRowStep = kThreads / kChunks;
-    // Opaque, so that the compiler adds it row after row instead of keeping every multiple in two registers.
+    // The empty asm statement hides the value, so that the compiler adds it row after row. Otherwise it would keep
+    // every multiple in two registers.
     int64_t step = kRowStep * row_bytes;
     asm volatile("" : "+l"(step));
 #pragma unroll
@@ -69,10 +77,10 @@ private:
   }
 };
 
-// A tile from global to shared memory, rows from `first_row` on. Rows from `valid_rows` on become zeros when
-// `kGuarded`; otherwise all must exist. Columns that do not exist become zeros. With kAsync the copies are in flight
-// until cp_async_wait_group(); otherwise they are done when this returns. Either way other threads see them only after
-// a barrier.
+// Copy a tile from global memory to the rows from `first_row` on of a shared tile. With kGuarded the rows from
+// `valid_rows` on become zeros; otherwise all rows must exist. Columns that do not exist become zeros. With kAsync the
+// copies are in flight until cp_async_wait_group(); otherwise they are done when this returns. In both cases other
+// threads see them only after a barrier.
 template <bool kAsync, bool kGuarded, typename Cursor>
 KJIT_DEVICE void load_tile(uint32_t tile_address, int first_row, const Cursor &cursor, int thread, int valid_rows) {
   cursor.for_each_chunk(first_row, thread, [&](int row, bool exists, const char *source, uint32_t offset) {
@@ -89,7 +97,7 @@ KJIT_DEVICE void load_tile(uint32_t tile_address, int first_row, const Cursor &c
   });
 }
 
-// The way back: of the rows from `first_row` on, the first `valid_rows` to global memory, in the columns that exist.
+// Copy the first `valid_rows` of a shared tile's rows from `first_row` on to global memory, in the columns that exist.
 template <typename Cursor>
 KJIT_DEVICE void store_tile(const Cursor &cursor, uint32_t tile_address, int first_row, int thread, int valid_rows) {
   cursor.for_each_chunk(first_row, thread, [&](int row, bool exists, const char *target, uint32_t offset) {

@@ -19,8 +19,8 @@ using namespace kjit;
 
 // The score of a key that a row does not see: its probability becomes 0.
 KJIT_DEVICE float masked_score() {
-  return __int_as_float(0xff800000);
-} // -inf
+  return __int_as_float(0xff800000); // -inf
+}
 
 // Set `score` to -inf unless column < valid. One asm statement, because otherwise ptxas computes the predicates of many
 // scores first and keeps them in registers.
@@ -35,18 +35,17 @@ KJIT_DEVICE void mask_unless_less(float &score, int column, int valid) {
 //                   2^kThresholdLog2. Until then probabilities above 1 do no harm, because output and sum are relative
 //                   to the same maximum (FlashAttention-4's conditional rescale). false: the scores are scaled first,
 //                   then exp(x) = exp2(x * log2 e), and the output is rescaled in every step.
-//   kThresholdLog2  the rescale threshold, log2; 0: rescale whenever the maximum rises. exponentiate_scores() compares
-//   a
-//                   thread's sum of one step with it: at most 15, so that fp16 can hold each term of the sum.
-//   kRowsMayBeEmpty a row may see no key, in a step or at all
+//   kThresholdLog2  log2 of the rescale threshold; 0 rescales whenever the maximum rises. A thread's sum of one step is
+//                   compared with the threshold, so it is at most 15: fp16 can then hold each term of the sum.
+//   kRowsMayBeEmpty true when a row may see no key, in a step or at all
 template <int kRowTiles, int kColumnTiles8, int kOutputTiles8, bool kFused, int kThresholdLog2, bool kRowsMayBeEmpty>
 struct OnlineSoftmax {
   using Scores = float[kRowTiles][kColumnTiles8][4];
   using Output = float[kRowTiles][kOutputTiles8][4];
   using Rows = float[kRowTiles][2];
 
-  Rows max; // the running maximum, or below it by at most the rescale threshold
-  Rows sum; // of this thread's columns, relative to `max`
+  Rows max; // each row's running maximum, or a value below it by at most the rescale threshold
+  Rows sum; // each row's sum of exp2(score - max) over this thread's columns
 
   // The state before the first step, for a caller that does not treat the first step as a case of its own.
   KJIT_DEVICE void start() {

@@ -1,19 +1,24 @@
-"""kjit: CUDA attention kernels compiled at run time for exactly the configuration that was asked for.
+"""kjit: CUDA kernels compiled at run time for exactly the configuration that was asked for: attention, and your own.
 
     out = kjit.attention(q, k, v)                                  # PyTorch, CuPy, JAX; on the current stream
     out = kjit.forward(kjit.FlashForwardKernelConfig.parse("(BF16, 128, 128, 64, 4): async+…"), q, k, v)
     kjit.warm("prebuilt", arch="sm_90")                            # fills the cache; no GPU needed
+    kjit.Module(source)["scale"][grid, block](x, n)                # a kernel of your own
+    kjit.Family("gemm.yaml").get("BM=128,BN=64").launch(None, a, b, c, m, n, k)
 
 The library does the work; this package calls it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Callable, Optional, Union
 
 from ._library import version as __version__
-from .artifact import Artifact
+from ._request import Part
+from .artifact import Artifact, KernelInfo
 from .attention import attention, forward, forward_timed, plan
+from .bundle import Bundle, BundleWriter, bundle_keygen
 from .errors import (
     CompileError,
     DeadlinePassed,
@@ -28,6 +33,7 @@ from .errors import (
     ParseError,
     Unsupported,
 )
+from .family import Family, FamilyConfig, FamilyKernel
 from .flash_attn import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
 from .flash_config import (
     FIELDS,
@@ -38,27 +44,74 @@ from .flash_config import (
     get_kernel_configs,
     get_kernel_progression_configs,
 )
-from .runtime import Runtime, default_runtime
+from .kernel import Kernel
+from .module import Global, Module
+from .program import Program
+from .raw import RawKernel, RawModule
+from .runtime import Config, Path, Runtime, default_runtime
+from .tensor_map import TensorMap
 
 
-def compile(*arguments: Any, **options: Any) -> Artifact:
+def compile(config: Config, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
     """Runtime.compile() of the default runtime: a config's kernel with its registers, spills and log. No GPU needed."""
-    return default_runtime().compile(*arguments, **options)
+    return default_runtime().compile(config, arch, no_compile=no_compile)
 
 
-def compile_attention(*arguments: Any, **options: Any) -> Artifact:
+def compile_attention(
+    dtype: Union[DType, int, str],
+    head_dim: int,
+    arch: Optional[str] = None,
+    *,
+    causal: bool = False,
+    **sizes: int,
+) -> Artifact:
     """Runtime.compile_attention() of the default runtime: the kernel that attention() uses for a problem."""
-    return default_runtime().compile_attention(*arguments, **options)
+    return default_runtime().compile_attention(dtype, head_dim, arch, causal=causal, **sizes)
 
 
-def compile_source(*arguments: Any, **options: Any) -> Artifact:
-    """Runtime.compile_source() of the default runtime: a kernel of your own."""
-    return default_runtime().compile_source(*arguments, **options)
+def compile_source(
+    text: Optional[str],
+    entry: Optional[str],
+    arch: Optional[str] = None,
+    *,
+    name: str = "source.cu",
+    defines: Optional[Mapping[str, object]] = None,
+    headers: Optional[Mapping[str, str]] = None,
+    include_dirs: Iterable[Path] = (),
+    options: Iterable[str] = (),
+    names: Iterable[str] = (),
+    parts: Iterable[Part] = (),
+    no_compile: bool = False,
+    strict_sources: bool = False,
+    timeout_ms: int = 0,
+) -> Artifact:
+    """Runtime.compile_source() of the default runtime: a kernel of your own. No GPU needed."""
+    return default_runtime().compile_source(
+        text,
+        entry,
+        arch,
+        name=name,
+        defines=defines,
+        headers=headers,
+        include_dirs=include_dirs,
+        options=options,
+        names=names,
+        parts=parts,
+        no_compile=no_compile,
+        strict_sources=strict_sources,
+        timeout_ms=timeout_ms,
+    )
 
 
-def warm(*arguments: Any, **options: Any) -> dict[str, Any]:
+def warm(
+    configs: Union[str, Config, Iterable[Config]] = "prebuilt",
+    arch: Union[None, str, Iterable[str]] = None,
+    *,
+    jobs: Optional[int] = None,
+    progress: Optional[Callable[[int, int], None]] = None,
+) -> dict[str, Any]:
     """Runtime.warm() of the default runtime: fill the cache."""
-    return default_runtime().warm(*arguments, **options)
+    return default_runtime().warm(configs, arch, jobs=jobs, progress=progress)
 
 
 def stats() -> dict[str, int]:
@@ -77,25 +130,40 @@ def doctor() -> dict[str, Any]:
 
 
 __all__ = [
-    "FIELDS",
     "Artifact",
+    "Bundle",
+    "BundleWriter",
     "CompileError",
     "DType",
     "DeadlinePassed",
     "DriverError",
     "Error",
+    "FIELDS",
+    "Family",
+    "FamilyConfig",
+    "FamilyKernel",
     "FlashForwardKernelConfig",
+    "Global",
     "InvalidArgument",
     "InvalidConfig",
+    "Kernel",
+    "KernelInfo",
+    "Module",
     "NoDriver",
     "NoMemory",
     "NoNvrtc",
     "NotFound",
     "ParseError",
+    "Part",
+    "Program",
+    "RawKernel",
+    "RawModule",
     "Runtime",
+    "TensorMap",
     "Unsupported",
     "__version__",
     "attention",
+    "bundle_keygen",
     "cache_stats",
     "compile",
     "compile_attention",

@@ -53,14 +53,17 @@ def _compact_strides(shape: list[int]) -> list[int]:
     return strides
 
 
-def _view(capsule: Any) -> View:
-    """What a capsule describes. It is only read: its own destructor gives the tensor back."""
+def tensor_of(capsule: Any) -> _DLTensor:
+    """The DLTensor in a capsule, which must outlive it."""
     for name, offset in _CAPSULES.items():
         if _is_valid(capsule, name):
-            tensor = _DLTensor.from_address(_get_pointer(capsule, name) + offset)
-            break
-    else:
-        raise TypeError("__dlpack__() returned no DLPack capsule that is known here")
+            return _DLTensor.from_address(_get_pointer(capsule, name) + offset)
+    raise TypeError("__dlpack__() returned no DLPack capsule that is known here")
+
+
+def _view(capsule: Any) -> View:
+    """What a capsule describes. It is only read: its own destructor gives the tensor back."""
+    tensor = tensor_of(capsule)
     shape = tensor.shape[: tensor.ndim]
     return View(
         (tensor.data or 0) + tensor.byte_offset,

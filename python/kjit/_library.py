@@ -69,6 +69,13 @@ def call(function: Any, *arguments: Any) -> None:
         raise_error(error)
 
 
+def untyped(name: str) -> Any:
+    """A function of its own without parameter types, so that pointers made beforehand pass as they are."""
+    function = lib[name]
+    function.restype = ctypes.c_int
+    return function
+
+
 def text_or_none(value: Any) -> bytes | None:
     """A str or path as the library takes it; None stays NULL."""
     return None if value is None else os.fsencode(value)

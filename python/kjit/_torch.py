@@ -12,7 +12,7 @@ import torch
 
 from . import _abi, _cuda
 from ._arguments import LAYOUTS, View, build, require_layout
-from ._library import call, lib, raise_error
+from ._library import call, lib, raise_error, untyped
 from .flash_config import FlashForwardKernelConfig
 from .runtime import Config, as_config, default_runtime
 
@@ -31,14 +31,7 @@ _raw_stream: Callable[[int], int] = getattr(
 )
 
 
-def _untyped(name: str) -> Any:
-    """A function of its own without parameter types, so that pointers made beforehand pass as they are."""
-    function = lib[name]
-    function.restype = ctypes.c_int
-    return function
-
-
-_forward = _untyped("kjit_attention_forward")
+_forward = untyped("kjit_attention_forward")
 
 
 def _view(tensor: torch.Tensor) -> View:

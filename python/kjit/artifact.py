@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+from typing import Any
 
 from . import _abi
 from ._library import as_dict, call, lib, struct
@@ -30,10 +31,49 @@ class Artifact:
     compile_ms: float
 
 
-def read_artifact(handle: ctypes.c_void_p) -> Artifact:
+def read_artifact(handle: Any) -> Artifact:
     info = struct(_abi.kjit_artifact_info)
     call(lib.kjit_artifact_get_info, handle, ctypes.byref(info))
     members = as_dict(info)
     members["cubin"] = ctypes.string_at(info.cubin, info.cubin_bytes) if info.cubin else b""
     members["origin"] = lib.kjit_origin_name(info.origin).decode()
     return Artifact(**{field.name: members[field.name] for field in dataclasses.fields(Artifact)})
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelInfo:
+    """What is known of one kernel of an artifact: the members of kjit_kernel_info."""
+
+    #: In the code: mangled, unless it is extern "C".
+    name: str
+    #: The name expression that means it, "" for none.
+    expression: str
+    registers: int
+    spill_bytes: int
+    local_bytes: int
+    shared_bytes: int
+    #: From __launch_bounds__, 0 if unstated.
+    max_threads: int
+
+
+_PLAIN = ("registers", "spill_bytes", "local_bytes", "shared_bytes", "max_threads")
+
+
+def kernel_infos(handle: Any) -> list[KernelInfo]:
+    """The kernels of an artifact."""
+    found = []
+    for index in range(lib.kjit_artifact_kernel_count(handle)):
+        info = struct(_abi.kjit_kernel_info)
+        call(lib.kjit_artifact_get_kernel, handle, index, ctypes.byref(info))
+        pairs = (
+            (_abi.kjit_kernel_info.name, info.name_bytes),
+            (_abi.kjit_kernel_info.expression, info.expression_bytes),
+        )
+        # The texts are not NUL-terminated: they are read by address and length.
+        addresses = [ctypes.c_void_p.from_buffer(info, member.offset).value for member, _ in pairs]
+        texts = [
+            ctypes.string_at(address, count).decode() if address and count else ""
+            for address, (_, count) in zip(addresses, pairs)
+        ]
+        found.append(KernelInfo(texts[0], texts[1], *(getattr(info, name) for name in _PLAIN)))
+    return found

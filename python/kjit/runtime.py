@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterator, Optional, Union
 
 from . import _abi, _cuda
 from ._library import as_dict, call, lib, raise_error, struct, text_or_none
+from ._request import Defines, Part, Paths, build_request, put_array
 from .artifact import Artifact, read_artifact
 from .errors import Error
 from .flash_config import DType, FlashForwardKernelConfig, config_set
@@ -25,12 +26,33 @@ CACHE_MODES = {
     "off": _abi.KJIT_CACHE_OFF,
 }
 
+COMPILE_SERVER = {
+    None: _abi.KJIT_COMPILE_SERVER_DEFAULT,
+    False: _abi.KJIT_COMPILE_SERVER_OFF,
+    True: _abi.KJIT_COMPILE_SERVER_ON,
+}
+PCH_MODES = {
+    None: _abi.KJIT_PCH_DEFAULT,
+    "off": _abi.KJIT_PCH_OFF,
+    "auto": _abi.KJIT_PCH_AUTO,
+    "always": _abi.KJIT_PCH_ALWAYS,
+}
+
 Config = Union[FlashForwardKernelConfig, str]
+Path = Union[str, "os.PathLike[str]"]
 
 
 def as_config(config: Config) -> FlashForwardKernelConfig:
     """A config, or its short form."""
     return FlashForwardKernelConfig.parse(config) if isinstance(config, str) else config
+
+
+def _let_go(owned: dict[int, Any], release: Callable[[Any], None], handle: ctypes.c_void_p, process: int) -> None:
+    """Give a handle back once, and make it NULL, which the library refuses with a sentence."""
+    owned.pop(id(handle), None)
+    if handle and os.getpid() == process:
+        release(handle)
+    handle.value = None
 
 
 def _end(handle: int, process: int) -> None:
@@ -47,23 +69,46 @@ def _end(handle: int, process: int) -> None:
 
 
 class Runtime:
-    """Thread-safe. An argument that is None has its default from the environment or the library."""
+    """Caches, compiler and driver connections, loaded kernels. Thread-safe.
+
+    An argument that is None or 0 has its default from the environment or the library. cache_dir: the user's cache
+    folder; site_dir: a read-only one asked before it; cache_max_bytes, cache_max_entries: bounds on the former.
+    cache_mode: "rw", "ro" or "off". nvrtc_path, libcuda_path: files. log: called with (level, line); level 0 is an
+    error, 1 a warning. bundles: paths of bundles, or their bytes, asked before every folder. trusted_keys: public keys
+    as hex digits; with any, only bundles that one of them signed are opened. record: a file that gets a manifest line
+    for each request. memory_max_bytes, memory_max_entries: bounds on the compiled kernels in this process's memory.
+    modules_max_idle: how many modules stay loaded though nobody holds them. compile_server: compile in child processes,
+    by the program worker_path, each with at most compile_memory_max_bytes; pch: "off", "auto" or "always" hold headers
+    precompiled there. ignore_environment: no KJIT_* variable counts. ignore_tuned: kernels are chosen by the rules,
+    whatever was measured.
+    """
 
     def __init__(
         self,
         *,
-        cache_dir: Optional[str] = None,
-        site_dir: Optional[str] = None,
+        cache_dir: Optional[Path] = None,
+        site_dir: Optional[Path] = None,
         cache_max_bytes: int = 0,
         cache_max_entries: int = 0,
         cache_mode: Optional[str] = None,
-        nvrtc_path: Optional[str] = None,
-        libcuda_path: Optional[str] = None,
+        nvrtc_path: Optional[Path] = None,
+        libcuda_path: Optional[Path] = None,
         log: Optional[Callable[[int, str], None]] = None,
+        bundles: Iterable[Union[Path, bytes]] = (),
+        trusted_keys: Iterable[str] = (),
+        record: Optional[Path] = None,
+        memory_max_bytes: int = 0,
+        memory_max_entries: int = 0,
+        modules_max_idle: int = 0,
+        compile_server: Optional[bool] = None,
+        pch: Optional[str] = None,
+        worker_path: Optional[Path] = None,
+        compile_memory_max_bytes: int = 0,
         ignore_environment: bool = False,
+        ignore_tuned: bool = False,
     ) -> None:
-        if cache_mode not in CACHE_MODES:
-            raise ValueError(f"cache_mode is {cache_mode!r}: must be one of {', '.join(filter(None, CACHE_MODES))}")
+        _require("cache_mode", cache_mode, CACHE_MODES)
+        _require("pch", pch, PCH_MODES)
         options = struct(
             _abi.kjit_runtime_options,
             cache_dir=text_or_none(cache_dir),
@@ -73,8 +118,19 @@ class Runtime:
             cache_mode=CACHE_MODES[cache_mode],
             nvrtc_path=text_or_none(nvrtc_path),
             libcuda_path=text_or_none(libcuda_path),
-            flags=_abi.KJIT_RUNTIME_IGNORE_ENVIRONMENT if ignore_environment else 0,
+            flags=(_abi.KJIT_RUNTIME_IGNORE_ENVIRONMENT if ignore_environment else 0)
+            | (_abi.KJIT_RUNTIME_IGNORE_TUNED if ignore_tuned else 0),
+            record_path=text_or_none(record),
+            memory_max_bytes=memory_max_bytes,
+            memory_max_entries=memory_max_entries,
+            modules_max_idle=modules_max_idle,
+            compile_server=COMPILE_SERVER[compile_server],
+            pch=PCH_MODES[pch],
+            worker_path=text_or_none(worker_path),
+            compile_memory_max_bytes=compile_memory_max_bytes,
         )
+        self._blobs = _put_bundles(options, bundles)  # the library reads them as long as the runtime lives
+        put_array(options, "trusted_keys", "trusted_key_count", [key.encode() for key in trusted_keys])
         if log is not None:
             options.log = _abi.kjit_log_fn(lambda user, level, line: log(level, line.decode(errors="replace")))
         handle = ctypes.c_void_p()
@@ -82,9 +138,16 @@ class Runtime:
         self._log = options.log  # called as long as the runtime lives
         self.handle: int = handle.value or 0
         self._finalizer = weakref.finalize(self, _end, self.handle, os.getpid())
+        self._owned: dict[int, Any] = {}
+
+    def _own(self, owner: Any, release: Callable[[Any], None], handle: ctypes.c_void_p) -> None:
+        """Release a handle when its owner goes, or before the runtime ends."""
+        self._owned[id(handle)] = weakref.finalize(owner, _let_go, self._owned, release, handle, os.getpid())
 
     def close(self) -> None:
-        """End the runtime now. Its plans must be gone and its launches over."""
+        """End the runtime now. Its plans must be gone and its launches over; its kernels and modules end with it."""
+        for finalizer in list(self._owned.values()):
+            finalizer()
         if self._finalizer.detach():
             lib.kjit_runtime_destroy(self.handle)
             self.handle = 0
@@ -148,33 +211,46 @@ class Runtime:
 
     def compile_source(
         self,
-        text: str,
-        entry: str,
+        text: Optional[str],
+        entry: Optional[str],
         arch: Optional[str] = None,
         *,
         name: str = "source.cu",
-        defines: Optional[Mapping[str, object]] = None,
+        defines: Optional[Defines] = None,
         headers: Optional[Mapping[str, str]] = None,
-        include_dirs: Iterable[str] = (),
+        include_dirs: Paths = (),
         options: Iterable[str] = (),
+        names: Iterable[str] = (),
+        parts: Iterable[Part] = (),
         no_compile: bool = False,
+        strict_sources: bool = False,
         timeout_ms: int = 0,
     ) -> Artifact:
-        """Compile a kernel of your own. On CompileError, `log` has what the compiler said."""
-        request = struct(
-            _abi.kjit_build_request,
-            arch=(arch or self.device_arch()).encode(),
-            entry=entry.encode(),
-            source=_source(name, text),
-            flags=_abi.KJIT_BUILD_NO_COMPILE if no_compile else 0,
+        """Compile a kernel of your own; no GPU needed. The arguments are those of kjit.Module.
+
+        entry: an extern "C" kernel or a name expression; None for whatever the source has. On CompileError, `log` has
+        what the compiler said.
+        """
+        request = build_request(
+            text,
+            entry=entry,
+            arch=arch or self.device_arch(),
+            name=name,
+            defines=defines,
+            headers=headers,
+            include_dirs=include_dirs,
+            options=options,
+            names=names,
+            parts=parts,
+            no_compile=no_compile,
+            strict_sources=strict_sources,
             timeout_ms=timeout_ms,
         )
-        _put_array(request, "headers", "header_count", [_source(*pair) for pair in (headers or {}).items()])
-        macros = [_abi.kjit_define(key.encode(), str(value).encode()) for key, value in (defines or {}).items()]
-        _put_array(request, "defines", "define_count", macros)
-        _put_array(request, "include_dirs", "include_dir_count", [os.fsencode(folder) for folder in include_dirs])
-        _put_array(request, "options", "option_count", [option.encode() for option in options])
         return self._take(lib.kjit_build, ctypes.byref(request))
+
+    def record(self, path: Optional[Path]) -> None:
+        """From now on append a manifest line for each distinct request to a file; None: stop."""
+        call(lib.kjit_runtime_record, self.handle, text_or_none(path))
 
     def source(self, config: Config, arch: Optional[str] = None) -> str:
         """The source that is compiled for a config, its constants first."""
@@ -187,14 +263,19 @@ class Runtime:
         finally:
             lib.kjit_text_free(self.handle, text)
 
-    def _take(self, build: Any, *request: Any) -> Artifact:
-        """Build, copy what is known, give the artifact back. A failed compile has an artifact too: its log."""
+    def _take(self, build: Any, *request: Any, visit: Optional[Callable[[Any], None]] = None) -> Artifact:
+        """Build, copy what is known, give the artifact back. A failed compile has an artifact too: its log.
+
+        visit: called with the artifact's handle before it is given back.
+        """
         handle, error = ctypes.c_void_p(), _abi.kjit_error()
         status = build(self.handle, *request, ctypes.byref(handle), ctypes.byref(error))
         artifact = None
         try:
             if handle:
                 artifact = read_artifact(handle)
+                if visit is not None:
+                    visit(handle)
         finally:
             lib.kjit_artifact_release(handle)
         if status == _abi.KJIT_OK and artifact is not None:
@@ -339,16 +420,26 @@ def _problem(dtype: Union[DType, int, str], head_dim: int, causal: bool, sizes: 
     )
 
 
-def _source(name: str, text: str) -> Any:
-    content = text.encode()
-    return _abi.kjit_source(name.encode(), content, len(content))
+def _require(what: str, value: Any, known: Mapping[Any, int]) -> None:
+    if value not in known:
+        raise ValueError(f"{what} is {value!r}: must be one of {', '.join(filter(None, known))}")
 
 
-def _put_array(request: Any, member: str, count: str, values: list[Any]) -> None:
-    if values:
-        kind = type(values[0]) if isinstance(values[0], ctypes.Structure) else ctypes.c_char_p
-        setattr(request, member, (kind * len(values))(*values))
-        setattr(request, count, len(values))
+def _put_bundles(options: Any, bundles: Iterable[Union[Path, bytes]]) -> list[Any]:
+    """Paths and blobs into the options; returns the memory that the blobs are in."""
+    if isinstance(bundles, (str, bytes, os.PathLike)):
+        raise TypeError("bundles must be several paths or bytes: (path,)")
+    paths: list[bytes] = []
+    memory: list[Any] = []
+    for bundle in bundles:
+        if isinstance(bundle, bytes):
+            memory.append(ctypes.create_string_buffer(bundle, len(bundle)))
+        else:
+            paths.append(os.fsencode(bundle))
+    put_array(options, "bundle_paths", "bundle_count", paths)
+    blobs = [_abi.kjit_bundle_blob(ctypes.addressof(each), len(each)) for each in memory]
+    put_array(options, "bundle_blobs", "bundle_blob_count", blobs)
+    return memory
 
 
 def _listed(configs: Union[str, Config, Iterable[Config]]) -> list[FlashForwardKernelConfig]:

@@ -16,13 +16,13 @@
 
 #define LOG2_E 1.4426950408889634
 
-/* Times log2(e) it is still finite. */
+/* Largest scale: multiplied by log2(e) it is still finite. */
 #define MAX_SCALE (FLT_MAX / 2)
 
-/* CUDA's limit on a grid in y and z, where heads and batch go. */
+/* CUDA's limit on a grid in y and z. Heads and batch are these axes of flash_forward's grid. */
 #define MAX_GRID_YZ 65535
 
-/* Rounded up to the largest tile, a length still fits int32_t. */
+/* Longest sequence: rounded up to the largest tile, a length still fits int32_t. */
 #define MAX_SEQ (INT32_MAX - 255)
 
 enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
@@ -31,7 +31,7 @@ enum lse_axis { LSE_BATCH, LSE_HEADS, LSE_SEQ };
 static const char *const axes[] = {"batch", "seq", "heads", "head_dim"};
 static const char *const lse_axes[] = {"batch", "heads", "seq"};
 
-/* A call's tensors: q, k, v, o, and lse where it is wanted. */
+/* Most tensors of a call: q, k, v, o, and lse when it is wanted. */
 #define OPERANDS_MAX 5
 
 struct operand {
@@ -39,7 +39,8 @@ struct operand {
   const kjit_tensor *tensor;
 };
 
-/* Every kernel copies 16 bytes at a time: 8 elements. */
+/* The rule for a 16-bit tensor. Strides and addresses are multiples of 8 elements, because every kernel copies 16 bytes
+ * at a time. */
 #define RULE(name, written)                                                                                            \
   { name, axes, 4, 2, 8, 16, written }
 static const struct tensor_rule q_rule = RULE("q", 0), k_rule = RULE("k", 0), v_rule = RULE("v", 0),
@@ -79,7 +80,7 @@ static kjit_status check_dtypes(const kjit_attention_args *args, kjit_error *err
   return check_dtype("lse", args->lse.dtype, KJIT_FP32, error);
 }
 
-/* Axes in pairs that must be as long as each other: a tensor's and that of one before it. */
+/* Pairs of axes that must be equally long: a tensor's axis and that of a tensor before it. */
 static const struct {
   const struct tensor_rule *rule;
   enum axis axis;
@@ -107,7 +108,7 @@ static kjit_status check_equal_axes(const kjit_attention_args *args, kjit_error 
 
 static kjit_status check_heads(const kjit_attention_args *args, kjit_error *error) {
   const int64_t heads_q = args->q.shape[HEADS], heads_kv = args->k.shape[HEADS];
-  /* Equal is by far the most common, and needs no division. */
+  /* Equal numbers are by far the most common, and need no division. */
   if (heads_q == heads_kv || heads_q % heads_kv == 0) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_ARG, "k.shape[%d] (heads) is %lld: must divide that of q, %lld", (int)HEADS,
                    (long long)heads_kv, (long long)heads_q);
@@ -136,7 +137,8 @@ static kjit_status check_shapes(const kjit_attention_args *args, kjit_error *err
   return status == KJIT_OK ? check_most("k", SEQ, args->k.shape[SEQ], MAX_SEQ, error) : status;
 }
 
-/* Views may interleave, so ranges say nothing; the same first element is always a mistake. */
+/* Check that the output does not begin where an input does, which is always a mistake. Address ranges are not compared,
+ * because views may interleave without sharing an element. */
 static kjit_status check_apart(const struct operand *operands, size_t count, kjit_error *error) {
   for (size_t i = 0; i < count; i++) {
     for (size_t j = i + 1; j < count; j++) {
@@ -149,7 +151,7 @@ static kjit_status check_apart(const struct operand *operands, size_t count, kji
 }
 
 static kjit_status check_scale(float scale, kjit_error *error) {
-  /* Written so that a NaN fails. */
+  /* The comparison is written so that a NaN fails. */
   if (scale >= 0 && scale <= MAX_SCALE) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_ARG,
                    "scale is %g: must be positive and at most %g, or 0 for 1/sqrt(head_dim)", (double)scale,

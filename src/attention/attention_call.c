@@ -1,13 +1,14 @@
 /* One call of attention, of whichever family.
  *
- * 1. The arguments are checked, once, on the device that is current; they become a problem.
- * 2. Without a config: what was decided for this problem on this device before, kernel included; else the planner
- *    decides, by the tuned table or by the rules. With one: it is fitted to the problem.
+ * 1. The arguments are checked once, for the device that is current; they describe a problem.
+ * 2. Without a config: what was decided for this problem on this device before is used again, kernel included;
+ *    otherwise the planner decides, by the tuned table or by the rules. A config of the caller is fitted to the
+ *    problem.
  * 3. The kernel is looked up by its config; the first time it is checked, compiled and loaded.
  * 4. The family prepares its launch.
  *
- * Threads: decisions lie in base/recent.h, kernels in family/config_kernel.h; nobody waits for anybody but while a
- * kernel is built. */
+ * Threads: any number may call. Decisions are kept in base/recent.h and kernels in family/config_kernel.h, both without
+ * locks; a thread waits only while a kernel is built. */
 #include "attention/attention_call.h"
 
 #include <string.h>
@@ -20,7 +21,8 @@
 #include "family/config.h"
 #include "runtime/runtime_internal.h"
 
-/* What is decided for a problem on a device, and what it depends on: the rest never changes in a runtime's life. */
+/* What a decision depends on. Everything else that it depends on (tuned tables, cards) does not change while the
+ * runtime lives. */
 struct key {
   kjit_attention_problem problem;
   uint64_t device;
@@ -35,8 +37,8 @@ _Static_assert(sizeof(struct key) == 8 * 10, "a key has no padding");
 _Static_assert(sizeof(struct decision) == 2 * sizeof(void *) + 4 * ATTENTION_FIELDS_MAX + 8, "nor has a decision");
 _Static_assert(sizeof(struct decision) % 8 == 0, "a decision is whole words");
 
-/* Problems that a program comes back to: the length of a growing cache of keys is another one with every position. A
- * power of two. */
+/* How many decisions are remembered, a power of two. A program comes back to few problems, but while it generates text
+ * every position is a problem of its own, because the cache of keys grows. */
 #define PLACES 256
 
 static void *create_decisions(kjit_runtime *runtime) {
@@ -56,7 +58,7 @@ kjit_status attention_call_choose(kjit_runtime *runtime, const kjit_attention_pr
   return attention_choose(problem, &place, &measured, out, error);
 }
 
-/* The kernel, and what a launch of it takes besides: for a config that fits the problem. */
+/* Steps 3 and 4 for a config that fits the problem: find its kernel, and what a launch takes besides. */
 static kjit_status complete(kjit_runtime *runtime, const kjit_attention_problem *problem,
                             const kjit_device_info *device, struct decision *decision, kjit_error *error) {
   const struct attention_family *family = decision->family;
@@ -67,7 +69,7 @@ static kjit_status complete(kjit_runtime *runtime, const kjit_attention_problem 
   return KJIT_OK;
 }
 
-/* A config of the caller's own. */
+/* Step 2 for a config of the caller: fit it to the problem. */
 static kjit_status take_config(kjit_runtime *runtime, const kjit_config *config, const kjit_attention_problem *problem,
                                const kjit_device_info *device, struct decision *decision, kjit_error *error) {
   decision->family = attention_family_of(config->family);
@@ -78,7 +80,7 @@ static kjit_status take_config(kjit_runtime *runtime, const kjit_config *config,
   return status == KJIT_OK ? complete(runtime, problem, device, decision, error) : status;
 }
 
-/* By table or rules, or as the last time. */
+/* Step 2 without a config: the decision that is remembered, or a new one by table or rules. */
 static kjit_status decide(kjit_runtime *runtime, const kjit_attention_problem *problem, const kjit_device_info *device,
                           struct decision *decision, kjit_error *error) {
   struct attention_choice choice;

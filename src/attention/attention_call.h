@@ -8,21 +8,21 @@
 
 struct attention_call {
   const struct attention_family *family;
-  int32_t device; /* that is current, and that it is for */
+  int32_t device; /* the current device, which the call is for */
   union {
     struct sm90_call sm90;
     struct flash_call flash;
-  } of; /* the family's own */
+  } of; /* the family's own struct */
 };
 
-/* Check everything, choose, then find the kernel, or build and load it. `config` NULL: one is chosen. Resets the error.
+/* Check everything, choose a config if `config` is NULL, then find the kernel, or build and load it. Resets the error.
  */
 kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
                                    const kjit_attention_args *args, kjit_error *error);
 
 kjit_status attention_call_enqueue(const struct attention_call *call, CUstream stream, kjit_error *error);
 
-/* kjit_attention_choose() after its arguments were looked at: by the runtime's tuned table, then by the rules. */
+/* Choose for a checked problem: by the runtime's tuned table, then by the rules. */
 kjit_status attention_call_choose(kjit_runtime *runtime, const kjit_attention_problem *problem,
                                   const kjit_device_info *device, struct attention_choice *out, kjit_error *error);
 

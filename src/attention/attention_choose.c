@@ -11,7 +11,7 @@ kjit_status attention_choose(const kjit_attention_problem *problem, const struct
                              const struct attention_measured *measured, struct attention_choice *out,
                              kjit_error *error) {
   kjit_error why_not;
-  memset(out, 0, sizeof *out); /* with its padding: choices are remembered as bytes */
+  memset(out, 0, sizeof *out); /* the padding too, because choices are remembered and compared as bytes */
   if (measured->find && measured->find(measured->table, problem, out)) {
     out->decided_by = KJIT_DECIDED_BY_TABLE;
     return KJIT_OK;
@@ -21,7 +21,7 @@ kjit_status attention_choose(const kjit_attention_problem *problem, const struct
   for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
     out->family = attention_families[i];
     if (out->family->arch && strcmp(out->family->arch, place->arch) != 0) continue;
-    /* The first reason stays in `why_not`: on a Hopper card that of its own family. */
+    /* The first family's reason stays in `why_not`, because on a Hopper card that is the family made for it. */
     if (out->family->choose(problem, place, out->values, &why_not) == KJIT_OK) return KJIT_OK;
   }
   return error_set(error, KJIT_ERR_UNSUPPORTED, "no attention kernel for this problem on %s: %.400s", place->arch,

@@ -10,14 +10,14 @@ struct attention_choice {
   uint32_t decided_by; /* a kjit_decided_by */
 };
 
-/* What was measured, which is asked before the rules: a tuned table, behind a function, so that the planner knows
- * nothing of tables. `find` NULL: nothing was measured. */
+/* A tuned table, which is asked before the rules. It is behind a function, so that the planner does not depend on
+ * tables. `find` is NULL when nothing was measured. */
 struct attention_measured {
   _Bool (*find)(void *table, const kjit_attention_problem *problem, struct attention_choice *out);
   void *table;
 };
 
-/* For a problem without defaults left open. KJIT_ERR_UNSUPPORTED says why no family computes it. */
+/* Choose for a problem whose defaults are filled in. KJIT_ERR_UNSUPPORTED says why no family computes it. */
 kjit_status attention_choose(const kjit_attention_problem *problem, const struct family_place *place,
                              const struct attention_measured *measured, struct attention_choice *out,
                              kjit_error *error);

@@ -1,4 +1,5 @@
-/* kjit's own families: the one list of them. Threads: constant data. */
+/* The list of kjit's own families that compute attention, in the order in which the planner asks them. Constant data.
+ */
 #include "attention/attention_family.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
-/* include/kjit/attention.h: choosing, launching, and plans, which are calls with everything looked up.
+/* The public functions of include/kjit/attention.h: choosing a config, launching, and plans. A plan is a call with all
+ * checks, choices and look-ups done, so that running it is a launch.
  *
- * Threads: any number may choose and launch; a plan never changes. */
+ * Threads: any number may choose and launch; a plan does not change after it was made, so any thread may run it. */
 #include <stdalign.h>
 #include <string.h>
 
@@ -69,12 +70,12 @@ kjit_status kjit_attention_forward(kjit_runtime *runtime, const kjit_config *con
 /* ---- Plans ---- */
 
 struct kjit_attention_plan {
-  struct attention_call call; /* first: what aligns the whole */
+  struct attention_call call; /* first member, so that its alignment is that of the struct */
   kjit_runtime *runtime;
-  void *memory; /* where the plan lies somewhere in */
+  void *memory; /* the block of memory as it was allocated; the plan starts at the first aligned address in it */
 };
 
-/* What the arguments claim of their pointers, asked of the driver. */
+/* Check the tensors' addresses by asking the driver. A plan is made once, so this may take a while. */
 static kjit_status check_pointers(kjit_runtime *runtime, const kjit_attention_args *args, int32_t device,
                                   kjit_error *error) {
   const struct {
@@ -89,7 +90,7 @@ static kjit_status check_pointers(kjit_runtime *runtime, const kjit_attention_ar
   return status;
 }
 
-/* Tensor maps want more alignment than memory comes with. */
+/* Allocate a plan. Tensor maps need more alignment than the allocator promises, so a larger block is taken. */
 static kjit_attention_plan *make(kjit_runtime *runtime, const struct attention_call *call) {
   const size_t alignment = alignof(kjit_attention_plan);
   void *memory = mem_alloc(runtime_mem(runtime), sizeof(kjit_attention_plan) + alignment - 1);

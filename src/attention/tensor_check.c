@@ -1,3 +1,6 @@
+/* Checks of one tensor of a call, each with a message of its own: device, shape, lengths that must agree, alignment and
+ * strides. They run on every launch by arguments, so they compute little: no division, no allocation. Pure functions;
+ * any thread. */
 #include "attention/tensor_check.h"
 
 #include <inttypes.h>
@@ -48,7 +51,8 @@ kjit_status tensor_check_length(const struct tensor_rule *rule, const kjit_tenso
                    rule->name, axis, rule->axes[axis], tensor->shape[axis], other, wanted);
 }
 
-/* Of a power of two. This is on every launch's way, where a dozen divisions would be felt. */
+/* True when `value` is a multiple of `power`, a power of two. Masks are used because these checks run on every launch,
+ * where a dozen divisions would be noticeable. */
 static _Bool is_multiple(uint64_t value, uint32_t power) {
   return (value & (power - 1)) == 0;
 }
@@ -63,7 +67,7 @@ static kjit_status check_stride(const struct tensor_rule *rule, const kjit_tenso
   return wrong_axis(rule, "stride", axis, stride, "a multiple, in elements, of ", rule->stride_multiple, error);
 }
 
-/* Every element's offset in bytes fits int64_t. Strides are not negative. */
+/* Check that the offset in bytes of every element fits int64_t. Strides are not negative here. */
 static kjit_status check_reach(const struct tensor_rule *rule, const kjit_tensor *tensor, kjit_error *error) {
   int64_t reach = rule->element_bytes;
   for (uint32_t axis = 0; axis < rule->rank; axis++) {
@@ -78,7 +82,7 @@ static kjit_status check_reach(const struct tensor_rule *rule, const kjit_tensor
   return KJIT_OK;
 }
 
-/* The axes longer than 1, smallest stride first. Returns how many. */
+/* Sort the axes that are longer than 1 by their strides, the smallest first. Returns how many there are. */
 static uint32_t sort_axes(const struct tensor_rule *rule, const kjit_tensor *tensor, uint32_t order[MAX_RANK]) {
   uint32_t count = 0;
   for (uint32_t axis = 0; axis < rule->rank; axis++) {
@@ -91,7 +95,8 @@ static uint32_t sort_axes(const struct tensor_rule *rule, const kjit_tensor *ten
   return count;
 }
 
-/* The reach has passed: nothing here overflows. */
+/* Check that no two elements share memory, because a kernel would then write one of them twice: along the sorted axes
+ * each stride must clear the extent of the axes before it. check_reach() has passed, so nothing overflows. */
 static kjit_status check_nesting(const struct tensor_rule *rule, const kjit_tensor *tensor, kjit_error *error) {
   uint32_t order[MAX_RANK];
   const uint32_t count = sort_axes(rule, tensor, order);

@@ -154,7 +154,7 @@ int kjit_config_compare(const kjit_config *a, const kjit_config *b) {
   if (a->family == b->family) return field_table_compare(&a->family->table, a->values, b->values);
   const int by_name = strcmp(a->family->table.family, b->family->table.family);
   if (by_name != 0) return by_name < 0 ? -1 : 1;
-  /* Two families of one name: apart, in an order that holds as long as both live. */
+  /* Two families of one name are different; their order holds as long as both live. */
   return (uintptr_t)a->family < (uintptr_t)b->family ? -1 : 1;
 }
 

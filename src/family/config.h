@@ -1,18 +1,18 @@
-/* Configs of any family, through its table and functions: what kjit/family.h offers, for callers inside the library,
- * who have the family and its values apart. Pure. */
+/* Configs of any family, by its table and functions: what kjit/family.h offers, for callers inside the library, who
+ * have family and values apart. Pure. */
 #ifndef KJIT_FAMILY_CONFIG_H
 #define KJIT_FAMILY_CONFIG_H
 
 #include "family/family.h"
 
-/* SMs of the most common card, where only an architecture is known: H100 SXM, H200, GH200. */
+/* Assumed number of SMs when only an architecture is known: that of H100 SXM, H200 and GH200. */
 #define FAMILY_USUAL_SM_COUNT 132
 
-/* A card of an architecture that is not at hand. KJIT_ERR_INVALID_ARG for a name that is none. `arch` must outlive it.
- */
+/* Describe a card of an architecture that is not at hand. KJIT_ERR_INVALID_ARG for an unknown name. `arch` must outlive
+ * it. */
 kjit_status family_place_of_arch(const char *arch, struct family_place *place, kjit_error *error);
 
-/* `device` must outlive it. */
+/* Describe a card that is at hand. `device` must outlive the result. */
 struct family_place family_place_of_device(const kjit_device_info *device);
 
 /* Read a config. On failure `values` are all zero. */
@@ -20,19 +20,19 @@ kjit_status config_parse(const kjit_family *family, const char *text, int32_t *v
 
 void config_print(const kjit_family *family, const int32_t *values, struct text *out);
 
-/* Every rule; with a place, also whether it runs there. */
+/* Check every rule and, with a place, whether the kernel runs there. */
 kjit_status config_check(const kjit_family *family, const int32_t *values, const struct family_place *place,
                          kjit_error *error);
 
-/* Of a checked config. */
+/* Bring a checked config into its canonical form. */
 void config_canonicalize(const kjit_family *family, int32_t *values);
 kjit_geometry config_geometry(const kjit_family *family, const int32_t *values);
 
-/* KJIT_OK when `config` is one: neither it nor its family NULL. */
+/* Check that neither `config` nor its family is NULL. */
 kjit_status config_take(const kjit_config *config, kjit_error *error);
 
-/* `#define KJIT_shared_bytes` and `KJIT_threads`: for kernels that assert that what they lay out is what the host
- * launches. Fits kjit_family.derive. */
+/* Append `#define KJIT_shared_bytes` and `KJIT_threads`, by which a kernel asserts that its layout is what the host
+ * launches. Has the form of kjit_family.derive. */
 void config_derive_geometry(const kjit_family *family, const int32_t *values, struct text *out);
 
 #endif

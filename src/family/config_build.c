@@ -14,7 +14,7 @@
 #include "jit/builder_custom.h"
 #include "runtime/runtime_internal.h"
 
-/* 64 fields and as many derived constants, each a line of at most 128 bytes, several times over. */
+/* Longest prologue: 64 fields and as many derived constants, lines of at most 128 bytes, several times over. */
 #define PROLOGUE_MAX ((size_t)64 << 10)
 
 /* A name expression: at most 2000 bytes as written, with a number or type in place of each field. */
@@ -129,6 +129,7 @@ kjit_status kjit_config_build(kjit_runtime *runtime, const kjit_config *config, 
   return config_request_run(runtime, config->family, config->values, &act, error);
 }
 
+/* Write prologue and main file, one behind the other. */
 static kjit_status write_source(kjit_runtime *runtime, const kjit_config *config, const kjit_source *source,
                                 char **text, kjit_error *error) {
   const kjit_config canonical = kjit_config_canonical(config);

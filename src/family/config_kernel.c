@@ -1,11 +1,12 @@
-/* Configs to loaded kernels.
+/* From configs to loaded kernels. A runtime has one table for all families, from (family, device, values as given) to
+ * the loaded kernel and its launch numbers.
  *
- * A runtime has one table for all families, from (family, device, values as given) to the loaded kernel and its launch
- * numbers. A miss goes through the rules, the builder and the driver; the result is then added, and stays until the
- * runtime ends. Configs that differ and are of equal code have an entry each, of one kernel.
+ * 1. A look-up in the table answers every launch but the first.
+ * 2. A miss goes through the rules, the builder and the driver; the result is added and stays until the runtime ends.
+ *    Two configs of equal code have an entry each and share the kernel.
  *
- * Threads: readers take no lock (base/push_table.h). Two threads that miss at once both ask the builder, which compiles
- * once, and the second one's entry is dropped. */
+ * Threads: readers take no lock (base/push_table.h). Two threads that miss at the same time both ask the builder, which
+ * compiles once; the second one's entry is dropped. */
 #include "family/config_kernel.h"
 
 #include <stddef.h>
@@ -17,7 +18,7 @@
 #include "family/config_build.h"
 #include "runtime/runtime_internal.h"
 
-/* As many bytes of it are hashed and compared as the family has fields: without padding up to there. */
+/* The key of an entry. Hashed and compared up to the family's last field; there is no padding up to there. */
 struct key {
   const kjit_family *family;
   uint64_t serial; /* of the family, because a released one's address may become another's */
@@ -51,6 +52,7 @@ static kjit_status get_kernel(void *user, const struct jit_request *request, kji
   return runtime_kernel_get(wanted->runtime, request, &wanted->out->kernel, error);
 }
 
+/* Step 2 of the head: check, build, load, and make the numbers of a launch. */
 static kjit_status load(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
                         const kjit_device_info *device, struct config_kernel *out, kjit_error *error) {
   const struct family_place place = family_place_of_device(device);

@@ -1,12 +1,12 @@
-/* Configs to loaded kernels: what every launch looks up, whatever the family. */
+/* From configs to loaded kernels: the look-up that every launch makes, for any family. */
 #ifndef KJIT_FAMILY_CONFIG_KERNEL_H
 #define KJIT_FAMILY_CONFIG_KERNEL_H
 
 #include "family/family.h"
 
-/* A kernel and what a launch of it must know. Never changes. */
+/* A kernel and the numbers of its launch. It does not change. */
 struct config_kernel {
-  kjit_kernel *kernel; /* the runtime's */
+  kjit_kernel *kernel; /* owned by the runtime */
   kjit_geometry geometry;
 };
 

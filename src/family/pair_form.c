@@ -48,6 +48,7 @@ kjit_status pair_form_read(const struct field_table *table, struct scanner *scan
   return status;
 }
 
+/* Read every pair, and see that no field is missing. */
 static kjit_status read_all(struct scanner *scanner, const struct field_table *table, void *config) {
   uint64_t seen = 0;
   kjit_status status = pair_form_read(table, scanner, &seen, config);

@@ -1,3 +1,5 @@
+/* A scanner over the text of a config: blanks, punctuation, words and numbers, and the error that names a column. The
+ * first fault stays and ends the reading. A scanner belongs to one thread. */
 #include "family/scanner.h"
 
 #include <stdio.h>

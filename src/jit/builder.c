@@ -21,7 +21,7 @@
 #include "jit/builder_background.h"
 #include "jit/builder_produce.h"
 
-/* Between two questions to a caller who may cancel. */
+/* How often a caller who may cancel is asked while a thread waits. */
 #define STOP_EVERY_NS 5000000
 
 /* The part of the key that names the tools: NVRTC, the linker or both. NULL: it is not there, or asking would read
@@ -40,7 +40,7 @@ static const char *identify(struct builder *builder, const struct jit_request *r
   return identity;
 }
 
-/* Hand a resident artifact out: a kernel, or the failure that is remembered. */
+/* Step 2, found: hand a resident artifact out, which is a kernel or a remembered failure. */
 static kjit_status deliver(kjit_artifact *artifact, kjit_artifact **out, kjit_error *error) {
   const struct entry *entry = &artifact_image(artifact)->entry;
   *out = artifact;
@@ -48,12 +48,13 @@ static kjit_status deliver(kjit_artifact *artifact, kjit_artifact **out, kjit_er
   return error_set(error, KJIT_ERR_COMPILE, "%s", entry->message.data);
 }
 
-/* A leader that ran out of its own time says nothing about the kernel: a follower takes over. */
+/* True for an end that concerns one caller alone: its time has passed or it has cancelled. It says nothing about the
+ * kernel, so a follower takes over. */
 static _Bool is_private(kjit_status status) {
   return status == KJIT_ERR_TIMEOUT || status == KJIT_ERR_CANCELLED;
 }
 
-/* 3: outside this process's memory a request is known by its key. */
+/* Step 3. Outside of this process's memory a request is known by its key. */
 static kjit_status begin_key(struct builder_call *call, struct key *key, kjit_error *error) {
   const kjit_status status = key_make(key, call->builder->mem, call->request, call->compiler, error);
   call->key = key;
@@ -65,7 +66,7 @@ static void end_key(struct builder_call *call) {
   call->key = NULL;
 }
 
-/* Until the leader has landed or this call is over. A caller who may cancel is asked every few milliseconds. */
+/* Wait until the leader has landed or this call is over. A caller who may cancel is asked every few milliseconds. */
 static kjit_status wait_for_leader(struct builder_call *call, struct flight *flight, kjit_artifact **out,
                                    kjit_error *error) {
   struct builder *builder = call->builder;
@@ -78,8 +79,8 @@ static kjit_status wait_for_leader(struct builder_call *call, struct flight *fli
   }
 }
 
-/* A thread that takes the flight over, waited for while too many run. False: the caller keeps it; `*over` says whether
- * its time has passed, or else no thread is to be had. */
+/* Hand the flight to a thread of its own, waiting as long as too many run. Returns false when the caller keeps the
+ * flight: `*over` says that its time has passed; otherwise no thread can be had. */
 static _Bool hand_over(struct builder_call *call, const struct resident_join *join, _Bool *over) {
   const struct file_ops *ops = call->builder->ops;
   *over = 0;
@@ -93,10 +94,10 @@ static _Bool hand_over(struct builder_call *call, const struct resident_join *jo
   }
 }
 
-/* Who makes it after a miss, and lands the flight. */
+/* Which thread makes the artifact after a miss, and lands the flight. */
 enum maker { MAKER_THIS_THREAD, MAKER_ANOTHER, MAKER_NOBODY };
 
-/* 5: a thread of its own makes it, and this one waits. */
+/* Step 5 for a call with a deadline: a thread of its own makes the artifact, and this one waits. */
 static enum maker lead_in_background(struct builder_call *call, const struct resident_join *join, kjit_status *status,
                                      kjit_artifact **out, kjit_error *error) {
   struct resident *resident = call->builder->resident;
@@ -116,14 +117,15 @@ static enum maker lead_in_background(struct builder_call *call, const struct res
   return handed ? MAKER_ANOTHER : MAKER_NOBODY;
 }
 
-/* 9: hand the outcome to everybody who follows. */
+/* Step 9: hand the outcome to every follower. */
 static void land(struct builder_call *call, struct flight *flight, kjit_status status, kjit_artifact *artifact,
                  int64_t expires_ns, kjit_error *found) {
   found->status = (int32_t)status;
   resident_land(call->builder->resident, flight, artifact, expires_ns, found);
 }
 
-/* 5: the texts of sources that the key was made of by a record of their digests (builder_custom.c). */
+/* Step 5: supply the texts of sources of which only the digests are known so far, because the key was made from a
+ * record (builder_custom.c). */
 static kjit_status supply_sources(struct builder_call *call, kjit_error *error) {
   const struct jit_request *request = call->request;
   const struct source_set *sources;
@@ -131,7 +133,7 @@ static kjit_status supply_sources(struct builder_call *call, kjit_error *error) 
   return request->supply(request->supply_user, &sources, error);
 }
 
-/* Make it. `*landed`: another thread lands the flight. */
+/* Steps 3 to 8. `*landed` is set when another thread lands the flight. */
 static kjit_status make(struct builder_call *call, const struct resident_join *join, _Bool *landed, kjit_artifact **out,
                         int64_t *expires_ns, kjit_error *error) {
   struct key key;
@@ -157,7 +159,7 @@ static kjit_status lead(struct builder_call *call, struct resident_join *join, k
   kjit_status status = make(call, join, &landed, &artifact, &expires_ns, &found);
   if (!landed) land(call, join->flight, status, artifact, expires_ns, &found);
   if (status == KJIT_OK && builder_now_ns(call->builder) >= call->deadline_ns) {
-    /* It is kept for the next call; this one was promised an answer in time or none. */
+    /* The artifact is kept for the next call, but this caller was promised an answer in time or none. */
     kjit_artifact_release(artifact);
     artifact = NULL;
     status = builder_call_end(call, "compiled, but only", &found);
@@ -167,7 +169,7 @@ static kjit_status lead(struct builder_call *call, struct resident_join *join, k
   return status;
 }
 
-/* Wait for another thread. `*again`: its answer was not for us. */
+/* Wait for another thread's answer. `*again` is set when that answer was not for us, so that we ask once more. */
 static kjit_status follow(struct builder_call *call, struct flight *flight, _Bool *again, kjit_artifact **out,
                           kjit_error *error) {
   struct builder *builder = call->builder;
@@ -187,7 +189,7 @@ static kjit_status follow(struct builder_call *call, struct flight *flight, _Boo
   return status;
 }
 
-/* Neither compile nor wait for anybody's compile: the tiers have it or not. */
+/* For a call that forbids compiling: the tiers have the kernel or they do not; nobody's compile is waited for. */
 static kjit_status look_up_only(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   const struct jit_request *request = call->request;
   struct key key;
@@ -209,7 +211,7 @@ static kjit_status absent(struct builder_call *call, kjit_artifact **out, kjit_e
                    request->target.name);
 }
 
-/* 2: what memory has, or who makes it. */
+/* Step 2: what memory has; otherwise lead or follow. */
 static kjit_status get_identified(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
   const _Bool may_lead = !(call->request->flags & (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE));
@@ -248,7 +250,7 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
   struct builder_call call = {.builder = builder, .request = request, .deadline_ns = INT64_MAX};
   *out = NULL;
   if (request->timeout_ms) call.deadline_ns = builder_now_ns(builder) + request->timeout_ms * (int64_t)1000000;
-  /* 1 */
+  /* Step 1. */
   call.compiler = identify(builder, request, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
   key_identify(&call.identity, request, call.compiler);
   if (request->flags & KJIT_BUILD_KEY_ONLY) return get_key_only(&call, out, error);

@@ -15,11 +15,11 @@
 #include "jit/builder_produce.h"
 #include "jit/compile/protocol.h"
 
-/* Compiles in one process wait for each other in NVRTC's front end: more of them at once end none sooner, and each has
- * a stack and a copy of its sources. */
+/* Most threads at once. More would not end sooner, because compiles in one process wait for each other in NVRTC's front
+ * end, and each thread has a stack and a copy of its sources. */
 #define BUILDS_MAX 64
 
-/* NVRTC recurses with the depth of templates; a program's main thread, for which it is made, has 8 MiB. */
+/* NVRTC recurses as deeply as templates nest. It is made for a program's main thread, which usually has 8 MiB. */
 #define STACK_BYTES ((size_t)16 << 20)
 
 struct background_build {
@@ -42,7 +42,7 @@ static void build_destroy(struct background_build *build) {
   mem_free(mem, build);
 }
 
-/* A copy of the call that owns what it points to. NULL: out of memory. */
+/* Copy the call, so that the copy owns everything that it points to. NULL when out of memory. */
 static struct background_build *build_create(const struct builder_call *call, struct flight *flight, _Bool refused) {
   const struct mem *mem = call->builder->mem;
   struct background_build *build = mem_alloc(mem, sizeof *build);
@@ -90,7 +90,8 @@ static void *run_thread(void *user) {
   return NULL;
 }
 
-/* The program's signal handlers run in the program's threads. */
+/* Start the thread with all signals blocked, because the program's signal handlers must run in the program's threads.
+ */
 static _Bool start_thread(struct background_build *build) {
   pthread_attr_t attributes;
   sigset_t all, before;
@@ -104,7 +105,7 @@ static _Bool start_thread(struct background_build *build) {
   return started;
 }
 
-/* Take those that have ended, or all of them, out of the list. */
+/* Take the builds that have ended, or all of them, out of the list. */
 static struct background_build *take_out(struct background *background, _Bool all) {
   struct background_build *taken = NULL;
   pthread_mutex_lock(&background->mutex);
@@ -173,7 +174,8 @@ void background_fork_parent(struct builder *builder) {
   pthread_mutex_unlock(&builder->background.mutex);
 }
 
-/* What the threads own is left as it is: they may have been in the middle of anything. */
+/* The threads do not exist in the child. What they own is not freed, because they may have been in the middle of a
+ * change. */
 void background_fork_child(struct builder *builder) {
   builder->background.builds = NULL;
   builder->background.count = 0;

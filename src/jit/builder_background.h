@@ -12,8 +12,8 @@
 void background_init(struct builder *builder);
 void background_finish(struct builder *builder); /* waits for every thread */
 
-/* Hand a flight over: a thread ends it with resident_land(). False: no thread is to be had, and it is still the
- * caller's. `*full`: because so many are running already. */
+/* Hand a flight to a thread, which ends it with resident_land(). Returns false when no thread can be had and the flight
+ * is still the caller's; `*full` says that the reason is the number of threads that run already. */
 _Bool background_start(const struct builder_call *call, struct flight *flight, _Bool refused, _Bool *full);
 
 /* Around fork(), as for struct fork_guard. The child has none of the threads. */

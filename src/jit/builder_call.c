@@ -1,4 +1,5 @@
-/* When a call is over and what it says then. Asked from whichever thread works for the call. */
+/* When a call is over, because its time has passed, its caller cancels or the builder ends, and which error says so.
+ * Asked by whichever thread works for the call. */
 #include "jit/builder_call.h"
 
 #include "base/error.h"

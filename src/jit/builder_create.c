@@ -1,5 +1,6 @@
-/* A builder from a caller's options and the environment, and its end. The environment is read here and nowhere else in
- * the builder. */
+/* Makes a builder from a caller's options and the environment, and ends it. An option wins over the environment, and
+ * the environment over the default; the environment is read here and nowhere else in the builder. A folder that cannot
+ * be used does not make the call fail: kernels are then kept in memory only, and the reason is logged. One thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static kjit_status choose_mode(struct builder *builder, const kjit_runtime_optio
   return error_invalid(error, "KJIT_CACHE_MODE", "must be rw, ro or off");
 }
 
-/* A number of bytes of the environment; `*bytes` is left alone where there is none. */
+/* Read a number of bytes from the environment; `*out` stays as it is when the variable is not set. */
 static kjit_status read_bytes(const struct builder *builder, const kjit_runtime_options *options, const char *name,
                               uint64_t *out, kjit_error *error) {
   const char *value = read_environment(builder, options, name);
@@ -62,7 +63,7 @@ struct word {
   uint32_t value;
 };
 
-/* A setting that is an option, or else a word of the environment, or else `usual`. */
+/* Choose a setting: the option if it is set, else the environment's word, else `usual`. */
 static kjit_status choose_word(const struct builder *builder, const kjit_runtime_options *options, const char *variable,
                                const struct word *words, size_t count, uint32_t usual, uint32_t *out,
                                kjit_error *error) {
@@ -78,7 +79,7 @@ static kjit_status choose_word(const struct builder *builder, const kjit_runtime
                    words[1].name, count > 2 ? " or " : "", count > 2 ? words[2].name : "");
 }
 
-/* Nothing is started yet. */
+/* Make the compile server if it is wanted. No process is started before the first compile. */
 static kjit_status create_server(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
   static const struct word switches[] = {{"on", KJIT_COMPILE_SERVER_ON}, {"off", KJIT_COMPILE_SERVER_OFF}};
   static const struct word modes[] = {{"auto", KJIT_PCH_AUTO}, {"always", KJIT_PCH_ALWAYS}, {"off", KJIT_PCH_OFF}};
@@ -112,7 +113,7 @@ static void init_tier(struct disk_cache *cache, struct builder *builder, kjit_or
   atomic_init(&cache->writable, 0);
 }
 
-/* Without a folder everything still works, from memory. */
+/* Open the user's folder. A failure is logged and counted; everything then works from memory. */
 static void open_user(struct builder *builder, const kjit_runtime_options *options) {
   const _Bool environment = !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT);
   const _Bool writable = builder->mode == KJIT_CACHE_RW;
@@ -140,7 +141,7 @@ static void open_site(struct builder *builder, const kjit_runtime_options *optio
   log_write(builder->log, KJIT_LOG_WARNING, "%s", error.message);
 }
 
-/* Nothing is read that the caller did not name, so the cache's mode does not matter here. */
+/* Open the bundles, also with the cache switched off, because nothing is read that the caller did not name. */
 static kjit_status open_bundles(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
   builder->bundles.mem = builder->mem;
   builder->bundles.log = builder->log;
@@ -220,7 +221,7 @@ kjit_status builder_create_with(struct builder **out, const kjit_runtime_options
 
 void builder_destroy(struct builder *builder) {
   if (!builder) return;
-  background_finish(builder); /* first: its threads use everything else */
+  background_finish(builder); /* first, because its threads use everything else */
   builder_fork_finish(builder);
   compile_server_destroy(builder->server);
   resident_destroy(builder->resident);

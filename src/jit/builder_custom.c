@@ -1,4 +1,4 @@
-/* The steps of one call:
+/* A caller's own kernel source, from the request to the builder. The steps of one call:
  *
  *  1. The request is checked, and its fingerprint made of everything but the files on disk.
  *  2. A record of that fingerprint (source_memo.h), still true of the files, gives names and digests: enough for the
@@ -23,7 +23,7 @@ struct custom_call {
   struct builder *builder;
   struct custom_request custom;
   struct digest fingerprint;
-  const struct source_record *record; /* NULL: the sources were collected */
+  const struct source_record *record; /* NULL when the sources were collected */
   _Bool everything, stale;
   kjit_error *error;
 };
@@ -69,7 +69,7 @@ static kjit_status recall(struct custom_call *call, _Bool resident_only, kjit_er
   return collect(call, error);
 }
 
-/* The texts are what counts from now on. */
+/* Collect the sources, of which until now only a record of digests was known. */
 static kjit_status collect_again(struct custom_call *call, kjit_error *error) {
   call->custom.request.supply = NULL;
   error_clear(error);

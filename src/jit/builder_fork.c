@@ -31,7 +31,8 @@ static void child(void *user) {
   background_fork_child(builder);
   record_fork_done(builder->record);
   resident_fork_child(builder->resident);
-  /* A lock belongs to the open file, which parent and child now share: if the parent dies, our copy would hold it. */
+  /* A lock belongs to the open file, which parent and child now share. Our copy is closed, otherwise it would hold the
+   * lock when the parent dies. */
   for (struct cache_lock *lock = builder->held; lock; lock = lock->next) {
     if (lock->file >= 0) (void)builder->ops->close(builder->ops->user, lock->file);
     lock->file = -1;

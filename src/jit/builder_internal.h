@@ -19,8 +19,8 @@
 #include "jit/resident.h"
 #include "jit/source_memo.h"
 
-/* Nobody waits longer for another process's build before building for himself. Long, because a holder that is merely
- * slow is far more common than one that is stopped: a lock whose holder died is free at once. */
+/* How long a process waits for another process's build before it builds by itself. It is long, because a holder that is
+ * merely slow is far more common than one that is stopped; the lock of a holder that died is free at once. */
 #define BUILDER_WAIT_BOUND_NS (60 * (int64_t)1000000000)
 
 /* How long a failed compile answers for its key. Long enough for a program that retries in a loop or restarts, short
@@ -33,8 +33,8 @@
 #define BUILDER_DEFAULT_MAX_BYTES   ((uint64_t)1 << 30)
 #define BUILDER_DEFAULT_MAX_ENTRIES 100000
 
-/* What a process keeps in memory beside its loaded kernels: thousands of kernels of usual size. One that goes costs a
- * read of its entry when it is asked for again. */
+/* Bounds on the artifacts in memory that no loaded kernel holds: thousands of kernels of usual size. An evicted one
+ * costs a read of its entry when it is asked for again. */
 #define BUILDER_DEFAULT_MEMORY_MAX_BYTES   ((uint64_t)256 << 20)
 #define BUILDER_DEFAULT_MEMORY_MAX_ENTRIES 16384
 

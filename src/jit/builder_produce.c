@@ -11,7 +11,8 @@
 #include "jit/compile/compile.h"
 #include "jit/compile/symbols.h"
 
-/* Between two looks at a lock: short at first, since another's build may be nearly done, then no burden. */
+/* Pauses between two looks at a lock: short at first, because the other process may be nearly done, then longer, so
+ * that many waiting processes are no burden. */
 #define POLL_FIRST_NS 500000
 #define POLL_LAST_NS  20000000
 
@@ -36,7 +37,7 @@ static kjit_status look_in_bundles(struct builder_call *call, kjit_artifact **ou
   return artifact_create(out, builder->mem, &image, &call->identity, KJIT_ORIGIN_BUNDLE, error);
 }
 
-/* 4: the tiers. */
+/* Step 4. */
 kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   kjit_status status = look_in_bundles(call, out, error);
   if (status == KJIT_ERR_NOT_FOUND) status = look_in(call, &call->builder->site, 0, out, error);
@@ -44,13 +45,13 @@ kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit
   return status;
 }
 
-/* No text of an entry may break its bounds: cut what a caller or a compiler made longer. */
+/* Cut a text that a caller or a compiler made longer than an entry may hold. */
 static struct entry_text text_of(const char *data, size_t limit) {
   const size_t bytes = strnlen(data, limit);
   return (struct entry_text){data, bytes};
 }
 
-/* The entry of a compile, as an image: what is published, and what the artifact is made of. */
+/* Write the entry of a compile into memory: the image is what is published, and what the artifact is made of. */
 static kjit_status make_image(const struct builder_call *call, const struct compile_result *result, const char *message,
                               struct entry_image *image, kjit_error *error) {
   const struct jit_request *request = call->request;
@@ -78,12 +79,12 @@ static kjit_status make_image(const struct builder_call *call, const struct comp
   return error_set(error, KJIT_ERR_INTERNAL, "kernel %s: its entry is unsound: %s", request->entry, damage);
 }
 
-/* An entry without kernel has a message: that is what tells it from one with. */
+/* The message of a failure. It must not be empty, because the message tells a failure's entry from a kernel's. */
 static const char *failure_message(const kjit_error *error) {
   return error->message[0] ? error->message : kjit_status_text(KJIT_ERR_COMPILE);
 }
 
-/* 7: in the compile server, or where there is none, here. */
+/* Step 7: compile in the compile server; without one, in this process. */
 static kjit_status compile_somewhere(struct builder_call *call, struct compile_result *result, kjit_error *error) {
   struct builder *builder = call->builder;
   const compile_stop stop = builder_call_may_end(call) ? builder_call_is_over : NULL;
@@ -93,7 +94,7 @@ static kjit_status compile_somewhere(struct builder_call *call, struct compile_r
   return compile_run(builder->nvrtc, call->request, builder->mem, stop, call, result, error);
 }
 
-/* What the compiler says of a kernel that it made: its warnings, line by line. */
+/* Pass the compiler's warnings about a kernel to the log callback, line by line. */
 static void tell_log(const struct builder_call *call, const char *text) {
   for (const char *line = text; line && *line;) {
     const size_t bytes = strcspn(line, "\n");
@@ -103,7 +104,7 @@ static void tell_log(const struct builder_call *call, const char *text) {
   }
 }
 
-/* Compile; a rejected source gives an artifact too, which holds the log. */
+/* Compile and make the artifact. A rejected source gives an artifact too, which holds the compiler's log. */
 static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
   struct compile_result result = {0};
@@ -129,13 +130,13 @@ kjit_status builder_make_key(struct builder_call *call, kjit_artifact **out, kji
   const struct text *const text = &call->key->text;
   struct entry_image image = {.data = mem_duplicate(call->builder->mem, text->data, text->bytes), .bytes = text->bytes};
   if (!image.data) return error_no_memory(error);
-  /* No entry: that has a cubin or a failure, and a key that names a compiler. */
+  /* This image is no entry: an entry has a cubin or a failure, and a key that names a compiler. */
   image.entry.key_text = (struct entry_text){image.data, text->bytes};
   image.entry.log = image.entry.symbols = text_of("", 0);
   return artifact_create(out, call->builder->mem, &image, &call->identity, KJIT_ORIGIN_NONE, error);
 }
 
-/* 8: for every other process, and for a failure for a while. */
+/* Step 8. A kernel is published for every other process; a failure only for a while. */
 static void publish(struct builder_call *call, kjit_status status, const kjit_artifact *artifact, int64_t *expires_ns) {
   struct builder *builder = call->builder;
   const struct entry_image *image = artifact_image(artifact);
@@ -149,7 +150,7 @@ static void publish(struct builder_call *call, kjit_status status, const kjit_ar
   failure_cache_put(&builder->user, &name, image->data, image->bytes, builder->failure_s);
 }
 
-/* 6: did it fail a moment ago, here or in another process? KJIT_ERR_NOT_FOUND when not. */
+/* Step 6: find out whether the compile failed a moment ago, here or in another process. KJIT_ERR_NOT_FOUND if not. */
 static kjit_status recall_failure(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns,
                                   kjit_error *error) {
   struct builder *builder = call->builder;
@@ -176,7 +177,7 @@ static kjit_status compile_and_publish(struct builder_call *call, kjit_artifact 
 
 enum wait_end { WAIT_LOCKED, WAIT_ANSWERED, WAIT_ALONE, WAIT_OVER };
 
-/* Until the lock is ours, or its holder has published, or the bound has passed. */
+/* Step 5: wait until the lock is ours, its holder has published, or the bound on waiting has passed. */
 static enum wait_end wait_for_lock(struct builder_call *call, struct cache_lock *lock, kjit_artifact **out,
                                    kjit_status *status, kjit_error *error) {
   struct builder *builder = call->builder;
@@ -186,7 +187,7 @@ static enum wait_end wait_for_lock(struct builder_call *call, struct cache_lock 
   for (int64_t pause_ns = POLL_FIRST_NS;; pause_ns = pause_ns < POLL_LAST_NS ? pause_ns * 2 : pause_ns) {
     const enum cache_lock_result result = cache_lock_try(lock, ops, folder);
     if (result == CACHE_LOCK_UNAVAILABLE) return WAIT_ALONE;
-    /* Taken: whoever had it before may have published since we looked. */
+    /* The lock is ours. Its last holder may have published after we looked, so look again. */
     *status = look_in(call, &builder->user, 1, out, error);
     if (*status != KJIT_ERR_NOT_FOUND) return WAIT_ANSWERED;
     if (result == CACHE_LOCK_TAKEN) return WAIT_LOCKED;
@@ -200,7 +201,7 @@ static enum wait_end wait_for_lock(struct builder_call *call, struct cache_lock 
   }
 }
 
-/* 5: one builder among all processes that share the folder. */
+/* Step 5: one builder among all processes that share the folder. */
 static kjit_status build_once(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns, kjit_error *error) {
   struct builder *builder = call->builder;
   const int folder = builder->user.dir.folder;
@@ -223,7 +224,8 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
   return status;
 }
 
-/* No tier has it, and it cannot be compiled: say what is missing, where it was looked for, and what to do. */
+/* The error when no tier has the kernel and it cannot be compiled: what is missing, where it was looked for, what to
+ * do. */
 static kjit_status cannot_compile(const struct builder_call *call, kjit_status status, const char *why,
                                   kjit_error *error) {
   const struct jit_request *request = call->request;
@@ -237,7 +239,7 @@ static kjit_status cannot_compile(const struct builder_call *call, kjit_status s
                    request->entry, request->target.name, request->label, why);
 }
 
-/* The key was made without a compiler: there was none to ask. */
+/* The error when the key was made without a compiler, because none was found. */
 static kjit_status no_compiler(const struct builder_call *call, kjit_error *error) {
   kjit_error why = {0};
   if (compile_identity(call->builder->nvrtc, call->request, &why))
@@ -254,7 +256,7 @@ kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artif
     return cannot_compile(call, KJIT_ERR_UNSUPPORTED,
                           "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)", error);
   if (!call->key->complete) return no_compiler(call, error);
-  /* What the folder holds was refused, so another process's build is not waited for either. */
+  /* The driver refused the entry that the folder holds, so another process's build is not waited for either. */
   if (!refused && builder->user.dir.folder >= 0 && atomic_load(&builder->user.writable))
     return build_once(call, out, expires_ns, error);
   return compile_and_publish(call, out, expires_ns, error);

@@ -1,5 +1,6 @@
-/* Records by fingerprint. Memory is asked first, then the cache folder; a record found there is kept in memory. A
- * record is immutable and counted, so that no lock is held while files are looked at. */
+/* Records of what callers' sources include (source_memo.h), by fingerprint. Memory is searched first, then the cache
+ * folder; a record that is found in the folder is kept in memory. A record does not change and counts its references,
+ * so that no lock is held while files are compared with it. Any thread. */
 #include "jit/source_memo.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@
 
 #define READ_FOLDER "read"
 
-/* CUB's record is 200 KB. Beyond the bound the oldest goes, in memory and in the folder. */
+/* Most records in memory, and in the folder; CUB's has 200 KB. Beyond the bound the oldest is removed. */
 #define RECORDS_MAX 256
 
 struct held {
@@ -87,7 +88,7 @@ void source_memo_fork_done(struct source_memo *memo) {
   pthread_mutex_unlock(&memo->lock);
 }
 
-/* A record over a sound image, which it takes over, in failure too. One reference. */
+/* Make a record over a sound image, which it takes over even when it fails. The caller gets one reference. */
 static struct held *make(const struct mem *mem, struct source_image_head *image) {
   struct held *held = mem_alloc(mem, sizeof *held);
   struct source_file *files = mem_alloc_array(mem, image->file_count, sizeof *files);
@@ -115,7 +116,7 @@ done:
   return NULL;
 }
 
-/* Puts the record in the place of an older one. The table takes a reference of its own. */
+/* Put the record into the table, in place of an older one. The table takes a reference of its own. */
 static void keep(struct source_memo *memo, struct held *held) {
   struct held *older = NULL;
   pthread_mutex_lock(&memo->lock);
@@ -163,7 +164,7 @@ static struct held *load(const struct source_memo *memo, const struct digest *fi
   return image ? make(memo->mem, image) : NULL;
 }
 
-/* Beyond the bound the file that was written longest ago goes. */
+/* Remove the files that were written longest ago until the folder is within its bound. */
 static void sweep(const struct source_memo *memo, int folder) {
   const struct file_ops *ops = memo->disk->ops;
   struct file_list *list = NULL;

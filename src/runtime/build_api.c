@@ -1,4 +1,5 @@
-/* The public functions that build without loading, and those that say what the devices are. */
+/* The public functions that build without loading, and those that describe the devices. Each checks its arguments and
+ * calls the builder or gpu.c. Any thread. */
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "jit/builder_custom.h"

@@ -1,3 +1,5 @@
+/* kjit_build_source(): the text that would be compiled for a request, prologue and main source joined, for people to
+ * read. Nothing is compiled. Any thread. */
 #include <string.h>
 
 #include "base/error.h"

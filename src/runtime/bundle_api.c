@@ -1,4 +1,6 @@
-/* include/kjit/bundle.h over the builder's bundles. An object here has its own memory: it needs no runtime. */
+/* The public functions of include/kjit/bundle.h over jit/bundle: opening, listing and signing bundles, and making them.
+ * A kjit_bundle and a writer use malloc() and need no runtime, so that a tool can inspect a bundle without one. An open
+ * bundle is only read, by any thread; a writer belongs to one thread. */
 #include <kjit/bundle.h>
 
 #include <stdlib.h>
@@ -24,6 +26,7 @@ struct kjit_bundle_writer {
   void *blob;
 };
 
+/* Open a bundle from a file or from memory, with the trusted keys checked first. */
 static kjit_status open_source(kjit_bundle **out, const struct bundle_source *source, const char *const *keys,
                                size_t key_count, kjit_error *error) {
   struct trust trust = {0};

@@ -1,4 +1,5 @@
-/* include/kjit/cache.h is the builder's: here is only the way to it. */
+/* The public functions of include/kjit/cache.h. Each checks that there is a runtime and calls the builder's cache,
+ * where the work is done. Any thread. */
 #include <kjit/cache.h>
 
 #include "base/error.h"

@@ -1,3 +1,5 @@
+/* Reads what the driver says of one device into a kjit_device_info: name, architecture, and the numbers of a table of
+ * attributes. Called once for each device, behind the device's gate (gpu.c), so one thread at a time. */
 #include "runtime/device.h"
 
 #include <stdio.h>
@@ -5,7 +7,7 @@
 
 static const struct {
   CUdevice_attribute attribute;
-  size_t offset; /* of the uint32_t in kjit_device_info */
+  size_t offset; /* where the number goes: offset of a uint32_t in kjit_device_info */
 } numbers[] = {
     {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, offsetof(kjit_device_info, multiprocessors)},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, offsetof(kjit_device_info, max_shared_per_block)},
@@ -23,6 +25,7 @@ static CUresult read_number(const struct driver_api *cu, const struct device *de
   return result;
 }
 
+/* Read the attributes of the table, and the size of the memory. */
 static CUresult read_numbers(const struct driver_api *cu, struct device *device) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     uint32_t value;
@@ -36,6 +39,7 @@ static CUresult read_numbers(const struct driver_api *cu, struct device *device)
   return result;
 }
 
+/* Compute capability 9.0 becomes "sm_90" and, for code that uses the architecture's own features, "sm_90a". */
 static CUresult read_arch(const struct driver_api *cu, struct device *device) {
   uint32_t major, minor;
   CUresult result = read_number(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);

@@ -1,3 +1,5 @@
+/* kjit_doctor(): what this machine has. The driver is tried here, everything about compiler and cache folder by the
+ * builder; neither failure makes the call fail, because both are what the report is about. Any thread. */
 #include <kjit/doctor.h>
 
 #include <string.h>

@@ -1,3 +1,13 @@
+/* Opens libcuda and looks up the functions that driver_api.def lists.
+ *
+ * 1. The signature of every function in the list is compared with <cuda.h> at compile time, because a wrong one would
+ *    only show as a crash.
+ * 2. driver_open() opens the library by dlopen and fills the table. A missing function means that the driver is older
+ *    than CUDA 12.0; optional ones may be missing.
+ * 3. driver_fail() turns a CUresult into a kjit_error. Results that mean "no usable driver or GPU" become
+ *    KJIT_ERR_NO_DRIVER, which callers treat differently from a failed call.
+ *
+ * A struct driver is filled once and only read afterwards, by any thread. */
 #include "runtime/driver.h"
 
 #include <stdarg.h>
@@ -19,7 +29,8 @@ static kjit_status report_lacking(const struct driver *driver, const char *symbo
                    driver->lib.path, symbol);
 }
 
-/* POSIX promises that a function pointer and a void pointer look alike; ISO C does not, hence the memcpy. */
+/* Look up one function. POSIX promises that a function pointer and a void pointer have the same representation; ISO C
+ * does not, and forbids the cast, hence the memcpy. */
 static _Bool find(const struct dynlib *lib, const char *symbol, void *member, size_t bytes) {
   void *const address = dynlib_symbol(lib, symbol);
   _Static_assert(sizeof address == sizeof(void (*)(void)), "dlsym gives functions as data pointers");
@@ -70,6 +81,7 @@ void driver_close(struct driver *driver) {
   *driver = (struct driver){0};
 }
 
+/* True for results that say that there is no usable driver, GPU or context, rather than that one call went wrong. */
 static _Bool means_no_driver(CUresult result) {
   switch (result) {
   case CUDA_ERROR_NOT_INITIALIZED:
@@ -87,6 +99,7 @@ static _Bool means_no_driver(CUresult result) {
   }
 }
 
+/* Make an error of a failed driver call: what was tried, the driver's name for the failure, and its explanation. */
 kjit_status driver_fail(const struct driver_api *cu, kjit_status status, CUresult result, kjit_error *error,
                         const char *format, ...) {
   if (status == KJIT_ERR_DRIVER && means_no_driver(result)) status = KJIT_ERR_NO_DRIVER;

@@ -1,3 +1,14 @@
+/* The connection to the GPUs: libcuda opened once, cuInit(), the list of devices, the device that is current on a
+ * thread.
+ *
+ * 1. gpu_open() opens the driver on the first call that needs it. A gate (base/gate.h) lets one thread try while others
+ *    wait; after a failure the next caller tries again.
+ * 2. gpu_device() reads a device's properties on first use, behind a gate of its own.
+ * 3. gpu_current() asks the driver which device is current on the calling thread; every launch does.
+ *
+ * A process that was forked after CUDA had started is refused with a sentence, because CUDA's state does not survive
+ * fork() and the driver would crash or hang. `owner` is the process that started CUDA. All functions but gpu_init() and
+ * gpu_finish() may be called by any thread. */
 #include "runtime/gpu.h"
 
 #include <string.h>
@@ -5,7 +16,7 @@
 
 #include "base/error.h"
 
-/* More than any machine has; a driver that claims more is not believed. */
+/* A bound on the driver's answer: more devices than any machine has mean that the answer is wrong. */
 #define DEVICES_MAX 1024
 
 kjit_status gpu_init(struct gpu *gpu, const struct mem *mem, struct gate_keeper *keeper, const char *path,
@@ -32,6 +43,7 @@ static kjit_status refuse_forked(kjit_error *error) {
                    "after the fork, or exec(); " DRIVER_WORKS_WITHOUT);
 }
 
+/* Ask for the devices' handles. Their properties are read later, each on first use. */
 static kjit_status list_devices(struct gpu *gpu, kjit_error *error) {
   const struct driver_api *const cu = &gpu->driver.cu;
   int count = 0;
@@ -53,7 +65,7 @@ static kjit_status list_devices(struct gpu *gpu, kjit_error *error) {
 static kjit_status start(struct gpu *gpu, kjit_error *error) {
   const struct driver_api *const cu = &gpu->driver.cu;
   const CUresult result = cu->Init(0);
-  if (result == CUDA_ERROR_NO_DEVICE) return KJIT_OK; /* a driver without a GPU: the list stays empty */
+  if (result == CUDA_ERROR_NO_DEVICE) return KJIT_OK; /* a driver may run without a GPU; the list stays empty */
   if (result != CUDA_SUCCESS) {
     return driver_fail(cu, KJIT_ERR_NO_DRIVER, result, error,
                        "the CUDA driver %s does not start (" DRIVER_WORKS_WITHOUT "), cuInit", gpu->driver.lib.path);
@@ -61,7 +73,8 @@ static kjit_status start(struct gpu *gpu, kjit_error *error) {
   return list_devices(gpu, error);
 }
 
-/* After a failed start libcuda stays open: it has run, and what has run is not unloaded. The next try gets the same. */
+/* Open libcuda, unless an earlier try has, and start it. After a failed start it stays open, because a driver that has
+ * run cannot be unloaded safely; the next try uses the same one. */
 static kjit_status connect(struct gpu *gpu, kjit_error *error) {
   if (!gpu->driver.cu.Init) {
     if (gpu->fake) {
@@ -101,11 +114,13 @@ kjit_status gpu_require(struct gpu *gpu, kjit_error *error) {
   return refuse_no_device(gpu, error);
 }
 
+/* The path and version of libcuda as far as they are known, for kjit_doctor(); never opens it. */
 void gpu_describe(struct gpu *gpu, char path[DYNLIB_PATH_BYTES], int *version) {
   path[0] = '\0';
   *version = 0;
   if (gpu_is_forked(gpu)) return;
-  const _Bool mine = gate_enter(gpu->keeper, &gpu->gate); /* or else it is open, and nothing changes any more */
+  /* When the gate is open already, nothing changes any more and no lock is needed. */
+  const _Bool mine = gate_enter(gpu->keeper, &gpu->gate);
   memcpy(path, gpu->driver.lib.path, DYNLIB_PATH_BYTES);
   *version = gpu->driver.version;
   if (mine) gate_leave(gpu->keeper, &gpu->gate, 0);
@@ -128,6 +143,7 @@ kjit_status gpu_device(struct gpu *gpu, int32_t ordinal, const struct device **o
   return status;
 }
 
+/* Find out why there is no current device, and say what to do about it. */
 static kjit_status refuse_no_context(const struct gpu *gpu, CUresult result, kjit_error *error) {
   if (gpu_is_forked(gpu)) return refuse_forked(error);
   if (!gpu->device_count) return refuse_no_device(gpu, error);

@@ -1,12 +1,12 @@
-/* Launching: kjit_kernel_launch() checks everything and hands the arguments' addresses to the driver; the families'
- * runtime_kernel_enqueue() checks nothing, because they did before. Nothing is locked or allocated, but for kernels
- * with more parameters than have room on the stack. */
+/* Launching. kjit_kernel_launch() checks everything and hands the arguments' addresses to the driver; the families'
+ * runtime_kernel_enqueue() checks nothing, because the families have done so. Nothing is locked, and nothing is
+ * allocated except for kernels with more parameters than have room on the stack. Any thread. */
 #include "base/error.h"
 #include "runtime/launch_check.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
-/* Parameters whose addresses have room on the stack: more than any kernel that a person wrote. */
+/* How many parameters' addresses have room on the stack: more than any kernel that a person wrote has. */
 #define ARGS_ON_STACK 64
 
 static kjit_status refuse_count(const struct kjit_kernel *kernel, size_t count, kjit_error *error) {
@@ -22,7 +22,7 @@ static kjit_status refuse_arg(const struct kjit_kernel *kernel, const kjit_arg *
                    args[index].bytes, index, kernel->name, kernel->parameter_bytes[index]);
 }
 
-/* The driver takes addresses, as what is pointed to is only read. */
+/* Collect the arguments' addresses. The driver's interface wants them without const, but only reads the values. */
 static kjit_status take_args(const struct kjit_kernel *kernel, const kjit_arg *args, size_t count, void **pointers,
                              kjit_error *error) {
   const uint32_t *const sizes = kernel->parameter_bytes;
@@ -38,8 +38,8 @@ static kjit_status report_launch(const struct kjit_kernel *kernel, CUresult resu
   return driver_fail(kernel->cu, KJIT_ERR_DRIVER, result, error, "launching kernel \"%.80s\"", kernel->name);
 }
 
-/* CUfunction's place may be taken by a CUkernel ("cuLaunchKernel" in the driver API manual): the driver finds the
- * function of the current context itself, which stays right when contexts come and go. */
+/* Enqueue. A CUkernel may be passed where a CUfunction is wanted ("cuLaunchKernel" in the driver API manual): the
+ * driver then finds the function of the current context itself, which stays right when contexts come and go. */
 static kjit_status enqueue(const struct kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
                            uint32_t shared_bytes, void **pointers, CUstream stream, kjit_error *error) {
   const CUresult result = kernel->cu->LaunchKernel((CUfunction)kernel->handle, grid[0], grid[1], grid[2], block[0],
@@ -63,8 +63,8 @@ static kjit_status enqueue_with(const struct kjit_kernel *kernel, const kjit_lau
   return result == CUDA_SUCCESS ? KJIT_OK : report_launch(kernel, result, error);
 }
 
-/* A graph may run the kernel at any later time, so what was captured stays loaded. The legacy stream, NULL, cannot be
- * captured. */
+/* Note that a kernel was launched. One that was captured stays loaded, because its graph may run at any later time. The
+ * legacy stream, NULL, cannot be captured. */
 static void note_use(const struct kjit_kernel *kernel, int32_t ordinal, CUstream stream) {
   struct kjit_module *const module = kernel->module;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -9,7 +9,8 @@
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
-/* CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": the same for every device. */
+/* Limits that are the same for every device (CUDA C++ Programming Guide, "Technical Specifications per Compute
+ * Capability"). */
 #define GRID_X_MAX         0x7fffffffu
 #define GRID_YZ_MAX        65535u
 #define BLOCK_XY_MAX       1024u
@@ -124,7 +125,8 @@ const kjit_launch *launch_intake(const kjit_launch *given, kjit_launch *local, k
 
 /* -- On a device -------------------------------------------------------------------------------------------------- */
 
-/* Once per kernel and device; two threads that come at once both ask, which does no harm. */
+/* Allow clusters of more than 8 blocks, once for each kernel and device. Two threads that come at once both ask, which
+ * does no harm. */
 static kjit_status allow_large_clusters(struct kjit_kernel *kernel, const struct device *device, kjit_error *error) {
   struct kernel_on_device *const here = &kernel->on_device[device->info.ordinal];
   if (atomic_load_explicit(&here->large_clusters, memory_order_relaxed)) return KJIT_OK;
@@ -139,7 +141,7 @@ static kjit_status allow_large_clusters(struct kjit_kernel *kernel, const struct
   return KJIT_OK;
 }
 
-/* What came with sm_90. */
+/* The first feature of a launch that needs sm_90; NULL when there is none. */
 static const char *newer_feature(const kjit_launch *launch, const struct launch_shape *shape, const char **what) {
   *what = shape->cluster_blocks                            ? "clusters"
           : launch->flags & KJIT_LAUNCH_PROGRAMMATIC       ? "programmatic dependent launches"

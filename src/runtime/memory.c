@@ -1,9 +1,15 @@
+/* Device memory that a kernel family keeps for itself, such as counters and partial results: allocated once and freed
+ * with the family's state, or borrowed from a stream for one call.
+ *
+ * Allocating must not disturb a program that captures a graph on another thread, and freeing must not hit memory that
+ * somebody else received at the same address after a context had ended; the comments below say how. Every function
+ * calls the driver in the current context and may be called by any thread. */
 #include "base/error.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
-/* "A process-wide unique ID for an allocated memory region" (driver API manual, "cuPointerGetAttribute"); 0 for an
- * address that is none. */
+/* The driver's number of an allocation: "A process-wide unique ID for an allocated memory region" (driver API manual,
+ * "cuPointerGetAttribute"). 0 for an address that is not allocated. */
 static CUresult read_identity(const struct driver_api *cu, uint64_t address, uint64_t *identity) {
   CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
   unsigned long long id = 0;
@@ -13,9 +19,10 @@ static CUresult read_identity(const struct driver_api *cu, uint64_t address, uin
   return result;
 }
 
-/* While any thread captures a stream in the global mode, which is the usual one, allocating is an error that ends its
- * capture; not so in the relaxed mode, which is a thread's own (driver API manual,
- * "cuThreadExchangeStreamCaptureMode"). Nothing of ours is captured, so no harm is done.
+/* Set this thread's capture mode. While any thread captures a stream in the global mode, which is the usual one, an
+ * allocation by any other thread is an error that ends the capture. In the relaxed mode, which a thread sets for
+ * itself, it is allowed (driver API manual, "cuThreadExchangeStreamCaptureMode"). It does no harm, because nothing that
+ * kjit allocates here is captured.
  * @return the mode to go back to */
 static CUstreamCaptureMode set_capture_mode(const struct driver_api *cu, CUstreamCaptureMode mode) {
   (void)cu->ThreadExchangeStreamCaptureMode(&mode);
@@ -45,7 +52,8 @@ void runtime_memory_destroy(kjit_runtime *runtime, struct runtime_memory *memory
   uint64_t identity;
   if (!memory->address || gpu_is_forked(&runtime->gpu)) return;
   const CUstreamCaptureMode mode = set_capture_mode(cu, CU_STREAM_CAPTURE_MODE_RELAXED);
-  /* The context may have ended since, and somebody else's memory may be at this address. */
+  /* The context may have ended since, and another allocation may have received this address, so the number is compared.
+   */
   if (read_identity(cu, memory->address, &identity) == CUDA_SUCCESS && identity == memory->identity)
     (void)cu->MemFree((CUdeviceptr)memory->address);
   (void)set_capture_mode(cu, mode);

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "jit/compile/cubin.h"
 
-/* A kernel's parameters take at most 32,764 bytes, so there cannot be more of them. */
+/* Most parameters: together they take at most 32,764 bytes, so there cannot be more. */
 #define PARAMETERS_LIMIT 32764
 
 static kjit_status refuse(const struct kjit_module *module, const char *name, CUresult result, kjit_error *error) {
@@ -46,8 +46,8 @@ static kjit_status ask_driver(struct kjit_kernel *kernel, uint32_t *sizes, kjit_
   return take_sizes(kernel, sizes, count, error);
 }
 
-/* From the image where it says so: asking the driver means asking for one parameter too many, and a user's memory
- * checker would report that call. */
+/* Read the sizes of the parameters, from the table inside the cubin if it has one. cuKernelGetParamInfo() has to be
+ * called until it fails, and compute-sanitizer reports that failure as the user's. */
 static kjit_status read_parameters(struct kjit_kernel *kernel, const kjit_artifact *artifact, kjit_error *error) {
   kjit_artifact_info info = {.struct_size = sizeof info};
   struct cubin_kernel said;
@@ -90,9 +90,9 @@ static struct kjit_kernel *kernel_make(struct kjit_module *module, const char *n
   return NULL;
 }
 
-/* With lazy loading, the default, the library call takes anything, and the first of these reads the image. Asking for
- * the context's function brings the code onto the device now, so that a refusal is met here and not by the first
- * launch, and a later stream capture finds it loaded. */
+/* Look a kernel up in the driver. With lazy loading, the default, loading a library accepts any bytes, and this is the
+ * call that reads the image. Asking for the context's function brings the code onto the device now, so that a refusal
+ * is met here and not by the first launch, and a later stream capture finds the code loaded. */
 static kjit_status kernel_look_up(struct kjit_kernel *kernel, const kjit_artifact *artifact, kjit_error *error) {
   const struct kjit_module *const module = kernel->module;
   const struct driver_api *const cu = kernel->cu;
@@ -122,7 +122,7 @@ static kjit_status kernel_create(struct kjit_module *module, const kjit_artifact
   return status;
 }
 
-/* With the table's lock held. */
+/* Find a kernel that the module has a record of. The caller holds the table's lock. */
 static struct kjit_kernel *kernel_known(const struct kjit_module *module, const char *name, size_t bytes) {
   struct kjit_kernel *kernel = module->kernels;
   while (kernel && (strncmp(kernel->name, name, bytes) != 0 || kernel->name[bytes]))
@@ -158,12 +158,12 @@ kjit_status module_find_kernel(struct kjit_module *module, const char *name, str
 /* -- Modules ------------------------------------------------------------------------------------------------------ */
 
 static void unload(struct kjit_module *module) {
-  /* The driver's answer is not looked at: at the end of a process it may be gone before us. */
+  /* The result is ignored, because at the end of a process the driver may be gone already. */
   if (module->library && !gpu_is_forked(module->gpu)) (void)module->cu->LibraryUnload(module->library);
   module->library = NULL;
 }
 
-/* A context that somebody made is not among those that can be waited for before an unload. */
+/* Note the current context. One that was made by cuCtxCreate() cannot be waited for before an unload. */
 static void note_context(struct kjit_module *module) {
   const struct driver_api *const cu = module->cu;
   CUcontext current = NULL, primary = NULL;
@@ -177,7 +177,7 @@ static void note_context(struct kjit_module *module) {
   if (!is_primary) atomic_store_explicit(&module->stays, 1, memory_order_relaxed);
 }
 
-/* Without an entry: have the driver read the image all the same. */
+/* Without an entry, ask for something so that the driver reads the image now. */
 static kjit_status read_image(struct kjit_module *module, kjit_error *error) {
   CUmodule unused;
   if (!module->cu->LibraryGetModule) return KJIT_OK;
@@ -203,7 +203,7 @@ kjit_status module_load(struct kjit_module *module, kjit_artifact *artifact, con
     return status;
   }
   module->artifact = kjit_artifact_retain(artifact);
-  module->kernels = kernel; /* nobody else sees the list before the gate opens */
+  module->kernels = kernel; /* no other thread sees the list before the gate opens */
   note_context(module);
   return KJIT_OK;
 }

@@ -8,10 +8,10 @@
 #include "jit/compile/cubin.h"
 #include "runtime/runtime_state.h"
 
-/* A list of names in a message has room for this much. */
+/* Room for the list of names in a message. */
 #define NAMES_BYTES 200
 
-/* Code for the card at hand may use what the card alone has. */
+/* The architecture of the current device, with its own features, because the code is for this card alone. */
 static kjit_status current_arch(kjit_runtime *runtime, const char **arch, kjit_error *error) {
   int32_t ordinal;
   const struct device *device;
@@ -25,7 +25,7 @@ struct wanted_module {
   kjit_runtime *runtime;
   _Bool needs_entry; /* the request must name a kernel, which is looked up at once */
   struct kjit_module **module;
-  struct kjit_kernel **kernel; /* NULL: the module alone is wanted */
+  struct kjit_kernel **kernel; /* NULL when the module alone is wanted */
 };
 
 static kjit_status get_wanted(void *user, const struct jit_request *request, kjit_error *error) {
@@ -106,7 +106,7 @@ uint32_t kjit_kernel_parameter_bytes(const kjit_kernel *kernel, uint32_t index) 
   return kernel && kernel->parameter_bytes && index < kernel->parameter_count ? kernel->parameter_bytes[index] : 0;
 }
 
-/* The names that the module does have. */
+/* The error for an unknown name; it lists the names that the module has. */
 static kjit_status refuse_name(const struct kjit_module *module, const char *name, kjit_error *error) {
   kjit_artifact_info info = {.struct_size = sizeof info};
   struct text list;

@@ -15,8 +15,8 @@ static kjit_status check_device_runs(kjit_runtime *runtime, const struct target 
                    target->name, ordinal, device->info.name, device->info.arch);
 }
 
-/* Bytes that this call had compiled are what the compiler makes: another build would be refused as well. All others may
- * have come through a file, memory's too. */
+/* True when the bytes may be stale. What this call compiled is what the compiler makes, so that another build would be
+ * refused as well; all other bytes may have come through a file, even those in memory. */
 static _Bool may_be_stale(const kjit_artifact *artifact) {
   kjit_artifact_info info = {.struct_size = sizeof info};
   return kjit_artifact_get_info(artifact, &info, NULL) == KJIT_OK && info.origin != KJIT_ORIGIN_BUILT;
@@ -38,7 +38,8 @@ static kjit_status rebuild(struct kjit_module *module, const struct jit_request 
   return status;
 }
 
-/* The module's gate is this thread's. A cubin that the driver refuses is built again once in a runtime's life. */
+/* Load a module whose gate this thread has entered. A cubin that the driver refuses is built again once in a runtime's
+ * life. */
 static kjit_status load(struct kjit_module *module, const struct jit_request *request, kjit_artifact *artifact,
                         const char *entry, kjit_error *error) {
   kjit_runtime *const runtime = module->runtime;
@@ -98,7 +99,7 @@ done:
   return status;
 }
 
-/* The families keep kernels in tables of their own that nobody counts, so those stay loaded. */
+/* Families keep kernels in tables without counting, so these modules stay loaded. */
 kjit_status runtime_kernel_get(kjit_runtime *runtime, const struct jit_request *request, kjit_kernel **out,
                                kjit_error *error) {
   struct kjit_module *module;

@@ -32,7 +32,7 @@ kjit_status kjit_module_get_global(kjit_module *module, const char *name, kjit_g
   return status == KJIT_OK ? struct_fill(global, &found, sizeof found, "global", error) : status;
 }
 
-/* The part of the variable that a copy is for. */
+/* Find the variable, and check that the part to copy lies in it. */
 static kjit_status find_part(struct kjit_module *module, const char *name, size_t offset, const void *data,
                              size_t bytes, CUdeviceptr *address, kjit_error *error) {
   kjit_global global = {.struct_size = sizeof global};

@@ -7,7 +7,7 @@
  * clock, so what goes is neither held nor running. */
 #include "base/mem.h"
 
-/* uthash's own memory comes from the table's allocator; running out of it is an answer, not the end of the process. */
+/* uthash allocates by the table's allocator. Running out of memory is an error then, and does not end the process. */
 #define HASH_NONFATAL_OOM        1
 #define uthash_malloc(bytes)     mem_alloc(table->mem, bytes)
 #define uthash_free(memory, n)   mem_free(table->mem, memory)
@@ -123,12 +123,12 @@ void module_table_give_back(struct module_table *table, struct kjit_module *modu
 
 /* -- Unloading ---------------------------------------------------------------------------------------------------- */
 
-/* One eighth below the bound, so that the wait is paid once for many. */
+/* Unload down to one eighth below the bound, so that one wait pays for many modules. */
 static uint64_t trim_to(struct module_table *table) {
   return table->idle_max - table->idle_max / 8;
 }
 
-/* Nothing runs in a context that does not exist, and retaining it would make it. */
+/* Wait for a device's primary context. If it does not exist, nothing runs in it, and retaining it would create it. */
 static _Bool wait_for_device(const struct driver_api *cu, CUdevice device) {
   unsigned int flags;
   int active = 0;
@@ -150,8 +150,8 @@ static _Bool can_wait(const struct driver_api *cu) {
          cu->CtxPushCurrent && cu->CtxPopCurrent && cu->CtxSynchronize;
 }
 
-/* Wait until what the modules that would go had launched is done. Waiting while some thread captures a stream in the
- * global mode would end its capture, hence the relaxed mode; where the driver refuses to wait, nothing is unloaded. */
+/* Wait until everything that the oldest modules launched is done. Waiting while some thread captures a stream in the
+ * global mode would end its capture, hence the relaxed mode. Where the driver refuses to wait, nothing is unloaded. */
 static _Bool wait_for_devices(struct module_table *table, const _Bool *used) {
   const struct driver_api *const cu = &table->gpu->driver.cu;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -163,7 +163,8 @@ static _Bool wait_for_devices(struct module_table *table, const _Bool *used) {
   return done;
 }
 
-/* Which devices the modules that would go were launched on. @return the clock now; 0: nothing is to go. */
+/* Find the devices on which the oldest modules were launched. Returns the table's clock, or 0 when nothing is to be
+ * unloaded. */
 static uint64_t look_at_oldest(struct module_table *table, _Bool *used) {
   uint64_t now = 0;
   pthread_mutex_lock(&table->lock);
@@ -178,7 +179,7 @@ static uint64_t look_at_oldest(struct module_table *table, _Bool *used) {
   return now;
 }
 
-/* A module of devices that were not waited for stays: it became one of the oldest after the look. */
+/* True when all devices of a module were waited for. One that became one of the oldest after the look stays. */
 static _Bool was_waited_for(const struct module_table *table, const struct kjit_module *module, const _Bool *used) {
   for (uint32_t i = 0; i < table->gpu->device_count; i++)
     if (!used[i] && atomic_load_explicit(&module->launched_on[i], memory_order_relaxed)) return 0;

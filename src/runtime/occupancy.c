@@ -1,4 +1,5 @@
-/* What of a launch a device holds at a time, and the driver's own handles. */
+/* kjit_kernel_get_occupancy() and kjit_kernel_get_handles(): how many blocks of a launch a device holds at a time, and
+ * the driver's own handles of a kernel. Any thread; the driver is asked each time. */
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "runtime/launch_check.h"

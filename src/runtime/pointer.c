@@ -1,16 +1,19 @@
+/* Checks that kernels on a device can use an address, by asking the driver, so that a wrong pointer becomes an error
+ * with a name instead of a fault that ends the context. Any thread; the driver is opened if it is not yet. */
 #include "base/error.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
-/* What the driver knows of an address; all zero for memory that is not CUDA's. */
+/* What the driver says of an address; all zero for memory that CUDA does not know. */
 struct pointer_facts {
   unsigned int memory_type; /* a CUmemorytype */
   int device;
-  CUdeviceptr device_pointer; /* where kernels of the current context find it; 0: nowhere */
+  CUdeviceptr device_pointer; /* the address at which kernels of the current context find the memory; 0 when they cannot
+                                 reach it */
 };
 
-/* "Unlike cuPointerGetAttribute, this function will not return an error" for memory it does not know (driver API
- * manual, "cuPointerGetAttributes"). */
+/* Ask the driver for all facts in one call. "Unlike cuPointerGetAttribute, this function will not return an error" for
+ * memory that it does not know (driver API manual, "cuPointerGetAttributes"). */
 static CUresult ask(const struct driver_api *cu, const void *pointer, struct pointer_facts *facts) {
   CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                       CU_POINTER_ATTRIBUTE_DEVICE_POINTER};

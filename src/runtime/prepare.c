@@ -1,8 +1,18 @@
+/* Makes sure that a kernel may be launched with a given amount of dynamic shared memory on a device. Every launch asks
+ * runtime_kernel_prepare(), and nearly always one load of an atomic answers.
+ *
+ * 1. On a kernel's first launch on a device: check that its architecture runs there, and read its attributes.
+ * 2. When a launch needs more than the 48 KiB that are allowed without asking: raise the kernel's limit to all that the
+ *    device has, so that the driver is asked once, whatever later launches need.
+ *
+ * `allowed` of a kernel and device is the limit plus 1, and 0 before step 1. It is written last, with release order, by
+ * one thread at a time (the gate `preparing`), and read by launching threads without a lock. */
 #include "base/error.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
-/* What a kernel may use without asking: CUDA C++ Programming Guide, "Shared Memory" of each capability since 7.x. */
+/* Dynamic and static shared memory that a kernel may use without raising its limit (CUDA C++ Programming Guide, "Shared
+ * Memory" of each compute capability since 7.x). */
 #define SHARED_WITHOUT_OPT_IN (48u * 1024u)
 
 static uint32_t less(uint32_t limit, uint32_t used) {
@@ -17,7 +27,7 @@ static CUresult read_attribute(const struct kjit_kernel *kernel, const struct de
   return result;
 }
 
-/* The first visit to a device. */
+/* Step 1: the kernel's first launch on this device. */
 static kjit_status look_at(struct kjit_kernel *kernel, const struct device *device, struct kernel_on_device *here,
                            kjit_error *error) {
   if (!target_runs_on(&kernel->module->target, device->capability)) {
@@ -39,7 +49,7 @@ static kjit_status look_at(struct kjit_kernel *kernel, const struct device *devi
   return KJIT_OK;
 }
 
-/* Straight to the device's limit: then it is asked for once, whatever the later launches need. */
+/* Step 2: raise the kernel's limit to the device's. */
 static kjit_status raise_limit(struct kjit_kernel *kernel, const struct device *device, struct kernel_on_device *here,
                                uint32_t bytes, kjit_error *error) {
   const uint32_t limit = device->info.max_shared_per_block, allowed = less(limit, here->static_shared);
@@ -64,6 +74,7 @@ static _Bool is_allowed(const struct kernel_on_device *here, uint32_t bytes) {
   return bytes < atomic_load_explicit(&here->allowed, memory_order_acquire);
 }
 
+/* Steps 1 and 2, by one thread at a time. */
 static kjit_status prepare_in_turn(struct kjit_kernel *kernel, int32_t ordinal, uint32_t bytes, kjit_error *error) {
   struct kernel_on_device *const here = &kernel->on_device[ordinal];
   const struct device *device;

@@ -10,9 +10,12 @@
 #include "base/struct_intake.h"
 #include "base/text.h"
 #include "jit/builder_custom.h"
+#include "jit/builder_sealed.h"
+#include "runtime/program.h"
+#include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
-/* kjit_build_request as first released ended with stop_user. */
+/* The smallest kjit_build_request that is accepted ends with stop_user; later members get their defaults. */
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
 /* Variants of one source differ in a few defines; beyond this the caller means something else. */
@@ -32,105 +35,25 @@ struct variant {
 
 struct kjit_program {
   kjit_runtime *runtime;
-  kjit_build_request request; /* its strings are copies */
+  kjit_build_request request; /* its strings are copies; of a sealed program all zero */
   void *copy;                 /* of all of them */
+  struct sealed *sealed;      /* NULL: what is to be built is in the request */
   atomic_uint references;
   pthread_mutex_t lock;
   struct variant **buckets; /* a power of two of them */
   size_t bucket_count, variant_count;
 };
 
-/* One kjit_program_get() that has to build. */
+/* One kjit_program_get() that has to build, or one that loads. */
 struct program_call {
   kjit_program *program;
   kjit_artifact **out;
+  const char *name; /* of the kernel that is wanted; NULL: the request's entry */
+  struct kjit_module **module;
+  kjit_kernel **kernel; /* NULL: the module alone is wanted */
+  const char *arch;     /* of the current device, where a kernel is wanted */
+  uint32_t capability;  /* of the same */
 };
-
-/* -- The copy ----------------------------------------------------------------------------------------------------- */
-
-/* Pieces are cut from one block; in a first round `block` is NULL and only sizes are added. */
-struct copier {
-  char *block;
-  size_t used;
-};
-
-static void *cut(struct copier *copier, const void *data, size_t bytes, size_t alignment) {
-  copier->used = (copier->used + alignment - 1) / alignment * alignment;
-  char *to = copier->block ? copier->block + copier->used : NULL;
-  if (to && bytes && data) memcpy(to, data, bytes);
-  copier->used += bytes;
-  return to;
-}
-
-static const char *cut_string(struct copier *copier, const char *text) {
-  return text ? cut(copier, text, strlen(text) + 1, 1) : NULL;
-}
-
-static kjit_source cut_source(struct copier *copier, const kjit_source *source) {
-  kjit_source copy = *source;
-  copy.name = cut_string(copier, source->name);
-  if (!source->text) return copy;
-  copy.bytes = source->bytes ? source->bytes : strlen(source->text);
-  copy.text = cut(copier, source->text, copy.bytes, 1);
-  (void)cut(copier, "", 1, 1);
-  return copy;
-}
-
-static const char *const *cut_strings(struct copier *copier, const char *const *strings, size_t count) {
-  const char **list = cut(copier, strings, count * sizeof *list, _Alignof(const char *));
-  for (size_t i = 0; i < count; i++) {
-    const char *copy = cut_string(copier, strings[i]);
-    if (list) list[i] = copy;
-  }
-  return list;
-}
-
-static const kjit_source *cut_sources(struct copier *copier, const kjit_source *sources, size_t count) {
-  kjit_source *list = cut(copier, sources, count * sizeof *list, _Alignof(kjit_source));
-  for (size_t i = 0; i < count; i++) {
-    const kjit_source copy = cut_source(copier, &sources[i]);
-    if (list) list[i] = copy;
-  }
-  return list;
-}
-
-static const kjit_define *cut_defines(struct copier *copier, const kjit_define *defines, size_t count) {
-  kjit_define *list = cut(copier, defines, count * sizeof *list, _Alignof(kjit_define));
-  for (size_t i = 0; i < count; i++) {
-    const kjit_define copy = {cut_string(copier, defines[i].name), cut_string(copier, defines[i].value)};
-    if (list) list[i] = copy;
-  }
-  return list;
-}
-
-/* What the linker reads may be taken by words. */
-#define PART_ALIGNMENT 16
-
-static const kjit_part *cut_parts(struct copier *copier, const kjit_part *parts, size_t count) {
-  kjit_part *list = cut(copier, parts, count * sizeof *list, _Alignof(kjit_part));
-  for (size_t i = 0; i < count; i++) {
-    kjit_part copy = parts[i];
-    if (parts[i].data && !parts[i].bytes && parts[i].kind == KJIT_PART_PTX) copy.bytes = strlen(parts[i].data);
-    copy.name = cut_string(copier, parts[i].name);
-    copy.data = parts[i].data ? cut(copier, parts[i].data, copy.bytes, PART_ALIGNMENT) : NULL;
-    if (list) list[i] = copy;
-  }
-  return list;
-}
-
-static kjit_build_request cut_request(struct copier *copier, const kjit_build_request *request) {
-  kjit_build_request copy = *request;
-  copy.arch = cut_string(copier, request->arch);
-  copy.entry = cut_string(copier, request->entry);
-  copy.source = cut_source(copier, &request->source);
-  copy.headers = cut_sources(copier, request->headers, request->header_count);
-  copy.include_dirs = cut_strings(copier, request->include_dirs, request->include_dir_count);
-  copy.defines = cut_defines(copier, request->defines, request->define_count);
-  copy.options = cut_strings(copier, request->options, request->option_count);
-  copy.names = cut_strings(copier, request->names, request->name_count);
-  copy.parts = cut_parts(copier, request->parts, request->part_count);
-  return copy;
-}
 
 /* -- Variants ----------------------------------------------------------------------------------------------------- */
 
@@ -214,26 +137,26 @@ static void destroy(kjit_program *program) {
   }
   pthread_mutex_destroy(&program->lock);
   mem_free(mem, program->buckets);
+  sealed_close(program->sealed);
   mem_free(mem, program->copy);
   mem_free(mem, program);
 }
 
-static kjit_status make(kjit_runtime *runtime, const kjit_build_request *request, kjit_program **out,
-                        kjit_error *error) {
-  struct copier sizes = {NULL, 0};
-  (void)cut_request(&sizes, request);
+kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *request, struct sealed *sealed,
+                         kjit_program **out, kjit_error *error) {
   kjit_program *program = mem_alloc(&runtime->mem, sizeof *program);
-  struct copier copier = {mem_alloc(&runtime->mem, sizes.used), 0};
+  void *copy = mem_alloc(&runtime->mem, program_copy_bytes(request));
   struct variant **buckets = mem_alloc_array(&runtime->mem, 8, sizeof(struct variant *));
-  if (!program || !copier.block || !buckets || pthread_mutex_init(&program->lock, NULL)) {
+  if (!program || !copy || !buckets || pthread_mutex_init(&program->lock, NULL)) {
     mem_free(&runtime->mem, buckets);
-    mem_free(&runtime->mem, copier.block);
+    mem_free(&runtime->mem, copy);
     mem_free(&runtime->mem, program);
     return error_no_memory(error);
   }
   program->runtime = runtime;
-  program->request = cut_request(&copier, request);
-  program->copy = copier.block;
+  program->request = program_copy(request, copy);
+  program->copy = copy;
+  program->sealed = sealed;
   program->buckets = buckets;
   program->bucket_count = 8;
   atomic_init(&program->references, 1);
@@ -262,7 +185,7 @@ kjit_status kjit_program_create(kjit_runtime *runtime, const kjit_build_request 
   kjit_build_request copy;
   kjit_status status = struct_intake(&copy, sizeof copy, request, REQUEST_OLDEST_BYTES, "request", error);
   if (status == KJIT_OK) status = check_counts(&copy, error);
-  return status == KJIT_OK ? make(runtime, &copy, out, error) : status;
+  return status == KJIT_OK ? program_make(runtime, &copy, NULL, out, error) : status;
 }
 
 static kjit_status get_artifact(void *user, const struct jit_request *request, kjit_error *error) {
@@ -271,12 +194,42 @@ static kjit_status get_artifact(void *user, const struct jit_request *request, k
   return builder_get(call->program->runtime->builder, request, call->out, error);
 }
 
+static kjit_status get_loaded(void *user, const struct jit_request *request, kjit_error *error) {
+  struct program_call *call = user;
+  const char *const name = call->name ? call->name : request->entry;
+  if (request->flags & (KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT))
+    return error_invalid(error, "flags", "KJIT_BUILD_KEY_ONLY and KJIT_BUILD_OBJECT give no kernel");
+  if (call->kernel && !*name)
+    return error_invalid(error, "entry", "must name the kernel; kjit_program_get_module() takes a variant without");
+  const char *const entry = *request->entry ? request->entry : NULL;
+  kjit_status status = module_get(call->program->runtime, request, entry, call->module, error);
+  if (status != KJIT_OK || !call->kernel) return status;
+  status = module_find_kernel(*call->module, name, call->kernel, error);
+  if (status == KJIT_OK) return status;
+  kjit_module_release(*call->module);
+  *call->module = NULL;
+  return status;
+}
+
+static kjit_status build_sealed(struct program_call *call, const kjit_program_variant *variant, builder_custom_act act,
+                                kjit_error *error) {
+  const kjit_program *program = call->program;
+  const struct sealed_wanted wanted = {.entry = variant->entry,
+                                       .arch = variant->arch,
+                                       .capability = call->capability,
+                                       .defines = variant->defines,
+                                       .define_count = variant->define_count};
+  return builder_sealed(program->runtime->builder, program->sealed, &wanted, variant->flags, act, call, error);
+}
+
 /* The program's request with what the variant says otherwise; the variant's defines follow the program's. */
-static kjit_status build(struct program_call *call, const kjit_program_variant *variant, kjit_error *error) {
+static kjit_status build(struct program_call *call, const kjit_program_variant *variant, builder_custom_act act,
+                         kjit_error *error) {
   const kjit_program *program = call->program;
   const struct mem *mem = &program->runtime->mem;
   kjit_build_request request = program->request;
   const size_t own = request.define_count;
+  if (program->sealed) return build_sealed(call, variant, act, error);
   kjit_define *defines = mem_alloc_array(mem, own + variant->define_count, sizeof *defines);
   if (!defines) return error_no_memory(error);
   if (own) memcpy(defines, request.defines, own * sizeof *defines);
@@ -286,22 +239,29 @@ static kjit_status build(struct program_call *call, const kjit_program_variant *
   if (variant->entry) request.entry = variant->entry;
   if (variant->arch) request.arch = variant->arch;
   request.flags |= variant->flags;
-  const kjit_status status = builder_custom(program->runtime->builder, &request, NULL, NULL, get_artifact, call, error);
+  const kjit_status status = builder_custom(program->runtime->builder, &request, NULL, call->arch, act, call, error);
   mem_free(mem, defines);
   return status;
 }
+
+static kjit_status check_variant(const kjit_program *program, const kjit_program_variant *variant, kjit_error *error) {
+  if (!program) return error_invalid(error, "program", "must not be NULL");
+  if (variant->struct_size < sizeof *variant) return error_invalid(error, "variant", "struct_size is not set");
+  if (variant->define_count && !variant->defines)
+    return error_invalid(error, "variant", "defines: missing, but counted");
+  return KJIT_OK;
+}
+
+static const kjit_program_variant no_variant = {.struct_size = sizeof no_variant};
 
 kjit_status kjit_program_get(kjit_program *program, const kjit_program_variant *variant, kjit_artifact **out,
                              kjit_error *error) {
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
-  if (!program) return error_invalid(error, "program", "must not be NULL");
-  kjit_program_variant none = {.struct_size = sizeof none};
-  if (!variant) variant = &none;
-  if (variant->struct_size < sizeof none) return error_invalid(error, "variant", "struct_size is not set");
-  if (variant->define_count && !variant->defines)
-    return error_invalid(error, "variant", "defines: missing, but counted");
+  if (!variant) variant = &no_variant;
+  kjit_status status = check_variant(program, variant, error);
+  if (status != KJIT_OK) return status;
   char buffer[NAME_BYTES];
   struct text name, large;
   text_init_fixed(&name, buffer, sizeof buffer);
@@ -315,15 +275,54 @@ kjit_status kjit_program_get(kjit_program *program, const kjit_program_variant *
   }
   const uint64_t hash = hash_64(used->data, used->bytes);
   *out = look_up(program, used, hash);
-  kjit_status status = KJIT_OK;
   if (!*out) {
-    struct program_call call = {program, out};
-    status = build(&call, variant, error);
+    struct program_call call = {.program = program, .out = out};
+    status = build(&call, variant, get_artifact, error);
     if (status == KJIT_OK && !((variant->flags | program->request.flags) & KJIT_BUILD_KEY_ONLY))
       keep(program, used, hash, *out);
   }
   text_finish(&large);
   return status;
+}
+
+/* A variant for the current device, loaded. */
+static kjit_status get_for_device(struct program_call *call, const kjit_program_variant *variant, kjit_error *error) {
+  if (!variant) variant = &no_variant;
+  kjit_status status = check_variant(call->program, variant, error);
+  if (status != KJIT_OK) return status;
+  struct gpu *gpu = &call->program->runtime->gpu;
+  const struct device *device;
+  int32_t ordinal;
+  status = gpu_current(gpu, &ordinal, error);
+  if (status == KJIT_OK) status = gpu_device(gpu, ordinal, &device, error);
+  if (status != KJIT_OK) return status;
+  call->name = variant->entry;
+  call->arch = device->info.arch_specific;
+  call->capability = device->capability;
+  return build(call, variant, get_loaded, error);
+}
+
+kjit_status kjit_program_get_kernel(kjit_program *program, const kjit_program_variant *variant, kjit_kernel **out,
+                                    kjit_error *error) {
+  struct kjit_module *module = NULL;
+  struct program_call call = {.program = program, .module = &module, .kernel = out};
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  return get_for_device(&call, variant, error);
+}
+
+kjit_status kjit_program_get_module(kjit_program *program, const kjit_program_variant *variant, kjit_module **out,
+                                    kjit_error *error) {
+  struct program_call call = {.program = program, .module = out};
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  return get_for_device(&call, variant, error);
+}
+
+const struct sealed *program_sealed(const kjit_program *program) {
+  return program->sealed;
 }
 
 kjit_program *kjit_program_retain(kjit_program *program) {

@@ -1,3 +1,4 @@
+/* kjit_runtime_record(): checks the argument and hands it to the builder, which records all requests. Any thread. */
 #include <kjit/record.h>
 
 #include "base/error.h"

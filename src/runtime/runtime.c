@@ -1,3 +1,11 @@
+/* The runtime object: made from options and environment, counted, destroyed.
+ *
+ * Making one opens nothing but the cache folder and the bundles: libcuda and NVRTC are opened by the first call that
+ * needs them. Its parts are the builder (src/jit: everything up to a cubin), the connection to the GPUs (gpu.c), the
+ * table of loaded kernels (kernel_table.c), and slots in which kernel families keep their state.
+ *
+ * Destroying goes the other way round: families, kernels, builder, GPUs, memory. All functions but
+ * kjit_runtime_destroy() may be called by any thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +15,15 @@
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
-/* kjit_runtime_options as first released ended with `reserved`. */
+/* The smallest kjit_runtime_options that is accepted ends with `reserved`. A caller who leaves the later members out,
+ * by a smaller struct_size, gets their defaults. */
 #define OPTIONS_OLDEST_BYTES (offsetof(kjit_runtime_options, reserved) + sizeof(uint32_t))
 
 /* Above what programs use at a time, below what a driver holds with ease. */
 #define DEFAULT_MODULES_MAX_IDLE 1024
 
-/* An option wins over the environment; an empty variable is none. secure_getenv: never in a set-user-id process. */
+/* The path of libcuda: the option, else KJIT_LIBCUDA if it is not empty. secure_getenv() returns NULL in a set-user-id
+ * process, so that its caller cannot choose the library. */
 static const char *choose_libcuda(const kjit_runtime_options *options) {
   if (options->libcuda_path) return options->libcuda_path;
   if (options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT) return NULL;
@@ -21,6 +31,7 @@ static const char *choose_libcuda(const kjit_runtime_options *options) {
   return path && *path ? path : NULL;
 }
 
+/* KJIT_TUNED=off means the same as KJIT_RUNTIME_IGNORE_TUNED. */
 static kjit_status choose_tuned(kjit_runtime_options *options, kjit_error *error) {
   const char *const value = options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT ? NULL : secure_getenv("KJIT_TUNED");
   if (!value || !*value || !strcmp(value, "on")) return KJIT_OK;
@@ -29,6 +40,7 @@ static kjit_status choose_tuned(kjit_runtime_options *options, kjit_error *error
   return KJIT_OK;
 }
 
+/* Copy and check the caller's options; unknown flags are refused, because a newer header may give them a meaning. */
 static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_options *given, kjit_error *error) {
   *out = kjit_runtime_options_default();
   if (!given) return choose_tuned(out, error);
@@ -44,6 +56,7 @@ static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_op
   return out->reserved ? error_invalid(error, "options.reserved", "must be zero") : choose_tuned(out, error);
 }
 
+/* End what the families keep, before the kernels and the builder that they use. */
 static void finish_slots(kjit_runtime *runtime) {
   struct runtime_slot_state *at = atomic_load_explicit(&runtime->slots, memory_order_acquire);
   while (at) {
@@ -69,7 +82,7 @@ void kjit_runtime_destroy(kjit_runtime *runtime) {
   mem_free(&mem, runtime);
 }
 
-/* False: the system is out of resources, and nothing needs to be undone. */
+/* Returns false when the system is out of resources; nothing has to be undone then. */
 static _Bool init_parts(kjit_runtime *runtime, uint64_t idle_max) {
   if (!gate_keeper_init(&runtime->keeper)) return 0;
   if (module_table_init(&runtime->modules, &runtime->mem, runtime, &runtime->gpu, idle_max)) return 1;
@@ -93,6 +106,8 @@ static kjit_runtime *make(const kjit_runtime_options *options, const struct mem 
   return NULL;
 }
 
+/* Make the parts in the order in which they depend on each other. On failure kjit_runtime_destroy() ends those that
+ * exist. */
 kjit_status runtime_create_with(kjit_runtime **out, const kjit_runtime_options *options,
                                 const struct runtime_fakes *fakes, kjit_error *error) {
   static const struct runtime_fakes none;
@@ -115,7 +130,7 @@ kjit_status runtime_create_with(kjit_runtime **out, const kjit_runtime_options *
   status = gpu_init(&runtime->gpu, &runtime->mem, &runtime->keeper, choose_libcuda(&known), fakes->driver, error);
   if (status != KJIT_OK) goto done;
   status = builder_create_with(&runtime->builder, &known, &runtime->mem, &runtime->log, nvrtc, error);
-  nvrtc = NULL; /* the builder's now */
+  nvrtc = NULL; /* the builder owns it now */
   if (status != KJIT_OK) goto done;
   *out = runtime;
   runtime = NULL;

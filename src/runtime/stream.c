@@ -1,7 +1,10 @@
+/* Identifies a stream by numbers that the driver never reuses. A handle is not enough, because it may be that of
+ * another stream after the first was destroyed, and cudaStreamPerThread is one handle for a stream of each thread. Any
+ * thread. */
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 
-/* A number for the calling thread, from 1. */
+/* A number for the calling thread, from 1. It tells apart the streams that the per-thread handle stands for. */
 static uint64_t own_number(void) {
   static _Atomic(uint64_t) last;
   static _Thread_local uint64_t number;

@@ -26,10 +26,10 @@ _Static_assert((int)KJIT_MAP_TF32_FTZ == (int)CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_F
 #define ALIGNMENT_32B      32u /* of addresses and strides with 32-byte interleaving, and of packed 4- and 6-bit types */
 #define INTERLEAVED_RANK   3u
 
-/* Elements that a row of a box has: the 128-byte swizzle takes rows of 128 bytes. */
+/* Columns of a box of 16-bit elements: the 128-byte swizzle takes rows of 128 bytes. */
 #define BOX_COLUMNS 64
 
-/* Five numbers of 20 digits with words between them. */
+/* Room for a list in a message: five numbers of 20 digits with words between them. */
 #define LIST_BYTES 128
 
 /* -- The rules ---------------------------------------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static kjit_status check_memory(const kjit_tensor_map_options *o, const char *na
   return KJIT_OK;
 }
 
-/* Bytes that a row of a box may have at most; 0: as many as it likes. */
+/* Most bytes of a row of a box; 0 when there is no bound. */
 static uint64_t row_most(const kjit_tensor_map_options *o) {
   static const unsigned char most[] = {0, 32, 64, 128, 128, 128, 128};
   return o->interleave ? 0 : most[o->swizzle];
@@ -132,7 +132,7 @@ static kjit_status check(const kjit_tensor_map_options *options, const char *nam
 
 /* -- The driver --------------------------------------------------------------------------------------------------- */
 
-/* Outermost first. */
+/* Write a list of numbers, the outermost axis first. */
 static void list(const uint64_t *numbers, uint32_t count, const char *between, char text[LIST_BYTES]) {
   size_t used = 0;
   text[0] = '\0';
@@ -143,7 +143,7 @@ static void list(const uint64_t *numbers, uint32_t count, const char *between, c
   }
 }
 
-/* Of options that hold the rules. */
+/* Encode options that have passed the rules. */
 static kjit_status encode(const struct driver_api *cu, const kjit_tensor_map_options *o, const char *name, void *map,
                           kjit_error *error) {
   CUtensorMap encoded;
@@ -158,7 +158,7 @@ static kjit_status encode(const struct driver_api *cu, const kjit_tensor_map_opt
       (CUtensorMapInterleave)o->interleave, (CUtensorMapSwizzle)o->swizzle, (CUtensorMapL2promotion)o->promotion,
       o->nan_fill ? CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA : CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result == CUDA_SUCCESS) {
-    /* By way of a copy: what <cuda.h> asks of the type's alignment differs between toolkits. */
+    /* Encode into a local variable and copy, because the alignment that <cuda.h> asks for differs between toolkits. */
     memcpy(map, &encoded, sizeof encoded);
     return KJIT_OK;
   }

@@ -1,3 +1,10 @@
+/* Times what a caller puts on a stream:
+ *
+ * 1. refuse a stream that is being captured, because waiting for it would break the capture;
+ * 2. record an event, let the caller enqueue, record a second event;
+ * 3. wait for the second event and return the time between the two.
+ *
+ * The events are destroyed on every path. Any thread; the call blocks until the work is done. */
 #include "base/error.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
@@ -6,7 +13,7 @@ static kjit_status fail(const struct driver_api *cu, CUresult result, const char
   return driver_fail(cu, KJIT_ERR_DRIVER, result, error, "timing a launch: %s", call);
 }
 
-/* A captured launch runs when its graph does, and waiting for it now would break the capture. */
+/* Step 1. A captured launch runs when its graph is launched, so there is nothing to wait for now. */
 static kjit_status refuse_capture(const struct driver_api *cu, CUstream stream, kjit_error *error) {
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = cu->StreamIsCapturing(stream, &capture);

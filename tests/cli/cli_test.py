@@ -208,7 +208,8 @@ class Compile(CommandCase):
 
     def test_compile__attention_names_what_the_kernel_computes(self):
         for text, behind in (("head_dim=64,causal=1", " causal=1"), ("head_dim=64,heads_q=8,heads_kv=2", " grouped=1"),
-                             ("head_dim=64,heads_q=8,heads_kv=1", "opt_softmax"), ("head_dim=64,head_dim_v=32", " head_dim_v=32"),
+                             ("head_dim=64,heads_q=8,heads_kv=1", "opt_softmax"),
+                             ("head_dim=64,head_dim_v=32", " head_dim_v=32"),
                              ("head_dim=40", " head_dim=40")):
             asked = self.json("compile", "--attention", "dtype=fp16," + text, "--arch", "sm_86")
             self.assertTrue(asked["label"].endswith(behind), asked["label"])
@@ -221,7 +222,8 @@ class Compile(CommandCase):
                          naming=text.split(",")[-1].replace("=", " is "), exit_code=FAILED)
 
     def test_compile__attention_chooses_the_family_of_hopper(self):
-        result = self.json("compile", "--attention", "dtype=bf16,head_dim=192,head_dim_v=128,causal=1,heads_q=6,heads_kv=2",
+        result = self.json("compile", "--attention",
+                           "dtype=bf16,head_dim=192,head_dim_v=128,causal=1,heads_q=6,heads_kv=2",
                            "--arch", "sm_90a")
         self.check_shape(result)
         self.assertEqual(result["family"], "attention_sm90")
@@ -231,7 +233,8 @@ class Compile(CommandCase):
                      naming="head_dim is 100: attention_sm90 takes multiples of 8", exit_code=FAILED)
 
     def test_compile__attention_names_the_wrong_key_or_value(self):
-        for text, naming in (("head_dim=64", "dtype"), ("dtype=fp16", "head_dim"), ("dtype=fp16,head_dim=64,foo=1", "'foo'"),
+        for text, naming in (("head_dim=64", "dtype"), ("dtype=fp16", "head_dim"),
+                             ("dtype=fp16,head_dim=64,foo=1", "'foo'"),
                              ("dtype=fp8,head_dim=64", "fp8"), ("dtype=fp16,head_dim=0", "head_dim=0"),
                              ("dtype=fp16,head_dim=64,head_dim=64", "twice"), ("dtype=fp16,,head_dim=64", "column 12"),
                              ("dtype=fp16,head_dim=64,", "column 24"), ("dtype=fp16,head_dim=64,scale=-1", "scale=-1"),
@@ -242,7 +245,8 @@ class Compile(CommandCase):
         self.refused("compile", "--flash", SHORT_FORM + "+fast", "--arch", "sm_80", naming="fast")
 
     def test_compile__illegal_config_is_refused_before_compiling(self):
-        self.refused("compile", "--flash", SHORT_FORM.replace("64, 64, 32", "64, 72, 32"), "--arch", "sm_80", naming="B_r",
+        self.refused("compile", "--flash", SHORT_FORM.replace("64, 64, 32", "64, 72, 32"), "--arch", "sm_80",
+                     naming="B_r",
                      exit_code=FAILED)
 
     def test_compile__malformed_arch_is_named(self):
@@ -294,7 +298,8 @@ class Compile(CommandCase):
                      naming="/nonexistent/k.cubin", exit_code=FAILED)
 
     def test_compile__source_is_shown_without_a_compile(self):
-        text = self.kjit("compile", "--flash", SHORT_FORM, "--arch", "sm_80", "--show-source", KJIT_NVRTC=NOWHERE).stdout
+        text = self.kjit("compile", "--flash", SHORT_FORM, "--arch", "sm_80", "--show-source",
+                         KJIT_NVRTC=NOWHERE).stdout
         self.assertIn("#define KJIT_B_c 32\n", text)
         source = self.write("scale.cu", KERNEL)
         text = self.kjit("compile", source, "--entry", "scale", "--arch", "sm_80", "-DTHREADS=64", "--show-source",
@@ -337,7 +342,8 @@ class Warm(CommandCase):
         return self.json("warm", "--manifest", self.write("manifest", self.MANIFEST), *arguments, **keywords)
 
     def test_warm__what_a_kernel_computes_is_part_of_its_line(self):
-        lines = [f"flash_forward sm_80 {SHORT_FORM}{behind}\n" for behind in ("", " causal=1", "  causal = 1 , head_dim=64")]
+        lines = [f"flash_forward sm_80 {SHORT_FORM}{behind}\n"
+                 for behind in ("", " causal=1", "  causal = 1 , head_dim=64")]
         report = self.json("warm", "--manifest", self.write("manifest", "".join(lines)))
         self.assertEqual([report[name] for name in ("requested", "distinct", "built")], [3, 2, 2])
 
@@ -377,9 +383,11 @@ class Warm(CommandCase):
 
     def test_warm__manifest_errors_have_line_and_column(self):
         tail = SHORT_FORM.split(": ")[1]
-        for line, naming in (("flash sm_80 x", ":3: "), ("flash_forward", "column 14"), ("flash_forward sm_80", "column 20"),
+        for line, naming in (("flash sm_80 x", ":3: "), ("flash_forward", "column 14"),
+                             ("flash_forward sm_80", "column 20"),
                              ("flash_forward sm_80 " + SHORT_FORM.replace("eager", "eagr"), "column 50"),
-                             ("flash_forward sm_80, " + SHORT_FORM, "sm_80"), ("flash_forward sm_8x " + SHORT_FORM, "sm_8x"),
+                             ("flash_forward sm_80, " + SHORT_FORM, "sm_80"),
+                             ("flash_forward sm_8x " + SHORT_FORM, "sm_8x"),
                              ("attention sm_80 dtype=bf16,head_dim=64,foo=1", "column 40"),
                              ("flash_forward sm_80 " + tail, "column 21"), ("x" * 5000, "4096")):
             path = self.write("manifest", f"# first\n\n{line}\n")
@@ -465,7 +473,8 @@ class Cache(CommandCase):
 
     def test_cache__export_takes_what_the_filter_accepts(self):
         file = self.folder / "export"
-        for text, entries in (("arch=sm_80,family=custom", 1), ("arch=sm_90", 0), ("label=scale", 1), ("key=" + self.key[:8], 1)):
+        for text, entries in (("arch=sm_80,family=custom", 1), ("arch=sm_90", 0), ("label=scale", 1),
+                              ("key=" + self.key[:8], 1)):
             self.assertEqual(self.json("cache", "export", file, text)["entries"], entries, text)
         self.refused("cache", "export", file, "colour=red", naming="colour")
 
@@ -482,7 +491,8 @@ class Cache(CommandCase):
         self.assertEqual(self.json("cache", "list")["entries"], [])
 
     def test_cache__every_action_says_in_json_why_it_failed(self):
-        for words in (("show", "0000"), ("why", "0000"), ("export", "/nonexistent/export"), ("import", "/nonexistent/export")):
+        for words in (("show", "0000"), ("why", "0000"), ("export", "/nonexistent/export"),
+                      ("import", "/nonexistent/export")):
             result = self.json("cache", *words, exit_code=FAILED)
             self.assertIn(words[1], result["error"]["message"])
         for words in (("clear",), ("prune",), ("verify", "--repair"), ("import", self.folder / "scale.cu")):
@@ -490,9 +500,11 @@ class Cache(CommandCase):
             self.assertIn("read-only", result["error"]["message"])
 
     def test_cache__actions_refuse_what_is_not_theirs(self):
-        for words, naming in ((("export",), "FILE"), (("import",), "FILE"), (("why",), "KEY"), (("list", "--repair"), "--repair"),
+        for words, naming in ((("export",), "FILE"), (("import",), "FILE"), (("why",), "KEY"),
+                              (("list", "--repair"), "--repair"),
                               (("clear", "--max-bytes", "1"), "--max-bytes"), (("import", "a", "b"), "'b'"),
-                              (("export", "a", "b", "c"), "'c'"), (("stats", "--key", "x"), "--key"), (("mend",), "'mend'")):
+                              (("export", "a", "b", "c"), "'c'"), (("stats", "--key", "x"), "--key"),
+                              (("mend",), "'mend'")):
             self.refused("cache", *words, naming=naming)
 
     def test_cache__label_that_is_no_utf8_is_listed(self):

@@ -90,9 +90,11 @@ class Source(Consumer):
 class Examples(Consumer):
     def test_custom_kernel__is_built_once_for_each_constant(self):
         output = self.done(EXAMPLE, KJIT_CACHE_DIR=str(self.folder / "cache"))
-        self.assertEqual(re.findall(r"PER_THREAD=(\d): (\w+),", output), [("1", "built"), ("4", "built"), ("4", "memory")])
+        self.assertEqual(re.findall(r"PER_THREAD=(\d): (\w+),", output),
+                         [("1", "built"), ("4", "built"), ("4", "memory")])
         output = self.done(EXAMPLE, KJIT_CACHE_DIR=str(self.folder / "cache"))
-        self.assertEqual(re.findall(r"PER_THREAD=(\d): (\w+),", output), [("1", "user"), ("4", "user"), ("4", "memory")])
+        self.assertEqual(re.findall(r"PER_THREAD=(\d): (\w+),", output),
+                         [("1", "user"), ("4", "user"), ("4", "memory")])
 
     def test_readme__example_is_the_one_that_is_compiled(self):
         blocks = re.findall(r"```c\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

@@ -1,4 +1,5 @@
-"""What the Python test programs share: cases reported as cmocka reports them, for one tool to count, and runs of kjit."""
+"""What the Python test programs share: runs of kjit, and cases reported as cmocka reports them, so that one tool counts
+both."""
 
 import json
 import os

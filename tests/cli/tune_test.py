@@ -90,14 +90,16 @@ class DryRun(TuneCase):
         self.assertLess(len(classes), report["asked"])
 
     def test_dry_run__other_cards_have_the_other_family(self):
-        report = self.dry("--problem", "dtype=fp16,head_dim=128", "--problem", "dtype=fp16,head_dim=264", "--arch", "sm_80")
+        report = self.dry("--problem", "dtype=fp16,head_dim=128", "--problem", "dtype=fp16,head_dim=264",
+                          "--arch", "sm_80")
         self.assertEqual([shown["state"] for shown in report["classes"]], ["open", "unsupported"])
         self.assertEqual(report["classes"][0]["family"], "flash_forward")
         self.assertIn("264", report["classes"][1]["message"])
 
     def test_dry_run__manifest_gives_its_problems(self):
         path = self.write("manifest", f"# what was recorded\nattention sm_80,sm_90a {PROBLEM}\n"
-                          "flash_forward sm_80 (FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax\n")
+                          "flash_forward sm_80 (FP16, 64, 64, 32, 4): "
+                          "async+eager+swizzled+load_2_2_2_tiles+opt_softmax\n")
         report = self.dry("--manifest", path)
         self.assertEqual([shown["class"] for shown in report["classes"]], [CLASS])
         self.assertEqual((report["asked"], report["skipped"]), (1, 1))
@@ -120,7 +122,8 @@ class DryRun(TuneCase):
             self.assertEqual(candidate["dropped"] is not None, spills, candidate)
 
     def test_dry_run__without_nvrtc_each_class_fails(self):
-        report = self.dry("--problem", PROBLEM, "--compile", "--candidates", "1", exit_code=NO_NVRTC, KJIT_NVRTC=NOWHERE)
+        report = self.dry("--problem", PROBLEM, "--compile", "--candidates", "1", exit_code=NO_NVRTC,
+                          KJIT_NVRTC=NOWHERE)
         self.assertEqual(report["classes"][0]["state"], "failed")
         self.assertIn("NVRTC", report["classes"][0]["message"])
 

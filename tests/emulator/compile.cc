@@ -1,3 +1,8 @@
+// Compiles CUDA C++ for the host: what the stand-in for NVRTC does with a program.
+//
+// The program's headers are written to a folder and its text is translated (translate.h); the host's compiler makes an
+// object, which the image (image.h) carries. machine.h has the whole way in order. Each compile has a folder of its
+// own, so that several threads may compile.
 #include "compile.h"
 
 #include <dlfcn.h>

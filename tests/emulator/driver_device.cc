@@ -1,4 +1,4 @@
-// Devices, contexts, errors' names.
+// Stand-in for libcuda: devices with their attributes, contexts, and the names of errors.
 #include "driver.h"
 
 #include <algorithm>

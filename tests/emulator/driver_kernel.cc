@@ -1,4 +1,5 @@
-// Libraries, modules and their kernels; launches.
+// Stand-in for libcuda: libraries and modules (images are loaded by dlopen), their kernels and attributes, and
+// launches, which run on the machine before the call returns.
 #include "driver.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-// Device memory: allocations of the host with an inaccessible page on either side, poisoned, checked when they go.
+// Stand-in for libcuda: device memory. Each allocation lies between two inaccessible pages and is filled with a poison
+// pattern, so that an access outside of it faults and a read of memory that nobody wrote is noticed.
 #include "driver.h"
 
 #include <sys/mman.h>

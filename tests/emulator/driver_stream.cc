@@ -1,5 +1,5 @@
-// Streams and events. What is put on a stream is done at once, so that order needs no work; waiting has nothing to wait
-// for. Graphs are not emulated.
+// Stand-in for libcuda: streams and events. Work is done before the call that enqueues it returns, so there is nothing
+// to order and nothing to wait for. Graphs are not emulated.
 #include "driver.h"
 
 namespace emulator {

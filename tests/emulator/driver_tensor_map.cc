@@ -1,5 +1,5 @@
-// cuTensorMapEncodeTiled: what the driver refuses ("Tensor Map Object Management" of the driver API manual), and the
-// machine's own encoding of the rest.
+// Stand-in for libcuda: cuTensorMapEncodeTiled. It refuses what the driver refuses ("Tensor Map Object Management" in
+// the driver API manual) and encodes the rest in the machine's own form.
 #include "driver.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-/* The emulator itself: what it refuses, what it notices, what it says. */
+/* The emulator itself: what it refuses, which mistakes of a kernel it notices, and what it says about them. */
 #include "emulator_fixture.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+/* The fixture of the emulator's tests: points kjit and the GPU tests' own driver table at the stand-ins for NVRTC and
+ * libcuda, so that the GPU tests' cases run on the emulator. */
 #include "emulator_fixture.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* The GPU tests' fixture on the emulator. */
+/* The GPU tests' fixture (gpu_fixture.h), running on the emulator. */
 #ifndef KJIT_TESTS_EMULATOR_FIXTURE_H
 #define KJIT_TESTS_EMULATOR_FIXTURE_H
 

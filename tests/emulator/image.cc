@@ -1,3 +1,5 @@
+// Writes and reads the image that the stand-in NVRTC makes and the stand-in driver loads (image.h): an ELF file with
+// the sections of a cubin that kjit reads, and the host's shared object in one more section.
 #include "image.h"
 
 #include <elf.h>

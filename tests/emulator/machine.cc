@@ -1,4 +1,6 @@
-// The scheduler: blocks in their order, some at the same time; their warps by chance; the lanes of a warp in turns.
+// The machine's scheduler. Blocks start in order of their numbers, some of them at the same time; among their warps
+// chance picks the next to run; the lanes of a warp run in turns until each waits or ends. When nothing can run
+// although threads are left, it is a deadlock and is reported.
 #include "machine.h"
 
 #include <algorithm>

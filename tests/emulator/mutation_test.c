@@ -1,5 +1,5 @@
-/* Kernels with one mistake each: the emulator must not find them right. What is replaced must stand in the source,
- * once, or the compile fails and with it the test. */
+/* Kernels with one mistake each, made by replacing a piece of the source: the emulator must not find them right. The
+ * piece must stand in the source exactly once; otherwise the compile fails, and the test with it. */
 #include "emulator_fixture.h"
 
 #include <stdio.h>

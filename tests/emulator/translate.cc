@@ -1,3 +1,6 @@
+// Rewrites the parts of CUDA C++ that the host's compiler does not take (translate.h): inline PTX becomes a call,
+// dynamic shared memory a pointer, a kernel an exported function. A scanner that knows strings, comments and brackets
+// finds them; nothing is parsed.
 #include "translate.h"
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 
 #define PREBUILT_COUNT 85
 
-/* The seeds' own test: batch 16, sequence 2048, 16 heads of 128. */
+/* The problem that the original project tests: batch 16, sequence 2048, 16 heads of 128. */
 static struct problem seeds_problem(int32_t dtype, uint64_t seed) {
   return (struct problem){
       .dtype = dtype, .batch = 16, .heads = 16, .seq_q = 2048, .seq_kv = 2048, .head_dim = 128, .lse = 1, .seed = seed};

@@ -1,10 +1,10 @@
-"""Every NVRTC that is named compiles both families of attention kernels without a warning and within the budgets of spills.
+"""Every named NVRTC compiles both families of attention kernels without a warning and within the budgets of spills.
 
 usage: nvrtc_matrix_test.py KJIT
 
 KJIT_TEST_NVRTCS names the libraries: files (libnvrtc.so.12) or their folders, separated by ":". Without it the test is
-skipped; `tools/fetch-nvrtc 12.8 12.4 ...` fetches some and prints the variable. KJIT_TEST_ALL_CONFIGS=1 takes all of the
-kernels below instead of every third one. A table of what each version made of each family is printed at the end.
+skipped; `tools/fetch-nvrtc 12.8 12.4 ...` fetches some and prints the variable. KJIT_TEST_ALL_CONFIGS=1 takes all of
+the kernels below instead of every third one. A table of what each version made of each family is printed at the end.
 """
 
 import concurrent.futures
@@ -27,7 +27,8 @@ KJIT = Path(sys.argv[1]).resolve()
 # share a tile, split-KV, head sizes whose wgmma shapes are no powers of two.
 HEADS = ("head_dim=64", "head_dim=72", "head_dim=128", "head_dim=192,head_dim_v=128", "head_dim=256", "head_dim=40")
 SHAPES = ("batch=4,heads_q=16,seq_q=4096,causal=0", "batch=4,heads_q=16,seq_q=4096,causal=1",
-          "batch=1,heads_q=64,heads_kv=8,seq_q=1,seq_kv=16384", "batch=2,heads_q=32,heads_kv=8,seq_q=128,seq_kv=8192,causal=1")
+          "batch=1,heads_q=64,heads_kv=8,seq_q=1,seq_kv=16384",
+          "batch=2,heads_q=32,heads_kv=8,seq_q=128,seq_kv=8192,causal=1")
 PROBLEMS = [f"dtype={('fp16', 'bf16')[i % 2]},{head},{shape}"
             for i, (head, shape) in enumerate(itertools.product(HEADS, SHAPES))]
 FLASH = ("(FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles+opt_softmax",

@@ -61,3 +61,16 @@ class Array:
 
     def __dlpack_device__(self):
         return self._device
+
+
+class InterfaceArray:
+    """An array that is known by __cuda_array_interface__ alone; one-dimensional."""
+
+    def __init__(self, count=64, dtype="float32", bytes_each=4, data=None, stream=None):
+        self.shape, self.dtype = (count,), dtype
+        self.data = data or next(_addresses)
+        kind = "f" if dtype.startswith("float") else "i"
+        self.__cuda_array_interface__ = {
+            "shape": self.shape, "typestr": f"<{kind}{bytes_each}", "data": (self.data, False), "version": 3,
+            "strides": None, "stream": stream,
+        }  # fmt: skip

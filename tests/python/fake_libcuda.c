@@ -49,6 +49,11 @@ int asked_current(void);
 int asked_live(void);
 void *asked_stream(void);
 void asked_to_fail(int fails);
+void asked_parameters(size_t count, size_t bytes);
+const void *asked_args(void);
+void asked_shape(unsigned int shape[10]);
+unsigned int asked_attribute(CUlaunchAttributeID id);
+int asked_synchronized(void);
 
 int asked_launches(void) {
   return fake_driver_calls_of(FAKE_LaunchKernel) + fake_driver_calls_of(FAKE_LaunchKernelEx);
@@ -71,4 +76,40 @@ void *asked_stream(void) {
 /* Every launch from now on, or none. */
 void asked_to_fail(int fails) {
   fake_driver.fail_call = fails ? FAKE_LaunchKernel : FAKE_CALLS;
+}
+
+/* How many parameters of how many bytes each the fake remembers of a launch. */
+void asked_parameters(size_t count, size_t bytes) {
+  fake_driver.parameter_count = count;
+  fake_driver.parameter_bytes = bytes;
+}
+
+/* The last launch's arguments side by side. */
+const void *asked_args(void) {
+  return fake_driver.launch.args;
+}
+
+/* Grid, block and cluster of the last launch, and its dynamic shared memory. */
+void asked_shape(unsigned int shape[10]) {
+  const struct fake_launch *const launch = &fake_driver.launch;
+  for (int i = 0; i < 3; i++) {
+    shape[i] = launch->grid[i];
+    shape[3 + i] = launch->block[i];
+    shape[6 + i] = launch->cluster[i];
+  }
+  shape[9] = launch->shared_bytes;
+}
+
+/* The number in an attribute of the last launch; ~0: it has none such. */
+unsigned int asked_attribute(CUlaunchAttributeID id) {
+  for (unsigned int i = 0; i < fake_driver.launch.attribute_count; i++) {
+    const CUlaunchAttribute *const attribute = &fake_driver.launch.attributes[i];
+    if (attribute->id == id) return (unsigned int)attribute->value.cooperative;
+  }
+  return ~0u;
+}
+
+/* Streams that were waited for. */
+int asked_synchronized(void) {
+  return fake_driver_calls_of(FAKE_StreamSynchronize);
 }

@@ -177,5 +177,78 @@ class Looking(Folder):
         self.assertIs(kjit.default_runtime(), kjit.default_runtime())
 
 
+@unittest.skipUnless(has_nvrtc(), "NVRTC is not installed")
+class Bundles(Folder):
+    """A kernel is compiled once; afterwards it comes from a bundle, with no cache folder and no compiler."""
+
+    def setUp(self):
+        super().setUp()
+        self.artifact = self.compile(self.runtime)
+        self.secret, self.public = kjit.bundle_keygen()
+
+    def compile(self, runtime, **options):
+        return runtime.compile_source('extern "C" __global__ void k() {}', "k", "sm_80", **options)
+
+    def bundle(self, secret_key=None, compress=None):
+        writer = kjit.BundleWriter(compress, runtime=self.runtime)
+        writer.add(self.artifact)
+        return writer.finish(secret_key=secret_key)
+
+    def test_bundle__of_bytes_or_of_a_file_answers(self):
+        made = self.bundle()
+        path = self.folder / "kernels.bundle"
+        path.write_bytes(made)
+        for bundle in (made, path, str(path)):
+            runtime = self.open(cache_mode="off", bundles=[bundle], memory_max_entries=4, memory_max_bytes=1 << 20)
+            found = self.compile(runtime, no_compile=True)
+            self.assertEqual((found.origin, found.cubin), ("bundle", self.artifact.cubin))
+
+    def test_bundle__of_one_path_alone_is_refused(self):
+        with self.assertRaisesRegex(TypeError, "bundles must be several"):
+            self.open(bundles="kernels.bundle")
+
+    def test_trusted_keys__open_what_they_signed_alone(self):
+        signed = self.bundle(self.secret)
+        runtime = self.open(cache_mode="off", bundles=[signed], trusted_keys=[self.public])
+        self.assertEqual(self.compile(runtime, no_compile=True).origin, "bundle")
+        _, other = kjit.bundle_keygen()
+        for bundle, key in ((signed, other), (self.bundle(), self.public)):
+            with self.assertRaises(kjit.Error) as caught:
+                self.open(bundles=[bundle], trusted_keys=[key])
+            self.assertEqual(caught.exception.status_name, "KJIT_ERR_UNTRUSTED")
+
+    def test_bundle__is_looked_into(self):
+        with kjit.Bundle(self.bundle(self.secret), trusted_keys=[self.public]) as bundle:
+            (entry,) = bundle.entries()
+            info = bundle.info()
+        self.assertEqual((entry["entry"], entry["arch"], info["entries"]), ("k", "sm_80", 1))
+        self.assertEqual(info["signer"], self.public)
+
+    def test_writer__may_be_given_a_compressor_that_fails(self):
+        def fails(dictionary, data, capacity):
+            raise RuntimeError
+
+        self.assertEqual(self.bundle(compress=fails), self.bundle())
+
+    def test_writer__names_a_kernel_that_the_folder_lacks(self):
+        runtime = self.open(cache_dir=str(self.folder / "other"))
+        with self.assertRaisesRegex(LookupError, "not in the cache folder"):
+            kjit.BundleWriter(runtime=runtime).add(self.artifact)
+
+    def test_record__has_a_line_of_each_request(self):
+        path = self.folder / "asked.manifest"
+        runtime = self.open(record=path)
+        runtime.compile(TEXT, "sm_80")
+        runtime.compile(TEXT, "sm_80")
+        runtime.record(None)
+        runtime.compile(TEXT, "sm_86")
+        lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+        self.assertEqual(len(lines), 1)
+
+    def test_options__that_are_none_are_named(self):
+        with self.assertRaisesRegex(ValueError, "pch is .sometimes.: must be one of off, auto, always"):
+            self.open(pch="sometimes")
+
+
 if __name__ == "__main__":
     harness.main(sys.modules["__main__"])

@@ -51,6 +51,16 @@ class WithoutSources(harness.KjitCase):
         found = self.compile(KJIT_BUNDLE=bundle, KJIT_CACHE_MODE="off")
         self.assertEqual(found["source"], "bundle")
 
+    def test_without_sources__a_sealed_program_answers_from_its_bundle(self):
+        source = self.write("k.cu", '#include <kjit/types.cuh>\nextern "C" __global__ void k() {}\n')
+        program, bundle, again = (self.folder / name for name in ("p.kprog", "p.kjb", "again.kjb"))
+        self.kjit("pack", source, "--entry", "k", "--arch", "sm_90", "-o", program)
+        self.kjit("bundle", "create", bundle, "--program", program)
+        self.program = self.without
+        self.kjit("bundle", "create", again, "--program", program, KJIT_BUNDLE=bundle, KJIT_CACHE_MODE="off",
+                  KJIT_NVRTC=harness.NOWHERE)
+        self.assertEqual(bundle.read_bytes(), again.read_bytes())
+
     def test_without_sources__a_miss_says_why_it_cannot_be_compiled(self):
         self.program = self.without
         result = self.kjit("compile", "--flash", FORM, "--arch", "sm_90", exit_code=FAILED)

@@ -39,6 +39,22 @@ EXPORT(KernelSetAttribute, (CUfunction_attribute attribute, int value, CUkernel 
 EXPORT(KernelGetParamInfo, (CUkernel kernel, size_t index, size_t *offset, size_t *bytes),
        (kernel, index, offset, bytes))
 
+EXPORT(LibraryGetModule, (CUmodule * module, CUlibrary library), (module, library))
+EXPORT(LibraryGetGlobal, (CUdeviceptr * address, size_t *bytes, CUlibrary library, const char *name),
+       (address, bytes, library, name))
+EXPORT(OccupancyMaxActiveBlocksPerMultiprocessor,
+       (int *blocks, CUfunction function, int block_threads, size_t dynamic_shared_bytes),
+       (blocks, function, block_threads, dynamic_shared_bytes))
+EXPORT(OccupancyMaxActiveClusters, (int *clusters, CUfunction function, const CUlaunchConfig *config),
+       (clusters, function, config))
+EXPORT(OccupancyMaxPotentialBlockSize,
+       (int *grid_blocks, int *block_threads, CUfunction function, CUoccupancyB2DSize shared_of_block,
+        size_t dynamic_shared_bytes, int block_limit),
+       (grid_blocks, block_threads, function, shared_of_block, dynamic_shared_bytes, block_limit))
+EXPORT(MemcpyHtoDAsync, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), (to, from, bytes, stream))
+EXPORT(MemcpyDtoHAsync, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), (to, from, bytes, stream))
+EXPORT(StreamSynchronize, (CUstream stream), (stream))
+
 /* The fake remembers what it launched last; here several threads launch at once. */
 CUresult export_LaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                              unsigned int block_x, unsigned int block_y, unsigned int block_z,

@@ -187,8 +187,9 @@ class GpuBundle(ShipCase):
 
     def make(self):
         folder = self.folder / "carried"
-        for name, path in (("bin/kjit", KJIT), ("bin/example_bundle", EXAMPLE), ("bench/bench_start_time", START_TIME),
-                           ("bench/start_time.py", ROOT / "bench/start_time.py"), ("run", ROOT / "tools/gpu-bundle-run"),
+        for name, path in (("bin/kjit", KJIT), ("bin/example_bundle", EXAMPLE), ("run", ROOT / "tools/gpu-bundle-run"),
+                           ("bench/bench_start_time", START_TIME),
+                           ("bench/start_time.py", ROOT / "bench/start_time.py"),
                            ("lib/libkjit.so.0", ARCHIVE.parent / "libkjit.so.0")):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / name)
@@ -208,7 +209,8 @@ class GpuBundle(ShipCase):
     def test_ship__an_opened_nvrtc_is_seen(self):
         folder = self.make()
         (folder / "bin/example_bundle").write_text(
-            f"#!/bin/sh\nunset KJIT_NVRTC\nKJIT_CACHE_MODE=off exec {KJIT} compile --flash '{Bundle.FORM}' --arch sm_80\n")
+            "#!/bin/sh\nunset KJIT_NVRTC\n"
+            f"KJIT_CACHE_MODE=off exec {KJIT} compile --flash '{Bundle.FORM}' --arch sm_80\n")
         result = self.run_command(folder / "run", "ship", environment={**self.environment, "OUT": self.folder / "out"})
         self.assertIn("example_bundle opened NVRTC", result.stdout)
         self.assertEqual(result.returncode, FAILED)
@@ -271,7 +273,8 @@ class Manifests(ShipCase):
 
     def test_manifest__an_error_has_file_line_and_column(self):
         manifest = self.write("m", "# fine\nflash_forward sm_80 (FP16, 64, 64, 32, 4): asink+load_2_2_2_tiles\n")
-        self.assertRegex(self.kjit("warm", "--manifest", manifest, exit_code=USAGE).stderr, r"/m:2: .*column \d+.*asink")
+        result = self.kjit("warm", "--manifest", manifest, exit_code=USAGE)
+        self.assertRegex(result.stderr, r"/m:2: .*column \d+.*asink")
 
 
 class CacheFolder(ShipCase):

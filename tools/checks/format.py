@@ -35,7 +35,8 @@ def main():
     if formatter is None:
         sys.exit("clang-format is not installed: on Debian, apt-get install clang-format")
     files = sources(suffixes=(".c", ".h", ".cu", ".cuh", ".cpp"))
-    result = subprocess.run([formatter, "--dry-run", "--ferror-limit=1", *map(str, files)], capture_output=True, text=True)
+    result = subprocess.run([formatter, "--dry-run", "--ferror-limit=1", *map(str, files)],
+                            capture_output=True, text=True)
     faults = [line for line in result.stderr.splitlines() if "warning:" in line or "error:" in line]
     texts = sorted(text_files())
     for path in texts:

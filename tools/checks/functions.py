@@ -55,7 +55,8 @@ def main():
             length = last - first + 1
             lengths.append((length, f"{name(path)}:{first}: {function}"))
             if length > MOST_LINES_OF_FUNCTION:
-                faults.append(f"{name(path)}:{first}: {function} has {length} lines; {MOST_LINES_OF_FUNCTION} is the most")
+                faults.append(f"{name(path)}:{first}: {function} has {length} lines; "
+                              f"{MOST_LINES_OF_FUNCTION} is the most")
         faults += [f"{name(path)}:{number}: label '{label}'; the one exit label is 'done'"
                    for number, label in labels(text)]
     over = sorted((entry for entry in lengths if entry[0] > LONG_FUNCTION), reverse=True)
@@ -66,7 +67,8 @@ def main():
         for length, where in over:
             print(f"{length:4}  {where}")
     median = statistics.median(length for length, _ in lengths) if lengths else 0
-    finish(faults, f"functions: {len(lengths)} in {len(files)} files, median {median:.0f} lines, {len(over)} over {LONG_FUNCTION}")
+    finish(faults, f"functions: {len(lengths)} in {len(files)} files, median {median:.0f} lines, "
+                   f"{len(over)} over {LONG_FUNCTION}")
 
 
 if __name__ == "__main__":

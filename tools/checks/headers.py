@@ -35,6 +35,11 @@ def jobs(cuda_dirs):
             yield f"{name(header)} ({cpp}, C++17)", cpp, "c++", CPP + ["-Iinclude"], f"#include {include}\n"
             for order in (f"#include <cuda.h>\n#include {include}\n", f"#include {include}\n#include <cuda.h>\n"):
                 yield f"{name(header)} ({c}, with <cuda.h>)", c, "c", C + ["-Iinclude", *cuda], order
+    for header in sources("include", suffixes=(".hpp",)):
+        include = f"#include <{header.relative_to(ROOT / 'include')}>\n"
+        for _, cpp in compilers:
+            for flags in (["-std=c++17"], ["-std=c++20"], ["-std=c++17", "-fno-exceptions"]):
+                yield f"{name(header)} ({cpp}, {' '.join(flags)})", cpp, "c++", flags + ["-Iinclude"], include
     inside = C + ["-D_GNU_SOURCE", "-Iinclude", "-Isrc", "-Ikernel_src", *cuda]
     for header in sources("src", suffixes=(".h",)):
         yield f"{name(header)} (gcc, C11)", "gcc", "c", inside, f'#include "{header.relative_to(ROOT / "src")}"\n'

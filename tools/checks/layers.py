@@ -16,8 +16,8 @@ ROOMS = {
 }
 PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
 # What these measure, or are measured against, the API does not show.
-MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.c", "bench/lookup.c", "bench/start_time.c",
-                  "bench/tuned_lookup.c")
+MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.c", "bench/lookup.c",
+                  "bench/start_time.c", "bench/tuned_lookup.c")
 PUBLIC_HEADERS = re.compile(r"<kjit/[a-z0-9_]+\.h>$")
 C_HEADERS = {f"<{header}.h>" for header in ("stddef", "stdint")}
 PRINTING = re.compile(r"\b(printf|vprintf|fprintf|vfprintf|puts|putchar|fputs|fputc|perror|exit|abort|_exit)\s*\(")
@@ -87,7 +87,8 @@ def fault_of_user(path, include):
     if include.startswith("<"):
         return None
     here = (path.parent / include.strip('"')).exists()
-    shared = any((ROOT / folder / include.strip('"')).exists() for folder in ("tests", "tests/gpu", "tools", "tools/kjit", "bench"))
+    folders = ("tests", "tests/gpu", "tools", "tools/kjit", "bench")
+    shared = any((ROOT / folder / include.strip('"')).exists() for folder in folders)
     return None if here or shared else "only <kjit/...> and neighbours"
 
 

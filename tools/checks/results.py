@@ -20,7 +20,8 @@ def results_of_program(test):
     """(result, name) of each case that a test program reported; of the program itself where it reported none."""
     program, outcome = test.get("name"), RESULT_OF_PROGRAM.get(test.get("status"), "failed")
     said = CASE.findall(test.findtext("system-out") or "")
-    cases = [(RESULT_OF_CASE[word], f"{program}: {case}") for word, case in dict.fromkeys(said)]  # cmocka repeats itself
+    # cmocka names failed and skipped cases again at the end of its output, so repetitions are dropped.
+    cases = [(RESULT_OF_CASE[word], f"{program}: {case}") for word, case in dict.fromkeys(said)]
     if not cases:
         return [(outcome, program)]
     if outcome == "failed" and all(result != "failed" for result, _ in cases):

@@ -1,3 +1,5 @@
+/* Collects what `kjit warm` and `kjit bundle create` are asked to build: the configs of every --set and the lines of
+ * every --manifest go into one list of requests. One thread; nothing is compiled here. */
 #include "asked.h"
 
 #include "manifest.h"

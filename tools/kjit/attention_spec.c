@@ -1,3 +1,6 @@
+/* Reads an attention problem from text such as "dtype=bf16,head_dim=128,seq_q=4096". A table has a row for each key:
+ * its kind, bounds and member. Each "key=value" is looked up, checked and stored; then the defaults of keys that were
+ * not given are filled in. The first fault ends the reading, with its column. One thread. */
 #include "attention_spec.h"
 
 #include "command.h"
@@ -9,10 +12,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* A shape is at most what the launch grid and 32-bit sequence numbers allow. */
+/* Bounds of a shape: what the launch grid and 32-bit sequence numbers allow. */
 #define MOST_GRID_YZ 65535
 #define MOST_SEQ     INT32_MAX
-/* Longest value of a key: a float written in full. */
+/* Longest value of a key, with its NUL: a float written in full. */
 #define VALUE_BYTES 64
 
 enum key_kind { KEY_NUMBER, KEY_WORD, KEY_SCALE };

@@ -41,7 +41,7 @@ struct attention_spec {
  * expected there. */
 kjit_status attention_spec_parse(const char *text, struct attention_spec *out, kjit_error *error);
 
-/* What the library chooses by. */
+/* The problem in the form by which the library chooses a kernel. */
 kjit_attention_problem attention_spec_problem(const struct attention_spec *spec);
 
 #endif

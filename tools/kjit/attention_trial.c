@@ -1,3 +1,12 @@
+/* What `kjit run attention` and `kjit bench attention` share.
+ *
+ * 1. The command line is read into attention_trial_options.
+ * 2. The problem is made from shape, type and mask, and the config that --flash or --sm90 names, if one does. A config
+ *    decides what it has a field for and no option says.
+ * 3. Card, runtime, random tensors and the float64 reference are set up.
+ * 4. The kernel runs once, and its output is judged.
+ *
+ * One thread; the first GPU. */
 #include "attention_trial.h"
 
 #include "request_list.h"
@@ -28,7 +37,7 @@ static kjit_status read_scale(const char *text, double *out, kjit_error *error) 
   return KJIT_OK;
 }
 
-/* Everything of the problem but what a config must be chosen for. */
+/* Read everything of the problem that does not depend on a config. */
 static kjit_status read_problem(struct problem *problem, const struct attention_trial_options *options,
                                 kjit_error *error) {
   *problem = (struct problem){.dtype = KJIT_FP16,
@@ -47,7 +56,8 @@ static kjit_status read_problem(struct problem *problem, const struct attention_
   return status == KJIT_OK ? problem_check(problem, error) : status;
 }
 
-/* A config fits any problem of its type and head sizes; a kernel's name with traits says what the problem must be. */
+/* Check that a kernel's name fits the problem. A config alone fits any problem of its type and head sizes; a name with
+ * traits also says whether the problem is causal, grouped and how wide its heads are. */
 static kjit_status match_traits(const kjit_config *named, const kjit_config *needed, kjit_error *error) {
   const kjit_config plain = kjit_flash_config_plain((const kjit_flash_config *)named->values);
   char text[KJIT_CONFIG_TEXT_MAX];
@@ -63,7 +73,7 @@ static int32_t field_of(const kjit_config *config, const char *name) {
   return value;
 }
 
-/* What is given fits the problem; of the type, mask and head_dim_v it decides what no option says. */
+/* Take type, mask and head_dim_v from the config, where no option says them. */
 static void lend_fields(struct attention_trial *trial, const struct attention_trial_options *options, bool lend_v) {
   struct problem *problem = &trial->problem;
   if (options->dtype == NULL) problem->dtype = field_of(&trial->config, "dtype");
@@ -81,7 +91,8 @@ static kjit_status read_flash(struct attention_trial *trial, const struct attent
   return status == KJIT_OK ? match_traits(&named, &trial->config, error) : status;
 }
 
-/* The library refuses a config of attention_sm90 that contradicts the problem. */
+/* Read the config that the caller names. The library refuses a config of attention_sm90 that contradicts the problem.
+ */
 static kjit_status read_config(struct attention_trial *trial, const struct attention_trial_options *options,
                                kjit_error *error) {
   const char *text = options->flash != NULL ? options->flash : options->sm90;
@@ -133,7 +144,7 @@ void attention_trial_close(struct attention_trial *trial) {
   card_close(&trial->card);
 }
 
-/* The road of a caller who names a config, or of one who names none. */
+/* The config to pass to the library: the caller's, or NULL when the library is to choose. */
 static const kjit_config *config_given(const struct attention_trial *trial) {
   return trial->is_chosen ? NULL : &trial->config;
 }
@@ -164,13 +175,14 @@ json_t *attention_trial_json(const struct attention_trial *trial) {
   char config[KJIT_CONFIG_TEXT_MAX];
   request_print_config(&trial->config, config);
   char seed[24];
-  snprintf(seed, sizeof seed, "%" PRIu64, trial->problem.seed); /* as --seed takes it; JSON's numbers are too small */
+  snprintf(seed, sizeof seed, "%" PRIu64,
+           trial->problem.seed); /* as text, as --seed takes it, because JSON's numbers cannot hold 64 bits */
   return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "device", trial->device.name, "arch", trial->device.arch, "family",
                    kjit_family_name(trial->config.family), "config", config, "problem", problem_json(&trial->problem),
                    "seed", seed);
 }
 
-/* JSON has no infinity: an error that is none is null. */
+/* JSON has no infinity and no NaN; such a number becomes null. */
 static json_t *number_json(double value) {
   return isfinite(value) ? json_real(value) : json_null();
 }

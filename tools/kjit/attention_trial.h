@@ -28,7 +28,7 @@ struct attention_trial_options {
   uint64_t seed;                 /* UINT64_MAX: a fresh one */
 };
 
-/* The rows of the option table that fill `o`; OPTION_END is the caller's. */
+/* The rows of an option table that fill `o`; the caller adds OPTION_END. */
 #define ATTENTION_TRIAL_OPTIONS(o)                                                                                     \
   {OPTION_TEXT, "--shape", &(o).shape, 0, 0}, {OPTION_TEXT, "--dtype", &(o).dtype, 0, 0},                              \
       {OPTION_TEXT, "--flash", &(o).flash, 0, 0}, {OPTION_TEXT, "--sm90", &(o).sm90, 0, 0},                            \
@@ -39,7 +39,7 @@ struct attention_trial_options {
     OPTION_FLAG, "--json", &(o).json, 0, 0                                                                             \
   }
 
-/* Tensors, reference and config on the first GPU. */
+/* Everything that a run needs on the first GPU: tensors, reference, config. */
 struct attention_trial {
   kjit_runtime *runtime;
   struct card card;
@@ -56,25 +56,24 @@ struct attention_trial {
  * exit code; errors have been printed. */
 int attention_trial_read(int argc, char **argv, const struct option *table, const char *usage);
 
-/* Make the trial. KJIT_ERR_PARSE and KJIT_ERR_INVALID_ARG for what the options say wrongly; KJIT_ERR_NO_DRIVER without
- * a GPU. */
+/* Set the trial up. KJIT_ERR_PARSE and KJIT_ERR_INVALID_ARG for wrong options; KJIT_ERR_NO_DRIVER without a GPU. */
 kjit_status attention_trial_open(struct attention_trial *trial, const struct attention_trial_options *options,
                                  kjit_error *error);
-void attention_trial_close(struct attention_trial *trial); /* accepts a half-made one */
+void attention_trial_close(struct attention_trial *trial); /* accepts a trial whose opening failed */
 
-/* Run once and judge. */
+/* Run the kernel once and judge its output. */
 kjit_status attention_trial_judge(struct attention_trial *trial, struct attention_verdict *verdict, kjit_error *error);
 
-/* A plan of it, for timing. */
+/* Make a plan, for timing. */
 kjit_status attention_trial_plan_create(struct attention_trial *trial, kjit_attention_plan **plan, kjit_error *error);
 
-/* What both report of the trial: device, config, problem. */
+/* Device, config and problem, which both commands report. */
 json_t *attention_trial_json(const struct attention_trial *trial);
 
 /* The verdict's numbers. */
 json_t *attention_verdict_json(const struct attention_trial *trial, const struct attention_verdict *verdict);
 
-/* The same for people, on stdout. */
+/* Print the trial and its verdict for people, on stdout. */
 void attention_trial_print(const struct attention_trial *trial, const struct attention_verdict *verdict);
 
 #endif

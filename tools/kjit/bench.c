@@ -1,4 +1,10 @@
-/* kjit bench: attention on the GPU, checked, then timed. */
+/* `kjit bench attention`: checks attention as `kjit run` does, then times it.
+ *
+ * 1. attention_trial.c makes problem, tensors and reference and judges one run.
+ * 2. A plan is made once; each round runs it between two events (support/timer.c), with L2 emptied before it.
+ * 3. Median, least and most are printed, with floating-point operations per second beside the card's limit.
+ *
+ * One thread. */
 #include "attention_trial.h"
 
 #include <stdio.h>
@@ -24,8 +30,8 @@ struct bench_options {
   bool keep_l2;
 };
 
-/* Dense 16-bit products with fp32 sums, floating-point operations per multiprocessor and clock: what the data sheets'
- * rates come to. GeForce parts of 8.6, 8.9 and 12.0 run at half of it. */
+/* Dense fp16 multiply-adds with fp32 sums, in floating-point operations for each SM and clock, as they follow from the
+ * data sheets. GeForce cards of 8.6, 8.9 and 12.0 reach half of it. 0 for an unknown architecture. */
 static double flops_per_clock(const char *arch) {
   static const struct {
     const char *arch;
@@ -37,7 +43,7 @@ static double flops_per_clock(const char *arch) {
   return 0;
 }
 
-/* Operations per second that the card could do at its stated clock; 0 when unknown. */
+/* Operations per second at the clock that the driver states; 0 when the architecture is unknown. */
 static double card_limit(const kjit_device_info *device) {
   return flops_per_clock(device->arch) * device->multiprocessors * device->clock_khz * 1e3;
 }

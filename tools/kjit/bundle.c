@@ -8,6 +8,7 @@
 static const char usage[] =
     "usage: kjit bundle create FILE [--set NAME]... [--manifest FILE]... [--arch A,B,...] [--family NAME]...\n"
     "                          [--jobs N] [--key SECRET] [--c-source [--symbol NAME]] [--json]\n"
+    "       kjit bundle create FILE --program PROGRAM... [--key SECRET] [--c-source [--symbol NAME]] [--json]\n"
     "       kjit bundle inspect FILE [--json]                  what is in it\n"
     "       kjit bundle verify FILE [--key PUBLIC]... [--json] check every kernel, and with keys who signed it\n"
     "       kjit bundle sign FILE --key SECRET [-o OUT] [--json]\n"
@@ -15,6 +16,7 @@ static const char usage[] =
     "A bundle is one read-only file of kernels. A program opens it by kjit_runtime_options.bundle_paths or\n"
     "$KJIT_BUNDLE and then needs no NVRTC for what is in it. Equal kernels give equal bytes.\n\n"
     "Without --set and --manifest everything in the cache is taken.\n\n" ASKED_USAGE
+    "  --program FILE   create: every kernel of a sealed program ('kjit pack'), and nothing else\n"
     "  --family NAME    only kernels of this family; with --set a family file or name: whose sets are meant\n"
     "  --jobs N         processes that compile what the cache lacks; one for each processor by default\n"
     "  --key FILE       create, sign: the secret key to sign with; verify: a public key, by file or hex digits\n"
@@ -49,13 +51,18 @@ static const struct bundle_action *action_find(const char *name) {
 
 static int options_check(const struct bundle_action *action, const struct bundle_options *options) {
   const struct asked *asked = &options->asked;
-  const bool says_which = asked->sets.count + asked->manifests.count + options->families.count > 0 ||
-                          asked->archs != NULL || options->c_source;
+  const bool filters = asked->sets.count + asked->manifests.count + options->families.count > 0 || asked->archs != NULL;
+  const bool says_which = filters || options->programs.count > 0 || options->c_source;
   if (options->words.count < 2) return usage_error("bundle %s: %s is missing", action->name, action->argument);
   if (options->words.count > 2)
     return usage_error("bundle %s: unexpected argument '%s'", action->name, options->words.items[2]);
   if (says_which && !action->makes)
-    return usage_error("bundle %s: --set, --manifest, --arch, --family and --c-source belong to create", action->name);
+    return usage_error("bundle %s: --set, --manifest, --arch, --family, --program and --c-source belong to create",
+                       action->name);
+  if (filters && options->programs.count > 0)
+    return usage_error("bundle %s: --program says which kernels; --set, --manifest, --arch and --family do not go with "
+                       "it",
+                       action->name);
   if (options->out != NULL && action->run != bundle_sign)
     return usage_error("bundle %s: -o belongs to sign", action->name);
   return -1;
@@ -88,6 +95,7 @@ static int bundle_run(int argc, char **argv) {
   const struct option table[] = {
       ASKED_OPTIONS(options.asked),
       {.kind = OPTION_LIST, .name = "--family", .target = &options.families},
+      {.kind = OPTION_LIST, .name = "--program", .target = &options.programs},
       {.kind = OPTION_LIST, .name = "--key", .target = &options.keys},
       {.kind = OPTION_TEXT, .name = "--symbol", .target = &options.symbol},
       {.kind = OPTION_TEXT, .name = "-o", .target = &options.out},
@@ -101,6 +109,7 @@ static int bundle_run(int argc, char **argv) {
   asked_free(&options.asked);
   option_list_free(&options.families);
   option_list_free(&options.keys);
+  option_list_free(&options.programs);
   option_list_free(&options.words);
   return code;
 }

@@ -1,4 +1,4 @@
-/* What the files of `kjit bundle` share. */
+/* What the files of `kjit bundle` share: options, actions, key files, writing of files, compression. */
 #ifndef KJIT_TOOLS_BUNDLE_H
 #define KJIT_TOOLS_BUNDLE_H
 
@@ -7,20 +7,24 @@
 #define BUNDLE_KEY_HEX_BYTES 65 /* with the NUL */
 
 struct bundle_options {
-  struct option_list words; /* action, then its argument */
+  struct option_list words; /* the action's name, then its argument */
   struct asked asked;
-  struct option_list families, keys;
+  struct option_list families, keys, programs;
   const char *out, *symbol;
   uint64_t jobs;
   bool c_source, json;
 };
 
-/* The actions; words.items[1] is the file, or for keygen the name. Each returns an exit code. */
+/* The actions. words.items[1] is the bundle's path; for keygen it is the name of the keys. Each returns an exit code.
+ */
 int bundle_create(const struct bundle_options *options);
 int bundle_inspect(const struct bundle_options *options);
 int bundle_verify(const struct bundle_options *options);
 int bundle_sign(const struct bundle_options *options);
 int bundle_keygen(const struct bundle_options *options);
+
+/* Every kernel of the sealed programs that were named. */
+kjit_status bundle_add_programs(const struct bundle_options *options, kjit_bundle_writer *writer, kjit_error *error);
 
 /* ---- Keys: a file with one line, "kjit-secret-key 1 HEX" or "kjit-public-key 1 HEX" ---- */
 
@@ -30,25 +34,32 @@ enum bundle_key_kind { BUNDLE_KEY_SECRET, BUNDLE_KEY_PUBLIC };
 kjit_status bundle_key_read(const char *text, enum bundle_key_kind kind, char hex[BUNDLE_KEY_HEX_BYTES],
                             kjit_error *error);
 
-/* All the public keys of a command line, for kjit_bundle_open(); freed as one. NULL, with the error set. */
+/* Read all public keys of a command line, for kjit_bundle_open(). free() releases keys and array at once. NULL after a
+ * failure, with the error set. */
 const char **bundle_keys_read(const struct option_list *keys, kjit_error *error);
 
 /* ---- Files ---- */
 
-/* Several pieces as one file that is complete or not there: written beside it and renamed over it. */
+/* One stretch of bytes of a file. */
 struct bundle_piece {
   const void *data;
   size_t bytes;
 };
+
+/* Write the pieces one after another as the file `path`, with this mode less the umask. The file is complete or not
+ * there: it is written beside its place and renamed. */
 kjit_status bundle_file_write(const char *path, unsigned mode, const struct bundle_piece *pieces, size_t count,
                               kjit_error *error);
 
-/* C source that defines `const unsigned char SYMBOL[]` and `const size_t SYMBOL_bytes`. malloc; NULL: out of memory. */
-char *bundle_c_source(const char *symbol, const struct bundle_piece *pieces, size_t count);
+/* C source that defines `const unsigned char SYMBOL[]` and `const size_t SYMBOL_bytes`; `origin` says who wrote it, and
+ * what for. The caller frees it; NULL when out of memory. */
+char *bundle_c_source(const char *origin, const char *symbol, const struct bundle_piece *pieces, size_t count);
+bool bundle_symbol_is_sound(const char *symbol);
 
 /* ---- Packing ---- */
 
-/* zstd's compressor, at the level that gives the least; `user` is what bundle_compressor_create() gave. */
+/* A zstd compressor at the level that gives the smallest bundles. `user` is what bundle_compressor_create() returned;
+ * bundle_compress() has the form that kjit_bundle_writer_create() asks for. */
 void *bundle_compressor_create(void);
 void bundle_compressor_free(void *user);
 size_t bundle_compress(void *user, const void *dictionary, size_t dictionary_bytes, const void *data, size_t bytes,

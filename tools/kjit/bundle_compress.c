@@ -1,17 +1,23 @@
+/* zstd compression for `kjit bundle create`. The library's bundle writer calls bundle_compress() for one kernel after
+ * the other and passes the dictionary that they share.
+ *
+ * zstd spends most of its set-up on the dictionary, so the prepared form is kept from call to call and made again only
+ * when the dictionary's bytes change. One compressor serves one thread. */
 #include "bundle.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
 
-/* A bundle is made once and read by everybody; above this level kernels get no smaller, only the wait longer. */
+/* Level 19 of zstd. A bundle is compressed once and read by every user, so time is no argument; above this level
+ * kernels take longer and get no smaller. */
 #define LEVEL 19
 
-/* A dictionary serves many kernels in a row: what zstd makes of it is kept. */
+/* One zstd context, and the dictionary that was prepared last. */
 struct compressor {
   ZSTD_CCtx *state;
   ZSTD_CDict *prepared;
-  void *dictionary; /* copy of what `prepared` was made of */
+  void *dictionary; /* copy of the bytes that `prepared` was made of */
   size_t dictionary_bytes;
 };
 

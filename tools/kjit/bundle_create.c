@@ -1,20 +1,20 @@
-/* kjit bundle create. */
+/* `kjit bundle create`: collects kernels and writes them as one bundle, or as C source to link in.
+ *
+ * 1. Kernels come from a list (--set, --manifest), which is compiled by several processes first, or from the cache.
+ * 2. The library's writer makes the bundle in memory; an empty one is an error, because an application that ships
+ *    nothing would notice only at its users.
+ * 3. With --key the bundle is signed.
+ * 4. The file is written whole or not at all (bundle_file.c).
+ *
+ * One thread; the compiling processes end before this process opens a runtime. */
 #include "bundle.h"
 #include "interrupt.h"
 #include "progress.h"
 #include "warm_pool.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static bool symbol_is_sound(const char *symbol) {
-  if (!isalpha((unsigned char)*symbol) && *symbol != '_') return false;
-  for (; *symbol != '\0'; symbol++)
-    if (!isalnum((unsigned char)*symbol) && *symbol != '_') return false;
-  return true;
-}
 
 static bool family_is_wanted(const struct bundle_options *options, const char *family) {
   for (size_t i = 0; i < options->families.count; i++)
@@ -22,7 +22,8 @@ static bool family_is_wanted(const struct bundle_options *options, const char *f
   return options->families.count == 0;
 }
 
-/* One pass over the folder for each family and architecture asked for; none of either means all. */
+/* Add the cache's kernels of one family, in one pass for each architecture; an empty family, or no --arch, means all.
+ */
 static kjit_status add_cache_part(const struct bundle_options *options, kjit_runtime *runtime,
                                   kjit_bundle_writer *writer, const char *family, kjit_error *error) {
   char arch[ARCH_BYTES] = "", filter[512];
@@ -47,7 +48,7 @@ static kjit_status add_cache(const struct bundle_options *options, kjit_runtime 
   return status;
 }
 
-/* The first failure of a list that was built, with the request in front. */
+/* Report the first failure of a list that was built, with the request in front. */
 static kjit_status results_check(const struct request_list *list, const struct warm_result *results,
                                  kjit_error *error) {
   char text[KJIT_CONFIG_TEXT_MAX + 64];
@@ -59,7 +60,7 @@ static kjit_status results_check(const struct request_list *list, const struct w
   return KJIT_OK;
 }
 
-/* Fill the cache with many processes, so that what follows only reads. */
+/* Compile the list into the cache with several processes, so that the next step only reads. */
 static kjit_status list_build(const struct bundle_options *options, const struct request_list *list,
                               kjit_error *error) {
   struct warm_result *results = NULL;
@@ -99,7 +100,7 @@ static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_w
   kjit_status status = asked_collect(&options->asked, &list, error);
   request_list_make_distinct(&list);
   list_keep_families(options, &list);
-  /* Processes are started before this one has a runtime, which may have threads. */
+  /* The processes are forked before this one has a runtime, because a runtime may have threads. */
   if (status == KJIT_OK) status = list_build(options, &list, error);
   if (status == KJIT_OK) status = open_runtime(&runtime, error);
   if (status == KJIT_OK) status = list_add(&list, runtime, writer, error);
@@ -110,6 +111,7 @@ static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_w
 
 static kjit_status add_everything(const struct bundle_options *options, kjit_bundle_writer *writer, kjit_error *error) {
   kjit_runtime *runtime = NULL;
+  if (options->programs.count > 0) return bundle_add_programs(options, writer, error);
   if (options->asked.sets.count + options->asked.manifests.count > 0) return add_asked(options, writer, error);
   kjit_status status = open_runtime(&runtime, error);
   if (status == KJIT_OK) status = add_cache(options, runtime, writer, error);
@@ -117,7 +119,7 @@ static kjit_status add_everything(const struct bundle_options *options, kjit_bun
   return status;
 }
 
-/* Signature of a bundle in memory. */
+/* Sign a bundle in memory. */
 static kjit_status blob_sign(const struct bundle_options *options, const kjit_bundle_blob *blob,
                              unsigned char signature[KJIT_BUNDLE_SIGNATURE_BYTES], kjit_error *error) {
   char secret[BUNDLE_KEY_HEX_BYTES];
@@ -141,7 +143,8 @@ static kjit_status blob_write(const struct bundle_options *options, const kjit_b
   }
   if (status != KJIT_OK) return status;
   if (!options->c_source) return bundle_file_write(path, 0644, pieces, 2, error);
-  char *text = bundle_c_source(options->symbol, pieces, 2);
+  char *text = bundle_c_source("kjit bundle create --c-source: for kjit_runtime_options.bundle_blobs", options->symbol,
+                               pieces, 2);
   if (text == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for the C source");
   const struct bundle_piece source = {text, strlen(text)};
   status = bundle_file_write(path, 0644, &source, 1, error);
@@ -149,7 +152,7 @@ static kjit_status blob_write(const struct bundle_options *options, const kjit_b
   return status;
 }
 
-/* An application that ships nothing by mistake would notice only at its users'. */
+/* Refuse an empty bundle, because an application that ships one would notice only at its users. */
 static kjit_status blob_check(const struct bundle_options *options, const kjit_bundle_blob *blob, kjit_error *error) {
   kjit_bundle *bundle = NULL;
   kjit_bundle_info info = {.struct_size = sizeof info};
@@ -192,7 +195,8 @@ int bundle_create(const struct bundle_options *options) {
   kjit_bundle_writer *writer = NULL;
   kjit_error error = {0};
   if (options->keys.count > 1) return usage_error("bundle create: one --key at most");
-  if (!symbol_is_sound(options->symbol)) return usage_error("--symbol %s: a C identifier is expected", options->symbol);
+  if (!bundle_symbol_is_sound(options->symbol))
+    return usage_error("--symbol %s: a C identifier is expected", options->symbol);
   if (options->asked.sets.count > 0 && asked_check(&options->asked, "bundle create") >= 0) return EXIT_USAGE;
   void *compressor = bundle_compressor_create();
   if (compressor == NULL || kjit_bundle_writer_create(&writer, bundle_compress, compressor, &error) != KJIT_OK) {

@@ -1,5 +1,11 @@
+/* How the `kjit bundle` actions write their results: a file that appears whole or not at all, and the C source that
+ * `--c-source` asks for.
+ *
+ * A file is written under a temporary name beside its final place, flushed to the disk and renamed, so that a reader
+ * never sees half of it and a failure leaves the old file as it was. One thread. */
 #include "bundle.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +23,8 @@ static bool pieces_write(FILE *stream, const struct bundle_piece *pieces, size_t
   return fflush(stream) == 0 && fsync(fileno(stream)) == 0;
 }
 
-/* `temporary` has been made by mkstemp(), which gives it to nobody else. */
+/* Write the pieces to `file`, which mkstemp() has created as `temporary`, and rename it to `path`. mkstemp() creates
+ * with mode 0600, so the mode that is wanted is set here, less the bits of the process's umask. */
 static kjit_status temporary_write(int file, const char *temporary, const char *path, unsigned mode,
                                    const struct bundle_piece *pieces, size_t count, kjit_error *error) {
   FILE *stream = fdopen(file, "wb");
@@ -45,7 +52,15 @@ kjit_status bundle_file_write(const char *path, unsigned mode, const struct bund
   return status;
 }
 
-/* At most ",255" for each byte, a newline for each 32, and the frame. */
+bool bundle_symbol_is_sound(const char *symbol) {
+  if (!isalpha((unsigned char)*symbol) && *symbol != '_') return false;
+  for (; *symbol != '\0'; symbol++)
+    if (!isalnum((unsigned char)*symbol) && *symbol != '_') return false;
+  return true;
+}
+
+/* Bytes that bundle_c_source() needs at most: 4 for each byte (",255"), a newline after every 32 bytes, and the lines
+ * around the array, which name the symbol four times. */
 static size_t source_capacity(const char *symbol, const struct bundle_piece *pieces, size_t count) {
   size_t bytes = 0;
   for (size_t i = 0; i < count; i++)
@@ -53,16 +68,16 @@ static size_t source_capacity(const char *symbol, const struct bundle_piece *pie
   return 5 * bytes + 4 * strlen(symbol) + 512;
 }
 
-char *bundle_c_source(const char *symbol, const struct bundle_piece *pieces, size_t count) {
-  const size_t capacity = source_capacity(symbol, pieces, count);
+char *bundle_c_source(const char *origin, const char *symbol, const struct bundle_piece *pieces, size_t count) {
+  const size_t capacity = source_capacity(symbol, pieces, count) + strlen(origin);
   char *text = malloc(capacity);
   if (text == NULL) return NULL;
   size_t total = 0;
   int at = snprintf(text, capacity,
-                    "/* Written by kjit bundle create --c-source: for kjit_runtime_options.bundle_blobs. */\n"
+                    "/* Written by %s. */\n"
                     "#include <stddef.h>\n\n"
                     "extern const unsigned char %s[];\nextern const size_t %s_bytes;\n\nconst unsigned char %s[] = {\n",
-                    symbol, symbol, symbol);
+                    origin, symbol, symbol, symbol);
   char *end = text + at;
   for (size_t i = 0; i < count; i++)
     for (size_t j = 0; j < pieces[i].bytes; j++)

@@ -1,3 +1,7 @@
+/* Signing keys of bundles: reading and writing their files, `kjit bundle keygen` and `kjit bundle sign`.
+ *
+ * A key file is one line: what kind of key it is, a format number, and 64 hex digits. Buffers that held a secret key
+ * are cleared with explicit_bzero(), otherwise the digits would stay on the stack or in a core dump. One thread. */
 #include "bundle.h"
 
 #include <errno.h>
@@ -56,7 +60,7 @@ const char **bundle_keys_read(const struct option_list *keys, kjit_error *error)
   return read;
 }
 
-/* "<name><suffix>" with one line. */
+/* Write one key as the only line of the file `<name><suffix>`. */
 static kjit_status key_write(const char *name, const char *suffix, unsigned mode, enum bundle_key_kind kind,
                              const char *hex, kjit_error *error) {
   char path[4096], line[128];
@@ -83,7 +87,8 @@ int bundle_keygen(const struct bundle_options *options) {
   return print_text("");
 }
 
-/* The whole file, for its body; the library has checked it. */
+/* Sign an open bundle and write body and signature to `out`. The body is read again from the file because the library
+ * gives no access to its mapping; kjit_bundle_open() has already checked that the file holds that many bytes. */
 static kjit_status file_sign(kjit_bundle *bundle, const char *path, const char *out, const char *secret,
                              kjit_error *error) {
   unsigned char signature[KJIT_BUNDLE_SIGNATURE_BYTES];

@@ -1,4 +1,7 @@
-/* kjit bundle inspect, verify. */
+/* `kjit bundle inspect` and `kjit bundle verify`: both open the bundle, visit every kernel and print a summary.
+ *
+ * inspect lists the kernels and shows who signed the file; verify prints the summary alone and refuses a bundle that
+ * none of the given public keys signed. Either fails when a kernel is damaged. One thread. */
 #include "bundle.h"
 
 #include <stdio.h>
@@ -64,7 +67,8 @@ static kjit_status bundle_look(const struct bundle_options *options, const char 
   return status;
 }
 
-/* With a damaged kernel both fail; inspect shows what there is all the same. */
+/* Visit and print the bundle at `path`. A damaged kernel does not stop the visit, so that everything else is still
+ * shown; the exit code is EXIT_FAILED then. */
 static int bundle_report(const struct bundle_options *options, const char *path, bool kernels) {
   struct showing showing = {.kernels = kernels, .list = options->json ? json_array() : NULL};
   kjit_bundle_info info = {.struct_size = sizeof info};
@@ -81,7 +85,7 @@ static int bundle_report(const struct bundle_options *options, const char *path,
 int bundle_inspect(const struct bundle_options *options) {
   const bool is_signing = options->out != NULL;
   struct bundle_options shown = *options;
-  shown.keys = (struct option_list){0}; /* what signed it is shown, not judged */
+  shown.keys = (struct option_list){0}; /* without trusted keys the signer is shown but not required */
   return bundle_report(&shown, is_signing ? options->out : options->words.items[1], true);
 }
 

@@ -1,4 +1,8 @@
-/* kjit cache: looking after the cache folder. */
+/* `kjit cache ACTION`: looks at the cache folder, checks it and cleans it. Each action is a row of `actions` and one
+ * function; the row says which arguments and options the action takes, so that options_check() can refuse the others.
+ * list, show and why are in cache_entries.c.
+ *
+ * One thread. Other processes may use the folder meanwhile; the library takes its locks. */
 #include "bundle.h"
 #include "cache_entries.h"
 #include "command.h"
@@ -57,7 +61,8 @@ static int action_why(kjit_runtime *runtime, const struct cache_options *options
   return cache_entries_why(runtime, options->words.items[1], options->json);
 }
 
-/* COUNT or TIME (member, text): the counters of kjit_cache_stats in their order; times are in nanoseconds there. */
+/* The counters of kjit_cache_stats in the order in which they are printed: a member's name, also its name in JSON, and
+ * the words for people. TIME marks nanoseconds, which people see as seconds. */
 #define STATS(COUNT, TIME)                                                                                             \
   COUNT(entries, "entries")                                                                                            \
   COUNT(bytes, "bytes")                                                                                                \
@@ -120,7 +125,7 @@ static int action_verify(kjit_runtime *runtime, const struct cache_options *opti
   return report.damaged > report.removed ? EXIT_FAILED : code;
 }
 
-/* Without --max-bytes: the bound that the cache keeps by itself. */
+/* The bound to prune to: --max-bytes, or without it the bound that the cache keeps by itself. */
 static kjit_status prune_bound(kjit_runtime *runtime, const struct cache_options *options, uint64_t *bound,
                                kjit_error *error) {
   kjit_cache_stats stats = {.struct_size = sizeof stats};

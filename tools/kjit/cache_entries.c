@@ -1,3 +1,6 @@
+/* `kjit cache list`, `show` and `why`: the cache's entries for people, one line each or in full, and as JSON. The
+ * library visits the entries and calls a function of this file for each of them; `user` is then the JSON value that is
+ * being built. One thread. */
 #include "cache_entries.h"
 
 #include <stdio.h>
@@ -5,10 +8,11 @@
 #include <string.h>
 #include <time.h>
 
-/* A key text is at most 1 MiB, and its digest may stand before it. */
+/* The library refuses key texts above 1 MiB; 128 bytes more hold the digest that may stand before the text. */
 #define KEY_TEXT_MAX ((1u << 20) + 128)
 
-/* Digits of a key in a table: enough to tell a hundred thousand entries apart, and what `show` takes. */
+/* How many digits of a key a table shows: enough to tell a hundred thousand entries apart, and `kjit cache show`
+ * accepts them. */
 #define SHORT_KEY 12
 
 static json_t *entry_json(const kjit_cache_entry *entry) {
@@ -115,7 +119,8 @@ static int why(kjit_runtime *runtime, const char *key, bool json) {
   return status == KJIT_OK ? print_text("") : report_failure(json, &error, NULL);
 }
 
-/* What `kjit compile --show-key` prints: the digest on a line of its own, then the key text; or the text alone. */
+/* Read a key text from standard input, as `kjit compile --show-key` prints it: the digest on a line of its own, then
+ * the text. The digest is cut off, because kjit_cache_why() wants the text; a text without it is taken as it is. */
 static char *key_text_read(void) {
   char *text = malloc(KEY_TEXT_MAX + 1);
   const size_t bytes = text != NULL ? fread(text, 1, KEY_TEXT_MAX, stdin) : 0;

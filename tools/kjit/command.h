@@ -13,11 +13,11 @@ struct command {
   const char *name;                  /* "compile" */
   const char *summary;               /* one line for `kjit help` */
   int (*run)(int argc, char **argv); /* argv[0] is the subcommand's name; returns an enum exit_code */
-  void (*print_actions)(void);       /* the words that may follow the name, a line each; NULL: there are none */
+  void (*print_actions)(void); /* prints the words that may follow the name, a line each; NULL when there are none */
 };
 
-extern const struct command command_doctor, command_compile, command_warm, command_cache, command_bundle, command_run,
-    command_bench, command_tune, command_family, command_completion;
+extern const struct command command_doctor, command_compile, command_family, command_warm, command_cache,
+    command_bundle, command_pack, command_run, command_bench, command_tune, command_completion;
 
 /* Every subcommand, in the order of `kjit help`; ended by NULL. */
 extern const struct command *const commands[];
@@ -66,7 +66,7 @@ bool number_read(const char *text, uint64_t least, uint64_t most, uint64_t *out)
 /* "kjit: <text>" on stderr, one line; returns EXIT_USAGE. */
 int usage_error(const char *format, ...) KJIT_PRINTF(1, 2);
 
-/* The same; returns EXIT_FAILED. */
+/* "kjit: <text>" on stderr, one line; returns EXIT_FAILED. */
 int failure(const char *format, ...) KJIT_PRINTF(1, 2);
 
 /* The error's message on stderr; returns the exit code that its status stands for. */
@@ -75,11 +75,12 @@ int report_error(const kjit_error *error);
 /* Fill an error that holds none yet; returns `status`. */
 kjit_status error_say(kjit_error *error, kjit_status status, const char *format, ...) KJIT_PRINTF(3, 4);
 
-/* The same for a command that may have been asked for JSON: then one object {"error": {"status", "message"}, "log"}
- * goes to stdout as well. `log` is what the compiler said, NULL or "" for nothing; without JSON it goes to stderr. */
+/* Report an error of a command that has --json: the message goes to stderr, and with `json` one object {"error":
+ * {"status", "message"}, "log"} goes to stdout as well. `log` is the compiler's output, NULL or "" for none; without
+ * `json` it goes to stderr. */
 int report_failure(bool json, const kjit_error *error, const char *log);
 
-/* What exit code a status stands for. */
+/* The exit code that a status stands for. */
 int exit_code_of(kjit_status status);
 
 /* Text on stdout; returns EXIT_DONE, or EXIT_FAILED when it could not be written. */
@@ -93,7 +94,7 @@ int print_json(json_t *object);
 
 /* The runtime that every subcommand uses: the environment's settings, log lines on stderr as KJIT_LOG asks. */
 kjit_status open_runtime(kjit_runtime **out, kjit_error *error);
-/* The same with kjit_runtime_options.trusted_keys. */
+/* open_runtime() with `count` public keys as kjit_runtime_options.trusted_keys. */
 kjit_status open_runtime_trusting(kjit_runtime **out, const char *const *keys, size_t count, kjit_error *error);
 
 #endif

@@ -1,3 +1,10 @@
+/* Turns FILE.cu, the -D options and the -I options of `kjit compile` into a kjit_build_request.
+ *
+ * 1. The file is read whole; a pipe will do, since its size need not be known before.
+ * 2. Its path is split: the last part names the source in the key, and the folder is searched first for headers.
+ * 3. Each -D is split at its first '=' into name and value.
+ *
+ * The request points into memory of struct custom_source, which custom_source_free() gives back. One thread. */
 #include "custom_source.h"
 
 #include <errno.h>
@@ -9,7 +16,7 @@ static kjit_status no_memory(kjit_error *error) {
   return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory");
 }
 
-/* Whole text of a stream whose size need not be known: a pipe is a source too. */
+/* Read the stream to its end; the buffer doubles as it fills, because a pipe does not tell its size. */
 static kjit_status text_read(FILE *stream, const char *path, char **text, size_t *bytes, kjit_error *error) {
   for (size_t capacity = 1u << 16; *bytes <= SOURCE_MOST_BYTES; capacity *= 2) {
     char *larger = realloc(*text, capacity);
@@ -32,7 +39,8 @@ static kjit_status file_read(struct custom_source *out, const char *path, kjit_e
   return status;
 }
 
-/* The last part of the path names the source; what is before it is searched first for its headers. */
+/* Split the path. Only its last part is in the key, so that the same file has the same key wherever it lies; the folder
+ * becomes the first include directory. */
 static kjit_status path_split(struct custom_source *out, const char *path, kjit_error *error) {
   const char *slash = strrchr(path, '/');
   out->request.source.name = slash != NULL ? slash + 1 : path;
@@ -58,7 +66,7 @@ static size_t text_total(const struct option_list *list) {
   return total;
 }
 
-/* "NAME=VALUE" is cut at its first '=' in a copy of all of them. */
+/* Copy all -D options into one buffer, where each '=' becomes a NUL, since argv belongs to the caller. */
 static kjit_status defines_collect(struct custom_source *out, const struct option_list *list, kjit_error *error) {
   if (list->count == 0) return KJIT_OK;
   out->defines = calloc(list->count, sizeof *out->defines);

@@ -1,14 +1,14 @@
-/* A user's own .cu file, ready to be built. */
+/* A user's own .cu file with its -D and -I options, as a request that kjit_build() takes. */
 #ifndef KJIT_TOOLS_CUSTOM_SOURCE_H
 #define KJIT_TOOLS_CUSTOM_SOURCE_H
 
 #include "command.h"
 
-/* Largest source file read: far beyond what people write; generated kernels reach some MB. */
+/* Largest source file that is read. Generated kernels reach some MB; a larger file is a mistake. */
 #define SOURCE_MOST_BYTES (64u << 20)
 
 struct custom_source {
-  kjit_build_request request; /* all but entry and arch; points into what follows */
+  kjit_build_request request; /* everything but entry and arch; points into the members below */
   char *text, *folder, *define_text;
   kjit_define *defines;
   const char **include_dirs;
@@ -19,7 +19,7 @@ struct custom_source {
 kjit_status custom_source_read(struct custom_source *out, const char *path, const struct option_list *defines,
                                const struct option_list *include_dirs, kjit_error *error);
 
-/* Accepts a half-read and a zeroed one. */
+/* Accepts a source whose reading failed, and one that is all zero. */
 void custom_source_free(struct custom_source *source);
 
 #endif

@@ -1,4 +1,6 @@
-/* kjit doctor: what this machine has, what works, what to do. */
+/* `kjit doctor`: says what this machine has (NVRTC, driver, GPUs, tuned tables, cache folder), what works without what
+ * is missing, and what to do about it. The library makes the report; this file prints it, as text or JSON. Exit code 0
+ * whatever is missing, because a missing GPU is a finding and not a failure. One thread. */
 #include "command.h"
 
 #include <stdio.h>

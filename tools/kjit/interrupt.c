@@ -1,3 +1,12 @@
+/* What SIGINT, SIGTERM and SIGHUP do while `kjit warm`, `bundle create` and `tune` work: they are noted, not obeyed at
+ * once, so that finished kernels are reported and the table is left whole.
+ *
+ * 1. interrupt_catch() installs the handler, except for signals that were ignored (nohup).
+ * 2. The work asks interrupt_signal() now and then and stops by itself.
+ * 3. interrupt_release() restores the handlers, and interrupt_pass_on() raises the noted signal again, so that the
+ *    shell sees that the command was interrupted.
+ *
+ * The handler only writes a sig_atomic_t. One thread; interrupt_worker() is for forked children. */
 #include "interrupt.h"
 
 #include <signal.h>

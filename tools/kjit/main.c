@@ -1,20 +1,13 @@
-/* kjit: one command, a table of subcommands. */
+/* The `kjit` command: finds the subcommand named by argv[1] in a table and runs it. A subcommand is a struct command in
+ * a file of its own; this file only knows the list, `help` and `version`. One thread. */
 #include "command.h"
 
 #include <stdio.h>
 #include <string.h>
 
-const struct command *const commands[] = {&command_doctor,
-                                          &command_compile,
-                                          &command_family,
-                                          &command_warm,
-                                          &command_cache,
-                                          &command_bundle,
-                                          &command_run,
-                                          &command_bench,
-                                          &command_tune,
-                                          &command_completion,
-                                          NULL};
+const struct command *const commands[] = {&command_doctor, &command_compile, &command_family,     &command_warm,
+                                          &command_cache,  &command_bundle,  &command_pack,       &command_run,
+                                          &command_bench,  &command_tune,    &command_completion, NULL};
 
 const struct command *command_find(const char *name) {
   for (const struct command *const *at = commands; *at != NULL; at++)

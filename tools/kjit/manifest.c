@@ -1,3 +1,6 @@
+/* Reads manifests: text files with one request a line, "FAMILY ARCH[,ARCH...] CONFIG". Empty lines and those that begin
+ * with '#' are skipped. Each line becomes a request for each of its architectures; messages begin with file, line and
+ * column. One thread. */
 #include "manifest.h"
 
 #include "attention_spec.h"
@@ -12,7 +15,7 @@
 
 static const char blanks[] = " \t";
 
-/* A line's three parts: family, architectures, and the rest, which is the family's own. */
+/* A line's three parts: family, architectures, and the rest, which the family reads. */
 struct line_parts {
   char family[MANIFEST_LINE_MAX]; /* or the path of a family file */
   char archs[MANIFEST_LINE_MAX];
@@ -72,7 +75,8 @@ static kjit_status request_add(const struct line_parts *parts, const char *arch,
   return status == KJIT_OK ? request_list_add_problem(list, &spec, arch, error) : status;
 }
 
-/* What was recorded on one architecture may be beyond another's shared memory: that is no fault of the line. */
+/* True for a request that is left out rather than refused: with --arch, a line that was recorded on one architecture
+ * may need more shared memory than another has. */
 static bool is_left_out(kjit_status status, const char *archs) {
   return archs != NULL && (status == KJIT_ERR_INVALID_CONFIG || status == KJIT_ERR_UNSUPPORTED);
 }
@@ -117,7 +121,7 @@ static kjit_status locate(const char *path, size_t number, kjit_error *error) {
   return (kjit_status)error->status;
 }
 
-/* Cut the line's end off. False when there is none because the line is longer than the buffer. */
+/* Cut the line's end off. Returns false when the line has none because it is longer than the buffer. */
 static bool line_end(char *line, bool at_end_of_file) {
   char *end = strchr(line, '\n');
   if (end == NULL) return at_end_of_file;

@@ -1,4 +1,6 @@
-/* Command-line options by table. */
+/* Reads a subcommand's command line by its table of options (command.h). options_read() goes through argv once: each
+ * option is found in the table, its value taken from the same word or the next, checked by kind and stored where the
+ * table points. The first mistake is reported as one line, and its exit code is returned. One thread. */
 #include "command.h"
 
 #include <errno.h>
@@ -6,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One option as it stands on the command line. */
+/* An option of the table that a word of the command line names, and the value in the same word. */
 struct occurrence {
   const struct option *option;
-  const char *value; /* NULL: in the next word, or none given */
+  const char *value; /* NULL when the value is the next word, or when there is none */
 };
 
 static bool list_append(struct option_list *list, const char *item) {
@@ -25,7 +27,8 @@ void option_list_free(struct option_list *list) {
   *list = (struct option_list){0};
 }
 
-/* "--name", "--name=value" for long names; "-D", "-Dvalue" for those of one letter. */
+/* True when `word` names the option: "--name" or "--name=value" for long names, "-D" or "-Dvalue" for names of one
+ * letter. `*value` is then the part behind the name, or NULL. */
 static bool option_matches(const struct option *option, const char *word, const char **value) {
   const size_t length = strlen(option->name);
   if (strncmp(word, option->name, length) != 0) return false;
@@ -75,7 +78,7 @@ static int option_store(const struct option *option, const char *value) {
   }
 }
 
-/* Take the option at argv[*at] and, where its value is the next word, that one too. */
+/* Store the option at argv[*at]. When its value is the next word, `*at` moves on to that word. */
 static int option_take(int argc, char **argv, int *at, const struct option *table) {
   const char *word = argv[*at];
   const struct occurrence found = option_find(table, word);

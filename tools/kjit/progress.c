@@ -1,3 +1,6 @@
+/* Progress of a long run on stderr: a bar that is redrawn in place on a terminal, otherwise a line every ten seconds,
+ * so that a log file stays short. progress_show() is called after each piece of work and mostly returns at once. One
+ * thread. */
 #include "progress.h"
 
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* What the subcommands say, and the exit codes that go with it. */
+/* What the subcommands print: error lines on stderr, results on stdout, JSON objects; and the exit codes that statuses
+ * stand for. Also opens the runtime that every subcommand uses, with the log level of KJIT_LOG. One thread, except that
+ * the log callback may be called by any thread of the library. */
 #include "command.h"
 
 #include <stdarg.h>
@@ -6,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a user typed may hold anything; a message is one line and no terminal control. */
+/* Replace control characters by '?', because a message quotes what a user typed: it must stay one line and must not
+ * reach the terminal as an escape sequence. */
 static void make_printable(char *text) {
   for (; *text != '\0'; text++)
     if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';

@@ -1,3 +1,6 @@
+/* The list of kernels that `kjit warm`, `bundle create` and `tune` compile: filled from sets, manifests and problems,
+ * made distinct by sorting, and divided among machines. It is ordered by key before it is divided, so that machines
+ * agree although their lists may have been made in another order. One thread. */
 #include "request_list.h"
 
 #include "command.h"
@@ -125,7 +128,7 @@ size_t request_list_make_distinct(struct request_list *list) {
   return kept;
 }
 
-/* Where a request stands in the order of all keys. */
+/* A request with its key, which orders the list. */
 struct keyed_request {
   kjit_key key;
   struct kernel_request request;
@@ -136,7 +139,7 @@ static int key_compare(const void *left, const void *right) {
   return strcmp(a->key.request, b->key.request);
 }
 
-/* The key without building. */
+/* Compute the key without compiling. */
 static kjit_status key_make(kjit_runtime *runtime, const struct kernel_request *request, kjit_key *key,
                             kjit_error *error) {
   kjit_artifact *artifact = NULL;

@@ -10,8 +10,7 @@
 
 /* Longest architecture name, with its NUL: "sm_100a" and room. */
 #define ARCH_BYTES 16
-/* A list, from whatever it is made, is at most this long: room for every set and architecture many times over, and
- * a bound on what a manifest from elsewhere can ask for. */
+/* Longest list: room for every set and architecture many times over, and a bound on what a manifest can ask for. */
 #define MOST_REQUESTS 1000000
 
 struct kernel_request {
@@ -24,7 +23,7 @@ struct request_list {
   struct kernel_request *items;
   size_t count;
   size_t capacity;
-  size_t left_out;           /* asked for, but not for what its architecture can run; see manifest_read() */
+  size_t left_out;           /* requests left out because their architecture cannot run them; see manifest_read() */
   struct family_files files; /* families of users that the configs are of */
   kjit_runtime *planner; /* chooses for problems by the tables that the library ships; opened when it is first needed,
                           * and touches no file and no driver */
@@ -55,13 +54,13 @@ kjit_status request_list_add_problem(struct request_list *list, const struct att
 kjit_status request_list_add_set(struct request_list *list, const kjit_family *family, const char *set,
                                  const char *archs, kjit_error *error);
 
-/* Sort and drop the repeated. Returns how many remain. */
+/* Sort the list and drop repetitions. Returns how many requests remain. */
 size_t request_list_make_distinct(struct request_list *list);
 
-/* Keep what belongs to shard `index` of `count` (index from 1). A distinct list is ordered by the keys, less the
- * compiler that they name, and dealt out one by one: machines that share nothing but the list agree, also when their
- * NVRTCs differ; no two parts differ by more than one; and a key being a digest, each has its share of the slow ones.
- */
+/* Keep the requests of shard `index` of `count` (index from 1). A distinct list is ordered by the keys, without the
+ * compiler that they name, and dealt out one by one. So machines that share nothing but the list agree, even when their
+ * NVRTCs differ; the shards' sizes differ by one at most; and since keys are digests, each shard has its share of slow
+ * kernels. */
 kjit_status request_list_keep_shard(struct request_list *list, kjit_runtime *runtime, uint64_t index, uint64_t count,
                                     kjit_error *error);
 

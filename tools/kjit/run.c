@@ -1,4 +1,6 @@
-/* kjit run: attention on the GPU, checked against float64. */
+/* `kjit run attention`: computes attention once on the first GPU with random inputs and compares the result with a
+ * float64 reference. attention_trial.c reads the options, makes tensors and reference and judges; this file prints the
+ * verdict and turns it into an exit code. One thread. */
 #include "attention_trial.h"
 
 static const char usage[] = "usage: kjit run attention --shape B,S,H,D[,SKV] [OPTION]...\n\n"

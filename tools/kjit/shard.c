@@ -1,3 +1,6 @@
+/* Which part of a list of requests this machine builds: from `--shard I/N`, or from the variables that a scheduler sets
+ * for each of its jobs. Without --shard only a Slurm array is followed, because it alone says how many jobs there are.
+ * One thread. */
 #include "shard.h"
 
 #include "command.h"
@@ -8,8 +11,9 @@
 
 #define INDEX_BYTES 16 /* more digits than MOST_REQUESTS has */
 
-/* A scheduler's variables. `first` and `step`: names of what says where its numbering begins and how it goes on, NULL
- * where it begins at `least` and has no gaps. */
+/* The environment variables by which a scheduler numbers its jobs. `first` and `step` name the variables that say at
+ * which number the jobs begin and how far two neighbours are apart; where `first` is NULL they begin at `least`, and
+ * where `step` is NULL they are one apart. */
 struct scheduler {
   const char *index, *count, *first, *step;
   uint64_t least;
@@ -21,7 +25,7 @@ static const struct scheduler schedulers[] = {
     {"PARALLEL_SEQ", NULL, NULL, NULL, 1},
 };
 
-/* The variable's number; `fallback` where it is not set. */
+/* Read a variable as a number; `fallback` when it is not set or `name` is NULL. */
 static kjit_status variable_read(const char *name, uint64_t fallback, uint64_t *out, kjit_error *error) {
   const char *text = name != NULL ? getenv(name) : NULL;
   *out = fallback;
@@ -35,7 +39,7 @@ static const struct scheduler *scheduler_find(void) {
   return NULL;
 }
 
-/* Place among its siblings, from 1. */
+/* Turn the scheduler's number of this job into a shard's index, which begins at 1. */
 static kjit_status index_read(const struct scheduler *scheduler, struct shard *shard, kjit_error *error) {
   uint64_t index = 0, first = 0, step = 1;
   kjit_status status = variable_read(scheduler->index, 0, &index, error);
@@ -57,7 +61,8 @@ static kjit_status shard_check(const struct shard *shard, kjit_error *error) {
                    shard->variable != NULL ? "; I is from " : "", shard->variable != NULL ? shard->variable : "");
 }
 
-/* Nothing was asked for. Where the scheduler says both numbers, the work was meant to be shared. */
+/* Without --shard: when the scheduler says both a job's number and how many jobs there are, the list was meant to be
+ * divided among them. Otherwise this machine builds all of it. */
 static kjit_status shard_guess(struct shard *shard, kjit_error *error) {
   const struct scheduler *scheduler = scheduler_find();
   if (scheduler == NULL || scheduler->count == NULL || getenv(scheduler->count) == NULL) return KJIT_OK;

@@ -1,12 +1,12 @@
-/* Which part of a list this machine does: given, or read from what a scheduler sets. */
+/* Which part of a list of requests this machine builds: given by --shard, or read from a scheduler's variables. */
 #ifndef KJIT_TOOLS_SHARD_H
 #define KJIT_TOOLS_SHARD_H
 
 #include <kjit/common.h>
 
 struct shard {
-  uint64_t index, count; /* index from 1; 1 of 1 is everything */
-  const char *variable;  /* that the index came from; NULL: the command line, or nothing */
+  uint64_t index, count; /* `index` begins at 1; 1 of 1 is the whole list */
+  const char *variable;  /* the variable that gave the index; NULL when --shard did, or nothing */
 };
 
 /* "I/N"; "/N" takes I from the scheduler: SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX (a Kubernetes indexed Job) or

@@ -1,3 +1,13 @@
+/* Finds the fastest of several kernels by timings that scatter, without knowing what is timed or on what.
+ *
+ * 1. Entrant 0, the rules' choice, is checked; a wrong result ends the contest.
+ * 2. Elimination: in each round every entrant that is still in runs equally often, in shuffled order. The slower half
+ *    is dropped by least times, and the next round has twice as many runs, until `finalists` are left beside entrant 0.
+ * 3. Final: they are timed afresh and ranked by medians.
+ * 4. Confirmation: the fastest one that beats entrant 0 by the margin is checked and timed again against entrant 0
+ *    alone. If the margin holds it wins; otherwise the next one tries, and if none is left entrant 0 wins.
+ *
+ * Two measurements are asked for because the fastest of many noisy medians is fast partly by luck. One thread. */
 #include "tune_contest.h"
 
 #include <stdio.h>
@@ -16,9 +26,9 @@ struct contest {
   const struct contest_settings *settings;
   struct random random;
   struct contest_entry *entries;
-  struct samples *samples; /* by entrant */
-  size_t *standing;        /* who is still in; entrant 0 always */
-  size_t *order;           /* of a pass; as long */
+  struct samples *samples; /* indexed by entrant */
+  size_t *standing;        /* entrants that are still in; entrant 0 always is */
+  size_t *order;           /* the shuffled order of one pass; room for every entrant */
   size_t standing_count;
 };
 
@@ -40,7 +50,8 @@ static void drop(struct contest *contest, size_t entrant, enum contest_fate fate
   contest->entries[entrant].fate = fate;
 }
 
-/* One run of one entrant. Only the failure of entrant 0 is one of the contest. */
+/* Run one entrant once and keep its time when `counts` is set. A failure drops the entrant; only that of entrant 0
+ * fails the contest, because nothing can be compared without it. */
 static kjit_status run_once(struct contest *contest, size_t entrant, bool counts, kjit_error *error) {
   struct samples *samples = &contest->samples[entrant];
   double microseconds = 0;
@@ -57,7 +68,8 @@ static kjit_status run_once(struct contest *contest, size_t entrant, bool counts
   return KJIT_OK;
 }
 
-/* Each of some entrants once, in an order of its own: what the card does between two runs meets all alike. */
+/* Run each of the given entrants once, in a freshly shuffled order, so that slow changes of the card's clock or
+ * temperature hit all of them alike. */
 static kjit_status pass(struct contest *contest, const size_t *who, size_t count, bool counts, kjit_error *error) {
   size_t *order = contest->order;
   kjit_status status = KJIT_OK;
@@ -71,7 +83,7 @@ static kjit_status pass(struct contest *contest, const size_t *who, size_t count
   return status;
 }
 
-/* Who stands now, so many times. */
+/* Run every entrant that is still in `runs` times. */
 static kjit_status passes(struct contest *contest, size_t runs, bool counts, kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < runs && status == KJIT_OK; i++)
@@ -81,19 +93,22 @@ static kjit_status passes(struct contest *contest, size_t runs, bool counts, kji
 
 /* ---- Rounds ---- */
 
-/* The median. Of a round's few runs the least: what disturbs a run only makes it longer. */
+/* Set and return an entrant's time: the median, or the least. The least is better for the few runs of a round, because
+ * a disturbance only ever makes a run longer. */
 static double judge(struct contest *contest, size_t entrant, bool by_median) {
   struct samples *samples = &contest->samples[entrant];
   const struct statistics all = statistics_of(samples->values, samples->count);
   return contest->entries[entrant].microseconds = by_median ? all.median : all.least;
 }
 
+/* Drop the timings of everybody who is still in, so that the final does not mix with the rounds. */
 static void forget(struct contest *contest) {
   for (size_t i = 0; i < contest->standing_count; i++)
     contest->samples[contest->standing[i]].count = 0;
 }
 
-/* The fastest first; a tie goes to the lower number, which is nearer to the rules' choice. */
+/* Sort the entrants that are still in, the fastest first. A tie goes to the lower number, which is nearer to the rules'
+ * choice. */
 static void rank(struct contest *contest, bool by_median) {
   for (size_t i = 0; i < contest->standing_count; i++) {
     const size_t entrant = contest->standing[i];
@@ -109,7 +124,7 @@ static void rank(struct contest *contest, bool by_median) {
   }
 }
 
-/* Keep the first `most` beside entrant 0. */
+/* Keep entrant 0 and the first `most` of the others in the order of rank(). */
 static void leave_behind(struct contest *contest, size_t most) {
   size_t kept = 0, others = 0;
   for (size_t i = 0; i < contest->standing_count; i++) {
@@ -119,6 +134,7 @@ static void leave_behind(struct contest *contest, size_t most) {
   contest->standing_count = kept;
 }
 
+/* Step 2, elimination. */
 static kjit_status halve(struct contest *contest, kjit_error *error) {
   const size_t finalists = contest->settings->finalists;
   kjit_status status = passes(contest, contest->settings->warmup, false, error);
@@ -139,7 +155,7 @@ static bool is_faster(const struct contest *contest, double microseconds, double
   return microseconds < than * (1 - contest->settings->margin);
 }
 
-/* Against entrant 0 alone, afresh. */
+/* Step 4, confirmation: time `entrant` and entrant 0 in turns, afresh, and compare their medians. */
 static kjit_status confirm(struct contest *contest, size_t entrant, struct contest_outcome *outcome,
                            kjit_error *error) {
   const size_t pair[2] = {0, entrant};
@@ -155,6 +171,7 @@ static kjit_status confirm(struct contest *contest, size_t entrant, struct conte
   return KJIT_OK;
 }
 
+/* Confirm an entrant whose result is right; a wrong result takes it out. */
 static kjit_status try_to_win(struct contest *contest, size_t entrant, struct contest_outcome *outcome,
                               kjit_error *error) {
   kjit_error reason = {0};
@@ -165,6 +182,7 @@ static kjit_status try_to_win(struct contest *contest, size_t entrant, struct co
   return KJIT_OK;
 }
 
+/* Step 3, the final, and step 4 for each finalist until one wins. */
 static kjit_status decide(struct contest *contest, struct contest_outcome *outcome, kjit_error *error) {
   forget(contest);
   kjit_status status = passes(contest, contest->settings->final_runs, true, error);

@@ -1,3 +1,12 @@
+/* The candidates of one problem (the "field" of entrants of tune_contest.h), from the library's list to those worth
+ * running.
+ *
+ * 1. field_make() asks the library for candidates and takes the nearest; those that break a rule are counted.
+ * 2. field_add_requests() puts them into the list that is compiled for all problems together.
+ * 3. field_judge() reads the compiler's report on each: what did not compile, spills more than the rules' choice, does
+ *    not fit an SM or leaves its schedulers idle, does not run.
+ *
+ * One thread. */
 #include "tune_field.h"
 
 #include "command.h"
@@ -6,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of every architecture so far: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". */
+/* Limits of an SM that hold for every architecture so far (CUDA C++ Programming Guide, "Technical Specifications per
+ * Compute Capability"). */
 enum { REGISTERS = 65536, REGISTER_STEP = 256, WARP = 32, SCHEDULERS = 4, RESERVED_SHARED = 1024 };
 
 static size_t count_list(const kjit_tune_candidates *list) {
@@ -83,7 +93,7 @@ static uint32_t least(uint32_t a, uint32_t b) {
   return a < b ? a : b;
 }
 
-/* Blocks that a multiprocessor holds at once, by registers, shared memory and threads. */
+/* How many blocks an SM holds at once, by registers, shared memory and threads. */
 static uint32_t count_blocks(const struct entrant *entrant, uint32_t static_shared, const kjit_device_info *device) {
   const uint32_t threads = kjit_config_geometry(&entrant->config).threads[0];
   const uint32_t shared = kjit_config_geometry(&entrant->config).shared_bytes + static_shared + RESERVED_SHARED;

@@ -1,3 +1,5 @@
+/* The problems that `kjit tune` measures: from --set, --problem and --manifest, reduced to one for each class, because
+ * a class has one row in the tuned table. The first problem of a class is the one that is measured. One thread. */
 #include "tune_problems.h"
 
 #include "command.h"
@@ -8,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many as a table has rows for. */
+/* Most classes at once: as many as a tuned table has rows for. */
 #define MOST_PROBLEMS 16384
 
 static const char blanks[] = " \t";
@@ -62,14 +64,14 @@ static struct attention_spec spec_of(int64_t batch, int64_t heads, int64_t seq, 
                                  .causal = causal};
 }
 
-/* Full and causal. */
+/* Add the problem twice: without a mask and causal. */
 static kjit_status add_both(struct tune_problems *problems, struct attention_spec spec, kjit_error *error) {
   kjit_status status = add(problems, &spec, error);
   spec.causal = 1;
   return status == KJIT_OK ? add(problems, &spec, error) : status;
 }
 
-/* The 36 cells of docs/performance.md: 16k tokens, hidden size 2048. */
+/* Set "cells": the 36 cells of docs/performance.md, each of 16k tokens with hidden size 2048. */
 static kjit_status add_cells(struct tune_problems *problems, kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (int64_t head_dim = 64; head_dim <= 256; head_dim *= 2)
@@ -78,7 +80,7 @@ static kjit_status add_cells(struct tune_problems *problems, kjit_error *error) 
   return status;
 }
 
-/* Grids that leave a card half empty. */
+/* Set "small": one batch of 8 heads, whose query tiles fill less than half of a large card's SMs. */
 static kjit_status add_small(struct tune_problems *problems, kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (int64_t head_dim = 64; head_dim <= 128; head_dim *= 2)
@@ -87,7 +89,8 @@ static kjit_status add_small(struct tune_problems *problems, kjit_error *error) 
   return status;
 }
 
-/* Few queries of 64 heads over 8, and of 32 over 1, against many keys; alone and in a batch. */
+/* Set "decode": 1, 16 or 128 queries against 8k or 64k keys, with 64 query heads over 8 key heads and 32 over 1, for
+ * batches of 1 and 16. */
 static kjit_status add_decode(struct tune_problems *problems, kjit_error *error) {
   static const int64_t heads[][2] = {{64, 8}, {32, 1}}, queries[] = {1, 16, 128}, keys[] = {8192, 65536},
                        batches[] = {1, 16};
@@ -101,6 +104,7 @@ static kjit_status add_decode(struct tune_problems *problems, kjit_error *error)
   return status;
 }
 
+/* Set "odd": head sizes between the powers of two, unequal head sizes, and lengths that no tile divides. */
 static kjit_status add_odd(struct tune_problems *problems, kjit_error *error) {
   static const int64_t head_dims[] = {40, 72, 80, 96, 112, 160, 192}, lengths[] = {1000, 4097, 8190};
   kjit_status status = KJIT_OK;
@@ -126,7 +130,8 @@ kjit_status tune_problems_add_set(struct tune_problems *problems, const char *se
 
 /* ---- Texts ---- */
 
-/* Behind "attention ARCH": the problem, at its own columns. */
+/* Add the problem of a manifest line "attention ARCH PROBLEM"; `at` is the architecture. The problem is parsed with
+ * blanks in front, so that the columns in messages are those of the line. */
 static kjit_status add_line(struct tune_problems *problems, const char *line, const char *at, kjit_error *error) {
   char padded[MANIFEST_LINE_MAX + 1];
   struct attention_spec spec;

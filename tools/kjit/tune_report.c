@@ -1,3 +1,5 @@
+/* What `kjit tune` prints: for each class of problems the candidates, those that were refused and why, and the outcome;
+ * then totals. As JSON for programs, as text for people. One thread. */
 #include "tune_report.h"
 
 #include <stdio.h>

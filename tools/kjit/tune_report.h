@@ -1,4 +1,4 @@
-/* What `kjit tune` says: of one class, and of all. */
+/* What `kjit tune` reports of one class of problems, and of all. */
 #ifndef KJIT_TOOLS_TUNE_REPORT_H
 #define KJIT_TOOLS_TUNE_REPORT_H
 
@@ -19,7 +19,7 @@ struct tune_class_report {
   char message[496];
   struct contest_outcome outcome; /* TUNE_DONE */
   size_t winner;                  /* index in the field's items */
-  size_t compiled, dropped;       /* worth running; refused by the compiler's report */
+  size_t compiled, dropped;       /* entrants worth running; entrants refused by the compiler's report */
   size_t runs;
 };
 
@@ -34,7 +34,7 @@ struct tune_report {
   const char *table; /* where rows went; "" for nowhere */
 };
 
-/* On stdout; the exit code. */
+/* Print the report on stdout. Returns the exit code. */
 int tune_report_print(const struct tune_report *report, bool json);
 
 #endif

@@ -1,3 +1,12 @@
+/* Runs candidates on the first GPU.
+ *
+ * 1. stage_probe() asks what the GPU is, in a forked process, because a process that has called the driver cannot fork
+ *    compilers any more.
+ * 2. stage_open() sets card, runtime and checking kernels up, after all compiling is done.
+ * 3. stage_set() puts a problem's random tensors and float64 reference on the card.
+ * 4. stage_time() and stage_check() time one entrant and judge its result; each plan is made on first use.
+ *
+ * One thread. */
 #include "tune_stage.h"
 
 #include "command.h"
@@ -20,7 +29,7 @@ struct tune_stage {
   struct attention_data data;
   struct attention_reference reference;
   const struct stage_entrant *entrants;
-  kjit_attention_plan **plans; /* of the entrants; NULL: not made yet */
+  kjit_attention_plan **plans; /* plans of the entrants; NULL until the first run */
   size_t count;
 };
 
@@ -136,7 +145,7 @@ static void ask(struct answer *answer) {
   kjit_runtime_destroy(runtime);
 }
 
-/* All of it, in however many pieces a pipe gives it. */
+/* Read the whole answer, in as many pieces as the pipe gives. */
 static bool read_answer(int from, struct answer *answer) {
   size_t taken = 0;
   while (taken < sizeof *answer) {
@@ -151,7 +160,8 @@ static bool read_answer(int from, struct answer *answer) {
 static void answer_to(int to) {
   struct answer answer;
   ask(&answer);
-  const ssize_t written = write(to, &answer, sizeof answer); /* less than a pipe holds */
+  const ssize_t written =
+      write(to, &answer, sizeof answer); /* one write, because the answer is smaller than a pipe's buffer */
   _exit(written == (ssize_t)sizeof answer ? EXIT_DONE : EXIT_FAILED);
 }
 

@@ -1,3 +1,6 @@
+/* Where `kjit tune` keeps its results: kjit_tune_publish() puts them into the user's cache folder; with --out they go
+ * into a file, which is read, merged by kjit_tune_print() and replaced by a rename, so that a reader never sees half of
+ * it. One thread; two processes must not write the same file. */
 #include "tune_table.h"
 
 #include <errno.h>
@@ -6,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As the library bounds it. */
+/* The same bound as the library's (tune_store.c): a larger file is no tuned table. */
 #define TABLE_MAX ((size_t)8 << 20)
 
 static kjit_status io_error(const char *path, kjit_error *error) {
@@ -26,7 +29,7 @@ static kjit_status read_stream(FILE *stream, const char *path, char **text, kjit
   return ferror(stream) ? io_error(path, error) : error_say(error, KJIT_ERR_PARSE, "%s: larger than any table", path);
 }
 
-/* What the file holds, with a NUL; NULL when there is no file. */
+/* Read the file as text; `*text` is NULL when there is no file. */
 static kjit_status read_table(const char *path, char **text, kjit_error *error) {
   *text = NULL;
   FILE *stream = fopen(path, "r");

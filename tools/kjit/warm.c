@@ -1,4 +1,11 @@
-/* kjit warm: fill the cache. */
+/* `kjit warm`: fills the cache with every kernel of sets and manifests.
+ *
+ * 1. The list is collected, made distinct and cut to this machine's shard.
+ * 2. Several processes compile it (warm_pool.c), while progress is shown.
+ * 3. Failures are printed, the first ten one by one, and the totals.
+ *
+ * An interrupt stops the work; finished kernels are in the cache, so the same command continues where it stopped. One
+ * thread; the shard's runtime is closed before processes are forked. */
 #include "asked.h"
 #include "command.h"
 #include "interrupt.h"
@@ -21,9 +28,9 @@ static const char usage[] =
     "                   SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX or PARALLEL_SEQ; a Slurm array is split by default\n"
     "  --json           one JSON object on stdout\n";
 
-/* Failures printed one by one; the rest is counted. */
+/* How many failures are printed one by one; further ones are counted. */
 #define FAILURES_PRINTED 10
-/* More processes than this help no machine and would only use up its memory. */
+/* Most processes: more would only use up memory. */
 #define MOST_JOBS 1024
 
 struct warm_options {
@@ -69,7 +76,7 @@ static void results_count(const struct warm_result *results, size_t count, struc
   }
 }
 
-/* What was interrupted has not failed. */
+/* True for a failed request; one that was interrupted has not failed. */
 static bool result_failed(const struct warm_result *result) {
   return result->status != KJIT_OK && result->status != KJIT_ERR_CANCELLED;
 }
@@ -122,7 +129,7 @@ static int print_report(const struct warm_options *options, const struct warm_re
   return print_text("");
 }
 
-/* A finished kernel is in the cache for good, so going on is starting again. */
+/* Tell how to go on: finished kernels are in the cache, so the same command does the rest. */
 static void print_interrupted(const struct warm_report *report) {
   fprintf(stderr,
           "kjit: interrupted: %zu of %zu are done and in the cache; the same command goes on with the other %zu\n",
@@ -147,7 +154,7 @@ static int warm_list(const struct warm_options *options, const struct request_li
   return report->failed > 0 ? exit_code_of(report->worst) : code;
 }
 
-/* Before there are workers, which each open a runtime of their own. */
+/* Cut the list to this machine's shard. Runs before workers are forked, which each open a runtime of their own. */
 static int shard_keep(const struct warm_options *options, struct request_list *list, kjit_error *error) {
   const struct shard *shard = &options->shard;
   kjit_runtime *runtime = NULL;

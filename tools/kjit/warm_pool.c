@@ -1,3 +1,13 @@
+/* Compiles a list of requests with several processes (warm_pool.h says why processes).
+ *
+ * 1. The parent forks up to `jobs` workers. Each takes the next request from a shared counter, builds it, stores the
+ *    result in shared memory and writes one byte to a pipe.
+ * 2. The parent waits on the pipe and shows progress. A worker that dies leaves its request behind as failed, with the
+ *    signal's number, and is replaced.
+ * 3. After an interrupt, or when no worker can be started, the workers are terminated and waited for.
+ *
+ * `task` tells which request a worker has, so that a crash costs that one. The parent must have one thread, because it
+ * forks. */
 #include "warm_pool.h"
 
 #include "command.h"
@@ -14,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How often a dead worker is looked for while none reports. */
+/* How often the parent looks for dead workers while none reports. */
 #define LOOK_MS 100
 
 struct worker {
@@ -23,9 +33,9 @@ struct worker {
 };
 #define TASK_NONE SIZE_MAX
 
-/* What parent and workers see alike: one anonymous shared mapping. */
+/* What parent and workers share: one anonymous mapping, made before the first fork. */
 struct shared {
-  _Atomic size_t next; /* first request that nobody has taken */
+  _Atomic size_t next; /* first request that no worker has taken */
   struct worker *workers;
   struct warm_result *results;
 };
@@ -34,7 +44,7 @@ struct pool {
   const struct request_list *list;
   size_t jobs;
   struct shared *shared;
-  int done_pipe[2]; /* one byte for each request done; at its end no worker is left */
+  int done_pipe[2]; /* one byte for each finished request; it ends when no worker is left */
   size_t done;
   size_t live; /* workers that have not ended */
 };
@@ -75,7 +85,7 @@ static void worker_loop(struct pool *pool, struct worker *self) {
     else
       result_store(&pool->shared->results[task], opened, 0, error.message);
     atomic_store(&self->task, TASK_NONE);
-    if (write(pool->done_pipe[1], "", 1) != 1) break; /* nobody is listening any more */
+    if (write(pool->done_pipe[1], "", 1) != 1) break; /* the parent is gone */
   }
   kjit_runtime_destroy(runtime);
 }
@@ -99,7 +109,7 @@ static kjit_status worker_start(struct pool *pool, struct worker *worker, kjit_e
   return KJIT_OK;
 }
 
-/* A worker ended. If it left a request behind, that one has failed, and what nobody has taken needs a new worker. */
+/* A worker ended. A request that it left behind has failed; a new worker takes the requests that are left. */
 static kjit_status worker_ended(struct pool *pool, struct worker *worker, int how, kjit_error *error) {
   const size_t task = atomic_load(&worker->task);
   worker->process = 0;
@@ -149,7 +159,8 @@ static kjit_status pool_wait(struct pool *pool, warm_progress progress, void *us
   return status;
 }
 
-/* End what still runs and wait for it, so that no child outlives the pool. */
+/* Wait for the workers that still run, after terminating them if `kill_workers` is set, so that no child outlives the
+ * pool. */
 static void pool_stop(struct pool *pool, bool kill_workers) {
   for (size_t i = 0; i < pool->jobs; i++) {
     const pid_t process = pool->shared->workers[i].process;
@@ -169,7 +180,7 @@ static kjit_status pool_start(struct pool *pool, kjit_error *error) {
 
 static kjit_status pool_run(struct pool *pool, warm_progress progress, void *user, kjit_error *error) {
   if (pipe(pool->done_pipe) != 0) return error_say(error, KJIT_ERR_IO, "pipe: %s", strerror(errno));
-  fflush(NULL); /* what is buffered belongs to the parent alone */
+  fflush(NULL); /* otherwise workers would print what the parent has buffered a second time */
   kjit_status status = pool_start(pool, error);
   if (status == KJIT_OK) status = pool_wait(pool, progress, user, error);
   pool_stop(pool, status != KJIT_OK || interrupt_signal() != 0);

@@ -16,14 +16,13 @@ namespace kjit {
 // Wgmma<Element, N>::mma_async_ss<kTransA, kTransB>(d, a, b, accumulate): d (+)= A * B, both in shared memory.
 // Wgmma<Element, N>::mma_async_rs<kTransB>(d, a, b, accumulate): d (+)= A * B, A in registers.
 //   d           64 x N accumulators. Thread t holds rows 16 * (t / 32) + t % 32 / 4 and + 8, and of every 8 columns
-//               2 * (t % 4) and + 1: d[n][0..1] is of the first row, d[n][2..3] of the second, columns 8 * n to 8 * n +
-//               7
+//               2 * (t % 4) and + 1: d[n][0..1] is of the first row, d[n][2..3] of the second, columns 8 * n to
+//               8 * n + 7
 //   a           64 x 16: the descriptor of a tile in shared memory (wgmma_descriptor()), or the registers of
 //               mma_m16n8k16() (mma.cuh), warp w holding rows 16 * w to 16 * w + 15
 //   b           the descriptor of a 16 x N tile in shared memory
-//   kTransA, B  false: the tile is K-major (the elements of one row of A, or column of B, lie side by side); true: it
-//   is
-//               M- or N-major
+//   kTransA,    false when the tile is K-major, that is, when the elements of one row of A, or of one column of B, are
+//   kTransB     neighbours in memory; true when it is M- or N-major
 //   accumulate  0: d = A * B; otherwise d += A * B
 // PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Instructions: wgmma.mma_async"
 template <typename Element, int kColumns> struct Wgmma;

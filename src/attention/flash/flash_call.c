@@ -30,6 +30,7 @@ static struct flash_forward_strides strides_of(const kjit_tensor *tensor) {
       .batch = tensor_stride(tensor, BATCH), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
 }
 
+/* Fill in the kernel's argument struct from the caller's tensors. */
 static void fill(const kjit_attention_args *args, const kjit_attention_problem *problem,
                  struct flash_forward_params *params) {
   const struct attention_scale scale = attention_arguments_scale(args->scale, problem->head_dim);

@@ -8,8 +8,8 @@
 
 struct flash_call {
   const struct config_kernel *kernel;
-  uint32_t grid[3]; /* tiles of B_r query rows, heads, batch: x is innermost, so that the blocks that read the same K
-                     * and V run together */
+  uint32_t grid[3]; /* tiles of B_r query rows, heads, batch; x is innermost, so that blocks that read the same K and V
+                       run together */
   struct flash_forward_params params;
 };
 

@@ -1,5 +1,5 @@
-/* flash_forward's planner: a table of tiles by head size and shared memory, shrunk to short problems.
- * docs/performance.md has the measurements behind it. Threads: pure. */
+/* flash_forward's planner: a table of tiles by head size and shared memory, whose edges are halved for short problems.
+ * docs/performance.md has the measurements behind it. Pure; any thread. */
 #include "attention/flash/flash_choose.h"
 
 #include "base/error.h"
@@ -12,8 +12,8 @@ struct tile {
 /* The tile for head sizes up to `columns`, by the shared memory that a block may have.
  *
  * `large` was measured on an H200 (docs/performance.md, "Choice"): 32 query rows a warp, so that each fragment of K and
- * V serves two products, as long as the accumulators fit; 16 from head size 176 on. `small` leaves room for two blocks
- * on a multiprocessor with 99 KiB; it was not measured. */
+ * V is used by two products, as long as the accumulators fit in registers; 16 rows from head size 176 on. `small`
+ * leaves room for two blocks on an SM with 99 KiB; it was not measured. */
 static const struct {
   int32_t columns;
   struct tile large, small;
@@ -27,11 +27,12 @@ static const struct {
     {FLASH_MAX_HEAD, {64, 32, 4, 0, 0, 0}, {64, 32, 4, 2, 2, 2}},
 };
 
-/* sm_80, sm_90, sm_100 and their kin have 163 KiB or more; sm_86, sm_89 and sm_120 have 99. */
+/* From here on `large` is taken: sm_80, sm_90, sm_100 and their kin have 163 KiB or more; sm_86, sm_89 and sm_120 have
+ * 99. */
 #define LARGE_SHARED (163u * 1024u)
 
-/* O stays in registers and Q need not: with room in shared memory, Q and K that are wider than V by up to a half leave
- * the tile as V wants it, and Q is then read in slices. Else the wider of the two decides. */
+/* Choose the tile. O must stay in registers, but Q need not: when Q and K are wider than V by up to a half and shared
+ * memory has room, the tile is the one for V, and Q is read in slices. Otherwise the wider of the two decides. */
 static struct tile choose_tile(const struct flash_traits *traits, uint32_t shared_per_block) {
   const int32_t d = flash_traits_columns(traits->head_dim), dv = flash_traits_columns(traits->head_dim_v);
   const _Bool large = shared_per_block >= LARGE_SHARED, by_v = d <= dv || (large && 2 * d <= 3 * dv);
@@ -44,7 +45,7 @@ static struct tile choose_tile(const struct flash_traits *traits, uint32_t share
   return tile;
 }
 
-/* Halve an edge while half of it holds the whole axis, down to `least`. */
+/* Halve an edge as long as half of it still holds the whole axis, down to `least`. */
 static int32_t shrink(int32_t edge, int64_t length, int32_t least) {
   while (edge / 2 >= least && length <= edge / 2)
     edge /= 2;
@@ -65,6 +66,8 @@ static kjit_status check_head_size(const char *name, int64_t columns, kjit_error
                    (long long)columns);
 }
 
+/* The table's tile, shrunk to the problem, with asynchronous copies, swizzling and the optimised softmax always on. A
+ * warp needs 16 query rows, so a shrunk tile may have fewer warps. */
 kjit_status flash_choose(const kjit_attention_problem *problem, const struct family_place *place,
                          struct flash_variant *out, kjit_error *error) {
   kjit_status status = check_head_size("head_dim", problem->head_dim, error);

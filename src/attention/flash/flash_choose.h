@@ -4,7 +4,7 @@
 
 #include "attention/flash/flash_config.h"
 
-/* For a problem without defaults left open; canonical. KJIT_ERR_UNSUPPORTED when none fits. */
+/* Choose for a problem whose defaults are filled in; canonical. KJIT_ERR_UNSUPPORTED when no config fits. */
 kjit_status flash_choose(const kjit_attention_problem *problem, const struct family_place *place,
                          struct flash_variant *out, kjit_error *error);
 

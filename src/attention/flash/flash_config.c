@@ -12,7 +12,7 @@
 enum {
   MIN_CAPABILITY = 80, /* cp.async, and mma.m16n8k16 with bf16 */
   TILE = 16,           /* mma.m16n8k16: rows of A, and its depth; two tiles of O */
-  FRAGMENT = 8,        /* columns that a load count counts */
+  FRAGMENT = 8,        /* columns of one fragment, which load counts are in */
   MAX_EDGE = 256,      /* rows or columns of a tile */
   MAX_WARPS = 8,       /* 16 would leave each thread 128 registers: too few for any tile */
   LANES = 32,
@@ -67,7 +67,7 @@ static int32_t clamp(int64_t value) {
 }
 
 struct flash_traits flash_traits_of(const kjit_attention_problem *problem) {
-  /* One key head for all is no group: its stride is 0, and every query head finds it. */
+  /* A single key head for all query heads is no group: its stride is 0, so that every query head finds it. */
   return (struct flash_traits){.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
                                .grouped = problem->heads_kv != problem->heads_q && problem->heads_kv != 1,
                                .head_dim = clamp(problem->head_dim),
@@ -75,7 +75,7 @@ struct flash_traits flash_traits_of(const kjit_attention_problem *problem) {
 }
 
 int32_t flash_traits_columns(int32_t head_dim) {
-  /* Unsigned: numbers that no rule has seen may come here, and shall mean nothing instead of anything. */
+  /* Unsigned arithmetic, because numbers that no rule has checked may come here and must not overflow. */
   return (int32_t)(((uint32_t)head_dim + TILE - 1) / TILE * TILE);
 }
 
@@ -96,27 +96,27 @@ uint32_t flash_shared_bytes(const struct flash_variant *variant) {
   const uint32_t rows = (uint32_t)variant->config.B_r, keys = (uint32_t)variant->config.B_c;
   const uint32_t d = (uint32_t)flash_traits_columns(variant->traits.head_dim);
   const uint32_t dv = (uint32_t)flash_traits_columns(variant->traits.head_dim_v);
-  /* O leaves through Q's part. */
+  /* O is stored through Q's memory, so the wider of the two counts. */
   return (rows * (d > dv ? d : dv) + keys * (d + dv)) * 2;
 }
 
 /* ---- Canonical form ---- */
 
-/* Does an operand pass through registers in two or more slices? */
+/* True when an operand passes through registers in two or more slices. */
 static _Bool is_sliced(int32_t load_count, int32_t axis_length) {
   return load_count != 0 && axis_length / FRAGMENT / load_count >= 2;
 }
 
-/* The rules, each with why the code is the same. Each sets a field to its plain value, 0. */
+/* Set each field that cannot change the machine code to its plain value, 0. Each rule says why the code is the same. */
 static void apply_rules(kjit_flash_config *config, int32_t head_columns) {
-  /* One slice that is the whole of K is what 0 means. Q follows K (Q is 0 or equal to it), so only where Q is 0. */
+  /* One slice that is the whole of K is what 0 means. Q is 0 or equal to K, so the rule needs Q to be 0. */
   if (config->K_mma_load_K_tiles == head_columns / FRAGMENT && config->Q_mma_load_K_tiles == 0)
     config->K_mma_load_K_tiles = 0;
 
   /* One slice that is the whole of V is what 0 means. */
   if (config->V_mma_load_K_tiles == config->B_c / FRAGMENT) config->V_mma_load_K_tiles = 0;
 
-  /* Where nothing has a next slice, there is none to load early. */
+  /* When no operand has a second slice, there is none to load early. */
   if (!is_sliced(config->Q_mma_load_K_tiles, head_columns) && !is_sliced(config->K_mma_load_K_tiles, head_columns) &&
       !is_sliced(config->V_mma_load_K_tiles, config->B_c))
     config->mma_double_buffer_loads = 0;
@@ -125,7 +125,7 @@ static void apply_rules(kjit_flash_config *config, int32_t head_columns) {
 void flash_canonicalize(struct flash_variant *variant) {
   const int32_t columns = flash_traits_columns(variant->traits.head_dim);
   kjit_flash_config before;
-  /* One rule may open the way for another; each application zeroes a field or is the last. */
+  /* Repeat until nothing changes, because one rule may allow another. Each pass sets a field to 0 or is the last. */
   do {
     before = variant->config;
     apply_rules(&variant->config, columns);
@@ -200,7 +200,7 @@ static kjit_status check_booleans(const struct flash_variant *variant, kjit_erro
   return KJIT_OK;
 }
 
-/* One load count against the axis that it walks along. */
+/* Check one load count against the axis that it divides. */
 static kjit_status check_load(const char *field, int32_t count, const char *axis, int32_t length, _Bool buffered,
                               kjit_error *error) {
   const int32_t fragments = length / FRAGMENT, most = buffered ? fragments / 2 : fragments;
@@ -217,7 +217,7 @@ static kjit_status check_load(const char *field, int32_t count, const char *axis
   return broken(error, field, count, rule);
 }
 
-/* Along Q's and K's columns. */
+/* Check a load count along the columns of Q and K. */
 static kjit_status check_head_load(const struct flash_variant *variant, const char *field, int32_t count,
                                    kjit_error *error) {
   const int32_t columns = flash_traits_columns(variant->traits.head_dim);
@@ -239,7 +239,7 @@ static kjit_status check_value_load(const struct flash_variant *variant, kjit_er
                     config->mma_double_buffer_loads, error);
 }
 
-/* Q is streamed in step with K, or not at all. */
+/* Q is read in slices of the same width as K's, or kept as a whole. */
 static kjit_status check_load_pair(const struct flash_variant *variant, kjit_error *error) {
   const kjit_flash_config *config = &variant->config;
   const int32_t q = config->Q_mma_load_K_tiles, k = config->K_mma_load_K_tiles;
@@ -249,7 +249,7 @@ static kjit_status check_load_pair(const struct flash_variant *variant, kjit_err
   return broken(error, "Q_mma_load_K_tiles", q, rule);
 }
 
-/* A warp holds its rows of O (head_dim_v wide) and of S (B_c wide) in fp32 registers. */
+/* Check that the accumulators fit: a warp holds its rows of O (head_dim_v wide) and S (B_c wide) in fp32 registers. */
 static kjit_status check_accumulators(const struct flash_variant *variant, kjit_error *error) {
   const kjit_flash_config *config = &variant->config;
   const int32_t columns = variant->traits.head_dim_v;
@@ -265,7 +265,7 @@ static kjit_status check_accumulators(const struct flash_variant *variant, kjit_
 }
 
 kjit_status flash_check(const struct flash_variant *variant, kjit_error *error) {
-  /* Each may rely on those before it. */
+  /* The rules in the order in which they are checked; each may rely on those before it. */
   static kjit_status (*const rules[])(const struct flash_variant *, kjit_error *) = {
       check_dtype,    check_d_head,     check_head_sizes, check_warps,      check_query_rows, check_key_rows,
       check_booleans, check_query_load, check_key_load,   check_value_load, check_load_pair,  check_accumulators};
@@ -275,7 +275,7 @@ kjit_status flash_check(const struct flash_variant *variant, kjit_error *error) 
   return status;
 }
 
-/* The sizes that shared memory follows from, and how. */
+/* Append the sizes that shared memory follows from, and how, for the message. */
 static void describe_shared(const struct flash_variant *variant, struct text *out) {
   const int32_t d = flash_traits_columns(variant->traits.head_dim);
   const int32_t dv = flash_traits_columns(variant->traits.head_dim_v);
@@ -287,6 +287,7 @@ static void describe_shared(const struct flash_variant *variant, struct text *ou
                  (int)dv);
 }
 
+/* Check architecture and shared memory. The message says which sizes the shared memory follows from. */
 kjit_status flash_check_place(const struct flash_variant *variant, const struct family_place *place,
                               kjit_error *error) {
   struct target target;

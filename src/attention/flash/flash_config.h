@@ -12,14 +12,16 @@
 
 enum { FLASH_MAX_HEAD = 256, FLASH_MIN_D_HEAD = 32 };
 
-/* What a kernel computes. One key and value head for all query heads is not `grouped`: a stride of 0 does it. */
+/* What a kernel computes, which follows from the problem. A single key head for all query heads is not `grouped`,
+ * because a stride of 0 does it. */
 struct flash_traits {
 #define FLASH_TRAIT_MEMBER(name, kind, text) int32_t name;
   KJIT_FLASH_FORWARD_TRAITS(FLASH_TRAIT_MEMBER)
 #undef FLASH_TRAIT_MEMBER
 };
 
-/* One kernel: how and what. config.d_head is the larger of the traits' head sizes in whole 16s, at least 32. */
+/* One kernel: how it computes, and what. config.d_head is the larger head size of the traits in whole 16s, at least 32.
+ */
 struct flash_variant {
   kjit_flash_config config;
   struct flash_traits traits;
@@ -28,7 +30,7 @@ struct flash_variant {
 extern const struct field_table flash_config_fields;  /* of kjit_flash_config    */
 extern const struct field_table flash_trait_fields;   /* of struct flash_traits  */
 extern const struct field_table flash_variant_fields; /* of struct flash_variant */
-extern const kjit_field_info flash_variant_rows[];    /* of the last one; FLASH_VARIANT_FIELD_COUNT of them */
+extern const kjit_field_info flash_variant_rows[]; /* rows of flash_variant_fields; FLASH_VARIANT_FIELD_COUNT of them */
 
 #define FLASH_COUNT_FIELD(name, kind, token, text) +1
 #define FLASH_COUNT_TRAIT(name, kind, text)        +1
@@ -45,35 +47,36 @@ enum {
     .config_bytes = sizeof(struct flash_variant)                                                                       \
   }
 
-/* A family's values as what they are. */
+/* The family's values as a struct. */
 static inline const struct flash_variant *flash_variant_view(const int32_t *values) {
   return (const struct flash_variant *)values;
 }
 
-/* A config's plain kernel, which is what its name alone stands for: no mask, no groups, both head sizes its d_head. */
+/* The kernel that a config's name alone stands for: no mask, no groups, both head sizes equal to d_head. */
 struct flash_variant flash_variant_plain(const kjit_flash_config *config);
 
-/* For a problem without defaults left open. Its sizes are taken as they are: the rules judge them. */
+/* The traits of a problem whose defaults are filled in. Sizes are copied as they are; the rules judge them. */
 struct flash_traits flash_traits_of(const kjit_attention_problem *problem);
 
-/* Columns that a head of so many has in shared memory: whole 16s. From 1 to FLASH_MAX_HEAD. */
+/* The columns that a head of `head_dim` columns, from 1 to FLASH_MAX_HEAD, takes in shared memory: whole 16s. */
 int32_t flash_traits_columns(int32_t head_dim);
 
-/* The d_head of a config for these head sizes: that of the larger one, at least FLASH_MIN_D_HEAD. */
+/* The d_head of a config for these head sizes: the larger of the two in whole 16s, at least FLASH_MIN_D_HEAD. */
 int32_t flash_traits_d_head(const struct flash_traits *traits);
 
-/* Of a legal variant. */
+/* Threads of a block, for a legal variant. */
 uint32_t flash_threads(const struct flash_variant *variant);
 uint32_t flash_shared_bytes(const struct flash_variant *variant); /* dynamic, per block */
 
-/* One config for each machine code: what cannot change it gets its plain value. Of a legal variant; idempotent. */
+/* Set fields that cannot change the machine code to their plain values, so that equal code has one config. Takes a
+ * legal variant; a second call changes nothing. */
 void flash_canonicalize(struct flash_variant *variant);
 
-/* Every rule that needs no architecture. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: <rule>". */
+/* Check every rule that needs no architecture. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: <rule>". */
 kjit_status flash_check(const struct flash_variant *variant, kjit_error *error);
 
-/* Can a legal kernel run there? KJIT_ERR_UNSUPPORTED for an architecture that is older than sm_80 or has too little
- * shared memory; KJIT_ERR_INVALID_ARG for a name that is no architecture's. */
+/* Check that a legal kernel can run there. KJIT_ERR_UNSUPPORTED for an architecture that is older than sm_80 or has too
+ * little shared memory; KJIT_ERR_INVALID_ARG for a name that is no architecture's. */
 kjit_status flash_check_place(const struct flash_variant *variant, const struct family_place *place, kjit_error *error);
 
 #endif

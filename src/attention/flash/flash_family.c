@@ -55,10 +55,10 @@ static void set_get(const kjit_family *family, const char *set, size_t index, in
   memcpy(values, &plain, sizeof plain);
 }
 
-/* Hardware exp2 and division: the softmax needs no more, its result is rounded to 16 bits. */
+/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
 static const char *const options[] = {"--use_fast_math"};
 
-/* Without these two a kernel has bank conflicts and a slower softmax, on every card. */
+/* Values that tuning does not try: without these two a kernel has bank conflicts and a slower softmax on every card. */
 static const struct field_hint hints[] = {{"swizzled", {0}, 0}, {"optimized_softmax", {0}, 0}, {NULL, {0}, 0}};
 
 const kjit_family flash_forward_family = {
@@ -80,6 +80,8 @@ const kjit_family flash_forward_family = {
     .set_get = set_get,
 };
 
+/* The traits follow from the problem. dtype and d_head are the config's own and must agree with it; the message about
+ * d_head says where its value comes from. */
 kjit_status flash_fit(const kjit_attention_problem *problem, struct flash_variant *variant, kjit_error *error) {
   const kjit_flash_config *config = &variant->config;
   const kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);

@@ -6,8 +6,8 @@
 
 extern const kjit_family flash_forward_family;
 
-/* Give a variant the traits of a problem without defaults left open, if its dtype and its d_head are the problem's.
- * KJIT_ERR_INVALID_CONFIG. */
+/* Give a variant the traits of a problem whose defaults are filled in, if its dtype and d_head fit the problem.
+ * KJIT_ERR_INVALID_CONFIG if they do not. */
 kjit_status flash_fit(const kjit_attention_problem *problem, struct flash_variant *variant, kjit_error *error);
 
 #endif

@@ -1,6 +1,5 @@
-/* The named sets of configs, made from the rules of the project that the family's fields come from.
- *
- * A set is made anew for each question, since that takes some microseconds. Threads: everything here is pure. */
+/* The named sets of configs: a staircase of optimisations, an autotuning grid with its filter, and their union. A set
+ * is made anew for each question, since that takes some microseconds. Pure; any thread. */
 #include "attention/flash/flash_sets.h"
 
 #include <assert.h>
@@ -10,7 +9,7 @@
 #include "attention/flash/flash_config.h"
 #include "base/error.h"
 
-/* Room for the largest set while it is made: autotune and the progression before what they share is dropped. */
+/* Room for the largest set while it is made: autotune and progression, before configs that are in both are dropped. */
 #define SET_MAX 96
 
 #define PROGRESSION_STEPS 7
@@ -31,7 +30,7 @@ static void set_loads(kjit_flash_config *config, int32_t q, int32_t k, int32_t v
   config->V_mma_load_K_tiles = v;
 }
 
-/* A staircase of optimisations, from 1: each step adds one idea to the step before. */
+/* Apply step `step` of the staircase, from 1: each step adds one idea to the step before. */
 static void take_step(kjit_flash_config *config, int step) {
   switch (step) {
   case 1:
@@ -52,7 +51,7 @@ static void take_step(kjit_flash_config *config, int step) {
   case 6:
     config->optimized_softmax = 1;
     break;
-  default: /* what autotuning then found: Q kept in registers, nothing buffered */
+  default: /* the config that autotuning found: Q kept in registers, nothing buffered */
     set_loads(config, 0, 2, 2);
     config->mma_double_buffer_loads = 0;
   }
@@ -99,25 +98,26 @@ static void add_progression_all(struct config_list *list) {
   sort(list);
 }
 
-/* The filter over the autotuning grid. */
+/* True for points of the autotuning grid that are worth compiling. */
 static _Bool should_autotune(const kjit_flash_config *config) {
   const int32_t q = config->Q_mma_load_K_tiles, k = config->K_mma_load_K_tiles;
   if (config->eager_load_blocks && !config->async_copy) return 0;
   if (q != 0 && q != k) return 0;
   if (config->B_r == 128) return q != 0; /* 32 rows of Q per warp do not stay in registers */
   if (config->n_warps == 8) return 0;    /* 8 rows per warp are less than an mma */
-  /* (64, 32): with Q in registers, too many of them for 3 blocks on a multiprocessor. (64, 64): always kept. */
+  /* With tiles of (64, 32) and Q in registers there are too many of them for 3 blocks on an SM. With (64, 64) Q is
+   * always kept. */
   return config->B_c == 32 ? q != 0 : q == 0;
 }
 
-/* Digit `*rest % base`, which is then taken off. */
+/* Take the last digit, in this base, off `*rest`. */
 static int32_t take_digit(unsigned *rest, unsigned base) {
   const unsigned digit = *rest % base;
   *rest /= base;
   return (int32_t)digit;
 }
 
-/* Point `index` of the autotuning grid: dtype × B_r × B_c × Q × K × V × buffer × opt_softmax, two values each. */
+/* Point `index` of the autotuning grid over dtype, B_r, B_c, Q, K, V, buffer and opt_softmax, two values each. */
 static kjit_flash_config autotune_point(unsigned index) {
   kjit_flash_config config = {.d_head = 128, .n_warps = 4, .async_copy = 1, .eager_load_blocks = 1, .swizzled = 1};
   config.optimized_softmax = take_digit(&index, 2);
@@ -139,7 +139,7 @@ static void add_autotune(struct config_list *list) {
   sort(list);
 }
 
-/* What is worth compiling ahead of time: both of the above. */
+/* The set "prebuilt", which is worth compiling ahead of time: both of the above. */
 static void add_prebuilt(struct config_list *list) {
   add_autotune(list);
   add_progression(list);
@@ -159,7 +159,7 @@ static void make(struct config_list *list, enum set set) {
   makers[set](list);
 }
 
-/* SET_COUNT for a name that is none. */
+/* Find a set by its name; SET_COUNT when there is none. */
 static enum set find_set(const char *name) {
   int set = 0;
   while (set < SET_COUNT && strcmp(flash_sets_names[set], name) != 0)

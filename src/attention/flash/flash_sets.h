@@ -6,7 +6,7 @@
 
 extern const char *const flash_sets_names[]; /* ended by NULL */
 
-/* How many configs a set has, by its name, which is one of those above; and one of them. */
+/* The number of configs of a set, named by one of the names above. */
 size_t flash_sets_count(const char *name);
 kjit_flash_config flash_sets_get(const char *name, size_t index);
 

@@ -13,14 +13,14 @@
 #define LOAD_HEAD "load_"
 #define LOAD_TAIL "tiles"
 
-/* Room for what a message says is expected; a family with more features than fit loses the last names. */
+/* Room for the list of what a message says is expected; names that do not fit are left out. */
 #define EXPECTED_BYTES 256
 
 static _Bool in_tuple(const kjit_field_info *field) {
   return field->kind == KJIT_FIELD_DTYPE || field->kind == KJIT_FIELD_INT;
 }
 
-/* The load group stands for its first field. */
+/* The first LOAD field, for which the group of load counts stands. */
 static const kjit_field_info *first_load(const struct field_table *table) {
   for (size_t i = 0; i < table->count; i++) {
     if (table->fields[i].kind == KJIT_FIELD_LOAD) return &table->fields[i];
@@ -58,6 +58,7 @@ static kjit_status read_boolean(struct scanner *scanner, const kjit_field_info *
   return unexpected_value(scanner, field, "true, false, 0 or 1");
 }
 
+/* Read one value of the demangled spelling, by its field's kind. */
 static kjit_status read_value(struct scanner *scanner, const kjit_field_info *field, void *config) {
   int32_t value = 0;
   kjit_status status;
@@ -72,7 +73,7 @@ static kjit_status read_value(struct scanner *scanner, const kjit_field_info *fi
   return status;
 }
 
-/* A cast may stand before a value of the demangled spelling; it is the field's own. */
+/* Skip the C++ cast that may stand before a value in the demangled spelling. It must be the field's own. */
 static kjit_status skip_cast(struct scanner *scanner, const kjit_field_info *field) {
   static const char *const casts[] = {[KJIT_FIELD_DTYPE] = "(c10::ScalarType)",
                                       [KJIT_FIELD_INT] = "(int)",
@@ -85,7 +86,7 @@ static kjit_status skip_cast(struct scanner *scanner, const kjit_field_info *fie
     scanner->at += strlen(cast);
     return KJIT_OK;
   }
-  scanner->at++; /* what is wrong is the type behind the parenthesis */
+  scanner->at++; /* the fault is the type behind the parenthesis */
   return unexpected_value(scanner, field, cast);
 }
 
@@ -99,6 +100,7 @@ static kjit_status parse_demangled(struct scanner *scanner, const struct field_t
   return status == KJIT_OK ? scan_character(scanner, '}') : status;
 }
 
+/* Read the tuple: the DTYPE and INT fields in order. */
 static kjit_status parse_tuple(struct scanner *scanner, const struct field_table *table, void *config) {
   kjit_status status = KJIT_OK;
   char opening = '(';
@@ -112,7 +114,7 @@ static kjit_status parse_tuple(struct scanner *scanner, const struct field_table
   return status == KJIT_OK ? scan_character(scanner, ':') : status;
 }
 
-/* "load_<Q>_<K>_<V>_tiles": each letter is the beginning of its field's name. */
+/* Append "load_<Q>_<K>_<V>_tiles", where each letter begins its field's name. */
 static void append_load_name(const struct field_table *table, struct text *out) {
   text_append(out, LOAD_HEAD);
   for (size_t i = 0; i < table->count; i++) {
@@ -122,7 +124,8 @@ static void append_load_name(const struct field_table *table, struct text *out) 
   text_append(out, LOAD_TAIL);
 }
 
-/* `before`, the load group's name, and with `tokens` all other features. */
+/* Fill in the error for an unknown feature: `before`, the load group's name and, with `tokens`, all other features are
+ * expected. */
 static kjit_status unexpected_feature(const struct scanner *scanner, const struct field_table *table,
                                       const char *before, _Bool tokens) {
   char buffer[EXPECTED_BYTES];
@@ -136,7 +139,7 @@ static kjit_status unexpected_feature(const struct scanner *scanner, const struc
   return scan_unexpected(scanner, buffer);
 }
 
-/* The word that begins with LOAD_HEAD. */
+/* Read the word that begins with LOAD_HEAD. */
 static kjit_status read_load(struct scanner *scanner, const struct field_table *table, void *config) {
   struct scanner ahead = {scanner->start, scanner->at + strlen(LOAD_HEAD), NULL};
   for (size_t i = 0; i < table->count; i++) {
@@ -153,7 +156,7 @@ static kjit_status read_load(struct scanner *scanner, const struct field_table *
   return KJIT_OK;
 }
 
-/* The field that a feature word sets; NULL for an unknown word. */
+/* Find the field that a feature word sets; NULL for an unknown word. */
 static const kjit_field_info *find_feature(const struct field_table *table, const char *word) {
   const size_t length = scan_word_length(word);
   if (strncmp(word, LOAD_HEAD, strlen(LOAD_HEAD)) == 0) return first_load(table);
@@ -165,7 +168,7 @@ static const kjit_field_info *find_feature(const struct field_table *table, cons
   return NULL;
 }
 
-/* `seen` has one bit for each field, at its index. */
+/* Read one feature. `seen` has one bit for each field, at its index, so that none is named twice. */
 static kjit_status parse_feature(struct scanner *scanner, const struct field_table *table, void *config,
                                  uint64_t *seen) {
   scan_blanks(scanner);
@@ -180,6 +183,7 @@ static kjit_status parse_feature(struct scanner *scanner, const struct field_tab
   return KJIT_OK;
 }
 
+/* Read the features, in any order. The load group must be among them. */
 static kjit_status parse_features(struct scanner *scanner, const struct field_table *table, void *config) {
   uint64_t seen = 0;
   kjit_status status = parse_feature(scanner, table, config, &seen);
@@ -256,7 +260,7 @@ void short_form_print(const struct field_table *table, const void *config, _Bool
 #define INDEX(name, kind, text) TRAIT_##name,
 enum { KJIT_FLASH_FORWARD_TRAITS(INDEX) };
 
-/* What the name says where it says nothing: a head size of V follows that of Q, as a problem's does. */
+/* Defaults of the traits that a name leaves out: head_dim is d_head, head_dim_v is head_dim. */
 static struct flash_traits unsaid(int32_t d_head, int32_t head_dim) {
   return (struct flash_traits){.head_dim = d_head, .head_dim_v = head_dim};
 }
@@ -269,6 +273,7 @@ static kjit_status read_traits(struct scanner *scanner, int32_t d_head, struct f
   return status == KJIT_OK ? scan_end(scanner) : status;
 }
 
+/* Read a kernel: a config, then pairs of the traits that are not plain. */
 kjit_status flash_text_parse(const char *text, struct flash_variant *variant, kjit_error *error) {
   struct scanner scanner = {text, text, error};
   kjit_status status = short_form_read(&flash_config_fields, &scanner, &variant->config);
@@ -282,6 +287,7 @@ kjit_status flash_text_parse(const char *text, struct flash_variant *variant, kj
   return status;
 }
 
+/* Write a kernel: a config, then the traits that differ from their defaults. */
 void flash_text_print(const struct flash_variant *variant, struct text *out) {
   const struct flash_traits plain = unsaid(variant->config.d_head, variant->traits.head_dim);
   char separator = ' ';

@@ -13,8 +13,8 @@
 
 #include "attention/flash/flash_config.h"
 
-/* Read a config in either spelling, over its table. KJIT_ERR_PARSE names the column (in bytes, from 1) and what stands
- * there; `config` is then all zero. Values are read, not judged. */
+/* Read a config in either spelling, by its table. KJIT_ERR_PARSE names the column (in bytes, from 1) and the text
+ * there; `config` is all zero then. Values are read but not checked against rules. */
 kjit_status short_form_parse(const struct field_table *table, const char *text, void *config, kjit_error *error);
 
 /* The short form, features in field order. `tuple` false: the features alone. `omit`: the name of a tuple member to
@@ -22,7 +22,7 @@ kjit_status short_form_parse(const struct field_table *table, const char *text, 
 void short_form_print(const struct field_table *table, const void *config, _Bool tuple, const char *omit,
                       struct text *out);
 
-/* The same of a kernel. */
+/* Read a kernel: a config and its traits. */
 kjit_status flash_text_parse(const char *text, struct flash_variant *variant, kjit_error *error);
 void flash_text_print(const struct flash_variant *variant, struct text *out);
 

@@ -1,12 +1,13 @@
-/* One call of attention_sm90.
+/* One call of attention_sm90. The arguments were checked, the config was fitted to them and its kernel found. What is
+ * left:
  *
- * The arguments were checked, the config was fitted to them and its kernel found. What is left: the tensor maps,
- * encoded once for the same tensors; the kernel's argument struct; and, at each launch, what is a stream's own: tickets
- * by which blocks of a causal problem take their tiles, and memory in which the parts of split tiles leave their
- * results.
+ * 1. the tensor maps, encoded once for the same tensors (sm90_maps.h);
+ * 2. the kernel's argument struct;
+ * 3. at each launch, the memory that belongs to a stream: tile-scheduler counters, from which the blocks of a causal
+ *    problem take their tiles (sm90_tickets.h), and partial results of split-KV (sm90_workspace.h).
  *
- * Threads: a call is its caller's own; once prepared it is only read. What the family keeps in a runtime (maps,
- * tickets, workspace) is shared by all threads, each part as its own header says. */
+ * Threads: a call belongs to its caller and is only read once it is prepared. Maps, counters and workspace are shared
+ * by all threads, each as its own header says. */
 #include "attention/sm90/sm90_call.h"
 
 #include "attention/attention_arguments.h"
@@ -81,7 +82,7 @@ static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, k
   return status == KJIT_OK ? sm90_check_problem(problem, error) : status;
 }
 
-/* Some hundred nanoseconds, if tiles may be split. */
+/* The number of splits for a problem. Costs some hundred nanoseconds when tiles may be split. */
 static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t *values, uint32_t sm_count) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
   if (!config->split) return 1;
@@ -114,7 +115,7 @@ static void fill(const kjit_attention_args *args, const kjit_attention_problem *
   params->arrivals = NULL;
 }
 
-/* Tiles, and what they need where they are worked on in parts. */
+/* Fill in tiles and, when their keys are split, what the splits need. */
 static void cut(struct sm90_call *call, struct state *state, const struct sm90_tiles *tiles, uint32_t parts,
                 const kjit_attention_sm90_config *config, const kjit_device_info *device) {
   call->sm_count = device->multiprocessors;
@@ -122,7 +123,7 @@ static void cut(struct sm90_call *call, struct state *state, const struct sm90_t
   call->tickets = config->causal && call->tiles > device->multiprocessors ? state->tickets : NULL;
   call->workspace = NULL;
   if (parts == 1) return;
-  call->tickets = NULL; /* parts are all alike, and are dealt out */
+  call->tickets = NULL; /* splits are equally long, so they are dealt out beforehand */
   call->workspace = state->workspace;
   call->parts = parts;
   call->partial_bytes = sm90_tiles_partial_bytes(tiles, config, parts);

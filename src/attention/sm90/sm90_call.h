@@ -10,14 +10,14 @@ struct sm90_tickets;
 struct sm90_workspace;
 
 struct sm90_call {
-  struct attention_sm90_params params; /* whole but for what is a stream's own */
+  struct attention_sm90_params params; /* complete except for the memory that belongs to a stream */
   const struct config_kernel *kernel;
   struct sm90_tickets *tickets;     /* NULL: the launch needs none */
   struct sm90_workspace *workspace; /* NULL: no tile is split      */
-  size_t partial_bytes, arrivals;   /* of the workspace            */
+  size_t partial_bytes, arrivals;   /* bytes of partial results, and counters of arrivals, in the workspace */
   uint32_t sm_count;
   uint32_t tiles;
-  uint32_t parts; /* of a tile, with a workspace */
+  uint32_t parts; /* splits of a tile; used with a workspace */
 };
 
 extern const struct attention_family sm90_attention;

@@ -1,18 +1,19 @@
 /* attention_sm90's planner: rules over numbers. docs/attention.md states them with the measurements behind.
  *
- * 1. Consumers and keys of a step by head size and query length; query heads packed into one tile's rows where that
- *    makes fewer tiles.
- * 2. Where tiles leave SMs idle: smaller tiles, or tiles whose keys are shared out, by what sm90_tiles.h reckons.
+ * 1. Consumers and keys of a step by head size and query length; query heads are packed into one tile's rows (pack_gqa)
+ *    where that makes fewer tiles.
+ * 2. Where tiles leave SMs idle: smaller tiles, or tiles whose keys are split (split-KV), by the model of sm90_tiles.h.
  * 3. The largest tile that fits registers and shared memory; more stages where there is room.
  *
- * Threads: pure. */
+ * Pure; any thread. */
 #include "attention/sm90/sm90_choose.h"
 
 #include "attention/sm90/sm90_tiles.h"
 #include "base/error.h"
 #include "base/integer.h"
 
-/* The kernel counts keys, rows, and tiles of all heads in 32 bits, with a block's or a card's worth added. */
+/* Longest sequence and most heads: the kernel counts keys, rows and tiles of all heads in 32 bits, and adds up to a
+ * card's worth. */
 #define MAX_SEQ   ((INT64_C(1) << 30) - 1024)
 #define MAX_TILES (INT64_C(1) << 30)
 
@@ -21,15 +22,16 @@ enum {
   MAX_PACKED = 64,
   KEY_STEP = 16,
   MAX_STAGES = 4,
-  RESCALE_SLACK = 15, /* as far as fp16 can bear: the reference moves most rarely */
-  /* A tile for few keys. One size, so that a growing cache of keys does not compile at each step. */
+  RESCALE_SLACK = 15, /* rescale threshold, log2: as high as fp16 allows, so that O is rescaled most rarely */
+  /* The tile for few keys. There is one size, so that a growing cache of keys does not compile a kernel at each length.
+   */
   FEW_KEYS = 64,
-  LEAST_ROWS = 8, /* of a tile: what a part's result is kept in (partials.cuh) */
+  LEAST_ROWS = 8, /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
-/* What was measured best for heads of up to so many columns of V, at the round sizes: keys of a step with up to two
- * consumers and with three, and the query length from which on three are better. Their tiles of 192 rows read keys a
- * third less often, but more of a causal tile lies beyond the diagonal, which short problems feel. */
+/* What was measured best for heads of up to `columns` columns of V: keys of a step with up to two consumers and with
+ * three, and the query length from which on three consumers are better. Three consumers' tiles of 192 rows read keys a
+ * third less often, but more of a causal tile lies beyond the diagonal, which costs short problems more. */
 struct head_class {
   int32_t columns;
   struct {
@@ -66,14 +68,14 @@ static int32_t best_consumers(const kjit_attention_problem *problem, const struc
   return problem->seq_q >= class->of[causal].rows_of_three ? 3 : 2;
 }
 
-/* So many consumers, if there are rows for them. */
+/* At most `most` consumer warpgroups, and no more than the query rows fill. */
 static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
                               int32_t most) {
   const int64_t needed = integer_divide_up(problem->seq_q, SM90_GROUP_ROWS / config->packed);
   return (int32_t)integer_min(needed, most);
 }
 
-/* So many consumers, and their keys of a step. */
+/* Set the number of consumers, and the keys of a step that belong to it. */
 static void set_consumers(kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv,
                           int32_t consumers) {
   const int32_t causal = config->causal;
@@ -82,8 +84,9 @@ static void set_consumers(kjit_attention_sm90_config *config, const struct head_
   config->tile_n = seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
 }
 
-/* Query heads that share keys go into one tile where that makes at least a tenth fewer tiles: short queries leave room
- * in theirs. Of equals the largest, so that queries of all short lengths share a kernel. */
+/* Choose how many query heads that share a key head are packed into one tile (pack_gqa): more than one where that makes
+ * at least a tenth fewer tiles, because short queries leave rows unused. Among equals the largest number is taken, so
+ * that queries of all short lengths share a kernel. */
 static int32_t choose_packed(const kjit_attention_problem *problem, int32_t consumers) {
   const int64_t group = problem->heads_q / problem->heads_kv;
   if (group == 1 || problem->seq_q > 10 * SM90_GROUP_ROWS * consumers) return 1;
@@ -101,14 +104,15 @@ static int32_t choose_packed(const kjit_attention_problem *problem, int32_t cons
   return best;
 }
 
-/* All tiles, none of them split, by what the table of sm90_tiles.c says. */
+/* The modelled time of all tiles, unsplit. */
 static int64_t whole_time(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
                           uint32_t multiprocessors) {
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   return sm90_tiles_time(&tiles, config, 1, multiprocessors);
 }
 
-/* Tiles of three consumers cost least a row, but fewer of them may fill the card's last round less. */
+/* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
+ * less. */
 static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t best,
                              uint32_t multiprocessors, kjit_attention_sm90_config *config) {
   set_consumers(config, class, problem->seq_kv, fill_consumers(problem, config, best));
@@ -123,7 +127,7 @@ struct choice {
   int64_t time;
 };
 
-/* Tiles of as many consumers or fewer, whole or in parts, if they are reckoned to be done sooner. */
+/* Take tiles of this many consumers or fewer, whole or split, if the model says that they are done sooner. */
 static void consider(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
                      kjit_attention_sm90_config candidate, struct choice *best) {
   for (int32_t consumers = candidate.consumers; consumers >= 1; consumers--) {
@@ -137,8 +141,8 @@ static void consider(const kjit_attention_problem *problem, const struct head_cl
   }
 }
 
-/* Where tiles leave multiprocessors idle: smaller tiles, or tiles that several blocks work on, by what is reckoned.
- * Heads that share keys may lie in more tiles of fewer rows, whose parts are merged at the same time. */
+/* Step 2: where tiles leave SMs idle, take smaller tiles, or tiles whose keys are split, whichever the model prefers.
+ * Heads that share keys may be spread over more tiles of fewer rows, whose splits are merged at the same time. */
 static void use_idle(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
                      kjit_attention_sm90_config *config) {
   struct choice best = {*config, INT64_MAX};
@@ -152,7 +156,7 @@ static void use_idle(const kjit_attention_problem *problem, const struct head_cl
   *config = best.config;
 }
 
-/* The largest tile up to the one given that leaves room for so many Q buffers. */
+/* Take the largest tile, up to the given one, that leaves room for `q_buffers` Q buffers. */
 static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t q_buffers) {
   config->q_buffers = q_buffers;
   config->tile_n = tile_n;
@@ -160,7 +164,7 @@ static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t
     config->tile_n -= KEY_STEP;
 }
 
-/* The same with one Q buffer and what is then left of shared memory for O, up to all of it. */
+/* Take the largest tile with one Q buffer, and give O what is left of shared memory, up to all of O. */
 static _Bool fit_beside_output(kjit_attention_sm90_config *config, int32_t tile_n) {
   fit_tile(config, tile_n, 1);
   config->o_chunks = sm90_chunks(config->head_dim_v);
@@ -169,8 +173,9 @@ static _Bool fit_beside_output(kjit_attention_sm90_config *config, int32_t tile_
   return config->o_chunks > 0;
 }
 
-/* A tile's end overlaps the next one's start with two Q buffers, if they cost no keys, or with memory for O, if that
- * costs one step of keys at most. A block of a split launch has one part, or few that are long. */
+/* Step 3. The end of a tile overlaps with the start of the next when there are two Q buffers, which are taken if they
+ * cost no keys, or memory for O, which is taken if it costs at most one step of keys. A block of a split launch has one
+ * split, or few long ones, so nothing would overlap. */
 static void choose_tile(kjit_attention_sm90_config *config) {
   const int32_t wanted = config->tile_n;
   fit_tile(config, wanted, config->split ? 1 : 2);
@@ -179,8 +184,9 @@ static void choose_tile(kjit_attention_sm90_config *config) {
   fit_tile(config, wanted, 1);
 }
 
-/* One consumer, or one Q buffer, leaves room for more K and V on the way, which is what a problem with few query rows
- * is short of. Tiles that share keys read them once for all only while they are at the same place: not those. */
+/* Use the room that one consumer, or one Q buffer, leaves for more stages of K and V, because problems with few query
+ * rows wait for memory. Not for tiles that share keys: they read them together only as long as they are at the same
+ * block. */
 static void add_stages(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   if (tiles.query_tiles * tiles.heads_per_kv > 1) return;

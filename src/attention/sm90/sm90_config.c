@@ -42,9 +42,9 @@ int32_t sm90_chunks(int32_t columns) {
 
 kjit_attention_sm90_config sm90_canonical(const kjit_attention_sm90_config *config) {
   kjit_attention_sm90_config canonical = *config;
-  /* There is nobody to take turns with. */
+  /* With one consumer there is no other to take turns with. */
   if (canonical.consumers == 1) canonical.ping_pong = 0;
-  /* O leaves through the Q that is done with. */
+  /* With two Q buffers, or split-KV, O is stored through a Q buffer that is no longer read. */
   if (canonical.q_buffers == 2 || canonical.split) canonical.o_chunks = 0;
   return canonical;
 }
@@ -53,8 +53,8 @@ static uint32_t larger(uint32_t a, uint32_t b) {
   return a > b ? a : b;
 }
 
-/* As pipeline.cuh lays it out: Q (through which O leaves that has no memory of its own), K and V, O, barriers, tiles,
- * words. */
+/* Shared memory as pipeline.cuh lays it out: Q (O is stored through it unless it has memory of its own), K and V, O,
+ * mbarriers, tile coordinates, and one word a consumer with split-KV. */
 uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config) {
   const uint32_t qk = (uint32_t)sm90_chunks(config->head_dim), v = (uint32_t)sm90_chunks(config->head_dim_v);
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
@@ -124,8 +124,9 @@ static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_e
   return broken(error, "packed", config->packed, "a power of two from 1 to 64");
 }
 
-/* Of the 256, 232 and 160 that setmaxnreg gives a consumer thread, the rest is for addresses, row maxima and sums, and
- * what the compiler needs between them. Above these there is no hope; what the planner chooses is compiled by tests. */
+/* The registers that O, S and P may take of the 256, 232 or 160 that setmaxnreg gives a consumer thread. The rest is
+ * for addresses, row maxima and sums, and for what the compiler needs. Above these bounds ptxas always spills; what the
+ * planner chooses is compiled by tests. */
 static int32_t most_registers(int32_t consumers) {
   static const int32_t most[MAX_CONSUMERS] = {230, 216, 136};
   return most[consumers - 1];
@@ -158,7 +159,7 @@ static kjit_status check_shared(const kjit_attention_sm90_config *config, kjit_e
 }
 
 kjit_status sm90_check(const kjit_attention_sm90_config *config, kjit_error *error) {
-  /* Each may rely on those before it. */
+  /* The rules in the order in which they are checked; each may rely on those before it. */
   static kjit_status (*const rules[])(const kjit_attention_sm90_config *, kjit_error *) = {
       check_dtype, check_heads, check_booleans, check_counts, check_registers, check_shared};
   kjit_status status = KJIT_OK;
@@ -184,7 +185,7 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
 
 static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
                                kjit_error *error) {
-  (void)family, (void)values; /* its shared memory is among the rules */
+  (void)family, (void)values; /* nothing more to check: shared memory is among the rules */
   return sm90_check_arch(place->arch, error);
 }
 
@@ -205,10 +206,10 @@ static void geometry(const kjit_family *family, const int32_t *values, kjit_geom
   *out = (kjit_geometry){.threads = {sm90_threads(config), 1, 1}, .shared_bytes = sm90_shared_bytes(config)};
 }
 
-/* Hardware exp2 and division: the softmax needs no more, its result is rounded to 16 bits. */
+/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
 static const char *const options[] = {"--use_fast_math"};
 
-/* Between never leaving the output unscaled and leaving it as long as fp16 can bear, no slack is worth a compile. */
+/* Tuning tries no rescale threshold between 0 (rescale whenever the maximum rises) and 15 (as high as fp16 allows). */
 static const struct field_hint hints[] = {{"rescale_slack", {0, 15}, 2}, {NULL, {0}, 0}};
 
 const kjit_family sm90_family = {

@@ -13,30 +13,31 @@
 
 extern const kjit_family sm90_family;
 
-/* The family's values as what they are. */
+/* The family's values as a struct. */
 static inline const kjit_attention_sm90_config *sm90_config_view(const int32_t *values) {
   return (const kjit_attention_sm90_config *)values;
 }
 
-/* Chunks of SM90_CHUNK_COLUMNS columns, as which a tile lies in shared memory. */
+/* The number of 64-column bands as which a tile of `columns` columns lies in shared memory. */
 int32_t sm90_chunks(int32_t columns);
 
-/* Of a legal config, or one whose only faults are the two that are said below. */
+/* Numbers that follow from a legal config, or from one whose only faults are those of sm90_fits(). */
 uint32_t sm90_threads(const kjit_attention_sm90_config *config);
 uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config); /* dynamic, per block, with room to align it */
-uint32_t sm90_registers(const kjit_attention_sm90_config *config);    /* that a consumer thread holds O, S and P in */
+uint32_t sm90_registers(const kjit_attention_sm90_config *config); /* registers of a consumer thread for O, S and P */
 
-/* The two rules that a tile of legal fields can break: registers of a consumer thread, shared memory of a block. */
+/* The two rules that depend on the tile: a consumer thread's registers, a block's shared memory. Choosing runs on the
+ * launch path, where checking every rule would be noticeable. */
 _Bool sm90_fits(const kjit_attention_sm90_config *config);
 
-/* The config of the same machine code whose fields that mean nothing are at their plain value. */
+/* The canonical form: fields that cannot change the machine code get their plain value. */
 kjit_attention_sm90_config sm90_canonical(const kjit_attention_sm90_config *config);
 
-/* Every rule. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be <rule>". */
+/* Check every rule. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be <rule>". */
 kjit_status sm90_check(const kjit_attention_sm90_config *config, kjit_error *error);
 
-/* Is `arch` the name of the kernel's architecture? KJIT_ERR_UNSUPPORTED for another's, KJIT_ERR_INVALID_ARG for a name
- * that is none. */
+/* Check that `arch` names the kernel's architecture. KJIT_ERR_UNSUPPORTED for another one, KJIT_ERR_INVALID_ARG for a
+ * name that is none. */
 kjit_status sm90_check_arch(const char *arch, kjit_error *error);
 
 #endif

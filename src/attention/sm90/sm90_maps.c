@@ -1,6 +1,6 @@
-/* Tensor maps of calls: what the driver encodes is kept by the tensors' description. sm90_maps.h says why.
- *
- * Threads: base/recent.h; a miss encodes into the caller's own parameters. */
+/* Tensor maps of calls: what the driver encodes is kept under a description of the tensors, because encoding four maps
+ * takes a microsecond and finding them some tens of nanoseconds. Any thread; a look-up takes no lock (base/recent.h),
+ * and a miss encodes into the caller's own parameters. */
 #include "attention/sm90/sm90_maps.h"
 
 #include <stdalign.h>
@@ -21,7 +21,7 @@ _Static_assert(offsetof(struct attention_sm90_params, lse) == 4 * RUNTIME_TENSOR
 
 enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
 
-/* The largest stride that a tensor map can hold is below this, in bytes. */
+/* A tensor map's strides are below this, in bytes. */
 #define STRIDE_LIMIT  (INT64_C(1) << 40)
 #define ELEMENT_BYTES 2
 
@@ -36,15 +36,15 @@ struct key {
 
 _Static_assert(sizeof(struct runtime_tensor) == 8 * (1 + 5 + 4 + 2), "a key has no padding");
 
-/* More than a model has layers, so that a training or decoding loop finds its calls of the last round; 200 KiB. A power
- * of two. */
+/* How many calls are remembered, a power of two: more than a model has layers, so that a loop finds its calls of the
+ * last round. 200 KiB. */
 #define PLACES 256
 
 struct recent *sm90_maps_create(const struct mem *mem) {
   return recent_create(mem, PLACES, sizeof(struct key), MAPS_BYTES);
 }
 
-/* The stride of an axis of length 1 is never used, but must be one that the driver takes. */
+/* The stride in bytes. That of an axis of length 1 is never used, but must be one that the driver accepts. */
 static uint64_t stride_bytes(const kjit_tensor *tensor, enum axis axis) {
   const int64_t stride = tensor->shape[axis] == 1 ? tensor->shape[HEAD_DIM] : tensor->stride[axis];
   return (uint64_t)stride * ELEMENT_BYTES;
@@ -61,8 +61,8 @@ static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t box_row
       .dtype = tensor->dtype};
 }
 
-/* Q or O by the key head that its heads share: (head_dim, heads of a group, seq, groups, batch). A box that reaches
- * past the group's last head has zeros there. */
+/* Describe Q or O with its heads grouped by the key head that they share: (head_dim, heads of a group, seq, groups,
+ * batch). A box that reaches past a group's last head reads zeros there. */
 static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t groups, int32_t packed) {
   const int64_t group = tensor->shape[HEADS] / groups;
   const uint64_t head = stride_bytes(tensor, HEADS);
@@ -85,7 +85,7 @@ static struct runtime_tensor describe_rows(const kjit_tensor *tensor, const kjit
 
 static const char *const names[TENSORS] = {"q", "k", "v", "o"};
 
-/* From one of every `heads` heads to the next, where the axis is that of heads. */
+/* Check the stride from one of every `heads` heads to the next, where the axis is that of heads. */
 static kjit_status check_stride(const char *name, const kjit_tensor *tensor, enum axis axis, int64_t heads,
                                 kjit_error *error) {
   const _Bool together = axis == HEADS && heads > 1;

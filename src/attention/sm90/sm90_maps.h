@@ -11,8 +11,8 @@
 /* NULL when out of memory. `mem` must outlive it. */
 struct recent *sm90_maps_create(const struct mem *mem);
 
-/* Maps of checked arguments, for a config, into params->q, k, v, o. KJIT_ERR_UNSUPPORTED names the tensor that the copy
- * engine cannot address. Thread-safe; nobody waits for anybody. */
+/* Put the maps of checked arguments, for a config, into params->q, k, v, o. KJIT_ERR_UNSUPPORTED names the tensor that
+ * TMA cannot address. Thread-safe; no thread waits for another. */
 kjit_status sm90_maps_get(struct recent *maps, kjit_runtime *runtime, const kjit_attention_args *args,
                           const kjit_attention_sm90_config *config, struct attention_sm90_params *params,
                           kjit_error *error);

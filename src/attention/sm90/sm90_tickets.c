@@ -1,6 +1,7 @@
-/* Tickets: sm90_tickets.h says what they are and why a stream may use its pair again.
+/* Tile-scheduler counters ("tickets"), a pair for each stream: sm90_tickets.h says what they are and why a stream may
+ * use its pair again.
  *
- * A stream that is met for the first time takes the next pair of its context's memory, has it zeroed by itself, and is
+ * A stream that is seen for the first time takes the next pair of its context's memory, has it zeroed by itself, and is
  * remembered; later launches find it in the table.
  *
  * Threads: look-ups take no lock; one mutex guards the list of contexts and their counts. */
@@ -11,16 +12,16 @@
 #include "base/push_table.h"
 #include "runtime/runtime_internal.h"
 
-/* 128 KiB a context. More streams than a program has at a time; it is those that come and go that use pairs up. */
+/* Pairs of a context, 128 KiB: more streams than a program has at a time. Streams that come and go use pairs up. */
 #define PAIRS 16384
 
 struct pair {
-  int *address; /* on the device: taken, finished */
+  int *address; /* on the device: tiles taken, blocks finished */
 };
 
 #define PAIR_BYTES (2 * sizeof(int))
 
-/* A context's memory. Without any, when the driver refused: it is not asked again. */
+/* A context's memory; without any when the driver refused, which is not asked again. */
 struct context {
   struct context *next;
   uint64_t id;
@@ -60,7 +61,7 @@ void sm90_tickets_destroy(struct sm90_tickets *tickets) {
   mem_free(mem, tickets);
 }
 
-/* With the lock. */
+/* Find a context. The caller holds the mutex. */
 static struct context *find_context(const struct sm90_tickets *tickets, uint64_t id) {
   struct context *context = tickets->contexts;
   while (context && context->id != id)
@@ -68,13 +69,14 @@ static struct context *find_context(const struct sm90_tickets *tickets, uint64_t
   return context;
 }
 
-/* NULL when the context has no memory or no pair left. */
+/* Take the next pair; NULL when the context has no memory or no pair left. */
 static int *take_pair(struct context *context) {
   if (!context->memory.address || context->used == PAIRS) return NULL;
   return (int *)(uintptr_t)(context->memory.address + PAIR_BYTES * context->used++);
 }
 
-/* The first pair of a context that has not been met. Another thread may be meeting it too: then its memory is used. */
+/* Take the first pair of a context that has not been seen. If another thread sees it at the same time, its memory is
+ * used. */
 static int *meet_context(struct sm90_tickets *tickets, uint64_t id) {
   const struct mem *mem = runtime_mem(tickets->runtime);
   struct context *made = mem_alloc(mem, sizeof *made);
@@ -96,8 +98,8 @@ static int *meet_context(struct sm90_tickets *tickets, uint64_t id) {
   return address;
 }
 
-/* A stream that has not been met. Its pair is zeroed by the stream itself, before anybody else can find it: what is
- * launched with it comes after. Without a pair it is remembered too. */
+/* Give a pair to a stream that has not been seen. The stream zeroes the pair itself before another thread can find it,
+ * so launches that use it come after. A stream for which there is no pair is remembered too. */
 static int *meet_stream(struct sm90_tickets *tickets, const struct runtime_stream *identified, CUstream stream) {
   pthread_mutex_lock(&tickets->lock);
   struct context *const context = find_context(tickets, identified->context);

@@ -1,36 +1,37 @@
-/* How a problem is cut into tiles and parts of tiles, and what a launch is reckoned to take: a model of an H200 in
- * whole nanoseconds, by which the planner compares. Threads: pure. */
+/* How a problem is divided into tiles and splits, and how long a launch takes: a model of an H200 in whole nanoseconds,
+ * by which the planner compares configs. Its absolute times mean little; their order is what was checked. Pure; any
+ * thread. */
 #include "attention/sm90/sm90_tiles.h"
 
 #include "attention_sm90/layout.h"
 #include "base/integer.h"
 
-/* An H200 as it was measured, in nanoseconds; docs/attention.md has the measurements. */
+/* Constants of the model, measured on an H200, in nanoseconds; docs/attention.md has the measurements. */
 enum {
-  BEGIN = 1000,             /* of a tile that nothing overlaps with, beside its steps            */
-  MERGE = 700,              /* from a part's end to the result, beside the bytes                 */
-  MERGE_AGAIN = 3500,       /* what a second round of merges takes beside them                   */
-  MERGE_BYTES_A_NS = 48,    /* that one multiprocessor reads of the parts                        */
-  KEEP_BYTES_A_NS = 2000,   /* that all of them write of parts, until others may read them       */
-  L2_BYTES_A_NS = 9000,     /* that all of them read of K and V                                  */
-  MEMORY_BYTES_A_NS = 4500, /* the same, of what is read only once                               */
-  L2_KEEPS = 40000000,      /* bytes of K and V: of more, some is read again by those that share */
-  ALONE = 110               /* of a lone consumer's products beside its softmax, as in product_ns */
+  BEGIN = 1000,             /* start of a tile that overlaps with nothing, beside its steps */
+  MERGE = 700,              /* from a split's end to the result, beside the bytes */
+  MERGE_AGAIN = 3500,       /* what a second level of merges takes beside them */
+  MERGE_BYTES_A_NS = 48,    /* bytes of partial results that one SM reads in a nanosecond */
+  KEEP_BYTES_A_NS = 2000,   /* bytes of partial results that all SMs write, until others can read them */
+  L2_BYTES_A_NS = 9000,     /* bytes of K and V that all SMs read from L2 */
+  MEMORY_BYTES_A_NS = 4500, /* bytes that all SMs read from memory, when nothing is read twice */
+  L2_KEEPS = 40000000,      /* bytes of K and V that L2 keeps; of more, some is read again */
+  ALONE = 110               /* ns of a lone consumer's products beside its softmax, in the units of product_ns */
 };
 
-/* With one, two and three consumers: the softmax of a step of 128 keys, and the products of 64 rows, 128 keys and 128
- * columns of Q and V together. */
+/* For one, two and three consumers: nanoseconds of the softmax of a step of 128 keys, and of the products of 64 rows,
+ * 128 keys and 128 columns of Q and V together. */
 static const int64_t softmax_ns[] = {780, 1100, 1370}, product_ns[] = {325, 325, 305};
 
 enum {
   ELEMENT_BYTES = 2,
   FLOAT_BYTES = 4,
   ROW_STEP = 8,
-  STEP_KEYS = 128,      /* keys that times are given for */
-  STEP_COLUMNS = 128,   /* columns likewise */
-  LEAST_KEY_BLOCKS = 5, /* fewer are not worth sharing out */
-  MOST_ROUNDS = 4,      /* of the card that parts may take */
-  MANY_HEADS = 1 << 20  /* more are counted as so many, for what they are multiplied with to fit */
+  STEP_KEYS = 128,      /* keys of the step that the times above are for */
+  STEP_COLUMNS = 128,   /* columns that the times above are for */
+  LEAST_KEY_BLOCKS = 5, /* fewer key blocks are not worth splitting */
+  MOST_ROUNDS = 4,      /* most waves of SMs that splits may take */
+  MANY_HEADS = 1 << 20  /* more heads count as this many, so that products fit 64 bits */
 };
 
 struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
@@ -49,7 +50,8 @@ struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kji
   return tiles;
 }
 
-/* Every part is written; the last of each consumer to arrive reads all of them, in two rounds when there are many. */
+/* The time of merging: every split is written; the last of each consumer to arrive reads all of them, in two levels
+ * when there are many. */
 static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                           uint32_t multiprocessors) {
   if (parts == 1) return 0;
@@ -60,7 +62,7 @@ static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_s
   return MERGE + (groups > 1 ? MERGE_AGAIN : 0) + read * part_bytes / MERGE_BYTES_A_NS + written / KEEP_BYTES_A_NS;
 }
 
-/* What a step computes: the products, or the softmax that they run under. */
+/* The time of a step: the products, or the softmax that runs beside them, whichever is longer. */
 static int64_t step_time(const kjit_attention_sm90_config *config) {
   const int64_t columns = config->head_dim + config->head_dim_v;
   const int64_t softmax =
@@ -69,9 +71,9 @@ static int64_t step_time(const kjit_attention_sm90_config *config) {
   return integer_max(softmax, products) * config->tile_n / STEP_KEYS;
 }
 
-/* So many parts at once, each on a multiprocessor of its own, of so many steps: what they compute, or what they all
- * read of L2, or of memory. Tiles that share keys read them at about the same time: of what L2 cannot keep, a third
- * comes twice. */
+/* The time of one wave of `parts` splits, each on an SM of its own, of `steps` steps: the computing, or the reading of
+ * L2 or memory by all together, whichever is longer. Tiles that share keys read them at about the same time; of what L2
+ * cannot keep, a third is read twice. */
 static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                           int64_t steps) {
   const int64_t bytes = parts * config->tile_n * (config->head_dim + config->head_dim_v) * ELEMENT_BYTES;
@@ -81,7 +83,7 @@ static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_s
   return parts == 0 ? 0 : BEGIN + steps * integer_max(step_time(config), traffic);
 }
 
-/* Causal tiles, longest first: the longest, or what each multiprocessor has of all of them. */
+/* The time of causal tiles, longest first: the longest tile, or each SM's share of all of them, whichever is longer. */
 static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                            uint32_t multiprocessors) {
   const int64_t shorter = tiles->query_tiles * SM90_GROUP_ROWS / config->packed * config->consumers / config->tile_n;
@@ -101,12 +103,12 @@ int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm9
 
 static _Bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
   const int64_t rounds = integer_divide_up(tiles->count, multiprocessors);
-  /* Long queries' tiles differ in length or end at different times, which evens out over several rounds. */
+  /* The tiles of long queries differ in length or end at different times, which evens out over several waves. */
   if (rounds > 1 && tiles->query_tiles > 1) return 1;
   return tiles->count * 5 >= rounds * multiprocessors * 4;
 }
 
-/* Fewest parts of which the longest is no longer. */
+/* The fewest splits of which the longest is no longer than with `parts`. */
 static int64_t even_out(int64_t key_blocks, int64_t parts) {
   return integer_divide_up(key_blocks, integer_divide_up(key_blocks, parts));
 }
@@ -125,7 +127,8 @@ static void consider(struct best *best, int64_t parts, const struct sm90_tiles *
   if (time < best->time) *best = (struct best){parts, time};
 }
 
-/* Of what fills one to four rounds of the card and, as many parts take long to merge, of halves of what fills one. */
+/* Split counts to try: those that fill the SMs for 1, 2, 3 or 4 waves, and the one-wave count halved again and again,
+ * since merging many splits is slow. */
 int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                          uint32_t multiprocessors) {
   if (tiles->key_blocks < LEAST_KEY_BLOCKS || fill_the_card(tiles, multiprocessors)) return 1;
@@ -149,9 +152,10 @@ size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_atten
   return sm90_tiles_arrivals(tiles, config, parts) * floats * FLOAT_BYTES;
 }
 
-/* Those whose K and V fit a little more than half of L2, the rest being for Q, O and what else runs; query heads that
- * share K and V count once. Never so few that SMs have nothing to do, and all sections alike, as a small last one would
- * leave most of the card idle. The fraction was measured on an H200 (docs/performance.md). */
+/* The size of an L2 section: pairs of (batch, head) whose K and V fit a little more than half of L2, the rest being for
+ * Q, O and other kernels. Query heads that share K and V count once. A section never leaves SMs without work, and all
+ * sections are alike, because a small last one would leave most of the card idle. The fraction was measured on an H200
+ * (docs/performance.md). */
 int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_problem *problem, uint32_t sm_count,
                            uint64_t l2_bytes) {
   const int64_t pairs = tiles->heads * problem->batch;

@@ -1,10 +1,11 @@
-/* Device memory for split launches: sm90_workspace.h says what it is for and why a stream may use it again.
+/* Device memory for split-KV launches: sm90_workspace.h says what it is for and why a stream may use it again.
  *
- * A launch asks for its stream's latest piece; if that is too small, a larger one is made, which becomes the stream's
- * latest. Where a stream cannot be told, is captured or the limit is reached, memory is borrowed on the stream instead.
+ * A launch asks for its stream's latest piece of memory; if that is too small, a larger one is made and becomes the
+ * stream's latest. Where a stream cannot be identified, is captured, or the limit is reached, memory is borrowed from
+ * the stream's allocator instead.
  *
  * Threads: streams are in a push-only table, pieces in a push-only list, and a stream's latest piece is replaced by
- * compare and swap; nobody waits for anybody. */
+ * compare-and-swap; no thread waits for another. */
 #include "attention/sm90/sm90_workspace.h"
 
 #include <stdatomic.h>
@@ -16,14 +17,14 @@
 #define LEAST_ARRIVALS      ((size_t)1 << 12)
 #define MOST_BYTES          ((size_t)1 << 30)
 
-/* Partial results, then arrivals. Never changes. */
+/* One piece of memory: partial results, then counters of arrivals. It does not change. */
 struct piece {
-  struct piece *next; /* of all, in a list that is only added to */
+  struct piece *next; /* next piece of all streams, in a list that only grows */
   struct runtime_memory memory;
   size_t partial_bytes, arrivals;
 };
 
-/* A stream's latest. */
+/* A stream and its latest piece. */
 struct stream_pieces {
   _Atomic(struct piece *) latest;
 };
@@ -32,7 +33,7 @@ struct sm90_workspace {
   kjit_runtime *runtime;
   struct push_table streams; /* struct runtime_stream to struct stream_pieces */
   _Atomic(struct piece *) pieces;
-  _Atomic(size_t) bytes; /* of all pieces */
+  _Atomic(size_t) bytes; /* bytes of all pieces together */
 };
 
 struct sm90_workspace *sm90_workspace_create(kjit_runtime *runtime) {
@@ -64,7 +65,7 @@ static size_t power_of_two(size_t least, size_t needed) {
   return least;
 }
 
-/* What lies in memory of so many bytes of partial results, a multiple of 16. */
+/* Set the pointers into a piece that has `partial_bytes` bytes of partial results, a multiple of 16. */
 static void point_into(uint64_t address, size_t partial_bytes, struct sm90_space *out) {
   out->partials = (float *)(uintptr_t)address;
   out->arrivals = (int *)(uintptr_t)(address + partial_bytes);
@@ -81,7 +82,7 @@ static _Bool borrow(struct sm90_workspace *workspace, size_t partial_bytes, size
   return 0;
 }
 
-/* Count bytes before they are allocated. False: that would be too many. */
+/* Count bytes before they are allocated. Returns false when that would exceed the limit. */
 static _Bool reserve(struct sm90_workspace *workspace, size_t bytes) {
   const size_t before = atomic_fetch_add_explicit(&workspace->bytes, bytes, memory_order_relaxed);
   if (before + bytes <= MOST_BYTES) return 1;
@@ -96,7 +97,7 @@ static void enlist(struct sm90_workspace *workspace, struct piece *piece) {
     continue;
 }
 
-/* A piece that is at least as large as the latest. NULL: no memory. */
+/* Make a piece that is at least as large as the latest. NULL when there is no memory. */
 static struct piece *make_piece(struct sm90_workspace *workspace, const struct piece *latest, size_t partial_bytes,
                                 size_t arrivals, CUstream stream) {
   const struct mem *mem = runtime_mem(workspace->runtime);
@@ -121,7 +122,7 @@ static _Bool is_enough(const struct piece *piece, size_t partial_bytes, size_t a
   return piece && piece->partial_bytes >= partial_bytes && piece->arrivals >= arrivals;
 }
 
-/* Several threads may do so for one stream at once: each one's piece is right for its own launch. */
+/* Give the stream a larger piece. Several threads may do so at once; each one's piece is right for its own launch. */
 static struct piece *grow(struct sm90_workspace *workspace, struct stream_pieces *pieces, size_t partial_bytes,
                           size_t arrivals, CUstream stream) {
   struct piece *latest = atomic_load_explicit(&pieces->latest, memory_order_acquire);
@@ -134,12 +135,12 @@ static struct piece *grow(struct sm90_workspace *workspace, struct stream_pieces
   return made;
 }
 
-/* What is kept of a stream, which a stream that has not been met gets. NULL when out of memory. */
+/* Find what is kept of a stream, or add it. NULL when out of memory. */
 static struct stream_pieces *meet_stream(struct sm90_workspace *workspace, const struct runtime_stream *identified) {
   static const struct stream_pieces none;
   const void *known = push_table_find(&workspace->streams, identified, sizeof *identified);
   if (!known) known = push_table_add(&workspace->streams, identified, sizeof *identified, &none);
-  return (struct stream_pieces *)(uintptr_t)known; /* the table's, in memory that may be written */
+  return (struct stream_pieces *)(uintptr_t)known; /* the table's own copy, which may be written */
 }
 
 _Bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,

@@ -1,6 +1,5 @@
-/* include/kjit/tune.h: the calls. Each takes its arguments in, and hands them to the files beside this one.
- *
- * Threads: everything is the caller's own but the runtime's tables, which tune_store.h guards. */
+/* The public functions of include/kjit/tune.h. Each checks and copies its arguments and hands them to the files beside
+ * this one. Any thread: everything belongs to the call, except the runtime's tables, which tune_store.h guards. */
 #include <kjit/tune.h>
 
 #include <stdio.h>
@@ -18,7 +17,7 @@
 
 _Static_assert(KJIT_TUNE_CLASS_TEXT_MAX == TUNE_CLASS_TEXT_MAX, "every class as text fits");
 
-/* kjit_device_info as first released. */
+/* The smallest kjit_device_info that is accepted. */
 #define DEVICE_OLDEST_BYTES sizeof(kjit_device_info)
 
 static kjit_status take_device(const kjit_runtime *runtime, const kjit_device_info *given, kjit_device_info *out,

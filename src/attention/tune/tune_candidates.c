@@ -14,16 +14,16 @@
 #include "base/error.h"
 #include "family/config.h"
 
-/* What an INT or LOAD is tried at: small counts, then a tile's edges. */
+/* The values that an INT or LOAD field is tried at: small counts, then edges of tiles. */
 static const int32_t values_tried[] = {0,  1,  2,   3,   4,   5,   6,   7,   8,   16,  32,  48, 64,
                                        80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256};
 enum { TRIED_COUNT = sizeof values_tried / sizeof *values_tried };
 
-/* A field that the planner decides, and what it is tried at. */
+/* A field that the planner decides, and the values that it is tried at. */
 struct axis {
   const kjit_field_info *field;
   int32_t values[TRIED_COUNT + 1]; /* without the present one */
-  uint32_t steps[TRIED_COUNT + 1]; /* of each, away from the present one */
+  uint32_t steps[TRIED_COUNT + 1]; /* how many legal values each is away from the present one */
   size_t count;
   _Bool is_ordered; /* values have neighbours: only the nearest legal ones stay */
 };
@@ -71,6 +71,8 @@ static void add_values(struct axis *axis, const int32_t *values, size_t count, i
   }
 }
 
+/* Make a field an axis, with the values that it is tried at: those of its hint, 0 and 1 for a BOOL, or the general
+ * list. A field that the class decides is no axis. */
 static void add_axis(struct making *making, const kjit_field_info *field) {
   static const int32_t booleans[] = {0, 1};
   int32_t given;
@@ -88,7 +90,7 @@ static void add_axis(struct making *making, const kjit_field_info *field) {
   axis->is_ordered = !hint && field->kind != KJIT_FIELD_BOOL;
 }
 
-/* Does any other single change make this value legal? */
+/* True when any other single change makes this value legal. */
 static _Bool is_legal_with_another(const struct making *making, const struct candidate_values *changed,
                                    const struct axis *but) {
   for (size_t i = 0; i < making->axis_count; i++) {
@@ -114,7 +116,7 @@ static void keep_legal(const struct making *making, struct axis *axis) {
   axis->count = kept;
 }
 
-/* Keep the nearest to either side of the present value. */
+/* Keep the values that are nearest to the present one on either side. */
 static void keep_near(const struct making *making, struct axis *axis) {
   const int32_t present = field_get(axis->field, making->base.of);
   size_t below = 0, kept = 0;
@@ -129,11 +131,12 @@ static void keep_near(const struct making *making, struct axis *axis) {
   axis->count = kept;
 }
 
+/* Step 1: the axes and the values that are left of each. */
 static void make_axes(struct making *making) {
   const struct field_table *fields = &making->out->family->family->table;
   for (size_t i = 0; i < fields->count; i++)
     add_axis(making, &fields->fields[i]);
-  /* All of them before any is narrowed: one may need a far value of another. */
+  /* All axes are made before any is narrowed, because a value of one may need a far value of another. */
   for (size_t i = 0; i < making->axis_count; i++) {
     if (making->axes[i].is_ordered) keep_legal(making, &making->axes[i]);
   }
@@ -157,6 +160,7 @@ static struct tune_candidate *grow(struct tune_candidates *out) {
   return &out->items[out->count++]; /* zeroed, as all memory here is */
 }
 
+/* Step 2 for one config: add it to the list, in canonical form, or with the reason why it is refused. */
 static kjit_status add(struct making *making, const struct candidate_values *config, uint32_t changes, uint32_t steps,
                        kjit_error *error) {
   kjit_error why;
@@ -174,7 +178,7 @@ static kjit_status add(struct making *making, const struct candidate_values *con
   return KJIT_OK;
 }
 
-/* Every value of one axis on top of a config, and of the axes behind it on top of that. */
+/* Add a candidate for every value of one axis, and for those of the axes behind it on top of that. */
 static kjit_status add_changes(struct making *making, const struct candidate_values *from, size_t first,
                                uint32_t changes, uint32_t steps, kjit_error *error) {
   kjit_status status = KJIT_OK;
@@ -189,6 +193,8 @@ static kjit_status add_changes(struct making *making, const struct candidate_val
   return status;
 }
 
+/* Add a candidate for every two values of two axes. The second axis comes after the first, so that no pair is made
+ * twice. */
 static kjit_status add_pairs(struct making *making, kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < making->axis_count; i++) {
@@ -202,7 +208,7 @@ static kjit_status add_pairs(struct making *making, kjit_error *error) {
   return status;
 }
 
-/* Nearest first, then as they were made: no two are equal. */
+/* Order of candidates: the nearest first, then as they were made, so that no two are equal. */
 static int compare_candidates(const void *left, const void *right) {
   const struct tune_candidate *a = left, *b = right;
   if (a->changes != b->changes) return a->changes < b->changes ? -1 : 1;
@@ -219,6 +225,7 @@ static _Bool is_known(const struct tune_candidates *out, size_t before) {
   return 0;
 }
 
+/* Step 3, after sorting: refuse repetitions of a nearer candidate, and what is beyond the bound. */
 static void refuse_the_rest(struct tune_candidates *out) {
   size_t kept = 0;
   for (size_t i = 0; i < out->count; i++) {

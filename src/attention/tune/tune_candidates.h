@@ -7,10 +7,10 @@
 #include "attention/tune/tune_class.h"
 #include "base/mem.h"
 
-/* Configs that are compiled for one problem: what 16 processors compile in some seconds. */
+/* Most configs that are compiled for one problem: 16 processors compile them in some seconds. */
 #define TUNE_CANDIDATES_MAX 96
 
-/* Steps along a field's legal values, to either side. */
+/* How many legal values a field is moved to either side. */
 #define TUNE_STEPS 2
 
 #define TUNE_REASON_MAX 256
@@ -18,7 +18,7 @@
 struct tune_candidate {
   int32_t values[ATTENTION_FIELDS_MAX]; /* canonical, if it is legal */
   uint32_t changes;                     /* fields that differ from the rules' choice: 0, 1 or 2 */
-  uint32_t steps;                       /* along those fields, together */
+  uint32_t steps;                       /* steps along those fields, added up */
   uint32_t number;                      /* order in which they were made */
   char refused[TUNE_REASON_MAX];        /* why it is not worth compiling; "" for one that is */
 };
@@ -30,10 +30,11 @@ struct tune_candidates {
   size_t count, capacity;
 };
 
-/* One or two fields changed at a time: those that the problem decides stay; a field of which a hint says so, and every
- * BOOL, takes each of its values; others the next TUNE_STEPS legal ones to either side. What breaks a rule, does not
- * fit the problem or the place, is the same kernel as another, or is beyond the TUNE_CANDIDATES_MAX nearest, is in the
- * list with the reason. KJIT_ERR_UNSUPPORTED, KJIT_ERR_NO_MEMORY. Finish it in every case. */
+/* Make the list: one or two fields changed at a time. Fields that the problem decides stay; a field for which there is
+ * a hint, and every BOOL, takes each of its values; others the next TUNE_STEPS legal ones to either side. A candidate
+ * that breaks a rule, does not fit the problem or the place, is the same kernel as another, or is beyond the
+ * TUNE_CANDIDATES_MAX nearest, is in the list with the reason. KJIT_ERR_UNSUPPORTED, KJIT_ERR_NO_MEMORY. Finish it in
+ * every case. */
 kjit_status tune_candidates_make(struct tune_candidates *candidates, const struct mem *mem,
                                  const kjit_attention_problem *problem, const struct family_place *place,
                                  kjit_error *error);

@@ -25,10 +25,10 @@ const struct field_table tune_class_fields = {
     .config_bytes = sizeof(struct tune_class),
 };
 
-/* Up to here a bucket ends where another tile begins. */
+/* Up to this length a bucket ends where another tile begins. */
 #define SHORT_LENGTH 256
 
-/* The largest power of two whose name fits. */
+/* The largest bucket of counts: the largest power of two whose name fits. */
 #define MOST_COUNT (INT32_C(1) << 30)
 
 static int64_t floor_power(int64_t value) {
@@ -38,12 +38,12 @@ static int64_t floor_power(int64_t value) {
 int32_t tune_class_count(int64_t count) {
   if (count >= MOST_COUNT) return MOST_COUNT;
   const int64_t below = floor_power(count);
-  /* count / below > sqrt(2): the next one is nearer. */
+  /* If count / below > sqrt(2), the next power of two is nearer. */
   return (int32_t)(count * count > 2 * below * below ? 2 * below : below);
 }
 
 int32_t tune_class_length(int64_t length) {
-  /* By whole 8s: where tiles of 64 rows and packed heads begin and end. */
+  /* The buckets in steps of 8: they change where tiles of 64 rows and packed heads begin and end. */
   static const int16_t ends[SHORT_LENGTH / 8 + 1] = {1,   8,   16,  32,  32,  64,  64,  64,  64,  128, 128,
                                                      128, 128, 128, 128, 128, 128, 192, 192, 192, 192, 192,
                                                      192, 192, 192, 256, 256, 256, 256, 256, 256, 256, 256};
@@ -51,7 +51,7 @@ int32_t tune_class_length(int64_t length) {
   return length == 1 ? 1 : ends[(length + 7) / 8];
 }
 
-/* Both are below 2^16, and a 32-bit division is twice as fast as one of 64. */
+/* Query heads for each key head. Both numbers are below 2^16, and a 32-bit division is twice as fast as one of 64. */
 static int32_t group_of(const kjit_attention_problem *problem) {
   return (int32_t)((uint32_t)problem->heads_q / (uint32_t)problem->heads_kv);
 }
@@ -67,7 +67,7 @@ void tune_class_of(const kjit_attention_problem *problem, struct tune_class *out
                              .pairs = tune_class_count(problem->batch * problem->heads_q)};
 }
 
-/* The larger head size in whole 16s, at least 32: flash_forward computes in these. */
+/* The larger head size in whole 16s, at least 32, because flash_forward computes in these. */
 static int32_t whole_head(const struct tune_class *class) {
   const int32_t larger = class->head_dim > class->head_dim_v ? class->head_dim : class->head_dim_v;
   const int32_t whole = larger > INT32_MAX - 15 ? larger : (larger + 15) / 16 * 16;
@@ -92,6 +92,7 @@ static kjit_status broken(kjit_error *error, const char *field, int32_t value, c
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
 }
 
+/* A class read from a file may have any numbers, so each is compared with what a problem can have. */
 kjit_status tune_class_check(const struct tune_class *class, kjit_error *error) {
   if (class->dtype != KJIT_FP16 && class->dtype != KJIT_BF16)
     return broken(error, "dtype", class->dtype, "FP16 (5) or BF16 (15)");

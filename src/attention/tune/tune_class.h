@@ -6,7 +6,7 @@
 
 #include "family/field_table.h"
 
-/* X(name, kind, text). What a config must fit is exact; the rest is the name of a bucket. */
+/* X(name, kind, text). Fields that a config must fit are exact; the others hold the name of a bucket. */
 #define TUNE_CLASS_FIELDS(X)                                                                                           \
   X(dtype, DTYPE, "element type")                                                                                      \
   X(causal, BOOL, "the mask")                                                                                          \
@@ -24,7 +24,7 @@ struct tune_class {
 #undef TUNE_CLASS_MEMBER
 };
 
-/* For comparing, and for the text form of family/pair_form.h. */
+/* The table of a class's fields, for comparing and for the text form of family/pair_form.h. */
 extern const struct field_table tune_class_fields;
 
 /* Enough for every class as text, with the NUL. */
@@ -38,15 +38,17 @@ int32_t tune_class_length(int64_t length);
 /* The bucket of a count: the power of two that it is nearest to by ratio. From 1 on; 2^30 and more are one bucket. */
 int32_t tune_class_count(int64_t count);
 
-/* For a problem without defaults left open. */
+/* The class of a problem whose defaults are filled in. */
 void tune_class_of(const kjit_attention_problem *problem, struct tune_class *out);
 
-/* Does the class decide on this field of a family, and how? The others are the planner's. By the fields' names, which
- * mean the same in every family that computes attention. `grouped` is 1 where query heads share key heads, although a
- * problem with one key head for all has none: its fit (attention_family.h) sets that. */
+/* True when the class decides on this field of a family; `*value` is its value then. The planner decides on the others.
+ * Fields are found by their names, which mean the same in every family that computes attention. `grouped` is 1 where
+ * query heads share key heads, although a problem with a single key head is not grouped: its fit (attention_family.h)
+ * sets that. */
 _Bool tune_class_gives(const struct tune_class *class, const kjit_field_info *field, int32_t *value);
 
-/* Can problems be of this class: values in range, buckets by their names? KJIT_ERR_INVALID_CONFIG says what is not. */
+/* Check that problems can be of this class: values in range, buckets by their names. KJIT_ERR_INVALID_CONFIG says what
+ * is wrong. */
 kjit_status tune_class_check(const struct tune_class *class, kjit_error *error);
 
 #endif

@@ -1,6 +1,6 @@
-/* A card's tuned table: the user's rows, then the site's, then the shipped ones; tune_load.h says what wins.
- *
- * Threads: each call makes a table of its own; the files are read by the cache's own functions. */
+/* Loads a card's tuned table: the user's rows first, then the site's, then the ones that the library ships; the first
+ * row of a class stays. A table that is damaged, or was measured elsewhere, is logged and left out. Each call makes a
+ * table of its own; any thread. */
 #include "attention/tune/tune_load.h"
 
 #include <ctype.h>
@@ -14,9 +14,10 @@
 
 #define FOLDER "tuned"
 
-/* Enough of a device's name to tell it from others; the rest is in the file. */
+/* How much of a device's name is in a file's name; the whole name is in the file. */
 #define NAME_SHOWN 80
 
+/* Digest each family's sources, by which a table says which kernels it was measured on. */
 static kjit_status digest_kernels(const struct tune_places *places, struct digest kernels[ATTENTION_FAMILY_COUNT],
                                   kjit_error *error) {
   for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
@@ -47,7 +48,7 @@ kjit_status tune_header_of(const struct tune_places *places, const kjit_device_i
   return digest_kernels(places, out->kernels, error);
 }
 
-/* Lower case; what is neither letter nor digit becomes a "-". */
+/* Append the text in lower case, with "-" for everything that is neither a letter nor a digit. */
 static void append_slug(const char *text, struct text *out) {
   for (size_t i = 0; text[i] && i < NAME_SHOWN; i++) {
     const unsigned char c = (unsigned char)text[i];
@@ -71,7 +72,7 @@ _Bool tune_header_holds(const struct tune_header *a, const struct tune_header *b
   return shipped || (a->driver == b->driver && strcmp(a->library, b->library) == 0);
 }
 
-/* One table's text, and what becomes of it. */
+/* One table's text, and how it is treated. */
 struct found {
   const char *text;
   size_t bytes;
@@ -83,7 +84,7 @@ static void complain(const struct tune_places *places, const struct found *found
   log_write(places->log, KJIT_LOG_WARNING, "tuned table %s is not used: %s", found->name, why);
 }
 
-/* Rows whose class `into` does not have yet. */
+/* Add the rows whose class `into` does not have yet. */
 static kjit_status merge(struct tune_table *into, const struct tune_table *from) {
   kjit_status status = KJIT_OK;
   for (const struct tune_row *row = from->rows; row && status == KJIT_OK; row = row->hh.next)
@@ -93,7 +94,8 @@ static kjit_status merge(struct tune_table *into, const struct tune_table *from)
   return status == KJIT_ERR_NO_MEMORY ? status : KJIT_OK;
 }
 
-/* KJIT_ERR_NO_MEMORY, or KJIT_OK whatever was wrong with it. The first one found gives the table its header. */
+/* Read one table into the result. The first one that is found gives the result its header. KJIT_ERR_NO_MEMORY, or
+ * KJIT_OK whatever is wrong with the table. */
 static kjit_status take(const struct tune_places *places, const struct found *found, const struct family_place *place,
                         struct tune_table *into) {
   struct digest kernels[ATTENTION_FAMILY_COUNT];
@@ -114,7 +116,7 @@ static kjit_status take(const struct tune_places *places, const struct found *fo
   return status;
 }
 
-/* A folder's table is named after its card; what it says itself must agree. */
+/* Read a folder's table. Its name says which card it is for, and its header must agree. */
 static kjit_status take_file(const struct tune_places *places, kjit_origin tier, enum tune_origin origin,
                              const kjit_device_info *device, const struct family_place *place,
                              struct tune_table *into) {
@@ -136,13 +138,14 @@ static kjit_status take_file(const struct tune_places *places, kjit_origin tier,
   return status == KJIT_ERR_NO_MEMORY ? status : KJIT_OK;
 }
 
-/* Is a shipped table for this card? `wanted` without a device's name: for its architecture? */
+/* True when a shipped table is for this card or, when `wanted` has no device's name, for its architecture. */
 static _Bool is_wanted(const struct found *found, const struct tune_header *wanted) {
   struct tune_header header;
   if (tune_text_read_header(found->text, found->bytes, &header, NULL) != KJIT_OK) return 0;
   return wanted->device[0] ? tune_header_holds(&header, wanted, 1) : !strcmp(header.arch, wanted->arch);
 }
 
+/* Add the rows of the shipped tables that are for this card. */
 static kjit_status take_shipped(const struct tune_places *places, const struct tune_header *wanted,
                                 const struct family_place *place, struct tune_table *into) {
   const struct tune_shipped *shipped = &places->shipped;

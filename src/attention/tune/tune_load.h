@@ -1,5 +1,5 @@
-/* The table that a card's choices look at: the user's, then the site's, then the one that the library ships; of two
- * rows for a class the first. What is wrong with one is logged and it is left out; nothing here fails but for memory.
+/* The tuned table that a card's choices look at: the user's rows, then the site's, then the library's own; the first
+ * row of a class counts. A table with a fault is logged and left out, so nothing here fails except for want of memory.
  */
 #ifndef KJIT_ATTENTION_TUNE_TUNE_LOAD_H
 #define KJIT_ATTENTION_TUNE_TUNE_LOAD_H
@@ -28,14 +28,14 @@ kjit_status tune_header_of(const struct tune_places *places, const kjit_device_i
 #define TUNE_NAME_MAX 224
 struct side_file tune_file_of(const kjit_device_info *device, char name[TUNE_NAME_MAX]);
 
-/* Does a table that was measured where `a` says hold where `b` says? `shipped`: library and driver may be others, since
- * the library's own table was measured for this library's kernels. */
+/* True when a table that was measured where `a` says holds where `b` says. With `shipped`, library and driver may
+ * differ, because the library's own table was measured for this library's kernels. */
 _Bool tune_header_holds(const struct tune_header *a, const struct tune_header *b, _Bool shipped);
 
-/* Perhaps without rows. NULL: out of memory. */
+/* Load a device's table, which may have no rows. NULL when out of memory. */
 struct tune_table *tune_load_of_device(const struct tune_places *places, const kjit_device_info *device);
 
-/* For an architecture whose cards are elsewhere: the first table that ships for it. */
+/* Load a table for an architecture without a card: the first table that the library ships for it. */
 struct tune_table *tune_load_of_arch(const struct tune_places *places, const struct family_place *place);
 
 #endif

@@ -12,7 +12,7 @@ extern const unsigned char tuned_texts[];
 extern const size_t tuned_texts_packed_bytes;
 extern const size_t tuned_texts_bytes;
 
-/* Some texts in one zstd frame, each with one byte behind it. */
+/* Texts in one zstd frame, each with a NUL behind it. */
 struct tune_shipped {
   const struct embedded_source *files;
   size_t count;
@@ -20,10 +20,10 @@ struct tune_shipped {
   size_t packed_bytes, bytes;
 };
 
-/* The library's own. */
+/* The tables that the library carries. */
 struct tune_shipped tune_shipped_embedded(void);
 
-/* All texts (mem_free). NULL: out of memory. */
+/* Unpack all texts (mem_free). NULL when out of memory. */
 char *tune_shipped_unpack(const struct tune_shipped *shipped, const struct mem *mem);
 
 #endif

@@ -12,7 +12,7 @@
 #define NO_DEVICE (-1)
 
 struct kept {
-  int32_t ordinal; /* NO_DEVICE: for an architecture */
+  int32_t ordinal; /* the device's; NO_DEVICE for an architecture's table */
   char arch[16];
   struct tune_table *table;
   struct kept *next;
@@ -35,6 +35,7 @@ static void destroy_kept(const struct mem *mem, struct kept *kept) {
   mem_free(mem, kept);
 }
 
+/* End all tables. Runs when the runtime ends, so no other thread is in here. */
 static void destroy_state(kjit_runtime *runtime, void *user) {
   struct state *state = user;
   struct kept *kept = atomic_load(&state->newest);
@@ -57,7 +58,7 @@ static struct state *find_state(kjit_runtime *runtime) {
   return runtime_slot_get(runtime, &slot);
 }
 
-/* Devices are told apart by number; only what belongs to none has to be compared by name. */
+/* Find a table. Devices are told apart by number; a table of no device is found by its architecture. */
 static struct tune_table *find(const struct state *state, int32_t ordinal, const char *arch) {
   const struct kept *kept = atomic_load_explicit(&state->newest, memory_order_acquire);
   for (; kept; kept = kept->next) {
@@ -66,7 +67,7 @@ static struct tune_table *find(const struct state *state, int32_t ordinal, const
   return NULL;
 }
 
-/* Of two threads that read the same one, the second gives its own up. Takes the table over. */
+/* Keep a table, which is taken over. When two threads have read the same one, the second's is freed. */
 static struct tune_table *keep(struct state *state, const struct mem *mem, int32_t ordinal, const char *arch,
                                struct tune_table *table) {
   struct kept *made = table ? mem_alloc(mem, sizeof *made) : NULL;

@@ -4,10 +4,11 @@
 
 #include "attention/tune/tune_load.h"
 
-/* NULL: tables are switched off, or memory ran out. Thread-safe; a few loads after the first call. */
+/* The table of a device; NULL when tables are switched off or memory ran out. Thread-safe; a few loads after the first
+ * call. */
 struct tune_table *tune_store_of_device(kjit_runtime *runtime, const kjit_device_info *device);
 
-/* The same for an architecture whose cards are elsewhere. Thread-safe. */
+/* The table of an architecture without a card. Thread-safe. */
 struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct family_place *place);
 
 struct tune_places tune_store_places(kjit_runtime *runtime);

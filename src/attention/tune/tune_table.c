@@ -1,12 +1,12 @@
-/* Tuned tables in memory: rows by class. Most classes without a row are told by a bit array before any row is looked
- * at.
+/* Tuned tables in memory: rows by class, in a hash table. Most problems have no row; a bit array tells most of those
+ * before any row is looked at, since a look-up is on the launch path.
  *
- * Threads: a table is filled by one thread and then only read, but for its count of misfits. */
+ * Threads: a table is filled by one thread and then only read, except for its count of misfits, which is atomic. */
 #include "attention/attention_choose.h"
 
 #include <string.h>
 
-/* uthash's own memory comes from the table's allocator; running out of it is an answer, not the end of the process. */
+/* uthash allocates by the table's allocator. Running out of memory is an error then, and does not end the process. */
 #define HASH_NONFATAL_OOM          1
 #define uthash_malloc(bytes)       mem_alloc(table->mem, bytes)
 #define uthash_free(memory, bytes) mem_free(table->mem, memory)
@@ -84,6 +84,8 @@ const struct tune_row *tune_table_find(const struct tune_table *table, const str
   return find(table, class);
 }
 
+/* The choice for a problem, if a row has one. A row serves a whole class, so its config is fitted to this problem and
+ * checked; if it does not fit, that is counted and the rules decide. */
 _Bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out) {
   struct tune_class class;
   if (!table->count) return 0;
@@ -114,6 +116,7 @@ size_t tune_family_index(const struct attention_family *family) {
   return i;
 }
 
+/* Check that the row's config has the values that its class decides. */
 static kjit_status check_given(const struct tune_row *row, const struct field_table *fields, kjit_error *error) {
   for (size_t i = 0; i < fields->count; i++) {
     int32_t given;

@@ -11,13 +11,14 @@
 #include "base/digest.h"
 #include "base/mem.h"
 
-/* Many times the classes that anybody measures; it bounds what a file can make this library hold: 5 MiB. */
+/* Most rows: many times the classes that anybody measures. It bounds what a file can make this library hold, to 5 MiB.
+ */
 #define TUNE_ROWS_MAX 16384
 
-/* Where a table lies. A lower one is believed first. */
+/* Where a table comes from. The row of a lower one counts. */
 enum tune_origin { TUNE_USER, TUNE_SITE, TUNE_SHIPPED, TUNE_ORIGINS };
 
-/* What was measured where. Equal but for compiler and date: of one table. */
+/* Where and with what a table was measured. Two headers that are equal but for compiler and date are of one table. */
 struct tune_header {
   char device[128]; /* as the driver calls it */
   char arch[16];    /* with its own features: "sm_90a" */
@@ -32,13 +33,13 @@ struct tune_header {
 struct tune_row {
   struct tune_class class;
   struct attention_choice choice; /* canonical; nothing where `rules` */
-  _Bool rules;                    /* measured, and what the rules choose stays */
+  _Bool rules;                    /* measured, and the rules' choice was not beaten */
   enum tune_origin origin;
-  uint64_t ns, rules_ns; /* medians of what is chosen, and of what the rules choose */
+  uint64_t ns, rules_ns; /* medians of this choice and of the rules' choice */
   UT_hash_handle hh;
 };
 
-/* Bits that most classes without a row are told by, before any row is looked at. */
+/* Bits of the array that tells most classes without a row. */
 #define TUNE_SEEN_BITS 16384
 
 struct tune_table {
@@ -57,28 +58,28 @@ struct tune_table {
 struct tune_table *tune_table_create(const struct mem *mem);
 void tune_table_destroy(struct tune_table *table); /* accepts NULL */
 
-/* Add a copy. In place of a row of the same class, if `replace`; otherwise that one stays. KJIT_ERR_NO_MEMORY, and
- * KJIT_ERR_UNSUPPORTED beyond TUNE_ROWS_MAX. Nobody may be looking anything up. */
+/* Add a copy of a row. If there is a row of the same class, `replace` says which one stays. KJIT_ERR_NO_MEMORY, and
+ * KJIT_ERR_UNSUPPORTED beyond TUNE_ROWS_MAX. No other thread may be using the table. */
 kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row, _Bool replace, kjit_error *error);
 
-/* NULL when there is none. Thread-safe, as long as nothing is added. */
+/* Find the row of a class; NULL when there is none. Thread-safe, as long as nothing is added. */
 const struct tune_row *tune_table_find(const struct tune_table *table, const struct tune_class *class);
 
-/* What the table says of a problem without defaults left open, if there is a row and it fits. Thread-safe; it costs
- * some tens of nanoseconds. */
+/* True when the table has a row for a problem whose defaults are filled in, and the row fits; `choice` is then set.
+ * Thread-safe; it costs some tens of nanoseconds. */
 _Bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out);
 
-/* The table as the planner asks it; NULL: none. */
+/* The table in the form in which the planner asks it; `table` may be NULL. */
 struct attention_measured tune_table_measured(struct tune_table *table);
 
-/* A family's place in tune_header.kernels. */
+/* The index of a family in tune_header.kernels. */
 size_t tune_family_index(const struct attention_family *family);
 
-/* Is a row what it should be: a class that there can be, a config that passes every rule, is canonical and of the
- * class? KJIT_ERR_INVALID_CONFIG and others say what is not. */
+/* Check a row: its class is possible, and its config passes every rule, is canonical and of the class.
+ * KJIT_ERR_INVALID_CONFIG and others say what is wrong. */
 kjit_status tune_row_check(const struct tune_row *row, const struct family_place *place, kjit_error *error);
 
-/* In the order of classes. */
+/* Sort the rows in the order of classes. */
 void tune_table_sort(struct tune_table *table);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define FIRST_LINE "kjit-tuned 1"
 
-/* A day of one kernel: what no median is. */
+/* Largest median that is believed: one day. */
 #define MOST_MICROSECONDS INT64_C(86400000000)
 
 struct reader {
@@ -34,6 +34,7 @@ static kjit_status line_fault(struct reader *reader, const char *rule) {
   return error_set(&reader->inner, KJIT_ERR_PARSE, "%s", rule);
 }
 
+/* Go to the next line. A line that is too long, or has no end, is an error. */
 static kjit_status next_line(struct reader *reader) {
   const char *newline = memchr(reader->at, '\n', (size_t)(reader->end - reader->at));
   reader->number++;
@@ -47,7 +48,7 @@ static kjit_status next_line(struct reader *reader) {
   return strlen(reader->line) == bytes ? KJIT_OK : line_fault(reader, "column 1: a line has no NUL in it");
 }
 
-/* Everything is said of a line. */
+/* Put the line's number in front of the error's message. */
 static kjit_status locate(const struct reader *reader, kjit_error *error) {
   return error_set(error, (kjit_status)reader->inner.status, "line %zu: %.450s", reader->number, reader->inner.message);
 }
@@ -58,7 +59,7 @@ static kjit_status scan_blank(struct scanner *scanner) {
   return KJIT_OK;
 }
 
-/* A line that begins with this word. */
+/* Go to the next line, which must begin with this word. */
 static kjit_status begin_line(struct reader *reader, const char *word) {
   char expected[40];
   const kjit_status status = next_line(reader);
@@ -109,6 +110,7 @@ static kjit_status read_first(struct reader *reader) {
   return scan_unexpected(&reader->scanner, "\"" FIRST_LINE "\"");
 }
 
+/* Read the header, whose lines have a fixed order. */
 static kjit_status read_header(struct reader *reader, struct tune_header *header) {
   *header = (struct tune_header){0};
   kjit_status status = read_first(reader);
@@ -132,7 +134,7 @@ kjit_status tune_text_read_header(const char *text, size_t bytes, struct tune_he
 
 /* ---- Rows ---- */
 
-/* Microseconds with three decimals. */
+/* Read microseconds with three decimals. */
 static kjit_status read_ns(struct scanner *scanner, uint64_t *ns) {
   const struct scanner before = *scanner;
   int64_t value = 0;
@@ -148,7 +150,7 @@ static kjit_status read_ns(struct scanner *scanner, uint64_t *ns) {
   return scan_unexpected(&before, "microseconds with three decimals");
 }
 
-/* The next word, or the rest of the line, alone at its own columns. */
+/* Copy a part of the line with blanks in front, so that columns in messages are those of the line. */
 static void isolate(const struct reader *reader, size_t bytes, char out[TUNE_LINE_MAX]) {
   const size_t column = (size_t)(reader->scanner.at - reader->line);
   memset(out, ' ', column);
@@ -165,7 +167,8 @@ static kjit_status read_class(struct reader *reader, struct tune_class *class) {
   return status == KJIT_OK ? scan_blank(&reader->scanner) : status;
 }
 
-/* Family and config. The config of kernels that are not this library's is left unread: their fields may be others. */
+/* Read family and config. When the family's kernels are not this library's, the config is left unread, because it may
+ * have other fields. */
 static kjit_status read_choice(struct reader *reader, const struct tune_header *header,
                                const struct digest kernels[ATTENTION_FAMILY_COUNT], struct tune_row *row,
                                _Bool *stale) {
@@ -187,7 +190,8 @@ static kjit_status read_choice(struct reader *reader, const struct tune_header *
   return config_parse(family->family, alone, row->choice.values, &reader->inner);
 }
 
-/* A row that says "rules" says it of all kernels that it was measured against. */
+/* True when all families' kernels are this library's. A row that says "rules" speaks of all kernels that it was
+ * measured against. */
 static _Bool all_known(const struct tune_header *header, const struct digest kernels[ATTENTION_FAMILY_COUNT]) {
   for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
     if (!digest_equal(&header->kernels[i], &kernels[i])) return 0;

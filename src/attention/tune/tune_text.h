@@ -22,26 +22,26 @@
 #include "attention/tune/tune_table.h"
 #include "base/text.h"
 
-/* The longest row there can be has about 700. */
+/* Longest line; the longest possible row has about 700 bytes. */
 #define TUNE_LINE_MAX 1024
 
-/* A file of TUNE_ROWS_MAX rows of usual length. */
+/* Longest text: TUNE_ROWS_MAX rows of usual length. */
 #define TUNE_TEXT_MAX ((size_t)8 << 20)
 
-/* The header alone. KJIT_ERR_PARSE: "line 3: column 6: …". */
+/* Read the header alone. KJIT_ERR_PARSE: "line 3: column 6: …". */
 kjit_status tune_text_read_header(const char *text, size_t bytes, struct tune_header *header, kjit_error *error);
 
-/* Everything, into an empty table. A row of kernels other than `kernels` is counted as stale and its config not read;
- * one that breaks a rule, or cannot run on the place, is counted as broken. KJIT_ERR_PARSE, KJIT_ERR_UNSUPPORTED for
- * too many rows, KJIT_ERR_NO_MEMORY. */
+/* Read everything into an empty table. A row measured on kernels other than `kernels` is counted as stale, and its
+ * config is not read; one that breaks a rule, or cannot run on the place, is counted as broken. KJIT_ERR_PARSE,
+ * KJIT_ERR_UNSUPPORTED for too many rows, KJIT_ERR_NO_MEMORY. */
 kjit_status tune_text_read(struct tune_table *table, const char *text, size_t bytes,
                            const struct digest kernels[ATTENTION_FAMILY_COUNT], const struct family_place *place,
                            enum tune_origin origin, kjit_error *error);
 
-/* Sorts. */
+/* Write the table; sorts its rows first. */
 void tune_text_write(struct tune_table *table, struct text *out);
 
-/* One row's class, for messages. */
+/* Print a row's class, for messages. */
 void tune_text_print_class(const struct tune_class *class, char text[TUNE_CLASS_TEXT_MAX]);
 
 #endif

@@ -1,7 +1,6 @@
-/* A measured result into a table: the text of a table with the row in it, or the user's file replaced under its lock.
- *
- * Threads: a lock on the file keeps writers apart, in this process and others; readers see the old file or the new one.
- */
+/* Puts a measured result into a table: as the text of a table with the row in it, or by replacing the user's file under
+ * its lock. Threads: the lock on the file keeps writers apart, in this process and in others; readers see the old file
+ * or the new one. */
 #include "attention/tune/tune_update.h"
 
 #include <stdio.h>
@@ -14,7 +13,7 @@
 #include "base/struct_intake.h"
 #include "family/config.h"
 
-/* A day of one kernel. */
+/* Largest median that is accepted: one day. */
 #define MOST_MICROSECONDS 86400e6
 
 static void write_date(char date[11]) {
@@ -32,7 +31,7 @@ static kjit_status take_time(double microseconds, const char *member, uint64_t *
   return KJIT_OK;
 }
 
-/* A row's config is one for its whole class: what the class decides is written as the class says. */
+/* Set the fields that the class decides to the class's values, because a row's config serves its whole class. */
 static void put_class(struct tune_row *row) {
   const struct field_table *fields = &row->choice.family->family->table;
   for (size_t i = 0; i < fields->count; i++) {
@@ -42,6 +41,7 @@ static void put_class(struct tune_row *row) {
   }
 }
 
+/* Take the config that was fastest into the row. Without one the row says that the rules' choice stays. */
 static kjit_status take_choice(const kjit_config *config, const kjit_attention_problem *problem, struct tune_row *row,
                                kjit_error *error) {
   row->rules = !config;
@@ -55,6 +55,7 @@ static kjit_status take_choice(const kjit_config *config, const kjit_attention_p
   return status;
 }
 
+/* Check a caller's result and make a row of it. */
 static kjit_status take_result(const kjit_tune_result *given, struct tune_row *row, kjit_error *error) {
   kjit_tune_result result;
   kjit_attention_problem problem;
@@ -78,7 +79,7 @@ kjit_status tune_update_init(struct tune_update *update, const struct tune_place
   return status;
 }
 
-/* What the table has and what still holds. */
+/* Read the rows that the table has and that still hold. */
 static kjit_status read_before(const struct tune_update *update, struct tune_table *table, const char *before,
                                size_t bytes, kjit_error *error) {
   struct tune_header header;
@@ -102,7 +103,7 @@ kjit_status tune_update_print(const struct tune_update *update, const struct mem
   return status;
 }
 
-/* With the file's lock held. */
+/* Replace the file. The caller holds its lock. */
 static kjit_status replace(const struct tune_update *update, const struct tune_places *places,
                            const struct side_file *file, kjit_error *error) {
   struct text out;

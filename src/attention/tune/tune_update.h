@@ -1,4 +1,4 @@
-/* A result into a table. */
+/* Puts one measured result into a tuned table. */
 #ifndef KJIT_ATTENTION_TUNE_TUNE_UPDATE_H
 #define KJIT_ATTENTION_TUNE_TUNE_UPDATE_H
 
@@ -7,9 +7,9 @@
 #include "attention/tune/tune_load.h"
 #include "base/text.h"
 
-/* One result, checked, and the table that it belongs to. */
+/* One checked result, and the header of the table that it belongs to. */
 struct tune_update {
-  struct tune_header header; /* of the table as it will be */
+  struct tune_header header; /* of the new table */
   struct family_place place;
   struct tune_row row;
 };
@@ -18,12 +18,13 @@ struct tune_update {
 kjit_status tune_update_init(struct tune_update *update, const struct tune_places *places,
                              const kjit_device_info *device, const kjit_tune_result *result, kjit_error *error);
 
-/* The text of a table with the row in it: `before` (NULL: none) less what was measured elsewhere or on other kernels.
- * KJIT_ERR_PARSE for a damaged one, with line and column; KJIT_ERR_UNSUPPORTED when it is full; KJIT_ERR_NO_MEMORY. */
+/* The text of a table with the row in it: the rows of `before` (NULL for none), except for those measured elsewhere or
+ * on other kernels, and the new one. KJIT_ERR_PARSE for a damaged one, with line and column; KJIT_ERR_UNSUPPORTED when
+ * it is full; KJIT_ERR_NO_MEMORY. */
 kjit_status tune_update_print(const struct tune_update *update, const struct mem *mem, const char *before, size_t bytes,
                               struct text *out, kjit_error *error);
 
-/* The same into the user's cache folder, under the file's lock; a damaged one is logged and left behind. */
+/* Put the row into the user's file, under the file's lock. A damaged file is logged and begun anew. */
 kjit_status tune_update_publish(const struct tune_update *update, const struct tune_places *places,
                                 const kjit_device_info *device, kjit_error *error);
 

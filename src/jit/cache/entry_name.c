@@ -1,3 +1,6 @@
+/* Names of entry files: the digest of the request and the digest of the whole key, in hex, in a folder named by the
+ * first two digits. Since the request comes first, all kernels for one request, made by different compilers, are
+ * neighbours. Pure functions; any thread. */
 #include "jit/cache/entry_name.h"
 
 #include <stdio.h>

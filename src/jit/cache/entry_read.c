@@ -1,3 +1,11 @@
+/* Reads an entry image, from a cache folder or a bundle, without trusting it:
+ *
+ * 1. the header: magic, format version, sizes;
+ * 2. the checksum over everything, so that a flipped bit is found before anything inside is used;
+ * 3. the body: every length and offset is bounded again, because a checksum shows that nothing was damaged, not that
+ *    the writer was right.
+ *
+ * The result points into the image. NULL means sound; otherwise the damage in words. Pure; any thread. */
 #include <string.h>
 
 #include "base/bytes.h"
@@ -16,7 +24,7 @@ static const char *check_header(const uint8_t *image, uint64_t bytes) {
   return NULL;
 }
 
-/* Before anything inside is believed: one flipped bit anywhere ends here. */
+/* Step 2. */
 static const char *check_checksum(const uint8_t *image, size_t bytes) {
   const size_t covered = bytes - ENTRY_CHECKSUM_BYTES;
   const struct hash_128 checksum = hash_128(image, covered);
@@ -25,7 +33,8 @@ static const char *check_checksum(const uint8_t *image, size_t bytes) {
   return NULL;
 }
 
-/* Offset behind the texts, or 0 when one of them does not fit. */
+/* Read the texts, each with its length in the header and a NUL behind it. Returns the offset behind the last one, or 0
+ * when a text does not fit. */
 static uint64_t read_texts(const uint8_t *image, uint64_t end, struct entry *out) {
   struct entry_text *const texts[ENTRY_TEXT_COUNT] = {&out->key_text, &out->family, &out->label,
                                                       &out->message,  &out->log,    &out->symbols};
@@ -50,7 +59,7 @@ static void read_figures(const uint8_t *image, struct entry_figures *figures) {
   figures->max_threads = bytes_get_u32(image + ENTRY_AT_MAX_THREADS);
 }
 
-/* A checksum proves that nothing was lost, not that a sane writer wrote it: everything is bounded again. */
+/* Step 3. */
 static const char *check_body(const uint8_t *image, uint64_t bytes, struct entry *out) {
   const uint64_t end = bytes - ENTRY_CHECKSUM_BYTES;
   const uint64_t cubin_bytes = bytes_get_u64(image + ENTRY_AT_CUBIN_BYTES);

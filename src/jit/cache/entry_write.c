@@ -1,3 +1,6 @@
+/* Writes an entry image into memory: header, texts, cubin, checksum, in the layout of entry_layout.h. The caller asks
+ * entry_image_bytes() for the size first; 0 means that a part is larger than an entry may hold. Every byte between the
+ * parts is zero, so that equal entries are equal files. Pure; any thread. */
 #include <string.h>
 
 #include "base/bytes.h"

@@ -20,7 +20,7 @@ int64_t channel_now_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Until the socket is ready for `events`. */
+/* Wait until the socket is ready for `events`, or until something ends the wait. */
 static enum channel_end wait_for(const struct channel *channel, short events) {
   for (;;) {
     struct pollfd waiting = {.fd = channel->socket, .events = events};

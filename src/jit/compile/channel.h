@@ -15,7 +15,7 @@ struct channel {
 
 enum channel_end {
   CHANNEL_OK,
-  CHANNEL_STOPPED, /* `stop` said so */
+  CHANNEL_STOPPED, /* `stop` returned true */
   CHANNEL_LATE,    /* `until_ns` passed */
   CHANNEL_CLOSED,  /* the other end is gone, or the system refused the call */
   CHANNEL_DAMAGED, /* what came is no frame of this protocol */
@@ -24,22 +24,23 @@ enum channel_end {
 
 int64_t channel_now_ns(void); /* monotonic */
 
-/* Write all of it. */
+/* Write all bytes. */
 enum channel_end channel_write(const struct channel *channel, const void *data, size_t bytes);
 
 /* Read one frame. Its payload, with a NUL behind it, is the caller's (mem_free). */
 enum channel_end channel_read(const struct channel *channel, struct frame_head *head, void **payload);
 
-/* Is there something to read, or the end? Does not wait. */
+/* True when there is something to read, or the other end is closed. Does not wait. */
 _Bool channel_has_news(const struct channel *channel);
 
 /* A packet of one number with up to two open sockets beside it, over a SOCK_SEQPACKET socket. */
 #define PACKET_SOCKETS_MAX 2
 
-/* CHANNEL_LATE: the other end's queue is full, try again. Never waits. */
+/* Send a packet without waiting. CHANNEL_LATE when the other end's queue is full: try again. */
 enum channel_end packet_send(int socket, uint32_t number, const int *sockets, size_t count);
 
-/* How many sockets came (they are close-on-exec), or -1: the other end is gone or sent something else. */
+/* Receive a packet. Returns how many sockets came with it (they are close-on-exec), or -1 when the other end is gone or
+ * sent something else. */
 int packet_receive(int socket, uint32_t *number, int sockets[PACKET_SOCKETS_MAX]);
 
 #endif

@@ -25,7 +25,7 @@
 #include "jit/compile/symbols.h"
 #include "jit/request/compile_options.h"
 
-/* A source may have 64 MiB, and the defines in front of it 18 MiB. */
+/* Longest program text: a source may have 64 MiB, and the defines in front of it 18 MiB. */
 #define SOURCE_LIMIT ((size_t)96 << 20)
 
 /* CUDA has named some thirty architectures in its whole history. */
@@ -49,7 +49,7 @@ static const char *result_name(const struct job *job, nvrtcResult result) {
   return job->api->nvrtcGetErrorString ? job->api->nvrtcGetErrorString(result) : "an error";
 }
 
-/* Any failure that is not the source's fault. */
+/* The error for a failure that is not the source's fault. */
 static kjit_status nvrtc_failure(const struct job *job, nvrtcResult result, const char *what) {
   const kjit_status status = result == NVRTC_ERROR_OUT_OF_MEMORY ? KJIT_ERR_NO_MEMORY : KJIT_ERR_INTERNAL;
   return error_set_cause(job->error, status, KJIT_CAUSE_NVRTC, result, "%s for %s: NVRTC %s: %s", job->request->entry,
@@ -186,7 +186,7 @@ static void read_pch_note(struct job *job) {
   if (!pch) return;
   pch->done = preamble_take_note(job->result->log);
   if (!pch->create) return;
-  /* A preamble must have nothing to say: whoever uses it precompiled would not be told again. */
+  /* A preamble must compile without any message, because whoever uses it precompiled would not see the message. */
   ptxas_log_strip(job->result->log);
   pch->done = pch->done && !*job->result->log && job->api->nvrtcGetPCHCreateStatus(job->program) == NVRTC_SUCCESS;
 }

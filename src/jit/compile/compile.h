@@ -37,7 +37,8 @@ const char *compile_identity(struct nvrtc *nvrtc, const struct jit_request *requ
 kjit_status compile_run(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
                         compile_stop stop, void *stop_user, struct compile_result *result, kjit_error *error);
 
-/* The same with a precompiled header; NULL: without. NVRTC's own words about it do not stay in the log. */
+/* compile_run() with a precompiled header, or without one when `pch` is NULL. NVRTC's own messages about the header are
+ * taken out of the log. */
 kjit_status compile_run_pch(struct nvrtc *nvrtc, const struct jit_request *request, const struct mem *mem,
                             compile_stop stop, void *stop_user, struct compile_pch *pch, struct compile_result *result,
                             kjit_error *error);

@@ -28,7 +28,7 @@ static _Bool begins(const char *text, const char *prefix) {
   return !strncmp(text, prefix, strlen(prefix));
 }
 
-/* Behind the diagnostic that begins at `line`: its pragma, its caret and an empty line. */
+/* Find the end of the diagnostic that begins at `line`: behind its pragma, its caret and an empty line. */
 static const char *diagnostic_end(const char *line, const char **expression, size_t *bytes) {
   const char *const second = line_end(line);
   const char *const found = second + strspn(second, " ");
@@ -42,7 +42,8 @@ static const char *diagnostic_end(const char *line, const char **expression, siz
   return *end == '\n' ? end + 1 : end;
 }
 
-/* The text never grows: what goes, the pragma's line, is longer than what comes. */
+/* Rewrite the log in place. It never grows, because the pragma's line, which is dropped, is longer than what is
+ * inserted. */
 void compile_log_rewrite(char *log) {
   char *out = log;
   for (const char *line = log, *next; *line; line = next) {

@@ -1,4 +1,5 @@
-/* What came out of a compile: which kernels, with which figures, and whether the one that was asked for is there. */
+/* What came out of a compile: which kernels the image has, with which figures, and whether the one that was asked for
+ * is there. Any thread; everything belongs to one job. */
 #include <string.h>
 
 #include "base/error.h"
@@ -8,7 +9,7 @@
 #include "jit/compile/ptxas_log.h"
 #include "jit/compile/symbols.h"
 
-/* The linker's figures are those of the finished code; those that it does not say are the compiler's. */
+/* A kernel's figures. The linker's are those of the finished code; where it says nothing, the compiler's are taken. */
 static void read_figures(const struct job *job, const char *kernel, struct kernel_figures *out) {
   struct compile_result *const result = job->result;
   struct ptxas_figures figures;
@@ -31,7 +32,7 @@ static void take_entry(struct compile_result *result, const struct kernel_figure
   result->max_threads = figures->max_threads;
 }
 
-/* The name in the cubin of the request's entry; "" for none. The lines of `names` are of our own making. */
+/* The name that the request's entry has in the cubin; "" when the request names none. */
 static void find_entry(const struct job *job, const char **entry, size_t *bytes) {
   struct symbols symbols;
   struct symbol symbol;
@@ -65,7 +66,7 @@ static void drop_cubin(struct job *job) {
   job->result->cubin_bytes = 0;
 }
 
-/* All kernels in the order of the image, and the names. */
+/* List all kernels in the order of the image, and see whether the entry is among them. */
 static kjit_status list_kernels(struct job *job, const char *entry, size_t entry_bytes, _Bool *found) {
   struct compile_result *const result = job->result;
   struct text text;
@@ -96,7 +97,7 @@ kjit_status compile_read_output(struct job *job) {
     _Bool found;
     find_entry(job, &entry, &bytes);
     status = list_kernels(job, entry, bytes, &found);
-    /* The driver would find out that the entry is not there; here it can still be said in words. */
+    /* Report a missing entry here, because the driver's message would not say which kernels there are. */
     if (status == KJIT_OK && bytes && !found) {
       status = refuse_entry(job);
       drop_cubin(job);

@@ -1,3 +1,10 @@
+/* Reads what kjit needs to know from a cubin, which is an ELF file: which kernels are in it, how many threads a block
+ * may have, and the kernel's parameters.
+ *
+ * A kernel's machine code is in section .text.<name>, and what the driver must know of it in .nv.info.<name>: records
+ * of a format byte, an attribute byte and 16 bits, which are the value or, in format 4, the number of bytes that
+ * follow. None of this is documented by NVIDIA; the names below are those that cuobjdump prints. A section that is
+ * damaged or has an unknown form is treated as absent, and the driver decides. Pure; any thread. */
 #include "jit/compile/cubin.h"
 
 #include <string.h>

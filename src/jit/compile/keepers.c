@@ -56,7 +56,7 @@ void keepers_fork_child(struct keepers *keepers) {
   pthread_mutex_unlock(&keepers->mutex);
 }
 
-/* The place of a preamble; for one that is not known the least recently used place, emptied. */
+/* Find the place of a preamble. A preamble that is not known gets the least recently used place, emptied. */
 static struct keeper *place_of(struct keepers *keepers, const struct digest *preamble) {
   struct keeper *oldest = &keepers->table[0];
   for (int i = 0; i < KEEPERS_KNOWN; i++) {
@@ -74,7 +74,7 @@ static _Bool is_held(const struct keeper *keeper) {
   return keeper->state == KEEPER_MAKING || keeper->state == KEEPER_READY;
 }
 
-/* Room for one more process. */
+/* Make room for one more process by ending the least recently used one. */
 static void make_room(struct keepers *keepers) {
   struct keeper *oldest = NULL;
   int held = 0;
@@ -87,7 +87,7 @@ static void make_room(struct keepers *keepers) {
   if (held >= KEEPERS_MOST && oldest) release(oldest);
 }
 
-/* What its process has said meanwhile. */
+/* Read what the keeper's process has said since the last look. */
 static void listen_to(struct keeper *keeper) {
   static const struct mem none;
   const struct channel channel = {.mem = &none, .socket = keeper->stream, .until_ns = INT64_MAX};
@@ -151,7 +151,7 @@ enum channel_end keepers_send(struct keepers *keepers, const struct digest *prea
   pthread_mutex_lock(&keepers->mutex);
   struct keeper *keeper = place_of(keepers, preamble);
   if (keeper->state == KEEPER_READY) end = packet_send(keeper->control, number, &socket, 1);
-  /* It was idle for too long, or has died: the next use makes another. */
+  /* The process was idle for too long, or has died; the next use makes another. */
   if (end == CHANNEL_CLOSED) release(keeper);
   pthread_mutex_unlock(&keepers->mutex);
   return end;

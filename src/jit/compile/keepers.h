@@ -47,10 +47,10 @@ enum keeper_advice keepers_ask(struct keepers *keepers, const struct digest *pre
 /* The process was sent for: it will say on `stream` whether it is ready. The descriptors are the table's now. */
 void keepers_made(struct keepers *keepers, const struct digest *preamble, int stream, int control);
 
-/* Never again for this preamble: it cannot be precompiled, or gives warnings, or its process has died. */
+/* Never try this preamble again: it cannot be precompiled, or gives warnings, or its process has died. */
 void keepers_refuse(struct keepers *keepers, const struct digest *preamble);
 
-/* Send a packet to the process of a preamble that is ready. */
+/* Send a packet to the process that holds the preamble and is ready. */
 enum channel_end keepers_send(struct keepers *keepers, const struct digest *preamble, uint32_t number, int socket);
 
 #endif

@@ -13,7 +13,7 @@
 #include "jit/compile/linker.h"
 #include "jit/compile/symbols.h"
 
-/* NVRTC's options that govern code generation, and what nvJitLink calls them. */
+/* NVRTC's options that govern code generation, and nvJitLink's names for them. */
 static const struct {
   const char *name, *alias; /* without dashes */
   const char *link;         /* "%s" is the value */
@@ -34,8 +34,9 @@ struct link {
   struct job *job;
   const struct linker_api *api;
   struct link_input *inputs;
-  char (*names)[32]; /* of inputs that have none */
-  char **texts;      /* of inputs that are PTX: the linker wants a NUL behind it, which the caller's may lack */
+  char (*names)[32]; /* names for inputs that have none */
+  char **texts; /* copies of inputs that are PTX, because the linker wants a NUL behind them, which the caller's may
+                   lack */
   size_t count;
   struct text options; /* one a line */
 };
@@ -46,7 +47,7 @@ static _Bool name_is(const char *name, size_t bytes, const char *spelling) {
   return *spelling && strlen(spelling) == bytes && !memcmp(name, spelling, bytes);
 }
 
-/* true and false are 1 and 0 to nvJitLink. */
+/* The value of an option; nvJitLink writes 1 and 0 for true and false. */
 static const char *value_of(const char *option) {
   const char *const equals = strchr(option, '=');
   const char *const value = equals ? equals + 1 : "";
@@ -74,7 +75,8 @@ static void put_used(struct text *out, const char *option, const char *name, siz
   text_append(out, "\n");
 }
 
-/* Whether a lowered name is a kernel's or a variable's is not known: it is told as both. */
+/* Tell the linker which names to keep. Whether a lowered name is a kernel's or a variable's is not known, so each is
+ * told as both. */
 static void put_names(struct link *link) {
   const struct job *const job = link->job;
   struct text *const out = &link->options;
@@ -105,7 +107,7 @@ static kjit_status make_options(struct link *link) {
   return out->failed ? error_no_memory(job->error) : KJIT_OK;
 }
 
-/* The lines as an array that points into the text. NULL: out of memory. */
+/* Make an array of pointers to the option lines. NULL when out of memory. */
 static const char **split_options(struct link *link, uint32_t *count) {
   size_t lines = 0;
   for (const char *at = link->options.data; (at = strchr(at, '\n')); at++)
@@ -165,7 +167,7 @@ static char *read_log(const struct link *link, void *handle, int (*size)(void *,
   return NULL;
 }
 
-/* The linker's words go to the end of the compiler's log. */
+/* Append the linker's messages to the compiler's log. */
 static void append_log(struct job *job, const char *more) {
   struct text log;
   text_init(&log, job->mem, 2 * COMPILE_LOG_LIMIT);

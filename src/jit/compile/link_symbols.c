@@ -1,5 +1,6 @@
-/* Global definitions of cubins, from their symbol tables, and of PTX, from its text, in one hash table. What is weak
- * may be defined often. Nothing in the inputs is trusted. */
+/* Finds symbols that two inputs of a link both define, before the linker does, because nvJitLink 13.0 crashes on them.
+ * Global definitions are read from cubins' symbol tables and from the text of PTX into one hash table; weak ones may be
+ * defined often. Nothing in the inputs is trusted. One thread for each check. */
 #include <ctype.h>
 #include <elf.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "base/error.h"
 #include "jit/compile/link_symbols.h"
 
-/* The table's memory comes from the caller's allocator; running out of it is an answer. */
+/* uthash allocates by the caller's allocator. Running out of memory is an error then, and does not end the process. */
 #define HASH_NONFATAL_OOM        1
 #define uthash_malloc(bytes)     mem_alloc(table->mem, bytes)
 #define uthash_free(memory, n)   mem_free(table->mem, memory)
@@ -18,7 +19,7 @@
 #include <kjit/build.h>
 
 struct definition {
-  const char *name; /* in the input */
+  const char *name; /* the name, as it stands in the input */
   const struct link_input *input;
   UT_hash_handle hh;
 };
@@ -81,8 +82,8 @@ static const char *skip_blanks(const char *at, const char *end) {
   return at;
 }
 
-/* The name that a visible statement declares: of a function the word in front of its parameters, behind the group of
- * its results; of a variable the last word before "[", "=" or ";". */
+/* Find the name that a .visible statement declares: for a function the word in front of its parameters, after the group
+ * of its results; for a variable the last word before "[", "=" or ";". */
 static const char *declared_name(const char *at, const char *end, size_t *bytes) {
   const char *name = NULL;
   *bytes = 0;

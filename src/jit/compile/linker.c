@@ -26,7 +26,7 @@ struct linker_loaded {
 
 static const char *const names[] = {"libnvJitLink.so.13", "libnvJitLink.so.12", "libnvJitLink.so"};
 
-/* Folders as patterns: beside NVRTC's folder, in wheels before CUDA 13; then those of toolkits. */
+/* Where nvJitLink is: beside NVRTC, in wheels before CUDA 13, and in toolkits. */
 static const char *const beside_folders[] = {"", "/../../nvjitlink/lib"};
 static const char *const usual_folders[] = {"/usr/local/cuda/lib64",
                                             "/usr/local/cuda-*/lib64",
@@ -43,7 +43,7 @@ void linker_init(struct linker *linker, const struct mem *mem) {
   atomic_init(&linker->loaded, NULL);
 }
 
-/* The library stays open, as NVRTC does: it is not made to be unloaded. */
+/* The library stays open, as NVRTC does, because it cannot be unloaded safely. */
 void linker_finish(struct linker *linker) {
   if (!linker->mem) return;
   mem_free(linker->mem, atomic_load(&linker->loaded));

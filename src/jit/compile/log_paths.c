@@ -1,5 +1,6 @@
-/* Line by line: a name at the start, behind which a line number stands in brackets, and one at the end, of which a line
- * is told, are looked up among the request's files. Nothing else of a log is touched. */
+/* Replaces names by paths in a compiler's log, line by line. A name that is looked up among the request's files stands
+ * at the start of a line, with a line number in brackets behind it, or at a line's end, behind "of". Nothing else of
+ * the log is changed. Pure; any thread. */
 #include "jit/compile/log_paths.h"
 
 #include <string.h>
@@ -9,7 +10,8 @@
 /* A log has at most 16 MiB; a path may be a hundred times as long as its name. */
 #define SHOWN_LIMIT ((size_t)256 << 20)
 
-/* The path of a name, NULL when it is its own or nobody's. The main file stands first, the rest by name. */
+/* The path of a name; NULL when it equals the name, or when no file has the name. The main file comes first, the others
+ * are sorted by name. */
 static const char *path_of(const struct source_set *sources, const char *name, size_t bytes) {
   size_t low = 1, high = sources->count;
   while (low < high) {

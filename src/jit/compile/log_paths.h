@@ -1,4 +1,5 @@
-/* A compiler's log with the names under which headers were given to it turned into the paths that they came from. */
+/* In a compiler's log, replaces the names under which headers were given to the compiler by the paths of their files.
+ */
 #ifndef KJIT_JIT_COMPILE_LOG_PATHS_H
 #define KJIT_JIT_COMPILE_LOG_PATHS_H
 

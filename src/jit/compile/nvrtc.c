@@ -1,3 +1,13 @@
+/* The connection to NVRTC: where it is, what build it is, and its functions.
+ *
+ * 1. nvrtc_identity() finds the library's file and reads its build-id (nvrtc_find.c, nvrtc_identity.c), without opening
+ *    it. A cache hit needs no more than that.
+ * 2. nvrtc_open() opens the file by dlopen, checks that it is still the one whose identity was read, and looks up the
+ *    functions that nvrtc_api.def lists. Their signatures are compared with <nvrtc.h> at compile time.
+ *
+ * Both results are kept in atomic pointers that are set once; of two threads that come at the same time the second
+ * gives its result back. No lock is held while files are read or libraries opened. Failures are not kept, because NVRTC
+ * may be installed while the process runs. Any thread. */
 #include "jit/compile/nvrtc.h"
 
 #include <cuda.h>

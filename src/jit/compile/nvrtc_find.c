@@ -3,8 +3,8 @@
  * 1. A path that was asked for is taken, or is an error: nothing else is tried.
  * 2. $LD_LIBRARY_PATH is the user's own choice: its first NVRTC is taken.
  * 3. Otherwise the best of what this process has loaded and of the usual places is taken, not the first: a framework
- * may have loaded an older one than the machine's toolkit. Only versions of the loaded one's CUDA major take part,
- * because a driver that is as old as the framework expects refuses the cubins of the next major.
+ *    may have loaded an older one than the machine's toolkit. Only versions of the loaded one's CUDA major take part,
+ *    because a driver that is as old as the framework expects refuses the cubins of the next major.
  * 4. The library's builtins are found beside it, since the two files together are the compiler's identity.
  *
  * Nothing is loaded. Thread-safe: everything is on the caller's stack. */
@@ -39,7 +39,7 @@ static const struct known_folder {
     {"CONDA_PREFIX", "/lib"},
 };
 
-/* A path that does not fit is no candidate. */
+/* Join folder and name. False when the path is too long; it is then passed over. */
 static _Bool join(char path[DYNLIB_PATH_BYTES], const char *folder, size_t folder_bytes, const char *name) {
   const int length = snprintf(path, DYNLIB_PATH_BYTES, "%.*s/%s", (int)folder_bytes, folder, name);
   return length > 0 && length < DYNLIB_PATH_BYTES;
@@ -53,13 +53,13 @@ static _Bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder, si
   return 0;
 }
 
-/* Does version text `whole` ("13.0.88") begin with the components of `part` ("13.0", or "" for any)? */
+/* True when the version `whole` ("13.0.88") begins with the components of `part` ("13.0"; "" fits any). */
 static _Bool version_begins(const char *whole, const char *part) {
   const size_t bytes = strlen(part);
   return !strncmp(whole, part, bytes) && (!bytes || !whole[bytes] || whole[bytes] == '.');
 }
 
-/* "13.0" of libnvrtc.so.13.0.88, "12" of libnvrtc.so.12: what the builtins' own version must begin with. */
+/* The version that the builtins' own must begin with: "13.0" of libnvrtc.so.13.0.88, "12" of libnvrtc.so.12. */
 static void builtins_version(char version[16], const char *library) {
   const char *base = strrchr(library, '/'), *text = base ? strstr(base, ".so.") : NULL;
   *version = '\0';
@@ -69,7 +69,7 @@ static void builtins_version(char version[16], const char *library) {
   if (dot && (dot = strchr(dot + 1, '.'))) *dot = '\0';
 }
 
-/* The newest builtins in the library's folder that fit its version. */
+/* Find the newest builtins in the library's folder that fit its version. */
 static void find_builtins(char path[DYNLIB_PATH_BYTES], const char *library) {
   static const char stem[] = "libnvrtc-builtins.so";
   const char *slash = strrchr(library, '/');
@@ -132,7 +132,7 @@ static void consider(struct best *best, const char *library) {
   memcpy(best->path, library, strlen(library) + 1);
 }
 
-/* Relative folders would make the compiler depend on where the process stands: they are passed over. */
+/* Step 2. Relative folders are passed over, because the compiler would depend on the process's current folder. */
 static _Bool find_in_search_path(char path[DYNLIB_PATH_BYTES], const char *folders) {
   for (const char *at = folders; at && *at;) {
     const size_t bytes = strcspn(at, ":");
@@ -189,7 +189,8 @@ static _Bool find_asked(char path[DYNLIB_PATH_BYTES], const char *asked, size_t 
   return 1;
 }
 
-/* A name without a slash would have the loader search for it, and a relative one changes its meaning with chdir(). */
+/* Make the path absolute. The loader would search for a name without a slash, and a relative path changes its meaning
+ * with chdir(). */
 static _Bool make_absolute(char path[DYNLIB_PATH_BYTES]) {
   if (*path == '/') return 1;
   char *absolute = realpath(path, NULL);
@@ -199,7 +200,7 @@ static _Bool make_absolute(char path[DYNLIB_PATH_BYTES]) {
   return fits;
 }
 
-/* A path was given: it is this one or none. */
+/* Step 1. */
 static kjit_status take_asked(char path[DYNLIB_PATH_BYTES], const struct nvrtc_search *search, kjit_error *error) {
   if (find_asked(path, search->asked, strlen(search->asked)) && make_absolute(path)) return KJIT_OK;
   return error_set(error, KJIT_ERR_NO_NVRTC,

@@ -1,3 +1,6 @@
+/* The identity of an NVRTC build, which is part of every key: "nvrtc-" and the build-ids of the library and of its
+ * builtins. A library without a build-id is identified by a digest of its file. The file is mapped and read, not opened
+ * as a library. Any thread. */
 #include "jit/compile/nvrtc_identity.h"
 
 #include <stdio.h>
@@ -7,10 +10,10 @@
 #include "base/elf_view.h"
 #include "base/error.h"
 
-/* libnvrtc is 110 MB; ten times that is no NVRTC, and would take seconds to hash. */
+/* The largest file that is read: libnvrtc has 110 MB, and hashing ten times as much would take seconds. */
 #define LIBRARY_LIMIT ((size_t)1 << 30)
 
-/* Build-ids are 8 (fast), 16 (md5, uuid) or 20 bytes (sha1). What is shorter tells too few builds apart. */
+/* Build-ids have 8 (fast), 16 (md5, uuid) or 20 bytes (sha1). A shorter one would not tell builds apart. */
 #define BUILD_ID_LEAST 8
 #define BUILD_ID_MOST  20
 

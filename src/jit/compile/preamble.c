@@ -19,7 +19,7 @@ static const char *skip_blanks(const char *at) {
   return at + strspn(at, " \t\r\v\f");
 }
 
-/* Behind a comment that begins here, or NULL: it has no end. `*lines` is counted up. */
+/* Skip the comment that begins here. Returns NULL when it has no end; `*lines` is counted up. */
 static const char *skip_comment(const char *at, uint32_t *lines) {
   const char *end = strstr(at + 2, "*/");
   if (!end) return NULL;
@@ -37,7 +37,7 @@ static _Bool is_word(const char **at, const char *word) {
 
 enum line_kind { LINE_EMPTY, LINE_INCLUDE, LINE_OTHER_DIRECTIVE, LINE_END };
 
-/* The directive without a line comment; 0 where that cannot be told from a "//" that belongs to it. */
+/* Bytes of a directive without a line comment at its end; 0 when a "//" in it may belong to the directive. */
 static size_t directive_bytes(const char *line, size_t bytes) {
   for (size_t i = 1; i + 1 < bytes; i++) {
     if (line[i] != '/' || line[i + 1] != '/') continue;
@@ -47,7 +47,7 @@ static size_t directive_bytes(const char *line, size_t bytes) {
   return bytes;
 }
 
-/* What a line is that begins with '#'. A comment that may go on, or a line that does, ends the preamble. */
+/* Classify a line that begins with '#'. A line that is continued, or opens a comment that may be, ends the preamble. */
 static enum line_kind directive_kind(const char *line, size_t bytes) {
   const char *at = skip_blanks(line + 1);
   if (!directive_bytes(line, bytes) || memchr(line, '\\', bytes)) return LINE_END;
@@ -97,7 +97,7 @@ static void put_directives(struct text *out, const char *source, const struct ex
     if (step(&at, &line, out) == LINE_END) return;
 }
 
-/* The "#line 1 …" at the end of the prologue, which names the main file; NULL: the prologue ends otherwise. */
+/* Find the "#line 1 …" at the end of the prologue, which names the main file. NULL when the prologue ends otherwise. */
 static const char *find_line_directive(const char *prologue) {
   static const char start[] = "#line 1 \"";
   const size_t bytes = strlen(prologue);
@@ -130,7 +130,8 @@ static void digest_string(struct digest_state *state, const char *string) {
   digest_add(state, string, bytes);
 }
 
-/* Debug information and line tables name the program that holds the headers. */
+/* True for options that put file names into the code. A kernel with debug information or line tables would name the
+ * program in which the header was precompiled. */
 static _Bool names_lines(const char *option) {
   static const char *const options[] = {"-G", "--device-debug", "-lineinfo", "--generate-line-info"};
   for (size_t i = 0; i < sizeof options / sizeof *options; i++)

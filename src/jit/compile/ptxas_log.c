@@ -1,14 +1,20 @@
-#include "jit/compile/ptxas_log.h"
-
-#include <string.h>
-
-/* The lines, for each kernel of the program, after "ptxas info    : ":
+/* Reads ptxas's figures (registers, spills, shared memory) from NVRTC's log, and takes the lines that hold them out of
+ * it, so that what is left are warnings. Asked for by -v, the lines are, for each kernel of the program, behind "ptxas
+ * info    : ":
+ *
  *   Compiling entry function 'k' for 'sm_80'
  *   Function properties for k
  *   ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
  *   Used 8 registers, used 0 barriers, 256 bytes smem, 360 bytes cmem[0]
  *   Compile time = 3.176 ms
- * and, once, "0 bytes gmem". Functions that were not inlined have properties of their own. */
+ *
+ * and, once, "0 bytes gmem". Functions that were not inlined have properties of their own, which are not counted. Pure;
+ * any thread. */
+#include "jit/compile/ptxas_log.h"
+
+#include <string.h>
+
+/* What stands in front of every figure. */
 #define INFO_PREFIX "ptxas info    : "
 
 /* The same from nvJitLink when it links machine code, which says nothing of spills:
@@ -44,7 +50,7 @@ static _Bool names_entry(const struct reader *reader, const char *name, char end
   return rest && *rest == end;
 }
 
-/* "<digits> bytes gmem…", the program's. */
+/* True for a line like "0 bytes gmem", which is about the whole program. */
 static _Bool is_memory_line(const char *text) {
   const size_t digits = strspn(text, "0123456789");
   return digits && (after(text + digits, " bytes gmem") || after(text + digits, " bytes cmem"));
@@ -67,7 +73,7 @@ static _Bool read_link_line(struct reader *reader, const char *info) {
   return 1;
 }
 
-/* True when the line is one of the figures'. */
+/* Read one line. Returns true when it holds figures, and so is to be taken out of the log. */
 static _Bool read_line(struct reader *reader, const char *line) {
   struct ptxas_figures *figures = reader->figures;
   const char *text;
@@ -116,7 +122,7 @@ static char *read_lines(struct reader *reader, char *log, _Bool strip) {
   return out;
 }
 
-/* One newline stays where there were any. */
+/* Cut blank space off the log's end; if there was a newline, one stays. */
 static void trim_end(char *log, char *stop) {
   char *end = stop;
   while (end > log && strchr(" \t\r\n", end[-1]))

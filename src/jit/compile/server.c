@@ -4,7 +4,7 @@
  * 2. The job talks over the other end (server_job.c) until it has its answer, or shuts the socket down, upon which the
  *    server kills the job's process.
  * 3. When the server itself has died, the next job starts another. After BROKEN_AFTER deaths in a row, or when it
- * cannot be started, there is none any more, the log says why, and callers compile in their own process.
+ *    cannot be started, there is none any more, the log says why, and callers compile in their own process.
  *
  * Threads: any number run jobs. `mutex` guards the fields below it, and is held while the process is started, which is
  * the only wait under it, so that threads that come together start one. */
@@ -19,7 +19,7 @@
 #include "jit/compile/server_job.h"
 #include "jit/compile/worker.h"
 
-/* So many deaths of the server without an answer between them. */
+/* After this many deaths of the server without an answer between them no further one is started. */
 #define BROKEN_AFTER 3
 
 struct compile_server {
@@ -34,7 +34,7 @@ struct compile_server {
   _Bool broken;
 };
 
-/* A compile that needs more than the machine has would not end anyway. */
+/* The default bound on a compile's memory: a compile that needs more than the machine has would not end anyway. */
 static uint64_t machine_memory(void) {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
@@ -63,7 +63,7 @@ kjit_status compile_server_create(struct compile_server **out, const struct comp
   return error_no_memory(error);
 }
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static void end_process(struct compile_server *server) {
   if (server->control >= 0) (void)close(server->control);
   if (server->process) spawn_end(server->process);
@@ -83,7 +83,7 @@ void compile_server_destroy(struct compile_server *server) {
 
 /* ---- The process ---- */
 
-/* Under the mutex: it is running, or an error says why not. */
+/* Start the server's process unless it is running. The caller holds the mutex. */
 static kjit_status ensure_process(struct compile_server *server, const char *nvrtc_path, kjit_error *error) {
   char path[DYNLIB_PATH_BYTES];
   if (server->process) return KJIT_OK;
@@ -93,7 +93,7 @@ static kjit_status ensure_process(struct compile_server *server, const char *nvr
   return status;
 }
 
-/* Send a packet to the server, which is started if need be. CHANNEL_CLOSED: there is none to be had. */
+/* Send a packet to the server, which is started if it is not running. CHANNEL_CLOSED when it cannot be. */
 static enum channel_end send_packet(struct compile_server *server, uint32_t number, const int *sockets, size_t count,
                                     uint64_t *generation) {
   kjit_error error = {0};
@@ -117,13 +117,13 @@ static enum channel_end send_packet(struct compile_server *server, uint32_t numb
   return end;
 }
 
-/* Under the mutex: has the server closed its end of the control socket? */
+/* True when the server has closed its end of the control socket. The caller holds the mutex. */
 static _Bool has_ended(const struct compile_server *server) {
   struct pollfd control = {.fd = server->control};
   return server->control < 0 || (poll(&control, 1, 0) > 0 && control.revents & (POLLHUP | POLLERR));
 }
 
-/* Let the server of that generation go if it has died, or in any case. False: it lives on. */
+/* Forget the server of this generation if it has died, or in any case. Returns false when it lives on. */
 static _Bool lose_process(struct compile_server *server, uint64_t generation, _Bool in_any_case) {
   _Bool tell = 0;
   pthread_mutex_lock(&server->mutex);
@@ -156,7 +156,7 @@ static _Bool open_pair(int ends[2]) {
   return !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
 }
 
-/* Whatever has a copy of our end, the other one sees that it is over. */
+/* Shut the socket down, so that the other end sees the end even if a forked process still holds a copy of ours. */
 static void close_end(int socket) {
   (void)shutdown(socket, SHUT_RDWR);
   (void)close(socket);
@@ -195,7 +195,7 @@ static enum job_end run_once(struct compile_server *server, struct server_job *j
   return outcome;
 }
 
-/* Send for a process that precompiles the preamble; `ours` and `theirs` are the ends of its two sockets. */
+/* Ask for a process that precompiles the preamble. `ours` and `theirs` are the ends of its two sockets. */
 static _Bool send_for_keeper(struct compile_server *server, const struct server_job *job, const int ours[2],
                              const int theirs[2]) {
   uint64_t generation;
@@ -226,7 +226,7 @@ static void make_keeper(struct compile_server *server, const struct server_job *
   keepers_refuse(&server->keepers, &job->preamble);
 }
 
-/* Is there a precompiled header to be used? Makes one where it is worth it. */
+/* True when there is a precompiled header to use. Has one made where it is worth it. */
 static _Bool find_keeper(struct compile_server *server, struct server_job *job) {
   const _Bool eager = server->settings.pch == KJIT_PCH_ALWAYS;
   job->has_preamble =
@@ -255,7 +255,7 @@ static enum job_end run(struct compile_server *server, struct server_job *job, k
   if (find_keeper(server, job)) {
     const enum job_end end = run_once(server, job, 1, status, &generation);
     if (end == JOB_ANSWERED || end == JOB_STOPPED) return end;
-    /* Whatever went wrong there, a plain compile says whether it was the source. */
+    /* Whatever went wrong, a plain compile will show whether the source was at fault. */
     if (end == JOB_DIED || end == JOB_LOST) keepers_refuse(&server->keepers, &job->preamble);
     mem_free(server->settings.mem, job->last_words);
     job->last_words = NULL;
@@ -318,7 +318,7 @@ void compile_server_fork_parent(struct compile_server *server) {
   pthread_mutex_unlock(&server->mutex);
 }
 
-/* The process is the parent's child, not ours. */
+/* The server's process is the parent's child, so this process must neither use it nor wait for it. */
 void compile_server_fork_child(struct compile_server *server) {
   if (!server) return;
   keepers_fork_child(&server->keepers);

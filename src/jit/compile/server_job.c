@@ -104,8 +104,8 @@ static const char *signal_name(int number) {
   return "a signal";
 }
 
-/* Half of its bound in real memory: what the compiler asked for last did not fit. The rest of the addresses are the
- * libraries', and what was reserved and not used. */
+/* True when the process most likely died for want of memory: it had half of its bound in real memory. The other half
+ * are addresses of libraries and memory that was reserved and never used. */
 static _Bool reached_bound(const struct compile_server_settings *settings, const struct wire_death *death) {
   return settings->memory_bytes && death->peak_bytes >= settings->memory_bytes / 2;
 }
@@ -125,7 +125,7 @@ static kjit_status explain_memory(const struct compile_server_settings *settings
                    used);
 }
 
-/* The last line of what the process had printed, as one line. */
+/* Copy the last line of what the process had printed. */
 static void last_line(const char *said, char *out, size_t bytes) {
   size_t end = strlen(said);
   while (end && strchr("\r\n \t", said[end - 1]))

@@ -36,11 +36,11 @@ enum job_end {
 enum job_end server_job_talk(const struct compile_server_settings *settings, struct server_job *job,
                              struct channel *channel, enum wire_work work, kjit_status *status);
 
-/* The first half of it: the job's process is there and has the request. */
+/* The first half of server_job_talk(): ends when the job's process is there and has the request. */
 enum job_end server_job_begin(const struct compile_server_settings *settings, const struct server_job *job,
                               struct channel *channel, enum wire_work work);
 
-/* The sentence about a process that died. */
+/* Fill in the error about a process that died: how it ended, and what it had printed last. */
 kjit_status server_job_explain(const struct compile_server_settings *settings, struct server_job *job);
 
 #endif

@@ -16,8 +16,8 @@ kjit_status spawn_find(char path[DYNLIB_PATH_BYTES], const char *asked, _Bool us
  * runs between fork and exec. */
 kjit_status spawn_start(const char *path, const char *nvrtc_path, pid_t *process, int *control, kjit_error *error);
 
-/* Kill it if it still runs and take its exit status, so that no zombie stays. Accepts one that somebody else has waited
- * for. */
+/* Kill the process if it still runs, and take its exit status, so that no zombie stays. Does nothing if somebody else
+ * has waited for it. */
 void spawn_end(pid_t process);
 
 #endif

@@ -15,7 +15,7 @@ static _Bool take_word(const char **at, const char *end, const char *word) {
   return 1;
 }
 
-/* Decimal without leading zeros, ended by a blank. */
+/* Read a decimal number without leading zeros, ended by a blank. */
 static _Bool take_number(const char **at, const char *end, uint32_t *out) {
   const char *const start = *at;
   uint64_t value = 0;
@@ -26,7 +26,7 @@ static _Bool take_number(const char **at, const char *end, uint32_t *out) {
   return take_word(at, end, " ");
 }
 
-/* Up to a blank or the end of the line; printable and not empty. */
+/* Read a name, up to a blank or the end of the line; printable and not empty. */
 static _Bool take_linkage(const char **at, const char *end, struct symbol *symbol) {
   symbol->linkage = *at;
   while (*at < end && (unsigned char)**at > ' ' && **at != 0x7F)

@@ -1,6 +1,7 @@
-/* Folders are tried in the order of the table below. The first with CUDA's headers of the compiler's own version is
- * taken, with its `cccl` below it and, as pip packs them, beside it; else the first with any. Found once for a runtime,
- * without a lock: of two threads that search, one result is kept. */
+/* Finds the CUDA toolkit's headers that belong to the NVRTC in use. Folders are tried in the order of the table below;
+ * the first with CUDA's headers of the compiler's own version is taken, otherwise the first with any. With it comes the
+ * folder `cccl` (Thrust, CUB, libcu++) inside it or, as pip installs it, beside it. The result is kept for the runtime
+ * without a lock: of two threads that search at the same time, one result is kept. Any thread. */
 #include "jit/compile/toolkit_find.h"
 
 #include <glob.h>
@@ -21,7 +22,8 @@ struct toolkit_place {
   unsigned compiler_version; /* 0: the names of its files do not say it */
 };
 
-/* Beside what `variable` names, or the compiler's own folder where that is "", or the root. */
+/* Folders of headers, relative to the folder that `variable` names; "" stands for the compiler's own folder, NULL for
+ * "/". */
 static const struct {
   const char *variable, *pattern;
 } known[] = {

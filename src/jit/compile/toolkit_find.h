@@ -9,7 +9,7 @@
 
 #define TOOLKIT_DIRS 4
 
-/* Found once; zero it first. */
+/* Zero it before use. */
 struct toolkit {
   _Atomic(struct toolkit_place *) place;
   const struct mem *mem;

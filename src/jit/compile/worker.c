@@ -28,13 +28,14 @@
 /* Jobs of one server at once; what is beyond waits in the control socket. */
 #define JOBS_MAX 1024
 
-/* A server of a precompiled header that nobody has used for so long gives its memory back. */
+/* A server that holds a precompiled header ends after this time without a job, so that its memory is free again. */
 #define KEEPER_IDLE_MS (120 * 1000)
 
 /* The end of what a dead process had written: more does not fit an error message and its log. */
 #define SAID_MAX 4096
 
-/* Where the kernel looks first when it is out of memory: rather here than in the program that asked for a compile. */
+/* The score by which the kernel chooses what to kill when memory is short: rather a compile than the program that asked
+ * for it. */
 #define OOM_SCORE "800"
 
 struct running {
@@ -57,7 +58,8 @@ struct server {
 
 /* ---- In a forked process ---- */
 
-/* Descriptors of the server and of other jobs: they would keep sockets open that the library has closed. */
+/* Close the descriptors of the server and of other jobs, otherwise they would keep sockets open that the library has
+ * closed. */
 static void forget_others(const struct server *server) {
   for (size_t i = 0; i < server->count; i++) {
     (void)close(server->jobs[i].socket);
@@ -74,7 +76,7 @@ static void speak_into(int said) {
   (void)dup2(sink, STDERR_FILENO);
 }
 
-/* Die with the server, also when it died before this line. */
+/* Ask the kernel to kill this process when the server dies, and end at once if it already has. */
 static void tie_to(pid_t server) {
   (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != server) _exit(EXIT_FAILURE);
@@ -127,7 +129,7 @@ static void start_job(struct server *server, uint32_t number, const int *sockets
   if (said >= 0) (void)close(said);
 }
 
-/* False: the library is gone. */
+/* Take one packet from the control socket. Returns false when the library is gone. */
 static _Bool take_packet(struct server *server) {
   uint32_t number = 0;
   int sockets[PACKET_SOCKETS_MAX];
@@ -152,7 +154,7 @@ static void read_said(int said, char text[SAID_MAX + 1]) {
   text[out] = '\0';
 }
 
-/* Tell the library, which may no longer listen. */
+/* Tell the library how a job's process died. The library may no longer listen. */
 static void report_death(const struct server *server, const struct running *job, int how, const struct rusage *usage) {
   char said[SAID_MAX + 1];
   struct text payload, frame;
@@ -238,7 +240,7 @@ static int serve(struct server *server) {
   return EXIT_SUCCESS;
 }
 
-/* What the program that asked for compiles had open without close-on-exec is none of ours. */
+/* Close what the program had open without close-on-exec, because it does not concern this process. */
 static void close_inherited(void) {
 #ifdef SYS_close_range
   if (syscall(SYS_close_range, WORKER_CONTROL + 1, ~0u, 0) == 0) return;
@@ -249,7 +251,7 @@ static void close_inherited(void) {
     (void)close(file);
 }
 
-/* A wish: where it is not granted, the kernel chooses for itself. */
+/* Best effort: if the kernel refuses the score, it chooses for itself. */
 static void offer_to_be_killed(void) {
   const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (file < 0) return;
@@ -257,7 +259,7 @@ static void offer_to_be_killed(void) {
   (void)close(file);
 }
 
-/* 0, 1 and 2 are taken, so that no socket gets their numbers. */
+/* Open descriptors 0, 1 and 2 if they are closed, so that no socket gets their numbers. */
 static void open_standard(void) {
   int file = open("/dev/null", O_RDWR);
   while (file >= 0 && file < WORKER_CONTROL)

@@ -47,7 +47,7 @@ static _Bool answer(const struct worker_job *job, kjit_status status, const stru
   return said;
 }
 
-/* The sanitizers reserve terabytes of addresses, which no bound would leave them. */
+/* Bound the process's address space. Not with a sanitizer, which reserves terabytes of addresses. */
 static void bound_memory(uint64_t bytes) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   (void)bytes;
@@ -89,7 +89,8 @@ static kjit_status check_compiler(const struct worker_job *job, const struct wir
                    nvrtc_file(job->nvrtc, NULL));
 }
 
-/* False: NVRTC did not take the precompiled header, and nothing was said about the source. */
+/* Compile with the server's precompiled header. Returns false when NVRTC did not take it; the source is not judged
+ * then. */
 static _Bool compile_with_pch(const struct worker_job *job, const struct jit_request *request, kjit_status *status,
                               struct compile_result *result, kjit_error *error) {
   struct text source;

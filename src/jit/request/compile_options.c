@@ -1,3 +1,7 @@
+/* Which compiler options a caller may pass. An option is allowed if it changes nothing but the code and the messages,
+ * because then its text in the key covers it. Options that read or write files, that the library sets itself, or that
+ * make NVRTC produce something other than a cubin are refused with a sentence. An unknown option is refused too,
+ * because nobody can say what it does. Tables and pure functions; any thread. */
 #include "jit/request/compile_options.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Deeper brackets are left to the compiler. */
+/* Deepest nesting of brackets that is evaluated; deeper ones are left to the compiler. */
 #define DEPTH_LIMIT 200
 
 struct value {
@@ -21,7 +21,7 @@ struct parser {
 
 /* -- Operators that are names ------------------------------------------------------------------------------------- */
 
-/* "(name)" or "name". */
+/* The operand of `defined`: "(name)" or "name". */
 static int64_t is_defined(struct macro_expansion *expansion, struct token **at) {
   const struct token *token = (*at)->next;
   const _Bool brackets = token_is(token, "(");
@@ -69,6 +69,8 @@ static _Bool read_header_name(struct macro_expansion *expansion, struct token *f
   return length > 2 && (*name == '<' || *name == '"') && name[length - 1] == close;
 }
 
+/* __has_include and __has_include_next: asks the caller whether the header exists. -1 when the question is malformed.
+ */
 static int64_t has_include(struct macro_expansion *expansion, struct token **at, _Bool next) {
   _Bool closed = 0;
   char name[1024];
@@ -92,6 +94,7 @@ static _Bool asks_compiler(const struct token *token) {
   return 0;
 }
 
+/* The operators that look like names. Returns their value, or -1 when `*at` is none of them. */
 int64_t macro_operator(struct macro_expansion *expansion, struct token **at) {
   if (token_is(*at, "defined")) return is_defined(expansion, at);
   if (token_is(*at, "__has_include")) return has_include(expansion, at, 0);

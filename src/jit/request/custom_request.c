@@ -1,3 +1,11 @@
+/* Turns a caller's kjit_build_request into a struct jit_request.
+ *
+ * 1. Every member is checked, with a message that names it: names, sizes, defines, options, folders.
+ * 2. The prologue is written: one #define line for each define, and a #line that names the caller's source.
+ * 3. The closure of #includes is collected from the caller's headers and folders (include_closure.c), so that every
+ *    byte that the compiler reads is in the key.
+ *
+ * The result owns its memory, but borrows the caller's texts, which must outlive it. Any thread. */
 #include "jit/request/custom_request.h"
 
 #include <stdio.h>
@@ -11,13 +19,13 @@
 #include "jit/request/names.h"
 #include "jit/request/parts.h"
 
-/* Part of the fingerprint, so that a record that an older library kept is not taken for what this one would find. */
+/* Part of the fingerprint, so that a record that another version of the library kept is not used. */
 #define FINGERPRINT_VERSION 1
 
-/* kjit_build_request as first released ended with stop_user. */
+/* The smallest kjit_build_request that is accepted ends with stop_user; later members get their defaults. */
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
-/* Above what people write and machines generate; below what would make a key or a section name unwieldy. */
+/* Bounds: more than people write or generators emit, and less than would make a key or a section's name unwieldy. */
 #define NAME_LIMIT   1000
 #define DEFINE_LIMIT 1024
 #define VALUE_LIMIT  16384
@@ -50,7 +58,8 @@ struct storage {
 
 /* -- Checks ------------------------------------------------------------------------------------------------------- */
 
-/* It is written into a #line, and into keys that other machines compare. */
+/* True for a name that may stand in a #line and in keys that other machines compare: relative, without control
+ * characters and quotes. */
 static _Bool is_file_name(const char *name) {
   if (!name || !*name || *name == '/' || strnlen(name, NAME_LIMIT + 1) > NAME_LIMIT) return 0;
   for (; *name; name++) {
@@ -59,7 +68,7 @@ static _Bool is_file_name(const char *name) {
   return 1;
 }
 
-/* Fills in the size that was left to strlen. */
+/* Check a source, and fill in the size that the caller left to strlen(). */
 static kjit_status check_source(kjit_source *source, const char *what, kjit_error *error) {
   if (!is_file_name(source->name)) {
     return error_set(error, KJIT_ERR_INVALID_ARG,
@@ -88,7 +97,7 @@ static kjit_status check_header(const kjit_source *headers, kjit_source *header,
   return status;
 }
 
-/* What would carry on into the lines after the #define. */
+/* Why a value would continue into the lines behind its #define; NULL when it would not. */
 static const char *value_fault(const char *value) {
   const size_t bytes = strnlen(value, VALUE_LIMIT + 1);
   if (bytes > VALUE_LIMIT) return "is longer than 16,384 bytes";

@@ -131,7 +131,7 @@ static void skip_word(struct scanner *s) {
   if (peek(s) == '"' && opens_raw_string(s->text + start, s->at - start)) skip_raw_string(s);
 }
 
-/* One thing of a line that is not a newline. */
+/* Skip one comment, literal, word or character of a line. */
 static void skip_item(struct scanner *s) {
   const int c = peek(s);
   if (is_word(c))
@@ -233,7 +233,7 @@ static _Bool is_wanted(const struct directive *directive) {
          has_text(directive->args, directive->args_bytes, "_macro");
 }
 
-/* Behind the '#'. */
+/* Read a directive; the scanner is behind the '#'. */
 static void read_directive(struct scanner *s, size_t line) {
   skip_blanks(s);
   const size_t start = s->at;
@@ -255,14 +255,14 @@ static void read_directive(struct scanner *s, size_t line) {
   if (slot) *slot = directive;
 }
 
-/* Bytes between which nothing begins: skipped without a closer look. */
+/* Skip bytes at which nothing can begin, without a closer look. */
 static void skip_plain(struct scanner *s) {
   static const _Bool special[256] = {
       ['\n'] = 1, ['"'] = 1, ['\''] = 1, ['/'] = 1, ['\\'] = 1, ['R'] = 1, ['0'] = 1, ['1'] = 1,
       ['2'] = 1,  ['3'] = 1, ['4'] = 1,  ['5'] = 1, ['6'] = 1,  ['7'] = 1, ['8'] = 1, ['9'] = 1};
   while (s->at < s->bytes && !special[(unsigned char)s->text[s->at]])
     s->at++;
-  /* Back to the start of the word that the special byte may belong to. */
+  /* The special byte may belong to a word, so go back to the word's start. */
   while (s->at && is_word((unsigned char)s->text[s->at - 1]) && is_word(byte_at(s, s->at)))
     s->at--;
 }

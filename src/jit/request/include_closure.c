@@ -9,8 +9,8 @@
  *     file is known by the path that led to it, since its own quoted includes depend on that; `#pragma once` is known
  *     by the file itself.
  *  2. Every file that was reached gets a name of its own: the name as written where that is free. Directives that would
- *     lead elsewhere by that name are rewritten, within their line (include_rewrite.c). Literal __has_include's become
- * 1 or 0.
+ *     lead elsewhere by that name are rewritten, within their line (include_rewrite.c). Literal __has_include's
+ *     become 1 or 0.
  *  3. The compiler is given exactly these texts in memory and no folder. The key is made of the same texts. So nothing
  *     can change between hashing and compiling, and no mistake of the walk can make a stale kernel: a header that the
  *     walk missed is not there, and the compile fails. An #include that was not reached is given a name that says so
@@ -105,6 +105,7 @@ static kjit_status read_content(struct closure *closure, const struct include_pl
   return status;
 }
 
+/* Read a file once, however many paths lead to it, and find its directives. */
 static struct content *get_content(struct closure *closure, const struct include_place *place) {
   struct content *content = find_content(closure, place);
   if (content) return content;
@@ -154,6 +155,7 @@ static void wanted_name(const struct include_place *place, const struct node *fr
     (void)snprintf(out, capacity, "%s", name);
 }
 
+/* Add a file under one path. The same file under two paths is two nodes, because its quoted includes may differ. */
 static struct node *add_node(struct closure *closure, struct content *content, const struct include_place *place,
                              const char *wanted) {
   struct node *node = arena_alloc(&closure->arena, sizeof *node);

@@ -64,7 +64,7 @@ static struct looked_at *nearest_folder(struct include_finder *finder, const cha
   }
 }
 
-/* Is there a regular file at this path? */
+/* True when there is a regular file at this path. */
 static _Bool is_file(struct include_finder *finder, const char *path, struct file_stamp *stamp) {
   const size_t bytes = folder_bytes(path, strlen(path));
   const struct looked_at *folder = bytes ? look_at(finder, path, bytes) : NULL;
@@ -123,7 +123,7 @@ static _Bool found_in_memory(struct include_place *place, const kjit_source *hea
   return snprintf(place->path, sizeof place->path, "%s", header->name) < (int)sizeof place->path;
 }
 
-/* Quoted names beside the including file. The source itself lies nowhere. */
+/* Look for a quoted name beside the file that includes it. The main source is in no folder. */
 static _Bool find_beside(struct include_finder *finder, const struct include_from *from, const char *name,
                          struct include_place *place) {
   const char *slash = strrchr(from->path, '/');
@@ -150,7 +150,7 @@ static _Bool find_in_folders(struct include_finder *finder, size_t first, const 
   return 0;
 }
 
-/* One of kjit's own headers, which come after whatever the caller has given under that name. */
+/* Look among kjit's own headers, after everything that the caller has given under that name. */
 static _Bool find_in_library(struct include_finder *finder, const char *name, struct include_place *place) {
   kjit_source *header = arena_alloc(finder->arena, sizeof *header);
   if (!header) return 0;
@@ -160,7 +160,7 @@ static _Bool find_in_library(struct include_finder *finder, const char *name, st
   return status == KJIT_OK && found_in_memory(place, header, INCLUDE_LIBRARY);
 }
 
-/* A stand-in that rests on cuda/std is of no use where that is not. */
+/* Look among the stand-ins for the standard library. Those that use cuda/std are left out when it is not there. */
 static _Bool find_shim(struct include_finder *finder, const char *name, struct include_place *place) {
   struct include_place base;
   if (finder->search->no_shims) return 0;

@@ -8,10 +8,10 @@
 #include "base/text.h"
 #include "jit/request/include_closure_internal.h"
 
-/* A header of 64 MiB whose every directive grew. */
+/* Longest rewritten text: a header of 64 MiB, every directive of which grew. */
 #define REWRITTEN_LIMIT ((size_t)256 << 20)
 
-/* The args that a directive gets; `changed` false: those that it has. */
+/* The arguments of a directive after rewriting; when `changed` is false they are the original ones. */
 struct rewriting {
   struct text text;
   _Bool changed;
@@ -29,6 +29,9 @@ static _Bool is_name(const char *name, const char *text, size_t bytes) {
   return strlen(name) == bytes && !memcmp(name, text, bytes);
 }
 
+/* What an #include becomes. One that was read gets its file's own name, unless it has that already. One that led
+ * nowhere stays, so that the compiler reports the name the user wrote, unless another file has been given that name.
+ * One that was not reached gets a name that no file has. */
 static void rewrite_include(const struct closure *closure, const struct node *node, size_t index,
                             struct rewriting *out) {
   const struct directive *item = &node->content->directives.items[index];
@@ -77,6 +80,8 @@ static size_t read_question(const char *args, size_t bytes, size_t at, char name
   return at < bytes && args[at] == ')' ? at + 1 - start : 0;
 }
 
+/* In an #if or #elif, literal __has_include questions become 1 or 0, because the compiler sees no folder and would
+ * answer 0 to all of them. */
 static void rewrite_condition(struct closure *closure, const struct node *node, const struct directive *item,
                               struct rewriting *out) {
   const struct include_from from = closure_from(node);
@@ -115,7 +120,7 @@ static size_t word_start(const struct node *node, const struct directive *item) 
   return memcmp(end, tail, bytes) != 0 ? item->begin : item->begin - bytes;
 }
 
-/* The node's text with the directive's args replaced. */
+/* Append the node's text up to the directive, and the directive with its new arguments. */
 static void replace(struct text *whole, size_t *done, const struct node *node, const struct directive *item,
                     const struct rewriting *out) {
   const char *text = node->content->text;
@@ -127,6 +132,7 @@ static void replace(struct text *whole, size_t *done, const struct node *node, c
   *done = item->end;
 }
 
+/* Rewrite one file's text. A file in which nothing changes keeps its original text, without a copy. */
 static void rewrite_node(struct closure *closure, struct node *node) {
   struct text whole;
   size_t done = 0;

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "jit/request/include_closure_internal.h"
 
-/* No closure met expands a fiftieth of this. */
+/* Most macro expansions in one walk: fifty times as many as in the largest library that was tried. */
 #define EXPANSION_LIMIT 50000000u
 
 static void walk(struct closure *closure, struct node *node);
@@ -34,7 +34,7 @@ static _Bool names_macro(const struct closure *closure, const struct directive *
   return token && macro_is_defined(&closure->macros, token->text, token->bytes);
 }
 
-/* A name that a macro gives: "name", or <, tokens and >. */
+/* Expand a computed name: the tokens become "name", or <, tokens and >. */
 static _Bool expand_name(struct closure *closure, const struct directive *directive, char name[HEADER_NAME_LIMIT],
                          _Bool *angled) {
   struct macro_expansion expansion = {.table = &closure->macros, .steps = EXPANSION_LIMIT};
@@ -59,6 +59,8 @@ static _Bool expand_name(struct closure *closure, const struct directive *direct
   return 1;
 }
 
+/* An #include that led nowhere. It is an error only when every compile reads it; otherwise the compiler may never get
+ * there, and reports it if it does. */
 static void miss(struct closure *closure, const char *name, _Bool angled, _Bool certain) {
   char written[HEADER_NAME_LIMIT + 2];
   if (!certain || (angled && closure->terms->open_ended)) return;
@@ -74,7 +76,8 @@ static void miss(struct closure *closure, const char *name, _Bool angled, _Bool 
                                                    : "not among the headers given, and there are no include_dirs");
 }
 
-/* A computed name may lead elsewhere each time: then the directive stays, and each name leads to its file. */
+/* Note where a directive led. A computed name may lead elsewhere each time the file is read; then the directive stays
+ * as it is, and each name leads to its file. */
 static void note_outcome(struct closure *closure, struct outcome *outcome, struct node *found, const char *name) {
   if (outcome->kind == OUTCOME_UNREACHED) {
     *outcome = (struct outcome){found ? OUTCOME_READ : OUTCOME_MISSING, found,
@@ -87,6 +90,7 @@ static void note_outcome(struct closure *closure, struct outcome *outcome, struc
   if (found) closure_add_alias(closure, name, found);
 }
 
+/* Follow one #include: find its name, then its file, and walk that. */
 static void include(struct closure *closure, struct node *node, size_t index, _Bool certain) {
   const struct directive *directive = &node->content->directives.items[index];
   struct outcome *outcome = &node->outcomes[index];
@@ -115,6 +119,7 @@ static void include(struct closure *closure, struct node *node, size_t index, _B
   closure->node = node;
 }
 
+/* Room for one more level of conditions. NULL when the arena failed. */
 static struct level *push_level(struct closure *closure) {
   if (closure->level_count == closure->level_capacity) {
     const size_t capacity = closure->level_capacity ? 2 * closure->level_capacity : 64;
@@ -127,7 +132,8 @@ static struct level *push_level(struct closure *closure) {
   return &closure->levels[closure->level_count++];
 }
 
-/* #ifndef NAME in front of all else in the file, and #define NAME behind it: no condition, but an include guard. */
+/* True for an include guard: #ifndef NAME before everything else in the file, and #define NAME behind it. It is no
+ * condition. */
 static _Bool is_guard(const struct node *node, size_t index) {
   const struct directive *item = &node->content->directives.items[index];
   if (item->kind != DIRECTIVE_IFNDEF || index + 1 >= node->content->directives.count) return 0;
@@ -164,6 +170,7 @@ static void next_branch(struct closure *closure, const struct directive *directi
   level->certain = 0;
 }
 
+/* A directive that is no condition, in a branch that holds. */
 static void act(struct closure *closure, struct node *node, size_t index, _Bool certain) {
   const struct directive *directive = &node->content->directives.items[index];
   const char *args = directive->args;
@@ -184,6 +191,8 @@ static void act(struct closure *closure, struct node *node, size_t index, _Bool 
   }
 }
 
+/* One directive of a file. Conditions open, change and close levels; everything else counts only when all levels hold.
+ * `base` is the number of levels when the file began, so that a file cannot close a condition of its includer. */
 static void walk_directive(struct closure *closure, struct node *node, size_t index, size_t base) {
   const struct level file = {1, 1, 1, node->certain};
   const _Bool inside = closure->level_count > base;
@@ -225,8 +234,8 @@ static void walk(struct closure *closure, struct node *node) {
   closure->depth--;
 }
 
-/* The texts themselves decide nothing any more: each literal #include that was not reached is read too, so that a
- * compiler of any version and any macros finds what it asks for. */
+/* Read every literal #include that was not reached as well, so that a compiler of any version and with any macros finds
+ * what it asks for. */
 static void follow_everything(struct closure *closure) {
   for (struct node *node = closure->main; node; node = node->next) {
     const struct directive_list *list = &node->content->directives;

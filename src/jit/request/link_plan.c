@@ -1,4 +1,5 @@
-/* The plan of a request: a pure function of its source, its parts, its options and its flags. Thread-safe. */
+/* What becomes of a request: whether NVRTC makes a cubin, an object or LTO-IR, and whether a link follows. It depends
+ * on the request's source, parts, options and flags alone. Pure; any thread. */
 #include "jit/request/link_plan.h"
 
 #include <string.h>

@@ -5,11 +5,11 @@
 
 #include "jit/request/macro_table.h"
 
-/* More than any library passes; a call with more is left as it stands. */
+/* Most arguments of a macro call: more than any library passes. A call with more is left as it stands. */
 #define ARGUMENT_LIMIT 256
 
 struct hidden {
-  const char *name; /* of the macro: its address stands for it */
+  const char *name; /* the macro's name; its address identifies the macro */
   const struct hidden *next;
 };
 
@@ -67,7 +67,7 @@ static void hide_all(struct arena *arena, struct token *token, const struct hidd
       token->hidden = hide(arena, token->hidden, name->name);
 }
 
-/* The arguments behind a name: `*at` is at "(" and ends behind ")". False when there is no end. */
+/* Read the arguments behind a macro's name. `*at` is at the "(" and ends behind the ")". False when there is no end. */
 static _Bool read_arguments(struct call *call, struct arena *arena, struct token **at, const struct hidden **end) {
   size_t depth = 0;
   struct list list = {NULL, &call->arguments[0]};
@@ -91,7 +91,7 @@ static _Bool read_arguments(struct call *call, struct arena *arena, struct token
   return 0;
 }
 
-/* The argument of a parameter's name; false when it is none. */
+/* Find the argument of a parameter. False when the name is no parameter. */
 static _Bool find_argument(const struct call *call, const struct token *name, struct token **argument) {
   size_t i = 0;
   if (name->kind != TOKEN_NAME) return 0;
@@ -103,7 +103,8 @@ static _Bool find_argument(const struct call *call, const struct token *name, st
   return 0;
 }
 
-/* #parameter. Quotes inside are not escaped, since nothing here reads strings but as a header's name. */
+/* Turn an argument into a string (#parameter). Quotes inside are not escaped, because strings matter here only as names
+ * of headers. */
 static struct token *stringize(struct arena *arena, const struct token *argument) {
   size_t bytes = 2;
   for (const struct token *token = argument; token; token = token->next)
@@ -123,7 +124,7 @@ static struct token *stringize(struct arena *arena, const struct token *argument
   return made;
 }
 
-/* left ## right, as one token. */
+/* Paste two tokens into one (left ## right). */
 static struct token *paste(struct arena *arena, const struct token *left, const struct token *right) {
   const size_t bytes = (size_t)left->bytes + right->bytes;
   char *text = arena_alloc(arena, bytes + 1);
@@ -156,7 +157,8 @@ static void paste_to(struct list *list, struct arena *arena, const struct token 
   append_copies(list, arena, right->next);
 }
 
-/* __VA_OPT__(text): the text when there are variadic arguments. `*at` is at its name, and ends at the ")". */
+/* Read __VA_OPT__(text), which is its text when there are variadic arguments. `*at` is at the name, and ends at the
+ * ")". */
 static struct token *read_va_opt(const struct call *call, struct arena *arena, const struct token **at) {
   static const struct token variadic = {.text = "__VA_ARGS__", .bytes = 11, .kind = TOKEN_NAME};
   struct list list = {NULL, &list.first};
@@ -203,7 +205,7 @@ static void substitute_into(struct macro_expansion *expansion, struct list *out,
   }
 }
 
-/* The replacement of a macro with its arguments filled in. */
+/* The replacement list of a macro with its arguments filled in. */
 static struct token *substitute(struct macro_expansion *expansion, const struct call *call,
                                 const struct hidden *hidden) {
   struct list out = {NULL, &out.first};
@@ -213,7 +215,8 @@ static struct token *substitute(struct macro_expansion *expansion, const struct 
   return out.first;
 }
 
-/* The macro call that `token` begins, replaced: the new tokens with what follows them. NULL when it is none. */
+/* Replace the macro call that `token` begins. Returns the new tokens with what follows them, or NULL when it is no
+ * call. */
 static struct token *replace(struct macro_expansion *expansion, struct token *token) {
   struct arena *arena = expansion->table->arena;
   struct call call = {.body = macro_find(expansion->table, token)};
@@ -230,7 +233,7 @@ static struct token *replace(struct macro_expansion *expansion, struct token *to
   while (*list.last)
     list.last = &(*list.last)->next;
   *list.last = rest;
-  /* An empty expansion at the end still has to differ from "none". */
+  /* An empty expansion at the end must differ from NULL, which means that nothing was replaced. */
   if (list.first) return list.first;
   struct token *nothing = arena_alloc(arena, sizeof *nothing);
   if (nothing) *nothing = (struct token){.text = "", .kind = TOKEN_MARK};

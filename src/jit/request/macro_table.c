@@ -10,7 +10,7 @@
 #define uthash_nonfatal_oom(macro) (table->arena->failed = 1)
 #include <uthash.h>
 
-/* One definition, and those that push_macro put aside. */
+/* A macro's definition, in a list with those that push_macro put aside. */
 struct definition {
   const char *args; /* behind the name */
   size_t bytes;
@@ -121,7 +121,7 @@ void macro_pragma(struct macro_table *table, const char *args, size_t bytes) {
 
 /* -- Tokens ------------------------------------------------------------------------------------------------------- */
 
-/* At an opening quote: behind the closing one, or at the end. */
+/* From an opening quote: the offset behind the closing one, or the end. */
 static size_t skip_quoted(const char *text, size_t bytes, size_t at) {
   const char quote = text[at++];
   while (at < bytes && text[at] != quote)
@@ -186,7 +186,7 @@ _Bool token_is(const struct token *token, const char *text) {
 
 /* -- Bodies ------------------------------------------------------------------------------------------------------- */
 
-/* "(a, b, ...)" at the front of the tokens; the rest is the body. */
+/* Read the parameters "(a, b, ...)" at the front of the tokens. Returns the rest, which is the body. */
 static struct token *read_parameters(struct macro_body *body, struct token *token, struct arena *arena) {
   struct token **last = &body->parameters;
   body->function_like = 1;

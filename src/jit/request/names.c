@@ -7,10 +7,11 @@
 
 #include "base/error.h"
 
-/* Above what people write and machines generate. */
+/* Longest identifier: more than people write or generators emit. */
 #define IDENTIFIER_LIMIT 1000
 
-/* An instantiation over types with long names; as many as a module of generated kernels has. */
+/* Longest name expression, an instantiation over types with long names; and most of them, for a module of generated
+ * kernels. */
 #define NAME_EXPRESSION_LIMIT 16384
 #define NAME_COUNT_LIMIT      4096
 
@@ -27,7 +28,7 @@ kjit_status names_check_count(const char *name, size_t count, const void *array,
   return error_set(error, KJIT_ERR_INVALID_ARG, "%s: %zu; at most %zu", name, count, limit);
 }
 
-/* The compiler refuses what is no expression itself; this is about what would not be one line of a key. */
+/* Check that a name is one line of a key. Whether it is an expression, the compiler decides. */
 static kjit_status check_name(const char *what, const char *name, kjit_error *error) {
   if (!name || !*name) return error_set(error, KJIT_ERR_INVALID_ARG, "%s: is empty", what);
   if (strnlen(name, NAME_EXPRESSION_LIMIT + 1) > NAME_EXPRESSION_LIMIT)
@@ -38,7 +39,7 @@ static kjit_status check_name(const char *what, const char *name, kjit_error *er
   return KJIT_OK;
 }
 
-/* There is room. */
+/* Add a name; the caller has made room. */
 static kjit_status add_name(char **names, size_t *count, const struct mem *mem, const char *name, kjit_error *error) {
   char *const copy = mem_strdup(mem, name);
   if (!copy) return error_no_memory(error);

@@ -1,4 +1,5 @@
-/* Checks of a request's parts. Pure functions but for one allocation; thread-safe. */
+/* Checks of a request's parts (PTX, cubins, LTO-IR to link): kinds, sizes, and their sum. Pure but for one allocation;
+ * any thread. */
 #include "jit/request/parts.h"
 
 #include <string.h>
@@ -6,7 +7,7 @@
 #include "base/error.h"
 #include "jit/request/link_plan.h"
 
-/* Units that a program links at run time; and all of them together, which go to a compile worker as one message. */
+/* Most parts, and most bytes of all parts together, which go to a compile worker as one message. */
 #define PART_LIMIT        1024
 #define PARTS_BYTES_LIMIT ((size_t)256 << 20)
 
@@ -15,7 +16,7 @@ const char *jit_part_kind_name(uint32_t kind) {
   return kind < sizeof names / sizeof *names ? names[kind] : "";
 }
 
-/* `*left` is what all parts together may still have. */
+/* Take one part. `*left` is the number of bytes that the remaining parts may have. */
 static kjit_status take(struct jit_part *out, const kjit_part *part, size_t index, size_t *left, kjit_error *error) {
   if (!*jit_part_kind_name(part->kind) || part->reserved)
     return error_set(error, KJIT_ERR_INVALID_ARG, "parts[%zu].kind: %u; must be a kjit_part_kind, 1 to %d", index,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The version that these texts were read from, for a compiler that is not known. */
+/* The version that these texts were read from; used when the compiler's version is not known. */
 #define DEFAULT_VERSION 13000
 
 static const char always[] = "CUDARTAPI\n"
@@ -195,7 +195,7 @@ static void define_target(struct macro_table *macros, const struct target *targe
          (unsigned)target->capability);
 }
 
-/* The standard that an option asks for; the library's default without one. */
+/* The C++ standard that an option asks for, or else the library's default. */
 static long standard(const struct include_terms *terms) {
   static const struct {
     const char *name;

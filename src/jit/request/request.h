@@ -1,4 +1,5 @@
-/* A request in the form that the key, the compiler and the cache see: everything canonical, nothing optional. */
+/* A request in the form that the key, the compiler and the cache use. Everything is canonical and nothing optional, so
+ * that equal requests are equal in every member. */
 #ifndef KJIT_JIT_REQUEST_REQUEST_H
 #define KJIT_JIT_REQUEST_REQUEST_H
 

@@ -1,3 +1,10 @@
+/* Sets of source files: the main file first, the others sorted by name, and one digest over all names and contents,
+ * which is what the key says of them.
+ *
+ * The library's own kernels come from a shelf: the embedded texts are unpacked on the first request for a main file,
+ * the files that it includes are found by scanning, and the set is kept until the runtime ends. The shelf is a list
+ * that only grows at its head by compare-and-swap, so readers take no lock; of two threads that make the same set, the
+ * second gives its own up. Any thread. */
 #include "jit/request/source_set.h"
 
 #include <stdlib.h>
@@ -9,7 +16,7 @@
 #include "jit/request/directive_scan.h"
 #include "jit/request/embedded_sources.h"
 
-/* The names and digests of one set: 4096 files, the most that a closure may have, with names of a path's length. */
+/* Longest list of names and digests: 4096 files, the most that a closure may have, with names as long as paths. */
 #define MANIFEST_LIMIT (16u << 20)
 
 /* The directives of the embedded kernels, some hundred kilobytes of text. */
@@ -72,8 +79,8 @@ static void add_file(struct shelved_set *made, const struct embedded_source *sou
   if (source->digest) (void)digest_from_hex(&file->digest, source->digest, DIGEST_HEX_BYTES - 1);
 }
 
-/* Embedded kernels include under no condition that matters: each literal name counts. What is not embedded is left to
- * the compiler, which names it in its log. */
+/* Add the files that a file includes. Embedded kernels include under no condition that matters, so every literal name
+ * counts. A name that is not embedded is left to the compiler, which reports it in its log. */
 static void add_includes(struct shelved_set *made, const struct source_file *file, struct arena *arena) {
   struct directive_list list;
   if (!directive_scan(&list, file->text, file->bytes, arena)) return;
@@ -88,7 +95,7 @@ static void add_includes(struct shelved_set *made, const struct source_file *fil
   }
 }
 
-/* NULL: out of memory. */
+/* Unpack and collect the set of a main file. NULL when out of memory. */
 static struct shelved_set *make(const struct embedded_source *main_source, const struct mem *mem) {
   struct shelved_set *made =
       mem_alloc(mem, sizeof *made + embedded_source_count * sizeof *made->files + embedded_texts_bytes);
@@ -135,7 +142,7 @@ static const struct source_set *find_made(const struct shelved_set *head, const 
   return NULL;
 }
 
-/* Of two threads that made the same one, the second gives its own up. */
+/* Put a set on the shelf. When two threads made the same set, the second frees its own and takes the first's. */
 static const struct source_set *put(struct source_shelf *shelf, struct shelved_set *made) {
   struct shelved_set *head = atomic_load_explicit(&shelf->newest, memory_order_acquire);
   do {

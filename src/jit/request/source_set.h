@@ -29,7 +29,7 @@ struct source_shelf {
 };
 
 void source_shelf_init(struct source_shelf *shelf, const struct mem *mem);
-void source_shelf_finish(struct source_shelf *shelf); /* no one may use its sets any more; accepts all zero */
+void source_shelf_finish(struct source_shelf *shelf); /* no thread may use its sets any more; accepts all zero */
 
 /* The closure of an embedded kernel ("flash_forward/flash_forward.cu"), borrowed from the shelf. KJIT_ERR_UNSUPPORTED
  * when the library was built without it; KJIT_ERR_NO_MEMORY. Thread-safe; a few loads after the first call. */

@@ -104,7 +104,7 @@ static const char text_flt[] = "#pragma once\n"
 
 static const char text_empty[] = "#pragma once\n";
 
-/* All of cuda/std/<name>, also as std. */
+/* A stand-in that brings all names of cuda/std/<name> into std. */
 #define OVER(name) "#pragma once\n#include <cuda/std/" name ">\nnamespace std {\nusing namespace ::cuda::std;\n}\n"
 #define TEXT(name, text)                                                                                               \
   { name, text, sizeof(text) - 1 }

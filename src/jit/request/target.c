@@ -1,3 +1,8 @@
+/* Architectures: reading names like "sm_90a", their limits, and which devices run their code. Pure functions; any
+ * thread.
+ *
+ * An architecture that is not in the table of limits is allowed, because NVRTC may know newer ones; its limits are then
+ * unknown and are not checked before compiling. */
 #include "jit/request/target.h"
 
 #include <string.h>
@@ -10,6 +15,7 @@ static _Bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
+/* "sm_", two or three digits without a leading zero, and at most one of the suffixes a and f. */
 static _Bool parse(struct target *out, const char *name) {
   static const char prefix[] = "sm_";
   const size_t length = strnlen(name, sizeof out->name), first = sizeof prefix - 1;
@@ -61,6 +67,8 @@ const struct target_limits *target_get_limits(const struct target *target) {
   return NULL;
 }
 
+/* Code for sm_XYa runs on capability X.Y alone. Other cubins run on devices of the same major version whose minor
+ * version is not lower ("Application Compatibility" in the CUDA C++ Programming Guide). */
 _Bool target_runs_on(const struct target *target, uint32_t device_capability) {
   if (target->suffix == 'a') return target->capability == device_capability;
   return target->capability / 10 == device_capability / 10 && target->capability <= device_capability;

@@ -1,5 +1,5 @@
-// cp.async: what was asked for arrives as late as a thread's waits allow. Until then nobody may touch the place, which
-// holds NaNs.
+// cp.async. A copy is performed as late as its thread's waits allow. Until then its destination holds NaNs and must not
+// be touched, so that a kernel that waits too little computes NaN or is reported.
 #include <cstring>
 
 #include "machine/state.h"

@@ -1,4 +1,5 @@
-// Barriers of a block, mbarriers, and registers that warpgroups hand to each other.
+// Barriers: named barriers of a block, mbarriers with their phases, and the registers that warpgroups hand to each
+// other by setmaxnreg. A thread that has to wait gives its turn back to the scheduler.
 #include <algorithm>
 
 #include "machine/state.h"

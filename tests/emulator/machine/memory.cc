@@ -1,4 +1,5 @@
-// Shared and global memory: bounds, alignment, and what must not be touched while a copy or a product is in flight.
+// Accesses to shared and global memory: each is checked for bounds and alignment, and for bytes that a copy or a
+// product in flight still uses.
 #include <algorithm>
 #include <cstring>
 

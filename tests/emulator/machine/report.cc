@@ -1,4 +1,5 @@
-// What went wrong, in words.
+// What the machine says when a kernel makes a mistake: the first mistake is kept, in words, with thread, block and
+// place.
 #include <cstdarg>
 #include <cstdio>
 #include <string>

@@ -1,4 +1,5 @@
-// Instructions of one warp: shuffles, votes, ldmatrix, stmatrix, mma.sync.
+// Instructions that one warp executes together: shuffles, votes, ldmatrix, stmatrix, mma.sync. Each waits until all of
+// its lanes have arrived with the same instruction.
 #include <cstring>
 
 #include "machine/state.h"

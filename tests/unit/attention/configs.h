@@ -7,7 +7,7 @@
 
 #include "support/configs.h"
 
-/* The seeds' best at (64, 64): the config that single changes are made to. */
+/* The best config of the original project at (64, 64), to which single changes are made. */
 static inline kjit_flash_config config_base(void) {
   kjit_flash_config config = {.dtype = KJIT_FP16,
                               .d_head = 128,

@@ -167,7 +167,7 @@ static void test_flash_rules__accumulators_must_fit_the_registers(void **state) 
   (void)state;
   kjit_flash_config config = config_base();
   config.B_r = config.B_c = 128;
-  expect_legal(&config); /* 32 * (128 + 128) / 32 = 256, as in the seeds' progression_all */
+  expect_legal(&config); /* 32 * (128 + 128) / 32 = 256, as in the set progression_all */
   config.B_c = 144;
   expect_refused(&config, "B_r is 128: with n_warps 4, d_head 128 and B_c 144 a thread accumulates in (B_r / n_warps) "
                           "* (d_head + B_c) / 32 = 272 registers; must be at most 256");

@@ -78,7 +78,8 @@ static void test_flash_sets__progression_is_the_staircase(void **state) {
   }
 }
 
-/* How many autotune configs have this tile and dtype; every one must obey the loads of the seeds' table. */
+/* How many autotune configs have this tile and dtype; every one must have the load counts of the original project's
+ * table. */
 static size_t count_tile(const struct set *set, int32_t dtype, int32_t B_r, int32_t B_c,
                          _Bool (*fits)(int32_t q, int32_t k)) {
   size_t count = 0;

@@ -1,0 +1,106 @@
+"""A kjit_build_request made of Python values. The memory that it points to lives as long as the request."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Optional, Union
+
+from . import _abi
+from ._library import struct
+
+#: A macro's value: text as it stands behind #define; None and True mean 1.
+Defines = Mapping[str, object]
+Paths = Iterable[Union[str, "os.PathLike[str]"]]
+
+
+class Part(NamedTuple):
+    """Compiled code as an input: kind is "cubin", "ptx", "ltoir" or "fatbin"."""
+
+    kind: str
+    data: bytes
+    name: Optional[str] = None
+
+
+PART_KINDS = {
+    name.replace("KJIT_PART_", "", 1).lower(): value for name, value in _abi.ENUMS.get("kjit_part_kind", {}).items()
+}
+
+
+def _texts(what: str, values: Iterable[str]) -> list[bytes]:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{what} is {values!r}: must be several texts, ({values!r},)")
+    return [os.fsencode(value) for value in values]
+
+
+def _source(name: str, text: str) -> Any:
+    content = text.encode()
+    return _abi.kjit_source(name.encode(), content, len(content))
+
+
+def _macro(name: str, value: object) -> Any:
+    text = "1" if value is None or value is True else "0" if value is False else str(value)
+    return _abi.kjit_define(name.encode(), text.encode())
+
+
+def _part(part: Part) -> Any:
+    if part.kind not in PART_KINDS:
+        raise ValueError(f"part kind is {part.kind!r}: must be one of {', '.join(PART_KINDS)}")
+    content = bytes(part.data)
+    held = _abi.kjit_part(name=None if part.name is None else part.name.encode(), kind=PART_KINDS[part.kind])
+    held.bytes = len(content)
+    return held, ctypes.create_string_buffer(content, len(content) + 1)
+
+
+def put_array(request: Any, member: str, count: str, values: list[Any]) -> None:
+    if values:
+        kind = type(values[0]) if isinstance(values[0], ctypes.Structure) else ctypes.c_char_p
+        setattr(request, member, (kind * len(values))(*values))
+        setattr(request, count, len(values))
+
+
+def define_array(defines: Optional[Defines]) -> list[Any]:
+    return [_macro(name, value) for name, value in (defines or {}).items()]
+
+
+def build_request(
+    text: Optional[str],
+    *,
+    entry: Optional[str] = None,
+    arch: Optional[str] = None,
+    name: str = "source.cu",
+    defines: Optional[Defines] = None,
+    headers: Optional[Mapping[str, str]] = None,
+    include_dirs: Paths = (),
+    options: Iterable[str] = (),
+    names: Iterable[str] = (),
+    parts: Iterable[Part] = (),
+    no_compile: bool = False,
+    strict_sources: bool = False,
+    timeout_ms: int = 0,
+) -> Any:
+    flags = (_abi.KJIT_BUILD_NO_COMPILE if no_compile else 0) | (
+        _abi.KJIT_BUILD_STRICT_SOURCES if strict_sources else 0
+    )
+    request = struct(
+        _abi.kjit_build_request,
+        arch=None if arch is None else arch.encode(),
+        entry=None if entry is None else entry.encode(),
+        flags=flags,
+        timeout_ms=timeout_ms,
+    )
+    if text is not None:
+        request.source = _source(name, text)
+    put_array(request, "headers", "header_count", [_source(*pair) for pair in (headers or {}).items()])
+    put_array(request, "defines", "define_count", define_array(defines))
+    folders = [include_dirs] if isinstance(include_dirs, os.PathLike) else include_dirs
+    put_array(request, "include_dirs", "include_dir_count", _texts("include_dirs", folders))  # type: ignore[arg-type]
+    put_array(request, "options", "option_count", _texts("options", options))
+    put_array(request, "names", "name_count", _texts("names", names))
+    held = [_part(part) for part in parts]
+    for row, memory in held:
+        row.data = ctypes.addressof(memory)
+    put_array(request, "parts", "part_count", [row for row, _ in held])
+    request.held = [memory for _, memory in held]
+    return request

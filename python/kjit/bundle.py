@@ -1,0 +1,149 @@
+"""Bundles: many kernels in one read-only file. Opening them for use is kjit.Runtime(bundles=…, trusted_keys=…)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable
+from typing import Any, Callable, Optional, Union
+
+from . import _abi
+from ._library import as_dict, call, lib, struct, text_or_none
+from .artifact import Artifact
+from .runtime import Runtime, default_runtime
+
+#: (dictionary, data, capacity) -> one zstd frame of at most `capacity` bytes, or b"" to store the kernel as it is.
+Compress = Callable[[bytes, bytes, int], bytes]
+
+
+def _keys(keys: Iterable[str]) -> Any:
+    texts = [key.encode() for key in keys]
+    return (ctypes.c_char_p * len(texts))(*texts), len(texts)
+
+
+class Bundle:
+    """A bundle, opened to look into: its path or its bytes. Thread-safe.
+
+    trusted_keys: public keys, 64 hex digits each; with any, the signature and every digest are checked, and what
+    none of them signed is refused.
+    """
+
+    def __init__(self, source: Union[str, os.PathLike[str], bytes], *, trusted_keys: Iterable[str] = ()) -> None:
+        self._handle = ctypes.c_void_p()
+        keys, count = _keys(trusted_keys)
+        if isinstance(source, bytes):
+            self._memory = ctypes.create_string_buffer(source, len(source))
+            blob = _abi.kjit_bundle_blob(ctypes.addressof(self._memory), len(source))
+            call(lib.kjit_bundle_open_blob, ctypes.byref(self._handle), ctypes.byref(blob), keys, count)
+        else:
+            call(lib.kjit_bundle_open, ctypes.byref(self._handle), os.fsencode(source), keys, count)
+
+    def close(self) -> None:
+        lib.kjit_bundle_close(self._handle)
+        self._handle.value = None
+
+    def __enter__(self) -> Bundle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def info(self) -> dict[str, Any]:
+        """bytes, body_bytes, entries, archs, digest, signer."""
+        found = struct(_abi.kjit_bundle_info)
+        call(lib.kjit_bundle_get_info, self._handle, ctypes.byref(found))
+        return as_dict(found)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Every kernel, unpacked and checked; what is damaged has a status and says why."""
+        found: list[dict[str, Any]] = []
+
+        def visit(user: Any, entry: Any) -> int:
+            found.append(as_dict(entry.contents))
+            return 0
+
+        call(lib.kjit_bundle_list, self._handle, _abi.kjit_cache_visit(visit), None)
+        return found
+
+    def sign(self, secret_key: str) -> bytes:
+        """The signature: bytes that belong behind the first info()["body_bytes"] of the file."""
+        signature = (ctypes.c_uint8 * _abi.KJIT_BUNDLE_SIGNATURE_BYTES)()
+        call(lib.kjit_bundle_sign, self._handle, secret_key.encode(), signature)
+        return bytes(signature)
+
+
+class BundleWriter:
+    """Collects kernels of a runtime's cache folder. Not thread-safe.
+
+        writer = kjit.BundleWriter()
+        writer.add_cache(filter="family=flash_forward")
+        Path("kernels.kjb").write_bytes(writer.finish(secret_key=key))
+
+    compress: makes zstd frames; None: kernels are stored as they are.
+    """
+
+    def __init__(self, compress: Optional[Compress] = None, *, runtime: Optional[Runtime] = None) -> None:
+        self._runtime = runtime or default_runtime()
+        self._handle = ctypes.c_void_p()
+        self._compress = _abi.kjit_compress_fn()
+        if compress is not None:
+            self._compress = _abi.kjit_compress_fn(_compressor(compress))
+        call(lib.kjit_bundle_writer_create, ctypes.byref(self._handle), self._compress, None)
+
+    def __del__(self) -> None:
+        lib.kjit_bundle_writer_destroy(self._handle)
+
+    def add_cache(self, filter: Optional[str] = None) -> dict[str, int]:
+        """Add the sound entries of the user folder; what was added.
+
+        filter: "name=value,name=value", all of which hold: name is family, arch, entry, label or key.
+        """
+        report = struct(_abi.kjit_cache_report)
+        call(
+            lib.kjit_bundle_writer_add_cache,
+            self._handle,
+            self._runtime.handle,
+            text_or_none(filter),
+            ctypes.byref(report),
+        )
+        return as_dict(report)
+
+    def add(self, artifact: Artifact) -> None:
+        """Add a kernel that is in the user folder."""
+        if self.add_cache(f"key={artifact.key}")["entries"] != 1:
+            raise LookupError(f"{artifact.key}: not in the cache folder {self._runtime.cache_path()}")
+
+    def finish(self, *, secret_key: Optional[str] = None) -> bytes:
+        """The bundle's bytes, signed when there is a key. The same kernels give the same bytes."""
+        blob = _abi.kjit_bundle_blob()
+        call(lib.kjit_bundle_writer_finish, self._handle, ctypes.byref(blob))
+        body = ctypes.string_at(blob.data, blob.bytes)
+        if secret_key is None:
+            return body
+        with Bundle(body) as bundle:
+            return body + bundle.sign(secret_key)
+
+
+def _compressor(compress: Compress) -> Any:
+    def run(user: Any, dictionary: Any, dictionary_bytes: int, data: Any, count: int, out: Any, capacity: int) -> int:
+        try:
+            known = ctypes.string_at(dictionary, dictionary_bytes) if dictionary_bytes else b""
+            frame = compress(known, ctypes.string_at(data, count), capacity)
+        except Exception:
+            return 0  # stored as it is: nothing can be raised through the library
+        if not frame or len(frame) > capacity:
+            return 0
+        ctypes.memmove(out, frame, len(frame))
+        return len(frame)
+
+    return run
+
+
+def bundle_keygen() -> tuple[str, str]:
+    """A new pair of Ed25519 keys as hex digits: (secret, public)."""
+    secret, public = ctypes.create_string_buffer(65), ctypes.create_string_buffer(65)
+    call(lib.kjit_bundle_keygen, secret, public)
+    return secret.value.decode(), public.value.decode()
