@@ -10,16 +10,16 @@
 #include "seed_map.h"
 #include "support/random.h"
 
-#define CONFIGS     10000 /* and lookups of one timing */
+#define CONFIGS     10000 /* configs, and as many look-ups in one timing */
 #define MOST_ROUNDS 10000
 
 struct tables {
   struct push_table resident;
   struct seed_map *map;
-  uint64_t sink; /* every answer is used, so that none is left out */
+  uint64_t sink; /* every answer is added here, so that the compiler cannot leave a look-up out */
 };
 
-/* As of src/family/config_kernel.c. */
+/* The key of the library's table, as src/family/config_kernel.c has it. */
 struct key {
   const kjit_family *family;
   int32_t device;
@@ -60,7 +60,7 @@ static kjit_flash_config random_config(struct random *random) {
   return config;
 }
 
-/* Distinct legal configs, in random order, into both tables. */
+/* Put distinct legal configs, in random order, into both tables. */
 static bool fill(struct tables *tables, struct random *random, kjit_flash_config *configs) {
   size_t count = 0;
   while (count < CONFIGS) {

@@ -3,9 +3,9 @@
  * kjit for C++17 and later: the C API with ownership, typed launches and exceptions. Everything here is inline over the
  * functions of <kjit/kjit.h>; the library has no C++ ABI, so any compiler and standard library may be mixed with it.
  *
- * Errors: each function that can fail has two forms. One throws kjit::error; the other takes a `kjit_error &` last, never
- * throws, and returns something that converts to false after a failure. Under -fno-exceptions only the second form is
- * there.
+ * Errors: each function that can fail has two forms. One throws kjit::error; the other takes a `kjit_error &` last,
+ * never throws, and returns something that converts to false after a failure. Under -fno-exceptions only the second
+ * form is there.
  *
  * Ownership: runtime and plan-like objects are moved, not copied; artifact, module and kernel are copied by taking
  * another reference. An object must not outlive the runtime that it came from, as in C.

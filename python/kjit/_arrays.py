@@ -77,12 +77,18 @@ class Arrays:
         return _dlpack_layout(array.__dlpack__())
 
 
+# By a framework's own dtype objects, of which there are few.
+_numbers: dict[Any, Optional[int]] = {None: None}
+
+
 def dtype_number(array: Any) -> Optional[int]:
     """The ScalarType number of an array's elements; None when it does not say, or it is one that kjit does not have."""
     dtype = getattr(array, "dtype", None)
-    if dtype is not None:
-        return DTYPE_NUMBERS.get(str(dtype).rpartition(".")[2])
-    return None
+    try:
+        return _numbers[dtype]
+    except KeyError:
+        found = _numbers[dtype] = DTYPE_NUMBERS.get(str(dtype).rpartition(".")[2])
+        return found
 
 
 def _dlpack_layout(capsule: Any) -> Layout:

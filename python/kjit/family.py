@@ -29,6 +29,9 @@ _DTYPE_TEXTS = {
 }
 _DTYPE_WORDS = {number: text for text, number in _DTYPE_TEXTS.items()}
 
+#: Shapes of launches that a kernel remembers: they follow from the integers alone.
+_SHAPES_MAX = 1024
+
 Value = Union[int, bool, str]
 
 
@@ -414,9 +417,12 @@ def _as_whole(value: Any, row: _Parameter) -> int:
 
 
 def _take_integer(row: _Parameter, dtype: int) -> Callable[[Any], Any]:
-    scratch = bytearray(row.bytes)
+    scratch, half = bytearray(row.bytes), 1 << (8 * row.bytes - 1)
+    low, end = (-half, half) if row.is_signed else (0, 2 * half)
 
     def take(value: Any) -> Any:
+        if type(value) is int and low <= value < end and row.type != "bool":
+            return value
         number = _as_whole(value, row)
         if row.type == "bool" and number not in (0, 1):
             raise ValueError(f"{number}: must be True or False, for bool")
@@ -430,6 +436,8 @@ def _take_float(row: _Parameter, dtype: int) -> Callable[[Any], Any]:
     name = DTYPE_NAMES.get(dtype, "")
 
     def take(value: Any) -> Any:
+        if type(value) is float and name == "float64":
+            return value
         if isinstance(value, bytes):
             return value
         if not isinstance(value, (int, float)) and not (is_numpy_scalar(value) and value.dtype.kind in "iufV"):
@@ -508,6 +516,7 @@ class FamilyKernel:
             self._takers.append((row.name, _TAKERS.get(row.kind, _take_bytes)(row, dtype)))
         self._integers = [i for i, row in enumerate(rows) if _TAKERS.get(row.kind) is _take_integer]
         self._sms: Optional[int] = None
+        self._shapes: dict[tuple[int, ...], Shape] = {}
 
     def __repr__(self) -> str:
         return f"<kjit.FamilyKernel {self.family.name} {self.config}>"
@@ -521,12 +530,12 @@ class FamilyKernel:
             names = ", ".join(name for name, _ in self._takers)
             raise TypeError(f"{self.family.name} takes {len(self._takers)} arguments, {names}: {len(args)} were given")
         found = []
-        for index, value in enumerate(args):
-            name, take = self._takers[index]
-            try:
+        name = ""
+        try:
+            for (name, take), value in zip(self._takers, args):
                 found.append(take(value))
-            except (TypeError, ValueError, OverflowError) as fault:
-                raise type(fault)(f"args[{index}] ({name}): {fault}") from None
+        except (TypeError, ValueError, OverflowError) as fault:
+            raise type(fault)(f"args[{len(found)}] ({name}): {fault}") from None
         return tuple(found)
 
     def _grid(self, args: tuple[Any, ...]) -> tuple[int, int, int]:
@@ -547,7 +556,13 @@ class FamilyKernel:
         A wrong one is a TypeError or OverflowError that names its index and the parameter.
         """
         checked = self._checked(args)
-        shape = Shape(self._grid(checked), self._block, self._shared, self._cluster)
+        numbers = tuple([checked[index] for index in self._integers])
+        shape = self._shapes.get(numbers)
+        if shape is None:
+            shape = Shape(self._grid(checked), self._block, self._shared, self._cluster)
+            if len(self._shapes) >= _SHAPES_MAX:
+                self._shapes.clear()
+            self._shapes[numbers] = shape
         self.kernel._enqueue(shape, stream, checked)
 
     def __call__(self, *args: Any, stream: Any = None) -> None:

@@ -204,9 +204,7 @@ class Runtime:
 
     def _choose(self, problem: Any, where: bytes) -> Any:
         kernel = _abi.kjit_config()
-        call(
-            lib.kjit_attention_choose, self.handle, ctypes.byref(problem), where, ctypes.byref(kernel), None
-        )
+        call(lib.kjit_attention_choose, self.handle, ctypes.byref(problem), where, ctypes.byref(kernel), None)
         return kernel
 
     def compile_source(

@@ -1,4 +1,4 @@
-/* The planner: which family computes a problem on a card, with which config. Pure. */
+/* The planner: chooses family and config for a problem on a card, by a tuned table or by rules. Pure; any thread. */
 #ifndef KJIT_ATTENTION_ATTENTION_CHOOSE_H
 #define KJIT_ATTENTION_ATTENTION_CHOOSE_H
 

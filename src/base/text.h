@@ -1,4 +1,8 @@
-/* Growable text with sticky failure: append freely, test once at the end. */
+/* Text that grows. A failed append is remembered, so that a caller appends freely and tests `failed` once at the end. A
+ * struct text belongs to one thread.
+ *
+ * Life cycle: text_init(), any number of appends, then text_take() to keep the text, and text_finish() in every case.
+ */
 #ifndef KJIT_BASE_TEXT_H
 #define KJIT_BASE_TEXT_H
 
@@ -14,7 +18,7 @@ struct text {
 };
 
 void text_init(struct text *text, const struct mem *mem, size_t limit);
-/* Over the caller's buffer of `capacity` bytes, the NUL included: never allocates, is never finished or taken. */
+/* Write into the caller's buffer of `capacity` bytes, the NUL included. Never allocates, and needs no finishing. */
 void text_init_fixed(struct text *text, char *buffer, size_t capacity);
 void text_finish(struct text *text); /* frees */
 void text_append(struct text *text, const char *string);

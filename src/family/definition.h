@@ -13,7 +13,7 @@
 
 /* Bounds of a description. A table of more rows is made by a program and not by a person, and would make opening a
  * family, printing a config and the kernel's prologue unboundedly long. */
-#define DEFINITION_NAME_MAX       48 /* bytes; 64 fields of such names and values fit KJIT_CONFIG_TEXT_MAX or are refused */
+#define DEFINITION_NAME_MAX       48 /* bytes; 64 fields of such names fit KJIT_CONFIG_TEXT_MAX or are refused */
 #define DEFINITION_VALUES_MAX     256
 #define DEFINITION_DERIVED_MAX    64 /* a bit for each in an expression's masks */
 #define DEFINITION_PARAMETERS_MAX 64

@@ -46,6 +46,8 @@ static kjit_status refuse_inner(const struct definition_maker *maker, const kjit
   return definition_refuse(maker, at, "%s", inner->message);
 }
 
+/* Make a set that is a list of configs. Each is read and checked by the family's rules now, so that a set has legal
+ * ones. */
 static kjit_status make_list(const struct definition_maker *maker, const kjit_family_set_row *row,
                              struct definition_set *set) {
   struct family_definition *const definition = maker->definition;
@@ -68,6 +70,8 @@ static kjit_status make_list(const struct definition_maker *maker, const kjit_fa
   return KJIT_OK;
 }
 
+/* Make one axis of a cross product: its field, and the values listed or, without a list, all legal values of the field.
+ * An unknown field is refused with the nearest name. */
 static kjit_status make_axis(const struct definition_maker *maker, const kjit_family_axis *row, struct axis *axis) {
   struct family_definition *const definition = maker->definition;
   const char *const name = row->field.text ? row->field.text : "";

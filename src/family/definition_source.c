@@ -4,7 +4,7 @@
  * 2. It compares the constants of that text with the fields: one that nobody defines is an error, because the compiler
  *    would name it too, but after the fields were misspelt for a while; a field that nobody uses is a warning.
  * 3. Where the main file alone does not answer step 2, the headers are read too. They are not kept: a build finds them
- * again, with the toolkit's, as kjit_build() does.
+ *    again, with the toolkit's, as kjit_build() does.
  *
  * Threads: one thread makes a definition. */
 #include <stdio.h>
@@ -19,11 +19,11 @@
 #include "jit/request/compile_options.h"
 #include "jit/request/custom_request.h"
 
-/* A closure may have 64 MiB in all; no file of it that a person wrote comes near this. */
+/* Largest main file that is read. A whole closure may have 64 MiB; no file that a person wrote comes near this. */
 #define SOURCE_BYTES_MAX ((size_t)16 << 20)
 #define PATHS_MAX        256
 
-/* A list of names, so that each constant is looked for once. */
+/* Names that were looked for already, so that each constant is looked for once. */
 struct seen_name {
   const struct seen_name *next;
   const char *name;
@@ -214,6 +214,7 @@ static kjit_status check_foreign(struct constant_check *check, const struct cons
   return KJIT_OK;
 }
 
+/* Step 2, unused fields: `unused` has a bit for each field that neither the source nor a header uses. */
 static kjit_status warn(const struct definition_maker *maker, uint64_t unused) {
   struct family_definition *const definition = maker->definition;
   definition->warnings = arena_alloc_array(&definition->arena, definition->field_count, sizeof *definition->warnings);
@@ -243,6 +244,9 @@ static uint64_t used_by_template(const struct family_definition *definition) {
   return used;
 }
 
+/* Step 2: every KJIT_ constant of the main file must be a field's, a derived one, or defined by some header. The
+ * headers are read for unused fields only if the main file does not use all of them, because collecting them costs
+ * time. */
 static kjit_status find_uses(struct constant_check *check, uint64_t *used) {
   struct family_definition *const definition = check->maker->definition;
   const uint64_t all = UINT64_MAX >> (KJIT_FIELD_COUNT_MAX - definition->field_count);

@@ -23,7 +23,7 @@ _Static_assert((int)KJIT_MAP_TF32_FTZ == (int)CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_F
 #define BOX_MAX            256u
 #define ELEMENT_STRIDE_MAX 8u
 #define ALIGNMENT          16u
-#define ALIGNMENT_32B      32u /* of addresses and strides with 32-byte interleaving, and of packed 4- and 6-bit types */
+#define ALIGNMENT_32B      32u /* with 32-byte interleaving, and of packed 4- and 6-bit types */
 #define INTERLEAVED_RANK   3u
 
 /* Columns of a box of 16-bit elements: the 128-byte swizzle takes rows of 128 bytes. */

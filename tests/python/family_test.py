@@ -1,10 +1,12 @@
 """A user's kernel family from Python: configs, sets, and launches to a driver that only counts. No GPU."""
 
 import ctypes
+import math
 import os
 import pickle
 import struct
 import sys
+import time
 import unittest
 
 import harness
@@ -192,6 +194,24 @@ class Launches(harness.TemporaryFolder):
         self.write("every.yaml", TEXT.replace("count: int16", "count: int32"))
         with self.assertRaisesRegex(TypeError, r"declares parameters of \[8, 4, 1, 2, 4, 12\] bytes, and kernel"):
             kjit.Family(self.folder / "every.yaml").get("size=1")
+
+
+class Speed(unittest.TestCase):
+    def test_launch__costs_less_than_ten_microseconds(self):
+        if kjit.doctor()["nvrtc_status"] != 0:
+            self.skipTest("NVRTC is not installed")
+        DRIVER.cuCtxSetCurrent(ctypes.c_void_p(1))
+        DRIVER.asked_parameters(0, 8)
+        kernel = kjit.Family(SOFTMAX).get("threads=64")
+        out, x = (InterfaceArray(dtype="float16", bytes_each=2) for _ in range(2))
+        best = math.inf
+        for _ in range(30):
+            started = time.perf_counter()
+            for _ in range(300):
+                kernel.launch(None, out, x, 1000, 4096)
+            best = min(best, time.perf_counter() - started)
+        print(f"    launch of four arguments: {best / 300 * 1e6:.2f} us", flush=True)
+        self.assertLess(best / 300, 1e-5)
 
 
 if __name__ == "__main__":

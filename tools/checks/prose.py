@@ -8,7 +8,6 @@
 """
 
 import re
-import sys
 import unicodedata
 
 from project import ROOT, finish, name, sources
@@ -18,10 +17,6 @@ OPENING = re.compile(r"/\*(?P<text>.*?)\*/", re.DOTALL)
 LEAST_WORDS = 10  # fewer words cannot say what a file is and how it works
 LINKED_ROW = re.compile(r"^\s*\|.*(https?://|\]\()")
 
-# Files without an opening comment yet. An entry that is no longer needed is a fault, so that this list can only shrink.
-WITHOUT_OPENING = frozenset("""
-""".split())
-
 
 def has_opening(path):
     match = OPENING.match(path.read_text())
@@ -30,14 +25,8 @@ def has_opening(path):
 
 def faults_of_openings():
     for path in sources("src", "tools", suffixes=(".c",)):
-        opened, excepted = has_opening(path), name(path) in WITHOUT_OPENING
-        if not opened and not excepted:
+        if not has_opening(path):
             yield f"{name(path)}:1: opens without a comment of {LEAST_WORDS} words or more that says what the file is"
-        if opened and excepted:
-            yield f"{name(path)}: is listed in WITHOUT_OPENING and opens with a comment"
-    for missing in sorted(WITHOUT_OPENING):
-        if not (ROOT / missing).exists():
-            yield f"{missing}: is listed in WITHOUT_OPENING and does not exist"
 
 
 def columns(line):
@@ -64,11 +53,7 @@ def main():
     faults = list(faults_of_openings())
     for path in files:
         faults += faults_of_markdown(path)
-    if "--list" in sys.argv:
-        for path in sources("src", "tools", suffixes=(".c",)):
-            if not has_opening(path):
-                print(name(path))
-    finish(faults, f"prose, {len(files)} Markdown files, {len(WITHOUT_OPENING)} .c files without an opening yet")
+    finish(faults, f"prose, {len(files)} Markdown files")
 
 
 if __name__ == "__main__":

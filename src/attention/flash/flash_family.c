@@ -1,4 +1,6 @@
-/* flash_forward as a family: its table, its functions over values, and the step from 13 fields to a kjit_config.
+/* flash_forward as an instance of struct kjit_family. The functions of the table are one-line adapters, from a family's
+ * int32 values to struct flash_variant, and call flash_config.c, flash_text.c and flash_sets.c. At the end: how a
+ * config of 13 fields becomes a kjit_config, and is fitted to a problem.
  *
  * Threads: constant data and pure functions. */
 #include "attention/flash/flash_family.h"

@@ -33,7 +33,6 @@
 #define OPTION_BYTES 2048 /* an option of the greatest length by its longest name */
 #define DIR_LIMIT    256
 #define HEADER_LIMIT 4096
-
 #define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
 
 struct storage {
@@ -173,17 +172,28 @@ static kjit_status copy_headers(struct storage *storage, const kjit_build_reques
   return status;
 }
 
+static kjit_status add_option(struct storage *storage, const char *option) {
+  char *copy = mem_strdup(storage->mem, option);
+  if (copy) storage->options[storage->option_count++] = copy;
+  return copy ? KJIT_OK : KJIT_ERR_NO_MEMORY;
+}
+
+/* NVRTC defines assert() before it reads the source, so a `#define NDEBUG` in the text would come too late for it. */
+static const char assert_switch[] = "NDEBUG";
+
 static kjit_status copy_options(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
-  storage->options = mem_alloc_array(storage->mem, request->option_count, sizeof *storage->options);
+  char option[OPTION_BYTES];
+  kjit_status status = KJIT_OK;
+  storage->options = mem_alloc_array(storage->mem, request->option_count + 1, sizeof *storage->options);
   if (!storage->options) return error_no_memory(error);
-  for (; storage->option_count < request->option_count; storage->option_count++) {
-    char option[OPTION_BYTES];
-    (void)compile_option_canonical(request->options[storage->option_count], option, sizeof option);
-    char *copy = mem_strdup(storage->mem, option);
-    if (!copy) return error_no_memory(error);
-    storage->options[storage->option_count] = copy;
+  for (size_t i = 0; i < request->option_count && status == KJIT_OK; i++) {
+    (void)compile_option_canonical(request->options[i], option, sizeof option);
+    status = add_option(storage, option);
   }
-  return KJIT_OK;
+  for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++) {
+    if (!strcmp(request->defines[i].name, assert_switch)) status = add_option(storage, "--define-macro=NDEBUG");
+  }
+  return status == KJIT_OK ? KJIT_OK : error_no_memory(error);
 }
 
 static kjit_status copy_names(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
@@ -199,6 +209,7 @@ static kjit_status make_prologue(struct storage *storage, const kjit_build_reque
   if (role) text_append(&text, role->prologue);
   for (size_t i = 0; i < request->define_count; i++) {
     const kjit_define *define = &request->defines[i];
+    text_append(&text, strcmp(define->name, assert_switch) ? "" : "#undef NDEBUG\n"); /* copy_options() gives it too */
     text_appendf(&text, "#define %s %s\n", define->name, define->value ? define->value : "1");
   }
   if (request->source.text && !role) text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);

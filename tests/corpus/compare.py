@@ -1,0 +1,95 @@
+"""One case through bare NVRTC and through kjit, in a process of its own, because a crash may be part of the answer.
+
+usage: compare.py < CASE.json > VERDICT.json
+
+Both get the same text, headers, folders, names and options. Equal means: both compile it to the same bytes, or both
+refuse it. kjit's cache is off.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from typing import Any
+
+import bare
+
+
+def _put(request: Any, member: str, count: str, values: list[Any], kind: Any) -> None:
+    setattr(request, member, (kind * len(values))(*values))
+    setattr(request, count, len(values))
+
+
+def make_request(case: dict[str, Any]) -> Any:
+    from kjit import _abi
+
+    text = case["text"].encode()
+    request = _abi.kjit_build_request(
+        struct_size=ctypes.sizeof(_abi.kjit_build_request),
+        arch=case.get("arch", "sm_90").encode(),
+        entry=case["entry"].encode() if case.get("entry") else None,
+        source=_abi.kjit_source(b"case.cu", text, len(text)),
+    )
+    headers = [_abi.kjit_source(name.encode(), data.encode(), 0) for name, data in case.get("headers", {}).items()]
+    defines = [_abi.kjit_define(name.encode(), value.encode()) for name, value in case.get("defines", {}).items()]
+    _put(request, "headers", "header_count", headers, _abi.kjit_source)
+    _put(request, "defines", "define_count", defines, _abi.kjit_define)
+    for member, count, key in (("include_dirs", "include_dir_count", "dirs"), ("options", "option_count", "options"),
+                               ("names", "name_count", "names")):
+        _put(request, member, count, [each.encode() for each in case.get(key, ())], ctypes.c_char_p)
+    return request
+
+
+class Kjit:
+    def __init__(self, library: str, cache_mode: str = "off", cache_dir: str | None = None) -> None:
+        import kjit
+
+        self.runtime = kjit.Runtime(cache_mode=cache_mode, cache_dir=cache_dir, nvrtc_path=library)
+
+    def compile(self, case: dict[str, Any]) -> dict[str, Any]:
+        from kjit import _abi
+        from kjit._library import lib
+        from kjit.artifact import read_artifact
+
+        request, handle, error = make_request(case), ctypes.c_void_p(), _abi.kjit_error()
+        started = time.perf_counter()
+        status = lib.kjit_build(self.runtime.handle, ctypes.byref(request), ctypes.byref(handle), ctypes.byref(error))
+        taken = (time.perf_counter() - started) * 1e3
+        artifact = read_artifact(handle) if handle else None
+        lib.kjit_artifact_release(handle)
+        ok = status == _abi.KJIT_OK
+        return {"ok": ok, "cubin": artifact.cubin if ok else b"", "ms": taken,
+                "log": artifact.log if artifact and artifact.log else error.message.decode(errors="replace")}
+
+
+def first_error(log: str) -> str:
+    lines = [line for line in log.splitlines() if "error" in line or "fatal" in line]
+    return (lines or log.splitlines() or [""])[0][:200]
+
+
+def differing_bytes(one: bytes, other: bytes) -> int:
+    return abs(len(one) - len(other)) + sum(a != b for a, b in zip(one, other))
+
+
+def compare(case: dict[str, Any]) -> dict[str, Any]:
+    library = bare.find_nvrtc()
+    theirs = bare.Nvrtc(library).compile(case, bare.options_of(case, bare.find_toolkit()))
+    ours = Kjit(library).compile(case)
+    return {
+        "name": case["name"],
+        "bare": "compiles" if theirs["ok"] else "refused",
+        "kjit": "compiles" if ours["ok"] else "refused",
+        "equal": theirs["ok"] == ours["ok"] and theirs["cubin"] == ours["cubin"],
+        "bytes": len(theirs["cubin"]),
+        "differing": differing_bytes(theirs["cubin"], ours["cubin"]),
+        "bare_ms": theirs["ms"],
+        "kjit_ms": ours["ms"],
+        "bare_says": "" if theirs["ok"] else first_error(theirs["log"]),
+        "kjit_says": "" if ours["ok"] else first_error(ours["log"]),
+    }
+
+
+if __name__ == "__main__":
+    json.dump(compare(json.load(sys.stdin)), sys.stdout)
