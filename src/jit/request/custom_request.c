@@ -15,6 +15,7 @@
 #include "base/struct_intake.h"
 #include "base/text.h"
 #include "jit/request/compile_options.h"
+#include "jit/request/defines.h"
 #include "jit/request/include_closure.h"
 #include "jit/request/names.h"
 #include "jit/request/parts.h"
@@ -27,13 +28,10 @@
 
 /* Bounds: more than people write or generators emit, and less than would make a key or a section's name unwieldy. */
 #define NAME_LIMIT   1000
-#define DEFINE_LIMIT 1024
-#define VALUE_LIMIT  16384
 #define OPTION_LIMIT 256
 #define OPTION_BYTES 2048 /* an option of the greatest length by its longest name */
 #define DIR_LIMIT    256
 #define HEADER_LIMIT 4096
-#define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
 
 struct storage {
   const struct mem *mem;
@@ -96,43 +94,6 @@ static kjit_status check_header(const kjit_source *headers, kjit_source *header,
   return status;
 }
 
-/* Why a value would continue into the lines behind its #define; NULL when it would not. */
-static const char *value_fault(const char *value) {
-  const size_t bytes = strnlen(value, VALUE_LIMIT + 1);
-  if (bytes > VALUE_LIMIT) return "is longer than 16,384 bytes";
-  if (strpbrk(value, "\n\r")) return "must not have a newline";
-  if (bytes && value[bytes - 1] == '\\') return "must not end in a backslash";
-  for (const char *comment = value; (comment = strstr(comment, "/*")); comment += 2) {
-    comment = strstr(comment + 2, "*/");
-    if (!comment) return "opens a comment that it does not close";
-  }
-  return NULL;
-}
-
-static kjit_status check_define(const kjit_build_request *request, size_t index, kjit_error *error) {
-  const kjit_define *define = &request->defines[index];
-  if (!define->name || !name_is_identifier(define->name)) {
-    return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu].name: \"%.80s\" is not a C identifier", index,
-                     define->name ? define->name : "");
-  }
-  for (size_t i = 0; i < index; i++) {
-    if (!strcmp(request->defines[i].name, define->name)) {
-      return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu].name: %.80s is defined by defines[%zu] already",
-                       index, define->name, i);
-    }
-  }
-  const char *fault = define->value ? value_fault(define->value) : NULL;
-  if (!fault) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu] (%.80s): the value %s", index, define->name, fault);
-}
-
-static kjit_status check_defines(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = names_check_count("defines", request->define_count, request->defines, DEFINE_LIMIT, error);
-  for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++)
-    status = check_define(request, i, error);
-  return status;
-}
-
 static kjit_status check_options(const kjit_build_request *request, kjit_error *error) {
   kjit_status status = names_check_count("options", request->option_count, request->options, OPTION_LIMIT, error);
   for (size_t i = 0; i < request->option_count && status == KJIT_OK; i++)
@@ -178,9 +139,6 @@ static kjit_status add_option(struct storage *storage, const char *option) {
   return copy ? KJIT_OK : KJIT_ERR_NO_MEMORY;
 }
 
-/* NVRTC defines assert() before it reads the source, so a `#define NDEBUG` in the text would come too late for it. */
-static const char assert_switch[] = "NDEBUG";
-
 static kjit_status copy_options(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
   char option[OPTION_BYTES];
   kjit_status status = KJIT_OK;
@@ -190,9 +148,7 @@ static kjit_status copy_options(struct storage *storage, const kjit_build_reques
     (void)compile_option_canonical(request->options[i], option, sizeof option);
     status = add_option(storage, option);
   }
-  for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++) {
-    if (!strcmp(request->defines[i].name, assert_switch)) status = add_option(storage, "--define-macro=NDEBUG");
-  }
+  if (status == KJIT_OK && defines_switch_assert(request)) status = add_option(storage, "--define-macro=NDEBUG");
   return status == KJIT_OK ? KJIT_OK : error_no_memory(error);
 }
 
@@ -205,13 +161,9 @@ static kjit_status copy_names(struct storage *storage, const kjit_build_request 
 static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request,
                                  const struct custom_role *role, kjit_error *error) {
   struct text text;
-  text_init(&text, storage->mem, PROLOGUE_LIMIT);
+  text_init(&text, storage->mem, DEFINES_BYTES_MAX + 2 * NAME_LIMIT);
   if (role) text_append(&text, role->prologue);
-  for (size_t i = 0; i < request->define_count; i++) {
-    const kjit_define *define = &request->defines[i];
-    text_append(&text, strcmp(define->name, assert_switch) ? "" : "#undef NDEBUG\n"); /* copy_options() gives it too */
-    text_appendf(&text, "#define %s %s\n", define->name, define->value ? define->value : "1");
-  }
+  defines_print(request, &text);
   if (request->source.text && !role) text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
   storage->prologue = text_take(&text);
   text_finish(&text);
@@ -244,7 +196,7 @@ static kjit_status fill_storage(struct storage *storage, const kjit_build_reques
                                 const struct custom_extras *extras, kjit_error *error) {
   const struct custom_role *const role = extras ? extras->role : NULL;
   kjit_status status = check_scalars(request, error);
-  if (status == KJIT_OK) status = check_defines(request, error);
+  if (status == KJIT_OK) status = defines_check(request, error);
   if (status == KJIT_OK) status = check_options(request, error);
   if (status == KJIT_OK) status = copy_names(storage, request, error);
   if (status == KJIT_OK) status = parts_take(&storage->parts, storage->mem, request, error);
