@@ -20,6 +20,12 @@ const kjit_field_info *kjit_family_field(const kjit_family *family, size_t index
   return family && index < family->table.count ? &family->table.fields[index] : NULL;
 }
 
+const char *kjit_family_set_name(const kjit_family *family, size_t index) {
+  for (size_t i = 0; family && family->sets && family->sets[i]; i++)
+    if (i == index) return family->sets[i];
+  return NULL;
+}
+
 static kjit_status no_set(const kjit_family *family, const char *set, kjit_error *error) {
   char names[256] = "";
   struct text out;

@@ -11,10 +11,14 @@
 
 #include "base/error.h"
 #include "family/config.h"
+#include "jit/builder_custom.h"
 #include "runtime/runtime_internal.h"
 
 /* Longest prologue: 64 fields and as many derived constants, lines of at most 128 bytes, several times over. */
 #define PROLOGUE_MAX ((size_t)64 << 10)
+
+/* A name expression: at most 2000 bytes as written, with a number or type in place of each field. */
+#define ENTRY_MAX ((size_t)64 << 10)
 
 void config_prologue(const kjit_family *family, const int32_t *values, struct text *out) {
   field_table_defines(&family->table, values, out);
@@ -24,7 +28,6 @@ void config_prologue(const kjit_family *family, const int32_t *values, struct te
 
 kjit_status config_sources(const kjit_family *family, struct source_shelf *shelf, const struct source_set **out,
                            kjit_error *error) {
-  if (family->sources) return family->sources(family, shelf, out, error);
   return source_shelf_get(shelf, family->main_file, out, error);
 }
 
@@ -56,33 +59,84 @@ void config_request_finish(struct config_request *request) {
   text_finish(&request->label);
 }
 
+/* The same for a source of the caller's, whose files are found as those of kjit_build() are. */
+static kjit_status run_own(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                           const struct config_act *act, kjit_error *error) {
+  int32_t canonical[KJIT_FIELD_COUNT_MAX] = {0};
+  const struct mem *const mem = runtime_mem(runtime);
+  struct text prologue, label, entry;
+  memcpy(canonical, values, family->table.config_bytes);
+  config_canonicalize(family, canonical);
+  text_init(&prologue, mem, PROLOGUE_MAX);
+  text_init(&label, mem, KJIT_CONFIG_TEXT_MAX);
+  text_init(&entry, mem, ENTRY_MAX);
+  config_prologue(family, canonical, &prologue);
+  config_print(family, canonical, &label);
+  if (family->print_entry)
+    family->print_entry(family, canonical, &entry);
+  else
+    text_append(&entry, family->entry);
+  const struct custom_role role = {family->table.family, family->file, label.data, prologue.data};
+  kjit_build_request request = *family->own_source;
+  request.entry = entry.data;
+  request.flags = act->flags;
+  const kjit_status status =
+      prologue.failed || label.failed || entry.failed
+          ? error_no_memory(error)
+          : builder_custom(runtime_builder(runtime), &request, &role, act->arch, act->run, act->user, error);
+  text_finish(&prologue);
+  text_finish(&label);
+  text_finish(&entry);
+  return status;
+}
+
+kjit_status config_request_run(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                               const struct config_act *act, kjit_error *error) {
+  struct config_request request;
+  if (family->own_source) return run_own(runtime, family, values, act, error);
+  kjit_status status = config_request_init(&request, runtime_mem(runtime), builder_sources(runtime_builder(runtime)),
+                                           family, values, act->arch, act->flags, error);
+  if (status == KJIT_OK) status = act->run(act->user, &request.request, error);
+  config_request_finish(&request);
+  return status;
+}
+
+struct wanted_artifact {
+  struct builder *builder;
+  kjit_artifact **out;
+};
+
+/* It may be called again after a failure, of which a failed compile's log is left. */
+static kjit_status get_artifact(void *user, const struct jit_request *request, kjit_error *error) {
+  const struct wanted_artifact *wanted = user;
+  kjit_artifact_release(*wanted->out);
+  *wanted->out = NULL;
+  return builder_get(wanted->builder, request, wanted->out, error);
+}
+
 kjit_status kjit_config_build(kjit_runtime *runtime, const kjit_config *config, const char *arch, uint32_t flags,
                               kjit_artifact **out, kjit_error *error) {
-  struct config_request request;
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   if (!arch) return error_invalid(error, "arch", "must not be NULL");
   if (flags & ~JIT_REQUEST_FLAGS) return error_invalid(error, "flags", "only KJIT_BUILD_* may be set");
-  kjit_status status = kjit_config_check(config, arch, error);
+  const kjit_status status = kjit_config_check(config, arch, error);
   if (status != KJIT_OK) return status;
-  struct builder *const builder = runtime_builder(runtime);
-  status = config_request_init(&request, runtime_mem(runtime), builder_sources(builder), config->family, config->values,
-                               arch, flags, error);
-  if (status == KJIT_OK) status = builder_get(builder, &request.request, out, error);
-  config_request_finish(&request);
-  return status;
+  struct wanted_artifact wanted = {runtime_builder(runtime), out};
+  const struct config_act act = {get_artifact, &wanted, arch, flags};
+  return config_request_run(runtime, config->family, config->values, &act, error);
 }
 
 /* Write prologue and main file, one behind the other. */
-static kjit_status write_source(kjit_runtime *runtime, const kjit_config *config, const struct source_set *sources,
+static kjit_status write_source(kjit_runtime *runtime, const kjit_config *config, const kjit_source *source,
                                 char **text, kjit_error *error) {
   const kjit_config canonical = kjit_config_canonical(config);
   struct text out;
-  text_init(&out, runtime_mem(runtime), PROLOGUE_MAX + sources->files[0].bytes);
+  text_init(&out, runtime_mem(runtime), PROLOGUE_MAX + source->bytes);
   config_prologue(config->family, canonical.values, &out);
-  text_append_bytes(&out, sources->files[0].text, sources->files[0].bytes);
+  text_append_bytes(&out, source->text, source->bytes);
   *text = text_take(&out);
   text_finish(&out);
   return *text ? KJIT_OK : error_no_memory(error);
@@ -95,6 +149,8 @@ kjit_status kjit_config_source(kjit_runtime *runtime, const kjit_config *config,
   *text = NULL;
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   kjit_status status = kjit_config_check(config, NULL, error);
+  if (status == KJIT_OK && config->family->own_source)
+    return write_source(runtime, config, &config->family->own_source->source, text, error);
   if (status == KJIT_OK)
     status = config_sources(config->family, builder_sources(runtime_builder(runtime)), &sources, error);
   if (status != KJIT_OK) return status;
@@ -102,5 +158,6 @@ kjit_status kjit_config_source(kjit_runtime *runtime, const kjit_config *config,
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF)");
   }
-  return write_source(runtime, config, sources, text, error);
+  const kjit_source main_file = {.text = sources->files[0].text, .bytes = sources->files[0].bytes};
+  return write_source(runtime, config, &main_file, text, error);
 }

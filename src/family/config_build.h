@@ -14,15 +14,28 @@ struct config_request {
 /* Append the `#define` lines of a canonical config, then a #line that names the kernel's file. */
 void config_prologue(const kjit_family *family, const int32_t *values, struct text *out);
 
-/* Make the request for a checked config's canonical form. `flags` are KJIT_BUILD_*. KJIT_ERR_INVALID_ARG for an unknown
- * architecture, KJIT_ERR_UNSUPPORTED without sources, KJIT_ERR_NO_MEMORY. The shelf must outlive it; finish it in every
- * case. */
+/* Make the request for a checked config's canonical form, of a family whose source is embedded. `flags` are
+ * KJIT_BUILD_*. KJIT_ERR_INVALID_ARG for an unknown architecture, KJIT_ERR_UNSUPPORTED without sources,
+ * KJIT_ERR_NO_MEMORY. The shelf must outlive it; finish it in every case. */
 kjit_status config_request_init(struct config_request *request, const struct mem *mem, struct source_shelf *shelf,
                                 const kjit_family *family, const int32_t *values, const char *arch, uint32_t flags,
                                 kjit_error *error);
 void config_request_finish(struct config_request *request);
 
-/* Find the family's sources on the shelf. */
+/* What is done with a config's request. */
+struct config_act {
+  kjit_status (*run)(void *user, const struct jit_request *request, kjit_error *error); /* as builder_custom_act */
+  void *user;
+  const char *arch;
+  uint32_t flags; /* KJIT_BUILD_* */
+};
+
+/* Do it with the request for a checked config's canonical form, whether the family's source is embedded or a user's.
+ * Errors as config_request_init(), kjit_build() and those of the act. Thread-safe. */
+kjit_status config_request_run(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                               const struct config_act *act, kjit_error *error);
+
+/* The sources of a family whose source is embedded. */
 kjit_status config_sources(const kjit_family *family, struct source_shelf *shelf, const struct source_set **out,
                            kjit_error *error);
 

@@ -42,18 +42,26 @@ static void destroy_table(kjit_runtime *runtime, void *state) {
 
 static const struct runtime_slot kernels = {create_table, destroy_table};
 
+struct wanted_kernel {
+  kjit_runtime *runtime;
+  struct config_kernel *out;
+};
+
+static kjit_status get_kernel(void *user, const struct jit_request *request, kjit_error *error) {
+  const struct wanted_kernel *wanted = user;
+  return runtime_kernel_get(wanted->runtime, request, &wanted->out->kernel, error);
+}
+
 /* Step 2 of the head: check, build, load, and make the numbers of a launch. */
 static kjit_status load(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
                         const kjit_device_info *device, struct config_kernel *out, kjit_error *error) {
-  struct config_request request;
   const struct family_place place = family_place_of_device(device);
   kjit_status status = config_check(family, values, &place, error);
   if (status != KJIT_OK) return status;
   const _Bool is_specific = family->is_arch_specific && family->is_arch_specific(family, values);
-  status = config_request_init(&request, runtime_mem(runtime), builder_sources(runtime_builder(runtime)), family,
-                               values, is_specific ? device->arch_specific : device->arch, 0, error);
-  if (status == KJIT_OK) status = runtime_kernel_get(runtime, &request.request, &out->kernel, error);
-  config_request_finish(&request);
+  struct wanted_kernel wanted = {runtime, out};
+  const struct config_act act = {get_kernel, &wanted, is_specific ? device->arch_specific : device->arch, 0};
+  status = config_request_run(runtime, family, values, &act, error);
   if (status != KJIT_OK) return status;
   out->geometry = config_geometry(family, values);
   return runtime_kernel_prepare(out->kernel, device->ordinal, out->geometry.shared_bytes, error);

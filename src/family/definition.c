@@ -10,8 +10,10 @@
  * Threads: one thread makes a definition; afterwards only its reference count and its sources change. */
 #include "family/definition.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -132,7 +134,6 @@ static const struct kjit_family functions = {
     .canonicalize = definition_canonicalize,
     .geometry = definition_geometry,
     .derive = definition_derive,
-    .sources = definition_sources,
     .set_count = definition_set_count,
     .set_get = definition_set_get,
 };
@@ -168,14 +169,20 @@ kjit_status definition_create(struct family_definition **out, const struct mem *
   definition->family.serial = next_serial();
   arena_init(&definition->arena, &definition->mem, ARENA_UNLIMITED);
   atomic_init(&definition->references, 1);
-  definition->has_keeper = gate_keeper_init(&definition->keeper);
   const struct definition_maker maker = {definition, description, error};
-  const kjit_status status = definition->has_keeper ? make(&maker) : error_no_memory(error);
+  const kjit_status status = make(&maker);
   if (status == KJIT_OK)
     *out = definition;
   else
     definition_release(definition);
   return status;
+}
+
+_Bool definition_set_file(struct family_definition *definition, const char *path) {
+  char absolute[PATH_MAX];
+  if (!realpath(path, absolute)) return 1; /* it was removed meanwhile: then there is no file to name */
+  definition->family.file = arena_copy(&definition->arena, absolute, strlen(absolute));
+  return definition->family.file != NULL;
 }
 
 void definition_retain(struct family_definition *definition) {
@@ -184,8 +191,6 @@ void definition_retain(struct family_definition *definition) {
 
 void definition_release(struct family_definition *definition) {
   if (atomic_fetch_sub_explicit(&definition->references, 1, memory_order_acq_rel) != 1) return;
-  custom_request_finish(&definition->custom);
-  if (definition->has_keeper) gate_keeper_finish(&definition->keeper);
   const struct mem mem = definition->mem;
   arena_finish(&definition->arena);
   mem_free(&mem, definition);

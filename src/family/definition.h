@@ -1,18 +1,15 @@
 /* A user's family: what its description says, checked, with expressions parsed. definition_create() makes it from the
  * public struct; the functions behind struct kjit_family read it.
  *
- * Threads: it does not change after it was made, but for its reference count and its sources, which are collected once,
- * by whichever thread first needs them. */
+ * Threads: it does not change after it was made, but for its reference count. */
 #ifndef KJIT_FAMILY_DEFINITION_H
 #define KJIT_FAMILY_DEFINITION_H
 
 #include <stdatomic.h>
 
 #include "base/arena.h"
-#include "base/gate.h"
 #include "family/expression.h"
 #include "family/family.h"
-#include "jit/request/custom_request.h"
 
 /* Bounds of a description. A table of more rows is made by a program and not by a person, and would make opening a
  * family, printing a config and the kernel's prologue unboundedly long. */
@@ -108,12 +105,8 @@ struct family_definition {
   struct definition_piece *pieces; /* NULL: there is no name expression */
   size_t piece_count;
 
-  /* The source, as kjit_build() would take it; filled in once by definition_sources(). */
+  /* The source, as kjit_build() would take it. */
   kjit_build_request request;
-  struct gate_keeper keeper;
-  struct gate collected;
-  _Bool has_keeper;
-  struct custom_request custom;
   const char **warnings;
   size_t warning_count;
 };
@@ -152,6 +145,10 @@ kjit_status definition_make_source(const struct definition_maker *maker);
 /* `description` is complete: of this library's size. After a failure nothing is left. */
 kjit_status definition_create(struct family_definition **out, const struct mem *mem,
                               const kjit_family_description *description, kjit_error *error);
+
+/* Keep the path of the file that it was made of. False when out of memory. */
+_Bool definition_set_file(struct family_definition *definition, const char *path);
+
 void definition_retain(struct family_definition *definition);
 void definition_release(struct family_definition *definition);
 
@@ -181,8 +178,7 @@ kjit_status definition_check_place(const kjit_family *family, const int32_t *val
 void definition_canonicalize(const kjit_family *family, int32_t *values);
 void definition_geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out);
 void definition_derive(const kjit_family *family, const int32_t *values, struct text *out);
-kjit_status definition_sources(const kjit_family *family, struct source_shelf *shelf, const struct source_set **out,
-                               kjit_error *error);
+void definition_print_entry(const kjit_family *family, const int32_t *values, struct text *out);
 size_t definition_set_count(const kjit_family *family, const char *set);
 void definition_set_get(const kjit_family *family, const char *set, size_t index, int32_t *values);
 
@@ -200,8 +196,5 @@ kjit_status definition_grid(const struct family_definition *definition, const in
 /* The bucket of a class that a call belongs to; without buckets, the value itself. */
 kjit_status definition_classify(const struct family_definition *definition, size_t index, const int64_t *parameters,
                                 int64_t *bucket, kjit_error *error);
-
-/* The name expression of a canonical config, for NVRTC. Nothing where the family has an entry instead. */
-void definition_name_expression(const struct family_definition *definition, const int32_t *values, struct text *out);
 
 #endif

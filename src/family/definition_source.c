@@ -3,11 +3,10 @@
  * 1. definition_make_source() keeps what a kjit_build_request for it would hold, with the main file's text.
  * 2. It compares the constants of that text with the fields: one that nobody defines is an error, because the compiler
  *    would name it too, but after the fields were misspelt for a while; a field that nobody uses is a warning.
- * 3. definition_sources() collects the include closure when it is first needed: for step 2 where the main file alone
- *    does not answer it, else for the first build. Headers are read then and not again; after editing them the family
- *    has to be opened anew.
+ * 3. Where the main file alone does not answer step 2, the headers are read too. They are not kept: a build finds them
+ *    again, with the toolkit's, as kjit_build() does.
  *
- * Threads: one thread makes a definition; one of those that ask for its sources collects them, the others wait. */
+ * Threads: one thread makes a definition. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +17,7 @@
 #include "family/definition.h"
 #include "family/element.h"
 #include "jit/request/compile_options.h"
+#include "jit/request/custom_request.h"
 
 /* Largest main file that is read. A whole closure may have 64 MiB; no file that a person wrote comes near this. */
 #define SOURCE_BYTES_MAX ((size_t)16 << 20)
@@ -30,29 +30,26 @@ struct seen_name {
   size_t bytes;
 };
 
-/* Collect the closure of includes, with those of every branch, because the config and the architecture decide which
- * branches a compile takes. */
-static kjit_status collect(struct family_definition *definition, kjit_error *error) {
-  kjit_status status =
-      custom_request_begin(&definition->custom, &definition->mem, &definition->request, "sm_80", NULL, error);
-  if (status != KJIT_OK) return status;
-  status = custom_request_collect(&definition->custom, 1, error);
-  if (status != KJIT_OK) custom_request_finish(&definition->custom);
-  return status;
-}
+/* The sources are needed only where the main file does not answer a question. */
+struct constant_check {
+  const struct definition_maker *maker;
+  const struct seen_name *seen;
+  struct custom_request custom; /* zero: not collected yet */
+};
 
-kjit_status definition_sources(const kjit_family *family, struct source_shelf *shelf, const struct source_set **out,
-                               kjit_error *error) {
-  struct family_definition *const definition = family->definition;
-  (void)shelf;
-  *out = NULL;
-  if (gate_enter(&definition->keeper, &definition->collected)) {
-    const kjit_status status = collect(definition, error);
-    gate_leave(&definition->keeper, &definition->collected, status == KJIT_OK);
-    if (status != KJIT_OK) return status;
+/* Every branch's includes, because which branches a compile takes depends on the config and the architecture. Without
+ * the toolkit's headers, because a family has no compiler; they have no constants of ours. */
+static kjit_status collect(struct constant_check *check, const struct source_set **out) {
+  const struct definition_maker *const maker = check->maker;
+  const struct custom_extras extras = {.open_ended = 1};
+  kjit_status status = KJIT_OK;
+  if (!check->custom.storage) {
+    status = custom_request_begin(&check->custom, &maker->definition->mem, &maker->definition->request, "sm_80",
+                                  &extras, maker->error);
+    if (status == KJIT_OK) status = custom_request_collect(&check->custom, 1, maker->error);
   }
-  *out = definition->custom.request.sources;
-  return KJIT_OK;
+  *out = check->custom.request.sources;
+  return status;
 }
 
 /* -- What is kept -------------------------------------------------------------------------------------------------- */
@@ -195,26 +192,25 @@ static kjit_status refuse_constant(const struct definition_maker *maker, const s
 }
 
 /* A constant that the family does not define: fine if the source itself or one of its headers does. */
-static kjit_status check_foreign(const struct definition_maker *maker, const struct constant *constant,
-                                 const struct seen_name **seen) {
-  struct family_definition *const definition = maker->definition;
+static kjit_status check_foreign(struct constant_check *check, const struct constant *constant) {
+  struct family_definition *const definition = check->maker->definition;
   const struct source_set *sources;
-  for (const struct seen_name *name = *seen; name; name = name->next)
+  for (const struct seen_name *name = check->seen; name; name = name->next)
     if (name->bytes == constant->bytes && !memcmp(name->name, constant->name, constant->bytes)) return KJIT_OK;
   const struct source_file main_file = {.text = definition->request.source.text,
                                         .bytes = definition->request.source.bytes};
   _Bool found = defines(&main_file, constant);
   if (!found) {
-    const kjit_status status = definition_sources(&definition->family, NULL, &sources, maker->error);
+    const kjit_status status = collect(check, &sources);
     if (status != KJIT_OK) return status;
     for (size_t i = 1; i < sources->count && !found; i++)
       found = defines(&sources->files[i], constant);
   }
-  if (!found) return refuse_constant(maker, constant);
-  struct seen_name *name = arena_alloc_array(&definition->arena, 1, sizeof *name);
-  if (!name) return error_no_memory(maker->error);
-  *name = (struct seen_name){*seen, constant->name, constant->bytes};
-  *seen = name;
+  if (!found) return refuse_constant(check->maker, constant);
+  struct seen_name *name = arena_alloc(&definition->arena, sizeof *name);
+  if (!name) return error_no_memory(check->maker->error);
+  *name = (struct seen_name){check->seen, constant->name, constant->bytes};
+  check->seen = name;
   return KJIT_OK;
 }
 
@@ -251,26 +247,32 @@ static uint64_t used_by_template(const struct family_definition *definition) {
 /* Step 2: every KJIT_ constant of the main file must be a field's, a derived one, or defined by some header. The
  * headers are read for unused fields only if the main file does not use all of them, because collecting them costs
  * time. */
-static kjit_status check_constants(const struct definition_maker *maker) {
-  struct family_definition *const definition = maker->definition;
-  const struct seen_name *seen = NULL;
+static kjit_status find_uses(struct constant_check *check, uint64_t *used) {
+  struct family_definition *const definition = check->maker->definition;
+  const uint64_t all = UINT64_MAX >> (KJIT_FIELD_COUNT_MAX - definition->field_count);
   const struct source_set *sources;
   struct constant_scan scan;
   struct constant constant;
-  uint64_t used = used_by_template(definition);
   kjit_status status = KJIT_OK;
   constant_scan_begin(&scan, definition->request.source.text, definition->request.source.bytes);
   while (status == KJIT_OK && constant_scan_next(&scan, &constant))
-    if (!is_known(definition, &constant, &used) && !constant.defined) status = check_foreign(maker, &constant, &seen);
-  const uint64_t all = UINT64_MAX >> (KJIT_FIELD_COUNT_MAX - definition->field_count);
-  if (status != KJIT_OK || used == all) return status;
-  status = definition_sources(&definition->family, NULL, &sources, maker->error);
+    if (!is_known(definition, &constant, used) && !constant.defined) status = check_foreign(check, &constant);
+  if (status != KJIT_OK || *used == all) return status;
+  status = collect(check, &sources);
   for (size_t i = 1; status == KJIT_OK && i < sources->count; i++) {
     constant_scan_begin(&scan, sources->files[i].text, sources->files[i].bytes);
     while (constant_scan_next(&scan, &constant))
-      (void)is_known(definition, &constant, &used);
+      (void)is_known(definition, &constant, used);
   }
-  return status == KJIT_OK ? warn(maker, all & ~used) : status;
+  return status == KJIT_OK && *used != all ? warn(check->maker, all & ~*used) : status;
+}
+
+static kjit_status check_constants(const struct definition_maker *maker) {
+  struct constant_check check = {.maker = maker};
+  uint64_t used = used_by_template(maker->definition);
+  const kjit_status status = find_uses(&check, &used);
+  custom_request_finish(&check.custom);
+  return status;
 }
 
 kjit_status definition_make_source(const struct definition_maker *maker) {
@@ -293,9 +295,8 @@ kjit_status definition_make_source(const struct definition_maker *maker) {
   if (entry) status = definition_check_name(maker, &at, "entry");
   if (status != KJIT_OK) return status;
   definition->family.main_file = definition->request.source.name;
-  /* A template has no entry of its own; the request of which only the sources are taken needs some name. */
-  definition->request.entry =
-      arena_copy(&definition->arena, entry ? entry : "kernel", strlen(entry ? entry : "kernel"));
-  definition->family.entry = entry ? definition->request.entry : NULL;
-  return definition->request.entry ? check_constants(maker) : error_no_memory(maker->error);
+  const char *const name = entry ? entry : description->template_name.text;
+  definition->family.entry = arena_copy(&definition->arena, name, strlen(name));
+  definition->family.own_source = &definition->request;
+  return definition->family.entry ? check_constants(maker) : error_no_memory(maker->error);
 }

@@ -178,6 +178,7 @@ kjit_status definition_make_template(const struct definition_maker *maker) {
     braces += *at == '{';
   definition->pieces = arena_alloc_array(&definition->arena, braces + 1, sizeof *definition->pieces);
   if (!definition->pieces) return error_no_memory(maker->error);
+  definition->family.print_entry = definition_print_entry;
   const char *at = template->text;
   for (const char *open = strchr(at, '{'); open; open = strchr(at, '{')) {
     const size_t bytes = strcspn(open + 1, "{}");
@@ -189,7 +190,8 @@ kjit_status definition_make_template(const struct definition_maker *maker) {
   return add_piece(maker, at, strlen(at), NULL, 0);
 }
 
-void definition_name_expression(const struct family_definition *definition, const int32_t *values, struct text *out) {
+void definition_print_entry(const kjit_family *family, const int32_t *values, struct text *out) {
+  const struct family_definition *const definition = family->definition;
   int64_t derived[DEFINITION_DERIVED_MAX];
   if (definition_evaluate_derived(definition, values, derived, NULL) != KJIT_OK) return; /* no legal config is such */
   for (size_t i = 0; i < definition->piece_count; i++) {

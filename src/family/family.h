@@ -29,7 +29,7 @@ struct field_hint {
 
 struct kjit_family {
   struct field_table table;       /* the fields, their names and kinds; table.family is the family's name */
-  const char *entry;              /* the extern "C" __global__ function */
+  const char *entry;              /* the extern "C" __global__ function; a template's name expression as written */
   const char *main_file;          /* the kernel's file, as its #line and its messages name it */
   const char *const *options;     /* NVRTC options beyond the standing ones, in canonical order */
   size_t option_count;            /* of options */
@@ -60,10 +60,15 @@ struct kjit_family {
   /* `#define` lines of what is derived from a canonical config, behind those of its fields. NULL: nothing is. */
   void (*derive)(const kjit_family *family, const int32_t *values, struct text *out);
 
-  /* The kernel's source and everything it includes; borrowed from the shelf or from the family. NULL: the embedded
-   * closure of main_file. */
-  kjit_status (*sources)(const kjit_family *family, struct source_shelf *shelf, const struct source_set **out,
-                         kjit_error *error);
+  /* A user's source with its folders and options, as kjit_build() takes it; its entry and defines are not looked at.
+   * NULL: the source is the embedded closure of main_file. */
+  const kjit_build_request *own_source;
+
+  /* The family file, as an absolute path, by which a recorded request names the family. NULL: it is from no file. */
+  const char *file;
+
+  /* The kernel's name expression for a canonical config. NULL: the kernel is `entry`. */
+  void (*print_entry)(const kjit_family *family, const int32_t *values, struct text *out);
 
   /* Configs with a name together, for warming: the names, ended by NULL; the count of one, and one of them. NULL: the
    * family has no sets. */

@@ -56,7 +56,12 @@ kjit_status kjit_family_open(kjit_family **out, const char *path, kjit_error *er
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
   if (!path) return error_invalid(error, "path", "must not be NULL");
-  const kjit_status status = family_file_open(&definition, &mem, path, error);
+  kjit_status status = family_file_open(&definition, &mem, path, error);
+  if (status == KJIT_OK && !definition_set_file(definition, path)) {
+    definition_release(definition);
+    definition = NULL;
+    status = error_no_memory(error);
+  }
   *out = publish(definition);
   return status;
 }

@@ -121,10 +121,10 @@ static void explain_mismatch(const struct builder *builder, const kjit_build_req
       version / 1000, version / 10 % 100, major, minor);
 }
 
-kjit_status builder_custom(struct builder *builder, const kjit_build_request *request, const char *arch,
-                           builder_custom_act act, void *user, kjit_error *error) {
+kjit_status builder_custom(struct builder *builder, const kjit_build_request *request, const struct custom_role *role,
+                           const char *arch, builder_custom_act act, void *user, kjit_error *error) {
   struct custom_call call = {.builder = builder};
-  struct custom_extras extras = {0};
+  struct custom_extras extras = {.role = role};
   kjit_error found = {0};
   if (!(request->flags & KJIT_BUILD_NO_TOOLKIT))
     toolkit_extras(&builder->toolkit, builder->nvrtc, (request->flags & KJIT_BUILD_RESIDENT_ONLY) != 0, &extras);

@@ -11,8 +11,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -131,9 +133,34 @@ static char *claim(struct record *record, const struct digest *digest) {
   return path;
 }
 
-/* The request's line. A request with a caller's own source becomes a comment, because manifests hold no sources. */
-static void put_line(struct text *line, const struct jit_request *request) {
-  if (!strcmp(request->family, "custom"))
+/* The family file as the manifest at `path` names it: relative where it lies in the manifest's folder or below, so that
+ * both can be moved together. */
+static const char *file_from(const char *path, const char *file) {
+  char folder[PATH_MAX];
+  const char *const slash = strrchr(path, '/');
+  char *const copy = slash ? strndup(path, (size_t)(slash - path) + (slash == path)) : strdup(".");
+  const char *const found = copy ? realpath(copy, folder) : NULL;
+  free(copy);
+  if (!found) return file;
+  const size_t bytes = strlen(folder);
+  return !strncmp(file, folder, bytes) && file[bytes] == '/' ? file + bytes + 1 : file;
+}
+
+/* Would the reader of manifests take it as one word that names a file? */
+static _Bool is_word(const char *file) {
+  return !strpbrk(file, " \t\r\n") && strpbrk(file, "./") != NULL;
+}
+
+/* The request's line. One whose source no manifest can name becomes a comment: a caller's own source, and a family that
+ * was made of a struct or a text. */
+static void put_line(struct text *line, const char *path, const struct jit_request *request) {
+  const char *const file = request->family_file ? file_from(path, request->family_file) : NULL;
+  if (file && is_word(file))
+    text_appendf(line, "%s %s %s\n", file, request->target.name, request->label);
+  else if (request->is_users)
+    text_appendf(line, "# %s %s %s: a family that is in no file\n", request->family, request->target.name,
+                 request->label);
+  else if (!strcmp(request->family, "custom"))
     text_appendf(line, "# custom %s %s: a caller's own source, entry %s\n", request->target.name, request->label,
                  request->entry);
   else
@@ -215,7 +242,7 @@ void record_request(struct record *record, const struct jit_request *request, co
   char *const path = claim(record, digest);
   if (!path) return;
   text_init_fixed(&line, buffer, sizeof buffer);
-  put_line(&line, request);
+  put_line(&line, path, request);
   const int done = line.failed ? -EMSGSIZE : write_line(record, path, &line);
   if (done < 0) {
     count_add(record->counters, COUNT_cache_errors, 1);

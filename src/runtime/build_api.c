@@ -30,7 +30,7 @@ kjit_status kjit_build(kjit_runtime *runtime, const kjit_build_request *request,
   kjit_status status = check_build_args(runtime, request, error);
   if (status != KJIT_OK) return status;
   struct wanted_artifact wanted = {runtime, out};
-  return builder_custom(runtime->builder, request, NULL, get_artifact, &wanted, error);
+  return builder_custom(runtime->builder, request, NULL, NULL, get_artifact, &wanted, error);
 }
 
 kjit_status kjit_device_count(kjit_runtime *runtime, uint32_t *count, kjit_error *error) {

@@ -50,7 +50,7 @@ static kjit_status get(const struct wanted_module *wanted, const kjit_build_requ
   if (!request) return error_invalid(error, "request", "must not be NULL");
   const kjit_status status = current_arch(wanted->runtime, &arch, error);
   if (status != KJIT_OK) return status;
-  return builder_custom(wanted->runtime->builder, request, arch, get_wanted, (void *)(uintptr_t)wanted, error);
+  return builder_custom(wanted->runtime->builder, request, NULL, arch, get_wanted, (void *)(uintptr_t)wanted, error);
 }
 
 kjit_status kjit_module_get(kjit_runtime *runtime, const kjit_build_request *request, kjit_module **out,

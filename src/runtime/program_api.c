@@ -239,7 +239,7 @@ static kjit_status build(struct program_call *call, const kjit_program_variant *
   if (variant->entry) request.entry = variant->entry;
   if (variant->arch) request.arch = variant->arch;
   request.flags |= variant->flags;
-  const kjit_status status = builder_custom(program->runtime->builder, &request, call->arch, act, call, error);
+  const kjit_status status = builder_custom(program->runtime->builder, &request, NULL, call->arch, act, call, error);
   mem_free(mem, defines);
   return status;
 }

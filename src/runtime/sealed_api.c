@@ -132,7 +132,7 @@ kjit_status kjit_sealer_add(kjit_sealer *sealer, kjit_runtime *runtime, const kj
   if (request->flags & KJIT_BUILD_OBJECT)
     return error_invalid(error, "request.flags", "KJIT_BUILD_OBJECT gives no kernel to seal");
   struct sealing sealing = {sealer, runtime, NULL};
-  const kjit_status status = builder_custom(runtime->builder, request, NULL, add, &sealing, error);
+  const kjit_status status = builder_custom(runtime->builder, request, NULL, NULL, add, &sealing, error);
   if (artifact && (status == KJIT_OK || status == KJIT_ERR_COMPILE))
     *artifact = sealing.artifact;
   else

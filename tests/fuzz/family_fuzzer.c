@@ -46,7 +46,7 @@ static void check_config(const struct family_definition *definition, const int32
   text_init_fixed(&text, buffer, sizeof buffer);
   family->derive(family, canonical, &text);
   text_init_fixed(&text, buffer, sizeof buffer);
-  definition_name_expression(definition, canonical, &text);
+  if (family->print_entry) family->print_entry(family, canonical, &text);
 }
 
 static void check_family(const struct family_definition *definition) {

@@ -17,7 +17,7 @@ static const char usage[] =
     "$KJIT_BUNDLE and then needs no NVRTC for what is in it. Equal kernels give equal bytes.\n\n"
     "Without --set and --manifest everything in the cache is taken.\n\n" ASKED_USAGE
     "  --program FILE   create: every kernel of a sealed program ('kjit pack'), and nothing else\n"
-    "  --family NAME    only kernels of this family\n"
+    "  --family NAME    only kernels of this family; with --set a family file or name: whose sets are meant\n"
     "  --jobs N         processes that compile what the cache lacks; one for each processor by default\n"
     "  --key FILE       create, sign: the secret key to sign with; verify: a public key, by file or hex digits\n"
     "  --c-source       write C source, to be linked into a program: NAME[] and NAME_bytes\n"
@@ -68,12 +68,23 @@ static int options_check(const struct bundle_action *action, const struct bundle
   return -1;
 }
 
+/* Beside --set, --family says whose sets; otherwise it picks from the cache or the manifest. */
+static int families_sort(struct bundle_options *options) {
+  if (options->asked.sets.count == 0 || options->families.count == 0) return -1;
+  if (options->families.count > 1)
+    return usage_error("bundle create: with --set there is one --family, whose sets it takes");
+  options->asked.family = options->families.items[0];
+  options->families.count = 0;
+  return -1;
+}
+
 static int bundle_with(struct bundle_options *options) {
   if (options->words.count == 0) return usage_error("bundle: an action is missing; 'kjit bundle --help' lists them");
   const struct bundle_action *action = action_find(options->words.items[0]);
   if (action == NULL)
     return usage_error("bundle: unknown action '%s'; 'kjit bundle --help' lists them", options->words.items[0]);
-  const int code = options_check(action, options);
+  int code = options_check(action, options);
+  if (code < 0) code = families_sort(options);
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
   if (options->jobs == 0) options->jobs = processors > 0 ? (uint64_t)processors : 1;
   return code < 0 ? action->run(options) : code;

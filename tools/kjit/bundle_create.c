@@ -16,9 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The family of the sets. */
-#define LISTED_FAMILY "flash_forward"
-
 static bool family_is_wanted(const struct bundle_options *options, const char *family) {
   for (size_t i = 0; i < options->families.count; i++)
     if (strcmp(options->families.items[i], family) == 0) return true;
@@ -89,11 +86,20 @@ static kjit_status list_add(const struct request_list *list, kjit_runtime *runti
   return status;
 }
 
+/* Drop what is of none of the families asked for. */
+static void list_keep_families(const struct bundle_options *options, struct request_list *list) {
+  size_t kept = 0;
+  for (size_t i = 0; i < list->count; i++)
+    if (family_is_wanted(options, kjit_family_name(list->items[i].config.family))) list->items[kept++] = list->items[i];
+  list->count = kept;
+}
+
 static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_writer *writer, kjit_error *error) {
   struct request_list list = {0};
   kjit_runtime *runtime = NULL;
   kjit_status status = asked_collect(&options->asked, &list, error);
   request_list_make_distinct(&list);
+  list_keep_families(options, &list);
   /* The processes are forked before this one has a runtime, because a runtime may have threads. */
   if (status == KJIT_OK) status = list_build(options, &list, error);
   if (status == KJIT_OK) status = open_runtime(&runtime, error);
@@ -106,8 +112,7 @@ static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_w
 static kjit_status add_everything(const struct bundle_options *options, kjit_bundle_writer *writer, kjit_error *error) {
   kjit_runtime *runtime = NULL;
   if (options->programs.count > 0) return bundle_add_programs(options, writer, error);
-  if (options->asked.sets.count + options->asked.manifests.count > 0)
-    return family_is_wanted(options, LISTED_FAMILY) ? add_asked(options, writer, error) : KJIT_OK;
+  if (options->asked.sets.count + options->asked.manifests.count > 0) return add_asked(options, writer, error);
   kjit_status status = open_runtime(&runtime, error);
   if (status == KJIT_OK) status = add_cache(options, runtime, writer, error);
   kjit_runtime_destroy(runtime);

@@ -16,8 +16,8 @@ struct command {
   void (*print_actions)(void); /* prints the words that may follow the name, a line each; NULL when there are none */
 };
 
-extern const struct command command_doctor, command_compile, command_warm, command_cache, command_bundle, command_pack,
-    command_run, command_bench, command_tune, command_completion;
+extern const struct command command_doctor, command_compile, command_family, command_warm, command_cache,
+    command_bundle, command_pack, command_run, command_bench, command_tune, command_completion;
 
 /* Every subcommand, in the order of `kjit help`; ended by NULL. */
 extern const struct command *const commands[];

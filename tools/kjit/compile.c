@@ -12,11 +12,13 @@
 static const char usage[] =
     "usage: kjit compile --flash \"SHORT FORM\" --arch ARCH [OPTION]...\n"
     "       kjit compile --attention \"KEY=VALUE,...\" --arch ARCH [OPTION]...\n"
+    "       kjit compile --family FAMILY \"FIELD=VALUE,...\" --arch ARCH [OPTION]...\n"
     "       kjit compile FILE.cu --entry NAME --arch ARCH [-D NAME[=VALUE]]... [-I DIR]... [OPTION]...\n"
     "                    [-- NVRTC-OPTION...]\n\n"
     "Compiles one kernel, or finds it in the cache. Needs no GPU.\n\n"
     "  --flash TEXT      a config: \"(FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles+opt_softmax\";\n"
     "                    behind it what its kernel computes: \" causal=1,grouped=1,head_dim=120,head_dim_v=128\"\n"
+    "  --family FAMILY   a family file, whose config stands as a word: \"threads=256,vec=8\"; or attention_sm90\n"
     "  --attention TEXT  a problem, for which the config is chosen: \"dtype=bf16,head_dim=128\"\n"
     "  --entry NAME      the extern \"C\" __global__ function of FILE.cu\n"
     "  -D NAME[=VALUE]   #define in front of FILE.cu\n"
@@ -30,7 +32,7 @@ static const char usage[] =
     "Keys of --attention:\n" ATTENTION_SPEC_HELP;
 
 struct compile_options {
-  const char *flash, *attention, *entry, *arch, *output;
+  const char *flash, *attention, *family, *entry, *arch, *output;
   struct option_list words, defines, include_dirs;
   bool show_source, show_key, json;
 };
@@ -38,15 +40,18 @@ struct compile_options {
 /* What is asked for, whichever way it was said. */
 struct subject {
   bool is_custom;
-  kjit_config config; /* canonical; where it is not a caller's own */
+  struct family_files files;
+  kjit_config config; /* canonical; where it is not a caller's own source */
   struct custom_source custom;
 };
 
 static int options_check(const struct compile_options *options) {
-  const int subjects = (options->words.count > 0) + (options->flash != NULL) + (options->attention != NULL);
-  if (subjects != 1) return usage_error("compile: exactly one of --flash, --attention and FILE.cu is needed");
+  const bool is_file = options->words.count > 0 && options->family == NULL;
+  const int subjects = is_file + (options->family != NULL) + (options->flash != NULL) + (options->attention != NULL);
+  if (subjects != 1) return usage_error("compile: exactly one of --flash, --attention, --family and FILE.cu is needed");
   if (options->arch == NULL) return usage_error("compile: --arch is needed");
-  const bool is_file = options->words.count > 0;
+  if (options->family != NULL && options->words.count > 1)
+    return usage_error("compile: --family takes one config; quote it when it has blanks");
   for (size_t i = 1; i < options->words.count; i++)
     if (options->words.items[i][0] != '-')
       return usage_error("compile: one FILE.cu; behind it and \"--\" stand the compiler's options, each with a dash");
@@ -56,10 +61,23 @@ static int options_check(const struct compile_options *options) {
   return -1;
 }
 
-static kjit_status config_read(kjit_runtime *runtime, const struct compile_options *options, kjit_config *config,
+/* Without a word every field has its default. */
+static kjit_status family_read(const struct compile_options *options, struct subject *subject, kjit_error *error) {
+  const char *text = options->words.count > 0 ? options->words.items[0] : "";
+  const kjit_family *family;
+  kjit_status status = family_files_find(&subject->files, options->family, NULL, &family, error);
+  for (size_t i = 0; status == KJIT_OK && kjit_family_warning(family, i) != NULL; i++)
+    fprintf(stderr, "kjit: warning: %s\n", kjit_family_warning(family, i));
+  if (status == KJIT_OK) status = kjit_config_parse(family, text, &subject->config, error);
+  return status == KJIT_OK ? request_check(&subject->config, options->arch, error) : status;
+}
+
+static kjit_status config_read(kjit_runtime *runtime, const struct compile_options *options, struct subject *subject,
                                kjit_error *error) {
+  kjit_config *config = &subject->config;
   struct attention_spec spec;
   kjit_status status;
+  if (options->family != NULL) return family_read(options, subject, error);
   if (options->flash != NULL) {
     status = kjit_config_parse(kjit_family_find("flash_forward"), options->flash, config, error);
     return status == KJIT_OK ? request_check(config, options->arch, error) : status;
@@ -70,8 +88,8 @@ static kjit_status config_read(kjit_runtime *runtime, const struct compile_optio
 
 static kjit_status subject_read(kjit_runtime *runtime, const struct compile_options *options, struct subject *subject,
                                 kjit_error *error) {
-  subject->is_custom = options->words.count > 0;
-  if (!subject->is_custom) return config_read(runtime, options, &subject->config, error);
+  subject->is_custom = options->words.count > 0 && options->family == NULL;
+  if (!subject->is_custom) return config_read(runtime, options, subject, error);
   return custom_source_read(&subject->custom, options->words.items[0], &options->defines, &options->include_dirs,
                             error);
 }
@@ -115,7 +133,8 @@ static uint32_t shared_bytes(const struct subject *subject, const kjit_artifact_
 }
 
 static uint32_t threads(const struct subject *subject, const kjit_artifact_info *info) {
-  return subject->is_custom ? info->max_threads : kjit_config_geometry(&subject->config).threads[0];
+  const kjit_geometry geometry = subject->is_custom ? (kjit_geometry){0} : kjit_config_geometry(&subject->config);
+  return subject->is_custom ? info->max_threads : geometry.threads[0] * geometry.threads[1] * geometry.threads[2];
 }
 
 static void label_print(const struct subject *subject, char text[KJIT_CONFIG_TEXT_MAX]) {
@@ -208,6 +227,7 @@ static int compile_with(const struct compile_options *options) {
     code = compile_subject(runtime, &subject, options);
   kjit_runtime_destroy(runtime);
   custom_source_free(&subject.custom);
+  family_files_close(&subject.files);
   return code;
 }
 
@@ -216,6 +236,7 @@ static int compile_run(int argc, char **argv) {
   const struct option table[] = {
       {.kind = OPTION_TEXT, .name = "--flash", .target = &options.flash},
       {.kind = OPTION_TEXT, .name = "--attention", .target = &options.attention},
+      {.kind = OPTION_TEXT, .name = "--family", .target = &options.family},
       {.kind = OPTION_TEXT, .name = "--entry", .target = &options.entry},
       {.kind = OPTION_TEXT, .name = "--arch", .target = &options.arch},
       {.kind = OPTION_TEXT, .name = "-o", .target = &options.output},

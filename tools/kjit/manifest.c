@@ -10,11 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* As long as the longest path that Linux takes. */
+#define PATH_BYTES 4096
+
 static const char blanks[] = " \t";
 
 /* A line's three parts: family, architectures, and the rest, which the family reads. */
 struct line_parts {
-  char family[32];
+  char family[MANIFEST_LINE_MAX]; /* or the path of a family file */
   char archs[MANIFEST_LINE_MAX];
   char request[MANIFEST_LINE_MAX]; /* with blanks in front, so that columns are those of the line */
 };
@@ -35,7 +38,7 @@ static kjit_status part_copy(const char *line, const char **at, char *out, size_
 static kjit_status line_split(const char *line, struct line_parts *parts, kjit_error *error) {
   const char *at = line + strspn(line, blanks);
   kjit_status status = part_copy(line, &at, parts->family, sizeof parts->family,
-                                 "a family (flash_forward, attention_sm90, attention)", error);
+                                 "a family (flash_forward, attention_sm90, attention, or a family file)", error);
   if (status == KJIT_OK) status = part_copy(line, &at, parts->archs, sizeof parts->archs, "an architecture", error);
   if (status != KJIT_OK) return status;
   const size_t column = (size_t)(at - line) + 1;
@@ -44,20 +47,29 @@ static kjit_status line_split(const char *line, struct line_parts *parts, kjit_e
   return KJIT_OK;
 }
 
+/* What lines are read with. */
+struct manifest_terms {
+  const char *archs;  /* in place of the lines' own; NULL: theirs */
+  const char *folder; /* that family files are relative to; NULL: the working folder */
+};
+
 /* Append the kernel that a request stands for on one architecture. */
-static kjit_status request_add(const struct line_parts *parts, const char *arch, struct request_list *list,
-                               kjit_error *error) {
+static kjit_status request_add(const struct line_parts *parts, const char *arch, const char *folder,
+                               struct request_list *list, kjit_error *error) {
   const kjit_family *family = kjit_family_find(parts->family);
   struct attention_spec spec;
   kjit_config config;
-  kjit_status status;
+  kjit_status status = KJIT_OK;
+  if (family_is_file(parts->family)) status = family_files_find(&list->files, parts->family, folder, &family, error);
+  if (status != KJIT_OK) return status;
   if (family != NULL) {
     status = kjit_config_parse(family, parts->request, &config, error);
     if (status == KJIT_OK) status = request_check(&config, arch, error);
     return status == KJIT_OK ? request_list_add(list, &config, arch, error) : status;
   }
   if (strcmp(parts->family, "attention") != 0)
-    return error_say(error, KJIT_ERR_PARSE, "'%s': a family (flash_forward, attention_sm90, attention) is expected",
+    return error_say(error, KJIT_ERR_PARSE,
+                     "'%.60s': a family (flash_forward, attention_sm90, attention, or a family file) is expected",
                      parts->family);
   status = attention_spec_parse(parts->request, &spec, error);
   return status == KJIT_OK ? request_list_add_problem(list, &spec, arch, error) : status;
@@ -69,13 +81,14 @@ static bool is_left_out(kjit_status status, const char *archs) {
   return archs != NULL && (status == KJIT_ERR_INVALID_CONFIG || status == KJIT_ERR_UNSUPPORTED);
 }
 
-static kjit_status line_add(const struct line_parts *parts, const char *wanted, struct request_list *list,
-                            kjit_error *error) {
+static kjit_status line_add(const struct line_parts *parts, const struct manifest_terms *terms,
+                            struct request_list *list, kjit_error *error) {
   char arch[ARCH_BYTES];
+  const char *const wanted = terms->archs;
   const char *archs = wanted != NULL ? wanted : parts->archs;
   kjit_status status = KJIT_OK;
   while (status == KJIT_OK && arch_next(&archs, arch, error)) {
-    status = request_add(parts, arch, list, error);
+    status = request_add(parts, arch, terms->folder, list, error);
     if (!is_left_out(status, wanted)) continue;
     list->left_out++;
     *error = (kjit_error){0};
@@ -84,16 +97,18 @@ static kjit_status line_add(const struct line_parts *parts, const char *wanted, 
   return (kjit_status)error->status;
 }
 
-static kjit_status line_read(const char *line, const char *archs, struct request_list *list, kjit_error *error) {
+static kjit_status line_read(const char *line, const struct manifest_terms *terms, struct request_list *list,
+                             kjit_error *error) {
   const char first = line[strspn(line, blanks)];
   if (first == '\0' || first == '#') return KJIT_OK;
   struct line_parts parts;
   const kjit_status status = line_split(line, &parts, error);
-  return status == KJIT_OK ? line_add(&parts, archs, list, error) : status;
+  return status == KJIT_OK ? line_add(&parts, terms, list, error) : status;
 }
 
 kjit_status manifest_parse_line(const char *line, struct request_list *list, kjit_error *error) {
-  return line_read(line, NULL, list, error);
+  const struct manifest_terms terms = {0};
+  return line_read(line, &terms, list, error);
 }
 
 /* Put "FILE:LINE: " in front of a message. */
@@ -115,24 +130,31 @@ static bool line_end(char *line, bool at_end_of_file) {
   return true;
 }
 
-static kjit_status manifest_read_stream(FILE *stream, const char *path, const char *archs, struct request_list *list,
-                                        kjit_error *error) {
+static kjit_status manifest_read_stream(FILE *stream, const char *path, const struct manifest_terms *terms,
+                                        struct request_list *list, kjit_error *error) {
   char line[MANIFEST_LINE_MAX + 2];
   for (size_t number = 1; fgets(line, sizeof line, stream) != NULL; number++) {
     if (!line_end(line, feof(stream) != 0))
       error_say(error, KJIT_ERR_PARSE, "a line is at most %d bytes long", MANIFEST_LINE_MAX);
     else
-      (void)!line_read(line, archs, list, error);
+      (void)!line_read(line, terms, list, error);
     if (error->status != KJIT_OK) return locate(path, number, error);
   }
   return ferror(stream) ? error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno)) : KJIT_OK;
 }
 
 kjit_status manifest_read(const char *path, const char *archs, struct request_list *list, kjit_error *error) {
-  if (strcmp(path, "-") == 0) return manifest_read_stream(stdin, "standard input", archs, list, error);
+  struct manifest_terms terms = {.archs = archs};
+  char folder[PATH_BYTES];
+  if (strcmp(path, "-") == 0) return manifest_read_stream(stdin, "standard input", &terms, list, error);
+  const char *slash = strrchr(path, '/');
+  if (slash != NULL && (size_t)(slash - path) < sizeof folder) {
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + (slash == path), path);
+    terms.folder = folder;
+  }
   FILE *stream = fopen(path, "r");
   if (stream == NULL) return error_say(error, KJIT_ERR_IO, "%s: %s", path, strerror(errno));
-  const kjit_status status = manifest_read_stream(stream, path, archs, list, error);
+  const kjit_status status = manifest_read_stream(stream, path, &terms, list, error);
   fclose(stream);
   return status;
 }

@@ -12,6 +12,7 @@
 void request_list_free(struct request_list *list) {
   free(list->items);
   kjit_runtime_destroy(list->planner);
+  family_files_close(&list->files);
   *list = (struct request_list){0};
 }
 
@@ -79,25 +80,35 @@ bool arch_next(const char **at, char arch[ARCH_BYTES], kjit_error *error) {
   return true;
 }
 
-/* Add a named set; all sets are flash_forward's. */
-static kjit_status add_set(struct request_list *list, const char *set, const char *arch, kjit_error *error) {
-  const kjit_family *family = kjit_family_find("flash_forward");
+/* A config of a set on one architecture. */
+static kjit_status add_member(struct request_list *list, kjit_config *config, const char *arch, kjit_error *error) {
+  const bool is_own = kjit_family_find(kjit_family_name(config->family)) != NULL;
+  const kjit_status status = request_check(config, arch, error);
+  if (status == KJIT_OK) return request_list_add(list, config, arch, error);
+  if (is_own || (status != KJIT_ERR_UNSUPPORTED && status != KJIT_ERR_INVALID_CONFIG)) return status;
+  list->left_out++;
+  *error = (kjit_error){0};
+  return KJIT_OK;
+}
+
+static kjit_status add_set(struct request_list *list, const kjit_family *family, const char *set, const char *arch,
+                           kjit_error *error) {
   kjit_config config;
   size_t count = 0;
   kjit_status status = kjit_family_set(family, set, 0, NULL, &count, error);
   for (size_t i = 0; i < count && status == KJIT_OK; i++) {
     status = kjit_family_set(family, set, i, &config, NULL, error);
-    if (status == KJIT_OK) status = request_check(&config, arch, error);
-    if (status == KJIT_OK) status = request_list_add(list, &config, arch, error);
+    if (status == KJIT_OK) status = add_member(list, &config, arch, error);
   }
   return status;
 }
 
-kjit_status request_list_add_set(struct request_list *list, const char *set, const char *archs, kjit_error *error) {
+kjit_status request_list_add_set(struct request_list *list, const kjit_family *family, const char *set,
+                                 const char *archs, kjit_error *error) {
   char arch[ARCH_BYTES];
   kjit_status status = KJIT_OK;
   while (status == KJIT_OK && arch_next(&archs, arch, error))
-    status = add_set(list, set, arch, error);
+    status = add_set(list, family, set, arch, error);
   return (kjit_status)error->status;
 }
 

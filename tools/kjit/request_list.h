@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "attention_spec.h"
+#include "family_files.h"
 
 /* Longest architecture name, with its NUL: "sm_100a" and room. */
 #define ARCH_BYTES 16
@@ -22,7 +23,8 @@ struct request_list {
   struct kernel_request *items;
   size_t count;
   size_t capacity;
-  size_t left_out;       /* requests left out because their architecture cannot run them; see manifest_read() */
+  size_t left_out;           /* requests left out because their architecture cannot run them; see manifest_read() */
+  struct family_files files; /* families of users that the configs are of */
   kjit_runtime *planner; /* chooses for problems by the tables that the library ships; opened when it is first needed,
                           * and touches no file and no driver */
 };
@@ -46,8 +48,11 @@ kjit_status request_list_add(struct request_list *list, const kjit_config *confi
 kjit_status request_list_add_problem(struct request_list *list, const struct attention_spec *spec, const char *arch,
                                      kjit_error *error);
 
-/* Every config of a named set, for each architecture of a comma-separated list. */
-kjit_status request_list_add_set(struct request_list *list, const char *set, const char *archs, kjit_error *error);
+/* Every config of a family's named set, for each architecture of a comma-separated list. What a family's rules refuse
+ * there is an error for kjit's own families, and counted in list->left_out for a user's, whose sets are one list for
+ * every card. */
+kjit_status request_list_add_set(struct request_list *list, const kjit_family *family, const char *set,
+                                 const char *archs, kjit_error *error);
 
 /* Sort the list and drop repetitions. Returns how many requests remain. */
 size_t request_list_make_distinct(struct request_list *list);

@@ -19,8 +19,10 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: kjit warm [--set NAME]... [--manifest FILE]... [--arch A,B,...] [--jobs N] [--shard I/N] [--json]\n\n"
+    "usage: kjit warm [--family FAMILY] [--set NAME]... [--manifest FILE]... [--arch A,B,...] [--jobs N]\n"
+    "                 [--shard I/N] [--json]\n\n"
     "Compiles what the cache does not hold yet. Needs no GPU.\n\n" ASKED_USAGE
+    "  --family FAMILY  whose sets are meant: a family file, or flash_forward, which it is by default\n"
     "  --jobs N         processes; one for each processor by default\n"
     "  --shard I/N      the I-th of N disjoint parts: N machines with I = 1..N do the whole. /N takes I from\n"
     "                   SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX or PARALLEL_SEQ; a Slurm array is split by default\n"
@@ -186,6 +188,7 @@ static int warm_run(int argc, char **argv) {
   struct warm_options options = {0};
   const struct option table[] = {
       ASKED_OPTIONS(options.asked),
+      {.kind = OPTION_TEXT, .name = "--family", .target = &options.asked.family},
       {.kind = OPTION_TEXT, .name = "--shard", .target = &options.shard_text},
       {.kind = OPTION_NUMBER, .name = "--jobs", .target = &options.jobs, .least = 1, .most = MOST_JOBS},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},

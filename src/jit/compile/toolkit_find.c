@@ -148,5 +148,7 @@ void toolkit_extras(struct toolkit *toolkit, struct nvrtc *nvrtc, _Bool memory_o
       mem_free(toolkit->mem, found);
   }
   if (!place) return;
-  *extras = (struct custom_extras){place->list, place->count, place->compiler_version};
+  extras->dirs = place->list;
+  extras->dir_count = place->count;
+  extras->cuda_version = place->compiler_version;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "jit/request/defines.h"
 
 /* The longest that makes sense is a list of warnings' numbers. */
 #define OPTION_LIMIT    1024
@@ -215,8 +216,6 @@ kjit_status compile_options_take(char ***taken, size_t *count, const struct mem 
     (void)compile_option_canonical(request->options[i], option, sizeof option);
     status = add(*taken, count, mem, option);
   }
-  for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++) {
-    if (!strcmp(request->defines[i].name, "NDEBUG")) status = add(*taken, count, mem, "--define-macro=NDEBUG");
-  }
+  if (status == KJIT_OK && defines_switch_assert(request)) status = add(*taken, count, mem, "--define-macro=NDEBUG");
   return status == KJIT_OK ? KJIT_OK : error_no_memory(error);
 }

@@ -15,6 +15,7 @@
 #include "base/struct_intake.h"
 #include "base/text.h"
 #include "jit/request/compile_options.h"
+#include "jit/request/defines.h"
 #include "jit/request/include_closure.h"
 #include "jit/request/names.h"
 #include "jit/request/parts.h"
@@ -26,13 +27,10 @@
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
 /* Bounds: more than people write or generators emit, and less than would make a key or a section's name unwieldy. */
-#define NAME_LIMIT     1000
-#define DEFINE_LIMIT   1024
-#define VALUE_LIMIT    16384
-#define OPTION_LIMIT   256
-#define DIR_LIMIT      256
-#define HEADER_LIMIT   4096
-#define PROLOGUE_LIMIT (DEFINE_LIMIT * (VALUE_LIMIT + NAME_LIMIT + 16) + 2 * NAME_LIMIT)
+#define NAME_LIMIT   1000
+#define OPTION_LIMIT 256
+#define DIR_LIMIT    256
+#define HEADER_LIMIT 4096
 
 struct storage {
   const struct mem *mem;
@@ -45,6 +43,7 @@ struct storage {
   const char **dirs; /* the request's and the runtime's; the texts are theirs */
   struct target target;
   unsigned cuda_version;
+  _Bool open_ended;
   kjit_source source;   /* the caller's, with `bytes` filled in */
   kjit_source *headers; /* the caller's, with `bytes` filled in */
   struct include_search search;
@@ -91,43 +90,6 @@ static kjit_status check_header(const kjit_source *headers, kjit_source *header,
                        header->name, i);
     }
   }
-  return status;
-}
-
-/* Why a value would continue into the lines behind its #define; NULL when it would not. */
-static const char *value_fault(const char *value) {
-  const size_t bytes = strnlen(value, VALUE_LIMIT + 1);
-  if (bytes > VALUE_LIMIT) return "is longer than 16,384 bytes";
-  if (strpbrk(value, "\n\r")) return "must not have a newline";
-  if (bytes && value[bytes - 1] == '\\') return "must not end in a backslash";
-  for (const char *comment = value; (comment = strstr(comment, "/*")); comment += 2) {
-    comment = strstr(comment + 2, "*/");
-    if (!comment) return "opens a comment that it does not close";
-  }
-  return NULL;
-}
-
-static kjit_status check_define(const kjit_build_request *request, size_t index, kjit_error *error) {
-  const kjit_define *define = &request->defines[index];
-  if (!define->name || !name_is_identifier(define->name)) {
-    return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu].name: \"%.80s\" is not a C identifier", index,
-                     define->name ? define->name : "");
-  }
-  for (size_t i = 0; i < index; i++) {
-    if (!strcmp(request->defines[i].name, define->name)) {
-      return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu].name: %.80s is defined by defines[%zu] already",
-                       index, define->name, i);
-    }
-  }
-  const char *fault = define->value ? value_fault(define->value) : NULL;
-  if (!fault) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_ARG, "defines[%zu] (%.80s): the value %s", index, define->name, fault);
-}
-
-static kjit_status check_defines(const kjit_build_request *request, kjit_error *error) {
-  kjit_status status = names_check_count("defines", request->define_count, request->defines, DEFINE_LIMIT, error);
-  for (size_t i = 0; i < request->define_count && status == KJIT_OK; i++)
-    status = check_define(request, i, error);
   return status;
 }
 
@@ -180,15 +142,13 @@ static kjit_status copy_names(struct storage *storage, const kjit_build_request 
   return names_take(&storage->names, &storage->name_count, storage->mem, request, error);
 }
 
-static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request, kjit_error *error) {
+static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request,
+                                 const struct custom_role *role, kjit_error *error) {
   struct text text;
-  text_init(&text, storage->mem, PROLOGUE_LIMIT);
-  for (size_t i = 0; i < request->define_count; i++) {
-    const kjit_define *define = &request->defines[i];
-    text_append(&text, strcmp(define->name, "NDEBUG") ? "" : "#undef NDEBUG\n"); /* it is an option too */
-    text_appendf(&text, "#define %s %s\n", define->name, define->value ? define->value : "1");
-  }
-  if (request->source.text) text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
+  text_init(&text, storage->mem, DEFINES_BYTES_MAX + 2 * NAME_LIMIT);
+  if (role) text_append(&text, role->prologue);
+  defines_print(request, &text);
+  if (request->source.text && !role) text_appendf(&text, "#line 1 \"%s\"\n", request->source.name);
   storage->prologue = text_take(&text);
   text_finish(&text);
   return storage->prologue ? KJIT_OK : error_no_memory(error);
@@ -218,17 +178,20 @@ static kjit_status copy_source(struct storage *storage, const kjit_build_request
 
 static kjit_status fill_storage(struct storage *storage, const kjit_build_request *request,
                                 const struct custom_extras *extras, kjit_error *error) {
+  const struct custom_role *const role = extras ? extras->role : NULL;
   kjit_status status = check_scalars(request, error);
-  if (status == KJIT_OK) status = check_defines(request, error);
+  if (status == KJIT_OK) status = defines_check(request, error);
   if (status == KJIT_OK) status = check_options(request, error);
   if (status == KJIT_OK) status = copy_names(storage, request, error);
   if (status == KJIT_OK) status = parts_take(&storage->parts, storage->mem, request, error);
   if (status == KJIT_OK) status = copy_source(storage, request, extras, error);
-  if (status == KJIT_OK) status = make_prologue(storage, request, error);
+  if (status == KJIT_OK) status = make_prologue(storage, request, role, error);
   if (status == KJIT_OK) status = copy_options(storage, request, error);
   if (status != KJIT_OK) return status;
   storage->cuda_version = extras ? extras->cuda_version : 0;
-  storage->label = mem_strdup(storage->mem, request->source.text ? request->source.name : "(parts)");
+  storage->open_ended = extras && extras->open_ended;
+  const char *const label = request->source.text ? request->source.name : "(parts)";
+  storage->label = mem_strdup(storage->mem, role ? role->label : label);
   return storage->label ? KJIT_OK : error_no_memory(error);
 }
 
@@ -280,6 +243,9 @@ kjit_status custom_request_begin(struct custom_request *custom, const struct mem
   status = fill_storage(storage, &request, extras, error);
   if (status == KJIT_OK) {
     custom->request = request_of(storage, &request);
+    if (extras && extras->role) custom->request.family = extras->role->family;
+    if (extras && extras->role) custom->request.family_file = extras->role->file;
+    custom->request.is_users = extras && extras->role;
     status = check_plan(custom, error);
   }
   if (status != KJIT_OK) custom_request_finish(custom);
@@ -299,6 +265,7 @@ kjit_status custom_request_collect(struct custom_request *custom, _Bool everythi
                                       .options = (const char *const *)storage->options,
                                       .option_count = storage->option_count,
                                       .cuda_version = storage->cuda_version,
+                                      .open_ended = storage->open_ended,
                                       .everything = everything};
   forget_sources(storage);
   custom->request.sources = NULL;

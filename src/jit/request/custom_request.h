@@ -12,9 +12,20 @@ struct custom_request {
   void *storage;              /* private */
 };
 
+/* What a request stands for that is a config of a user's family, and not a plain kjit_build_request. Texts live as long
+ * as the request. */
+struct custom_role {
+  const char *family;   /* in place of "custom" */
+  const char *file;     /* the family file, absolute; NULL: none */
+  const char *label;    /* in place of the source's name */
+  const char *prologue; /* in place of the defines and their #line */
+};
+
 /* What the runtime adds to a request. */
 struct custom_extras {
-  const char *const *dirs; /* folders behind the request's own: the toolkit's */
+  const struct custom_role *role; /* NULL: a plain request */
+  _Bool open_ended;               /* see struct include_terms */
+  const char *const *dirs;        /* folders behind the request's own: the toolkit's */
   size_t dir_count;
   unsigned cuda_version; /* of the compiler, 13000 for 13.0; 0: not known */
 };

@@ -29,6 +29,7 @@ struct include_terms {
   const char *const *options;
   size_t option_count;
   unsigned cuda_version; /* 13000 for 13.0; 0: not known */
+  _Bool open_ended;      /* the toolkit's folder is not known yet: an <include> that is nowhere is passed over */
   _Bool everything;      /* follow each literal #include of each file, whatever #if it stands under */
 };
 

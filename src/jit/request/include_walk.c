@@ -63,7 +63,7 @@ static _Bool expand_name(struct closure *closure, const struct directive *direct
  * there, and reports it if it does. */
 static void miss(struct closure *closure, const char *name, _Bool angled, _Bool certain) {
   char written[HEADER_NAME_LIMIT + 2];
-  if (!certain) return;
+  if (!certain || (angled && closure->terms->open_ended)) return;
   if (closure->finder.withheld) {
     closure_refuse(closure, name, KJIT_ERR_UNSUPPORTED,
                    "this library was built without its kernel sources (KJIT_EMBED_SOURCES=OFF): add a folder that has "

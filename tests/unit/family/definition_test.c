@@ -231,7 +231,7 @@ static void test_definition_name_expression__fields_are_filled_in(void **state) 
   assert_status(KJIT_OK, family_fixture_make(f, text, ""), &f->error);
   assert_status(KJIT_OK, family_fixture_config(f, "", values), &f->error);
   text_init_fixed(&out, buffer, sizeof buffer);
-  definition_name_expression(f->definition, values, &out);
+  f->family->print_entry(f->family, values, &out);
   assert_string_equal(buffer, "ns::k<__nv_bfloat16, (-1), true, (-2), 1>");
 }
 

@@ -1,5 +1,7 @@
 #include "family_fixture.h"
 
+#include "jit/request/custom_request.h"
+
 #include <pthread.h>
 
 /* A folder with a family file, its kernel and a header. */
@@ -41,14 +43,23 @@ static void open_family(struct folder_fixture *f) {
   assert_status(KJIT_OK, kjit_family_open(&f->family, f->path, &f->error), &f->error);
 }
 
+/* What a build would compile. Finished by the caller where it is KJIT_OK. */
+static kjit_status collect(const kjit_family *family, struct custom_request *custom, kjit_error *error) {
+  static struct mem mem;
+  (void)mem_init(&mem, NULL);
+  return custom_request_init(custom, &mem, family->own_source, "sm_80", error);
+}
+
 static void test_family_open__finds_the_source_beside_the_file(void **state) {
   struct folder_fixture *f = *state;
-  const struct source_set *sources;
+  struct custom_request custom;
   open_family(f);
-  assert_int_equal(f->family->sources(f->family, NULL, &sources, &f->error), KJIT_OK);
+  assert_status(KJIT_OK, collect(f->family, &custom, &f->error), &f->error);
+  const struct source_set *const sources = custom.request.sources;
   assert_int_equal(sources->count, 2);
   assert_string_equal(sources->files[0].name, "toy.cu");
   assert_string_equal(sources->files[1].name, "part.cuh");
+  custom_request_finish(&custom);
 }
 
 static void test_family_open__what_is_missing_is_named(void **state) {
@@ -73,16 +84,17 @@ static void test_family_open__constant_of_a_header_is_no_field(void **state) {
 
 static void test_family_open__header_that_is_nowhere_is_named_at_its_first_use(void **state) {
   struct folder_fixture *f = *state;
-  const struct source_set *sources;
+  struct custom_request custom;
   put(f, "toy.cu", "#include \"gone.cuh\"\nKJIT_BM KJIT_warps KJIT_fast KJIT_dtype KJIT_epilogue\n");
   open_family(f);
   for (int i = 0; i < 2; i++) {
     memset(&f->error, 0, sizeof f->error);
-    assert_int_equal(f->family->sources(f->family, NULL, &sources, &f->error), KJIT_ERR_NOT_FOUND);
+    assert_int_equal(collect(f->family, &custom, &f->error), KJIT_ERR_NOT_FOUND);
     assert_contains(f->error.message, "toy.cu:1: #include \"gone.cuh\"");
   }
   put(f, "gone.cuh", "");
-  assert_int_equal(f->family->sources(f->family, NULL, &sources, NULL), KJIT_OK);
+  assert_int_equal(collect(f->family, &custom, NULL), KJIT_OK);
+  custom_request_finish(&custom);
 }
 
 static void test_family_parse__takes_the_folder_from_the_caller(void **state) {
@@ -195,30 +207,28 @@ static void test_family_grid__arguments_are_checked(void **state) {
 
 static void *use_family(void *user) {
   const kjit_family *const family = user;
-  const struct source_set *sources = NULL;
+  const void *done = NULL;
   for (int i = 0; i < 100; i++) {
     int32_t values[KJIT_FIELD_COUNT_MAX];
     (void)kjit_family_retain(family);
     if (family->parse(family, "BM=64", values, NULL) != KJIT_OK) return NULL;
-    if (family->sources(family, NULL, &sources, NULL) != KJIT_OK) return NULL;
     kjit_family_release(family);
+    done = family;
   }
-  return (void *)(uintptr_t)sources;
+  return (void *)(uintptr_t)done;
 }
 
-static void test_family__threads_share_it_and_its_sources(void **state) {
+static void test_family__threads_share_it(void **state) {
   struct folder_fixture *f = *state;
   pthread_t threads[4];
-  void *sources[4];
+  void *done[4];
   open_family(f);
   for (size_t i = 0; i < 4; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, use_family, f->family), 0);
   for (size_t i = 0; i < 4; i++)
-    assert_int_equal(pthread_join(threads[i], &sources[i]), 0);
-  for (size_t i = 0; i < 4; i++) {
-    assert_non_null(sources[i]);
-    assert_ptr_equal(sources[i], sources[0]);
-  }
+    assert_int_equal(pthread_join(threads[i], &done[i]), 0);
+  for (size_t i = 0; i < 4; i++)
+    assert_ptr_equal(done[i], f->family);
 }
 
 #define folder_test(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -235,7 +245,7 @@ int main(void) {
       folder_test(test_family_create__missing_tables_and_sizes_are_refused),
       folder_test(test_family_create__options_are_those_of_a_build),
       folder_test(test_family_grid__arguments_are_checked),
-      folder_test(test_family__threads_share_it_and_its_sources),
+      folder_test(test_family__threads_share_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

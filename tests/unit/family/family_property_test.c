@@ -4,6 +4,7 @@
 #include "random_family.h"
 
 #include "jit/key/key.h"
+#include "jit/request/custom_request.h"
 
 #define FAMILIES 3000
 #define CONFIGS  24
@@ -37,7 +38,9 @@ static void make_key(const struct family_fixture *f, const int32_t *canonical, c
   struct text text;
   struct key key;
   struct jit_request request = {.family = "random", .label = "", .entry = "k", .target = {"sm_80", 80, 0}};
-  assert_int_equal(f->family->sources(f->family, NULL, &request.sources, NULL), KJIT_OK);
+  struct custom_request custom;
+  assert_int_equal(custom_request_init(&custom, &f->mem, f->family->own_source, "sm_80", NULL), KJIT_OK);
+  request.sources = custom.request.sources;
   text_init_fixed(&text, prologue, sizeof prologue);
   field_table_defines(&f->family->table, canonical, &text);
   f->family->derive(f->family, canonical, &text);
@@ -47,6 +50,7 @@ static void make_key(const struct family_fixture *f, const int32_t *canonical, c
   assert_true(key.text.bytes < 8192);
   memcpy(out, key.text.data, key.text.bytes + 1);
   key_finish(&key);
+  custom_request_finish(&custom);
 }
 
 static void make_sample(const struct family_fixture *f, struct random_family *r, struct sample *sample) {
