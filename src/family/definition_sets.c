@@ -111,7 +111,7 @@ static kjit_status make_axes(struct product *product, const kjit_family_set_row 
     if (status != KJIT_OK) return status;
     for (size_t other = 0; other < i; other++)
       if (product->axes[other].index == axis->index)
-        return definition_refuse(maker, &axis->at, "the cross product names %s twice", axis->field->name);
+        return definition_refuse(maker, &axis->at, "the cross product names %s twice", axis->at.text);
     const size_t most = DEFINITION_CANDIDATES_MAX + 1; /* enough to be refused, and no overflow */
     product->candidates *= axis->count < most ? axis->count : most;
     if (product->candidates > DEFINITION_CANDIDATES_MAX) return count_candidates(maker, &row->name, most);

@@ -140,9 +140,9 @@ kjit_status module_find_kernel(struct kjit_module *module, const char *name, str
   *out = kernel_known(module, lowered, bytes);
   pthread_mutex_unlock(lock);
   if (*out) return KJIT_OK;
-  struct kjit_kernel *made;
+  struct kjit_kernel *made = NULL;
   const kjit_status status = kernel_create(module, module->artifact, name, &made, error);
-  if (status != KJIT_OK) return status;
+  if (!made) return status;
   pthread_mutex_lock(lock);
   *out = kernel_known(module, lowered, bytes);
   if (!*out) {

@@ -45,7 +45,7 @@ static kjit_status find_part(struct kjit_module *module, const char *name, size_
     return error_set(error, KJIT_ERR_INVALID_ARG, "bytes: %zu from offset %zu on; the variable \"%.120s\" has %llu",
                      bytes, offset, name, (unsigned long long)global.bytes);
   }
-  *address = (CUdeviceptr)(global.address + offset);
+  *address = (CUdeviceptr)global.address + (CUdeviceptr)offset;
   return KJIT_OK;
 }
 

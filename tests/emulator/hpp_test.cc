@@ -36,20 +36,22 @@ kjit::request axpb() {
 
 // A card with five floats, 0 to 4, and room for five more.
 struct world {
-  card gpu = {};
-  card_buffer in = {}, out = {};
-  bool ready = false;
-
-  world() {
-    kjit_error what = KJIT_ZERO;
-    const float values[5] = {0, 1, 2, 3, 4};
-    ready = card_open(&gpu, 0, &what) == KJIT_OK && card_buffer_create(&gpu, &in, sizeof values, &what) == KJIT_OK &&
-            card_buffer_create(&gpu, &out, sizeof values, &what) == KJIT_OK &&
-            card_write(&gpu, in.address, values, sizeof values, &what) == KJIT_OK;
-    if (!ready) std::fprintf(stderr, "%s\n", what.message);
-  }
-  float *data(const card_buffer &buffer) const { return reinterpret_cast<float *>(buffer.address); }
+  card gpu;
+  card_buffer in, out;
 };
+
+bool open_world(world &w) {
+  kjit_error what = KJIT_ZERO;
+  const float values[5] = {0, 1, 2, 3, 4};
+  const bool ready = card_open(&w.gpu, 0, &what) == KJIT_OK &&
+                     card_buffer_create(&w.gpu, &w.in, sizeof values, &what) == KJIT_OK &&
+                     card_buffer_create(&w.gpu, &w.out, sizeof values, &what) == KJIT_OK &&
+                     card_write(&w.gpu, w.in.address, values, sizeof values, &what) == KJIT_OK;
+  if (!ready) std::fprintf(stderr, "%s\n", what.message);
+  return ready;
+}
+
+float *data(const card_buffer &buffer) { return reinterpret_cast<float *>(buffer.address); }
 
 void test_errors_without_exceptions(const kjit::runtime &runtime) {
   kjit_error what = KJIT_ZERO;
@@ -63,15 +65,16 @@ void test_launch(const kjit::runtime &runtime, world &w) {
   const kjit::kernel kernel = runtime.get_kernel(axpb(), what);
   expect(bool(kernel), "a kernel is loaded", what.message);
   if (!kernel) return;
-  const kjit::kernel copy = kernel; // another reference
+  kjit::kernel copy = kernel; // another reference
+  copy = kjit::kernel(copy);
   const kjit::launch one = {{1}, {32}};
-  expect(copy.launch(one, w.gpu.stream, what, w.data(w.out), static_cast<const float *>(w.data(w.in)), 5, 2.0f, 1.0f),
+  expect(copy.launch(one, w.gpu.stream, what, data(w.out), static_cast<const float *>(data(w.in)), 5, 2.0f, 1.0f),
          "five arguments are launched", what.message);
   (void)card_synchronize(&w.gpu, w.gpu.stream, &what);
   float found[5] = {};
   expect(card_read(&w.gpu, found, w.out.address, sizeof found, &what) == KJIT_OK && found[4] == 9, "and computed");
   what = KJIT_ZERO;
-  expect(!copy.launch(one, w.gpu.stream, what, w.data(w.out), 5) && what.status == KJIT_ERR_INVALID_ARG,
+  expect(!copy.launch(one, w.gpu.stream, what, data(w.out), 5) && what.status == KJIT_ERR_INVALID_ARG,
          "a wrong number of arguments is refused", what.message);
 }
 
@@ -96,11 +99,11 @@ void test_request_may_be_moved(const kjit::runtime &runtime) {
 
 } // namespace
 
-int main() {
+int run() {
   kjit_error what = KJIT_ZERO;
-  world w;
+  world w = {};
   const kjit::runtime runtime = kjit::runtime::create(kjit_runtime_options_default(), what);
-  if (!w.ready || !runtime) return EXIT_FAILURE;
+  if (!open_world(w) || !runtime) return EXIT_FAILURE;
   test_errors_without_exceptions(runtime);
   test_launch(runtime, w);
 #ifdef KJIT_HPP_EXCEPTIONS
@@ -108,4 +111,16 @@ int main() {
   test_request_may_be_moved(runtime);
 #endif
   return failures ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main() {
+#ifdef KJIT_HPP_EXCEPTIONS
+  try {
+    return run();
+  } catch (...) {
+    return EXIT_FAILURE;
+  }
+#else
+  return run();
+#endif
 }

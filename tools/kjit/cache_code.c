@@ -13,8 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 #define PATH_BYTES 4096
 
 /* One visit: what is done with the entry, and how that ended. */

@@ -109,17 +109,31 @@ struct best {
   int major; /* of CUDA; 0: any takes part */
 };
 
+int nvrtc_file_version(const char *path, int *major, int *minor) {
+  const char *base = strrchr(path, '/'), *text = base ? strstr(base, ".so.") : NULL;
+  int *const numbers[] = {major, minor};
+  int count = 0;
+  *major = *minor = 0;
+  if (!text) return 0;
+  for (text += 4; count < 2; count++, text++) {
+    char *end;
+    const unsigned long number = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || number > 99) return count;
+    *numbers[count] = (int)number;
+    text = end;
+    if (*text != '.') return count + 1;
+  }
+  return count;
+}
+
 /* 1000 times the major plus the minor version; the builtins' file has both in its name, the library's often only the
  * first. 12.5 ranks below every other, because its ptxas waits for all wgmma products where others wait for some
  * (kernel_src/README.md). */
 static int rank_of(const char *library, int *major) {
   char builtins[DYNLIB_PATH_BYTES];
-  int minor = 0;
+  int minor;
   find_its_builtins(builtins, library);
-  const char *named = *builtins ? builtins : library, *base = strrchr(named, '/');
-  const char *version = base ? strstr(base, ".so.") : NULL;
-  *major = 0;
-  if (!version || sscanf(version, ".so.%d.%d", major, &minor) < 1) return 2;
+  if (!nvrtc_file_version(*builtins ? builtins : library, major, &minor)) return 2;
   return *major == 12 && minor == 5 ? 1 : 1000 * *major + minor;
 }
 

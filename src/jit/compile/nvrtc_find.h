@@ -12,6 +12,10 @@ struct nvrtc_search {
   const char *root;     /* in front of the usual places: "", unless a test has its own */
 };
 
+/* The version in the name of one of CUDA's libraries: 13 and 0 of libnvrtc.so.13.0.88, 12 and 0 of libnvrtc.so.12. How
+ * many of the two numbers the name has: 0, 1 or 2; what it lacks is 0. */
+int nvrtc_file_version(const char *path, int *major, int *minor);
+
 /* Find the library, its builtins and their identity. KJIT_ERR_NO_NVRTC says where it was looked for and what to do. */
 kjit_status nvrtc_find(struct nvrtc_place *place, const struct nvrtc_search *search, kjit_error *error);
 

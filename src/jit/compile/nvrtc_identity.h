@@ -16,12 +16,12 @@ struct nvrtc_place {
   struct file_identity file; /* of the library, when the identity was read */
 };
 
-/* Fill place->identity and place->file from place->library and place->builtins. KJIT_ERR_NO_NVRTC when either cannot be
- * read. */
 /* "<prefix><id>" of any library, where <id> is as in NVRTC's identity. KJIT_ERR_NO_NVRTC. */
 kjit_status library_identify(const char *path, const char *prefix, char identity[NVRTC_IDENTITY_BYTES],
                              kjit_error *error);
 
+/* Fill place->identity and place->file from place->library and place->builtins. KJIT_ERR_NO_NVRTC when either cannot be
+ * read. */
 kjit_status nvrtc_read_identity(struct nvrtc_place *place, kjit_error *error);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/dynlib.h"
 #include "base/file.h"
+#include "jit/compile/nvrtc_find.h"
 
 /* cuda.h has one megabyte. */
 #define CUDA_H_LIMIT ((size_t)8 << 20)
@@ -72,10 +73,8 @@ unsigned toolkit_header_version(const struct mem *mem, const char *dir) {
 
 /* "13.0" of libnvrtc-builtins.so.13.0.88 or libnvrtc.so.13.0.88, as 13000. */
 static unsigned version_of_file(const char *path) {
-  const char *slash = path ? strrchr(path, '/') : NULL, *text = slash ? strstr(slash, ".so.") : NULL;
-  unsigned major = 0, minor = 0;
-  if (!text || sscanf(text + 4, "%u.%u", &major, &minor) != 2 || major > 99 || minor > 99) return 0;
-  return major * 1000 + minor * 10;
+  int major, minor;
+  return path && nvrtc_file_version(path, &major, &minor) == 2 ? (unsigned)(major * 1000 + minor * 10) : 0;
 }
 
 static void add(struct toolkit_place *place, const char *dir, const char *below) {

@@ -45,7 +45,7 @@ static _Bool expand_name(struct closure *closure, const struct directive *direct
   if (token && token->kind == TOKEN_STRING && token->bytes > 2) {
     length = token->bytes - 2;
     if (length < HEADER_NAME_LIMIT) memcpy(name, token->text + 1, length);
-  } else if (*angled) {
+  } else if (token && *angled) {
     for (token = token->next; token && !token_is(token, ">"); token = token->next) {
       if (length + token->bytes + 1 >= HEADER_NAME_LIMIT) return 0;
       if (token->blank && length) name[length++] = ' ';

@@ -4,58 +4,36 @@
 
 #include <string.h>
 
-static const char text_types[] = "#pragma once\n"
-                                 "typedef signed char int8_t;\n"
-                                 "typedef unsigned char uint8_t;\n"
-                                 "typedef short int16_t;\n"
-                                 "typedef unsigned short uint16_t;\n"
-                                 "typedef int int32_t;\n"
-                                 "typedef unsigned int uint32_t;\n"
-                                 "typedef long int64_t;\n"
-                                 "typedef unsigned long uint64_t;\n"
-                                 "typedef long intptr_t;\n"
-                                 "typedef unsigned long uintptr_t;\n"
-                                 "typedef long intmax_t;\n"
-                                 "typedef unsigned long uintmax_t;\n"
-                                 "#define INT8_MIN (-128)\n"
-                                 "#define INT8_MAX 127\n"
-                                 "#define UINT8_MAX 255\n"
-                                 "#define INT16_MIN (-32767 - 1)\n"
-                                 "#define INT16_MAX 32767\n"
-                                 "#define UINT16_MAX 65535\n"
-                                 "#define INT32_MIN (-2147483647 - 1)\n"
-                                 "#define INT32_MAX 2147483647\n"
-                                 "#define UINT32_MAX 4294967295U\n"
-                                 "#define INT64_MIN (-9223372036854775807L - 1)\n"
-                                 "#define INT64_MAX 9223372036854775807L\n"
-                                 "#define UINT64_MAX 18446744073709551615UL\n";
+/* The integer types and their limits, which <stdint.h> has in the global namespace and <cstdint> in std too. */
+#define INTEGER_TYPES                                                                                                  \
+  "typedef signed char int8_t;\n"                                                                                      \
+  "typedef unsigned char uint8_t;\n"                                                                                   \
+  "typedef short int16_t;\n"                                                                                           \
+  "typedef unsigned short uint16_t;\n"                                                                                 \
+  "typedef int int32_t;\n"                                                                                             \
+  "typedef unsigned int uint32_t;\n"                                                                                   \
+  "typedef long int64_t;\n"                                                                                            \
+  "typedef unsigned long uint64_t;\n"                                                                                  \
+  "typedef long intptr_t;\n"                                                                                           \
+  "typedef unsigned long uintptr_t;\n"                                                                                 \
+  "typedef long intmax_t;\n"                                                                                           \
+  "typedef unsigned long uintmax_t;\n"                                                                                 \
+  "#define INT8_MIN (-128)\n"                                                                                          \
+  "#define INT8_MAX 127\n"                                                                                             \
+  "#define UINT8_MAX 255\n"                                                                                            \
+  "#define INT16_MIN (-32767 - 1)\n"                                                                                   \
+  "#define INT16_MAX 32767\n"                                                                                          \
+  "#define UINT16_MAX 65535\n"                                                                                         \
+  "#define INT32_MIN (-2147483647 - 1)\n"                                                                              \
+  "#define INT32_MAX 2147483647\n"                                                                                     \
+  "#define UINT32_MAX 4294967295U\n"                                                                                   \
+  "#define INT64_MIN (-9223372036854775807L - 1)\n"                                                                    \
+  "#define INT64_MAX 9223372036854775807L\n"                                                                           \
+  "#define UINT64_MAX 18446744073709551615UL\n"
 
-static const char text_types_std[] = "#pragma once\n"
-                                     "typedef signed char int8_t;\n"
-                                     "typedef unsigned char uint8_t;\n"
-                                     "typedef short int16_t;\n"
-                                     "typedef unsigned short uint16_t;\n"
-                                     "typedef int int32_t;\n"
-                                     "typedef unsigned int uint32_t;\n"
-                                     "typedef long int64_t;\n"
-                                     "typedef unsigned long uint64_t;\n"
-                                     "typedef long intptr_t;\n"
-                                     "typedef unsigned long uintptr_t;\n"
-                                     "typedef long intmax_t;\n"
-                                     "typedef unsigned long uintmax_t;\n"
-                                     "#define INT8_MIN (-128)\n"
-                                     "#define INT8_MAX 127\n"
-                                     "#define UINT8_MAX 255\n"
-                                     "#define INT16_MIN (-32767 - 1)\n"
-                                     "#define INT16_MAX 32767\n"
-                                     "#define UINT16_MAX 65535\n"
-                                     "#define INT32_MIN (-2147483647 - 1)\n"
-                                     "#define INT32_MAX 2147483647\n"
-                                     "#define UINT32_MAX 4294967295U\n"
-                                     "#define INT64_MIN (-9223372036854775807L - 1)\n"
-                                     "#define INT64_MAX 9223372036854775807L\n"
-                                     "#define UINT64_MAX 18446744073709551615UL\n"
-                                     "namespace std {\n"
+static const char text_types[] = "#pragma once\n" INTEGER_TYPES;
+
+static const char text_types_std[] = "#pragma once\n" INTEGER_TYPES "namespace std {\n"
                                      "using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t;\n"
                                      "using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t;\n"
                                      "using ::intptr_t; using ::uintptr_t; using ::intmax_t; using ::uintmax_t;\n"

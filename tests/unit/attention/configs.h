@@ -2,7 +2,6 @@
 #ifndef KJIT_TESTS_UNIT_ATTENTION_CONFIGS_H
 #define KJIT_TESTS_UNIT_ATTENTION_CONFIGS_H
 
-#include "support/configs.h"
 #include <kjit/flash_forward.h>
 
 #include "support/configs.h"
