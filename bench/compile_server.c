@@ -101,8 +101,8 @@ int main(int argc, char **argv) {
   }
   for (char *folder = strtok(argv[1], ":"); folder && bench.folder_count < 8; folder = strtok(NULL, ":"))
     bench.folders[bench.folder_count++] = folder;
-  bench.kernels = argc > 3 ? atoi(argv[3]) : 8;
-  bench.threads = argc > 4 ? atoi(argv[4]) : 8;
+  bench.kernels = argc > 3 ? (int)strtol(argv[3], NULL, 10) : 8;
+  bench.threads = argc > 4 ? (int)strtol(argv[4], NULL, 10) : 8;
   if (bench.threads < 1 || bench.threads > KERNELS_MAX) return 2;
   measure(&bench, "in the process", KJIT_COMPILE_SERVER_OFF, KJIT_PCH_OFF);
   measure(&bench, "in the server", KJIT_COMPILE_SERVER_ON, KJIT_PCH_OFF);

@@ -147,12 +147,19 @@ static int epilogue_by_name(const char *name) {
   return -1;
 }
 
+/* A whole number from 1 to 2^30; 0 for any other text. */
+static int size_read(const char *text) {
+  char *end;
+  const long value = strtol(text, &end, 10);
+  return *text >= '0' && *text <= '9' && *end == '\0' && value <= 1 << 30 ? (int)value : 0;
+}
+
 int main(int argc, char **argv) {
   if (argc < 5 || (argc > 5 && epilogue_by_name(argv[5]) < 0)) {
     fprintf(stderr, "usage: example_gemm FOLDER M N K [none|bias|bias_gelu|bias_silu|residual [fp16]]\n");
     return 1;
   }
-  struct problem problem = {.m = atoi(argv[2]), .n = atoi(argv[3]), .k = atoi(argv[4])};
+  struct problem problem = {.m = size_read(argv[2]), .n = size_read(argv[3]), .k = size_read(argv[4])};
   problem.dtype = argc > 6 ? KJIT_FP16 : KJIT_BF16;
   if (problem.m < 1 || problem.n < 1 || problem.k < 1) {
     fprintf(stderr, "M, N and K: at least 1\n");

@@ -11,6 +11,7 @@
  * locks; a thread waits only while a kernel is built. */
 #include "attention/attention_call.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "attention/attention_arguments.h"
@@ -101,6 +102,7 @@ static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, c
                            const kjit_attention_args *args, kjit_error *error) {
   kjit_attention_problem problem;
   struct decision decision;
+  decision.family = NULL;
   kjit_status status = runtime_current_device(runtime, &call->device, error);
   if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;
@@ -111,6 +113,7 @@ static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, c
   status = config ? take_config(runtime, config, &problem, device, &decision, error)
                   : decide(runtime, &problem, device, &decision, error);
   if (status != KJIT_OK) return status;
+  assert(decision.family);
   const struct attention_launch launch = {decision.kernel, decision.values, (uint32_t)decision.parts};
   call->family = decision.family;
   return call->family->prepare(&call->of, runtime, &launch, args, &problem, device, error);

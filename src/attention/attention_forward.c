@@ -2,6 +2,7 @@
  * checks, choices and look-ups done, so that running it is a launch.
  *
  * Threads: any number may choose and launch; a plan does not change after it was made, so any thread may run it. */
+#include <assert.h>
 #include <stdalign.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ kjit_status kjit_attention_choose(kjit_runtime *runtime, const kjit_attention_pr
   kjit_attention_problem taken;
   struct attention_choice choice;
   kjit_error unread;
+  choice.family = NULL;
   if (!error) error = &unread;
   error_clear(error);
   if (decided_by) *decided_by = KJIT_DECIDED_BY_NONE;
@@ -50,6 +52,7 @@ kjit_status kjit_attention_choose(kjit_runtime *runtime, const kjit_attention_pr
     status =
         arch ? choose_for_arch(runtime, &taken, arch, &choice, error) : choose_here(runtime, &taken, &choice, error);
   if (status != KJIT_OK) return status;
+  assert(choice.family);
   config->family = choice.family->family;
   memcpy(config->values, choice.values, config->family->table.config_bytes);
   if (decided_by) *decided_by = choice.decided_by;

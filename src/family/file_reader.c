@@ -83,7 +83,7 @@ kjit_status file_read_string(const struct file_reader *reader, const struct yaml
 kjit_status file_read_integer(const struct file_reader *reader, const struct yaml_node *node, int64_t *out) {
   kjit_family_text text = {0};
   const kjit_status status = file_read_text(reader, node, &text);
-  if (status != KJIT_OK) return status;
+  if (!text.text) return status;
   const _Bool minus = *text.text == '-';
   int64_t value = 0;
   const char *at = text.text + minus;
@@ -112,9 +112,9 @@ kjit_status file_read_texts(const struct file_reader *reader, const struct yaml_
 
 kjit_status file_read_strings(const struct file_reader *reader, const struct yaml_node *node, const char *const **out,
                               size_t *count) {
-  const kjit_family_text *texts;
+  const kjit_family_text *texts = NULL;
   const kjit_status status = file_read_texts(reader, node, &texts, count);
-  if (status != KJIT_OK) return status;
+  if (status != KJIT_OK || !texts) return status;
   const char **strings = arena_alloc_array(reader->arena, *count, sizeof *strings);
   if (!strings) return error_no_memory(reader->error);
   for (size_t i = 0; i < *count; i++)

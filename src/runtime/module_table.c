@@ -7,6 +7,8 @@
  * clock, so what goes is neither held nor running. */
 #include "base/mem.h"
 
+#include <assert.h>
+
 /* uthash allocates by the table's allocator. Running out of memory is an error then, and does not end the process. */
 #define HASH_NONFATAL_OOM        1
 #define uthash_malloc(bytes)     mem_alloc(table->mem, bytes)
@@ -191,6 +193,7 @@ static struct kjit_module *take_out(struct module_table *table, uint64_t until, 
   pthread_mutex_lock(&table->lock);
   while (table->idle_count > trim_to(table)) {
     struct kjit_module *const module = table->idle_oldest;
+    assert(module && table->modules);
     if (module->idle_since > until || !was_waited_for(table, module, used)) break;
     idle_remove(table, module);
     HASH_DEL(table->modules, module);

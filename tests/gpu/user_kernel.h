@@ -48,7 +48,7 @@ static inline void read_back(struct gpu_fixture *fixture, void *to, const struct
 }
 
 static inline _Bool is_hopper_or_later(const struct gpu_fixture *fixture) {
-  return atoi(fixture->card.arch + 3) >= 90;
+  return strtol(fixture->card.arch + 3, NULL, 10) >= 90;
 }
 
 static inline void need_hopper(const struct gpu_fixture *fixture) {

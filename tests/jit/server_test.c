@@ -227,14 +227,14 @@ static int count_children(pid_t *last) {
   DIR *all = opendir("/proc");
   if (!all) return -1;
   for (const struct dirent *entry; (entry = readdir(all));) {
-    int parent = 0;
     snprintf(path, sizeof path, "/proc/%.16s/stat", entry->d_name);
     FILE *stat = *entry->d_name >= '0' && *entry->d_name <= '9' ? fopen(path, "r") : NULL;
     if (!stat) continue;
     const char *after = fgets(line, sizeof line, stat) ? strrchr(line, ')') : NULL;
-    const _Bool is_child = after && sscanf(after, ") %*c %d", &parent) == 1 && parent == getpid();
+    /* Behind the name in brackets: a blank, the state's letter, a blank, the parent. */
+    const _Bool is_child = after && strlen(after) > 4 && strtol(after + 4, NULL, 10) == getpid();
     children += is_child;
-    if (is_child && last) *last = (pid_t)atoi(entry->d_name);
+    if (is_child && last) *last = (pid_t)strtol(entry->d_name, NULL, 10);
     fclose(stat);
   }
   closedir(all);

@@ -20,8 +20,6 @@
 
 #define WORKER_NAME "kjit-compile-worker"
 
-extern char **environ;
-
 static kjit_status take_asked(char path[DYNLIB_PATH_BYTES], const char *asked, const char *by, kjit_error *error) {
   const size_t bytes = strlen(asked);
   if (bytes < DYNLIB_PATH_BYTES && *asked == '/' && access(asked, X_OK) == 0) {

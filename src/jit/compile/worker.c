@@ -232,12 +232,14 @@ static int serve(struct server *server) {
   struct pollfd *polled = calloc(2 + JOBS_MAX, sizeof *polled);
   server->jobs = calloc(JOBS_MAX, sizeof *server->jobs);
   server->children = open_children();
-  if (!polled || !server->jobs || server->children < 0) return EXIT_FAILURE;
-  while (turn(server, polled)) {
+  const _Bool able = polled && server->jobs && server->children >= 0;
+  while (able && turn(server, polled)) {
   }
-  for (size_t i = 0; i < server->count; i++)
+  for (size_t i = 0; able && i < server->count; i++)
     (void)kill(server->jobs[i].process, SIGKILL);
-  return EXIT_SUCCESS;
+  free(server->jobs);
+  free(polled);
+  return able ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 /* Close what the program had open without close-on-exec, because it does not concern this process. */

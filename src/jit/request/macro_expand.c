@@ -1,6 +1,7 @@
 /* Expansion of a list of tokens, by Prosser's algorithm: every token carries the set of macros that it came out of, and
  * is not expanded by those again. Tokens are made in the table's arena and never changed once they are in a list that
  * somebody else holds, because bodies and arguments are used many times. */
+#include <assert.h>
 #include <string.h>
 
 #include "jit/request/macro_table.h"
@@ -71,6 +72,7 @@ static void hide_all(struct arena *arena, struct token *token, const struct hidd
 static _Bool read_arguments(struct call *call, struct arena *arena, struct token **at, const struct hidden **end) {
   size_t depth = 0;
   struct list list = {NULL, &call->arguments[0]};
+  assert(*at);
   call->count = 1;
   for (struct token *token = (*at)->next; token; token = token->next) {
     if (token_is(token, ")") && depth-- == 0) {
@@ -164,6 +166,7 @@ static struct token *read_va_opt(const struct call *call, struct arena *arena, c
   struct list list = {NULL, &list.first};
   struct token *rest = NULL;
   size_t depth = 0;
+  assert((*at)->next);
   const struct token *token = (*at)->next->next;
   for (; token && !(token_is(token, ")") && depth == 0); token = token->next) {
     if (token_is(token, "(")) depth++;

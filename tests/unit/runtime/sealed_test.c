@@ -69,8 +69,8 @@ static void test_sealed__has_the_key_of_its_source(void **state) {
   const kjit_build_request request = sealed_request("k", "sm_90", &one);
   kjit_artifact *artifact;
   kjit_artifact_info info = {.struct_size = sizeof info};
-  char key[65];
-  uint32_t origin;
+  char key[65] = "";
+  uint32_t origin = KJIT_ORIGIN_NONE;
   kjit_sealer *sealer = begin(f);
   seal(f, sealer, "k", "sm_90", &one);
   kjit_program *program = open_sealed(f, sealer, 0);
@@ -87,8 +87,8 @@ static void test_sealed__has_the_key_of_its_source(void **state) {
 static void test_sealed__compiles_from_its_own_texts_what_no_tier_has(void **state) {
   struct fixture *f = *state;
   kjit_build_request request = sealed_request("k", "sm_90", &one);
-  char key[65];
-  uint32_t origin;
+  char key[65] = "";
+  uint32_t origin = KJIT_ORIGIN_NONE;
   kjit_sealer *sealer = begin(f);
   request.flags = KJIT_BUILD_KEY_ONLY;
   assert_status(KJIT_OK, kjit_sealer_add(sealer, f->runtime, &request, NULL, &f->error), &f->error);
@@ -104,8 +104,8 @@ static void test_sealed__compiles_from_its_own_texts_what_no_tier_has(void **sta
 
 static void test_sealed__without_texts_the_cache_answers_and_a_miss_says_why(void **state) {
   struct fixture *f = *state;
-  char key[65];
-  uint32_t origin;
+  char key[65] = "";
+  uint32_t origin = KJIT_ORIGIN_NONE;
   kjit_sealer *sealer = begin(f);
   seal(f, sealer, "k", "sm_90", &one);
   kjit_build_request unbuilt = sealed_request("k", "sm_80", &one);
@@ -147,7 +147,7 @@ static void test_sealed__a_kernel_is_launched_on_the_device(void **state) {
 static void test_sealed__defines_tell_variants_apart(void **state) {
   struct fixture *f = *state;
   char first[65], second[65], plain[65];
-  uint32_t origin;
+  uint32_t origin = KJIT_ORIGIN_NONE;
   const kjit_define three = {"N", "3"};
   kjit_sealer *sealer = begin(f);
   seal(f, sealer, "k", "sm_90", &one);
@@ -179,8 +179,8 @@ static void test_sealed__what_was_not_sealed_is_named(void **state) {
       {"k", NULL, KJIT_ERR_INVALID_ARG, "several architectures"},
       {NULL, "sm_90", KJIT_ERR_INVALID_ARG, "several kernels"},
   };
-  char key[65];
-  uint32_t origin;
+  char key[65] = "";
+  uint32_t origin = KJIT_ORIGIN_NONE;
   kjit_sealer *sealer = begin(f);
   seal(f, sealer, "k", "sm_80", NULL);
   seal(f, sealer, "k", "sm_90", NULL);
