@@ -98,15 +98,3 @@ void push_table_finish(struct push_table *table) {
   for (size_t i = 0; i < PUSH_TABLE_ROOTS; i++)
     free_all(table->mem, atomic_exchange_explicit(&table->roots[i], NULL, memory_order_relaxed));
 }
-
-static void visit_all(const struct push_table_entry *entry, void (*visit)(void *user, const void *value), void *user) {
-  if (!entry) return;
-  visit(user, entry->value);
-  for (size_t i = 0; i < CHILDREN; i++)
-    visit_all(atomic_load_explicit(&entry->children[i], memory_order_acquire), visit, user);
-}
-
-void push_table_visit(const struct push_table *table, void (*visit)(void *user, const void *value), void *user) {
-  for (size_t i = 0; i < PUSH_TABLE_ROOTS; i++)
-    visit_all(atomic_load_explicit(&table->roots[i], memory_order_acquire), visit, user);
-}

@@ -35,7 +35,4 @@ const void *push_table_find(const struct push_table *table, const void *key, siz
  * when out of memory. Thread-safe. */
 const void *push_table_add(struct push_table *table, const void *key, size_t bytes, const void *value);
 
-/* Call `visit` for each value, in no order. Nobody may be adding. */
-void push_table_visit(const struct push_table *table, void (*visit)(void *user, const void *value), void *user);
-
 #endif

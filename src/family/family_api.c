@@ -8,7 +8,7 @@
 #include "family/definition.h"
 #include "family/family_file.h"
 
-/* kjit_family_description as first released ended with class_count. */
+/* The smallest kjit_family_description that is accepted ends with class_count; later members get their defaults. */
 #define DESCRIPTION_OLDEST_BYTES (offsetof(kjit_family_description, class_count) + sizeof(size_t))
 
 static struct mem standard_memory(void) {

@@ -11,12 +11,10 @@
 #include "base/text.h"
 #include "jit/builder_custom.h"
 #include "jit/builder_sealed.h"
+#include "jit/request/custom_request.h"
 #include "runtime/program.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
-
-/* The smallest kjit_build_request that is accepted ends with stop_user; later members get their defaults. */
-#define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
 
 /* Variants of one source differ in a few defines; beyond this the caller means something else. */
 #define VARIANTS_MAX 65536

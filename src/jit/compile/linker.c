@@ -50,21 +50,6 @@ void linker_finish(struct linker *linker) {
   mem_free(linker->mem, atomic_load(&linker->place));
 }
 
-_Bool linker_set_fake(struct linker *linker, const struct linker_api *api, const char *identity) {
-  struct linker_place *const place = mem_alloc(linker->mem, sizeof *place);
-  struct linker_loaded *const loaded = mem_alloc(linker->mem, sizeof *loaded);
-  if (!place || !loaded || strlen(identity) >= sizeof place->identity) {
-    mem_free(linker->mem, place);
-    mem_free(linker->mem, loaded);
-    return 0;
-  }
-  strcpy(place->identity, identity);
-  loaded->api = *api;
-  atomic_store(&linker->place, place);
-  atomic_store(&linker->loaded, loaded);
-  return 1;
-}
-
 static _Bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder) {
   struct file_identity identity;
   for (size_t i = 0; i < COUNT(names); i++) {

@@ -28,9 +28,6 @@ struct linker {
 void linker_init(struct linker *linker, const struct mem *mem);
 void linker_finish(struct linker *linker);
 
-/* The same over a given table and identity: for tests. False: out of memory. */
-_Bool linker_set_fake(struct linker *linker, const struct linker_api *api, const char *identity);
-
 /* "nvjitlink-<id>" as NVRTC's identity has it. `beside` is NVRTC's file, in whose folder it is looked for first, or
  * NULL. NULL with KJIT_ERR_NO_NVRTC when there is none: the error says where it was looked for. Thread-safe. */
 const char *linker_identity(struct linker *linker, const char *beside, kjit_error *error);

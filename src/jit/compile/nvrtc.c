@@ -260,8 +260,3 @@ const char *nvrtc_identity_with_linker(struct nvrtc *nvrtc, kjit_error *error) {
   mem_free(nvrtc->mem, both);
   return known;
 }
-
-kjit_status nvrtc_set_fake_linker(struct nvrtc *nvrtc, const struct linker_api *api, const char *identity,
-                                  kjit_error *error) {
-  return linker_set_fake(&nvrtc->linker, api, identity) ? KJIT_OK : error_no_memory(error);
-}

@@ -48,8 +48,4 @@ kjit_status nvrtc_open_linker(struct nvrtc *nvrtc, const struct linker_api **api
 /* "<NVRTC's identity>+<nvJitLink's>", as long as `nvrtc` lives. NULL as for each of them. Thread-safe. */
 const char *nvrtc_identity_with_linker(struct nvrtc *nvrtc, kjit_error *error);
 
-/* A table of fakes for nvJitLink: for tests. */
-kjit_status nvrtc_set_fake_linker(struct nvrtc *nvrtc, const struct linker_api *api, const char *identity,
-                                  kjit_error *error);
-
 #endif

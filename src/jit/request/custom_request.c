@@ -23,9 +23,6 @@
 /* Part of the fingerprint, so that a record that another version of the library kept is not used. */
 #define FINGERPRINT_VERSION 1
 
-/* The smallest kjit_build_request that is accepted ends with stop_user; later members get their defaults. */
-#define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
-
 /* Bounds: more than people write or generators emit, and less than would make a key or a section's name unwieldy. */
 #define NAME_LIMIT   1000
 #define OPTION_LIMIT 256

@@ -7,6 +7,9 @@
 #include "jit/request/include_closure.h"
 #include "jit/request/request.h"
 
+/* The smallest kjit_build_request that is accepted ends with stop_user; later members get their defaults. */
+#define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))
+
 struct custom_request {
   struct jit_request request; /* points into what follows; nothing of the public request is kept */
   void *storage;              /* private */

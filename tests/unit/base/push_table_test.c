@@ -92,20 +92,6 @@ static void test_push_table__shorter_key_is_another(void **state) {
   assert_null(push_table_find(&f->table, &key, sizeof key - 4));
 }
 
-static void count_value(void *user, const void *value) {
-  const struct value *found = value;
-  *(uint64_t *)user += found->number;
-}
-
-static void test_push_table__visit_sees_each_value_once(void **state) {
-  struct fixture *f = *state;
-  uint64_t sum = 0;
-  for (int32_t i = 1; i <= 1000; i++)
-    assert_non_null(add(f, i, 0));
-  push_table_visit(&f->table, count_value, &sum);
-  assert_int_equal(sum, 1000 * 1001 / 2);
-}
-
 static void test_push_table__second_add_returns_the_first(void **state) {
   const struct value *first = add(*state, 64, 0);
   assert_ptr_equal(add(*state, 64, 0), first);
@@ -169,10 +155,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_push_table__empty_table_has_nothing),         TEST(test_push_table__what_was_added_is_found),
       TEST(test_push_table__other_device_is_another_entry),   TEST(test_push_table__every_byte_counts),
-      TEST(test_push_table__shorter_key_is_another),          TEST(test_push_table__visit_sees_each_value_once),
-      TEST(test_push_table__second_add_returns_the_first),    TEST(test_push_table__ten_thousand_are_found),
-      TEST(test_push_table__entries_stay_where_they_are),     TEST(test_push_table__allocation_failure_adds_nothing),
-      TEST(test_push_table__threads_agree_on_one_entry_each),
+      TEST(test_push_table__shorter_key_is_another),          TEST(test_push_table__second_add_returns_the_first),
+      TEST(test_push_table__ten_thousand_are_found),          TEST(test_push_table__entries_stay_where_they_are),
+      TEST(test_push_table__allocation_failure_adds_nothing), TEST(test_push_table__threads_agree_on_one_entry_each),
   };
   return cmocka_run_group_tests_name("push_table", tests, NULL, NULL);
 }
