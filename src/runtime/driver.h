@@ -26,7 +26,7 @@ struct driver {
   int version;       /* the CUDA version that it serves, 1000 * major + 10 * minor; 0 when unknown */
 };
 
-/* What every message about a missing driver ends with. */
+/* The end of every message about a missing driver, so that its reader knows what goes on without one. */
 #define DRIVER_WORKS_WITHOUT "compiling and the cache work without it"
 
 /* Open libcuda and fill the table. `path` NULL: libcuda.so.1, wherever the loader finds it. KJIT_ERR_NO_DRIVER says

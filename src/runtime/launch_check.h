@@ -11,11 +11,12 @@ struct launch_shape {
   uint32_t cluster_blocks; /* 0: no cluster */
 };
 
-/* What can be said without a device. KJIT_ERR_INVALID_ARG with the field, the value and the rule. */
+/* Check the rules of a launch that hold on every device, and resolve its zeros into `shape`. KJIT_ERR_INVALID_ARG names
+ * the field, its value and the rule. */
 kjit_status launch_check_shape(const kjit_launch *launch, struct launch_shape *shape, kjit_error *error);
 
-/* What the device and the kernel on it say; prepares the kernel there for the launch's shared memory and clusters.
- * KJIT_ERR_UNSUPPORTED, KJIT_ERR_DRIVER. */
+/* Check the limits of the device and of the kernel on it, and prepare the kernel there for the launch's shared memory
+ * and clusters. KJIT_ERR_UNSUPPORTED, KJIT_ERR_DRIVER. */
 kjit_status launch_check_device(struct kjit_kernel *kernel, int32_t ordinal, const kjit_launch *launch,
                                 const struct launch_shape *shape, kjit_error *error);
 

@@ -60,7 +60,7 @@ static const kjit_define *cut_defines(struct copier *copier, const kjit_define *
   return list;
 }
 
-/* What the linker reads may be taken by words. */
+/* Bytes to which a part is aligned, because the linker may read the part in words of up to 16 bytes. */
 #define PART_ALIGNMENT 16
 
 static const kjit_part *cut_parts(struct copier *copier, const kjit_part *parts, size_t count) {

@@ -29,9 +29,10 @@ enum {
   LEAST_ROWS = 8, /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
-/* What was measured best for heads of up to `columns` columns of V: keys of a step with up to two consumers and with
- * three, and the query length from which on three consumers are better. Three consumers' tiles of 192 rows read keys a
- * third less often, but more of a causal tile lies beyond the diagonal, which costs short problems more. */
+/* The choices that were measured best for heads of up to `columns` columns of V: keys of a step with up to two
+ * consumers and with three, and the query length from which on three consumers are better. Three consumers' tiles of
+ * 192 rows read keys a third less often, but more of a causal tile lies beyond the diagonal, which costs short problems
+ * more. */
 struct head_class {
   int32_t columns;
   struct {

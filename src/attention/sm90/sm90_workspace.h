@@ -22,7 +22,8 @@ struct sm90_workspace *sm90_workspace_create(kjit_runtime *runtime);
 /* Frees the memory; nothing may be running that uses it. Accepts NULL. */
 void sm90_workspace_destroy(struct sm90_workspace *workspace);
 
-/* What one launch takes. */
+/* The device memory that one split launch works in. The kernel writes partial results to `partials` and counts the
+ * splits of a tile that have finished in `arrivals`. */
 struct sm90_space {
   float *partials;
   int *arrivals;     /* zeros by the time of the launch */

@@ -14,7 +14,8 @@
 #define OPTION_LIMIT    1024
 #define CANONICAL_BYTES 2048 /* an option of that length by its longest name */
 
-/* What an option wants: nothing, "=value", "=<option of ptxas>"; or nobody may pass it. */
+/* The value that an option takes: none, "=value", or "=<option of ptxas>". A refused one may not be passed at all,
+ * because it would read or write files, or change what is compiled, behind the key. */
 enum option_kind { OPTION_FLAG, OPTION_VALUE, OPTION_PTXAS, OPTION_REFUSED };
 
 struct option {

@@ -24,7 +24,7 @@ struct custom_role {
   const char *prologue; /* in place of the defines and their #line */
 };
 
-/* What the runtime adds to a request. */
+/* The folders and headers that the runtime adds to a request: the toolkit's, and a family's role. */
 struct custom_extras {
   const struct custom_role *role; /* NULL: a plain request */
   _Bool open_ended;               /* see struct include_terms */

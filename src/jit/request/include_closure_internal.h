@@ -97,7 +97,7 @@ _Bool closure_has_failed(struct closure *closure); /* also when the arena did */
 void closure_refuse(struct closure *closure, const char *name, kjit_status status, const char *what);
 
 struct node *closure_find_name(const struct closure *closure, const char *name);
-/* What is asked for under a name must be there under it. */
+/* Give a file a further name, because the compiler finds a header in memory only by the name in the directive. */
 void closure_add_alias(struct closure *closure, const char *name, struct node *node);
 void closure_each_alias(struct closure *closure, void (*act)(struct closure *closure, struct alias *alias));
 /* The aliases, in the order in which they were added. */

@@ -22,7 +22,7 @@ struct include_search {
   _Bool no_shims;
 };
 
-/* What the conditions depend on beside the texts. */
+/* The inputs that decide #if conditions besides the texts: options and target set the macros that NVRTC predefines. */
 struct include_terms {
   const char *prologue;        /* lines in front of the source; NULL: none */
   const struct target *target; /* NULL: none is known */
