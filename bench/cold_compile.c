@@ -3,6 +3,7 @@
  * turns, after NVRTC has been loaded. No GPU. */
 #include <ftw.h>
 #include <kjit/kjit.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
  * others. Prints a table sorted by speed: TFLOP/s, registers, spills and blocks per SM. TFLOP/s counts 4 * B * H * S *
  * SKV * D operations; with a causal mask only the keys that are seen. Needs a GPU; the exit code is 3 without one. */
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -11,6 +11,7 @@
 #include <kjit/kjit.h>
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +56,7 @@ struct bare {
   CUmodule module;
   CUfunction function;
   size_t argument_bytes; /* of the first or, with five arguments, of them all */
-  _Bool five;
+  bool five;
   union {
     struct flash_forward_params flash;
     struct attention_sm90_params sm90;

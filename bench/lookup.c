@@ -1,6 +1,7 @@
 /* A look-up among 10,000 resident configs: kjit's table against a std::map over the same keys, which is the obvious
  * way. Both are asked for all configs in the same random order, and for one config again and again, in turns. No GPU.
  */
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "attention/flash/flash_family.h"

@@ -1,5 +1,6 @@
 /* What a tuned table costs a call: the planner's choice with a table of 1,000 rows, for problems that have a row and
  * for problems that have none, against the choice by rules alone. Timed in turns; no GPU. */
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "attention/attention_choose.h"

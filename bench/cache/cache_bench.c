@@ -3,6 +3,7 @@
  * that the cache is measured and not a disk. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -2,6 +2,8 @@
 #ifndef KJIT_ATTENTION_ATTENTION_CHOOSE_H
 #define KJIT_ATTENTION_ATTENTION_CHOOSE_H
 
+#include <stdbool.h>
+
 #include "attention/attention_family.h"
 
 struct attention_choice {
@@ -13,7 +15,7 @@ struct attention_choice {
 /* A tuned table, which is asked before the rules. It is behind a function, so that the planner does not depend on
  * tables. `find` is NULL when nothing was measured. */
 struct attention_measured {
-  _Bool (*find)(void *table, const kjit_attention_problem *problem, struct attention_choice *out);
+  bool (*find)(void *table, const kjit_attention_problem *problem, struct attention_choice *out);
   void *table;
 };
 

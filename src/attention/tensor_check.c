@@ -53,7 +53,7 @@ kjit_status tensor_check_length(const struct tensor_rule *rule, const kjit_tenso
 
 /* True when `value` is a multiple of `power`, a power of two. Masks are used because these checks run on every launch,
  * where a dozen divisions would be noticeable. */
-static _Bool is_multiple(uint64_t value, uint32_t power) {
+static bool is_multiple(uint64_t value, uint32_t power) {
   return (value & (power - 1)) == 0;
 }
 

@@ -3,6 +3,8 @@
 #ifndef KJIT_ATTENTION_TENSOR_CHECK_H
 #define KJIT_ATTENTION_TENSOR_CHECK_H
 
+#include <stdbool.h>
+
 #include <kjit/attention.h>
 
 struct tensor_rule {
@@ -12,7 +14,7 @@ struct tensor_rule {
   uint32_t element_bytes;   /* 2 or 4 */
   uint32_t stride_multiple; /* of the other axes, elements; a power of two */
   uint32_t alignment;       /* of data, bytes; a power of two */
-  _Bool written;            /* then no two elements may share memory */
+  bool written;             /* then no two elements may share memory */
 };
 
 /* There is memory, and it is on the device `device`. */

@@ -31,24 +31,24 @@ void arena_finish(struct arena *arena) {
   arena->used = arena->capacity = 0;
 }
 
-static _Bool add_block(struct arena *arena, size_t bytes) {
+static bool add_block(struct arena *arena, size_t bytes) {
   size_t usual = arena->capacity ? arena->capacity * 2 : FIRST_BLOCK_BYTES;
   if (usual > LARGEST_BLOCK_BYTES) usual = LARGEST_BLOCK_BYTES;
   const size_t capacity = bytes > usual ? bytes : usual;
   struct arena_block *block = mem_alloc(arena->mem, sizeof *block + capacity);
-  if (!block) return 0;
+  if (!block) return false;
   block->next = arena->blocks;
   arena->blocks = block;
   arena->capacity = capacity;
   arena->used = 0;
-  return 1;
+  return true;
 }
 
 void *arena_alloc(struct arena *arena, size_t bytes) {
   if (bytes > arena->limit - arena->bytes) arena->failed = 1;
   if (arena->failed) return NULL;
   const size_t padded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  const _Bool room = arena->blocks && padded <= arena->capacity - arena->used;
+  const bool room = arena->blocks && padded <= arena->capacity - arena->used;
   if (!room && !add_block(arena, padded)) {
     arena->failed = 1;
     return NULL;

@@ -2,6 +2,8 @@
 #ifndef KJIT_BASE_ARENA_H
 #define KJIT_BASE_ARENA_H
 
+#include <stdbool.h>
+
 #include "base/mem.h"
 
 struct arena_block;
@@ -11,7 +13,7 @@ struct arena {
   struct arena_block *blocks; /* the newest first */
   size_t used, capacity;      /* of the newest block, in bytes */
   size_t bytes, limit;        /* of all pieces; no piece is given beyond the limit */
-  _Bool failed; /* out of memory, or past the limit; stays set, so that it can be tested once at the end */
+  bool failed; /* out of memory, or past the limit; stays set, so that it can be tested once at the end */
 };
 
 /* No limit: for work whose inputs are capped elsewhere. */

@@ -2,6 +2,7 @@
 #ifndef KJIT_BASE_BYTES_H
 #define KJIT_BASE_BYTES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,10 +24,10 @@ static inline uint64_t bytes_get_u64(const uint8_t *at) {
   return (uint64_t)bytes_get_u32(at) | (uint64_t)bytes_get_u32(at + 4) << 32;
 }
 
-static inline _Bool bytes_all_zero(const uint8_t *at, size_t bytes) {
+static inline bool bytes_all_zero(const uint8_t *at, size_t bytes) {
   for (size_t i = 0; i < bytes; i++)
-    if (at[i]) return 0;
-  return 1;
+    if (at[i]) return false;
+  return true;
 }
 
 #endif

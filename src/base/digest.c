@@ -58,18 +58,18 @@ static int nibble(char c) {
   return -1;
 }
 
-_Bool digest_from_hex(struct digest *out, const char *hex, size_t hex_bytes) {
-  if (hex_bytes != DIGEST_HEX_BYTES - 1) return 0;
+bool digest_from_hex(struct digest *out, const char *hex, size_t hex_bytes) {
+  if (hex_bytes != DIGEST_HEX_BYTES - 1) return false;
   struct digest parsed;
   for (size_t i = 0; i < sizeof parsed.bytes; i++) {
     const int high = nibble(hex[2 * i]), low = nibble(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return 0;
+    if (high < 0 || low < 0) return false;
     parsed.bytes[i] = (uint8_t)(high << 4 | low);
   }
   *out = parsed;
-  return 1;
+  return true;
 }
 
-_Bool digest_equal(const struct digest *a, const struct digest *b) {
+bool digest_equal(const struct digest *a, const struct digest *b) {
   return !memcmp(a, b, sizeof *a);
 }

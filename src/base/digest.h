@@ -2,6 +2,8 @@
 #ifndef KJIT_BASE_DIGEST_H
 #define KJIT_BASE_DIGEST_H
 
+#include <stdbool.h>
+
 #include <kjit/common.h>
 
 #define DIGEST_BYTES     32
@@ -26,8 +28,8 @@ void digest_end(struct digest_state *state, struct digest *out);
 void digest_to_hex(const struct digest *digest, char hex[DIGEST_HEX_BYTES]);
 
 /* Strict: exactly 64 digits, lower case, so that a digest has one spelling. *out is left alone on failure. */
-_Bool digest_from_hex(struct digest *out, const char *hex, size_t hex_bytes);
+bool digest_from_hex(struct digest *out, const char *hex, size_t hex_bytes);
 
-_Bool digest_equal(const struct digest *a, const struct digest *b);
+bool digest_equal(const struct digest *a, const struct digest *b);
 
 #endif

@@ -37,15 +37,15 @@ kjit_status dynlib_open(struct dynlib *lib, const char *name, kjit_error *error)
   return KJIT_OK;
 }
 
-_Bool dynlib_open_loaded(struct dynlib *lib, const char *name) {
+bool dynlib_open_loaded(struct dynlib *lib, const char *name) {
   *lib = (struct dynlib){0};
   lib->handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
   if (!lib->handle) {
     (void)dlerror(); /* the next reader of dlerror() must not find this */
-    return 0;
+    return false;
   }
   remember_path(lib);
-  return 1;
+  return true;
 }
 
 void *dynlib_symbol(const struct dynlib *lib, const char *symbol) {
@@ -57,14 +57,14 @@ void dynlib_close(struct dynlib *lib) {
   *lib = (struct dynlib){0};
 }
 
-_Bool dynlib_own_folder(char path[DYNLIB_PATH_BYTES]) {
+bool dynlib_own_folder(char path[DYNLIB_PATH_BYTES]) {
   static const char here;
   Dl_info info;
-  if (!dladdr(&here, &info) || !info.dli_fname) return 0;
+  if (!dladdr(&here, &info) || !info.dli_fname) return false;
   char *absolute = realpath(info.dli_fname, NULL);
   const char *slash = absolute ? strrchr(absolute, '/') : NULL;
   const size_t bytes = slash ? (size_t)(slash - absolute) : 0;
-  const _Bool fits = slash && bytes < DYNLIB_PATH_BYTES;
+  const bool fits = slash && bytes < DYNLIB_PATH_BYTES;
   if (fits) memcpy(path, absolute, bytes);
   if (fits) path[bytes] = '\0';
   free(absolute);

@@ -2,6 +2,8 @@
 #ifndef KJIT_BASE_DYNLIB_H
 #define KJIT_BASE_DYNLIB_H
 
+#include <stdbool.h>
+
 #include <kjit/common.h>
 
 #define DYNLIB_PATH_BYTES 512
@@ -16,14 +18,14 @@ kjit_status dynlib_open(struct dynlib *lib, const char *name, kjit_error *error)
 
 /* Open a library only if this process has already loaded it; false when it has not. dynlib_close() drops this
  * reference. */
-_Bool dynlib_open_loaded(struct dynlib *lib, const char *name);
+bool dynlib_open_loaded(struct dynlib *lib, const char *name);
 
 /* Address of a symbol, NULL when it is not there. */
 void *dynlib_symbol(const struct dynlib *lib, const char *symbol);
 
 /* The folder of the file that this code was loaded from: of libkjit.so, or of the program that has the library inside.
  * False: it cannot be known. */
-_Bool dynlib_own_folder(char path[DYNLIB_PATH_BYTES]);
+bool dynlib_own_folder(char path[DYNLIB_PATH_BYTES]);
 
 /* Accepts a closed library. */
 void dynlib_close(struct dynlib *lib);

@@ -107,14 +107,14 @@ kjit_status file_read(const struct mem *mem, const char *path, size_t limit, cha
   return KJIT_OK;
 }
 
-_Bool file_identify(const char *path, struct file_identity *identity) {
+bool file_identify(const char *path, struct file_identity *identity) {
   struct stat info;
-  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return 0;
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
   *identity = identity_of(&info);
-  return 1;
+  return true;
 }
 
-_Bool file_identity_equal(const struct file_identity *a, const struct file_identity *b) {
+bool file_identity_equal(const struct file_identity *a, const struct file_identity *b) {
   return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes &&
          a->modified.tv_sec == b->modified.tv_sec && a->modified.tv_nsec == b->modified.tv_nsec;
 }
@@ -134,7 +134,7 @@ void file_stamp_read(const char *path, struct file_stamp *stamp) {
                                nanoseconds(info.st_mtim), nanoseconds(info.st_ctim), kind};
 }
 
-_Bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b) {
+bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b) {
   return a->device == b->device && a->inode == b->inode && a->bytes == b->bytes && a->modified_ns == b->modified_ns &&
          a->changed_ns == b->changed_ns && a->kind == b->kind;
 }

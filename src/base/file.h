@@ -2,6 +2,7 @@
 #ifndef KJIT_BASE_FILE_H
 #define KJIT_BASE_FILE_H
 
+#include <stdbool.h>
 #include <time.h>
 
 #include "base/mem.h"
@@ -28,8 +29,8 @@ kjit_status file_read(const struct mem *mem, const char *path, size_t limit, cha
                       kjit_error *error);
 
 /* False when there is no such regular file. */
-_Bool file_identify(const char *path, struct file_identity *identity);
-_Bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);
+bool file_identify(const char *path, struct file_identity *identity);
+bool file_identity_equal(const struct file_identity *a, const struct file_identity *b);
 
 /* What is at a path and when it last changed. The time of change is the kernel's own: unlike the time of modification
  * it cannot be set back by who writes the file. Links are followed. */
@@ -40,6 +41,6 @@ struct file_stamp {
   uint64_t kind; /* enum file_stamp_kind */
 };
 void file_stamp_read(const char *path, struct file_stamp *stamp);
-_Bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b);
+bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b);
 
 #endif

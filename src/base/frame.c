@@ -39,7 +39,7 @@ static const char *unpack_with(ZSTD_DCtx *state, struct frame_bytes packed, stru
 }
 
 const char *frame_unpack(const struct mem *mem, struct frame_bytes packed, struct frame_bytes dictionary, void *out,
-                         size_t bytes, _Bool *no_memory) {
+                         size_t bytes, bool *no_memory) {
   const size_t state_bytes = ZSTD_estimateDCtxSize();
   void *const memory = mem_alloc(mem, state_bytes);
   ZSTD_DCtx *const state = memory ? ZSTD_initStaticDCtx(memory, state_bytes) : NULL;
@@ -49,11 +49,11 @@ const char *frame_unpack(const struct mem *mem, struct frame_bytes packed, struc
   return damage;
 }
 
-_Bool frame_inflate(const struct mem *mem, struct frame_bytes packed, void *out, size_t bytes) {
+bool frame_inflate(const struct mem *mem, struct frame_bytes packed, void *out, size_t bytes) {
   const size_t state_bytes = ZSTD_estimateDCtxSize();
   void *const memory = mem_alloc(mem, state_bytes);
   ZSTD_DCtx *const state = memory ? ZSTD_initStaticDCtx(memory, state_bytes) : NULL;
-  const _Bool whole = state && ZSTD_decompressDCtx(state, out, bytes, packed.data, packed.bytes) == bytes;
+  const bool whole = state && ZSTD_decompressDCtx(state, out, bytes, packed.data, packed.bytes) == bytes;
   mem_free(mem, memory);
   return whole;
 }

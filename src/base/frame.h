@@ -4,6 +4,8 @@
 #ifndef KJIT_BASE_FRAME_H
 #define KJIT_BASE_FRAME_H
 
+#include <stdbool.h>
+
 #include "base/mem.h"
 
 /* Borrowed bytes. */
@@ -16,10 +18,10 @@ struct frame_bytes {
  * the frame, in static storage. *no_memory is set, and NULL returned, when there was no memory for zstd's state (64 KiB
  * to 1 MiB). A `dictionary` of 0 bytes means that the frame was made without one. */
 const char *frame_unpack(const struct mem *mem, struct frame_bytes packed, struct frame_bytes dictionary, void *out,
-                         size_t bytes, _Bool *no_memory);
+                         size_t bytes, bool *no_memory);
 
 /* Unpack a frame that was compiled into this library, so that it need not be checked. False when out of memory. */
-_Bool frame_inflate(const struct mem *mem, struct frame_bytes packed, void *out, size_t bytes);
+bool frame_inflate(const struct mem *mem, struct frame_bytes packed, void *out, size_t bytes);
 
 /* Bytes that frame_store() writes for a content of `bytes` bytes. */
 size_t frame_stored_bytes(size_t bytes);

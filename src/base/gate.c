@@ -5,13 +5,13 @@
  * the keeper's condition until the worker has called gate_leave(). The mutex is never held while the work is done. */
 #include "base/gate.h"
 
-_Bool gate_keeper_init(struct gate_keeper *keeper) {
-  if (pthread_mutex_init(&keeper->lock, NULL)) return 0;
+bool gate_keeper_init(struct gate_keeper *keeper) {
+  if (pthread_mutex_init(&keeper->lock, NULL)) return false;
   if (pthread_cond_init(&keeper->changed, NULL)) {
     pthread_mutex_destroy(&keeper->lock);
-    return 0;
+    return false;
   }
-  return 1;
+  return true;
 }
 
 void gate_keeper_finish(struct gate_keeper *keeper) {
@@ -19,18 +19,18 @@ void gate_keeper_finish(struct gate_keeper *keeper) {
   pthread_mutex_destroy(&keeper->lock);
 }
 
-_Bool gate_enter(struct gate_keeper *keeper, struct gate *gate) {
-  if (gate_is_open(gate)) return 0;
+bool gate_enter(struct gate_keeper *keeper, struct gate *gate) {
+  if (gate_is_open(gate)) return false;
   pthread_mutex_lock(&keeper->lock);
   while (atomic_load_explicit(&gate->state, memory_order_relaxed) == GATE_BUSY)
     pthread_cond_wait(&keeper->changed, &keeper->lock);
-  const _Bool mine = atomic_load_explicit(&gate->state, memory_order_relaxed) == GATE_CLOSED;
+  const bool mine = atomic_load_explicit(&gate->state, memory_order_relaxed) == GATE_CLOSED;
   if (mine) atomic_store_explicit(&gate->state, GATE_BUSY, memory_order_relaxed);
   pthread_mutex_unlock(&keeper->lock);
   return mine;
 }
 
-void gate_leave(struct gate_keeper *keeper, struct gate *gate, _Bool open) {
+void gate_leave(struct gate_keeper *keeper, struct gate *gate, bool open) {
   pthread_mutex_lock(&keeper->lock);
   atomic_store_explicit(&gate->state, open ? GATE_OPEN : GATE_CLOSED, memory_order_release);
   pthread_cond_broadcast(&keeper->changed);

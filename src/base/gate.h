@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 /* The mutex and condition by which threads wait. Many gates share one keeper, because waiting is rare. */
 struct gate_keeper {
@@ -28,18 +29,18 @@ struct gate {
   _Atomic(int) state;
 };
 
-_Bool gate_keeper_init(struct gate_keeper *keeper); /* false: the system is out of resources */
+bool gate_keeper_init(struct gate_keeper *keeper); /* false: the system is out of resources */
 void gate_keeper_finish(struct gate_keeper *keeper);
 
 /* A thread that sees the gate open also sees everything that the worker wrote before gate_leave(). */
-static inline _Bool gate_is_open(const struct gate *gate) {
+static inline bool gate_is_open(const struct gate *gate) {
   return atomic_load_explicit(&gate->state, memory_order_acquire) == GATE_OPEN;
 }
 
 /* Wait until the gate is open, and return false; or return true when the work is this thread's. */
-_Bool gate_enter(struct gate_keeper *keeper, struct gate *gate);
+bool gate_enter(struct gate_keeper *keeper, struct gate *gate);
 
 /* End the work: open the gate for good, or close it again after a failure so that a waiting thread can try. */
-void gate_leave(struct gate_keeper *keeper, struct gate *gate, _Bool open);
+void gate_leave(struct gate_keeper *keeper, struct gate *gate, bool open);
 
 #endif

@@ -19,12 +19,12 @@ static void heap_release(void *user, void *memory) {
   free(memory);
 }
 
-_Bool mem_init(struct mem *mem, const kjit_allocator *hooks) {
+bool mem_init(struct mem *mem, const kjit_allocator *hooks) {
   mem->hooks = (kjit_allocator){heap_allocate, heap_release, NULL};
-  if (!hooks || (!hooks->allocate && !hooks->release)) return 1;
-  if (!hooks->allocate || !hooks->release) return 0;
+  if (!hooks || (!hooks->allocate && !hooks->release)) return true;
+  if (!hooks->allocate || !hooks->release) return false;
   mem->hooks = *hooks;
-  return 1;
+  return true;
 }
 
 void *mem_alloc(const struct mem *mem, size_t bytes) {

@@ -2,6 +2,8 @@
 #ifndef KJIT_BASE_MEM_H
 #define KJIT_BASE_MEM_H
 
+#include <stdbool.h>
+
 #include <kjit/common.h>
 
 struct mem {
@@ -9,7 +11,7 @@ struct mem {
 };
 
 /* Take the caller's hooks; all zero means malloc and free. False when only one of the two is set. */
-_Bool mem_init(struct mem *mem, const kjit_allocator *hooks);
+bool mem_init(struct mem *mem, const kjit_allocator *hooks);
 
 /* Zeroed memory, or NULL. Zero bytes give a valid pointer. */
 void *mem_alloc(const struct mem *mem, size_t bytes);

@@ -6,6 +6,7 @@
 #include "base/nearest.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static size_t distance(const char *a, size_t a_bytes, const char *b, size_t b_by
     const size_t *const above = rows[(i + 2) % 3], *const before = rows[(i + 1) % 3];
     row[0] = i;
     for (size_t j = 1; j <= b_bytes; j++) {
-      const _Bool same = folded(a[i - 1]) == folded(b[j - 1]);
+      const bool same = folded(a[i - 1]) == folded(b[j - 1]);
       row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + !same);
       if (i > 1 && j > 1 && folded(a[i - 1]) == folded(b[j - 2]) && folded(a[i - 2]) == folded(b[j - 1]))
         row[j] = least(row[j], before[j - 2] + 1);

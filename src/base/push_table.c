@@ -9,6 +9,7 @@
  * Threads: any number may find and add. An entry is complete before the release that publishes it. */
 #include "base/push_table.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ static size_t take_bits(uint64_t *rest) {
   return child;
 }
 
-static _Bool is_same(const struct push_table_entry *entry, uint64_t hash, const void *key, size_t bytes) {
+static bool is_same(const struct push_table_entry *entry, uint64_t hash, const void *key, size_t bytes) {
   return entry->hash == hash && entry->key_bytes == bytes && memcmp(entry->key, key, bytes) == 0;
 }
 

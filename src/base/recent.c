@@ -51,13 +51,13 @@ static uint64_t word_of(const void *data, size_t index) {
   return word;
 }
 
-_Bool recent_get(struct recent *recent, const void *key, void *value) {
+bool recent_get(struct recent *recent, const void *key, void *value) {
   _Atomic(uint64_t) *const version = find_slot(recent, key), *const words = version + 1;
   const uint64_t before = atomic_load_explicit(version, memory_order_acquire);
-  _Bool same = before != 0 && before % 2 == 0;
+  bool same = before != 0 && before % 2 == 0;
   for (size_t i = 0; i < recent->key_words && same; i++)
     same = atomic_load_explicit(&words[i], memory_order_acquire) == word_of(key, i);
-  if (!same) return 0;
+  if (!same) return false;
   for (size_t i = 0; i < recent->value_words; i++) {
     const uint64_t word = atomic_load_explicit(&words[recent->key_words + i], memory_order_acquire);
     memcpy((char *)value + i * WORD, &word, WORD);

@@ -8,6 +8,7 @@
 #ifndef KJIT_BASE_RECENT_H
 #define KJIT_BASE_RECENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/mem.h"
@@ -22,7 +23,7 @@ struct recent *recent_create(const struct mem *mem, size_t slots, size_t key_byt
 void recent_destroy(const struct mem *mem, struct recent *recent);
 
 /* Copy the key's value into `value`. False when there is none; `value` is then undefined. Thread-safe. */
-_Bool recent_get(struct recent *recent, const void *key, void *value);
+bool recent_get(struct recent *recent, const void *key, void *value);
 
 /* Keep a value for the key. The value is dropped when another thread is writing to the same slot. Thread-safe. */
 void recent_put(struct recent *recent, const void *key, const void *value);

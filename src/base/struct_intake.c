@@ -6,6 +6,7 @@
  * rest. The type of the struct is not known here, so everything is done by memcpy(). No state; any thread may call. */
 #include "base/struct_intake.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -13,11 +14,11 @@
 /* Far above the largest public struct. A larger struct_size means that the caller never set it. */
 #define LARGEST_STRUCT 65536
 
-static _Bool all_zero(const char *bytes, size_t count) {
+static bool all_zero(const char *bytes, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    if (bytes[i]) return 0;
+    if (bytes[i]) return false;
   }
-  return 1;
+  return true;
 }
 
 /* The caller's struct_size, or 0 with an error when there is no struct or its size is impossible. */

@@ -3,7 +3,7 @@
  *
  * uthash's macros name two variables of the function that uses them:
  *   mem     const struct mem *, in functions that add, delete or clear
- *   added   _Bool that is 1 before HASH_ADD; afterwards 0 says that the element is not in the table for want of memory
+ *   added   bool that is 1 before HASH_ADD; afterwards 0 says that the element is not in the table for want of memory
  *
  * A file may define HASH_FUNCTION before it includes this header. */
 #ifndef KJIT_BASE_TABLE_H

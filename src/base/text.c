@@ -32,21 +32,21 @@ void text_finish(struct text *text) {
 }
 
 /* Make room for `more` bytes and the NUL behind them. */
-static _Bool reserve(struct text *text, size_t more) {
-  if (text->failed) return 0;
-  if (text->bytes > text->limit || more > text->limit - text->bytes || text->limit == SIZE_MAX) return 0;
+static bool reserve(struct text *text, size_t more) {
+  if (text->failed) return false;
+  if (text->bytes > text->limit || more > text->limit - text->bytes || text->limit == SIZE_MAX) return false;
   const size_t needed = text->bytes + more + 1;
-  if (needed <= text->capacity) return 1;
+  if (needed <= text->capacity) return true;
   size_t capacity = text->capacity ? text->capacity : FIRST_CAPACITY;
   while (capacity < needed)
     capacity = capacity > SIZE_MAX / 2 ? needed : capacity * 2;
   char *data = mem_alloc(text->mem, capacity);
-  if (!data) return 0;
+  if (!data) return false;
   if (text->bytes) memcpy(data, text->data, text->bytes);
   mem_free(text->mem, text->data);
   text->data = data;
   text->capacity = capacity;
-  return 1;
+  return true;
 }
 
 void text_append_bytes(struct text *text, const void *data, size_t bytes) {

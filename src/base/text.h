@@ -6,6 +6,8 @@
 #ifndef KJIT_BASE_TEXT_H
 #define KJIT_BASE_TEXT_H
 
+#include <stdbool.h>
+
 #include "base/mem.h"
 
 struct text {
@@ -14,7 +16,7 @@ struct text {
   size_t bytes; /* without the NUL */
   size_t capacity;
   size_t limit; /* largest size allowed; appends beyond it fail */
-  _Bool failed; /* out of memory, or past the limit */
+  bool failed;  /* out of memory, or past the limit */
 };
 
 void text_init(struct text *text, const struct mem *mem, size_t limit);

@@ -4,6 +4,7 @@
  * Threads: everything here is pure. */
 #include "family/config.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -36,11 +37,11 @@ static kjit_status no_set(const kjit_family *family, const char *set, kjit_error
                    names[0] ? names : "the family has no sets");
 }
 
-static _Bool has_set(const kjit_family *family, const char *set) {
+static bool has_set(const kjit_family *family, const char *set) {
   for (size_t i = 0; family->sets && family->sets[i]; i++) {
-    if (!strcmp(family->sets[i], set)) return 1;
+    if (!strcmp(family->sets[i], set)) return true;
   }
-  return 0;
+  return false;
 }
 
 kjit_status kjit_family_set(const kjit_family *family, const char *set, size_t index, kjit_config *config,

@@ -9,6 +9,7 @@
  * compiles once; the second one's entry is dropped. */
 #include "family/config_kernel.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -58,7 +59,7 @@ static kjit_status load(kjit_runtime *runtime, const kjit_family *family, const 
   const struct family_place place = family_place_of_device(device);
   kjit_status status = config_check(family, values, &place, error);
   if (status != KJIT_OK) return status;
-  const _Bool is_specific = family->is_arch_specific && family->is_arch_specific(family, values);
+  const bool is_specific = family->is_arch_specific && family->is_arch_specific(family, values);
   struct wanted_kernel wanted = {runtime, out};
   const struct config_act act = {get_kernel, &wanted, is_specific ? device->arch_specific : device->arch, 0};
   status = config_request_run(runtime, family, values, &act, error);

@@ -13,12 +13,12 @@ void constant_scan_begin(struct constant_scan *scan, const char *text, size_t by
   *scan = (struct constant_scan){text, text, text + bytes, 1};
 }
 
-static _Bool is_word(char letter) {
+static bool is_word(char letter) {
   return letter == '_' || (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') ||
          (letter >= 'A' && letter <= 'Z');
 }
 
-static _Bool starts(const struct constant_scan *scan, const char *word) {
+static bool starts(const struct constant_scan *scan, const char *word) {
   const size_t bytes = strlen(word);
   return (size_t)(scan->end - scan->at) >= bytes && !memcmp(scan->at, word, bytes);
 }
@@ -60,21 +60,21 @@ static void skip_raw(struct constant_scan *scan) {
 }
 
 /* Is the word at `name` what a #define defines? */
-static _Bool is_defined(const struct constant_scan *scan, const char *name) {
+static bool is_defined(const struct constant_scan *scan, const char *name) {
   static const char word[] = "define";
   const char *at = name;
   while (at > scan->start && (at[-1] == ' ' || at[-1] == '\t'))
     at--;
   if (at == name || (size_t)(at - scan->start) < sizeof word ||
       memcmp(at - (sizeof word - 1), word, sizeof word - 1) != 0)
-    return 0;
+    return false;
   at -= sizeof word - 1;
   while (at > scan->start && (at[-1] == ' ' || at[-1] == '\t'))
     at--;
   return at > scan->start && at[-1] == '#';
 }
 
-_Bool constant_scan_next(struct constant_scan *scan, struct constant *out) {
+bool constant_scan_next(struct constant_scan *scan, struct constant *out) {
   while (scan->at < scan->end) {
     if (starts(scan, "//")) {
       skip_past(scan, "\n");
@@ -87,15 +87,15 @@ _Bool constant_scan_next(struct constant_scan *scan, struct constant *out) {
       step(scan);
     } else {
       const char *const word = scan->at;
-      const _Bool number = *word >= '0' && *word <= '9';
+      const bool number = *word >= '0' && *word <= '9';
       while (scan->at < scan->end && (is_word(*scan->at) || (number && *scan->at == '\'')))
         scan->at++;
       const size_t bytes = (size_t)(scan->at - word), prefix = sizeof PREFIX - 1;
       if (word[bytes - 1] == 'R' && bytes <= 3 && scan->at < scan->end && *scan->at == '"') skip_raw(scan);
       if (bytes <= prefix || memcmp(word, PREFIX, prefix) != 0) continue;
       *out = (struct constant){word + prefix, bytes - prefix, scan->line, is_defined(scan, word)};
-      return 1;
+      return true;
     }
   }
-  return 0;
+  return false;
 }

@@ -178,9 +178,9 @@ kjit_status definition_create(struct family_definition **out, const struct mem *
   return status;
 }
 
-_Bool definition_set_file(struct family_definition *definition, const char *path) {
+bool definition_set_file(struct family_definition *definition, const char *path) {
   char absolute[PATH_MAX];
-  if (!realpath(path, absolute)) return 1; /* it was removed meanwhile: then there is no file to name */
+  if (!realpath(path, absolute)) return true; /* it was removed meanwhile: then there is no file to name */
   definition->family.file = arena_copy(&definition->arena, absolute, strlen(absolute));
   return definition->family.file != NULL;
 }

@@ -6,6 +6,7 @@
 #define KJIT_FAMILY_DEFINITION_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/arena.h"
 #include "family/expression.h"
@@ -39,7 +40,7 @@ struct definition_field {
   size_t value_count;
   int64_t least, most, step;
   int32_t default_value; /* the first legal one where none is given */
-  _Bool has_default;
+  bool has_default;
 };
 
 struct definition_rule {
@@ -147,14 +148,14 @@ kjit_status definition_create(struct family_definition **out, const struct mem *
                               const kjit_family_description *description, kjit_error *error);
 
 /* Keep the path of the file that it was made of. False when out of memory. */
-_Bool definition_set_file(struct family_definition *definition, const char *path);
+bool definition_set_file(struct family_definition *definition, const char *path);
 
 void definition_retain(struct family_definition *definition);
 void definition_release(struct family_definition *definition);
 
 /* -- Values of fields (definition_value.c) -- */
 
-_Bool definition_is_legal(const struct definition_field *field, int64_t value);
+bool definition_is_legal(const struct definition_field *field, int64_t value);
 
 /* Legal values by index; how many there are. */
 size_t definition_value_count(const struct definition_field *field);
@@ -162,7 +163,7 @@ int32_t definition_value_at(const struct definition_field *field, size_t index);
 
 /* A value as a config's text has it: a number, true or false, a dtype's or an enum's name. Whether it is legal is not
  * asked. False: it is none of them. */
-_Bool definition_read_value(const struct definition_field *field, const char *text, size_t bytes, int32_t *value);
+bool definition_read_value(const struct definition_field *field, const char *text, size_t bytes, int32_t *value);
 void definition_print_value(const struct definition_field *field, int32_t value, struct text *out);
 
 /* "one of 64, 128, 256", "from 32 to 1024 in steps of 32". */

@@ -3,6 +3,7 @@
  * card, because nothing else that depends on them may change the code.
  *
  * Threads: one thread makes a definition. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,10 +12,10 @@
 #include "family/definition.h"
 #include "family/element.h"
 
-static _Bool has_name(const char *const *names, size_t count, const char *name) {
+static bool has_name(const char *const *names, size_t count, const char *name) {
   for (size_t i = 0; i < count; i++)
-    if (!strcmp(names[i], name)) return 1;
-  return 0;
+    if (!strcmp(names[i], name)) return true;
+  return false;
 }
 
 static kjit_status make_derived(const struct definition_maker *maker, size_t index) {
@@ -63,7 +64,7 @@ static kjit_status check_macros(const struct definition_maker *maker) {
   const kjit_family_text nowhere = {0};
   char macro[2 * DEFINITION_NAME_MAX + 2];
   for (size_t i = 0; i < definition->label_count + definition->field_count; i++) {
-    const _Bool label = i < definition->label_count;
+    const bool label = i < definition->label_count;
     const size_t field = label ? definition->labels[i].field : i - definition->label_count;
     if (!label && !(definition->dtype_fields >> field & 1)) continue;
     (void)snprintf(macro, sizeof macro, "%s_%s", definition->field_names[field],

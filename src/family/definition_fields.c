@@ -1,6 +1,7 @@
 /* The fields of a description: names, kinds, legal values and defaults. The first part of definition_create().
  *
  * Threads: one thread makes a definition. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -215,7 +216,7 @@ kjit_status definition_make_fields(const struct definition_maker *maker) {
   }
   definition->family.table.fields = table;
   definition->family.table.count = count;
-  definition->family.table.any_dtype = 1;
+  definition->family.table.any_dtype = true;
   definition->family.table.config_bytes = count * sizeof(int32_t);
   return check_text_length(maker);
 }

@@ -1,6 +1,7 @@
 /* The parameters of a description's kernel: their types are read here, from spellings that look like C's.
  *
  * Threads: one thread makes a definition. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -17,7 +18,7 @@ struct spelling {
   size_t bytes;
 };
 
-static _Bool is_blank(char letter) {
+static bool is_blank(char letter) {
   return letter == ' ' || letter == '\t';
 }
 
@@ -29,16 +30,16 @@ static struct spelling trim(struct spelling from) {
   return from;
 }
 
-static _Bool is_spelt(struct spelling spelling, const char *word) {
+static bool is_spelt(struct spelling spelling, const char *word) {
   return strlen(word) == spelling.bytes && !memcmp(word, spelling.text, spelling.bytes);
 }
 
-static _Bool take_prefix(struct spelling *spelling, const char *word) {
+static bool take_prefix(struct spelling *spelling, const char *word) {
   const size_t bytes = strlen(word);
   if (spelling->bytes <= bytes || memcmp(spelling->text, word, bytes) != 0 || !is_blank(spelling->text[bytes]))
-    return 0;
+    return false;
   *spelling = trim((struct spelling){spelling->text + bytes, spelling->bytes - bytes});
-  return 1;
+  return true;
 }
 
 static kjit_status unknown_type(const struct definition_maker *maker, const kjit_family_text *type,

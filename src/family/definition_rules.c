@@ -8,6 +8,7 @@
  *
  * Threads: everything is read only; what is computed is on the stack. */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -86,7 +87,7 @@ static void print_used(const struct family_definition *definition, const struct 
 }
 
 /* Rules that need the card, or those that do not. */
-static kjit_status check_rules(const struct family_definition *definition, const struct numbers *numbers, _Bool place,
+static kjit_status check_rules(const struct family_definition *definition, const struct numbers *numbers, bool place,
                                kjit_error *error) {
   for (size_t i = 0; i < definition->rule_count; i++) {
     const struct definition_rule *const rule = &definition->rules[i];
@@ -129,7 +130,7 @@ static kjit_status get_extents(const struct expression expressions[3], const str
   return KJIT_OK;
 }
 
-static _Bool has_cluster(const struct family_definition *definition) {
+static bool has_cluster(const struct family_definition *definition) {
   const struct expression *const cluster = &definition->geometry[GEOMETRY_CLUSTER];
   return cluster[0].step_count || cluster[1].step_count || cluster[2].step_count;
 }
@@ -156,7 +157,7 @@ static kjit_status get_geometry(const struct family_definition *definition, cons
 kjit_status definition_make_canonical(const struct family_definition *definition, int32_t *values, kjit_error *error) {
   struct numbers numbers;
   kjit_status status = get_numbers(definition, values, &numbers, error);
-  for (_Bool changed = definition->canonical_count > 0; changed && status == KJIT_OK;) {
+  for (bool changed = definition->canonical_count > 0; changed && status == KJIT_OK;) {
     changed = 0;
     for (size_t i = 0; i < definition->canonical_count && status == KJIT_OK; i++) {
       const struct definition_canonical *const row = &definition->canonical[i];

@@ -4,6 +4,7 @@
  * rule are left out, for that is what it is good for; `where` leaves out more.
  *
  * Threads: one thread makes a definition. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -124,7 +125,7 @@ static kjit_status make_axes(struct product *product, const kjit_family_set_row 
 static kjit_status begin_config(const struct product *product, const kjit_family_text *at, int32_t *values) {
   const struct family_definition *const definition = product->maker->definition;
   for (size_t i = 0; i < definition->field_count; i++) {
-    _Bool given = definition->fields[i].has_default;
+    bool given = definition->fields[i].has_default;
     for (size_t axis = 0; axis < product->axis_count; axis++)
       given |= product->axes[axis].index == i;
     if (!given)
@@ -145,13 +146,13 @@ static void fill_config(const struct product *product, size_t number, int32_t *v
   }
 }
 
-static _Bool is_wanted(const struct product *product, const int32_t *values) {
+static bool is_wanted(const struct product *product, const int32_t *values) {
   const struct family_definition *const definition = product->maker->definition;
   int64_t derived[DEFINITION_DERIVED_MAX], truth = 1;
   const struct expression_values known = {.fields = values, .derived = derived};
-  if (definition_check(&definition->family, values, NULL) != KJIT_OK) return 0;
-  if (!product->where.step_count) return 1;
-  if (definition_evaluate_derived(definition, values, derived, NULL) != KJIT_OK) return 0;
+  if (definition_check(&definition->family, values, NULL) != KJIT_OK) return false;
+  if (!product->where.step_count) return true;
+  if (definition_evaluate_derived(definition, values, derived, NULL) != KJIT_OK) return false;
   return expression_evaluate(&product->where, &known, &truth, NULL) == KJIT_OK && truth;
 }
 

@@ -7,6 +7,7 @@
  *    again, with the toolkit's, as kjit_build() does.
  *
  * Threads: one thread makes a definition. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,7 +42,7 @@ struct constant_check {
  * the toolkit's headers, because a family has no compiler; they have no constants of ours. */
 static kjit_status collect(struct constant_check *check, const struct source_set **out) {
   const struct definition_maker *const maker = check->maker;
-  const struct custom_extras extras = {.open_ended = 1};
+  const struct custom_extras extras = {.open_ended = true};
   kjit_status status = KJIT_OK;
   if (!check->custom.storage) {
     status = custom_request_begin(&check->custom, &maker->definition->mem, &maker->definition->request, "sm_80",
@@ -141,17 +142,17 @@ static kjit_status copy_headers(const struct definition_maker *maker) {
 
 /* -- Constants ----------------------------------------------------------------------------------------------------- */
 
-static _Bool is_constant(const struct constant *constant, const char *name, const char *suffix) {
+static bool is_constant(const struct constant *constant, const char *name, const char *suffix) {
   const size_t bytes = strlen(name), suffix_bytes = strlen(suffix), middle = suffix_bytes > 0;
   return constant->bytes == bytes + middle + suffix_bytes && !memcmp(constant->name, name, bytes) &&
          (!middle || constant->name[bytes] == '_') && !memcmp(constant->name + bytes + middle, suffix, suffix_bytes);
 }
 
 /* Does the family define it? Which fields it stands for is added to `used`. */
-static _Bool is_known(const struct family_definition *definition, const struct constant *constant, uint64_t *used) {
-  _Bool known = 0;
+static bool is_known(const struct family_definition *definition, const struct constant *constant, uint64_t *used) {
+  bool known = false;
   for (size_t i = 0; i < definition->field_count; i++) {
-    const _Bool type = definition->dtype_fields >> i & 1 && is_constant(constant, definition->field_names[i], "type");
+    const bool type = definition->dtype_fields >> i & 1 && is_constant(constant, definition->field_names[i], "type");
     if (!type && !is_constant(constant, definition->field_names[i], "")) continue;
     *used |= UINT64_C(1) << i;
     known = 1;
@@ -168,14 +169,14 @@ static _Bool is_known(const struct family_definition *definition, const struct c
   return known;
 }
 
-static _Bool defines(const struct source_file *file, const struct constant *wanted) {
+static bool defines(const struct source_file *file, const struct constant *wanted) {
   struct constant_scan scan;
   struct constant constant;
   constant_scan_begin(&scan, file->text, file->bytes);
   while (constant_scan_next(&scan, &constant))
     if (constant.defined && constant.bytes == wanted->bytes && !memcmp(constant.name, wanted->name, wanted->bytes))
-      return 1;
-  return 0;
+      return true;
+  return false;
 }
 
 static kjit_status refuse_constant(const struct definition_maker *maker, const struct constant *constant) {
@@ -199,7 +200,7 @@ static kjit_status check_foreign(struct constant_check *check, const struct cons
     if (name->bytes == constant->bytes && !memcmp(name->name, constant->name, constant->bytes)) return KJIT_OK;
   const struct source_file main_file = {.text = definition->request.source.text,
                                         .bytes = definition->request.source.bytes};
-  _Bool found = defines(&main_file, constant);
+  bool found = defines(&main_file, constant);
   if (!found) {
     const kjit_status status = collect(check, &sources);
     if (status != KJIT_OK) return status;

@@ -7,6 +7,7 @@
  *
  * Threads: everything is read only. */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,7 +76,7 @@ kjit_status definition_parse(const kjit_family *family, const char *text, int32_
   kjit_status status = KJIT_OK;
   uint64_t seen = 0;
   scan_blanks(&scanner);
-  for (_Bool more = *scanner.at != '\0'; more && status == KJIT_OK;) {
+  for (bool more = *scanner.at != '\0'; more && status == KJIT_OK;) {
     status = read_pair(&scanner, family->definition, &seen, values);
     scan_blanks(&scanner);
     more = *scanner.at == ',';
@@ -118,7 +119,7 @@ static void define_dtypes(const struct family_definition *definition, const int3
   }
   for (size_t index = 0; element_at(index); index++) {
     const struct element *const element = element_at(index);
-    _Bool used = 0;
+    bool used = false;
     for (size_t i = 0; i < definition->field_count; i++)
       used |= definition->fields[i].kind == VALUE_DTYPE && definition_is_legal(&definition->fields[i], element->number);
     if (used) text_appendf(out, "#define KJIT_%s %d\n", element->name, (int)element->number);

@@ -2,16 +2,17 @@
  *
  * Threads: nothing is shared. */
 #include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "family/definition.h"
 #include "family/element.h"
 
-_Bool definition_is_legal(const struct definition_field *field, int64_t value) {
+bool definition_is_legal(const struct definition_field *field, int64_t value) {
   if (!field->values) return value >= field->least && value <= field->most && (value - field->least) % field->step == 0;
   for (size_t i = 0; i < field->value_count; i++)
-    if (field->values[i] == value) return 1;
-  return 0;
+    if (field->values[i] == value) return true;
+  return false;
 }
 
 size_t definition_value_count(const struct definition_field *field) {
@@ -22,36 +23,36 @@ int32_t definition_value_at(const struct definition_field *field, size_t index) 
   return field->values ? field->values[index] : (int32_t)(field->least + (int64_t)index * field->step);
 }
 
-static _Bool read_number(const char *text, size_t bytes, int32_t *value) {
-  const _Bool minus = bytes > 0 && *text == '-';
+static bool read_number(const char *text, size_t bytes, int32_t *value) {
+  const bool minus = bytes > 0 && *text == '-';
   int64_t number = 0;
-  if (bytes == (size_t)minus) return 0;
+  if (bytes == (size_t)minus) return false;
   for (size_t i = minus; i < bytes; i++) {
-    if (text[i] < '0' || text[i] > '9') return 0;
+    if (text[i] < '0' || text[i] > '9') return false;
     number = 10 * number + (text[i] - '0');
-    if (number > (int64_t)INT32_MAX + minus) return 0;
+    if (number > (int64_t)INT32_MAX + minus) return false;
   }
   *value = (int32_t)(minus ? -number : number);
-  return 1;
+  return true;
 }
 
-static _Bool is_text(const char *word, const char *text, size_t bytes) {
+static bool is_text(const char *word, const char *text, size_t bytes) {
   return strlen(word) == bytes && !memcmp(word, text, bytes);
 }
 
-_Bool definition_read_value(const struct definition_field *field, const char *text, size_t bytes, int32_t *value) {
+bool definition_read_value(const struct definition_field *field, const char *text, size_t bytes, int32_t *value) {
   const struct element *const element = field->kind == VALUE_DTYPE ? element_from_name(text, bytes) : NULL;
   if (element) {
     *value = element->number;
-    return 1;
+    return true;
   }
   if (field->kind == VALUE_BOOL && (is_text("true", text, bytes) || is_text("false", text, bytes))) {
     *value = *text == 't';
-    return 1;
+    return true;
   }
   for (size_t i = 0; field->labels && i < field->value_count; i++) {
     *value = (int32_t)i;
-    if (is_text(field->labels[i], text, bytes)) return 1;
+    if (is_text(field->labels[i], text, bytes)) return true;
   }
   return read_number(text, bytes, value);
 }

@@ -4,6 +4,7 @@
  * Threads: the table is constant. */
 #include "family/element.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
@@ -31,7 +32,7 @@ const struct element *element_at(size_t index) {
   return index < ELEMENT_COUNT ? &elements[index] : NULL;
 }
 
-static _Bool is_spelt(const char *spelling, const char *name, size_t bytes) {
+static bool is_spelt(const char *spelling, const char *name, size_t bytes) {
   return strlen(spelling) == bytes && bytes && strncasecmp(spelling, name, bytes) == 0;
 }
 

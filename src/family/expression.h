@@ -8,6 +8,8 @@
 #ifndef KJIT_FAMILY_EXPRESSION_H
 #define KJIT_FAMILY_EXPRESSION_H
 
+#include <stdbool.h>
+
 #include <kjit/common.h>
 
 #include "base/arena.h"
@@ -94,6 +96,6 @@ kjit_status expression_refuse(const struct expression_source *source, size_t at,
                               const char *format, ...) KJIT_PRINTF(5, 6);
 
 /* Is it a word of the language, which no field may be called by? */
-_Bool expression_is_reserved(const char *name);
+bool expression_is_reserved(const char *name);
 
 #endif

@@ -3,6 +3,7 @@
  *
  * Threads: a program is read only; everything that changes is on the caller's stack. */
 #include <inttypes.h>
+#include <stdbool.h>
 
 #include "base/error.h"
 #include "family/element.h"
@@ -95,7 +96,7 @@ static kjit_status run_one(const struct machine *machine, int64_t *top) {
 }
 
 static kjit_status divide(const struct machine *machine, int64_t a, int64_t b, int64_t *out) {
-  const _Bool remainder = machine->step->operation == STEP_REMAINDER;
+  const bool remainder = machine->step->operation == STEP_REMAINDER;
   if (!b) return fail(machine, a, remainder ? "%" : "/", b, by_zero);
   if (b == -1) { /* INT64_MIN / -1 does not fit, and its remainder traps on x86 */
     if (!remainder && a == INT64_MIN) return fail(machine, a, "/", b, too_large);
@@ -107,7 +108,7 @@ static kjit_status divide(const struct machine *machine, int64_t a, int64_t b, i
 }
 
 static kjit_status shift(const struct machine *machine, int64_t a, int64_t b, int64_t *out) {
-  const _Bool left = machine->step->operation == STEP_LEFT;
+  const bool left = machine->step->operation == STEP_LEFT;
   const char *const sign = left ? "<<" : ">>";
   if (b < 0 || b > 63) return fail(machine, a, sign, b, "is not defined: shifts are by 0 to 63");
   if (!left) { /* the sign is kept, whatever the compiler does with negative numbers */
@@ -122,7 +123,7 @@ static kjit_status shift(const struct machine *machine, int64_t a, int64_t b, in
 
 /* Rounds towards plus infinity. */
 static kjit_status divide_up(const struct machine *machine, int64_t a, int64_t b, int64_t *out) {
-  const _Bool round = machine->step->operation == STEP_ROUNDUP;
+  const bool round = machine->step->operation == STEP_ROUNDUP;
   const char *const name = round ? "rounded up to a multiple of" : "divided up by";
   if (b < 1) return fail(machine, a, name, b, "is not defined: the unit must be at least 1");
   const int64_t quotient = a / b + (a % b > 0);
@@ -153,50 +154,50 @@ static kjit_status calculate(const struct machine *machine, int64_t a, int64_t b
 }
 
 /* Those that cannot fail. False: it is none of them. */
-static _Bool compare(uint16_t operation, int64_t a, int64_t b, int64_t *out) {
+static bool compare(uint16_t operation, int64_t a, int64_t b, int64_t *out) {
   switch (operation) {
   case STEP_BIT_AND:
     *out = a & b;
-    return 1;
+    return true;
   case STEP_BIT_XOR:
     *out = a ^ b;
-    return 1;
+    return true;
   case STEP_BIT_OR:
     *out = a | b;
-    return 1;
+    return true;
   case STEP_EQUAL:
     *out = a == b;
-    return 1;
+    return true;
   case STEP_UNEQUAL:
     *out = a != b;
-    return 1;
+    return true;
   case STEP_LESS:
     *out = a < b;
-    return 1;
+    return true;
   case STEP_LESS_EQUAL:
     *out = a <= b;
-    return 1;
+    return true;
   case STEP_GREATER:
     *out = a > b;
-    return 1;
+    return true;
   case STEP_GREATER_EQUAL:
     *out = a >= b;
-    return 1;
+    return true;
   case STEP_MIN:
     *out = a < b ? a : b;
-    return 1;
+    return true;
   case STEP_MAX:
     *out = a > b ? a : b;
-    return 1;
+    return true;
   default:
-    return 0;
+    return false;
   }
 }
 
 /* The step to go on with; *depth is that of the stack. */
 static size_t jump(const struct expression_step *step, size_t next, int64_t *stack, size_t *depth) {
   int64_t *const top = &stack[*depth ? *depth - 1 : 0];
-  const _Bool truth = step->operation != STEP_JUMP && *top != 0;
+  const bool truth = step->operation != STEP_JUMP && *top != 0;
   switch (step->operation) {
   case STEP_JUMP:
     return step->target;

@@ -5,6 +5,7 @@
  * Threads: nothing is shared. */
 #include "family/expression_names.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -16,28 +17,28 @@ const char *const expression_limit_names[LIMIT_COUNT] = {"sm", "arch_specific", 
 static const char *const words[] = {"and",   "or",  "not",     "true",    "false", "min",   "max",
                                     "divup", "abs", "roundup", "is_pow2", "log2",  "sizeof"};
 
-_Bool expression_is_reserved(const char *name) {
+bool expression_is_reserved(const char *name) {
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (!strcmp(words[i], name)) return 1;
+    if (!strcmp(words[i], name)) return true;
   for (size_t i = 0; i < LIMIT_COUNT; i++)
-    if (!strcmp(expression_limit_names[i], name)) return 1;
+    if (!strcmp(expression_limit_names[i], name)) return true;
   for (size_t i = 0; element_at(i); i++)
-    if (!strcmp(element_at(i)->name, name)) return 1;
-  return 0;
+    if (!strcmp(element_at(i)->name, name)) return true;
+  return false;
 }
 
-static _Bool is_name(const char *candidate, const struct token *name) {
+static bool is_name(const char *candidate, const struct token *name) {
   return candidate && strlen(candidate) == name->bytes && !memcmp(candidate, name->start, name->bytes);
 }
 
-static _Bool find(const char *const *names, size_t count, const struct token *name, size_t *index) {
+static bool find(const char *const *names, size_t count, const struct token *name, size_t *index) {
   for (*index = 0; *index < count; ++*index)
-    if (is_name(names[*index], name)) return 1;
-  return 0;
+    if (is_name(names[*index], name)) return true;
+  return false;
 }
 
-static _Bool may_use_limit(const struct expression_scope *scope, size_t limit) {
-  if (scope->may & EXPRESSION_MAY_PLACE) return 1;
+static bool may_use_limit(const struct expression_scope *scope, size_t limit) {
+  if (scope->may & EXPRESSION_MAY_PLACE) return true;
   return scope->may & EXPRESSION_MAY_SMS && limit == LIMIT_SM_COUNT;
 }
 
@@ -77,14 +78,14 @@ static kjit_status unknown(const struct resolution *here) {
 
 /* A bare label, or "field.label". False: there is none; `ambiguous` when several fields have it by different numbers.
  */
-static _Bool find_label(const struct expression_scope *scope, const struct token *name, int64_t *value,
-                        _Bool *ambiguous) {
+static bool find_label(const struct expression_scope *scope, const struct token *name, int64_t *value,
+                       bool *ambiguous) {
   const char *const dot = memchr(name->start, '.', name->bytes);
   const size_t field_bytes = dot ? (size_t)(dot - name->start) : 0;
   const struct token field = {TOKEN_NAME, name->start, field_bytes, 0};
   const struct token label = {TOKEN_NAME, dot ? dot + 1 : name->start,
                               dot ? name->bytes - field_bytes - 1 : name->bytes, 0};
-  _Bool found = 0;
+  bool found = false;
   *ambiguous = 0;
   for (size_t i = 0; i < scope->label_count; i++) {
     const struct expression_label *const candidate = &scope->labels[i];
@@ -100,7 +101,7 @@ static _Bool find_label(const struct expression_scope *scope, const struct token
 static kjit_status resolve_constant(const struct resolution *here, struct expression_step *step) {
   const struct token *const name = here->name;
   const struct element *const element = element_from_name(name->start, name->bytes);
-  _Bool ambiguous;
+  bool ambiguous;
   step->operation = STEP_NUMBER;
   if (expression_token_is(name, "true") || expression_token_is(name, "false")) {
     step->operand = expression_token_is(name, "true");

@@ -5,6 +5,7 @@
 #include "family/expression.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -96,7 +97,7 @@ static const struct function {
 static kjit_status parse_arguments(struct parser *parser, const struct function *function, const char *at) {
   uint32_t count = 0;
   kjit_status status = expect(parser, "(");
-  for (_Bool more = 1; more && status == KJIT_OK;) {
+  for (bool more = true; more && status == KJIT_OK;) {
     status = parse_choice(parser);
     if (++count > function->most && status == KJIT_OK) break;
     if (status == KJIT_OK && (count > 1 || function->most == 1))
@@ -124,8 +125,8 @@ static kjit_status parse_sizeof(struct parser *parser, const char *at) {
   if (status == KJIT_OK)
     status = expression_resolve(parser->scope, parser->tokens.source, &name, &parser->uses, &step, parser->error);
   if (status != KJIT_OK) return status;
-  const _Bool field = step.operation == STEP_FIELD && parser->scope->dtype_fields >> step.operand & 1;
-  const _Bool dtype = step.operation == STEP_NUMBER && element_from_name(name.start, name.bytes);
+  const bool field = step.operation == STEP_FIELD && parser->scope->dtype_fields >> step.operand & 1;
+  const bool dtype = step.operation == STEP_NUMBER && element_from_name(name.start, name.bytes);
   if (!field && !dtype) return refuse(parser, name.start, "sizeof takes a dtype field or a dtype by name");
   status = emit(parser, name.start, &step);
   if (status == KJIT_OK) status = emit_operation(parser, at, STEP_SIZEOF);
@@ -241,7 +242,7 @@ static kjit_status parse_not(struct parser *parser) {
 /* The right side of one operator, and the operator. */
 static kjit_status parse_right(struct parser *parser, const struct binary *binary) {
   const struct token sign = parser->tokens.current;
-  const _Bool lazy = binary->level <= LEVEL_AND;
+  const bool lazy = binary->level <= LEVEL_AND;
   const size_t jump = parser->count;
   kjit_status status = tokens_advance(&parser->tokens);
   if (status == KJIT_OK && lazy) status = emit_operation(parser, sign.start, binary->operation);

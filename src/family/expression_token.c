@@ -18,7 +18,7 @@ static size_t offset_of(const struct tokens *tokens, const char *at) {
   return (size_t)(at - tokens->source->text);
 }
 
-static _Bool is_word(char letter) {
+static bool is_word(char letter) {
   return letter && strchr(LETTERS DIGITS, letter);
 }
 
@@ -30,7 +30,7 @@ static int digit_of(char letter) {
 }
 
 static kjit_status read_number(struct tokens *tokens, const char *start) {
-  const _Bool hex = start[0] == '0' && (start[1] == 'x' || start[1] == 'X');
+  const bool hex = start[0] == '0' && (start[1] == 'x' || start[1] == 'X');
   const int base = hex ? 16 : 10;
   const char *at = start + (hex ? 2 : 0), *const first = at;
   int64_t number = 0;
@@ -92,7 +92,7 @@ kjit_status tokens_begin(struct tokens *tokens, const struct expression_source *
                            EXPRESSION_TEXT_MAX);
 }
 
-_Bool expression_token_is(const struct token *token, const char *spelling) {
+bool expression_token_is(const struct token *token, const char *spelling) {
   return (token->kind == TOKEN_NAME || token->kind == TOKEN_SIGN) && strlen(spelling) == token->bytes &&
          !memcmp(spelling, token->start, token->bytes);
 }

@@ -2,6 +2,8 @@
 #ifndef KJIT_FAMILY_EXPRESSION_TOKEN_H
 #define KJIT_FAMILY_EXPRESSION_TOKEN_H
 
+#include <stdbool.h>
+
 #include "family/expression.h"
 
 enum token_kind { TOKEN_END, TOKEN_NUMBER, TOKEN_NAME, TOKEN_SIGN };
@@ -27,7 +29,7 @@ kjit_status tokens_begin(struct tokens *tokens, const struct expression_source *
 kjit_status tokens_advance(struct tokens *tokens);
 
 /* Is the current word this name or sign? */
-_Bool expression_token_is(const struct token *token, const char *spelling);
+bool expression_token_is(const struct token *token, const char *spelling);
 
 /* KJIT_ERR_PARSE at the current word: "expected <expected>, found <it>". */
 kjit_status tokens_unexpected(const struct tokens *tokens, const char *expected);

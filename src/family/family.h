@@ -7,6 +7,8 @@
 #ifndef KJIT_FAMILY_FAMILY_H
 #define KJIT_FAMILY_FAMILY_H
 
+#include <stdbool.h>
+
 #include <kjit/family_description.h>
 
 #include "base/text.h"
@@ -48,7 +50,7 @@ struct kjit_family {
 
   /* Does a legal config's code need the features of one architecture, so that a device is compiled for as "sm_90a" and
    * not as "sm_90"? NULL: never. */
-  _Bool (*is_arch_specific)(const kjit_family *family, const int32_t *values);
+  bool (*is_arch_specific)(const kjit_family *family, const int32_t *values);
 
   /* Fields that cannot change the machine code of a legal config get their plain value. Idempotent. NULL: there are
    * none. */

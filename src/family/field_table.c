@@ -31,13 +31,13 @@ const char *field_dtype_name(int32_t dtype) {
   return NULL;
 }
 
-_Bool field_dtype_from_name(const char *name, size_t bytes, int32_t *dtype) {
+bool field_dtype_from_name(const char *name, size_t bytes, int32_t *dtype) {
   for (size_t i = 0; i < DTYPE_COUNT; i++) {
     if (strlen(dtypes[i].name) != bytes || strncasecmp(dtypes[i].name, name, bytes) != 0) continue;
     *dtype = dtypes[i].number;
-    return 1;
+    return true;
   }
-  return 0;
+  return false;
 }
 
 int field_table_compare(const struct field_table *table, const void *a, const void *b) {

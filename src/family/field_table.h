@@ -3,6 +3,8 @@
 #ifndef KJIT_FAMILY_FIELD_TABLE_H
 #define KJIT_FAMILY_FIELD_TABLE_H
 
+#include <stdbool.h>
+
 #include <kjit/family.h>
 
 #include "base/text.h"
@@ -15,7 +17,7 @@ struct field_table {
   const kjit_field_info *fields;
   size_t count; /* at most KJIT_FIELD_COUNT_MAX */
   size_t config_bytes;
-  _Bool any_dtype; /* dtype fields may hold every type of family/element.h, and not only those of kjit_dtype */
+  bool any_dtype; /* dtype fields may hold every type of family/element.h, and not only those of kjit_dtype */
 };
 
 int32_t field_get(const kjit_field_info *field, const void *config);
@@ -25,7 +27,7 @@ void field_put(const kjit_field_info *field, void *config, int32_t value);
 const char *field_dtype_name(int32_t dtype);
 
 /* The dtype of this name, in any case. False when there is none. */
-_Bool field_dtype_from_name(const char *name, size_t bytes, int32_t *dtype);
+bool field_dtype_from_name(const char *name, size_t bytes, int32_t *dtype);
 
 /* Lexicographic in field order: -1, 0, 1. */
 int field_table_compare(const struct field_table *table, const void *a, const void *b);

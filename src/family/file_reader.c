@@ -4,6 +4,7 @@
 #include "family/file_reader.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,10 +85,10 @@ kjit_status file_read_integer(const struct file_reader *reader, const struct yam
   kjit_family_text text = {0};
   const kjit_status status = file_read_text(reader, node, &text);
   if (!text.text) return status;
-  const _Bool minus = *text.text == '-';
+  const bool minus = *text.text == '-';
   int64_t value = 0;
   const char *at = text.text + minus;
-  _Bool fits = *at != '\0';
+  bool fits = *at != '\0';
   for (; *at && fits; at++)
     fits = *at >= '0' && *at <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
            !__builtin_add_overflow(value, *at - '0', &value);
@@ -97,7 +98,7 @@ kjit_status file_read_integer(const struct file_reader *reader, const struct yam
 
 kjit_status file_read_texts(const struct file_reader *reader, const struct yaml_node *node,
                             const kjit_family_text **out, size_t *count) {
-  const _Bool single = node->kind == YAML_SCALAR;
+  const bool single = node->kind == YAML_SCALAR;
   const size_t size = single ? 1 : node->count;
   kjit_status status = single ? KJIT_OK : file_expect(reader, node, YAML_SEQUENCE);
   kjit_family_text *texts = arena_alloc_array(reader->arena, size, sizeof *texts);

@@ -10,11 +10,11 @@
 /* Enough of a word to recognise it by in a message. */
 #define WORD_SHOWN 40
 
-static _Bool is_digit(char c) {
+static bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-static _Bool is_word(char c) {
+static bool is_word(char c) {
   return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
@@ -25,11 +25,11 @@ size_t scan_word_length(const char *text) {
   return length;
 }
 
-_Bool scan_word(struct scanner *scanner, const char *word) {
+bool scan_word(struct scanner *scanner, const char *word) {
   const size_t length = strlen(word);
-  if (scan_word_length(scanner->at) != length || memcmp(scanner->at, word, length) != 0) return 0;
+  if (scan_word_length(scanner->at) != length || memcmp(scanner->at, word, length) != 0) return false;
   scanner->at += length;
-  return 1;
+  return true;
 }
 
 void scan_blanks(struct scanner *scanner) {
@@ -72,7 +72,7 @@ kjit_status scan_end(struct scanner *scanner) {
   return *scanner->at ? scan_unexpected(scanner, "the end of the text") : KJIT_OK;
 }
 
-static kjit_status read_number(struct scanner *scanner, _Bool minus, const char *expected, int32_t *value) {
+static kjit_status read_number(struct scanner *scanner, bool minus, const char *expected, int32_t *value) {
   const char *at = scanner->at + minus;
   int64_t number = 0;
   if (!is_digit(*at)) return scan_unexpected(scanner, expected);

@@ -2,6 +2,8 @@
 #ifndef KJIT_FAMILY_SCANNER_H
 #define KJIT_FAMILY_SCANNER_H
 
+#include <stdbool.h>
+
 #include <kjit/common.h>
 
 struct scanner {
@@ -14,7 +16,7 @@ struct scanner {
 size_t scan_word_length(const char *text);
 
 /* Skip exactly this word. False, and nothing is skipped, when another one or none stands here. */
-_Bool scan_word(struct scanner *scanner, const char *word);
+bool scan_word(struct scanner *scanner, const char *word);
 
 void scan_blanks(struct scanner *scanner); /* spaces and tabs */
 

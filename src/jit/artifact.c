@@ -51,7 +51,7 @@ static char *copy_field(const struct body *body, const char *tag) {
 }
 
 /* Compute what follows from the image: digests, strings, handles. False when out of memory. */
-static _Bool body_fill(struct body *body) {
+static bool body_fill(struct body *body) {
   const struct entry_text *text = &body->image.entry.key_text;
   digest_of(&body->digest, text->data, text->bytes);
   digest_of(&body->request, text->data, key_request_part(text->data, text->bytes));
@@ -100,11 +100,11 @@ const struct digest *artifact_digest(const kjit_artifact *artifact) {
   return &artifact->body->digest;
 }
 
-_Bool artifact_same(const kjit_artifact *a, const kjit_artifact *b) {
+bool artifact_same(const kjit_artifact *a, const kjit_artifact *b) {
   return a->body == b->body;
 }
 
-_Bool artifact_is_shared(const kjit_artifact *artifact) {
+bool artifact_is_shared(const kjit_artifact *artifact) {
   return atomic_load_explicit(&artifact->body->references, memory_order_acquire) > 1;
 }
 
@@ -146,7 +146,7 @@ kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_
   return struct_fill(info, &known, sizeof known, "info", error);
 }
 
-_Bool artifact_lowered(const kjit_artifact *artifact, const char *expression, const char **linkage, size_t *bytes) {
+bool artifact_lowered(const kjit_artifact *artifact, const char *expression, const char **linkage, size_t *bytes) {
   const struct entry_text *const text = &artifact->body->image.entry.symbols;
   const size_t expression_bytes = strlen(expression);
   struct symbols symbols;
@@ -157,9 +157,9 @@ _Bool artifact_lowered(const kjit_artifact *artifact, const char *expression, co
     if (memcmp(symbol.expression, expression, expression_bytes) != 0) continue;
     *linkage = symbol.linkage;
     *bytes = symbol.linkage_bytes;
-    return 1;
+    return true;
   }
-  return 0;
+  return false;
 }
 
 uint32_t kjit_artifact_kernel_count(const kjit_artifact *artifact) {

@@ -6,6 +6,8 @@
 #ifndef KJIT_JIT_ARTIFACT_H
 #define KJIT_JIT_ARTIFACT_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "base/digest.h"
@@ -25,17 +27,17 @@ const struct digest *artifact_identity(const kjit_artifact *artifact);
 /* The digest of the whole key. The table of loaded kernels (runtime/kernel_table.c) finds a kernel by it. */
 const struct digest *artifact_digest(const kjit_artifact *artifact);
 /* Do both refer to one image, whatever their origins? */
-_Bool artifact_same(const kjit_artifact *a, const kjit_artifact *b);
+bool artifact_same(const kjit_artifact *a, const kjit_artifact *b);
 
 /* Is there more than one reference? A false stays true as long as the caller holds the only reference and prevents
  * others from taking one, as resident.c does by its mutex. */
-_Bool artifact_is_shared(const kjit_artifact *artifact);
+bool artifact_is_shared(const kjit_artifact *artifact);
 
 /* The name of its entry in a cache folder. */
 void artifact_entry_name(const kjit_artifact *artifact, struct entry_name *name);
 
 /* The name in the cubin of one of the request's name expressions; not NUL-terminated. False, with nothing written, for
  * what is none of them. */
-_Bool artifact_lowered(const kjit_artifact *artifact, const char *expression, const char **linkage, size_t *bytes);
+bool artifact_lowered(const kjit_artifact *artifact, const char *expression, const char **linkage, size_t *bytes);
 
 #endif

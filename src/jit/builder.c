@@ -13,6 +13,7 @@
  * 7. NVRTC compiles: in the compile server, or where there is none, in this process (compile/server.c, compile.c).
  * 8. The entry is published under a temporary name and renamed.
  * 9. The leader lands: the artifact, or the error, is every follower's answer, and stays in memory. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,9 +28,9 @@
 /* The part of the key that names the tools: NVRTC, the linker or both. NULL: it is not there, or asking would read
  * files where that is forbidden. That it is missing is believed for a second: it may be installed meanwhile, but a hit
  * must not search for it. */
-static const char *identify(struct builder *builder, const struct jit_request *request, _Bool may_read_files) {
+static const char *identify(struct builder *builder, const struct jit_request *request, bool may_read_files) {
   const enum compile_tools tools = compile_tools_of(request);
-  const _Bool identified = atomic_load(&builder->identified[tools]);
+  const bool identified = atomic_load(&builder->identified[tools]);
   if (!identified && (!may_read_files || builder_now_ns(builder) < atomic_load(&builder->missing_until_ns[tools])))
     return NULL;
   const char *identity = compile_identity(builder->nvrtc, request, NULL);
@@ -50,7 +51,7 @@ static kjit_status deliver(kjit_artifact *artifact, kjit_artifact **out, kjit_er
 
 /* True for an end that concerns one caller alone: its time has passed or it has cancelled. It says nothing about the
  * kernel, so a follower takes over. */
-static _Bool is_private(kjit_status status) {
+static bool is_private(kjit_status status) {
   return status == KJIT_ERR_TIMEOUT || status == KJIT_ERR_CANCELLED;
 }
 
@@ -72,7 +73,7 @@ static kjit_status wait_for_leader(struct builder_call *call, struct flight *fli
   struct builder *builder = call->builder;
   for (;;) {
     const int64_t slice_ns = builder_now_ns(builder) + STOP_EVERY_NS;
-    const _Bool asks = call->request->stop && slice_ns < call->deadline_ns;
+    const bool asks = call->request->stop && slice_ns < call->deadline_ns;
     const kjit_status status =
         resident_wait(builder->resident, flight, asks ? slice_ns : call->deadline_ns, out, error);
     if (status != KJIT_ERR_TIMEOUT || *out || error->status || builder_call_is_over(call)) return status;
@@ -81,15 +82,15 @@ static kjit_status wait_for_leader(struct builder_call *call, struct flight *fli
 
 /* Hand the flight to a thread of its own, waiting as long as too many run. Returns false when the caller keeps the
  * flight: `*over` says that its time has passed; otherwise no thread can be had. */
-static _Bool hand_over(struct builder_call *call, const struct resident_join *join, _Bool *over) {
+static bool hand_over(struct builder_call *call, const struct resident_join *join, bool *over) {
   const struct file_ops *ops = call->builder->ops;
   *over = 0;
   for (;;) {
-    _Bool full = 0;
-    if (background_start(call, join->flight, join->refused, &full)) return 1;
-    if (!full) return 0;
+    bool full = false;
+    if (background_start(call, join->flight, join->refused, &full)) return true;
+    if (!full) return false;
     *over = builder_call_is_over(call);
-    if (*over) return 0;
+    if (*over) return false;
     ops->sleep_ns(ops->user, STOP_EVERY_NS);
   }
 }
@@ -101,11 +102,11 @@ enum maker { MAKER_THIS_THREAD, MAKER_ANOTHER, MAKER_NOBODY };
 static enum maker lead_in_background(struct builder_call *call, const struct resident_join *join, kjit_status *status,
                                      kjit_artifact **out, kjit_error *error) {
   struct resident *resident = call->builder->resident;
-  const _Bool suits = builder_call_may_end(call) && !call->builder->server && call->key->complete;
-  _Bool over;
+  const bool suits = builder_call_may_end(call) && !call->builder->server && call->key->complete;
+  bool over;
   if (!suits || call->request->sources->withheld) return MAKER_THIS_THREAD;
   resident_follow(resident, join->flight);
-  const _Bool handed = hand_over(call, join, &over);
+  const bool handed = hand_over(call, join, &over);
   if (handed) *status = wait_for_leader(call, join->flight, out, error);
   resident_leave(resident, join->flight);
   if (!handed && !over) return MAKER_THIS_THREAD;
@@ -134,7 +135,7 @@ static kjit_status supply_sources(struct builder_call *call, kjit_error *error) 
 }
 
 /* Steps 3 to 8. `*landed` is set when another thread lands the flight. */
-static kjit_status make(struct builder_call *call, const struct resident_join *join, _Bool *landed, kjit_artifact **out,
+static kjit_status make(struct builder_call *call, const struct resident_join *join, bool *landed, kjit_artifact **out,
                         int64_t *expires_ns, kjit_error *error) {
   struct key key;
   kjit_status status = begin_key(call, &key, error);
@@ -155,7 +156,7 @@ static kjit_status lead(struct builder_call *call, struct resident_join *join, k
   kjit_artifact *artifact = NULL;
   int64_t expires_ns = INT64_MAX;
   kjit_error found = {0};
-  _Bool landed = 0;
+  bool landed = false;
   kjit_status status = make(call, join, &landed, &artifact, &expires_ns, &found);
   if (!landed) land(call, join->flight, status, artifact, expires_ns, &found);
   if (status == KJIT_OK && builder_now_ns(call->builder) >= call->deadline_ns) {
@@ -170,7 +171,7 @@ static kjit_status lead(struct builder_call *call, struct resident_join *join, k
 }
 
 /* Wait for another thread's answer. `*again` is set when that answer was not for us, so that we ask once more. */
-static kjit_status follow(struct builder_call *call, struct flight *flight, _Bool *again, kjit_artifact **out,
+static kjit_status follow(struct builder_call *call, struct flight *flight, bool *again, kjit_artifact **out,
                           kjit_error *error) {
   struct builder *builder = call->builder;
   const int64_t start_ns = builder_now_ns(builder);
@@ -214,10 +215,10 @@ static kjit_status absent(struct builder_call *call, kjit_artifact **out, kjit_e
 /* Step 2: what memory has; otherwise lead or follow. */
 static kjit_status get_identified(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   struct builder *builder = call->builder;
-  const _Bool may_lead = !(call->request->flags & (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE));
+  const bool may_lead = !(call->request->flags & (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE));
   for (;;) {
     struct resident_join join;
-    _Bool again = 0;
+    bool again = false;
     kjit_status status = KJIT_OK;
     switch (resident_ask(builder->resident, &call->identity, builder_now_ns(builder), may_lead, &join)) {
     case RESIDENT_FOUND:
@@ -293,7 +294,7 @@ static void doctor_nvrtc(struct builder *builder, kjit_doctor_report *report) {
   const char *identity = file ? nvrtc_identity(builder->nvrtc, &error) : NULL;
   copy_cut(report->nvrtc_path, sizeof report->nvrtc_path, file);
   copy_cut(report->nvrtc_identity, sizeof report->nvrtc_identity, identity);
-  const _Bool works = identity && nvrtc_open(builder->nvrtc, &api, &major, &minor, &error) == KJIT_OK;
+  const bool works = identity && nvrtc_open(builder->nvrtc, &api, &major, &minor, &error) == KJIT_OK;
   report->nvrtc_status = works ? KJIT_OK : KJIT_ERR_NO_NVRTC;
   report->nvrtc_major = works ? major : 0;
   report->nvrtc_minor = works ? minor : 0;

@@ -28,7 +28,7 @@ struct background_build {
   atomic_bool ended;
   struct builder *builder;
   struct flight *flight;
-  _Bool refused;
+  bool refused;
   struct text payload; /* holds the strings of the request */
   struct wire_request wire;
   const char *compiler;
@@ -43,7 +43,7 @@ static void build_destroy(struct background_build *build) {
 }
 
 /* Copy the call, so that the copy owns everything that it points to. NULL when out of memory. */
-static struct background_build *build_create(const struct builder_call *call, struct flight *flight, _Bool refused) {
+static struct background_build *build_create(const struct builder_call *call, struct flight *flight, bool refused) {
   const struct mem *mem = call->builder->mem;
   struct background_build *build = mem_alloc(mem, sizeof *build);
   if (!build) return NULL;
@@ -92,21 +92,21 @@ static void *run_thread(void *user) {
 
 /* Start the thread with all signals blocked, because the program's signal handlers must run in the program's threads.
  */
-static _Bool start_thread(struct background_build *build) {
+static bool start_thread(struct background_build *build) {
   pthread_attr_t attributes;
   sigset_t all, before;
-  if (pthread_attr_init(&attributes)) return 0;
+  if (pthread_attr_init(&attributes)) return false;
   sigfillset(&all);
   (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
   (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-  const _Bool started = !pthread_create(&build->thread, &attributes, run_thread, build);
+  const bool started = !pthread_create(&build->thread, &attributes, run_thread, build);
   (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
   (void)pthread_attr_destroy(&attributes);
   return started;
 }
 
 /* Take the builds that have ended, or all of them, out of the list. */
-static struct background_build *take_out(struct background *background, _Bool all) {
+static struct background_build *take_out(struct background *background, bool all) {
   struct background_build *taken = NULL;
   pthread_mutex_lock(&background->mutex);
   for (struct background_build **link = &background->builds; *link;) {
@@ -144,17 +144,17 @@ void background_finish(struct builder *builder) {
   pthread_mutex_destroy(&builder->background.mutex);
 }
 
-_Bool background_start(const struct builder_call *call, struct flight *flight, _Bool refused, _Bool *full) {
+bool background_start(const struct builder_call *call, struct flight *flight, bool refused, bool *full) {
   struct background *background = &call->builder->background;
   join_all(take_out(background, 0));
   pthread_mutex_lock(&background->mutex);
   *full = background->count >= BUILDS_MAX;
   background->count += !*full;
   pthread_mutex_unlock(&background->mutex);
-  if (*full) return 0;
+  if (*full) return false;
   struct background_build *build = build_create(call, flight, refused);
   pthread_mutex_lock(&background->mutex);
-  const _Bool started = build && start_thread(build);
+  const bool started = build && start_thread(build);
   if (started) {
     build->next = background->builds;
     background->builds = build;

@@ -7,6 +7,8 @@
 #ifndef KJIT_JIT_BUILDER_BACKGROUND_H
 #define KJIT_JIT_BUILDER_BACKGROUND_H
 
+#include <stdbool.h>
+
 #include "jit/builder_call.h"
 
 void background_init(struct builder *builder);
@@ -14,7 +16,7 @@ void background_finish(struct builder *builder); /* waits for every thread */
 
 /* Hand a flight to a thread, which ends it with resident_land(). Returns false when no thread can be had and the flight
  * is still the caller's; `*full` says that the reason is the number of threads that run already. */
-_Bool background_start(const struct builder_call *call, struct flight *flight, _Bool refused, _Bool *full);
+bool background_start(const struct builder_call *call, struct flight *flight, bool refused, bool *full);
 
 /* Around fork(), as for struct fork_guard. The child has none of the threads. */
 void background_fork_prepare(struct builder *builder);

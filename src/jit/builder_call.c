@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 
-_Bool builder_call_is_over(void *user) {
+bool builder_call_is_over(void *user) {
   const struct builder_call *call = user;
   const struct jit_request *request = call->request;
-  if (call->ending && atomic_load(call->ending)) return 1;
+  if (call->ending && atomic_load(call->ending)) return true;
   return builder_now_ns(call->builder) >= call->deadline_ns || (request->stop && request->stop(request->stop_user));
 }
 

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_BUILDER_CALL_H
 #define KJIT_JIT_BUILDER_CALL_H
 
+#include <stdbool.h>
+
 #include "jit/builder_internal.h"
 
 struct builder_call {
@@ -17,12 +19,12 @@ struct builder_call {
 };
 
 /* Can the call end before it has its answer? */
-static inline _Bool builder_call_may_end(const struct builder_call *call) {
+static inline bool builder_call_may_end(const struct builder_call *call) {
   return call->deadline_ns != INT64_MAX || call->request->stop || call->ending;
 }
 
 /* True when the call's time has passed or its caller cancels. It has the form of a compile_stop. */
-_Bool builder_call_is_over(void *call);
+bool builder_call_is_over(void *call);
 
 /* Fill in the error of a call that is over: KJIT_ERR_TIMEOUT or KJIT_ERR_CANCELLED. `what` says what was going on. */
 kjit_status builder_call_end(const struct builder_call *call, const char *what, kjit_error *error);

@@ -2,6 +2,7 @@
  * the environment over the default; the environment is read here and nowhere else in the builder. A folder that cannot
  * be used does not make the call fail: kernels are then kept in memory only, and the reason is logged. One thread. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,8 +116,8 @@ static void init_tier(struct disk_cache *cache, struct builder *builder, kjit_or
 
 /* Open the user's folder. A failure is logged and counted; everything then works from memory. */
 static void open_user(struct builder *builder, const kjit_runtime_options *options) {
-  const _Bool environment = !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT);
-  const _Bool writable = builder->mode == KJIT_CACHE_RW;
+  const bool environment = !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT);
+  const bool writable = builder->mode == KJIT_CACHE_RW;
   struct cache_dir *dir = &builder->user.dir;
   const kjit_status status = cache_dir_open_user(dir, builder->ops, builder->mem, options->cache_dir, environment,
                                                  writable, &builder->cache_error);
@@ -130,7 +131,7 @@ static void open_user(struct builder *builder, const kjit_runtime_options *optio
 }
 
 static void open_site(struct builder *builder, const kjit_runtime_options *options) {
-  const _Bool environment = !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT);
+  const bool environment = !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT);
   kjit_error error = {0};
   const kjit_status status =
       cache_dir_open_site(&builder->site.dir, builder->ops, builder->mem, options->site_dir, environment, &error);

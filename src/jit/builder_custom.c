@@ -10,6 +10,7 @@
  * No state but the memo's is shared between calls. */
 #include "jit/builder_custom.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ struct custom_call {
   struct custom_request custom;
   struct digest fingerprint;
   const struct source_record *record; /* NULL when the sources were collected */
-  _Bool everything, stale;
+  bool everything, stale;
   kjit_error *error;
 };
 
@@ -49,7 +50,7 @@ static kjit_status supply(void *user, const struct source_set **sources, kjit_er
   return error_set(error, KJIT_ERR_CANCELLED, "%s: a file changed while it was asked for", call->custom.request.label);
 }
 
-static kjit_status recall(struct custom_call *call, _Bool resident_only, kjit_error *error) {
+static kjit_status recall(struct custom_call *call, bool resident_only, kjit_error *error) {
   const struct source_record *record = source_memo_find(call->builder->memo, &call->fingerprint, resident_only);
   if (resident_only && !record) {
     const struct jit_request *request = &call->custom.request;
@@ -78,7 +79,7 @@ static kjit_status collect_again(struct custom_call *call, kjit_error *error) {
 
 static kjit_status run(struct custom_call *call, builder_custom_act act, void *user, kjit_error *error) {
   const uint32_t flags = call->custom.request.flags;
-  const _Bool strict = flags & KJIT_BUILD_STRICT_SOURCES && !(flags & KJIT_BUILD_RESIDENT_ONLY);
+  const bool strict = flags & KJIT_BUILD_STRICT_SOURCES && !(flags & KJIT_BUILD_RESIDENT_ONLY);
   kjit_status status = strict || !custom_request_has_source(&call->custom)
                            ? collect(call, error)
                            : recall(call, (flags & KJIT_BUILD_RESIDENT_ONLY) != 0, error);

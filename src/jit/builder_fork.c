@@ -45,12 +45,12 @@ static void child(void *user) {
   pthread_mutex_unlock(&builder->held_mutex);
 }
 
-_Bool builder_fork_init(struct builder *builder) {
-  if (pthread_mutex_init(&builder->held_mutex, NULL)) return 0;
+bool builder_fork_init(struct builder *builder) {
+  if (pthread_mutex_init(&builder->held_mutex, NULL)) return false;
   builder->guard = (struct fork_guard){.prepare = prepare, .parent = parent, .child = child, .user = builder};
-  if (fork_guard_add(&builder->guard)) return 1;
+  if (fork_guard_add(&builder->guard)) return true;
   pthread_mutex_destroy(&builder->held_mutex);
-  return 0;
+  return false;
 }
 
 void builder_fork_finish(struct builder *builder) {

@@ -2,9 +2,11 @@
 #ifndef KJIT_JIT_BUILDER_FORK_H
 #define KJIT_JIT_BUILDER_FORK_H
 
+#include <stdbool.h>
+
 #include "jit/builder_internal.h"
 
-_Bool builder_fork_init(struct builder *builder);
+bool builder_fork_init(struct builder *builder);
 void builder_fork_finish(struct builder *builder);
 
 #endif

@@ -16,7 +16,7 @@
 #define POLL_FIRST_NS 500000
 #define POLL_LAST_NS  20000000
 
-static kjit_status look_in(struct builder_call *call, struct disk_cache *cache, _Bool refresh, kjit_artifact **out,
+static kjit_status look_in(struct builder_call *call, struct disk_cache *cache, bool refresh, kjit_artifact **out,
                            kjit_error *error) {
   struct builder *builder = call->builder;
   struct entry_image image;
@@ -247,7 +247,7 @@ static kjit_status no_compiler(const struct builder_call *call, kjit_error *erro
   return cannot_compile(call, KJIT_ERR_NO_NVRTC, why.message, error);
 }
 
-kjit_status builder_produce(struct builder_call *call, _Bool refused, kjit_artifact **out, int64_t *expires_ns,
+kjit_status builder_produce(struct builder_call *call, bool refused, kjit_artifact **out, int64_t *expires_ns,
                             kjit_error *error) {
   struct builder *builder = call->builder;
   *out = NULL;

@@ -14,7 +14,7 @@
 
 static pthread_mutex_t guards_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct fork_guard *guards;
-static _Bool handlers_are_there;
+static bool handlers_are_there;
 
 static void before(void) {
   pthread_mutex_lock(&guards_mutex);
@@ -38,22 +38,22 @@ static void add_handlers(void) {
   handlers_are_there = !pthread_atfork(before, after_in_parent, after_in_child);
 }
 
-_Bool fork_guard_add(struct fork_guard *guard) {
+bool fork_guard_add(struct fork_guard *guard) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, add_handlers);
-  if (!handlers_are_there) return 0;
+  if (!handlers_are_there) return false;
   pthread_mutex_lock(&guards_mutex);
   guard->next = guards;
   guard->link = &guards;
   if (guards) guards->link = &guard->next;
   guards = guard;
   pthread_mutex_unlock(&guards_mutex);
-  return 1;
+  return true;
 }
 
-_Bool fork_guard_remove(struct fork_guard *guard) {
+bool fork_guard_remove(struct fork_guard *guard) {
   pthread_mutex_lock(&guards_mutex);
-  const _Bool is_there = guard->link != NULL; /* its neighbours write to it as they come and go */
+  const bool is_there = guard->link != NULL; /* its neighbours write to it as they come and go */
   if (is_there) {
     *guard->link = guard->next;
     if (guard->next) guard->next->link = guard->link;

@@ -3,6 +3,8 @@
 #ifndef KJIT_JIT_FORK_GUARD_H
 #define KJIT_JIT_FORK_GUARD_H
 
+#include <stdbool.h>
+
 struct fork_guard {
   void (*prepare)(void *user); /* before the fork, in the parent: take every lock */
   void (*parent)(void *user);  /* after it, in the parent: release them */
@@ -12,8 +14,8 @@ struct fork_guard {
 };
 
 /* Put the guard on the list. False when the system has no memory for the handlers. */
-_Bool fork_guard_add(struct fork_guard *guard);
+bool fork_guard_add(struct fork_guard *guard);
 /* Take the guard off the list. False when it is not on it. */
-_Bool fork_guard_remove(struct fork_guard *guard);
+bool fork_guard_remove(struct fork_guard *guard);
 
 #endif

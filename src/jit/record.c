@@ -100,11 +100,11 @@ void record_fork_done(struct record *record) {
   pthread_mutex_unlock(&record->lock);
 }
 
-_Bool record_is_on(const struct record *record) {
+bool record_is_on(const struct record *record) {
   return atomic_load_explicit(&record->on, memory_order_relaxed);
 }
 
-static _Bool is_seen(struct record *record, const struct digest *digest) {
+static bool is_seen(struct record *record, const struct digest *digest) {
   struct seen *known = NULL;
   pthread_mutex_lock(&record->lock);
   HASH_FIND(hh, record->seen, digest, sizeof *digest, known);
@@ -118,7 +118,7 @@ static char *claim(struct record *record, const struct digest *digest) {
   const struct mem *const mem = record->mem;
   struct seen *known = NULL, *made = is_seen(record, digest) ? NULL : mem_alloc(mem, sizeof *made);
   char *path = NULL;
-  _Bool added = 1;
+  bool added = true;
   if (!made) return NULL;
   made->request = *digest;
   pthread_mutex_lock(&record->lock);
@@ -147,7 +147,7 @@ static const char *file_from(const char *path, const char *file) {
 }
 
 /* Would the reader of manifests take it as one word that names a file? */
-static _Bool is_word(const char *file) {
+static bool is_word(const char *file) {
   return !strpbrk(file, " \t\r\n") && strpbrk(file, "./") != NULL;
 }
 
@@ -168,13 +168,13 @@ static void put_line(struct text *line, const char *path, const struct jit_reque
 }
 
 /* Does the file have this line already? */
-static _Bool has_line(const char *data, size_t bytes, const struct text *line) {
+static bool has_line(const char *data, size_t bytes, const struct text *line) {
   const char *at = data;
   while (bytes && (at = memmem(at, bytes - (size_t)(at - data), line->data, line->bytes))) {
-    if (at == data || at[-1] == '\n') return 1;
+    if (at == data || at[-1] == '\n') return true;
     at++;
   }
-  return 0;
+  return false;
 }
 
 static int read_whole(struct record *record, int file, char **data, size_t *bytes) {
@@ -216,14 +216,14 @@ static int append(struct record *record, int file, const struct text *line) {
 
 /* Lock the file, because another process must not write between our reading and our writing. On a mount without locks a
  * line may appear twice, which does no harm. */
-static _Bool lock_file(struct record *record, int file) {
+static bool lock_file(struct record *record, int file) {
   const struct file_ops *ops = record->ops;
   for (int tries = 0; tries < RECORD_LOCK_TRIES; tries++) {
     const int done = ops->lock(ops->user, file, 0, 1);
     if (done != -EAGAIN) return done == 0;
     ops->sleep_ns(ops->user, RECORD_LOCK_PAUSE_NS);
   }
-  return 0;
+  return false;
 }
 
 static int write_line(struct record *record, const char *path, const struct text *line) {

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_RECORD_H
 #define KJIT_JIT_RECORD_H
 
+#include <stdbool.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "jit/cache/cache_counters.h"
@@ -19,7 +21,7 @@ void record_destroy(struct record *record); /* accepts NULL */
 kjit_status record_to(struct record *record, const char *path, kjit_error *error);
 
 /* Is a file set? One load. Thread-safe. */
-_Bool record_is_on(const struct record *record);
+bool record_is_on(const struct record *record);
 
 /* Append the request's line unless this process has done so before or the file has it already. `digest` is the
  * request's identity (key_identify()). Errors are counted and logged, because recording must not fail a request.

@@ -37,7 +37,7 @@
 struct flight {
   size_t references; /* by the leader and by each follower */
   struct digest key;
-  _Bool landed; /* `artifact` and `error` are final */
+  bool landed; /* `artifact` and `error` are final */
   kjit_artifact *artifact;
   kjit_error error;
 };
@@ -49,7 +49,7 @@ struct slot {
   kjit_artifact *artifact;  /* NULL while the first flight is under way */
   struct flight *flight;
   int64_t expires_ns; /* of a failure; INT64_MAX for a kernel */
-  _Bool refused;
+  bool refused;
 };
 
 struct resident {
@@ -63,10 +63,10 @@ struct resident {
   size_t failures;
 };
 
-static _Bool init_condition(pthread_cond_t *condition) {
+static bool init_condition(pthread_cond_t *condition) {
   pthread_condattr_t attributes;
-  if (pthread_condattr_init(&attributes)) return 0;
-  const _Bool made =
+  if (pthread_condattr_init(&attributes)) return false;
+  const bool made =
       !pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) && !pthread_cond_init(condition, &attributes);
   pthread_condattr_destroy(&attributes);
   return made;
@@ -93,7 +93,7 @@ static struct slot *find(struct resident *resident, const struct digest *key) {
 
 static struct slot *find_or_add(struct resident *resident, const struct digest *key) {
   const struct mem *mem = resident->mem;
-  _Bool added = 1;
+  bool added = true;
   struct slot *slot = find(resident, key);
   if (slot) return slot;
   slot = mem_alloc(mem, sizeof *slot);
@@ -145,7 +145,7 @@ static void remove_slot(struct resident *resident, struct slot *slot) {
   mem_free(mem, slot);
 }
 
-static _Bool is_beyond(const struct resident *resident) {
+static bool is_beyond(const struct resident *resident) {
   return resident->bytes > resident->bounds.max_bytes || resident->entries > resident->bounds.max_entries;
 }
 
@@ -219,7 +219,7 @@ static enum resident_answer start_flight(struct resident *resident, const struct
   return RESIDENT_LEAD;
 }
 
-enum resident_answer resident_ask(struct resident *resident, const struct digest *key, int64_t now_ns, _Bool may_lead,
+enum resident_answer resident_ask(struct resident *resident, const struct digest *key, int64_t now_ns, bool may_lead,
                                   struct resident_join *join) {
   enum resident_answer answer = RESIDENT_ABSENT;
   *join = (struct resident_join){0};
@@ -292,7 +292,7 @@ kjit_status resident_wait(struct resident *resident, struct flight *flight, int6
   while (!flight->landed && waited != ETIMEDOUT)
     waited = until_ns == INT64_MAX ? pthread_cond_wait(&resident->landed, &resident->mutex)
                                    : pthread_cond_timedwait(&resident->landed, &resident->mutex, &until);
-  const _Bool landed = flight->landed;
+  const bool landed = flight->landed;
   if (landed) {
     *error = flight->error;
     *artifact = kjit_artifact_retain(flight->artifact);

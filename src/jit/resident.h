@@ -16,6 +16,8 @@
 #ifndef KJIT_JIT_RESIDENT_H
 #define KJIT_JIT_RESIDENT_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "base/digest.h"
@@ -35,7 +37,7 @@ enum resident_answer {
 struct resident_join {
   kjit_artifact *artifact;
   struct flight *flight;
-  _Bool refused; /* the driver refused the artifact that the cache folders hold, so only a new build will do */
+  bool refused; /* the driver refused the artifact that the cache folders hold, so only a new build will do */
 };
 
 /* When either is exceeded, the least recently used artifacts that only the table holds are freed. */
@@ -49,7 +51,7 @@ void resident_destroy(struct resident *resident); /* accepts NULL; no flight may
 
 /* Look for an artifact. A failure that expired before `now_ns` (monotonic clock) is forgotten. Without `may_lead` an
  * absent key, and one that is being made, are RESIDENT_ABSENT. Thread-safe, as are all functions below. */
-enum resident_answer resident_ask(struct resident *resident, const struct digest *key, int64_t now_ns, _Bool may_lead,
+enum resident_answer resident_ask(struct resident *resident, const struct digest *key, int64_t now_ns, bool may_lead,
                                   struct resident_join *join);
 
 /* End a flight. `artifact` (may be NULL) is retained and answers from now on, for a failure until `expires_ns`;

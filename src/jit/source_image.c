@@ -30,24 +30,24 @@ static uint64_t check_of(const struct source_image_head *image) {
   return hash_64((const char *)image + from, image->bytes - from);
 }
 
-static _Bool is_string(const struct source_image_head *image, uint64_t offset) {
+static bool is_string(const struct source_image_head *image, uint64_t offset) {
   return offset >= strings_at(image->file_count, image->watch_count) && offset < image->bytes;
 }
 
-_Bool source_image_is_sound(const void *data, size_t bytes) {
+bool source_image_is_sound(const void *data, size_t bytes) {
   const struct source_image_head *image = data;
-  if (bytes < sizeof *image || bytes > SOURCE_IMAGE_LIMIT) return 0;
+  if (bytes < sizeof *image || bytes > SOURCE_IMAGE_LIMIT) return false;
   if (memcmp(image->magic, magic, sizeof magic) != 0 || image->bytes != bytes || image->check != check_of(image))
-    return 0;
-  if (!image->file_count || image->file_count > bytes || image->watch_count > bytes) return 0;
-  if (strings_at(image->file_count, image->watch_count) >= bytes || ((const char *)data)[bytes - 1]) return 0;
+    return false;
+  if (!image->file_count || image->file_count > bytes || image->watch_count > bytes) return false;
+  if (strings_at(image->file_count, image->watch_count) >= bytes || ((const char *)data)[bytes - 1]) return false;
   for (uint64_t i = 0; i < image->file_count; i++) {
     const struct source_image_file *file = &source_image_files(image)[i];
-    if (!is_string(image, file->name) || !is_string(image, file->path)) return 0;
+    if (!is_string(image, file->name) || !is_string(image, file->path)) return false;
   }
   for (uint64_t i = 0; i < image->watch_count; i++)
-    if (!is_string(image, source_image_watches(image)[i].path)) return 0;
-  return 1;
+    if (!is_string(image, source_image_watches(image)[i].path)) return false;
+  return true;
 }
 
 static const char *path_of(const struct source_file *file) {
@@ -79,7 +79,7 @@ static void fill(struct source_image_head *image, const struct source_set *set, 
 }
 
 struct source_image_head *source_image_make(const struct mem *mem, const struct digest *fingerprint,
-                                            const struct custom_request *custom, _Bool everything, int64_t taken_ns) {
+                                            const struct custom_request *custom, bool everything, int64_t taken_ns) {
   const struct source_set *set = custom->request.sources;
   const struct include_watch *watches;
   size_t watch_count;

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_SOURCE_IMAGE_H
 #define KJIT_JIT_SOURCE_IMAGE_H
 
+#include <stdbool.h>
+
 #include "base/digest.h"
 #include "jit/request/custom_request.h"
 
@@ -29,10 +31,10 @@ struct source_image_head {
 
 /* Of a collected request. NULL when out of memory, or past the limit of a record. */
 struct source_image_head *source_image_make(const struct mem *mem, const struct digest *fingerprint,
-                                            const struct custom_request *custom, _Bool everything, int64_t taken_ns);
+                                            const struct custom_request *custom, bool everything, int64_t taken_ns);
 
 /* Magic, sizes, checksum and every offset, for any bytes. `data` is aligned as memory from mem_alloc() is. */
-_Bool source_image_is_sound(const void *data, size_t bytes);
+bool source_image_is_sound(const void *data, size_t bytes);
 
 /* Of a sound image. */
 const struct source_image_file *source_image_files(const struct source_image_head *image);

@@ -32,7 +32,7 @@ struct held {
   struct source_image_head *image;
   struct source_file *files;
   atomic_uint references;
-  _Bool left_out; /* of the table, for want of memory */
+  bool left_out; /* of the table, for want of memory */
   UT_hash_handle hh;
 };
 
@@ -101,7 +101,7 @@ static struct held *make(const struct mem *mem, struct source_image_head *image)
                                     .digest = file->digest};
   }
   if (!source_set_seal(&held->record.set, files, image->file_count, mem)) goto done;
-  held->record.set.withheld = 1;
+  held->record.set.withheld = true;
   held->record.everything = image->everything != 0;
   held->mem = mem;
   held->image = image;
@@ -125,7 +125,7 @@ static void keep(struct source_memo *memo, struct held *held) {
   if (HASH_COUNT(memo->records) >= RECORDS_MAX) drop(memo, memo->records);
   atomic_fetch_add(&held->references, 1);
   HASH_ADD_KEYPTR(hh, memo->records, &held->image->fingerprint, DIGEST_BYTES, held);
-  const _Bool left_out = held->left_out;
+  const bool left_out = held->left_out;
   pthread_mutex_unlock(&memo->lock);
   if (left_out) source_record_release(&held->record);
 }
@@ -203,7 +203,7 @@ static void store(struct source_memo *memo, const struct source_image_head *imag
 /* -- The table ---------------------------------------------------------------------------------------------------- */
 
 const struct source_record *source_memo_find(struct source_memo *memo, const struct digest *fingerprint,
-                                             _Bool memory_only) {
+                                             bool memory_only) {
   struct held *held = NULL;
   pthread_mutex_lock(&memo->lock);
   HASH_FIND(hh, memo->records, fingerprint, DIGEST_BYTES, held);
@@ -217,7 +217,7 @@ const struct source_record *source_memo_find(struct source_memo *memo, const str
 }
 
 void source_memo_put(struct source_memo *memo, const struct digest *fingerprint, const struct custom_request *custom,
-                     _Bool everything, int64_t started_ns) {
+                     bool everything, int64_t started_ns) {
   struct source_image_head *image = source_image_make(memo->mem, fingerprint, custom, everything, started_ns);
   if (!image) return;
   store(memo, image);
@@ -229,21 +229,21 @@ void source_memo_put(struct source_memo *memo, const struct digest *fingerprint,
 
 /* -- Freshness ---------------------------------------------------------------------------------------------------- */
 
-static _Bool has_content(const char *path, const struct source_image_watch *watch) {
+static bool has_content(const char *path, const struct source_image_watch *watch) {
   struct file_map map;
   struct digest digest;
-  if (file_map_open(&map, path, watch->stamp.bytes + 1, NULL) != KJIT_OK) return 0;
+  if (file_map_open(&map, path, watch->stamp.bytes + 1, NULL) != KJIT_OK) return false;
   digest_of(&digest, map.data ? map.data : "", map.bytes);
   file_map_close(&map);
   return digest_equal(&digest, &watch->digest);
 }
 
-static _Bool is_racy(const struct held *held, const struct file_stamp *stamp) {
+static bool is_racy(const struct held *held, const struct file_stamp *stamp) {
   const int64_t last = stamp->modified_ns > stamp->changed_ns ? stamp->modified_ns : stamp->changed_ns;
   return last >= held->image->taken_ns - SOURCE_MEMO_RACY_NS;
 }
 
-_Bool source_record_is_fresh(const struct source_record *record) {
+bool source_record_is_fresh(const struct source_record *record) {
   const struct held *held = (const struct held *)record;
   const struct source_image_watch *watches = source_image_watches(held->image);
   for (uint64_t i = 0; i < held->image->watch_count; i++) {
@@ -251,9 +251,9 @@ _Bool source_record_is_fresh(const struct source_record *record) {
     const char *path = source_image_string(held->image, watch->path);
     struct file_stamp now;
     file_stamp_read(path, &now);
-    if (!file_stamp_equal(&now, &watch->stamp)) return 0;
+    if (!file_stamp_equal(&now, &watch->stamp)) return false;
     if (now.kind == FILE_STAMP_NONE || !is_racy(held, &now)) continue;
-    if (now.kind != FILE_STAMP_FILE || !has_content(path, watch)) return 0;
+    if (now.kind != FILE_STAMP_FILE || !has_content(path, watch)) return false;
   }
-  return 1;
+  return true;
 }

@@ -8,6 +8,8 @@
 #ifndef KJIT_JIT_SOURCE_MEMO_H
 #define KJIT_JIT_SOURCE_MEMO_H
 
+#include <stdbool.h>
+
 #include "jit/cache/disk_cache.h"
 #include "jit/request/custom_request.h"
 
@@ -19,7 +21,7 @@ struct source_memo; /* the table */
 /* One record, immutable. */
 struct source_record {
   struct source_set set; /* withheld: names and digests without texts */
-  _Bool everything;      /* collected with `everything` */
+  bool everything;       /* collected with `everything` */
 };
 
 /* `disk` is where records are kept for others, and may have no folder. NULL when out of memory. */
@@ -28,16 +30,16 @@ void source_memo_destroy(struct source_memo *memo); /* accepts NULL */
 
 /* The record of a fingerprint, retained; NULL when there is none. `memory_only`: no file is touched. Thread-safe. */
 const struct source_record *source_memo_find(struct source_memo *memo, const struct digest *fingerprint,
-                                             _Bool memory_only);
+                                             bool memory_only);
 void source_record_release(const struct source_record *record); /* accepts NULL */
 
 /* Would a search give the same again? Thread-safe. */
-_Bool source_record_is_fresh(const struct source_record *record);
+bool source_record_is_fresh(const struct source_record *record);
 
 /* Keep what was collected. `started_ns`: source_memo_now_ns() before it. What cannot be kept is not kept. Thread-safe.
  */
 void source_memo_put(struct source_memo *memo, const struct digest *fingerprint, const struct custom_request *custom,
-                     _Bool everything, int64_t started_ns);
+                     bool everything, int64_t started_ns);
 int64_t source_memo_now_ns(void); /* the clock that files are stamped by */
 
 /* Around fork(): the child starts with an unlocked table. */

@@ -11,6 +11,7 @@
 #include "runtime/driver.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ static kjit_status report_lacking(const struct driver *driver, const char *symbo
 
 /* Look up one function. POSIX promises that a function pointer and a void pointer have the same representation; ISO C
  * does not, and forbids the cast, hence the memcpy. */
-static _Bool find(const struct dynlib *lib, const char *symbol, void *member, size_t bytes) {
+static bool find(const struct dynlib *lib, const char *symbol, void *member, size_t bytes) {
   void *const address = dynlib_symbol(lib, symbol);
   _Static_assert(sizeof address == sizeof(void (*)(void)), "dlsym gives functions as data pointers");
   memcpy(member, &address, bytes);
@@ -82,7 +83,7 @@ void driver_close(struct driver *driver) {
 }
 
 /* True for results that say that there is no usable driver, GPU or context, rather than that one call went wrong. */
-static _Bool means_no_driver(CUresult result) {
+static bool means_no_driver(CUresult result) {
   switch (result) {
   case CUDA_ERROR_NOT_INITIALIZED:
   case CUDA_ERROR_DEINITIALIZED:
@@ -93,9 +94,9 @@ static _Bool means_no_driver(CUresult result) {
   case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
   case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
   case CUDA_ERROR_SYSTEM_NOT_READY:
-    return 1;
+    return true;
   default:
-    return 0;
+    return false;
   }
 }
 

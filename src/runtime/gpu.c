@@ -32,7 +32,7 @@ void gpu_finish(struct gpu *gpu) {
   mem_free(gpu->mem, gpu->path);
 }
 
-_Bool gpu_is_forked(const struct gpu *gpu) {
+bool gpu_is_forked(const struct gpu *gpu) {
   const int owner = atomic_load_explicit(&gpu->owner, memory_order_acquire);
   return owner != 0 && owner != (int)getpid();
 }
@@ -120,7 +120,7 @@ void gpu_describe(struct gpu *gpu, char path[DYNLIB_PATH_BYTES], int *version) {
   *version = 0;
   if (gpu_is_forked(gpu)) return;
   /* When the gate is open already, nothing changes any more and no lock is needed. */
-  const _Bool mine = gate_enter(gpu->keeper, &gpu->gate);
+  const bool mine = gate_enter(gpu->keeper, &gpu->gate);
   memcpy(path, gpu->driver.lib.path, DYNLIB_PATH_BYTES);
   *version = gpu->driver.version;
   if (mine) gate_leave(gpu->keeper, &gpu->gate, 0);

@@ -2,6 +2,8 @@
 #ifndef KJIT_RUNTIME_GPU_H
 #define KJIT_RUNTIME_GPU_H
 
+#include <stdbool.h>
+
 #include "base/gate.h"
 #include "base/mem.h"
 #include "runtime/device.h"
@@ -42,6 +44,6 @@ kjit_status gpu_device(struct gpu *gpu, int32_t ordinal, const struct device **o
 kjit_status gpu_current(struct gpu *gpu, int32_t *ordinal, kjit_error *error);
 
 /* Is this a process forked from the one that opened the driver? No driver call is safe then. */
-_Bool gpu_is_forked(const struct gpu *gpu);
+bool gpu_is_forked(const struct gpu *gpu);
 
 #endif

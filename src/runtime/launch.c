@@ -2,9 +2,11 @@
  * runtime_kernel_enqueue() checks nothing, because the families have done so. Nothing is locked, and nothing is
  * allocated except for kernels with more parameters than have room on the stack. Any thread. */
 #include "base/error.h"
+
 #include "runtime/launch_check.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
+#include <stdbool.h>
 
 /* How many parameters' addresses have room on the stack: more than any kernel that a person wrote has. */
 #define ARGS_ON_STACK 64
@@ -76,7 +78,7 @@ static void note_use(const struct kjit_kernel *kernel, int32_t ordinal, CUstream
     atomic_store_explicit(&module->stays, 1, memory_order_relaxed);
 }
 
-static _Bool is_simple(const kjit_launch *launch, const struct launch_shape *shape) {
+static bool is_simple(const kjit_launch *launch, const struct launch_shape *shape) {
   return !(shape->cluster_blocks | launch->flags | launch->cluster_policy | launch->sync_domain |
            launch->attribute_count);
 }

@@ -2,6 +2,7 @@
  */
 #include "runtime/launch_check.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -100,7 +101,7 @@ static kjit_status check_rest(const kjit_launch *launch, kjit_error *error) {
   return launch->reserved ? error_invalid(error, "launch.reserved", "must be zero") : KJIT_OK;
 }
 
-static _Bool is_plain(const kjit_launch *launch) {
+static bool is_plain(const kjit_launch *launch) {
   return !(launch->flags | launch->shared_carveout | launch->cluster_policy | launch->sync_domain |
            launch->attribute_count | launch->reserved);
 }

@@ -5,8 +5,10 @@
  * somebody else received at the same address after a context had ended; the comments below say how. Every function
  * calls the driver in the current context and may be called by any thread. */
 #include "base/error.h"
+
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
+#include <stdbool.h>
 
 /* The driver's number of an allocation: "A process-wide unique ID for an allocated memory region" (driver API manual,
  * "cuPointerGetAttribute"). 0 for an address that is not allocated. */
@@ -60,7 +62,7 @@ void runtime_memory_destroy(kjit_runtime *runtime, struct runtime_memory *memory
   *memory = (struct runtime_memory){0};
 }
 
-_Bool runtime_memory_clear(kjit_runtime *runtime, uint64_t address, size_t bytes, CUstream stream) {
+bool runtime_memory_clear(kjit_runtime *runtime, uint64_t address, size_t bytes, CUstream stream) {
   const struct driver_api *const cu = &runtime->gpu.driver.cu;
   return cu->MemsetD32Async((CUdeviceptr)address, 0, bytes / sizeof(uint32_t), stream) == CUDA_SUCCESS;
 }

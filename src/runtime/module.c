@@ -168,7 +168,7 @@ static void note_context(struct kjit_module *module) {
   const struct driver_api *const cu = module->cu;
   CUcontext current = NULL, primary = NULL;
   CUdevice device;
-  _Bool is_primary = 0;
+  bool is_primary = false;
   if (cu->CtxGetCurrent && cu->DevicePrimaryCtxRetain && cu->DevicePrimaryCtxRelease &&
       cu->CtxGetDevice(&device) == CUDA_SUCCESS && cu->DevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
     is_primary = cu->CtxGetCurrent(&current) == CUDA_SUCCESS && current == primary;
@@ -208,17 +208,17 @@ kjit_status module_load(struct kjit_module *module, kjit_artifact *artifact, con
   return KJIT_OK;
 }
 
-_Bool module_load_was_refused(const kjit_error *error) {
-  if (error->cause_domain != KJIT_CAUSE_CUDA) return 0;
+bool module_load_was_refused(const kjit_error *error) {
+  if (error->cause_domain != KJIT_CAUSE_CUDA) return false;
   switch ((CUresult)error->cause) {
   case CUDA_ERROR_INVALID_IMAGE:
   case CUDA_ERROR_NO_BINARY_FOR_GPU:
   case CUDA_ERROR_INVALID_PTX: /* what does not begin as a cubin is read as PTX */
   case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
   case CUDA_ERROR_INVALID_SOURCE:
-    return 1;
+    return true;
   default:
-    return 0;
+    return false;
   }
 }
 

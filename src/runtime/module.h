@@ -7,6 +7,7 @@
 #ifndef KJIT_RUNTIME_MODULE_H
 #define KJIT_RUNTIME_MODULE_H
 
+#include <stdbool.h>
 #include <uthash.h>
 
 #include <kjit/module.h>
@@ -21,8 +22,8 @@ struct kernel_on_device {
   /* 1 + the dynamic shared memory that a launch may ask for now; 0: nothing is known yet. Written last. */
   _Atomic(uint32_t) allowed;
   uint32_t static_shared;
-  uint32_t max_threads;          /* per block, by registers and __launch_bounds__ */
-  _Atomic(_Bool) large_clusters; /* the driver was told that clusters may have more than 8 blocks */
+  uint32_t max_threads;         /* per block, by registers and __launch_bounds__ */
+  _Atomic(bool) large_clusters; /* the driver was told that clusters may have more than 8 blocks */
 };
 
 #define KERNEL_PARAMETERS_UNKNOWN SIZE_MAX /* neither the cubin nor the driver says */
@@ -55,14 +56,14 @@ struct kjit_module {
   CUlibrary library;
   struct target target;
 
-  _Bool rebuilt;                      /* its artifact was refused once; touched by the loader only */
-  _Atomic(_Bool) stays;               /* never unloaded before the runtime ends */
+  bool rebuilt;                       /* its artifact was refused once; touched by the loader only */
+  _Atomic(bool) stays;                /* never unloaded before the runtime ends */
   struct kjit_kernel *kernels;        /* under the table's lock, as all below */
   uint64_t references;                /* handed out and not given back */
   uint64_t idle_since;                /* the table's clock when the last reference came back */
   struct kjit_module *before, *after; /* in the list of idle ones */
-  _Bool idle;                         /* is in that list */
-  _Atomic(_Bool) launched_on[];       /* gpu->device_count: kjit_kernel_launch() used it there */
+  bool idle;                          /* is in that list */
+  _Atomic(bool) launched_on[];        /* gpu->device_count: kjit_kernel_launch() used it there */
 };
 
 /* Hand an artifact to the driver, into a record whose gate is this thread's. `entry` is looked up in it at once, so
@@ -73,7 +74,7 @@ kjit_status module_load(struct kjit_module *module, kjit_artifact *artifact, con
                         const char *entry, kjit_error *error);
 
 /* Does a failure of module_load() say that the cubin itself is bad, so that another build of it may be accepted? */
-_Bool module_load_was_refused(const kjit_error *error);
+bool module_load_was_refused(const kjit_error *error);
 
 /* A kernel of a loaded module by its name in the cubin or by a name expression of the request; made on first use. The
  * module must be held. Thread-safe. KJIT_ERR_DRIVER, KJIT_ERR_NO_DRIVER, KJIT_ERR_NO_MEMORY. */
@@ -94,8 +95,8 @@ struct module_table {
 };
 
 /* False: the system is out of resources. */
-_Bool module_table_init(struct module_table *table, const struct mem *mem, kjit_runtime *runtime, struct gpu *gpu,
-                        uint64_t idle_max);
+bool module_table_init(struct module_table *table, const struct mem *mem, kjit_runtime *runtime, struct gpu *gpu,
+                       uint64_t idle_max);
 
 /* Unload and free everything. Nobody may be using the table.
  * @return references to modules and kernels that were handed out and never given back */

@@ -1,5 +1,6 @@
 /* The public functions that load: a request becomes a module, a module gives kernels, and each of both holds the
  * module. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -23,7 +24,7 @@ static kjit_status current_arch(kjit_runtime *runtime, const char **arch, kjit_e
 
 struct wanted_module {
   kjit_runtime *runtime;
-  _Bool needs_entry; /* the request must name a kernel, which is looked up at once */
+  bool needs_entry; /* the request must name a kernel, which is looked up at once */
   struct kjit_module **module;
   struct kjit_kernel **kernel; /* NULL when the module alone is wanted */
 };

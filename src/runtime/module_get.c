@@ -1,9 +1,11 @@
 /* From a request to a loaded module: build it, take its record, and load it if this thread is the first. A cubin that
  * the driver refuses is built again once. Any thread may come; those that want the same module wait at its gate. */
 #include "base/error.h"
+
 #include "jit/artifact.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
+#include <stdbool.h>
 
 static kjit_status check_device_runs(kjit_runtime *runtime, const struct target *target, kjit_error *error) {
   int32_t ordinal;
@@ -17,7 +19,7 @@ static kjit_status check_device_runs(kjit_runtime *runtime, const struct target 
 
 /* True when the bytes may be stale. What this call compiled is what the compiler makes, so that another build would be
  * refused as well; all other bytes may have come through a file, even those in memory. */
-static _Bool may_be_stale(const kjit_artifact *artifact) {
+static bool may_be_stale(const kjit_artifact *artifact) {
   kjit_artifact_info info = {.struct_size = sizeof info};
   return kjit_artifact_get_info(artifact, &info, NULL) == KJIT_OK && info.origin != KJIT_ORIGIN_BUILT;
 }
@@ -48,7 +50,7 @@ static kjit_status load(struct kjit_module *module, const struct jit_request *re
   kjit_status status = module_load(module, artifact, &request->target, entry, &refusal);
   if (status != KJIT_OK && module_load_was_refused(&refusal) && !module->rebuilt && may_be_stale(artifact)) {
     log_write(&runtime->log, KJIT_LOG_WARNING, "%s; building it again", refusal.message);
-    module->rebuilt = 1;
+    module->rebuilt = true;
     builder_forget(runtime->builder, artifact);
     status = rebuild(module, request, entry, &refusal, error);
   } else if (status != KJIT_OK && error) {

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 
 #include <assert.h>
+#include <stdbool.h>
 
 /* uthash allocates by the table's allocator. Running out of memory is an error then, and does not end the process. */
 #define HASH_NONFATAL_OOM        1
@@ -17,14 +18,14 @@
 
 #include "runtime/module.h"
 
-_Bool module_table_init(struct module_table *table, const struct mem *mem, kjit_runtime *runtime, struct gpu *gpu,
-                        uint64_t idle_max) {
-  if (pthread_mutex_init(&table->lock, NULL)) return 0;
+bool module_table_init(struct module_table *table, const struct mem *mem, kjit_runtime *runtime, struct gpu *gpu,
+                       uint64_t idle_max) {
+  if (pthread_mutex_init(&table->lock, NULL)) return false;
   table->mem = mem;
   table->runtime = runtime;
   table->gpu = gpu;
   table->idle_max = idle_max;
-  return 1;
+  return true;
 }
 
 uint64_t module_table_finish(struct module_table *table) {
@@ -58,7 +59,7 @@ static void idle_remove(struct module_table *table, struct kjit_module *module) 
   *(module->before ? &module->before->after : &table->idle_oldest) = module->after;
   *(module->after ? &module->after->before : &table->idle_newest) = module->before;
   module->before = module->after = NULL;
-  module->idle = 0;
+  module->idle = false;
   table->idle_count--;
 }
 
@@ -68,7 +69,7 @@ static void idle_append(struct module_table *table, struct kjit_module *module) 
   module->before = table->idle_newest;
   *(table->idle_newest ? &table->idle_newest->after : &table->idle_oldest) = module;
   table->idle_newest = module;
-  module->idle = 1;
+  module->idle = true;
   table->idle_count++;
 }
 
@@ -85,8 +86,8 @@ static struct kjit_module *take_known(struct module_table *table, const struct d
 }
 
 /* With the lock held. */
-static _Bool add(struct module_table *table, struct kjit_module *module) {
-  _Bool added = 1;
+static bool add(struct module_table *table, struct kjit_module *module) {
+  bool added = true;
   HASH_ADD(hh, table->modules, digest, sizeof module->digest, module);
   return added;
 }
@@ -131,14 +132,14 @@ static uint64_t trim_to(struct module_table *table) {
 }
 
 /* Wait for a device's primary context. If it does not exist, nothing runs in it, and retaining it would create it. */
-static _Bool wait_for_device(const struct driver_api *cu, CUdevice device) {
+static bool wait_for_device(const struct driver_api *cu, CUdevice device) {
   unsigned int flags;
   int active = 0;
   CUcontext context;
-  if (cu->DevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS) return 0;
-  if (!active) return 1;
-  if (cu->DevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return 0;
-  _Bool done = cu->CtxPushCurrent(context) == CUDA_SUCCESS;
+  if (cu->DevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS) return false;
+  if (!active) return true;
+  if (cu->DevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return false;
+  bool done = cu->CtxPushCurrent(context) == CUDA_SUCCESS;
   if (done) {
     done = cu->CtxSynchronize() == CUDA_SUCCESS;
     (void)cu->CtxPopCurrent(&context);
@@ -147,17 +148,17 @@ static _Bool wait_for_device(const struct driver_api *cu, CUdevice device) {
   return done;
 }
 
-static _Bool can_wait(const struct driver_api *cu) {
+static bool can_wait(const struct driver_api *cu) {
   return cu->DevicePrimaryCtxGetState && cu->DevicePrimaryCtxRetain && cu->DevicePrimaryCtxRelease &&
          cu->CtxPushCurrent && cu->CtxPopCurrent && cu->CtxSynchronize;
 }
 
 /* Wait until everything that the oldest modules launched is done. Waiting while some thread captures a stream in the
  * global mode would end its capture, hence the relaxed mode. Where the driver refuses to wait, nothing is unloaded. */
-static _Bool wait_for_devices(struct module_table *table, const _Bool *used) {
+static bool wait_for_devices(struct module_table *table, const bool *used) {
   const struct driver_api *const cu = &table->gpu->driver.cu;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  _Bool done = 1;
+  bool done = true;
   (void)cu->ThreadExchangeStreamCaptureMode(&mode);
   for (uint32_t i = 0; i < table->gpu->device_count && done; i++)
     if (used[i]) done = wait_for_device(cu, table->gpu->devices[i].handle);
@@ -167,7 +168,7 @@ static _Bool wait_for_devices(struct module_table *table, const _Bool *used) {
 
 /* Find the devices on which the oldest modules were launched. Returns the table's clock, or 0 when nothing is to be
  * unloaded. */
-static uint64_t look_at_oldest(struct module_table *table, _Bool *used) {
+static uint64_t look_at_oldest(struct module_table *table, bool *used) {
   uint64_t now = 0;
   pthread_mutex_lock(&table->lock);
   if (table->idle_count > table->idle_max) {
@@ -182,13 +183,13 @@ static uint64_t look_at_oldest(struct module_table *table, _Bool *used) {
 }
 
 /* True when all devices of a module were waited for. One that became one of the oldest after the look stays. */
-static _Bool was_waited_for(const struct module_table *table, const struct kjit_module *module, const _Bool *used) {
+static bool was_waited_for(const struct module_table *table, const struct kjit_module *module, const bool *used) {
   for (uint32_t i = 0; i < table->gpu->device_count; i++)
-    if (!used[i] && atomic_load_explicit(&module->launched_on[i], memory_order_relaxed)) return 0;
-  return 1;
+    if (!used[i] && atomic_load_explicit(&module->launched_on[i], memory_order_relaxed)) return false;
+  return true;
 }
 
-static struct kjit_module *take_out(struct module_table *table, uint64_t until, const _Bool *used) {
+static struct kjit_module *take_out(struct module_table *table, uint64_t until, const bool *used) {
   struct kjit_module *out = NULL;
   pthread_mutex_lock(&table->lock);
   while (table->idle_count > trim_to(table)) {
@@ -204,9 +205,9 @@ static struct kjit_module *take_out(struct module_table *table, uint64_t until, 
   return out;
 }
 
-static _Bool is_over(struct module_table *table) {
+static bool is_over(struct module_table *table) {
   pthread_mutex_lock(&table->lock);
-  const _Bool over = table->idle_count > table->idle_max;
+  const bool over = table->idle_count > table->idle_max;
   pthread_mutex_unlock(&table->lock);
   return over;
 }
@@ -214,7 +215,7 @@ static _Bool is_over(struct module_table *table) {
 uint64_t module_table_trim(struct module_table *table) {
   uint64_t count = 0;
   if (!is_over(table) || !can_wait(&table->gpu->driver.cu)) return 0;
-  _Bool *const used = mem_alloc_array(table->mem, table->gpu->device_count, sizeof *used);
+  bool *const used = mem_alloc_array(table->mem, table->gpu->device_count, sizeof *used);
   if (!used) return 0;
   const uint64_t until = look_at_oldest(table, used);
   if (until && wait_for_devices(table, used)) {

@@ -8,8 +8,10 @@
  * `allowed` of a kernel and device is the limit plus 1, and 0 before step 1. It is written last, with release order, by
  * one thread at a time (the gate `preparing`), and read by launching threads without a lock. */
 #include "base/error.h"
+
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
+#include <stdbool.h>
 
 /* Dynamic and static shared memory that a kernel may use without raising its limit (CUDA C++ Programming Guide, "Shared
  * Memory" of each compute capability since 7.x). */
@@ -70,7 +72,7 @@ static kjit_status raise_limit(struct kjit_kernel *kernel, const struct device *
   return KJIT_OK;
 }
 
-static _Bool is_allowed(const struct kernel_on_device *here, uint32_t bytes) {
+static bool is_allowed(const struct kernel_on_device *here, uint32_t bytes) {
   return bytes < atomic_load_explicit(&here->allowed, memory_order_acquire);
 }
 

@@ -3,6 +3,7 @@
  * artifact stays with the program until it is released. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -109,7 +110,7 @@ static void keep(kjit_program *program, const struct text *name, uint64_t hash, 
   made->bytes = name->bytes;
   memcpy(made->name, name->data, name->bytes);
   pthread_mutex_lock(&program->lock);
-  const _Bool wanted = program->variant_count < VARIANTS_MAX && !find(program, name, hash);
+  const bool wanted = program->variant_count < VARIANTS_MAX && !find(program, name, hash);
   if (wanted) {
     if (program->variant_count >= program->bucket_count) grow(program);
     struct variant **bucket = &program->buckets[hash & (program->bucket_count - 1)];

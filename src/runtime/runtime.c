@@ -6,6 +6,7 @@
  *
  * Destroying goes the other way round: families, kernels, builder, GPUs, memory. All functions but
  * kjit_runtime_destroy() may be called by any thread. */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,11 +84,11 @@ void kjit_runtime_destroy(kjit_runtime *runtime) {
 }
 
 /* Returns false when the system is out of resources; nothing has to be undone then. */
-static _Bool init_parts(kjit_runtime *runtime, uint64_t idle_max) {
-  if (!gate_keeper_init(&runtime->keeper)) return 0;
-  if (module_table_init(&runtime->modules, &runtime->mem, runtime, &runtime->gpu, idle_max)) return 1;
+static bool init_parts(kjit_runtime *runtime, uint64_t idle_max) {
+  if (!gate_keeper_init(&runtime->keeper)) return false;
+  if (module_table_init(&runtime->modules, &runtime->mem, runtime, &runtime->gpu, idle_max)) return true;
   gate_keeper_finish(&runtime->keeper);
-  return 0;
+  return false;
 }
 
 static kjit_runtime *make(const kjit_runtime_options *options, const struct mem *mem, kjit_error *error) {

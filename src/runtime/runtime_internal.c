@@ -13,7 +13,7 @@ const struct log *runtime_log(const kjit_runtime *runtime) {
   return &runtime->log;
 }
 
-_Bool runtime_uses_tuned(const kjit_runtime *runtime) {
+bool runtime_uses_tuned(const kjit_runtime *runtime) {
   return runtime->uses_tuned;
 }
 

@@ -2,6 +2,8 @@
 #ifndef KJIT_RUNTIME_RUNTIME_INTERNAL_H
 #define KJIT_RUNTIME_RUNTIME_INTERNAL_H
 
+#include <stdbool.h>
+
 #include <kjit/kernel.h>
 
 #include "base/log.h"
@@ -26,7 +28,7 @@ const struct log *runtime_log(const kjit_runtime *runtime);
 struct builder *runtime_builder(kjit_runtime *runtime);
 
 /* May a family's choice look at what was measured? */
-_Bool runtime_uses_tuned(const kjit_runtime *runtime);
+bool runtime_uses_tuned(const kjit_runtime *runtime);
 
 /* What a module above the runtime keeps in one: its slot is known by the address of this struct, which is static. The
  * state is made on first use and ended by `destroy` with the runtime, the newest slot first. */
@@ -97,7 +99,7 @@ kjit_status runtime_memory_create(kjit_runtime *runtime, size_t bytes, struct ru
 void runtime_memory_destroy(kjit_runtime *runtime, struct runtime_memory *memory);
 
 /* Enqueue zeros: `bytes` and the address are multiples of 4. False when the driver does not. */
-_Bool runtime_memory_clear(kjit_runtime *runtime, uint64_t address, size_t bytes, CUstream stream);
+bool runtime_memory_clear(kjit_runtime *runtime, uint64_t address, size_t bytes, CUstream stream);
 
 /* Memory for what the stream does next, of any content; on a stream that is captured, a node of its graph. 0: the
  * driver has none. */
@@ -114,7 +116,7 @@ struct runtime_stream {
 
 /* False while work on it is recorded into a graph in place of being run, and where the driver does not tell. The driver
  * must be open. Costs some 10 ns. */
-_Bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runtime_stream *out);
+bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runtime_stream *out);
 
 /* Add one to kjit_runtime_stats.launches: a family's calls count, its plans do not. */
 void runtime_count_launch(kjit_runtime *runtime);

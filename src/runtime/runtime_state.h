@@ -2,6 +2,8 @@
 #ifndef KJIT_RUNTIME_RUNTIME_STATE_H
 #define KJIT_RUNTIME_RUNTIME_STATE_H
 
+#include <stdbool.h>
+
 #include "runtime/gpu.h"
 #include "runtime/module.h"
 
@@ -19,7 +21,7 @@ struct runtime_slot_state {
 struct kjit_runtime {
   struct mem mem;
   struct log log;
-  _Bool uses_tuned;
+  bool uses_tuned;
   struct gate_keeper keeper;
   struct builder *builder;
   struct gpu gpu;

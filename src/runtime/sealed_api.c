@@ -2,6 +2,7 @@
  * memory, and the runtime that compiles for it is named with each request. */
 #include <kjit/sealed.h>
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -149,7 +150,7 @@ kjit_status kjit_sealer_finish(kjit_sealer *sealer, uint32_t flags, kjit_bundle_
   if (flags & ~KJIT_SEAL_WITHOUT_TEXTS) return error_invalid(error, "flags", "only KJIT_SEAL_WITHOUT_TEXTS is known");
   mem_free(&sealer->mem, sealer->blob);
   sealer->blob = NULL;
-  const _Bool with_texts = !(flags & KJIT_SEAL_WITHOUT_TEXTS);
+  const bool with_texts = !(flags & KJIT_SEAL_WITHOUT_TEXTS);
   const kjit_status status = sealed_writer_build(sealer->writer, with_texts, &sealer->blob, &bytes, error);
   if (status == KJIT_OK) *blob = (kjit_bundle_blob){sealer->blob, bytes};
   return status;

@@ -2,7 +2,9 @@
  * another stream after the first was destroyed, and cudaStreamPerThread is one handle for a stream of each thread. Any
  * thread. */
 #include "runtime/runtime_internal.h"
+
 #include "runtime/runtime_state.h"
+#include <stdbool.h>
 
 /* A number for the calling thread, from 1. It tells apart the streams that the per-thread handle stands for. */
 static uint64_t own_number(void) {
@@ -12,13 +14,13 @@ static uint64_t own_number(void) {
   return number;
 }
 
-_Bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runtime_stream *out) {
+bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runtime_stream *out) {
   const struct driver_api *const cu = &runtime->gpu.driver.cu;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   unsigned long long context = 0, id = 0;
-  if (cu->StreamIsCapturing(stream, &capture) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_NONE) return 0;
-  if (cu->CtxGetId(NULL, &context) != CUDA_SUCCESS || cu->StreamGetId(stream, &id) != CUDA_SUCCESS) return 0;
+  if (cu->StreamIsCapturing(stream, &capture) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_NONE) return false;
+  if (cu->CtxGetId(NULL, &context) != CUDA_SUCCESS || cu->StreamGetId(stream, &id) != CUDA_SUCCESS) return false;
   *out = (struct runtime_stream){
       .context = context, .stream = id, .thread = stream == CU_STREAM_PER_THREAD ? own_number() : 0};
-  return 1;
+  return true;
 }

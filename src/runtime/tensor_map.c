@@ -1,6 +1,7 @@
 /* Tensor maps: the rules of cuTensorMapEncodeTiled() ("Tensor Map Object Management" in the driver API manual) as
  * sentences, then the driver's call, which allocates nothing and is bound to no context. The attention families' maps
  * are such maps too. Thread-safe. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,11 +41,11 @@ static unsigned bits_of(uint32_t dtype) {
   return bits[dtype];
 }
 
-static _Bool is_floating(uint32_t dtype) {
+static bool is_floating(uint32_t dtype) {
   return dtype >= KJIT_MAP_FP16 && dtype <= KJIT_MAP_TF32_FTZ;
 }
 
-static _Bool is_packed(uint32_t dtype) {
+static bool is_packed(uint32_t dtype) {
   return dtype >= KJIT_MAP_16U4_ALIGN8;
 }
 
@@ -78,7 +79,7 @@ static kjit_status check_kinds(const kjit_tensor_map_options *o, const char *nam
 }
 
 static uint64_t alignment_of(const kjit_tensor_map_options *o) {
-  const _Bool wide =
+  const bool wide =
       o->interleave == KJIT_MAP_INTERLEAVE_32B || (is_packed(o->dtype) && o->dtype != KJIT_MAP_16U4_ALIGN8);
   return wide ? ALIGNMENT_32B : ALIGNMENT;
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/prctl.h>
@@ -48,7 +49,7 @@ static kjit_build_request sum_request(const struct tree *tree, uint32_t flags) {
 }
 
 /* Is the number that the kernel stores this one? It is an immediate of a move, as 32 bits in the code. */
-static _Bool stores(const kjit_artifact_info *info, int32_t number) {
+static bool stores(const kjit_artifact_info *info, int32_t number) {
   return memmem(info->cubin, info->cubin_bytes, &number, sizeof number) != NULL;
 }
 
@@ -185,7 +186,7 @@ static void test_sources__a_branch_that_only_the_compiler_takes_is_found(void **
 }
 
 /* From here on any system call but exit() ends the process. False where the kernel has no filters. */
-static _Bool allow_only_exit(void) {
+static bool allow_only_exit(void) {
   struct sock_filter lines[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 0, 1),

@@ -2,13 +2,14 @@
  * tested on a file system whose times are whole seconds, which pass when the test says so. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 
 #include "jit/admin/cache_admin.h"
 #include "jit/cache/cache_usage.h"
 #include "jit/cache/cache_walk.h"
 #include "support/processes.h"
 
-static _Bool is_there(const struct cache_world *world, long number) {
+static bool is_there(const struct cache_world *world, long number) {
   char path[TEMP_PATH_BYTES];
   cache_world_path(world, number, path);
   return access(path, F_OK) == 0;
@@ -246,7 +247,7 @@ static void test_evict__bound_holds_while_eight_processes_read_and_write(void **
   for (long i = 0; i < 8; i++)
     assert_true(processes_start(&processes, world, load, i) > 0);
   uint64_t largest = 0;
-  for (_Bool over = 0; !over; processes_sleep_ms(10)) {
+  for (bool over = false; !over; processes_sleep_ms(10)) {
     over = !processes_running(&processes); /* before the last look */
     const struct cache_amount sum = measure(world);
     if (sum.bytes > largest) largest = sum.bytes;

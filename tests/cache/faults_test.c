@@ -1,8 +1,10 @@
 /* Every file call and every allocation of a scenario made to fail in turn: the right status, the right cubin, nothing
  * leaked, and a cache that works afterwards. */
 #include "jit/admin/cache_admin.h"
+
 #include "support/cache_world.h"
 #include "support/faulty_ops.h"
+#include <stdbool.h>
 
 static struct faulty_ops faulty;
 static struct failing_allocator failing;
@@ -26,7 +28,7 @@ static int keep_going(void *user, const kjit_cache_entry *entry) {
 
 /* A cold folder, hits from memory and disk, a failure, evictions, and a look at it all. `allowed` says which statuses a
  * request may end with. */
-static void scenario(struct cache_world *world, _Bool (*allowed)(kjit_status status)) {
+static void scenario(struct cache_world *world, bool (*allowed)(kjit_status status)) {
   kjit_cache_report report = {.struct_size = sizeof report};
   char pack[TEMP_PATH_BYTES];
   if (cache_world_open(world, NULL) != KJIT_OK) return;
@@ -65,7 +67,7 @@ static void assert_works_now(struct cache_world *world) {
   close_world(world);
 }
 
-static _Bool only_ok(kjit_status status) {
+static bool only_ok(kjit_status status) {
   return status == KJIT_OK;
 }
 
@@ -77,7 +79,7 @@ static void fail_each_call(struct cache_world *world, int code) {
     scenario(world, only_ok);
     close_world(world);
     assert_int_equal(0, atomic_load(&faulty.open));
-    const _Bool reached = atomic_load(&faulty.calls) > at;
+    const bool reached = atomic_load(&faulty.calls) > at;
     atomic_store(&faulty.fail_at, -1);
     assert_works_now(world);
     if (!reached) break;
@@ -100,7 +102,7 @@ static void test_faults__each_file_call_failing_with_eacces_is_survived(void **s
   fail_each_call(*state, EACCES);
 }
 
-static _Bool ok_or_no_memory(kjit_status status) {
+static bool ok_or_no_memory(kjit_status status) {
   return status == KJIT_OK || status == KJIT_ERR_NO_MEMORY;
 }
 
@@ -116,7 +118,7 @@ static void fail_each_allocation(struct cache_world *world, int once) {
     close_world(world);
     assert_int_equal(0, atomic_load(&failing.live));
     assert_int_equal(0, atomic_load(&faulty.open));
-    const _Bool reached = atomic_load(&failing.calls) > at;
+    const bool reached = atomic_load(&failing.calls) > at;
     mem_init(&world->mem, NULL);
     assert_works_now(world);
     if (!reached) break;

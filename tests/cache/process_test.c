@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "jit/admin/cache_admin.h"
 #include "support/processes.h"
@@ -251,7 +252,7 @@ static int maintain(struct cache_world *world, long argument) {
 }
 
 static int see_sound(void *user, const kjit_cache_entry *entry) {
-  *(_Bool *)user |= entry->status != KJIT_OK;
+  *(bool *)user |= entry->status != KJIT_OK;
   return 0;
 }
 
@@ -269,7 +270,7 @@ static int look_around(struct cache_world *world, long argument) {
   for (long i = 0; i < 60; i++) {
     kjit_cache_stats stats = {.struct_size = sizeof stats};
     kjit_cache_report report = {.struct_size = sizeof report};
-    _Bool damaged = 0;
+    bool damaged = false;
     if (builder_cache_list(world->builder, see_sound, &damaged, NULL) != KJIT_OK || damaged) return 11;
     if (builder_cache_get_stats(world->builder, &stats, NULL) != KJIT_OK) return 12;
     cache_world_name(world, i % WARM_KEYS, &entry);

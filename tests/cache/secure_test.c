@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <kjit/kjit.h>
+#include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -34,7 +35,7 @@ struct secure {
   char said[1024];
 };
 
-static _Bool copy_program(const char *to) {
+static bool copy_program(const char *to) {
   char block[65536];
   const int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), file = open(to, O_WRONLY | O_CREAT | O_EXCL, 0700);
   ssize_t bytes = -1;

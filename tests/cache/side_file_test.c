@@ -1,8 +1,10 @@
 /* A file beside the entries: whole or not at all, whatever fails, and one writer at a time. */
 #include "jit/admin/side_file.h"
+
 #include "support/cache_world.h"
 #include "support/faulty_ops.h"
 #include "support/processes.h"
+#include <stdbool.h>
 
 static struct faulty_ops faulty;
 
@@ -64,7 +66,7 @@ static void test_side_file__is_the_old_one_or_the_new_one_whatever_fails(void **
     const long open = atomic_load(&faulty.open);
     atomic_store(&faulty.fail_at, atomic_load(&faulty.calls) + n);
     status = replace(world->builder, after, &error);
-    const _Bool all_done = atomic_load(&faulty.calls) <= atomic_load(&faulty.fail_at);
+    const bool all_done = atomic_load(&faulty.calls) <= atomic_load(&faulty.fail_at);
     atomic_store(&faulty.fail_at, -1);
     char *data = read_back(world);
     assert_non_null(data);
@@ -137,7 +139,7 @@ static int count_up(struct cache_world *world, long times) {
     const kjit_status status = side_file_read(world->builder, KJIT_ORIGIN_USER, &file, &data, &bytes, NULL);
     snprintf(text, sizeof text, "%ld", status == KJIT_OK ? strtol(data, NULL, 10) + 1 : 1);
     mem_free(&world->mem, data);
-    const _Bool written = side_file_replace(world->builder, &file, text, strlen(text), NULL) == KJIT_OK;
+    const bool written = side_file_replace(world->builder, &file, text, strlen(text), NULL) == KJIT_OK;
     side_file_unlock(lock);
     if (!written) return 2;
   }

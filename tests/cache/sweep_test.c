@@ -1,6 +1,7 @@
 /* What killed writers leave in "tmp" goes; what a living one has there stays, at whatever moment the sweep comes. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 
 #include "jit/admin/cache_admin.h"
 #include "support/cache_world.h"
@@ -9,7 +10,7 @@
 static struct {
   struct file_ops world_ops, other_ops;
   struct builder *other;
-  _Bool after_open, before_sync; /* a temporary file is made and not yet locked; written and not yet renamed */
+  bool after_open, before_sync; /* a temporary file is made and not yet locked; written and not yet renamed */
   long times;
   char from[TEMP_PATH_BYTES], to[TEMP_PATH_BYTES]; /* renamed while it is swept */
 } beside;
@@ -64,7 +65,7 @@ static int setup(void **state) {
 }
 
 static int teardown(void **state) {
-  beside.after_open = beside.before_sync = 0;
+  beside.after_open = beside.before_sync = false;
   builder_destroy(beside.other);
   return cache_world_teardown(state);
 }
@@ -77,18 +78,18 @@ static void assert_publishes(struct cache_world *world) {
 }
 
 static void test_sweep__file_that_was_just_made_is_its_writers(void **state) {
-  beside.after_open = 1;
+  beside.after_open = true;
   assert_publishes(*state);
   assert_int_equal(1, beside.times); /* it was made once */
 }
 
 static void test_sweep__file_that_is_being_written_is_its_writers(void **state) {
-  beside.before_sync = 1;
+  beside.before_sync = true;
   assert_publishes(*state);
 }
 
 static void test_sweep__young_file_is_its_writers_where_there_are_no_locks(void **state) {
-  beside.after_open = beside.before_sync = 1;
+  beside.after_open = beside.before_sync = true;
   beside.world_ops.lock = beside.other_ops.lock = no_lock;
   assert_publishes(*state);
 }
@@ -99,7 +100,7 @@ static void temp_path(const struct cache_world *world, const char *name, char pa
   temp_folder_path(&world->folder, inside, path);
 }
 
-static _Bool is_there(const struct cache_world *world, const char *name) {
+static bool is_there(const struct cache_world *world, const char *name) {
   char path[TEMP_PATH_BYTES];
   temp_path(world, name, path);
   return access(path, F_OK) == 0;

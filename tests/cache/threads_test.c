@@ -1,5 +1,6 @@
 /* One builder and every call on it at once, from many threads: for ThreadSanitizer, and for the answers. */
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "jit/admin/cache_admin.h"
 #include "support/cache_world.h"
@@ -28,13 +29,13 @@ static const char *refuse(struct cache_world *world, long round) {
   cache_request_make(&made, round * 5 % KEYS);
   if (builder_get(world->builder, &made.request, &artifact, NULL) != KJIT_OK) return "asking for what is refused";
   if (round % 8 == 0) builder_forget(world->builder, artifact);
-  const _Bool right = cache_world_right(&made, artifact);
+  const bool right = cache_world_right(&made, artifact);
   kjit_artifact_release(artifact);
   return right ? NULL : "a held kernel changed";
 }
 
 static int see(void *user, const kjit_cache_entry *entry) {
-  *(_Bool *)user |= entry->status != KJIT_OK;
+  *(bool *)user |= entry->status != KJIT_OK;
   return 0;
 }
 
@@ -46,7 +47,7 @@ static int see_difference(void *user, const kjit_cache_difference *difference) {
 static const char *look(struct cache_world *world, long round) {
   struct entry_name name;
   char nearest[65];
-  _Bool damaged = 0;
+  bool damaged = false;
   kjit_cache_stats stats = {.struct_size = sizeof stats};
   kjit_runtime_stats own = {.struct_size = sizeof own};
   builder_add_stats(world->builder, &own);

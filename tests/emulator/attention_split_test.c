@@ -2,6 +2,7 @@
  * blocks, beside float64. Each case runs twice, with blocks and warps in another order: the same bits both times. */
 #include "emulator_fixture.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "attention_cases.h"
@@ -20,7 +21,7 @@ static int setup(void **state) {
 struct shape {
   int64_t batch, heads, heads_kv, seq_q, seq_kv, head_dim, head_dim_v;
   int32_t packed, split; /* of the config that the planner chooses */
-  _Bool causal;
+  bool causal;
 };
 
 static void run_shapes(void **state, const struct shape *shapes, size_t count) {

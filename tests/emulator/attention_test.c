@@ -1,6 +1,8 @@
 /* attention_sm90 on the emulator beside float64: masks, groups of heads, head sizes, lengths, layouts. */
 #include "attention_cases.h"
+
 #include "emulator_fixture.h"
+#include <stdbool.h>
 
 #include "support/test.h"
 
@@ -31,7 +33,7 @@ static void run_size(void **state, const struct size *size) {
   struct problem problems[LENGTHS];
   const size_t turn = (size_t)(size - sizes);
   for (size_t i = 0; i < LENGTHS; i++) {
-    const _Bool causal = (turn + i) % 2 != 0;
+    const bool causal = (turn + i) % 2 != 0;
     problems[i] = (struct problem){.dtype = causal ? KJIT_FP16 : KJIT_BF16,
                                    .batch = lengths[i].batch,
                                    .heads = heads[(turn + i) % HEADS][0],

@@ -2,6 +2,8 @@
 #ifndef KJIT_TESTS_EMULATOR_COMPILE_H
 #define KJIT_TESTS_EMULATOR_COMPILE_H
 
+#include <stdbool.h>
+
 #include <string>
 #include <utility>
 #include <vector>

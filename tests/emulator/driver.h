@@ -6,6 +6,7 @@
 // All versions of the functions under their own names: what is exported must not change with the header.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
+#include <stdbool.h>
 
 #include <chrono>
 #include <cstdint>

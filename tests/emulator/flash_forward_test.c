@@ -1,6 +1,8 @@
 /* flash_forward on the emulator beside float64: every flag both ways, both types, block shapes, lengths, layouts. */
 #include "case_generator.h"
+
 #include "emulator_fixture.h"
+#include <stdbool.h>
 
 #include "support/configs.h"
 #include "support/test.h"
@@ -20,7 +22,7 @@ static const struct {
   int64_t batch, heads, seq_q, seq_kv;
   double scale;
   enum problem_layout layout;
-  _Bool lse;
+  bool lse;
 } lengths[] = {
     {1, 1, 1, 1, 0, LAYOUT_BSHD, 1},     {2, 2, 37, 101, 2, LAYOUT_PADDED, 1},   {1, 2, 129, 64, 0.25, LAYOUT_BHSD, 0},
     {1, 3, 70, 70, 0, LAYOUT_PACKED, 1}, {2, 2, 17, 33, 0, LAYOUT_SHARED_KV, 1},

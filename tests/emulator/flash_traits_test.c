@@ -1,4 +1,5 @@
 /* flash_forward with a mask, grouped heads, odd and unequal head sizes on the emulator beside float64. */
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "case_generator.h"
@@ -10,7 +11,7 @@
  * not exist, Q wider than V and V wider than Q, every number of warps. */
 static const struct {
   int32_t dtype, head_dim, head_dim_v, d_head, B_r, B_c, n_warps;
-  _Bool causal;
+  bool causal;
   int64_t heads_q, heads_kv;
 } kernels[GENERATOR_FLAG_ROWS] = {
     {KJIT_FP16, 64, 64, 64, 64, 64, 4, 1, 2, 2},   {KJIT_BF16, 40, 40, 48, 32, 32, 2, 1, 4, 2},

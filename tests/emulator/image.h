@@ -3,6 +3,8 @@
 #ifndef KJIT_TESTS_EMULATOR_IMAGE_H
 #define KJIT_TESTS_EMULATOR_IMAGE_H
 
+#include <stdbool.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>

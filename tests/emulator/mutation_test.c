@@ -2,6 +2,7 @@
  * piece must stand in the source exactly once; otherwise the compile fails, and the test with it. */
 #include "emulator_fixture.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +95,8 @@ static kjit_status run_anew(const struct gpu_fixture *fixture, const struct gpu_
 }
 
 /* Stopped by the emulator, or wrong. */
-static _Bool is_caught(const struct gpu_fixture *fixture, const struct gpu_trial *trial, forward call,
-                       const struct mutation *mutation) {
+static bool is_caught(const struct gpu_fixture *fixture, const struct gpu_trial *trial, forward call,
+                      const struct mutation *mutation) {
   struct attention_verdict verdict = {0};
   kjit_error error = {0};
   set_mutation(mutation);
@@ -105,7 +106,7 @@ static _Bool is_caught(const struct gpu_fixture *fixture, const struct gpu_trial
     assert_status(KJIT_ERR_DRIVER, status, &error); /* it did compile */
     print_message("%s: %s\n", mutation->what, emulator_complaint(&fixture->card));
     emulator_clear_complaint(&fixture->card);
-    return 1;
+    return true;
   }
   assert_status(KJIT_OK, attention_judge(&trial->data, &trial->reference, &verdict, &error), &error);
   if (!verdict.passed) print_message("%s: a wrong result\n", mutation->what);

@@ -3,6 +3,8 @@
 #ifndef KJIT_TESTS_EMULATOR_TRANSLATE_H
 #define KJIT_TESTS_EMULATOR_TRANSLATE_H
 
+#include <stdbool.h>
+
 #include <string>
 #include <vector>
 

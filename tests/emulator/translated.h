@@ -3,6 +3,8 @@
 #ifndef KJIT_TESTS_EMULATOR_TRANSLATED_H
 #define KJIT_TESTS_EMULATOR_TRANSLATED_H
 
+#include <stdbool.h>
+
 // The most threads that a kernel's launch bound allows; the compiler of the source reads it from the object.
 #define EMULATED_BOUND(name, threads)                                                                                  \
   extern "C" {                                                                                                         \

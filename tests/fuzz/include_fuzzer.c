@@ -1,5 +1,6 @@
 /* Any bytes as a source with headers in memory: "=name" at a line's start begins a header. Whatever it says, the walk
  * ends, every file that it gives has a name of its own and as many lines as before, and its record reads back. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static size_t cut(char *text, kjit_source *headers, kjit_source *source) {
   *source = (kjit_source){"main.cu", text, strlen(text)};
   for (char *at = text, *end; at && count < HEADERS_MAX; at = end ? end + 1 : NULL) {
     end = strchr(at, '\n');
-    _Bool usable = *at == '=' && end && end > at + 1 && at[1] != '/' && !memchr(at, '"', (size_t)(end - at));
+    bool usable = *at == '=' && end && end > at + 1 && at[1] != '/' && !memchr(at, '"', (size_t)(end - at));
     for (size_t i = 0; i < count && usable; i++)
       usable = strncmp(headers[i].name, at + 1, (size_t)(end - at - 1)) != 0;
     if (!usable) continue;
@@ -39,7 +40,7 @@ static size_t cut(char *text, kjit_source *headers, kjit_source *source) {
 }
 
 static void check(const struct mem *mem, const struct include_search *search, const kjit_source *source,
-                  _Bool everything) {
+                  bool everything) {
   static const struct target target = {.name = "sm_90a", .capability = 90, .suffix = 'a'};
   const struct include_terms terms = {.prologue = "#define A 1\n", .target = &target, .everything = everything};
   struct include_closure closure;

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,7 +75,7 @@ static void describe(const struct gpu_fixture *fixture, const struct problem *pr
 }
 
 /* Right, and the second run's bits are the first one's. */
-static _Bool run_case(struct gpu_fixture *fixture, const struct problem *problem, _Bool print) {
+static bool run_case(struct gpu_fixture *fixture, const struct problem *problem, bool print) {
   struct gpu_trial trial;
   struct attention_verdict verdict = {0};
   kjit_error error = {0};
@@ -84,15 +85,15 @@ static _Bool run_case(struct gpu_fixture *fixture, const struct problem *problem
   if (status == KJIT_OK) status = attention_judge(&trial.data, &trial.reference, &verdict, &error);
   const uint64_t first = status == KJIT_OK ? gpu_output_digest(&trial) : 0;
   if (status == KJIT_OK) status = run(fixture, &trial, &error);
-  const _Bool repeats = status == KJIT_OK && gpu_output_digest(&trial) == first;
+  const bool repeats = status == KJIT_OK && gpu_output_digest(&trial) == first;
   gpu_trial_destroy(&trial);
   describe(fixture, problem, what, sizeof what);
   gpu_record_share(fixture, &verdict, what);
-  if (verdict.passed && repeats) return 1;
-  if (!print) return 0;
+  if (verdict.passed && repeats) return true;
+  if (!print) return false;
   attention_verdict_print(&verdict, problem, numbers);
   print_error("%s\n  %s\n", what, status != KJIT_OK ? error.message : verdict.passed ? "two runs differ" : numbers);
-  return 0;
+  return false;
 }
 
 void attention_run_problems(struct gpu_fixture *fixture, const struct problem *problems, size_t count) {

@@ -2,6 +2,7 @@
 #include "attention_cases.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "support/test.h"
@@ -21,9 +22,9 @@ static const int64_t key_heads[] = {6, 2, 1};
 
 enum { LENGTHS = sizeof lengths / sizeof *lengths, HEADS = sizeof key_heads / sizeof *key_heads };
 
-static struct problem grid_problem(struct gpu_fixture *fixture, size_t length, size_t heads, _Bool causal,
+static struct problem grid_problem(struct gpu_fixture *fixture, size_t length, size_t heads, bool causal,
                                    int64_t head_dim, int64_t head_dim_v) {
-  const _Bool is_long = lengths[length].seq_q > 2048;
+  const bool is_long = lengths[length].seq_q > 2048;
   const size_t turn = length + heads + causal;
   return (struct problem){.dtype = turn % 2 ? KJIT_FP16 : KJIT_BF16,
                           .batch = is_long ? 1 : 9,

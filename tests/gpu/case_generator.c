@@ -2,6 +2,7 @@
 #include "support/configs.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,7 +17,7 @@ void generator_flags(kjit_flash_config *config, size_t row) {
   config->optimized_softmax = row != 8 && row != 9;
 }
 
-static _Bool is_legal(const kjit_flash_config *config, const char *arch) {
+static bool is_legal(const kjit_flash_config *config, const char *arch) {
   return plain_check(config, arch, NULL) == KJIT_OK;
 }
 
@@ -94,12 +95,12 @@ static int64_t random_head(struct random *random, int64_t most) {
 static void random_heads(struct random *random, const kjit_flash_config *config, struct problem *problem) {
   const int64_t larger = config->d_head - (config->d_head > 32 && random_below(random, 2) ? 8 : 0);
   const int64_t other = random_head(random, larger);
-  const _Bool wide_v = random_below(random, 2) != 0;
+  const bool wide_v = random_below(random, 2) != 0;
   problem->head_dim = wide_v ? other : larger;
   problem->head_dim_v = wide_v ? larger : other;
 }
 
-static _Bool fits(const struct gpu_case *made, const char *arch) {
+static bool fits(const struct gpu_case *made, const char *arch) {
   kjit_config kernel;
   const kjit_attention_problem problem = problem_public(&made->problem);
   return kjit_config_of_flash(&made->config, &problem, &kernel, NULL) == KJIT_OK &&

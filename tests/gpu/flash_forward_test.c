@@ -2,6 +2,7 @@
 #include "case_generator.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "support/configs.h"
@@ -38,7 +39,7 @@ struct lengths {
 static struct problem rotate_problem(struct lengths lengths, int64_t head_dim, size_t turn, uint64_t seed) {
   static const int64_t heads[] = {3, 48, 1};
   static const double factors[] = {0, 0.3, 0, 1.7};
-  const _Bool is_long = lengths.seq_q > 1000 || lengths.seq_kv > 1000;
+  const bool is_long = lengths.seq_q > 1000 || lengths.seq_kv > 1000;
   struct problem problem = {.dtype = turn % 2 ? KJIT_BF16 : KJIT_FP16,
                             .batch = is_long ? 1 : 2,
                             .heads = is_long ? 3 : heads[turn % 3],

@@ -84,8 +84,8 @@ void gpu_record_share(struct gpu_fixture *fixture, const struct attention_verdic
 }
 
 /* True when the case is right. */
-static _Bool run_case(struct gpu_fixture *fixture, const struct gpu_trial *trial, const struct gpu_case *gpu_case,
-                      _Bool print) {
+static bool run_case(struct gpu_fixture *fixture, const struct gpu_trial *trial, const struct gpu_case *gpu_case,
+                     bool print) {
   char what[KJIT_FLASH_CONFIG_TEXT_MAX + PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
   kjit_error error = {0};
   struct attention_verdict verdict;
@@ -93,14 +93,14 @@ static _Bool run_case(struct gpu_fixture *fixture, const struct gpu_trial *trial
   const kjit_status status = attention_run(&trial->data, &trial->reference, &config, &verdict, &error);
   describe_case(gpu_case, what, sizeof what);
   gpu_record_share(fixture, &verdict, what);
-  if (status == KJIT_OK && verdict.passed) return 1;
-  if (!print) return 0;
+  if (status == KJIT_OK && verdict.passed) return true;
+  if (!print) return false;
   attention_verdict_print(&verdict, &gpu_case->problem, numbers);
   print_error("%s\n  %s\n", what, status == KJIT_OK ? numbers : error.message);
-  return 0;
+  return false;
 }
 
-static _Bool same_problem(const struct problem *a, const struct problem *b) {
+static bool same_problem(const struct problem *a, const struct problem *b) {
   return a->dtype == b->dtype && a->batch == b->batch && a->heads == b->heads && a->seq_q == b->seq_q &&
          a->seq_kv == b->seq_kv && a->head_dim == b->head_dim && a->heads_kv == b->heads_kv &&
          a->head_dim_v == b->head_dim_v && a->causal == b->causal && a->layout == b->layout &&

@@ -2,13 +2,15 @@
 #ifndef KJIT_TESTS_GPU_FIXTURE_H
 #define KJIT_TESTS_GPU_FIXTURE_H
 
+#include <stdbool.h>
+
 #include <kjit/kjit.h>
 
 #include "support/attention_check.h"
 #include "support/random.h"
 
 struct gpu_fixture {
-  _Bool present; /* a driver and a GPU are there */
+  bool present; /* a driver and a GPU are there */
   kjit_runtime *runtime;
   struct card card;
   struct check_kernels kernels;

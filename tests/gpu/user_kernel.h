@@ -4,6 +4,7 @@
 
 #include "gpu_fixture.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,7 @@ static inline void read_back(struct gpu_fixture *fixture, void *to, const struct
   assert_status(KJIT_OK, card_read(&fixture->card, to, from->address, bytes, &error), &error);
 }
 
-static inline _Bool is_hopper_or_later(const struct gpu_fixture *fixture) {
+static inline bool is_hopper_or_later(const struct gpu_fixture *fixture) {
   return strtol(fixture->card.arch + 3, NULL, 10) >= 90;
 }
 

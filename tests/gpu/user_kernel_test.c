@@ -1,6 +1,8 @@
 /* Ways to launch that only a card can show: arguments, attributes, tensor maps. */
 #include "user_kernel.h"
 
+#include <stdbool.h>
+
 /* -- Arguments ---------------------------------------------------------------------------------------------------- */
 
 static const char five_source[] =
@@ -242,7 +244,7 @@ static void test_user_kernel__tensor_map_brings_a_box_with_zeros_outside(void **
   read_back(fixture, result, &to, sizeof result);
   for (int r = 0; r < BOX_ROWS; r++)
     for (int c = 0; c < BOX_COLUMNS; c++) {
-      const _Bool inside = row + r < ROWS && column + c < COLUMNS;
+      const bool inside = row + r < ROWS && column + c < COLUMNS;
       assert_true(result[r * BOX_COLUMNS + c] == (inside ? in[(row + r) * COLUMNS + column + c] : 0));
     }
   kjit_kernel_release(kernel);

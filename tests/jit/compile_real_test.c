@@ -1,5 +1,6 @@
 /* Sources through the real NVRTC: what comes out, what it may see, what it says. */
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/elf_view.h"
 #include "jit/compile/cubin.h"
@@ -190,7 +191,7 @@ static void test_compile_real__changed_header_changes_digest_and_code(void **sta
   const size_t bytes = real->result.cubin_bytes;
   header.text = "#define N 2\n";
   assert_status(KJIT_OK, real_nvrtc_compile(real, text), &real->error);
-  const _Bool same = bytes == real->result.cubin_bytes && !memcmp(cubin, real->result.cubin, bytes);
+  const bool same = bytes == real->result.cubin_bytes && !memcmp(cubin, real->result.cubin, bytes);
   free(cubin);
   assert_false(same);
   assert_false(digest_equal(&digest, &real->custom.request.sources->digest));
@@ -245,7 +246,7 @@ static void test_compile_real__option_that_nvrtc_does_not_know_is_named(void **s
 }
 
 /* Lets the check before the compile pass, and stops the compile itself. */
-static _Bool stop_after_the_first(void *user) {
+static bool stop_after_the_first(void *user) {
   return atomic_fetch_add((atomic_int *)user, 1) > 0;
 }
 

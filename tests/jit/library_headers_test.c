@@ -1,5 +1,6 @@
 /* The headers that kjit gives to users' kernels, <kjit/...>, through the real NVRTC: each alone, all beside the
  * toolkit's, and every function of theirs that a kernel of this repository does not use. */
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "jit/real_nvrtc.h"
@@ -14,7 +15,7 @@ static struct real_nvrtc *setup_for_hopper(void **state) {
   return real;
 }
 
-static _Bool is_library_header(size_t index) {
+static bool is_library_header(size_t index) {
   return !strncmp(embedded_sources[index].name, "kjit/", 5);
 }
 

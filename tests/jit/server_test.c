@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -232,7 +233,7 @@ static int count_children(pid_t *last) {
     if (!stat) continue;
     const char *after = fgets(line, sizeof line, stat) ? strrchr(line, ')') : NULL;
     /* Behind the name in brackets: a blank, the state's letter, a blank, the parent. */
-    const _Bool is_child = after && strlen(after) > 4 && strtol(after + 4, NULL, 10) == getpid();
+    const bool is_child = after && strlen(after) > 4 && strtol(after + 4, NULL, 10) == getpid();
     children += is_child;
     if (is_child && last) *last = (pid_t)strtol(entry->d_name, NULL, 10);
     fclose(stat);

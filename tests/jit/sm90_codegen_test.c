@@ -4,6 +4,8 @@
  * A run takes a sample of them; KJIT_TEST_ALL_CONFIGS=1 takes all. */
 #include <kjit/attention_sm90.h>
 
+#include <stdbool.h>
+
 #include "codegen.h"
 #include "support/attention_grid.h"
 #include "support/configs.h"
@@ -67,12 +69,12 @@ static uint32_t spill_budget(const kjit_config *config) {
   return sm90.split && sm90.head_dim_v > 128 ? 320 : 16;
 }
 
-static _Bool is_clean(kjit_runtime *runtime, const kjit_config *config, struct outcome *outcome) {
+static bool is_clean(kjit_runtime *runtime, const kjit_config *config, struct outcome *outcome) {
   char text[KJIT_CONFIG_TEXT_MAX] = "";
   kjit_artifact *artifact = NULL;
   kjit_artifact_info info = {.struct_size = sizeof info};
   kjit_error error = {0};
-  _Bool clean = 0;
+  bool clean = false;
   if (kjit_config_build(runtime, config, "sm_90a", 0, &artifact, &error) == KJIT_OK &&
       kjit_artifact_get_info(artifact, &info, &error) == KJIT_OK)
     clean = info.spill_bytes <= spill_budget(config) && info.log[0] == '\0';

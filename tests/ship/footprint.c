@@ -7,6 +7,7 @@
 #include "support/configs.h"
 #include <kjit/kjit.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +121,7 @@ static kjit_status launch(struct footprint *f, const kjit_flash_config *config, 
   return plain_forward(f->runtime, config, &args, f->card.stream, error);
 }
 
-static kjit_status use_all(struct footprint *f, _Bool loaded, kjit_error *error) {
+static kjit_status use_all(struct footprint *f, bool loaded, kjit_error *error) {
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < f->count && status == KJIT_OK; i++) {
     if (loaded) status = launch(f, &f->configs[i], error);
@@ -177,7 +178,7 @@ int main(int argc, char **argv) {
   kjit_error error = {0};
   if (argc != 5) return 2;
   const char *const mode = argv[4];
-  const _Bool on_gpu = strcmp(mode, "gpu") == 0, loaded = on_gpu || strcmp(mode, "loaded") == 0;
+  const bool on_gpu = strcmp(mode, "gpu") == 0, loaded = on_gpu || strcmp(mode, "loaded") == 0;
   if (!loaded && strcmp(mode, "memory") != 0) return 2;
   f.arch = argv[2];
   f.count = (size_t)strtoul(argv[3], NULL, 10);

@@ -8,6 +8,7 @@
 #include <kjit/kjit.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -66,7 +67,7 @@ struct world {
   char bundle[TEMP_PATH_BYTES];
   struct failing_allocator memory;
   int threads; /* before any work */
-  _Bool has_nvrtc;
+  bool has_nvrtc;
 };
 
 static const char custom_source[] = "extern \"C\" __global__ void k(int *out) { *out = 1; }";
@@ -101,10 +102,10 @@ static int count_entries(const char *path) {
   return count;
 }
 
-static _Bool maps(const struct holdings *held, const char *file) {
+static bool maps(const struct holdings *held, const char *file) {
   for (int i = 0; i < held->file_count; i++)
-    if (!strcmp(held->files[i], file)) return 1;
-  return 0;
+    if (!strcmp(held->files[i], file)) return true;
+  return false;
 }
 
 static void holdings_take(struct holdings *held) {
@@ -270,7 +271,7 @@ static void round_of(struct world *w, void (*work)(struct world *w, const struct
 
 /* ---- The tests ---- */
 
-static _Bool find_nvrtc(struct world *w, const struct library *kjit) {
+static bool find_nvrtc(struct world *w, const struct library *kjit) {
   kjit_runtime *runtime = NULL;
   kjit_artifact *artifact = NULL;
   const kjit_config config = config_of(kjit);

@@ -5,6 +5,8 @@
 #ifndef KJIT_TESTS_SUPPORT_CACHE_WORLD_H
 #define KJIT_TESTS_SUPPORT_CACHE_WORLD_H
 
+#include <stdbool.h>
+
 #include "jit/builder.h"
 #include "jit/builder_internal.h"
 #include "support/fake_nvrtc.h"
@@ -114,18 +116,18 @@ static inline int cache_world_teardown(void **state) {
 }
 
 /* Does the artifact hold exactly the cubin that the fake compiler makes of this request? */
-static inline _Bool cache_world_right(const struct cache_request *made, const kjit_artifact *artifact) {
+static inline bool cache_world_right(const struct cache_request *made, const kjit_artifact *artifact) {
   kjit_artifact_info info = {.struct_size = sizeof info};
   char source[sizeof made->prologue + sizeof made->text];
-  if (kjit_artifact_get_info(artifact, &info, NULL) != KJIT_OK) return 0;
+  if (kjit_artifact_get_info(artifact, &info, NULL) != KJIT_OK) return false;
   snprintf(source, sizeof source, "%s%s", made->prologue, made->text);
   void *expected = malloc(info.cubin_bytes + 1);
   if (!expected || info.cubin_bytes < FAKE_CUBIN_LEAST_BYTES) {
     free(expected);
-    return 0;
+    return false;
   }
   fake_nvrtc_cubin(source, expected, info.cubin_bytes);
-  const _Bool right = !memcmp(expected, info.cubin, info.cubin_bytes);
+  const bool right = !memcmp(expected, info.cubin, info.cubin_bytes);
   free(expected);
   return right;
 }

@@ -6,6 +6,7 @@
 
 #include <elf.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static struct fake_nvrtc_counts fake_nvrtc_own, *fake_nvrtc_state = &fake_nvrtc_
 struct _nvrtcProgram {
   char *source;
   char lowered[64]; /* of the last name asked for */
-  _Bool lto;
+  bool lto;
   int (*flow)(void *, void *);
   void *flow_payload;
 };

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -59,12 +60,12 @@ static inline pid_t processes_start(struct processes *processes, struct cache_wo
 }
 
 /* Is any child still running? Does not wait. */
-static inline _Bool processes_running(const struct processes *processes) {
+static inline bool processes_running(const struct processes *processes) {
   for (size_t i = 0; i < processes->count; i++) {
     siginfo_t info = {.si_pid = 0};
-    if (waitid(P_PID, (id_t)processes->ids[i], &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid) return 1;
+    if (waitid(P_PID, (id_t)processes->ids[i], &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid) return true;
   }
-  return 0;
+  return false;
 }
 
 /* The child's exit status, or 128 + the signal that ended it. */

@@ -2,6 +2,8 @@
 #ifndef KJIT_TOOLS_ATTENTION_TRIAL_H
 #define KJIT_TOOLS_ATTENTION_TRIAL_H
 
+#include <stdbool.h>
+
 #include "command.h"
 #include "support/attention_check.h"
 

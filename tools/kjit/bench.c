@@ -7,6 +7,7 @@
  * One thread. */
 #include "attention_trial.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

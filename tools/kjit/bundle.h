@@ -2,6 +2,8 @@
 #ifndef KJIT_TOOLS_BUNDLE_H
 #define KJIT_TOOLS_BUNDLE_H
 
+#include <stdbool.h>
+
 #include "asked.h"
 
 #define BUNDLE_KEY_HEX_BYTES 65 /* with the NUL */

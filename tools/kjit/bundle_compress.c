@@ -5,6 +5,7 @@
  * when the dictionary's bytes change. One compressor serves one thread. */
 #include "bundle.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>

@@ -12,6 +12,7 @@
 #include "progress.h"
 #include "warm_pool.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  * none of the given public keys signed. Either fails when a kernel is damaged. One thread. */
 #include "bundle.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 

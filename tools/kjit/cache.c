@@ -7,6 +7,7 @@
 #include "cache_entries.h"
 #include "command.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

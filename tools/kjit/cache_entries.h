@@ -2,6 +2,8 @@
 #ifndef KJIT_TOOLS_CACHE_ENTRIES_H
 #define KJIT_TOOLS_CACHE_ENTRIES_H
 
+#include <stdbool.h>
+
 #include "command.h"
 
 /* Each returns an exit code. `key` is the first digits of a key, at least four; cache_entries_why() also takes "-" and

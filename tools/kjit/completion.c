@@ -6,6 +6,7 @@
  *                                   the options of the table that reads its command line. */
 #include "command.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -3,6 +3,7 @@
  * whatever is missing, because a missing GPU is a finding and not a failure. One thread. */
 #include "command.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -9,6 +9,7 @@
 #include "family_files.h"
 #include "request_list.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

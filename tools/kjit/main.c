@@ -2,6 +2,7 @@
  * a file of its own; this file only knows the list, `help` and `version`. One thread. */
 #include "command.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include "command.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -3,6 +3,8 @@
  * verdict and turns it into an exit code. One thread. */
 #include "attention_trial.h"
 
+#include <stdbool.h>
+
 static const char usage[] = "usage: kjit run attention --shape B,S,H,D[,SKV] [OPTION]...\n\n"
                             "Runs attention forward on the first GPU with random inputs and compares the result with\n"
                             "float64. Passes if the largest error is at most twice that of eager attention in the\n"

@@ -5,6 +5,7 @@
 #include "tune_stage.h"
 #include "tune_table.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,8 @@
 #ifndef KJIT_TOOLS_TUNE_REPORT_H
 #define KJIT_TOOLS_TUNE_REPORT_H
 
+#include <stdbool.h>
+
 #include "command.h"
 #include "tune_contest.h"
 #include "tune_field.h"

@@ -13,6 +13,7 @@
 #include "shard.h"
 #include "warm_pool.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

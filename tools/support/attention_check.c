@@ -112,7 +112,7 @@ static kjit_status judge_output(const struct attention_data *data, const struct 
  * at most twice that rounding, relatively, and the output by that times the largest value of v, below 6 too. The same
  * again for the other roundings, and a factor of 2.
  */
-static _Bool reference_makes_sense(const struct problem *p, double error16, double largest) {
+static bool reference_makes_sense(const struct problem *p, double error16, double largest) {
   const double most_score = 6 * problem_scale(p) * sqrt((double)p->head_dim);
   const double most = 2 * 2 * 6 * (half_rounding_error(p->dtype, most_score) + half_rounding_error(p->dtype, 1));
   return error16 <= most && largest > 0 && largest < 8;

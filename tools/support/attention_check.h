@@ -2,6 +2,8 @@
 #ifndef KJIT_TOOLS_SUPPORT_ATTENTION_CHECK_H
 #define KJIT_TOOLS_SUPPORT_ATTENTION_CHECK_H
 
+#include <stdbool.h>
+
 #include <kjit/flash_forward.h>
 
 #include "support/attention_data.h"
@@ -26,12 +28,12 @@ void attention_reference_destroy(struct attention_reference *reference, const st
  * rounding.
  */
 struct attention_verdict {
-  _Bool passed;
+  bool passed;
   double error;                /* max|out - ref|                                             */
   double error16;              /* max|ref16 - ref|                                           */
   double largest;              /* max|ref|                                                   */
   double bound;                /* what `error` may be                                        */
-  _Bool reference_is_sane;     /* error16 and largest are what inputs of variance 1 can give */
+  bool reference_is_sane;      /* error16 and largest are what inputs of variance 1 can give */
   uint64_t worst;              /* element of the largest error, or the first not finite      */
   uint64_t not_finite;         /* elements that are infinite or NaN                          */
   double lse_error, lse_bound; /* 0 without lse; NaN in lse gives infinity                   */

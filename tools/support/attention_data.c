@@ -137,7 +137,7 @@ kjit_status attention_data_inspect(const struct attention_data *data, struct att
   kjit_status status = KJIT_OK;
   for (enum problem_tensor t = TENSOR_Q; t < TENSOR_O && status == KJIT_OK; t++) {
     status = digest_input(&now, t, error);
-    if (now.input_digest[t] != data->input_digest[t]) traces->inputs_changed = 1;
+    if (now.input_digest[t] != data->input_digest[t]) traces->inputs_changed = true;
   }
   if (status == KJIT_OK)
     status = count_stray(data, data->memory[TENSOR_O], (int)ELEMENT_BYTES, rows * problem_head_dim_v(p),

@@ -6,6 +6,8 @@
 #ifndef KJIT_TOOLS_SUPPORT_ATTENTION_DATA_H
 #define KJIT_TOOLS_SUPPORT_ATTENTION_DATA_H
 
+#include <stdbool.h>
+
 #include "support/check_kernels.h"
 #include "support/problem.h"
 
@@ -33,7 +35,7 @@ struct check_view attention_data_view(const struct attention_data *data, enum pr
 /* Are all allocations as they should be after a run: inputs as they were, guards and gaps untouched, every element of
  * the outputs written? Waits for `card->stream` alone: what ran elsewhere must be over. */
 struct attention_traces {
-  _Bool inputs_changed;
+  bool inputs_changed;
   int64_t o_stray;   /* 16-bit words written outside of o's elements; negative: elements not written */
   int64_t lse_stray; /* 32-bit words written outside of lse's elements; negative: not written        */
 };

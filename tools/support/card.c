@@ -26,7 +26,7 @@ kjit_status card_result(const struct card *card, CUresult result, const char *wh
   if (result == CUDA_SUCCESS) return KJIT_OK;
   const char *name = NULL;
   if (card->api.error_name(result, &name) != CUDA_SUCCESS || !name) name = "an unknown error";
-  const _Bool is_first = error && error->status == KJIT_OK;
+  const bool is_first = error && error->status == KJIT_OK;
   card_fail(error, KJIT_ERR_DRIVER, "%s: %s (%d)", what, name, (int)result);
   if (is_first) {
     error->cause_domain = KJIT_CAUSE_CUDA;
@@ -95,7 +95,7 @@ void card_close(struct card *card) {
   *card = (struct card){0};
 }
 
-_Bool card_present(kjit_error *error) {
+bool card_present(kjit_error *error) {
   struct card card = {0};
   if (error) *error = (kjit_error){0};
   return start_driver(&card, error) == KJIT_OK;

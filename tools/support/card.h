@@ -5,6 +5,7 @@
 
 #include <cuda.h> /* types only: nothing is linked */
 #include <kjit/kernel.h>
+#include <stdbool.h>
 
 struct card_api {
 #define CARD_FN(member, symbol, args) CUresult(*member) args;
@@ -33,7 +34,7 @@ struct card_buffer {
 };
 
 /* Is there a driver with at least one device? If not, `error` says what is missing, as the reason to skip a test. */
-_Bool card_present(kjit_error *error);
+bool card_present(kjit_error *error);
 
 /* Open a device and make its primary context current on this thread. KJIT_ERR_NO_DRIVER when there is none. */
 kjit_status card_open(struct card *card, int ordinal, kjit_error *error);

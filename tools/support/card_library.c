@@ -4,6 +4,7 @@
 #include "support/card_library.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
 
 /* The pointer is copied, because ISO C has no conversion from dlsym()'s pointer to a function's. POSIX promises that
  * their bytes are the same. */
-static _Bool load_symbol(void *library, const char *name, void *function) {
+static bool load_symbol(void *library, const char *name, void *function) {
   void *symbol = dlsym(library, name);
   memcpy(function, &symbol, sizeof symbol);
   return symbol != NULL;

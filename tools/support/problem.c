@@ -60,12 +60,12 @@ void problem_print(const struct problem *p, char text[PROBLEM_TEXT_MAX]) {
 }
 
 /* Read one number of a list, and move *text behind it and its comma. */
-static _Bool read_axis(const char **text, int64_t *out) {
-  if (**text < '0' || **text > '9') return 0; /* strtoll would take blanks and signs */
+static bool read_axis(const char **text, int64_t *out) {
+  if (**text < '0' || **text > '9') return false; /* strtoll would take blanks and signs */
   char *end;
   errno = 0;
   *out = strtoll(*text, &end, 10);
-  if (errno || *out < 1 || *out > LARGEST_AXIS || (*end && *end != ',')) return 0;
+  if (errno || *out < 1 || *out > LARGEST_AXIS || (*end && *end != ',')) return false;
   *text = *end == ',' ? end + 1 : end;
   return *end != ',' || **text; /* a comma has a number behind it */
 }
@@ -193,8 +193,8 @@ static void place_shared(struct tensor_place *place) {
 }
 
 struct tensor_place problem_place(const struct problem *p, enum problem_tensor tensor) {
-  const _Bool is_kv = tensor == TENSOR_K || tensor == TENSOR_V;
-  const _Bool is_qk = tensor == TENSOR_Q || tensor == TENSOR_K;
+  const bool is_kv = tensor == TENSOR_K || tensor == TENSOR_V;
+  const bool is_qk = tensor == TENSOR_Q || tensor == TENSOR_K;
   struct tensor_place place = contiguous(p->batch, is_kv ? p->seq_kv : p->seq_q, is_kv ? problem_heads_kv(p) : p->heads,
                                          is_qk ? p->head_dim : problem_head_dim_v(p));
   place.owner = tensor;

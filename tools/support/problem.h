@@ -2,6 +2,8 @@
 #ifndef KJIT_TOOLS_SUPPORT_PROBLEM_H
 #define KJIT_TOOLS_SUPPORT_PROBLEM_H
 
+#include <stdbool.h>
+
 #include <kjit/attention.h>
 
 /* X(name, word, text) */
@@ -27,8 +29,8 @@ struct problem {
   uint64_t seed;      /* of the inputs                         */
   int32_t dtype;      /* KJIT_FP16 or KJIT_BF16                */
   enum problem_layout layout;
-  _Bool causal; /* aligned bottom right        */
-  _Bool lse;    /* ask for the log-sum-exp too */
+  bool causal; /* aligned bottom right        */
+  bool lse;    /* ask for the log-sum-exp too */
 };
 
 #define PROBLEM_TEXT_MAX 256

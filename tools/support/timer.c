@@ -5,7 +5,7 @@
 
 #define LEAST_FLUSH_BYTES ((size_t)64 << 20) /* also long enough to hide the launch of what follows it */
 
-kjit_status timer_create(struct timer *timer, const struct card *card, _Bool flush_l2, kjit_error *error) {
+kjit_status timer_create(struct timer *timer, const struct card *card, bool flush_l2, kjit_error *error) {
   *timer = (struct timer){.card = card};
   const size_t flush_bytes = 2 * card->l2_bytes > LEAST_FLUSH_BYTES ? 2 * card->l2_bytes : LEAST_FLUSH_BYTES;
   kjit_status status =

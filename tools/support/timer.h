@@ -2,6 +2,8 @@
 #ifndef KJIT_TOOLS_SUPPORT_TIMER_H
 #define KJIT_TOOLS_SUPPORT_TIMER_H
 
+#include <stdbool.h>
+
 #include "support/card.h"
 
 struct timer {
@@ -11,7 +13,7 @@ struct timer {
 };
 
 /* With `flush_l2`, a buffer twice the size of L2 is written before each run. */
-kjit_status timer_create(struct timer *timer, const struct card *card, _Bool flush_l2, kjit_error *error);
+kjit_status timer_create(struct timer *timer, const struct card *card, bool flush_l2, kjit_error *error);
 void timer_destroy(struct timer *timer); /* accepts a zeroed one */
 
 /* Run the work once on the card's stream and wait for it. */

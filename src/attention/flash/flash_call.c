@@ -6,6 +6,8 @@
  * Threads: a call is its caller's own; once prepared it is only read. */
 #include "attention/flash/flash_call.h"
 
+#include <stdbool.h>
+
 #include "attention/attention_arguments.h"
 #include "attention/flash/flash_choose.h"
 #include "attention/flash/flash_family.h"
@@ -34,7 +36,7 @@ static struct flash_forward_strides strides_of(const kjit_tensor *tensor) {
 static void fill(const kjit_attention_args *args, const kjit_attention_problem *problem,
                  struct flash_forward_params *params) {
   const struct attention_scale scale = attention_arguments_scale(args->scale, problem->head_dim);
-  const _Bool lse = args->lse.data != NULL;
+  const bool lse = args->lse.data != NULL;
   *params = (struct flash_forward_params){
       .q = args->q.data,
       .k = args->k.data,

@@ -2,6 +2,8 @@
  * docs/performance.md has the measurements behind it. Pure; any thread. */
 #include "attention/flash/flash_choose.h"
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
 struct tile {
@@ -35,7 +37,7 @@ static const struct {
  * memory has room, the tile is the one for V, and Q is read in slices. Otherwise the wider of the two decides. */
 static struct tile choose_tile(const struct flash_traits *traits, uint32_t shared_per_block) {
   const int32_t d = flash_traits_columns(traits->head_dim), dv = flash_traits_columns(traits->head_dim_v);
-  const _Bool large = shared_per_block >= LARGE_SHARED, by_v = d <= dv || (large && 2 * d <= 3 * dv);
+  const bool large = shared_per_block >= LARGE_SHARED, by_v = d <= dv || (large && 2 * d <= 3 * dv);
   const int32_t columns = by_v ? dv : d;
   size_t i = 0;
   while (columns > tiles[i].columns)

@@ -4,6 +4,7 @@
  * Threads: everything here is pure. */
 #include "attention/flash/flash_config.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "base/error.h"
@@ -103,7 +104,7 @@ uint32_t flash_shared_bytes(const struct flash_variant *variant) {
 /* ---- Canonical form ---- */
 
 /* True when an operand passes through registers in two or more slices. */
-static _Bool is_sliced(int32_t load_count, int32_t axis_length) {
+static bool is_sliced(int32_t load_count, int32_t axis_length) {
   return load_count != 0 && axis_length / FRAGMENT / load_count >= 2;
 }
 
@@ -138,7 +139,7 @@ static kjit_status broken(kjit_error *error, const char *field, int32_t value, c
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
 }
 
-static _Bool is_power_of_two(int32_t value) {
+static bool is_power_of_two(int32_t value) {
   return value > 0 && (value & (value - 1)) == 0;
 }
 
@@ -201,7 +202,7 @@ static kjit_status check_booleans(const struct flash_variant *variant, kjit_erro
 }
 
 /* Check one load count against the axis that it divides. */
-static kjit_status check_load(const char *field, int32_t count, const char *axis, int32_t length, _Bool buffered,
+static kjit_status check_load(const char *field, int32_t count, const char *axis, int32_t length, bool buffered,
                               kjit_error *error) {
   const int32_t fragments = length / FRAGMENT, most = buffered ? fragments / 2 : fragments;
   char rule[128];

@@ -3,6 +3,7 @@
 #include "attention/flash/flash_sets.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,12 +100,12 @@ static void add_progression_all(struct config_list *list) {
 }
 
 /* True for points of the autotuning grid that are worth compiling. */
-static _Bool should_autotune(const kjit_flash_config *config) {
+static bool should_autotune(const kjit_flash_config *config) {
   const int32_t q = config->Q_mma_load_K_tiles, k = config->K_mma_load_K_tiles;
-  if (config->eager_load_blocks && !config->async_copy) return 0;
-  if (q != 0 && q != k) return 0;
-  if (config->B_r == 128) return q != 0; /* 32 rows of Q per warp do not stay in registers */
-  if (config->n_warps == 8) return 0;    /* 8 rows per warp are less than an mma */
+  if (config->eager_load_blocks && !config->async_copy) return false;
+  if (q != 0 && q != k) return false;
+  if (config->B_r == 128) return q != 0;  /* 32 rows of Q per warp do not stay in registers */
+  if (config->n_warps == 8) return false; /* 8 rows per warp are less than an mma */
   /* With tiles of (64, 32) and Q in registers there are too many of them for 3 blocks on an SM. With (64, 64) Q is
    * always kept. */
   return config->B_c == 32 ? q != 0 : q == 0;

@@ -16,7 +16,7 @@
 /* Room for the list of what a message says is expected; names that do not fit are left out. */
 #define EXPECTED_BYTES 256
 
-static _Bool in_tuple(const kjit_field_info *field) {
+static bool in_tuple(const kjit_field_info *field) {
   return field->kind == KJIT_FIELD_DTYPE || field->kind == KJIT_FIELD_INT;
 }
 
@@ -127,7 +127,7 @@ static void append_load_name(const struct field_table *table, struct text *out) 
 /* Fill in the error for an unknown feature: `before`, the load group's name and, with `tokens`, all other features are
  * expected. */
 static kjit_status unexpected_feature(const struct scanner *scanner, const struct field_table *table,
-                                      const char *before, _Bool tokens) {
+                                      const char *before, bool tokens) {
   char buffer[EXPECTED_BYTES];
   struct text expected;
   text_init_fixed(&expected, buffer, sizeof buffer);
@@ -238,7 +238,7 @@ static void print_load(const struct field_table *table, const void *config, stru
   text_append(out, LOAD_TAIL);
 }
 
-void short_form_print(const struct field_table *table, const void *config, _Bool tuple, const char *omit,
+void short_form_print(const struct field_table *table, const void *config, bool tuple, const char *omit,
                       struct text *out) {
   const kjit_field_info *load = first_load(table);
   const char *separator = "";

@@ -11,6 +11,8 @@
 #ifndef KJIT_ATTENTION_FLASH_FLASH_TEXT_H
 #define KJIT_ATTENTION_FLASH_FLASH_TEXT_H
 
+#include <stdbool.h>
+
 #include "attention/flash/flash_config.h"
 
 /* Read a config in either spelling, by its table. KJIT_ERR_PARSE names the column (in bytes, from 1) and the text
@@ -19,7 +21,7 @@ kjit_status short_form_parse(const struct field_table *table, const char *text, 
 
 /* The short form, features in field order. `tuple` false: the features alone. `omit`: the name of a tuple member to
  * leave out, or NULL. */
-void short_form_print(const struct field_table *table, const void *config, _Bool tuple, const char *omit,
+void short_form_print(const struct field_table *table, const void *config, bool tuple, const char *omit,
                       struct text *out);
 
 /* Read a kernel: a config and its traits. */

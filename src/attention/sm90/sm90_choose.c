@@ -8,6 +8,8 @@
  * Pure; any thread. */
 #include "attention/sm90/sm90_choose.h"
 
+#include <stdbool.h>
+
 #include "attention/sm90/sm90_tiles.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -166,7 +168,7 @@ static void fit_tile(kjit_attention_sm90_config *config, int32_t tile_n, int32_t
 }
 
 /* Take the largest tile with one Q buffer, and give O what is left of shared memory, up to all of O. */
-static _Bool fit_beside_output(kjit_attention_sm90_config *config, int32_t tile_n) {
+static bool fit_beside_output(kjit_attention_sm90_config *config, int32_t tile_n) {
   fit_tile(config, tile_n, 1);
   config->o_chunks = sm90_chunks(config->head_dim_v);
   while (config->o_chunks > 0 && !sm90_fits(config))

@@ -83,7 +83,7 @@ static kjit_status broken(kjit_error *error, const char *field, int32_t value, c
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
 }
 
-static _Bool is_between(int32_t value, int32_t least, int32_t most) {
+static bool is_between(int32_t value, int32_t least, int32_t most) {
   return value >= least && value <= most;
 }
 
@@ -133,7 +133,7 @@ static int32_t most_registers(int32_t consumers) {
   return most[consumers - 1];
 }
 
-_Bool sm90_fits(const kjit_attention_sm90_config *config) {
+bool sm90_fits(const kjit_attention_sm90_config *config) {
   return (int32_t)sm90_registers(config) <= most_registers(config->consumers) &&
          sm90_shared_bytes(config) <= SHARED_BYTES;
 }
@@ -190,9 +190,9 @@ static kjit_status check_place(const kjit_family *family, const int32_t *values,
   return sm90_check_arch(place->arch, error);
 }
 
-static _Bool is_arch_specific(const kjit_family *family, const int32_t *values) {
+static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
   (void)family, (void)values;
-  return 1;
+  return true;
 }
 
 static void canonicalize(const kjit_family *family, int32_t *values) {

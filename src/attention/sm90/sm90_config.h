@@ -3,6 +3,8 @@
 #ifndef KJIT_ATTENTION_SM90_SM90_CONFIG_H
 #define KJIT_ATTENTION_SM90_SM90_CONFIG_H
 
+#include <stdbool.h>
+
 #include <kjit/attention_sm90.h>
 
 #include "attention_sm90/layout.h"
@@ -28,7 +30,7 @@ uint32_t sm90_registers(const kjit_attention_sm90_config *config); /* registers 
 
 /* The two rules that depend on the tile: a consumer thread's registers, a block's shared memory. Choosing runs on the
  * launch path, where checking every rule would be noticeable. */
-_Bool sm90_fits(const kjit_attention_sm90_config *config);
+bool sm90_fits(const kjit_attention_sm90_config *config);
 
 /* The canonical form: fields that cannot change the machine code get their plain value. */
 kjit_attention_sm90_config sm90_canonical(const kjit_attention_sm90_config *config);

@@ -4,6 +4,7 @@
 #include "attention/sm90/sm90_maps.h"
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "attention/tensor_check.h"
@@ -88,7 +89,7 @@ static const char *const names[TENSORS] = {"q", "k", "v", "o"};
 /* Check the stride from one of every `heads` heads to the next, where the axis is that of heads. */
 static kjit_status check_stride(const char *name, const kjit_tensor *tensor, enum axis axis, int64_t heads,
                                 kjit_error *error) {
-  const _Bool together = axis == HEADS && heads > 1;
+  const bool together = axis == HEADS && heads > 1;
   if (tensor_stride(tensor, axis) < STRIDE_LIMIT / ELEMENT_BYTES / (together ? heads : 1)) return KJIT_OK;
   return error_set(
       error, KJIT_ERR_UNSUPPORTED, "%s.stride[%d] is %lld: attention_sm90 needs strides below 2^39 elements%s", name,

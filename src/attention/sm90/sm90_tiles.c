@@ -3,6 +3,8 @@
  * thread. */
 #include "attention/sm90/sm90_tiles.h"
 
+#include <stdbool.h>
+
 #include "attention_sm90/layout.h"
 #include "base/integer.h"
 
@@ -101,10 +103,10 @@ int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm9
          round_time(tiles, config, all % multiprocessors, steps) + merge_time(tiles, config, parts, multiprocessors);
 }
 
-static _Bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
+static bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
   const int64_t rounds = integer_divide_up(tiles->count, multiprocessors);
   /* The tiles of long queries differ in length or end at different times, which evens out over several waves. */
-  if (rounds > 1 && tiles->query_tiles > 1) return 1;
+  if (rounds > 1 && tiles->query_tiles > 1) return true;
   return tiles->count * 5 >= rounds * multiprocessors * 4;
 }
 

@@ -71,23 +71,23 @@ static void point_into(uint64_t address, size_t partial_bytes, struct sm90_space
   out->arrivals = (int *)(uintptr_t)(address + partial_bytes);
 }
 
-static _Bool borrow(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                    struct sm90_space *out) {
+static bool borrow(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                   struct sm90_space *out) {
   const size_t arrival_bytes = arrivals * sizeof(int);
   out->borrowed = runtime_memory_borrow(workspace->runtime, partial_bytes + arrival_bytes, stream);
-  if (!out->borrowed) return 0;
+  if (!out->borrowed) return false;
   point_into(out->borrowed, partial_bytes, out);
-  if (runtime_memory_clear(workspace->runtime, out->borrowed + partial_bytes, arrival_bytes, stream)) return 1;
+  if (runtime_memory_clear(workspace->runtime, out->borrowed + partial_bytes, arrival_bytes, stream)) return true;
   sm90_workspace_put(workspace, out, stream);
-  return 0;
+  return false;
 }
 
 /* Count bytes before they are allocated. Returns false when that would exceed the limit. */
-static _Bool reserve(struct sm90_workspace *workspace, size_t bytes) {
+static bool reserve(struct sm90_workspace *workspace, size_t bytes) {
   const size_t before = atomic_fetch_add_explicit(&workspace->bytes, bytes, memory_order_relaxed);
-  if (before + bytes <= MOST_BYTES) return 1;
+  if (before + bytes <= MOST_BYTES) return true;
   atomic_fetch_sub_explicit(&workspace->bytes, bytes, memory_order_relaxed);
-  return 0;
+  return false;
 }
 
 static void enlist(struct sm90_workspace *workspace, struct piece *piece) {
@@ -118,7 +118,7 @@ static struct piece *make_piece(struct sm90_workspace *workspace, const struct p
   return NULL;
 }
 
-static _Bool is_enough(const struct piece *piece, size_t partial_bytes, size_t arrivals) {
+static bool is_enough(const struct piece *piece, size_t partial_bytes, size_t arrivals) {
   return piece && piece->partial_bytes >= partial_bytes && piece->arrivals >= arrivals;
 }
 
@@ -143,18 +143,18 @@ static struct stream_pieces *meet_stream(struct sm90_workspace *workspace, const
   return (struct stream_pieces *)(uintptr_t)known; /* the table's own copy, which may be written */
 }
 
-_Bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                         struct sm90_space *out) {
+bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                        struct sm90_space *out) {
   struct runtime_stream identified;
   *out = (struct sm90_space){0};
   if (!runtime_stream_identify(workspace->runtime, stream, &identified))
     return borrow(workspace, partial_bytes, arrivals, stream, out);
   struct stream_pieces *const pieces = meet_stream(workspace, &identified);
-  if (!pieces) return 0;
+  if (!pieces) return false;
   const struct piece *const piece = grow(workspace, pieces, partial_bytes, arrivals, stream);
   if (!piece) return borrow(workspace, partial_bytes, arrivals, stream, out);
   point_into(piece->memory.address, piece->partial_bytes, out);
-  return 1;
+  return true;
 }
 
 void sm90_workspace_put(struct sm90_workspace *workspace, const struct sm90_space *space, CUstream stream) {

@@ -12,6 +12,8 @@
 #ifndef KJIT_ATTENTION_SM90_SM90_WORKSPACE_H
 #define KJIT_ATTENTION_SM90_SM90_WORKSPACE_H
 
+#include <stdbool.h>
+
 #include <kjit/kernel.h>
 
 struct sm90_workspace;
@@ -31,8 +33,8 @@ struct sm90_space {
 };
 
 /* Memory of the current context for the stream's next launch. False: there is none. Thread-safe. */
-_Bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                         struct sm90_space *out);
+bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                        struct sm90_space *out);
 
 /* After the launch, whether or not it was enqueued. Thread-safe. */
 void sm90_workspace_put(struct sm90_workspace *workspace, const struct sm90_space *space, CUstream stream);

@@ -7,6 +7,7 @@
  * Threads: pure. */
 #include "attention/tune/tune_candidates.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ struct axis {
   int32_t values[TRIED_COUNT + 1]; /* without the present one */
   uint32_t steps[TRIED_COUNT + 1]; /* how many legal values each is away from the present one */
   size_t count;
-  _Bool is_ordered; /* values have neighbours: only the nearest legal ones stay */
+  bool is_ordered; /* values have neighbours: only the nearest legal ones stay */
 };
 
 /* A config's values, to be copied as one. */
@@ -50,7 +51,7 @@ static kjit_status judge(const struct making *making, const struct candidate_val
   return status == KJIT_OK ? config_check(family->family, fitted.of, making->place, error) : status;
 }
 
-static _Bool is_legal(const struct making *making, const struct candidate_values *config) {
+static bool is_legal(const struct making *making, const struct candidate_values *config) {
   return judge(making, config, NULL) == KJIT_OK;
 }
 
@@ -91,17 +92,17 @@ static void add_axis(struct making *making, const kjit_field_info *field) {
 }
 
 /* True when any other single change makes this value legal. */
-static _Bool is_legal_with_another(const struct making *making, const struct candidate_values *changed,
-                                   const struct axis *but) {
+static bool is_legal_with_another(const struct making *making, const struct candidate_values *changed,
+                                  const struct axis *but) {
   for (size_t i = 0; i < making->axis_count; i++) {
     const struct axis *axis = &making->axes[i];
     for (size_t j = 0; axis != but && j < axis->count; j++) {
       struct candidate_values config = *changed;
       field_put(axis->field, config.of, axis->values[j]);
-      if (is_legal(making, &config)) return 1;
+      if (is_legal(making, &config)) return true;
     }
   }
-  return 0;
+  return false;
 }
 
 /* Drop the values that are never legal, and count the steps to the others. The values are in ascending order. */
@@ -216,13 +217,13 @@ static int compare_candidates(const void *left, const void *right) {
   return a->number < b->number ? -1 : 1;
 }
 
-static _Bool is_known(const struct tune_candidates *out, size_t before) {
+static bool is_known(const struct tune_candidates *out, size_t before) {
   for (size_t i = 0; i < before; i++) {
     if (!out->items[i].refused[0] &&
         field_table_compare(&out->family->family->table, out->items[i].values, out->items[before].values) == 0)
-      return 1;
+      return true;
   }
-  return 0;
+  return false;
 }
 
 /* Step 3, after sorting: refuse repetitions of a nearer candidate, and what is beyond the bound. */

@@ -74,7 +74,7 @@ static int32_t whole_head(const struct tune_class *class) {
   return whole < 32 ? 32 : whole;
 }
 
-_Bool tune_class_gives(const struct tune_class *class, const kjit_field_info *field, int32_t *value) {
+bool tune_class_gives(const struct tune_class *class, const kjit_field_info *field, int32_t *value) {
   const struct {
     const char *name;
     int32_t value;
@@ -83,9 +83,9 @@ _Bool tune_class_gives(const struct tune_class *class, const kjit_field_info *fi
   for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
     if (strcmp(given[i].name, field->name) != 0) continue;
     *value = given[i].value;
-    return 1;
+    return true;
   }
-  return 0;
+  return false;
 }
 
 static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {

@@ -2,6 +2,8 @@
 #ifndef KJIT_ATTENTION_TUNE_TUNE_CLASS_H
 #define KJIT_ATTENTION_TUNE_TUNE_CLASS_H
 
+#include <stdbool.h>
+
 #include <kjit/attention.h>
 
 #include "family/field_table.h"
@@ -45,7 +47,7 @@ void tune_class_of(const kjit_attention_problem *problem, struct tune_class *out
  * Fields are found by their names, which mean the same in every family that computes attention. `grouped` is 1 where
  * query heads share key heads, although a problem with a single key head is not grouped: its fit (attention_family.h)
  * sets that. */
-_Bool tune_class_gives(const struct tune_class *class, const kjit_field_info *field, int32_t *value);
+bool tune_class_gives(const struct tune_class *class, const kjit_field_info *field, int32_t *value);
 
 /* Check that problems can be of this class: values in range, buckets by their names. KJIT_ERR_INVALID_CONFIG says what
  * is wrong. */

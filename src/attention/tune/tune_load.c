@@ -66,9 +66,9 @@ struct side_file tune_file_of(const kjit_device_info *device, char name[TUNE_NAM
   return (struct side_file){.folder = FOLDER, .name = name, .limit = TUNE_TEXT_MAX};
 }
 
-_Bool tune_header_holds(const struct tune_header *a, const struct tune_header *b, _Bool shipped) {
+bool tune_header_holds(const struct tune_header *a, const struct tune_header *b, bool shipped) {
   if (strcmp(a->device, b->device) != 0 || strcmp(a->arch, b->arch) != 0 || a->multiprocessors != b->multiprocessors)
-    return 0;
+    return false;
   return shipped || (a->driver == b->driver && strcmp(a->library, b->library) == 0);
 }
 
@@ -139,9 +139,9 @@ static kjit_status take_file(const struct tune_places *places, kjit_origin tier,
 }
 
 /* True when a shipped table is for this card or, when `wanted` has no device's name, for its architecture. */
-static _Bool is_wanted(const struct found *found, const struct tune_header *wanted) {
+static bool is_wanted(const struct found *found, const struct tune_header *wanted) {
   struct tune_header header;
-  if (tune_text_read_header(found->text, found->bytes, &header, NULL) != KJIT_OK) return 0;
+  if (tune_text_read_header(found->text, found->bytes, &header, NULL) != KJIT_OK) return false;
   return wanted->device[0] ? tune_header_holds(&header, wanted, 1) : !strcmp(header.arch, wanted->arch);
 }
 

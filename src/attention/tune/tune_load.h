@@ -4,6 +4,8 @@
 #ifndef KJIT_ATTENTION_TUNE_TUNE_LOAD_H
 #define KJIT_ATTENTION_TUNE_TUNE_LOAD_H
 
+#include <stdbool.h>
+
 #include "attention/tune/tune_shipped.h"
 #include "attention/tune/tune_table.h"
 #include "base/log.h"
@@ -30,7 +32,7 @@ struct side_file tune_file_of(const kjit_device_info *device, char name[TUNE_NAM
 
 /* True when a table that was measured where `a` says holds where `b` says. With `shipped`, library and driver may
  * differ, because the library's own table was measured for this library's kernels. */
-_Bool tune_header_holds(const struct tune_header *a, const struct tune_header *b, _Bool shipped);
+bool tune_header_holds(const struct tune_header *a, const struct tune_header *b, bool shipped);
 
 /* Load a device's table, which may have no rows. NULL when out of memory. */
 struct tune_table *tune_load_of_device(const struct tune_places *places, const kjit_device_info *device);

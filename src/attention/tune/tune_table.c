@@ -45,8 +45,8 @@ static struct tune_row *find(const struct tune_table *table, const struct tune_c
   return row;
 }
 
-static _Bool insert(struct tune_table *table, struct tune_row *row) {
-  _Bool added = 1;
+static bool insert(struct tune_table *table, struct tune_row *row) {
+  bool added = true;
   const unsigned hashed = hash(&row->class), bit = hashed % TUNE_SEEN_BITS;
   HASH_ADD_BYHASHVALUE(hh, table->rows, class, sizeof row->class, hashed, row);
   table->seen[bit / 64] |= UINT64_C(1) << bit % 64;
@@ -61,7 +61,7 @@ static void replace_content(struct tune_table *table, struct tune_row *old, cons
   old->hh = hh;
 }
 
-kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row, _Bool replace, kjit_error *error) {
+kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row, bool replace, kjit_error *error) {
   struct tune_row *old = find(table, &row->class);
   if (old) {
     if (replace) replace_content(table, old, row);
@@ -86,22 +86,22 @@ const struct tune_row *tune_table_find(const struct tune_table *table, const str
 
 /* The choice for a problem, if a row has one. A row serves a whole class, so its config is fitted to this problem and
  * checked; if it does not fit, that is counted and the rules decide. */
-_Bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out) {
+bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out) {
   struct tune_class class;
-  if (!table->count) return 0;
+  if (!table->count) return false;
   tune_class_of(problem, &class);
   const struct tune_row *row = find(table, &class);
-  if (!row || row->rules) return 0;
+  if (!row || row->rules) return false;
   *out = row->choice;
   const kjit_family *family = out->family->family;
   if (out->family->fit(problem, out->values, NULL) == KJIT_OK && family->check(family, out->values, NULL) == KJIT_OK)
-    return 1;
+    return true;
   memset(out, 0, sizeof *out);
   atomic_fetch_add_explicit(&table->misfits, 1, memory_order_relaxed);
-  return 0;
+  return false;
 }
 
-static _Bool find_choice(void *table, const kjit_attention_problem *problem, struct attention_choice *out) {
+static bool find_choice(void *table, const kjit_attention_problem *problem, struct attention_choice *out) {
   return tune_table_choose(table, problem, out);
 }
 

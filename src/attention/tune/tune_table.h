@@ -3,6 +3,7 @@
 #define KJIT_ATTENTION_TUNE_TUNE_TABLE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include <uthash.h>
 
@@ -33,7 +34,7 @@ struct tune_header {
 struct tune_row {
   struct tune_class class;
   struct attention_choice choice; /* canonical; nothing where `rules` */
-  _Bool rules;                    /* measured, and the rules' choice was not beaten */
+  bool rules;                     /* measured, and the rules' choice was not beaten */
   enum tune_origin origin;
   uint64_t ns, rules_ns; /* medians of this choice and of the rules' choice */
   UT_hash_handle hh;
@@ -60,14 +61,14 @@ void tune_table_destroy(struct tune_table *table); /* accepts NULL */
 
 /* Add a copy of a row. If there is a row of the same class, `replace` says which one stays. KJIT_ERR_NO_MEMORY, and
  * KJIT_ERR_UNSUPPORTED beyond TUNE_ROWS_MAX. No other thread may be using the table. */
-kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row, _Bool replace, kjit_error *error);
+kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row, bool replace, kjit_error *error);
 
 /* Find the row of a class; NULL when there is none. Thread-safe, as long as nothing is added. */
 const struct tune_row *tune_table_find(const struct tune_table *table, const struct tune_class *class);
 
 /* True when the table has a row for a problem whose defaults are filled in, and the row fits; `choice` is then set.
  * Thread-safe; it costs some tens of nanoseconds. */
-_Bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out);
+bool tune_table_choose(struct tune_table *table, const kjit_attention_problem *problem, struct attention_choice *out);
 
 /* The table in the form in which the planner asks it; `table` may be NULL. */
 struct attention_measured tune_table_measured(struct tune_table *table);

@@ -4,6 +4,7 @@
  * Rows measured on other kernels are counted and left out. Threads: pure over the caller's memory. */
 #include "attention/tune/tune_text.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -170,8 +171,7 @@ static kjit_status read_class(struct reader *reader, struct tune_class *class) {
 /* Read family and config. When the family's kernels are not this library's, the config is left unread, because it may
  * have other fields. */
 static kjit_status read_choice(struct reader *reader, const struct tune_header *header,
-                               const struct digest kernels[ATTENTION_FAMILY_COUNT], struct tune_row *row,
-                               _Bool *stale) {
+                               const struct digest kernels[ATTENTION_FAMILY_COUNT], struct tune_row *row, bool *stale) {
   struct scanner *scanner = &reader->scanner;
   char alone[TUNE_LINE_MAX];
   row->rules = !strcmp(scanner->at, "rules");
@@ -192,11 +192,11 @@ static kjit_status read_choice(struct reader *reader, const struct tune_header *
 
 /* True when all families' kernels are this library's. A row that says "rules" speaks of all kernels that it was
  * measured against. */
-static _Bool all_known(const struct tune_header *header, const struct digest kernels[ATTENTION_FAMILY_COUNT]) {
+static bool all_known(const struct tune_header *header, const struct digest kernels[ATTENTION_FAMILY_COUNT]) {
   for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
-    if (!digest_equal(&header->kernels[i], &kernels[i])) return 0;
+    if (!digest_equal(&header->kernels[i], &kernels[i])) return false;
   }
-  return 1;
+  return true;
 }
 
 static kjit_status add_row(struct reader *reader, struct tune_table *table, const struct tune_row *row,
@@ -213,7 +213,7 @@ static kjit_status read_row(struct reader *reader, struct tune_table *table,
                             const struct digest kernels[ATTENTION_FAMILY_COUNT], const struct family_place *place,
                             enum tune_origin origin) {
   struct tune_row row = {.origin = origin};
-  _Bool stale = 0;
+  bool stale = false;
   kjit_status status = read_class(reader, &row.class);
   if (status == KJIT_OK) status = read_ns(&reader->scanner, &row.ns);
   if (status == KJIT_OK) status = read_ns(&reader->scanner, &row.rules_ns);

@@ -4,6 +4,7 @@
 #include "jit/admin/cache_admin.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -19,7 +20,7 @@ struct listing {
   struct builder *builder;
   kjit_cache_visit visit;
   void *user;
-  _Bool visited;
+  bool visited;
 };
 
 static void fill_sound(kjit_cache_entry *seen, const struct entry *entry) {
@@ -62,7 +63,7 @@ static int list_entry(void *user, int folder, const struct entry_name *name) {
   if (done == -ENOMEM) return done;
   kjit_cache_entry seen = {.struct_size = sizeof seen, .key_text = "", .family = "", .label = "", .arch = ""};
   seen.entry = seen.log = "";
-  listing->visited = 1;
+  listing->visited = true;
   seen.key = entry_name_key(name);
   seen.bytes = (uint64_t)status.st_size;
   seen.last_used = status.st_mtime;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -67,7 +68,7 @@ kjit_status builder_cache_bundle(struct builder *builder, struct bundle_writer *
 /* ---- Export ---- */
 
 /* Write a new file and make it durable. `*made` says whether there is a file to remove after a failure. */
-static int write_new(const struct file_ops *ops, const char *path, const void *data, size_t bytes, _Bool *made) {
+static int write_new(const struct file_ops *ops, const char *path, const void *data, size_t bytes, bool *made) {
   const int file = ops->open_path(ops->user, path, O_RDWR | O_CREAT | O_EXCL, 0666);
   *made = file >= 0;
   if (file < 0) return file;
@@ -82,7 +83,7 @@ static int replace_file(const struct builder *builder, const char *path, const v
   const struct file_ops *ops = builder->ops;
   struct text temp;
   uint64_t random = 0;
-  _Bool made = 0;
+  bool made = false;
   text_init(&temp, builder->mem, CACHE_DIR_MAX_BYTES);
   int done = ops->random(ops->user, &random, sizeof random);
   text_appendf(&temp, "%s.%016llx", path, (unsigned long long)random);

@@ -8,6 +8,7 @@
  * Other processes may publish and evict meanwhile: an entry that disappears during a walk is no error. The functions
  * run on the calling thread, and the only lock is that of "usage", held while something is removed. */
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -22,7 +23,7 @@
 /* A verification under way. */
 struct check {
   struct builder *builder;
-  _Bool repair;
+  bool repair;
   kjit_cache_report report;
 };
 
@@ -51,7 +52,7 @@ static int check_entry(void *user, int folder, const struct entry_name *name) {
 }
 
 /* Count the temporary files that no process is writing any more; with `remove` also remove them. */
-static int sweep(struct builder *builder, _Bool remove, kjit_cache_report *report) {
+static int sweep(struct builder *builder, bool remove, kjit_cache_report *report) {
   struct temp_sweep temps = {.remove = remove};
   const int done = temp_file_sweep(&temps, builder->ops, builder->user.dir.folder);
   report->temporary_files = temps.found;

@@ -6,6 +6,7 @@
  * the calling thread without a lock; if the nearest entry is removed between the walk and the second reading, the
  * error says to ask again. */
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -53,7 +54,7 @@ struct telling {
   const struct mem *mem;
   kjit_cache_difference_visit visit;
   void *user;
-  _Bool failed;
+  bool failed;
 };
 
 static char *copy(const struct mem *mem, const struct key_slice *slice) {

@@ -51,20 +51,19 @@ kjit_status entry_filter_parse(struct entry_filter *filter, const char *text, kj
   return KJIT_OK;
 }
 
-static _Bool equal(const struct entry_text *wanted, const char *data, size_t bytes) {
+static bool equal(const struct entry_text *wanted, const char *data, size_t bytes) {
   return !wanted->data || (wanted->bytes == bytes && !memcmp(wanted->data, data, bytes));
 }
 
 /* Is this field of the entry's key equal to the wanted value, or not asked for? */
-static _Bool field_equal(const struct entry_text *wanted, const struct entry *entry, const char *tag) {
+static bool field_equal(const struct entry_text *wanted, const struct entry *entry, const char *tag) {
   struct key_field field;
-  if (!wanted->data) return 1;
+  if (!wanted->data) return true;
   return key_find(entry->key_text.data, entry->key_text.bytes, tag, &field) &&
          equal(wanted, field.value, field.value_bytes);
 }
 
-_Bool entry_filter_accepts(const struct entry_filter *filter, const struct entry_name *name,
-                           const struct entry *entry) {
+bool entry_filter_accepts(const struct entry_filter *filter, const struct entry_name *name, const struct entry *entry) {
   const struct entry_text *key = &filter->wanted[FILTER_KEY], *label = &filter->wanted[FILTER_LABEL];
   return equal(&filter->wanted[FILTER_FAMILY], entry->family.data, entry->family.bytes) &&
          field_equal(&filter->wanted[FILTER_ARCH], entry, KEY_TAG_TARGET) &&

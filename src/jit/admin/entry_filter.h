@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_ADMIN_ENTRY_FILTER_H
 #define KJIT_JIT_ADMIN_ENTRY_FILTER_H
 
+#include <stdbool.h>
+
 #include "jit/cache/entry.h"
 #include "jit/cache/entry_name.h"
 
@@ -17,6 +19,6 @@ struct entry_filter {
  * that a label may have commas in it. KJIT_ERR_INVALID_ARG names what is wrong. */
 kjit_status entry_filter_parse(struct entry_filter *filter, const char *text, kjit_error *error);
 
-_Bool entry_filter_accepts(const struct entry_filter *filter, const struct entry_name *name, const struct entry *entry);
+bool entry_filter_accepts(const struct entry_filter *filter, const struct entry_name *name, const struct entry *entry);
 
 #endif

@@ -13,6 +13,7 @@
 #include "jit/bundle/bundle.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -35,7 +36,7 @@ struct bundle {
   uint8_t *copy; /* the table's own memory, because a mapped file can change; NULL for a bundle in memory */
   struct bundle_table table;
   uint8_t signature[BUNDLE_SIGNATURE_BYTES];
-  _Bool is_signed;
+  bool is_signed;
   _Atomic(struct dictionary *) *dictionaries; /* one for each group */
 };
 
@@ -57,7 +58,7 @@ const uint8_t *bundle_signature(const struct bundle *bundle) {
 
 /* Was the mapped file cut in place, as by a copy over it that is under way? Touching a page behind its end would raise
  * SIGBUS. A file that was replaced by a rename still has all its pages and is not cut. */
-static _Bool was_cut(const struct bundle *bundle) {
+static bool was_cut(const struct bundle *bundle) {
   struct file_identity now;
   const struct file_identity *then = &bundle->map.identity;
   return bundle->map.data && file_identify(bundle->name, &now) && now.device == then->device &&
@@ -178,7 +179,7 @@ void bundle_close(struct bundle *bundle) {
 /* Copy a packed part and compare its digest with the one in the table. NULL, or what is wrong. The caller frees
  * `*copy`, which is NULL for a bundle in memory, because nobody else writes to that. */
 static const char *take_packed(const struct bundle *bundle, uint64_t offset, uint32_t bytes,
-                               const struct digest *wanted, void **copy, struct frame_bytes *packed, _Bool *no_memory) {
+                               const struct digest *wanted, void **copy, struct frame_bytes *packed, bool *no_memory) {
   struct digest digest;
   *copy = NULL;
   *packed = (struct frame_bytes){bundle->data + offset, bytes};
@@ -196,7 +197,7 @@ static const char *take_packed(const struct bundle *bundle, uint64_t offset, uin
 
 /* Unpack a part into new memory behind `room` bytes. NULL with `damage` or `no_memory` set. */
 static uint8_t *unpack(const struct bundle *bundle, struct frame_bytes packed, struct frame_bytes dictionary,
-                       size_t room, size_t bytes, const char **damage, _Bool *no_memory) {
+                       size_t room, size_t bytes, const char **damage, bool *no_memory) {
   uint8_t *const memory = mem_alloc(bundle->mem, room + bytes);
   *no_memory = !memory;
   if (memory) *damage = frame_unpack(bundle->mem, packed, dictionary, memory + room, bytes, no_memory);
@@ -206,7 +207,7 @@ static uint8_t *unpack(const struct bundle *bundle, struct frame_bytes packed, s
 }
 
 static struct dictionary *make_dictionary(const struct bundle *bundle, const struct bundle_group *group,
-                                          const char **damage, _Bool *no_memory) {
+                                          const char **damage, bool *no_memory) {
   void *copy = NULL;
   struct frame_bytes packed;
   struct dictionary *made = NULL;
@@ -219,8 +220,7 @@ static struct dictionary *make_dictionary(const struct bundle *bundle, const str
 }
 
 /* The dictionary of group `index`. Two threads may unpack it at the same time; then the second result is freed. */
-static struct frame_bytes find_dictionary(struct bundle *bundle, uint32_t index, const char **damage,
-                                          _Bool *no_memory) {
+static struct frame_bytes find_dictionary(struct bundle *bundle, uint32_t index, const char **damage, bool *no_memory) {
   struct bundle_group group;
   struct dictionary *known = atomic_load_explicit(&bundle->dictionaries[index], memory_order_acquire);
   bundle_table_group(&bundle->table, index, &group);
@@ -253,7 +253,7 @@ static const char *check_entry(const struct bundle *bundle, const struct bundle_
 
 /* Unpack and check one kernel. NULL, or what is wrong with it. */
 static const char *read_record(struct bundle *bundle, const struct bundle_record *record, struct entry_image *image,
-                               _Bool *no_memory) {
+                               bool *no_memory) {
   void *copy = NULL;
   struct frame_bytes packed;
   const char *damage = NULL;
@@ -273,7 +273,7 @@ static const char *read_record(struct bundle *bundle, const struct bundle_record
 kjit_status bundle_read(struct bundle *bundle, uint32_t index, struct entry_image *image, kjit_error *error) {
   struct bundle_record record;
   struct bundle_group group;
-  _Bool no_memory = 0;
+  bool no_memory = false;
   *image = (struct entry_image){0};
   bundle_table_record(&bundle->table, index, &record);
   bundle_table_group(&bundle->table, record.group, &group);

@@ -63,12 +63,12 @@ void bundle_table_record(const struct bundle_table *table, uint32_t index, struc
 }
 
 /* Does the field hold the name of an architecture, and zeros behind it? */
-static _Bool arch_is_sound(const uint8_t *at) {
+static bool arch_is_sound(const uint8_t *at) {
   struct target target;
   char name[BUNDLE_ARCH_BYTES];
   memcpy(name, at, sizeof name);
   const size_t bytes = strnlen(name, sizeof name);
-  if (bytes == sizeof name || !bytes_all_zero(at + bytes, sizeof name - bytes)) return 0;
+  if (bytes == sizeof name || !bytes_all_zero(at + bytes, sizeof name - bytes)) return false;
   return target_parse(&target, name, NULL) == KJIT_OK;
 }
 
@@ -124,19 +124,19 @@ const char *bundle_table_check(struct bundle_table *table, const void *data) {
   return damage;
 }
 
-_Bool bundle_table_find(const struct bundle_table *table, const struct digest *request, uint32_t *index) {
+bool bundle_table_find(const struct bundle_table *table, const struct digest *request, uint32_t *index) {
   uint32_t from = 0, to = table->record_count;
   while (from < to) {
     const uint32_t middle = from + (to - from) / 2;
     const int order = memcmp(request->bytes, record_at(table, middle) + RECORD_AT_REQUEST, DIGEST_BYTES);
     if (!order) {
       *index = middle;
-      return 1;
+      return true;
     }
     if (order < 0)
       to = middle;
     else
       from = middle + 1;
   }
-  return 0;
+  return false;
 }

@@ -8,6 +8,8 @@
 #ifndef KJIT_JIT_BUNDLE_BUNDLE_FORMAT_H
 #define KJIT_JIT_BUNDLE_BUNDLE_FORMAT_H
 
+#include <stdbool.h>
+
 #include "base/digest.h"
 #include "jit/cache/entry.h"
 
@@ -101,6 +103,6 @@ void bundle_table_group(const struct bundle_table *table, uint32_t index, struct
 void bundle_table_record(const struct bundle_table *table, uint32_t index, struct bundle_record *record);
 
 /* Find the record of a request. False when there is none. */
-_Bool bundle_table_find(const struct bundle_table *table, const struct digest *request, uint32_t *index);
+bool bundle_table_find(const struct bundle_table *table, const struct digest *request, uint32_t *index);
 
 #endif

@@ -7,6 +7,7 @@
  * The set does not change after it was opened, so any number of threads may look kernels up. */
 #include "jit/bundle/bundle_set.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -98,7 +99,7 @@ void bundle_set_close(struct bundle_set *set) {
 }
 
 /* Does the entry answer the request? The digests are equal, but the key texts decide. */
-static _Bool answers(const struct key *key, const struct entry *entry) {
+static bool answers(const struct key *key, const struct entry *entry) {
   return entry->key_text.bytes >= key->request_bytes &&
          !memcmp(entry->key_text.data, key->text.data, key->request_bytes);
 }

@@ -7,6 +7,7 @@
 #include "jit/bundle/bundle_trust.h"
 
 #include <sodium.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -47,13 +48,13 @@ void trust_finish(struct trust *trust, const struct mem *mem) {
   *trust = (struct trust){0};
 }
 
-static _Bool is_trusted(const struct trust *trust, const uint8_t *key) {
+static bool is_trusted(const struct trust *trust, const uint8_t *key) {
   for (size_t i = 0; i < trust->count; i++)
-    if (!memcmp(trust->keys[i].bytes, key, TRUST_KEY_BYTES)) return 1;
-  return 0;
+    if (!memcmp(trust->keys[i].bytes, key, TRUST_KEY_BYTES)) return true;
+  return false;
 }
 
-static _Bool signature_is_right(const void *head, const uint8_t *signature) {
+static bool signature_is_right(const void *head, const uint8_t *signature) {
   uint8_t text[SIGNED_BYTES];
   signed_text(text, head);
   return !memcmp(signature, BUNDLE_SIGNATURE_MAGIC, BUNDLE_SIGNATURE_MAGIC_BYTES) &&

@@ -58,7 +58,7 @@ static struct frame_bytes packed_texts(const struct sealed *sealed) {
   return (struct frame_bytes){sealed->data + at, body_bytes(sealed) - at};
 }
 
-_Bool sealed_has_texts(const struct sealed *sealed) {
+bool sealed_has_texts(const struct sealed *sealed) {
   return packed_texts(sealed).bytes > 0;
 }
 
@@ -80,7 +80,7 @@ static kjit_status damaged(const struct sealed *sealed, const char *damage, kjit
 }
 
 static kjit_status read_index(struct sealed *sealed, size_t bytes, kjit_error *error) {
-  _Bool no_memory = 0;
+  bool no_memory = false;
   sealed->index = mem_alloc(sealed->mem, bytes + 1);
   if (!sealed->index) return error_no_memory(error);
   const char *damage =
@@ -185,7 +185,7 @@ static kjit_status check_texts(const struct sealed_texts *texts, const struct se
 kjit_status sealed_texts_read(struct sealed_texts *texts, const struct sealed *sealed, const struct sealed_unit *unit,
                               kjit_error *error) {
   const size_t count = unit->set.count;
-  _Bool no_memory = 0;
+  bool no_memory = false;
   *texts = (struct sealed_texts){.memory = mem_alloc(sealed->mem, sealed->texts_bytes),
                                  .list = mem_alloc_array(sealed->mem, count, sizeof *texts->list)};
   if (!texts->memory || !texts->list) return error_no_memory(error);
@@ -196,7 +196,7 @@ kjit_status sealed_texts_read(struct sealed_texts *texts, const struct sealed *s
   memcpy(texts->list, unit->list, count * sizeof *texts->list);
   texts->set = unit->set;
   texts->set.files = texts->list;
-  texts->set.withheld = 0;
+  texts->set.withheld = false;
   const kjit_status status = place_texts(texts, sealed, unit, error);
   return status == KJIT_OK ? check_texts(texts, sealed, count, error) : status;
 }

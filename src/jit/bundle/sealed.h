@@ -9,6 +9,8 @@
 #ifndef KJIT_JIT_BUNDLE_SEALED_H
 #define KJIT_JIT_BUNDLE_SEALED_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "jit/bundle/bundle_trust.h"
@@ -92,12 +94,12 @@ void sealed_close(struct sealed *sealed); /* accepts NULL */
 
 /* Read the unpacked index into files and units (sealed_index.c). NULL when sound; else what is wrong, in static
  * storage; *no_memory is set when that was the reason. */
-const char *sealed_index_read(struct sealed *sealed, size_t index_bytes, _Bool *no_memory);
+const char *sealed_index_read(struct sealed *sealed, size_t index_bytes, bool *no_memory);
 
 /* Zeroed memory that ends with the program. NULL: out of memory. */
 void *sealed_alloc(struct sealed *sealed, size_t count, size_t size);
 
-_Bool sealed_has_texts(const struct sealed *sealed);
+bool sealed_has_texts(const struct sealed *sealed);
 
 /* The texts of one unit. */
 struct sealed_texts {

@@ -1,5 +1,6 @@
 /* Which unit of a sealed program a caller means, by entry, architecture and defines. Where the caller leaves the
  * architecture to the device, the code that is most specific to it wins. Pure functions over an open program. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -15,17 +16,18 @@ static const char *find_entry(const struct sealed_unit *unit, const char *name) 
   return NULL;
 }
 
-static _Bool has_defines(const struct sealed_unit *unit, const struct sealed_wanted *wanted) {
-  if (!wanted->define_count) return 1;
-  if (unit->define_count != wanted->define_count) return 0;
+static bool has_defines(const struct sealed_unit *unit, const struct sealed_wanted *wanted) {
+  if (!wanted->define_count) return true;
+  if (unit->define_count != wanted->define_count) return false;
   for (size_t i = 0; i < unit->define_count; i++) {
     const char *name = wanted->defines[i].name, *value = wanted->defines[i].value;
-    if (!name || strcmp(unit->defines[i].name, name) || strcmp(unit->defines[i].value, value ? value : "1")) return 0;
+    if (!name || strcmp(unit->defines[i].name, name) || strcmp(unit->defines[i].value, value ? value : "1"))
+      return false;
   }
-  return 1;
+  return true;
 }
 
-static _Bool has_target(const struct sealed_unit *unit, const struct sealed_wanted *wanted) {
+static bool has_target(const struct sealed_unit *unit, const struct sealed_wanted *wanted) {
   if (wanted->arch) return !strcmp(unit->target.name, wanted->arch);
   return !wanted->capability || target_runs_on(&unit->target, wanted->capability);
 }
@@ -36,16 +38,16 @@ static uint32_t rank(const struct target *target) {
 }
 
 /* Without a name the program must have one kernel, or else the caller would get whatever came first. */
-static _Bool is_ambiguous(const struct sealed *sealed) {
+static bool is_ambiguous(const struct sealed *sealed) {
   for (size_t i = 0; i < sealed->unit_count; i++) {
     const struct sealed_unit *unit = &sealed->units[i];
-    if (unit->entry_count > 1 || strcmp(unit->entries[0], sealed->units[0].entries[0])) return 1;
+    if (unit->entry_count > 1 || strcmp(unit->entries[0], sealed->units[0].entries[0])) return true;
   }
-  return 0;
+  return false;
 }
 
 static kjit_status not_found(const struct sealed *sealed, const struct sealed_wanted *wanted, kjit_error *error) {
-  _Bool known = 0;
+  bool known = false;
   char list[200] = "";
   for (size_t i = 0; i < sealed->unit_count; i++) {
     const struct sealed_unit *unit = &sealed->units[i];

@@ -5,6 +5,7 @@
  * fields must stand in the grammar's order, numbers must be those of files, names must be such as a request may have,
  * the files behind the first must be sorted by name and distinct, and the lengths of the texts must fit into their
  * bound. Strings are copied with a NUL behind them; all memory belongs to the program. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "jit/bundle/sealed.h"
@@ -16,15 +17,15 @@ struct index_reader {
   struct sealed *sealed;
   struct key_reader reader;
   struct key_field field; /* the one that was read last */
-  _Bool ended;
-  _Bool no_memory;
+  bool ended;
+  bool no_memory;
 };
 
 static void advance(struct index_reader *in) {
   in->ended = !key_reader_next(&in->reader, &in->field);
 }
 
-static _Bool at(const struct index_reader *in, const char *tag) {
+static bool at(const struct index_reader *in, const char *tag) {
   return !in->ended && key_field_is(&in->field, tag);
 }
 
@@ -45,12 +46,12 @@ static const char *take(struct index_reader *in, const char *tag) {
 }
 
 /* Decimal without leading zeros, at most `most`; stops behind the digits. */
-static _Bool read_number(const char **text, size_t most, size_t *number) {
+static bool read_number(const char **text, size_t most, size_t *number) {
   const char *start = *text;
   *number = 0;
   for (; **text >= '0' && **text <= '9'; ++*text) {
     *number = *number * 10 + (size_t)(**text - '0');
-    if (*number > most || (*start == '0' && *text > start)) return 0;
+    if (*number > most || (*start == '0' && *text > start)) return false;
   }
   return *text > start;
 }
@@ -73,7 +74,7 @@ static size_t count_fields(const struct index_reader *in, const char *tag, const
   struct key_reader ahead = in->reader;
   struct key_field field = in->field;
   size_t count = 0;
-  _Bool more = !in->ended;
+  bool more = !in->ended;
   for (; more && !(last && key_field_is(&field, last)); more = key_reader_next(&ahead, &field))
     count += key_field_is(&field, tag);
   return count;
@@ -94,56 +95,56 @@ static const char *read_files(struct index_reader *in) {
 /* -- Units -------------------------------------------------------------------------------------------------------- */
 
 /* All the values of a repeated field. False: malformed or out of memory. */
-static _Bool take_list(struct index_reader *in, const char *tag, const char ***list, size_t *count) {
+static bool take_list(struct index_reader *in, const char *tag, const char ***list, size_t *count) {
   const size_t wanted = count_fields(in, tag, SEALED_TAG_FILES);
   *list = allocate(in, wanted + 1, sizeof **list);
-  if (!*list) return 0;
+  if (!*list) return false;
   for (*count = 0; at(in, tag); ++*count) {
-    if (*count >= wanted) return 0;
+    if (*count >= wanted) return false;
     (*list)[*count] = take(in, tag);
-    if (!(*list)[*count]) return 0;
+    if (!(*list)[*count]) return false;
   }
-  return 1;
+  return true;
 }
 
 /* The defines that a prologue begins with, for comparing them with a caller's. */
-static _Bool read_defines(struct index_reader *in, struct sealed_unit *unit) {
+static bool read_defines(struct index_reader *in, struct sealed_unit *unit) {
   size_t lines = 0;
   for (const char *at = unit->prologue; (at = strchr(at, '\n')); at++)
     lines++;
   unit->defines = allocate(in, lines + 1, sizeof *unit->defines);
   char *text = allocate(in, strlen(unit->prologue) + 1, 1);
-  if (!unit->defines || !text) return 0;
+  if (!unit->defines || !text) return false;
   memcpy(text, unit->prologue, strlen(unit->prologue));
   while (!strncmp(text, DEFINE, sizeof DEFINE - 1)) {
     char *name = text + sizeof DEFINE - 1, *end = strchr(name, '\n'), *space = strchr(name, ' ');
-    if (!end || !space || space > end) return 0;
+    if (!end || !space || space > end) return false;
     *end = *space = '\0';
     unit->defines[unit->define_count++] = (kjit_define){name, space + 1};
     text = end + 1;
   }
-  return 1;
+  return true;
 }
 
-static _Bool read_numbers(struct index_reader *in, struct sealed_unit *unit, const char *text) {
+static bool read_numbers(struct index_reader *in, struct sealed_unit *unit, const char *text) {
   const struct sealed *sealed = in->sealed;
   size_t count = 1;
   for (const char *space = text; (space = strchr(space, ' ')); space++)
     count++;
-  if (count > SEALED_MAX_UNIT_FILES) return 0;
+  if (count > SEALED_MAX_UNIT_FILES) return false;
   unit->numbers = allocate(in, count, sizeof *unit->numbers);
   unit->list = allocate(in, count, sizeof *unit->list);
-  if (!unit->numbers || !unit->list) return 0;
+  if (!unit->numbers || !unit->list) return false;
   for (size_t i = 0; i < count; i++) {
     size_t number;
-    if ((i && *text++ != ' ') || !read_number(&text, sealed->file_count - 1, &number)) return 0;
+    if ((i && *text++ != ' ') || !read_number(&text, sealed->file_count - 1, &number)) return false;
     unit->numbers[i] = (uint32_t)number;
     unit->list[i] = sealed->files[number];
-    if (i > 1 && strcmp(unit->list[i - 1].name, unit->list[i].name) >= 0) return 0;
+    if (i > 1 && strcmp(unit->list[i - 1].name, unit->list[i].name) >= 0) return false;
   }
-  if (*text) return 0;
+  if (*text) return false;
   in->no_memory = !source_set_seal(&unit->set, unit->list, count, sealed->mem);
-  unit->set.withheld = 1;
+  unit->set.withheld = true;
   return !in->no_memory;
 }
 
@@ -176,7 +177,7 @@ static const char *read_units(struct index_reader *in) {
   return damage;
 }
 
-const char *sealed_index_read(struct sealed *sealed, size_t index_bytes, _Bool *no_memory) {
+const char *sealed_index_read(struct sealed *sealed, size_t index_bytes, bool *no_memory) {
   const size_t head = sizeof SEALED_INDEX_HEAD - 1;
   struct index_reader in = {.sealed = sealed, .reader = {sealed->index, index_bytes, head, 1}};
   if (index_bytes < head || memcmp(sealed->index, SEALED_INDEX_HEAD, head))

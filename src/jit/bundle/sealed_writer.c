@@ -118,11 +118,11 @@ static kjit_status fill_unit(struct sealed_writer *writer, struct written_unit *
   return unit->head.failed || unit->entries.failed || unit->files.failed ? error_no_memory(error) : KJIT_OK;
 }
 
-static _Bool text_equal(const struct text *a, const struct text *b) {
+static bool text_equal(const struct text *a, const struct text *b) {
   return a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
 }
 
-static _Bool has_entry(const struct text *entries, const char *field) {
+static bool has_entry(const struct text *entries, const char *field) {
   const char *at = entries->data;
   while ((at = strstr(at, field)) && at != entries->data && at[-1] != '\n')
     at++;
@@ -130,14 +130,14 @@ static _Bool has_entry(const struct text *entries, const char *field) {
 }
 
 /* True when an earlier unit differs by its entries alone; it has the new one's entry then too. */
-static _Bool join(struct sealed_writer *writer, const struct written_unit *made) {
+static bool join(struct sealed_writer *writer, const struct written_unit *made) {
   for (size_t i = 0; i < writer->unit_count; i++) {
     struct written_unit *unit = &writer->units[i];
     if (!text_equal(&unit->head, &made->head) || !text_equal(&unit->files, &made->files)) continue;
     if (!has_entry(&unit->entries, made->entries.data)) text_append(&unit->entries, made->entries.data);
-    return 1;
+    return true;
   }
-  return 0;
+  return false;
 }
 
 kjit_status sealed_writer_add(struct sealed_writer *writer, const struct jit_request *request,
@@ -228,7 +228,7 @@ static kjit_status lay_out(const struct sealed_writer *writer, const struct text
   return KJIT_OK;
 }
 
-kjit_status sealed_writer_build(struct sealed_writer *writer, _Bool with_texts, void **data, size_t *bytes,
+kjit_status sealed_writer_build(struct sealed_writer *writer, bool with_texts, void **data, size_t *bytes,
                                 kjit_error *error) {
   struct text index, texts;
   *data = NULL;

@@ -3,6 +3,8 @@
 #ifndef KJIT_JIT_BUNDLE_SEALED_WRITER_H
 #define KJIT_JIT_BUNDLE_SEALED_WRITER_H
 
+#include <stdbool.h>
+
 #include <kjit/bundle.h>
 
 #include "jit/bundle/sealed.h"
@@ -20,7 +22,7 @@ kjit_status sealed_writer_add(struct sealed_writer *writer, const struct jit_req
 
 /* The program, mem_free. KJIT_ERR_INVALID_ARG without a request; KJIT_ERR_UNSUPPORTED beyond the bounds;
  * KJIT_ERR_INTERNAL when the compressor fails; KJIT_ERR_NO_MEMORY. */
-kjit_status sealed_writer_build(struct sealed_writer *writer, _Bool with_texts, void **data, size_t *bytes,
+kjit_status sealed_writer_build(struct sealed_writer *writer, bool with_texts, void **data, size_t *bytes,
                                 kjit_error *error);
 
 #endif

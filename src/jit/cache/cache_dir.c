@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-static const char *environment(const struct file_ops *ops, _Bool allowed, const char *name) {
+static const char *environment(const struct file_ops *ops, bool allowed, const char *name) {
   const char *value = allowed ? ops->environment(ops->user, name) : NULL;
   return value && *value ? value : NULL;
 }
@@ -27,7 +27,7 @@ static const char *absolute(const char *path) {
 }
 
 static kjit_status choose_user_path(char **path, const struct file_ops *ops, const struct mem *mem, const char *option,
-                                    _Bool kjit_environment, kjit_error *error) {
+                                    bool kjit_environment, kjit_error *error) {
   const char *given = option ? option : environment(ops, kjit_environment, "KJIT_CACHE_DIR");
   const char *xdg = absolute(environment(ops, 1, "XDG_CACHE_HOME"));
   const char *home = absolute(environment(ops, 1, "HOME"));
@@ -79,7 +79,7 @@ static kjit_status check_user(const struct cache_dir *dir, const struct file_ops
 }
 
 kjit_status cache_dir_open_user(struct cache_dir *dir, const struct file_ops *ops, const struct mem *mem,
-                                const char *option, _Bool kjit_environment, _Bool writable, kjit_error *error) {
+                                const char *option, bool kjit_environment, bool writable, kjit_error *error) {
   *dir = (struct cache_dir){-1, NULL};
   const kjit_status chosen = choose_user_path(&dir->path, ops, mem, option, kjit_environment, error);
   if (chosen != KJIT_OK) return chosen;
@@ -93,7 +93,7 @@ kjit_status cache_dir_open_user(struct cache_dir *dir, const struct file_ops *op
 }
 
 kjit_status cache_dir_open_site(struct cache_dir *dir, const struct file_ops *ops, const struct mem *mem,
-                                const char *option, _Bool kjit_environment, kjit_error *error) {
+                                const char *option, bool kjit_environment, kjit_error *error) {
   *dir = (struct cache_dir){-1, NULL};
   const char *path = option ? option : environment(ops, kjit_environment, "KJIT_CACHE_SITE");
   if (!path) return KJIT_ERR_NOT_FOUND;

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_CACHE_CACHE_DIR_H
 #define KJIT_JIT_CACHE_CACHE_DIR_H
 
+#include <stdbool.h>
+
 #include <kjit/runtime.h>
 
 #include "base/mem.h"
@@ -19,12 +21,12 @@ struct cache_dir {
  * Made, with its parents, 0700, when it is missing and `writable`. Refused when another user owns it or can write to
  * it. Anything but KJIT_OK means that the cache runs from memory, with the reason in `error`; finish it anyway. */
 kjit_status cache_dir_open_user(struct cache_dir *dir, const struct file_ops *ops, const struct mem *mem,
-                                const char *option, _Bool kjit_environment, _Bool writable, kjit_error *error);
+                                const char *option, bool kjit_environment, bool writable, kjit_error *error);
 
 /* The site folder: `option`, else $KJIT_CACHE_SITE. Refused when everybody can write to it. KJIT_ERR_NOT_FOUND when
  * none is configured. */
 kjit_status cache_dir_open_site(struct cache_dir *dir, const struct file_ops *ops, const struct mem *mem,
-                                const char *option, _Bool kjit_environment, kjit_error *error);
+                                const char *option, bool kjit_environment, kjit_error *error);
 
 void cache_dir_finish(struct cache_dir *dir, const struct file_ops *ops, const struct mem *mem);
 

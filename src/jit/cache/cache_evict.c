@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +36,9 @@ struct candidate {
 /* One eviction, or one count of the folder. */
 struct scan {
   struct disk_cache *cache;
-  _Bool present[ENTRY_SHARDS];
+  bool present[ENTRY_SHARDS];
   struct cache_amount seen; /* what the current shard holds, as far as it was looked at */
-  _Bool keep;               /* collect candidates: an eviction, not a count */
+  bool keep;                /* collect candidates: an eviction, not a count */
   struct candidate *candidates;
   size_t count, capacity;
 };
@@ -92,7 +93,7 @@ struct cache_amount cache_totals_sum(const struct cache_totals *totals) {
   return sum;
 }
 
-static _Bool within(const struct cache_totals *totals, uint64_t max_bytes, uint64_t max_entries) {
+static bool within(const struct cache_totals *totals, uint64_t max_bytes, uint64_t max_entries) {
   const struct cache_amount sum = cache_totals_sum(totals);
   return sum.bytes <= max_bytes && sum.entries <= max_entries;
 }
@@ -150,7 +151,7 @@ static uint64_t and_some(uint64_t goal) {
 
 /* True when the folder is more than 1/8 over the goal, as after the bound was lowered. Samples would then have to give
  * up recently used entries, so the whole folder is scanned instead. */
-static _Bool far_beyond(const struct cache_totals *totals, const struct evict_goal *goal) {
+static bool far_beyond(const struct cache_totals *totals, const struct evict_goal *goal) {
   return !within(totals, and_some(goal->max_bytes), and_some(goal->max_entries));
 }
 

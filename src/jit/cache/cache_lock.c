@@ -27,7 +27,7 @@ void cache_lock_init(struct cache_lock *lock, const struct digest *key) {
 }
 
 /* Is the locked file still the one that others will open? It is not if somebody deleted the whole folder. */
-static _Bool still_there(const struct file_ops *ops, int folder, int file) {
+static bool still_there(const struct file_ops *ops, int folder, int file) {
   struct stat held, named;
   return ops->stat(ops->user, file, &held) == 0 && ops->stat_at(ops->user, folder, LOCK_FILE, &named) == 0 &&
          held.st_ino == named.st_ino && held.st_dev == named.st_dev;
@@ -59,7 +59,7 @@ static enum cache_lock_result try_marker(struct cache_lock *lock, const struct f
   const int made = ops->open(ops->user, markers, lock->marker, O_RDWR | O_CREAT | O_EXCL, 0600);
   if (made >= 0) {
     lock->file = made;
-    lock->marked = 1;
+    lock->marked = true;
     result = CACHE_LOCK_TAKEN;
   } else if (made == -EEXIST) {
     result = CACHE_LOCK_BUSY;
@@ -73,7 +73,7 @@ enum cache_lock_result cache_lock_try(struct cache_lock *lock, const struct file
   const int done = try_range(lock, ops, folder);
   if (done == 0) return CACHE_LOCK_TAKEN;
   if (done == -EAGAIN || done == -EINTR || done == -ESTALE) return CACHE_LOCK_BUSY;
-  const _Bool no_locks = done == -ENOLCK || done == -EOPNOTSUPP || done == -ENOSYS || done == -EINVAL;
+  const bool no_locks = done == -ENOLCK || done == -EOPNOTSUPP || done == -ENOSYS || done == -EINVAL;
   return no_locks ? try_marker(lock, ops, folder) : CACHE_LOCK_UNAVAILABLE;
 }
 

@@ -10,6 +10,8 @@
 #ifndef KJIT_JIT_CACHE_CACHE_LOCK_H
 #define KJIT_JIT_CACHE_CACHE_LOCK_H
 
+#include <stdbool.h>
+
 #include "base/digest.h"
 #include "jit/cache/file_ops.h"
 
@@ -23,7 +25,7 @@ struct cache_lock {
   int file;                      /* -1: not taken */
   off_t offset;                  /* of the locked byte */
   char marker[DIGEST_HEX_BYTES]; /* name of the stand-in */
-  _Bool marked;                  /* taken by the stand-in */
+  bool marked;                   /* taken by the stand-in */
   ino_t awaited;                 /* somebody else's stand-in that was in the way; 0: none */
   struct cache_lock *next;       /* for its owner's list */
 };

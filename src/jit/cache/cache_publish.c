@@ -13,13 +13,14 @@
 #include "jit/cache/cache_publish.h"
 
 #include <errno.h>
+#include <stdbool.h>
 
 #include "jit/cache/cache_tidy.h"
 #include "jit/cache/cache_usage.h"
 #include "jit/cache/temp_file.h"
 
 /* Add the entry to its shard's amount; `replaced` is the size of the file that it replaces, if `replaces`. */
-static void add_entry(struct cache_amount *shard, uint64_t bytes, uint64_t replaced, _Bool replaces) {
+static void add_entry(struct cache_amount *shard, uint64_t bytes, uint64_t replaced, bool replaces) {
   shard->bytes = shard->bytes + bytes > replaced ? shard->bytes + bytes - replaced : bytes;
   shard->entries += !replaces;
 }
@@ -32,7 +33,7 @@ static int rename_counted(struct cache_usage *usage, struct temp_file *temp, int
   struct cache_amount *const shard = &usage->block.totals.shards[entry_name_shard_number(name)];
   const struct cache_amount before = *shard;
   struct stat status;
-  const _Bool replaces = ops->stat_at(ops->user, folder, name->file, &status) == 0;
+  const bool replaces = ops->stat_at(ops->user, folder, name->file, &status) == 0;
   add_entry(shard, bytes, replaces ? (uint64_t)status.st_size : 0, replaces);
   int done = cache_usage_write(usage);
   if (done == 0) done = temp_file_publish(temp, ops, folder, name->file);

@@ -4,6 +4,7 @@
 #include "jit/cache/cache_tidy.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "jit/cache/temp_file.h"
@@ -29,7 +30,7 @@ static int write_tag(const struct disk_cache *cache) {
 }
 
 void cache_tidy_once(struct disk_cache *cache) {
-  struct temp_sweep sweep = {.spare_young = 1, .remove = 1};
+  struct temp_sweep sweep = {.spare_young = true, .remove = true};
   if (atomic_exchange(&cache->tidied, 1)) return;
   int done = write_tag(cache);
   if (done < 0) disk_cache_note(cache, "write", TAG_FILE, done);

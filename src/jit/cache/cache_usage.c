@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -34,7 +35,7 @@ static uint64_t checksum(const struct usage_block *block) {
   return hash_64(block, offsetof(struct usage_block, checksum));
 }
 
-static _Bool read_block(const struct disk_cache *cache, int file, struct usage_block *block) {
+static bool read_block(const struct disk_cache *cache, int file, struct usage_block *block) {
   return file_read_all(cache->ops, file, block, sizeof *block, 0) == 0 && block->magic == USAGE_MAGIC &&
          block->checksum == checksum(block);
 }
@@ -134,10 +135,10 @@ int cache_usage_make_room(struct cache_usage *usage, uint64_t bytes) {
   return bytes > cache->max_bytes ? -EFBIG : cache_evict(usage->cache, &usage->block.totals, &goal, NULL);
 }
 
-static _Bool has_news(const struct cache_counters *counters) {
+static bool has_news(const struct cache_counters *counters) {
   for (int i = 0; i < CACHE_COUNTERS; i++)
-    if (count_get(counters, (enum cache_counter)i) != atomic_load(&counters->flushed[i])) return 1;
-  return 0;
+    if (count_get(counters, (enum cache_counter)i) != atomic_load(&counters->flushed[i])) return true;
+  return false;
 }
 
 void cache_usage_flush(struct disk_cache *cache) {

@@ -38,13 +38,13 @@ int cache_walk_shard(struct disk_cache *cache, unsigned shard, cache_walk_visit 
   return done;
 }
 
-static void note_shard(const char *name, _Bool present[ENTRY_SHARDS]) {
+static void note_shard(const char *name, bool present[ENTRY_SHARDS]) {
   char *end = NULL;
   const unsigned long shard = strtoul(name, &end, 16);
   if (strlen(name) == 2 && !*end && shard < ENTRY_SHARDS) present[shard] = 1;
 }
 
-int cache_walk_present(struct disk_cache *cache, _Bool present[ENTRY_SHARDS]) {
+int cache_walk_present(struct disk_cache *cache, bool present[ENTRY_SHARDS]) {
   const struct file_ops *ops = cache->ops;
   struct file_list *list = NULL;
   const char *name;
@@ -59,7 +59,7 @@ int cache_walk_present(struct disk_cache *cache, _Bool present[ENTRY_SHARDS]) {
 }
 
 int cache_walk(struct disk_cache *cache, cache_walk_visit visit, void *user) {
-  _Bool present[ENTRY_SHARDS];
+  bool present[ENTRY_SHARDS];
   int done = cache_walk_present(cache, present);
   for (unsigned shard = 0; shard < ENTRY_SHARDS && !done; shard++)
     if (present[shard]) done = cache_walk_shard(cache, shard, visit, user);

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_CACHE_CACHE_WALK_H
 #define KJIT_JIT_CACHE_CACHE_WALK_H
 
+#include <stdbool.h>
+
 #include "jit/cache/disk_cache.h"
 
 /* `folder` is the descriptor of the entry's folder. A positive result stops the walk and is returned, a negative one
@@ -12,7 +14,7 @@ typedef int (*cache_walk_visit)(void *user, int folder, const struct entry_name 
 int cache_walk(struct disk_cache *cache, cache_walk_visit visit, void *user);
 
 /* Which shards have a folder: one listing, instead of looking for 256 in a small cache. 0 or -errno. */
-int cache_walk_present(struct disk_cache *cache, _Bool present[ENTRY_SHARDS]);
+int cache_walk_present(struct disk_cache *cache, bool present[ENTRY_SHARDS]);
 int cache_walk_shard(struct disk_cache *cache, unsigned shard, cache_walk_visit visit, void *user);
 
 #endif

@@ -56,7 +56,7 @@ static int read_open_file(const struct disk_cache *cache, int file, struct entry
 }
 
 int disk_cache_read_file(const struct disk_cache *cache, const char *path, struct entry_image *image,
-                         struct stat *status, _Bool used, const char **damage) {
+                         struct stat *status, bool used, const char **damage) {
   const struct file_ops *ops = cache->ops;
   *damage = NULL;
   *image = (struct entry_image){0};
@@ -110,9 +110,9 @@ static void refresh_folder(const struct disk_cache *cache, const struct entry_na
 }
 
 /* Does the entry answer the key? With a known compiler the texts must be equal, without one the request's parts. */
-static _Bool answers(const struct key *key, const struct entry *entry) {
+static bool answers(const struct key *key, const struct entry *entry) {
   const size_t bytes = key->complete ? key->text.bytes : key->request_bytes;
-  if (key->complete && entry->key_text.bytes != bytes) return 0;
+  if (key->complete && entry->key_text.bytes != bytes) return false;
   return entry->key_text.bytes >= bytes && !memcmp(entry->key_text.data, key->text.data, bytes);
 }
 
@@ -139,35 +139,35 @@ static kjit_status get_named(struct disk_cache *cache, const struct key *key, co
   return KJIT_ERR_NOT_FOUND;
 }
 
-static _Bool before(const struct timespec *a, const struct timespec *b) {
+static bool before(const struct timespec *a, const struct timespec *b) {
   return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
 }
 
 /* The most recently used entry of a request; false when there is none. */
-static _Bool find_any_compiler(struct disk_cache *cache, const struct entry_name *like, struct entry_name *found) {
+static bool find_any_compiler(struct disk_cache *cache, const struct entry_name *like, struct entry_name *found) {
   const struct file_ops *ops = cache->ops;
   struct file_list *list = NULL;
   struct stat status;
   struct entry_name name;
   const char *file;
   struct timespec newest = {0, 0};
-  _Bool any = 0;
+  bool any = false;
   const int folder = ops->open(ops->user, cache->dir.folder, like->folder, O_RDONLY | O_DIRECTORY, 0);
-  if (folder < 0) return 0;
+  if (folder < 0) return false;
   int done = ops->list_open(ops->user, cache->dir.folder, like->folder, &list);
   while (done >= 0 && (done = ops->list_next(ops->user, list, &file)) > 0) {
     if (strncmp(file, like->file, ENTRY_NAME_REQUEST_BYTES) || !entry_name_parse(&name, file)) continue;
     if (ops->stat_at(ops->user, folder, file, &status) < 0 || (any && before(&status.st_mtim, &newest))) continue;
     *found = name;
     newest = status.st_mtim;
-    any = 1;
+    any = true;
   }
   if (list) ops->list_close(ops->user, list);
   (void)ops->close(ops->user, folder);
   return any;
 }
 
-kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, _Bool refresh, struct entry_image *image) {
+kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, bool refresh, struct entry_image *image) {
   struct entry_name name, other;
   *image = (struct entry_image){0};
   if (cache->dir.folder < 0) return KJIT_ERR_NOT_FOUND;

@@ -4,6 +4,8 @@
 #ifndef KJIT_JIT_CACHE_DISK_CACHE_H
 #define KJIT_JIT_CACHE_DISK_CACHE_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "base/log.h"
@@ -39,7 +41,7 @@ struct disk_cache {
 /* Look an entry up. KJIT_OK; KJIT_ERR_NOT_FOUND for a miss, whatever its reason; KJIT_ERR_NO_MEMORY. A key without a
  * compiler is answered by the most recently used entry of the same request, whatever compiled it. With `refresh`
  * the file server is asked again, because another machine may just have published the entry. */
-kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, _Bool refresh, struct entry_image *image);
+kjit_status disk_cache_get(struct disk_cache *cache, const struct key *key, bool refresh, struct entry_image *image);
 
 /* Remove an entry that is damaged or was refused, and count it. With an `inode` it is removed only if it is still
  * that file, because another process may have replaced it by a sound one; 0 removes whatever has the name. */
@@ -52,7 +54,7 @@ int disk_cache_read(const struct disk_cache *cache, const struct entry_name *nam
 
 /* Read any file in entry format, without comparing its key with its name. `used` records the use (use_grain_s). */
 int disk_cache_read_file(const struct disk_cache *cache, const char *path, struct entry_image *image,
-                         struct stat *status, _Bool used, const char **damage);
+                         struct stat *status, bool used, const char **damage);
 
 /* Count and log a file operation that failed and was worked around. `code` is -errno. A folder that turns out to be
  * read-only is not written to again. */

@@ -29,14 +29,14 @@ void entry_name_of_key(struct entry_name *name, const char *key_text, size_t byt
   entry_name_make(name, &request, &key);
 }
 
-_Bool entry_name_parse(struct entry_name *name, const char *file) {
-  if (strlen(file) != sizeof name->file - 1 || file[ENTRY_NAME_REQUEST_BYTES] != '-') return 0;
+bool entry_name_parse(struct entry_name *name, const char *file) {
+  if (strlen(file) != sizeof name->file - 1 || file[ENTRY_NAME_REQUEST_BYTES] != '-') return false;
   for (const char *at = file; *at; at++) {
-    const _Bool hex = (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'f');
-    if (!hex && at != file + ENTRY_NAME_REQUEST_BYTES) return 0;
+    const bool hex = (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'f');
+    if (!hex && at != file + ENTRY_NAME_REQUEST_BYTES) return false;
   }
   fill(name, file, file + ENTRY_NAME_REQUEST_BYTES + 1);
-  return 1;
+  return true;
 }
 
 const char *entry_name_key(const struct entry_name *name) {

@@ -5,6 +5,8 @@
 #ifndef KJIT_JIT_CACHE_ENTRY_NAME_H
 #define KJIT_JIT_CACHE_ENTRY_NAME_H
 
+#include <stdbool.h>
+
 #include "base/digest.h"
 
 #define ENTRY_SHARDS             256
@@ -23,7 +25,7 @@ void entry_name_make(struct entry_name *name, const struct digest *request, cons
 void entry_name_of_key(struct entry_name *name, const char *key_text, size_t bytes);
 
 /* From a file's name; false when it is no entry's. */
-_Bool entry_name_parse(struct entry_name *name, const char *file);
+bool entry_name_parse(struct entry_name *name, const char *file);
 
 /* The 64 hex digits of the key. */
 const char *entry_name_key(const struct entry_name *name);

@@ -1,6 +1,7 @@
 /* Writes an entry image into memory: header, texts, cubin, checksum, in the layout of entry_layout.h. The caller asks
  * entry_image_bytes() for the size first; 0 means that a part is larger than an entry may hold. Every byte between the
  * parts is zero, so that equal entries are equal files. Pure; any thread. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -8,7 +9,7 @@
 #include "jit/cache/entry_layout.h"
 #include "jit/compile/symbols.h"
 
-static _Bool within_bounds(const struct entry *entry) {
+static bool within_bounds(const struct entry *entry) {
   return entry->key_text.bytes <= KEY_MAX_BYTES && entry->family.bytes <= ENTRY_LINE_MAX_BYTES &&
          entry->label.bytes <= ENTRY_LINE_MAX_BYTES && entry->message.bytes <= ENTRY_LINE_MAX_BYTES &&
          entry->log.bytes <= ENTRY_LOG_MAX_BYTES && entry->symbols.bytes <= SYMBOLS_MAX_BYTES &&

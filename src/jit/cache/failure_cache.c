@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ struct failure_sweep {
 
 /* Is the failure too old? A time that lies far in the future means that the clock was set back, and counts as too old,
  * because the failure would otherwise answer for longer than its lifetime. */
-static _Bool expired(const struct file_ops *ops, const struct stat *status, int64_t lifetime_s) {
+static bool expired(const struct file_ops *ops, const struct stat *status, int64_t lifetime_s) {
   const int64_t age_s = ops->wall_s(ops->user) - status->st_mtime;
   return age_s >= lifetime_s || age_s <= -lifetime_s;
 }

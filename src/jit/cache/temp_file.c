@@ -115,21 +115,21 @@ void temp_file_finish(struct temp_file *temp, const struct file_ops *ops) {
 
 /* Is the file younger than a minute? A time up to a minute in the future is young too, because a file server's clock
  * may be ahead. */
-static _Bool is_young(const struct file_ops *ops, const struct stat *status) {
+static bool is_young(const struct file_ops *ops, const struct stat *status) {
   const int64_t age_s = ops->wall_s(ops->user) - status->st_mtime;
   return age_s < TEMP_FILE_ORPHAN_AGE_S && age_s > -TEMP_FILE_ORPHAN_AGE_S;
 }
 
 /* Is the file abandoned: is its lock free or, without working locks, is it old? A young and empty file is not, because
  * its writer may be about to lock it. */
-static _Bool is_orphan(const struct temp_sweep *sweep, const struct file_ops *ops, int folder, const char *name,
-                       int file) {
+static bool is_orphan(const struct temp_sweep *sweep, const struct file_ops *ops, int folder, const char *name,
+                      int file) {
   struct stat opened, named;
-  if (ops->stat(ops->user, file, &opened) < 0) return 0;
-  const _Bool young = is_young(ops, &opened);
-  if (young && (sweep->spare_young || !opened.st_size)) return 0;
+  if (ops->stat(ops->user, file, &opened) < 0) return false;
+  const bool young = is_young(ops, &opened);
+  if (young && (sweep->spare_young || !opened.st_size)) return false;
   const int locked = ops->lock(ops->user, file, 0, 1);
-  if (locked == -EAGAIN || (locked < 0 && young)) return 0;
+  if (locked == -EAGAIN || (locked < 0 && young)) return false;
   /* The name must still lead to this file: it may have been published since the folder was listed. */
   return ops->stat_at(ops->user, folder, name, &named) == 0 && named.st_ino == opened.st_ino;
 }
@@ -137,7 +137,7 @@ static _Bool is_orphan(const struct temp_sweep *sweep, const struct file_ops *op
 static void sweep_one(struct temp_sweep *sweep, const struct file_ops *ops, int folder, const char *name) {
   const int file = ops->open(ops->user, folder, name, O_RDWR | O_NONBLOCK, 0);
   /* A symbolic link was not made by kjit. It is not followed (-ELOOP) and counts as abandoned. */
-  const _Bool orphan = file == -ELOOP || (file >= 0 && is_orphan(sweep, ops, folder, name, file));
+  const bool orphan = file == -ELOOP || (file >= 0 && is_orphan(sweep, ops, folder, name, file));
   sweep->found += orphan;
   if (orphan && sweep->remove) (void)ops->unlink(ops->user, folder, name);
   if (file >= 0) (void)ops->close(ops->user, file);

@@ -8,6 +8,8 @@
 #ifndef KJIT_JIT_CACHE_TEMP_FILE_H
 #define KJIT_JIT_CACHE_TEMP_FILE_H
 
+#include <stdbool.h>
+
 #include "jit/cache/file_ops.h"
 
 struct temp_file {
@@ -27,8 +29,8 @@ void temp_file_finish(struct temp_file *temp, const struct file_ops *ops); /* re
 
 /* A sweep of "tmp": what to do with abandoned files, and how many there were. */
 struct temp_sweep {
-  _Bool spare_young; /* leave files below that age alone, even if their lock is free */
-  _Bool remove;      /* remove abandoned files; otherwise only count them */
+  bool spare_young; /* leave files below that age alone, even if their lock is free */
+  bool remove;      /* remove abandoned files; otherwise only count them */
   uint64_t found;
 };
 int temp_file_sweep(struct temp_sweep *sweep, const struct file_ops *ops, int root);

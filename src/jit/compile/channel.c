@@ -25,7 +25,7 @@ static enum channel_end wait_for(const struct channel *channel, short events) {
   for (;;) {
     struct pollfd waiting = {.fd = channel->socket, .events = events};
     if (channel->stop && channel->stop(channel->stop_user)) return CHANNEL_STOPPED;
-    const _Bool bounded = channel->until_ns != INT64_MAX;
+    const bool bounded = channel->until_ns != INT64_MAX;
     if (bounded && channel_now_ns() >= channel->until_ns) return CHANNEL_LATE;
     const int ready = poll(&waiting, 1, channel->stop || bounded ? STOP_EVERY_MS : -1);
     if (ready > 0) return CHANNEL_OK;
@@ -33,7 +33,7 @@ static enum channel_end wait_for(const struct channel *channel, short events) {
   }
 }
 
-static _Bool would_block(void) {
+static bool would_block(void) {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
@@ -82,7 +82,7 @@ enum channel_end channel_read(const struct channel *channel, struct frame_head *
   return end;
 }
 
-_Bool channel_has_news(const struct channel *channel) {
+bool channel_has_news(const struct channel *channel) {
   struct pollfd now = {.fd = channel->socket, .events = POLLIN};
   return poll(&now, 1, 0) > 0;
 }

@@ -3,6 +3,8 @@
 #ifndef KJIT_JIT_COMPILE_CHANNEL_H
 #define KJIT_JIT_COMPILE_CHANNEL_H
 
+#include <stdbool.h>
+
 #include "jit/compile/protocol.h"
 
 struct channel {
@@ -31,7 +33,7 @@ enum channel_end channel_write(const struct channel *channel, const void *data, 
 enum channel_end channel_read(const struct channel *channel, struct frame_head *head, void **payload);
 
 /* True when there is something to read, or the other end is closed. Does not wait. */
-_Bool channel_has_news(const struct channel *channel);
+bool channel_has_news(const struct channel *channel);
 
 /* A packet of one number with up to two open sockets beside it, over a SOCK_SEQPACKET socket. */
 #define PACKET_SOCKETS_MAX 2

@@ -12,6 +12,7 @@
  * compiles the front end of one program at a time. */
 #include "jit/compile/compile.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -41,7 +42,7 @@ static double now_ms(void) {
   return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-static _Bool version_at_least(const struct job *job, int major, int minor) {
+static bool version_at_least(const struct job *job, int major, int minor) {
   return job->major > major || (job->major == major && job->minor >= minor);
 }
 
@@ -69,7 +70,7 @@ static kjit_status refuse_target(const struct job *job, const int *archs, int co
 }
 
 /* 'a' came with sm_90, 'f' with sm_100 and CUDA 12.9. */
-static _Bool has_suffix(const struct job *job, const struct target *target) {
+static bool has_suffix(const struct job *job, const struct target *target) {
   if (target->suffix == 'a') return target->capability >= 90;
   return !target->suffix || (target->capability >= 100 && version_at_least(job, 12, 9));
 }
@@ -87,8 +88,8 @@ static kjit_status check_target(const struct job *job) {
   return refuse_target(job, archs, count);
 }
 
-static _Bool should_stop(struct stop_state *state) {
-  if (!state->stop) return 0;
+static bool should_stop(struct stop_state *state) {
+  if (!state->stop) return false;
   if (!atomic_load(&state->stopped) && state->stop(state->user)) atomic_store(&state->stopped, 1);
   return atomic_load(&state->stopped);
 }
@@ -220,7 +221,7 @@ static kjit_status read_names(struct job *job) {
 }
 
 static kjit_status read_code(struct job *job) {
-  const _Bool lto = job->plan.output == KJIT_PART_LTOIR;
+  const bool lto = job->plan.output == KJIT_PART_LTOIR;
   struct compile_result *const out = job->result;
   size_t bytes = 0;
   nvrtcResult result =
@@ -240,7 +241,7 @@ static kjit_status read_code(struct job *job) {
 
 /* The source to code that is finished or to be linked. */
 static kjit_status compile_unit(struct job *job) {
-  const _Bool preamble_only = job->pch && job->pch->create; /* the names are declared behind it */
+  const bool preamble_only = job->pch && job->pch->create; /* the names are declared behind it */
   nvrtcResult result = NVRTC_SUCCESS;
   kjit_status status = create_program(job);
   if (status == KJIT_OK && !preamble_only) status = add_names(job);
@@ -270,8 +271,8 @@ static kjit_status take_part(struct job *job) {
 /* Whether this NVRTC has precompiled headers, and room for one. */
 static kjit_status prepare_pch(const struct job *job) {
   if (!job->pch) return KJIT_OK;
-  const _Bool able = job->plan.compiles && job->api->nvrtcSetPCHHeapSize && job->api->nvrtcGetPCHCreateStatus &&
-                     strlen(job->pch->file) + sizeof "--create-pch=" < PCH_OPTION_BYTES;
+  const bool able = job->plan.compiles && job->api->nvrtcSetPCHHeapSize && job->api->nvrtcGetPCHCreateStatus &&
+                    strlen(job->pch->file) + sizeof "--create-pch=" < PCH_OPTION_BYTES;
   if (!able) return error_set(job->error, KJIT_ERR_UNSUPPORTED, "NVRTC before 12.8 has no precompiled headers");
   if (job->pch->create) (void)job->api->nvrtcSetPCHHeapSize(PCH_HEAP_BYTES);
   return KJIT_OK;

@@ -9,6 +9,7 @@
  *                             ^
  *
  * The first of the two becomes `name expression "nope": error: identifier …`, the second goes. Pure functions. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -24,7 +25,7 @@ static const char *line_end(const char *line) {
   return newline ? newline + 1 : line + strlen(line);
 }
 
-static _Bool begins(const char *text, const char *prefix) {
+static bool begins(const char *text, const char *prefix) {
   return !strncmp(text, prefix, strlen(prefix));
 }
 

@@ -1,5 +1,6 @@
 /* What came out of a compile: which kernels the image has, with which figures, and whether the one that was asked for
  * is there. Any thread; everything belongs to one job. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -67,7 +68,7 @@ static void drop_cubin(struct job *job) {
 }
 
 /* List all kernels in the order of the image, and see whether the entry is among them. */
-static kjit_status list_kernels(struct job *job, const char *entry, size_t entry_bytes, _Bool *found) {
+static kjit_status list_kernels(struct job *job, const char *entry, size_t entry_bytes, bool *found) {
   struct compile_result *const result = job->result;
   struct text text;
   size_t at = 0;
@@ -76,7 +77,7 @@ static kjit_status list_kernels(struct job *job, const char *entry, size_t entry
   for (const char *name; (name = cubin_next_kernel(result->cubin, result->cubin_bytes, &at));) {
     struct kernel_figures figures;
     const size_t bytes = strlen(name);
-    const _Bool is_entry = bytes == entry_bytes && !memcmp(name, entry, bytes);
+    const bool is_entry = bytes == entry_bytes && !memcmp(name, entry, bytes);
     read_figures(job, name, &figures);
     if (is_entry || (!entry_bytes && !text.bytes)) take_entry(result, &figures);
     symbols_put_kernel(&text, name, bytes, &figures);
@@ -94,7 +95,7 @@ kjit_status compile_read_output(struct job *job) {
   if (!(job->request->flags & KJIT_BUILD_OBJECT) && cubin_is_readable(result->cubin, result->cubin_bytes)) {
     const char *entry;
     size_t bytes;
-    _Bool found;
+    bool found;
     find_entry(job, &entry, &bytes);
     status = list_kernels(job, entry, bytes, &found);
     /* Report a missing entry here, because the driver's message would not say which kernels there are. */

@@ -3,6 +3,7 @@
 #ifndef KJIT_JIT_COMPILE_COMPILE_TYPES_H
 #define KJIT_JIT_COMPILE_COMPILE_TYPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,14 +21,14 @@ struct compile_result {
 };
 
 /* Asked before and, from NVRTC 12.8 on, while compiling, possibly from another thread; true means stop. NULL: never. */
-typedef _Bool (*compile_stop)(void *user);
+typedef bool (*compile_stop)(void *user);
 
 /* A compile that makes or uses a precompiled header, in a process that made it or was forked from one that did. */
 struct compile_pch {
   const char *source; /* whole text, in the place of prologue and main file: see preamble.h */
   const char *file;   /* the precompiled header */
-  _Bool create;       /* make it; else use it */
-  _Bool done;         /* out: NVRTC made or used it; if not, the result is not to be relied on */
+  bool create;        /* make it; else use it */
+  bool done;          /* out: NVRTC made or used it; if not, the result is not to be relied on */
 };
 
 #endif

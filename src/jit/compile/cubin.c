@@ -26,7 +26,7 @@
 /* Longest name that a section is looked for under; an entry's own limit is below it. */
 #define SECTION_NAME_BYTES 20000
 
-_Bool cubin_is_readable(const void *cubin, size_t bytes) {
+bool cubin_is_readable(const void *cubin, size_t bytes) {
   struct elf_view elf;
   return elf_view_open(&elf, cubin, bytes) && elf_view_section_count(&elf) > 0;
 }
@@ -61,63 +61,63 @@ static void read_record(uint32_t attribute, const unsigned char *value, size_t b
 }
 
 /* All or nothing: a damaged section says nothing. */
-static _Bool read_info(const struct elf_bytes *info, struct kernel_reader *reader) {
-  reader->kernel = (struct cubin_kernel){.has_info = 1};
+static bool read_info(const struct elf_bytes *info, struct kernel_reader *reader) {
+  reader->kernel = (struct cubin_kernel){.has_info = true};
   size_t at = 0;
   while (info->bytes - at >= 4) {
     const unsigned char *record = info->data + at;
     const size_t payload = record[0] == FORMAT_SIZED_VALUE ? (size_t)(record[2] | record[3] << 8) : 0;
     at += 4;
-    if (payload > info->bytes - at) return 0;
+    if (payload > info->bytes - at) return false;
     read_record(record[1], record + 4, payload, reader);
     at += payload;
   }
-  return 1;
+  return true;
 }
 
-static _Bool find_section_of(const struct elf_view *elf, const char *prefix, const char *entry,
-                             struct elf_bytes *content) {
+static bool find_section_of(const struct elf_view *elf, const char *prefix, const char *entry,
+                            struct elf_bytes *content) {
   char name[SECTION_NAME_BYTES];
   const size_t prefix_bytes = strlen(prefix), entry_bytes = strlen(entry);
-  if (prefix_bytes + entry_bytes >= sizeof name) return 0;
+  if (prefix_bytes + entry_bytes >= sizeof name) return false;
   memcpy(name, prefix, prefix_bytes);
   memcpy(name + prefix_bytes, entry, entry_bytes + 1);
   return elf_view_find_section(elf, name, content);
 }
 
-_Bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, struct cubin_kernel *kernel) {
+bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, struct cubin_kernel *kernel) {
   struct elf_view elf;
   struct elf_bytes code, info;
   *kernel = (struct cubin_kernel){0};
-  if (!elf_view_open(&elf, cubin, bytes) || !find_section_of(&elf, TEXT_PREFIX, entry, &code)) return 0;
+  if (!elf_view_open(&elf, cubin, bytes) || !find_section_of(&elf, TEXT_PREFIX, entry, &code)) return false;
   struct kernel_reader reader = {.sizes = NULL};
   if (find_section_of(&elf, ".nv.info.", entry, &info) && read_info(&info, &reader)) *kernel = reader.kernel;
-  return 1;
+  return true;
 }
 
-_Bool cubin_parameter_sizes(const void *cubin, size_t bytes, const char *entry, uint32_t *sizes, size_t capacity) {
+bool cubin_parameter_sizes(const void *cubin, size_t bytes, const char *entry, uint32_t *sizes, size_t capacity) {
   struct elf_view elf;
   struct elf_bytes info;
   struct kernel_reader reader = {.sizes = sizes, .capacity = capacity};
-  if (!elf_view_open(&elf, cubin, bytes) || !find_section_of(&elf, ".nv.info.", entry, &info)) return 0;
+  if (!elf_view_open(&elf, cubin, bytes) || !find_section_of(&elf, ".nv.info.", entry, &info)) return false;
   for (size_t i = 0; i < capacity; i++)
     sizes[i] = 0;
-  if (!read_info(&info, &reader) || reader.sizes_read != reader.kernel.parameter_count) return 0;
+  if (!read_info(&info, &reader) || reader.sizes_read != reader.kernel.parameter_count) return false;
   for (size_t i = 0; i < reader.kernel.parameter_count; i++)
-    if (!sizes[i]) return 0; /* one was named twice and another not at all */
-  return 1;
+    if (!sizes[i]) return false; /* one was named twice and another not at all */
+  return true;
 }
 
 /* Functions that were not inlined have code of their own; kernels alone have a bank of parameters. An image without any
  * such bank is none of a compiler's that we know: all its code is taken for kernels'. */
-static _Bool has_banks(const struct elf_view *elf) {
+static bool has_banks(const struct elf_view *elf) {
   const size_t count = elf_view_section_count(elf);
   for (size_t i = 0; i < count; i++) {
     const char *name;
     struct elf_bytes content;
-    if (elf_view_section(elf, i, &name, &content) && !strncmp(name, BANK_PREFIX, strlen(BANK_PREFIX))) return 1;
+    if (elf_view_section(elf, i, &name, &content) && !strncmp(name, BANK_PREFIX, strlen(BANK_PREFIX))) return true;
   }
-  return 0;
+  return false;
 }
 
 const char *cubin_next_kernel(const void *cubin, size_t bytes, size_t *at) {
@@ -125,7 +125,7 @@ const char *cubin_next_kernel(const void *cubin, size_t bytes, size_t *at) {
   struct elf_bytes content;
   if (!elf_view_open(&elf, cubin, bytes)) return NULL;
   const size_t count = elf_view_section_count(&elf);
-  const _Bool banks = has_banks(&elf);
+  const bool banks = has_banks(&elf);
   while (*at < count) {
     const char *name;
     if (!elf_view_section(&elf, (*at)++, &name, &content) || strncmp(name, TEXT_PREFIX, strlen(TEXT_PREFIX)) != 0)

@@ -2,22 +2,24 @@
 #ifndef KJIT_JIT_COMPILE_CUBIN_H
 #define KJIT_JIT_COMPILE_CUBIN_H
 
+#include <stdbool.h>
+
 #include "base/text.h"
 
 struct cubin_kernel {
   uint32_t max_threads; /* from __launch_bounds__, 0 if unstated */
   uint32_t parameter_count;
-  _Bool has_info; /* false: the image says nothing of the above */
+  bool has_info; /* false: the image says nothing of the above */
 };
 
 /* Is it a cubin at all? */
-_Bool cubin_is_readable(const void *cubin, size_t bytes);
+bool cubin_is_readable(const void *cubin, size_t bytes);
 
 /* False when the image has no kernel of that name. */
-_Bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, struct cubin_kernel *kernel);
+bool cubin_find_kernel(const void *cubin, size_t bytes, const char *entry, struct cubin_kernel *kernel);
 
 /* The sizes of its parameters, in order. False when the image does not say them all, or has more than `capacity`. */
-_Bool cubin_parameter_sizes(const void *cubin, size_t bytes, const char *entry, uint32_t *sizes, size_t capacity);
+bool cubin_parameter_sizes(const void *cubin, size_t bytes, const char *entry, uint32_t *sizes, size_t capacity);
 
 /* Names of the kernels in it, one after the other; each NUL-terminated, alive as long as the image. NULL at the end;
  * *at is 0 at the beginning. */

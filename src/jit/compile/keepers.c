@@ -14,10 +14,10 @@ static void release(struct keeper *keeper) {
   keeper->state = KEEPER_NONE;
 }
 
-static void forget_all(struct keepers *keepers, _Bool is_fork) {
+static void forget_all(struct keepers *keepers, bool is_fork) {
   for (int i = 0; i < KEEPERS_KNOWN; i++) {
     struct keeper *keeper = &keepers->table[i];
-    const _Bool refused = keeper->state == KEEPER_REFUSED;
+    const bool refused = keeper->state == KEEPER_REFUSED;
     if (is_fork && keeper->stream >= 0) (void)close(keeper->stream);
     if (is_fork) keeper->stream = -1; /* not shut down: the parent goes on with it */
     release(keeper);
@@ -25,7 +25,7 @@ static void forget_all(struct keepers *keepers, _Bool is_fork) {
   }
 }
 
-_Bool keepers_init(struct keepers *keepers) {
+bool keepers_init(struct keepers *keepers) {
   memset(keepers, 0, sizeof *keepers);
   for (int i = 0; i < KEEPERS_KNOWN; i++)
     keepers->table[i].stream = keepers->table[i].control = -1;
@@ -70,7 +70,7 @@ static struct keeper *place_of(struct keepers *keepers, const struct digest *pre
   return oldest;
 }
 
-static _Bool is_held(const struct keeper *keeper) {
+static bool is_held(const struct keeper *keeper) {
   return keeper->state == KEEPER_MAKING || keeper->state == KEEPER_READY;
 }
 
@@ -97,7 +97,7 @@ static void listen_to(struct keeper *keeper) {
   /* Heads are written in one piece. The first says that the process began; anything but "ready" after it is a reason
    * why there will be no header, which nobody needs to know. */
   const ssize_t got = recv(keeper->stream, bytes, sizeof bytes, MSG_DONTWAIT);
-  const _Bool sound = got == (ssize_t)sizeof bytes && frame_read_head(&head, bytes);
+  const bool sound = got == (ssize_t)sizeof bytes && frame_read_head(&head, bytes);
   if (sound && head.kind == FRAME_BEGAN) {
     listen_to(keeper);
   } else if (sound && head.kind == FRAME_READY) {
@@ -108,7 +108,7 @@ static void listen_to(struct keeper *keeper) {
   }
 }
 
-enum keeper_advice keepers_ask(struct keepers *keepers, const struct digest *preamble, _Bool eager) {
+enum keeper_advice keepers_ask(struct keepers *keepers, const struct digest *preamble, bool eager) {
   enum keeper_advice advice = KEEPER_COMPILE_PLAINLY;
   pthread_mutex_lock(&keepers->mutex);
   struct keeper *keeper = place_of(keepers, preamble);

@@ -7,6 +7,7 @@
 #define KJIT_JIT_COMPILE_KEEPERS_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "base/digest.h"
 #include "jit/compile/channel.h"
@@ -29,7 +30,7 @@ struct keepers {
   uint64_t clock;
 };
 
-_Bool keepers_init(struct keepers *keepers);
+bool keepers_init(struct keepers *keepers);
 void keepers_finish(struct keepers *keepers); /* ends every process */
 void keepers_forget(struct keepers *keepers); /* the server is gone, and all of them with it */
 
@@ -42,7 +43,7 @@ enum keeper_advice { KEEPER_COMPILE_PLAINLY, KEEPER_MAKE, KEEPER_WAIT, KEEPER_US
 
 /* Count a use of a preamble and say what to do; `eager`: the first use makes it too. KEEPER_MAKE is said to one caller,
  * who calls keepers_made() or keepers_refuse(). */
-enum keeper_advice keepers_ask(struct keepers *keepers, const struct digest *preamble, _Bool eager);
+enum keeper_advice keepers_ask(struct keepers *keepers, const struct digest *preamble, bool eager);
 
 /* The process was sent for: it will say on `stream` whether it is ready. The descriptors are the table's now. */
 void keepers_made(struct keepers *keepers, const struct digest *preamble, int stream, int control);

@@ -3,6 +3,7 @@
  * With LTO-IR code generation happens here, so the options that govern it are handed on, and the kernels and variables
  * that the request names are told, so that the rest may go. The linker is asked for its figures; they come in a log of
  * their own. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ struct link {
 
 /* -- Options ------------------------------------------------------------------------------------------------------ */
 
-static _Bool name_is(const char *name, size_t bytes, const char *spelling) {
+static bool name_is(const char *name, size_t bytes, const char *spelling) {
   return *spelling && strlen(spelling) == bytes && !memcmp(name, spelling, bytes);
 }
 

@@ -3,6 +3,7 @@
  * defined often. Nothing in the inputs is trusted. One thread for each check. */
 #include <ctype.h>
 #include <elf.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/elf_view.h"
@@ -27,7 +28,7 @@ struct definition {
 struct definitions {
   const struct mem *mem;
   struct definition *all;
-  _Bool failed; /* out of memory */
+  bool failed; /* out of memory */
 };
 
 static kjit_status define(struct definitions *table, const struct link_input *input, const char *name, size_t bytes,
@@ -72,7 +73,7 @@ static kjit_status define_cubin(struct definitions *table, const struct link_inp
 
 /* -- PTX: ".visible .entry k(", ".visible .func (.param .b32 r) f(", ".visible .global .align 4 .b32 g[4];" -------- */
 
-static _Bool is_name_char(char c) {
+static bool is_name_char(char c) {
   return isalnum((unsigned char)c) || c == '_' || c == '$';
 }
 
@@ -116,7 +117,7 @@ static kjit_status define_ptx(struct definitions *table, const struct link_input
     size_t bytes;
     const char *const name = declared_name(at, stop, &bytes);
     /* A function that ends in ";" is a declaration. */
-    const _Bool is_declared = stop < end && *stop == ';' && memmem(at, (size_t)(stop - at), ".func", 5);
+    const bool is_declared = stop < end && *stop == ';' && memmem(at, (size_t)(stop - at), ".func", 5);
     if (name && !is_declared) status = define(table, input, name, bytes, error);
     at = stop;
   }

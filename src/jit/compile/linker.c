@@ -5,6 +5,7 @@
 
 #include <glob.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,22 +51,22 @@ void linker_finish(struct linker *linker) {
   mem_free(linker->mem, atomic_load(&linker->place));
 }
 
-static _Bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder) {
+static bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder) {
   struct file_identity identity;
   for (size_t i = 0; i < COUNT(names); i++) {
     const int length = snprintf(path, DYNLIB_PATH_BYTES, "%s/%s", folder, names[i]);
-    if (length > 0 && length < DYNLIB_PATH_BYTES && file_identify(path, &identity)) return 1;
+    if (length > 0 && length < DYNLIB_PATH_BYTES && file_identify(path, &identity)) return true;
   }
-  return 0;
+  return false;
 }
 
 static int newest_first(const void *a, const void *b) {
   return strverscmp(*(const char *const *)b, *(const char *const *)a);
 }
 
-static _Bool find_in_pattern(char path[DYNLIB_PATH_BYTES], const char *pattern) {
+static bool find_in_pattern(char path[DYNLIB_PATH_BYTES], const char *pattern) {
   glob_t matches;
-  _Bool found = 0;
+  bool found = false;
   if (glob(pattern, GLOB_NOSORT, NULL, &matches) == 0) {
     qsort(matches.gl_pathv, matches.gl_pathc, sizeof *matches.gl_pathv, newest_first);
     for (size_t i = 0; i < matches.gl_pathc && !found; i++)
@@ -75,18 +76,18 @@ static _Bool find_in_pattern(char path[DYNLIB_PATH_BYTES], const char *pattern) 
   return found;
 }
 
-static _Bool find_beside(char path[DYNLIB_PATH_BYTES], const char *beside) {
+static bool find_beside(char path[DYNLIB_PATH_BYTES], const char *beside) {
   const char *const slash = beside ? strrchr(beside, '/') : NULL;
   for (size_t i = 0; slash && i < COUNT(beside_folders); i++) {
     char folder[DYNLIB_PATH_BYTES];
     const int length = snprintf(folder, sizeof folder, "%.*s%s", (int)(slash - beside), beside, beside_folders[i]);
-    if (length > 0 && length < DYNLIB_PATH_BYTES && find_in_folder(path, folder)) return 1;
+    if (length > 0 && length < DYNLIB_PATH_BYTES && find_in_folder(path, folder)) return true;
   }
-  return 0;
+  return false;
 }
 
 static kjit_status find(struct linker_place *place, const char *beside, kjit_error *error) {
-  _Bool found = find_beside(place->library, beside);
+  bool found = find_beside(place->library, beside);
   for (size_t i = 0; i < COUNT(usual_folders) && !found; i++)
     found = find_in_pattern(place->library, usual_folders[i]);
   if (found) return library_identify(place->library, "nvjitlink-", place->identity, error);

@@ -3,6 +3,7 @@
  * the log is changed. Pure; any thread. */
 #include "jit/compile/log_paths.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -28,7 +29,7 @@ static const char *path_of(const struct source_set *sources, const char *name, s
   return NULL;
 }
 
-static _Bool is_digit(char c) {
+static bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 

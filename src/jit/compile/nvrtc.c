@@ -61,7 +61,7 @@ static struct nvrtc *make(const struct mem *mem) {
   return nvrtc;
 }
 
-kjit_status nvrtc_create(struct nvrtc **out, const struct mem *mem, const char *path, _Bool use_environment,
+kjit_status nvrtc_create(struct nvrtc **out, const struct mem *mem, const char *path, bool use_environment,
                          kjit_error *error) {
   *out = NULL;
   struct nvrtc *nvrtc = make(mem);
@@ -159,7 +159,7 @@ static kjit_status resolve(struct nvrtc_loaded *loaded, const char *path, kjit_e
   static const struct {
     const char *name;
     size_t offset;
-    _Bool required;
+    bool required;
   } functions[] = {
 #define NVRTC_FN(type, name, args, required) {#name, offsetof(struct nvrtc_api, name), required},
 #include "jit/compile/nvrtc_api.def"

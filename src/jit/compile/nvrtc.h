@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <nvrtc.h> /* types only: nothing is linked */
+#include <stdbool.h>
 
 /* NVRTC's functions. A test passes a table of fakes. */
 struct nvrtc_api {
@@ -19,7 +20,7 @@ struct linker_api; /* jit/compile/linker.h */
 
 /* `path` is libnvrtc or a folder that holds it. NULL: $KJIT_NVRTC (when `use_environment`), then the usual places.
  * Opens nothing yet. */
-kjit_status nvrtc_create(struct nvrtc **out, const struct mem *mem, const char *path, _Bool use_environment,
+kjit_status nvrtc_create(struct nvrtc **out, const struct mem *mem, const char *path, bool use_environment,
                          kjit_error *error);
 /* The same over a given table and identity: for tests. */
 kjit_status nvrtc_create_fake(struct nvrtc **out, const struct mem *mem, const struct nvrtc_api *api,

@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <glob.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,21 +41,21 @@ static const struct known_folder {
 };
 
 /* Join folder and name. False when the path is too long; it is then passed over. */
-static _Bool join(char path[DYNLIB_PATH_BYTES], const char *folder, size_t folder_bytes, const char *name) {
+static bool join(char path[DYNLIB_PATH_BYTES], const char *folder, size_t folder_bytes, const char *name) {
   const int length = snprintf(path, DYNLIB_PATH_BYTES, "%.*s/%s", (int)folder_bytes, folder, name);
   return length > 0 && length < DYNLIB_PATH_BYTES;
 }
 
-static _Bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder, size_t folder_bytes) {
+static bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder, size_t folder_bytes) {
   struct file_identity identity;
   for (size_t i = 0; i < LIBRARY_NAME_COUNT; i++) {
-    if (join(path, folder, folder_bytes, library_names[i]) && file_identify(path, &identity)) return 1;
+    if (join(path, folder, folder_bytes, library_names[i]) && file_identify(path, &identity)) return true;
   }
-  return 0;
+  return false;
 }
 
 /* True when the version `whole` ("13.0.88") begins with the components of `part` ("13.0"; "" fits any). */
-static _Bool version_begins(const char *whole, const char *part) {
+static bool version_begins(const char *whole, const char *part) {
   const size_t bytes = strlen(part);
   return !strncmp(whole, part, bytes) && (!bytes || !whole[bytes] || whole[bytes] == '.');
 }
@@ -147,13 +148,13 @@ static void consider(struct best *best, const char *library) {
 }
 
 /* Step 2. Relative folders are passed over, because the compiler would depend on the process's current folder. */
-static _Bool find_in_search_path(char path[DYNLIB_PATH_BYTES], const char *folders) {
+static bool find_in_search_path(char path[DYNLIB_PATH_BYTES], const char *folders) {
   for (const char *at = folders; at && *at;) {
     const size_t bytes = strcspn(at, ":");
-    if (*at == '/' && bytes < DYNLIB_PATH_BYTES && find_in_folder(path, at, bytes)) return 1;
+    if (*at == '/' && bytes < DYNLIB_PATH_BYTES && find_in_folder(path, at, bytes)) return true;
     at += bytes + (at[bytes] == ':');
   }
-  return 0;
+  return false;
 }
 
 static void consider_loaded(struct best *best) {
@@ -195,20 +196,20 @@ static void consider_known_folders(struct best *best, const char *root) {
   }
 }
 
-static _Bool find_asked(char path[DYNLIB_PATH_BYTES], const char *asked, size_t bytes) {
+static bool find_asked(char path[DYNLIB_PATH_BYTES], const char *asked, size_t bytes) {
   struct file_identity identity;
-  if (!bytes || bytes >= DYNLIB_PATH_BYTES) return 0;
+  if (!bytes || bytes >= DYNLIB_PATH_BYTES) return false;
   if (!file_identify(asked, &identity)) return find_in_folder(path, asked, bytes);
   memcpy(path, asked, bytes + 1);
-  return 1;
+  return true;
 }
 
 /* Make the path absolute. The loader would search for a name without a slash, and a relative path changes its meaning
  * with chdir(). */
-static _Bool make_absolute(char path[DYNLIB_PATH_BYTES]) {
-  if (*path == '/') return 1;
+static bool make_absolute(char path[DYNLIB_PATH_BYTES]) {
+  if (*path == '/') return true;
   char *absolute = realpath(path, NULL);
-  const _Bool fits = absolute && strlen(absolute) < DYNLIB_PATH_BYTES;
+  const bool fits = absolute && strlen(absolute) < DYNLIB_PATH_BYTES;
   if (fits) memcpy(path, absolute, strlen(absolute) + 1);
   free(absolute);
   return fits;

@@ -28,11 +28,11 @@ static const char *skip_comment(const char *at, uint32_t *lines) {
   return end + 2;
 }
 
-static _Bool is_word(const char **at, const char *word) {
+static bool is_word(const char **at, const char *word) {
   const size_t bytes = strlen(word);
-  if (strncmp(*at, word, bytes) != 0 || !strchr(" \t\"<\r\n", (*at)[bytes])) return 0;
+  if (strncmp(*at, word, bytes) != 0 || !strchr(" \t\"<\r\n", (*at)[bytes])) return false;
   *at += bytes;
-  return 1;
+  return true;
 }
 
 enum line_kind { LINE_EMPTY, LINE_INCLUDE, LINE_OTHER_DIRECTIVE, LINE_END };
@@ -41,7 +41,7 @@ enum line_kind { LINE_EMPTY, LINE_INCLUDE, LINE_OTHER_DIRECTIVE, LINE_END };
 static size_t directive_bytes(const char *line, size_t bytes) {
   for (size_t i = 1; i + 1 < bytes; i++) {
     if (line[i] != '/' || line[i + 1] != '/') continue;
-    const _Bool quoted = memchr(line + i, '"', bytes - i) || memchr(line + i, '>', bytes - i);
+    const bool quoted = memchr(line + i, '"', bytes - i) || memchr(line + i, '>', bytes - i);
     return strchr(" \t", line[i - 1]) && !quoted ? i : 0;
   }
   return bytes;
@@ -68,7 +68,7 @@ static enum line_kind step(const char **text, uint32_t *line, struct text *direc
     return at ? LINE_EMPTY : LINE_END;
   }
   const size_t bytes = strcspn(at, "\n");
-  const _Bool comment = !strncmp(at, "//", 2) && !memchr(at, '\\', bytes);
+  const bool comment = !strncmp(at, "//", 2) && !memchr(at, '\\', bytes);
   if (!at[bytes] || (bytes && *at != '#' && !comment)) return LINE_END;
   const enum line_kind kind = bytes && !comment ? directive_kind(at, bytes) : LINE_EMPTY;
   if (kind == LINE_END) return kind;
@@ -108,12 +108,12 @@ static const char *find_line_directive(const char *prologue) {
   return strncmp(line, start, sizeof start - 1) == 0 ? line : NULL;
 }
 
-_Bool preamble_write(const struct jit_request *request, _Bool alone, struct text *out) {
-  if (!request->sources->count) return 0;
+bool preamble_write(const struct jit_request *request, bool alone, struct text *out) {
+  if (!request->sources->count) return false;
   const struct source_file *main_file = &request->sources->files[0];
   const char *named = find_line_directive(request->prologue);
   const struct extent extent = find_extent(main_file->text);
-  if (!named || !extent.bytes) return 0;
+  if (!named || !extent.bytes) return false;
   text_append_bytes(out, request->prologue, (size_t)(named - request->prologue));
   put_directives(out, main_file->text, &extent);
   text_append(out, "#pragma nv_hdrstop\n");
@@ -132,28 +132,28 @@ static void digest_string(struct digest_state *state, const char *string) {
 
 /* True for options that put file names into the code. A kernel with debug information or line tables would name the
  * program in which the header was precompiled. */
-static _Bool names_lines(const char *option) {
+static bool names_lines(const char *option) {
   static const char *const options[] = {"-G", "--device-debug", "-lineinfo", "--generate-line-info"};
   for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-    if (!strcmp(option, options[i])) return 1;
-  return 0;
+    if (!strcmp(option, options[i])) return true;
+  return false;
 }
 
-_Bool preamble_identify(const struct jit_request *request, const char *identity, struct digest *digest) {
+bool preamble_identify(const struct jit_request *request, const char *identity, struct digest *digest) {
   const struct source_set *sources = request->sources;
   const char *named = find_line_directive(request->prologue);
   size_t header_bytes = 0;
   struct digest_state state;
-  if (!sources->count) return 0;
+  if (!sources->count) return false;
   for (size_t i = 1; i < sources->count; i++)
     header_bytes += sources->files[i].bytes;
   const struct extent extent = find_extent(sources->files[0].text);
-  if (header_bytes < PREAMBLE_LEAST_BYTES || !named || !extent.bytes) return 0;
+  if (header_bytes < PREAMBLE_LEAST_BYTES || !named || !extent.bytes) return false;
   digest_begin(&state);
   digest_string(&state, identity);
   digest_string(&state, request->target.name);
   for (size_t i = 0; i < request->option_count; i++) {
-    if (names_lines(request->options[i])) return 0;
+    if (names_lines(request->options[i])) return false;
     digest_string(&state, request->options[i]);
   }
   /* What the compiler is told so that its output can be linked, as compile.c does. */
@@ -166,20 +166,20 @@ _Bool preamble_identify(const struct jit_request *request, const char *identity,
   struct text directives;
   text_init_fixed(&directives, buffer, sizeof buffer);
   put_directives(&directives, sources->files[0].text, &extent);
-  if (directives.failed) return 0;
+  if (directives.failed) return false;
   digest_add(&state, directives.data, directives.bytes);
   for (size_t i = 1; i < sources->count; i++) {
     digest_string(&state, sources->files[i].name);
     digest_add(&state, sources->files[i].digest.bytes, DIGEST_BYTES);
   }
   digest_end(&state, digest);
-  return 1;
+  return true;
 }
 
-_Bool preamble_take_note(char *log) {
+bool preamble_take_note(char *log) {
   char *note = strstr(log, ": using precompiled header file \"");
   if (!note) note = strstr(log, ": creating precompiled header file \"");
-  if (!note) return 0;
+  if (!note) return false;
   char *begin = note;
   while (begin > log && begin[-1] != '\n')
     begin--;
@@ -187,5 +187,5 @@ _Bool preamble_take_note(char *log) {
   for (int newlines = 0; newlines < 2 && *end == '\n'; newlines++) /* NVRTC writes an empty line behind it */
     end++;
   memmove(begin, end, strlen(end) + 1);
-  return 1;
+  return true;
 }

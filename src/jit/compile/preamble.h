@@ -7,6 +7,8 @@
 #ifndef KJIT_JIT_COMPILE_PREAMBLE_H
 #define KJIT_JIT_COMPILE_PREAMBLE_H
 
+#include <stdbool.h>
+
 #include "base/text.h"
 #include "jit/request/request.h"
 
@@ -19,13 +21,13 @@
 
 /* False: nothing here is worth precompiling, or the options give code that names its source lines. The digest covers
  * compiler, options, target, the preamble and every header that the source can reach. */
-_Bool preamble_identify(const struct jit_request *request, const char *identity, struct digest *digest);
+bool preamble_identify(const struct jit_request *request, const char *identity, struct digest *digest);
 
 /* The whole source, equal in meaning to prologue and main file, with the preamble in front (`alone`: the preamble and
  * nothing else). False when the source has none. */
-_Bool preamble_write(const struct jit_request *request, _Bool alone, struct text *out);
+bool preamble_write(const struct jit_request *request, bool alone, struct text *out);
 
 /* Take NVRTC's note that it used or made a precompiled header out of a log. False when it is not there. */
-_Bool preamble_take_note(char *log);
+bool preamble_take_note(char *log);
 
 #endif

@@ -52,14 +52,14 @@ void frame_put(struct text *out, enum frame_kind kind, const void *payload, size
   if (bytes) text_append_bytes(out, payload, bytes);
 }
 
-_Bool frame_read_head(struct frame_head *head, const uint8_t *bytes) {
+bool frame_read_head(struct frame_head *head, const uint8_t *bytes) {
   const uint32_t kind = bytes_get_u32(bytes + 4);
   const uint64_t size = bytes_get_u64(bytes + 8);
   *head = (struct frame_head){(enum frame_kind)kind, (size_t)size, bytes_get_u64(bytes + 16)};
   return bytes_get_u32(bytes) == MAGIC && kind >= FRAME_BEGAN && kind <= FRAME_READY && size <= FRAME_MAX_BYTES;
 }
 
-_Bool frame_is_intact(const struct frame_head *head, const void *payload) {
+bool frame_is_intact(const struct frame_head *head, const void *payload) {
   return hash_64(payload, head->bytes) == head->checksum;
 }
 

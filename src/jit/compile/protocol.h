@@ -6,6 +6,8 @@
 #ifndef KJIT_JIT_COMPILE_PROTOCOL_H
 #define KJIT_JIT_COMPILE_PROTOCOL_H
 
+#include <stdbool.h>
+
 #include "base/text.h"
 #include "jit/compile/compile.h"
 
@@ -33,8 +35,8 @@ struct frame_head {
 void frame_put(struct text *out, enum frame_kind kind, const void *payload, size_t bytes);
 
 /* False: these FRAME_HEAD_BYTES bytes are no head of this protocol version, or announce more than FRAME_MAX_BYTES. */
-_Bool frame_read_head(struct frame_head *head, const uint8_t *bytes);
-_Bool frame_is_intact(const struct frame_head *head, const void *payload);
+bool frame_read_head(struct frame_head *head, const uint8_t *bytes);
+bool frame_is_intact(const struct frame_head *head, const void *payload);
 
 /* What a worker does with a request. */
 enum wire_work {

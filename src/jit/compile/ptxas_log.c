@@ -12,6 +12,7 @@
  * any thread. */
 #include "jit/compile/ptxas_log.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* What stands in front of every figure. */
@@ -25,8 +26,8 @@
 struct reader {
   const char *entry;
   struct ptxas_figures *figures;
-  _Bool in_entry;    /* the last "Compiling entry function" named it */
-  _Bool in_function; /* the last "Function properties" did */
+  bool in_entry;    /* the last "Compiling entry function" named it */
+  bool in_function; /* the last "Function properties" did */
 };
 
 static const char *after(const char *line, const char *prefix) {
@@ -45,24 +46,24 @@ static uint32_t number_before(const char *line, const char *unit) {
   return value <= UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }
 
-static _Bool names_entry(const struct reader *reader, const char *name, char end) {
+static bool names_entry(const struct reader *reader, const char *name, char end) {
   const char *rest = after(name, reader->entry);
   return rest && *rest == end;
 }
 
 /* True for a line like "0 bytes gmem", which is about the whole program. */
-static _Bool is_memory_line(const char *text) {
+static bool is_memory_line(const char *text) {
   const size_t digits = strspn(text, "0123456789");
   return digits && (after(text + digits, " bytes gmem") || after(text + digits, " bytes cmem"));
 }
 
 /* One of the linker's own. */
-static _Bool read_link_line(struct reader *reader, const char *info) {
+static bool read_link_line(struct reader *reader, const char *info) {
   struct ptxas_figures *const figures = reader->figures;
   const char *text;
   if ((text = after(info, "Function properties for '"))) {
     reader->in_function = names_entry(reader, text, '\'');
-    return 1;
+    return true;
   }
   if (!after(info, "used ") || !strstr(info, " registers")) return is_memory_line(info);
   if (reader->in_function) {
@@ -70,11 +71,11 @@ static _Bool read_link_line(struct reader *reader, const char *info) {
     figures->shared_bytes = number_before(info, " bytes smem");
     figures->local_bytes = number_before(info, " stack");
   }
-  return 1;
+  return true;
 }
 
 /* Read one line. Returns true when it holds figures, and so is to be taken out of the log. */
-static _Bool read_line(struct reader *reader, const char *line) {
+static bool read_line(struct reader *reader, const char *line) {
   struct ptxas_figures *figures = reader->figures;
   const char *text;
   if (strstr(line, " bytes stack frame, ")) {
@@ -82,38 +83,38 @@ static _Bool read_line(struct reader *reader, const char *line) {
       figures->local_bytes = number_before(line, " bytes stack frame");
       figures->spill_bytes = number_before(line, " bytes spill stores") + number_before(line, " bytes spill loads");
     }
-    return 1;
+    return true;
   }
   if ((text = after(line, LINK_PREFIX))) return read_link_line(reader, text);
   const char *info = after(line, INFO_PREFIX);
-  if (!info) return 0;
+  if (!info) return false;
   if ((text = after(info, "Compiling entry function '"))) {
     reader->in_entry = names_entry(reader, text, '\'');
-    return 1;
+    return true;
   }
   if ((text = after(info, "Function properties for "))) {
     reader->in_function = names_entry(reader, text, '\0');
-    return 1;
+    return true;
   }
   if (after(info, "Used ") && strstr(info, " registers")) {
     if (reader->in_entry) {
       figures->registers = number_before(info, " registers");
       figures->shared_bytes = number_before(info, " bytes smem");
     }
-    return 1;
+    return true;
   }
   return after(info, "Compile time = ") || is_memory_line(info);
 }
 
 /* Every line of the log in turn, cut off behind it for the time; with `strip` those of the figures go.
  * @return the end of what stays */
-static char *read_lines(struct reader *reader, char *log, _Bool strip) {
+static char *read_lines(struct reader *reader, char *log, bool strip) {
   char *out = log;
   for (char *line = log, *next; *line; line = next) {
     char *newline = strchr(line, '\n');
     next = newline ? newline + 1 : line + strlen(line);
     if (newline) *newline = '\0';
-    const _Bool taken = read_line(reader, line);
+    const bool taken = read_line(reader, line);
     if (newline) *newline = '\n';
     if (taken || !strip) continue;
     memmove(out, line, (size_t)(next - line));

@@ -31,7 +31,7 @@ struct compile_server {
   int control;   /* -1: none */
   uint64_t generation;
   unsigned deaths;
-  _Bool broken;
+  bool broken;
 };
 
 /* The default bound on a compile's memory: a compile that needs more than the machine has would not end anyway. */
@@ -50,7 +50,7 @@ kjit_status compile_server_create(struct compile_server **out, const struct comp
   if (!server->settings.memory_bytes) server->settings.memory_bytes = machine_memory();
   server->control = -1;
   server->asked = mem_strdup(mem, settings->worker_path);
-  const _Bool sound = server->asked || !settings->worker_path;
+  const bool sound = server->asked || !settings->worker_path;
   if (sound && keepers_init(&server->keepers)) {
     if (!pthread_mutex_init(&server->mutex, NULL)) {
       *out = server;
@@ -97,7 +97,7 @@ static kjit_status ensure_process(struct compile_server *server, const char *nvr
 static enum channel_end send_packet(struct compile_server *server, uint32_t number, const int *sockets, size_t count,
                                     uint64_t *generation) {
   kjit_error error = {0};
-  _Bool tell = 0;
+  bool tell = false;
   enum channel_end end = CHANNEL_CLOSED;
   const char *nvrtc_path = nvrtc_file(server->settings.nvrtc, &error);
   pthread_mutex_lock(&server->mutex);
@@ -118,17 +118,17 @@ static enum channel_end send_packet(struct compile_server *server, uint32_t numb
 }
 
 /* True when the server has closed its end of the control socket. The caller holds the mutex. */
-static _Bool has_ended(const struct compile_server *server) {
+static bool has_ended(const struct compile_server *server) {
   struct pollfd control = {.fd = server->control};
   return server->control < 0 || (poll(&control, 1, 0) > 0 && control.revents & (POLLHUP | POLLERR));
 }
 
 /* Forget the server of this generation if it has died, or in any case. Returns false when it lives on. */
-static _Bool lose_process(struct compile_server *server, uint64_t generation, _Bool in_any_case) {
-  _Bool tell = 0;
+static bool lose_process(struct compile_server *server, uint64_t generation, bool in_any_case) {
+  bool tell = false;
   pthread_mutex_lock(&server->mutex);
-  const _Bool is_it = server->generation == generation && server->process;
-  const _Bool lost = is_it && (in_any_case || has_ended(server));
+  const bool is_it = server->generation == generation && server->process;
+  const bool lost = is_it && (in_any_case || has_ended(server));
   if (lost) {
     end_process(server);
     server->deaths++;
@@ -152,7 +152,7 @@ static void note_answer(struct compile_server *server) {
 
 /* ---- A job ---- */
 
-static _Bool open_pair(int ends[2]) {
+static bool open_pair(int ends[2]) {
   return !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
 }
 
@@ -163,7 +163,7 @@ static void close_end(int socket) {
 }
 
 /* Hand a socket to the server or to the process that holds a preamble; waits while too many jobs are queued. */
-static enum channel_end hand_over(struct compile_server *server, struct server_job *job, _Bool with_pch, int socket,
+static enum channel_end hand_over(struct compile_server *server, struct server_job *job, bool with_pch, int socket,
                                   uint64_t *generation) {
   for (;;) {
     const enum channel_end end = with_pch ? keepers_send(&server->keepers, &job->preamble, WORKER_JOB, socket)
@@ -174,7 +174,7 @@ static enum channel_end hand_over(struct compile_server *server, struct server_j
   }
 }
 
-static enum job_end run_once(struct compile_server *server, struct server_job *job, _Bool with_pch, kjit_status *status,
+static enum job_end run_once(struct compile_server *server, struct server_job *job, bool with_pch, kjit_status *status,
                              uint64_t *generation) {
   int ends[2];
   enum job_end outcome = JOB_NOWHERE;
@@ -196,21 +196,21 @@ static enum job_end run_once(struct compile_server *server, struct server_job *j
 }
 
 /* Ask for a process that precompiles the preamble. `ours` and `theirs` are the ends of its two sockets. */
-static _Bool send_for_keeper(struct compile_server *server, const struct server_job *job, const int ours[2],
-                             const int theirs[2]) {
+static bool send_for_keeper(struct compile_server *server, const struct server_job *job, const int ours[2],
+                            const int theirs[2]) {
   uint64_t generation;
   struct channel channel = {.mem = server->settings.mem,
                             .socket = ours[0],
                             .stop = job->stop,
                             .stop_user = job->stop_user,
                             .until_ns = INT64_MAX};
-  if (send_packet(server, WORKER_KEEPER, theirs, 2, &generation) != CHANNEL_OK) return 0;
+  if (send_packet(server, WORKER_KEEPER, theirs, 2, &generation) != CHANNEL_OK) return false;
   return server_job_begin(&server->settings, job, &channel, WIRE_CREATE_PCH) == JOB_ANSWERED;
 }
 
 static void make_keeper(struct compile_server *server, const struct server_job *job) {
   int stream[2] = {-1, -1}, control[2] = {-1, -1};
-  _Bool sent = open_pair(stream) && !socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control);
+  bool sent = open_pair(stream) && !socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control);
   if (sent) {
     const int ours[] = {stream[0], control[0]}, theirs[] = {stream[1], control[1]};
     sent = send_for_keeper(server, job, ours, theirs);
@@ -227,25 +227,25 @@ static void make_keeper(struct compile_server *server, const struct server_job *
 }
 
 /* True when there is a precompiled header to use. Has one made where it is worth it. */
-static _Bool find_keeper(struct compile_server *server, struct server_job *job) {
-  const _Bool eager = server->settings.pch == KJIT_PCH_ALWAYS;
+static bool find_keeper(struct compile_server *server, struct server_job *job) {
+  const bool eager = server->settings.pch == KJIT_PCH_ALWAYS;
   job->has_preamble =
       server->settings.pch != KJIT_PCH_OFF && preamble_identify(job->request, job->identity, &job->preamble);
-  if (!job->has_preamble) return 0;
+  if (!job->has_preamble) return false;
   for (;;) {
     switch (keepers_ask(&server->keepers, &job->preamble, eager)) {
     case KEEPER_USE:
-      return 1;
+      return true;
     case KEEPER_MAKE:
       make_keeper(server, job);
-      if (!eager) return 0;
+      if (!eager) return false;
       break;
     case KEEPER_WAIT:
-      if (job->stop && job->stop(job->stop_user)) return 0;
+      if (job->stop && job->stop(job->stop_user)) return false;
       (void)usleep(2000);
       break;
     case KEEPER_COMPILE_PLAINLY:
-      return 0;
+      return false;
     }
   }
 }
@@ -262,19 +262,19 @@ static enum job_end run(struct compile_server *server, struct server_job *job, k
   }
   for (int tries = 0;; tries++) {
     const enum job_end end = run_once(server, job, 0, status, &generation);
-    const _Bool is_lost = end == JOB_LOST || end == JOB_NOWHERE || end == JOB_SILENT;
+    const bool is_lost = end == JOB_LOST || end == JOB_NOWHERE || end == JOB_SILENT;
     if (!is_lost || !generation || tries == BROKEN_AFTER) return end;
     if (!lose_process(server, generation, end == JOB_SILENT)) return end;
   }
 }
 
-_Bool compile_server_run(struct compile_server *server, const struct jit_request *request, compile_stop stop,
-                         void *stop_user, struct compile_result *result, kjit_status *status, kjit_error *error) {
+bool compile_server_run(struct compile_server *server, const struct jit_request *request, compile_stop stop,
+                        void *stop_user, struct compile_result *result, kjit_status *status, kjit_error *error) {
   struct server_job job = {.request = request, .stop = stop, .stop_user = stop_user, .result = result, .error = error};
   *result = (struct compile_result){0};
-  if (compile_tools_of(request) == COMPILE_TOOLS_NONE) return 0; /* nothing that could crash */
+  if (compile_tools_of(request) == COMPILE_TOOLS_NONE) return false; /* nothing that could crash */
   job.identity = compile_identity(server->settings.nvrtc, request, NULL);
-  if (!job.identity) return 0;
+  if (!job.identity) return false;
   enum job_end end = run(server, &job, status);
   switch (end) {
   case JOB_ANSWERED:

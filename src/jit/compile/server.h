@@ -10,6 +10,8 @@
 #ifndef KJIT_JIT_COMPILE_SERVER_H
 #define KJIT_JIT_COMPILE_SERVER_H
 
+#include <stdbool.h>
+
 #include "jit/compile/server_settings.h"
 
 struct compile_server;
@@ -23,8 +25,8 @@ void compile_server_destroy(struct compile_server *server); /* ends every proces
  * `*status` is not set. Beside compile_run()'s results:
  * KJIT_ERR_COMPILE    the compiler crashed or left: the error says how, the log is what it had printed
  * KJIT_ERR_NO_MEMORY  it reached its bound, or the system killed it */
-_Bool compile_server_run(struct compile_server *server, const struct jit_request *request, compile_stop stop,
-                         void *stop_user, struct compile_result *result, kjit_status *status, kjit_error *error);
+bool compile_server_run(struct compile_server *server, const struct jit_request *request, compile_stop stop,
+                        void *stop_user, struct compile_result *result, kjit_status *status, kjit_error *error);
 
 /* Around fork(), as for struct fork_guard. The child starts a server of its own when it needs one. Accept NULL. */
 void compile_server_fork_prepare(struct compile_server *server);

@@ -106,12 +106,12 @@ static const char *signal_name(int number) {
 
 /* True when the process most likely died for want of memory: it had half of its bound in real memory. The other half
  * are addresses of libraries and memory that was reserved and never used. */
-static _Bool reached_bound(const struct compile_server_settings *settings, const struct wire_death *death) {
+static bool reached_bound(const struct compile_server_settings *settings, const struct wire_death *death) {
   return settings->memory_bytes && death->peak_bytes >= settings->memory_bytes / 2;
 }
 
 static kjit_status explain_memory(const struct compile_server_settings *settings, const struct server_job *job,
-                                  _Bool killed) {
+                                  bool killed) {
   const unsigned long long used = (unsigned long long)job->death.peak_bytes >> 20;
   if (killed)
     return error_set(job->error, KJIT_ERR_NO_MEMORY,

@@ -3,6 +3,7 @@
 #define KJIT_JIT_COMPILE_SERVER_JOB_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "jit/compile/keepers.h"
 #include "jit/compile/server_settings.h"
@@ -17,7 +18,7 @@ struct server_job {
   struct compile_result *result;
   kjit_error *error;
   struct digest preamble; /* when `has_preamble` */
-  _Bool has_preamble;
+  bool has_preamble;
   struct wire_death death; /* how its process ended; `said` points into `last_words` */
   void *last_words;
 };

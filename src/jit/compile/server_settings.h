@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_COMPILE_SERVER_SETTINGS_H
 #define KJIT_JIT_COMPILE_SERVER_SETTINGS_H
 
+#include <stdbool.h>
+
 #include "base/log.h"
 #include "jit/compile/compile.h"
 
@@ -10,7 +12,7 @@ struct compile_server_settings {
   const struct log *log;
   struct nvrtc *nvrtc;
   const char *worker_path; /* copied; NULL: $KJIT_WORKER, then the usual places */
-  _Bool use_environment;
+  bool use_environment;
   uint64_t memory_bytes; /* bound on a compile's address space; 0: the machine's memory */
   kjit_pch_mode pch;
 };

@@ -29,7 +29,7 @@ static kjit_status take_asked(char path[DYNLIB_PATH_BYTES], const char *asked, c
   return error_set(error, KJIT_ERR_NOT_FOUND, "%s: \"%.200s\" must be the absolute path of a program", by, asked);
 }
 
-kjit_status spawn_find(char path[DYNLIB_PATH_BYTES], const char *asked, _Bool use_environment, kjit_error *error) {
+kjit_status spawn_find(char path[DYNLIB_PATH_BYTES], const char *asked, bool use_environment, kjit_error *error) {
   static const char *const places[] = {"/" WORKER_NAME, "/../libexec/" WORKER_NAME, "/../../libexec/" WORKER_NAME};
   if (asked) return take_asked(path, asked, "worker_path", error);
   const char *variable = use_environment ? secure_getenv("KJIT_WORKER") : NULL;

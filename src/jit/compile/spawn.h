@@ -2,13 +2,15 @@
 #ifndef KJIT_JIT_COMPILE_SPAWN_H
 #define KJIT_JIT_COMPILE_SPAWN_H
 
+#include <stdbool.h>
+
 #include <sys/types.h>
 
 #include "base/dynlib.h"
 
 /* Find kjit-compile-worker: `asked`, or $KJIT_WORKER (when `use_environment`), or else beside the library or the
  * program that has it inside, and in the libexec folder that belongs to either. KJIT_ERR_NOT_FOUND. */
-kjit_status spawn_find(char path[DYNLIB_PATH_BYTES], const char *asked, _Bool use_environment, kjit_error *error);
+kjit_status spawn_find(char path[DYNLIB_PATH_BYTES], const char *asked, bool use_environment, kjit_error *error);
 
 /* Start it for this NVRTC, with our end of the control socket in `*control`. The process has default signal handling,
  * none of our descriptors that are close-on-exec, and a process group of its own, so that a terminal's interrupt

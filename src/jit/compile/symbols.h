@@ -7,6 +7,8 @@
 #ifndef KJIT_JIT_COMPILE_SYMBOLS_H
 #define KJIT_JIT_COMPILE_SYMBOLS_H
 
+#include <stdbool.h>
+
 #include "base/text.h"
 
 /* A thousand kernels with names of a thousand characters fit twice. */
@@ -18,7 +20,7 @@ struct kernel_figures {
 };
 
 struct symbol {
-  _Bool is_kernel;
+  bool is_kernel;
   const char *linkage; /* name in the cubin */
   size_t linkage_bytes;
   const char *expression; /* of a name */
@@ -28,15 +30,15 @@ struct symbol {
 
 struct symbols {
   const char *at, *end;
-  _Bool sound; /* false once a line was malformed */
+  bool sound; /* false once a line was malformed */
 };
 
 void symbols_init(struct symbols *symbols, const char *text, size_t bytes);
 
 /* False at the end, and at a malformed line (then `sound` is false too). */
-_Bool symbols_next(struct symbols *symbols, struct symbol *symbol);
+bool symbols_next(struct symbols *symbols, struct symbol *symbol);
 
-_Bool symbols_are_sound(const char *text, size_t bytes);
+bool symbols_are_sound(const char *text, size_t bytes);
 
 void symbols_put_kernel(struct text *text, const char *linkage, size_t bytes, const struct kernel_figures *figures);
 void symbols_put_name(struct text *text, const char *linkage, const char *expression);

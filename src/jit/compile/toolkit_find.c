@@ -50,7 +50,7 @@ void toolkit_finish(struct toolkit *toolkit) {
   if (toolkit->mem) mem_free(toolkit->mem, atomic_load(&toolkit->place));
 }
 
-static _Bool has_file(const char *dir, const char *name) {
+static bool has_file(const char *dir, const char *name) {
   char path[DYNLIB_PATH_BYTES];
   struct file_stamp stamp = {0};
   const int length = snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -86,19 +86,19 @@ static void add(struct toolkit_place *place, const char *dir, const char *below)
   place->count++;
 }
 
-static _Bool take(struct toolkit_place *place, const struct mem *mem, const char *dir, _Bool any_version) {
-  if (!has_file(dir, "cuda_runtime_api.h") && !has_file(dir, "cuda_fp16.h")) return 0;
+static bool take(struct toolkit_place *place, const struct mem *mem, const char *dir, bool any_version) {
+  if (!has_file(dir, "cuda_runtime_api.h") && !has_file(dir, "cuda_fp16.h")) return false;
   if (!any_version && place->compiler_version && toolkit_header_version(mem, dir) / 10 != place->compiler_version / 10)
-    return 0;
+    return false;
   add(place, dir, "");
   add(place, dir, "/cccl");
   add(place, dir, "/../../cuda_cccl/include");
-  return 1;
+  return true;
 }
 
-static _Bool take_matches(struct toolkit_place *place, const struct mem *mem, const char *pattern, _Bool any_version) {
+static bool take_matches(struct toolkit_place *place, const struct mem *mem, const char *pattern, bool any_version) {
   glob_t matches;
-  _Bool taken = 0;
+  bool taken = false;
   if (glob(pattern, 0, NULL, &matches) == 0) {
     for (size_t i = matches.gl_pathc; i > 0 && !taken; i--)
       taken = take(place, mem, matches.gl_pathv[i - 1], any_version);
@@ -136,7 +136,7 @@ static struct toolkit_place *find(const struct toolkit *toolkit, struct nvrtc *n
   return place;
 }
 
-void toolkit_extras(struct toolkit *toolkit, struct nvrtc *nvrtc, _Bool memory_only, struct custom_extras *extras) {
+void toolkit_extras(struct toolkit *toolkit, struct nvrtc *nvrtc, bool memory_only, struct custom_extras *extras) {
   struct toolkit_place *place = atomic_load_explicit(&toolkit->place, memory_order_acquire);
   if (!place && !memory_only) {
     struct toolkit_place *found = find(toolkit, nvrtc);

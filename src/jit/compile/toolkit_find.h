@@ -3,6 +3,7 @@
 #define KJIT_JIT_COMPILE_TOOLKIT_FIND_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "jit/compile/nvrtc.h"
 #include "jit/request/custom_request.h"
@@ -20,7 +21,7 @@ void toolkit_finish(struct toolkit *toolkit);
 
 /* The folders, and the compiler's version as its files' names say it; nothing where there is no NVRTC or no toolkit.
  * `memory_only`: nothing is searched, what was found before counts. Thread-safe. */
-void toolkit_extras(struct toolkit *toolkit, struct nvrtc *nvrtc, _Bool memory_only, struct custom_extras *extras);
+void toolkit_extras(struct toolkit *toolkit, struct nvrtc *nvrtc, bool memory_only, struct custom_extras *extras);
 
 /* CUDA_VERSION of the cuda.h in a folder; 0 when there is none. */
 unsigned toolkit_header_version(const struct mem *mem, const char *dir);

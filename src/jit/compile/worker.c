@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +41,9 @@
 
 struct running {
   pid_t process;
-  int socket;     /* of the job: closed by the library when it no longer wants it */
-  int said;       /* what the process writes on its standard output and error; -1: nowhere */
-  _Bool unwanted; /* the library has closed its end, and the process was killed */
+  int socket;    /* of the job: closed by the library when it no longer wants it */
+  int said;      /* what the process writes on its standard output and error; -1: nowhere */
+  bool unwanted; /* the library has closed its end, and the process was killed */
 };
 
 struct server {
@@ -104,7 +105,7 @@ static _Noreturn void be_keeper(struct server *server, int socket, int control) 
 
 /* ---- In the server ---- */
 
-static _Bool can_hold_more(const struct server *server) {
+static bool can_hold_more(const struct server *server) {
   return server->count < JOBS_MAX;
 }
 
@@ -130,18 +131,18 @@ static void start_job(struct server *server, uint32_t number, const int *sockets
 }
 
 /* Take one packet from the control socket. Returns false when the library is gone. */
-static _Bool take_packet(struct server *server) {
+static bool take_packet(struct server *server) {
   uint32_t number = 0;
   int sockets[PACKET_SOCKETS_MAX];
   const int count = packet_receive(server->control, &number, sockets);
-  if (count <= 0) return 0;
+  if (count <= 0) return false;
   if ((number == WORKER_JOB && count == 1) || (number == WORKER_KEEPER && count == 2)) {
     start_job(server, number, sockets, count);
-    return 1;
+    return true;
   }
   for (int i = 0; i < count; i++)
     (void)close(sockets[i]);
-  return 0;
+  return false;
 }
 
 static void read_said(int said, char text[SAID_MAX + 1]) {
@@ -198,7 +199,7 @@ static void kill_unwanted(struct server *server, const struct pollfd *polled, si
   for (size_t i = 0; i < count; i++) {
     struct running *job = &server->jobs[i];
     if (job->unwanted || !(polled[i].revents & (POLLHUP | POLLERR))) continue;
-    job->unwanted = 1;
+    job->unwanted = true;
     (void)kill(job->process, SIGKILL);
   }
 }
@@ -213,16 +214,16 @@ static int open_children(void) {
 
 /* False: it is over. The socket of a job that is no longer wanted would end every poll until its process has been
  * reaped, so it is left out. */
-static _Bool turn(struct server *server, struct pollfd *polled) {
+static bool turn(struct server *server, struct pollfd *polled) {
   const size_t jobs = server->count;
   for (size_t i = 0; i < jobs; i++)
     polled[2 + i] = (struct pollfd){.fd = server->jobs[i].unwanted ? -1 : server->jobs[i].socket};
   polled[0] = (struct pollfd){.fd = server->children, .events = POLLIN};
   polled[1] = (struct pollfd){.fd = can_hold_more(server) ? server->control : -1, .events = POLLIN};
-  const _Bool idle_ends = server->pch >= 0 && !jobs;
+  const bool idle_ends = server->pch >= 0 && !jobs;
   const int ready = poll(polled, 2 + jobs, idle_ends ? KEEPER_IDLE_MS : -1);
-  if (ready == 0) return 0;
-  if (ready < 0) return 1;
+  if (ready == 0) return false;
+  if (ready < 0) return true;
   kill_unwanted(server, polled + 2, jobs);
   if (polled[0].revents) reap(server);
   return !polled[1].revents || take_packet(server);
@@ -232,7 +233,7 @@ static int serve(struct server *server) {
   struct pollfd *polled = calloc(2 + JOBS_MAX, sizeof *polled);
   server->jobs = calloc(JOBS_MAX, sizeof *server->jobs);
   server->children = open_children();
-  const _Bool able = polled && server->jobs && server->children >= 0;
+  const bool able = polled && server->jobs && server->children >= 0;
   while (able && turn(server, polled)) {
   }
   for (size_t i = 0; able && i < server->count; i++)

@@ -27,22 +27,22 @@ static struct channel channel_of(const struct worker_job *job) {
   return (struct channel){.mem = job->mem, .socket = job->socket, .until_ns = INT64_MAX};
 }
 
-static _Bool say(const struct worker_job *job, enum frame_kind kind, const struct text *payload) {
+static bool say(const struct worker_job *job, enum frame_kind kind, const struct text *payload) {
   const struct channel channel = channel_of(job);
   struct text frame;
   text_init(&frame, job->mem, FRAME_MAX_BYTES);
   frame_put(&frame, kind, payload ? payload->data : NULL, payload ? payload->bytes : 0);
-  const _Bool said = !frame.failed && channel_write(&channel, frame.data, frame.bytes) == CHANNEL_OK;
+  const bool said = !frame.failed && channel_write(&channel, frame.data, frame.bytes) == CHANNEL_OK;
   text_finish(&frame);
   return said;
 }
 
-static _Bool answer(const struct worker_job *job, kjit_status status, const struct compile_result *result,
-                    const kjit_error *error) {
+static bool answer(const struct worker_job *job, kjit_status status, const struct compile_result *result,
+                   const kjit_error *error) {
   struct text payload;
   text_init(&payload, job->mem, FRAME_MAX_BYTES);
   wire_answer_put(&payload, status, result, error);
-  const _Bool said = !payload.failed && say(job, FRAME_ANSWER, &payload);
+  const bool said = !payload.failed && say(job, FRAME_ANSWER, &payload);
   text_finish(&payload);
   return said;
 }
@@ -68,12 +68,12 @@ static void received_finish(struct received *received, const struct mem *mem) {
   mem_free(mem, received->payload);
 }
 
-static _Bool receive(const struct worker_job *job, struct received *received) {
+static bool receive(const struct worker_job *job, struct received *received) {
   const struct channel channel = channel_of(job);
   struct frame_head head;
   *received = (struct received){0};
-  if (!say(job, FRAME_BEGAN, NULL)) return 0;
-  if (channel_read(&channel, &head, &received->payload) != CHANNEL_OK || head.kind != FRAME_REQUEST) return 0;
+  if (!say(job, FRAME_BEGAN, NULL)) return false;
+  if (channel_read(&channel, &head, &received->payload) != CHANNEL_OK || head.kind != FRAME_REQUEST) return false;
   const char *fault = wire_request_read(&received->wire, job->mem, received->payload, head.bytes);
   bound_memory(received->wire.memory_bytes);
   return !fault;
@@ -91,8 +91,8 @@ static kjit_status check_compiler(const struct worker_job *job, const struct wir
 
 /* Compile with the server's precompiled header. Returns false when NVRTC did not take it; the source is not judged
  * then. */
-static _Bool compile_with_pch(const struct worker_job *job, const struct jit_request *request, kjit_status *status,
-                              struct compile_result *result, kjit_error *error) {
+static bool compile_with_pch(const struct worker_job *job, const struct jit_request *request, kjit_status *status,
+                             struct compile_result *result, kjit_error *error) {
   struct text source;
   text_init(&source, job->mem, SOURCE_LIMIT);
   struct compile_pch pch = {.file = job->pch_file};
@@ -108,16 +108,16 @@ static _Bool compile_with_pch(const struct worker_job *job, const struct jit_req
   return pch.done;
 }
 
-_Bool worker_job_run(const struct worker_job *job) {
+bool worker_job_run(const struct worker_job *job) {
   struct received received;
   struct compile_result result = {0};
   kjit_error error = {0};
-  _Bool said = 0;
+  bool said = false;
   if (receive(job, &received)) {
     const struct wire_request *wire = &received.wire;
     kjit_status status = check_compiler(job, wire, &error);
-    const _Bool with_pch = status == KJIT_OK && wire->work == WIRE_COMPILE_PCH &&
-                           compile_with_pch(job, &wire->request, &status, &result, &error);
+    const bool with_pch = status == KJIT_OK && wire->work == WIRE_COMPILE_PCH &&
+                          compile_with_pch(job, &wire->request, &status, &result, &error);
     if (status == KJIT_OK && !with_pch)
       status = compile_run(job->nvrtc, &wire->request, job->mem, NULL, NULL, &result, &error);
     said = answer(job, status, &result, &error);
@@ -134,7 +134,7 @@ static kjit_status precompile(const struct worker_job *job, const struct jit_req
   struct text source;
   struct compile_result result = {0};
   (void)snprintf(path, sizeof path, "%s/pch", folder);
-  struct compile_pch pch = {.file = path, .create = 1};
+  struct compile_pch pch = {.file = path, .create = true};
   text_init(&source, job->mem, SOURCE_LIMIT);
   kjit_status status = KJIT_ERR_UNSUPPORTED;
   if (preamble_write(request, 1, &source)) {
@@ -151,7 +151,7 @@ static kjit_status precompile(const struct worker_job *job, const struct jit_req
   return status;
 }
 
-_Bool worker_job_precompile(const struct worker_job *job, int *file) {
+bool worker_job_precompile(const struct worker_job *job, int *file) {
   const char *base = secure_getenv("TMPDIR");
   char folder[400];
   struct received received;
@@ -168,5 +168,5 @@ _Bool worker_job_precompile(const struct worker_job *job, int *file) {
   received_finish(&received, job->mem);
   if (status == KJIT_OK) return say(job, FRAME_READY, NULL);
   (void)answer(job, status, &nothing, &error);
-  return 0;
+  return false;
 }

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_COMPILE_WORKER_JOB_H
 #define KJIT_JIT_COMPILE_WORKER_JOB_H
 
+#include <stdbool.h>
+
 #include "base/mem.h"
 
 struct nvrtc;
@@ -15,10 +17,10 @@ struct worker_job {
 };
 
 /* Read the request, compile, answer. False: there was no sound request, or nobody to answer to. */
-_Bool worker_job_run(const struct worker_job *job);
+bool worker_job_run(const struct worker_job *job);
 
 /* Precompile the preamble of the request that comes, in a file that only descriptor `*file` still names, and answer
  * whether it can be used. False: it cannot. */
-_Bool worker_job_precompile(const struct worker_job *job, int *file);
+bool worker_job_precompile(const struct worker_job *job, int *file);
 
 #endif

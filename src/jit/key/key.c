@@ -87,7 +87,7 @@ static void put_request(struct text *text, const struct jit_request *request) {
 }
 
 /* Write the whole key. False when the text ran out of room or memory. */
-static _Bool put_key(struct key *key, const struct jit_request *request, const char *compiler) {
+static bool put_key(struct key *key, const struct jit_request *request, const char *compiler) {
   put_request(&key->text, request);
   key->request_bytes = key->text.bytes;
   if (compiler) put_string(&key->text, KEY_TAG_COMPILER, compiler);

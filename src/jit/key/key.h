@@ -3,6 +3,8 @@
 #ifndef KJIT_JIT_KEY_KEY_H
 #define KJIT_JIT_KEY_KEY_H
 
+#include <stdbool.h>
+
 #include "base/text.h"
 #include "jit/request/request.h"
 
@@ -13,7 +15,7 @@ struct key {
   size_t request_bytes;  /* what remains when the compiler's identity is left out */
   struct digest digest;  /* of the whole text; of the request's part when the compiler is unknown */
   struct digest request; /* of the request's part, which the answers of all compilers share */
-  _Bool complete;        /* the compiler is known */
+  bool complete;         /* the compiler is known */
 };
 
 /* Make the key of a request. A NULL `compiler` means that it is unknown; the key is then the request's part alone.

@@ -5,6 +5,7 @@
  * keys is one pass over both, like a merge. Everything is a slice of the key texts. Any thread may call. */
 #include "jit/key/key_items.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,14 +23,14 @@ static struct key_item *add(struct key_items *items, const struct mem *mem) {
 
 /* Add an item for each line of the prologue. A line "#define NAME VALUE" is identified by "#define NAME", so that it
  * pairs with the other key's line for NAME. */
-static _Bool add_lines(struct key_items *items, const struct mem *mem, const struct key_field *field) {
+static bool add_lines(struct key_items *items, const struct mem *mem, const struct key_field *field) {
   const struct key_slice tag = {field->tag, field->tag_bytes};
   const char *end = field->value + field->value_bytes;
   for (const char *line = field->value; line < end;) {
     const char *stop = memchr(line, '\n', (size_t)(end - line));
     if (!stop) stop = end;
     struct key_item *item = add(items, mem);
-    if (!item) return 0;
+    if (!item) return false;
     const size_t bytes = (size_t)(stop - line), define = sizeof DEFINE - 1;
     *item = (struct key_item){tag, {line, bytes}, {line, bytes}};
     if (bytes > define && !memcmp(line, DEFINE, define)) {
@@ -38,23 +39,23 @@ static _Bool add_lines(struct key_items *items, const struct mem *mem, const str
     }
     line = stop + 1;
   }
-  return 1;
+  return true;
 }
 
-static _Bool add_field(struct key_items *items, const struct mem *mem, const struct key_field *field) {
+static bool add_field(struct key_items *items, const struct mem *mem, const struct key_field *field) {
   if (key_field_is(field, KEY_TAG_PROLOGUE)) return add_lines(items, mem, field);
   /* The digest becomes the value of the item of its source or part, which was added just before. */
   if (key_field_is(field, KEY_TAG_DIGEST)) {
     if (items->count) items->items[items->count - 1].value = (struct key_slice){field->value, field->value_bytes};
-    return 1;
+    return true;
   }
   struct key_item *item = add(items, mem);
-  if (!item) return 0;
+  if (!item) return false;
   const struct key_slice value = {field->value, field->value_bytes}, none = {"", 0};
-  const _Bool repeated = key_field_is(field, KEY_TAG_OPTION) || key_field_is(field, KEY_TAG_SOURCE) ||
-                         key_field_is(field, KEY_TAG_NAME) || key_field_is(field, KEY_TAG_PART);
+  const bool repeated = key_field_is(field, KEY_TAG_OPTION) || key_field_is(field, KEY_TAG_SOURCE) ||
+                        key_field_is(field, KEY_TAG_NAME) || key_field_is(field, KEY_TAG_PART);
   *item = (struct key_item){{field->tag, field->tag_bytes}, repeated ? value : none, value};
-  return 1;
+  return true;
 }
 
 static int compare_slices(const struct key_slice *a, const struct key_slice *b) {

@@ -17,12 +17,12 @@ void key_reader_init(struct key_reader *reader, const char *text, size_t bytes) 
 }
 
 /* Read a tag: lower-case letters and "-", ended by a space. */
-static _Bool read_tag(struct key_reader *reader, struct key_field *field) {
+static bool read_tag(struct key_reader *reader, struct key_field *field) {
   const size_t start = reader->at;
   while (reader->at < reader->bytes && reader->text[reader->at] != ' ') {
     const char c = reader->text[reader->at++];
-    if ((c < 'a' || c > 'z') && c != '-') return 0;
-    if (reader->at - start > TAG_MAX_BYTES) return 0;
+    if ((c < 'a' || c > 'z') && c != '-') return false;
+    if (reader->at - start > TAG_MAX_BYTES) return false;
   }
   field->tag = reader->text + start;
   field->tag_bytes = reader->at - start;
@@ -31,69 +31,69 @@ static _Bool read_tag(struct key_reader *reader, struct key_field *field) {
 
 /* Read a length: decimal without leading zeros, ended by a colon. It is compared with the size of the text at each
  * digit, so it cannot overflow. */
-static _Bool read_length(struct key_reader *reader, size_t *length) {
+static bool read_length(struct key_reader *reader, size_t *length) {
   const size_t start = reader->at;
   *length = 0;
   while (reader->at < reader->bytes && reader->text[reader->at] != ':') {
     const char c = reader->text[reader->at++];
-    if (c < '0' || c > '9' || (*length == 0 && reader->at - start > 1)) return 0;
+    if (c < '0' || c > '9' || (*length == 0 && reader->at - start > 1)) return false;
     *length = *length * 10 + (size_t)(c - '0');
-    if (*length > reader->bytes) return 0;
+    if (*length > reader->bytes) return false;
   }
   return reader->at > start && reader->at++ < reader->bytes;
 }
 
-static _Bool read_value(struct key_reader *reader, struct key_field *field) {
+static bool read_value(struct key_reader *reader, struct key_field *field) {
   size_t length;
-  if (!read_length(reader, &length) || length >= reader->bytes - reader->at) return 0;
+  if (!read_length(reader, &length) || length >= reader->bytes - reader->at) return false;
   field->value = reader->text + reader->at;
   field->value_bytes = length;
   reader->at += length;
   return reader->text[reader->at++] == '\n';
 }
 
-_Bool key_reader_next(struct key_reader *reader, struct key_field *field) {
-  if (!reader->sound || reader->at == reader->bytes) return 0;
+bool key_reader_next(struct key_reader *reader, struct key_field *field) {
+  if (!reader->sound || reader->at == reader->bytes) return false;
   field->offset = reader->at;
   reader->sound = read_tag(reader, field) && read_value(reader, field);
   return reader->sound;
 }
 
-_Bool key_field_is(const struct key_field *field, const char *tag) {
+bool key_field_is(const struct key_field *field, const char *tag) {
   return strlen(tag) == field->tag_bytes && !memcmp(tag, field->tag, field->tag_bytes);
 }
 
-_Bool key_find(const char *text, size_t bytes, const char *tag, struct key_field *field) {
+bool key_find(const char *text, size_t bytes, const char *tag, struct key_field *field) {
   struct key_reader reader;
   key_reader_init(&reader, text, bytes);
   while (key_reader_next(&reader, field))
-    if (key_field_is(field, tag)) return 1;
-  return 0;
+    if (key_field_is(field, tag)) return true;
+  return false;
 }
 
 /* Does `field`, the field read last, have this tag? If so, read the next one into `field`. */
-static _Bool take(struct key_reader *reader, struct key_field *field, const char *tag) {
-  if (!key_field_is(field, tag)) return 0;
+static bool take(struct key_reader *reader, struct key_field *field, const char *tag) {
+  if (!key_field_is(field, tag)) return false;
   if (!key_reader_next(reader, field)) *field = (struct key_field){"", "", 0, 0, reader->bytes};
   return reader->sound;
 }
 
-_Bool key_is_sound(const char *text, size_t bytes) {
+bool key_is_sound(const char *text, size_t bytes) {
   struct key_reader reader;
   struct key_field field;
   key_reader_init(&reader, text, bytes);
-  if (!key_reader_next(&reader, &field)) return 0;
-  if (!take(&reader, &field, KEY_TAG_FORMAT) || !take(&reader, &field, KEY_TAG_TARGET)) return 0;
-  if (!take(&reader, &field, KEY_TAG_ENTRY)) return 0;
+  if (!key_reader_next(&reader, &field)) return false;
+  if (!take(&reader, &field, KEY_TAG_FORMAT) || !take(&reader, &field, KEY_TAG_TARGET)) return false;
+  if (!take(&reader, &field, KEY_TAG_ENTRY)) return false;
   while (take(&reader, &field, KEY_TAG_NAME))
     ;
   while (take(&reader, &field, KEY_TAG_OPTION))
     ;
-  if (!take(&reader, &field, KEY_TAG_PROLOGUE)) return 0;
+  if (!take(&reader, &field, KEY_TAG_PROLOGUE)) return false;
   while (take(&reader, &field, KEY_TAG_SOURCE))
-    if (!take(&reader, &field, KEY_TAG_DIGEST)) return 0;
+    if (!take(&reader, &field, KEY_TAG_DIGEST)) return false;
   while (take(&reader, &field, KEY_TAG_PART))
-    if (!take(&reader, &field, KEY_TAG_DIGEST)) return 0;
+    if (!take(&reader, &field, KEY_TAG_DIGEST)) return false;
   (void)take(&reader, &field, KEY_TAG_OUTPUT);
   return take(&reader, &field, KEY_TAG_COMPILER) && !field.tag_bytes;
 }

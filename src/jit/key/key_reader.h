@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_KEY_KEY_READER_H
 #define KJIT_JIT_KEY_KEY_READER_H
 
+#include <stdbool.h>
+
 #include <kjit/common.h>
 
 /* The version of the key's grammar and of the entry's layout, which change together. It is part of every key. */
@@ -35,21 +37,21 @@ struct key_field {
 struct key_reader {
   const char *text;
   size_t bytes, at;
-  _Bool sound; /* false once something was malformed */
+  bool sound; /* false once something was malformed */
 };
 
 void key_reader_init(struct key_reader *reader, const char *text, size_t bytes);
 
 /* False at the end, and when what follows is no field (then `sound` is false too). */
-_Bool key_reader_next(struct key_reader *reader, struct key_field *field);
+bool key_reader_next(struct key_reader *reader, struct key_field *field);
 
-_Bool key_field_is(const struct key_field *field, const char *tag);
+bool key_field_is(const struct key_field *field, const char *tag);
 
 /* The first field with this tag; false when the text is malformed before it or has none. */
-_Bool key_find(const char *text, size_t bytes, const char *tag, struct key_field *field);
+bool key_find(const char *text, size_t bytes, const char *tag, struct key_field *field);
 
 /* Is this a whole key: the fields of the grammar, in their order, and nothing else? */
-_Bool key_is_sound(const char *text, size_t bytes);
+bool key_is_sound(const char *text, size_t bytes);
 
 /* How many of a sound key's bytes are the request's part: all but the compiler. */
 size_t key_request_part(const char *text, size_t bytes);

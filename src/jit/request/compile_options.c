@@ -4,6 +4,7 @@
  * because nobody can say what it does. Tables and pure functions; any thread. */
 #include "jit/request/compile_options.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -129,7 +130,7 @@ static kjit_status refuse(kjit_error *error, size_t index, const char *option, c
   return error_set(error, KJIT_ERR_INVALID_ARG, "options[%zu]: \"%.80s\": %s", index, option, reason);
 }
 
-static _Bool name_is(const char *name, size_t bytes, const char *spelling) {
+static bool name_is(const char *name, size_t bytes, const char *spelling) {
   return *spelling && strlen(spelling) == bytes && !memcmp(name, spelling, bytes);
 }
 
@@ -149,20 +150,20 @@ static const char *skip_dashes(const char *text) {
   return text + (text[0] == '-') + (text[0] == '-' && text[1] == '-');
 }
 
-static _Bool is_ptxas_option(const char *value) {
+static bool is_ptxas_option(const char *value) {
   const char *name = skip_dashes(value);
   const size_t bytes = strcspn(name, "=");
   for (size_t i = 0; name > value && i < sizeof ptxas_options / sizeof *ptxas_options; i++) {
-    if (name_is(name, bytes, ptxas_options[i])) return 1;
+    if (name_is(name, bytes, ptxas_options[i])) return true;
   }
-  return 0;
+  return false;
 }
 
-static _Bool is_printable(const char *text) {
+static bool is_printable(const char *text) {
   for (; *text; text++) {
-    if ((unsigned char)*text < 0x20 || *text == 0x7F) return 0;
+    if ((unsigned char)*text < 0x20 || *text == 0x7F) return false;
   }
-  return 1;
+  return true;
 }
 
 size_t compile_option_canonical(const char *option, char *out, size_t capacity) {
@@ -192,7 +193,7 @@ kjit_status compile_option_check(const char *option, size_t index, kjit_error *e
   if (!known) known = find_attached(option);
   if (!known) return refuse(error, index, option, "is not among the options known to change nothing but the code");
   if (known->kind == OPTION_REFUSED) return refuse(error, index, option, known->reason);
-  const _Bool has_value = name[bytes] == '=' && name[bytes + 1];
+  const bool has_value = name[bytes] == '=' && name[bytes + 1];
   if (known->kind == OPTION_FLAG && name[bytes]) return refuse(error, index, option, "takes no value");
   if (known->kind != OPTION_FLAG && !has_value) return refuse(error, index, option, "write --name=value in one piece");
   if (known->kind == OPTION_PTXAS && !is_ptxas_option(name + bytes + 1)) {

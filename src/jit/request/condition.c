@@ -10,13 +10,13 @@
 
 struct value {
   uint64_t bits;
-  _Bool is_unsigned;
+  bool is_unsigned;
 };
 
 struct parser {
   const struct token *at;
   size_t depth;
-  _Bool failed;
+  bool failed;
 };
 
 /* -- Operators that are names ------------------------------------------------------------------------------------- */
@@ -24,17 +24,17 @@ struct parser {
 /* The operand of `defined`: "(name)" or "name". */
 static int64_t is_defined(struct macro_expansion *expansion, struct token **at) {
   const struct token *token = (*at)->next;
-  const _Bool brackets = token_is(token, "(");
+  const bool brackets = token_is(token, "(");
   if (brackets) token = token->next;
   if (!token || token->kind != TOKEN_NAME) return -1;
-  const _Bool defined = macro_is_defined(expansion->table, token->text, token->bytes);
+  const bool defined = macro_is_defined(expansion->table, token->text, token->bytes);
   if (brackets && !token_is(token->next, ")")) return -1;
   *at = brackets ? token->next->next : token->next;
   return defined;
 }
 
 /* Behind the ")" that closes the "(" at `token`; NULL with `*closed` false when none does. */
-static struct token *skip_brackets(struct token *token, _Bool *closed) {
+static struct token *skip_brackets(struct token *token, bool *closed) {
   size_t depth = 0;
   for (; token; token = token->next) {
     if (token_is(token, "(")) depth++;
@@ -45,12 +45,12 @@ static struct token *skip_brackets(struct token *token, _Bool *closed) {
 }
 
 /* The tokens between the brackets, as the text of a header's name: "name" or <name>. */
-static _Bool read_header_name(struct macro_expansion *expansion, struct token *from, const struct token *end,
-                              struct macro_expansion *plain, char *name, size_t capacity) {
+static bool read_header_name(struct macro_expansion *expansion, struct token *from, const struct token *end,
+                             struct macro_expansion *plain, char *name, size_t capacity) {
   struct token *first = NULL, **last = &first;
   for (; from && from != end && !(from->next == end && token_is(from, ")")); from = from->next) {
     struct token *copy = arena_alloc(expansion->table->arena, sizeof *copy);
-    if (!copy) return 0;
+    if (!copy) return false;
     *copy = *from;
     copy->next = NULL;
     *last = copy;
@@ -59,7 +59,7 @@ static _Bool read_header_name(struct macro_expansion *expansion, struct token *f
   if (first && first->kind == TOKEN_NAME) first = macro_expand(plain, first);
   size_t length = 0;
   for (const struct token *token = first; token; token = token->next) {
-    if (token->bytes + length + 2 > capacity) return 0;
+    if (token->bytes + length + 2 > capacity) return false;
     if (token->blank && token != first) name[length++] = ' ';
     memcpy(name + length, token->text, token->bytes);
     length += token->bytes;
@@ -71,27 +71,27 @@ static _Bool read_header_name(struct macro_expansion *expansion, struct token *f
 
 /* __has_include and __has_include_next: asks the caller whether the header exists. -1 when the question is malformed.
  */
-static int64_t has_include(struct macro_expansion *expansion, struct token **at, _Bool next) {
-  _Bool closed = 0;
+static int64_t has_include(struct macro_expansion *expansion, struct token **at, bool next) {
+  bool closed = false;
   char name[1024];
   struct token *open = (*at)->next;
   if (!token_is(open, "(")) return -1;
   struct token *end = skip_brackets(open, &closed);
   struct macro_expansion plain = {.table = expansion->table, .steps = expansion->steps};
   if (!closed) return -1;
-  const _Bool readable = read_header_name(expansion, open->next, end, &plain, name, sizeof name);
+  const bool readable = read_header_name(expansion, open->next, end, &plain, name, sizeof name);
   expansion->steps = plain.steps;
   *at = end;
   return readable && expansion->has_include(expansion->user, name + 1, strlen(name) - 2, *name == '<', next);
 }
 
 /* __has_cpp_attribute(x) and the like: no header of the toolkit includes another by them, so one answer will do. */
-static _Bool asks_compiler(const struct token *token) {
+static bool asks_compiler(const struct token *token) {
   static const char *const names[] = {"__has_attribute", "__has_cpp_attribute",      "__has_builtin",  "__has_feature",
                                       "__has_extension", "__has_declspec_attribute", "__is_identifier"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (token_is(token, names[i])) return 1;
-  return 0;
+    if (token_is(token, names[i])) return true;
+  return false;
 }
 
 /* The operators that look like names. Returns their value, or -1 when `*at` is none of them. */
@@ -100,7 +100,7 @@ int64_t macro_operator(struct macro_expansion *expansion, struct token **at) {
   if (token_is(*at, "__has_include")) return has_include(expansion, at, 0);
   if (token_is(*at, "__has_include_next")) return has_include(expansion, at, 1);
   if (!token_is((*at)->next, "(") || !asks_compiler(*at)) return -1;
-  _Bool closed = 0;
+  bool closed = false;
   struct token *end = skip_brackets((*at)->next, &closed);
   if (!closed) return -1;
   *at = end;
@@ -111,14 +111,14 @@ int64_t macro_operator(struct macro_expansion *expansion, struct token **at) {
 
 static struct value parse_ternary(struct parser *parser);
 
-static struct value truth(_Bool value) {
+static struct value truth(bool value) {
   return (struct value){value, 0};
 }
 
-static _Bool take(struct parser *parser, const char *mark) {
-  if (!token_is(parser->at, mark)) return 0;
+static bool take(struct parser *parser, const char *mark) {
+  if (!token_is(parser->at, mark)) return false;
   parser->at = parser->at->next;
-  return 1;
+  return true;
 }
 
 static unsigned digit_of(char c) {
@@ -214,7 +214,7 @@ static const struct {
     [LAND] = {"&&", "and", 2},  [LOR] = {"||", "or", 1},
 };
 
-static struct value divide(struct value a, struct value b, _Bool is_unsigned, _Bool remainder) {
+static struct value divide(struct value a, struct value b, bool is_unsigned, bool remainder) {
   struct value value = {0, is_unsigned};
   if (!b.bits) return value;
   if (is_unsigned) {
@@ -227,11 +227,11 @@ static struct value divide(struct value a, struct value b, _Bool is_unsigned, _B
   return value;
 }
 
-static _Bool less(struct value a, struct value b, _Bool is_unsigned) {
+static bool less(struct value a, struct value b, bool is_unsigned) {
   return is_unsigned ? a.bits < b.bits : (int64_t)a.bits < (int64_t)b.bits;
 }
 
-static struct value shift(struct value a, uint64_t by, _Bool right) {
+static struct value shift(struct value a, uint64_t by, bool right) {
   const uint64_t sign = !a.is_unsigned && a.bits >> 63 ? UINT64_MAX : 0;
   if (by > 63) return (struct value){right ? sign : 0, a.is_unsigned};
   if (!right) return (struct value){a.bits << by, a.is_unsigned};
@@ -239,7 +239,7 @@ static struct value shift(struct value a, uint64_t by, _Bool right) {
 }
 
 static struct value apply(enum binary binary, struct value a, struct value b) {
-  const _Bool is_unsigned = a.is_unsigned || b.is_unsigned;
+  const bool is_unsigned = a.is_unsigned || b.is_unsigned;
   switch (binary) {
   case MUL:
     return (struct value){a.bits * b.bits, is_unsigned};
@@ -281,13 +281,13 @@ static struct value apply(enum binary binary, struct value a, struct value b) {
   return truth(0);
 }
 
-static _Bool find_binary(const struct token *token, enum binary *binary) {
+static bool find_binary(const struct token *token, enum binary *binary) {
   for (size_t i = 0; token && i < sizeof binaries / sizeof *binaries; i++) {
     if (!token_is(token, binaries[i].mark) && !(*binaries[i].word && token_is(token, binaries[i].word))) continue;
     *binary = (enum binary)i;
-    return 1;
+    return true;
   }
-  return 0;
+  return false;
 }
 
 static struct value parse_binary(struct parser *parser, int level) {
@@ -308,7 +308,7 @@ static struct value parse_ternary(struct parser *parser) {
   return condition.bits ? yes : no;
 }
 
-_Bool condition_holds(struct macro_expansion *expansion, const char *args, size_t bytes) {
+bool condition_holds(struct macro_expansion *expansion, const char *args, size_t bytes) {
   struct token *tokens = macro_tokens(expansion->table->arena, args, bytes);
   struct parser parser = {.at = macro_expand(expansion, tokens)};
   const struct value value = parse_ternary(&parser);

@@ -2,9 +2,11 @@
 #ifndef KJIT_JIT_REQUEST_CONDITION_H
 #define KJIT_JIT_REQUEST_CONDITION_H
 
+#include <stdbool.h>
+
 #include "jit/request/macro_table.h"
 
 /* The args of an #if or #elif. What is malformed is false: the compiler, which comes to the same line, says so. */
-_Bool condition_holds(struct macro_expansion *expansion, const char *args, size_t bytes);
+bool condition_holds(struct macro_expansion *expansion, const char *args, size_t bytes);
 
 #endif

@@ -40,7 +40,7 @@ struct storage {
   const char **dirs; /* the request's and the runtime's; the texts are theirs */
   struct target target;
   unsigned cuda_version;
-  _Bool open_ended;
+  bool open_ended;
   kjit_source source;   /* the caller's, with `bytes` filled in */
   kjit_source *headers; /* the caller's, with `bytes` filled in */
   struct include_search search;
@@ -53,12 +53,12 @@ struct storage {
 
 /* True for a name that may stand in a #line and in keys that other machines compare: relative, without control
  * characters and quotes. */
-static _Bool is_file_name(const char *name) {
-  if (!name || !*name || *name == '/' || strnlen(name, NAME_LIMIT + 1) > NAME_LIMIT) return 0;
+static bool is_file_name(const char *name) {
+  if (!name || !*name || *name == '/' || strnlen(name, NAME_LIMIT + 1) > NAME_LIMIT) return false;
   for (; *name; name++) {
-    if ((unsigned char)*name < 0x20 || *name == 0x7F || *name == '"' || *name == '\\') return 0;
+    if ((unsigned char)*name < 0x20 || *name == 0x7F || *name == '"' || *name == '\\') return false;
   }
-  return 1;
+  return true;
 }
 
 /* Check a source, and fill in the size that the caller left to strlen(). */
@@ -210,7 +210,7 @@ static struct jit_request request_of(const struct storage *storage, const kjit_b
                               .stop_user = request->stop_user};
 }
 
-_Bool custom_request_has_source(const struct custom_request *custom) {
+bool custom_request_has_source(const struct custom_request *custom) {
   const struct storage *storage = custom->storage;
   return storage->source.text != NULL;
 }
@@ -255,7 +255,7 @@ static void forget_sources(struct storage *storage) {
   storage->files = NULL;
 }
 
-kjit_status custom_request_collect(struct custom_request *custom, _Bool everything, kjit_error *error) {
+kjit_status custom_request_collect(struct custom_request *custom, bool everything, kjit_error *error) {
   struct storage *storage = custom->storage;
   const struct include_terms terms = {.prologue = storage->prologue,
                                       .target = &storage->target,
@@ -282,7 +282,7 @@ void custom_request_use(struct custom_request *custom, const struct source_set *
   custom->request.sources = set;
 }
 
-_Bool custom_request_watches(const struct custom_request *custom, const struct include_watch **watches, size_t *count) {
+bool custom_request_watches(const struct custom_request *custom, const struct include_watch **watches, size_t *count) {
   const struct storage *storage = custom->storage;
   return include_closure_watches(&storage->closure, watches, count);
 }

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_REQUEST_CUSTOM_REQUEST_H
 #define KJIT_JIT_REQUEST_CUSTOM_REQUEST_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "jit/request/include_closure.h"
@@ -27,7 +29,7 @@ struct custom_role {
 /* The folders and headers that the runtime adds to a request: the toolkit's, and a family's role. */
 struct custom_extras {
   const struct custom_role *role; /* NULL: a plain request */
-  _Bool open_ended;               /* see struct include_terms */
+  bool open_ended;                /* see struct include_terms */
   const char *const *dirs;        /* folders behind the request's own: the toolkit's */
   size_t dir_count;
   unsigned cuda_version; /* of the compiler, 13000 for 13.0; 0: not known */
@@ -43,10 +45,10 @@ kjit_status custom_request_begin(struct custom_request *custom, const struct mem
                                  const struct custom_extras *extras, kjit_error *error);
 
 /* False: the request has parts alone, and its sources are an empty set that is collected without reading a file. */
-_Bool custom_request_has_source(const struct custom_request *custom);
+bool custom_request_has_source(const struct custom_request *custom);
 
 /* Collect the sources; `everything` as in struct include_terms. Errors as include_closure_collect(). */
-kjit_status custom_request_collect(struct custom_request *custom, _Bool everything, kjit_error *error);
+kjit_status custom_request_collect(struct custom_request *custom, bool everything, kjit_error *error);
 
 /* Take a set that is known already; it must outlive the request. */
 void custom_request_use(struct custom_request *custom, const struct source_set *set);
@@ -58,7 +60,7 @@ const kjit_source *custom_request_source(const struct custom_request *custom);
 void custom_request_fingerprint(const struct custom_request *custom, struct digest *fingerprint);
 
 /* What the collected sources were made of: see include_closure_watches(). False when out of memory. */
-_Bool custom_request_watches(const struct custom_request *custom, const struct include_watch **watches, size_t *count);
+bool custom_request_watches(const struct custom_request *custom, const struct include_watch **watches, size_t *count);
 
 /* Begin and collect in one, with nothing added. After a failure nothing is left to finish. */
 kjit_status custom_request_init(struct custom_request *custom, const struct mem *mem,

@@ -46,11 +46,11 @@ kjit_status defines_check(const kjit_build_request *request, kjit_error *error) 
   return status;
 }
 
-_Bool defines_switch_assert(const kjit_build_request *request) {
+bool defines_switch_assert(const kjit_build_request *request) {
   for (size_t i = 0; i < request->define_count; i++) {
-    if (!strcmp(request->defines[i].name, "NDEBUG")) return 1;
+    if (!strcmp(request->defines[i].name, "NDEBUG")) return true;
   }
-  return 0;
+  return false;
 }
 
 void defines_print(const kjit_build_request *request, struct text *out) {

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_REQUEST_DEFINES_H
 #define KJIT_JIT_REQUEST_DEFINES_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "base/text.h"
@@ -16,7 +18,7 @@ kjit_status defines_check(const kjit_build_request *request, kjit_error *error);
 
 /* Is NDEBUG among them? Then the compiler needs the option --define-macro=NDEBUG too, because NVRTC defines assert()
  * before it reads the source. */
-_Bool defines_switch_assert(const kjit_build_request *request);
+bool defines_switch_assert(const kjit_build_request *request);
 
 /* Append the lines of checked defines. */
 void defines_print(const kjit_build_request *request, struct text *out);

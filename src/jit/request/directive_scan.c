@@ -28,12 +28,12 @@ static const struct {
     {"pragma", DIRECTIVE_PRAGMA},
 };
 
-static _Bool is_word(int c) {
+static bool is_word(int c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' ||
          c >= 0x80;
 }
 
-static _Bool is_blank(int c) {
+static bool is_blank(int c) {
   return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r';
 }
 
@@ -66,14 +66,14 @@ static void advance(struct scanner *s) {
   if (s->text[s->at++] == '\n') s->line++;
 }
 
-static _Bool skip_comment(struct scanner *s) {
+static bool skip_comment(struct scanner *s) {
   const int second = peek(s) == '/' ? peek_second(s) : -1;
   if (second == '/') {
     for (int c; (c = peek(s)) >= 0 && c != '\n';)
       advance(s);
-    return 1;
+    return true;
   }
-  if (second != '*') return 0;
+  if (second != '*') return false;
   advance(s);
   (void)peek(s);
   advance(s);
@@ -81,7 +81,7 @@ static _Bool skip_comment(struct scanner *s) {
     advance(s);
     if (last == '*' && c == '/') break;
   }
-  return 1;
+  return true;
 }
 
 /* "…" or '…'. One that the line does not end is text of some #error. */
@@ -115,17 +115,17 @@ static void skip_raw_string(struct scanner *s) {
     advance(s);
 }
 
-static _Bool opens_raw_string(const char *word, size_t bytes) {
+static bool opens_raw_string(const char *word, size_t bytes) {
   static const char *const prefixes[] = {"R", "u8R", "uR", "UR", "LR"};
   for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-    if (strlen(prefixes[i]) == bytes && !memcmp(prefixes[i], word, bytes)) return 1;
-  return 0;
+    if (strlen(prefixes[i]) == bytes && !memcmp(prefixes[i], word, bytes)) return true;
+  return false;
 }
 
 /* A name, a number with its digit separators, or a raw string with its prefix. */
 static void skip_word(struct scanner *s) {
   const size_t start = s->at;
-  const _Bool number = s->text[start] >= '0' && s->text[start] <= '9';
+  const bool number = s->text[start] >= '0' && s->text[start] <= '9';
   for (int c; is_word(c = peek(s)) || (number && c == '\'' && is_word(peek_second(s)));)
     advance(s);
   if (peek(s) == '"' && opens_raw_string(s->text + start, s->at - start)) skip_raw_string(s);
@@ -152,15 +152,15 @@ static void skip_blanks(struct scanner *s) {
 }
 
 /* '#', or its other spelling "%:". */
-static _Bool skip_hash(struct scanner *s) {
+static bool skip_hash(struct scanner *s) {
   const int c = peek(s);
-  if (c != '#' && (c != '%' || peek_second(s) != ':')) return 0;
+  if (c != '#' && (c != '%' || peek_second(s) != ':')) return false;
   advance(s);
   if (c == '%' && peek(s) == ':') advance(s);
-  return 1;
+  return true;
 }
 
-static _Bool has_text(const char *data, size_t bytes, const char *text) {
+static bool has_text(const char *data, size_t bytes, const char *text) {
   return memmem(data, bytes, text, strlen(text)) != NULL;
 }
 
@@ -173,9 +173,9 @@ static void skip_angled(struct scanner *s) {
 }
 
 /* What follows the directive's name: find its end, and whether cleaning would change it. */
-static _Bool skip_args(struct scanner *s, enum directive_kind kind) {
+static bool skip_args(struct scanner *s, enum directive_kind kind) {
   const size_t begin = s->at;
-  _Bool clean = 1;
+  bool clean = true;
   if (kind <= DIRECTIVE_INCLUDE_NEXT) {
     while (is_blank(byte_at(s, s->at)))
       s->at++;
@@ -183,7 +183,7 @@ static _Bool skip_args(struct scanner *s, enum directive_kind kind) {
   }
   for (int c; (c = peek(s)) >= 0 && c != '\n';) {
     if (skip_comment(s))
-      clean = 0;
+      clean = false;
     else
       skip_item(s);
   }
@@ -227,8 +227,8 @@ static struct directive *add(struct scanner *s) {
   return &list->items[list->count++];
 }
 
-static _Bool is_wanted(const struct directive *directive) {
-  if (directive->kind != DIRECTIVE_PRAGMA) return 1;
+static bool is_wanted(const struct directive *directive) {
+  if (directive->kind != DIRECTIVE_PRAGMA) return true;
   return has_text(directive->args, directive->args_bytes, "once") ||
          has_text(directive->args, directive->args_bytes, "_macro");
 }
@@ -246,7 +246,7 @@ static void read_directive(struct scanner *s, size_t line) {
     i++;
   if (i == sizeof names / sizeof *names) return;
   struct directive directive = {.kind = names[i].kind, .line = line, .begin = s->at};
-  const _Bool clean = skip_args(s, directive.kind);
+  const bool clean = skip_args(s, directive.kind);
   directive.end = s->at;
   directive.args = s->text + directive.begin;
   directive.args_bytes = directive.end - directive.begin;
@@ -257,7 +257,7 @@ static void read_directive(struct scanner *s, size_t line) {
 
 /* Skip bytes at which nothing can begin, without a closer look. */
 static void skip_plain(struct scanner *s) {
-  static const _Bool special[256] = {
+  static const bool special[256] = {
       ['\n'] = 1, ['"'] = 1, ['\''] = 1, ['/'] = 1, ['\\'] = 1, ['R'] = 1, ['0'] = 1, ['1'] = 1,
       ['2'] = 1,  ['3'] = 1, ['4'] = 1,  ['5'] = 1, ['6'] = 1,  ['7'] = 1, ['8'] = 1, ['9'] = 1};
   while (s->at < s->bytes && !special[(unsigned char)s->text[s->at]])
@@ -267,11 +267,11 @@ static void skip_plain(struct scanner *s) {
     s->at--;
 }
 
-_Bool directive_scan(struct directive_list *list, const char *text, size_t bytes, struct arena *arena) {
+bool directive_scan(struct directive_list *list, const char *text, size_t bytes, struct arena *arena) {
   *list = (struct directive_list){0};
   struct scanner s = {.text = text, .bytes = bytes, .line = 1, .arena = arena, .list = list};
   if (bytes >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) s.at = 3;
-  _Bool line_start = 1;
+  bool line_start = true;
   for (int c; !arena->failed && (c = peek(&s)) >= 0;) {
     const size_t line = s.line;
     if (c == '\n' || is_blank(c)) {
@@ -280,10 +280,10 @@ _Bool directive_scan(struct directive_list *list, const char *text, size_t bytes
     } else if (skip_comment(&s)) {
       continue;
     } else if (line_start && skip_hash(&s)) {
-      line_start = 0;
+      line_start = false;
       read_directive(&s, line);
     } else {
-      line_start = 0;
+      line_start = false;
       skip_item(&s);
       skip_plain(&s);
     }
@@ -291,15 +291,15 @@ _Bool directive_scan(struct directive_list *list, const char *text, size_t bytes
   return !arena->failed;
 }
 
-_Bool directive_header(const char *args, size_t args_bytes, const char **name, size_t *bytes, _Bool *angled) {
+bool directive_header(const char *args, size_t args_bytes, const char **name, size_t *bytes, bool *angled) {
   size_t at = 0;
   while (at < args_bytes && is_blank((unsigned char)args[at]))
     at++;
-  if (at == args_bytes || (args[at] != '<' && args[at] != '"')) return 0;
+  if (at == args_bytes || (args[at] != '<' && args[at] != '"')) return false;
   *angled = args[at] == '<';
   const char *end = memchr(args + at + 1, *angled ? '>' : '"', args_bytes - at - 1);
-  if (!end || end == args + at + 1) return 0;
+  if (!end || end == args + at + 1) return false;
   *name = args + at + 1;
   *bytes = (size_t)(end - *name);
-  return 1;
+  return true;
 }

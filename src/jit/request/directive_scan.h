@@ -3,6 +3,8 @@
 #ifndef KJIT_JIT_REQUEST_DIRECTIVE_SCAN_H
 #define KJIT_JIT_REQUEST_DIRECTIVE_SCAN_H
 
+#include <stdbool.h>
+
 #include "base/arena.h"
 
 enum directive_kind {
@@ -36,10 +38,10 @@ struct directive_list {
 };
 
 /* False when the arena failed. Any bytes are taken: what is malformed is left to the compiler. */
-_Bool directive_scan(struct directive_list *list, const char *text, size_t bytes, struct arena *arena);
+bool directive_scan(struct directive_list *list, const char *text, size_t bytes, struct arena *arena);
 
 /* <name> or "name" at the start of a directive's args, blanks skipped. `name` and `bytes` are without the marks. False
  * when the args have another form. */
-_Bool directive_header(const char *args, size_t args_bytes, const char **name, size_t *bytes, _Bool *angled);
+bool directive_header(const char *args, size_t args_bytes, const char **name, size_t *bytes, bool *angled);
 
 #endif

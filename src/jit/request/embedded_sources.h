@@ -4,6 +4,7 @@
 #ifndef KJIT_JIT_REQUEST_EMBEDDED_SOURCES_H
 #define KJIT_JIT_REQUEST_EMBEDDED_SOURCES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/mem.h"
@@ -28,6 +29,6 @@ const struct embedded_source *embedded_source_find(const char *name, size_t byte
 
 /* Unpack all texts into `texts` (embedded_texts_bytes), each NUL-terminated at its offset. `mem` is for what unpacking
  * needs meanwhile. False when out of memory. */
-_Bool embedded_texts_unpack(const struct mem *mem, char *texts);
+bool embedded_texts_unpack(const struct mem *mem, char *texts);
 
 #endif

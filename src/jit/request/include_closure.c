@@ -54,7 +54,7 @@ void closure_refuse(struct closure *closure, const char *name, kjit_status statu
                                   closure->line, name, what));
 }
 
-_Bool closure_has_failed(struct closure *closure) {
+bool closure_has_failed(struct closure *closure) {
   if (closure->arena.failed && closure->status == KJIT_OK) closure_fail(closure, error_no_memory(closure->error));
   return closure->status != KJIT_OK;
 }
@@ -135,7 +135,7 @@ static const char *choose_name(struct closure *closure, const struct include_pla
       (void)snprintf(name, sizeof name, "%s", wanted);
     else
       (void)snprintf(name, sizeof name, "%s@%u", wanted, number);
-    _Bool taken = closure_find_name(closure, name) != NULL;
+    bool taken = closure_find_name(closure, name) != NULL;
     for (size_t i = 0; i < search->header_count && !taken; i++)
       taken = &search->headers[i] != place->header && !strcmp(search->headers[i].name, name);
     if (!taken) return arena_copy(&closure->arena, name, strlen(name));
@@ -176,7 +176,7 @@ static struct node *add_node(struct closure *closure, struct content *content, c
 }
 
 /* The file that a name leads to; NULL when that is nowhere, or something failed. */
-struct node *closure_resolve(struct closure *closure, struct node *from, const char *name, _Bool angled, _Bool next) {
+struct node *closure_resolve(struct closure *closure, struct node *from, const char *name, bool angled, bool next) {
   struct include_place place;
   char wanted[HEADER_NAME_LIMIT + INCLUDE_PATH_LIMIT];
   const struct include_from where = closure_from(from);
@@ -301,19 +301,19 @@ kjit_status include_closure_seal(struct include_closure *out, struct source_set 
   return source_set_seal(set, list, count, out->mem) ? KJIT_OK : error_no_memory(error);
 }
 
-_Bool include_closure_watches(const struct include_closure *out, const struct include_watch **watches, size_t *count) {
+bool include_closure_watches(const struct include_closure *out, const struct include_watch **watches, size_t *count) {
   struct closure *closure = out->state;
   *count = closure->node_count + include_folder_count(&closure->finder);
   struct include_watch *list = arena_alloc(&closure->arena, (*count + 1) * sizeof *list);
   *watches = list;
-  if (!list) return 0;
+  if (!list) return false;
   for (const struct node *node = closure->main; node; node = node->next) {
     if (node->content->stamp.kind != FILE_STAMP_FILE) continue;
     *list++ = (struct include_watch){node->path, node->content->stamp, node->content->digest};
   }
   include_folders(&closure->finder, list);
   *count = (size_t)(list - *watches) + include_folder_count(&closure->finder);
-  return 1;
+  return true;
 }
 
 void include_closure_finish(struct include_closure *out) {

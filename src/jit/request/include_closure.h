@@ -3,6 +3,8 @@
 #ifndef KJIT_JIT_REQUEST_INCLUDE_CLOSURE_H
 #define KJIT_JIT_REQUEST_INCLUDE_CLOSURE_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "jit/request/include_terms.h"
@@ -30,8 +32,8 @@ kjit_status include_closure_seal(struct include_closure *closure, struct source_
 /* The files that were read (stamp.kind FILE_STAMP_FILE) and the folders where a name was looked for and was not. While
  * their stamps are the same, another collection would give the same set. In the closure's memory. False when out of it.
  */
-_Bool include_closure_watches(const struct include_closure *closure, const struct include_watch **watches,
-                              size_t *count);
+bool include_closure_watches(const struct include_closure *closure, const struct include_watch **watches,
+                             size_t *count);
 
 void include_closure_finish(struct include_closure *closure);
 

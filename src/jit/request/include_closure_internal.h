@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_REQUEST_INCLUDE_CLOSURE_INTERNAL_H
 #define KJIT_JIT_REQUEST_INCLUDE_CLOSURE_INTERNAL_H
 
+#include <stdbool.h>
+
 #include "jit/request/condition.h"
 #include "jit/request/directive_scan.h"
 #include "jit/request/include_find.h"
@@ -28,7 +30,7 @@ struct content {
   struct digest digest;    /* of a file on disk */
   struct directive_list directives;
   struct node *first; /* the first path by which it was read */
-  _Bool once;         /* its `#pragma once` was reached */
+  bool once;          /* its `#pragma once` was reached */
   char *owned;        /* the text: mem_free */
   const char *given;  /* the text of a header in memory, where the caller has it */
   struct content *next;
@@ -50,8 +52,8 @@ struct node {
   size_t folder;
   struct content *content;
   struct outcome *outcomes; /* one for each directive */
-  _Bool certain;            /* every compile reads it */
-  _Bool read;               /* the compiler is given it */
+  bool certain;             /* every compile reads it */
+  bool read;                /* the compiler is given it */
   char *rewritten;          /* mem_free; NULL where the text is as it was */
   size_t rewritten_bytes;
   struct node *next;
@@ -66,7 +68,7 @@ struct alias {
 };
 
 struct level {
-  _Bool outer, active, taken, certain;
+  bool outer, active, taken, certain;
 };
 
 struct closure {
@@ -92,7 +94,7 @@ struct closure {
 
 /* Remember a failure; the first stays. */
 void closure_fail(struct closure *closure, kjit_status status);
-_Bool closure_has_failed(struct closure *closure); /* also when the arena did */
+bool closure_has_failed(struct closure *closure); /* also when the arena did */
 /* "main.cu:3: #include x: <what>". */
 void closure_refuse(struct closure *closure, const char *name, kjit_status status, const char *what);
 
@@ -104,7 +106,7 @@ void closure_each_alias(struct closure *closure, void (*act)(struct closure *clo
 size_t closure_aliases(struct closure *closure, struct alias *aliases);
 
 /* The file that a name leads to; NULL when that is nowhere, or something failed. */
-struct node *closure_resolve(struct closure *closure, struct node *from, const char *name, _Bool angled, _Bool next);
+struct node *closure_resolve(struct closure *closure, struct node *from, const char *name, bool angled, bool next);
 
 /* Follow the source's directives, from its first line on. */
 void closure_walk(struct closure *closure);

@@ -18,7 +18,7 @@ struct looked_at {
   UT_hash_handle hh;
   const char *path;
   struct file_stamp stamp;
-  _Bool missed; /* a folder in which a name was not found */
+  bool missed; /* a folder in which a name was not found */
 };
 
 void include_finder_init(struct include_finder *finder, const struct mem *mem, struct arena *arena,
@@ -65,19 +65,19 @@ static struct looked_at *nearest_folder(struct include_finder *finder, const cha
 }
 
 /* True when there is a regular file at this path. */
-static _Bool is_file(struct include_finder *finder, const char *path, struct file_stamp *stamp) {
+static bool is_file(struct include_finder *finder, const char *path, struct file_stamp *stamp) {
   const size_t bytes = folder_bytes(path, strlen(path));
   const struct looked_at *folder = bytes ? look_at(finder, path, bytes) : NULL;
   if (!bytes || (folder && folder->stamp.kind == FILE_STAMP_FOLDER)) {
     const struct looked_at *file = look_at(finder, path, strlen(path));
     if (file && file->stamp.kind == FILE_STAMP_FILE) {
       *stamp = file->stamp;
-      return 1;
+      return true;
     }
   }
   struct looked_at *nearest = nearest_folder(finder, path);
   if (nearest) nearest->missed = 1;
-  return 0;
+  return false;
 }
 
 static const kjit_source *find_header(const struct include_search *search, const char *name) {
@@ -88,14 +88,14 @@ static const kjit_source *find_header(const struct include_search *search, const
 
 /* "<folder of place>/<name>" with "." and "x/.." taken out, as names in memory are compared as text. False when it does
  * not fit. */
-static _Bool join_name(char out[INCLUDE_PATH_LIMIT], const char *place, const char *name) {
+static bool join_name(char out[INCLUDE_PATH_LIMIT], const char *place, const char *name) {
   const char *slash = strrchr(place, '/');
   const int length = snprintf(out, INCLUDE_PATH_LIMIT, "%.*s%s", slash ? (int)(slash - place + 1) : 0, place, name);
-  if (length < 0 || length >= INCLUDE_PATH_LIMIT) return 0;
+  if (length < 0 || length >= INCLUDE_PATH_LIMIT) return false;
   char *to = out, *floor = out; /* below the floor are ".." that nothing cancels */
   for (const char *from = out; *from;) {
     const size_t bytes = strcspn(from, "/"), step = bytes + (from[bytes] == '/');
-    const _Bool up = bytes == 2 && !memcmp(from, "..", 2);
+    const bool up = bytes == 2 && !memcmp(from, "..", 2);
     if (up && to > floor) {
       for (to--; to > floor && to[-1] != '/';)
         to--;
@@ -110,50 +110,50 @@ static _Bool join_name(char out[INCLUDE_PATH_LIMIT], const char *place, const ch
   return to > out;
 }
 
-static _Bool join_path(char out[INCLUDE_PATH_LIMIT], const char *folder, size_t bytes, const char *name) {
-  if (bytes > INCLUDE_PATH_LIMIT) return 0;
+static bool join_path(char out[INCLUDE_PATH_LIMIT], const char *folder, size_t bytes, const char *name) {
+  if (bytes > INCLUDE_PATH_LIMIT) return false;
   const int length = snprintf(out, INCLUDE_PATH_LIMIT, "%.*s/%s", (int)bytes, folder, name);
   return length > 0 && length < INCLUDE_PATH_LIMIT;
 }
 
-static _Bool found_in_memory(struct include_place *place, const kjit_source *header, enum include_kind kind) {
-  if (!header) return 0;
+static bool found_in_memory(struct include_place *place, const kjit_source *header, enum include_kind kind) {
+  if (!header) return false;
   place->kind = kind;
   place->header = header;
   return snprintf(place->path, sizeof place->path, "%s", header->name) < (int)sizeof place->path;
 }
 
 /* Look for a quoted name beside the file that includes it. The main source is in no folder. */
-static _Bool find_beside(struct include_finder *finder, const struct include_from *from, const char *name,
-                         struct include_place *place) {
+static bool find_beside(struct include_finder *finder, const struct include_from *from, const char *name,
+                        struct include_place *place) {
   const char *slash = strrchr(from->path, '/');
   if (from->kind == INCLUDE_MAIN || from->kind == INCLUDE_MEMORY) {
-    if (!join_name(place->path, from->path, name)) return 0;
+    if (!join_name(place->path, from->path, name)) return false;
     return found_in_memory(place, find_header(finder->search, place->path), INCLUDE_MEMORY);
   }
-  if (from->kind == INCLUDE_SHIM || from->kind == INCLUDE_LIBRARY || !slash) return 0;
+  if (from->kind == INCLUDE_SHIM || from->kind == INCLUDE_LIBRARY || !slash) return false;
   place->kind = INCLUDE_BESIDE;
   return join_path(place->path, from->path, (size_t)(slash - from->path), name) &&
          is_file(finder, place->path, &place->stamp);
 }
 
-static _Bool find_in_folders(struct include_finder *finder, size_t first, const char *name,
-                             struct include_place *place) {
+static bool find_in_folders(struct include_finder *finder, size_t first, const char *name,
+                            struct include_place *place) {
   const struct include_search *search = finder->search;
   for (size_t i = first; i < search->dir_count; i++) {
     place->kind = INCLUDE_FOLDER;
     place->folder = i;
     if (join_path(place->path, search->dirs[i], strlen(search->dirs[i]), name) &&
         is_file(finder, place->path, &place->stamp))
-      return 1;
+      return true;
   }
-  return 0;
+  return false;
 }
 
 /* Look among kjit's own headers, after everything that the caller has given under that name. */
-static _Bool find_in_library(struct include_finder *finder, const char *name, struct include_place *place) {
+static bool find_in_library(struct include_finder *finder, const char *name, struct include_place *place) {
   kjit_source *header = arena_alloc(finder->arena, sizeof *header);
-  if (!header) return 0;
+  if (!header) return false;
   const kjit_status status = library_header_find(&finder->library, finder->mem, name, header);
   if (status == KJIT_ERR_NO_MEMORY) finder->arena->failed = 1;
   finder->withheld |= status == KJIT_ERR_UNSUPPORTED;
@@ -161,18 +161,18 @@ static _Bool find_in_library(struct include_finder *finder, const char *name, st
 }
 
 /* Look among the stand-ins for the standard library. Those that use cuda/std are left out when it is not there. */
-static _Bool find_shim(struct include_finder *finder, const char *name, struct include_place *place) {
+static bool find_shim(struct include_finder *finder, const char *name, struct include_place *place) {
   struct include_place base;
-  if (finder->search->no_shims) return 0;
+  if (finder->search->no_shims) return false;
   const struct std_shim *shim = std_shim_find(name);
-  if (!shim) return 0;
-  const _Bool has_base = shim->base && find_in_folders(finder, 0, shim->base, &base);
+  if (!shim) return false;
+  const bool has_base = shim->base && find_in_folders(finder, 0, shim->base, &base);
   const kjit_source *text = has_base && shim->over_base.text ? &shim->over_base : &shim->alone;
   return text->text && found_in_memory(place, text, INCLUDE_SHIM);
 }
 
-_Bool include_find(struct include_finder *finder, const struct include_from *from, const char *name, _Bool angled,
-                   _Bool next, struct include_place *place) {
+bool include_find(struct include_finder *finder, const struct include_from *from, const char *name, bool angled,
+                  bool next, struct include_place *place) {
   size_t first = 0;
   place->header = NULL;
   if (*name == '/') {
@@ -181,16 +181,16 @@ _Bool include_find(struct include_finder *finder, const struct include_from *fro
            is_file(finder, place->path, &place->stamp);
   }
   if (from->kind == INCLUDE_MAIN) next = 0; /* the compiler warns, and takes it for #include */
-  if (!next && found_in_memory(place, find_header(finder->search, name), INCLUDE_MEMORY)) return 1;
-  if (!next && !angled && find_beside(finder, from, name, place)) return 1;
+  if (!next && found_in_memory(place, find_header(finder->search, name), INCLUDE_MEMORY)) return true;
+  if (!next && !angled && find_beside(finder, from, name, place)) return true;
   if (next && from->kind == INCLUDE_FOLDER) first = from->folder + 1;
-  if (next && from->kind == INCLUDE_SHIM) return 0;
+  if (next && from->kind == INCLUDE_SHIM) return false;
   return find_in_folders(finder, first, name, place) || find_in_library(finder, name, place) ||
          find_shim(finder, name, place);
 }
 
-_Bool include_exists(struct include_finder *finder, const struct include_from *from, const char *name, _Bool angled,
-                     _Bool next) {
+bool include_exists(struct include_finder *finder, const struct include_from *from, const char *name, bool angled,
+                    bool next) {
   struct include_place place;
   return include_find(finder, from, name, angled, next, &place) && place.kind != INCLUDE_SHIM;
 }

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_REQUEST_INCLUDE_FIND_H
 #define KJIT_JIT_REQUEST_INCLUDE_FIND_H
 
+#include <stdbool.h>
+
 #include "base/arena.h"
 #include "jit/request/include_terms.h"
 #include "jit/request/library_headers.h"
@@ -42,7 +44,7 @@ struct include_finder {
   const struct include_search *search;
   struct looked_at *looked_at; /* by path */
   struct library_headers library;
-  _Bool withheld; /* a header of kjit's own was asked for whose text this library was built without */
+  bool withheld; /* a header of kjit's own was asked for whose text this library was built without */
 };
 
 void include_finder_init(struct include_finder *finder, const struct mem *mem, struct arena *arena,
@@ -50,13 +52,13 @@ void include_finder_init(struct include_finder *finder, const struct mem *mem, s
 void include_finder_finish(struct include_finder *finder);
 
 /* False when the name leads nowhere. `next`: an #include_next. */
-_Bool include_find(struct include_finder *finder, const struct include_from *from, const char *name, _Bool angled,
-                   _Bool next, struct include_place *place);
+bool include_find(struct include_finder *finder, const struct include_from *from, const char *name, bool angled,
+                  bool next, struct include_place *place);
 
 /* The same for __has_include, which does not see the library's stand-ins: a source that asks has its own way to do
  * without. */
-_Bool include_exists(struct include_finder *finder, const struct include_from *from, const char *name, _Bool angled,
-                     _Bool next);
+bool include_exists(struct include_finder *finder, const struct include_from *from, const char *name, bool angled,
+                    bool next);
 
 /* The folders where a name was not found, and nothing else: `watches` has room for include_folder_count(). */
 size_t include_folder_count(const struct include_finder *finder);

@@ -1,6 +1,7 @@
 /* The texts that the compiler is given: those that were read, with a directive rewritten where its name as written
  * would lead the compiler, which knows headers by name alone, to another file than the walk found. A line keeps its
  * number, so that messages stay right. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 /* The arguments of a directive after rewriting; when `changed` is false they are the original ones. */
 struct rewriting {
   struct text text;
-  _Bool changed;
+  bool changed;
 };
 
 static void quote(struct rewriting *out, const char *prefix, const char *name, size_t bytes) {
@@ -25,7 +26,7 @@ static void quote(struct rewriting *out, const char *prefix, const char *name, s
   text_append(&out->text, "\"");
 }
 
-static _Bool is_name(const char *name, const char *text, size_t bytes) {
+static bool is_name(const char *name, const char *text, size_t bytes) {
   return strlen(name) == bytes && !memcmp(name, text, bytes);
 }
 
@@ -39,11 +40,11 @@ static void rewrite_include(const struct closure *closure, const struct node *no
   const char *name = "a computed name";
   size_t bytes = strlen(name);
   char text[HEADER_NAME_LIMIT];
-  _Bool angled;
-  const _Bool literal = directive_header(item->args, item->args_bytes, &name, &bytes, &angled);
+  bool angled;
+  const bool literal = directive_header(item->args, item->args_bytes, &name, &bytes, &angled);
   if (outcome->kind == OUTCOME_VARIES) return;
   if (outcome->kind == OUTCOME_READ) {
-    const _Bool same = literal && is_name(outcome->node->name, name, bytes) && item->kind == DIRECTIVE_INCLUDE;
+    const bool same = literal && is_name(outcome->node->name, name, bytes) && item->kind == DIRECTIVE_INCLUDE;
     if (!same) quote(out, "", outcome->node->name, strlen(outcome->node->name));
     return;
   }
@@ -58,8 +59,8 @@ static void rewrite_include(const struct closure *closure, const struct node *no
 
 /* "__has_include" or "__has_include_next", "(", a literal name and ")" at `at`: the bytes of it all; 0 when it is not
  * that. */
-static size_t read_question(const char *args, size_t bytes, size_t at, char name[HEADER_NAME_LIMIT], _Bool *angled,
-                            _Bool *next) {
+static size_t read_question(const char *args, size_t bytes, size_t at, char name[HEADER_NAME_LIMIT], bool *angled,
+                            bool *next) {
   static const char word[] = "__has_include", more[] = "_next";
   const size_t start = at;
   if (bytes - at < sizeof word || memcmp(args + at, word, sizeof word - 1) != 0) return 0;
@@ -89,7 +90,7 @@ static void rewrite_condition(struct closure *closure, const struct node *node, 
   if (!memmem(item->args, item->args_bytes, "__has_include", 13)) return;
   for (size_t at = 0; at < item->args_bytes;) {
     char name[HEADER_NAME_LIMIT];
-    _Bool angled, next;
+    bool angled, next;
     const size_t bytes = read_question(item->args, item->args_bytes, at, name, &angled, &next);
     if (!bytes) {
       at++;

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_REQUEST_INCLUDE_TERMS_H
 #define KJIT_JIT_REQUEST_INCLUDE_TERMS_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "base/digest.h"
@@ -19,7 +21,7 @@ struct include_search {
   size_t header_count;
   const char *const *dirs;
   size_t dir_count;
-  _Bool no_shims;
+  bool no_shims;
 };
 
 /* The inputs that decide #if conditions besides the texts: options and target set the macros that NVRTC predefines. */
@@ -29,8 +31,8 @@ struct include_terms {
   const char *const *options;
   size_t option_count;
   unsigned cuda_version; /* 13000 for 13.0; 0: not known */
-  _Bool open_ended;      /* the toolkit's folder is not known yet: an <include> that is nowhere is passed over */
-  _Bool everything;      /* follow each literal #include of each file, whatever #if it stands under */
+  bool open_ended;       /* the toolkit's folder is not known yet: an <include> that is nowhere is passed over */
+  bool everything;       /* follow each literal #include of each file, whatever #if it stands under */
 };
 
 /* A file or folder that the closure depends on. */

@@ -1,6 +1,7 @@
 /* The walk through a source's directives, as its preprocessor goes: what is defined, which branches hold, where each
  * #include leads. include_closure.c says what it is for. Nothing but directives is looked at, because text between them
  * cannot change what is included. One walk belongs to one thread. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,31 +13,31 @@
 
 static void walk(struct closure *closure, struct node *node);
 
-static _Bool has_include(void *user, const char *name, size_t bytes, _Bool angled, _Bool next) {
+static bool has_include(void *user, const char *name, size_t bytes, bool angled, bool next) {
   struct closure *closure = user;
   char text[HEADER_NAME_LIMIT];
-  if (bytes >= sizeof text) return 0;
+  if (bytes >= sizeof text) return false;
   memcpy(text, name, bytes);
   text[bytes] = '\0';
   const struct include_from from = closure_from(closure->node);
-  if (!include_exists(&closure->finder, &from, text, angled, next)) return 0;
+  if (!include_exists(&closure->finder, &from, text, angled, next)) return false;
   closure_add_alias(closure, text, NULL);
-  return 1;
+  return true;
 }
 
-static _Bool is_true(struct closure *closure, const struct directive *directive) {
+static bool is_true(struct closure *closure, const struct directive *directive) {
   struct macro_expansion expansion = {&closure->macros, has_include, closure, EXPANSION_LIMIT};
   return condition_holds(&expansion, directive->args, directive->args_bytes);
 }
 
-static _Bool names_macro(const struct closure *closure, const struct directive *directive) {
+static bool names_macro(const struct closure *closure, const struct directive *directive) {
   const struct token *token = macro_tokens(closure->macros.arena, directive->args, directive->args_bytes);
   return token && macro_is_defined(&closure->macros, token->text, token->bytes);
 }
 
 /* Expand a computed name: the tokens become "name", or <, tokens and >. */
-static _Bool expand_name(struct closure *closure, const struct directive *directive, char name[HEADER_NAME_LIMIT],
-                         _Bool *angled) {
+static bool expand_name(struct closure *closure, const struct directive *directive, char name[HEADER_NAME_LIMIT],
+                        bool *angled) {
   struct macro_expansion expansion = {.table = &closure->macros, .steps = EXPANSION_LIMIT};
   const struct token *token =
       macro_expand(&expansion, macro_tokens(&closure->arena, directive->args, directive->args_bytes));
@@ -47,21 +48,21 @@ static _Bool expand_name(struct closure *closure, const struct directive *direct
     if (length < HEADER_NAME_LIMIT) memcpy(name, token->text + 1, length);
   } else if (token && *angled) {
     for (token = token->next; token && !token_is(token, ">"); token = token->next) {
-      if (length + token->bytes + 1 >= HEADER_NAME_LIMIT) return 0;
+      if (length + token->bytes + 1 >= HEADER_NAME_LIMIT) return false;
       if (token->blank && length) name[length++] = ' ';
       memcpy(name + length, token->text, token->bytes);
       length += token->bytes;
     }
-    if (!token) return 0;
+    if (!token) return false;
   }
-  if (!length || length >= HEADER_NAME_LIMIT) return 0;
+  if (!length || length >= HEADER_NAME_LIMIT) return false;
   name[length] = '\0';
-  return 1;
+  return true;
 }
 
 /* An #include that led nowhere. It is an error only when every compile reads it; otherwise the compiler may never get
  * there, and reports it if it does. */
-static void miss(struct closure *closure, const char *name, _Bool angled, _Bool certain) {
+static void miss(struct closure *closure, const char *name, bool angled, bool certain) {
   char written[HEADER_NAME_LIMIT + 2];
   if (!certain || (angled && closure->terms->open_ended)) return;
   if (closure->finder.withheld) {
@@ -91,14 +92,14 @@ static void note_outcome(struct closure *closure, struct outcome *outcome, struc
 }
 
 /* Follow one #include: find its name, then its file, and walk that. */
-static void include(struct closure *closure, struct node *node, size_t index, _Bool certain) {
+static void include(struct closure *closure, struct node *node, size_t index, bool certain) {
   const struct directive *directive = &node->content->directives.items[index];
   struct outcome *outcome = &node->outcomes[index];
   const char *text;
   size_t bytes;
-  _Bool angled;
+  bool angled;
   char name[HEADER_NAME_LIMIT];
-  const _Bool literal = directive_header(directive->args, directive->args_bytes, &text, &bytes, &angled);
+  const bool literal = directive_header(directive->args, directive->args_bytes, &text, &bytes, &angled);
   if (literal && bytes < sizeof name) {
     memcpy(name, text, bytes);
     name[bytes] = '\0';
@@ -134,9 +135,9 @@ static struct level *push_level(struct closure *closure) {
 
 /* True for an include guard: #ifndef NAME before everything else in the file, and #define NAME behind it. It is no
  * condition. */
-static _Bool is_guard(const struct node *node, size_t index) {
+static bool is_guard(const struct node *node, size_t index) {
   const struct directive *item = &node->content->directives.items[index];
-  if (item->kind != DIRECTIVE_IFNDEF || index + 1 >= node->content->directives.count) return 0;
+  if (item->kind != DIRECTIVE_IFNDEF || index + 1 >= node->content->directives.count) return false;
   const struct directive *next = item + 1;
   size_t bytes = item->args_bytes, at = 0;
   while (bytes && strchr(" \t\r", item->args[bytes - 1]))
@@ -152,7 +153,7 @@ static _Bool is_guard(const struct node *node, size_t index) {
 
 static void open_level(struct closure *closure, const struct node *node, size_t index, struct level outer) {
   const struct directive *directive = &node->content->directives.items[index];
-  _Bool holds = 0;
+  bool holds = false;
   if (outer.active && directive->kind == DIRECTIVE_IF) holds = is_true(closure, directive);
   if (outer.active && directive->kind == DIRECTIVE_IFDEF) holds = names_macro(closure, directive);
   if (outer.active && directive->kind == DIRECTIVE_IFNDEF) holds = !names_macro(closure, directive);
@@ -161,17 +162,17 @@ static void open_level(struct closure *closure, const struct node *node, size_t 
 }
 
 static void next_branch(struct closure *closure, const struct directive *directive, struct level *level) {
-  _Bool holds = level->outer && !level->taken;
+  bool holds = level->outer && !level->taken;
   if (holds && directive->kind == DIRECTIVE_ELIF) holds = is_true(closure, directive);
   if (holds && directive->kind == DIRECTIVE_ELIFDEF) holds = names_macro(closure, directive);
   if (holds && directive->kind == DIRECTIVE_ELIFNDEF) holds = !names_macro(closure, directive);
   level->active = holds;
   level->taken |= holds;
-  level->certain = 0;
+  level->certain = false;
 }
 
 /* A directive that is no condition, in a branch that holds. */
-static void act(struct closure *closure, struct node *node, size_t index, _Bool certain) {
+static void act(struct closure *closure, struct node *node, size_t index, bool certain) {
   const struct directive *directive = &node->content->directives.items[index];
   const char *args = directive->args;
   const size_t bytes = directive->args_bytes;
@@ -195,7 +196,7 @@ static void act(struct closure *closure, struct node *node, size_t index, _Bool 
  * `base` is the number of levels when the file began, so that a file cannot close a condition of its includer. */
 static void walk_directive(struct closure *closure, struct node *node, size_t index, size_t base) {
   const struct level file = {1, 1, 1, node->certain};
-  const _Bool inside = closure->level_count > base;
+  const bool inside = closure->level_count > base;
   struct level *top = inside ? &closure->levels[closure->level_count - 1] : NULL;
   const struct level now = top ? *top : file;
   const struct directive *directive = &node->content->directives.items[index];
@@ -245,7 +246,7 @@ static void follow_everything(struct closure *closure) {
       char name[HEADER_NAME_LIMIT];
       const char *text;
       size_t bytes;
-      _Bool angled;
+      bool angled;
       if (item->kind > DIRECTIVE_INCLUDE_NEXT || node->outcomes[i].kind != OUTCOME_UNREACHED) continue;
       if (!directive_header(item->args, item->args_bytes, &text, &bytes, &angled) || bytes >= sizeof name) continue;
       memcpy(name, text, bytes);

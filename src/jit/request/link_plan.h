@@ -2,12 +2,14 @@
 #ifndef KJIT_JIT_REQUEST_LINK_PLAN_H
 #define KJIT_JIT_REQUEST_LINK_PLAN_H
 
+#include <stdbool.h>
+
 #include "jit/request/request.h"
 
 struct link_plan {
-  _Bool compiles;          /* there is a source */
-  _Bool links;             /* the compiler's output, the parts or both go through the linker */
-  _Bool lto;               /* with link-time optimisation: some input is LTO-IR */
+  bool compiles;           /* there is a source */
+  bool links;              /* the compiler's output, the parts or both go through the linker */
+  bool lto;                /* with link-time optimisation: some input is LTO-IR */
   uint32_t output;         /* a kjit_part_kind: what the compiler gives; KJIT_PART_CUBIN also for the relocatable one */
   const char *unit_option; /* what the compiler must be told beside the request's options, so that its output can be
                               linked with the parts; NULL: nothing */

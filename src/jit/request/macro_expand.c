@@ -2,6 +2,7 @@
  * is not expanded by those again. Tokens are made in the table's arena and never changed once they are in a list that
  * somebody else holds, because bodies and arguments are used many times. */
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "jit/request/macro_table.h"
@@ -42,10 +43,10 @@ static void append_copies(struct list *list, struct arena *arena, const struct t
     append(list, copy_token(arena, token));
 }
 
-static _Bool is_hidden(const struct hidden *hidden, const char *name) {
+static bool is_hidden(const struct hidden *hidden, const char *name) {
   for (; hidden; hidden = hidden->next)
-    if (hidden->name == name) return 1;
-  return 0;
+    if (hidden->name == name) return true;
+  return false;
 }
 
 static const struct hidden *hide(struct arena *arena, const struct hidden *hidden, const char *name) {
@@ -69,7 +70,7 @@ static void hide_all(struct arena *arena, struct token *token, const struct hidd
 }
 
 /* Read the arguments behind a macro's name. `*at` is at the "(" and ends behind the ")". False when there is no end. */
-static _Bool read_arguments(struct call *call, struct arena *arena, struct token **at, const struct hidden **end) {
+static bool read_arguments(struct call *call, struct arena *arena, struct token **at, const struct hidden **end) {
   size_t depth = 0;
   struct list list = {NULL, &call->arguments[0]};
   assert(*at);
@@ -78,31 +79,31 @@ static _Bool read_arguments(struct call *call, struct arena *arena, struct token
     if (token_is(token, ")") && depth-- == 0) {
       *end = token->hidden;
       *at = token->next;
-      return 1;
+      return true;
     }
     if (token_is(token, "(")) depth++;
-    const _Bool rest = call->body->variadic && call->count == call->body->parameter_count;
+    const bool rest = call->body->variadic && call->count == call->body->parameter_count;
     if (token_is(token, ",") && depth == 0 && !rest) {
-      if (call->count == ARGUMENT_LIMIT) return 0;
+      if (call->count == ARGUMENT_LIMIT) return false;
       list.last = &call->arguments[call->count++];
       continue;
     }
     append(&list, copy_token(arena, token));
-    if (arena->failed) return 0;
+    if (arena->failed) return false;
   }
-  return 0;
+  return false;
 }
 
 /* Find the argument of a parameter. False when the name is no parameter. */
-static _Bool find_argument(const struct call *call, const struct token *name, struct token **argument) {
+static bool find_argument(const struct call *call, const struct token *name, struct token **argument) {
   size_t i = 0;
-  if (name->kind != TOKEN_NAME) return 0;
+  if (name->kind != TOKEN_NAME) return false;
   for (const struct token *parameter = call->body->parameters; parameter; parameter = parameter->next, i++) {
     if (parameter->bytes != name->bytes || memcmp(parameter->text, name->text, name->bytes) != 0) continue;
     *argument = i < call->count ? call->arguments[i] : NULL;
-    return 1;
+    return true;
   }
-  return 0;
+  return false;
 }
 
 /* Turn an argument into a string (#parameter). Quotes inside are not escaped, because strings matter here only as names

@@ -25,14 +25,14 @@ struct macro {
   struct definition *stack;   /* of push_macro, the newest first; `args` NULL: it was not defined then */
 };
 
-static _Bool is_word(int c) {
+static bool is_word(int c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' ||
          c >= 0x80;
 }
-static _Bool is_digit(int c) {
+static bool is_digit(int c) {
   return c >= '0' && c <= '9';
 }
-static _Bool is_blank(int c) {
+static bool is_blank(int c) {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
@@ -89,7 +89,7 @@ void macro_undefine(struct macro_table *table, const char *name, size_t bytes) {
   if (macro) macro->current = NULL;
 }
 
-_Bool macro_is_defined(const struct macro_table *table, const char *name, size_t bytes) {
+bool macro_is_defined(const struct macro_table *table, const char *name, size_t bytes) {
   const struct macro *macro = find(table, name, bytes);
   return macro && macro->current;
 }
@@ -104,8 +104,8 @@ static void push(struct macro_table *table, struct macro *macro) {
 
 void macro_pragma(struct macro_table *table, const char *args, size_t bytes) {
   const size_t start = skip_blanks(args, bytes, 0), end = skip_word(args, bytes, start);
-  const _Bool pushes = end - start == 10 && !memcmp(args + start, "push_macro", 10);
-  const _Bool pops = end - start == 9 && !memcmp(args + start, "pop_macro", 9);
+  const bool pushes = end - start == 10 && !memcmp(args + start, "push_macro", 10);
+  const bool pops = end - start == 9 && !memcmp(args + start, "pop_macro", 9);
   const char *open = memchr(args + end, '"', bytes - end);
   const char *close = open ? memchr(open + 1, '"', bytes - (size_t)(open + 1 - args)) : NULL;
   if ((!pushes && !pops) || !close) return;
@@ -133,8 +133,8 @@ static size_t skip_quoted(const char *text, size_t bytes, size_t at) {
 static size_t skip_number(const char *text, size_t bytes, size_t at) {
   for (; at < bytes; at++) {
     const char c = text[at];
-    const _Bool sign = (c == '+' || c == '-') && at && strchr("eEpP", text[at - 1]);
-    const _Bool separator = c == '\'' && at + 1 < bytes && is_word((unsigned char)text[at + 1]);
+    const bool sign = (c == '+' || c == '-') && at && strchr("eEpP", text[at - 1]);
+    const bool separator = c == '\'' && at + 1 < bytes && is_word((unsigned char)text[at + 1]);
     if (!is_word((unsigned char)c) && c != '.' && !sign && !separator) break;
   }
   return at;
@@ -180,7 +180,7 @@ struct token *macro_tokens(struct arena *arena, const char *text, size_t bytes) 
   }
 }
 
-_Bool token_is(const struct token *token, const char *text) {
+bool token_is(const struct token *token, const char *text) {
   return token && token->bytes == strlen(text) && !memcmp(token->text, text, token->bytes);
 }
 
@@ -189,12 +189,12 @@ _Bool token_is(const struct token *token, const char *text) {
 /* Read the parameters "(a, b, ...)" at the front of the tokens. Returns the rest, which is the body. */
 static struct token *read_parameters(struct macro_body *body, struct token *token, struct arena *arena) {
   struct token **last = &body->parameters;
-  body->function_like = 1;
+  body->function_like = true;
   for (token = token->next; token && !token_is(token, ")"); token = token->next) {
     if (token_is(token, ",")) continue;
     struct token *parameter = NULL;
     if (token_is(token, "...")) {
-      body->variadic = 1;
+      body->variadic = true;
       parameter = arena_alloc(arena, sizeof *parameter);
       if (!parameter) return NULL;
       *parameter = (struct token){.text = "__VA_ARGS__", .bytes = 11, .kind = TOKEN_NAME};
@@ -205,7 +205,7 @@ static struct token *read_parameters(struct macro_body *body, struct token *toke
       parameter->next = NULL;
       /* GNU's "name..." is a variadic parameter with a name of its own. */
       if (token_is(token->next, "...")) {
-        body->variadic = 1;
+        body->variadic = true;
         token = token->next;
       }
     }

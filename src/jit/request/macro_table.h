@@ -3,6 +3,8 @@
 #ifndef KJIT_JIT_REQUEST_MACRO_TABLE_H
 #define KJIT_JIT_REQUEST_MACRO_TABLE_H
 
+#include <stdbool.h>
+
 #include "base/arena.h"
 
 enum token_kind { TOKEN_NAME, TOKEN_NUMBER, TOKEN_STRING, TOKEN_CHARACTER, TOKEN_MARK };
@@ -11,7 +13,7 @@ struct token {
   const char *text; /* in the arena or a source text, not NUL-terminated */
   uint32_t bytes;
   uint8_t kind;
-  _Bool blank;                 /* a blank stands in front */
+  bool blank;                  /* a blank stands in front */
   const struct hidden *hidden; /* macros that this token must not be expanded by */
   struct token *next;
 };
@@ -26,7 +28,7 @@ struct macro_table {
 
 /* What an expression asks about headers: does `#include <name>` ("name" when not angled, #include_next when next) find
  * something? */
-typedef _Bool (*macro_has_include)(void *user, const char *name, size_t bytes, _Bool angled, _Bool next);
+typedef bool (*macro_has_include)(void *user, const char *name, size_t bytes, bool angled, bool next);
 
 void macro_table_init(struct macro_table *table, const struct mem *mem, struct arena *arena);
 void macro_table_finish(struct macro_table *table);
@@ -34,7 +36,7 @@ void macro_table_finish(struct macro_table *table);
 /* The args of a #define: "NAME text" or "NAME(a, b) text". They must live as long as the arena. */
 void macro_define(struct macro_table *table, const char *args, size_t bytes);
 void macro_undefine(struct macro_table *table, const char *name, size_t bytes);
-_Bool macro_is_defined(const struct macro_table *table, const char *name, size_t bytes);
+bool macro_is_defined(const struct macro_table *table, const char *name, size_t bytes);
 
 /* The args of a #pragma push_macro("NAME") or pop_macro("NAME"); others are ignored. */
 void macro_pragma(struct macro_table *table, const char *args, size_t bytes);
@@ -51,12 +53,12 @@ struct macro_expansion {
 
 struct token *macro_expand(struct macro_expansion *expansion, struct token *tokens);
 
-_Bool token_is(const struct token *token, const char *text); /* accepts NULL */
+bool token_is(const struct token *token, const char *text); /* accepts NULL */
 
 /* For macro_expand.c: the macro of a name, its body read; NULL when it is not defined. */
 struct macro_body {
   const char *name;
-  _Bool function_like, variadic;
+  bool function_like, variadic;
   uint32_t parameter_count;   /* with the variadic one */
   struct token *parameters;   /* names, linked */
   const struct token *tokens; /* the replacement */

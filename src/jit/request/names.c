@@ -15,7 +15,7 @@
 #define NAME_EXPRESSION_LIMIT 16384
 #define NAME_COUNT_LIMIT      4096
 
-_Bool name_is_identifier(const char *name) {
+bool name_is_identifier(const char *name) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
   static const char more[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
   const size_t bytes = strnlen(name, IDENTIFIER_LIMIT + 1);
@@ -50,7 +50,7 @@ static kjit_status add_name(char **names, size_t *count, const struct mem *mem, 
 kjit_status names_take(char ***out, size_t *count, const struct mem *mem, const kjit_build_request *request,
                        kjit_error *error) {
   const char *const entry = request->entry ? request->entry : "";
-  const _Bool asks = *entry && !name_is_identifier(entry);
+  const bool asks = *entry && !name_is_identifier(entry);
   *out = NULL;
   *count = 0;
   kjit_status status = names_check_count("names", request->name_count, request->names, NAME_COUNT_LIMIT, error);

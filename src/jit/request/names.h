@@ -2,12 +2,14 @@
 #ifndef KJIT_JIT_REQUEST_NAMES_H
 #define KJIT_JIT_REQUEST_NAMES_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "base/mem.h"
 
 /* A C identifier of at most 1,000 bytes. */
-_Bool name_is_identifier(const char *name);
+bool name_is_identifier(const char *name);
 
 /* An array that is there, with at most `limit` elements; `name` is the field's. KJIT_ERR_INVALID_ARG. */
 kjit_status names_check_count(const char *name, size_t count, const void *array, size_t limit, kjit_error *error);

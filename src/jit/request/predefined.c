@@ -4,6 +4,7 @@
 #include "jit/request/predefined.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -176,10 +177,10 @@ static void define(struct macro_table *macros, const char *format, ...) {
   if (copy) macro_define(macros, copy, (size_t)bytes);
 }
 
-static _Bool has_option(const struct include_terms *terms, const char *option) {
+static bool has_option(const struct include_terms *terms, const char *option) {
   for (size_t i = 0; i < terms->option_count; i++)
-    if (!strcmp(terms->options[i], option)) return 1;
-  return 0;
+    if (!strcmp(terms->options[i], option)) return true;
+  return false;
 }
 
 static void define_target(struct macro_table *macros, const struct target *target) {
@@ -221,7 +222,7 @@ static void define_version(struct macro_table *macros, unsigned version) {
 }
 
 void predefined_define(struct macro_table *macros, const struct include_terms *terms) {
-  const _Bool fast = has_option(terms, "--use_fast_math") || has_option(terms, "--ftz=true");
+  const bool fast = has_option(terms, "--use_fast_math") || has_option(terms, "--ftz=true");
   define_lines(macros, always);
   define_lines(macros, language);
   define_lines(macros, answered);

@@ -3,6 +3,8 @@
 #ifndef KJIT_JIT_REQUEST_REQUEST_H
 #define KJIT_JIT_REQUEST_REQUEST_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 
 #include "jit/request/source_set.h"
@@ -28,7 +30,7 @@ const char *jit_part_kind_name(uint32_t kind);
 struct jit_request {
   const char *family;      /* "flash_forward"; "custom" for a caller's own source */
   const char *family_file; /* a user's family file, absolute, for records; NULL: none. Not part of the key. */
-  _Bool is_users;          /* of a user's family: kjit's own have no file either */
+  bool is_users;           /* of a user's family: kjit's own have no file either */
   const char *label;       /* for people: the short form, or the source's name. Not part of the key. */
   struct target target;
   const char *entry;        /* name in the cubin, or one of `names`; "": none */

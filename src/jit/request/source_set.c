@@ -27,7 +27,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(left->name, right->name);
 }
 
-_Bool source_set_seal(struct source_set *set, struct source_file *files, size_t count, const struct mem *mem) {
+bool source_set_seal(struct source_set *set, struct source_file *files, size_t count, const struct mem *mem) {
   struct text manifest;
   text_init(&manifest, mem, MANIFEST_LIMIT);
   qsort(files + 1, count - 1, sizeof *files, compare_names);
@@ -38,7 +38,7 @@ _Bool source_set_seal(struct source_set *set, struct source_file *files, size_t 
     digest_to_hex(&files[i].digest, hex);
     text_appendf(&manifest, "%zu:%s %s\n", strlen(files[i].name), files[i].name, hex);
   }
-  const _Bool complete = !manifest.failed;
+  const bool complete = !manifest.failed;
   if (complete) {
     *set = (struct source_set){.files = files, .count = count};
     digest_of(&set->digest, manifest.data, manifest.bytes);
@@ -62,12 +62,12 @@ const struct embedded_source *embedded_source_find(const char *name, size_t byte
   return NULL;
 }
 
-_Bool embedded_texts_unpack(const struct mem *mem, char *texts) {
+bool embedded_texts_unpack(const struct mem *mem, char *texts) {
   const struct frame_bytes packed = {embedded_texts, embedded_texts_packed_bytes};
-  if (!frame_inflate(mem, packed, texts, embedded_texts_bytes)) return 0;
+  if (!frame_inflate(mem, packed, texts, embedded_texts_bytes)) return false;
   for (size_t i = 0; i < embedded_source_count; i++)
     texts[embedded_sources[i].offset + embedded_sources[i].bytes] = '\0';
-  return 1;
+  return true;
 }
 
 static void add_file(struct shelved_set *made, const struct embedded_source *source) {
@@ -87,7 +87,7 @@ static void add_includes(struct shelved_set *made, const struct source_file *fil
   for (size_t i = 0; i < list.count; i++) {
     const char *name;
     size_t bytes;
-    _Bool angled;
+    bool angled;
     if (list.items[i].kind != DIRECTIVE_INCLUDE) continue;
     if (!directive_header(list.items[i].args, list.items[i].args_bytes, &name, &bytes, &angled)) continue;
     const struct embedded_source *source = embedded_source_find(name, bytes);
@@ -110,7 +110,7 @@ static struct shelved_set *make(const struct embedded_source *main_source, const
   arena_init(&arena, mem, SCAN_LIMIT);
   for (size_t i = 0; i < made->set.count && !arena.failed; i++)
     add_includes(made, &made->files[i], &arena);
-  const _Bool scanned = !arena.failed;
+  const bool scanned = !arena.failed;
   arena_finish(&arena);
   if (scanned && source_set_seal(&made->set, made->files, made->set.count, mem)) {
     made->set.withheld = main_source->digest != NULL;

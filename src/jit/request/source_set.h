@@ -3,6 +3,7 @@
 #define KJIT_JIT_REQUEST_SOURCE_SET_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/digest.h"
 #include "base/mem.h"
@@ -19,7 +20,7 @@ struct source_set {
   const struct source_file *files; /* [0] is the main file; the rest sorted by name */
   size_t count;
   struct digest digest; /* of all names and digests: computed once */
-  _Bool withheld; /* the names and digests are right, the texts are not there: keys can be made, nothing compiled */
+  bool withheld; /* the names and digests are right, the texts are not there: keys can be made, nothing compiled */
 };
 
 /* The closures of embedded kernels, each unpacked when it is first asked for and kept until the end. */
@@ -38,6 +39,6 @@ kjit_status source_shelf_get(struct source_shelf *shelf, const char *main_name, 
 
 /* Complete a set whose files have name, text and bytes: sort all but the first by name, compute every digest that is
  * not there yet (all zero). False when out of memory. */
-_Bool source_set_seal(struct source_set *set, struct source_file *files, size_t count, const struct mem *mem);
+bool source_set_seal(struct source_set *set, struct source_file *files, size_t count, const struct mem *mem);
 
 #endif

@@ -11,19 +11,19 @@
 
 #define KIB 1024u
 
-static _Bool is_digit(char c) {
+static bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
 /* "sm_", two or three digits without a leading zero, and at most one of the suffixes a and f. */
-static _Bool parse(struct target *out, const char *name) {
+static bool parse(struct target *out, const char *name) {
   static const char prefix[] = "sm_";
   const size_t length = strnlen(name, sizeof out->name), first = sizeof prefix - 1;
-  if (length == sizeof out->name || strncmp(name, prefix, first) != 0 || name[first] == '0') return 0;
+  if (length == sizeof out->name || strncmp(name, prefix, first) != 0 || name[first] == '0') return false;
   size_t at = first;
   for (; is_digit(name[at]) && at < first + 3; at++)
     out->capability = 10 * out->capability + (uint32_t)(name[at] - '0');
-  if (at < first + 2) return 0;
+  if (at < first + 2) return false;
   if (name[at] == 'a' || name[at] == 'f') out->suffix = name[at++];
   memcpy(out->name, name, length);
   return name[at] == '\0';
@@ -69,7 +69,7 @@ const struct target_limits *target_get_limits(const struct target *target) {
 
 /* Code for sm_XYa runs on capability X.Y alone. Other cubins run on devices of the same major version whose minor
  * version is not lower ("Application Compatibility" in the CUDA C++ Programming Guide). */
-_Bool target_runs_on(const struct target *target, uint32_t device_capability) {
+bool target_runs_on(const struct target *target, uint32_t device_capability) {
   if (target->suffix == 'a') return target->capability == device_capability;
   return target->capability / 10 == device_capability / 10 && target->capability <= device_capability;
 }

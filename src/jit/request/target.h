@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_REQUEST_TARGET_H
 #define KJIT_JIT_REQUEST_TARGET_H
 
+#include <stdbool.h>
+
 #include <kjit/common.h>
 
 struct target {
@@ -27,6 +29,6 @@ const struct target_limits *target_get_limits(const struct target *target);
 
 /* Can a cubin for `target` run on a device of this capability? Same major, minor not above; with 'a' exactly equal;
  * with 'f' same major and minor not above. */
-_Bool target_runs_on(const struct target *target, uint32_t device_capability);
+bool target_runs_on(const struct target *target, uint32_t device_capability);
 
 #endif

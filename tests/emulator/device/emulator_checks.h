@@ -3,6 +3,8 @@
 #ifndef KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_CHECKS_H
 #define KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_CHECKS_H
 
+#include <stdbool.h>
+
 #define EMULATOR_UNCHECKED __attribute__((no_sanitize("kernel-address")))
 
 // The kernel's object, by the linker.

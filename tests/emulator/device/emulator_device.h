@@ -3,6 +3,8 @@
 #ifndef KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_DEVICE_H
 #define KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_DEVICE_H
 
+#include <stdbool.h>
+
 struct emulator_index {
   unsigned x, y, z;
 };

@@ -2,6 +2,8 @@
 #ifndef KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_MATH_H
 #define KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_MATH_H
 
+#include <stdbool.h>
+
 extern "C" {
 float fmaxf(float, float);
 float fmaf(float, float, float);

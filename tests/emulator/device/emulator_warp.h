@@ -2,6 +2,8 @@
 #ifndef KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_WARP_H
 #define KJIT_TESTS_EMULATOR_DEVICE_EMULATOR_WARP_H
 
+#include <stdbool.h>
+
 inline void __syncthreads() {
   emulator->barrier_sync(0, 0);
 }

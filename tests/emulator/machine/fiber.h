@@ -3,6 +3,7 @@
 #define KJIT_TESTS_EMULATOR_MACHINE_FIBER_H
 
 #include <setjmp.h>
+#include <stdbool.h>
 #include <ucontext.h>
 
 namespace emulator {

@@ -2,6 +2,8 @@
 #ifndef KJIT_TESTS_EMULATOR_MACHINE_STATE_H
 #define KJIT_TESTS_EMULATOR_MACHINE_STATE_H
 
+#include <stdbool.h>
+
 #include <array>
 #include <bitset>
 #include <cstdint>

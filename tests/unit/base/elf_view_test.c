@@ -1,18 +1,20 @@
 #include "base/elf_view.h"
+
 #include "support/fake_elf.h"
 #include "support/test.h"
+#include <stdbool.h>
 
 static const unsigned char build_id[20] = {0xde, 0xad, 0xbe, 0xef, 1,  2,  3,  4,  5,  6,
                                            7,    8,    9,    10,   11, 12, 13, 14, 15, 16};
 
 /* The image in memory of its own size, so that the sanitizer sees a byte too many. */
-static _Bool find_build_id(const void *data, size_t bytes) {
+static bool find_build_id(const void *data, size_t bytes) {
   unsigned char *copy = malloc(bytes ? bytes : 1);
   memcpy(copy, data, bytes);
   struct elf_view elf;
   struct elf_bytes id = {0};
-  const _Bool found = elf_view_open(&elf, copy, bytes) && elf_view_build_id(&elf, &id);
-  const _Bool right = found && id.bytes == sizeof build_id && !memcmp(id.data, build_id, sizeof build_id);
+  const bool found = elf_view_open(&elf, copy, bytes) && elf_view_build_id(&elf, &id);
+  const bool right = found && id.bytes == sizeof build_id && !memcmp(id.data, build_id, sizeof build_id);
   free(copy);
   return right;
 }

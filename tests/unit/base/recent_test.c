@@ -1,6 +1,7 @@
 #include "base/recent.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ static void put(struct recent *recent, uint64_t number) {
   recent_put(recent, &key, &value);
 }
 
-static _Bool find(struct recent *recent, uint64_t number, struct value *value) {
+static bool find(struct recent *recent, uint64_t number, struct value *value) {
   const struct key key = {number, 1};
   return recent_get(recent, &key, value);
 }

@@ -1,7 +1,9 @@
 /* What holds for every family, over some thousand random ones: text there and back, one key for equal code, different
  * keys for different constants, sets that hold exactly the legal configs of their product. */
 #include "family_fixture.h"
+
 #include "random_family.h"
+#include <stdbool.h>
 
 #include "jit/key/key.h"
 #include "jit/request/custom_request.h"
@@ -11,7 +13,7 @@
 
 struct sample {
   int32_t values[KJIT_FIELD_COUNT_MAX];
-  _Bool legal;
+  bool legal;
   char key[8192]; /* of a legal one: the text that its key is the digest of */
 };
 
@@ -70,7 +72,7 @@ static void make_sample(const struct family_fixture *f, struct random_family *r,
   make_key(f, sample->values, sample->key);
 }
 
-static _Bool is_equal(const struct family_fixture *f, const struct sample *a, const struct sample *b) {
+static bool is_equal(const struct family_fixture *f, const struct sample *a, const struct sample *b) {
   return !memcmp(a->values, b->values, f->family->table.config_bytes);
 }
 

@@ -3,6 +3,7 @@
 #ifndef KJIT_TESTS_UNIT_FAMILY_RANDOM_FAMILY_H
 #define KJIT_TESTS_UNIT_FAMILY_RANDOM_FAMILY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/text.h"
@@ -55,7 +56,7 @@ static inline void random_family_expression(struct random_family *r, int depth, 
       text_appendf(out, "f%u", random_family_below(r, (uint32_t)r->fields));
     return;
   }
-  const _Bool negated = random_family_below(r, 8) == 0;
+  const bool negated = random_family_below(r, 8) == 0;
   text_append(out, negated ? "(not (" : "(");
   random_family_expression(r, depth - 1, out);
   text_appendf(out, " %s ", signs[random_family_below(r, sizeof signs / sizeof *signs)]);

@@ -1,6 +1,8 @@
 /* What a process keeps in its memory, and what it lets go of. */
 #include "support/cache_world.h"
 
+#include <stdbool.h>
+
 /* Open again with these bounds, 0 for the default. */
 static void open_with(struct cache_world *world, uint64_t max_entries, uint64_t max_bytes) {
   world->options.memory_max_entries = max_entries;
@@ -20,7 +22,7 @@ static kjit_artifact *hold(struct cache_world *world, long number) {
   return artifact;
 }
 
-static _Bool is_resident(struct cache_world *world, long number) {
+static bool is_resident(struct cache_world *world, long number) {
   return cache_world_get(world, number, KJIT_BUILD_RESIDENT_ONLY, NULL, NULL) == KJIT_OK;
 }
 
@@ -74,7 +76,7 @@ static void test_resident__held_artifact_stays(void **state) {
   for (long i = 2; i <= 40; i++)
     ask(world, i);
   kjit_artifact *again = hold(world, 1);
-  const _Bool same = artifact_same(held, again);
+  const bool same = artifact_same(held, again);
   kjit_artifact_release(held);
   kjit_artifact_release(again);
   assert_true(same);

@@ -3,6 +3,7 @@
 #define KJIT_TESTS_FAKE_DRIVER_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "runtime/driver.h"
 
@@ -59,7 +60,7 @@ struct fake_driver {
   atomic_long fail_at;      /* index over all calls, FAKE_NEVER for none */
   enum fake_call fail_call; /* every call of this function; FAKE_CALLS: of none */
   CUresult failure;         /* with which answer; of both of the above */
-  _Bool eager;              /* an image is read when it is loaded; otherwise when its kernel is asked for */
+  bool eager;               /* an image is read when it is loaded; otherwise when its kernel is asked for */
   atomic_int refuse_images; /* so many loads are refused from now on */
   CUresult refusal;
 

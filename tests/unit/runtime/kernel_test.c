@@ -1,5 +1,7 @@
 #include "fixture.h"
 
+#include <stdbool.h>
+
 static long compiles(void) {
   return atomic_load(&fake_nvrtc.compiles);
 }
@@ -145,7 +147,7 @@ static void test_kernel__refused_entry_from_disk_is_rebuilt_once(void **state) {
 }
 
 static void test_kernel__refused_entry_from_disk_is_rebuilt_once_under_eager_loading(void **state) {
-  fake_driver.eager = 1;
+  fake_driver.eager = true;
   refused_entry_from_disk_is_rebuilt_once(*state);
 }
 

@@ -2,6 +2,8 @@
  * a status, a message, nothing left over, and a runtime that works when the trouble is gone. */
 #include "fixture.h"
 
+#include <stdbool.h>
+
 struct args {
   uint64_t a, b;
 };
@@ -48,7 +50,7 @@ static void test_torture__each_driver_call_fails_in_turn(void **state) {
     assert_status(KJIT_OK, fixture_open(f), &f->error);
     atomic_store(&fake_driver.fail_at, n);
     const kjit_status status = scenario(f->runtime, &f->error);
-    const _Bool reached = atomic_load(&fake_driver.calls) > n;
+    const bool reached = atomic_load(&fake_driver.calls) > n;
     atomic_store(&fake_driver.fail_at, FAKE_NEVER);
     assert_int_equal(status, f->error.status);
     if (status != KJIT_OK) {
@@ -73,7 +75,7 @@ static void test_torture__each_allocation_fails_in_turn(void **state) {
     failing_allocator_reset(&f->memory, n);
     kjit_status status = fixture_open(f);
     if (status == KJIT_OK) status = scenario(f->runtime, &f->error);
-    const _Bool reached = atomic_load(&f->memory.calls) > n;
+    const bool reached = atomic_load(&f->memory.calls) > n;
     atomic_store(&f->memory.fail_at, FAIL_NEVER);
     if (status != KJIT_OK) {
       failures++;

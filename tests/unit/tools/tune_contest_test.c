@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "support/random.h"
 #include "tune_contest.h"

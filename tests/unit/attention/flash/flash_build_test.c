@@ -1,8 +1,10 @@
 /* Building and showing a config over a fake compiler. */
 #include "support/configs.h"
+
 #include "unit/attention/configs.h"
 #include "unit/attention/flash/variants.h"
 #include "unit/runtime/fixture.h"
+#include <stdbool.h>
 
 #include "family/config_build.h"
 
@@ -51,7 +53,7 @@ static void test_flash_build__prebuilt_has_as_many_keys_as_canonical_configs(voi
   size_t count, distinct_keys = 0, distinct_configs = 0;
   assert_status(KJIT_OK, kjit_flash_config_set("prebuilt", configs, 85, &count, &f->error), &f->error);
   for (size_t i = 0; i < count; i++) {
-    _Bool new_key = 1, new_config = 1;
+    bool new_key = true, new_config = true;
     build(f, &configs[i], "sm_80", keys[i]);
     configs[i] = plain_canonical(&configs[i]);
     for (size_t j = 0; j < i; j++) {

@@ -1,7 +1,9 @@
 /* Plans over a fake driver and compiler. */
 #include "support/configs.h"
+
 #include "unit/attention/configs.h"
 #include "unit/runtime/fixture.h"
+#include <stdbool.h>
 
 static void *address(uintptr_t number) {
   return (void *)(number << 20);
@@ -21,7 +23,7 @@ static atomic_int pointers_asked;
 
 static CUresult answer_for_pointer(unsigned int count, CUpointer_attribute *attributes, void **values,
                                    CUdeviceptr pointer) {
-  const _Bool known = pointer != (CUdeviceptr)(uintptr_t)refused;
+  const bool known = pointer != (CUdeviceptr)(uintptr_t)refused;
   atomic_fetch_add(&pointers_asked, 1);
   for (unsigned int i = 0; i < count; i++) {
     if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)

@@ -2,6 +2,7 @@
 #include "support/test.h"
 
 #include "unit/attention/flash/variants.h"
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "family/config_build.h"
@@ -111,7 +112,7 @@ static void test_flash_request__different_code_makes_different_prologues(void **
   for (int i = 0; i < 2000; i++) {
     const kjit_flash_config config = random_legal_config(&seed);
     const kjit_flash_config a = plain_canonical(&config), b = plain_canonical(&last);
-    const _Bool same = plain_compare(&a, &b) == 0;
+    const bool same = plain_compare(&a, &b) == 0;
     char *const of_last = prologue_of(&last);
     assert_int_equal(strcmp(request_of(&config)->request.prologue, of_last) == 0, same);
     free(of_last);

@@ -1,6 +1,7 @@
 #include "support/configs.h"
 #include "support/test.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "unit/attention/configs.h"
@@ -19,11 +20,11 @@ static struct set read_set(const char *name) {
   return set;
 }
 
-static _Bool contains(const struct set *set, const kjit_flash_config *config) {
+static bool contains(const struct set *set, const kjit_flash_config *config) {
   for (size_t i = 0; i < set->count; i++) {
-    if (plain_compare(&set->configs[i], config) == 0) return 1;
+    if (plain_compare(&set->configs[i], config) == 0) return true;
   }
-  return 0;
+  return false;
 }
 
 static void expect_sorted(const struct set *set) {
@@ -81,7 +82,7 @@ static void test_flash_sets__progression_is_the_staircase(void **state) {
 /* How many autotune configs have this tile and dtype; every one must have the load counts of the original project's
  * table. */
 static size_t count_tile(const struct set *set, int32_t dtype, int32_t B_r, int32_t B_c,
-                         _Bool (*fits)(int32_t q, int32_t k)) {
+                         bool (*fits)(int32_t q, int32_t k)) {
   size_t count = 0;
   for (size_t i = 0; i < set->count; i++) {
     const kjit_flash_config *config = &set->configs[i];
@@ -93,11 +94,11 @@ static size_t count_tile(const struct set *set, int32_t dtype, int32_t B_r, int3
   return count;
 }
 
-static _Bool both_streamed(int32_t q, int32_t k) {
+static bool both_streamed(int32_t q, int32_t k) {
   return q == 2 && k == 2;
 }
 
-static _Bool query_kept(int32_t q, int32_t k) {
+static bool query_kept(int32_t q, int32_t k) {
   return q == 0 && (k == 0 || k == 2);
 }
 
@@ -139,7 +140,7 @@ static void test_flash_sets__four_of_autotune_buffer_nothing(void **state) {
 static void test_flash_sets__prebuilt_is_autotune_and_five_of_the_progression(void **state) {
   (void)state;
   const struct set prebuilt = read_set("prebuilt"), autotune = read_set("autotune"), steps = read_set("progression");
-  const _Bool in_autotune[] = {0, 0, 1, 0, 0, 0, 1};
+  const bool in_autotune[] = {0, 0, 1, 0, 0, 0, 1};
   for (size_t i = 0; i < autotune.count; i++)
     assert_true(contains(&prebuilt, &autotune.configs[i]));
   for (size_t i = 0; i < steps.count; i++) {

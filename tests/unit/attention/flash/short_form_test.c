@@ -1,5 +1,7 @@
 #include "support/test.h"
 
+#include <stdbool.h>
+
 #include <kjit/attention.h>
 
 #include "attention/flash/flash_text.h"
@@ -242,13 +244,13 @@ static void test_short_form_parse__every_prefix_fails_without_harm(void **state)
     char prefix[sizeof whole] = {0};
     memcpy(prefix, whole, length);
     /* One prefix is a config of its own: it ends where the load group does. */
-    const _Bool complete = length == strlen("(FP16, 64): slow+load_2_4_tiles");
+    const bool complete = length == strlen("(FP16, 64): slow+load_2_4_tiles");
     const kjit_status status = short_form_parse(&toy_table, prefix, &config, NULL);
     assert_int_equal(status, complete ? KJIT_OK : KJIT_ERR_PARSE);
   }
 }
 
-static void expect_print(_Bool tuple, const char *omit, const char *wanted) {
+static void expect_print(bool tuple, const char *omit, const char *wanted) {
   char buffer[128];
   struct text text;
   text_init_fixed(&text, buffer, sizeof buffer);

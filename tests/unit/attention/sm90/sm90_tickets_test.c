@@ -1,6 +1,8 @@
 /* Tickets: which launches get which, and what becomes of their memory. */
 #include "unit/attention/attention_fixture.h"
 
+#include <stdbool.h>
+
 static void test_sm90_tickets__each_stream_has_tickets_of_its_own(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = causal_args();
@@ -64,7 +66,7 @@ static void test_sm90_tickets__tickets_that_fail_are_done_without(void **state) 
   static const enum fake_call calls[] = {FAKE_MemAlloc, FAKE_MemsetD32Async, FAKE_StreamGetId, FAKE_CtxGetId,
                                          FAKE_StreamIsCapturing};
   const kjit_attention_args args = causal_args();
-  _Bool ready = 1;
+  bool ready = true;
   for (size_t i = 0; ready && i < sizeof calls / sizeof *calls; i++) {
     struct fixture *f = *state;
     fake_driver.fail_call = calls[i];

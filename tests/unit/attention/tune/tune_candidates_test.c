@@ -1,5 +1,7 @@
 #include "unit/attention/tune/tune_fixture.h"
 
+#include <stdbool.h>
+
 #include "attention/tune/tune_candidates.h"
 
 struct subject {
@@ -133,11 +135,11 @@ static void test_tune_candidates__every_field_of_the_planner_is_tried(void **sta
   tune_candidates_finish(&made);
 }
 
-static _Bool has(const struct tune_candidates *made, kjit_attention_sm90_config wanted) {
+static bool has(const struct tune_candidates *made, kjit_attention_sm90_config wanted) {
   for (size_t i = 0; i < made->count; i++) {
-    if (!made->items[i].refused[0] && memcmp(made->items[i].values, &wanted, sizeof wanted) == 0) return 1;
+    if (!made->items[i].refused[0] && memcmp(made->items[i].values, &wanted, sizeof wanted) == 0) return true;
   }
-  return 0;
+  return false;
 }
 
 static void test_tune_candidates__two_fields_make_room_for_each_other(void **state) {

@@ -1,5 +1,6 @@
 /* Bundles opened, asked and closed by many threads at once; what ThreadSanitizer watches. */
 #include <pthread.h>
+#include <stdbool.h>
 
 #include <kjit/kjit.h>
 
@@ -26,9 +27,9 @@ static const char *read_kernel(struct bundle *bundle, const struct mem *mem, uns
   sample_digest(&kernel, &request);
   if (!bundle_table_find(bundle_table(bundle), &request, &index)) return "a kernel is missing";
   if (bundle_read(bundle, index, &image, NULL) != KJIT_OK) return "a kernel cannot be read";
-  const _Bool equal = image.entry.cubin_bytes == sizeof kernel.cubin &&
-                      !memcmp(image.entry.cubin, kernel.cubin, sizeof kernel.cubin) &&
-                      !strcmp(image.entry.key_text.data, kernel.key_text);
+  const bool equal = image.entry.cubin_bytes == sizeof kernel.cubin &&
+                     !memcmp(image.entry.cubin, kernel.cubin, sizeof kernel.cubin) &&
+                     !strcmp(image.entry.key_text.data, kernel.key_text);
   entry_image_finish(&image, mem);
   return equal ? NULL : "a kernel is another";
 }
@@ -72,7 +73,7 @@ static const char *make_runtime(const struct shared *shared) {
   return status == KJIT_OK ? NULL : "a runtime cannot be made";
 }
 
-static const char *open_and_read(const struct shared *shared, _Bool from_memory) {
+static const char *open_and_read(const struct shared *shared, bool from_memory) {
   static const struct trust nobody;
   const struct bundle_source file = {shared->path, NULL, 0};
   const struct bundle_source blob = {NULL, shared->sample.data, shared->sample.bytes};

@@ -2,6 +2,8 @@
 #ifndef KJIT_TESTS_UNIT_SEALED_SAMPLE_H
 #define KJIT_TESTS_UNIT_SEALED_SAMPLE_H
 
+#include <stdbool.h>
+
 #include "support/test.h"
 
 #include "base/bytes.h"
@@ -48,7 +50,7 @@ static inline void sealed_sample_begin(struct sealed_sample *sample) {
   assert_non_null(sample->writer);
 }
 
-static inline void sealed_sample_build(struct sealed_sample *sample, _Bool with_texts) {
+static inline void sealed_sample_build(struct sealed_sample *sample, bool with_texts) {
   void *data;
   kjit_error error = {0};
   assert_status(KJIT_OK, sealed_writer_build(sample->writer, with_texts, &data, &sample->bytes, &error), &error);

@@ -1,4 +1,5 @@
 #define XXH_INLINE_ALL
+#include <stdbool.h>
 #include <xxhash.h>
 
 #include "jit/cache/entry_layout.h"
@@ -135,7 +136,7 @@ static void test_entry__header_is_bounded_behind_a_right_checksum(void **state) 
       const uint8_t before = sample->image[at];
       sample->image[at] = values[i];
       seal(sample->image, sample->bytes);
-      const _Bool figures = at >= ENTRY_AT_COMPILE_NS && at < ENTRY_AT_TEXT_BYTES;
+      const bool figures = at >= ENTRY_AT_COMPILE_NS && at < ENTRY_AT_TEXT_BYTES;
       if (!entry_read(sample->image, sample->bytes, &read)) assert_true(figures || before == values[i]);
       sample->image[at] = before;
     }

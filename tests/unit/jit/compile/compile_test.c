@@ -1,5 +1,7 @@
 #include "jit/compile/compile.h"
+
 #include "jit/request/compile_options.h"
+#include <stdbool.h>
 
 #include "scripted_nvrtc.h"
 #include "support/fake_elf.h"
@@ -263,7 +265,7 @@ static void test_compile__every_failed_allocation_is_no_memory_and_leaks_nothing
  */
 
 /* True on the call that `user` counts down to, and only then. */
-static _Bool stop_once(void *user) {
+static bool stop_once(void *user) {
   return (*(int *)user)-- == 0;
 }
 

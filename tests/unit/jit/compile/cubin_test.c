@@ -1,6 +1,8 @@
 #include "jit/compile/cubin.h"
+
 #include "support/fake_elf.h"
 #include "support/test.h"
+#include <stdbool.h>
 
 /* {format, attribute, size} and what follows, as in a cubin of CUDA 13.0. */
 static const unsigned char info_k[] = {
@@ -22,7 +24,7 @@ static uint32_t max_threads(const struct fake_elf *elf, size_t bytes, const char
   struct cubin_kernel kernel;
   unsigned char *copy = malloc(bytes ? bytes : 1);
   memcpy(copy, elf->data, bytes);
-  const _Bool found = cubin_find_kernel(copy, bytes, entry, &kernel);
+  const bool found = cubin_find_kernel(copy, bytes, entry, &kernel);
   free(copy);
   return found ? kernel.max_threads : UINT32_MAX;
 }

@@ -1,5 +1,7 @@
 #include "jit/compile/nvrtc.h"
 
+#include <stdbool.h>
+
 #include "base/dynlib.h"
 #include "jit/compile/nvrtc_find.h"
 #include "support/fake_elf.h"
@@ -226,7 +228,7 @@ static void test_nvrtc_identity__file_truncated_at_every_length_is_hashed(void *
 /* -- The object ------------------------------------------------------------------------------------------------------
  */
 
-static struct nvrtc *create(const char *path, _Bool use_environment) {
+static struct nvrtc *create(const char *path, bool use_environment) {
   struct nvrtc *nvrtc;
   assert_int_equal(KJIT_OK, nvrtc_create(&nvrtc, &mem, path, use_environment, NULL));
   return nvrtc;

@@ -1,5 +1,7 @@
 #include "jit/compile/preamble.h"
 
+#include <stdbool.h>
+
 #include "support/test.h"
 
 struct made {
@@ -70,7 +72,7 @@ static void test_preamble__what_is_hard_to_judge_ends_it(void **state) {
   assert_none(*state, "/* no end\n#include <a.h>\n");
 }
 
-static _Bool identify(struct made *made, struct digest *digest) {
+static bool identify(struct made *made, struct digest *digest) {
   return preamble_identify(&made->request, "nvrtc-1", digest);
 }
 

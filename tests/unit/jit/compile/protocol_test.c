@@ -1,5 +1,6 @@
 #include "jit/compile/protocol.h"
 
+#include <stdbool.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -183,7 +184,7 @@ static void test_protocol__kernels_of_an_answer_come_back(void **state) {
   assert_string_equal(list, read);
   free(read);
   assert_null(read_symbols(*state, NULL, &read));
-  const _Bool none = !read;
+  const bool none = !read;
   free(read);
   assert_true(none);
 }
@@ -191,7 +192,7 @@ static void test_protocol__kernels_of_an_answer_come_back(void **state) {
 static void test_protocol__malformed_list_of_kernels_is_refused(void **state) {
   char *read;
   assert_string_equal("its list of kernels is malformed", read_symbols(*state, "kernel many\n", &read));
-  const _Bool none = !read;
+  const bool none = !read;
   free(read);
   assert_true(none);
 }
@@ -212,9 +213,9 @@ static void test_protocol__changed_payload_is_not_intact(void **state) {
   text_finish(&frame);
 }
 
-static _Bool always(void *user) {
+static bool always(void *user) {
   (void)user;
-  return 1;
+  return true;
 }
 
 static void test_channel__stops_while_nothing_comes(void **state) {

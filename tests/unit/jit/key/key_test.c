@@ -1,6 +1,8 @@
 #include "jit/key/key.h"
+
 #include "jit/key/key_reader.h"
 #include "support/cache_world.h"
+#include <stdbool.h>
 
 static struct mem mem;
 
@@ -9,7 +11,7 @@ static void make(struct key *key, const struct jit_request *request, const char 
 }
 
 /* Does this request have another key than the plain one? Its identity must say the same. */
-static _Bool differs(const struct jit_request *request, const char *compiler) {
+static bool differs(const struct jit_request *request, const char *compiler) {
   struct cache_request plain;
   struct digest plain_identity, identity;
   struct key a, b;
@@ -18,7 +20,7 @@ static _Bool differs(const struct jit_request *request, const char *compiler) {
   make(&b, request, compiler);
   key_identify(&plain_identity, &plain.request, "nvrtc-1");
   key_identify(&identity, request, compiler);
-  const _Bool different = !digest_equal(&a.digest, &b.digest);
+  const bool different = !digest_equal(&a.digest, &b.digest);
   assert_int_equal(different, !digest_equal(&plain_identity, &identity));
   assert_int_equal(different, a.text.bytes != b.text.bytes || memcmp(a.text.data, b.text.data, a.text.bytes));
   key_finish(&a);

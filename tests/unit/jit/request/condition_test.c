@@ -1,12 +1,14 @@
 #include "jit/request/condition.h"
 
+#include <stdbool.h>
+
 #include "support/test.h"
 
 struct asked {
   char names[256];
 };
 
-static _Bool has_x(void *user, const char *name, size_t bytes, _Bool angled, _Bool next) {
+static bool has_x(void *user, const char *name, size_t bytes, bool angled, bool next) {
   struct asked *asked = user;
   const size_t used = strlen(asked->names);
   snprintf(asked->names + used, sizeof asked->names - used, "%s%c%.*s ", next ? "next" : "", angled ? '<' : '"',
@@ -32,7 +34,7 @@ static const char *const defines[] = {
     "XNAME <x.h>",
 };
 
-static _Bool holds(const char *expression, struct asked *asked) {
+static bool holds(const char *expression, struct asked *asked) {
   struct mem mem;
   struct arena arena;
   struct macro_table table;
@@ -43,14 +45,14 @@ static _Bool holds(const char *expression, struct asked *asked) {
     macro_define(&table, defines[i], strlen(defines[i]));
   asked->names[0] = '\0';
   struct macro_expansion expansion = {&table, has_x, asked, 100000};
-  const _Bool value = condition_holds(&expansion, expression, strlen(expression));
+  const bool value = condition_holds(&expansion, expression, strlen(expression));
   assert_false(arena.failed);
   macro_table_finish(&table);
   arena_finish(&arena);
   return value;
 }
 
-static void assert_all(_Bool expected, const char *const *expressions, size_t count) {
+static void assert_all(bool expected, const char *const *expressions, size_t count) {
   struct asked asked;
   for (size_t i = 0; i < count; i++)
     if (holds(expressions[i], &asked) != expected) fail_msg("%s: not %d", expressions[i], expected);

@@ -1,5 +1,7 @@
 #include "jit/request/directive_scan.h"
+
 #include "support/test.h"
+#include <stdbool.h>
 
 /* The includes, one letter each for quoted, angled and computed, with their lines: "q x.h:1 a y.h:2 c MACRO:3". */
 struct found {
@@ -10,7 +12,7 @@ static void note(struct found *found, const struct directive *directive) {
   const size_t used = strlen(found->text);
   const char *name;
   size_t bytes;
-  _Bool angled;
+  bool angled;
   char kind = 'c';
   if (directive_header(directive->args, directive->args_bytes, &name, &bytes, &angled)) {
     kind = angled ? 'a' : 'q';

@@ -1,5 +1,7 @@
 #include "jit/request/include_closure.h"
 
+#include <stdbool.h>
+
 #include "custom_fixture.h"
 #include "jit/request/embedded_sources.h"
 
@@ -307,7 +309,7 @@ static void test_include_closure__nul_bytes_are_refused(void **state) {
 }
 
 /* False in a build with KJIT_EMBED_SOURCES=OFF. */
-static _Bool embedded_texts_are_here(void) {
+static bool embedded_texts_are_here(void) {
   return embedded_source_count && !embedded_sources[0].digest;
 }
 

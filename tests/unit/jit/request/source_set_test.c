@@ -1,6 +1,7 @@
 #include "jit/request/source_set.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "jit/request/directive_scan.h"
 #include "jit/request/embedded_sources.h"
@@ -58,7 +59,7 @@ static void look_up(const struct source_set *set, const struct source_file *file
   for (size_t i = 0; i < list.count; i++) {
     const char *name;
     size_t bytes;
-    _Bool angled;
+    bool angled;
     if (list.items[i].kind != DIRECTIVE_INCLUDE) continue;
     assert_true(directive_header(list.items[i].args, list.items[i].args_bytes, &name, &bytes, &angled));
     assert_non_null(find(set, name, bytes));

@@ -1,5 +1,7 @@
 #include "jit/request/target.h"
+
 #include "support/test.h"
+#include <stdbool.h>
 
 static void assert_parsed(const char *name, uint32_t capability, char suffix) {
   struct target target;
@@ -78,7 +80,7 @@ static void test_target__unknown_capability_has_no_limits(void **state) {
   assert_null(limits_of("sm_999"));
 }
 
-static _Bool runs(const char *name, uint32_t device) {
+static bool runs(const char *name, uint32_t device) {
   struct target target;
   assert_int_equal(KJIT_OK, target_parse(&target, name, NULL));
   return target_runs_on(&target, device);
