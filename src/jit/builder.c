@@ -10,7 +10,7 @@
  *    entry. A call with a deadline leaves steps 5 to 8 to a thread of builder_background.c, because a compile in this
  *    process cannot be interrupted, and waits as a follower; with a compile server the compile is killed instead.
  * 6. A compile that failed a moment ago, here or elsewhere, is not tried again.
- * 7. NVRTC compiles: in the compile server, or where there is none, in this process (compile/server.c, compile.c).
+ * 7. NVRTC compiles: in the compile server, or where there is none, in this process (server/server.c, compile.c).
  * 8. The entry is published under a temporary name and renamed.
  * 9. The leader lands: the artifact, or the error, is every follower's answer, and stays in memory. */
 #include <stdbool.h>

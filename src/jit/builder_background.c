@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "jit/builder_produce.h"
-#include "jit/compile/protocol.h"
+#include "jit/server/protocol.h"
 
 /* Most threads at once. More would not end sooner, because compiles in one process wait for each other in NVRTC's front
  * end, and each thread has a stack and a copy of its sources. */

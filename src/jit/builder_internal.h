@@ -11,12 +11,12 @@
 #include "jit/cache/cache_lock.h"
 #include "jit/cache/disk_cache.h"
 #include "jit/compile/compile.h"
-#include "jit/compile/server.h"
 #include "jit/compile/toolkit_find.h"
 #include "jit/fork_guard.h"
 #include "jit/key/key.h"
 #include "jit/record.h"
 #include "jit/resident.h"
+#include "jit/server/server.h"
 #include "jit/source_memo.h"
 
 /* How long a process waits for another process's build before it builds by itself. It is long, because a holder that is

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "jit/compile/protocol.h"
+#include "jit/server/protocol.h"
 
 static void require(int truth) {
   if (!truth) abort();

@@ -12,7 +12,7 @@ LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itsel
 # The rooms of a layer, likewise from the lowest on; "." is what lies in the layer's own folder. A layer that is not
 # named here has no rooms.
 ROOMS = {
-    "jit": ("request", "key", "compile", "cache", "bundle", ".", "admin"),
+    "jit": ("request", "key", "compile", "server", "cache", "bundle", ".", "admin"),
 }
 PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
 # What these measure, or are measured against, the API does not show.
@@ -22,7 +22,7 @@ PUBLIC_HEADERS = re.compile(r"<kjit/[a-z0-9_]+\.h>$")
 C_HEADERS = {f"<{header}.h>" for header in ("stddef", "stdint")}
 PRINTING = re.compile(r"\b(printf|vprintf|fprintf|vfprintf|puts|putchar|fputs|fputc|perror|exit|abort|_exit)\s*\(")
 # The body of a program of kjit's own, which forks: its processes end where a program's main() would return.
-ENDS_ITS_PROCESS = "src/jit/compile/worker.c"
+ENDS_ITS_PROCESS = "src/jit/server/worker.c"
 OPENING = re.compile(r"\b(dlopen|dlsym|dlclose)\s*\(")
 
 

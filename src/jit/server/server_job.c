@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #include "base/error.h"
-#include "jit/compile/server_job.h"
+#include "jit/server/server_job.h"
 
 /* A server that forks answers within milliseconds. On a machine that is overloaded it may take a second; a program that
  * is no worker would never. */

@@ -3,7 +3,7 @@
  * A payload is a row of numbers (little-endian, 4 or 8 bytes) and of byte strings (their size in 8 bytes, the bytes, a
  * NUL). The reader notes the first thing that is wrong and gives zeros and empty strings from then on, so that a
  * function that reads a message tests once, at its end. Everything here is a pure function of its arguments. */
-#include "jit/compile/protocol.h"
+#include "jit/server/protocol.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * The sockets are never waited on longer than STOP_EVERY_NS without asking `stop`, so that a caller's deadline holds
  * whatever the other end does. No state is kept: each end of a job uses its channel from one thread. */
-#include "jit/compile/channel.h"
+#include "jit/server/channel.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-#include "jit/compile/server_settings.h"
+#include "jit/server/server_settings.h"
 
 struct compile_server;
 

@@ -3,7 +3,7 @@
  * posix_spawn() is used because it is the one way to start a process that is safe whatever threads are running and that
  * copies no page tables. The child is waited for by its own number alone, and there is no handler of SIGCHLD, because
  * both belong to the program. No state; any thread. */
-#include "jit/compile/spawn.h"
+#include "jit/server/spawn.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "jit/compile/worker.h"
+#include "jit/server/worker.h"
 
 #define WORKER_NAME "kjit-compile-worker"
 

@@ -1,6 +1,6 @@
 /* The table of preambles and of the processes that hold them precompiled: see keepers.h. One mutex guards all of it;
  * nothing waits while it is held. */
-#include "jit/compile/keepers.h"
+#include "jit/server/keepers.h"
 
 #include <string.h>
 #include <sys/socket.h>

@@ -4,7 +4,7 @@
  * This file is the body of a program of its own, kjit-compile-worker: it alone in the library ends the process that it
  * runs in, and that process is never a user's. It blocks SIGCHLD and reads it from a descriptor, so that nothing runs
  * in a handler. A server never waits for a socket of a job; only the job's process does. */
-#include "jit/compile/worker.h"
+#include "jit/server/worker.h"
 
 #include <kjit/worker.h>
 
@@ -23,8 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "jit/compile/channel.h"
-#include "jit/compile/worker_job.h"
+#include "jit/server/channel.h"
+#include "jit/server/worker_job.h"
 
 /* Jobs of one server at once; what is beyond waits in the control socket. */
 #define JOBS_MAX 1024

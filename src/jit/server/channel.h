@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "jit/compile/protocol.h"
+#include "jit/server/protocol.h"
 
 struct channel {
   const struct mem *mem;

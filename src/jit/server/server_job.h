@@ -5,9 +5,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "jit/compile/keepers.h"
-#include "jit/compile/server_settings.h"
-#include "jit/compile/spawn.h"
+#include "jit/server/keepers.h"
+#include "jit/server/server_settings.h"
+#include "jit/server/spawn.h"
 
 /* One compile on its way through the server. */
 struct server_job {

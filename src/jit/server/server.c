@@ -15,9 +15,9 @@
 
 #include "base/error.h"
 #include "jit/compile/preamble.h"
-#include "jit/compile/server.h"
-#include "jit/compile/server_job.h"
-#include "jit/compile/worker.h"
+#include "jit/server/server.h"
+#include "jit/server/server_job.h"
+#include "jit/server/worker.h"
 
 /* After this many deaths of the server without an answer between them no further one is started. */
 #define BROKEN_AFTER 3

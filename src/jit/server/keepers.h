@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "base/digest.h"
-#include "jit/compile/channel.h"
+#include "jit/server/channel.h"
 
 /* Preambles that are remembered, whether precompiled or not. */
 #define KEEPERS_KNOWN 64

@@ -1,10 +1,10 @@
-#include "jit/compile/protocol.h"
+#include "jit/server/protocol.h"
 
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "jit/compile/channel.h"
+#include "jit/server/channel.h"
 #include "support/test.h"
 
 struct sample {

@@ -7,7 +7,7 @@
  * 4. Answer.
  *
  * The process has one thread, unless NVRTC starts some of its own. */
-#include "jit/compile/worker_job.h"
+#include "jit/server/worker_job.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "jit/compile/channel.h"
 #include "jit/compile/preamble.h"
+#include "jit/server/channel.h"
 
 /* A source may have 64 MiB, the defines in front of it 18 MiB. */
 #define SOURCE_LIMIT ((size_t)96 << 20)
