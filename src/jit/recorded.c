@@ -207,7 +207,8 @@ static kjit_status finish_request(struct recorded *recorded, const char *name, c
   request->options = recorded->options;
   request->parts = recorded->parts;
   request->sources = &recorded->set;
-  if (!source_set_seal(&recorded->set, recorded->files, recorded->file_count, recorded->mem))
+  /* A request of parts alone has an empty set. */
+  if (recorded->file_count && !source_set_seal(&recorded->set, recorded->files, recorded->file_count, recorded->mem))
     return error_no_memory(error);
   recorded->set.withheld = recorded->file_count > 0;
   if (is_recorded_key(recorded, text, bytes)) return KJIT_OK;

@@ -209,7 +209,8 @@ static void test_tune__shipped_table_decides_for_its_architecture(void **state) 
   kjit_text_free(f->runtime, text);
 }
 
-/* The library as it is built here: every table in it is sound, and measured on the kernels that are in it. */
+/* The library as it is built here: every table in it is sound, and measured on the kernels that are in it. After a
+ * change of kernel text that leaves the machine code alone, tools/restamp_tuned writes the tables' digests anew. */
 static void test_tune__every_shipped_table_is_sound(void **state) {
   struct fixture *f = *state;
   const struct tune_places places = tune_store_places(f->runtime);
@@ -222,7 +223,11 @@ static void test_tune__every_shipped_table_is_sound(void **state) {
     assert_status(KJIT_OK, family_place_of_arch(header.arch, &place, &f->error), &f->error);
     struct tune_table *table = tune_load_of_arch(&places, &place);
     assert_true(table->count > 0);
-    assert_int_equal(table->stale + table->broken, 0);
+    if (table->stale)
+      fail_msg("%s was measured on other kernels: measure again, or see tools/restamp_tuned if the machine code is the "
+               "same",
+               file->name);
+    assert_int_equal(table->broken, 0);
     tune_table_destroy(table);
   }
   mem_free(places.mem, texts);
