@@ -61,6 +61,9 @@ kjit_status definition_check_name(const struct definition_maker *maker, const kj
   return KJIT_OK;
 }
 
+/* The expression is parsed in the scope of what has been defined so far, so a derived constant can only use those in
+ * front of it and a circle cannot be written. Text and file name are copied, because a rule that a config breaks
+ * years later still has to say where it stands. */
 kjit_status definition_expression(const struct definition_maker *maker, const kjit_family_text *text, unsigned may,
                                   const char *what, struct expression *out) {
   struct family_definition *const definition = maker->definition;
@@ -88,6 +91,8 @@ kjit_status definition_expression(const struct definition_maker *maker, const kj
   return expression_parse(out, &definition->arena, &scope, &source, maker->error);
 }
 
+/* Counts come from the caller's struct and are used to size arrays, so they are checked before anything is
+ * allocated. A count without its table would otherwise be a crash far from its cause. */
 static kjit_status check_counts(const struct definition_maker *maker) {
   const kjit_family_description *const description = maker->description;
   const kjit_family_text nowhere = {0};
@@ -153,6 +158,8 @@ static kjit_status make(const struct definition_maker *maker) {
   return status;
 }
 
+/* Tables of a runtime outlive a family and keep its address in their keys. The address may be given to another
+ * family after a release, so each family has a number that is never used again. */
 static uint64_t next_serial(void) {
   static atomic_uint_least64_t newest;
   return atomic_fetch_add_explicit(&newest, 1, memory_order_relaxed) + 1;

@@ -18,6 +18,9 @@ static bool has_name(const char *const *names, size_t count, const char *name) {
   return false;
 }
 
+/* A derived constant becomes a #define beside the fields, and expressions name both, so one name may not mean two
+ * things. `derived_fields` collects every field that it depends on, also by way of other derived constants, because
+ * a rule's message lists the fields that a user can change. */
 static kjit_status make_derived(const struct definition_maker *maker, size_t index) {
   struct family_definition *const definition = maker->definition;
   const kjit_family_derived_row *const row = &maker->description->derived[index];
@@ -79,6 +82,8 @@ static kjit_status check_macros(const struct definition_maker *maker) {
   return KJIT_OK;
 }
 
+/* A rule without a sentence is refused: the sentence is the whole message for a user whose config breaks the rule,
+ * and an expression alone does not say why it must hold. */
 static kjit_status make_rules(const struct definition_maker *maker) {
   struct family_definition *const definition = maker->definition;
   const size_t count = maker->description->rule_count;
@@ -115,6 +120,8 @@ static kjit_status find_field(const struct definition_maker *maker, const kjit_f
   return definition_unknown(maker, name, "no field of this family", &nearest);
 }
 
+/* A row says when a field cannot change the code, and which value it has then. Two rows for one field could set it
+ * to and fro for ever, so there is at most one. */
 static kjit_status make_canonical_row(const struct definition_maker *maker, size_t index) {
   struct family_definition *const definition = maker->definition;
   const kjit_family_canonical_row *const row = &maker->description->canonical[index];
@@ -149,6 +156,8 @@ static kjit_status make_canonical(const struct definition_maker *maker) {
   return status;
 }
 
+/* Block, cluster and shared memory may depend on the config alone, because the kernel is compiled for them. The grid
+ * may also depend on the call's numbers and on the card. */
 static kjit_status make_geometry(const struct definition_maker *maker) {
   static const char *const names[] = {"block[0]",   "block[1]",   "block[2]", "cluster[0]",
                                       "cluster[1]", "cluster[2]", "shared"};
@@ -168,6 +177,8 @@ static kjit_status make_geometry(const struct definition_maker *maker) {
   return status;
 }
 
+/* A class puts calls into groups that share one measured config. It may not name a field, because it is asked before
+ * there is a config. Buckets must rise, otherwise a value would belong to two of them. */
 static kjit_status make_class(const struct definition_maker *maker, size_t index) {
   struct family_definition *const definition = maker->definition;
   const kjit_family_class_row *const row = &maker->description->classes[index];

@@ -135,6 +135,8 @@ static bool has_cluster(const struct family_definition *definition) {
   return cluster[0].step_count || cluster[1].step_count || cluster[2].step_count;
 }
 
+/* Limits that every card has are checked here, without a card: 1024 threads, 64 in z, 16 blocks of a cluster. A
+ * config that breaks them is never legal, so no compile is begun for it. */
 static kjit_status get_geometry(const struct family_definition *definition, const struct numbers *numbers,
                                 kjit_geometry *out, kjit_error *error) {
   const struct expression *const shared = &definition->geometry[GEOMETRY_SHARED];
@@ -154,6 +156,8 @@ static kjit_status get_geometry(const struct family_definition *definition, cons
   return status;
 }
 
+/* Rows are applied until none changes a value, because one field's plain value can make another row's condition
+ * true. It ends: a row that has set its field is skipped from then on, so there are at most as many rounds as rows. */
 kjit_status definition_make_canonical(const struct family_definition *definition, int32_t *values, kjit_error *error) {
   struct numbers numbers;
   kjit_status status = get_numbers(definition, values, &numbers, error);
@@ -182,6 +186,8 @@ static kjit_status check_one(const struct family_definition *definition, const i
   return status == KJIT_OK ? get_geometry(definition, &numbers, &geometry, error) : status;
 }
 
+/* The canonical form is what is compiled, so it has to be legal too. If it is not, the family contradicts itself,
+ * and the message blames the family and not the config. */
 kjit_status definition_check(const kjit_family *family, const int32_t *values, kjit_error *error) {
   const struct family_definition *const definition = family->definition;
   int32_t canonical[KJIT_FIELD_COUNT_MAX];
@@ -197,6 +203,9 @@ kjit_status definition_check(const kjit_family *family, const int32_t *values, k
                    inner.message);
 }
 
+/* What the card does not tell is -1, and a rule that asks for it is an error rather than a guess. The checks of
+ * shared memory and clusters stand here as well, so that a family without a rule for them still gets a sentence
+ * before a failed launch. */
 kjit_status definition_check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
                                    kjit_error *error) {
   const struct family_definition *const definition = family->definition;
