@@ -40,6 +40,13 @@ typedef struct kjit_config {
   int32_t values[KJIT_FIELD_COUNT_MAX];
 } kjit_config;
 
+/** What decided which kernel a problem gets. */
+typedef enum kjit_decided_by {
+  KJIT_DECIDED_BY_NONE = 0,
+  KJIT_DECIDED_BY_RULES = 1, /**< the family's rules, or its defaults    */
+  KJIT_DECIDED_BY_TABLE = 2  /**< a row of a tuned table: kjit/tune.h    */
+} kjit_decided_by;
+
 /** How a field's value is written. */
 typedef enum kjit_field_kind {
   KJIT_FIELD_DTYPE = 0, /**< a ::kjit_dtype: by name in any case, or by number                    */

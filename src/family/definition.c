@@ -2,10 +2,11 @@
  *
  * 1. fields: names, kinds, legal values, defaults;
  * 2. parameters of the kernel, because the grid names them;
- * 3. expressions: derived constants, rules, canonical form, block, shared memory, cluster, grid, classes;
- * 4. the name expression;
- * 5. sets, each config of which is checked against the rules;
- * 6. the source: it is read, and its constants are compared with the fields.
+ * 3. expressions: derived constants, rules, canonical form, block, shared memory, cluster, grid;
+ * 4. given fields, classes and rules of choice, by which configs are tuned and chosen;
+ * 5. the name expression;
+ * 6. sets, each config of which is checked against the rules;
+ * 7. the source: it is read, and its constants are compared with the fields.
  *
  * Threads: one thread makes a definition; afterwards only its reference count and its sources change. */
 #include "family/definition.h"
@@ -108,6 +109,7 @@ static kjit_status check_counts(const struct definition_maker *maker) {
       {"parameters", description->parameter_count, description->parameters, DEFINITION_PARAMETERS_MAX},
       {"sets", description->set_count, description->sets, DEFINITION_SETS_MAX},
       {"classes", description->class_count, description->classes, DEFINITION_CLASSES_MAX},
+      {"rows of choose", description->choose_count, description->choose, DEFINITION_CHOOSE_MAX},
   };
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
     if (tables[i].count > tables[i].most)
@@ -149,6 +151,7 @@ static kjit_status make(const struct definition_maker *maker) {
                                                                           definition_make_fields,
                                                                           definition_make_parameters,
                                                                           definition_make_expressions,
+                                                                          definition_make_tuning,
                                                                           definition_make_template,
                                                                           definition_make_sets,
                                                                           definition_make_source};

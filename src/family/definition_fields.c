@@ -181,6 +181,7 @@ static kjit_status make_field(const struct definition_maker *maker, size_t index
   table_row->offset = (uint32_t)(index * sizeof(int32_t));
   table_row->kind = public_kinds[field->kind];
   if (field->kind == VALUE_DTYPE) definition->dtype_fields |= UINT64_C(1) << index;
+  if (row->given) definition->given |= UINT64_C(1) << index;
   status = make_values(maker, row, index, field);
   table_row->value_names = field->labels;
   table_row->value_count = field->labels ? field->value_count : 0;

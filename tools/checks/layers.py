@@ -13,6 +13,7 @@ LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itsel
 # named here has no rooms.
 ROOMS = {
     "jit": ("request", "key", "compile", "server", "cache", "bundle", ".", "admin"),
+    "family": (".", "tune"),
 }
 PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
 # What these measure, or are measured against, the API does not show.
