@@ -1,4 +1,4 @@
-/* The candidates of one problem (the "field" of entrants of tune_contest.h), from the library's list to those worth
+/* The candidates of one problem (the "field" of entrants of kjit_contest_run()), from the library's list to those worth
  * running.
  *
  * 1. field_make() asks the library for candidates and takes the nearest; those that break a rule are counted.
