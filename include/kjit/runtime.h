@@ -97,6 +97,9 @@ typedef struct kjit_runtime_options {
                                   or in the libexec folder that belongs to it                                   */
   uint64_t compile_memory_max_bytes; /**< bound on the address space of a compile in the server; 0:
                                           $KJIT_COMPILE_MEMORY_MAX_BYTES or the machine's memory                  */
+  uint32_t background_max_ms; /**< how long a compile goes on after the deadline of the call that asked for it, so that
+                                   a later call finds it done; 0: 300,000                                         */
+  uint32_t reserved_2;        /**< zero                                                                           */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */
@@ -131,6 +134,16 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_create(kjit_runtime **out, cons
  * @par Thread safety  Not thread-safe.
  */
 KJIT_API void kjit_runtime_destroy(kjit_runtime *runtime);
+
+/**
+ * Give up every compile that is under way, as a program that is about to end wants it. Calls that wait or compile end
+ * with KJIT_ERR_CANCELLED, those in the compile server at once, those in this process when NVRTC's front end is through
+ * (a call with a deadline or a stop function leaves at once there too). From then on this runtime compiles nothing;
+ * what memory and cache hold is still found. It must be destroyed as any other.
+ * @param runtime  may be NULL
+ * @par Thread safety  Thread-safe; also while other threads are in calls of this runtime. Not for signal handlers.
+ */
+KJIT_API void kjit_runtime_cancel(kjit_runtime *runtime);
 
 /** Counters since the runtime was made. Only ever grow at the end. */
 typedef struct kjit_runtime_stats {

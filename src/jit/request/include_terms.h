@@ -33,6 +33,8 @@ struct include_terms {
   unsigned cuda_version; /* 13000 for 13.0; 0: not known */
   bool open_ended;       /* the toolkit's folder is not known yet: an <include> that is nowhere is passed over */
   bool everything;       /* follow each literal #include of each file, whatever #if it stands under */
+  bool (*stop)(void *user); /* asked in every file and every few hundred directives; true: give up; NULL: never */
+  void *stop_user;
 };
 
 /* A file or folder that the closure depends on. */
