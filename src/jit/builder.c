@@ -85,8 +85,7 @@ static kjit_status wait_for_leader(struct builder_call *call, struct flight *fli
  * it cannot be interrupted anyway. */
 static void leave(const struct builder_call *call, struct flight *flight) {
   const struct builder *builder = call->builder;
-  if (!builder->server || builder_now_ns(builder) >= call->deadline_ns)
-    resident_want_later(builder->resident, flight);
+  if (!builder->server || builder_now_ns(builder) >= call->deadline_ns) resident_want_later(builder->resident, flight);
   resident_leave(builder->resident, flight);
 }
 

@@ -207,8 +207,7 @@ kjit_status builder_create_parts(struct builder **out, const kjit_runtime_option
   builder->nvrtc = parts->nvrtc;
   builder->wait_bound_ns = parts->wait_bound_ns ? parts->wait_bound_ns : BUILDER_WAIT_BOUND_NS;
   const uint32_t background_ms = options->background_max_ms;
-  builder->background_max_ns =
-      (int64_t)(background_ms ? background_ms : BUILDER_DEFAULT_BACKGROUND_MAX_MS) * 1000000;
+  builder->background_max_ns = (int64_t)(background_ms ? background_ms : BUILDER_DEFAULT_BACKGROUND_MAX_MS) * 1000000;
   builder->failure_s = parts->failure_s ? parts->failure_s : BUILDER_FAILURE_S;
   const kjit_status status = set_up(builder, options, parts, error);
   if (status != KJIT_OK)
