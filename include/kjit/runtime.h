@@ -30,8 +30,8 @@ typedef enum kjit_cache_mode {
  * Where kernels are compiled. Environment: KJIT_COMPILE_SERVER=on|off.
  *
  * Off by default, because a library that starts processes unasked surprises the program around it: one that waits for
- * any child sees ours, and one that is confined may not fork at all. On, compiles run side by side on all cores, are
- * killed at a deadline, and a compiler that crashes, hangs or eats memory costs one kernel. Where the system refuses
+ * any child sees ours, and one that is confined may not fork at all. On, compiles run side by side on all cores, can
+ * be killed, and a compiler that crashes, hangs or eats memory costs one kernel. Where the system refuses
  * it, kernels are compiled in the process, and the log says so once.
  */
 typedef enum kjit_compile_server {
@@ -126,7 +126,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_create(kjit_runtime **out, cons
 
 /**
  * End a runtime: unloads its kernels and frees everything, ends the processes of its compile server, and waits for
- * compiles that go on after their callers' deadlines: until NVRTC's front end is through, which may take seconds.
+ * compiles that go on in this process after their callers' deadlines: until NVRTC's front end is through, which may
+ * take seconds.
  * Artifacts, kernels and plans taken from it must have been released before, and their launches must have finished.
  * After the last one a program that opened the library with dlopen() may close it: nothing of it stays. NVRTC and
  * libcuda, once opened, do, until the process ends. Accepts NULL.

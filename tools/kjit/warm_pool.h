@@ -1,5 +1,5 @@
-/* Many compiles at once, in the processes of the library's compile server: NVRTC's front end holds one lock per process,
- * and a compiler that crashes or runs out of memory costs one kernel, which is named, and not the run. */
+/* Many compiles at once, in the processes of the library's compile server: NVRTC's front end holds one lock per
+ * process, and a compiler that crashes or runs out of memory costs one kernel, which is named, and not the run. */
 #ifndef KJIT_TOOLS_WARM_POOL_H
 #define KJIT_TOOLS_WARM_POOL_H
 
