@@ -11,6 +11,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _abi, _cuda
 from ._arrays import DTYPE_NAMES, DTYPE_NUMBERS, arrays_of, dtype_number
+from ._launcher import make_launcher
 from ._library import call, lib, text_or_none
 from ._request import Part, build_request
 from ._values import HALF, bfloat16_bits, describe, is_numpy_scalar, put_float, put_integer
@@ -31,7 +32,7 @@ _DTYPE_TEXTS = {
 _DTYPE_WORDS = {number: text for text, number in _DTYPE_TEXTS.items()}
 
 #: Shapes of launches that a kernel remembers: they follow from the integers alone.
-_SHAPES_MAX = 1024
+_LAUNCHERS_MAX = 1024
 
 Value = Union[int, bool, str]
 
@@ -561,7 +562,7 @@ class FamilyKernel:
             self._takers.append((row.name, _TAKERS.get(row.kind, _take_bytes)(row, dtype)))
         self._integers = [i for i, row in enumerate(rows) if _TAKERS.get(row.kind) is _take_integer]
         self._sms: Optional[int] = None
-        self._shapes: dict[tuple[int, ...], Shape] = {}
+        self._launchers: dict[tuple[int, ...], Any] = {}
 
     def __repr__(self) -> str:
         return f"<kjit.FamilyKernel {self.family.name} {self.config}>"
@@ -602,13 +603,14 @@ class FamilyKernel:
         """
         checked = self._checked(args)
         numbers = tuple([checked[index] for index in self._integers])
-        shape = self._shapes.get(numbers)
-        if shape is None:
+        launcher = self._launchers.get(numbers)
+        if launcher is None:
             shape = Shape(self._grid(checked), self._block, self._shared, self._cluster)
-            if len(self._shapes) >= _SHAPES_MAX:
-                self._shapes.clear()
-            self._shapes[numbers] = shape
-        self.kernel._enqueue(shape, stream, checked)
+            launcher = make_launcher(self.kernel, shape, None)
+            if len(self._launchers) >= _LAUNCHERS_MAX:
+                self._launchers.clear()
+            self._launchers[numbers] = launcher
+        launcher.on(stream, checked)
 
     def __call__(self, *args: Any, stream: Any = None) -> None:
         """launch() on the current stream, or on the one that is named."""
