@@ -1,31 +1,19 @@
 """Launchers: a kernel with grid, block, shared memory and stream, to be called with the kernel's arguments.
 
-The extension module _native does a launch in C. Where it is missing, because this Python has another ABI or there was
-no compiler, or where $KJIT_NATIVE is 0, Launcher does the same in Python, in some microseconds more. NATIVE_MISSING
-says why, and `python -m kjit doctor` shows it.
+The extension module _native does a launch in C; without it (_native_part.py), Launcher does the same in Python.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from typing import Any
 
 from . import _abi, _cuda
 from ._arrays import _CuPy, _Interface, _Torch, arrays_of, stream_number
 from ._library import lib, raise_error
-
-_native: Any = None
-#: Why launches are done in Python; "" when they are done in C.
-NATIVE_MISSING = ""
-
-try:
-    if os.environ.get("KJIT_NATIVE") == "0":
-        raise ImportError("$KJIT_NATIVE is 0")
-    from . import _native  # type: ignore[no-redef]
-except ImportError as _fault:
-    NATIVE_MISSING = str(_fault)
+from ._native_part import address_of
+from ._native_part import native as _native
 
 
 class Launcher:
@@ -59,13 +47,9 @@ def make_launcher(kernel: Any, shape: Any, stream: Any) -> Any:
         bytes(how),
         stream,
         None if stream is None else stream_number(stream),
-        _address(lib.kjit_kernel_launch),
-        _address(_cuda.driver().cuCtxGetDevice),
+        address_of(lib.kjit_kernel_launch),
+        address_of(_cuda.driver().cuCtxGetDevice),
     )
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 #: How the values of a type are read: _native's numbers.

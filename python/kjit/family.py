@@ -622,6 +622,6 @@ def _load(runtime: Runtime, artifact: Artifact, names: list[str], arch: str) -> 
     name = artifact.entry if artifact.entry in names or not names else names[0]
     request = build_request(None, entry=name, arch=arch, parts=[Part("cubin", artifact.cubin)])
     handle = ctypes.c_void_p()
-    _cuda.make_current(_cuda.current_ordinal())
+    _cuda.ensure_current()
     call(lib.kjit_kernel_get, runtime.handle, ctypes.byref(request), ctypes.byref(handle))
     return Kernel(runtime, handle, name)

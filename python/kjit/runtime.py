@@ -14,7 +14,8 @@ from typing import Any, Callable, Iterator, Optional, Union
 
 from . import _abi, _cuda
 from ._library import as_dict, call, lib, raise_error, struct, text_or_none
-from ._request import Defines, Part, Paths, build_request, put_array
+from ._native_part import native
+from ._request import Defines, Part, Paths, put_array, request_for
 from .artifact import Artifact, read_artifact
 from .errors import Error
 from .flash_config import DType, FlashForwardKernelConfig, config_set
@@ -47,15 +48,28 @@ def as_config(config: Config) -> FlashForwardKernelConfig:
     return FlashForwardKernelConfig.parse(config) if isinstance(config, str) else config
 
 
-def _let_go(owned: dict[int, Any], release: Callable[[Any], None], handle: ctypes.c_void_p, process: int) -> None:
-    """Give a handle back once, and make it NULL, which the library refuses with a sentence."""
-    owned.pop(id(handle), None)
-    if handle and os.getpid() == process:
-        release(handle)
-    handle.value = None
+class _Hold(weakref.ref):  # type: ignore[type-arg]
+    """A handle of the library that belongs to an object: given back when the object goes, or before the runtime ends.
+
+    A weakref.finalize does the same, in three microseconds more.
+    """
+
+    __slots__ = ("owned", "release", "handle", "process")
+
+    owned: dict[int, _Hold]
+    release: Callable[[Any], None]
+    handle: ctypes.c_void_p
+    process: int
+
+    def let_go(self) -> None:
+        """Give the handle back once, and make it NULL, which the library refuses with a sentence."""
+        self.owned.pop(id(self.handle), None)
+        if self.handle and os.getpid() == self.process:
+            self.release(self.handle)
+        self.handle.value = None
 
 
-def _end(handle: int, process: int) -> None:
+def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
     """Ends a runtime that nobody closed: at exit, or when its object goes.
 
     A forked child must not touch its parent's GPU, and daemon threads may still be inside the library at exit; then
@@ -65,6 +79,8 @@ def _end(handle: int, process: int) -> None:
     if os.getpid() != process or busy:
         return
     _cuda.wait_for_all()
+    for hold in list(owned.values()):
+        hold.let_go()
     lib.kjit_runtime_destroy(handle)
 
 
@@ -137,17 +153,19 @@ class Runtime:
         call(lib.kjit_runtime_create, ctypes.byref(handle), ctypes.byref(options))
         self._log = options.log  # called as long as the runtime lives
         self.handle: int = handle.value or 0
-        self._finalizer = weakref.finalize(self, _end, self.handle, os.getpid())
-        self._owned: dict[int, Any] = {}
+        self._owned: dict[int, _Hold] = {}
+        self._finalizer = weakref.finalize(self, _end, self.handle, os.getpid(), self._owned)
 
     def _own(self, owner: Any, release: Callable[[Any], None], handle: ctypes.c_void_p) -> None:
         """Release a handle when its owner goes, or before the runtime ends."""
-        self._owned[id(handle)] = weakref.finalize(owner, _let_go, self._owned, release, handle, os.getpid())
+        hold = _Hold(owner, _Hold.let_go)
+        hold.owned, hold.release, hold.handle, hold.process = self._owned, release, handle, os.getpid()
+        self._owned[id(handle)] = hold
 
     def close(self) -> None:
         """End the runtime now. Its plans must be gone and its launches over; its kernels and modules end with it."""
-        for finalizer in list(self._owned.values()):
-            finalizer()
+        for hold in list(self._owned.values()):
+            hold.let_go()
         if self._finalizer.detach():
             lib.kjit_runtime_destroy(self.handle)
             self.handle = 0
@@ -229,7 +247,7 @@ class Runtime:
         entry: an extern "C" kernel or a name expression; None for whatever the source has. On CompileError, `log` has
         what the compiler said.
         """
-        request = build_request(
+        request = request_for(
             text,
             entry=entry,
             arch=arch or self.device_arch(),
@@ -244,7 +262,7 @@ class Runtime:
             strict_sources=strict_sources,
             timeout_ms=timeout_ms,
         )
-        return self._take(lib.kjit_build, ctypes.byref(request))
+        return self._build(request)
 
     def record(self, path: Optional[Path]) -> None:
         """From now on append a manifest line for each distinct request to a file; None: stop."""
@@ -268,19 +286,17 @@ class Runtime:
         """
         handle, error = ctypes.c_void_p(), _abi.kjit_error()
         status = build(self.handle, *request, ctypes.byref(handle), ctypes.byref(error))
-        artifact = None
-        try:
-            if handle:
-                artifact = read_artifact(handle)
-                if visit is not None:
-                    visit(handle)
-        finally:
-            lib.kjit_artifact_release(handle)
-        if status == _abi.KJIT_OK and artifact is not None:
-            return artifact
-        with _with_log(artifact.log if artifact else ""):
-            raise_error(error)
-        raise AssertionError("raise_error returned")
+        return _taken(status, handle, error, visit)
+
+    def _build(self, request: Any) -> Artifact:
+        """kjit_build(); what was read of an artifact in memory before is not copied again."""
+        if native is None:
+            return self._take(lib.kjit_build, ctypes.byref(request))
+        found = native.build(self.handle, ctypes.addressof(request))
+        if type(found) is Artifact:
+            return found
+        status, handle, error = found
+        return _taken(status, ctypes.c_void_p(handle), _abi.kjit_error.from_buffer_copy(error), None)
 
     def warm(
         self,
@@ -392,6 +408,23 @@ class Runtime:
         report = struct(_abi.kjit_doctor_report)
         call(lib.kjit_doctor, self.handle, ctypes.byref(report))
         return as_dict(report)
+
+
+def _taken(status: int, handle: Any, error: Any, visit: Optional[Callable[[Any], None]]) -> Artifact:
+    """The artifact of a build, which is given back; or the build's error, with the compiler's log."""
+    artifact = None
+    try:
+        if handle:
+            artifact = read_artifact(handle)
+            if visit is not None:
+                visit(handle)
+    finally:
+        lib.kjit_artifact_release(handle)
+    if status == _abi.KJIT_OK and artifact is not None:
+        return artifact
+    with _with_log(artifact.log if artifact else ""):
+        raise_error(error)
+    raise AssertionError("raise_error returned")
 
 
 @contextlib.contextmanager

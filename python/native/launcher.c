@@ -10,6 +10,7 @@
  * Threads: a Launcher is never changed after it was made. The interpreter lock is given up for the launch itself,
  * because the driver waits in it when a stream's queue is full. */
 #include "arguments.h"
+#include "recall.h"
 
 #include <string.h>
 
@@ -214,13 +215,15 @@ static PyObject *set_stream(PyObject *module, PyObject *args) {
 
 static PyMethodDef functions[] = {
     {"configure", configure, METH_VARARGS, "configure(kinds, kind_of, failed, stream_number)"},
+    {"configure_requests", recall_configure, METH_VARARGS, "configure_requests(build, get_info, release, known)"},
+    {"build", recall_build, METH_VARARGS, "build(runtime, request)"},
     {"set_stream", set_stream, METH_VARARGS, "set_stream(kind, function)"},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
                                         .m_name = "kjit._native",
-                                        .m_doc = "Launches, in C.",
+                                        .m_doc = "Launches and repeated requests, in C.",
                                         .m_size = -1,
                                         .m_methods = functions};
 
