@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, Optional, Union
 
+from ._cache import Difference, Why
 from ._library import version as __version__
 from ._request import Part
 from .artifact import Artifact, KernelInfo
@@ -47,9 +48,10 @@ from .flash_config import (
 )
 from .kernel import Kernel
 from .module import Global, Module
-from .program import Program
+from .program import Program, SealedKernel
 from .raw import RawKernel, RawModule
-from .runtime import Config, Path, Runtime, default_runtime
+from .runtime import Config, Key, Path, Runtime, default_runtime
+from .sealed import Sealer
 from .tensor_map import TensorMap
 
 
@@ -138,6 +140,7 @@ __all__ = [
     "CompileError",
     "DType",
     "DeadlinePassed",
+    "Difference",
     "DriverError",
     "Error",
     "FIELDS",
@@ -150,6 +153,7 @@ __all__ = [
     "InvalidConfig",
     "Kernel",
     "KernelInfo",
+    "Key",
     "Module",
     "NoDriver",
     "NoMemory",
@@ -161,9 +165,12 @@ __all__ = [
     "RawKernel",
     "RawModule",
     "Runtime",
+    "SealedKernel",
+    "Sealer",
     "TensorMap",
     "Tuned",
     "Unsupported",
+    "Why",
     "__version__",
     "attention",
     "bundle_keygen",

@@ -81,6 +81,14 @@ class Module:
             self._raise(request, error)
         self._runtime._own(self, lib.kjit_module_release, self._handle)
 
+    @classmethod
+    def _of(cls, runtime: Runtime, handle: ctypes.c_void_p) -> Module:
+        """A module that the library gave, which is released with this object."""
+        module = cls.__new__(cls)
+        module._runtime, module._handle, module._kernels = runtime, handle, {}
+        runtime._own(module, lib.kjit_module_release, handle)
+        return module
+
     def _raise(self, request: Any, error: Any) -> None:
         """A failed compile is kept in memory with its log: asking for the artifact gives the same error with it."""
         if error.status == _abi.KJIT_ERR_COMPILE:

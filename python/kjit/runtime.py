@@ -10,12 +10,13 @@ import time
 import weakref
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
 
 from . import _abi, _cuda
+from ._cache import CacheUpkeep
 from ._library import as_dict, call, lib, raise_error, struct, text_or_none
 from ._native_part import native
-from ._request import Defines, Part, Paths, put_array, request_for
+from ._request import Defines, Part, Paths, build_request, put_array, request_for
 from .artifact import Artifact, read_artifact
 from .errors import Error
 from .flash_config import DType, FlashForwardKernelConfig, config_set
@@ -46,6 +47,15 @@ Path = Union[str, "os.PathLike[str]"]
 def as_config(config: Config) -> FlashForwardKernelConfig:
     """A config, or its short form."""
     return FlashForwardKernelConfig.parse(config) if isinstance(config, str) else config
+
+
+class Key(NamedTuple):
+    """What a request is known by: 64 hex digits each."""
+
+    #: As Artifact.key; "" where there is no NVRTC, which it names.
+    key: str
+    #: Without the compiler: equal on every machine. Bundles are searched by it.
+    request: str
 
 
 class _Hold(weakref.ref):  # type: ignore[type-arg]
@@ -84,7 +94,7 @@ def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
     lib.kjit_runtime_destroy(handle)
 
 
-class Runtime:
+class Runtime(CacheUpkeep):
     """Caches, compiler and driver connections, loaded kernels. Thread-safe.
 
     An argument that is None or 0 has its default from the environment or the library. cache_dir: the user's cache
@@ -264,6 +274,27 @@ class Runtime:
         )
         return self._build(request)
 
+    def source_of_request(
+        self, text: str, entry: Optional[str] = None, arch: Optional[str] = None, **options: Any
+    ) -> str:
+        """The text that compile_source() would compile: the defines, a #line, the source. Headers are not looked for."""
+        request = request_for(text, entry=entry, arch=arch or "sm_90", **options)
+        made = ctypes.c_void_p()
+        call(lib.kjit_build_source, self.handle, ctypes.byref(request), ctypes.byref(made))
+        return self._text(made)
+
+    def key_of_request(self, text: Optional[str], entry: Optional[str], arch: str, **options: Any) -> Key:
+        """The key that compile_source() would use; nothing is looked up or compiled. Headers are read."""
+        request = build_request(text, entry=entry, arch=arch, **options)
+        request.flags |= _abi.KJIT_BUILD_KEY_ONLY
+        found = struct(_abi.kjit_key)
+        self._take(
+            lib.kjit_build,
+            ctypes.byref(request),
+            visit=lambda handle: call(lib.kjit_artifact_get_key, handle, ctypes.byref(found)),
+        )
+        return Key(found.key.decode(), found.request.decode())
+
     def record(self, path: Optional[Path]) -> None:
         """From now on append a manifest line for each distinct request to a file; None: stop."""
         call(lib.kjit_runtime_record, self.handle, text_or_none(path))
@@ -274,6 +305,10 @@ class Runtime:
         kernel = as_config(config)._kernel
         call(lib.kjit_config_check, ctypes.byref(kernel), (arch or self.device_arch()).encode())
         call(lib.kjit_config_source, self.handle, ctypes.byref(kernel), ctypes.byref(text))
+        return self._text(text)
+
+    def _text(self, text: Any) -> str:
+        """A text of the library's, which is given back."""
         try:
             return ctypes.string_at(text.value or 0).decode()
         finally:
@@ -372,36 +407,6 @@ class Runtime:
         stats = struct(_abi.kjit_runtime_stats)
         call(lib.kjit_runtime_get_stats, self.handle, ctypes.byref(stats))
         return as_dict(stats)
-
-    def cache_stats(self) -> dict[str, int]:
-        """The cache folder's counters, over all processes."""
-        stats = struct(_abi.kjit_cache_stats)
-        call(lib.kjit_cache_get_stats, self.handle, ctypes.byref(stats))
-        return as_dict(stats)
-
-    def cache_path(self) -> Optional[str]:
-        """The user cache folder; None when the runtime keeps to memory."""
-        path = lib.kjit_cache_path(self.handle)
-        return os.fsdecode(path) if path else None
-
-    def cache_entries(self) -> list[dict[str, Any]]:
-        """Every entry of the user folder."""
-        entries = []
-
-        def visit(user: Any, entry: Any) -> int:
-            read = as_dict(entry.contents)
-            read["origin"] = lib.kjit_origin_name(read["origin"]).decode()
-            entries.append(read)
-            return 0
-
-        call(lib.kjit_cache_list, self.handle, _abi.kjit_cache_visit(visit), None)
-        return entries
-
-    def cache_clear(self) -> dict[str, int]:
-        """Remove every entry of the user folder; what was removed."""
-        report = struct(_abi.kjit_cache_report)
-        call(lib.kjit_cache_clear, self.handle, ctypes.byref(report))
-        return as_dict(report)
 
     def doctor(self) -> dict[str, Any]:
         """What this machine has. Opens NVRTC and libcuda; compiles nothing."""
