@@ -186,6 +186,8 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
   if (builder->mode == KJIT_CACHE_OFF) return KJIT_OK;
   open_user(builder, options);
   open_site(builder, options);
+  builder->toolkit.cache_dir = builder->user.dir.path;
+  builder->toolkit.writable = atomic_load(&builder->user.writable);
   return KJIT_OK;
 }
 

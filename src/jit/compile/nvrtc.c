@@ -25,6 +25,10 @@
 #error "kjit is built with the headers of CUDA 12.8 or later; at run time any NVRTC from 12.0 on will do"
 #endif
 
+#if CUDA_VERSION < 13030 /* its header does not declare what later libraries have */
+nvrtcResult nvrtcInstallBundledHeaders(const char *folder, unsigned int flags, const char **log);
+#endif
+
 #define NVRTC_FN(type, name, args, required)                                                                           \
   _Static_assert(_Generic(&name, type(*) args : 1, default : 0), #name " differs from <nvrtc.h>");
 #include "jit/compile/nvrtc_api.def"
