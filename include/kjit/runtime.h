@@ -25,6 +25,9 @@ typedef enum kjit_cache_mode {
 #define KJIT_RUNTIME_IGNORE_ENVIRONMENT 0x1u
 /** Choose kernels by the rules alone, whatever was measured (tune.h). Environment: KJIT_TUNED=off. */
 #define KJIT_RUNTIME_IGNORE_TUNED 0x2u
+/** Ask NVRTC for the time of its phases (kjit_artifact_get_phases()). Kernels are then compiled in this process, also
+ * with a compile server. Environment: KJIT_TIME=on. */
+#define KJIT_RUNTIME_TIME_PHASES 0x4u
 
 /**
  * Where kernels are compiled. Environment: KJIT_COMPILE_SERVER=on|off.
@@ -100,6 +103,10 @@ typedef struct kjit_runtime_options {
   uint32_t background_max_ms; /**< how long a compile goes on after the deadline of the call that asked for it, so that
                                    a later call finds it done; 0: 300,000                                         */
   uint32_t reserved_2;        /**< zero                                                                           */
+  const char *dump_dir; /**< absolute path of a folder in which each compile leaves a folder NAME.ARCH.KEY with
+                           source.cu, kernel.ptx, kernel.cubin, log.txt, options.txt, key.txt and times.txt, at most
+                           4,096 of them; made when it is missing. Kernels are then compiled in this process. NULL:
+                             $KJIT_DUMP, or nowhere                                                          */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */

@@ -30,6 +30,9 @@ class Artifact:
     #: "memory", "bundle", "site", "user", "remote" or "built": where this call's answer came from.
     origin: str
     compile_ms: float
+    #: Where this process's compile spent its time: includes_ms, compile_ms, front_end_ms, optimizer_ms, ptxas_ms,
+    #: link_ms, publish_ms, the inner ones with Runtime(time_phases=True); all 0 for what was found.
+    phases: dict[str, float] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
 
 #: What was read of artifacts in memory, by key: a repeated request need not copy them again.
@@ -50,7 +53,7 @@ def read_artifact(handle: Any) -> Artifact:
     info = _abi.kjit_artifact_info(_info_bytes)
     call(lib.kjit_artifact_get_info, handle, ctypes.byref(info))
     if info.origin != _abi.KJIT_ORIGIN_MEMORY:
-        return _read(info)
+        return dataclasses.replace(_read(info), phases=_phases(handle))
     key: bytes = info.key
     found = _known.get(key)
     if found is None:
@@ -62,11 +65,17 @@ def read_artifact(handle: Any) -> Artifact:
     return found
 
 
+def _phases(handle: Any) -> dict[str, float]:
+    found = struct(_abi.kjit_phases)
+    call(lib.kjit_artifact_get_phases, handle, ctypes.byref(found))
+    return as_dict(found)
+
+
 def _read(info: Any) -> Artifact:
     members = as_dict(info)
     members["cubin"] = ctypes.string_at(info.cubin, info.cubin_bytes) if info.cubin else b""
     members["origin"] = lib.kjit_origin_name(info.origin).decode()
-    return Artifact(**{field.name: members[field.name] for field in dataclasses.fields(Artifact)})
+    return Artifact(**{field.name: members[field.name] for field in dataclasses.fields(Artifact) if field.name in members})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,7 +106,8 @@ class Runtime(CacheUpkeep):
     modules_max_idle: how many modules stay loaded though nobody holds them. compile_server: compile in child processes,
     by the program worker_path, each with at most compile_memory_max_bytes; pch: "off", "auto" or "always" hold headers
     precompiled there. ignore_environment: no KJIT_* variable counts. ignore_tuned: kernels are chosen by the rules,
-    whatever was measured.
+    whatever was measured. dump_dir: a folder in which each compile leaves its source, PTX, machine code and log;
+    time_phases: Artifact.phases says where a compile's time went.
     """
 
     def __init__(
@@ -132,6 +133,8 @@ class Runtime(CacheUpkeep):
         compile_memory_max_bytes: int = 0,
         ignore_environment: bool = False,
         ignore_tuned: bool = False,
+        dump_dir: Optional[Path] = None,
+        time_phases: bool = False,
     ) -> None:
         _require("cache_mode", cache_mode, CACHE_MODES)
         _require("pch", pch, PCH_MODES)
@@ -145,7 +148,9 @@ class Runtime(CacheUpkeep):
             nvrtc_path=text_or_none(nvrtc_path),
             libcuda_path=text_or_none(libcuda_path),
             flags=(_abi.KJIT_RUNTIME_IGNORE_ENVIRONMENT if ignore_environment else 0)
-            | (_abi.KJIT_RUNTIME_IGNORE_TUNED if ignore_tuned else 0),
+            | (_abi.KJIT_RUNTIME_IGNORE_TUNED if ignore_tuned else 0)
+            | (_abi.KJIT_RUNTIME_TIME_PHASES if time_phases else 0),
+            dump_dir=text_or_none(dump_dir),
             record_path=text_or_none(record),
             memory_max_bytes=memory_max_bytes,
             memory_max_entries=memory_max_entries,

@@ -103,6 +103,19 @@ static kjit_status create_server(struct builder *builder, const kjit_runtime_opt
   return compile_server_create(&builder->server, &settings, error);
 }
 
+/* KJIT_DUMP and KJIT_TIME, or the options in their place. */
+static kjit_status choose_inspection(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  const char *dump = options->dump_dir ? options->dump_dir : read_environment(builder, options, "KJIT_DUMP");
+  const char *const time = read_environment(builder, options, "KJIT_TIME");
+  const bool timed = options->flags & KJIT_RUNTIME_TIME_PHASES || (time && strcmp(time, "off") != 0);
+  if (timed || dump) nvrtc_inspect(builder->nvrtc, NVRTC_INSPECT_TIME);
+  if (!dump) return KJIT_OK;
+  if (*dump != '/') return error_invalid(error, "KJIT_DUMP", "must be an absolute path of a folder");
+  nvrtc_inspect(builder->nvrtc, NVRTC_INSPECT_PTX);
+  builder->dump_dir = mem_strdup(builder->mem, dump);
+  return builder->dump_dir ? KJIT_OK : error_no_memory(error);
+}
+
 static void init_tier(struct disk_cache *cache, struct builder *builder, kjit_origin origin, int64_t use_grain_s) {
   cache->ops = builder->ops;
   cache->mem = builder->mem;
@@ -175,6 +188,8 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
                           !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT), error);
   if (status == KJIT_OK) status = create_server(builder, options, error);
   if (status != KJIT_OK) return status;
+  status = choose_inspection(builder, options, error);
+  if (status != KJIT_OK) return status;
   builder->resident = create_resident(builder, options);
   builder->record = record_create(builder->mem, builder->log, builder->ops, &builder->counters);
   builder->memo = source_memo_create(builder->mem, &builder->user);
@@ -243,6 +258,7 @@ void builder_destroy(struct builder *builder) {
   cache_dir_finish(&builder->user.dir, builder->ops, builder->mem);
   cache_dir_finish(&builder->site.dir, builder->ops, builder->mem);
   nvrtc_destroy(builder->nvrtc);
+  mem_free(builder->mem, builder->dump_dir);
   source_shelf_finish(&builder->sources);
   mem_free(builder->mem, builder);
 }

@@ -32,6 +32,7 @@ struct custom_call {
 static kjit_status collect(struct custom_call *call, kjit_error *error) {
   const int64_t started_ns = source_memo_now_ns();
   const kjit_status status = custom_request_collect(&call->custom, call->everything, error);
+  call->custom.request.includes_ns += source_memo_now_ns() - started_ns;
   if (status == KJIT_ERR_CANCELLED) {
     error_clear(error);
     return builder_call_end(&call->ask, "the source's includes were still being read", error);

@@ -66,6 +66,7 @@ struct builder {
   struct record *record;
   struct source_memo *memo; /* what callers' sources include */
   struct toolkit toolkit;
+  char *dump_dir; /* where compiles are dumped (inspect.h); NULL: nowhere */
   kjit_cache_mode mode;
   int64_t wait_bound_ns, failure_s;
   kjit_error cache_error; /* why there is no user folder; status 0 when there is one, or none is wanted */

@@ -51,7 +51,7 @@ static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_op
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.cache_mode: %u; must be a kjit_cache_mode, 0 to %d",
                      out->cache_mode, KJIT_CACHE_OFF);
   }
-  if (out->flags & ~(KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED)) {
+  if (out->flags & ~(KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED | KJIT_RUNTIME_TIME_PHASES)) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.flags: 0x%x; only KJIT_RUNTIME_* may be set", out->flags);
   }
   if (out->reserved || out->reserved_2) return error_invalid(error, "options.reserved", "must be zero");

@@ -30,6 +30,7 @@ static const char usage[] =
     "  --arch ARCH       sm_80, sm_90, sm_90a, ...\n"
     "  -o FILE           write the cubin\n"
     "  --show-source     print the text that would be compiled; without --json nothing is compiled\n"
+    "  --time            where the compile's time went; nothing is known of a kernel that is in the cache\n"
     "  --show-key        print the key and what it covers\n"
     "  --json            one JSON object on stdout\n\n"
     "Keys of --attention:\n" ATTENTION_TEXT_HELP;
@@ -37,7 +38,7 @@ static const char usage[] =
 struct compile_options {
   const char *flash, *attention, *family, *entry, *arch, *output;
   struct option_list words, defines, include_dirs;
-  bool show_source, show_key, json;
+  bool show_source, show_key, time, json;
 };
 
 /* What is asked for, whichever way it was said. */
@@ -193,12 +194,37 @@ static int print_summary(const struct subject *subject, const kjit_artifact_info
   return print_text("");
 }
 
+/* Where the time went, as words or into an object; all zero for a kernel that was found. */
+static void times_print(const kjit_artifact *artifact, json_t *object) {
+  kjit_phases phases = {.struct_size = sizeof phases};
+  if (kjit_artifact_get_phases(artifact, &phases, NULL) != KJIT_OK) return;
+  const struct {
+    const char *name, *key;
+    double ms;
+  } rows[] = {{"includes", "includes_ms", phases.includes_ms},
+              {"compile", "compile_ms", phases.compile_ms},
+              {"  front end", "front_end_ms", phases.front_end_ms},
+              {"  optimizer", "optimizer_ms", phases.optimizer_ms},
+              {"  ptxas", "ptxas_ms", phases.ptxas_ms},
+              {"  link", "link_ms", phases.link_ms},
+              {"publish", "publish_ms", phases.publish_ms}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (object != NULL)
+      json_object_set_new(object, rows[i].key, json_real(rows[i].ms));
+    else
+      printf("%-11s %8.1f ms\n", rows[i].name, rows[i].ms);
+}
+
 static int print_result(kjit_runtime *runtime, const struct subject *subject, const struct compile_options *options,
-                        const kjit_artifact_info *info) {
+                        const kjit_artifact *artifact, const kjit_artifact_info *info) {
+  if (!options->json && options->time) times_print(artifact, NULL);
   if (!options->json && options->show_key)
     return printf("%s\n", info->key) < 0 ? EXIT_FAILED : print_text(info->key_text);
   if (!options->json) return print_summary(subject, info);
   json_t *object = result_json(subject, info);
+  json_t *const times = options->time ? json_object() : NULL;
+  if (times != NULL) times_print(artifact, times);
+  if (times != NULL) json_object_set_new(object, "times", times);
   if (options->show_key) json_object_set_new(object, "key_text", json_text(info->key_text));
   char *text = NULL;
   kjit_error error = {0};
@@ -222,7 +248,7 @@ static int compile_subject(kjit_runtime *runtime, const struct subject *subject,
   kjit_status status = subject_build(runtime, subject, options, &artifact, &error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, &error);
   if (status == KJIT_OK && options->output != NULL) status = cubin_write(options->output, &info, &error);
-  const int code = status == KJIT_OK ? print_result(runtime, subject, options, &info)
+  const int code = status == KJIT_OK ? print_result(runtime, subject, options, artifact, &info)
                                      : report_failure(options->json, &error, artifact_log(artifact));
   kjit_artifact_release(artifact);
   return code;
@@ -242,6 +268,7 @@ static int compile_with(const struct compile_options *options) {
   kjit_runtime *runtime = NULL;
   kjit_error error = {0};
   int code;
+  if (options->time) (void)setenv("KJIT_TIME", "on", 1); /* read when the runtime is made */
   if (open_runtime(&runtime, &error) != KJIT_OK || subject_read(runtime, options, &subject, &error) != KJIT_OK)
     code = report_failure(options->json, &error, NULL);
   else if (options->show_source && !options->json)
@@ -266,6 +293,7 @@ static int compile_run(int argc, char **argv) {
       {.kind = OPTION_LIST, .name = "-D", .target = &options.defines},
       {.kind = OPTION_LIST, .name = "-I", .target = &options.include_dirs},
       {.kind = OPTION_FLAG, .name = "--show-source", .target = &options.show_source},
+      {.kind = OPTION_FLAG, .name = "--time", .target = &options.time},
       {.kind = OPTION_FLAG, .name = "--show-key", .target = &options.show_key},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
       {.kind = OPTION_END},

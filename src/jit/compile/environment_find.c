@@ -53,8 +53,7 @@ static bool read_program(char program[DYNLIB_PATH_BYTES]) {
   if (*program == '/') return true;
   char relative[DYNLIB_PATH_BYTES], here[DYNLIB_PATH_BYTES];
   memcpy(relative, program, strlen(program) + 1);
-  return getcwd(here, sizeof here) &&
-         snprintf(program, DYNLIB_PATH_BYTES, "%s/%s", here, relative) < DYNLIB_PATH_BYTES;
+  return getcwd(here, sizeof here) && snprintf(program, DYNLIB_PATH_BYTES, "%s/%s", here, relative) < DYNLIB_PATH_BYTES;
 }
 
 static const char *parent_of_own_package(char folder[DYNLIB_PATH_BYTES]) {

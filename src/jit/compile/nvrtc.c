@@ -48,6 +48,7 @@ struct nvrtc {
   const struct mem *mem;
   char *asked; /* path to use, NULL for the usual places */
   const char *asked_by;
+  unsigned inspected; /* NVRTC_INSPECT_* */
   _Atomic(struct nvrtc_place *) place;
   _Atomic(struct nvrtc_loaded *) loaded;
   _Atomic(char *) identity_with_linker;
@@ -116,6 +117,14 @@ static void unload(const struct mem *mem, struct nvrtc_loaded *loaded) {
 }
 
 /* NVRTC stays open: it is not made to be unloaded, and leaves 72 KB behind each time. The next one opens the same. */
+void nvrtc_inspect(struct nvrtc *nvrtc, unsigned what) {
+  nvrtc->inspected |= what;
+}
+
+unsigned nvrtc_inspected(const struct nvrtc *nvrtc) {
+  return nvrtc->inspected;
+}
+
 void nvrtc_destroy(struct nvrtc *nvrtc) {
   if (!nvrtc) return;
   mem_free(nvrtc->mem, atomic_load(&nvrtc->loaded));

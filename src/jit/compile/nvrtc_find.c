@@ -240,7 +240,8 @@ static kjit_status find_library(char path[DYNLIB_PATH_BYTES], const struct nvrtc
   return error_set(error, KJIT_ERR_NO_NVRTC,
                    "NVRTC (libnvrtc.so.13 or libnvrtc.so.12) was not found in $LD_LIBRARY_PATH, $CUDA_HOME/lib64, "
                    "/usr/local/cuda*/lib64, /usr/lib/*-linux-gnu, /usr/lib64, /opt/cuda/lib64, $VIRTUAL_ENV, "
-                   "$CONDA_PREFIX, the running Python's environment; install the CUDA toolkit or \"pip install nvidia-cuda-nvrtc\", or set KJIT_NVRTC to "
+                   "$CONDA_PREFIX, the running Python's environment; install the CUDA toolkit or \"pip install "
+                   "nvidia-cuda-nvrtc\", or set KJIT_NVRTC to "
                    "the file or its folder; what is in the cache or a bundle works without it");
 }
 

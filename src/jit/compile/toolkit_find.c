@@ -149,8 +149,8 @@ static void search_bundled(struct toolkit_place *place, const struct toolkit *to
   const unsigned version = place->compiler_version;
   int major, minor;
   if (version < BUNDLED_SINCE || !toolkit->cache_dir) return;
-  const int length = snprintf(dir, sizeof dir, "%s/nvrtc-headers-%u.%u", toolkit->cache_dir, version / 1000,
-                              version % 1000 / 10);
+  const int length =
+      snprintf(dir, sizeof dir, "%s/nvrtc-headers-%u.%u", toolkit->cache_dir, version / 1000, version % 1000 / 10);
   if (length <= 0 || length >= (int)sizeof dir || take_bundled(place, toolkit->mem, dir) || !toolkit->writable) return;
   if (nvrtc_open(nvrtc, &api, &major, &minor, NULL) != KJIT_OK || !api->nvrtcInstallBundledHeaders) return;
   if (api->nvrtcInstallBundledHeaders(dir, 0, NULL) == NVRTC_SUCCESS) (void)take_bundled(place, toolkit->mem, dir);
