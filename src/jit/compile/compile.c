@@ -106,6 +106,9 @@ static kjit_status create_program(struct job *job) {
   struct text source;
   text_init(&source, job->mem, SOURCE_LIMIT);
   text_append(&source, job->pch ? job->pch->source : job->request->prologue);
+  const bool lines = !job->pch && compile_wants_lines(job->request);
+  if (lines && job->request->main_path && *job->request->main_path)
+    compile_append_line(&source, job->request->main_path, sources->files[0].name);
   if (!job->pch) text_append(&source, sources->files[0].text);
   const char **texts = mem_alloc_array(job->mem, headers, sizeof *texts);
   const char **names = mem_alloc_array(job->mem, headers, sizeof *names);
@@ -118,9 +121,15 @@ static kjit_status create_program(struct job *job) {
     texts[i] = sources->files[i + 1].text;
     names[i] = sources->files[i + 1].name;
   }
+  if (lines && !compile_line_texts(job->mem, sources->files + 1, headers, texts)) {
+    status = error_no_memory(job->error);
+    goto done;
+  }
   const nvrtcResult result =
       job->api->nvrtcCreateProgram(&job->program, source.data, sources->files[0].name, (int)headers, texts, names);
   if (result != NVRTC_SUCCESS) status = nvrtc_failure(job, result, "does not take the source");
+  for (size_t i = 0; lines && i < headers; i++)
+    mem_free(job->mem, (char *)(uintptr_t)texts[i]);
 done:
   mem_free(job->mem, names);
   mem_free(job->mem, texts);

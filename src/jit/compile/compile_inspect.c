@@ -1,4 +1,4 @@
-/* For people who look inside: PTX and times of a compile.
+/* For people who look inside: PTX, times and line tables of a compile.
  *
  * NVRTC from 12.2 on writes the time of its phases as text into a file, a line each: "k.cu, PTX Translation, 19, ms".
  * The file here is a piece of memory, so that no name has to be found and nothing is left behind. Both things are
@@ -58,4 +58,35 @@ void compile_keep_ptx(struct job *job) {
     job->result->ptx = ptx;
   else
     mem_free(job->mem, ptx);
+}
+
+bool compile_wants_lines(const struct jit_request *request) {
+  static const char *const options[] = {"--generate-line-info", "-lineinfo", "--device-debug", "-G"};
+  for (size_t i = 0; i < request->option_count; i++)
+    for (size_t j = 0; j < sizeof options / sizeof *options; j++)
+      if (!strcmp(request->options[i], options[j])) return true;
+  return false;
+}
+
+void compile_append_line(struct text *text, const char *path, const char *name) {
+  const bool is_file = path && strcmp(path, name) != 0;
+  const char *const shown = is_file ? path : name;
+  if (!strpbrk(shown, "\"\\\n")) text_appendf(text, "#line 1 \"%s%s\"\n", is_file ? "" : COMPILE_MEMORY_FOLDER, shown);
+}
+
+bool compile_line_texts(const struct mem *mem, const struct source_file *files, size_t count, const char **texts) {
+  bool made = true;
+  for (size_t i = 0; i < count; i++) {
+    struct text text;
+    text_init(&text, mem, SIZE_MAX / 2);
+    compile_append_line(&text, files[i].path, files[i].name);
+    text_append_bytes(&text, files[i].text, files[i].bytes);
+    texts[i] = text_take(&text);
+    text_finish(&text);
+    made = made && texts[i] != NULL;
+  }
+  if (made) return true;
+  for (size_t i = 0; i < count; i++)
+    mem_free(mem, (char *)(uintptr_t)texts[i]);
+  return false;
 }

@@ -43,6 +43,7 @@ struct jit_request {
   const char *const *options; /* beyond the standing ones; canonical order */
   size_t option_count;
   uint32_t flags;      /* KJIT_BUILD_* */
+  const char *main_path; /* the file whose text the main file is; NULL or "": not known. Not part of the key. */
   int64_t includes_ns; /* spent on reading the sources and what they include. Not part of the key. */
   uint32_t timeout_ms; /* 0: none */
   int64_t begun_ns;    /* monotonic time from which timeout_ms counts; 0: from when the builder is asked */
