@@ -1,6 +1,6 @@
 /* kjit-compile-worker as the Python package carries it: the program of kjit/worker.h, with the library that lies beside
- * it. In a package that library is called libkjit.so, without the version by which programs are linked with it; so it is
- * opened by its path here, and not by the linker. People do not run it. */
+ * it. In a package that library is called libkjit.so, without the version by which programs are linked with it; so it
+ * is opened by its path here, and not by the linker. People do not run it. */
 #include <dlfcn.h>
 #include <stdio.h>
 
