@@ -305,6 +305,13 @@ class Family:
         made._begin(handle, ("find", name))
         return made
 
+    def legal(self, field: str) -> str:
+        """A field's legal values in words: "one of 64, 96, 128"; "" for kjit's own families, whose field.text has it."""
+        names = [each.name for each in self.fields]
+        if field not in names:
+            raise LookupError(f"{field!r}: {self.name} has the fields {', '.join(names)}")
+        return (lib.kjit_family_field_legal(self._handle, names.index(field)) or b"").decode()
+
     @property
     def warnings(self) -> list[str]:
         """What looks like a mistake in the file and is none for sure: a field that the source never uses."""

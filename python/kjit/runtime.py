@@ -300,6 +300,15 @@ class Runtime(CacheUpkeep):
         )
         return Key(found.key.decode(), found.request.decode())
 
+    def compile_recorded(self, path: Path, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
+        """A request that was recorded with its sources: the ".request" file beside a manifest, of which a line names it.
+
+        arch: refused unless it is the recorded one.
+        """
+        flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
+        where = None if arch is None else arch.encode()
+        return self._take(lib.kjit_recorded_build, os.fsencode(path), where, flags)
+
     def record(self, path: Optional[Path]) -> None:
         """From now on append a manifest line for each distinct request to a file; None: stop."""
         call(lib.kjit_runtime_record, self.handle, text_or_none(path))

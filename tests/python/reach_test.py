@@ -111,6 +111,25 @@ class Requests(WithRuntime):
         self.assertLess(text.index("#define N 4"), text.index("__global__"))
 
 
+class Recorded(WithRuntime):
+    def test_request__that_was_recorded_is_built_elsewhere(self):
+        manifest = self.folder / "asked.manifest"
+        self.runtime.record(manifest)
+        made = self.compile(1)
+        self.runtime.record(None)
+        (request,) = (self.folder / "asked.manifest.sources").glob("*.request")
+        with kjit.Runtime(cache_mode="off") as other:
+            self.assertEqual(other.compile_recorded(request, "sm_90").key, made.key)
+            with self.assertRaises(kjit.Unsupported):
+                other.compile_recorded(request, "sm_80")
+
+    def test_family__says_what_a_field_may_be(self):
+        family = kjit.Family(Path(__file__).parents[2] / "examples" / "family_softmax" / "softmax.yaml")
+        self.assertEqual(family.legal("rows"), "one of 1, 2, 4, 8")
+        with self.assertRaisesRegex(LookupError, "threads"):
+            family.legal("width")
+
+
 class Sealed(WithRuntime):
     def seal(self, **options):
         sealer = kjit.Sealer(runtime=self.runtime)
