@@ -24,8 +24,8 @@ NOT_CALLED = {
     "kjit_status_text": "an exception has the sentence of what happened, which says more",
     "kjit_worker_main": "it is the program kjit-compile-worker, which the package carries",
 }
-#: What kjit tune does, which is reached by its own functions where it is reached at all.
-TUNING = re.compile(r"kjit_tune_\w+")
+#: The parts of a contest. Python has the whole of it, Family.tune() and Family.choose(), and `kjit tune` the rest.
+TUNING = re.compile(r"kjit_(tune|contest|family_candidates|family_problem|family_class|family_tune)\w*")
 
 SOURCE = '#include "value.h"\nextern "C" __global__ void k(float *x) { x[0] = VALUE; }'
 
