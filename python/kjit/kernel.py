@@ -244,6 +244,10 @@ class Kernel:
             self._remember(how, launcher)
         launcher.on(stream, tuple(args))
 
+    def launcher(self, grid: Dim, block: Dim, *, shared: int = 0, cooperative: bool = False) -> Any:
+        """What is called with the arguments, for who keeps it: launcher(*args), or launcher.on(stream, args)."""
+        return make_launcher(self, Shape(grid, block, shared, cooperative=cooperative), None)
+
     def _enqueue(self, shape: Shape, stream: Any, args: tuple[Any, ...]) -> None:
         # A launch with attributes has a frame of its own, so that those in the list need not be reset.
         try:
