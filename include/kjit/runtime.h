@@ -103,10 +103,10 @@ typedef struct kjit_runtime_options {
   uint32_t background_max_ms; /**< how long a compile goes on after the deadline of the call that asked for it, so that
                                    a later call finds it done; 0: 300,000                                         */
   uint32_t reserved_2;        /**< zero                                                                           */
-  const char *dump_dir; /**< absolute path of a folder in which each compile leaves a folder NAME.ARCH.KEY with
-                           source.cu, kernel.ptx, kernel.cubin, log.txt, options.txt, key.txt and times.txt, at most
-                           4,096 of them; made when it is missing. Kernels are then compiled in this process. NULL:
-                             $KJIT_DUMP, or nowhere                                                          */
+  const char *dump_dir;       /**< absolute path of a folder in which each compile leaves a folder NAME.ARCH.KEY with
+                                 source.cu, kernel.ptx, kernel.cubin, log.txt, options.txt, key.txt and times.txt, at most
+                                 4,096 of them; made when it is missing. Kernels are then compiled in this process. NULL:
+                                   $KJIT_DUMP, or nowhere                                                          */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */
