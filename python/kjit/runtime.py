@@ -309,6 +309,13 @@ class Runtime(CacheUpkeep):
         where = None if arch is None else arch.encode()
         return self._take(lib.kjit_recorded_build, os.fsencode(path), where, flags)
 
+    def cancel(self) -> None:
+        """Give up every compile that is under way, in whatever thread; from then on this runtime compiles nothing.
+
+        What memory and cache hold is still found.
+        """
+        lib.kjit_runtime_cancel(self.handle)
+
     def record(self, path: Optional[Path]) -> None:
         """From now on append a manifest line for each distinct request to a file; None: stop."""
         call(lib.kjit_runtime_record, self.handle, text_or_none(path))

@@ -111,6 +111,16 @@ class Requests(WithRuntime):
         self.assertLess(text.index("#define N 4"), text.index("__global__"))
 
 
+class Cancel(WithRuntime):
+    def test_runtime__that_was_cancelled_finds_and_does_not_compile(self):
+        made = self.compile(1)
+        self.runtime.cancel()
+        self.assertEqual(self.compile(1).key, made.key)
+        with self.assertRaises(kjit.Error) as caught:
+            self.compile(2)
+        self.assertEqual(caught.exception.status_name, "KJIT_ERR_CANCELLED")
+
+
 class Recorded(WithRuntime):
     def test_request__that_was_recorded_is_built_elsewhere(self):
         manifest = self.folder / "asked.manifest"
