@@ -44,10 +44,10 @@ typedef struct kjit_variant_scalar {
 
 /** A tensor that a call gives. */
 typedef struct kjit_variant_tensor {
-  const char *name; /**< a C identifier that is no word of the language                                                */
+  const char *name; /**< a C identifier that is no word of the language */
   int32_t dtype;    /**< PyTorch's ScalarType: uint8 0, int8 1, int16 2, int32 3, int64 4 (of which the low 32 bits are
                          used), fp16 5, fp32 6, fp64 7, bool 11, bf16 15                                               */
-  uint32_t rank;    /**< number of indices, 0 to 4                                                                     */
+  uint32_t rank; /**< number of indices, 0 to 4                                                                     */
 } kjit_variant_tensor;
 
 /** The text of a variant. Borrowed by kjit_attention_variant_create() for the call. */
@@ -154,8 +154,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_variant_print_kernel(const kj
 /** One evaluation of a variant on the host. */
 typedef struct kjit_variant_evaluation {
   size_t struct_size;
-  int32_t seq_q, seq_kv;     /**< at least 1                                                         */
-  int32_t heads_q, heads_kv; /**< at least 1; 0 is read as 1                                         */
+  int32_t seq_q, seq_kv;        /**< at least 1                                                         */
+  int32_t heads_q, heads_kv;    /**< at least 1; 0 is read as 1                                         */
   const int32_t *scalar_values; /**< one for each declared scalar, floats by their bits              */
   const kjit_tensor *tensors;   /**< one for each declared tensor, in host memory                    */
   double score;                 /**< the scaled product                                              */

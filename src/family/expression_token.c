@@ -11,7 +11,7 @@
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 
 static const char *const family_signs[] = {"<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+", "-", "*", "/", "%",
-                                    "(",  ")",  "<",  ">",  "!",  "~",  "&",  "|",  "^", "?", ":", ","};
+                                           "(",  ")",  "<",  ">",  "!",  "~",  "&",  "|",  "^", "?", ":", ","};
 
 const struct token_dialect family_dialect = {family_signs, sizeof family_signs / sizeof *family_signs,
                                              EXPRESSION_TEXT_MAX, false};

@@ -1,5 +1,5 @@
-/* The words of an expression, one after the other. Two languages have them: the integer expressions of families, and the
- * score and mask functions of attention variants, which have fractions and more signs. */
+/* The words of an expression, one after the other. Two languages have them: the integer expressions of families, and
+ * the score and mask functions of attention variants, which have fractions and more signs. */
 #ifndef KJIT_FAMILY_EXPRESSION_TOKEN_H
 #define KJIT_FAMILY_EXPRESSION_TOKEN_H
 
@@ -21,7 +21,7 @@ struct token {
   enum token_kind kind;
   const char *start; /* in the text */
   size_t bytes;
-  int64_t number; /* of TOKEN_NUMBER */
+  int64_t number;  /* of TOKEN_NUMBER */
   double fraction; /* of TOKEN_FRACTION */
 };
 

@@ -117,7 +117,8 @@ KJIT_VARIANT_INLINE bool kjit_truth_where(bool condition, bool a, bool b) {
   return condition ? a : b;
 }
 
-/* -- Wide integers, of which the bounds of row intervals are made --------------------------------------------------- */
+/* -- Wide integers, of which the bounds of row intervals are made ---------------------------------------------------
+ */
 
 KJIT_VARIANT_INLINE int kjit_integer_from_wide(long long a) {
   return a < KJIT_INTEGER_LEAST ? KJIT_INTEGER_LEAST : a > KJIT_INTEGER_MOST ? KJIT_INTEGER_MOST : (int)a;
@@ -319,8 +320,7 @@ KJIT_VARIANT_INLINE long long kjit_variant_at1(const struct kjit_variant_tensor_
 KJIT_VARIANT_INLINE long long kjit_variant_at2(const struct kjit_variant_tensor_argument *tensor, int i, int j) {
   return kjit_variant_step(tensor, 0, i) + kjit_variant_step(tensor, 1, j);
 }
-KJIT_VARIANT_INLINE long long kjit_variant_at3(const struct kjit_variant_tensor_argument *tensor, int i, int j,
-                                               int k) {
+KJIT_VARIANT_INLINE long long kjit_variant_at3(const struct kjit_variant_tensor_argument *tensor, int i, int j, int k) {
   return kjit_variant_at2(tensor, i, j) + kjit_variant_step(tensor, 2, k);
 }
 KJIT_VARIANT_INLINE long long kjit_variant_at4(const struct kjit_variant_tensor_argument *tensor, int i, int j, int k,
@@ -328,7 +328,8 @@ KJIT_VARIANT_INLINE long long kjit_variant_at4(const struct kjit_variant_tensor_
   return kjit_variant_at3(tensor, i, j, k) + kjit_variant_step(tensor, 3, l);
 }
 
-/* One function an element type: KJIT_VARIANT_LOAD(name, result, type in memory, how an element `x` becomes a result). */
+/* One function an element type: KJIT_VARIANT_LOAD(name, result, type in memory, how an element `x` becomes a result).
+ */
 #define KJIT_VARIANT_LOAD(name, result, memory, value)                                                                 \
   KJIT_VARIANT_INLINE result kjit_load_##name(const struct kjit_variant_tensor_argument *tensor, long long at) {       \
     const memory x = ((const memory *)tensor->data)[at];                                                               \

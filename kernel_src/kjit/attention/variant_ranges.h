@@ -84,16 +84,15 @@ KJIT_VARIANT_INLINE unsigned kjit_range_low_bits(struct kjit_range_integer a, st
 KJIT_VARIANT_INLINE struct kjit_range_integer kjit_range_integer_add(struct kjit_range_integer a,
                                                                      struct kjit_range_integer b) {
   const unsigned low = kjit_range_low_bits(a, b), sum = a.ones + b.ones;
-  return kjit_range_with_bits(
-      kjit_range_unless_wrapped((long long)a.least + b.least, (long long)a.most + b.most), ~sum & low, sum & low);
+  return kjit_range_with_bits(kjit_range_unless_wrapped((long long)a.least + b.least, (long long)a.most + b.most),
+                              ~sum & low, sum & low);
 }
 
 KJIT_VARIANT_INLINE struct kjit_range_integer kjit_range_integer_subtract(struct kjit_range_integer a,
                                                                           struct kjit_range_integer b) {
   const unsigned low = kjit_range_low_bits(a, b), difference = a.ones - b.ones;
-  return kjit_range_with_bits(
-      kjit_range_unless_wrapped((long long)a.least - b.most, (long long)a.most - b.least), ~difference & low,
-      difference & low);
+  return kjit_range_with_bits(kjit_range_unless_wrapped((long long)a.least - b.most, (long long)a.most - b.least),
+                              ~difference & low, difference & low);
 }
 
 KJIT_VARIANT_INLINE long long kjit_range_least4(long long a, long long b, long long c, long long d) {
@@ -146,7 +145,7 @@ KJIT_VARIANT_INLINE struct kjit_range_integer kjit_range_integer_absolute(struct
   if (a.least >= 0) return a;
   if (a.most <= 0) return kjit_range_integer_negate(a);
   return kjit_range_unless_wrapped(0, kjit_integer_maximum(a.most, 0) > -(long long)a.least ? a.most
-                                                                                          : -(long long)a.least);
+                                                                                            : -(long long)a.least);
 }
 
 /* Of a number that is not negative, and-ing takes bits away; or-ing adds bits. */
@@ -199,8 +198,7 @@ KJIT_VARIANT_INLINE struct kjit_range_integer kjit_range_integer_shift_right(str
                               (unsigned)kjit_integer_shift_right((int)a.ones, b.least));
 }
 
-KJIT_VARIANT_INLINE kjit_range_truth kjit_range_integer_less(struct kjit_range_integer a,
-                                                             struct kjit_range_integer b) {
+KJIT_VARIANT_INLINE kjit_range_truth kjit_range_integer_less(struct kjit_range_integer a, struct kjit_range_integer b) {
   return (a.least < b.most ? KJIT_RANGE_TRUE : 0) | (a.most >= b.least ? KJIT_RANGE_FALSE : 0);
 }
 KJIT_VARIANT_INLINE kjit_range_truth kjit_range_integer_less_equal(struct kjit_range_integer a,
@@ -245,9 +243,8 @@ KJIT_VARIANT_INLINE kjit_range_truth kjit_range_truth_where(kjit_range_truth con
                                                             kjit_range_truth b) {
   return (condition & KJIT_RANGE_TRUE ? a : 0) | (condition & KJIT_RANGE_FALSE ? b : 0);
 }
-KJIT_VARIANT_INLINE struct kjit_range_integer kjit_range_integer_where(kjit_range_truth condition,
-                                                                       struct kjit_range_integer a,
-                                                                       struct kjit_range_integer b) {
+KJIT_VARIANT_INLINE struct kjit_range_integer
+kjit_range_integer_where(kjit_range_truth condition, struct kjit_range_integer a, struct kjit_range_integer b) {
   if (condition == KJIT_RANGE_TRUE) return a;
   if (condition == KJIT_RANGE_FALSE) return b;
   struct kjit_range_integer range;

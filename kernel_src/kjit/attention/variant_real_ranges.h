@@ -1,4 +1,5 @@
-/* Ranges of real numbers, and ranges of what a tensor holds between two indices. Read by the C compiler and by NVRTC. */
+/* Ranges of real numbers, and ranges of what a tensor holds between two indices. Read by the C compiler and by NVRTC.
+ */
 #ifndef KJIT_KERNEL_SRC_KJIT_ATTENTION_VARIANT_REAL_RANGES_H
 #define KJIT_KERNEL_SRC_KJIT_ATTENTION_VARIANT_REAL_RANGES_H
 
@@ -44,17 +45,14 @@ KJIT_VARIANT_INLINE struct kjit_range_real kjit_range_real_multiply(struct kjit_
                                                                     struct kjit_range_real b) {
   const kjit_real ll = a.least * b.least, lm = a.least * b.most, ml = a.most * b.least, mm = a.most * b.most;
   if (!kjit_range_is_finite(a) || !kjit_range_is_finite(b)) return kjit_range_real_any();
-  return kjit_range_real_rounded(
-      kjit_real_minimum(kjit_real_minimum(ll, lm), kjit_real_minimum(ml, mm)),
-      kjit_real_maximum(kjit_real_maximum(ll, lm), kjit_real_maximum(ml, mm)));
+  return kjit_range_real_rounded(kjit_real_minimum(kjit_real_minimum(ll, lm), kjit_real_minimum(ml, mm)),
+                                 kjit_real_maximum(kjit_real_maximum(ll, lm), kjit_real_maximum(ml, mm)));
 }
-KJIT_VARIANT_INLINE struct kjit_range_real kjit_range_real_minimum(struct kjit_range_real a,
-                                                                   struct kjit_range_real b) {
+KJIT_VARIANT_INLINE struct kjit_range_real kjit_range_real_minimum(struct kjit_range_real a, struct kjit_range_real b) {
   if (!kjit_range_is_finite(a) || !kjit_range_is_finite(b)) return kjit_range_real_any();
   return kjit_range_real_between(kjit_real_minimum(a.least, b.least), kjit_real_minimum(a.most, b.most));
 }
-KJIT_VARIANT_INLINE struct kjit_range_real kjit_range_real_maximum(struct kjit_range_real a,
-                                                                   struct kjit_range_real b) {
+KJIT_VARIANT_INLINE struct kjit_range_real kjit_range_real_maximum(struct kjit_range_real a, struct kjit_range_real b) {
   if (!kjit_range_is_finite(a) || !kjit_range_is_finite(b)) return kjit_range_real_any();
   return kjit_range_real_between(kjit_real_maximum(a.least, b.least), kjit_real_maximum(a.most, b.most));
 }
@@ -131,7 +129,7 @@ KJIT_VARIANT_INLINE void kjit_range_box_set(struct kjit_range_box *box,
     for (int j = (box)->first[1]; j <= (box)->last[1]; j++)                                                            \
       for (int k = (box)->first[2]; k <= (box)->last[2]; k++)                                                          \
         for (int l = (box)->first[3]; l <= (box)->last[3]; l++)                                                        \
-          take(i * (tensor)->stride[0] + j * (tensor)->stride[1] + k * (tensor)->stride[2] + l * (tensor)->stride[3])
+  take(i *(tensor)->stride[0] + j * (tensor)->stride[1] + k * (tensor)->stride[2] + l * (tensor)->stride[3])
 
 #define KJIT_RANGE_LOAD_INTEGER(name)                                                                                  \
   KJIT_VARIANT_INLINE struct kjit_range_integer kjit_range_load_##name(                                                \
@@ -161,8 +159,8 @@ KJIT_RANGE_LOAD_INTEGER(int64)
 
 /* A NaN among the elements makes the range one of which nothing is known. */
 #define KJIT_RANGE_LOAD_REAL(name)                                                                                     \
-  KJIT_VARIANT_INLINE struct kjit_range_real kjit_range_load_##name(                                                   \
-      const struct kjit_variant_tensor_argument *tensor, const struct kjit_range_box *box) {                           \
+  KJIT_VARIANT_INLINE struct kjit_range_real kjit_range_load_##name(const struct kjit_variant_tensor_argument *tensor, \
+                                                                    const struct kjit_range_box *box) {                \
     struct kjit_range_real range;                                                                                      \
     range.most = -kjit_range_real_any().most;                                                                          \
     range.least = -range.most;                                                                                         \

@@ -55,23 +55,22 @@ static variant_node_index factor_of(struct variant_tree *tree, enum variant_oper
   case VARIANT_real_sigmoid:
     return multiply(tree, y, one_minus(tree, y));
   case VARIANT_real_erf:
-    return multiply(tree, variant_real(tree, 1.1283791670955126f),
-                    variant_unary(tree, VARIANT_real_exp,
-                                  variant_unary(tree, VARIANT_real_negate, multiply(tree, x, x))));
+    return multiply(
+        tree, variant_real(tree, 1.1283791670955126f),
+        variant_unary(tree, VARIANT_real_exp, variant_unary(tree, VARIANT_real_negate, multiply(tree, x, x))));
   default: /* floor, and casts */
     return variant_real(tree, 0);
   }
 }
 
 /* x^e: e · x^(e-1) · dx, and, where the exponent depends on s too, y · log(x) · de. */
-static variant_node_index derive_power(struct variant_tree *tree, const struct variant_node *node,
-                                       variant_node_index y, variant_node_index dx, variant_node_index de) {
+static variant_node_index derive_power(struct variant_tree *tree, const struct variant_node *node, variant_node_index y,
+                                       variant_node_index dx, variant_node_index de) {
   const variant_node_index x = node->operands[0], exponent = node->operands[1];
   const variant_node_index less = variant_binary(tree, VARIANT_real_subtract, exponent, variant_real(tree, 1));
   const variant_node_index first =
       multiply(tree, dx, multiply(tree, exponent, variant_binary(tree, VARIANT_real_power, x, less)));
-  const variant_node_index second =
-      multiply(tree, de, multiply(tree, y, variant_unary(tree, VARIANT_real_log, x)));
+  const variant_node_index second = multiply(tree, de, multiply(tree, y, variant_unary(tree, VARIANT_real_log, x)));
   return variant_binary(tree, VARIANT_real_add, first, second);
 }
 
@@ -110,8 +109,7 @@ static variant_node_index derive_node(struct derivation *derivation, variant_nod
     return variant_where(tree, node.operands[0], derivative_of(derivation, node.operands[1]),
                          derivative_of(derivation, node.operands[2]));
   if (variant_operand_count(tree, &node) == 2) return derive_binary(derivation, &node, index);
-  const variant_node_index factor =
-      factor_of(tree, (enum variant_operation)node.operation, node.operands[0], index);
+  const variant_node_index factor = factor_of(tree, (enum variant_operation)node.operation, node.operands[0], index);
   if (node.operation == VARIANT_real_from_integer) return variant_real(tree, 0);
   return multiply(tree, factor, derivative_of(derivation, node.operands[0]));
 }

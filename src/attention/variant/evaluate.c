@@ -5,7 +5,6 @@
 #define KJIT_VARIANT_REAL double
 #include "attention/variant/evaluate.h"
 
-
 #include <string.h>
 
 #include "attention/variant/dtypes.h"
@@ -46,8 +45,8 @@ static void load(const struct kjit_variant_tensor_argument *tensor, int32_t dtyp
   case VARIANT_DTYPE_##name:                                                                                           \
     out->real = kjit_load_##name(tensor, at);                                                                          \
     break;
-    INTEGER(uint8) INTEGER(int8) INTEGER(int16) INTEGER(int32) INTEGER(int64) REAL(fp16) REAL(bf16) REAL(fp32)
-    REAL(fp64)
+    INTEGER(uint8)
+    INTEGER(int8) INTEGER(int16) INTEGER(int32) INTEGER(int64) REAL(fp16) REAL(bf16) REAL(fp32) REAL(fp64)
 #undef INTEGER
 #undef REAL
   }
@@ -185,8 +184,8 @@ static void range_load(const kjit_attention_variant *variant, const struct kjit_
   case VARIANT_DTYPE_##name:                                                                                           \
     out->real = kjit_range_load_##name(tensor, &box);                                                                  \
     break;
-    INTEGER(uint8) INTEGER(int8) INTEGER(int16) INTEGER(int32) INTEGER(int64) REAL(fp16) REAL(bf16) REAL(fp32)
-    REAL(fp64)
+    INTEGER(uint8)
+    INTEGER(int8) INTEGER(int16) INTEGER(int32) INTEGER(int64) REAL(fp16) REAL(bf16) REAL(fp32) REAL(fp64)
 #undef INTEGER
 #undef REAL
   }
@@ -201,8 +200,8 @@ static void range_leaf(const struct kjit_variant_arguments *arguments, const str
   else if (node->operation == VARIANT_INPUT && node->payload == INPUT_K)
     out->integer = kjit_range_between(block->k0, block->k1 - 1);
   else if (node->operation == VARIANT_INPUT)
-    out->integer = kjit_range_between(input_of(arguments, &place, node->payload),
-                                      input_of(arguments, &place, node->payload));
+    out->integer =
+        kjit_range_between(input_of(arguments, &place, node->payload), input_of(arguments, &place, node->payload));
   else if (node->type == TYPE_real)
     out->real = kjit_range_real_between(float_of(bits), float_of(bits));
   else if (node->type == TYPE_truth)

@@ -10,8 +10,8 @@ static void explain_score(const kjit_attention_variant *variant, struct text *ou
     uint32_t term;
     const char *name;
   } terms[] = {
-      {KJIT_VARIANT_TERM_ROW, "a row term"},      {KJIT_VARIANT_TERM_KEY, "a key term"},
-      {KJIT_VARIANT_TERM_DISTANCE, "a distance"}, {KJIT_VARIANT_TERM_TILE, "a tile of a tensor"},
+      {KJIT_VARIANT_TERM_ROW, "a row term"},           {KJIT_VARIANT_TERM_KEY, "a key term"},
+      {KJIT_VARIANT_TERM_DISTANCE, "a distance"},      {KJIT_VARIANT_TERM_TILE, "a tile of a tensor"},
       {KJIT_VARIANT_TERM_GATHER, "gathered elements"}, {KJIT_VARIANT_TERM_OTHER, "another function of q and k"},
   };
   text_append(out, "score is: ");

@@ -46,10 +46,9 @@ static void keys_if(struct solver *solver, variant_node_index condition, struct 
   struct variant_tree *const tree = solver->tree;
   out->count = 0;
   if (variant_is_truth(tree, condition, false)) return;
-  out->pieces[out->count++] =
-      (struct variant_interval){variant_where(tree, condition, variant_integer(tree, INT32_MIN),
-                                              variant_integer(tree, INT32_MAX)),
-                                variant_integer(tree, INT32_MAX)};
+  out->pieces[out->count++] = (struct variant_interval){
+      variant_where(tree, condition, variant_integer(tree, INT32_MIN), variant_integer(tree, INT32_MAX)),
+      variant_integer(tree, INT32_MAX)};
 }
 
 static bool is_empty(const struct solver *solver, const struct variant_interval *piece) {
@@ -188,8 +187,7 @@ static bool solve_key(struct solver *solver, variant_node_index bound, bool belo
   return keys_add(solver, out, piece);
 }
 
-static bool solve(struct solver *solver, variant_node_index x, variant_node_index bound, bool below,
-                  struct keys *out) {
+static bool solve(struct solver *solver, variant_node_index x, variant_node_index bound, bool below, struct keys *out) {
   struct variant_tree *const tree = solver->tree;
   const struct variant_node node = node_at(solver, x);
   if (++solver->steps > STEPS_MAX || !variant_tree_is_whole(tree)) return false;
@@ -243,8 +241,7 @@ static bool solve_equal(struct solver *solver, variant_node_index a, variant_nod
 static bool solve_both(struct solver *solver, const struct variant_node *node, bool wanted, struct keys *out) {
   struct keys other;
   const bool intersect = (node->operation == VARIANT_truth_and) == wanted;
-  if (!solve_truth(solver, node->operands[0], wanted, out) ||
-      !solve_truth(solver, node->operands[1], wanted, &other))
+  if (!solve_truth(solver, node->operands[0], wanted, out) || !solve_truth(solver, node->operands[1], wanted, &other))
     return false;
   return intersect ? keys_intersect(solver, out, &other) : keys_join(solver, out, &other);
 }

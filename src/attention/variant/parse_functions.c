@@ -75,8 +75,7 @@ static kjit_status call_abs(struct parser *parser, struct operand *argument, str
   const enum variant_type type = operand_type(parser, argument) == TYPE_real ? TYPE_real : TYPE_integer;
   const kjit_status status = operand_convert(parser, argument, type);
   if (status == KJIT_OK)
-    *out = operand_of(variant_unary(parser->tree,
-                                    type == TYPE_real ? VARIANT_real_absolute : VARIANT_integer_absolute,
+    *out = operand_of(variant_unary(parser->tree, type == TYPE_real ? VARIANT_real_absolute : VARIANT_integer_absolute,
                                     argument->node),
                       at);
   return status;
@@ -101,12 +100,11 @@ static kjit_status call_int(struct parser *parser, struct operand *argument, str
 static variant_node_index compose(struct variant_tree *tree, enum function_kind kind, variant_node_index x) {
   if (kind == FUNCTION_RELU) return variant_binary(tree, VARIANT_real_maximum, x, variant_real(tree, 0));
   if (kind == FUNCTION_RSQRT)
-    return variant_binary(tree, VARIANT_real_divide, variant_real(tree, 1),
-                          variant_unary(tree, VARIANT_real_sqrt, x));
+    return variant_binary(tree, VARIANT_real_divide, variant_real(tree, 1), variant_unary(tree, VARIANT_real_sqrt, x));
   const variant_node_index scaled =
       variant_binary(tree, VARIANT_real_multiply, x, variant_real(tree, 0.70710678118654752f));
-  const variant_node_index cumulative = variant_binary(tree, VARIANT_real_add, variant_real(tree, 1),
-                                                       variant_unary(tree, VARIANT_real_erf, scaled));
+  const variant_node_index cumulative =
+      variant_binary(tree, VARIANT_real_add, variant_real(tree, 1), variant_unary(tree, VARIANT_real_erf, scaled));
   return variant_binary(tree, VARIANT_real_multiply,
                         variant_binary(tree, VARIANT_real_multiply, x, variant_real(tree, 0.5f)), cumulative);
 }

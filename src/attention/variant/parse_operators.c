@@ -77,7 +77,7 @@ kjit_status operand_convert(struct parser *parser, struct operand *operand, enum
 
 kjit_status operands_unify(struct parser *parser, struct operand *a, struct operand *b, enum variant_type *type) {
   const enum variant_type of_a = operand_type(parser, a), of_b = operand_type(parser, b);
-  *type = of_a == TYPE_real || of_b == TYPE_real      ? TYPE_real
+  *type = of_a == TYPE_real || of_b == TYPE_real     ? TYPE_real
           : of_a == TYPE_truth && of_b == TYPE_truth ? TYPE_truth
                                                      : TYPE_integer;
   const kjit_status status = operand_convert(parser, a, *type);
@@ -236,9 +236,9 @@ static kjit_status combine_truth(struct parser *parser, enum binary_kind kind, s
   kjit_status status = operand_convert(parser, left, TYPE_truth);
   if (status == KJIT_OK) status = operand_convert(parser, right, TYPE_truth);
   if (status == KJIT_OK)
-    *left = operand_of(variant_binary(parser->tree, kind == BINARY_OR ? VARIANT_truth_or : VARIANT_truth_and,
-                                      left->node, right->node),
-                       at);
+    *left = operand_of(
+        variant_binary(parser->tree, kind == BINARY_OR ? VARIANT_truth_or : VARIANT_truth_and, left->node, right->node),
+        at);
   return status;
 }
 
@@ -281,8 +281,8 @@ kjit_status operand_combine(struct parser *parser, enum binary_kind kind, struct
   case BINARY_GREATER:
   case BINARY_GREATER_EQUAL: {
     const struct operand greater = *left;
-    const kjit_status status = combine_typed(parser, kind == BINARY_GREATER ? BINARY_LESS : BINARY_LESS_EQUAL, right,
-                                             left, at);
+    const kjit_status status =
+        combine_typed(parser, kind == BINARY_GREATER ? BINARY_LESS : BINARY_LESS_EQUAL, right, left, at);
     *left = *right;
     left->at = greater.at;
     return status;
@@ -304,9 +304,9 @@ kjit_status operand_negate(struct parser *parser, struct operand *operand) {
   const enum variant_type type = operand_type(parser, operand) == TYPE_real ? TYPE_real : TYPE_integer;
   const kjit_status status = operand_convert(parser, operand, type);
   if (status == KJIT_OK)
-    *operand = operand_of(variant_unary(parser->tree, type == TYPE_real ? VARIANT_real_negate : VARIANT_integer_negate,
-                                        operand->node),
-                          operand->at);
+    *operand = operand_of(
+        variant_unary(parser->tree, type == TYPE_real ? VARIANT_real_negate : VARIANT_integer_negate, operand->node),
+        operand->at);
   return status;
 }
 
@@ -318,9 +318,8 @@ kjit_status operand_complement(struct parser *parser, struct operand *operand) {
   }
   kjit_status status = operand_convert(parser, operand, type == TYPE_real ? TYPE_integer : type);
   if (status == KJIT_OK)
-    *operand =
-        operand_of(variant_unary(parser->tree, type == TYPE_truth ? VARIANT_truth_not : VARIANT_integer_complement,
-                                 operand->node),
-                   operand->at);
+    *operand = operand_of(
+        variant_unary(parser->tree, type == TYPE_truth ? VARIANT_truth_not : VARIANT_integer_complement, operand->node),
+        operand->at);
   return status;
 }

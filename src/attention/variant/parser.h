@@ -67,7 +67,17 @@ enum binary_kind {
 
 kjit_status parser_refuse(const struct parser *parser, const char *at, const char *format, ...) KJIT_PRINTF(3, 4);
 
-/* -- operators.c -- */
+/* -- parse_names.c -- */
+
+/* What a name stands for. KJIT_ERR_PARSE for one that is not known, with what is meant or written instead. */
+kjit_status name_resolve(struct parser *parser, const struct token *name, struct operand *out);
+kjit_status name_unknown(const struct parser *parser, const struct token *name);
+/* Is it a word of other languages, for which this one has another? */
+bool name_is_foreign(const struct token *name);
+/* Give a value a name; KJIT_ERR_PARSE where the name is taken. */
+kjit_status name_bind(struct parser *parser, const struct token *name, const struct operand *value);
+
+/* -- parse_operators.c -- */
 
 struct operand operand_of(variant_node_index node, const char *at);
 /* The type that an operand has, or takes when nothing else decides: a number is an integer. */
@@ -82,7 +92,7 @@ kjit_status operand_combine(struct parser *parser, enum binary_kind kind, struct
 kjit_status operand_negate(struct parser *parser, struct operand *operand);
 kjit_status operand_complement(struct parser *parser, struct operand *operand);
 
-/* -- functions.c -- */
+/* -- parse_functions.c -- */
 
 #define FUNCTION_ARGUMENTS_MAX 16
 

@@ -1,4 +1,5 @@
-/* Prints a variant: its canonical text, and the header that kernels include. Nothing of the user's text is in either. */
+/* Prints a variant: its canonical text, and the header that kernels include. Nothing of the user's text is in either.
+ */
 #ifndef KJIT_ATTENTION_VARIANT_PRINT_H
 #define KJIT_ATTENTION_VARIANT_PRINT_H
 

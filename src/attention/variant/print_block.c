@@ -60,8 +60,7 @@ static void print_load(const kjit_attention_variant *variant, const struct varia
                variant_dtype_name(variant->tensor_dtypes[tensor]), tensor, index);
 }
 
-static void print_operation(const kjit_attention_variant *variant, const struct variant_node *node,
-                            struct text *out) {
+static void print_operation(const kjit_attention_variant *variant, const struct variant_node *node, struct text *out) {
   const enum variant_operation operation = (enum variant_operation)node->operation;
   if (is_opaque(operation)) {
     text_append(out, "kjit_range_real_any()");
@@ -75,8 +74,9 @@ static void print_operation(const kjit_attention_variant *variant, const struct 
 
 void variant_print_block(const kjit_attention_variant *variant, struct text *out) {
   const struct variant_program *const program = &variant->programs.mask;
-  text_append(out, "\nKJIT_VARIANT_INLINE int kjit_variant_block(const kjit_variant_arguments &a, int b, int h, int q0, "
-                   "int q1, int k0, int k1) {\n");
+  text_append(out,
+              "\nKJIT_VARIANT_INLINE int kjit_variant_block(const kjit_variant_arguments &a, int b, int h, int q0, "
+              "int q1, int k0, int k1) {\n");
   for (size_t i = 0; i < program->count; i++) {
     const struct variant_node *const node = &program->nodes[i];
     if (node->operation == VARIANT_LOAD) {

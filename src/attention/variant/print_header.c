@@ -62,8 +62,7 @@ static void print_node(const kjit_attention_variant *variant, const struct varia
   text_append(out, ";\n");
 }
 
-static void print_body(const kjit_attention_variant *variant, const struct variant_program *program,
-                       struct text *out) {
+static void print_body(const kjit_attention_variant *variant, const struct variant_program *program, struct text *out) {
   for (size_t i = 0; i < program->count; i++)
     print_node(variant, program, i, out);
 }
@@ -82,8 +81,9 @@ static void print_function(const kjit_attention_variant *variant, const struct v
 /* The bounds of every interval are computed; those of the others vanish where `which` is known. */
 static void print_interval(const kjit_attention_variant *variant, struct text *out) {
   const struct variant_program *const program = &variant->programs.bounds;
-  text_append(out, "\nKJIT_VARIANT_INLINE void kjit_variant_interval(const kjit_variant_arguments &a, int which, int b, "
-                   "int h, int q, int &lo, int &hi) {\n");
+  text_append(out,
+              "\nKJIT_VARIANT_INLINE void kjit_variant_interval(const kjit_variant_arguments &a, int which, int b, "
+              "int h, int q, int &lo, int &hi) {\n");
   print_body(variant, program, out);
   text_append(out, "  int least = 0, most = a.seq_kv;\n");
   for (size_t i = 0; i < variant->intervals.count; i++)

@@ -190,8 +190,8 @@ static uint32_t class_of_term(const struct variant_tree *tree, const struct shap
 }
 
 /* The addends of a score that do not depend on s. Returns what is left, of which the others are taken. */
-static uint32_t class_of_addends(const struct variant_tree *tree, const struct shape *shapes,
-                                 variant_node_index index, bool *pointwise) {
+static uint32_t class_of_addends(const struct variant_tree *tree, const struct shape *shapes, variant_node_index index,
+                                 bool *pointwise) {
   uint32_t classes = 0;
   for (;;) {
     const struct variant_node *const node = &tree->nodes[index];

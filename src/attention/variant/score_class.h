@@ -4,8 +4,8 @@
 
 #include "attention/variant/variant.h"
 
-/* Splits where(c, x, -inf), also as an addend, into x and the condition c, which is and-ed to *mask (VARIANT_NONE: every
- * key is seen). */
+/* Splits where(c, x, -inf), also as an addend, into x and the condition c, which is and-ed to *mask (VARIANT_NONE:
+ * every key is seen). */
 void variant_split_mask(struct variant_tree *tree, variant_node_index *score, variant_node_index *mask);
 
 /* Adds the slope and the term of an affine score to the tree. */

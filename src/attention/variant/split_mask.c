@@ -27,8 +27,7 @@ static variant_node_index split(struct variant_tree *tree, variant_node_index in
     if (first == second) return index;
     variant_node_index inner;
     const variant_node_index rest = split(tree, operand[first ? 2 : 1], depth + 1, &inner);
-    const variant_node_index condition =
-        first ? variant_unary(tree, VARIANT_truth_not, operand[0]) : operand[0];
+    const variant_node_index condition = first ? variant_unary(tree, VARIANT_truth_not, operand[0]) : operand[0];
     *seen = both(tree, condition, inner);
     return rest;
   }

@@ -12,15 +12,14 @@ const char *const variant_input_names[INPUT_COUNT] = {"score", "b",      "h",   
 static const struct operation_row {
   const char *name, *word;
   uint8_t operands, result;
-} rows[VARIANT_OPERATION_COUNT] = {
-    [VARIANT_CONSTANT] = {"constant", "", 0, TYPE_integer},
-    [VARIANT_SCALAR] = {"scalar", "", 0, TYPE_integer},
-    [VARIANT_INPUT] = {"input", "", 0, TYPE_integer},
-    [VARIANT_LOAD] = {"load", "", 0, TYPE_integer},
+} rows[VARIANT_OPERATION_COUNT] = {[VARIANT_CONSTANT] = {"constant", "", 0, TYPE_integer},
+                                   [VARIANT_SCALAR] = {"scalar", "", 0, TYPE_integer},
+                                   [VARIANT_INPUT] = {"input", "", 0, TYPE_integer},
+                                   [VARIANT_LOAD] = {"load", "", 0, TYPE_integer},
 #define ONE(name, result, operand, word)   [VARIANT_##name] = {#name, word, 1, TYPE_##result},
 #define TWO(name, result, operand, word)   [VARIANT_##name] = {#name, word, 2, TYPE_##result},
 #define THREE(name, result, operand, word) [VARIANT_##name] = {#name, word, 3, TYPE_##result},
-    VARIANT_OPERATIONS_OF(ONE, TWO, THREE)
+                                   VARIANT_OPERATIONS_OF(ONE, TWO, THREE)
 #undef ONE
 #undef TWO
 #undef THREE

@@ -32,10 +32,10 @@ struct variant_row_intervals {
 
 /* What the score is made of. */
 struct variant_score_class {
-  bool is_identity;   /* score = score */
-  bool is_affine;     /* score · slope(b, h, q) + term(b, h, q, k) */
-  bool is_pointwise;  /* depends on more than the score by its score alone */
-  uint32_t terms;     /* KJIT_VARIANT_TERM_*: what is added */
+  bool is_identity;  /* score = score */
+  bool is_affine;    /* score · slope(b, h, q) + term(b, h, q, k) */
+  bool is_pointwise; /* depends on more than the score by its score alone */
+  uint32_t terms;    /* KJIT_VARIANT_TERM_*: what is added */
   variant_node_index slope, term;
 };
 

@@ -90,11 +90,11 @@ kjit_status kjit_attention_variant_evaluate(const kjit_attention_variant *varian
   struct kjit_variant_arguments arguments;
   error_clear(error);
   if (!variant) return error_invalid(error, "variant", "must not be NULL");
-  kjit_status status =
-      struct_intake(&local, sizeof local, evaluation, EVALUATION_OLDEST_BYTES, "evaluation", error);
+  kjit_status status = struct_intake(&local, sizeof local, evaluation, EVALUATION_OLDEST_BYTES, "evaluation", error);
   if (status != KJIT_OK) return status;
   if (local.seq_q < 1 || local.seq_kv < 1) return error_invalid(error, "seq_q and seq_kv", "must be at least 1");
-  if (local.heads_q < 0 || local.heads_kv < 0) return error_invalid(error, "heads_q and heads_kv", "must not be negative");
+  if (local.heads_q < 0 || local.heads_kv < 0)
+    return error_invalid(error, "heads_q and heads_kv", "must not be negative");
   status = variant_check_tensors(variant, local.scalar_values, local.tensors, KJIT_DEVICE_HOST, error);
   if (status != KJIT_OK) return status;
   const struct variant_problem problem = {local.seq_q, local.seq_kv, local.heads_q ? local.heads_q : 1,

@@ -4,45 +4,20 @@
  * any(i, 8, value) is read eight times from the same place, with i = 0 … 7.
  *
  * Threads: nothing is shared. */
-#include "attention/variant/parse.h"
+#include "attention/variant/parser.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "attention/variant/parser.h"
 #include "base/error.h"
-#include "base/nearest.h"
 
 #define UNROLLED_MAX 32
 
-static const char *const signs[] = {"**", "//", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+", "-", "*", "/", "%",
-                                    "(",  ")",  "[",  "]",  "<",  ">",  "!",  "~",  "&",  "|",  "^", "?", ":", ",", ";",
-                                    "="};
+static const char *const signs[] = {"**", "//", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+",
+                                    "-",  "*",  "/",  "%",  "(",  ")",  "[",  "]",  "<",  ">",  "!",
+                                    "~",  "&",  "|",  "^",  "?",  ":",  ",",  ";",  "="};
 static const struct token_dialect dialect = {signs, sizeof signs / sizeof *signs, VARIANT_TEXT_MAX, true};
-
-static const char *const words[] = {"let", "and", "or", "not", "true", "false", "inf", "hk", "any", "all"};
-
-/* What is written in other languages, and what is written here. */
-static const struct {
-  const char *word, *instead;
-} foreign[] = {
-    {"if", "where(condition, a, b)"}, {"else", "where(condition, a, b)"}, {"lambda", "the value alone"},
-    {"for", "any(i, count, value)"},  {"return", "the value alone"},      {"True", "true"},
-    {"False", "false"},               {"q_idx", "q"},                     {"kv_idx", "k"},
-    {"q_index", "q"},                 {"kv_index", "k"},                  {"kv", "k"},
-    {"s", "score"},                   {"float_inf", "inf"},               {"INFINITY", "inf"},
-    {"fminf", "min"},                 {"fmaxf", "max"},                   {"dot", "more columns of q and k"},
-};
-
-bool variant_is_reserved(const char *name, size_t bytes) {
-  const struct token token = {.kind = TOKEN_NAME, .start = name, .bytes = bytes};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (expression_token_is(&token, words[i])) return true;
-  for (size_t i = 0; i < INPUT_COUNT; i++)
-    if (expression_token_is(&token, variant_input_names[i])) return true;
-  return function_find(&token) != NULL;
-}
 
 kjit_status parser_refuse(const struct parser *parser, const char *at, const char *format, ...) {
   const struct expression_source *const source = parser->tokens.source;
@@ -52,84 +27,6 @@ kjit_status parser_refuse(const struct parser *parser, const char *at, const cha
   (void)vsnprintf(why, sizeof why, format, arguments);
   va_end(arguments);
   return expression_refuse(source, (size_t)(at - source->text), KJIT_ERR_PARSE, parser->error, "%s", why);
-}
-
-/* -- Names -------------------------------------------------------------------------------------------------------- */
-
-static kjit_status unknown(const struct parser *parser, const struct token *name) {
-  struct nearest nearest;
-  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
-    if (expression_token_is(name, foreign[i].word))
-      return parser_refuse(parser, name->start, "\"%s\" is no word of this language: write %s", foreign[i].word,
-                           foreign[i].instead);
-  }
-  nearest_begin(&nearest, name->start, name->bytes);
-  nearest_offer_all(&nearest, variant_input_names, INPUT_COUNT);
-  nearest_offer_all(&nearest, parser->scope->scalars, parser->scope->scalar_count);
-  nearest_offer_all(&nearest, parser->scope->tensors, parser->scope->tensor_count);
-  const int shown = name->bytes < 40 ? (int)name->bytes : 40;
-  if (nearest.best)
-    return parser_refuse(parser, name->start, "nothing is called \"%.*s\": did you mean %s?", shown, name->start,
-                         nearest.best);
-  return parser_refuse(parser, name->start,
-                       "nothing is called \"%.*s\": there are score, b, h, hk, q, k, seq_q, seq_kv, heads_q, heads_kv "
-                       "and the declared scalars and tensors",
-                       shown, name->start);
-}
-
-static const struct binding *find_binding(const struct parser *parser, const struct token *name) {
-  for (size_t i = parser->binding_count; i-- > 0;) {
-    const struct binding *const binding = &parser->bindings[i];
-    if (binding->bytes == name->bytes && !memcmp(binding->name, name->start, name->bytes)) return binding;
-  }
-  return NULL;
-}
-
-static bool find_declared(const char *const *names, size_t count, const struct token *name, size_t *index) {
-  for (*index = 0; *index < count; ++*index)
-    if (expression_token_is(name, names[*index])) return true;
-  return false;
-}
-
-static kjit_status resolve_input(struct parser *parser, const struct token *name, struct operand *out) {
-  struct variant_tree *const tree = parser->tree;
-  for (size_t i = 0; i < INPUT_COUNT; i++) {
-    if (!expression_token_is(name, variant_input_names[i])) continue;
-    if (i == INPUT_SCORE && parser->wanted == TYPE_truth)
-      return parser_refuse(parser, name->start, "a mask says which keys are seen, whatever their score: "
-                                                "score belongs to the score function");
-    *out = operand_of(variant_input(tree, (enum variant_input)i), name->start);
-    return KJIT_OK;
-  }
-  if (!expression_token_is(name, "hk")) return unknown(parser, name);
-  const variant_node_index group =
-      variant_binary(tree, VARIANT_integer_divide, variant_input(tree, INPUT_HEADS_Q), variant_input(tree, INPUT_HEADS_KV));
-  *out = operand_of(variant_binary(tree, VARIANT_integer_divide, variant_input(tree, INPUT_H), group), name->start);
-  return KJIT_OK;
-}
-
-static kjit_status resolve(struct parser *parser, const struct token *name, struct operand *out) {
-  const struct variant_scope *const scope = parser->scope;
-  const struct binding *const binding = find_binding(parser, name);
-  size_t index;
-  if (binding) {
-    *out = binding->value;
-  } else if (find_declared(scope->scalars, scope->scalar_count, name, &index)) {
-    *out = operand_of(variant_scalar(parser->tree, (uint32_t)index, scope->scalar_types[index]), name->start);
-  } else if (find_declared(scope->tensors, scope->tensor_count, name, &index)) {
-    *out = (struct operand){.kind = OPERAND_TENSOR, .tensor = (uint32_t)index, .at = name->start};
-    if (!parser->tree->tensor_ranks[index])
-      *out = operand_of(variant_load(parser->tree, (uint32_t)index, NULL), name->start);
-  } else if (expression_token_is(name, "true") || expression_token_is(name, "false")) {
-    *out = operand_of(variant_truth(parser->tree, name->bytes == strlen("true")), name->start);
-  } else if (expression_token_is(name, "inf")) {
-    *out = (struct operand){
-        .kind = OPERAND_FRACTION, .fraction = (double)__builtin_inff(), .is_constant = true, .at = name->start};
-  } else {
-    return resolve_input(parser, name, out);
-  }
-  out->at = name->start;
-  return KJIT_OK;
 }
 
 /* -- Operands ----------------------------------------------------------------------------------------------------- */
@@ -148,27 +45,11 @@ static kjit_status expect(struct parser *parser, const char *sign) {
   return tokens_unexpected(&parser->tokens, expected);
 }
 
-static kjit_status bind(struct parser *parser, const struct token *name, const struct operand *value) {
-  size_t declared;
-  if (name->kind != TOKEN_NAME) return tokens_unexpected(&parser->tokens, "a name");
-  if (variant_is_reserved(name->start, name->bytes) || find_binding(parser, name) ||
-      find_declared(parser->scope->scalars, parser->scope->scalar_count, name, &declared) ||
-      find_declared(parser->scope->tensors, parser->scope->tensor_count, name, &declared))
-    return parser_refuse(parser, name->start, "the name \"%.*s\" is taken",
-                         name->bytes < 40 ? (int)name->bytes : 40, name->start);
-  struct binding *const bindings = mem_grow(parser->tree->mem, parser->bindings, parser->binding_count,
-                                            &parser->binding_capacity, sizeof *parser->bindings);
-  if (!bindings) return error_no_memory(parser->error);
-  parser->bindings = bindings;
-  bindings[parser->binding_count++] = (struct binding){name->start, name->bytes, *value};
-  return KJIT_OK;
-}
-
 /* any(name, count, value) and all(…): the current word is behind the "(". */
 static kjit_status parse_unrolled(struct parser *parser, bool any, const char *start, struct operand *out) {
   const struct token name = parser->tokens.current;
   struct operand index = {.kind = OPERAND_NUMBER, .is_constant = true, .at = name.start};
-  kjit_status status = bind(parser, &name, &index);
+  kjit_status status = name_bind(parser, &name, &index);
   if (status == KJIT_OK) status = tokens_advance(&parser->tokens);
   if (status == KJIT_OK) status = expect(parser, ",");
   const struct token count = parser->tokens.current;
@@ -200,8 +81,7 @@ static kjit_status parse_call(struct parser *parser, const struct token *name, s
   if (expression_token_is(name, "any") || expression_token_is(name, "all"))
     return parse_unrolled(parser, expression_token_is(name, "any"), name->start, out);
   if (!function) {
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-      if (expression_token_is(name, foreign[i].word)) return unknown(parser, name);
+    if (name_is_foreign(name)) return name_unknown(parser, name);
     return parser_refuse(parser, name->start,
                          "no function is called \"%.*s\": there are where, min, max, clamp, abs, exp, exp2, log, log2, "
                          "tanh, sigmoid, erf, gelu, relu, sqrt, rsqrt, pow, floor, int, float, bool, any, all",
@@ -222,7 +102,7 @@ static kjit_status parse_name(struct parser *parser, struct operand *out) {
   const struct token name = parser->tokens.current;
   const kjit_status status = tokens_advance(&parser->tokens);
   if (status != KJIT_OK) return status;
-  if (!at(parser, "(")) return resolve(parser, &name, out);
+  if (!at(parser, "(")) return name_resolve(parser, &name, out);
   return parse_call(parser, &name, out);
 }
 
@@ -415,7 +295,7 @@ static kjit_status parse_let(struct parser *parser) {
   if (status == KJIT_OK) status = tokens_advance(&parser->tokens);
   if (status == KJIT_OK) status = expect(parser, "=");
   if (status == KJIT_OK) status = parse_value(parser, &value);
-  if (status == KJIT_OK) status = bind(parser, &name, &value);
+  if (status == KJIT_OK) status = name_bind(parser, &name, &value);
   return status == KJIT_OK ? expect(parser, ";") : status;
 }
 

@@ -1,5 +1,5 @@
-/* Makes a variant from its text: declarations are checked, the texts parsed, the mask taken out of the score, intervals,
- * classes and the derivative found, and the kernel's header printed.
+/* Makes a variant from its text: declarations are checked, the texts parsed, the mask taken out of the score,
+ * intervals, classes and the derivative found, and the kernel's header printed.
  *
  * Threads: a variant is read only once it is made; its reference count is atomic. */
 #include "attention/variant/variant.h"
@@ -21,8 +21,10 @@
 static kjit_status check_name(const char *what, size_t index, const char *name, kjit_error *error) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
   if (!name || !*name || strspn(name, letters) != strlen(name) || (*name >= '0' && *name <= '9') || strlen(name) > 64)
-    return error_set(error, KJIT_ERR_INVALID_ARG, "%s[%zu].name: must be an identifier of at most 64 letters, digits "
-                                                  "and _", what, index);
+    return error_set(error, KJIT_ERR_INVALID_ARG,
+                     "%s[%zu].name: must be an identifier of at most 64 letters, digits "
+                     "and _",
+                     what, index);
   if (variant_is_reserved(name, strlen(name)))
     return error_set(error, KJIT_ERR_INVALID_ARG, "%s[%zu].name: \"%s\" is a word of the language", what, index, name);
   return KJIT_OK;
@@ -72,10 +74,11 @@ static kjit_status declare_tensor(kjit_attention_variant *variant, size_t index,
   const kjit_status status = check_name("tensors", index, tensor->name, error);
   if (status != KJIT_OK) return status;
   if (!find_dtype(tensor->dtype, &variant->tree.tensor_types[index]))
-    return error_set(error, KJIT_ERR_INVALID_ARG,
-                     "tensors[%zu].dtype: %d is no type that a variant reads: uint8 0, int8 1, int16 2, int32 3, int64 4, "
-                     "fp16 5, fp32 6, fp64 7, bool 11, bf16 15",
-                     index, (int)tensor->dtype);
+    return error_set(
+        error, KJIT_ERR_INVALID_ARG,
+        "tensors[%zu].dtype: %d is no type that a variant reads: uint8 0, int8 1, int16 2, int32 3, int64 4, "
+        "fp16 5, fp32 6, fp64 7, bool 11, bf16 15",
+        index, (int)tensor->dtype);
   if (tensor->rank > 4) return error_set(error, KJIT_ERR_INVALID_ARG, "tensors[%zu].rank: must be at most 4", index);
   if (is_repeated(variant, tensor->name))
     return error_set(error, KJIT_ERR_INVALID_ARG, "tensors[%zu].name: \"%s\" is declared twice", index, tensor->name);
@@ -90,8 +93,7 @@ static kjit_status declare_tensor(kjit_attention_variant *variant, size_t index,
 static kjit_status declare(kjit_attention_variant *variant, const kjit_attention_variant_text *text,
                            kjit_error *error) {
   kjit_status status = KJIT_OK;
-  if (text->scalar_count > KJIT_VARIANT_SCALARS_MAX)
-    return error_invalid(error, "scalar_count", "must be at most 32");
+  if (text->scalar_count > KJIT_VARIANT_SCALARS_MAX) return error_invalid(error, "scalar_count", "must be at most 32");
   if (text->tensor_count > KJIT_VARIANT_TENSORS_MAX) return error_invalid(error, "tensor_count", "must be at most 8");
   if (text->scalar_count && !text->scalars) return error_invalid(error, "scalars", "must not be NULL");
   if (text->tensor_count && !text->tensors) return error_invalid(error, "tensors", "must not be NULL");
@@ -174,8 +176,8 @@ static bool print_all(kjit_attention_variant *variant) {
   return done && variant->canonical && variant->header;
 }
 
-kjit_status variant_create(kjit_attention_variant **out, const struct mem *mem,
-                           const kjit_attention_variant_text *text, kjit_error *error) {
+kjit_status variant_create(kjit_attention_variant **out, const struct mem *mem, const kjit_attention_variant_text *text,
+                           kjit_error *error) {
   kjit_attention_variant *const variant = mem_alloc(mem, sizeof *variant);
   *out = NULL;
   if (!variant) return error_no_memory(error);
@@ -199,8 +201,8 @@ void variant_release(kjit_attention_variant *variant) {
   if (!variant || atomic_fetch_sub_explicit(&variant->references, 1, memory_order_acq_rel) != 1) return;
   const struct mem mem = variant->mem;
   struct variant_program *const programs[] = {
-      &variant->programs.text,       &variant->programs.score,  &variant->programs.mask, &variant->programs.score_grad,
-      &variant->programs.bounds,     &variant->programs.slope,  &variant->programs.term};
+      &variant->programs.text,   &variant->programs.score, &variant->programs.mask, &variant->programs.score_grad,
+      &variant->programs.bounds, &variant->programs.slope, &variant->programs.term};
   for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
     variant_program_finish(programs[i], &mem);
   for (size_t i = 0; i < variant->scalar_count; i++)
