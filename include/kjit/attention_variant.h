@@ -97,14 +97,14 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_variant_create(kjit_attention
 KJIT_API void kjit_attention_variant_free(kjit_attention_variant *variant);
 
 /** kjit_variant_info.terms: what a score adds to its function of s. */
-enum {
+typedef enum kjit_variant_term {
   KJIT_VARIANT_TERM_ROW = 1,      /**< the same for all keys of a row: only the LSE has it        */
   KJIT_VARIANT_TERM_KEY = 2,      /**< depends on the key                                         */
   KJIT_VARIANT_TERM_DISTANCE = 4, /**< depends on q - k                                           */
   KJIT_VARIANT_TERM_TILE = 8,     /**< tensors at [.., q, k]                                      */
   KJIT_VARIANT_TERM_GATHER = 16,  /**< tensors at other places that depend on q and k             */
   KJIT_VARIANT_TERM_OTHER = 32    /**< another function of q and k, or of s and one of them       */
-};
+} kjit_variant_term;
 
 /** What was found out about a variant. */
 typedef struct kjit_variant_info {

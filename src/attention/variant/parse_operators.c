@@ -247,6 +247,11 @@ static kjit_status combine_typed(struct parser *parser, enum binary_kind kind, s
   struct variant_tree *const tree = parser->tree;
   enum variant_type type;
   kjit_status status = keep_constant(parser, kind, left, right);
+  const bool is_bits = kind == BINARY_BIT_AND || kind == BINARY_BIT_OR || kind == BINARY_BIT_XOR;
+  if (is_bits && (operand_type(parser, left) == TYPE_truth) != (operand_type(parser, right) == TYPE_truth))
+    return parser_refuse(parser, at,
+                         "one side is a condition and the other a number: & | ^ bind stronger than "
+                         "comparisons, so a comparison beside them needs parentheses");
   if (status == KJIT_OK) status = operands_unify(parser, left, right, &type);
   if (status != KJIT_OK) return status;
   if (type == TYPE_truth && !operations[kind].truth) { /* a condition in arithmetic counts 0 or 1 */

@@ -137,7 +137,8 @@ static kjit_status parse_indices(struct parser *parser, struct operand *out) {
 static kjit_status parse_operand(struct parser *parser, struct operand *out) {
   const struct token token = parser->tokens.current;
   kjit_status status;
-  if (++parser->steps > VARIANT_STEPS_MAX || !variant_tree_is_whole(parser->tree))
+  if (parser->tree->failed) return error_no_memory(parser->error);
+  if (++parser->steps > VARIANT_STEPS_MAX || parser->tree->full)
     return parser_refuse(parser, token.start, "the text has more than %d operations", VARIANT_WRITTEN_NODES_MAX);
   if (token.kind == TOKEN_NUMBER || token.kind == TOKEN_FRACTION) {
     *out = (struct operand){.kind = token.kind == TOKEN_NUMBER ? OPERAND_NUMBER : OPERAND_FRACTION,

@@ -19,7 +19,8 @@ void variant_print_types(const kjit_attention_variant *variant, struct text *out
  *   float kjit_variant_slope(a, b, h, q); float kjit_variant_term(a, b, h, q, k);
  *   bool  kjit_variant_mask(a, b, h, q, k);
  *   void  kjit_variant_interval(a, which, b, h, q, &lo, &hi);
- *   int   kjit_variant_block(a, b, h, q0, q1, k0, k1); */
+ *   int   kjit_variant_block(a, b, h, q0, q1, k0, k1);
+ * Real numbers are kjit_real, which is float in kernels. */
 void variant_print_header(const kjit_attention_variant *variant, struct text *out);
 
 /* kjit_variant_block() of it. */

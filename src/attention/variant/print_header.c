@@ -6,7 +6,7 @@
 #include "attention/variant/dtypes.h"
 
 static const char *const type_names[VARIANT_TYPE_COUNT] = {
-    [TYPE_integer] = "int", [TYPE_real] = "float", [TYPE_truth] = "bool", [TYPE_wide] = "long long"};
+    [TYPE_integer] = "int", [TYPE_real] = "kjit_real", [TYPE_truth] = "bool", [TYPE_wide] = "long long"};
 
 const char *variant_dtype_name(int32_t dtype) {
   switch (dtype) {
@@ -99,17 +99,20 @@ void variant_print_header(const kjit_attention_variant *variant, struct text *ou
                "#define KJIT_VARIANT_SCORE %d\n#define KJIT_VARIANT_AFFINE %d\n#define KJIT_VARIANT_MASK %d\n"
                "#define KJIT_VARIANT_INTERVALS %zu\n",
                !variant->class.is_identity, affine, variant->mask != VARIANT_NONE, variant->intervals.count);
-  print_function(variant, &variant->programs.score,
-                 "float kjit_variant_score(const kjit_variant_arguments &a, float s, int b, int h, int q, int k)", "s",
-                 out);
-  print_function(variant, &variant->programs.score_grad,
-                 "float kjit_variant_score_grad(const kjit_variant_arguments &a, float s, int b, int h, int q, int k)",
-                 "0.0f", out);
+  print_function(
+      variant, &variant->programs.score,
+      "kjit_real kjit_variant_score(const kjit_variant_arguments &a, kjit_real s, int b, int h, int q, int k)", "s",
+      out);
+  print_function(
+      variant, &variant->programs.score_grad,
+      "kjit_real kjit_variant_score_grad(const kjit_variant_arguments &a, kjit_real s, int b, int h, int q, int k)",
+      "0.0f", out);
   if (affine) {
     print_function(variant, &variant->programs.slope,
-                   "float kjit_variant_slope(const kjit_variant_arguments &a, int b, int h, int q)", "1.0f", out);
+                   "kjit_real kjit_variant_slope(const kjit_variant_arguments &a, int b, int h, int q)", "1.0f", out);
     print_function(variant, &variant->programs.term,
-                   "float kjit_variant_term(const kjit_variant_arguments &a, int b, int h, int q, int k)", "0.0f", out);
+                   "kjit_real kjit_variant_term(const kjit_variant_arguments &a, int b, int h, int q, int k)", "0.0f",
+                   out);
   }
   print_function(variant, &variant->programs.mask,
                  "bool kjit_variant_mask(const kjit_variant_arguments &a, int b, int h, int q, int k)", "true", out);
