@@ -272,8 +272,7 @@ static kjit_status combine_typed(struct parser *parser, enum binary_kind kind, s
 
 kjit_status operand_combine(struct parser *parser, enum binary_kind kind, struct operand *left, struct operand *right,
                             const char *at) {
-  if (++parser->steps > VARIANT_STEPS_MAX)
-    return parser_refuse(parser, at, "the text has more than %d operations", VARIANT_WRITTEN_NODES_MAX);
+  if (++parser->steps > VARIANT_STEPS_MAX) return parser_refuse(parser, at, VARIANT_TOO_MANY);
   if (fold(kind, left, right)) return KJIT_OK;
   switch (kind) {
   case BINARY_OR:

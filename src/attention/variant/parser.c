@@ -23,6 +23,9 @@ kjit_status parser_refuse(const struct parser *parser, const char *at, const cha
   const struct expression_source *const source = parser->tokens.source;
   char why[256];
   va_list arguments;
+  if (parser->tree->failed) return error_no_memory(parser->error);
+  if (parser->tree->full) /* nodes that could not be added have no types, so another message might be wrong */
+    return expression_refuse(source, (size_t)(at - source->text), KJIT_ERR_PARSE, parser->error, VARIANT_TOO_MANY);
   va_start(arguments, format);
   (void)vsnprintf(why, sizeof why, format, arguments);
   va_end(arguments);
@@ -137,9 +140,8 @@ static kjit_status parse_indices(struct parser *parser, struct operand *out) {
 static kjit_status parse_operand(struct parser *parser, struct operand *out) {
   const struct token token = parser->tokens.current;
   kjit_status status;
-  if (parser->tree->failed) return error_no_memory(parser->error);
-  if (++parser->steps > VARIANT_STEPS_MAX || parser->tree->full)
-    return parser_refuse(parser, token.start, "the text has more than %d operations", VARIANT_WRITTEN_NODES_MAX);
+  if (++parser->steps > VARIANT_STEPS_MAX || !variant_tree_is_whole(parser->tree))
+    return parser_refuse(parser, token.start, VARIANT_TOO_MANY);
   if (token.kind == TOKEN_NUMBER || token.kind == TOKEN_FRACTION) {
     *out = (struct operand){.kind = token.kind == TOKEN_NUMBER ? OPERAND_NUMBER : OPERAND_FRACTION,
                             .number = token.number,
@@ -316,8 +318,7 @@ kjit_status variant_parse(struct variant_tree *tree, struct variant_slots *slots
   if (status == KJIT_OK && wanted == TYPE_real && operand_type(&parser, &value) == TYPE_truth)
     status = parser_refuse(&parser, source->text, "a score is a number; a condition belongs into the mask");
   if (status == KJIT_OK) status = operand_convert(&parser, &value, wanted);
-  if (status == KJIT_OK && tree->full)
-    status = parser_refuse(&parser, source->text, "the text has more than %d operations", VARIANT_WRITTEN_NODES_MAX);
+  if (status == KJIT_OK && tree->full) status = parser_refuse(&parser, source->text, VARIANT_TOO_MANY);
   if (status == KJIT_OK && tree->failed) status = error_no_memory(error);
   if (status == KJIT_OK) *out = value.node;
   mem_free(tree->mem, parser.bindings);

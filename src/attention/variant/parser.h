@@ -7,6 +7,7 @@
 
 /* Nothing is done more often than this for one text, however its any() and all() nest. */
 #define VARIANT_STEPS_MAX 20000
+#define VARIANT_TOO_MANY  "the text has more than 1000 operations"
 
 /* A value on the way to a node. A number has no node yet, because what stands beside it decides its type, and whether
  * it is a constant. */

@@ -91,7 +91,7 @@ static void test_variant_language__errors_say_where_and_what_instead(void **stat
   refuse(NULL, "score > 0", "model.py:10:1", "score belongs to the score function");
   refuse(NULL, "q - k", "model.py:10:1", "a mask is a condition");
   refuse("q > k", NULL, "model.py:10:1: score: ", "a score is a number");
-  refuse("score + slop[h]", NULL, "model.py:10:9", "did you mean");
+  refuse("score + slop[h] * slope[h]", NULL, "model.py:10:9", "did you mean slope");
   refuse("score + slope[h, q]", NULL, "model.py:10:18", "no axis left");
   refuse("score + bias[h, q]", NULL, "model.py:10:9", "bias has 4 axes");
   refuse("score + t[score]", NULL, "model.py:10:11", "write int(x)");
