@@ -44,12 +44,14 @@ from .flash_config import (
     get_kernel_configs,
     get_kernel_progression_configs,
 )
+from .flex import flex_attention
 from .kernel import Kernel
 from .module import Global, Module
 from .program import Program
 from .raw import RawKernel, RawModule
 from .runtime import Config, Path, Runtime, default_runtime
 from .tensor_map import TensorMap
+from .variant import Variant, explain
 
 
 def compile(config: Config, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
@@ -161,6 +163,7 @@ __all__ = [
     "Runtime",
     "TensorMap",
     "Unsupported",
+    "Variant",
     "__version__",
     "attention",
     "bundle_keygen",
@@ -171,9 +174,11 @@ __all__ = [
     "config_set",
     "default_runtime",
     "doctor",
+    "explain",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "flex_attention",
     "forward",
     "forward_timed",
     "get_autotuning_kernel_configs",

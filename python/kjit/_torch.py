@@ -15,6 +15,7 @@ from ._arguments import LAYOUTS, View, build, require_layout
 from ._library import call, lib, raise_error, untyped
 from .flash_config import FlashForwardKernelConfig
 from .runtime import Config, as_config, default_runtime
+from .variant import tensor_view
 
 Result = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]
 
@@ -255,6 +256,63 @@ def attention(
     if torch.compiler.is_compiling() or not plain or wants_gradient:
         return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config)
     return _direct(q, k, v, scale, causal, layout, out, return_lse, config)
+
+
+def _set_variant(args: Any, extras: Any) -> list[Any]:
+    """Put a variant, block lists and sinks into the arguments. Returns what must stay alive during the call."""
+    bound, blocks, sinks = extras
+    if not hasattr(type(args), "variant"):
+        raise NotImplementedError("this libkjit computes no attention variants: kjit.explain() says what it reads")
+    kept: list[Any] = []
+    if bound is not None:
+        scalars = bound.scalars()
+        views = (_abi.kjit_tensor * max(1, len(bound.tensors)))(*map(tensor_view, bound.tensors))
+        args.variant = bound.variant._handle
+        args.scalar_values = ctypes.cast(scalars, type(args.scalar_values))
+        args.variant_tensors = views
+        kept += [scalars, views, bound]
+    if blocks is not None:
+        kept += _set_blocks(args, blocks)
+    if sinks is not None:
+        args.sinks = tensor_view(sinks)
+    return kept
+
+
+def _set_blocks(args: Any, blocks: Any) -> list[Any]:
+    """The lists of a FlexAttention BlockMask, where they lie."""
+    names = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
+    lists = _abi.kjit_block_lists()
+    for name in names:
+        tensor = getattr(blocks, name)
+        if tensor is not None:
+            setattr(lists, name, tensor_view(tensor))
+    lists.block_q, lists.block_kv = blocks.BLOCK_SIZE
+    args.blocks = ctypes.pointer(lists)
+    return [lists]
+
+
+def attention_variant(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+    extras: Any,
+) -> Any:
+    """With a variant, block lists or sinks: (bound, blocks, sinks), each of which may be None."""
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        _no_backward(None)
+    out = _empty_out(q, v) if out is None else out
+    lse = _empty_lse(q, layout) if return_lse else None
+    prepared = _Call(q, k, v, out, lse, scale, causal, layout, config)
+    kept = _set_variant(prepared.args, extras)
+    prepared.run(q, k, v, out, lse)
+    del kept
+    return out if lse is None else (out, lse)
 
 
 def forward_timed(
