@@ -68,8 +68,8 @@ class Tracer:
         return text
 
 
-def as_text(value: Any) -> str:
-    """A value as an operand of the language."""
+def as_text(value: Any, tracer: Optional[Tracer] = None) -> str:
+    """A value as an operand of the language. A 0-d tensor on a GPU is read where it lies, without waiting for it."""
     kind = type(value)
     if kind is Scalar:
         return value.name  # type: ignore[no-any-return]
@@ -81,7 +81,11 @@ def as_text(value: Any) -> str:
         return _float_text(value)
     if isinstance(value, Partial):
         raise TraceError(f"a tensor of {value.rank} axes has {len(value.indices)} indices here: index each axis")
-    if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:  # a 0-d tensor of the processor, a numpy number
+    if getattr(value, "ndim", 0):
+        raise TraceError(f"a tensor of shape {tuple(value.shape)} beside a number: index each of its axes")
+    if getattr(value, "is_cuda", False) and tracer is not None:
+        return tracer.tensor_name(value)
+    if hasattr(value, "item"):  # a 0-d tensor of the processor, a numpy number
         return as_text(value.item())
     raise TraceError(f"a {kind.__name__} is no number that an attention variant can use")
 
@@ -101,19 +105,19 @@ def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
             return self.tracer.value(f"{self.name} {sign} {other.name}")
         if not is_operand(other):
             return NotImplemented
-        return self.tracer.value(f"{self.name} {sign} {as_text(other)}")
+        return self.tracer.value(f"{self.name} {sign} {as_text(other, self.tracer)}")
 
     def reverse(self: Scalar, other: Any) -> Any:
         if not is_operand(other):
             return NotImplemented
-        return self.tracer.value(f"{as_text(other)} {sign} {self.name}")
+        return self.tracer.value(f"{as_text(other, self.tracer)} {sign} {self.name}")
 
     return forward, reverse
 
 
 def is_operand(value: Any) -> bool:
-    """Numbers and 0-d tensors; a tensor with axes is asked first, so that its own error names it."""
-    return isinstance(value, (Scalar, bool, int, float)) or getattr(value, "ndim", None) == 0
+    """Numbers and tensors; as_text() refuses by name those of which an axis is not indexed."""
+    return isinstance(value, (Scalar, bool, int, float, Partial)) or hasattr(value, "ndim")
 
 
 _VALUE_IS_NEEDED = (
@@ -153,8 +157,8 @@ class Scalar:
     __le__ = _infix("<=")[0]
     __gt__ = _infix(">")[0]
     __ge__ = _infix(">=")[0]
-    __eq__ = _infix("==")[0]  # type: ignore[assignment]
-    __ne__ = _infix("!=")[0]  # type: ignore[assignment]
+    __eq__ = _infix("==")[0]
+    __ne__ = _infix("!=")[0]
     __hash__ = None  # type: ignore[assignment]
 
     def __neg__(self) -> Scalar:
@@ -170,7 +174,7 @@ class Scalar:
         return self.call("abs")
 
     def call(self, function: str, *others: Any) -> Scalar:
-        operands = ", ".join((self.name, *map(as_text, others)))
+        operands = ", ".join((self.name, *(as_text(other, self.tracer) for other in others)))
         return self.tracer.value(f"{function}({operands})")
 
     def __bool__(self) -> bool:
@@ -234,7 +238,9 @@ def _constant(number: Any) -> Callable[..., Scalar]:
     return make
 
 
-def _new_full(value: Scalar, size: Any, fill: Any = None, *, fill_value: Any = None, dtype: Any = None, **named: Any) -> Any:
+def _new_full(
+    value: Scalar, size: Any, fill: Any = None, *, fill_value: Any = None, dtype: Any = None, **named: Any
+) -> Any:
     return _constant(fill if fill_value is None else fill_value)(value, dtype=dtype)
 
 
@@ -252,14 +258,14 @@ def _swapped(sign: str) -> Callable[..., Any]:
 
 def operate(sign: str, a: Any, b: Any) -> Scalar:
     """a <sign> b, one of them a Scalar."""
-    scalar = a if type(a) is Scalar else b
-    return scalar.tracer.value(f"{as_text(a)} {sign} {as_text(b)}")  # type: ignore[no-any-return]
+    tracer: Tracer = a.tracer if type(a) is Scalar else b.tracer
+    return tracer.value(f"{as_text(a, tracer)} {sign} {as_text(b, tracer)}")
 
 
 def _call(function: str) -> Callable[..., Any]:
     def run(value: Any, *others: Any) -> Scalar:
         scalar = next(each for each in (value, *others) if type(each) is Scalar)
-        operands = ", ".join(map(as_text, (value, *others)))
+        operands = ", ".join(as_text(each, scalar.tracer) for each in (value, *others))
         return scalar.tracer.value(f"{function}({operands})")
 
     return run
@@ -342,7 +348,8 @@ class Partial:
     __slots__ = ("tracer", "tensor", "indices", "rank")
 
     def __init__(self, tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> None:
-        self.tracer, self.tensor, self.indices, self.rank = tracer, tensor, indices, tensor.ndim
+        self.tracer, self.tensor, self.indices = tracer, tensor, indices
+        self.rank: int = tensor.ndim
 
     @property
     def ndim(self) -> int:
@@ -444,7 +451,7 @@ def index_tensor(tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> Any:
     while indices and isinstance(indices[-1], slice) and indices[-1] == slice(None):
         indices = indices[:-1]
     for index in indices:
-        if not is_operand(index):
+        if not is_operand(index) or getattr(index, "ndim", 0) != 0:
             raise TraceError(f"an index is a number, and here is a {type(index).__name__}: index each axis by one")
         if type(index) is int and index < 0:
             raise TraceError("an index counts from 0 here: write the size minus something instead of a negative one")
@@ -454,7 +461,7 @@ def index_tensor(tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> Any:
         return Partial(tracer, tensor, indices)
     if tensor.ndim > 4:
         raise TraceError(f"a tensor of {tensor.ndim} axes: attention variants read tensors of at most 4")
-    return tracer.value(f"{tracer.tensor_name(tensor)}[{', '.join(map(as_text, indices))}]")
+    return tracer.value(f"{tracer.tensor_name(tensor)}[{', '.join(as_text(index, tracer) for index in indices)}]")
 
 
 def trace(tracer: Tracer, function: Callable[..., Any], inputs: tuple[str, ...]) -> str:

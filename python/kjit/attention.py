@@ -41,6 +41,11 @@ def attention(
     tensors: Optional[Mapping[str, Any]] = None,
     blocks: Any = None,
     sinks: Any = None,
+    window: Optional[tuple[int, int]] = None,
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    bias: Any = None,
+    attention_chunk: int = 0,
 ) -> Any:
     """Attention on the current stream; asynchronous.
 
@@ -55,16 +60,26 @@ def attention(
     values of their names in params and tensors. blocks: a FlexAttention BlockMask whose lists say which blocks are
     visited. sinks: (heads_q) logits that take part in each row's sum and have no value.
 
+    Plain members say the same without functions, and not beside them. window=(left, right): row i sees keys from
+    i + seq_kv - seq_q - left to i + seq_kv - seq_q + right, -1 for no bound. attention_chunk: keys of the same multiple
+    of this many. softcap: scores become softcap tanh(score / softcap). alibi_slopes: (heads_q) or (batch, heads_q).
+    bias: added to the scaled scores, (batch, heads_q, seq_q, seq_kv), strides of 0 where it is broadcast.
+
     Returns the output, or with return_lse (output, lse): lse is ln sum exp(scale q k), fp32, (batch, heads_q, seq_q).
     Unsupported, which is a NotImplementedError, says what cannot be computed on this GPU.
     PyTorch tensors, CuPy and JAX arrays, and any array with __dlpack__ where `out` is given.
     """
-    bound = variants.bind(score, mask, score_mod, mask_mod, params, tensors)
-    if bound is not None or blocks is not None or sinks is not None:
-        if not _is_torch(q):
-            raise NotImplementedError("score, mask, blocks and sinks: kjit takes them with PyTorch tensors")
-        extras = (bound, blocks, sinks)
-        return _torch.attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, extras)
+    functions = score_mod is not None or mask_mod is not None or blocks is not None or sinks is not None
+    texts = score is not None or mask is not None or params is not None or tensors is not None
+    members = window is not None or alibi_slopes is not None or bias is not None or softcap or attention_chunk
+    if functions or texts or members:
+        bound = variants.bind(score, mask, score_mod, mask_mod, params, tensors)
+        window = None if window is None or tuple(window) == (-1, -1) else window
+        extras = variants.Extras(bound, blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk)
+        if extras.names():
+            if not _is_torch(q):
+                raise NotImplementedError(f"{extras.names()}: kjit takes this with PyTorch tensors")
+            return _torch.attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, extras)
     if _is_torch(q):
         return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config)
     from . import _dlpack

@@ -55,7 +55,8 @@ def flex_attention(
         raise ValueError("query, key and value have four axes: (batch, heads, seq, columns)")
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise ValueError(
-            f"query has {query.shape[1]} heads and key {key.shape[1]}: enable_gqa=True lets groups of query heads share a key"
+            f"query has {query.shape[1]} heads and key {key.shape[1]}: with enable_gqa=True groups of query heads "
+            "share one of key"
         )
     mask_mod, lists = _mask_of(block_mask)
     if kernel_options and kernel_options.get("BLOCKS") == "mask":

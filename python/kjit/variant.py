@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _abi, _trace
-from ._library import call, lib
+from ._library import as_dict, call, lib
 
 Function = Callable[..., Any]
 Number = Union[bool, int, float]
@@ -42,11 +42,11 @@ class Variant:
         self.score, self.mask = score, mask
         self.scalars, self.tensors = dict(scalars), dict(tensors)
         kinds = {"int32": _abi.KJIT_VARIANT_INT32, "fp32": _abi.KJIT_VARIANT_FP32}
-        declared = (_abi.kjit_variant_scalar * max(1, len(scalars)))(
-            *((name.encode(), kinds[kind]) for name, kind in scalars.items())
+        declared: Any = (_abi.kjit_variant_scalar * max(1, len(scalars)))(
+            *(_abi.kjit_variant_scalar(name.encode(), kinds[kind]) for name, kind in scalars.items())
         )
-        views = (_abi.kjit_variant_tensor * max(1, len(tensors)))(
-            *((name.encode(), dtype, rank) for name, (dtype, rank) in tensors.items())
+        views: Any = (_abi.kjit_variant_tensor * max(1, len(tensors)))(
+            *(_abi.kjit_variant_tensor(name.encode(), dtype, rank) for name, (dtype, rank) in tensors.items())
         )
         text = _abi.kjit_attention_variant_text(
             struct_size=ctypes.sizeof(_abi.kjit_attention_variant_text),
@@ -86,13 +86,12 @@ class Variant:
         """kjit_variant_info: has_score, has_mask, affine, pointwise, terms, intervals, operations, digest."""
         info = _abi.kjit_variant_info(struct_size=ctypes.sizeof(_abi.kjit_variant_info))
         call(lib.kjit_attention_variant_get_info, self._handle, ctypes.byref(info))
-        return {name: getattr(info, name) for name, _ in info._fields_ if name != "struct_size"}
+        return as_dict(info)
 
     @property
     def digest(self) -> str:
         """Variants of one digest are one kernel."""
-        digest: bytes = self.info["digest"]
-        return digest.decode()
+        return str(self.info["digest"])
 
 
 class Evaluation(NamedTuple):
@@ -150,6 +149,28 @@ class Bound(NamedTuple):
         )
         call(lib.kjit_attention_variant_evaluate, self.variant._handle, ctypes.byref(at))
         return Evaluation(at.new_score, bool(at.seen), at.score_grad)
+
+
+class Extras(NamedTuple):
+    """What a call of attention has besides dense attention."""
+
+    bound: Optional[Bound] = None
+    blocks: Any = None
+    sinks: Any = None
+    window: Optional[tuple[int, int]] = None
+    softcap: float = 0.0
+    alibi_slopes: Any = None
+    bias: Any = None
+    attention_chunk: int = 0
+
+    def names(self) -> str:
+        """Those that are given, for a message."""
+        given = (name for name, value in zip(self._fields, self) if value is not None and not _is_zero(value))
+        return ", ".join("score and mask" if name == "bound" else name for name in given)
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value == 0
 
 
 #: PyTorch's numbers of the element types that variants read, by the type's name.
@@ -276,4 +297,3 @@ def explain(
 
 
 __all__ = ["Bound", "Evaluation", "Variant", "bind", "explain", "from_functions", "from_text"]
-

@@ -1,5 +1,5 @@
-"""Random score and mask functions, computed four ways: by Python, by the library's host evaluator, by the kernel text as
-a C++ compiler reads it, and, for blocks of keys, by the ranges of that text. No GPU.
+"""Random score and mask functions, computed four ways: by Python, by the library's host evaluator, by the kernel text
+as a C++ compiler reads it, and, for blocks of keys, by the ranges of that text. No GPU.
 
 usage: variant_fuzz_test.py CXX KERNEL_SRC
 KJIT_VARIANT_FUZZ=N draws N functions instead of 120; KJIT_VARIANT_SEED=S draws others.
@@ -124,7 +124,7 @@ def render(tree):
         return f"{operands[0]}[{', '.join(map(render, operands[1:]))}]"
     texts = list(map(render, operands))
     if operation in ("neg", "~", "not"):
-        return f"({ {'neg': '-', '~': '~', 'not': 'not '}[operation]}{texts[0]})"
+        return f"({ {'neg': '-', '~': '~', 'not': 'not '}[operation] }{texts[0]})"
     if operation == "sqrtabs":
         return f"sqrt(abs({texts[0]}))"
     if operation[0].isalpha() and operation not in ("and", "or"):
@@ -267,7 +267,9 @@ class Drawn:
         named = [name for name in TENSORS if f"{name}[" in self.text]
         self.tensors = {name: (TENSORS[name][0], len(TENSORS[name][1])) for name in named}
         texts = {"mask" if self.is_mask else "score": self.text}
-        self.variant = Variant(**texts, scalars={name: kind for name, (kind, _) in SCALARS.items()}, tensors=self.tensors)
+        self.variant = Variant(
+            **texts, scalars={name: kind for name, (kind, _) in SCALARS.items()}, tensors=self.tensors
+        )
         self.intervals = self.variant.info["intervals"]
 
 
@@ -287,7 +289,10 @@ class Machine:
                 view.shape[axis], view.stride[axis] = shape[axis], stride
                 stride *= shape[axis]
         self.views = views
-        bits = [value if kind == "int32" else ctypes.c_int32.from_buffer(ctypes.c_float(value)).value for kind, value in SCALARS.values()]
+        bits = [
+            value if kind == "int32" else ctypes.c_int32.from_buffer(ctypes.c_float(value)).value
+            for kind, value in SCALARS.values()
+        ]
         self.scalars = (ctypes.c_int32 * len(bits))(*bits)
 
     def at(self, variant, score, place):
@@ -357,7 +362,10 @@ def compile_all(drawn, folder):
     loaded = ctypes.CDLL(str(library))
     for i in range(len(drawn)):
         function = getattr(loaded, f"score{i}")
-        function.restype, function.argtypes = ctypes.c_double, [ctypes.c_void_p, ctypes.c_double, *(ctypes.c_int,) * 4, ctypes.c_void_p]
+        function.restype, function.argtypes = (
+            ctypes.c_double,
+            [ctypes.c_void_p, ctypes.c_double, *(ctypes.c_int,) * 4, ctypes.c_void_p],
+        )
     return loaded
 
 
@@ -401,7 +409,14 @@ class Differences(unittest.TestCase):
             self.assertEqual(bool(expected), bool(seen[q][k]), (drawn.text, (b, h, q, k)))
             self.assertEqual(bool(expected), bool(machine.at(drawn.variant, 0.0, (b, h, q, k)).seen), drawn.text)
             self.check_intervals(i, drawn, loaded, arguments, (b, h, q, k), expected)
-        for q0, k0, rows, keys in ((0, 0, 16, 8), (8, 24, 16, 16), (24, 3, 5, 7), (0, 0, SEQ, SEQ), (39, 39, 1, 1), (16, 8, 8, 8)):
+        for q0, k0, rows, keys in (
+            (0, 0, 16, 8),
+            (8, 24, 16, 16),
+            (24, 3, 5, 7),
+            (0, 0, SEQ, SEQ),
+            (39, 39, 1, 1),
+            (16, 8, 8, 8),
+        ):
             answer = getattr(loaded, f"block{i}")(ctypes.byref(arguments), b, h, q0, q0 + rows, k0, k0 + keys)
             block = [seen[q][k] for q in range(q0, q0 + rows) for k in range(k0, k0 + keys)]
             self.assertTrue(answer == 1 or all(each == (answer == 2) for each in block), (drawn.text, q0, k0, answer))
@@ -412,7 +427,9 @@ class Differences(unittest.TestCase):
             return
         lo, hi, inside = ctypes.c_int(), ctypes.c_int(), False
         for which in range(drawn.intervals):
-            getattr(loaded, f"interval{i}")(ctypes.byref(arguments), which, *place[:3], ctypes.byref(lo), ctypes.byref(hi))
+            getattr(loaded, f"interval{i}")(
+                ctypes.byref(arguments), which, *place[:3], ctypes.byref(lo), ctypes.byref(hi)
+            )
             inside = inside or lo.value <= place[3] < hi.value
         self.assertEqual(bool(expected), inside, (drawn.text, place))
 
