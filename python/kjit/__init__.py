@@ -34,6 +34,7 @@ from .errors import (
     Unsupported,
 )
 from .family import Family, FamilyConfig, FamilyKernel
+from .tuning import Choice, Tuned, tune_attention
 from .flash_attn import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
 from .flash_config import (
     FIELDS,
@@ -135,6 +136,7 @@ __all__ = [
     "Artifact",
     "Bundle",
     "BundleWriter",
+    "Choice",
     "CompileError",
     "DType",
     "DeadlinePassed",
@@ -162,6 +164,7 @@ __all__ = [
     "RawModule",
     "Runtime",
     "TensorMap",
+    "Tuned",
     "Unsupported",
     "Variant",
     "__version__",
@@ -186,5 +189,6 @@ __all__ = [
     "get_kernel_progression_configs",
     "plan",
     "stats",
+    "tune_attention",
     "warm",
 ]

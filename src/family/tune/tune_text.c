@@ -2,7 +2,7 @@
  *
  * A reader goes line by line; the first thing that is wrong ends it, and the message gets the line's number in front.
  * Rows measured on other kernels are counted and left out. Threads: pure over the caller's memory. */
-#include "attention/tune/tune_text.h"
+#include "family/tune/tune_text.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static kjit_status next_line(struct reader *reader) {
   reader->number++;
   if (!newline) return line_fault(reader, "column 1: the file ends before its line \"end\"");
   const size_t bytes = (size_t)(newline - reader->at);
-  if (bytes >= sizeof reader->line) return line_fault(reader, "column 1: a line is at most 1023 bytes long");
+  if (bytes >= sizeof reader->line) return line_fault(reader, "column 1: a line is at most 8191 bytes long");
   memcpy(reader->line, reader->at, bytes);
   reader->line[bytes] = '\0';
   reader->at = newline + 1;
@@ -112,7 +112,7 @@ static kjit_status read_first(struct reader *reader) {
 }
 
 /* Read the header, whose lines have a fixed order. */
-static kjit_status read_header(struct reader *reader, struct tune_header *header) {
+static kjit_status read_header(struct reader *reader, const struct tune_subject *subject, struct tune_header *header) {
   *header = (struct tune_header){0};
   kjit_status status = read_first(reader);
   if (status == KJIT_OK) status = read_text(reader, "device", header->device, sizeof header->device);
@@ -122,15 +122,16 @@ static kjit_status read_header(struct reader *reader, struct tune_header *header
   if (status == KJIT_OK) status = read_text(reader, "library", header->library, sizeof header->library);
   if (status == KJIT_OK) status = read_text(reader, "compiler", header->compiler, sizeof header->compiler);
   if (status == KJIT_OK) status = read_text(reader, "date", header->date, sizeof header->date);
-  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT && status == KJIT_OK; i++)
-    status = read_kernels(reader, attention_families[i]->family->table.family, &header->kernels[i]);
+  for (size_t i = 0; i < subject->family_count && status == KJIT_OK; i++)
+    status = read_kernels(reader, subject->families[i]->table.family, &header->kernels[i]);
   return status;
 }
 
-kjit_status tune_text_read_header(const char *text, size_t bytes, struct tune_header *header, kjit_error *error) {
+kjit_status tune_text_read_header(const struct tune_subject *subject, const char *text, size_t bytes,
+                                  struct tune_header *header, kjit_error *error) {
   struct reader reader;
   reader_init(&reader, text, bytes);
-  return read_header(&reader, header) == KJIT_OK ? KJIT_OK : locate(&reader, error);
+  return read_header(&reader, subject, header) == KJIT_OK ? KJIT_OK : locate(&reader, error);
 }
 
 /* ---- Rows ---- */
@@ -159,67 +160,64 @@ static void isolate(const struct reader *reader, size_t bytes, char out[TUNE_LIN
   out[column + bytes] = '\0';
 }
 
-static kjit_status read_class(struct reader *reader, struct tune_class *class) {
+static kjit_status read_class(struct reader *reader, const struct tune_subject *subject, int32_t *class) {
   char alone[TUNE_LINE_MAX];
   const size_t bytes = strcspn(reader->scanner.at, " ");
   isolate(reader, bytes, alone);
-  const kjit_status status = pair_form_parse(&tune_class_fields, alone, class, &reader->inner);
+  const kjit_status status = pair_form_parse(subject->class, alone, class, &reader->inner);
   reader->scanner.at += bytes;
   return status == KJIT_OK ? scan_blank(&reader->scanner) : status;
 }
 
 /* Read family and config. When the family's kernels are not this library's, the config is left unread, because it may
  * have other fields. */
-static kjit_status read_choice(struct reader *reader, const struct tune_header *header,
-                               const struct digest kernels[ATTENTION_FAMILY_COUNT], struct tune_row *row, bool *stale) {
+static kjit_status read_choice(struct reader *reader, const struct tune_table *table, const struct digest *kernels,
+                               struct tune_row *row, bool *stale) {
+  const struct tune_subject *subject = table->subject;
   struct scanner *scanner = &reader->scanner;
   char alone[TUNE_LINE_MAX];
   row->rules = !strcmp(scanner->at, "rules");
   if (row->rules) return KJIT_OK;
-  const size_t bytes = scan_word_length(scanner->at);
-  const struct attention_family *family = attention_family_find(scanner->at, bytes);
-  if (!family) return scan_unexpected(scanner, "a family or \"rules\"");
+  const size_t bytes = scan_word_length(scanner->at), index = tune_subject_find(subject, scanner->at, bytes);
+  if (index == subject->family_count) return scan_unexpected(scanner, "a family or \"rules\"");
   scanner->at += bytes;
   kjit_status status = scan_blank(scanner);
-  const size_t index = tune_family_index(family);
-  *stale = !digest_equal(&header->kernels[index], &kernels[index]);
+  *stale = !digest_equal(&table->header.kernels[index], &kernels[index]);
   if (status != KJIT_OK || *stale) return status;
   isolate(reader, strlen(scanner->at), alone);
-  row->choice.family = family;
-  row->choice.decided_by = KJIT_DECIDED_BY_TABLE;
-  return config_parse(family->family, alone, row->choice.values, &reader->inner);
+  row->family = subject->families[index];
+  return config_parse(row->family, alone, row->values, &reader->inner);
 }
 
 /* True when all families' kernels are this library's. A row that says "rules" speaks of all kernels that it was
  * measured against. */
-static bool all_known(const struct tune_header *header, const struct digest kernels[ATTENTION_FAMILY_COUNT]) {
-  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
-    if (!digest_equal(&header->kernels[i], &kernels[i])) return false;
+static bool all_known(const struct tune_table *table, const struct digest *kernels) {
+  for (size_t i = 0; i < table->subject->family_count; i++) {
+    if (!digest_equal(&table->header.kernels[i], &kernels[i])) return false;
   }
   return true;
 }
 
 static kjit_status add_row(struct reader *reader, struct tune_table *table, const struct tune_row *row,
                            const struct family_place *place) {
-  if (tune_table_find(table, &row->class)) return line_fault(reader, "column 5: this class stands in the table before");
-  if (tune_row_check(row, place, NULL) != KJIT_OK) {
+  if (tune_table_find(table, row->class)) return line_fault(reader, "column 5: this class stands in the table before");
+  if (tune_row_check(table->subject, row, place, NULL) != KJIT_OK) {
     table->broken++;
     return KJIT_OK;
   }
   return tune_table_add(table, row, 0, &reader->inner);
 }
 
-static kjit_status read_row(struct reader *reader, struct tune_table *table,
-                            const struct digest kernels[ATTENTION_FAMILY_COUNT], const struct family_place *place,
-                            enum tune_origin origin) {
+static kjit_status read_row(struct reader *reader, struct tune_table *table, const struct digest *kernels,
+                            const struct family_place *place, enum tune_origin origin) {
   struct tune_row row = {.origin = origin};
   bool stale = false;
-  kjit_status status = read_class(reader, &row.class);
+  kjit_status status = read_class(reader, table->subject, row.class);
   if (status == KJIT_OK) status = read_ns(&reader->scanner, &row.ns);
   if (status == KJIT_OK) status = read_ns(&reader->scanner, &row.rules_ns);
-  if (status == KJIT_OK) status = read_choice(reader, &table->header, kernels, &row, &stale);
+  if (status == KJIT_OK) status = read_choice(reader, table, kernels, &row, &stale);
   if (status != KJIT_OK) return status;
-  if (row.rules) stale = !all_known(&table->header, kernels);
+  if (row.rules) stale = !all_known(table, kernels);
   if (!stale) return add_row(reader, table, &row, place);
   table->stale++;
   return KJIT_OK;
@@ -239,9 +237,8 @@ static kjit_status read_end(struct reader *reader, size_t rows) {
   return status;
 }
 
-static kjit_status read_rows(struct reader *reader, struct tune_table *table,
-                             const struct digest kernels[ATTENTION_FAMILY_COUNT], const struct family_place *place,
-                             enum tune_origin origin) {
+static kjit_status read_rows(struct reader *reader, struct tune_table *table, const struct digest *kernels,
+                             const struct family_place *place, enum tune_origin origin) {
   for (size_t rows = 0;; rows++) {
     kjit_status status = next_line(reader);
     if (status != KJIT_OK) return status;
@@ -254,26 +251,26 @@ static kjit_status read_rows(struct reader *reader, struct tune_table *table,
 }
 
 kjit_status tune_text_read(struct tune_table *table, const char *text, size_t bytes,
-                           const struct digest kernels[ATTENTION_FAMILY_COUNT], const struct family_place *place,
+                           const struct digest kernels[TUNE_FAMILIES_MAX], const struct family_place *place,
                            enum tune_origin origin, kjit_error *error) {
   struct reader reader;
   reader_init(&reader, text, bytes);
-  kjit_status status = read_header(&reader, &table->header);
+  kjit_status status = read_header(&reader, table->subject, &table->header);
   if (status == KJIT_OK) status = read_rows(&reader, table, kernels, place, origin);
   return status == KJIT_OK ? KJIT_OK : locate(&reader, error);
 }
 
 /* ---- Writing ---- */
 
-static void write_header(const struct tune_header *header, struct text *out) {
+static void write_header(const struct tune_subject *subject, const struct tune_header *header, struct text *out) {
   text_append(out, FIRST_LINE "\n");
   text_appendf(out, "device %s\narch %s\nmultiprocessors %u\ndriver %u\n", header->device, header->arch,
                header->multiprocessors, header->driver);
   text_appendf(out, "library %s\ncompiler %s\ndate %s\n", header->library, header->compiler, header->date);
-  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
+  for (size_t i = 0; i < subject->family_count; i++) {
     char hex[DIGEST_HEX_BYTES];
     digest_to_hex(&header->kernels[i], hex);
-    text_appendf(out, "kernels %s %s\n", attention_families[i]->family->table.family, hex);
+    text_appendf(out, "kernels %s %s\n", subject->families[i]->table.family, hex);
   }
 }
 
@@ -281,31 +278,24 @@ static void write_ns(uint64_t ns, struct text *out) {
   text_appendf(out, " %llu.%03llu", (unsigned long long)(ns / 1000), (unsigned long long)(ns % 1000));
 }
 
-static void write_row(const struct tune_row *row, struct text *out) {
+static void write_row(const struct tune_subject *subject, const struct tune_row *row, struct text *out) {
   text_append(out, "row ");
-  pair_form_print(&tune_class_fields, &row->class, out);
+  pair_form_print(subject->class, row->class, out);
   write_ns(row->ns, out);
   write_ns(row->rules_ns, out);
   if (row->rules) {
     text_append(out, " rules\n");
     return;
   }
-  const kjit_family *family = row->choice.family->family;
-  text_appendf(out, " %s ", family->table.family);
-  config_print(family, row->choice.values, out);
+  text_appendf(out, " %s ", row->family->table.family);
+  config_print(row->family, row->values, out);
   text_append(out, "\n");
 }
 
 void tune_text_write(struct tune_table *table, struct text *out) {
   tune_table_sort(table);
-  write_header(&table->header, out);
+  write_header(table->subject, &table->header, out);
   for (const struct tune_row *row = table->rows; row; row = row->hh.next)
-    write_row(row, out);
+    write_row(table->subject, row, out);
   text_appendf(out, "end %zu\n", table->count);
-}
-
-void tune_text_print_class(const struct tune_class *class, char text[TUNE_CLASS_TEXT_MAX]) {
-  struct text out;
-  text_init_fixed(&out, text, TUNE_CLASS_TEXT_MAX);
-  pair_form_print(&tune_class_fields, class, &out);
 }

@@ -1,11 +1,12 @@
 /* The contest of `kjit tune` over kernels that do not exist: times by a table, noise by a random generator. */
 #include "support/test.h"
 
+#include <kjit/contest.h>
+
 #include <math.h>
 #include <stdbool.h>
 
 #include "support/random.h"
-#include "tune_contest.h"
 
 #define MOST_ENTRANTS 96
 #define NEVER         SIZE_MAX
@@ -48,7 +49,7 @@ static kjit_status arena_time(void *user, size_t entrant, double *microseconds, 
   return KJIT_OK;
 }
 
-static kjit_status arena_check(void *user, size_t entrant, bool *right, kjit_error *error) {
+static kjit_status arena_check(void *user, size_t entrant, int *right, kjit_error *error) {
   struct arena *arena = user;
   (void)error;
   arena->checks++;
@@ -56,7 +57,7 @@ static kjit_status arena_check(void *user, size_t entrant, bool *right, kjit_err
   return KJIT_OK;
 }
 
-static bool arena_over(void *user) {
+static int arena_over(void *user) {
   const struct arena *arena = user;
   return arena->runs >= arena->over_after;
 }
@@ -64,16 +65,16 @@ static bool arena_over(void *user) {
 struct result {
   kjit_status status;
   kjit_error error;
-  struct contest_outcome outcome;
-  struct contest_entry entries[MOST_ENTRANTS];
+  kjit_contest_outcome outcome;
+  kjit_contest_entry entries[MOST_ENTRANTS];
 };
 
 static struct result hold(struct arena *arena, size_t count, uint64_t seed) {
-  const struct contest_ops ops = {arena, arena_time, arena_check, arena_over};
-  struct contest_settings settings = CONTEST_SETTINGS_DEFAULT;
+  const kjit_contest_ops ops = {arena, arena_time, arena_check, arena_over};
+  kjit_contest_settings settings = kjit_contest_settings_default();
   struct result result = {.status = KJIT_OK};
   settings.seed = seed;
-  result.status = contest_run(&ops, &settings, count, result.entries, &result.outcome, &result.error);
+  result.status = kjit_contest_run(&ops, &settings, count, result.entries, &result.outcome, &result.error);
   return result;
 }
 
@@ -89,8 +90,8 @@ static void test_contest__the_fastest_wins_through_noise(void **state) {
     const struct result result = hold(&arena, 60, seed);
     assert_status(KJIT_OK, result.status, &result.error);
     assert_int_equal(result.outcome.winner, 41);
-    assert_int_equal(result.entries[41].fate, CONTEST_WON);
-    assert_true(fabs(result.outcome.microseconds / result.outcome.rules_microseconds - 0.9) < 0.02);
+    assert_int_equal(result.entries[41].fate, KJIT_CONTEST_WON);
+    assert_true(fabs(result.outcome.microseconds / result.outcome.first_microseconds - 0.9) < 0.02);
   }
 }
 
@@ -114,7 +115,7 @@ static void test_contest__less_than_the_margin_is_no_win(void **state) {
   arena.microseconds[1] = 99.2;
   struct result result = hold(&arena, 2, 1);
   assert_int_equal(result.outcome.winner, 0);
-  assert_true(result.outcome.microseconds == 100 && result.outcome.rules_microseconds == 100);
+  assert_true(result.outcome.microseconds == 100 && result.outcome.first_microseconds == 100);
   arena.microseconds[1] = 98.8;
   result = hold(&arena, 2, 1);
   assert_int_equal(result.outcome.winner, 1);
@@ -150,7 +151,7 @@ static void test_contest__the_rules_choice_is_never_left_behind(void **state) {
   arena.microseconds[0] = 500;
   const struct result result = hold(&arena, 40, 1);
   assert_true(result.outcome.winner != 0);
-  assert_true(result.outcome.rules_microseconds == 500);
+  assert_true(result.outcome.first_microseconds == 500);
 }
 
 static void test_contest__a_wrong_result_never_wins(void **state) {
@@ -161,7 +162,7 @@ static void test_contest__a_wrong_result_never_wins(void **state) {
   arena.wrong = 4;
   const struct result result = hold(&arena, 10, 1);
   assert_int_equal(result.outcome.winner, 5);
-  assert_int_equal(result.entries[4].fate, CONTEST_WRONG);
+  assert_int_equal(result.entries[4].fate, KJIT_CONTEST_WRONG);
 }
 
 static void test_contest__wrong_rules_end_it_before_any_run(void **state) {
@@ -181,7 +182,7 @@ static void test_contest__a_failing_run_drops_its_entrant(void **state) {
   arena.fails = 3;
   struct result result = hold(&arena, 10, 1);
   assert_int_equal(result.outcome.winner, 7);
-  assert_int_equal(result.entries[3].fate, CONTEST_FAILED);
+  assert_int_equal(result.entries[3].fate, KJIT_CONTEST_FAILED);
   assert_int_equal(arena.runs_of[3], 1);
   arena.fails = 0;
   result = hold(&arena, 10, 1);
@@ -220,7 +221,7 @@ static void test_contest__alone_the_rules_choice_wins(void **state) {
   struct arena arena = arena_of(1, 100);
   const struct result result = hold(&arena, 1, 1);
   assert_status(KJIT_OK, result.status, &result.error);
-  assert_int_equal(result.entries[0].fate, CONTEST_WON);
+  assert_int_equal(result.entries[0].fate, KJIT_CONTEST_WON);
   assert_true(result.outcome.microseconds == 100);
 }
 

@@ -1,6 +1,6 @@
 /* The tables of cache/tuned, carried inside the library. */
-#ifndef KJIT_ATTENTION_TUNE_TUNE_SHIPPED_H
-#define KJIT_ATTENTION_TUNE_TUNE_SHIPPED_H
+#ifndef KJIT_FAMILY_TUNE_TUNE_SHIPPED_H
+#define KJIT_FAMILY_TUNE_TUNE_SHIPPED_H
 
 #include "base/mem.h"
 #include "jit/request/embedded_sources.h"

@@ -1,6 +1,6 @@
 /* The tuned tables that the library carries: cache/tuned, compressed and embedded at build time as the kernel sources
  * are. Pure functions; any thread. */
-#include "attention/tune/tune_shipped.h"
+#include "family/tune/tune_shipped.h"
 
 #include "base/frame.h"
 

@@ -2,17 +2,16 @@
  *
  * Threads: tables are in a list that only grows at its head, so that readers need no lock; of two threads that read the
  * same table, the second gives its own up. */
-#include "attention/tune/tune_store.h"
+#include "family/tune/tune_store.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/runtime_internal.h"
 
-#define NO_DEVICE (-1)
-
 struct kept {
-  int32_t ordinal; /* the device's; NO_DEVICE for an architecture's table */
+  const struct tune_subject *subject; /* of a user's family: the family is retained */
+  int32_t ordinal;                    /* the device's; TUNE_NO_DEVICE for an architecture's table */
   char arch[16];
   struct tune_table *table;
   struct kept *next;
@@ -23,15 +22,18 @@ struct state {
   _Atomic(struct kept *) newest; /* a list that only ever grows at its head, so readers need no lock */
 };
 
-struct tune_places tune_store_places(kjit_runtime *runtime) {
-  return (struct tune_places){.mem = runtime_mem(runtime),
+struct tune_places tune_store_places(kjit_runtime *runtime, const struct tune_subject *subject) {
+  return (struct tune_places){.subject = subject,
+                              .mem = runtime_mem(runtime),
                               .log = runtime_log(runtime),
                               .builder = runtime_builder(runtime),
-                              .shipped = tune_shipped_embedded()};
+                              .shipped = subject->families[0]->definition ? (struct tune_shipped){0}
+                                                                          : tune_shipped_embedded()};
 }
 
 static void destroy_kept(const struct mem *mem, struct kept *kept) {
   tune_table_destroy(kept->table);
+  kjit_family_release(kept->subject->families[0]);
   mem_free(mem, kept);
 }
 
@@ -58,29 +60,34 @@ static struct state *find_state(kjit_runtime *runtime) {
   return runtime_slot_get(runtime, &slot);
 }
 
-/* Find a table. Devices are told apart by number; a table of no device is found by its architecture. */
-static struct tune_table *find(const struct state *state, int32_t ordinal, const char *arch) {
+/* Find a table of a subject. Devices are told apart by number; a table of no device is found by its architecture. */
+static struct tune_table *find(const struct state *state, const struct tune_subject *subject, int32_t ordinal,
+                               const char *arch) {
   const struct kept *kept = atomic_load_explicit(&state->newest, memory_order_acquire);
   for (; kept; kept = kept->next) {
-    if (kept->ordinal == ordinal && (ordinal != NO_DEVICE || !strcmp(kept->arch, arch))) return kept->table;
+    if (kept->subject != subject || kept->ordinal != ordinal) continue;
+    if (ordinal != TUNE_NO_DEVICE || !strcmp(kept->arch, arch)) return kept->table;
   }
   return NULL;
 }
 
 /* Keep a table, which is taken over. When two threads have read the same one, the second's is freed. */
-static struct tune_table *keep(struct state *state, const struct mem *mem, int32_t ordinal, const char *arch,
+static struct tune_table *keep(struct state *state, const struct tune_places *places, int32_t ordinal, const char *arch,
                                struct tune_table *table) {
+  const struct mem *mem = places->mem;
   struct kept *made = table ? mem_alloc(mem, sizeof *made) : NULL;
   if (!made) {
     tune_table_destroy(table);
     return NULL;
   }
+  made->subject = places->subject;
+  (void)kjit_family_retain(made->subject->families[0]);
   made->ordinal = ordinal;
   made->table = table;
   snprintf(made->arch, sizeof made->arch, "%s", arch);
   made->next = atomic_load_explicit(&state->newest, memory_order_acquire);
   do {
-    struct tune_table *const found = find(state, ordinal, arch);
+    struct tune_table *const found = find(state, places->subject, ordinal, arch);
     if (found) {
       destroy_kept(mem, made);
       return found;
@@ -90,18 +97,20 @@ static struct tune_table *keep(struct state *state, const struct mem *mem, int32
   return table;
 }
 
-struct tune_table *tune_store_of_device(kjit_runtime *runtime, const kjit_device_info *device) {
+struct tune_table *tune_store_of_device(kjit_runtime *runtime, const struct tune_subject *subject,
+                                        const kjit_device_info *device) {
   struct state *state = find_state(runtime);
-  struct tune_table *table = state ? find(state, device->ordinal, device->arch) : NULL;
+  struct tune_table *table = state ? find(state, subject, device->ordinal, device->arch) : NULL;
   if (table || !state) return table;
-  const struct tune_places places = tune_store_places(runtime);
-  return keep(state, places.mem, device->ordinal, device->arch_specific, tune_load_of_device(&places, device));
+  const struct tune_places places = tune_store_places(runtime, subject);
+  return keep(state, &places, device->ordinal, device->arch_specific, tune_load_of_device(&places, device));
 }
 
-struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct family_place *place) {
+struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct tune_subject *subject,
+                                      const struct family_place *place) {
   struct state *state = find_state(runtime);
-  struct tune_table *table = state ? find(state, NO_DEVICE, place->arch) : NULL;
+  struct tune_table *table = state ? find(state, subject, TUNE_NO_DEVICE, place->arch) : NULL;
   if (table || !state) return table;
-  const struct tune_places places = tune_store_places(runtime);
-  return keep(state, places.mem, NO_DEVICE, place->arch, tune_load_of_arch(&places, place));
+  const struct tune_places places = tune_store_places(runtime, subject);
+  return keep(state, &places, TUNE_NO_DEVICE, place->arch, tune_load_of_arch(&places, place));
 }

@@ -1,17 +1,15 @@
 /* Puts a measured result into a table: as the text of a table with the row in it, or by replacing the user's file under
  * its lock. Threads: the lock on the file keeps writers apart, in this process and in others; readers see the old file
  * or the new one. */
-#include "attention/tune/tune_update.h"
+#include "family/tune/tune_update.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "attention/attention_arguments.h"
-#include "attention/tune/tune_text.h"
 #include "base/error.h"
-#include "base/struct_intake.h"
 #include "family/config.h"
+#include "family/tune/tune_text.h"
 
 /* Largest median that is accepted: one day. */
 #define MOST_MICROSECONDS 86400e6
@@ -32,48 +30,34 @@ static kjit_status take_time(double microseconds, const char *member, uint64_t *
 }
 
 /* Set the fields that the class decides to the class's values, because a row's config serves its whole class. */
-static void put_class(struct tune_row *row) {
-  const struct field_table *fields = &row->choice.family->family->table;
+static void put_class(const struct tune_subject *subject, struct tune_row *row) {
+  const struct field_table *fields = &row->family->table;
   for (size_t i = 0; i < fields->count; i++) {
     int32_t given;
-    if (tune_class_gives(&row->class, &fields->fields[i], &given))
-      field_put(&fields->fields[i], row->choice.values, given);
+    if (subject->gives(subject, row->class, &fields->fields[i], &given))
+      field_put(&fields->fields[i], row->values, given);
   }
 }
 
-/* Take the config that was fastest into the row. Without one the row says that the rules' choice stays. */
-static kjit_status take_choice(const kjit_config *config, const kjit_attention_problem *problem, struct tune_row *row,
-                               kjit_error *error) {
-  row->rules = !config;
-  if (row->rules) return KJIT_OK;
-  row->choice.family = attention_family_of(config->family);
-  row->choice.decided_by = KJIT_DECIDED_BY_TABLE;
-  if (!row->choice.family) return error_invalid(error, "result.config", "must be of a family that computes attention");
-  memcpy(row->choice.values, config->values, sizeof row->choice.values);
-  const kjit_status status = row->choice.family->fit(problem, row->choice.values, error);
-  if (status == KJIT_OK) put_class(row);
-  return status;
-}
-
-/* Check a caller's result and make a row of it. */
-static kjit_status take_result(const kjit_tune_result *given, struct tune_row *row, kjit_error *error) {
-  kjit_tune_result result;
-  kjit_attention_problem problem;
-  *row = (struct tune_row){.origin = TUNE_USER};
-  kjit_status status = struct_intake(&result, sizeof result, given, sizeof result, "result", error);
-  if (status == KJIT_OK) status = attention_problem_take(&problem, &result.problem, error);
-  if (status == KJIT_OK) status = take_time(result.microseconds, "microseconds", &row->ns, error);
-  if (status == KJIT_OK) status = take_time(result.rules_microseconds, "rules_microseconds", &row->rules_ns, error);
+/* Check the times and make a row. Without a config the row says that the rules' choice stays. */
+static kjit_status take_measured(const struct tune_subject *subject, const struct tune_measured *measured,
+                                 struct tune_row *row, kjit_error *error) {
+  *row = (struct tune_row){.origin = TUNE_USER, .family = measured->family, .rules = !measured->family};
+  kjit_status status = take_time(measured->microseconds, "microseconds", &row->ns, error);
+  if (status == KJIT_OK) status = take_time(measured->rules_microseconds, "rules_microseconds", &row->rules_ns, error);
   if (status != KJIT_OK) return status;
-  tune_class_of(&problem, &row->class);
-  return take_choice(result.config, &problem, row, error);
+  memcpy(row->class, measured->class, subject->class->config_bytes);
+  if (row->rules) return KJIT_OK;
+  memcpy(row->values, measured->values, row->family->table.config_bytes);
+  put_class(subject, row);
+  return KJIT_OK;
 }
 
 kjit_status tune_update_init(struct tune_update *update, const struct tune_places *places,
-                             const kjit_device_info *device, const kjit_tune_result *result, kjit_error *error) {
+                             const kjit_device_info *device, const struct tune_measured *measured, kjit_error *error) {
   update->place = family_place_of_device(device);
-  kjit_status status = take_result(result, &update->row, error);
-  if (status == KJIT_OK) status = tune_row_check(&update->row, &update->place, error);
+  kjit_status status = take_measured(places->subject, measured, &update->row, error);
+  if (status == KJIT_OK) status = tune_row_check(places->subject, &update->row, &update->place, error);
   if (status == KJIT_OK) status = tune_header_of(places, device, &update->header, error);
   write_date(update->header.date);
   return status;
@@ -83,14 +67,14 @@ kjit_status tune_update_init(struct tune_update *update, const struct tune_place
 static kjit_status read_before(const struct tune_update *update, struct tune_table *table, const char *before,
                                size_t bytes, kjit_error *error) {
   struct tune_header header;
-  kjit_status status = tune_text_read_header(before, bytes, &header, error);
+  kjit_status status = tune_text_read_header(table->subject, before, bytes, &header, error);
   if (status != KJIT_OK || !tune_header_holds(&header, &update->header, 0)) return status;
   return tune_text_read(table, before, bytes, update->header.kernels, &update->place, TUNE_USER, error);
 }
 
-kjit_status tune_update_print(const struct tune_update *update, const struct mem *mem, const char *before, size_t bytes,
-                              struct text *out, kjit_error *error) {
-  struct tune_table *table = tune_table_create(mem);
+kjit_status tune_update_print(const struct tune_update *update, const struct tune_places *places, const char *before,
+                              size_t bytes, struct text *out, kjit_error *error) {
+  struct tune_table *table = tune_table_create(places->mem, places->subject);
   if (!table) return error_no_memory(error);
   kjit_status status = before ? read_before(update, table, before, bytes, error) : KJIT_OK;
   if (status == KJIT_OK) status = tune_table_add(table, &update->row, 1, error);
@@ -113,14 +97,14 @@ static kjit_status replace(const struct tune_update *update, const struct tune_p
   text_init(&out, places->mem, TUNE_TEXT_MAX);
   kjit_status status = side_file_read(places->builder, KJIT_ORIGIN_USER, file, &before, &bytes, error);
   if (status != KJIT_OK && status != KJIT_ERR_NOT_FOUND) goto done;
-  status = tune_update_print(update, places->mem, before, bytes, &out, &damage);
+  status = tune_update_print(update, places, before, bytes, &out, &damage);
   if (status == KJIT_ERR_PARSE) {
     log_write(places->log, KJIT_LOG_WARNING, "tuned table %s is damaged and begun anew: %s", file->name,
               damage.message);
     text_finish(&out);
     text_init(&out, places->mem, TUNE_TEXT_MAX);
     damage = (kjit_error){0};
-    status = tune_update_print(update, places->mem, NULL, 0, &out, &damage);
+    status = tune_update_print(update, places, NULL, 0, &out, &damage);
   }
   if (status == KJIT_OK)
     status = side_file_replace(places->builder, file, out.data, out.bytes, error);
@@ -137,7 +121,7 @@ kjit_status tune_update_publish(const struct tune_update *update, const struct t
                                 const kjit_device_info *device, kjit_error *error) {
   char name[TUNE_NAME_MAX];
   struct side_file_lock *lock = NULL;
-  const struct side_file file = tune_file_of(device, name);
+  const struct side_file file = tune_file_of(places->subject, device, name);
   kjit_status status = side_file_lock(places->builder, &file, &lock, error);
   if (status != KJIT_OK) return status;
   status = replace(update, places, &file, error);

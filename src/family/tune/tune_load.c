@@ -1,16 +1,16 @@
 /* Loads a card's tuned table: the user's rows first, then the site's, then the ones that the library ships; the first
  * row of a class stays. A table that is damaged, or was measured elsewhere, is logged and left out. Each call makes a
  * table of its own; any thread. */
-#include "attention/tune/tune_load.h"
+#include "family/tune/tune_load.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "attention/tune/tune_text.h"
 #include "base/error.h"
 #include "family/config.h"
 #include "family/config_build.h"
+#include "family/tune/tune_text.h"
 
 #define FOLDER "tuned"
 
@@ -18,16 +18,12 @@
 #define NAME_SHOWN 80
 
 /* Digest each family's sources, by which a table says which kernels it was measured on. */
-static kjit_status digest_kernels(const struct tune_places *places, struct digest kernels[ATTENTION_FAMILY_COUNT],
+static kjit_status digest_kernels(const struct tune_places *places, struct digest kernels[TUNE_FAMILIES_MAX],
                                   kjit_error *error) {
-  for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
-    const struct source_set *sources = NULL;
-    const kjit_status status =
-        config_sources(attention_families[i]->family, builder_sources(places->builder), &sources, error);
-    if (status != KJIT_OK) return status;
-    kernels[i] = sources->digest;
-  }
-  return KJIT_OK;
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < places->subject->family_count && status == KJIT_OK; i++)
+    status = places->subject->digest(places->subject, i, places->builder, &kernels[i], error);
+  return status;
 }
 
 static void describe_device(const kjit_device_info *device, struct tune_header *out) {
@@ -57,13 +53,26 @@ static void append_slug(const char *text, struct text *out) {
   }
 }
 
-struct side_file tune_file_of(const kjit_device_info *device, char name[TUNE_NAME_MAX]) {
+struct side_file tune_file_of(const struct tune_subject *subject, const kjit_device_info *device,
+                              char name[TUNE_NAME_MAX]) {
   struct text out;
   text_init_fixed(&out, name, TUNE_NAME_MAX);
+  text_append(&out, subject->prefix);
   append_slug(device->name, &out);
   text_appendf(&out, "-%s-%u-cuda%u.%u-kjit%s.kjit-tuned", device->arch_specific, device->multiprocessors,
                device->driver_version / 1000, device->driver_version % 1000 / 10, kjit_version());
   return (struct side_file){.folder = FOLDER, .name = name, .limit = TUNE_TEXT_MAX};
+}
+
+kjit_device_info tune_device_of_place(const struct family_place *place) {
+  kjit_device_info device = {.struct_size = sizeof device,
+                             .ordinal = TUNE_NO_DEVICE,
+                             .multiprocessors = place->sm_count,
+                             .max_shared_per_block = place->shared_per_block};
+  snprintf(device.name, sizeof device.name, "any");
+  snprintf(device.arch, sizeof device.arch, "%s", place->arch);
+  snprintf(device.arch_specific, sizeof device.arch_specific, "%s", place->arch);
+  return device;
 }
 
 bool tune_header_holds(const struct tune_header *a, const struct tune_header *b, bool shipped) {
@@ -98,9 +107,9 @@ static kjit_status merge(struct tune_table *into, const struct tune_table *from)
  * KJIT_OK whatever is wrong with the table. */
 static kjit_status take(const struct tune_places *places, const struct found *found, const struct family_place *place,
                         struct tune_table *into) {
-  struct digest kernels[ATTENTION_FAMILY_COUNT];
+  struct digest kernels[TUNE_FAMILIES_MAX];
   kjit_error error = {0};
-  struct tune_table *table = tune_table_create(places->mem);
+  struct tune_table *table = tune_table_create(places->mem, places->subject);
   if (!table) return KJIT_ERR_NO_MEMORY;
   kjit_status status = digest_kernels(places, kernels, &error);
   if (status == KJIT_OK)
@@ -124,11 +133,11 @@ static kjit_status take_file(const struct tune_places *places, kjit_origin tier,
   struct found found = {.name = name, .origin = origin};
   struct tune_header header, wanted;
   kjit_error error = {0};
-  const struct side_file file = tune_file_of(device, name);
+  const struct side_file file = tune_file_of(places->subject, device, name);
   kjit_status status = side_file_read(places->builder, tier, &file, &data, &found.bytes, &error);
   if (status == KJIT_ERR_NOT_FOUND) return KJIT_OK;
   found.text = data;
-  if (status == KJIT_OK) status = tune_text_read_header(data, found.bytes, &header, &error);
+  if (status == KJIT_OK) status = tune_text_read_header(places->subject, data, found.bytes, &header, &error);
   describe_device(device, &wanted);
   if (status == KJIT_OK && tune_header_holds(&header, &wanted, 0))
     status = take(places, &found, place, into);
@@ -139,9 +148,9 @@ static kjit_status take_file(const struct tune_places *places, kjit_origin tier,
 }
 
 /* True when a shipped table is for this card or, when `wanted` has no device's name, for its architecture. */
-static bool is_wanted(const struct found *found, const struct tune_header *wanted) {
+static bool is_wanted(const struct tune_places *places, const struct found *found, const struct tune_header *wanted) {
   struct tune_header header;
-  if (tune_text_read_header(found->text, found->bytes, &header, NULL) != KJIT_OK) return false;
+  if (tune_text_read_header(places->subject, found->text, found->bytes, &header, NULL) != KJIT_OK) return false;
   return wanted->device[0] ? tune_header_holds(&header, wanted, 1) : !strcmp(header.arch, wanted->arch);
 }
 
@@ -156,7 +165,7 @@ static kjit_status take_shipped(const struct tune_places *places, const struct t
   for (size_t i = 0; i < shipped->count; i++) {
     const struct embedded_source *file = &shipped->files[i];
     const struct found found = {texts + file->offset, file->bytes, file->name, TUNE_SHIPPED};
-    if (!is_wanted(&found, wanted)) continue;
+    if (!is_wanted(places, &found, wanted)) continue;
     status = take(places, &found, place, into);
     break;
   }
@@ -173,7 +182,7 @@ static struct tune_table *keep(struct tune_table *table, kjit_status status) {
 struct tune_table *tune_load_of_device(const struct tune_places *places, const kjit_device_info *device) {
   const struct family_place place = family_place_of_device(device);
   struct tune_header wanted;
-  struct tune_table *table = tune_table_create(places->mem);
+  struct tune_table *table = tune_table_create(places->mem, places->subject);
   if (!table) return NULL;
   describe_device(device, &wanted);
   kjit_status status = take_file(places, KJIT_ORIGIN_USER, TUNE_USER, device, &place, table);
@@ -183,9 +192,15 @@ struct tune_table *tune_load_of_device(const struct tune_places *places, const k
 }
 
 struct tune_table *tune_load_of_arch(const struct tune_places *places, const struct family_place *place) {
+  const kjit_device_info device = tune_device_of_place(place);
   struct tune_header wanted = {0};
-  struct tune_table *table = tune_table_create(places->mem);
+  struct tune_table *table = tune_table_create(places->mem, places->subject);
+  kjit_status status = KJIT_OK;
   if (!table) return NULL;
   snprintf(wanted.arch, sizeof wanted.arch, "%s", place->arch);
-  return keep(table, take_shipped(places, &wanted, place, table));
+  if (places->subject->has_arch_tables) {
+    status = take_file(places, KJIT_ORIGIN_USER, TUNE_USER, &device, place, table);
+    if (status == KJIT_OK) status = take_file(places, KJIT_ORIGIN_SITE, TUNE_SITE, &device, place, table);
+  }
+  return keep(table, status == KJIT_OK ? take_shipped(places, &wanted, place, table) : status);
 }
