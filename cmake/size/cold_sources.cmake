@@ -11,7 +11,7 @@ if(NOT KJIT_SMALL)
 endif()
 
 set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request jit/server attention/tune
-    family/tune)
+    attention/variant family/tune)
 set(cold_files
   attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
   base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c

@@ -46,6 +46,7 @@ from .flash_config import (
     get_kernel_configs,
     get_kernel_progression_configs,
 )
+from .flex import flex_attention
 from .kernel import Kernel
 from .module import Global, Module
 from .program import Program, SealedKernel
@@ -53,6 +54,7 @@ from .raw import RawKernel, RawModule
 from .runtime import Config, Key, Path, Runtime, default_runtime
 from .sealed import Sealer
 from .tensor_map import TensorMap
+from .variant import Variant, explain
 
 
 def compile(config: Config, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
@@ -170,6 +172,7 @@ __all__ = [
     "TensorMap",
     "Tuned",
     "Unsupported",
+    "Variant",
     "Why",
     "__version__",
     "attention",
@@ -181,9 +184,11 @@ __all__ = [
     "config_set",
     "default_runtime",
     "doctor",
+    "explain",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "flex_attention",
     "forward",
     "forward_timed",
     "get_autotuning_kernel_configs",
