@@ -1,0 +1,209 @@
+// The end of a tile: from accumulators to O and the log-sum-exp, or to a partial result, and the merge of partial
+// results.
+//
+// Where the keys of a tile were divided among the blocks of threads `first` to `last`, each writes a partial result and
+// arrives at the counter of `first`. The last to arrive merges all of them, in their order, so that the bits do not
+// depend on who is last; nobody waits for anybody. It leaves the counter at zero for the next launch. A block of threads
+// has two slots: for the tile that it began and did not end, and for a tile that another began.
+#pragma once
+#include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/math.cuh>
+#include <kjit/ptx/memory.cuh>
+#include <kjit/types.cuh>
+#include <kjit/warp.cuh>
+
+#include "attention_serving/config.cuh"
+#include "attention_serving/element.cuh"
+#include "attention_serving/params.h"
+#include "attention_serving/tiles.cuh"
+#include "softmax/online_softmax.cuh"
+
+struct Result {
+  static constexpr int kChunks = cfg::kHeadDimV / kChunkElements; // of a row of O
+
+  const attention_serving_params &p;
+  const PackedRows &rows;
+  const int sequence;
+  char *const shared;
+
+  struct Statistics {
+    float maximum, sum; // the largest score times log2 e, and the sum of exp2(score * log2 e - maximum)
+  };
+
+  // O of a warp along the keys, and its statistics, in shared memory.
+  KJIT_DEVICE float *output(int key_warp, int row) const {
+    return (float *)shared + (key_warp * cfg::kRows + row) * cfg::kOutputStride;
+  }
+  KJIT_DEVICE Statistics *statistics(int key_warp) const {
+    return (Statistics *)(shared + cfg::kStatisticsAt) + key_warp * cfg::kRows;
+  }
+
+  // Put a warp's accumulators into shared memory. All threads have read what lay there.
+  template <typename Softmax>
+  KJIT_DEVICE void keep(const float (&o)[1][cfg::kOutputTiles8][4], const Softmax &softmax, float scale_log2) const {
+    const int warp = (int)threadIdx.x / kLanesPerWarp, lane = (int)threadIdx.x % kLanesPerWarp;
+    const int key_warp = warp / cfg::kRowWarps, row_warp = warp % cfg::kRowWarps;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int row = row_warp * 16 + r * 8 + lane / 4;
+      const float sum = quad_sum(softmax.sum[0][r]);
+      if (lane % 4 == 0)
+        statistics(key_warp)[row] = {sum == 0.0f ? masked_score() : softmax.max[0][r] * scale_log2, sum};
+      float *const to = output(key_warp, row) + lane % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < cfg::kOutputTiles8; n++) {
+        to[n * 8] = o[0][n][2 * r];
+        to[n * 8 + 1] = o[0][n][2 * r + 1];
+      }
+    }
+  }
+
+  // The factor by which what is relative to `maximum` is made relative to `to`. No key, no weight.
+  static KJIT_DEVICE float weight(float maximum, float to) {
+    return maximum == masked_score() ? 0.0f : ex2_approx(maximum - to);
+  }
+
+  // Statistics of all warps along the keys together, and their weights.
+  KJIT_DEVICE Statistics join(int row, float (&weights)[cfg::kKeyWarps]) const {
+    Statistics all = {masked_score(), 0.0f};
+#pragma unroll
+    for (int w = 0; w < cfg::kKeyWarps; w++)
+      all.maximum = fmaxf(all.maximum, statistics(w)[row].maximum);
+#pragma unroll
+    for (int w = 0; w < cfg::kKeyWarps; w++) {
+      weights[w] = weight(statistics(w)[row].maximum, all.maximum);
+      all.sum += weights[w] * statistics(w)[row].sum;
+    }
+    return all;
+  }
+
+  KJIT_DEVICE void joined_chunk(int row, int chunk, const float (&weights)[cfg::kKeyWarps], float (&values)[8]) const {
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+      values[i] = 0.0f;
+#pragma unroll
+    for (int w = 0; w < cfg::kKeyWarps; w++)
+#pragma unroll
+      for (int i = 0; i < 8; i++)
+        values[i] += weights[w] * output(w, row)[chunk * 8 + i];
+  }
+
+  // This tile's sink takes part in a row's statistics: one more score without a value. `factor`: what O is multiplied
+  // by.
+  KJIT_DEVICE Statistics with_sink(Statistics all, int head, float &factor) const {
+    factor = 1.0f;
+    if (!p.sinks) return all;
+    const float logit = p.sinks_fp32 ? ((const float *)p.sinks)[head]
+                                     : element_value(cfg::Element{}, ((const unsigned short *)p.sinks)[head]);
+    const float sink = logit * kLog2E, maximum = fmaxf(all.maximum, sink);
+    factor = weight(all.maximum, maximum);
+    return {maximum, all.sum * factor + weight(sink, maximum)};
+  }
+
+  // Write one chunk of O, and with the first chunk of a row its log-sum-exp.
+  KJIT_DEVICE void write(int row, int chunk, Statistics all, const float (&values)[8]) const {
+    int query, head;
+    if (!rows.find(row, query, head)) return;
+    float factor;
+    all = with_sink(all, head, factor);
+    const bool empty = all.sum == 0.0f;
+    const float inverse = empty ? 0.0f : factor / all.sum;
+    Chunk out;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      out.word[i] = cvt_rn_x2(cfg::Element{}, values[2 * i] * inverse, values[2 * i + 1] * inverse);
+    const int64_t at = sequence * p.o_stride.batch + (rows.s.first_row + query) * p.o_stride.seq + head * p.o_stride.head;
+    st_global_16((char *)p.o + at * 2 + chunk * kChunkBytes, out);
+    if (p.lse && chunk == 0)
+      p.lse[sequence * p.lse_batch_stride + head * p.lse_head_stride + rows.s.first_row + query] =
+          empty ? masked_score() : (all.maximum + lg2_approx(all.sum)) * kLn2;
+  }
+
+  // The tile was computed as a whole: what keep() left is the result.
+  KJIT_DEVICE void finish() const {
+    for (int i = (int)threadIdx.x; i < cfg::kRows * kChunks; i += cfg::kThreads) {
+      const int row = i / kChunks, chunk = i % kChunks;
+      float weights[cfg::kKeyWarps], values[8];
+      const Statistics all = join(row, weights);
+      joined_chunk(row, chunk, weights, values);
+      write(row, chunk, all, values);
+    }
+  }
+
+  KJIT_DEVICE float *partial(int block, bool began) const {
+    return p.partials + (int64_t)(2 * block + began) * cfg::kPartialFloats;
+  }
+  static KJIT_DEVICE Statistics *statistics_of(float *partial) {
+    return (Statistics *)(partial + cfg::kRows * cfg::kHeadDimV);
+  }
+
+  struct alignas(16) Quad {
+    float x[4];
+  };
+
+  // Write what keep() left as the partial result of this block of threads.
+  KJIT_DEVICE void write_partial(int first) const {
+    float *const to = partial((int)blockIdx.x, (int)blockIdx.x == first);
+    for (int i = (int)threadIdx.x; i < cfg::kRows * kChunks; i += cfg::kThreads) {
+      const int row = i / kChunks, chunk = i % kChunks;
+      float weights[cfg::kKeyWarps], values[8];
+      const Statistics all = join(row, weights);
+      joined_chunk(row, chunk, weights, values);
+      Quad *const quads = (Quad *)(to + row * cfg::kHeadDimV + chunk * 8);
+      quads[0] = {{values[0], values[1], values[2], values[3]}};
+      quads[1] = {{values[4], values[5], values[6], values[7]}};
+      if (chunk == 0) statistics_of(to)[row] = all;
+    }
+  }
+
+  // Is this block of threads the last of `count` to arrive? What the others wrote is then visible to all its threads.
+  KJIT_DEVICE bool arrive(int first, int count) const {
+    int *const word = (int *)(shared + cfg::kWordAt);
+    __syncthreads(); // all threads have written their part
+    if (threadIdx.x == 0) {
+      __threadfence(); // the block's writes come before the arrival
+      const bool is_last = atomicAdd(p.arrivals + first, 1) == count - 1;
+      if (is_last) p.arrivals[first] = 0; // for the next launch
+      __threadfence();                    // the others' arrivals come before what is read of them
+      *word = is_last;
+    }
+    __syncthreads();
+    return *word != 0;
+  }
+
+  // Merge the partial results of the blocks of threads `first` to `last` and write the result.
+  KJIT_DEVICE void merge(int first, int last) const {
+    Statistics *const all = statistics(0);
+    for (int row = (int)threadIdx.x; row < cfg::kRows; row += cfg::kThreads) {
+      Statistics joined = {masked_score(), 0.0f};
+      for (int block = first; block <= last; block++)
+        joined.maximum = fmaxf(joined.maximum, statistics_of(partial(block, block == first))[row].maximum);
+      for (int block = first; block <= last; block++) {
+        const Statistics part = statistics_of(partial(block, block == first))[row];
+        joined.sum += weight(part.maximum, joined.maximum) * part.sum;
+      }
+      all[row] = joined;
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < cfg::kRows * kChunks; i += cfg::kThreads)
+      merge_chunk(i / kChunks, i % kChunks, all[i / kChunks], first, last);
+  }
+
+private:
+  KJIT_DEVICE void merge_chunk(int row, int chunk, Statistics all, int first, int last) const {
+    float values[8] = {};
+#pragma unroll 4
+    for (int block = first; block <= last; block++) {
+      float *const from = partial(block, block == first);
+      const float part = weight(statistics_of(from)[row].maximum, all.maximum);
+      const Quad *const quads = (const Quad *)(from + row * cfg::kHeadDimV + chunk * 8);
+      const Quad low = quads[0], high = quads[1];
+#pragma unroll
+      for (int n = 0; n < 4; n++) {
+        values[n] += part * low.x[n];
+        values[4 + n] += part * high.x[n];
+      }
+    }
+    write(row, chunk, all, values);
+  }
+};
