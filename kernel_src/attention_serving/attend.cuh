@@ -157,7 +157,7 @@ struct Attend {
       : p(params), shared(shared), tiles(address) {}
 
   KJIT_DEVICE void run() {
-    __shared__ plan::Chunk chunk;
+    plan::Chunk &chunk = *(plan::Chunk *)shared;
     attention_serving_run at;
     if (p.plan && p.plan->tag == p.plan_tag && p.plan->runs == (int)gridDim.x) {
       runs = {(int)gridDim.x, p.plan->length};

@@ -29,13 +29,12 @@
 extern "C" __global__
 __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void attention_serving(
     const __grid_constant__ attention_serving_params p) {
+  extern __shared__ __align__(128) char shared[];
   if constexpr (cfg::kPass == cfg::kPlan) {
-    __shared__ plan::Chunk chunk;
-    plan::write(p, chunk, p.runs);
+    plan::write(p, *(plan::Chunk *)shared, p.runs);
   } else if constexpr (cfg::kPass == cfg::kAppend) {
     append::run(p);
   } else {
-    extern __shared__ __align__(128) char shared[];
     Attend attend(p, shared, cvta_to_shared(shared));
     attend.run();
   }

@@ -69,8 +69,10 @@ constexpr int kStatisticsAt = kTilesBytes > kOutputBytes ? kTilesBytes : kOutput
 constexpr int kRowTableAt = kStatisticsAt + kKeyWarps * kRows * 2 * 4;
 constexpr int kRowTableBytes = kPaged ? 2 * kKeys * 16 : 0;
 constexpr int kWordAt = kRowTableAt + kRowTableBytes;
-constexpr int kSharedBytes = kPass == kAttend ? kWordAt + 16 : 0;
-constexpr int kPlanBytes = kThreads * 16; // of static shared memory: the plan of a chunk of sequences
+constexpr int kPlanBytes = kThreads * 12; // the costs of a chunk of sequences, before the first tile
+constexpr int kSharedBytes = kPass == kAttend ? kWordAt + 16 : kPass == kPlan ? kPlanBytes : 0;
+
+static_assert(kPlanBytes <= kTilesBytes, "the plan lies where the tiles will");
 
 static_assert(kSharedBytes == KJIT_shared_bytes, "shared_bytes: what the host asks for is what is used");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as the warps have");

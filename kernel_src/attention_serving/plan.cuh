@@ -55,6 +55,7 @@ struct Chunk {
   int64_t cost[cfg::kThreads]; // of one head of the sequence
   int keys[cfg::kThreads];
 };
+static_assert(sizeof(Chunk) == cfg::kPlanBytes, "a chunk has its place in shared memory");
 
 KJIT_DEVICE int load_chunk(const attention_serving_params &p, Chunk &chunk, int first) {
   const int b = first + (int)threadIdx.x, left = p.batch - first;

@@ -11,8 +11,6 @@
 
 /* Shared memory of a multiprocessor beyond what one block may have; and what the system takes of it for each block. */
 #define RESERVED_BYTES 1024u
-/* The plan of 128 sequences, in static shared memory. */
-#define STATIC_BYTES 1536u
 
 /* How many blocks of 128 threads share a multiprocessor by their registers, and the keys of a step. Measured by what
  * ptxas takes without spilling more than tests/jit/serving_codegen_test.c allows. */
@@ -30,7 +28,7 @@ static void shape(kjit_attention_serving_config *config) {
 }
 
 static bool fits(const kjit_attention_serving_config *config, uint32_t available) {
-  const uint32_t needed = serving_shared_bytes(config) + STATIC_BYTES + RESERVED_BYTES;
+  const uint32_t needed = serving_shared_bytes(config) + RESERVED_BYTES;
   return needed * (uint32_t)config->blocks_per_sm <= available;
 }
 

@@ -18,7 +18,7 @@ enum {
   MAX_STAGES = 4,
   MAX_BLOCKS = 8,
   MAX_ACCUMULATORS = 200, /* fp32 registers of a thread for O and S */
-  STATIC_BYTES = 12       /* of static shared memory a thread: the plan of a sequence */
+  PLAN_BYTES = 12         /* of shared memory a thread: the cost and the keys of a sequence */
 };
 
 /* ---- Fields ---- */
@@ -55,7 +55,8 @@ static uint32_t columns(int32_t head) {
 /* Shared memory as config.cuh lays it out: Q and the stages of K and V, or O of each warp along the keys in fp32;
  * maxima and sums; with pages two tables of rows; a word. */
 uint32_t serving_shared_bytes(const kjit_attention_serving_config *config) {
-  if (config->pass != KJIT_SERVING_ATTEND) return 0;
+  if (config->pass == KJIT_SERVING_APPEND) return 0;
+  if (config->pass == KJIT_SERVING_PLAN) return PLAN_BYTES * serving_threads(config);
   const uint32_t d = columns(config->head_dim), dv = columns(config->head_dim_v);
   const uint32_t tile_rows = (uint32_t)config->rows, keys = (uint32_t)config->keys;
   const uint32_t key_warps = (uint32_t)config->warps / (tile_rows / TILE);
@@ -136,7 +137,7 @@ static kjit_status check_place(const kjit_family *family, const int32_t *values,
   if (target.capability < MIN_CAPABILITY)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: attention_serving requires sm_80 or higher (current: %s)",
                      target.name);
-  const uint32_t needed = serving_shared_bytes(config) + STATIC_BYTES * serving_threads(config);
+  const uint32_t needed = serving_shared_bytes(config);
   if (needed <= place->shared_per_block) return KJIT_OK;
   return error_set(error, KJIT_ERR_UNSUPPORTED,
                    "keys is %d: with rows %d and stages %d a block needs %u bytes of shared memory; %s has %u",
