@@ -51,7 +51,7 @@ typedef struct kjit_attention_serving_args {
   kjit_tensor lse;          /**< written: natural log, sinks included; data NULL: not wanted */
   kjit_tensor k_new, v_new; /**< appended to the cache at seqused_k[b] + i before attention; data NULL: none.
                                  k and v are then written. Positions that the cache does not have are skipped. */
-  int64_t batch;            /**< sequences; 0: nothing is done */
+  int64_t batch;            /**< sequences; without a sequence, or a row of q, nothing is done, nor appended */
   int64_t max_seqlen_q;     /**< no sequence has more rows: shapes the choice of the kernel, never the result; 0: q's */
   const int32_t *cu_seqlens_q, *cu_seqlens_k, *cu_seqlens_k_new; /**< batch + 1 each */
   const int32_t *seqused_q, *seqused_k;                          /**< batch each; k_new needs seqused_k */

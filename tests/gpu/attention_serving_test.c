@@ -17,8 +17,8 @@
 #define RUNS        2
 #else
 #define SETUP   gpu_setup
-#define RANDOM  1000
-#define LONGEST 900
+#define RANDOM  300
+#define LONGEST 260
 #define RUNS    3
 #endif
 

@@ -44,6 +44,7 @@ static void random_lengths(struct serving_case *c, struct random *random, int mo
   const int added = PICK(random, 1, 1, 3);
   for (int b = 0; b < c->batch; b++) {
     c->rows[b] = c->ragged_q || c->use_seqused_q ? (int)random_below(random, (size_t)rows + 1) : rows;
+    if (b == 0 && c->rows[b] == 0) c->rows[b] = 1; /* without a row of q nothing is done */
     c->keys[b] = chance(random, 8) ? 0 : 1 + (int)random_below(random, (size_t)most);
     if (c->append) c->added[b] = c->ragged_new ? (int)random_below(random, 4) : added;
     if (c->append && !c->ragged_new && added == 1 && chance(random, 12)) c->keys[b] = -1;

@@ -64,7 +64,9 @@ static unsigned plan_tag(const struct call *call) {
   tag = mix(tag, (int64_t)params->heads_kv << 32 | (uint32_t)params->group);
   tag = mix(tag, (int64_t)params->window_left << 32 | (uint32_t)params->window_right);
   tag = mix(tag, (int64_t)params->most_splits << 32 | call->runs);
-  tag = mix(tag, (int64_t)params->rows_q << 32 | (uint32_t)params->rows_new);
+  /* Where lengths are offsets, the totals that they end with are no part of them. */
+  tag = mix(tag, params->cu_q ? -1 : params->rows_q);
+  tag = mix(tag, params->cu_new ? -1 : params->rows_new);
   for (size_t i = 0; i < SERVING_FIELDS_MAX; i++)
     tag = mix(tag, call->choice.values[i]);
   return tag | 1;
