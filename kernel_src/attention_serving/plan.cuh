@@ -105,12 +105,13 @@ KJIT_DEVICE int tile_at(const attention_serving_params &p, const Sequence &s, in
   return low;
 }
 
-// The tile that holds position `at` of the line. All threads of a block together; each gets the result.
+// The tile that holds position `at` of the line, after make_runs(), which has left the only chunk of a small batch. All
+// threads of a block together; each gets the result.
 KJIT_DEVICE attention_serving_run find_run(const attention_serving_params &p, Chunk &chunk, int64_t at) {
   attention_serving_run run = {p.batch, 0, 0, 0, 0};
   int64_t before = 0;
   for (int first = 0; first < p.batch; first += cfg::kThreads) {
-    const int loaded = load_chunk(p, chunk, first);
+    const int loaded = p.batch <= cfg::kThreads ? p.batch : load_chunk(p, chunk, first);
     for (int i = 0; i < loaded; i++) {
       const int64_t cost = chunk.cost[i], all = cost * p.heads_kv;
       if (at >= before + all) {

@@ -121,7 +121,8 @@ struct Result {
 
   // The tile was computed as a whole: what keep() left is the result.
   KJIT_DEVICE void finish() const {
-    for (int i = (int)threadIdx.x; i < cfg::kRows * kChunks; i += cfg::kThreads) {
+    const int count = rows.count();
+    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kThreads) {
       const int row = i / kChunks, chunk = i % kChunks;
       float weights[cfg::kKeyWarps], values[8];
       const Statistics all = join(row, weights);
@@ -143,8 +144,9 @@ struct Result {
 
   // Write what keep() left as the partial result of this block of threads.
   KJIT_DEVICE void write_partial(int first) const {
+    const int count = rows.count(); // rows that do not exist are neither written nor merged
     float *const to = partial((int)blockIdx.x, (int)blockIdx.x == first);
-    for (int i = (int)threadIdx.x; i < cfg::kRows * kChunks; i += cfg::kThreads) {
+    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kThreads) {
       const int row = i / kChunks, chunk = i % kChunks;
       float weights[cfg::kKeyWarps], values[8];
       const Statistics all = join(row, weights);
@@ -173,8 +175,9 @@ struct Result {
 
   // Merge the partial results of the blocks of threads `first` to `last` and write the result.
   KJIT_DEVICE void merge(int first, int last) const {
+    const int count = rows.count();
     Statistics *const all = statistics(0);
-    for (int row = (int)threadIdx.x; row < cfg::kRows; row += cfg::kThreads) {
+    for (int row = (int)threadIdx.x; row < count; row += cfg::kThreads) {
       Statistics joined = {masked_score(), 0.0f};
       for (int block = first; block <= last; block++)
         joined.maximum = fmaxf(joined.maximum, statistics_of(partial(block, block == first))[row].maximum);
@@ -185,7 +188,7 @@ struct Result {
       all[row] = joined;
     }
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < cfg::kRows * kChunks; i += cfg::kThreads)
+    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kThreads)
       merge_chunk(i / kChunks, i % kChunks, all[i / kChunks], first, last);
   }
 

@@ -48,6 +48,12 @@ struct PackedRows {
     return query < s.rows;
   }
 
+  // How many rows of the tile exist.
+  KJIT_DEVICE int count() const {
+    const int64_t left = (int64_t)s.rows * p.group - first;
+    return left < cfg::kRows ? (int)left : cfg::kRows;
+  }
+
   // The query of row `row`, or the last one for a row behind it.
   KJIT_DEVICE int query(int row) const {
     const int query = p.group == 1 ? first + row : (first + row) / p.group;
