@@ -33,8 +33,8 @@ static int load(void) {
          find(library, "cuCtxSetCurrent", &driver.context_set) &&
          find(library, "cuStreamCreate", &driver.stream_create) &&
          find(library, "cuMemAlloc_v2", &driver.memory_alloc) && find(library, "cuMemsetD8_v2", &driver.memory_set) &&
-         find(library, "cuCtxSynchronize", &driver.synchronize) &&
-         find(library, "cuMemcpyHtoD_v2", &driver.copy_in) && find(library, "cuMemcpyDtoH_v2", &driver.copy_out) &&
+         find(library, "cuCtxSynchronize", &driver.synchronize) && find(library, "cuMemcpyHtoD_v2", &driver.copy_in) &&
+         find(library, "cuMemcpyDtoH_v2", &driver.copy_out) &&
          find(library, "cuStreamBeginCapture_v2", &driver.begin_capture) &&
          find(library, "cuStreamEndCapture", &driver.end_capture) &&
          find(library, "cuGraphInstantiateWithFlags", &driver.instantiate) &&
@@ -52,8 +52,7 @@ int gpu_open(CUstream *stream) {
 void *gpu_memory(const void *data, size_t bytes) {
   CUdeviceptr address = 0;
   if (driver.memory_alloc(&address, bytes) != CUDA_SUCCESS) return NULL;
-  const CUresult result =
-      data ? driver.copy_in(address, data, bytes) : driver.memory_set(address, 0, bytes);
+  const CUresult result = data ? driver.copy_in(address, data, bytes) : driver.memory_set(address, 0, bytes);
   return result == CUDA_SUCCESS && driver.synchronize() == CUDA_SUCCESS ? (void *)(uintptr_t)address : NULL;
 }
 

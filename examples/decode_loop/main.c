@@ -5,8 +5,8 @@
  *   decode_loop run kernels.kjb             generate from the bundle alone: no NVRTC, no cache folder
  *
  * The model has two layers of attention over one paged cache each, random weights, and no other arithmetic. The tokens
- * of the graph's replays are compared with those of calls that are not captured. Exit codes: 0 done and right, 1 failed,
- * 3 no GPU. */
+ * of the graph's replays are compared with those of calls that are not captured. Exit codes: 0 done and right, 1
+ * failed, 3 no GPU. */
 #include "gpu.h"
 
 #include <kjit/kjit.h>
@@ -181,11 +181,8 @@ static int prepare(struct engine *engine, const char *text) {
   if (kjit_device_get_info(engine->runtime, 0, &device, &engine->error) != KJIT_OK) return 0;
   const kjit_build_request request = step_request(text, device.arch);
   struct step_params *step = &engine->step;
-  *step = (struct step_params){.columns = COLUMNS,
-                               .kv_columns = KV_COLUMNS,
-                               .vocabulary = VOCABULARY,
-                               .most = STEPS,
-                               .prompt = PROMPT};
+  *step = (struct step_params){
+      .columns = COLUMNS, .kv_columns = KV_COLUMNS, .vocabulary = VOCABULARY, .most = STEPS, .prompt = PROMPT};
   step->weights = random_memory((size_t)VOCABULARY * COLUMNS, 1);
   step->table_q = random_memory((size_t)VOCABULARY * COLUMNS, 2);
   step->table_kv = random_memory((size_t)VOCABULARY * 2 * KV_COLUMNS, 3);

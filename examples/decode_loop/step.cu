@@ -8,14 +8,14 @@ static __device__ float value_of(unsigned short bits) {
 }
 
 struct step_params {
-  const unsigned short *o;       // (batch, columns): attention's output
-  const unsigned short *weights; // (vocabulary, columns)
-  const unsigned short *table_q; // (vocabulary, columns)
+  const unsigned short *o;        // (batch, columns): attention's output
+  const unsigned short *weights;  // (vocabulary, columns)
+  const unsigned short *table_q;  // (vocabulary, columns)
   const unsigned short *table_kv; // (vocabulary, 2, kv columns)
-  unsigned short *q;             // (batch, columns)
-  unsigned short *k_new, *v_new; // (batch, kv columns)
-  int *lengths;                  // (batch): keys in the cache
-  int *tokens;                   // (batch, most): what was generated
+  unsigned short *q;              // (batch, columns)
+  unsigned short *k_new, *v_new;  // (batch, kv columns)
+  int *lengths;                   // (batch): keys in the cache
+  int *tokens;                    // (batch, most): what was generated
   int columns, kv_columns, vocabulary, most, prompt;
 };
 

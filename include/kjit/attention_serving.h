@@ -55,11 +55,11 @@ typedef struct kjit_attention_serving_args {
   int64_t max_seqlen_q;     /**< no sequence has more rows: shapes the choice of the kernel, never the result; 0: q's */
   const int32_t *cu_seqlens_q, *cu_seqlens_k, *cu_seqlens_k_new; /**< batch + 1 each */
   const int32_t *seqused_q, *seqused_k;                          /**< batch each; k_new needs seqused_k */
-  const int32_t *cache_batch_idx; /**< batch: row of the cache, or of the page table; NULL: b */
-  const int32_t *leftpad_k;       /**< batch: the first so many slots hold no key */
-  const int32_t *page_table;      /**< (rows, max_pages): key j lies in page page_table[row][j / page size] */
-  int64_t page_table_stride;      /**< elements between rows of the page table */
-  int64_t max_pages;              /**< columns of the page table */
+  const int32_t *cache_batch_idx;      /**< batch: row of the cache, or of the page table; NULL: b */
+  const int32_t *leftpad_k;            /**< batch: the first so many slots hold no key */
+  const int32_t *page_table;           /**< (rows, max_pages): key j lies in page page_table[row][j / page size] */
+  int64_t page_table_stride;           /**< elements between rows of the page table */
+  int64_t max_pages;                   /**< columns of the page table */
   const void *rotary_cos, *rotary_sin; /**< (rotary_rows, rotary_columns / 2), contiguous, of q's dtype: q and k_new are
                                             rotated; only with k_new */
   int64_t rotary_rows, rotary_columns; /**< columns: a multiple of 16 up to q's; those behind stay as they are */
@@ -68,11 +68,12 @@ typedef struct kjit_attention_serving_args {
   int32_t sinks_dtype;                 /**< KJIT_FP32 or q's */
   int32_t window_left, window_right;   /**< keys to the left and right of a row's position that it sees; -1: all */
   int32_t attention_chunk;             /**< a row sees keys of its own chunk of so many positions alone; 0: all */
-  int32_t num_splits; /**< 0: chosen; 1: a row's keys are summed in one piece, whatever the batch; n: at most n pieces */
-  int32_t sm_margin;  /**< multiprocessors that are left to other kernels */
-  float scale;        /**< softmax scale, > 0 and finite; 0: 1/√head_dim */
-  float softcap;      /**< > 0: scores become softcap · tanh(score / softcap); 0: none */
-  uint32_t flags;     /**< KJIT_ATTENTION_CAUSAL (window_right = 0), KJIT_SERVING_ROTARY_INTERLEAVED */
+  int32_t
+      num_splits;    /**< 0: chosen; 1: a row's keys are summed in one piece, whatever the batch; n: at most n pieces */
+  int32_t sm_margin; /**< multiprocessors that are left to other kernels */
+  float scale;       /**< softmax scale, > 0 and finite; 0: 1/√head_dim */
+  float softcap;     /**< > 0: scores become softcap · tanh(score / softcap); 0: none */
+  uint32_t flags;    /**< KJIT_ATTENTION_CAUSAL (window_right = 0), KJIT_SERVING_ROTARY_INTERLEAVED */
   const void *schedule; /**< what kjit_attention_schedule() wrote for equal lengths; NULL: the kernel makes its own */
   void *workspace;      /**< device memory for this call, zeroed once before its first use; calls that share it must run
                              one after the other; NULL: the runtime's own (in a capture: allocated by the graph) */
@@ -87,9 +88,9 @@ static inline kjit_attention_serving_args kjit_attention_serving_args_default(vo
 }
 
 /**
- * Attention for serving. Asynchronous, on the caller's stream, in the current context; with k_new two kernels, else one.
- * Everything that the host can see is checked before anything is compiled or launched. The first call of a kind builds
- * its kernels, so it must not be the one that is captured into a graph.
+ * Attention for serving. Asynchronous, on the caller's stream, in the current context; with k_new two kernels, else
+ * one. Everything that the host can see is checked before anything is compiled or launched. The first call of a kind
+ * builds its kernels, so it must not be the one that is captured into a graph.
  *
  * @param runtime  the runtime
  * @param args     borrowed for the call, while the memory is used until the kernels have run

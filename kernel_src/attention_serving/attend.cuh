@@ -273,7 +273,8 @@ private:
     }
     for (int j = share.from; j < share.from + cfg::kStages - 1; j++)
       begin_block(source, j, share.to);
-    if constexpr (cfg::kPaged) source.enter(share.from + cfg::kStages - 1, source.look_up(share.from + cfg::kStages - 1));
+    if constexpr (cfg::kPaged)
+      source.enter(share.from + cfg::kStages - 1, source.look_up(share.from + cfg::kStages - 1));
 #pragma unroll 1
     for (int j = share.from; j < share.to; j++) {
       cp_async_wait_group<cfg::kStages - 2>();
@@ -284,7 +285,8 @@ private:
       KeyValueSource::Slot next;
       if constexpr (cfg::kPaged) next = source.look_up(ahead + 1);
       const int key = tile.keys.low + j * cfg::kKeys;
-      warp.step(j % cfg::kStages * cfg::kStageBytes, key, key < tile.all_see.low || key + cfg::kKeys > tile.all_see.high);
+      warp.step(j % cfg::kStages * cfg::kStageBytes, key,
+                key < tile.all_see.low || key + cfg::kKeys > tile.all_see.high);
       if constexpr (cfg::kPaged) source.enter(ahead + 1, next);
     }
     cp_async_wait_group<0>();

@@ -27,8 +27,8 @@
 #endif
 
 extern "C" __global__
-__launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void attention_serving(
-    const __grid_constant__ attention_serving_params p) {
+__launch_bounds__(cfg::kThreads,
+                  cfg::kBlocksPerSm) void attention_serving(const __grid_constant__ attention_serving_params p) {
   extern __shared__ __align__(128) char shared[];
   if constexpr (cfg::kPass == cfg::kPlan) {
     plan::write(p, *(plan::Chunk *)shared, p.runs);

@@ -37,10 +37,10 @@ constexpr bool kPaged = KJIT_paged;
 constexpr bool kSoftcap = KJIT_softcap;
 
 constexpr int kThreads = kWarps * kLanesPerWarp;
-constexpr int kRowWarps = kRows / 16;          // warps along the rows: each has 16
-constexpr int kKeyWarps = kWarps / kRowWarps;  // warps along the keys of a tile
-constexpr int kWarpKeys = kKeys / kKeyWarps;   // keys of a warp in each tile
-constexpr int kKeyTiles = kWarpKeys / 16;      // the same in 16s
+constexpr int kRowWarps = kRows / 16;         // warps along the rows: each has 16
+constexpr int kKeyWarps = kWarps / kRowWarps; // warps along the keys of a tile
+constexpr int kWarpKeys = kKeys / kKeyWarps;  // keys of a warp in each tile
+constexpr int kKeyTiles = kWarpKeys / 16;     // the same in 16s
 
 // Tiles are as wide as 16-column slices make them; the columns that a head does not have are zeros in shared memory.
 constexpr int kQueryKeySlices = ceil_div(kHeadDim, 16);
@@ -59,8 +59,9 @@ using QTile = SharedTile<kRows, 16 * kQueryKeySlices, true>;
 using KTile = SharedTile<kKeys, 16 * kQueryKeySlices, true>;
 using VTile = SharedTile<kKeys, 16 * kValueSlices, true>;
 
-// Shared memory: Q, then `kStages` times K and V; O of every warp along the keys, in fp32, takes their place when a tile
-// ends. Behind them each row's maximum and sum, for each warp along the keys; with pages two tables of rows; a word.
+// Shared memory: Q, then `kStages` times K and V; O of every warp along the keys, in fp32, takes their place when a
+// tile ends. Behind them each row's maximum and sum, for each warp along the keys; with pages two tables of rows; a
+// word.
 constexpr int kStageBytes = KTile::kBytes + VTile::kBytes;
 constexpr int kTilesBytes = QTile::kBytes + kStages * kStageBytes;
 constexpr int kOutputStride = 16 * kValueSlices + 8; // floats; the 8 spread neighbouring rows over the banks

@@ -59,16 +59,16 @@ struct attention_serving_params {
   long long lse_batch_stride, lse_head_stride;
   long long page_table_stride;
 
-  int batch;    /* sequences, >= 0 */
-  int heads_kv; /* >= 1 */
-  int group;    /* query heads that share a key head, >= 1 */
-  int rows_q;   /* without cu_q: rows of each sequence; else rows of all */
-  int rows_k;   /* without pages: positions of a cache row, with cu_k those of all; else 0 */
-  int rows_new; /* as rows_q, of k_new */
-  int cache_rows; /* without pages: rows of the cache; else its pages */
-  int page_size;  /* positions of a page; 0: no pages */
-  int page_shift; /* log2 of it, or -1 */
-  int max_pages;  /* columns of the page table */
+  int batch;                     /* sequences, >= 0 */
+  int heads_kv;                  /* >= 1 */
+  int group;                     /* query heads that share a key head, >= 1 */
+  int rows_q;                    /* without cu_q: rows of each sequence; else rows of all */
+  int rows_k;                    /* without pages: positions of a cache row, with cu_k those of all; else 0 */
+  int rows_new;                  /* as rows_q, of k_new */
+  int cache_rows;                /* without pages: rows of the cache; else its pages */
+  int page_size;                 /* positions of a page; 0: no pages */
+  int page_shift;                /* log2 of it, or -1 */
+  int max_pages;                 /* columns of the page table */
   int window_left, window_right; /* keys to the left and right of the diagonal that a row sees; -1: all */
   int chunk;                     /* attention chunk; 0: none */
   int rotary_columns, rotary_rows;

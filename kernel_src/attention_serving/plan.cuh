@@ -4,9 +4,10 @@
 // of the group. Tiles follow one another on the line, sequence by sequence, head by head. A tile is as long as the keys
 // that its rows may see, times `group` so that no fraction is left, plus kOverheadKeys for starting and ending it; sums
 // over the tiles of a sequence have a closed form. Block of threads c works on what lies in
-// [c * length, (c + 1) * length): whole tiles, and at most one begun by another and one ended by another, whose keys are
-// divided in proportion. So the balance is as good for one long sequence as for thousands of short ones, windows count
-// with what they see, and the number of partial results is bounded by the blocks of threads, whatever the lengths.
+// [c * length, (c + 1) * length): whole tiles, and at most one begun by another and one ended by another, whose keys
+// are divided in proportion. So the balance is as good for one long sequence as for thousands of short ones, windows
+// count with what they see, and the number of partial results is bounded by the blocks of threads, whatever the
+// lengths.
 //
 // The cuts depend on lengths, config and card alone, never on the order in which blocks run.
 #pragma once
@@ -24,7 +25,7 @@ constexpr int kLeastRunKeys = 4 * cfg::kKeys;
 
 // The sum over t < tiles of first + t * kRows, each cut to [0, most].
 KJIT_DEVICE int64_t cut_sum(int64_t tiles, int64_t first, int64_t most) {
-  int64_t none = first >= 0 ? 0 : (-first + cfg::kRows - 1) / cfg::kRows; // tiles before: their term is 0
+  int64_t none = first >= 0 ? 0 : (-first + cfg::kRows - 1) / cfg::kRows;          // tiles before: their term is 0
   int64_t full = most <= first ? 0 : (most - first + cfg::kRows - 1) / cfg::kRows; // tiles from here on: `most`
   none = none < tiles ? none : tiles;
   full = full < none ? none : full < tiles ? full : tiles;

@@ -3,8 +3,8 @@
 //
 // Where the keys of a tile were divided among the blocks of threads `first` to `last`, each writes a partial result and
 // arrives at the counter of `first`. The last to arrive merges all of them, in their order, so that the bits do not
-// depend on who is last; nobody waits for anybody. It leaves the counter at zero for the next launch. A block of threads
-// has two slots: for the tile that it began and did not end, and for a tile that another began.
+// depend on who is last; nobody waits for anybody. It leaves the counter at zero for the next launch. A block of
+// threads has two slots: for the tile that it began and did not end, and for a tile that another began.
 #pragma once
 #include <kjit/ptx/cvt.cuh>
 #include <kjit/ptx/math.cuh>
@@ -112,7 +112,8 @@ struct Result {
 #pragma unroll
     for (int i = 0; i < 4; i++)
       out.word[i] = cvt_rn_x2(cfg::Element{}, values[2 * i] * inverse, values[2 * i + 1] * inverse);
-    const int64_t at = sequence * p.o_stride.batch + (rows.s.first_row + query) * p.o_stride.seq + head * p.o_stride.head;
+    const int64_t at =
+        sequence * p.o_stride.batch + (rows.s.first_row + query) * p.o_stride.seq + head * p.o_stride.head;
     st_global_16((char *)p.o + at * 2 + chunk * kChunkBytes, out);
     if (p.lse && chunk == 0)
       p.lse[sequence * p.lse_batch_stride + head * p.lse_head_stride + rows.s.first_row + query] =

@@ -155,9 +155,7 @@ struct KeyValueSource {
   }
 
 private:
-  KJIT_DEVICE uint32_t entry(int j, int row) const {
-    return table + (j % 2 * cfg::kKeys + row) * kChunkBytes;
-  }
+  KJIT_DEVICE uint32_t entry(int j, int row) const { return table + (j % 2 * cfg::kKeys + row) * kChunkBytes; }
 
   template <typename Tile, int kColumns, int kWord>
   KJIT_DEVICE void load_tensor(const char *base, int64_t stride, uint32_t tile, int j) const {

@@ -11,10 +11,10 @@
 
 #ifdef KJIT_ON_EMULATOR
 #include "emulator_fixture.h"
-#define SETUP       emulator_setup
-#define RANDOM      40
-#define LONGEST     150
-#define RUNS        2
+#define SETUP   emulator_setup
+#define RANDOM  40
+#define LONGEST 150
+#define RUNS    2
 #else
 #define SETUP   gpu_setup
 #define RANDOM  300

@@ -12,9 +12,9 @@
 
 struct verdict {
   double error, error16, largest, lse_error;
-  size_t wrong;     /* values that are not finite, or rows written that do not count */
-  char first[160];  /* the first of them */
-  double worst[3];  /* sequence, row and head of the largest error */
+  size_t wrong;    /* values that are not finite, or rows written that do not count */
+  char first[160]; /* the first of them */
+  double worst[3]; /* sequence, row and head of the largest error */
 };
 
 static double rounded(const struct serving_trial *trial, double value) {
@@ -117,7 +117,8 @@ static void judge_untouched(const struct serving_trial *trial, const uint16_t *o
       if (o[(size_t)row * columns + i] != CARD_POISON) complain(verdict, "written outside", -1, row, 0);
 }
 
-static void judge_rows(const struct serving_trial *trial, const uint16_t *o, const float *lse, struct verdict *verdict) {
+static void judge_rows(const struct serving_trial *trial, const uint16_t *o, const float *lse,
+                       struct verdict *verdict) {
   const struct serving_case *c = &trial->c;
   const int heads = c->heads_kv * c->group, rows = c->ragged_q ? trial->total_rows : c->batch * trial->q_rows;
   bool *const counts = calloc((size_t)rows + 1, sizeof *counts);
@@ -127,8 +128,9 @@ static void judge_rows(const struct serving_trial *trial, const uint16_t *o, con
       const int at = c->ragged_q ? trial->row_first[b] + row : b * trial->q_rows + row;
       counts[at] = true;
       for (int head = 0; head < heads; head++) {
-        const size_t lse_at = c->ragged_q ? (size_t)head * (size_t)trial->total_rows + (size_t)at
-                                          : ((size_t)b * (size_t)heads + (size_t)head) * (size_t)trial->q_rows + (size_t)row;
+        const size_t lse_at = c->ragged_q
+                                  ? (size_t)head * (size_t)trial->total_rows + (size_t)at
+                                  : ((size_t)b * (size_t)heads + (size_t)head) * (size_t)trial->q_rows + (size_t)row;
         judge_row(trial, o + ((size_t)at * (size_t)heads + (size_t)head) * (size_t)c->head_dim_v,
                   lse ? lse + lse_at : NULL, b, row, head, scores, verdict);
       }
@@ -138,7 +140,8 @@ static void judge_rows(const struct serving_trial *trial, const uint16_t *o, con
   free(scores);
 }
 
-/* The cache is as it was but for what was appended, which is what was given: bitwise, or rotated to within a rounding. */
+/* The cache is as it was but for what was appended, which is what was given: bitwise, or rotated to within a rounding.
+ */
 static void judge_cache(const struct serving_trial *trial, uint16_t *cache, struct verdict *verdict) {
   const struct serving_case *c = &trial->c;
   uint16_t *const before = trial->memory[SERVING_CACHE].host;
@@ -147,8 +150,8 @@ static void judge_cache(const struct serving_trial *trial, uint16_t *cache, stru
       for (int head = 0; head < c->heads_kv; head++)
         for (int is_v = 0; is_v < 2; is_v++) {
           const int columns = is_v ? c->head_dim_v : c->head_dim;
-          const size_t at = (is_v ? trial->v_base : 0) + serving_slot(trial, b, position) +
-                            (size_t)(head * trial->cache_stride[2]);
+          const size_t at =
+              (is_v ? trial->v_base : 0) + serving_slot(trial, b, position) + (size_t)(head * trial->cache_stride[2]);
           const int key = position - c->leftpad[b];
           const double *const exact =
               (is_v ? trial->v : trial->k) +
@@ -156,7 +159,8 @@ static void judge_cache(const struct serving_trial *trial, uint16_t *cache, stru
           for (int i = 0; i < columns; i++) {
             const double value = (double)half_to_float(c->dtype, cache[at + (size_t)i]);
             const double allowed = !is_v && c->rotary_columns ? 2.5 * half_rounding_error(c->dtype, exact[i]) : 0;
-            if (!(fabs(value - exact[i]) <= allowed)) complain(verdict, is_v ? "appended v" : "appended k", b, position, head);
+            if (!(fabs(value - exact[i]) <= allowed))
+              complain(verdict, is_v ? "appended v" : "appended k", b, position, head);
             cache[at + (size_t)i] = before[at + (size_t)i];
           }
         }

@@ -3,7 +3,6 @@
 #include "serving_trial.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,92 +10,6 @@
 #include "support/half.h"
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
-
-struct serving_case serving_plain_case(void) {
-  return (struct serving_case){.dtype = KJIT_FP16,
-                               .batch = 1,
-                               .heads_kv = 1,
-                               .group = 1,
-                               .head_dim = 64,
-                               .head_dim_v = 64,
-                               .page_size = 16,
-                               .rows = {1},
-                               .keys = {100},
-                               .window_left = -1,
-                               .window_right = -1,
-                               .lse = true,
-                               .seed = 1};
-}
-
-static int pick(struct random *random, const int *values, size_t count) {
-  return values[random_below(random, count)];
-}
-#define PICK(random, ...)                                                                                              \
-  pick(random, (const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
-
-static bool chance(struct random *random, size_t one_in) {
-  return random_below(random, one_in) == 0;
-}
-
-static void random_lengths(struct serving_case *c, struct random *random, int most) {
-  const bool decodes = chance(random, 2);
-  const int rows = decodes ? PICK(random, 1, 1, 2, 4) : 1 + (int)random_below(random, (size_t)most);
-  const int added = PICK(random, 1, 1, 3);
-  for (int b = 0; b < c->batch; b++) {
-    c->rows[b] = c->ragged_q || c->use_seqused_q ? (int)random_below(random, (size_t)rows + 1) : rows;
-    if (b == 0 && c->rows[b] == 0) c->rows[b] = 1; /* without a row of q nothing is done */
-    c->keys[b] = chance(random, 8) ? 0 : 1 + (int)random_below(random, (size_t)most);
-    if (c->append) c->added[b] = c->ragged_new ? (int)random_below(random, 4) : added;
-    if (c->append && !c->ragged_new && added == 1 && chance(random, 12)) c->keys[b] = -1;
-    if (c->use_leftpad && c->keys[b] > 0) c->leftpad[b] = (int)random_below(random, (size_t)c->keys[b] + 1);
-  }
-}
-
-struct serving_case serving_random_case(struct random *random, int most) {
-  struct serving_case c = serving_plain_case();
-  c.seed = random_next(random);
-  c.dtype = chance(random, 2) ? KJIT_BF16 : KJIT_FP16;
-  c.batch = PICK(random, 1, 2, 3, 5, 9);
-  c.heads_kv = PICK(random, 1, 2, 3);
-  c.group = PICK(random, 1, 2, 3, 4, 7, 8);
-  c.cache = (enum serving_cache)random_below(random, 3);
-  c.layout = (enum serving_layout)random_below(random, 3);
-  if (c.cache == SERVING_RAGGED) c.layout = SERVING_NHD;
-  c.page_size = PICK(random, 1, 3, 16, 64);
-  c.ragged_q = chance(random, 2);
-  c.use_seqused_q = chance(random, 4);
-  c.append = c.cache != SERVING_RAGGED && chance(random, 3);
-  c.ragged_new = c.append && chance(random, 3);
-  c.use_cache_index = c.cache != SERVING_RAGGED && chance(random, 4);
-  c.use_leftpad = c.cache != SERVING_RAGGED && chance(random, 4);
-  if (c.append && chance(random, 2)) c.rotary_columns = PICK(random, 16, 32, 64);
-  c.interleaved = chance(random, 2);
-  c.use_rotary_seqlens = c.rotary_columns && chance(random, 3);
-  c.causal = chance(random, 2);
-  if (chance(random, 3)) c.window_left = (int)random_below(random, 80);
-  if (!c.causal && chance(random, 4)) c.window_right = (int)random_below(random, 40);
-  if (chance(random, 8)) c.chunk = 1 + (int)random_below(random, 90);
-  if (chance(random, 6)) c.softcap = 5;
-  if (chance(random, 4)) c.sinks = chance(random, 2) ? KJIT_FP32 : c.dtype;
-  c.num_splits = PICK(random, 0, 0, 1, 2, 3);
-  c.schedule = chance(random, 3);
-  c.workspace = chance(random, 2);
-  random_lengths(&c, random, most);
-  return c;
-}
-
-void serving_case_print(const struct serving_case *c, char text[SERVING_TEXT_MAX]) {
-  int used = snprintf(text, SERVING_TEXT_MAX,
-                      "%s heads %dx%d d %d dv %d cache %d layout %d page %d append %d rotary %d%s window %d,%d causal %d "
-                      "chunk %d cap %g sinks %d splits %d schedule %d ragged_q %d used_q %d leftpad %d seed %llu:",
-                      c->dtype == KJIT_FP16 ? "fp16" : "bf16", c->heads_kv, c->group, c->head_dim, c->head_dim_v,
-                      c->cache, c->layout, c->page_size, c->append, c->rotary_columns, c->interleaved ? "i" : "",
-                      c->window_left, c->window_right, c->causal, c->chunk, (double)c->softcap, c->sinks, c->num_splits,
-                      c->schedule, c->ragged_q, c->use_seqused_q, c->use_leftpad, (unsigned long long)c->seed);
-  for (int b = 0; b < c->batch && used < SERVING_TEXT_MAX - 64; b++)
-    used += snprintf(text + used, SERVING_TEXT_MAX - (size_t)used, " %d/%d+%d-%d", c->rows[b], c->keys[b], c->added[b],
-                     c->leftpad[b]);
-}
 
 /* ---- Memory ---- */
 
@@ -131,8 +44,8 @@ static void place_cache(struct serving_trial *trial) {
   trial->cache_stride[0] = positions * heads * d * two;
   trial->cache_stride[1] = c->layout == SERVING_HND ? d : heads * d;
   trial->cache_stride[2] = c->layout == SERVING_HND ? positions * d : d;
-  trial->v_base = (size_t)(c->layout == SERVING_KV_TOGETHER ? positions * heads * d
-                                                            : trial->cache_stride[0] * trial->outer);
+  trial->v_base =
+      (size_t)(c->layout == SERVING_KV_TOGETHER ? positions * heads * d : trial->cache_stride[0] * trial->outer);
 }
 
 /* Rows of q, keys of the cache, pages: how many there are of each. */
@@ -154,7 +67,9 @@ static void count_places(struct serving_trial *trial) {
   trial->q_rows = MAX(trial->q_rows, 1);
   trial->table_rows = c->use_cache_index ? c->batch + 2 : c->batch;
   trial->max_pages = (most_keys + c->page_size - 1) / c->page_size + 2;
-  trial->positions = c->cache == SERVING_PAGED ? c->page_size : c->cache == SERVING_RAGGED ? MAX(slots, 1) : most_keys + 3;
+  trial->positions = c->cache == SERVING_PAGED    ? c->page_size
+                     : c->cache == SERVING_RAGGED ? MAX(slots, 1)
+                                                  : most_keys + 3;
   trial->outer = c->cache == SERVING_PAGED ? pages + 2 : c->cache == SERVING_RAGGED ? 1 : trial->table_rows;
   place_cache(trial);
 }
@@ -165,8 +80,7 @@ static int cache_row(const struct serving_case *c, int b) {
 
 size_t serving_slot(const struct serving_trial *trial, int b, int position) {
   const struct serving_case *c = &trial->c;
-  if (c->cache == SERVING_RAGGED)
-    return (trial->k_first[b] + (size_t)position) * (size_t)trial->cache_stride[1];
+  if (c->cache == SERVING_RAGGED) return (trial->k_first[b] + (size_t)position) * (size_t)trial->cache_stride[1];
   if (c->cache == SERVING_DENSE)
     return (size_t)(cache_row(c, b) * trial->cache_stride[0] + position * trial->cache_stride[1]);
   /* Pages of a sequence lie backwards, so that neighbours are not neighbours in memory. */
@@ -197,7 +111,8 @@ void serving_query(const struct serving_trial *trial, int b, int row, int head, 
   const struct serving_case *c = &trial->c;
   const int heads = c->heads_kv * c->group;
   const int at = c->ragged_q ? trial->row_first[b] + row : b * trial->q_rows + row;
-  const uint16_t *from = trial->memory[SERVING_Q].host + ((size_t)at * (size_t)heads + (size_t)head) * (size_t)c->head_dim;
+  const uint16_t *from =
+      trial->memory[SERVING_Q].host + ((size_t)at * (size_t)heads + (size_t)head) * (size_t)c->head_dim;
   for (int i = 0; i < c->head_dim; i++)
     out[i] = (double)half_to_float(c->dtype, from[i]);
   const bool by_row = c->causal || c->window_left >= 0 || c->window_right >= 0;
@@ -269,7 +184,8 @@ static void *address(const struct serving_trial *trial, int which) {
 
 static kjit_tensor tensor(const struct serving_trial *trial, int which, size_t first, const int64_t shape[4],
                           const int64_t stride[4], uint32_t rank) {
-  kjit_tensor out = {(char *)address(trial, which) + first * 2, trial->c.dtype, trial->card->ordinal, rank, 0, {0}, {0}};
+  kjit_tensor out = {
+      (char *)address(trial, which) + first * 2, trial->c.dtype, trial->card->ordinal, rank, 0, {0}, {0}};
   for (uint32_t i = 0; i < rank; i++) {
     out.shape[i] = shape[4 - rank + i];
     out.stride[i] = stride[4 - rank + i];
@@ -278,8 +194,8 @@ static kjit_tensor tensor(const struct serving_trial *trial, int which, size_t f
 }
 
 /* A tensor of rows one behind the other. */
-static kjit_tensor rows_tensor(const struct serving_trial *trial, int which, int batch, int rows, int heads, int columns,
-                               bool ragged) {
+static kjit_tensor rows_tensor(const struct serving_trial *trial, int which, int batch, int rows, int heads,
+                               int columns, bool ragged) {
   const int64_t shape[4] = {batch, rows, heads, columns};
   const int64_t stride[4] = {(int64_t)rows * heads * columns, (int64_t)heads * columns, columns, 1};
   return tensor(trial, which, 0, shape, stride, ragged ? 3 : 4);
@@ -424,7 +340,8 @@ static kjit_status allocate_all(struct serving_trial *trial, kjit_error *error) 
     status = allocate(trial, i, sizes[i], error);
   trial->k = calloc(trial->k_first[c->batch] * (size_t)(c->heads_kv * c->head_dim) + 1, sizeof *trial->k);
   trial->v = calloc(trial->k_first[c->batch] * (size_t)(c->heads_kv * c->head_dim_v) + 1, sizeof *trial->v);
-  if (status == KJIT_OK && (!trial->k || !trial->v)) status = card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for keys");
+  if (status == KJIT_OK && (!trial->k || !trial->v))
+    status = card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for keys");
   return status;
 }
 

@@ -74,14 +74,14 @@ struct serving_trial {
   kjit_runtime *runtime;
   struct serving_memory memory[SERVING_MEMORIES];
   kjit_attention_serving_args args;
-  double *k, *v;        /* logical keys and values [sequence][key][head][column], appended ones included */
+  double *k, *v; /* logical keys and values [sequence][key][head][column], appended ones included */
   size_t k_first[SERVING_BATCH_MAX + 1];
   int row_first[SERVING_BATCH_MAX + 1]; /* first row of q */
   int q_rows;                           /* rows of a sequence in memory, where q is not ragged */
   int total_rows;
-  size_t v_base;                        /* of element (0, 0, 0, 0) of v in the cache, elements */
-  int positions, outer;                 /* of the cache */
-  int64_t cache_stride[3];              /* outer, position, head */
+  size_t v_base;           /* of element (0, 0, 0, 0) of v in the cache, elements */
+  int positions, outer;    /* of the cache */
+  int64_t cache_stride[3]; /* outer, position, head */
   int pages_first[SERVING_BATCH_MAX];
   int table_rows, max_pages;
 };

@@ -39,8 +39,9 @@ static kjit_status part_copy(const char *line, const char **at, char *out, size_
 
 static kjit_status line_split(const char *line, struct line_parts *parts, kjit_error *error) {
   const char *at = line + strspn(line, blanks);
-  kjit_status status = part_copy(line, &at, parts->family, sizeof parts->family,
-                                 "a family (flash_forward, attention_sm90, attention, serving, or a family file)", error);
+  kjit_status status =
+      part_copy(line, &at, parts->family, sizeof parts->family,
+                "a family (flash_forward, attention_sm90, attention, serving, or a family file)", error);
   if (status == KJIT_OK) status = part_copy(line, &at, parts->archs, sizeof parts->archs, "an architecture", error);
   if (status != KJIT_OK) return status;
   const size_t column = (size_t)(at - line) + 1;
@@ -123,9 +124,10 @@ static kjit_status request_add(const struct line_parts *parts, const char *arch,
   }
   if (strcmp(parts->family, "serving") == 0) return model_add(parts->request, arch, list, error);
   if (strcmp(parts->family, "attention") != 0)
-    return error_say(error, KJIT_ERR_PARSE,
-                     "'%.60s': a family (flash_forward, attention_sm90, attention, serving, or a family file) is expected",
-                     parts->family);
+    return error_say(
+        error, KJIT_ERR_PARSE,
+        "'%.60s': a family (flash_forward, attention_sm90, attention, serving, or a family file) is expected",
+        parts->family);
   status = attention_text_parse(parts->request, &problem, error);
   return status == KJIT_OK ? request_list_add_problem(list, &problem.asked, arch, error) : status;
 }

@@ -29,8 +29,8 @@ static bool read_heads(const char *value, kjit_serving_model *out) {
   first[bytes] = '\0';
   if (!read_number(first, 1, MOST_HEADS, &out->heads_q)) return false;
   out->heads_kv = out->heads_q;
-  return value[bytes] == '\0' || (read_number(value + bytes + 1, 1, MOST_HEADS, &out->heads_kv) &&
-                                  out->heads_q % out->heads_kv == 0);
+  return value[bytes] == '\0' ||
+         (read_number(value + bytes + 1, 1, MOST_HEADS, &out->heads_kv) && out->heads_q % out->heads_kv == 0);
 }
 
 static bool read_dtype(const char *value, kjit_serving_model *out) {

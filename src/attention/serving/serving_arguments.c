@@ -121,10 +121,10 @@ static kjit_status check_tensors(const struct operand operands[OPERANDS], int32_
 /* Axes that must be equally long: of an operand, and of one before it. */
 static const struct {
   int operand, axis, like;
-} equal_axes[] = {
-    {O, OUTER, Q},     {O, SEQ, Q},       {O, HEADS, Q},     {K, COLUMNS, Q},   {V, OUTER, K},     {V, SEQ, K},
-    {V, HEADS, K},     {O, COLUMNS, V},   {K_NEW, HEADS, K}, {K_NEW, COLUMNS, K}, {V_NEW, OUTER, K_NEW}, {V_NEW, SEQ, K_NEW},
-    {V_NEW, HEADS, V}, {V_NEW, COLUMNS, V}};
+} equal_axes[] = {{O, OUTER, Q},     {O, SEQ, Q},         {O, HEADS, Q},         {K, COLUMNS, Q},
+                  {V, OUTER, K},     {V, SEQ, K},         {V, HEADS, K},         {O, COLUMNS, V},
+                  {K_NEW, HEADS, K}, {K_NEW, COLUMNS, K}, {V_NEW, OUTER, K_NEW}, {V_NEW, SEQ, K_NEW},
+                  {V_NEW, HEADS, V}, {V_NEW, COLUMNS, V}};
 
 static kjit_status check_equal_axes(const struct operand operands[OPERANDS], kjit_error *error) {
   kjit_status status = KJIT_OK;
@@ -188,7 +188,8 @@ static kjit_status check_append(const kjit_attention_serving_args *args, const s
   const bool appends = args->k_new.data != NULL;
   const kjit_tensor *k_new = &operands[K_NEW].tensor;
   if (appends != (args->v_new.data != NULL)) return error_invalid(error, "v_new", "must be given if k_new is");
-  if (!args->rotary_cos != !args->rotary_sin) return error_invalid(error, "rotary_sin", "must be given if rotary_cos is");
+  if (!args->rotary_cos != !args->rotary_sin)
+    return error_invalid(error, "rotary_sin", "must be given if rotary_cos is");
   if (args->rotary_cos && !appends) return error_invalid(error, "rotary_cos", "must be NULL without k_new");
   if (!appends) return KJIT_OK;
   if (!args->seqused_k) return error_invalid(error, "seqused_k", "must be given with k_new: where keys are appended");
