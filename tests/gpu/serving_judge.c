@@ -1,6 +1,6 @@
 /* The references of a serving problem, in float64 and as eager PyTorch would compute it in 16 bits, and the verdict:
  * an output may differ from the float64 result by twice what the 16-bit reference does, plus one rounding. Rows that do
- * not count, and slots that nothing was appended to, must be as they were. */
+ * not count, and slots that nothing was appended to, must be as they were. And running a trial. */
 #include "serving_judge.h"
 
 #include <math.h>
@@ -191,4 +191,23 @@ bool serving_trial_judge(struct serving_trial *trial, char text[SERVING_TEXT_MAX
            passed ? "right" : "WRONG", verdict.error, bound, verdict.worst[0], verdict.worst[1], verdict.worst[2],
            verdict.lse_error, verdict.wrong, verdict.first);
   return passed;
+}
+
+kjit_status serving_trial_enqueue(struct serving_trial *trial, CUstream stream, kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  if (trial->args.schedule) status = kjit_attention_schedule(trial->runtime, &trial->args, stream, error);
+  return status == KJIT_OK ? kjit_attention_serving(trial->runtime, &trial->args, stream, error) : status;
+}
+
+uint64_t serving_trial_digest(struct serving_trial *trial, kjit_error *error) {
+  uint64_t digest = 0;
+  for (int which = SERVING_O; which <= SERVING_LSE; which++) {
+    const struct serving_memory *memory = &trial->memory[which];
+    uint16_t *read = malloc(memory->elements * 2 + 2);
+    if (read && card_read(trial->card, read, memory->card.address, memory->elements * 2, error) == KJIT_OK)
+      for (size_t i = 0; i < memory->elements; i++)
+        digest = (digest ^ read[i]) * 0x100000001b3u;
+    free(read);
+  }
+  return digest;
 }

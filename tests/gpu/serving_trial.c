@@ -396,22 +396,3 @@ kjit_status serving_trial_reset(struct serving_trial *trial, kjit_error *error) 
   if (status == KJIT_OK) status = upload(trial, SERVING_O, error);
   return status == KJIT_OK ? upload(trial, SERVING_LSE, error) : status;
 }
-
-kjit_status serving_trial_enqueue(struct serving_trial *trial, CUstream stream, kjit_error *error) {
-  kjit_status status = KJIT_OK;
-  if (trial->args.schedule) status = kjit_attention_schedule(trial->runtime, &trial->args, stream, error);
-  return status == KJIT_OK ? kjit_attention_serving(trial->runtime, &trial->args, stream, error) : status;
-}
-
-uint64_t serving_trial_digest(struct serving_trial *trial, kjit_error *error) {
-  uint64_t digest = 0;
-  for (int which = SERVING_O; which <= SERVING_LSE; which++) {
-    const struct serving_memory *memory = &trial->memory[which];
-    uint16_t *read = malloc(memory->elements * 2 + 2);
-    if (read && card_read(trial->card, read, memory->card.address, memory->elements * 2, error) == KJIT_OK)
-      for (size_t i = 0; i < memory->elements; i++)
-        digest = (digest ^ read[i]) * 0x100000001b3u;
-    free(read);
-  }
-  return digest;
-}
