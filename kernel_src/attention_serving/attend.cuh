@@ -252,6 +252,10 @@ private:
     if (share.from < share.to) accumulate(warp, rows, share);
     __syncthreads(); // everybody has finished with the tiles: O takes their place
     const Result result{p, rows, tile.sequence, shared};
+    if (cfg::kKeyWarps == 1 && share.first == share.last) {
+      result.finish_rows(warp.o, warp.softmax, warp.scale_log2);
+      return;
+    }
     result.keep(warp.o, warp.softmax, warp.scale_log2);
     __syncthreads();
     if (share.first == share.last) {
@@ -259,7 +263,7 @@ private:
       return;
     }
     result.write_partial(share.first);
-    if (result.arrive(share.first, share.last - share.first + 1)) result.merge(share.first, share.last);
+    result.arrive(share.first, share.last);
   }
 
   KJIT_DEVICE void accumulate(Warp &warp, const PackedRows &rows, const Share &share) {

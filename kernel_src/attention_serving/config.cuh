@@ -58,6 +58,7 @@ static_assert(kStages >= 2 && kStages <= 4, "stages: 2 to 4");
 using QTile = SharedTile<kRows, 16 * kQueryKeySlices, true>;
 using KTile = SharedTile<kKeys, 16 * kQueryKeySlices, true>;
 using VTile = SharedTile<kKeys, 16 * kValueSlices, true>;
+using OTile = SharedTile<kRows, 16 * kValueSlices, true>; // in 16 bits, where the tiles were
 
 // Shared memory: Q, then `kStages` times K and V; O of every warp along the keys, in fp32, takes their place when a
 // tile ends. Behind them each row's maximum and sum, for each warp along the keys; with pages two tables of rows; a

@@ -217,6 +217,10 @@ kjit_status kjit_attention_serving_get_sizes(kjit_runtime *runtime, const kjit_a
 
 /* ---- The kernels of a model ---- */
 
+/* Up to so many packed rows the rules choose by how many there are. */
+#define MOST_FEW_ROWS 128
+#define MAX_ROWS      ((int64_t)1 << 30)
+
 static kjit_status take_model(kjit_serving_model *known, const kjit_serving_model *model, kjit_error *error) {
   const kjit_status status = struct_intake(known, sizeof *known, model, sizeof *known, "model", error);
   if (status != KJIT_OK) return status;
@@ -246,10 +250,16 @@ static kjit_status add_kernel(const struct serving_problem *problem, kjit_servin
   return KJIT_OK;
 }
 
+/* The attend pass for so many rows of a sequence, and its plan pass. */
+static kjit_status add_attend(struct serving_problem *problem, int64_t rows, const struct family_place *place,
+                              kjit_config *configs, size_t *count, kjit_error *error) {
+  problem->packed_rows = rows * problem->group;
+  const kjit_status status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
+  return status == KJIT_OK ? add_kernel(problem, KJIT_SERVING_PLAN, place, configs, count, error) : status;
+}
+
 kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, const char *arch, kjit_config *configs,
                                            size_t *count, kjit_error *error) {
-  /* Rows of a sequence: one, a few, many. */
-  static const int64_t rows[] = {1, 4, 1 << 20};
   kjit_serving_model known;
   struct family_place place;
   error_clear(error);
@@ -263,14 +273,14 @@ kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, cons
                                     .head_dim = known.head_dim,
                                     .head_dim_v = known.head_dim_v,
                                     .heads_kv = known.heads_kv,
+                                    .group = 1,
                                     .paged = known.page_size > 0,
                                     .softcap = known.softcap != 0};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows && status == KJIT_OK; i++) {
-    problem.group = known.heads_q / known.heads_kv;
-    problem.packed_rows = rows[i] * problem.group;
-    status = add_kernel(&problem, KJIT_SERVING_ATTEND, &place, configs, count, error);
-    if (status == KJIT_OK) status = add_kernel(&problem, KJIT_SERVING_PLAN, &place, configs, count, error);
-  }
+  if (status == KJIT_OK) problem.group = known.heads_q / known.heads_kv;
+  /* Every number of packed rows for which the rules may have a tile of its own, and a large one. */
+  for (int64_t rows = 1; rows * problem.group <= MOST_FEW_ROWS && status == KJIT_OK; rows++)
+    status = add_attend(&problem, rows, &place, configs, count, error);
+  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, &place, configs, count, error);
   if (status == KJIT_OK) status = add_kernel(&problem, KJIT_SERVING_APPEND, &place, configs, count, error);
   if (status != KJIT_OK) *count = 0;
   return status;

@@ -1,7 +1,7 @@
 /* The choice of a serving kernel: the first family that computes the problem; and attention_serving's own rules.
  *
- * Rules: 16 rows where a sequence's packed rows fit, which is decoding, else 64; then the largest tile of keys whose
- * shared memory leaves room for as many blocks on a multiprocessor as registers allow. Pure; any thread. */
+ * Rules: 16 or 32 rows where a sequence's packed rows fit, which is decoding, else 64; then the largest tile of keys
+ * whose shared memory leaves room for as many blocks on a multiprocessor as registers allow. Pure; any thread. */
 #include "attention/serving/serving_family.h"
 
 #include <string.h>
@@ -12,24 +12,41 @@
 /* Shared memory of a multiprocessor beyond what one block may have; and what the system takes of it for each block. */
 #define RESERVED_BYTES 1024u
 
-/* How many blocks of 128 threads share a multiprocessor by their registers, and the keys of a step. Measured by what
- * ptxas takes without spilling more than tests/jit/serving_codegen_test.c allows. */
+/* Tile and blocks on a multiprocessor: as many as registers allow, by what ptxas takes without spilling more than
+ * tests/jit/serving_codegen_test.c has. Measured on an H200: with heads of more than 128 columns and few rows, three
+ * blocks with two warps each are faster than one with four. */
 static void shape(kjit_attention_serving_config *config) {
   const int32_t dv = config->head_dim_v, widest = dv > config->head_dim ? dv : config->head_dim;
+  const bool is_wide = widest > 128;
   config->warps = 4;
   config->keys = 64;
   config->stages = widest <= 64 ? 3 : 2;
-  if (config->rows == 16) {
-    config->blocks_per_sm = dv <= 64 ? 4 : dv <= 128 ? 3 : 2;
-    return;
+  if (config->rows <= 32) {
+    config->blocks_per_sm = dv <= 64 ? 4 : 3;
+    if (config->rows == 32 && dv > 64) config->blocks_per_sm = 2;
+    if (is_wide && config->rows == 16) config->warps = 2;
+  } else {
+    config->blocks_per_sm = widest <= 64 ? 3 : 2;
   }
-  config->blocks_per_sm = widest <= 64 ? 3 : 2;
-  if (widest > 128) config->keys = 32;
+  if (is_wide) config->keys = 32;
 }
 
 static bool fits(const kjit_attention_serving_config *config, uint32_t available) {
   const uint32_t needed = serving_shared_bytes(config) + RESERVED_BYTES;
   return needed * (uint32_t)config->blocks_per_sm <= available;
+}
+
+/* Halve the keys, and the warps along them where each would have less than 16. */
+static bool halve(kjit_attention_serving_config *config) {
+  const int32_t row_warps = config->rows / 16, step = 16 * (config->warps / row_warps);
+  if (config->keys % (2 * step) == 0) {
+    config->keys /= 2;
+    return true;
+  }
+  if (config->warps == row_warps || config->warps == 1) return false;
+  config->warps /= 2;
+  config->keys /= 2;
+  return true;
 }
 
 /* Give up blocks on a multiprocessor, then stages, then keys, until shared memory is enough. */
@@ -40,11 +57,7 @@ static bool fit(kjit_attention_serving_config *config, uint32_t shared_per_block
       config->blocks_per_sm--;
     else if (config->stages > 2)
       config->stages--;
-    else if (config->rows > 16 && config->keys > 16)
-      config->keys /= 2;
-    else if (config->rows == 16 && config->warps > 1)
-      config->keys /= 2, config->warps /= 2;
-    else
+    else if (!halve(config))
       return false;
   }
   return true;
@@ -56,6 +69,10 @@ static kjit_status check_head(const char *name, int64_t columns, kjit_error *err
                    (long long)columns);
 }
 
+static int32_t rows_of(int64_t packed_rows) {
+  return packed_rows <= 16 ? 16 : packed_rows <= 32 ? 32 : 64;
+}
+
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
                           const struct family_place *place, int32_t *values, kjit_error *error) {
   kjit_status status = check_head("head_dim", problem->head_dim, error);
@@ -65,7 +82,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
                                           .dtype = problem->dtype,
                                           .head_dim = (int32_t)problem->head_dim,
                                           .head_dim_v = (int32_t)problem->head_dim_v,
-                                          .rows = problem->packed_rows <= 16 ? 16 : 64,
+                                          .rows = rows_of(problem->packed_rows),
                                           .paged = problem->paged,
                                           .softcap = problem->softcap};
   shape(&config);
