@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import Any, Callable, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
@@ -46,28 +46,24 @@ def _require_int32(name: str, tensor: torch.Tensor, rank: int = 1) -> None:
         )
 
 
-class Problem:
-    """Arguments of one call: tensors by name (None: not given), and numbers by the library's names."""
+class Problem(NamedTuple):
+    """Arguments of one call: tensors in the order of `names` (None: not given), and numbers by the library's names."""
 
-    __slots__ = ("tensors", "numbers", "flags", "page_table", "sinks")
+    names: tuple[str, ...]
+    tensors: tuple[Any, ...]
+    numbers: tuple[tuple[str, Any], ...]
+    flags: int
+    batch: int
+    page_table: Any = None
+    sinks: Any = None
 
-    def __init__(
-        self,
-        tensors: dict[str, Optional[torch.Tensor]],
-        numbers: tuple[tuple[str, Any], ...],
-        flags: int,
-        page_table: Optional[torch.Tensor] = None,
-        sinks: Optional[torch.Tensor] = None,
-    ) -> None:
-        self.tensors, self.numbers, self.flags, self.page_table, self.sinks = tensors, numbers, flags, page_table, sinks
-
-    def fill(self, batch: int) -> Any:
+    def fill(self) -> Any:
         """A kjit_attention_serving_args; what is checked here the library cannot see."""
-        args = struct(_abi.kjit_attention_serving_args, batch=batch, flags=self.flags)
+        args = struct(_abi.kjit_attention_serving_args, batch=self.batch, flags=self.flags)
         args.window_left = args.window_right = -1
         for name, value in self.numbers:
             setattr(args, name, value)
-        for name, tensor in self.tensors.items():
+        for name, tensor in zip(self.names, self.tensors):
             if tensor is None:
                 continue
             if name in ARRAYS:
@@ -89,42 +85,34 @@ class Problem:
         return args
 
 
-def _address_setters(args: Any, problem: Problem) -> list[tuple[str, Callable[[int], None]]]:
-    """For each tensor that is given, by name: how its address gets into the struct. Pointers are written as numbers."""
-    base = ctypes.addressof(args)
-
-    def slot(field: str, inner: int = 0) -> ctypes.c_uint64:
-        return ctypes.c_uint64.from_address(base + getattr(_abi.kjit_attention_serving_args, field).offset + inner)
-
-    setters = []
-    for name, tensor in problem.tensors.items():
-        if tensor is not None:
-            setters.append((name, slot(name)))  # a kjit_tensor begins with its address
-    return setters
-
-
 class _Call:
-    """A call prepared for one signature, on one thread."""
+    """A call prepared for one signature, on one thread. Addresses are written as numbers into the struct."""
 
-    def __init__(self, problem: Problem, batch: int, out: torch.Tensor, lse: Optional[torch.Tensor]) -> None:
-        q = problem.tensors["q"]
-        assert q is not None
-        problem.tensors["o"], problem.tensors["lse"] = out, lse
-        self.args = problem.fill(batch)
+    def __init__(self, problem: Problem, out: Any, lse: Optional[torch.Tensor]) -> None:
+        q = problem.tensors[0]
+        self.args = problem.fill()
+        self.args.o = _tensor(out)
+        if lse is not None:
+            self.args.lse = _tensor(lse)
         self.runtime = default_runtime()
         self.device = q.get_device()
         if q.is_cuda:
             _cuda.make_current(torch.cuda.current_device())
-        self.slots = _address_setters(self.args, problem)
-        fields = _abi.kjit_attention_serving_args
-        base = ctypes.addressof(self.args)
+        fields, base = _abi.kjit_attention_serving_args, ctypes.addressof(self.args)
 
         def number(field: str) -> ctypes.c_uint64:
             return ctypes.c_uint64.from_address(base + getattr(fields, field).offset)
 
+        # A kjit_tensor begins with its address.
+        self.slots = [
+            (index, number(name)) for index, name in enumerate(problem.names) if problem.tensors[index] is not None
+        ]
+        self.out, self.lse = number("o"), number("lse")
         self.page_table, self.sinks = number("page_table"), number("sinks")
         self.schedule, self.workspace = number("schedule"), number("workspace")
         self.workspace_bytes: Optional[int] = None
+        self.lse_shape = None if lse is None else (lse.shape, lse.stride())
+        self.out_is_like_q = tuple(out.shape) == tuple(q.shape)
         self.error, self.stream = _abi.kjit_error(), ctypes.c_void_p()
         self.arguments = (
             ctypes.c_void_p(self.runtime.handle),
@@ -139,11 +127,8 @@ class _Call:
         call(lib.kjit_attention_serving_get_sizes, self.runtime.handle, ctypes.byref(self.args), ctypes.byref(sizes))
         return sizes.schedule_bytes, sizes.workspace_bytes
 
-    def borrow(self) -> Optional[torch.Tensor]:
-        """In a capture, memory that the graph owns: CUDA does not let a graph that allocates be a part of another."""
-        if self.device < 0 or not torch.cuda.is_current_stream_capturing():
-            self.workspace.value = 0
-            return None
+    def borrow(self) -> torch.Tensor:
+        """Memory that a graph under capture owns: CUDA does not let a graph that allocates be a part of another."""
         if self.workspace_bytes is None:
             self.workspace_bytes = self.sizes()[1]
         memory = torch.zeros(self.workspace_bytes, dtype=torch.uint8, device=f"cuda:{self.device}")
@@ -152,72 +137,87 @@ class _Call:
 
     def run(self, problem: Problem, out: torch.Tensor, lse: Optional[torch.Tensor]) -> None:
         tensors = problem.tensors
-        tensors["o"], tensors["lse"] = out, lse
-        for name, slot in self.slots:
-            slot.value = tensors[name].data_ptr()  # type: ignore[union-attr]
-        self.page_table.value = 0 if problem.page_table is None else problem.page_table.data_ptr()
-        self.sinks.value = 0 if problem.sinks is None else problem.sinks.data_ptr()
-        memory = self.borrow()
-        self.stream.value = _raw_stream(self.device) if self.device >= 0 else 0
+        for index, slot in self.slots:
+            slot.value = tensors[index].data_ptr()
+        self.out.value = out.data_ptr()
+        if lse is not None:
+            self.lse.value = lse.data_ptr()
+        if problem.page_table is not None:
+            self.page_table.value = problem.page_table.data_ptr()
+        if problem.sinks is not None:
+            self.sinks.value = problem.sinks.data_ptr()
+        device = self.device
+        memory = self.borrow() if device >= 0 and _is_capturing() else None
+        if memory is None:
+            self.workspace.value = 0
+        self.stream.value = _raw_stream(device) if device >= 0 else 0
         failed = _serving(*self.arguments)
-        if failed and _elsewhere(self.device):
-            with torch.cuda.device(self.device):
+        if failed and _elsewhere(device):
+            with torch.cuda.device(device):
                 failed = _serving(*self.arguments)
         if failed:
             raise_error(self.error)
-        del memory  # the caching allocator keeps it from others until the stream, or the graph, has used it
+        del memory  # the caching allocator keeps it from others until the graph has used it
 
 
-def _kind(tensor: Optional[torch.Tensor]) -> Any:
-    return None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device())
+_is_capturing = torch.cuda.is_current_stream_capturing
 
 
 def run(
-    problem: Problem,
-    batch: int,
-    out: Optional[torch.Tensor],
-    return_lse: bool,
-    schedule: Optional[torch.Tensor] = None,
+    problem: Problem, out: Optional[torch.Tensor], return_lse: bool, schedule: Optional[torch.Tensor] = None
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
     """Launch on the current stream."""
     try:
         calls = _calls.known
     except AttributeError:
         calls = _calls.known = {}
-    tensors = problem.tensors
-    q, v = tensors["q"], tensors["v"]
-    assert q is not None and v is not None
-    if out is None:
-        out = torch.empty_like(q) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
-    lse = None
-    if return_lse:
-        shape = (q.shape[1], q.shape[0]) if q.dim() == 3 else (q.shape[0], q.shape[2], q.shape[1])
-        lse = q.new_empty(shape, dtype=torch.float32)
-    signature = (
-        tuple([_kind(tensor) for tensor in tensors.values()]),
-        _kind(out),
-        problem.numbers,
-        problem.flags,
-        _kind(problem.page_table),
-        None if problem.sinks is None else problem.sinks.dtype,
+    names, tensors, numbers, flags, batch, page_table, sinks = problem
+    q = tensors[0]
+    key = (
+        names,
+        tuple([None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors]),
+        q.get_device(),
+        tensors[1].get_device(),
+        tensors[2].get_device(),
+        None if out is None else (out.shape, out.stride(), out.dtype, out.get_device()),
+        numbers,
+        flags,
         batch,
+        None if page_table is None else (page_table.shape, page_table.stride(), page_table.dtype),
+        None if sinks is None else sinks.dtype,
         return_lse,
     )
-    prepared = calls.get(signature)
+    prepared = calls.get(key)
+    lse = None
     if prepared is None:
-        prepared = _Call(problem, batch, out, lse)
+        v = tensors[2]
+        if out is None:
+            out = torch.empty_like(q) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
+        if return_lse:
+            shape = (q.shape[1], q.shape[0]) if q.dim() == 3 else (q.shape[0], q.shape[2], q.shape[1])
+            lse = q.new_empty(shape, dtype=torch.float32)
+        prepared = _Call(problem, out, lse)
         if len(calls) >= _CALLS_MAX:
             calls.clear()
-        calls[signature] = prepared
-    prepared.schedule.value = 0 if schedule is None else schedule.data_ptr()
-    prepared.args.schedule_bytes = 0 if schedule is None else schedule.numel() * schedule.element_size()
+        calls[key] = prepared
+    else:
+        if out is None:
+            v = tensors[2]
+            out = torch.empty_like(q) if prepared.out_is_like_q else q.new_empty((*q.shape[:-1], v.shape[-1]))
+        if return_lse:
+            lse = q.new_empty(prepared.lse_shape[0], dtype=torch.float32)
+    if schedule is None:
+        prepared.schedule.value = 0
+    else:
+        prepared.schedule.value = schedule.data_ptr()
+        prepared.args.schedule_bytes = schedule.numel() * schedule.element_size()
     prepared.run(problem, out, lse)
     return out if lse is None else (out, lse)
 
 
-def write_schedule(problem: Problem, batch: int, out: Any, device: Any) -> torch.Tensor:
+def write_schedule(problem: Problem, out: Any, device: Any) -> torch.Tensor:
     """A schedule as an int32 tensor. The tensors of the problem are looked at by shape alone."""
-    prepared = _Call(problem, batch, out, None)
+    prepared = _Call(problem, out, None)
     schedule = torch.empty((prepared.sizes()[0] + 3) // 4, dtype=torch.int32, device=device)
     prepared.schedule.value, prepared.args.schedule_bytes = schedule.data_ptr(), schedule.numel() * 4
     stream = _raw_stream(prepared.device) if prepared.device >= 0 else 0

@@ -15,6 +15,22 @@ from .flash_attn import flash_attn_func as _dense
 
 Tensor = Any  # a PyTorch tensor
 
+_module: Any = None
+
+_VARLEN = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
+_CACHE = ("q", "k", "v", "seqused_k", "k_new", "v_new", "cache_batch_idx", "leftpad_k", "cu_seqlens_q",
+          "cu_seqlens_k_new", "rotary_cos", "rotary_sin", "rotary_seqlens")  # fmt: skip
+
+
+def _serving() -> Any:
+    """PyTorch is imported by whoever made a tensor of it, never by this package."""
+    global _module
+    if _module is None:
+        from . import _serving as module
+
+        _module = module
+    return _module
+
 
 def _refuse(**values: Any) -> None:
     for name, value in values.items():
@@ -74,19 +90,16 @@ def flash_attn_func(
 
     Returns out, or (out, lse) with return_attn_probs.
     """
-    _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
+        _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     if tuple(window_size) == (-1, -1) and attention_chunk == 0 and softcap == 0.0:
         found = _dense(q, k, v, softmax_scale=softmax_scale, causal=causal, return_attn_probs=return_attn_probs)
         return found[:2] if return_attn_probs else found
-    from . import _serving
-
     numbers = _numbers(softmax_scale, window_size, attention_chunk, softcap, num_splits, sm_margin, 0)
-    problem = _serving.Problem(
-        {"q": _contiguous(q), "k": _contiguous(k), "v": _contiguous(v)},
-        numbers,
-        _abi.KJIT_ATTENTION_CAUSAL if causal else 0,
-    )
-    return _serving.run(problem, q.shape[0], None, return_attn_probs)
+    tensors = (_contiguous(q), _contiguous(k), _contiguous(v))
+    flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
+    serving = _serving()
+    return serving.run(serving.Problem(_VARLEN[:3], tensors, numbers, flags, q.shape[0]), None, return_attn_probs)
 
 
 def flash_attn_varlen_func(
@@ -128,27 +141,20 @@ def flash_attn_varlen_func(
     star are those of other engines' forks: block_table (or page_table), out, scheduler_metadata, and one logit for each
     query head, s_aux (or sinks). Returns out, or (out, lse) with return_attn_probs; lse is (heads_q, total_q).
     """
-    _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-    from . import _serving
-
-    pages = block_table if page_table is None else page_table
+    if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
+        _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    serving = _serving()
     numbers = _numbers(softmax_scale, window_size, attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q)
-    problem = _serving.Problem(
-        {
-            "q": _contiguous(q),
-            "k": _contiguous(k),
-            "v": _contiguous(v),
-            "cu_seqlens_q": cu_seqlens_q,
-            "cu_seqlens_k": cu_seqlens_k,
-            "seqused_q": seqused_q,
-            "seqused_k": seqused_k,
-        },
+    problem = serving.Problem(
+        _VARLEN,
+        (_contiguous(q), _contiguous(k), _contiguous(v), cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k),
         numbers,
         _abi.KJIT_ATTENTION_CAUSAL if causal else 0,
-        pages,
+        cu_seqlens_q.shape[0] - 1,
+        block_table if page_table is None else page_table,
         s_aux if sinks is None else sinks,
     )
-    return _serving.run(problem, cu_seqlens_q.shape[0] - 1, out, return_attn_probs, scheduler_metadata)
+    return serving.run(problem, out, return_attn_probs, scheduler_metadata)
 
 
 def flash_attn_with_kvcache(
@@ -192,38 +198,38 @@ def flash_attn_with_kvcache(
     heads_kv, head_dim), or with a page table (pages, page size, heads_kv, head_dim); k, v: (batch, seq_new, heads_kv,
     head_dim), or (total_new, ...) with cu_seqlens_k_new. Returns out, or (out, lse) with return_softmax_lse.
     """
-    _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-    from . import _serving
-
+    if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
+        _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    serving = _serving()
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     if isinstance(cache_seqlens, int):
-        cache_seqlens = _serving.torch.full((batch,), cache_seqlens, dtype=_serving.torch.int32, device=q.device)
+        torch = serving.torch
+        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
     numbers = _numbers(softmax_scale, window_size, attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q or 0)
     flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
     if rotary_interleaved:
         flags |= _abi.KJIT_SERVING_ROTARY_INTERLEAVED
-    problem = _serving.Problem(
-        {
-            "q": _contiguous(q),
-            "k": k_cache,
-            "v": v_cache,
-            "k_new": _contiguous(k),
-            "v_new": _contiguous(v),
-            "rotary_cos": rotary_cos,
-            "rotary_sin": rotary_sin,
-            "seqused_k": cache_seqlens,
-            "cache_batch_idx": cache_batch_idx,
-            "leftpad_k": cache_leftpad,
-            "cu_seqlens_q": cu_seqlens_q,
-            "cu_seqlens_k_new": cu_seqlens_k_new,
-            "rotary_seqlens": rotary_seqlens,
-        },
-        numbers,
-        flags,
-        page_table,
-        sinks,
-    )
-    return _serving.run(problem, batch, out, return_softmax_lse, scheduler_metadata)
+    if k is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
+        names, tensors = _CACHE[:4], (_contiguous(q), k_cache, v_cache, cache_seqlens)
+    else:
+        names = _CACHE
+        tensors = (
+            _contiguous(q),
+            k_cache,
+            v_cache,
+            cache_seqlens,
+            _contiguous(k),
+            _contiguous(v),
+            cache_batch_idx,
+            cache_leftpad,
+            cu_seqlens_q,
+            cu_seqlens_k_new,
+            rotary_cos,
+            rotary_sin,
+            rotary_seqlens,
+        )
+    problem = serving.Problem(names, tensors, numbers, flags, batch, page_table, sinks)
+    return serving.run(problem, out, return_softmax_lse, scheduler_metadata)
 
 
 def get_scheduler_metadata(
@@ -252,38 +258,35 @@ def get_scheduler_metadata(
     """The schedule of calls with these lengths, for their `scheduler_metadata`: int32, on the device, of a size that
     depends on the card and the kernel alone. Calls that it does not fit make their own.
     """
-    from . import _serving
-
-    torch = _serving.torch
+    serving = _serving()
+    torch = serving.torch
     memory = torch.empty(16, dtype=qkv_dtype or torch.bfloat16, device=cache_seqlens.device)
     width = headdim_v or headdim
-
-    def shaped(*shape: int) -> _Shape:
-        return _Shape(memory, shape)
-
     positions = page_size or _LENGTH_MAX
-    pages = None if page_size is None else torch.empty((0,), dtype=torch.int32, device=memory.device)
     rows = (_LENGTH_MAX,) if cu_seqlens_q is not None else (batch_size, max_seqlen_q)
     new = max_seqlen_k_new or (0 if cu_seqlens_k_new is None else 1)
     new_rows = (new,) if cu_seqlens_k_new is not None else (batch_size, new)
-    tensors = {
-        "q": shaped(*rows, num_heads_q, headdim),
-        "k": shaped(batch_size, positions, num_heads_kv, headdim),
-        "v": shaped(batch_size, positions, num_heads_kv, width),
-        "k_new": shaped(*new_rows, num_heads_kv, headdim) if new else None,
-        "v_new": shaped(*new_rows, num_heads_kv, width) if new else None,
-        "seqused_k": cache_seqlens,
-        "leftpad_k": cache_leftpad,
-        "cu_seqlens_q": cu_seqlens_q,
-        "cu_seqlens_k_new": cu_seqlens_k_new,
-    }
+    tensors = (
+        _Shape(memory, (*rows, num_heads_q, headdim)),
+        _Shape(memory, (batch_size, positions, num_heads_kv, headdim)),
+        _Shape(memory, (batch_size, positions, num_heads_kv, width)),
+        cache_seqlens,
+        _Shape(memory, (*new_rows, num_heads_kv, headdim)) if new else None,
+        _Shape(memory, (*new_rows, num_heads_kv, width)) if new else None,
+        None,
+        cache_leftpad,
+        cu_seqlens_q,
+        cu_seqlens_k_new,
+        None,
+        None,
+        None,
+    )
     softcap = 1.0 if has_softcap else 0.0
     numbers = _numbers(None, window_size, attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q)
     flags = (_abi.KJIT_ATTENTION_CAUSAL if causal else 0) | _abi.KJIT_SERVING_ROTARY_INTERLEAVED
-    if pages is not None:
-        pages = _Shape(cache_seqlens, (batch_size, _LENGTH_MAX // positions))
-    problem = _serving.Problem(tensors, numbers, flags, pages)
-    return _serving.write_schedule(problem, batch_size, shaped(*rows, num_heads_q, width), memory.device)
+    pages = None if page_size is None else _Shape(cache_seqlens, (batch_size, _LENGTH_MAX // positions))
+    problem = serving.Problem(_CACHE, tensors, numbers, flags, batch_size, pages)
+    return serving.write_schedule(problem, _Shape(memory, (*rows, num_heads_q, width)), memory.device)
 
 
 #: The library's bound of a length.
