@@ -147,6 +147,9 @@ static kjit_status check_batch(const kjit_attention_serving_args *args, const st
                                kjit_error *error) {
   const kjit_tensor *q = &operands[Q].tensor, *k = &operands[K].tensor, *lse = &operands[LSE].tensor;
   kjit_status status = KJIT_OK;
+  if (args->cu_seqlens_q && (args->q.rank != 3 || args->o.rank != 3))
+    return error_invalid(error, args->q.rank != 3 ? "q.rank" : "o.rank",
+                         "must be 3 with cu_seqlens_q: (total, heads, head_dim)");
   if (!args->cu_seqlens_q && q->shape[OUTER] != args->batch) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "q.shape[0] (batch) is %lld: must be args.batch, %lld",
                      (long long)q->shape[OUTER], (long long)args->batch);
@@ -174,6 +177,8 @@ static kjit_status check_cache(const kjit_attention_serving_args *args, const st
     return status == KJIT_OK ? check_number("page_table_stride", args->page_table_stride, 0, INT64_MAX / 8, error)
                              : status;
   }
+  if (args->cu_seqlens_k && args->k.rank != 3)
+    return error_invalid(error, "k.rank", "must be 3 with cu_seqlens_k: (total, heads, head_dim)");
   if (args->cu_seqlens_k && args->cache_batch_idx)
     return error_invalid(error, "cache_batch_idx", "must be NULL with cu_seqlens_k, whose keys have no batch axis");
   if (args->cu_seqlens_k || args->cache_batch_idx || k->shape[OUTER] == args->batch || k->shape[OUTER] == 0)
