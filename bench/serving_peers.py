@@ -148,7 +148,10 @@ def main():
     say(f"host: {host_cell():.1f} us a call")
     say("decode: batch heads keys page      us  graph   sdpa    TB/s")
     cells = [
-        (1, 32, 8, 8192, 128, None, 1, False), (8, 32, 8, 4096, 128, None, 1, False),
+        (1, 32, 8, 1024, 128, None, 1, False), (1, 32, 8, 8192, 128, None, 1, False),
+        (1, 64, 8, 8192, 128, None, 1, False), (8, 64, 8, 8192, 128, None, 1, False),
+        (1, 32, 1, 8192, 128, None, 1, False), (8, 32, 8, 4096, 128, None, 1, False),
+        (20, 64, 8, 8192, 128, None, 1, False),
         (32, 32, 8, 4096, 128, None, 1, False), (8, 64, 8, 65536, 128, None, 1, False),
         (1, 64, 8, 65536, 128, None, 1, False), (1, 32, 1, 65536, 128, None, 1, False),
         (24, 64, 8, 8192, 128, 16, 1, False), (16, 32, 8, 16000, 128, 16, 1, True),

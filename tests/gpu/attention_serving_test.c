@@ -12,7 +12,7 @@
 #ifdef KJIT_ON_EMULATOR
 #include "emulator_fixture.h"
 #define SETUP   emulator_setup
-#define RANDOM  40
+#define RANDOM  16
 #define LONGEST 150
 #define RUNS    2
 #else
