@@ -393,7 +393,7 @@ class Warm(CommandCase):
                              ("flash_forward sm_80, " + SHORT_FORM, "sm_80"),
                              ("flash_forward sm_8x " + SHORT_FORM, "sm_8x"),
                              ("attention sm_80 dtype=bf16,head_dim=64,foo=1", "column 40"),
-                             ("serving sm_80 heads=32/8 head_dim=64 dtype=bf16 pages=1", "column 51"),
+                             ("serving sm_80 heads=32/8 head_dim=64 dtype=bf16 pages=1", "column 49"),
                              ("serving sm_80 heads=32/5 head_dim=64 dtype=bf16", "column 15"),
                              ("serving sm_80 heads=8 dtype=bf16", "head_dim"),
                              ("flash_forward sm_80 " + tail, "column 21"), ("x" * 5000, "4096")):
