@@ -35,8 +35,18 @@ from .errors import (
     Unsupported,
 )
 from .family import Family, FamilyConfig, FamilyKernel
+from .flash_attn import (
+    flash_attn_combine,
+    flash_attn_func,
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_varlen_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
+    flash_attn_with_kvcache,
+    get_scheduler_metadata,
+)
 from .tuning import Choice, Tuned, tune_attention
-from .flash_attn import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
 from .flash_config import (
     FIELDS,
     DType,
@@ -47,6 +57,7 @@ from .flash_config import (
     get_kernel_progression_configs,
 )
 from .flex import flex_attention
+from .installed import install_as_flash_attn
 from .kernel import Kernel
 from .module import Global, Module
 from .program import Program, SealedKernel
@@ -185,15 +196,22 @@ __all__ = [
     "default_runtime",
     "doctor",
     "explain",
+    "flash_attn_combine",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
+    "flash_attn_with_kvcache",
     "flex_attention",
     "forward",
     "forward_timed",
     "get_autotuning_kernel_configs",
     "get_kernel_configs",
     "get_kernel_progression_configs",
+    "get_scheduler_metadata",
+    "install_as_flash_attn",
     "plan",
     "stats",
     "tune_attention",

@@ -393,12 +393,21 @@ class Warm(CommandCase):
                              ("flash_forward sm_80, " + SHORT_FORM, "sm_80"),
                              ("flash_forward sm_8x " + SHORT_FORM, "sm_8x"),
                              ("attention sm_80 dtype=bf16,head_dim=64,foo=1", "column 40"),
+                             ("serving sm_80 heads=32/8 head_dim=64 dtype=bf16 pages=1", "column 49"),
+                             ("serving sm_80 heads=32/5 head_dim=64 dtype=bf16", "column 15"),
+                             ("serving sm_80 heads=8 dtype=bf16", "head_dim"),
                              ("flash_forward sm_80 " + tail, "column 21"), ("x" * 5000, "4096")):
             path = self.write("manifest", f"# first\n\n{line}\n")
             result = self.kjit("warm", "--manifest", path, exit_code=USAGE)
             self.assertIn(f"{path}:3: ", result.stderr)
             self.assertIn(naming, result.stderr)
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+
+    def test_warm__a_served_model_is_a_few_kernels(self):
+        line = "serving sm_80,sm_90 heads=32/8 head_dim=128 page=16 dtype=bf16\n"
+        result = self.json("warm", "--manifest", self.write("manifest", line))
+        self.assertEqual((result["failed"], result["built"]), (0, result["distinct"]))
+        self.assertLessEqual(result["distinct"], 2 * 7)
 
     def test_warm__a_problem_and_its_config_of_hopper_are_one(self):
         lines = ("attention sm_90a dtype=bf16,head_dim=64,batch=16,heads_q=16\n"

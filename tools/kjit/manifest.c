@@ -5,6 +5,7 @@
 
 #include "attention_text.h"
 #include "command.h"
+#include "serving_spec.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -38,8 +39,9 @@ static kjit_status part_copy(const char *line, const char **at, char *out, size_
 
 static kjit_status line_split(const char *line, struct line_parts *parts, kjit_error *error) {
   const char *at = line + strspn(line, blanks);
-  kjit_status status = part_copy(line, &at, parts->family, sizeof parts->family,
-                                 "a family (flash_forward, attention_sm90, attention, or a family file)", error);
+  kjit_status status =
+      part_copy(line, &at, parts->family, sizeof parts->family,
+                "a family (flash_forward, attention_sm90, attention, serving, or a family file)", error);
   if (status == KJIT_OK) status = part_copy(line, &at, parts->archs, sizeof parts->archs, "an architecture", error);
   if (status != KJIT_OK) return status;
   const size_t column = (size_t)(at - line) + 1;
@@ -91,6 +93,20 @@ static kjit_status recorded_add(const struct line_parts *parts, const char *arch
   return request_list_add_recorded(list, path, parts->request + strspn(parts->request, blanks), arch, error);
 }
 
+/* Append every kernel that serving a model needs. */
+static kjit_status model_add(const char *request, const char *arch, struct request_list *list, kjit_error *error) {
+  kjit_serving_model model;
+  kjit_config configs[KJIT_SERVING_KERNELS_MAX];
+  size_t count = 0;
+  kjit_status status = serving_spec_parse(request, &model, error);
+  if (status == KJIT_OK) status = kjit_attention_serving_kernels(&model, arch, configs, &count, error);
+  for (size_t i = 0; i < count && status == KJIT_OK; i++) {
+    status = request_check(&configs[i], arch, error);
+    if (status == KJIT_OK) status = request_list_add(list, &configs[i], arch, error);
+  }
+  return status;
+}
+
 /* Append the kernel that a request stands for on one architecture. */
 static kjit_status request_add(const struct line_parts *parts, const char *arch, const char *folder,
                                struct request_list *list, kjit_error *error) {
@@ -106,10 +122,12 @@ static kjit_status request_add(const struct line_parts *parts, const char *arch,
     if (status == KJIT_OK) status = request_check(&config, arch, error);
     return status == KJIT_OK ? request_list_add(list, &config, arch, error) : status;
   }
+  if (strcmp(parts->family, "serving") == 0) return model_add(parts->request, arch, list, error);
   if (strcmp(parts->family, "attention") != 0)
-    return error_say(error, KJIT_ERR_PARSE,
-                     "'%.60s': a family (flash_forward, attention_sm90, attention, or a family file) is expected",
-                     parts->family);
+    return error_say(
+        error, KJIT_ERR_PARSE,
+        "'%.60s': a family (flash_forward, attention_sm90, attention, serving, or a family file) is expected",
+        parts->family);
   status = attention_text_parse(parts->request, &problem, error);
   return status == KJIT_OK ? request_list_add_problem(list, &problem.asked, arch, error) : status;
 }
