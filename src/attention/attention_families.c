@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "attention/backward/backward_family.h"
 #include "attention/flash/flash_call.h"
 #include "attention/sm90/sm90_call.h"
 
@@ -26,5 +27,6 @@ const struct attention_family *attention_family_find(const char *name, size_t by
 
 const kjit_family *kjit_family_find(const char *name) {
   const struct attention_family *found = name ? attention_family_find(name, strlen(name)) : NULL;
-  return found ? found->family : NULL;
+  if (found) return found->family;
+  return name ? backward_family_find(name) : NULL;
 }
