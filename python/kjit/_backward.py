@@ -120,10 +120,10 @@ torch.library.register_autograd("kjit::attention_backward", _no_second_derivativ
 
 # What autograd keeps of kjit::attention_lse, and what it does with it.
 
-def _setup_context(context: Any, inputs: Any, output: Any) -> None:
-    q, k, v, context.scale, context.causal, context.layout, _ = inputs
-    context.save_for_backward(q, k, v, *output)
-    context.set_materialize_grads(False)  # a loss that does not read lse costs nothing
+def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    q, k, v, ctx.scale, ctx.causal, ctx.layout, _ = inputs
+    ctx.save_for_backward(q, k, v, *output)
+    ctx.set_materialize_grads(False)  # a loss that does not read lse costs nothing
 
 
 def _attention_lse_backward(context: Any, dout: Any, dlse: Any) -> Any:
