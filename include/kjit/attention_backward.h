@@ -133,6 +133,30 @@ typedef struct kjit_flash_backward_config {
 #undef KJIT_FLASH_BACKWARD_MEMBER
 } kjit_flash_backward_config;
 
+/**
+ * X(name, kind, text): the fields of the family `attention_backward_sm90` in their order; kind is DTYPE, INT or BOOL.
+ * "Own" rows are those whose gradients a block computes: queries for dq, keys for dk and dv. A step takes rows of the
+ * other side.
+ */
+#define KJIT_ATTENTION_BACKWARD_SM90_FIELDS(X)                                                                         \
+  X(dtype, DTYPE, "element type of q, k, v, o and their gradients: FP16 (5) or BF16 (15)")                             \
+  X(head_dim, INT, "columns of q and k: a multiple of 8 from 8 to 256")                                                \
+  X(head_dim_v, INT, "columns of v and o: a multiple of 8 from 8 to 256")                                              \
+  X(causal, BOOL, "row i sees keys up to i + seq_kv - seq_q")                                                          \
+  X(pass, INT, "what is computed: 1 dq and delta, 2 dk, 4 dv, 6 dk and dv")                                            \
+  X(consumers, INT, "warpgroups that compute, 1 to 3; each owns 64 rows")                                              \
+  X(tile, INT, "rows of a step: a multiple of 16 from 16 to 256")                                                      \
+  X(stages, INT, "tiles of a step with head_dim columns in shared memory: 1 to 4, from 2 with pipelined")              \
+  X(value_stages, INT, "the same with head_dim_v columns; from 2 with pipelined and dv")                               \
+  X(pipelined, BOOL, "a step's sums run beside the next step's scores")
+
+/** One configuration of attention_backward_sm90, with a member for each of the family's kjit_config.values. */
+typedef struct kjit_attention_backward_sm90_config {
+#define KJIT_ATTENTION_BACKWARD_SM90_MEMBER(name, kind, text) int32_t name;
+  KJIT_ATTENTION_BACKWARD_SM90_FIELDS(KJIT_ATTENTION_BACKWARD_SM90_MEMBER)
+#undef KJIT_ATTENTION_BACKWARD_SM90_MEMBER
+} kjit_attention_backward_sm90_config;
+
 #ifdef __cplusplus
 }
 #endif

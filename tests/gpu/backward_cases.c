@@ -33,7 +33,7 @@ struct builds {
 };
 
 static void build_config(struct gpu_fixture *fixture, const kjit_config *config) {
-  char arch[16];
+  char arch[32];
   kjit_artifact *artifact = NULL;
   /* A device is compiled for with its own features where a kernel needs them. */
   snprintf(arch, sizeof arch, "%s%s", fixture->card.arch,

@@ -3,6 +3,7 @@
 #define KJIT_ATTENTION_BACKWARD_BACKWARD_CALL_H
 
 #include "attention/backward/backward_family.h"
+#include "attention_backward_sm90/params.h"
 #include "flash_backward/params.h"
 
 /* One kernel of the call, ready to be enqueued. */
@@ -10,6 +11,7 @@ struct backward_launch {
   const struct config_kernel *kernel;
   uint32_t grid[3];
   union {
+    struct attention_backward_sm90_params sm90;
     struct flash_backward_params flash;
   } params; /* the kernel's one argument */
 };
@@ -19,6 +21,17 @@ struct backward_call {
   uint32_t count;
   struct backward_launch launches[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
 };
+
+/* Fill in the argument of flash_backward's kernels, which is a part of every family's, from checked arguments. */
+void backward_fill(const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
+                   struct flash_backward_params *params);
+
+/* Check that what a config says of the problem is so: dtype, head sizes, mask. KJIT_ERR_INVALID_CONFIG. */
+struct backward_traits {
+  int32_t dtype, head_dim, head_dim_v, causal;
+};
+kjit_status backward_match(const kjit_attention_problem *problem, const struct backward_traits *config,
+                           kjit_error *error);
 
 /* The kernels of a call, without their launches. */
 struct backward_choice {

@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "attention/backward/flash_backward.h"
+#include "attention/backward/sm90_backward.h"
 
-const struct backward_family *const backward_families[BACKWARD_FAMILY_COUNT] = {&flash_backward};
+const struct backward_family *const backward_families[BACKWARD_FAMILY_COUNT] = {&sm90_backward, &flash_backward};
 
 const struct backward_family *backward_family_of(const kjit_family *family) {
   for (size_t i = 0; i < BACKWARD_FAMILY_COUNT; i++) {

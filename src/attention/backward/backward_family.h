@@ -12,7 +12,7 @@
 #define BACKWARD_DELTA 0x8u
 
 /* Most fields of such a family: the size of what is remembered for each kernel of a problem. */
-enum { BACKWARD_FIELDS_MAX = 12, BACKWARD_FAMILY_COUNT = 1 };
+enum { BACKWARD_FIELDS_MAX = 12, BACKWARD_FAMILY_COUNT = 2 };
 
 struct backward_launch;
 
