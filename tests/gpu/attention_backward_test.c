@@ -19,17 +19,13 @@ static const enum problem_layout layouts[] = {LAYOUT_BSHD, LAYOUT_BHSD, LAYOUT_P
 static struct backward_case grid_case(struct gpu_fixture *fixture, int64_t head_dim, int64_t head_dim_v, size_t turn,
                                       const char *arch) {
   return (struct backward_case){
-      .problem = {.dtype = turn % 3 ? KJIT_BF16 : KJIT_FP16,
-                  .batch = 1 + (int64_t)(turn % 2),
-                  .heads = heads[turn % HEADS][0],
-                  .heads_kv = heads[turn % HEADS][1],
-                  .seq_q = lengths[turn % LENGTHS].seq_q,
-                  .seq_kv = lengths[turn % LENGTHS].seq_kv,
-                  .head_dim = head_dim,
-                  .head_dim_v = head_dim_v,
+      .problem = {.asked = PROBLEM_OF(.dtype = turn % 3 ? KJIT_BF16 : KJIT_FP16, .batch = 1 + (int64_t)(turn % 2),
+                                      .heads_q = heads[turn % HEADS][0], .heads_kv = heads[turn % HEADS][1],
+                                      .seq_q = lengths[turn % LENGTHS].seq_q, .seq_kv = lengths[turn % LENGTHS].seq_kv,
+                                      .head_dim = head_dim, .head_dim_v = head_dim_v,
+                                      .flags = turn / 2 % 2 ? KJIT_ATTENTION_CAUSAL : 0),
                   .layout = layouts[turn % 4],
-                  .causal = turn / 2 % 2 != 0,
-                  .lse = 1,
+                  .lse = true,
                   .seed = random_next(&fixture->random)},
       .choices = {.dlse = turn % 5 == 0, .expanded = turn % 7 == 3, .seed = random_next(&fixture->random)},
       .arch = arch};
@@ -91,8 +87,8 @@ static void test_attention_backward__random_problems_are_right(void **state) {
   for (size_t i = 0; i < count; i++) {
     const int64_t size = sizes[random_next(&fixture->random) % 5];
     cases[i] = grid_case(fixture, size, size, (size_t)(random_next(&fixture->random) % 1000), NULL);
-    cases[i].problem.seq_q = 1 + (int64_t)(random_next(&fixture->random) % 700);
-    cases[i].problem.seq_kv = 1 + (int64_t)(random_next(&fixture->random) % 700);
+    cases[i].problem.asked.seq_q = 1 + (int64_t)(random_next(&fixture->random) % 700);
+    cases[i].problem.asked.seq_kv = 1 + (int64_t)(random_next(&fixture->random) % 700);
     cases[i].problem.scale = i % 4 == 0 ? 1.0 : 0; /* scores far apart */
   }
   backward_run_cases(fixture, cases, count);
@@ -119,7 +115,7 @@ static void test_attention_backward__runs_have_equal_bits(void **state) {
   for (size_t i = 0; i < 4; i++) {
     struct backward_case one =
         grid_case(fixture, i % 2 ? 128 : 64, i % 2 ? 128 : 64, 10, i < 2 ? NULL : flash_arch(fixture));
-    one.problem.causal = i % 2 != 0;
+    problem_set_causal(&one.problem, i % 2 != 0);
     assert_same_bits(fixture, &one, 50);
   }
 }

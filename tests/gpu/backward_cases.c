@@ -18,9 +18,8 @@ static uint32_t wanted_of(const struct backward_case *one) {
 
 static kjit_status choose(const struct gpu_fixture *fixture, const struct backward_case *one, kjit_config *configs,
                           size_t *count, kjit_error *error) {
-  const kjit_attention_problem problem = problem_public(&one->problem);
   const char *arch = one->arch ? one->arch : strcmp(fixture->card.arch, "sm_90") == 0 ? "sm_90a" : fixture->card.arch;
-  return kjit_attention_backward_choose(&problem, wanted_of(one), arch, configs, count, error);
+  return kjit_attention_backward_choose(&one->problem.asked, wanted_of(one), arch, configs, count, error);
 }
 
 /* ---- Compiling ---- */
@@ -87,7 +86,7 @@ kjit_status backward_run(struct gpu_fixture *fixture, const struct backward_case
 void backward_case_create(struct gpu_fixture *fixture, const struct backward_case *one, struct attention_data *data,
                           struct gradients *gradients) {
   kjit_error error = {0};
-  struct problem problem = one->problem;
+  struct trial_problem problem = one->problem;
   problem.lse = 1;
   *gradients = (struct gradients){0};
   kjit_status status = attention_data_create(data, &fixture->kernels, &problem, &error);

@@ -6,7 +6,7 @@
 #include "support/attention_gradients.h"
 
 struct backward_case {
-  struct problem problem;
+  struct trial_problem problem;
   struct gradient_choices choices;
   const char *arch; /* "sm_90" or "sm_80": kernels of flash_backward for it; NULL: the library chooses */
 };
