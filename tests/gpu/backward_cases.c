@@ -36,18 +36,21 @@ static void build_config(struct gpu_fixture *fixture, const kjit_config *config)
   kjit_artifact *artifact = NULL;
   /* A device is compiled for with its own features where a kernel needs them. */
   snprintf(arch, sizeof arch, "%s%s", fixture->card.arch,
-           strcmp(kjit_family_name(config->family), "flash_backward") == 0 ? "" : "a");
+           strncmp(kjit_family_name(config->family), "flash_", 6) == 0 ? "" : "a");
   if (kjit_config_build(fixture->runtime, config, arch, 0, &artifact, NULL) != KJIT_OK) artifact = NULL;
   kjit_artifact_release(artifact);
 }
 
-/* A build that fails is met again by the run, which says so. */
+/* The forward call's kernel, then the backward call's. A build that fails is met again by the run, which says so. */
 static void *build_some(void *user) {
   struct builds *builds = user;
   size_t i;
   while ((i = atomic_fetch_add(&builds->next, 1)) < builds->count) {
     kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
     size_t count = 0;
+    const char *arch = strcmp(builds->fixture->card.arch, "sm_90") == 0 ? "sm_90a" : builds->fixture->card.arch;
+    if (kjit_attention_choose(NULL, &builds->cases[i].problem.asked, arch, configs, NULL, NULL) == KJIT_OK)
+      build_config(builds->fixture, configs);
     if (choose(builds->fixture, &builds->cases[i], configs, &count, NULL) != KJIT_OK) continue;
     for (size_t k = 0; k < count; k++)
       build_config(builds->fixture, &configs[k]);

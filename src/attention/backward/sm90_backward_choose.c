@@ -1,48 +1,52 @@
-/* attention_backward_sm90's planner: the largest step that fits registers and shared memory, pipelined where it may be.
- * docs/backward.md has the rules. Pure; any thread. */
+/* attention_backward_sm90's planner: tiles in the order in which they were fastest on an H200, of which the first that
+ * fits registers and shared memory is taken. docs/backward.md has the measurements. Pure; any thread. */
 #include <string.h>
 
 #include "attention/backward/sm90_backward.h"
 #include "base/error.h"
 #include "flash_backward/params.h"
 
-/* Steps from the largest to the smallest. */
-static const int32_t steps[] = {128, 96, 80, 64, 48, 32, 16};
+/* One way to make the steps: rows of a step, stages, pipelined. A row of zeros ends a list. */
+struct way {
+  int32_t tile, stages, value_stages, pipelined;
+};
 
-/* Numbers of stages from the most wanted to the least: two of each, so that a tile is loaded while another is used. */
-static const struct { int32_t wide, value; } stages[] = {{2, 2}, {2, 1}, {1, 1}};
+/* Head sizes up to 64: the special function unit has as much to do as the tensor cores, and large tiles without
+ * `pipelined` leave most registers to its results. */
+static const struct way narrow_queries[] = {{128, 2, 2, 0}, {0}};
+static const struct way narrow_keys[] = {{96, 2, 2, 0}, {0}};
 
-enum { STEPS = sizeof steps / sizeof *steps, STAGES = sizeof stages / sizeof *stages };
+/* Head sizes from there on. Pipelined, a step's tiles are given back a step late, so that three stages are needed for
+ * one to be on its way; the value tile of dq, which no sum reads, is given back early. */
+static const struct way queries[] = {{64, 3, 3, 1}, {64, 3, 2, 1}, {48, 3, 2, 1}, {48, 3, 1, 1},
+                                     {64, 2, 1, 1}, {48, 2, 1, 1}, {32, 2, 1, 1}, {0}};
 
-/* Take the first combination of stages with which the config fits. */
-static bool find_stages(kjit_attention_backward_sm90_config *config) {
-  for (size_t i = 0; i < STAGES; i++) {
-    const bool keeps_value = config->pipelined && config->pass & FLASH_BACKWARD_DV;
-    if (config->pipelined && (stages[i].wide < 2 || (keeps_value && stages[i].value < 2))) continue;
-    config->stages = stages[i].wide;
-    config->value_stages = stages[i].value;
+/* dk and dv by one kernel, as long as both sums leave registers for steps of 32 rows. */
+static const struct way both_keys[] = {{64, 3, 3, 1}, {48, 3, 3, 1}, {32, 3, 3, 1}, {32, 2, 2, 0}, {0}};
+
+/* dk alone, dv alone. */
+static const struct way one_key[] = {{64, 3, 3, 1}, {64, 3, 2, 1}, {48, 3, 3, 1},
+                                     {48, 2, 2, 0}, {48, 2, 1, 0}, {32, 2, 2, 0},
+                                     {32, 1, 1, 0}, {16, 1, 1, 0}, {0}};
+
+/* Take the first way with which the config fits. `pipelined` with dv needs its stages for both tiles. */
+static bool take_way(kjit_attention_backward_sm90_config *config, const struct way *way) {
+  for (; way->tile; way++) {
+    if (way->pipelined && way->value_stages < 3 && config->pass & FLASH_BACKWARD_DV) continue;
+    config->tile = way->tile;
+    config->stages = way->stages;
+    config->value_stages = way->value_stages;
+    config->pipelined = way->pipelined;
     if (sm90_backward_fits(config)) return true;
   }
   return false;
 }
 
-/* Take the largest step of at least `least` rows with which the config fits. */
-static bool find_step(kjit_attention_backward_sm90_config *config, int32_t most, int32_t least) {
-  for (size_t i = 0; i < STEPS && steps[i] >= least; i++) {
-    config->tile = steps[i];
-    if (steps[i] <= most && find_stages(config)) return true;
-  }
-  return false;
-}
-
-/* dq is pipelined. dk and dv are summed by one kernel where steps of 32 rows fit, pipelined with steps of 64. */
 static bool find_tile(kjit_attention_backward_sm90_config *config) {
-  config->pipelined = 1;
-  if (!sm90_backward_owns_keys(config)) return find_step(config, 128, 16);
-  if (find_step(config, 64, 64)) return true;
-  config->pipelined = 0;
-  if (config->pass == (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV)) return find_step(config, 64, 32);
-  return find_step(config, 64, 16);
+  const bool narrow = config->head_dim <= 64 && config->head_dim_v <= 64;
+  if (!sm90_backward_owns_keys(config)) return take_way(config, narrow ? narrow_queries : queries);
+  if (narrow) return take_way(config, narrow_keys);
+  return take_way(config, config->pass == (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV) ? both_keys : one_key);
 }
 
 static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
