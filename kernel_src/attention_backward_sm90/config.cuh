@@ -65,8 +65,8 @@ constexpr int kOwnRows = kGroupRows * kConsumers;
 constexpr int kStepRows = KJIT_tile;
 constexpr int kThreads = kThreadsPerWarpgroup * (kConsumers + 1);
 
-// Registers of each thread after setmaxnreg. A block starts with the registers that ptxas gives each of its threads, 168
-// with three warpgroups and 128 with four; the warpgroups together may have no more than that.
+// Registers of each thread after setmaxnreg. A block starts with the registers that ptxas gives each of its threads,
+// 168 with three warpgroups and 128 with four; the warpgroups together may have no more than that.
 constexpr int kProducerRegisters = kConsumers == 1 ? 56 : kConsumers == 2 ? 24 : 32;
 constexpr int kConsumerRegisters = kConsumers == 1 ? 256 : kConsumers == 2 ? 240 : 160;
 

@@ -40,7 +40,7 @@ struct Consumer {
   float dx[kDx8][4];                 // dq or dk
   float dv[kDv8][4];
   uint32_t rounded_p[kStep16][4], rounded_ds[kStep16][4];
-  float row_lse[2], row_delta[2]; // with queries as own rows
+  RowStatistics own; // with queries as own rows
 
   KJIT_DEVICE Consumer(const attention_backward_sm90_params &params, Layout layout, const Work &work, int consumer,
                        int thread)
@@ -48,7 +48,8 @@ struct Consumer {
         lane(thread % kLanesPerWarp) {}
 
   KJIT_DEVICE void run() {
-    if constexpr (cfg::kComputesDq) own_statistics();
+    if constexpr (cfg::kComputesDq)
+      own = own_statistics<cfg::Element, cfg::kHeadDimV>(p.rest, work.batch, work.head, {own_row(0), own_row(1)}, lane);
     if constexpr (cfg::kNeedsDs) clear(dx);
     if constexpr (cfg::kComputesDv) clear(dv);
     mbarrier_wait_parity(at.own_full(), 0);
@@ -78,27 +79,6 @@ private:
         x[n][i] = 0.0f;
   }
 
-  // LSE and delta of this thread's queries. Delta is computed here and kept for the passes that read it.
-  KJIT_DEVICE void own_statistics() {
-    const flash_backward_params &r = p.rest;
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const bool exists = own_row(i) < r.seq_q;
-      const int64_t row = exists ? own_row(i) : 0;
-      const int64_t o = work.batch * r.o_stride.batch + work.head * r.o_stride.head + row * r.o_stride.seq;
-      const int64_t dout = work.batch * r.dout_stride.batch + work.head * r.dout_stride.head + row * r.dout_stride.seq;
-      float delta = quad_row_product<cfg::Element, cfg::kHeadDimV>((const char *)r.o + o * 2,
-                                                                   (const char *)r.dout + dout * 2, exists, lane);
-      const float lse = r.lse[work.batch * r.lse_stride.batch + work.head * r.lse_stride.head + row];
-      if (r.dlse != nullptr) delta -= r.dlse[work.batch * r.dlse_stride.batch + work.head * r.dlse_stride.head + row];
-      if (sees_no_key(lse)) delta = 0.0f;
-      row_lse[i] = exists ? lse_log2(lse) : infinity();
-      row_delta[i] = delta;
-      if (exists && lane % 4 == 0)
-        r.delta[work.batch * r.delta_stride.batch + work.head * r.delta_stride.head + row] = delta;
-    }
-  }
-
   // ---- Products ----
 
   // What to add to a descriptor for the product `depth`, 16 columns each: 32 bytes within a band of 64 columns; the
@@ -108,8 +88,8 @@ private:
   }
 
   // Issue c = own * step^T over kColumns columns, as one group.
-  template <int kColumns> KJIT_DEVICE static void issue_scores(float (&c)[kStep8][4], uint32_t own, uint32_t step) {
-    uint64_t a = wgmma_descriptor(own, 16);
+  template <int kColumns> KJIT_DEVICE static void issue_scores(float (&c)[kStep8][4], uint32_t own_rows, uint32_t step) {
+    uint64_t a = wgmma_descriptor(own_rows, 16);
     // Without this the descriptors of all steps would be computed once, kept in registers, and spilled.
     asm volatile("" : "+l"(a));
     const uint64_t b = wgmma_descriptor(step, 16);
@@ -169,7 +149,7 @@ private:
       if constexpr (cfg::kOwnsKeys) pair = query_pair(slot, n);
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const float lse = cfg::kOwnsKeys ? __uint_as_float(pair.word[i % 2]) : row_lse[i / 2];
+        const float lse = cfg::kOwnsKeys ? __uint_as_float(pair.word[i % 2]) : own.lse[i / 2];
         s[n][i] = ex2_approx(s[n][i] * scale - lse);
         if constexpr (kMasked) {
           const int column = n * 8 + i % 2;
@@ -188,7 +168,7 @@ private:
       if constexpr (cfg::kOwnsKeys) pair = query_pair(slot, n);
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const float delta = cfg::kOwnsKeys ? __uint_as_float(pair.word[2 + i % 2]) : row_delta[i / 2];
+        const float delta = cfg::kOwnsKeys ? __uint_as_float(pair.word[2 + i % 2]) : own.delta[i / 2];
         dp[n][i] = s[n][i] * (dp[n][i] - delta);
       }
     }
@@ -334,7 +314,7 @@ private:
     if constexpr (cfg::kNeedsDs) store<cfg::kHeadDim>(p.out, at.own(consumer));
     if constexpr (cfg::kComputesDv) store<cfg::kHeadDimV>(p.out_value, at.own_value(consumer));
     cp_async_bulk_commit_group();
-    cp_async_bulk_wait_group<0>(); // shared memory must live until TMA has read it
+    cp_async_bulk_wait_group_read<0>(); // shared memory must live until TMA has read it
   }
 
   template <int kColumns> KJIT_DEVICE void store(const attention_backward_map &map, uint32_t shared) const {

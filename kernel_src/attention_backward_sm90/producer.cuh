@@ -20,6 +20,10 @@ struct Producer {
   KJIT_DEVICE void load_tiles() const {
     StepRing<cfg::kStages> ring;
     StepRing<cfg::kValueStages> values;
+    prefetch_tensormap(map(p.own));
+    prefetch_tensormap(map(p.own_value));
+    prefetch_tensormap(map(p.step));
+    prefetch_tensormap(map(p.step_value));
     load_own();
     work.for_each_step([&](int head, int step) {
       const int row = step * cfg::kStepRows;

@@ -58,9 +58,9 @@ struct Block {
   const LaneOffsets<cfg::OwnValueTile> own_value;
   const LaneOffsets<cfg::StepTile> step_rows, step_columns;
   const LaneOffsets<cfg::StepValueTile> step_value_rows, step_value_columns;
-  float dx[cfg::kRowTiles][cfg::kHeadDim / 8][4];                 // dq or dk
-  float dv[cfg::kRowTiles][cfg::kHeadDimV / 8][4];                // dv
-  float row_lse[cfg::kRowTiles][2], row_delta[cfg::kRowTiles][2]; // with queries as own rows
+  float dx[cfg::kRowTiles][cfg::kHeadDim / 8][4];  // dq or dk
+  float dv[cfg::kRowTiles][cfg::kHeadDimV / 8][4]; // dv
+  RowStatistics own_statistics[cfg::kRowTiles];    // with queries as own rows
 
   KJIT_DEVICE Block(const flash_backward_params &params, uint32_t shared)
       : p(params), shared(shared), warp(threadIdx.x / kLanesPerWarp), lane(threadIdx.x % kLanesPerWarp),
@@ -151,26 +151,12 @@ struct Block {
     }
   }
 
-  // With queries as own rows: LSE and delta of this thread's rows. Delta is computed here and kept for the passes that
-  // read it.
-  KJIT_DEVICE void own_statistics() {
+  // With queries as own rows: LSE and delta of this thread's rows.
+  KJIT_DEVICE void find_own_statistics() {
 #pragma unroll
     for (int m = 0; m < cfg::kRowTiles; m++)
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const int row = own_row(m, r);
-        const bool exists = row < p.seq_q;
-        const int64_t at = exists ? row : 0;
-        float delta = quad_row_product<cfg::Element, cfg::kHeadDimV>(
-            head_start(p.o, p.o_stride, own_head) + at * p.o_stride.seq * 2,
-            head_start(p.dout, p.dout_stride, own_head) + at * p.dout_stride.seq * 2, exists, lane);
-        const float lse = p.lse[row_start(p.lse_stride, own_head) + at];
-        if (p.dlse != nullptr) delta -= p.dlse[row_start(p.dlse_stride, own_head) + at];
-        if (sees_no_key(lse)) delta = 0.0f;
-        row_lse[m][r] = exists ? lse_log2(lse) : infinity();
-        row_delta[m][r] = delta;
-        if (exists && lane % 4 == 0) p.delta[row_start(p.delta_stride, own_head) + at] = delta;
-      }
+      own_statistics[m] =
+          ::own_statistics<cfg::Element, cfg::kHeadDimV>(p, blockIdx.z, own_head, {own_row(m, 0), own_row(m, 1)}, lane);
   }
 
   // ---- Steps ----
@@ -185,7 +171,7 @@ struct Block {
       for (int m = 0; m < cfg::kRowTiles; m++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-          const float lse = cfg::kOwnsKeys ? __uint_as_float(pair.word[i % 2]) : row_lse[m][i / 2];
+          const float lse = cfg::kOwnsKeys ? __uint_as_float(pair.word[i % 2]) : own_statistics[m].lse[i / 2];
           s[m][n][i] = ex2_approx(s[m][n][i] * p.scale_log2 - lse);
           if constexpr (kMasked) {
             const int column = tile * cfg::kStepRows + n * 8 + lane % 4 * 2 + i % 2, row = own_row(m, i / 2);
@@ -206,7 +192,7 @@ struct Block {
       for (int m = 0; m < cfg::kRowTiles; m++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-          const float delta = cfg::kOwnsKeys ? __uint_as_float(pair.word[2 + i % 2]) : row_delta[m][i / 2];
+          const float delta = cfg::kOwnsKeys ? __uint_as_float(pair.word[2 + i % 2]) : own_statistics[m].delta[i / 2];
           dp[m][n][i] = probabilities[m][n][i] * (dp[m][n][i] - delta);
         }
     }
@@ -322,11 +308,11 @@ struct Block {
 
   KJIT_DEVICE void run() {
     if constexpr (cfg::kPass == FLASH_BACKWARD_DELTA) {
-      own_statistics();
+      find_own_statistics();
       return;
     }
     load_own();
-    if constexpr (cfg::kComputesDelta) own_statistics();
+    if constexpr (cfg::kComputesDelta) find_own_statistics();
     if constexpr (cfg::kNeedsDs) clear(dx);
     if constexpr (cfg::kComputesDv) clear(dv);
     run_steps();
