@@ -88,7 +88,8 @@ private:
   }
 
   // Issue c = own * step^T over kColumns columns, as one group.
-  template <int kColumns> KJIT_DEVICE static void issue_scores(float (&c)[kStep8][4], uint32_t own_rows, uint32_t step) {
+  template <int kColumns>
+  KJIT_DEVICE static void issue_scores(float (&c)[kStep8][4], uint32_t own_rows, uint32_t step) {
     uint64_t a = wgmma_descriptor(own_rows, 16);
     // Without this the descriptors of all steps would be computed once, kept in registers, and spilled.
     asm volatile("" : "+l"(a));

@@ -10,8 +10,8 @@
 //   1  grid (seq_q, heads, batch): dq of one query
 //   2  grid (seq_kv, heads_kv, batch): dk of one key
 //   3  grid (seq_kv, heads_kv, batch): dv of one key
-// 128 threads, 8 bytes of dynamic shared memory each: a thread takes every 128th key in stage 0, and every 128th column otherwise.
-// Tensors: params.h. Causal: aligned bottom right; what meets nothing has a gradient of 0.
+// 128 threads, 8 bytes of dynamic shared memory each: a thread takes every 128th key in stage 0, and every 128th column
+// otherwise. Tensors: params.h. Causal: aligned bottom right; what meets nothing has a gradient of 0.
 #include "element.cuh"
 #include "params.h"
 
