@@ -224,6 +224,7 @@ struct Block {
     const int heads = cfg::kOwnsKeys ? p.heads_per_kv : 1;
     const int first_head = cfg::kOwnsKeys ? own_head * p.heads_per_kv : own_head / p.heads_per_kv;
     if (steps.first >= steps.end) {
+      cp_async_commit_group();
       cp_async_wait_group<0>();
       __syncthreads(); // the own tiles have arrived, so that gradients can take their place
       return;
