@@ -10,12 +10,10 @@ if(NOT KJIT_SMALL)
   return()
 endif()
 
-set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request jit/server attention/tune
-    family/tune)
+# attention/backward launches too, but two or more kernels that each take as long as a forward call.
+set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request jit/server attention/backward
+    attention/tune family/tune)
 set(cold_files
-  attention/backward/backward_api.c attention/backward/backward_arguments.c attention/backward/backward_families.c
-  attention/backward/flash_backward_config.c attention/backward/sm90_backward_choose.c
-  attention/backward/sm90_backward_config.c
   attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
   base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c
   family/config.c family/config_build.c family/config_occupancy.c family/definition.c family/definition_expressions.c
