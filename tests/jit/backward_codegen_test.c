@@ -94,7 +94,7 @@ static void take_sample(struct batch *batch, size_t count) {
 }
 
 /* Stores and loads together. */
-#define SPILL_BUDGET 64
+#define SPILL_BUDGET 96
 
 static void check(struct codegen *codegen, size_t index) {
   struct batch *batch = (struct batch *)codegen;
