@@ -95,6 +95,19 @@ static void test_attention_backward__random_problems_are_right(void **state) {
   test_free(cases);
 }
 
+/* Sequences for which the planner takes other tiles. */
+static void test_attention_backward__long_sequences_are_right(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  struct backward_case cases[4];
+  for (size_t i = 0; i < 4; i++) {
+    cases[i] = grid_case(fixture, i < 2 ? 64 : 128, i < 2 ? 64 : 128, i + 5, NULL);
+    cases[i].problem.asked.seq_q = 4100;
+    cases[i].problem.asked.seq_kv = i % 2 ? 4500 : 700;
+    problem_set_causal(&cases[i].problem, i % 2 != 0);
+  }
+  backward_run_cases(fixture, cases, 4);
+}
+
 static void assert_same_bits(struct gpu_fixture *fixture, const struct backward_case *one, size_t runs) {
   struct attention_data data;
   struct gradients gradients;
@@ -127,6 +140,7 @@ int main(void) {
       cmocka_unit_test(test_attention_backward__every_head_size_is_right),
       cmocka_unit_test(test_attention_backward__each_gradient_alone_is_right),
       cmocka_unit_test(test_attention_backward__random_problems_are_right),
+      cmocka_unit_test(test_attention_backward__long_sequences_are_right),
       cmocka_unit_test(test_attention_backward__runs_have_equal_bits),
   };
   return cmocka_run_group_tests_name("attention backward on a GPU", tests, gpu_setup, gpu_teardown);
