@@ -10,8 +10,9 @@ if(NOT KJIT_SMALL)
   return()
 endif()
 
-set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request jit/server attention/tune
-    attention/variant family/tune)
+# attention/backward launches too, but two or more kernels that each take as long as a forward call.
+set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request jit/server attention/backward
+    attention/tune attention/variant family/tune)
 set(cold_files
   attention/serving/serving_arguments.c attention/serving/serving_config.c attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
   base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c

@@ -42,6 +42,7 @@
 #define KJIT_KJIT_H
 
 #include <kjit/attention.h>
+#include <kjit/attention_backward.h>
 #include <kjit/attention_serving.h>
 #include <kjit/attention_sm90.h>
 #include <kjit/attention_variant.h>

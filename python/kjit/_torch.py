@@ -209,15 +209,14 @@ def _attention_lse_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout
 
 def _no_backward(context: Any, *gradients: Any) -> Any:
     raise NotImplementedError(
-        "kjit computes no gradients: its attention is forward only. Call it under torch.no_grad() or "
-        "torch.inference_mode(), or train with another attention"
+        "the operator kjit::attention keeps no log-sum-exp for gradients: call kjit.attention(), or the operator "
+        "kjit::attention_lse"
     )
 
 
 torch.library.register_fake("kjit::attention", _attention_fake)
 torch.library.register_fake("kjit::attention_lse", _attention_lse_fake)
 torch.library.register_autograd("kjit::attention", _no_backward)
-torch.library.register_autograd("kjit::attention_lse", _no_backward)
 
 
 def _as_operator(
@@ -230,14 +229,25 @@ def _as_operator(
     out: Optional[torch.Tensor],
     return_lse: bool,
     config: Optional[Config],
+    wants_gradient: bool,
 ) -> Any:
     text = config or "" if isinstance(config, str) or config is None else config._text
-    operator = torch.ops.kjit.attention_lse if return_lse else torch.ops.kjit.attention
-    result = operator(q, k, v, scale, causal, layout, text)
-    if out is None:
-        return result
-    out.copy_(result[0] if return_lse else result)  # an operator's output is its own
-    return (out, result[1]) if return_lse else out
+    if wants_gradient and out is not None:
+        raise ValueError("out is given while gradients are wanted: they need an output that nobody writes over")
+    if not return_lse and not wants_gradient:
+        result = torch.ops.kjit.attention(q, k, v, scale, causal, layout, text)
+        return result if out is None else out.copy_(result)  # an operator's output is its own
+    result, lse = torch.ops.kjit.attention_lse(q, k, v, scale, causal, layout, text)
+    if out is not None:
+        result = out.copy_(result)
+    return (result, lse) if return_lse else result
+
+
+def _autocast(*tensors: torch.Tensor) -> Any:
+    """fp32 tensors in autocast's 16-bit type, where it is on: attention is one of the operations that it casts."""
+    if any(tensor.dtype is torch.float32 for tensor in tensors) and torch.is_autocast_enabled("cuda"):
+        return tuple(tensor.to(torch.get_autocast_dtype("cuda")) for tensor in tensors)
+    return tensors
 
 
 def attention(
@@ -251,10 +261,12 @@ def attention(
     return_lse: bool,
     config: Optional[Config],
 ) -> Any:
+    if q.dtype is torch.float32 or k.dtype is torch.float32 or v.dtype is torch.float32:
+        q, k, v = _autocast(q, k, v)
     plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
     wants_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if torch.compiler.is_compiling() or not plain or wants_gradient:
-        return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config)
+        return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config, wants_gradient)
     return _direct(q, k, v, scale, causal, layout, out, return_lse, config)
 
 

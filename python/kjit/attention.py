@@ -16,6 +16,7 @@ def _is_torch(tensor: Any) -> bool:
     """PyTorch is imported by whoever made a tensor of it, never by this package."""
     global _torch
     if _torch is None and "torch" in sys.modules:
+        from . import _backward  # noqa: F401 - registers the gradients of what _torch registers
         from . import _torch as module
 
         _torch = module
@@ -66,6 +67,8 @@ def attention(
     bias: added to the scaled scores, (batch, heads_q, seq_q, seq_kv), strides of 0 where it is broadcast.
 
     Returns the output, or with return_lse (output, lse): lse is ln sum exp(scale q k), fp32, (batch, heads_q, seq_q).
+    PyTorch computes gradients of q, k and v, of output and lse, where one of them requires them; equal inputs give
+    equal bits. A second derivative is a NotImplementedError.
     Unsupported, which is a NotImplementedError, says what cannot be computed on this GPU.
     PyTorch tensors, CuPy and JAX arrays, and any array with __dlpack__ where `out` is given.
     """

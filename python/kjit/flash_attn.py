@@ -1,7 +1,7 @@
 """FlashAttention's functions, by its signatures: `from kjit.flash_attn import flash_attn_func`.
 
 What the library computes means what it means there; an argument that it does not compute is a NotImplementedError that
-names it. `deterministic` concerns the backward pass and changes nothing here.
+names it. `deterministic` concerns gradients, which are always so here: equal inputs give equal bits.
 
 The functions of ragged batches and caches read no length on the host, so that they can be captured into a CUDA graph.
 docs/serving.md has their details.

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "attention/backward/backward_family.h"
 #include "attention/flash/flash_call.h"
 #include "attention/serving/serving_family.h"
 #include "attention/sm90/sm90_call.h"
@@ -31,5 +32,5 @@ const kjit_family *kjit_family_find(const char *name) {
   for (size_t i = 0; i < SERVING_FAMILY_COUNT && name; i++) {
     if (!strcmp(serving_families[i]->family->table.family, name)) return serving_families[i]->family;
   }
-  return NULL;
+  return name ? backward_family_find(name) : NULL;
 }

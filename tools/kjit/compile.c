@@ -99,6 +99,9 @@ static kjit_status config_read(kjit_runtime *runtime, const struct compile_optio
     return status == KJIT_OK ? request_check(config, options->arch, error) : status;
   }
   status = attention_text_parse(options->attention, &problem, error);
+  if (status == KJIT_OK && problem.pass == PASS_BACKWARD)
+    return error_say(error, KJIT_ERR_PARSE,
+                     "--attention: pass=backward stands for several kernels: name one by --family, or use a manifest");
   return status == KJIT_OK ? request_choose(runtime, &problem.asked, options->arch, config, error) : status;
 }
 

@@ -129,7 +129,7 @@ static kjit_status request_add(const struct line_parts *parts, const char *arch,
         "'%.60s': a family (flash_forward, attention_sm90, attention, serving, or a family file) is expected",
         parts->family);
   status = attention_text_parse(parts->request, &problem, error);
-  return status == KJIT_OK ? request_list_add_problem(list, &problem.asked, arch, error) : status;
+  return status == KJIT_OK ? request_list_add_problem(list, &problem, arch, error) : status;
 }
 
 /* True for a request that is left out rather than refused: with --arch, a line that was recorded on one architecture

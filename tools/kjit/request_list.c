@@ -96,11 +96,24 @@ static kjit_status planner_open(struct request_list *list, kjit_error *error) {
   return kjit_runtime_create(&list->planner, &options, error);
 }
 
-kjit_status request_list_add_problem(struct request_list *list, const kjit_attention_problem *problem, const char *arch,
+/* All kernels of a backward call for dq, dk and dv. */
+static kjit_status add_backward(struct request_list *list, const kjit_attention_problem *problem, const char *arch,
+                                kjit_error *error) {
+  kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+  size_t count = 0;
+  const uint32_t all = KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V;
+  kjit_status status = kjit_attention_backward_choose(problem, all, arch, configs, &count, error);
+  for (size_t i = 0; i < count && status == KJIT_OK; i++)
+    status = request_list_add(list, &configs[i], arch, error);
+  return status;
+}
+
+kjit_status request_list_add_problem(struct request_list *list, const struct trial_problem *problem, const char *arch,
                                      kjit_error *error) {
   kjit_config config;
+  if (problem->pass == PASS_BACKWARD) return add_backward(list, &problem->asked, arch, error);
   kjit_status status = planner_open(list, error);
-  if (status == KJIT_OK) status = request_choose(list->planner, problem, arch, &config, error);
+  if (status == KJIT_OK) status = request_choose(list->planner, &problem->asked, arch, &config, error);
   return status == KJIT_OK ? request_list_add(list, &config, arch, error) : status;
 }
 

@@ -3,6 +3,8 @@
 #define KJIT_TOOLS_REQUEST_LIST_H
 
 #include <kjit/kjit.h>
+
+#include "support/problem.h"
 #include <stdbool.h>
 
 #include "command.h"
@@ -58,7 +60,7 @@ kjit_status request_artifact(kjit_runtime *runtime, const struct kernel_request 
                              kjit_artifact **artifact, kjit_error *error);
 
 /* Append what the library chooses for a problem. */
-kjit_status request_list_add_problem(struct request_list *list, const kjit_attention_problem *problem, const char *arch,
+kjit_status request_list_add_problem(struct request_list *list, const struct trial_problem *problem, const char *arch,
                                      kjit_error *error);
 
 /* Every config of a family's named set, for each architecture of a comma-separated list. What a family's rules refuse

@@ -152,6 +152,13 @@ kjit_status tune_problems_add_set(struct tune_problems *problems, const char *se
 
 /* ---- Texts ---- */
 
+/* Only forward calls are tuned; others are skipped, as other lines of a manifest are. */
+static kjit_status add_forward(struct tune_problems *problems, const struct trial_problem *problem, kjit_error *error) {
+  if (problem->pass == PASS_FORWARD) return add(problems, &problem->asked, error);
+  problems->skipped++;
+  return KJIT_OK;
+}
+
 /* Add the problem of a manifest line "attention ARCH PROBLEM"; `at` is the architecture. The problem is parsed with
  * blanks in front, so that the columns in messages are those of the line. */
 static kjit_status add_line(struct tune_problems *problems, const char *line, const char *at, kjit_error *error) {
@@ -163,7 +170,7 @@ static kjit_status add_line(struct tune_problems *problems, const char *line, co
   if (*at == '\0') return error_say(error, KJIT_ERR_PARSE, "column %d: a problem is missing", column + 1);
   snprintf(padded, sizeof padded, "%*s%s", column, "", at);
   const kjit_status status = attention_text_parse(padded, &problem, error);
-  return status == KJIT_OK ? add(problems, &problem.asked, error) : status;
+  return status == KJIT_OK ? add_forward(problems, &problem, error) : status;
 }
 
 kjit_status tune_problems_add_text(struct tune_problems *problems, const char *text, kjit_error *error) {
@@ -175,7 +182,7 @@ kjit_status tune_problems_add_text(struct tune_problems *problems, const char *t
   if (problems->family != NULL) return add_of_family(problems, text, error);
   if (at[bytes] == '\0') {
     const kjit_status status = attention_text_parse(text, &problem, error);
-    return status == KJIT_OK ? add(problems, &problem.asked, error) : status;
+    return status == KJIT_OK ? add_forward(problems, &problem, error) : status;
   }
   if (bytes == strlen("attention") && strncmp(at, "attention", bytes) == 0)
     return add_line(problems, text, at + bytes + strspn(at + bytes, blanks), error);
