@@ -157,6 +157,8 @@ static void put_line(struct text *line, const char *path, const struct jit_reque
   const char *const file = request->family_file ? file_from(path, request->family_file) : NULL;
   if (file && is_word(file))
     text_appendf(line, "%s %s %s\n", file, request->target.name, request->label);
+  else if (request->is_generated)
+    text_appendf(line, "# %s %s %s: an attention variant\n", request->family, request->target.name, request->label);
   else if (request->is_users)
     text_appendf(line, "# %s %s %s: a family that is in no file\n", request->family, request->target.name,
                  request->label);
