@@ -34,7 +34,7 @@ static const char usage[] =
 
 struct sweep {
   struct output output;
-  struct problem problem;
+  struct trial_problem problem;
   struct config_list configs;
   const char *set, *file, *blocks;
   unsigned generate; /* CONFIG_LIST_* */
@@ -110,7 +110,8 @@ static bool take_option(struct sweep *s, int code, const char *value, kjit_error
   case LAYOUT:
     return problem_parse_layout(value, &s->problem, error) == KJIT_OK;
   case CAUSAL:
-    return s->problem.causal = true;
+    problem_set_causal(&s->problem, true);
+    return true;
   case SET:
     s->set = value;
     return true;
@@ -150,13 +151,14 @@ static bool read_options(struct sweep *s, int argc, char **argv, kjit_error *err
   while ((code = getopt_long(argc, argv, "", options, NULL)) != -1)
     if (!take_option(s, code, optarg, error)) return false;
   if (!s->set && !s->file && !s->blocks && optind == argc) s->set = "prebuilt";
-  s->problem.heads_kv = (int64_t)s->heads_kv;
+  s->problem.asked.heads_kv = (int64_t)s->heads_kv;
   return problem_check(&s->problem, error) == KJIT_OK;
 }
 
 static kjit_status collect_configs(struct sweep *s, int argc, char **argv, kjit_error *error) {
-  const int64_t v = problem_head_dim_v(&s->problem), larger = v > s->problem.head_dim ? v : s->problem.head_dim;
-  const int32_t dtype = s->problem.dtype, d_head = larger <= 32 ? 32 : (int32_t)(larger + 15) / 16 * 16;
+  const int64_t v = problem_head_dim_v(&s->problem),
+                larger = v > s->problem.asked.head_dim ? v : s->problem.asked.head_dim;
+  const int32_t dtype = s->problem.asked.dtype, d_head = larger <= 32 ? 32 : (int32_t)(larger + 15) / 16 * 16;
   kjit_status status = KJIT_OK;
   s->configs.arch = s->card.arch;
   if (s->set) status = config_list_add_set(&s->configs, s->set, dtype, d_head, error);
@@ -181,7 +183,6 @@ static kjit_status open_gpu(struct sweep *s, kjit_error *error) {
 
 /* What is known of the config's kernel, and a plan for it. */
 static kjit_status prepare_row(struct sweep *s, struct row *row, const kjit_flash_config *config, kjit_error *error) {
-  const kjit_attention_problem problem = problem_public(&s->problem);
   kjit_config kernel;
   kjit_artifact *artifact = NULL;
   row->config = *config;
@@ -189,7 +190,7 @@ static kjit_status prepare_row(struct sweep *s, struct row *row, const kjit_flas
   row->times = calloc(s->rounds, sizeof *row->times);
   if (!row->times) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu times", s->rounds);
   kjit_status status = kjit_flash_config_print(config, 0, row->text, sizeof row->text, error);
-  if (status == KJIT_OK) status = kjit_config_of_flash(config, &problem, &kernel, error);
+  if (status == KJIT_OK) status = kjit_config_of_flash(config, &s->problem.asked, &kernel, error);
   if (status == KJIT_OK) status = kjit_config_build(s->runtime, &kernel, s->card.arch, 0, &artifact, error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &row->info, error);
   kjit_artifact_release(artifact);
@@ -199,13 +200,12 @@ static kjit_status prepare_row(struct sweep *s, struct row *row, const kjit_flas
 
 /* The configs' kernels for the problem. */
 static kjit_status build_all(struct sweep *s, kjit_error *error) {
-  const kjit_attention_problem problem = problem_public(&s->problem);
   const size_t count = s->configs.count;
   kjit_config *kernels = calloc(count, sizeof *kernels);
   if (!kernels) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu kernels", count);
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < count && status == KJIT_OK; i++)
-    status = kjit_config_of_flash(&s->configs.items[i], &problem, &kernels[i], error);
+    status = kjit_config_of_flash(&s->configs.items[i], &s->problem.asked, &kernels[i], error);
   if (status == KJIT_OK) status = prebuild(s->runtime, kernels, count, s->card.arch, (unsigned)s->threads, error);
   free(kernels);
   return status;
@@ -298,7 +298,7 @@ static void close_all(struct sweep *s) {
 
 int main(int argc, char **argv) {
   struct sweep sweep = {.output.benchmark = "flash_sweep",
-                        .problem = {.dtype = KJIT_FP16, .seed = random_fresh_seed()},
+                        .problem = {.asked = PROBLEM_OF(.dtype = KJIT_FP16), .seed = random_fresh_seed()},
                         .rounds = 20,
                         .top = SIZE_MAX};
   kjit_error error = {0};

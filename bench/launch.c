@@ -207,22 +207,18 @@ static kjit_status launch_flash_config(void *user, CUstream stream, kjit_error *
 }
 
 /* A problem of one block of threads; bf16 and one head unless the caller changes it. */
-static struct problem tiny_problem(void) {
-  return (struct problem){.dtype = KJIT_BF16,
-                          .batch = 1,
-                          .heads = 1,
-                          .seq_q = 64,
-                          .seq_kv = 64,
-                          .head_dim = 128,
-                          .seed = random_fresh_seed()};
+static struct trial_problem tiny_problem(void) {
+  return (struct trial_problem){
+      .asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 1, .heads_q = 1, .seq_q = 64, .seq_kv = 64, .head_dim = 128),
+      .seed = random_fresh_seed()};
 }
 
 static kjit_status add_flash(struct bench *bench, kjit_error *error) {
   static const struct turns_way ways[] = {
       {"bare cuLaunchKernel", launch_bare}, {"plan", launch_plan}, {"by config", launch_flash_config}};
   struct scene *const scene = scene_new(bench);
-  struct problem problem = tiny_problem();
-  problem.dtype = KJIT_FP16;
+  struct trial_problem problem = tiny_problem();
+  problem.asked.dtype = KJIT_FP16;
   kjit_status status = kjit_config_parse(
       kjit_family_find("flash_forward"),
       "(FP16, 128, 64, 64, 4): async+eager+swizzled+load_2_2_2_tiles+buffer+opt_softmax", &scene->config, error);
@@ -244,13 +240,13 @@ static kjit_status launch_arguments(void *user, CUstream stream, kjit_error *err
 }
 
 /* Says which kernel it is, or that this card has another family's for it. */
-static kjit_status add_sm90(struct bench *bench, const char *name, const struct problem *problem, kjit_error *error) {
+static kjit_status add_sm90(struct bench *bench, const char *name, const struct trial_problem *problem,
+                            kjit_error *error) {
   static const struct turns_way ways[] = {
       {"bare cuLaunchKernel", launch_bare}, {"plan", launch_plan}, {"by arguments", launch_arguments}};
-  const kjit_attention_problem known = problem_public(problem);
   char text[KJIT_CONFIG_TEXT_MAX];
   kjit_config config;
-  kjit_status status = kjit_attention_choose(bench->runtime, &known, NULL, &config, NULL, error);
+  kjit_status status = kjit_attention_choose(bench->runtime, &problem->asked, NULL, &config, NULL, error);
   if (status == KJIT_OK) status = kjit_config_print(&config, 0, text, sizeof text, error);
   if (status != KJIT_OK) return status;
   if (config.family != kjit_family_find("attention_sm90")) {
@@ -269,12 +265,12 @@ static kjit_status add_sm90(struct bench *bench, const char *name, const struct 
 
 /* Launches that differ in what they need of the stream: nothing, tickets, memory for parts of the result. */
 static kjit_status add_sm90_all(struct bench *bench, kjit_error *error) {
-  const struct problem full = tiny_problem();
-  struct problem causal = full, split = full;
-  causal.causal = 1;
-  causal.heads = 2 * bench->card.multiprocessors; /* a tile each: more than blocks, so that they take tickets */
-  split.seq_q = 1;
-  split.seq_kv = 4096;
+  const struct trial_problem full = tiny_problem();
+  struct trial_problem causal = full, split = full;
+  problem_set_causal(&causal, 1);
+  causal.asked.heads_q = 2 * bench->card.multiprocessors; /* a tile each: more than blocks, so that they take tickets */
+  split.asked.seq_q = 1;
+  split.asked.seq_kv = 4096;
   kjit_status status = add_sm90(bench, "sm90 full", &full, error);
   if (status == KJIT_OK) status = add_sm90(bench, "sm90 causal", &causal, error);
   return status == KJIT_OK ? add_sm90(bench, "sm90 split", &split, error) : status;

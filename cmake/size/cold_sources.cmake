@@ -10,7 +10,8 @@ if(NOT KJIT_SMALL)
   return()
 endif()
 
-set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request jit/server attention/tune)
+set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request jit/server attention/tune
+    attention/variant)
 set(cold_files
   attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
   base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c

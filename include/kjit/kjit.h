@@ -43,6 +43,7 @@
 
 #include <kjit/attention.h>
 #include <kjit/attention_sm90.h>
+#include <kjit/attention_variant.h>
 #include <kjit/build.h>
 #include <kjit/bundle.h>
 #include <kjit/cache.h>

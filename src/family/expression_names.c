@@ -82,9 +82,9 @@ static bool find_label(const struct expression_scope *scope, const struct token 
                        bool *ambiguous) {
   const char *const dot = memchr(name->start, '.', name->bytes);
   const size_t field_bytes = dot ? (size_t)(dot - name->start) : 0;
-  const struct token field = {TOKEN_NAME, name->start, field_bytes, 0};
+  const struct token field = {TOKEN_NAME, name->start, field_bytes, 0, 0};
   const struct token label = {TOKEN_NAME, dot ? dot + 1 : name->start,
-                              dot ? name->bytes - field_bytes - 1 : name->bytes, 0};
+                              dot ? name->bytes - field_bytes - 1 : name->bytes, 0, 0};
   bool found = false;
   *ambiguous = 0;
   for (size_t i = 0; i < scope->label_count; i++) {

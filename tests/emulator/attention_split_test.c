@@ -26,27 +26,23 @@ struct shape {
 
 static void run_shapes(void **state, const struct shape *shapes, size_t count) {
   struct gpu_fixture *fixture = attention_require(state);
-  struct problem problems[8];
+  struct trial_problem problems[8];
   assert_true(count <= 8);
   for (size_t i = 0; i < count; i++) {
     const struct shape *shape = &shapes[i];
-    problems[i] = (struct problem){.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16,
-                                   .batch = shape->batch,
-                                   .heads = shape->heads,
-                                   .heads_kv = shape->heads_kv,
-                                   .seq_q = shape->seq_q,
-                                   .seq_kv = shape->seq_kv,
-                                   .head_dim = shape->head_dim,
-                                   .head_dim_v = shape->head_dim_v,
-                                   .causal = shape->causal,
-                                   .layout = i % 2 ? LAYOUT_BHSD : LAYOUT_BSHD,
-                                   .lse = 1,
-                                   .seed = random_next(&fixture->random)};
-    const kjit_attention_problem asked = problem_public(&problems[i]);
+    problems[i] = (struct trial_problem){
+        .asked = PROBLEM_OF(.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16, .batch = shape->batch, .heads_q = shape->heads,
+                            .heads_kv = shape->heads_kv, .seq_q = shape->seq_q, .seq_kv = shape->seq_kv,
+                            .head_dim = shape->head_dim, .head_dim_v = shape->head_dim_v,
+                            .flags = shape->causal ? KJIT_ATTENTION_CAUSAL : 0),
+        .layout = i % 2 ? LAYOUT_BHSD : LAYOUT_BSHD,
+        .lse = 1,
+        .seed = random_next(&fixture->random)};
     kjit_config config;
     int32_t packed = 0, split = 0;
     kjit_error error;
-    assert_status(KJIT_OK, kjit_attention_choose(fixture->runtime, &asked, NULL, &config, NULL, &error), &error);
+    assert_status(KJIT_OK, kjit_attention_choose(fixture->runtime, &problems[i].asked, NULL, &config, NULL, &error),
+                  &error);
     assert_status(KJIT_OK, kjit_config_get(&config, "packed", &packed, &error), &error);
     assert_status(KJIT_OK, kjit_config_get(&config, "split", &split, &error), &error);
     assert_int_equal(shape->packed, packed);

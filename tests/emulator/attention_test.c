@@ -30,23 +30,19 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths, HEADS = sizeof heads / sizeof
 
 static void run_size(void **state, const struct size *size) {
   struct gpu_fixture *fixture = attention_require(state);
-  struct problem problems[LENGTHS];
+  struct trial_problem problems[LENGTHS];
   const size_t turn = (size_t)(size - sizes);
   for (size_t i = 0; i < LENGTHS; i++) {
     const bool causal = (turn + i) % 2 != 0;
-    problems[i] = (struct problem){.dtype = causal ? KJIT_FP16 : KJIT_BF16,
-                                   .batch = lengths[i].batch,
-                                   .heads = heads[(turn + i) % HEADS][0],
-                                   .heads_kv = heads[(turn + i) % HEADS][1],
-                                   .seq_q = lengths[i].seq_q,
-                                   .seq_kv = lengths[i].seq_kv,
-                                   .head_dim = size->head_dim,
-                                   .head_dim_v = size->head_dim_v,
-                                   .causal = causal,
-                                   .layout = lengths[i].layout,
-                                   .scale = lengths[i].scale,
-                                   .lse = i != 1,
-                                   .seed = random_next(&fixture->random)};
+    problems[i] = (struct trial_problem){
+        .asked = PROBLEM_OF(.dtype = causal ? KJIT_FP16 : KJIT_BF16, .batch = lengths[i].batch,
+                            .heads_q = heads[(turn + i) % HEADS][0], .heads_kv = heads[(turn + i) % HEADS][1],
+                            .seq_q = lengths[i].seq_q, .seq_kv = lengths[i].seq_kv, .head_dim = size->head_dim,
+                            .head_dim_v = size->head_dim_v, .flags = causal ? KJIT_ATTENTION_CAUSAL : 0),
+        .layout = lengths[i].layout,
+        .scale = lengths[i].scale,
+        .lse = i != 1,
+        .seed = random_next(&fixture->random)};
   }
   attention_run_problems(fixture, problems, LENGTHS);
 }

@@ -150,9 +150,9 @@ static void test_emulator__an_a100_runs_what_is_for_it(void **unused) {
   assert_int_equal(0, setenv("KJIT_EMULATOR_CARD", "a100", 1));
   assert_int_equal(0, emulator_setup(&state));
   struct gpu_fixture *fixture = state;
-  struct problem problem = gpu_small_problem(fixture);
-  problem.seq_q = 40;
-  problem.seq_kv = 70;
+  struct trial_problem problem = gpu_small_problem(fixture);
+  problem.asked.seq_q = 40;
+  problem.asked.seq_kv = 70;
   struct gpu_trial trial;
   kjit_error error = {0};
   gpu_trial_create(&trial, &fixture->kernels, &problem);

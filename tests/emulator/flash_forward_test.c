@@ -30,17 +30,14 @@ static const struct {
 
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
-static struct problem problem_of(struct gpu_fixture *fixture, const kjit_flash_config *config, size_t index) {
-  return (struct problem){.dtype = config->dtype,
-                          .batch = lengths[index].batch,
-                          .heads = lengths[index].heads,
-                          .seq_q = lengths[index].seq_q,
-                          .seq_kv = lengths[index].seq_kv,
-                          .head_dim = config->d_head,
-                          .layout = lengths[index].layout,
-                          .scale = lengths[index].scale,
-                          .lse = lengths[index].lse,
-                          .seed = random_next(&fixture->random)};
+static struct trial_problem problem_of(struct gpu_fixture *fixture, const kjit_flash_config *config, size_t index) {
+  return (struct trial_problem){.asked = PROBLEM_OF(.dtype = config->dtype, .batch = lengths[index].batch,
+                                                    .heads_q = lengths[index].heads, .seq_q = lengths[index].seq_q,
+                                                    .seq_kv = lengths[index].seq_kv, .head_dim = config->d_head),
+                                .layout = lengths[index].layout,
+                                .scale = lengths[index].scale,
+                                .lse = lengths[index].lse,
+                                .seed = random_next(&fixture->random)};
 }
 
 static kjit_flash_config config_of(size_t row) {

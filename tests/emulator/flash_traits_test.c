@@ -28,23 +28,20 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
 static struct gpu_case case_of(struct gpu_fixture *fixture, size_t row, size_t index) {
   static const enum problem_layout layouts[] = {LAYOUT_BSHD, LAYOUT_PADDED, LAYOUT_BHSD, LAYOUT_SHARED_KV};
-  struct gpu_case made = {.config = {.dtype = kernels[row].dtype,
-                                     .d_head = kernels[row].d_head,
-                                     .B_r = kernels[row].B_r,
-                                     .B_c = kernels[row].B_c,
-                                     .n_warps = kernels[row].n_warps},
-                          .problem = {.dtype = kernels[row].dtype,
-                                      .batch = 1,
-                                      .heads = kernels[row].heads_q,
-                                      .heads_kv = kernels[row].heads_kv,
-                                      .seq_q = lengths[index].seq_q,
-                                      .seq_kv = lengths[index].seq_kv,
-                                      .head_dim = kernels[row].head_dim,
+  struct gpu_case made = {
+      .config = {.dtype = kernels[row].dtype,
+                 .d_head = kernels[row].d_head,
+                 .B_r = kernels[row].B_r,
+                 .B_c = kernels[row].B_c,
+                 .n_warps = kernels[row].n_warps},
+      .problem = {.asked = PROBLEM_OF(.dtype = kernels[row].dtype, .batch = 1, .heads_q = kernels[row].heads_q,
+                                      .heads_kv = kernels[row].heads_kv, .seq_q = lengths[index].seq_q,
+                                      .seq_kv = lengths[index].seq_kv, .head_dim = kernels[row].head_dim,
                                       .head_dim_v = kernels[row].head_dim_v,
-                                      .layout = layouts[(row + index) % 4],
-                                      .causal = kernels[row].causal,
-                                      .lse = 1,
-                                      .seed = random_next(&fixture->random)}};
+                                      .flags = (kernels[row].causal) ? KJIT_ATTENTION_CAUSAL : 0),
+                  .layout = layouts[(row + index) % 4],
+                  .lse = 1,
+                  .seed = random_next(&fixture->random)}};
   generator_flags(&made.config, row);
   return made;
 }
@@ -68,8 +65,8 @@ static void test_flash_traits__random_cases_are_right(void **state) {
   struct gpu_case *cases = test_calloc((size_t)count, sizeof *cases);
   for (long i = 0; i < count; i++) {
     cases[i] = generator_random_traits(&fixture->random, fixture->card.arch);
-    cases[i].problem.seq_q = 1 + cases[i].problem.seq_q % 100;
-    cases[i].problem.seq_kv = 1 + cases[i].problem.seq_kv % 100;
+    cases[i].problem.asked.seq_q = 1 + cases[i].problem.asked.seq_q % 100;
+    cases[i].problem.asked.seq_kv = 1 + cases[i].problem.asked.seq_kv % 100;
   }
   gpu_run_cases(fixture, cases, (size_t)count);
   test_free(cases);

@@ -113,8 +113,8 @@ static bool is_caught(const struct gpu_fixture *fixture, const struct gpu_trial 
   return !verdict.passed;
 }
 
-static void assert_caught(void **state, const struct problem *problem, forward call, const struct mutation *mutations,
-                          size_t count) {
+static void assert_caught(void **state, const struct trial_problem *problem, forward call,
+                          const struct mutation *mutations, size_t count) {
   const struct gpu_fixture *fixture = gpu_require(state);
   struct gpu_trial trial;
   size_t missed = 0;
@@ -135,25 +135,21 @@ static kjit_status run_flash(kjit_runtime *runtime, const struct gpu_trial *tria
   return status == KJIT_OK ? plain_forward(runtime, &config, &trial->data.args, stream, error) : status;
 }
 
-static struct problem flash_problem(double scale) {
-  return (struct problem){.dtype = KJIT_FP16,
-                          .batch = 1,
-                          .heads = 1,
-                          .seq_q = 64,
-                          .seq_kv = 145,
-                          .head_dim = 64,
-                          .scale = scale,
-                          .lse = 1,
-                          .seed = 1};
+static struct trial_problem flash_problem(double scale) {
+  return (struct trial_problem){
+      .asked = PROBLEM_OF(.dtype = KJIT_FP16, .batch = 1, .heads_q = 1, .seq_q = 64, .seq_kv = 145, .head_dim = 64),
+      .scale = scale,
+      .lse = 1,
+      .seed = 1};
 }
 
 static void test_flash_forward__mistakes_are_caught(void **state) {
-  const struct problem problem = flash_problem(0);
+  const struct trial_problem problem = flash_problem(0);
   assert_caught(state, &problem, run_flash, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
 }
 
 static void test_flash_forward__a_forgotten_rescale_is_caught(void **state) {
-  const struct problem problem = flash_problem(LARGE_SCALE);
+  const struct trial_problem problem = flash_problem(LARGE_SCALE);
   assert_caught(state, &problem, run_flash, &flash_rescale, 1);
 }
 
@@ -163,34 +159,30 @@ static kjit_status run_attention(kjit_runtime *runtime, const struct gpu_trial *
 }
 
 /* More key blocks than stages, and more tiles than blocks, so that every buffer is used again. */
-static struct problem attention_problem(double scale) {
-  return (struct problem){.dtype = KJIT_BF16,
-                          .batch = 2,
-                          .heads = 3,
-                          .seq_q = 300,
-                          .seq_kv = 700,
-                          .head_dim = 64,
-                          .scale = scale,
-                          .lse = 1,
-                          .seed = 1};
+static struct trial_problem attention_problem(double scale) {
+  return (struct trial_problem){
+      .asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 2, .heads_q = 3, .seq_q = 300, .seq_kv = 700, .head_dim = 64),
+      .scale = scale,
+      .lse = 1,
+      .seed = 1};
 }
 
 static void test_attention__mistakes_are_caught(void **state) {
-  const struct problem problem = attention_problem(0);
+  const struct trial_problem problem = attention_problem(0);
   assert_caught(state, &problem, run_attention, attention_mutations,
                 sizeof attention_mutations / sizeof *attention_mutations);
 }
 
 static void test_attention__mistakes_with_one_query_buffer_are_caught(void **state) {
-  struct problem problem = attention_problem(0);
-  problem.seq_kv = 250; /* too few to be shared out */
-  problem.head_dim = 256;
+  struct trial_problem problem = attention_problem(0);
+  problem.asked.seq_kv = 250; /* too few to be shared out */
+  problem.asked.head_dim = 256;
   assert_caught(state, &problem, run_attention, attention_one_query,
                 sizeof attention_one_query / sizeof *attention_one_query);
 }
 
 static void test_attention__a_forgotten_rescale_is_caught(void **state) {
-  const struct problem problem = attention_problem(LARGE_SCALE);
+  const struct trial_problem problem = attention_problem(LARGE_SCALE);
   assert_caught(state, &problem, run_attention, attention_rescale,
                 sizeof attention_rescale / sizeof *attention_rescale);
 }

@@ -23,7 +23,7 @@ struct gpu_fixture *attention_require(void **state) {
 
 struct builds {
   kjit_runtime *runtime;
-  const struct problem *problems;
+  const struct trial_problem *problems;
   size_t count;
   atomic_size_t next;
 };
@@ -33,17 +33,17 @@ static void *build_some(void *user) {
   struct builds *builds = user;
   size_t i;
   while ((i = atomic_fetch_add(&builds->next, 1)) < builds->count) {
-    const kjit_attention_problem problem = problem_public(&builds->problems[i]);
     kjit_artifact *artifact = NULL;
     kjit_config config;
-    if (kjit_attention_choose(builds->runtime, &problem, "sm_90a", &config, NULL, NULL) != KJIT_OK) continue;
+    if (kjit_attention_choose(builds->runtime, &builds->problems[i].asked, "sm_90a", &config, NULL, NULL) != KJIT_OK)
+      continue;
     if (kjit_config_build(builds->runtime, &config, "sm_90a", 0, &artifact, NULL) != KJIT_OK) artifact = NULL;
     kjit_artifact_release(artifact);
   }
   return NULL;
 }
 
-static void build_all(struct gpu_fixture *fixture, const struct problem *problems, size_t count) {
+static void build_all(struct gpu_fixture *fixture, const struct trial_problem *problems, size_t count) {
   struct builds builds = {.runtime = fixture->runtime, .problems = problems, .count = count};
   pthread_t helpers[MOST_THREADS];
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -63,11 +63,11 @@ static kjit_status run(struct gpu_fixture *fixture, const struct gpu_trial *tria
   return status == KJIT_OK ? card_synchronize(&fixture->card, stream, error) : status;
 }
 
-static void describe(const struct gpu_fixture *fixture, const struct problem *problem, char *text, size_t capacity) {
+static void describe(const struct gpu_fixture *fixture, const struct trial_problem *problem, char *text,
+                     size_t capacity) {
   char kernel[KJIT_CONFIG_TEXT_MAX], what[PROBLEM_TEXT_MAX];
-  const kjit_attention_problem asked = problem_public(problem);
   kjit_config config;
-  if (kjit_attention_choose(fixture->runtime, &asked, NULL, &config, NULL, NULL) != KJIT_OK ||
+  if (kjit_attention_choose(fixture->runtime, &problem->asked, NULL, &config, NULL, NULL) != KJIT_OK ||
       kjit_config_print(&config, 0, kernel, sizeof kernel, NULL) != KJIT_OK)
     *kernel = '\0';
   problem_print(problem, what);
@@ -75,7 +75,7 @@ static void describe(const struct gpu_fixture *fixture, const struct problem *pr
 }
 
 /* Right, and the second run's bits are the first one's. */
-static bool run_case(struct gpu_fixture *fixture, const struct problem *problem, bool print) {
+static bool run_case(struct gpu_fixture *fixture, const struct trial_problem *problem, bool print) {
   struct gpu_trial trial;
   struct attention_verdict verdict = {0};
   kjit_error error = {0};
@@ -96,7 +96,7 @@ static bool run_case(struct gpu_fixture *fixture, const struct problem *problem,
   return false;
 }
 
-void attention_run_problems(struct gpu_fixture *fixture, const struct problem *problems, size_t count) {
+void attention_run_problems(struct gpu_fixture *fixture, const struct trial_problem *problems, size_t count) {
   size_t failures = 0;
   build_all(fixture, problems, count);
   for (size_t i = 0; i < count; i++)

@@ -10,6 +10,6 @@ struct gpu_fixture *attention_require(void **state);
 /* Compile what the problems need in parallel, then run each twice and judge it: right by attention_judge()'s rule, and
  * the same bits both times. Every problem that is not right is printed with what is needed to make it again; any of
  * them fails the test. */
-void attention_run_problems(struct gpu_fixture *fixture, const struct problem *problems, size_t count);
+void attention_run_problems(struct gpu_fixture *fixture, const struct trial_problem *problems, size_t count);
 
 #endif

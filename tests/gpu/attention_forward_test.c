@@ -22,27 +22,23 @@ static const int64_t key_heads[] = {6, 2, 1};
 
 enum { LENGTHS = sizeof lengths / sizeof *lengths, HEADS = sizeof key_heads / sizeof *key_heads };
 
-static struct problem grid_problem(struct gpu_fixture *fixture, size_t length, size_t heads, bool causal,
-                                   int64_t head_dim, int64_t head_dim_v) {
+static struct trial_problem grid_problem(struct gpu_fixture *fixture, size_t length, size_t heads, bool causal,
+                                         int64_t head_dim, int64_t head_dim_v) {
   const bool is_long = lengths[length].seq_q > 2048;
   const size_t turn = length + heads + causal;
-  return (struct problem){.dtype = turn % 2 ? KJIT_FP16 : KJIT_BF16,
-                          .batch = is_long ? 1 : 9,
-                          .heads = 6,
-                          .heads_kv = key_heads[heads],
-                          .seq_q = lengths[length].seq_q,
-                          .seq_kv = lengths[length].seq_kv,
-                          .head_dim = head_dim,
-                          .head_dim_v = head_dim_v,
-                          .causal = causal,
-                          .layout = turn % 3 ? LAYOUT_BSHD : LAYOUT_BHSD,
-                          .lse = 1,
-                          .seed = random_next(&fixture->random)};
+  return (struct trial_problem){.asked = PROBLEM_OF(.dtype = turn % 2 ? KJIT_FP16 : KJIT_BF16, .batch = is_long ? 1 : 9,
+                                                    .heads_q = 6, .heads_kv = key_heads[heads],
+                                                    .seq_q = lengths[length].seq_q, .seq_kv = lengths[length].seq_kv,
+                                                    .head_dim = head_dim, .head_dim_v = head_dim_v,
+                                                    .flags = causal ? KJIT_ATTENTION_CAUSAL : 0),
+                                .layout = turn % 3 ? LAYOUT_BSHD : LAYOUT_BHSD,
+                                .lse = 1,
+                                .seed = random_next(&fixture->random)};
 }
 
 static void run_grid(void **state, int64_t head_dim, int64_t head_dim_v) {
   struct gpu_fixture *fixture = attention_require(state);
-  struct problem problems[LENGTHS * HEADS * 2];
+  struct trial_problem problems[LENGTHS * HEADS * 2];
   size_t count = 0;
   for (size_t length = 0; length < LENGTHS; length++)
     for (size_t heads = 0; heads < HEADS; heads++)
@@ -74,18 +70,14 @@ static void test_attention_forward__lengths_at_head_sizes_192_and_128_are_right(
 /* Every multiple of 8, in both types and masks, at a length that is no multiple of anything. */
 static void test_attention_forward__every_head_size_is_right(void **state) {
   struct gpu_fixture *fixture = attention_require(state);
-  struct problem problems[32 * 2];
+  struct trial_problem problems[32 * 2];
   for (size_t i = 0; i < 32 * 2; i++) {
-    problems[i] = (struct problem){.dtype = i / 2 % 2 ? KJIT_FP16 : KJIT_BF16,
-                                   .batch = 2,
-                                   .heads = 4,
-                                   .heads_kv = 2,
-                                   .seq_q = 333,
-                                   .seq_kv = 1217,
-                                   .head_dim = 8 * (int64_t)(i / 2 + 1),
-                                   .causal = i % 2,
-                                   .lse = 1,
-                                   .seed = random_next(&fixture->random)};
+    problems[i] = (struct trial_problem){.asked = PROBLEM_OF(.dtype = i / 2 % 2 ? KJIT_FP16 : KJIT_BF16, .batch = 2,
+                                                             .heads_q = 4, .heads_kv = 2, .seq_q = 333, .seq_kv = 1217,
+                                                             .head_dim = 8 * (int64_t)(i / 2 + 1),
+                                                             .flags = (i % 2) ? KJIT_ATTENTION_CAUSAL : 0),
+                                         .lse = 1,
+                                         .seed = random_next(&fixture->random)};
   }
   attention_run_problems(fixture, problems, 32 * 2);
 }
@@ -99,22 +91,18 @@ static void test_attention_forward__short_queries_against_many_keys_are_right(vo
   static const int64_t sizes[][2] = {{128, 128}, {64, 64}, {192, 128}, {256, 256}};
   enum { SHORTS = sizeof shorts / sizeof *shorts };
   struct gpu_fixture *fixture = attention_require(state);
-  struct problem problems[4 * SHORTS * 2];
+  struct trial_problem problems[4 * SHORTS * 2];
   for (size_t i = 0; i < 4 * SHORTS * 2; i++) {
     const size_t causal = i % 2, length = i / 2 % SHORTS, group = i / 2 / SHORTS;
     const int64_t *size = sizes[(length + group) % 4];
-    problems[i] = (struct problem){.dtype = length % 2 ? KJIT_FP16 : KJIT_BF16,
-                                   .batch = 1 + (int64_t)(length % 2),
-                                   .heads = heads[group][0],
-                                   .heads_kv = heads[group][1],
-                                   .seq_q = shorts[length].seq_q,
-                                   .seq_kv = shorts[length].seq_kv,
-                                   .head_dim = size[0],
-                                   .head_dim_v = size[1],
-                                   .causal = causal != 0,
-                                   .layout = group % 2 ? LAYOUT_BHSD : LAYOUT_BSHD,
-                                   .lse = 1,
-                                   .seed = random_next(&fixture->random)};
+    problems[i] = (struct trial_problem){
+        .asked = PROBLEM_OF(.dtype = length % 2 ? KJIT_FP16 : KJIT_BF16, .batch = 1 + (int64_t)(length % 2),
+                            .heads_q = heads[group][0], .heads_kv = heads[group][1], .seq_q = shorts[length].seq_q,
+                            .seq_kv = shorts[length].seq_kv, .head_dim = size[0], .head_dim_v = size[1],
+                            .flags = (causal != 0) ? KJIT_ATTENTION_CAUSAL : 0),
+        .layout = group % 2 ? LAYOUT_BHSD : LAYOUT_BSHD,
+        .lse = 1,
+        .seed = random_next(&fixture->random)};
   }
   attention_run_problems(fixture, problems, 4 * SHORTS * 2);
 }
@@ -123,17 +111,14 @@ static void test_attention_forward__short_queries_against_many_keys_are_right(vo
 static void test_attention_forward__small_grids_are_right(void **state) {
   static const int64_t seqs[] = {513, 1024, 2000, 4096};
   struct gpu_fixture *fixture = attention_require(state);
-  struct problem problems[16];
+  struct trial_problem problems[16];
   for (size_t i = 0; i < 16; i++) {
-    problems[i] = (struct problem){.dtype = KJIT_BF16,
-                                   .batch = 1,
-                                   .heads = i / 8 ? 8 : 3,
-                                   .seq_q = seqs[i / 2 % 4],
-                                   .seq_kv = seqs[i / 2 % 4] + 777 * (int64_t)(i / 8),
-                                   .head_dim = i / 4 % 2 ? 64 : 128,
-                                   .causal = i % 2 != 0,
-                                   .lse = 1,
-                                   .seed = random_next(&fixture->random)};
+    problems[i] = (struct trial_problem){
+        .asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 1, .heads_q = i / 8 ? 8 : 3, .seq_q = seqs[i / 2 % 4],
+                            .seq_kv = seqs[i / 2 % 4] + 777 * (int64_t)(i / 8), .head_dim = i / 4 % 2 ? 64 : 128,
+                            .flags = (i % 2 != 0) ? KJIT_ATTENTION_CAUSAL : 0),
+        .lse = 1,
+        .seed = random_next(&fixture->random)};
   }
   attention_run_problems(fixture, problems, 16);
 }
@@ -148,23 +133,23 @@ static int64_t random_head_size(struct random *random) {
   return 8 * (1 + (int64_t)random_below(random, 32));
 }
 
-static struct problem random_problem(struct random *random) {
+static struct trial_problem random_problem(struct random *random) {
   static const double factors[] = {0, 0.3, 1.7, 30}; /* the last: references are outgrown */
-  struct problem problem = {.dtype = random_below(random, 2) ? KJIT_BF16 : KJIT_FP16,
-                            .batch = 1 + (int64_t)random_below(random, 4),
-                            .heads_kv = 1 + (int64_t)random_below(random, 3),
-                            .seq_q = random_length(random),
-                            .seq_kv = random_length(random),
-                            .head_dim = random_head_size(random),
-                            .causal = random_below(random, 2) != 0,
-                            .layout = (enum problem_layout)random_below(random, LAYOUT_SHARED_KV),
-                            .lse = random_below(random, 4) != 0,
-                            .seed = random_next(random)};
-  problem.heads = problem.heads_kv * (1 + (int64_t)random_below(random, random_below(random, 2) ? 5 : 20));
-  if (random_below(random, 4) == 0) problem.seq_kv *= 1 + (int64_t)random_below(random, 8);
-  problem.head_dim_v = random_below(random, 2) ? random_head_size(random) : 0;
-  if (problem.layout == LAYOUT_PACKED) problem.seq_kv = problem.seq_q;
-  problem.scale = (double)(float)(factors[random_below(random, 4)] / sqrt((double)problem.head_dim));
+  struct trial_problem problem = {
+      .asked = PROBLEM_OF(.dtype = random_below(random, 2) ? KJIT_BF16 : KJIT_FP16,
+                          .batch = 1 + (int64_t)random_below(random, 4),
+                          .heads_kv = 1 + (int64_t)random_below(random, 3), .seq_q = random_length(random),
+                          .seq_kv = random_length(random), .head_dim = random_head_size(random),
+                          .flags = (random_below(random, 2) != 0) ? KJIT_ATTENTION_CAUSAL : 0),
+      .layout = (enum problem_layout)random_below(random, LAYOUT_SHARED_KV),
+      .lse = random_below(random, 4) != 0,
+      .seed = random_next(random)};
+  problem.asked.heads_q =
+      problem.asked.heads_kv * (1 + (int64_t)random_below(random, random_below(random, 2) ? 5 : 20));
+  if (random_below(random, 4) == 0) problem.asked.seq_kv *= 1 + (int64_t)random_below(random, 8);
+  problem.asked.head_dim_v = random_below(random, 2) ? random_head_size(random) : 0;
+  if (problem.layout == LAYOUT_PACKED) problem.asked.seq_kv = problem.asked.seq_q;
+  problem.scale = (double)(float)(factors[random_below(random, 4)] / sqrt((double)problem.asked.head_dim));
   return problem;
 }
 
@@ -178,7 +163,7 @@ static size_t random_case_count(void) {
 static void test_attention_forward__random_problems_are_right(void **state) {
   struct gpu_fixture *fixture = attention_require(state);
   const size_t count = random_case_count();
-  struct problem *problems = test_calloc(count, sizeof *problems);
+  struct trial_problem *problems = test_calloc(count, sizeof *problems);
   for (size_t i = 0; i < count; i++)
     problems[i] = random_problem(&fixture->random);
   attention_run_problems(fixture, problems, count);
@@ -188,12 +173,12 @@ static void test_attention_forward__random_problems_are_right(void **state) {
 /* One k and one v for all heads and batch entries: strides of 0. TMA takes them, or the call says so. */
 static void test_attention_forward__broadcast_keys_are_right(void **state) {
   struct gpu_fixture *fixture = attention_require(state);
-  struct problem problems[4];
+  struct trial_problem problems[4];
   for (size_t i = 0; i < 4; i++) {
     problems[i] = gpu_small_problem(fixture);
     problems[i].layout = LAYOUT_SHARED_KV;
-    problems[i].causal = i % 2;
-    problems[i].head_dim = i / 2 ? 64 : 128;
+    problem_set_causal(&problems[i], i % 2);
+    problems[i].asked.head_dim = i / 2 ? 64 : 128;
   }
   attention_run_problems(fixture, problems, 4);
 }

@@ -9,25 +9,20 @@
 #define CALLERS 8
 #define ROUNDS  10
 
-static struct problem busy_problem(struct gpu_fixture *fixture) {
-  return (struct problem){.dtype = KJIT_BF16,
-                          .batch = 4,
-                          .heads = 16,
-                          .heads_kv = 4,
-                          .seq_q = 700,
-                          .seq_kv = 900,
-                          .head_dim = 128,
-                          .causal = 1,
-                          .lse = 1,
-                          .seed = random_next(&fixture->random)};
+static struct trial_problem busy_problem(struct gpu_fixture *fixture) {
+  return (struct trial_problem){.asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 4, .heads_q = 16, .heads_kv = 4,
+                                                    .seq_q = 700, .seq_kv = 900, .head_dim = 128,
+                                                    .flags = KJIT_ATTENTION_CAUSAL),
+                                .lse = 1,
+                                .seed = random_next(&fixture->random)};
 }
 
 /* A few positions against a cache of keys: packed and split, with partial results in the stream's own memory. */
-static struct problem split_problem(struct gpu_fixture *fixture) {
-  struct problem problem = busy_problem(fixture);
-  problem.batch = 1;
-  problem.seq_q = 5;
-  problem.seq_kv = 16000;
+static struct trial_problem split_problem(struct gpu_fixture *fixture) {
+  struct trial_problem problem = busy_problem(fixture);
+  problem.asked.batch = 1;
+  problem.asked.seq_q = 5;
+  problem.asked.seq_kv = 16000;
   return problem;
 }
 
@@ -42,25 +37,25 @@ struct caller {
   kjit_error error;
 };
 
-static void caller_create(struct caller *caller, struct gpu_fixture *fixture, const struct problem *problem) {
+static void caller_create(struct caller *caller, struct gpu_fixture *fixture, const struct trial_problem *problem) {
   *caller = (struct caller){.fixture = fixture, .runtime = fixture->runtime};
   gpu_trial_create(&caller->trial, &fixture->kernels, problem);
   assert_int_equal(CUDA_SUCCESS, fixture->card.api.stream_create(&caller->stream, CU_STREAM_NON_BLOCKING));
 }
 
 static void caller_begin(struct caller *caller, struct gpu_fixture *fixture, size_t index) {
-  struct problem problem = busy_problem(fixture);
-  problem.seq_q += (int64_t)index * 31;
-  problem.causal = index % 4 != 3;
+  struct trial_problem problem = busy_problem(fixture);
+  problem.asked.seq_q += (int64_t)index * 31;
+  problem_set_causal(&problem, index % 4 != 3);
   caller_create(caller, fixture, &problem);
 }
 
 /* The first ones need more memory than the last ones. */
 static void caller_begin_split(struct caller *caller, struct gpu_fixture *fixture, size_t index) {
-  struct problem problem = split_problem(fixture);
-  problem.seq_q += 16 * (int64_t)(CALLERS - index);
-  problem.seq_kv += 1001 * (int64_t)index;
-  problem.causal = index % 2 != 0;
+  struct trial_problem problem = split_problem(fixture);
+  problem.asked.seq_q += 16 * (int64_t)(CALLERS - index);
+  problem.asked.seq_kv += 1001 * (int64_t)index;
+  problem_set_causal(&problem, index % 2 != 0);
   caller_create(caller, fixture, &problem);
 }
 

@@ -11,28 +11,28 @@
 
 /* Each of the planner's kinds: one, two and three consumers, one and two Q buffers, O through memory of its own, odd
  * head sizes, grouped heads, packed and split; and scores so far apart that references are outgrown. */
-static const struct problem problems[] = {
-    {.batch = 1, .heads = 2, .seq_q = 1, .seq_kv = 300, .head_dim = 128},
-    {.batch = 2, .heads = 4, .heads_kv = 2, .seq_q = 130, .seq_kv = 257, .head_dim = 128, .causal = 1},
-    {.batch = 1, .heads = 140, .seq_q = 190, .seq_kv = 65, .head_dim = 64},
-    {.batch = 1, .heads = 140, .heads_kv = 1, .seq_q = 65, .seq_kv = 65, .head_dim = 256, .causal = 1},
-    {.batch = 1, .heads = 1, .seq_q = 200, .seq_kv = 1100, .head_dim = 256, .causal = 1},
-    {.batch = 1, .heads = 1, .seq_q = 200, .seq_kv = 300, .head_dim = 256},
-    {.batch = 1,
-     .heads = 3,
-     .heads_kv = 1,
-     .seq_q = 150,
-     .seq_kv = 100,
-     .head_dim = 192,
-     .head_dim_v = 128,
-     .causal = 1},
-    {.batch = 1, .heads = 2, .seq_q = 70, .seq_kv = 90, .head_dim = 72, .head_dim_v = 40},
-    {.batch = 1, .heads = 14, .heads_kv = 2, .seq_q = 1, .seq_kv = 3001, .head_dim = 128},
-    {.batch = 1, .heads = 8, .heads_kv = 2, .seq_q = 5, .seq_kv = 2500, .head_dim = 64, .causal = 1},
-    {.batch = 1, .heads = 1, .seq_q = 300, .seq_kv = 900, .head_dim = 64, .causal = 1, .scale = 2},
+static const struct trial_problem problems[] = {
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 2, .seq_q = 1, .seq_kv = 300, .head_dim = 128)},
+    {.asked = PROBLEM_OF(.batch = 2, .heads_q = 4, .heads_kv = 2, .seq_q = 130, .seq_kv = 257, .head_dim = 128,
+                         .flags = KJIT_ATTENTION_CAUSAL)},
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 140, .seq_q = 190, .seq_kv = 65, .head_dim = 64)},
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 140, .heads_kv = 1, .seq_q = 65, .seq_kv = 65, .head_dim = 256,
+                         .flags = KJIT_ATTENTION_CAUSAL)},
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 1, .seq_q = 200, .seq_kv = 1100, .head_dim = 256,
+                         .flags = KJIT_ATTENTION_CAUSAL)},
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 1, .seq_q = 200, .seq_kv = 300, .head_dim = 256)},
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 3, .heads_kv = 1, .seq_q = 150, .seq_kv = 100, .head_dim = 192,
+                         .head_dim_v = 128, .flags = KJIT_ATTENTION_CAUSAL)},
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 2, .seq_q = 70, .seq_kv = 90, .head_dim = 72, .head_dim_v = 40)},
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 14, .heads_kv = 2, .seq_q = 1, .seq_kv = 3001, .head_dim = 128)},
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 8, .heads_kv = 2, .seq_q = 5, .seq_kv = 2500, .head_dim = 64,
+                         .flags = KJIT_ATTENTION_CAUSAL)},
+    {.asked = PROBLEM_OF(.batch = 1, .heads_q = 1, .seq_q = 300, .seq_kv = 900, .head_dim = 64,
+                         .flags = KJIT_ATTENTION_CAUSAL),
+     .scale = 2},
 };
 
-static kjit_status run_problem(const struct sample *sample, const struct problem *problem,
+static kjit_status run_problem(const struct sample *sample, const struct trial_problem *problem,
                                struct attention_verdict *verdict, kjit_error *error) {
   struct attention_data data = {0};
   struct attention_reference reference = {0};
@@ -54,10 +54,10 @@ static int run_all(const struct sample *sample) {
   int failures = 0;
   for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
     char what[PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
-    struct problem problem = problems[i];
+    struct trial_problem problem = problems[i];
     struct attention_verdict verdict = {0};
     kjit_error error = {0};
-    problem.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16; /* which changes one word of the products */
+    problem.asked.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16; /* which changes one word of the products */
     problem.lse = 1;
     problem.seed = i;
     const kjit_status status = run_problem(sample, &problem, &verdict, &error);

@@ -70,17 +70,15 @@ static int64_t random_length(struct random *random) {
   return 1 + (int64_t)random_below(random, (size_t)1 << (1 + random_below(random, 10)));
 }
 
-struct problem generator_random_problem(struct random *random, const kjit_flash_config *config) {
-  struct problem problem = {.dtype = config->dtype,
-                            .batch = 1 + (int64_t)random_below(random, 3),
-                            .heads = 1 + (int64_t)random_below(random, 5),
-                            .seq_q = random_length(random),
-                            .seq_kv = random_length(random),
-                            .head_dim = config->d_head,
-                            .layout = (enum problem_layout)random_below(random, LAYOUT_COUNT),
-                            .lse = random_below(random, 2) != 0,
-                            .seed = random_next(random)};
-  if (problem.layout == LAYOUT_PACKED) problem.seq_kv = problem.seq_q;
+struct trial_problem generator_random_problem(struct random *random, const kjit_flash_config *config) {
+  struct trial_problem problem = {
+      .asked = PROBLEM_OF(.dtype = config->dtype, .batch = 1 + (int64_t)random_below(random, 3),
+                          .heads_q = 1 + (int64_t)random_below(random, 5), .seq_q = random_length(random),
+                          .seq_kv = random_length(random), .head_dim = config->d_head),
+      .layout = (enum problem_layout)random_below(random, LAYOUT_COUNT),
+      .lse = random_below(random, 2) != 0,
+      .seed = random_next(random)};
+  if (problem.layout == LAYOUT_PACKED) problem.asked.seq_kv = problem.asked.seq_q;
   const double factors[] = {0, 0, 0.3, 1.7};
   problem.scale = (double)(float)(factors[random_below(random, 4)] / sqrt((double)config->d_head));
   return problem;
@@ -92,28 +90,27 @@ static int64_t random_head(struct random *random, int64_t most) {
 }
 
 /* One of the head sizes is what the config's d_head stands for, or 8 less; the other is anything up to it. */
-static void random_heads(struct random *random, const kjit_flash_config *config, struct problem *problem) {
+static void random_heads(struct random *random, const kjit_flash_config *config, struct trial_problem *problem) {
   const int64_t larger = config->d_head - (config->d_head > 32 && random_below(random, 2) ? 8 : 0);
   const int64_t other = random_head(random, larger);
   const bool wide_v = random_below(random, 2) != 0;
-  problem->head_dim = wide_v ? other : larger;
-  problem->head_dim_v = wide_v ? larger : other;
+  problem->asked.head_dim = wide_v ? other : larger;
+  problem->asked.head_dim_v = wide_v ? larger : other;
 }
 
 static bool fits(const struct gpu_case *made, const char *arch) {
   kjit_config kernel;
-  const kjit_attention_problem problem = problem_public(&made->problem);
-  return kjit_config_of_flash(&made->config, &problem, &kernel, NULL) == KJIT_OK &&
+  return kjit_config_of_flash(&made->config, &made->problem.asked, &kernel, NULL) == KJIT_OK &&
          kjit_config_check(&kernel, arch, NULL) == KJIT_OK;
 }
 
 static struct gpu_case draw_traits(struct random *random, const char *arch) {
   struct gpu_case made = {.config = generator_random_config(random, arch)};
   made.problem = generator_random_problem(random, &made.config);
-  struct problem *problem = &made.problem;
-  problem->causal = random_below(random, 4) > 0;
-  problem->heads_kv = 1 + (int64_t)random_below(random, 3);
-  problem->heads = problem->heads_kv * (1 + (int64_t)random_below(random, 4));
+  struct trial_problem *problem = &made.problem;
+  problem_set_causal(problem, random_below(random, 4) > 0);
+  problem->asked.heads_kv = 1 + (int64_t)random_below(random, 3);
+  problem->asked.heads_q = problem->asked.heads_kv * (1 + (int64_t)random_below(random, 4));
   random_heads(random, &made.config, problem);
   if (problem->layout == LAYOUT_PACKED) problem->layout = LAYOUT_PADDED; /* needs heads of one number and size */
   return made;

@@ -17,7 +17,7 @@ kjit_flash_config generator_rotate(int32_t dtype, int64_t head_dim, size_t turn,
 kjit_flash_config generator_random_config(struct random *random, const char *arch);
 
 /* Any small problem that the config's plain kernel computes. */
-struct problem generator_random_problem(struct random *random, const kjit_flash_config *config);
+struct trial_problem generator_random_problem(struct random *random, const kjit_flash_config *config);
 
 /* Any config on any small problem with a mask, grouped heads, odd or unequal head sizes, or several of them. */
 struct gpu_case generator_random_traits(struct random *random, const char *arch);

@@ -8,16 +8,12 @@
 #include "support/half.h"
 #include "support/test.h"
 
-static struct problem tiny_problem(struct gpu_fixture *fixture, int32_t dtype, enum problem_layout layout) {
-  return (struct problem){.dtype = dtype,
-                          .batch = 2,
-                          .heads = 3,
-                          .seq_q = 37,
-                          .seq_kv = layout == LAYOUT_PACKED ? 37 : 70,
-                          .head_dim = 48,
-                          .layout = layout,
-                          .lse = 1,
-                          .seed = random_next(&fixture->random)};
+static struct trial_problem tiny_problem(struct gpu_fixture *fixture, int32_t dtype, enum problem_layout layout) {
+  return (struct trial_problem){.asked = PROBLEM_OF(.dtype = dtype, .batch = 2, .heads_q = 3, .seq_q = 37,
+                                                    .seq_kv = layout == LAYOUT_PACKED ? 37 : 70, .head_dim = 48),
+                                .layout = layout,
+                                .lse = 1,
+                                .seed = random_next(&fixture->random)};
 }
 
 /* A tensor's allocation on the host. */
@@ -28,7 +24,8 @@ struct host_tensor {
 };
 
 static struct host_tensor copy_tensor(const struct gpu_trial *trial, enum problem_tensor tensor) {
-  struct host_tensor host = {.place = problem_place(&trial->data.problem, tensor), .dtype = trial->data.problem.dtype};
+  struct host_tensor host = {.place = problem_place(&trial->data.problem, tensor),
+                             .dtype = trial->data.problem.asked.dtype};
   const struct card *card = trial->data.kernels->card;
   const struct check_view view = attention_data_view(&trial->data, tensor);
   const size_t first_bytes = (size_t)host.place.first * sizeof(uint16_t);
@@ -47,15 +44,15 @@ static double value_at(const struct host_tensor *t, int64_t batch, int64_t posit
 }
 
 /* One output row and its log-sum-exp, by the formula. */
-static double compute_row(const struct problem *p, const struct host_tensor tensors[3], int64_t batch, int64_t head,
-                          int64_t row, double *out) {
-  const int64_t kv_head = head / (p->heads / problem_heads_kv(p)), head_dim_v = problem_head_dim_v(p);
-  const int64_t last = p->causal ? row + p->seq_kv - p->seq_q : p->seq_kv - 1;
+static double compute_row(const struct trial_problem *p, const struct host_tensor tensors[3], int64_t batch,
+                          int64_t head, int64_t row, double *out) {
+  const int64_t kv_head = head / (p->asked.heads_q / problem_heads_kv(p)), head_dim_v = problem_head_dim_v(p);
+  const int64_t last = problem_is_causal(p) ? row + p->asked.seq_kv - p->asked.seq_q : p->asked.seq_kv - 1;
   double sum = 0;
   memset(out, 0, (size_t)head_dim_v * sizeof *out);
-  for (int64_t key = 0; key < p->seq_kv && key <= last; key++) {
+  for (int64_t key = 0; key < p->asked.seq_kv && key <= last; key++) {
     double score = 0;
-    for (int64_t d = 0; d < p->head_dim; d++)
+    for (int64_t d = 0; d < p->asked.head_dim; d++)
       score += value_at(&tensors[0], batch, row, head, d) * value_at(&tensors[1], batch, key, kv_head, d);
     const double weight = exp(score * problem_scale(p)); /* below e^10: no maximum is needed */
     sum += weight;
@@ -68,7 +65,7 @@ static double compute_row(const struct problem *p, const struct host_tensor tens
 }
 
 static void assert_reference_agrees(const struct gpu_trial *trial) {
-  const struct problem *p = &trial->data.problem;
+  const struct trial_problem *p = &trial->data.problem;
   struct host_tensor tensors[3];
   for (int t = 0; t < 3; t++)
     tensors[t] = copy_tensor(trial, (enum problem_tensor)t);
@@ -77,13 +74,13 @@ static void assert_reference_agrees(const struct gpu_trial *trial) {
   const kjit_status status =
       card_read(trial->data.kernels->card, o64, trial->reference.o64.address, trial->reference.o64.bytes, &error);
   assert_status(KJIT_OK, status, &error);
-  for (int64_t batch = 0; batch < p->batch; batch++)
-    for (int64_t head = 0; head < p->heads; head++)
-      for (int64_t row = 0; row < p->seq_q; row++) {
+  for (int64_t batch = 0; batch < p->asked.batch; batch++)
+    for (int64_t head = 0; head < p->asked.heads_q; head++)
+      for (int64_t row = 0; row < p->asked.seq_q; row++) {
         const double lse = compute_row(p, tensors, batch, head, row, row_out);
-        const double our_lse = trial->reference.lse[(batch * p->heads + head) * p->seq_q + row];
+        const double our_lse = trial->reference.lse[(batch * p->asked.heads_q + head) * p->asked.seq_q + row];
         assert_true(isinf(lse) ? our_lse == lse : fabs(lse - our_lse) < 1e-12);
-        const double *ours = o64 + ((batch * p->seq_q + row) * p->heads + head) * problem_head_dim_v(p);
+        const double *ours = o64 + ((batch * p->asked.seq_q + row) * p->asked.heads_q + head) * problem_head_dim_v(p);
         for (int64_t d = 0; d < problem_head_dim_v(p); d++)
           assert_true(fabs(row_out[d] - ours[d]) < 1e-12);
       }
@@ -96,7 +93,7 @@ static void test_reference__agrees_with_the_host_in_every_layout_and_type(void *
   struct gpu_fixture *fixture = gpu_require(state);
   for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
     const int32_t dtype = layout % 2 ? KJIT_BF16 : KJIT_FP16;
-    const struct problem problem = tiny_problem(fixture, dtype, (enum problem_layout)layout);
+    const struct trial_problem problem = tiny_problem(fixture, dtype, (enum problem_layout)layout);
     struct gpu_trial trial;
     gpu_trial_create(&trial, &fixture->kernels, &problem);
     assert_reference_agrees(&trial);
@@ -108,12 +105,12 @@ static void test_reference__agrees_with_the_host_in_every_layout_and_type(void *
 static void test_reference__agrees_with_the_host_for_masks_groups_and_unequal_heads(void **state) {
   struct gpu_fixture *fixture = gpu_require(state);
   for (int i = 0; i < 8; i++) {
-    struct problem problem = tiny_problem(fixture, KJIT_BF16, i == 7 ? LAYOUT_PACKED : LAYOUT_BHSD);
-    problem.causal = i % 2;
-    problem.heads = 6;
-    problem.heads_kv = i % 3 + 1;
-    problem.head_dim_v = i < 4 ? 72 : 8;
-    if (i == 3) problem.seq_kv = 20;
+    struct trial_problem problem = tiny_problem(fixture, KJIT_BF16, i == 7 ? LAYOUT_PACKED : LAYOUT_BHSD);
+    problem_set_causal(&problem, i % 2);
+    problem.asked.heads_q = 6;
+    problem.asked.heads_kv = i % 3 + 1;
+    problem.asked.head_dim_v = i < 4 ? 72 : 8;
+    if (i == 3) problem.asked.seq_kv = 20;
     struct gpu_trial trial;
     gpu_trial_create(&trial, &fixture->kernels, &problem);
     assert_reference_agrees(&trial);
@@ -123,12 +120,12 @@ static void test_reference__agrees_with_the_host_for_masks_groups_and_unequal_he
 
 /* A trial whose output is the eager 16-bit reference itself: it passes, until it is spoilt. */
 static void scene_begin(struct gpu_trial *trial, struct gpu_fixture *fixture) {
-  const struct problem problem = tiny_problem(fixture, KJIT_FP16, LAYOUT_BSHD);
+  const struct trial_problem problem = tiny_problem(fixture, KJIT_FP16, LAYOUT_BSHD);
   const struct card *card = &fixture->card;
   kjit_error error = {0};
   gpu_trial_create(trial, &fixture->kernels, &problem);
   uint16_t *o16 = test_malloc(trial->reference.o16.bytes);
-  const size_t rows = (size_t)(problem.batch * problem.heads * problem.seq_q);
+  const size_t rows = (size_t)(problem.asked.batch * problem.asked.heads_q * problem.asked.seq_q);
   float *lse = test_malloc(rows * sizeof *lse);
   for (size_t i = 0; i < rows; i++)
     lse[i] = (float)trial->reference.lse[i];

@@ -15,9 +15,9 @@ struct call {
 
 static void call_begin_with(struct call *call, int32_t head_dim, void **state) {
   *call = (struct call){.fixture = gpu_require(state), .config = gpu_plain_config()};
-  struct problem problem = gpu_small_problem(call->fixture);
+  struct trial_problem problem = gpu_small_problem(call->fixture);
   call->config.d_head = head_dim;
-  problem.head_dim = head_dim;
+  problem.asked.head_dim = head_dim;
   gpu_trial_create(&call->trial, &call->fixture->kernels, &problem);
   call->args = call->trial.data.args;
 }

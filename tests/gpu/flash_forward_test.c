@@ -11,9 +11,11 @@
 #define PREBUILT_COUNT 85
 
 /* The problem that the original project tests: batch 16, sequence 2048, 16 heads of 128. */
-static struct problem seeds_problem(int32_t dtype, uint64_t seed) {
-  return (struct problem){
-      .dtype = dtype, .batch = 16, .heads = 16, .seq_q = 2048, .seq_kv = 2048, .head_dim = 128, .lse = 1, .seed = seed};
+static struct trial_problem seeds_problem(int32_t dtype, uint64_t seed) {
+  return (struct trial_problem){
+      .asked = PROBLEM_OF(.dtype = dtype, .batch = 16, .heads_q = 16, .seq_q = 2048, .seq_kv = 2048, .head_dim = 128),
+      .lse = 1,
+      .seed = seed};
 }
 
 static void test_flash_forward__every_prebuilt_config_at_the_seeds_shape_is_right(void **state) {
@@ -36,19 +38,17 @@ struct lengths {
 };
 
 /* The `turn`-th of a rotation over everything but lengths and head size. */
-static struct problem rotate_problem(struct lengths lengths, int64_t head_dim, size_t turn, uint64_t seed) {
+static struct trial_problem rotate_problem(struct lengths lengths, int64_t head_dim, size_t turn, uint64_t seed) {
   static const int64_t heads[] = {3, 48, 1};
   static const double factors[] = {0, 0.3, 0, 1.7};
   const bool is_long = lengths.seq_q > 1000 || lengths.seq_kv > 1000;
-  struct problem problem = {.dtype = turn % 2 ? KJIT_BF16 : KJIT_FP16,
-                            .batch = is_long ? 1 : 2,
-                            .heads = is_long ? 3 : heads[turn % 3],
-                            .seq_q = lengths.seq_q,
-                            .seq_kv = lengths.seq_kv,
-                            .head_dim = head_dim,
-                            .layout = (enum problem_layout)(turn % LAYOUT_COUNT),
-                            .lse = turn % 4 < 3,
-                            .seed = seed};
+  struct trial_problem problem = {.asked =
+                                      PROBLEM_OF(.dtype = turn % 2 ? KJIT_BF16 : KJIT_FP16, .batch = is_long ? 1 : 2,
+                                                 .heads_q = is_long ? 3 : heads[turn % 3], .seq_q = lengths.seq_q,
+                                                 .seq_kv = lengths.seq_kv, .head_dim = head_dim),
+                                  .layout = (enum problem_layout)(turn % LAYOUT_COUNT),
+                                  .lse = turn % 4 < 3,
+                                  .seed = seed};
   if (problem.layout == LAYOUT_PACKED && lengths.seq_q != lengths.seq_kv) problem.layout = LAYOUT_BHSD;
   problem.scale = (double)(float)(factors[turn / 2 % 4] / sqrt((double)head_dim));
   return problem;
@@ -65,10 +65,11 @@ static void test_flash_forward__odd_shapes_are_right(void **state) {
   for (size_t d = 0; d < DIMS; d++)
     for (size_t l = 0; l < LENGTHS; l++) {
       const size_t turn = d * LENGTHS + l;
-      const struct problem problem = rotate_problem(lengths[l], head_dims[d], turn, random_next(&fixture->random));
+      const struct trial_problem problem =
+          rotate_problem(lengths[l], head_dims[d], turn, random_next(&fixture->random));
       for (size_t i = 0; i < CONFIGS; i++, count++)
         cases[count] = (struct gpu_case){
-            generator_rotate(problem.dtype, problem.head_dim, turn + i * 37, fixture->card.arch), problem};
+            generator_rotate(problem.asked.dtype, problem.asked.head_dim, turn + i * 37, fixture->card.arch), problem};
     }
   gpu_run_cases(fixture, cases, count);
 }
@@ -109,17 +110,17 @@ static void test_flash_forward__chosen_configs_are_right_for_every_head_size(voi
   static const int64_t pairs[PAIRS][2] = {{192, 128}, {64, 128}, {256, 72}, {8, 256}};
   struct gpu_case cases[SIZES + PAIRS];
   for (size_t i = 0; i < SIZES + PAIRS; i++) {
-    struct problem *problem = &cases[i].problem;
+    struct trial_problem *problem = &cases[i].problem;
     *problem = gpu_small_problem(fixture);
-    problem->head_dim = i < SIZES ? 8 * ((int64_t)i + 1) : pairs[i - SIZES][0];
-    problem->head_dim_v = i < SIZES ? problem->head_dim : pairs[i - SIZES][1];
-    problem->heads = 6;
-    problem->heads_kv = i % 3 == 0 ? 6 : (int64_t)i % 3;
-    problem->causal = i % 5 > 0;
+    problem->asked.head_dim = i < SIZES ? 8 * ((int64_t)i + 1) : pairs[i - SIZES][0];
+    problem->asked.head_dim_v = i < SIZES ? problem->asked.head_dim : pairs[i - SIZES][1];
+    problem->asked.heads_q = 6;
+    problem->asked.heads_kv = i % 3 == 0 ? 6 : (int64_t)i % 3;
+    problem_set_causal(problem, i % 5 > 0);
     kjit_config chosen;
     kjit_error error;
-    const kjit_attention_problem asked = problem_public(problem);
-    assert_status(KJIT_OK, kjit_attention_choose(NULL, &asked, fixture->card.arch, &chosen, NULL, &error), &error);
+    assert_status(KJIT_OK, kjit_attention_choose(NULL, &problem->asked, fixture->card.arch, &chosen, NULL, &error),
+                  &error);
     cases[i].config = flash_of(&chosen);
   }
   gpu_run_cases(fixture, cases, SIZES + PAIRS);
@@ -130,8 +131,8 @@ static void test_flash_forward__no_config_means_a_chosen_one(void **state) {
   kjit_error error = {0};
   static const int64_t head_dims[] = {32, 128, 256};
   for (size_t i = 0; i < sizeof head_dims / sizeof *head_dims; i++) {
-    struct problem problem = gpu_small_problem(fixture);
-    problem.head_dim = head_dims[i];
+    struct trial_problem problem = gpu_small_problem(fixture);
+    problem.asked.head_dim = head_dims[i];
     struct gpu_trial trial;
     gpu_trial_create(&trial, &fixture->kernels, &problem);
     const kjit_status status = plain_forward(fixture->runtime, NULL, &trial.data.args, fixture->card.stream, &error);
@@ -145,7 +146,7 @@ static void test_flash_forward__two_runs_are_equal_to_the_bit(void **state) {
   struct gpu_fixture *fixture = gpu_require(state);
   kjit_error error = {0};
   struct gpu_trial trial;
-  const struct problem problem = gpu_small_problem(fixture);
+  const struct trial_problem problem = gpu_small_problem(fixture);
   gpu_trial_create(&trial, &fixture->kernels, &problem);
   for (size_t row = 0; row < GENERATOR_FLAG_ROWS; row++) {
     kjit_flash_config flags = gpu_plain_config();

@@ -32,7 +32,7 @@ struct scene {
 
 static void scene_begin(struct scene *scene, void **state) {
   *scene = (struct scene){.fixture = gpu_require(state), .config = gpu_plain_config()};
-  const struct problem problem = gpu_small_problem(scene->fixture);
+  const struct trial_problem problem = gpu_small_problem(scene->fixture);
   gpu_trial_create(&scene->trial, &scene->fixture->kernels, &problem);
   scene->call = (struct call){scene->fixture->runtime, &scene->config, &scene->trial.data.args, NULL};
 }
@@ -154,8 +154,8 @@ static void caller_begin(struct caller *caller, struct gpu_fixture *fixture, con
                          size_t index) {
   *caller = (struct caller){.fixture = fixture, .card = kernels->card, .config = gpu_plain_config()};
   generator_flags(&caller->config, index % GENERATOR_FLAG_ROWS);
-  struct problem problem = gpu_small_problem(fixture);
-  problem.seq_q += (int64_t)index * 31;
+  struct trial_problem problem = gpu_small_problem(fixture);
+  problem.asked.seq_q += (int64_t)index * 31;
   gpu_trial_create(&caller->trial, kernels, &problem);
   const CUresult result = caller->card->api.stream_create(&caller->stream, CU_STREAM_NON_BLOCKING);
   assert_int_equal(CUDA_SUCCESS, result);

@@ -30,7 +30,7 @@ struct gpu_fixture *gpu_require(void **state);
 /* One config on one problem. */
 struct gpu_case {
   kjit_flash_config config;
-  struct problem problem;
+  struct trial_problem problem;
 };
 
 /* Compile all configs in parallel, then run and judge each case; neighbours with the same problem share its reference.
@@ -47,7 +47,8 @@ struct gpu_trial {
 };
 
 /* Fails the test when it cannot be made. */
-void gpu_trial_create(struct gpu_trial *trial, const struct check_kernels *kernels, const struct problem *problem);
+void gpu_trial_create(struct gpu_trial *trial, const struct check_kernels *kernels,
+                      const struct trial_problem *problem);
 void gpu_trial_destroy(struct gpu_trial *trial);
 
 /* What is in the trial's outputs is right. `what` says where it came from. */
@@ -57,7 +58,7 @@ void gpu_assert_right(struct gpu_fixture *fixture, const struct gpu_trial *trial
 uint64_t gpu_output_digest(const struct gpu_trial *trial);
 
 /* A small problem, and a config that fits it: for tests in which they do not matter. */
-struct problem gpu_small_problem(struct gpu_fixture *fixture);
+struct trial_problem gpu_small_problem(struct gpu_fixture *fixture);
 kjit_flash_config gpu_plain_config(void);
 
 #endif

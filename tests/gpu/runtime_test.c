@@ -226,7 +226,7 @@ static void load_and_unload(const struct gpu_trial *trial, const kjit_flash_conf
 static void test_runtime__many_of_them_leave_no_device_memory_behind(void **state) {
   struct gpu_fixture *fixture = gpu_require(state);
   const kjit_flash_config config = gpu_plain_config();
-  const struct problem problem = gpu_small_problem(fixture);
+  const struct trial_problem problem = gpu_small_problem(fixture);
   struct gpu_trial trial;
   gpu_trial_create(&trial, &fixture->kernels, &problem);
   for (int i = 0; i < 5; i++)

@@ -28,24 +28,21 @@ static struct gpu_case make_case(struct random *random, size_t i) {
                                      .B_c = tuples[tuple].B_c,
                                      .n_warps = tuples[tuple].n_warps}};
   generator_flags(&made.config, i % GENERATOR_FLAG_ROWS);
-  made.problem = (struct problem){.dtype = made.config.dtype,
-                                  .batch = 1,
-                                  .heads = 2,
-                                  .seq_q = 70 + (int64_t)i,
-                                  .seq_kv = i % 4 ? 100 + (int64_t)i : 1,
-                                  .head_dim = made.config.d_head,
-                                  .layout = (enum problem_layout)(i % LAYOUT_COUNT),
-                                  .lse = i % 2 == 0,
-                                  .seed = random_next(random)};
+  made.problem = (struct trial_problem){
+      .asked = PROBLEM_OF(.dtype = made.config.dtype, .batch = 1, .heads_q = 2, .seq_q = 70 + (int64_t)i,
+                          .seq_kv = i % 4 ? 100 + (int64_t)i : 1, .head_dim = made.config.d_head),
+      .layout = (enum problem_layout)(i % LAYOUT_COUNT),
+      .lse = i % 2 == 0,
+      .seed = random_next(random)};
   if (i >= PLAIN_CASES) {
-    made.problem.causal = 1;
-    made.problem.heads = 4;
-    made.problem.heads_kv = 2;
-    made.problem.head_dim = made.config.d_head - (i % 2 ? 8 : 0);
-    made.problem.head_dim_v = made.config.d_head - (i % 2 ? 0 : 24);
+    problem_set_causal(&made.problem, 1);
+    made.problem.asked.heads_q = 4;
+    made.problem.asked.heads_kv = 2;
+    made.problem.asked.head_dim = made.config.d_head - (i % 2 ? 8 : 0);
+    made.problem.asked.head_dim_v = made.config.d_head - (i % 2 ? 0 : 24);
     made.problem.layout = LAYOUT_PADDED;
   }
-  if (made.problem.layout == LAYOUT_PACKED) made.problem.seq_kv = made.problem.seq_q;
+  if (made.problem.layout == LAYOUT_PACKED) made.problem.asked.seq_kv = made.problem.asked.seq_q;
   return made;
 }
 
@@ -81,8 +78,7 @@ static int run_all(const struct sample *sample) {
   printf("repeat with KJIT_SEED=0x%" PRIx64 "\n", random.state);
   for (size_t i = 0; i < CASES; i++) {
     cases[i] = make_case(&random, i);
-    const kjit_attention_problem problem = problem_public(&cases[i].problem);
-    if (kjit_config_of_flash(&cases[i].config, &problem, &variants[i], &error) != KJIT_OK) break;
+    if (kjit_config_of_flash(&cases[i].config, &cases[i].problem.asked, &variants[i], &error) != KJIT_OK) break;
   }
   if (error.status != KJIT_OK || prebuild(sample->runtime, variants, CASES, sample->card.arch, 0, &error) != KJIT_OK) {
     printf("%s\n", error.message);

@@ -59,13 +59,13 @@ static void test_random__same_seed_gives_the_same_numbers(void **state) {
 
 static void test_problem__shape_with_and_without_key_length_is_read(void **state) {
   (void)state;
-  struct problem problem = {0};
+  struct trial_problem problem = {0};
   kjit_error error = {0};
   assert_status(KJIT_OK, problem_parse_shape("16,2048,8,128", &problem, &error), &error);
-  assert_true(problem.batch == 16 && problem.seq_q == 2048 && problem.seq_kv == 2048 && problem.heads == 8 &&
-              problem.head_dim == 128);
+  assert_true(problem.asked.batch == 16 && problem.asked.seq_q == 2048 && problem.asked.seq_kv == 2048 &&
+              problem.asked.heads_q == 8 && problem.asked.head_dim == 128);
   assert_status(KJIT_OK, problem_parse_shape("1,1,1,32,77", &problem, &error), &error);
-  assert_true(problem.seq_q == 1 && problem.seq_kv == 77);
+  assert_true(problem.asked.seq_q == 1 && problem.asked.seq_kv == 77);
 }
 
 static void test_problem__malformed_shapes_are_refused(void **state) {
@@ -73,7 +73,7 @@ static void test_problem__malformed_shapes_are_refused(void **state) {
   static const char *const shapes[] = {"",        "1,2,3",    "1,2,3,4,5,6", "1,2,3,",  "1,2,3,4,",
                                        "0,2,3,4", "-1,2,3,4", "1, 2,3,4",    "1,2,x,4", "1,2,3,99999999999999999999"};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    struct problem problem = {0};
+    struct trial_problem problem = {0};
     kjit_error error = {0};
     assert_status(KJIT_ERR_PARSE, problem_parse_shape(shapes[i], &problem, &error), &error);
   }
@@ -81,18 +81,20 @@ static void test_problem__malformed_shapes_are_refused(void **state) {
 
 static void test_problem__limits_are_checked(void **state) {
   (void)state;
-  struct problem problem = {.dtype = KJIT_FP16, .batch = 1, .heads = 1, .seq_q = 8, .seq_kv = 9, .head_dim = 64};
+  struct trial_problem problem = {
+      .asked = PROBLEM_OF(.dtype = KJIT_FP16, .batch = 1, .heads_q = 1, .seq_q = 8, .seq_kv = 9, .head_dim = 64)};
   kjit_error error = {0};
   assert_status(KJIT_OK, problem_check(&problem, &error), &error);
   problem.layout = LAYOUT_PACKED;
   assert_status(KJIT_ERR_INVALID_ARG, problem_check(&problem, &error), &error);
-  problem = (struct problem){.batch = 1024, .heads = 64, .seq_q = 1024, .seq_kv = 1, .head_dim = 64};
+  problem = (struct trial_problem){
+      .asked = PROBLEM_OF(.batch = 1024, .heads_q = 64, .seq_q = 1024, .seq_kv = 1, .head_dim = 64)};
   error = (kjit_error){0};
   assert_status(KJIT_ERR_INVALID_ARG, problem_check(&problem, &error), &error);
 }
 
 /* No two elements of a tensor share a place, and none lies outside of the allocation. */
-static void assert_places_apart(const struct problem *problem, enum problem_tensor tensor, unsigned char *taken) {
+static void assert_places_apart(const struct trial_problem *problem, enum problem_tensor tensor, unsigned char *taken) {
   const struct tensor_place place = problem_place(problem, tensor);
   for (int64_t b = 0; b < place.shape[0]; b++)
     for (int64_t s = 0; s < place.shape[1]; s++)
@@ -108,8 +110,9 @@ static void assert_places_apart(const struct problem *problem, enum problem_tens
 static void test_problem__places_of_every_layout_are_apart(void **state) {
   (void)state;
   for (int layout = 0; layout < LAYOUT_SHARED_KV; layout++) {
-    const struct problem problem = {
-        .batch = 2, .heads = 3, .seq_q = 5, .seq_kv = 5, .head_dim = 16, .layout = (enum problem_layout)layout};
+    const struct trial_problem problem = {
+        .asked = PROBLEM_OF(.batch = 2, .heads_q = 3, .seq_q = 5, .seq_kv = 5, .head_dim = 16),
+        .layout = (enum problem_layout)layout};
     unsigned char taken[TENSOR_COUNT][4096] = {{0}};
     for (enum problem_tensor t = TENSOR_Q; t < TENSOR_COUNT; t++) {
       const struct tensor_place place = problem_place(&problem, t);
@@ -121,8 +124,9 @@ static void test_problem__places_of_every_layout_are_apart(void **state) {
 
 static void test_problem__shared_keys_have_no_stride(void **state) {
   (void)state;
-  const struct problem problem = {
-      .batch = 2, .heads = 3, .seq_q = 5, .seq_kv = 7, .head_dim = 16, .layout = LAYOUT_SHARED_KV};
+  const struct trial_problem problem = {
+      .asked = PROBLEM_OF(.batch = 2, .heads_q = 3, .seq_q = 5, .seq_kv = 7, .head_dim = 16),
+      .layout = LAYOUT_SHARED_KV};
   const struct tensor_place place = problem_place(&problem, TENSOR_K);
   assert_true(place.stride[0] == 0 && place.stride[2] == 0 && place.span == 7 * 16);
 }

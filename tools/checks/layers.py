@@ -14,6 +14,9 @@ LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itsel
 ROOMS = {
     "jit": ("request", "key", "compile", "server", "cache", "bundle", ".", "admin"),
 }
+# A room of a layer without other rooms: it is below the rest of its layer, and may use these layers alone. The language
+# of variants is such a room, in which there is no GPU.
+LOW_ROOMS = {"attention/variant": ("base", "family")}
 PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
 # What these measure, or are measured against, the API does not show.
 MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.c", "bench/lookup.c",
@@ -56,6 +59,9 @@ def fault_of_room(path, include):
     """Inside a layer, includes go down from room to room too."""
     layer, *inside = path.relative_to(ROOT / "src").parts
     used_layer, *used_inside = include.strip('"').split("/")
+    low = f"{layer}/{inside[0]}"
+    if low in LOW_ROOMS and used_layer in LAYERS and used_layer not in LOW_ROOMS[low]:
+        return None if f"{used_layer}/{used_inside[0]}" == low else f"{low} uses {', '.join(LOW_ROOMS[low])} and itself"
     if used_layer != layer or layer not in ROOMS:
         return None
     here, used = room_of(inside), room_of(used_inside)

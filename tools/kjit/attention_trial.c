@@ -38,14 +38,13 @@ static kjit_status read_scale(const char *text, double *out, kjit_error *error) 
 }
 
 /* Read everything of the problem that does not depend on a config. */
-static kjit_status read_problem(struct problem *problem, const struct attention_trial_options *options,
+static kjit_status read_problem(struct trial_problem *problem, const struct attention_trial_options *options,
                                 kjit_error *error) {
-  *problem = (struct problem){.dtype = KJIT_FP16,
-                              .heads_kv = (int64_t)options->heads_kv,
-                              .head_dim_v = (int64_t)options->head_dim_v,
-                              .causal = options->causal,
-                              .lse = options->lse,
-                              .seed = options->seed};
+  *problem = (struct trial_problem){.asked = PROBLEM_OF(.dtype = KJIT_FP16, .heads_kv = (int64_t)options->heads_kv,
+                                                        .head_dim_v = (int64_t)options->head_dim_v,
+                                                        .flags = options->causal ? KJIT_ATTENTION_CAUSAL : 0),
+                                    .lse = options->lse,
+                                    .seed = options->seed};
   if (options->seed == UINT64_MAX) problem->seed = random_fresh_seed();
   if (options->shape == NULL)
     return error_say(error, KJIT_ERR_PARSE, "--shape B,S,H,D is needed: batch, sequence length, heads, head size");
@@ -75,19 +74,18 @@ static int32_t field_of(const kjit_config *config, const char *name) {
 
 /* Take type, mask and head_dim_v from the config, where no option says them. */
 static void lend_fields(struct attention_trial *trial, const struct attention_trial_options *options, bool lend_v) {
-  struct problem *problem = &trial->problem;
-  if (options->dtype == NULL) problem->dtype = field_of(&trial->config, "dtype");
-  if (options->head_dim_v == 0 && lend_v) problem->head_dim_v = field_of(&trial->config, "head_dim_v");
-  problem->causal = problem->causal || field_of(&trial->config, "causal");
+  struct trial_problem *problem = &trial->problem;
+  if (options->dtype == NULL) problem->asked.dtype = field_of(&trial->config, "dtype");
+  if (options->head_dim_v == 0 && lend_v) problem->asked.head_dim_v = field_of(&trial->config, "head_dim_v");
+  problem_set_causal(problem, problem_is_causal(problem) || field_of(&trial->config, "causal"));
 }
 
 static kjit_status read_flash(struct attention_trial *trial, const struct attention_trial_options *options,
                               kjit_error *error) {
   const kjit_config named = trial->config;
-  lend_fields(trial, options, trial->problem.head_dim == field_of(&named, "head_dim"));
-  const kjit_attention_problem asked = problem_public(&trial->problem);
+  lend_fields(trial, options, trial->problem.asked.head_dim == field_of(&named, "head_dim"));
   const kjit_flash_config *config = (const kjit_flash_config *)named.values;
-  const kjit_status status = kjit_config_of_flash(config, &asked, &trial->config, error);
+  const kjit_status status = kjit_config_of_flash(config, &trial->problem.asked, &trial->config, error);
   return status == KJIT_OK ? match_traits(&named, &trial->config, error) : status;
 }
 
@@ -110,9 +108,8 @@ static kjit_status read_config(struct attention_trial *trial, const struct atten
 }
 
 static kjit_status choose_config(struct attention_trial *trial, kjit_error *error) {
-  const kjit_attention_problem problem = problem_public(&trial->problem);
   if (!trial->is_chosen) return KJIT_OK;
-  return kjit_attention_choose(trial->runtime, &problem, NULL, &trial->config, NULL, error);
+  return kjit_attention_choose(trial->runtime, &trial->problem.asked, NULL, &trial->config, NULL, error);
 }
 
 static kjit_status open_gpu(struct attention_trial *trial, kjit_error *error) {
@@ -162,13 +159,14 @@ kjit_status attention_trial_plan_create(struct attention_trial *trial, kjit_atte
   return kjit_attention_plan_create(plan, trial->runtime, config_given(trial), &trial->data.args, error);
 }
 
-static json_t *problem_json(const struct problem *p) {
+static json_t *problem_json(const struct trial_problem *p) {
   return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:b}", "dtype",
-                   p->dtype == KJIT_BF16 ? "bf16" : "fp16", "batch", (json_int_t)p->batch, "heads",
-                   (json_int_t)p->heads, "heads_kv", (json_int_t)problem_heads_kv(p), "seq_q", (json_int_t)p->seq_q,
-                   "seq_kv", (json_int_t)p->seq_kv, "head_dim", (json_int_t)p->head_dim, "head_dim_v",
-                   (json_int_t)problem_head_dim_v(p), "causal", (int)p->causal, "layout",
-                   problem_layout_word(p->layout), "scale", problem_scale(p), "lse", (int)p->lse);
+                   p->asked.dtype == KJIT_BF16 ? "bf16" : "fp16", "batch", (json_int_t)p->asked.batch, "heads",
+                   (json_int_t)p->asked.heads_q, "heads_kv", (json_int_t)problem_heads_kv(p), "seq_q",
+                   (json_int_t)p->asked.seq_q, "seq_kv", (json_int_t)p->asked.seq_kv, "head_dim",
+                   (json_int_t)p->asked.head_dim, "head_dim_v", (json_int_t)problem_head_dim_v(p), "causal",
+                   (int)problem_is_causal(p), "layout", problem_layout_word(p->layout), "scale", problem_scale(p),
+                   "lse", (int)p->lse);
 }
 
 json_t *attention_trial_json(const struct attention_trial *trial) {

@@ -47,7 +47,7 @@ struct attention_trial {
   struct card card;
   kjit_device_info device;
   struct check_kernels kernels;
-  struct problem problem;
+  struct trial_problem problem;
   bool is_chosen;     /* no option names a config: the library chooses */
   kjit_config config; /* what runs */
   struct attention_data data;

@@ -1,6 +1,7 @@
 /* kjit compile: one kernel, from a config, from an attention problem, or from a .cu file. */
 #include "command.h"
 
+#include "attention_text.h"
 #include "custom_source.h"
 #include "request_list.h"
 
@@ -30,7 +31,7 @@ static const char usage[] =
     "  --show-source     print the text that would be compiled; without --json nothing is compiled\n"
     "  --show-key        print the key and what it covers\n"
     "  --json            one JSON object on stdout\n\n"
-    "Keys of --attention:\n" ATTENTION_SPEC_HELP;
+    "Keys of --attention:\n" ATTENTION_TEXT_HELP;
 
 struct compile_options {
   const char *flash, *attention, *family, *entry, *arch, *output;
@@ -76,15 +77,15 @@ static kjit_status family_read(const struct compile_options *options, struct sub
 static kjit_status config_read(kjit_runtime *runtime, const struct compile_options *options, struct subject *subject,
                                kjit_error *error) {
   kjit_config *config = &subject->config;
-  struct attention_spec spec;
+  struct trial_problem problem;
   kjit_status status;
   if (options->family != NULL) return family_read(options, subject, error);
   if (options->flash != NULL) {
     status = kjit_config_parse(kjit_family_find("flash_forward"), options->flash, config, error);
     return status == KJIT_OK ? request_check(config, options->arch, error) : status;
   }
-  status = attention_spec_parse(options->attention, &spec, error);
-  return status == KJIT_OK ? request_choose(runtime, &spec, options->arch, config, error) : status;
+  status = attention_text_parse(options->attention, &problem, error);
+  return status == KJIT_OK ? request_choose(runtime, &problem.asked, options->arch, config, error) : status;
 }
 
 static kjit_status subject_read(kjit_runtime *runtime, const struct compile_options *options, struct subject *subject,

@@ -3,7 +3,7 @@
  * column. One thread. */
 #include "manifest.h"
 
-#include "attention_spec.h"
+#include "attention_text.h"
 #include "command.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ struct manifest_terms {
 static kjit_status request_add(const struct line_parts *parts, const char *arch, const char *folder,
                                struct request_list *list, kjit_error *error) {
   const kjit_family *family = kjit_family_find(parts->family);
-  struct attention_spec spec;
+  struct trial_problem problem;
   kjit_config config;
   kjit_status status = KJIT_OK;
   if (family_is_file(parts->family)) status = family_files_find(&list->files, parts->family, folder, &family, error);
@@ -72,8 +72,8 @@ static kjit_status request_add(const struct line_parts *parts, const char *arch,
     return error_say(error, KJIT_ERR_PARSE,
                      "'%.60s': a family (flash_forward, attention_sm90, attention, or a family file) is expected",
                      parts->family);
-  status = attention_spec_parse(parts->request, &spec, error);
-  return status == KJIT_OK ? request_list_add_problem(list, &spec, arch, error) : status;
+  status = attention_text_parse(parts->request, &problem, error);
+  return status == KJIT_OK ? request_list_add_problem(list, &problem.asked, arch, error) : status;
 }
 
 /* True for a request that is left out rather than refused: with --arch, a line that was recorded on one architecture

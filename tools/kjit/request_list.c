@@ -34,10 +34,9 @@ kjit_status request_check(kjit_config *config, const char *arch, kjit_error *err
   return status;
 }
 
-kjit_status request_choose(kjit_runtime *runtime, const struct attention_spec *spec, const char *arch,
+kjit_status request_choose(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,
                            kjit_config *config, kjit_error *error) {
-  const kjit_attention_problem problem = attention_spec_problem(spec);
-  const kjit_status status = kjit_attention_choose(runtime, &problem, arch, config, NULL, error);
+  const kjit_status status = kjit_attention_choose(runtime, problem, arch, config, NULL, error);
   return status == KJIT_OK ? request_check(config, arch, error) : status;
 }
 
@@ -58,11 +57,11 @@ static kjit_status planner_open(struct request_list *list, kjit_error *error) {
   return kjit_runtime_create(&list->planner, &options, error);
 }
 
-kjit_status request_list_add_problem(struct request_list *list, const struct attention_spec *spec, const char *arch,
+kjit_status request_list_add_problem(struct request_list *list, const kjit_attention_problem *problem, const char *arch,
                                      kjit_error *error) {
   kjit_config config;
   kjit_status status = planner_open(list, error);
-  if (status == KJIT_OK) status = request_choose(list->planner, spec, arch, &config, error);
+  if (status == KJIT_OK) status = request_choose(list->planner, problem, arch, &config, error);
   return status == KJIT_OK ? request_list_add(list, &config, arch, error) : status;
 }
 

@@ -5,7 +5,6 @@
 #include <kjit/kjit.h>
 #include <stdbool.h>
 
-#include "attention_spec.h"
 #include "family_files.h"
 
 /* Longest architecture name, with its NUL: "sm_100a" and room. */
@@ -38,14 +37,14 @@ bool arch_next(const char **at, char arch[ARCH_BYTES], kjit_error *error);
 kjit_status request_check(kjit_config *config, const char *arch, kjit_error *error);
 
 /* The config that the library chooses for a problem there. KJIT_ERR_UNSUPPORTED says why no family computes it. */
-kjit_status request_choose(kjit_runtime *runtime, const struct attention_spec *spec, const char *arch,
+kjit_status request_choose(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,
                            kjit_config *config, kjit_error *error);
 
 /* Append a config that was checked for the architecture. */
 kjit_status request_list_add(struct request_list *list, const kjit_config *config, const char *arch, kjit_error *error);
 
 /* Append what the library chooses for a problem. */
-kjit_status request_list_add_problem(struct request_list *list, const struct attention_spec *spec, const char *arch,
+kjit_status request_list_add_problem(struct request_list *list, const kjit_attention_problem *problem, const char *arch,
                                      kjit_error *error);
 
 /* Every config of a family's named set, for each architecture of a comma-separated list. What a family's rules refuse

@@ -217,7 +217,7 @@ static void outcome_take(struct tune_class_report *class, const struct runners *
 
 static kjit_status row_put(struct tune *tune, const struct tune_class_report *class, kjit_error *error) {
   kjit_tune_result result = kjit_tune_result_default();
-  result.problem = attention_spec_problem(&class->field.problem->spec);
+  result.problem = class->field.problem->asked;
   result.microseconds = class->outcome.microseconds;
   result.rules_microseconds = class->outcome.rules_microseconds;
   if (class->winner != 0) result.config = &class->field.items[class->winner].config;
@@ -225,7 +225,6 @@ static kjit_status row_put(struct tune *tune, const struct tune_class_report *cl
 }
 
 static kjit_status class_measure(struct tune *tune, struct tune_class_report *class, kjit_error *error) {
-  const kjit_attention_problem problem = attention_spec_problem(&class->field.problem->spec);
   const struct contest_ops ops = {tune, contest_time, contest_check, is_over};
   struct contest_settings settings = CONTEST_SETTINGS_DEFAULT;
   struct runners runners;
@@ -233,7 +232,8 @@ static kjit_status class_measure(struct tune *tune, struct tune_class_report *cl
   settings.margin = (double)tune->options->margin / 100;
   settings.seed = random_fresh_seed();
   kjit_status status = runners_take(&runners, &class->field, error);
-  if (status == KJIT_OK) status = stage_set(tune->stage, &problem, runners.entrants, runners.count, error);
+  if (status == KJIT_OK)
+    status = stage_set(tune->stage, &class->field.problem->asked, runners.entrants, runners.count, error);
   if (status == KJIT_OK) status = contest_run(&ops, &settings, runners.count, runners.entries, &class->outcome, error);
   if (status == KJIT_OK) outcome_take(class, &runners);
   if (status == KJIT_OK) status = row_put(tune, class, error);

@@ -51,10 +51,10 @@ static kjit_status take_list(struct field_of_entrants *field, const char *arch, 
 
 kjit_status field_make(struct field_of_entrants *field, kjit_runtime *runtime, const struct tune_card *card,
                        const struct tune_problem *problem, size_t most, kjit_error *error) {
-  const kjit_attention_problem asked = attention_spec_problem(&problem->spec);
   const kjit_device_info *device = card->device.name[0] != '\0' ? &card->device : NULL;
   *field = (struct field_of_entrants){.problem = problem};
-  const kjit_status status = kjit_tune_candidates_create(&field->list, runtime, &asked, device, card->arch, error);
+  const kjit_status status =
+      kjit_tune_candidates_create(&field->list, runtime, &problem->asked, device, card->arch, error);
   return status == KJIT_OK ? take_list(field, card->arch, most, error) : status;
 }
 

@@ -39,10 +39,9 @@ static kjit_status grow(struct tune_problems *problems, kjit_error *error) {
   return KJIT_OK;
 }
 
-static kjit_status add(struct tune_problems *problems, const struct attention_spec *spec, kjit_error *error) {
-  struct tune_problem problem = {.spec = *spec};
-  const kjit_attention_problem asked = attention_spec_problem(spec);
-  kjit_status status = kjit_tune_class(&asked, problem.class_text, sizeof problem.class_text, error);
+static kjit_status add(struct tune_problems *problems, const kjit_attention_problem *asked, kjit_error *error) {
+  struct tune_problem problem = {.asked = *asked};
+  kjit_status status = kjit_tune_class(asked, problem.class_text, sizeof problem.class_text, error);
   if (status != KJIT_OK) return status;
   problems->asked++;
   if (has_class(problems, problem.class_text)) return KJIT_OK;
@@ -53,23 +52,17 @@ static kjit_status add(struct tune_problems *problems, const struct attention_sp
 
 /* ---- Sets ---- */
 
-static struct attention_spec spec_of(int64_t batch, int64_t heads, int64_t seq, int64_t head_dim, int64_t causal) {
-  return (struct attention_spec){.dtype = KJIT_BF16,
-                                 .head_dim = head_dim,
-                                 .head_dim_v = head_dim,
-                                 .batch = batch,
-                                 .heads_q = heads,
-                                 .heads_kv = heads,
-                                 .seq_q = seq,
-                                 .seq_kv = seq,
-                                 .causal = causal};
+static kjit_attention_problem problem_of(int64_t batch, int64_t heads, int64_t seq, int64_t head_dim) {
+  return (kjit_attention_problem)PROBLEM_OF(.dtype = KJIT_BF16, .head_dim = head_dim, .head_dim_v = head_dim,
+                                            .batch = batch, .heads_q = heads, .heads_kv = heads, .seq_q = seq,
+                                            .seq_kv = seq);
 }
 
 /* Add the problem twice: without a mask and causal. */
-static kjit_status add_both(struct tune_problems *problems, struct attention_spec spec, kjit_error *error) {
-  kjit_status status = add(problems, &spec, error);
-  spec.causal = 1;
-  return status == KJIT_OK ? add(problems, &spec, error) : status;
+static kjit_status add_both(struct tune_problems *problems, kjit_attention_problem asked, kjit_error *error) {
+  kjit_status status = add(problems, &asked, error);
+  asked.flags |= KJIT_ATTENTION_CAUSAL;
+  return status == KJIT_OK ? add(problems, &asked, error) : status;
 }
 
 /* Set "cells": the 36 cells of docs/performance.md, each of 16k tokens with hidden size 2048. */
@@ -77,7 +70,7 @@ static kjit_status add_cells(struct tune_problems *problems, kjit_error *error) 
   kjit_status status = KJIT_OK;
   for (int64_t head_dim = 64; head_dim <= 256; head_dim *= 2)
     for (int64_t seq = 512; seq <= 16384 && status == KJIT_OK; seq *= 2)
-      status = add_both(problems, spec_of(16384 / seq, 2048 / head_dim, seq, head_dim, 0), error);
+      status = add_both(problems, problem_of(16384 / seq, 2048 / head_dim, seq, head_dim), error);
   return status;
 }
 
@@ -86,7 +79,7 @@ static kjit_status add_small(struct tune_problems *problems, kjit_error *error) 
   kjit_status status = KJIT_OK;
   for (int64_t head_dim = 64; head_dim <= 128; head_dim *= 2)
     for (int64_t seq = 1024; seq <= 4096 && status == KJIT_OK; seq *= 2)
-      status = add_both(problems, spec_of(1, 8, seq, head_dim, 0), error);
+      status = add_both(problems, problem_of(1, 8, seq, head_dim), error);
   return status;
 }
 
@@ -97,10 +90,10 @@ static kjit_status add_decode(struct tune_problems *problems, kjit_error *error)
                        batches[] = {1, 16};
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < 2 * 3 * 2 * 2 && status == KJIT_OK; i++) {
-    struct attention_spec spec = spec_of(batches[i % 2], heads[i / 12][0], queries[i / 4 % 3], 128, 0);
-    spec.heads_kv = heads[i / 12][1];
-    spec.seq_kv = keys[i / 2 % 2];
-    status = add(problems, &spec, error);
+    kjit_attention_problem asked = problem_of(batches[i % 2], heads[i / 12][0], queries[i / 4 % 3], 128);
+    asked.heads_kv = heads[i / 12][1];
+    asked.seq_kv = keys[i / 2 % 2];
+    status = add(problems, &asked, error);
   }
   return status;
 }
@@ -110,12 +103,12 @@ static kjit_status add_odd(struct tune_problems *problems, kjit_error *error) {
   static const int64_t head_dims[] = {40, 72, 80, 96, 112, 160, 192}, lengths[] = {1000, 4097, 8190};
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < sizeof head_dims / sizeof *head_dims && status == KJIT_OK; i++)
-    status = add_both(problems, spec_of(4, 16, 4096, head_dims[i], 0), error);
-  struct attention_spec unequal = spec_of(4, 16, 4096, 192, 0);
+    status = add_both(problems, problem_of(4, 16, 4096, head_dims[i]), error);
+  kjit_attention_problem unequal = problem_of(4, 16, 4096, 192);
   unequal.head_dim_v = 128;
   if (status == KJIT_OK) status = add_both(problems, unequal, error);
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths && status == KJIT_OK; i++)
-    status = add_both(problems, spec_of(4, 16, lengths[i], 128, 0), error);
+    status = add_both(problems, problem_of(4, 16, lengths[i], 128), error);
   return status;
 }
 
@@ -135,25 +128,25 @@ kjit_status tune_problems_add_set(struct tune_problems *problems, const char *se
  * blanks in front, so that the columns in messages are those of the line. */
 static kjit_status add_line(struct tune_problems *problems, const char *line, const char *at, kjit_error *error) {
   char padded[MANIFEST_LINE_MAX + 1];
-  struct attention_spec spec;
+  struct trial_problem problem;
   at += strcspn(at, blanks); /* the architecture */
   at += strspn(at, blanks);
   const int column = (int)(at - line);
   if (*at == '\0') return error_say(error, KJIT_ERR_PARSE, "column %d: a problem is missing", column + 1);
   snprintf(padded, sizeof padded, "%*s%s", column, "", at);
-  const kjit_status status = attention_spec_parse(padded, &spec, error);
-  return status == KJIT_OK ? add(problems, &spec, error) : status;
+  const kjit_status status = attention_text_parse(padded, &problem, error);
+  return status == KJIT_OK ? add(problems, &problem.asked, error) : status;
 }
 
 kjit_status tune_problems_add_text(struct tune_problems *problems, const char *text, kjit_error *error) {
-  struct attention_spec spec;
+  struct trial_problem problem;
   const char *at = text + strspn(text, blanks);
   const size_t bytes = strcspn(at, blanks);
   if (strlen(text) > MANIFEST_LINE_MAX)
     return error_say(error, KJIT_ERR_PARSE, "a line is at most %d bytes long", MANIFEST_LINE_MAX);
   if (at[bytes] == '\0') {
-    const kjit_status status = attention_spec_parse(text, &spec, error);
-    return status == KJIT_OK ? add(problems, &spec, error) : status;
+    const kjit_status status = attention_text_parse(text, &problem, error);
+    return status == KJIT_OK ? add(problems, &problem.asked, error) : status;
   }
   if (bytes == strlen("attention") && strncmp(at, "attention", bytes) == 0)
     return add_line(problems, text, at + bytes + strspn(at + bytes, blanks), error);

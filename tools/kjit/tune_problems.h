@@ -4,10 +4,10 @@
 
 #include <stdbool.h>
 
-#include "attention_spec.h"
+#include "attention_text.h"
 
 struct tune_problem {
-  struct attention_spec spec;
+  kjit_attention_problem asked;
   char class_text[KJIT_TUNE_CLASS_TEXT_MAX];
 };
 

@@ -45,28 +45,15 @@ static void clear(struct tune_stage *stage) {
   attention_data_destroy(&stage->data);
 }
 
-static struct problem problem_of(const kjit_attention_problem *asked) {
-  return (struct problem){.batch = asked->batch,
-                          .heads = asked->heads_q,
-                          .heads_kv = asked->heads_kv,
-                          .seq_q = asked->seq_q,
-                          .seq_kv = asked->seq_kv,
-                          .head_dim = asked->head_dim,
-                          .head_dim_v = asked->head_dim_v,
-                          .seed = random_fresh_seed(),
-                          .dtype = asked->dtype,
-                          .causal = (asked->flags & KJIT_ATTENTION_CAUSAL) != 0};
-}
-
 kjit_status stage_set(struct tune_stage *stage, const kjit_attention_problem *problem,
                       const struct stage_entrant *entrants, size_t count, kjit_error *error) {
-  const struct problem asked = problem_of(problem);
+  const struct trial_problem trial = {.asked = *problem, .seed = random_fresh_seed()};
   clear(stage);
   stage->plans = calloc(count, sizeof *stage->plans);
   if (stage->plans == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu plans", count);
   stage->count = count;
   stage->entrants = entrants;
-  const kjit_status status = attention_data_create(&stage->data, &stage->kernels, &asked, error);
+  const kjit_status status = attention_data_create(&stage->data, &stage->kernels, &trial, error);
   return status == KJIT_OK ? attention_reference_create(&stage->reference, &stage->data, error) : status;
 }
 

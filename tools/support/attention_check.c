@@ -16,14 +16,14 @@
 
 #include "support/half.h"
 
-static size_t row_count(const struct problem *p) {
-  return (size_t)(p->batch * p->heads * p->seq_q);
+static size_t row_count(const struct trial_problem *p) {
+  return (size_t)(p->asked.batch * p->asked.heads_q * p->asked.seq_q);
 }
 
 static kjit_status run_variants(struct attention_reference *reference, const struct attention_data *data,
                                 CUdeviceptr lse, kjit_error *error) {
   const struct check_kernels *kernels = data->kernels;
-  const struct problem *p = &data->problem;
+  const struct trial_problem *p = &data->problem;
   struct attention_reference_params params = {
       .q = attention_data_view(data, TENSOR_Q),
       .k = attention_data_view(data, TENSOR_K),
@@ -31,19 +31,19 @@ static kjit_status run_variants(struct attention_reference *reference, const str
       .o = (void *)(uintptr_t)reference->o64.address,
       .lse = (double *)(uintptr_t)lse,
       .scale = problem_scale(p),
-      .heads = (int)p->heads,
-      .heads_per_kv = (int)(p->heads / problem_heads_kv(p)),
-      .seq_q = (int)p->seq_q,
-      .seq_kv = (int)p->seq_kv,
-      .head_dim = (int)p->head_dim,
+      .heads = (int)p->asked.heads_q,
+      .heads_per_kv = (int)(p->asked.heads_q / problem_heads_kv(p)),
+      .seq_q = (int)p->asked.seq_q,
+      .seq_kv = (int)p->asked.seq_kv,
+      .head_dim = (int)p->asked.head_dim,
       .head_dim_v = (int)problem_head_dim_v(p),
-      .causal = p->causal,
-      .is_bf16 = p->dtype == KJIT_BF16,
+      .causal = problem_is_causal(p),
+      .is_bf16 = p->asked.dtype == KJIT_BF16,
   };
-  const kjit_status status = check_reference(kernels, kernels->reference64, p->batch, &params, error);
+  const kjit_status status = check_reference(kernels, kernels->reference64, p->asked.batch, &params, error);
   if (status != KJIT_OK) return status;
   params.o = (void *)(uintptr_t)reference->o16.address;
-  return check_reference(kernels, kernels->reference16, p->batch, &params, error);
+  return check_reference(kernels, kernels->reference16, p->asked.batch, &params, error);
 }
 
 static kjit_status read_lse(struct attention_reference *reference, const struct attention_data *data,
@@ -86,13 +86,13 @@ static double float_of_bits(uint64_t bits) {
 
 static kjit_status judge_output(const struct attention_data *data, const struct attention_reference *reference,
                                 struct attention_verdict *verdict, kjit_error *error) {
-  const struct problem *p = &data->problem;
+  const struct trial_problem *p = &data->problem;
   const struct attention_compare_params params = {
       .out = attention_data_view(data, TENSOR_O),
       .ref = (const double *)(uintptr_t)reference->o64.address,
       .ref16 = (const unsigned short *)(uintptr_t)reference->o16.address,
-      .shape = {p->batch, p->seq_q, p->heads, problem_head_dim_v(p)},
-      .is_bf16 = p->dtype == KJIT_BF16,
+      .shape = {p->asked.batch, p->asked.seq_q, p->asked.heads_q, problem_head_dim_v(p)},
+      .is_bf16 = p->asked.dtype == KJIT_BF16,
   };
   struct attention_compare_result result = {0};
   const kjit_status status = check_compare(data->kernels, params, &result, error);
@@ -100,7 +100,7 @@ static kjit_status judge_output(const struct attention_data *data, const struct 
   verdict->error = float_of_bits(result.worst >> 32);
   verdict->error16 = float_of_bits(result.error16);
   verdict->largest = float_of_bits(result.largest);
-  verdict->bound = 2 * verdict->error16 + half_rounding_error(p->dtype, verdict->largest);
+  verdict->bound = 2 * verdict->error16 + half_rounding_error(p->asked.dtype, verdict->largest);
   verdict->not_finite = result.not_finite;
   verdict->worst = result.not_finite ? ~result.first_not_finite : (uint32_t)~result.worst;
   return KJIT_OK;
@@ -112,9 +112,10 @@ static kjit_status judge_output(const struct attention_data *data, const struct 
  * at most twice that rounding, relatively, and the output by that times the largest value of v, below 6 too. The same
  * again for the other roundings, and a factor of 2.
  */
-static bool reference_makes_sense(const struct problem *p, double error16, double largest) {
-  const double most_score = 6 * problem_scale(p) * sqrt((double)p->head_dim);
-  const double most = 2 * 2 * 6 * (half_rounding_error(p->dtype, most_score) + half_rounding_error(p->dtype, 1));
+static bool reference_makes_sense(const struct trial_problem *p, double error16, double largest) {
+  const double most_score = 6 * problem_scale(p) * sqrt((double)p->asked.head_dim);
+  const double most =
+      2 * 2 * 6 * (half_rounding_error(p->asked.dtype, most_score) + half_rounding_error(p->asked.dtype, 1));
   return error16 <= most && largest > 0 && largest < 8;
 }
 
@@ -168,13 +169,13 @@ kjit_status attention_run(const struct attention_data *data, const struct attent
 }
 
 /* Print the index of a linear element as "[b, s, h, d]". */
-static void print_place(const struct problem *p, uint64_t element, char *text, size_t capacity) {
-  const uint64_t d = (uint64_t)problem_head_dim_v(p), h = (uint64_t)p->heads, s = (uint64_t)p->seq_q;
+static void print_place(const struct trial_problem *p, uint64_t element, char *text, size_t capacity) {
+  const uint64_t d = (uint64_t)problem_head_dim_v(p), h = (uint64_t)p->asked.heads_q, s = (uint64_t)p->asked.seq_q;
   snprintf(text, capacity, "[%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]", element / d / h / s,
            element / d / h % s, element / d % h, element % d);
 }
 
-void attention_verdict_print(const struct attention_verdict *v, const struct problem *problem,
+void attention_verdict_print(const struct attention_verdict *v, const struct trial_problem *problem,
                              char text[ATTENTION_VERDICT_TEXT_MAX]) {
   char place[96];
   print_place(problem, v->worst, place, sizeof place);

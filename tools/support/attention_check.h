@@ -52,7 +52,7 @@ kjit_status attention_run(const struct attention_data *data, const struct attent
 #define ATTENTION_VERDICT_TEXT_MAX 512
 
 /* Print the verdict as one line: the numbers, and what is wrong if anything is. */
-void attention_verdict_print(const struct attention_verdict *verdict, const struct problem *problem,
+void attention_verdict_print(const struct attention_verdict *verdict, const struct trial_problem *problem,
                              char text[ATTENTION_VERDICT_TEXT_MAX]);
 
 #endif

@@ -43,25 +43,25 @@ static kjit_status place_tensor(struct attention_data *data, enum problem_tensor
   kjit_tensor *t = argument(&data->args, tensor);
   const CUdeviceptr address = data->memory[place.owner].address + GUARD_BYTES + (size_t)place.first * ELEMENT_BYTES;
   *t = (kjit_tensor){
-      .data = (void *)(uintptr_t)address, .dtype = data->problem.dtype, .device = card->ordinal, .rank = 4};
+      .data = (void *)(uintptr_t)address, .dtype = data->problem.asked.dtype, .device = card->ordinal, .rank = 4};
   memcpy(t->shape, place.shape, sizeof t->shape);
   memcpy(t->stride, place.stride, sizeof t->stride);
   return status;
 }
 
 static kjit_status place_lse(struct attention_data *data, kjit_error *error) {
-  const struct problem *p = &data->problem;
+  const struct trial_problem *p = &data->problem;
   const struct card *card = data->kernels->card;
   if (!p->lse) return KJIT_OK;
-  const size_t bytes = (size_t)(p->batch * p->heads * p->seq_q) * sizeof(float) + 2 * GUARD_BYTES;
+  const size_t bytes = (size_t)(p->asked.batch * p->asked.heads_q * p->asked.seq_q) * sizeof(float) + 2 * GUARD_BYTES;
   const kjit_status status = card_buffer_create(card, &data->lse_memory, bytes, error);
   if (status != KJIT_OK) return status;
   data->args.lse = (kjit_tensor){.data = (void *)(uintptr_t)(data->lse_memory.address + GUARD_BYTES),
                                  .dtype = KJIT_FP32,
                                  .device = card->ordinal,
                                  .rank = 3,
-                                 .shape = {p->batch, p->heads, p->seq_q},
-                                 .stride = {p->heads * p->seq_q, p->seq_q, 1}};
+                                 .shape = {p->asked.batch, p->asked.heads_q, p->asked.seq_q},
+                                 .stride = {p->asked.heads_q * p->asked.seq_q, p->asked.seq_q, 1}};
   return card_poison(card, data->lse_memory, card->stream, error);
 }
 
@@ -69,7 +69,7 @@ static kjit_status fill_tensor(const struct attention_data *data, enum problem_t
   const struct tensor_place place = problem_place(&data->problem, tensor);
   struct fill_normal_params params = {.out = attention_data_view(data, tensor),
                                       .seed = data->problem.seed + ((uint64_t)tensor << 56),
-                                      .is_bf16 = data->problem.dtype == KJIT_BF16};
+                                      .is_bf16 = data->problem.asked.dtype == KJIT_BF16};
   for (int axis = 0; axis < 4; axis++)
     params.shape[axis] = place.stride[axis] == 0 ? 1 : place.shape[axis];
   return check_fill_normal(data->kernels, &params, error);
@@ -84,10 +84,10 @@ static kjit_status digest_input(struct attention_data *data, enum problem_tensor
 }
 
 kjit_status attention_data_create(struct attention_data *data, const struct check_kernels *kernels,
-                                  const struct problem *problem, kjit_error *error) {
+                                  const struct trial_problem *problem, kjit_error *error) {
   *data = (struct attention_data){.kernels = kernels, .problem = *problem, .args = kjit_attention_args_default()};
   data->args.scale = (float)problem->scale;
-  data->args.flags = problem->causal ? KJIT_ATTENTION_CAUSAL : 0;
+  data->args.flags = problem->asked.flags;
   kjit_status status = problem_check(problem, error);
   for (enum problem_tensor t = TENSOR_Q; t < TENSOR_COUNT && status == KJIT_OK; t++)
     status = place_tensor(data, t, error);
@@ -130,8 +130,8 @@ static kjit_status count_stray(const struct attention_data *data, struct card_bu
 
 kjit_status attention_data_inspect(const struct attention_data *data, struct attention_traces *traces,
                                    kjit_error *error) {
-  const struct problem *p = &data->problem;
-  const int64_t rows = p->batch * p->heads * p->seq_q;
+  const struct trial_problem *p = &data->problem;
+  const int64_t rows = p->asked.batch * p->asked.heads_q * p->asked.seq_q;
   *traces = (struct attention_traces){0};
   struct attention_data now = *data;
   kjit_status status = KJIT_OK;

@@ -13,7 +13,7 @@
 
 struct attention_data {
   const struct check_kernels *kernels;
-  struct problem problem;
+  struct trial_problem problem;
   struct card_buffer memory[TENSOR_COUNT]; /* k and v: none when packed with q */
   struct card_buffer lse_memory;           /* none when not asked for          */
   kjit_attention_args args;                /* ready for a forward call         */
@@ -23,7 +23,7 @@ struct attention_data {
 /* Allocate, fill the inputs from the problem's seed, poison everything else; waits. Inputs are surrounded by NaN, so
  * that what a kernel reads outside of them shows. */
 kjit_status attention_data_create(struct attention_data *data, const struct check_kernels *kernels,
-                                  const struct problem *problem, kjit_error *error);
+                                  const struct trial_problem *problem, kjit_error *error);
 void attention_data_destroy(struct attention_data *data); /* accepts a zeroed one; nothing may be running */
 
 /* Fill the outputs with the pattern again, in the stream's order. */

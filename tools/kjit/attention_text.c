@@ -1,7 +1,7 @@
 /* Reads an attention problem from text such as "dtype=bf16,head_dim=128,seq_q=4096". A table has a row for each key:
  * its kind, bounds and member. Each "key=value" is looked up, checked and stored; then the defaults of keys that were
  * not given are filled in. The first fault ends the reading, with its column. One thread. */
-#include "attention_spec.h"
+#include "attention_text.h"
 
 #include "command.h"
 
@@ -19,32 +19,40 @@
 /* Longest value of a key, with its NUL: a float written in full. */
 #define VALUE_BYTES 64
 
-enum key_kind { KEY_NUMBER, KEY_WORD, KEY_SCALE };
+enum key_kind {
+  KEY_NUMBER, /* an int64_t                              */
+  KEY_WORD,   /* an int32_t, or an enum of the same size */
+  KEY_FLAG,   /* one bit of a uint32_t                   */
+  KEY_BOOL,
+  KEY_SCALE, /* a double */
+};
 
 struct word {
   const char *text;
-  int64_t value;
+  int32_t value;
 };
 
 static const struct word dtype_words[] = {{"fp16", KJIT_FP16}, {"bf16", KJIT_BF16}, {NULL, 0}};
-static const struct word layout_words[] = {{"bshd", SPEC_BSHD}, {"bhsd", SPEC_BHSD}, {NULL, 0}};
+_Static_assert(sizeof(enum problem_layout) == sizeof(int32_t), "a KEY_WORD is stored as an int32_t");
+static const struct word layout_words[] = {{"bshd", LAYOUT_BSHD}, {"bhsd", LAYOUT_BHSD}, {NULL, 0}};
 
 struct key {
   const char *name;
   enum key_kind kind;
   size_t offset;            /* of the member */
-  uint64_t least, most;     /* KEY_NUMBER */
+  uint64_t least, most;     /* KEY_NUMBER, and 0 and 1 of KEY_FLAG and KEY_BOOL */
+  uint32_t flag;            /* KEY_FLAG   */
   const struct word *words; /* KEY_WORD */
   const char *expected;     /* KEY_WORD: for the message */
 };
 
 #define NUMBER(member, least, most)                                                                                    \
-  { #member, KEY_NUMBER, offsetof(struct attention_spec, member), least, most, NULL, NULL }
-#define WORD(member, words, expected)                                                                                  \
-  { #member, KEY_WORD, offsetof(struct attention_spec, member), 0, 0, words, expected }
+  { #member, KEY_NUMBER, offsetof(struct trial_problem, asked.member), least, most, 0, NULL, NULL }
+#define FLAG(name, flag)                                                                                               \
+  { name, KEY_FLAG, offsetof(struct trial_problem, asked.flags), 0, 1, flag, NULL, NULL }
 
 static const struct key keys[] = {
-    WORD(dtype, dtype_words, "fp16 or bf16"),
+    {"dtype", KEY_WORD, offsetof(struct trial_problem, asked.dtype), 0, 0, 0, dtype_words, "fp16 or bf16"},
     NUMBER(head_dim, 1, 1024),
     NUMBER(head_dim_v, 1, 1024),
     NUMBER(batch, 1, MOST_GRID_YZ),
@@ -52,10 +60,10 @@ static const struct key keys[] = {
     NUMBER(heads_kv, 1, MOST_GRID_YZ),
     NUMBER(seq_q, 1, MOST_SEQ),
     NUMBER(seq_kv, 1, MOST_SEQ),
-    NUMBER(causal, 0, 1),
-    {"scale", KEY_SCALE, offsetof(struct attention_spec, scale), 0, 0, NULL, NULL},
-    WORD(layout, layout_words, "bshd or bhsd"),
-    NUMBER(lse, 0, 1),
+    FLAG("causal", KJIT_ATTENTION_CAUSAL),
+    {"scale", KEY_SCALE, offsetof(struct trial_problem, scale), 0, 0, 0, NULL, NULL},
+    {"layout", KEY_WORD, offsetof(struct trial_problem, layout), 0, 0, 0, layout_words, "bshd or bhsd"},
+    {"lse", KEY_BOOL, offsetof(struct trial_problem, lse), 0, 1, 0, NULL, NULL},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys };
 
@@ -90,11 +98,20 @@ static kjit_status value_unexpected(const struct item *item, const struct key *k
                    key->name, (int)item->value_bytes, item->value, expected);
 }
 
+static void number_keep(const struct key *key, uint64_t number, void *member) {
+  if (key->kind == KEY_NUMBER)
+    *(int64_t *)member = (int64_t)number;
+  else if (key->kind == KEY_BOOL)
+    *(bool *)member = number != 0;
+  else if (number != 0)
+    *(uint32_t *)member |= key->flag;
+}
+
 static kjit_status number_store(const struct item *item, const struct key *key, const char *value, void *member,
                                 kjit_error *error) {
   uint64_t number;
   if (number_read(value, key->least, key->most, &number)) {
-    *(int64_t *)member = (int64_t)number;
+    number_keep(key, number, member);
     return KJIT_OK;
   }
   char expected[VALUE_BYTES];
@@ -107,7 +124,7 @@ static kjit_status word_store(const struct item *item, const struct key *key, co
                               kjit_error *error) {
   for (const struct word *word = key->words; word->text != NULL; word++)
     if (strcasecmp(word->text, value) == 0) {
-      *(int64_t *)member = word->value;
+      memcpy(member, &word->value, sizeof word->value);
       return KJIT_OK;
     }
   return value_unexpected(item, key, key->expected, error);
@@ -123,7 +140,7 @@ static kjit_status scale_store(const struct item *item, const struct key *key, c
   return KJIT_OK;
 }
 
-static kjit_status value_store(const struct item *item, const struct key *key, struct attention_spec *out,
+static kjit_status value_store(const struct item *item, const struct key *key, struct trial_problem *out,
                                kjit_error *error) {
   char value[VALUE_BYTES];
   if (item->value_bytes >= sizeof value) return value_unexpected(item, key, "a shorter value", error);
@@ -131,16 +148,16 @@ static kjit_status value_store(const struct item *item, const struct key *key, s
   value[item->value_bytes] = '\0';
   void *member = (char *)out + key->offset;
   switch (key->kind) {
-  case KEY_NUMBER:
-    return number_store(item, key, value, member, error);
   case KEY_WORD:
     return word_store(item, key, value, member, error);
-  default:
+  case KEY_SCALE:
     return scale_store(item, key, value, member, error);
+  default:
+    return number_store(item, key, value, member, error);
   }
 }
 
-static kjit_status item_read(const char *text, const char *at, bool seen[KEY_COUNT], struct attention_spec *out,
+static kjit_status item_read(const char *text, const char *at, bool seen[KEY_COUNT], struct trial_problem *out,
                              kjit_error *error) {
   struct item item;
   if (!item_split(text, at, &item))
@@ -156,37 +173,23 @@ static kjit_status item_read(const char *text, const char *at, bool seen[KEY_COU
   return value_store(&item, key, out, error);
 }
 
-static void fill_defaults(struct attention_spec *spec) {
-  if (spec->head_dim_v == 0) spec->head_dim_v = spec->head_dim;
-  if (spec->heads_kv == 0) spec->heads_kv = spec->heads_q;
-  if (spec->seq_kv == 0) spec->seq_kv = spec->seq_q;
+static void fill_defaults(kjit_attention_problem *asked) {
+  if (asked->head_dim_v == 0) asked->head_dim_v = asked->head_dim;
+  if (asked->heads_kv == 0) asked->heads_kv = asked->heads_q;
+  if (asked->seq_kv == 0) asked->seq_kv = asked->seq_q;
 }
 
-kjit_status attention_spec_parse(const char *text, struct attention_spec *out, kjit_error *error) {
+kjit_status attention_text_parse(const char *text, struct trial_problem *out, kjit_error *error) {
   bool seen[KEY_COUNT] = {false};
-  *out = (struct attention_spec){.batch = 1, .heads_q = 1, .seq_q = 4096};
+  *out = (struct trial_problem){.asked = PROBLEM_OF(.batch = 1, .heads_q = 1, .seq_q = 4096)};
   for (const char *at = text + strspn(text, " \t");; at++) {
     const kjit_status status = item_read(text, at, seen, out, error);
     if (status != KJIT_OK) return status;
     at += strcspn(at, ",");
     if (*at == '\0') break;
   }
-  if (out->dtype == 0) return error_say(error, KJIT_ERR_PARSE, "dtype is missing: dtype=fp16 or dtype=bf16");
-  if (out->head_dim == 0) return error_say(error, KJIT_ERR_PARSE, "head_dim is missing");
-  fill_defaults(out);
+  if (out->asked.dtype == 0) return error_say(error, KJIT_ERR_PARSE, "dtype is missing: dtype=fp16 or dtype=bf16");
+  if (out->asked.head_dim == 0) return error_say(error, KJIT_ERR_PARSE, "head_dim is missing");
+  fill_defaults(&out->asked);
   return KJIT_OK;
-}
-
-kjit_attention_problem attention_spec_problem(const struct attention_spec *spec) {
-  kjit_attention_problem problem = kjit_attention_problem_default();
-  problem.dtype = (int32_t)spec->dtype;
-  problem.flags = spec->causal ? KJIT_ATTENTION_CAUSAL : 0;
-  problem.batch = spec->batch;
-  problem.heads_q = spec->heads_q;
-  problem.heads_kv = spec->heads_kv;
-  problem.seq_q = spec->seq_q;
-  problem.seq_kv = spec->seq_kv;
-  problem.head_dim = spec->head_dim;
-  problem.head_dim_v = spec->head_dim_v;
-  return problem;
 }
