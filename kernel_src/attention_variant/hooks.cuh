@@ -9,6 +9,7 @@
 // The blocks come from row intervals (tile_ranges(), evaluated by the lanes of a warp) where the mask is an OR of
 // intervals, else from lists that block_list.cu made.
 #pragma once
+#include <kjit/attention/variant_real_ranges.h>
 #include <kjit/ptx/math.cuh>
 #include <kjit/types.cuh>
 #include <kjit/warp.cuh>

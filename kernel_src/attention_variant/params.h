@@ -2,7 +2,7 @@
 #ifndef KJIT_KERNEL_SRC_ATTENTION_VARIANT_PARAMS_H
 #define KJIT_KERNEL_SRC_ATTENTION_VARIANT_PARAMS_H
 
-#include "kjit/attention/variant_arguments.h"
+#include <kjit/attention/variant_arguments.h>
 
 /* The state of a block of scores. Lists and maps hold these numbers; kjit_variant_block() returns them. */
 enum { VARIANT_EMPTY = 0, VARIANT_PARTIAL = 1, VARIANT_FULL = 2 };

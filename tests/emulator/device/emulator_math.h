@@ -55,6 +55,9 @@ template <typename A, typename B> constexpr auto max(A a, B b) -> decltype(a + b
   return a > b ? a : b;
 }
 
+inline int __clz(int bits) {
+  return bits ? __builtin_clz(static_cast<unsigned>(bits)) : 32;
+}
 inline int __popc(unsigned bits) {
   return __builtin_popcount(bits);
 }
