@@ -124,11 +124,8 @@ static kjit_status time_plan(struct bench *b, kjit_attention_plan *plan, float *
 }
 
 static kjit_tensor vector(struct card_buffer buffer, int32_t dtype, int64_t length) {
-  return (kjit_tensor){.data = (void *)(uintptr_t)buffer.address,
-                       .dtype = dtype,
-                       .rank = 1,
-                       .shape = {length},
-                       .stride = {1}};
+  return (kjit_tensor){
+      .data = (void *)(uintptr_t)buffer.address, .dtype = dtype, .rank = 1, .shape = {length}, .stride = {1}};
 }
 
 static kjit_status run_row(struct bench *b, const struct row *row, float *ms, kjit_error *error) {

@@ -23,9 +23,9 @@ typedef struct kjit_attention_variant kjit_attention_variant;
 
 /**
  * Which blocks of scores are computed, in the layout of PyTorch's BlockMask: for each row of blocks how many blocks of
- * keys are partial, and which; and how many are full, and which. A partial block is judged by the variant's mask (all of
- * it is seen where there is none); a full block is seen as a whole, whatever the mask says; a block in neither list is
- * not seen. The order within a row is free, and entries behind a row's count are not read. Device memory, int32.
+ * keys are partial, and which; and how many are full, and which. A partial block is judged by the variant's mask (all
+ * of it is seen where there is none); a full block is seen as a whole, whatever the mask says; a block in neither list
+ * is not seen. The order within a row is free, and entries behind a row's count are not read. Device memory, int32.
  */
 typedef struct kjit_block_lists {
   kjit_tensor counts;       /**< (batch or 1, heads_q or 1, rows); the last axis contiguous                    */
@@ -64,12 +64,12 @@ typedef struct kjit_attention_args {
                                             that sees no key gives 0 and the sink. NULL: none                        */
   const kjit_tensor *alibi_slopes;       /**< (heads_q) or (batch, heads_q) fp32: adds -slope·|i + seq_kv - seq_q - j|.
                                             NULL: none. Not beside `variant`, as those below                         */
-  const kjit_tensor *bias;               /**< (batch, heads_q, seq_q, seq_kv), fp16, bf16 or fp32, any strides, an axis of
-                                            length 1 for all: added to the scaled scores. NULL: none                 */
-  int32_t window_left;                   /**< with KJIT_ATTENTION_WINDOW: row i sees keys from i + seq_kv - seq_q - left */
-  int32_t window_right;                  /**< up to i + seq_kv - seq_q + right; -1: no bound on that side            */
-  int32_t attention_chunk;               /**< keys of the same multiple of this many as the query's own; 0: all      */
-  float softcap;                         /**< scores become softcap·tanh(score / softcap); 0: they stay              */
+  const kjit_tensor *bias; /**< (batch, heads_q, seq_q, seq_kv), fp16, bf16 or fp32, any strides, an axis of
+                              length 1 for all: added to the scaled scores. NULL: none                 */
+  int32_t window_left;     /**< with KJIT_ATTENTION_WINDOW: row i sees keys from i + seq_kv - seq_q - left */
+  int32_t window_right;    /**< up to i + seq_kv - seq_q + right; -1: no bound on that side            */
+  int32_t attention_chunk; /**< keys of the same multiple of this many as the query's own; 0: all      */
+  float softcap;           /**< scores become softcap·tanh(score / softcap); 0: they stay              */
   /** @} */
 } kjit_attention_args;
 
@@ -91,8 +91,8 @@ typedef struct kjit_attention_problem {
   int64_t seq_kv;     /**< 0: as seq_q                            */
   int64_t head_dim;   /**< columns of q and k, at least 1         */
   int64_t head_dim_v; /**< columns of v and o; 0: as head_dim     */
-  int64_t seen_keys;  /**< keys that a row sees on average where a mask leaves some out: an estimate, by which kernels are
-                         chosen; 0: what the flags say */
+  int64_t seen_keys;  /**< keys that a row sees on average where a mask leaves some out: an estimate, by which kernels
+                         are  chosen; 0: what the flags say */
 } kjit_attention_problem;
 
 static inline kjit_attention_problem kjit_attention_problem_default(void) {

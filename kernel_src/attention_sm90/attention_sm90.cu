@@ -34,8 +34,7 @@ using Parameters = attention_sm90_params;
 #error "attention_sm90 requires sm_90a"
 #endif
 
-extern "C" __global__ __launch_bounds__(cfg::kThreads,
-                                        1) void attention_sm90(const __grid_constant__ Parameters p) {
+extern "C" __global__ __launch_bounds__(cfg::kThreads, 1) void attention_sm90(const __grid_constant__ Parameters p) {
   extern __shared__ char raw[];
   const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
   if (threadIdx.x == 0) layout.initialise();

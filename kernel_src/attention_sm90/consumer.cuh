@@ -31,8 +31,7 @@ struct Consumer {
   static constexpr int kColumns8 = cfg::kKeyRows / 8;
   static constexpr int kOutput8 = cfg::kHeadDimV / 8;
   static constexpr int kNone = -1;
-  using Softmax = OnlineSoftmax<1, kColumns8, kOutput8, true, cfg::kRescaleThreshold,
-                                cfg::kCausal || cfg::kVariant>;
+  using Softmax = OnlineSoftmax<1, kColumns8, kOutput8, true, cfg::kRescaleThreshold, cfg::kCausal || cfg::kVariant>;
 
   const attention_sm90_params &p;
   const Layout at;

@@ -40,8 +40,8 @@ struct attention_sm90_params {
   int *arrivals;    /* [tiles][consumers][splits] counters, all zero before and after a launch */
 };
 
-/* The argument in place of it where KJIT_variant is defined. With a score function of the variant's, base.scale is ln(2)
- * and base.scale_log2 is 1, because the scores are scaled before that function and are powers of 2 after it. */
+/* The argument in place of it where KJIT_variant is defined. With a score function of the variant's, base.scale is
+ * ln(2) and base.scale_log2 is 1, because the scores are scaled before that function and are powers of 2 after it. */
 struct attention_sm90_variant_params {
   struct attention_sm90_params base;
   struct attention_variant_params variant;

@@ -32,7 +32,8 @@ constexpr int kBytes = kEntriesAt + (cfg::kVariant ? SM90_WORD_BYTES * cfg::kSta
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
 // outside. A variant's words come on top of what the config alone needs.
-static_assert(kEntriesAt + SM90_ALIGNMENT - 1 == KJIT_shared_bytes, "shared_bytes: what the host asks for is what is used");
+static_assert(kEntriesAt + SM90_ALIGNMENT - 1 == KJIT_shared_bytes,
+              "shared_bytes: what the host asks for is what is used");
 
 } // namespace shared
 

@@ -13,8 +13,7 @@ KJIT_DEVICE void begin_walk(variant::BlockWalk &walk, const attention_variant_pa
                             const Tile &tile, int lane) {
   const int list = tile.batch * v.lists.batch_stride + tile.head * v.lists.head_stride + tile.query_tile;
   walk.begin<cfg::kKeyRows>(
-      v, list, cfg::kQueryRows, lane,
-      [&](int i) { return variant_row(v, p, tile, output_row(p, tile, 0, i)); },
+      v, list, cfg::kQueryRows, lane, [&](int i) { return variant_row(v, p, tile, output_row(p, tile, 0, i)); },
       [&](int i) {
         const OutputRow row = output_row(p, tile, 0, i);
         return row.query < p.seq_q && row.in_gqa_group;

@@ -61,8 +61,8 @@ __device__ int mapped_state(const attention_variant_params &v, int batch, int he
     for (int c = area.k0 / keys; c * keys < area.k1 && state != VARIANT_PARTIAL; c++) {
       const Area part = {variant::larger(r * rows, area.q0), variant::smaller((r + 1) * rows, area.q1),
                          variant::larger(c * keys, area.k0), variant::smaller((c + 1) * keys, area.k1)};
-      const int given = r < v.map.rows && c < v.map.columns ? variant::map_state(v, batch, head, r, c)
-                                                            : (int)VARIANT_EMPTY;
+      const int given =
+          r < v.map.rows && c < v.map.columns ? variant::map_state(v, batch, head, r, c) : (int)VARIANT_EMPTY;
       state = joined(state, given == VARIANT_PARTIAL ? masked_state(v, batch, head, part) : given);
     }
   return state;
@@ -92,8 +92,8 @@ __device__ int block_state(const attention_block_list_params &p, int batch, int 
 
 } // namespace
 
-extern "C" __global__ __launch_bounds__(32) void attention_block_list(
-    const __grid_constant__ attention_block_list_params p) {
+extern "C" __global__
+__launch_bounds__(32) void attention_block_list(const __grid_constant__ attention_block_list_params p) {
   const attention_block_lists &lists = p.variant.lists;
   const int tile = blockIdx.x, list_head = blockIdx.y, batch = blockIdx.z, lane = threadIdx.x;
   const int list = batch * lists.batch_stride + list_head * lists.head_stride + tile;

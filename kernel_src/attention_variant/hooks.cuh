@@ -68,8 +68,8 @@ KJIT_DEVICE void interval(const attention_variant_params &v, const Row &row, int
 }
 
 KJIT_DEVICE int map_state(const attention_variant_params &v, int batch, int head, int map_row, int map_column) {
-  return v.map.states[batch * v.map.batch_stride + head * v.map.head_stride + (int64_t)map_row * v.map.columns +
-                      map_column];
+  return v.map
+      .states[batch * v.map.batch_stride + head * v.map.head_stride + (int64_t)map_row * v.map.columns + map_column];
 }
 
 // Judge one key of a row.
@@ -143,7 +143,9 @@ private:
     return column <= 0 ? 0 : smaller(column / 8 * 2 + smaller(column % 8, 2), kBits);
   }
   // The `count` lowest bits.
-  static KJIT_DEVICE uint32_t ones(int count) { return count <= 0 ? 0 : count >= 32 ? ~0u : (1u << count) - 1; }
+  static KJIT_DEVICE uint32_t ones(int count) {
+    return count <= 0 ? 0 : count >= 32 ? ~0u : (1u << count) - 1;
+  }
 };
 
 // A score as the softmax takes it: the variant's function of the scaled score, times log2(e). Where the score function
@@ -256,8 +258,7 @@ struct BlockWalk {
 
   // Begin a tile. All lanes of a warp; `list` is the tile's list where there are any.
   template <int key_rows, typename RowOf, typename Exists>
-  KJIT_DEVICE void begin(const attention_variant_params &v, int list, int rows, int lane, RowOf row_of,
-                         Exists exists) {
+  KJIT_DEVICE void begin(const attention_variant_params &v, int list, int rows, int lane, RowOf row_of, Exists exists) {
     position = 0;
     if (kListed && v.lists.counts != nullptr) {
       entries = v.lists.entries + (int64_t)list * v.lists.capacity;
@@ -298,7 +299,9 @@ struct BlockWalk {
   }
 
   // The next entry, or kNoBlock.
-  KJIT_DEVICE int next() { return position < count ? entry(position++) : kNoBlock; }
+  KJIT_DEVICE int next() {
+    return position < count ? entry(position++) : kNoBlock;
+  }
 };
 
 // Add each row's sink to a softmax, once: a logit that has no value. `head_of(m, r)` is a row's query head.

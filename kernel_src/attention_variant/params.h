@@ -1,4 +1,5 @@
-/* What a kernel of an attention variant takes beside its family's own arguments. Read by the C compiler and by NVRTC. */
+/* What a kernel of an attention variant takes beside its family's own arguments. Read by the C compiler and by NVRTC.
+ */
 #ifndef KJIT_KERNEL_SRC_ATTENTION_VARIANT_PARAMS_H
 #define KJIT_KERNEL_SRC_ATTENTION_VARIANT_PARAMS_H
 

@@ -19,7 +19,8 @@
 // Key blocks are visited from last to first, so that the blocks that need a mask come first: the one that may be
 // ragged, and those on the diagonal of causal attention. The others need no check.
 //
-// With KJIT_variant the kernel computes an attention variant, the caller's score and mask functions (variant_block.cuh).
+// With KJIT_variant the kernel computes an attention variant, the caller's score and mask functions
+// (variant_block.cuh).
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/cvt.cuh>
 #include <kjit/ptx/memory.cuh>

@@ -28,8 +28,8 @@ struct flash_forward_params {
   int reserved;               /* zero: no padding         */
 };
 
-/* The argument in place of it where KJIT_variant is defined. With a score function of the variant's, base.scale is ln(2)
- * and base.scale_log2 is 1, because the scores are scaled before that function and are powers of 2 after it. */
+/* The argument in place of it where KJIT_variant is defined. With a score function of the variant's, base.scale is
+ * ln(2) and base.scale_log2 is 1, because the scores are scaled before that function and are powers of 2 after it. */
 struct flash_forward_variant_params {
   struct flash_forward_params base;
   struct attention_variant_params variant;

@@ -57,7 +57,9 @@ struct VariantBlock : Block {
   }
 
   // The factor of the scores: 1 where they were scaled before the variant's function.
-  KJIT_DEVICE float scale() const { return variant::kScored && !cfg::kOptimizedSoftmax ? 1.0f : p.scale; }
+  KJIT_DEVICE float scale() const {
+    return variant::kScored && !cfg::kOptimizedSoftmax ? 1.0f : p.scale;
+  }
 
   // One block of keys, j; `following` is the next one, or kNoBlock. kPartial: some row may not see all of its keys.
   template <bool kPartial> KJIT_DEVICE void step(int j, int following) {

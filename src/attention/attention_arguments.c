@@ -238,7 +238,8 @@ static kjit_status check_problem(const kjit_attention_problem *problem, kjit_err
 
 kjit_status attention_problem_take(kjit_attention_problem *out, const kjit_attention_problem *given,
                                    kjit_error *error) {
-  const kjit_status status = struct_intake(out, sizeof *out, given, offsetof(kjit_attention_problem, seen_keys), "problem", error);
+  const kjit_status status =
+      struct_intake(out, sizeof *out, given, offsetof(kjit_attention_problem, seen_keys), "problem", error);
   if (status != KJIT_OK) return status;
   if (out->dtype != KJIT_FP16 && out->dtype != KJIT_BF16) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "problem.dtype is %d: must be FP16 (5) or BF16 (15)",

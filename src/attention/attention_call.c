@@ -196,7 +196,8 @@ kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *ru
   error_clear(error);
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   if (args && args->struct_size == sizeof *args) return prepare(call, runtime, config, args, error);
-  const kjit_status status = struct_intake(&known, sizeof known, args, offsetof(kjit_attention_args, variant), "args", error);
+  const kjit_status status =
+      struct_intake(&known, sizeof known, args, offsetof(kjit_attention_args, variant), "args", error);
   return status == KJIT_OK ? prepare(call, runtime, config, &known, error) : status;
 }
 

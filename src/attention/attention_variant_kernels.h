@@ -1,4 +1,5 @@
-/* The kernels that run before an attention variant's: block_list.cu and block_map.cu of kernel_src/attention_variant. */
+/* The kernels that run before an attention variant's: block_list.cu and block_map.cu of kernel_src/attention_variant.
+ */
 #ifndef KJIT_ATTENTION_ATTENTION_VARIANT_KERNELS_H
 #define KJIT_ATTENTION_ATTENTION_VARIANT_KERNELS_H
 

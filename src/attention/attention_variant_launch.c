@@ -2,8 +2,8 @@
  *
  * 1. attention_variant_take() checks sinks and block lists, and makes the request's extra: the header, the defines that
  *    say how blocks are found, and a digest of both.
- * 2. attention_variant_prepare() lays out the lists for a config's tiles and gets the kernels that fill them: none where
- *    the mask is row intervals, which the attention kernel evaluates itself.
+ * 2. attention_variant_prepare() lays out the lists for a config's tiles and gets the kernels that fill them: none
+ * where the mask is row intervals, which the attention kernel evaluates itself.
  * 3. attention_variant_begin() takes memory that belongs to the stream and enqueues those kernels.
  *
  * Threads: a launch belongs to its caller and is only read once it is prepared; memory is shared as sm90_workspace.h
@@ -86,30 +86,32 @@ static kjit_status check_cover(const char *what, int64_t blocks, int32_t rows, i
   if (rows < 1)
     return error_set(error, KJIT_ERR_INVALID_ARG, "blocks.%s_rows is %d: must be at least 1", what, (int)rows);
   if (blocks >= integer_divide_up(length, rows) && blocks <= INT32_MAX) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_ARG,
-                   "blocks.indices has %lld blocks along the %s axis: must be at least %lld, to cover %lld with %d each",
-                   (long long)blocks, what, (long long)integer_divide_up(length, rows), (long long)length, (int)rows);
+  return error_set(
+      error, KJIT_ERR_INVALID_ARG,
+      "blocks.indices has %lld blocks along the %s axis: must be at least %lld, to cover %lld with %d each",
+      (long long)blocks, what, (long long)integer_divide_up(length, rows), (long long)length, (int)rows);
 }
 
 static kjit_status check_blocks(const kjit_attention_args *args, kjit_error *error) {
   const kjit_block_lists *blocks = args->blocks;
   kjit_status status = check_list(&counts_rule, &blocks->counts, &indices_rule, &blocks->indices, args, error);
   if (status == KJIT_OK && blocks->full_counts.data) {
-    status = check_list(&full_counts_rule, &blocks->full_counts, &full_indices_rule, &blocks->full_indices, args, error);
+    status =
+        check_list(&full_counts_rule, &blocks->full_counts, &full_indices_rule, &blocks->full_indices, args, error);
     for (uint32_t axis = 0; axis < 4 && status == KJIT_OK; axis++)
       status = tensor_check_length(&full_indices_rule, &blocks->full_indices, axis, blocks->indices.shape[axis],
                                    "blocks.indices", error);
   }
   if (status == KJIT_OK)
     status = check_cover("query", blocks->indices.shape[2], blocks->query_rows, args->q.shape[SEQ], error);
-  return status == KJIT_OK
-             ? check_cover("key", blocks->indices.shape[3], blocks->key_rows, args->k.shape[SEQ], error)
-             : status;
+  return status == KJIT_OK ? check_cover("key", blocks->indices.shape[3], blocks->key_rows, args->k.shape[SEQ], error)
+                           : status;
 }
 
 static kjit_status check_sinks(const kjit_attention_args *args, kjit_error *error) {
   const kjit_status status = check_tensor(&sinks_rule, args->sinks, KJIT_FP32, args->q.device, error);
-  return status == KJIT_OK ? tensor_check_length(&sinks_rule, args->sinks, 0, args->q.shape[HEADS], "q", error) : status;
+  return status == KJIT_OK ? tensor_check_length(&sinks_rule, args->sinks, 0, args->q.shape[HEADS], "q", error)
+                           : status;
 }
 
 /* The parts of the request that the variant adds. */
@@ -155,7 +157,8 @@ static int64_t stride_of(const kjit_tensor *tensor, uint32_t axis) {
 /* Lay out the map of the caller's lists. */
 static void lay_map(struct attention_variant_launch *launch, const kjit_block_lists *blocks) {
   const kjit_tensor *counts = &blocks->counts, *indices = &blocks->indices;
-  const int64_t batch = counts->shape[0], heads = counts->shape[1], rows = indices->shape[2], columns = indices->shape[3];
+  const int64_t batch = counts->shape[0], heads = counts->shape[1], rows = indices->shape[2],
+                columns = indices->shape[3];
   launch->map = (struct attention_block_map_params){.counts = counts->data,
                                                     .indices = indices->data,
                                                     .full_counts = blocks->full_counts.data,
@@ -202,10 +205,9 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
       .group = tiling->packed > 1 ? launch->params.arguments.heads_q / launch->params.arguments.heads_kv : 1,
       .key_rows = tiling->key_rows,
       .causal = args->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0};
-  launch->params.lists = (struct attention_block_lists){
-      .batch_stride = by_batch ? tiling->query_tiles * heads : 0,
-      .head_stride = by_head ? tiling->query_tiles : 0,
-      .capacity = (int)capacity};
+  launch->params.lists = (struct attention_block_lists){.batch_stride = by_batch ? tiling->query_tiles * heads : 0,
+                                                        .head_stride = by_head ? tiling->query_tiles : 0,
+                                                        .capacity = (int)capacity};
   launch->list_grid[0] = (uint32_t)tiling->query_tiles;
   launch->list_grid[1] = (uint32_t)heads;
   launch->list_grid[2] = (uint32_t)batch;

@@ -15,12 +15,12 @@ struct sm90_workspace;
 
 /* The tiles that a config divides a problem into, as lists of key blocks count them. */
 struct attention_tiling {
-  int query_tiles;    /* of a head */
-  int tile_queries;   /* queries of a tile */
-  int heads;          /* heads as tiles count them: query heads, or packs of those that share a key head */
-  int packed;         /* query heads in a tile's rows */
-  int heads_per_kv;   /* heads, so counted, that share a key head */
-  int key_rows;       /* keys of a block */
+  int query_tiles;  /* of a head */
+  int tile_queries; /* queries of a tile */
+  int heads;        /* heads as tiles count them: query heads, or packs of those that share a key head */
+  int packed;       /* query heads in a tile's rows */
+  int heads_per_kv; /* heads, so counted, that share a key head */
+  int key_rows;     /* keys of a block */
   uint32_t batch;
 };
 
@@ -41,8 +41,8 @@ struct attention_variant_launch {
 
 /* Are the members of a variant set? Every launch asks. */
 static inline bool attention_variant_is_asked(const kjit_attention_args *args) {
-  return args->variant || args->blocks || args->sinks || args->alibi_slopes || args->bias || args->attention_chunk != 0 ||
-         args->softcap != 0 || (args->flags & KJIT_ATTENTION_WINDOW);
+  return args->variant || args->blocks || args->sinks || args->alibi_slopes || args->bias ||
+         args->attention_chunk != 0 || args->softcap != 0 || (args->flags & KJIT_ATTENTION_WINDOW);
 }
 
 /* Take the variant of checked arguments. KJIT_ERR_INVALID_ARG names the member and the rule. */

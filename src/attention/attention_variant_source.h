@@ -13,10 +13,10 @@ enum { ATTENTION_VARIANT_SCALARS = 32, ATTENTION_VARIANT_TENSORS = 8 };
 
 /* The generated header, and what its text says of itself. */
 struct attention_variant_source {
-  const char *header; /* NUL-terminated; lives as long as the variant */
-  bool has_score;     /* KJIT_VARIANT_SCORE */
-  bool has_mask;      /* KJIT_VARIANT_MASK  */
-  int intervals;      /* KJIT_VARIANT_INTERVALS */
+  const char *header;     /* NUL-terminated; lives as long as the variant */
+  bool has_score;         /* KJIT_VARIANT_SCORE */
+  bool has_mask;          /* KJIT_VARIANT_MASK  */
+  int intervals;          /* KJIT_VARIANT_INTERVALS */
   bool by_batch, by_head; /* whether the mask may differ between batch entries, and between heads */
 };
 

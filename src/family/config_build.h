@@ -42,8 +42,9 @@ struct config_act {
 void config_prologue(const kjit_family *family, const int32_t *values, struct text *out);
 
 /* Make the request for a checked config's canonical form, of a family whose source is embedded. `act` says for which
- * architecture, with which flags, and what is generated beside it; its function is not called. KJIT_ERR_INVALID_ARG for an unknown architecture, KJIT_ERR_UNSUPPORTED without sources,
- * KJIT_ERR_NO_MEMORY. The shelf must outlive it; finish it in every case. */
+ * architecture, with which flags, and what is generated beside it; its function is not called. KJIT_ERR_INVALID_ARG for
+ * an unknown architecture, KJIT_ERR_UNSUPPORTED without sources, KJIT_ERR_NO_MEMORY. The shelf must outlive it; finish
+ * it in every case. */
 kjit_status config_request_init(struct config_request *request, const struct mem *mem, struct source_shelf *shelf,
                                 const kjit_family *family, const int32_t *values, const struct config_act *act,
                                 kjit_error *error);

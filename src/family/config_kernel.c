@@ -64,10 +64,8 @@ static kjit_status load(kjit_runtime *runtime, const kjit_family *family, const 
   if (status != KJIT_OK) return status;
   const bool is_specific = family->is_arch_specific && family->is_arch_specific(family, values);
   struct wanted_kernel wanted = {runtime, out};
-  const struct config_act act = {.run = get_kernel,
-                                 .user = &wanted,
-                                 .arch = is_specific ? device->arch_specific : device->arch,
-                                 .extra = extra};
+  const struct config_act act = {
+      .run = get_kernel, .user = &wanted, .arch = is_specific ? device->arch_specific : device->arch, .extra = extra};
   status = config_request_run(runtime, family, values, &act, error);
   if (status != KJIT_OK) return status;
   out->geometry = config_geometry(family, values);

@@ -9,9 +9,9 @@
 #include "variant_trial.h"
 
 static const struct variant_shape shapes[] = {
-    {1, 2, 2, 200, 333, 64, true},  /* several tiles, ragged */
-    {2, 4, 1, 65, 130, 64, false},  /* a group of heads */
-    {1, 4, 2, 1, 700, 64, true},    /* packed heads, split keys */
+    {1, 2, 2, 200, 333, 64, true}, /* several tiles, ragged */
+    {2, 4, 1, 65, 130, 64, false}, /* a group of heads */
+    {1, 4, 2, 1, 700, 64, true},   /* packed heads, split keys */
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -76,10 +76,10 @@ CASE(blocks_document)
 #define TEST(name) cmocka_unit_test(test_variant__##name##_is_right)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(window),       TEST(streaming),     TEST(document), TEST(every_other_row),
-                                     TEST(by_head),      TEST(nothing),       TEST(softcap),  TEST(alibi),
-                                     TEST(sinks),        TEST(window_sinks),  TEST(softcap_sinks), TEST(blocks),
-                                     TEST(blocks_48),    TEST(blocks_document)};
+  const struct CMUnitTest tests[] = {TEST(window),    TEST(streaming),      TEST(document),      TEST(every_other_row),
+                                     TEST(by_head),   TEST(nothing),        TEST(softcap),       TEST(alibi),
+                                     TEST(sinks),     TEST(window_sinks),   TEST(softcap_sinks), TEST(blocks),
+                                     TEST(blocks_48), TEST(blocks_document)};
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("variants on the emulator", tests, emulator_setup, gpu_teardown);
 }

@@ -183,9 +183,12 @@ static kjit_status make_blocks(struct trial *t, kjit_block_lists *lists, kjit_er
     free(indices[i]);
   }
   const int64_t shape[4] = {1, heads, rows, columns};
-  *lists = (kjit_block_lists){view(t->dblocks[0], KJIT_INT32, 3, shape), view(t->dblocks[1], KJIT_INT32, 4, shape),
-                              view(t->dblocks[2], KJIT_INT32, 3, shape), view(t->dblocks[3], KJIT_INT32, 4, shape),
-                              block, block};
+  *lists = (kjit_block_lists){view(t->dblocks[0], KJIT_INT32, 3, shape),
+                              view(t->dblocks[1], KJIT_INT32, 4, shape),
+                              view(t->dblocks[2], KJIT_INT32, 3, shape),
+                              view(t->dblocks[3], KJIT_INT32, 4, shape),
+                              block,
+                              block};
   return status;
 }
 
@@ -401,8 +404,8 @@ static void judge(const struct trial *t, struct variant_report *report) {
   free(row.exact);
   free(row.eager);
   report->error = sums.error;
-  report->bound = (t->one->tolerance > 0 ? t->one->tolerance : 2) * sums.error16 +
-                  half_rounding_error(t->dtype, sums.largest);
+  report->bound =
+      (t->one->tolerance > 0 ? t->one->tolerance : 2) * sums.error16 + half_rounding_error(t->dtype, sums.largest);
   report->lse_error = sums.lse_error;
   report->lse_bound = t->one->lse_tolerance > 0 ? t->one->lse_tolerance : 2e-4 * (1 + sums.largest) + 1e-3;
   report->passed = sums.error <= report->bound && sums.lse_error <= report->lse_bound;
@@ -413,8 +416,9 @@ static void judge(const struct trial *t, struct variant_report *report) {
 
 static void finish(struct trial *t) {
   struct card_buffer *const buffers[] = {&t->dq, &t->dk, &t->dv, &t->d_o, &t->dlse, &t->dsinks};
-  void *const pointers[] = {t->q,          t->k,           t->v,           t->o,          t->lse,        t->states,
-                            t->world.doc,  t->world.length, t->world.flag, t->world.slope, t->world.bias, t->world.table,
+  void *const pointers[] = {t->q,          t->k,           t->v,          t->o,
+                            t->lse,        t->states,      t->world.doc,  t->world.length,
+                            t->world.flag, t->world.slope, t->world.bias, t->world.table,
                             t->world.sinks};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
     card_buffer_destroy(t->card, buffers[i]);

@@ -12,13 +12,13 @@
 /* What score and mask functions may read, on the host. Sizes: `keys` is the larger of both lengths. */
 struct variant_world {
   int batch, heads, heads_kv, seq_q, seq_kv, keys;
-  int32_t *doc;    /* (batch, keys): document of a position, rising   */
-  int32_t *length; /* (batch): keys of a batch entry                   */
-  uint8_t *flag;   /* (keys): one of eight is true                     */
-  float *slope;    /* (heads)                                          */
-  float *bias;     /* (1, heads, seq_q, seq_kv)                        */
-  float *table;    /* (keys): by key, or by distance                   */
-  float *sinks;    /* (heads)                                          */
+  int32_t *doc;           /* (batch, keys): document of a position, rising   */
+  int32_t *length;        /* (batch): keys of a batch entry                   */
+  uint8_t *flag;          /* (keys): one of eight is true                     */
+  float *slope;           /* (heads)                                          */
+  float *bias;            /* (1, heads, seq_q, seq_kv)                        */
+  float *table;           /* (keys): by key, or by distance                   */
+  float *sinks;           /* (heads)                                          */
   int32_t window, prefix; /* numbers that the texts call window and prefix */
   float cap;
 };
