@@ -231,6 +231,8 @@ static kjit_status check_problem(const kjit_attention_problem *problem, kjit_err
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes && status == KJIT_OK; i++)
     status = check_size(sizes[i].member, sizes[i].value, sizes[i].most, error);
+  if (status == KJIT_OK && problem->seen_keys != 0)
+    status = check_size("seen_keys", problem->seen_keys, MAX_SEQ, error);
   if (status != KJIT_OK || problem->heads_q % problem->heads_kv == 0) return status;
   return error_set(error, KJIT_ERR_INVALID_ARG, "problem.heads_kv is %lld: must divide heads_q, %lld",
                    (long long)problem->heads_kv, (long long)problem->heads_q);

@@ -128,6 +128,7 @@ static struct attention_variant_source source_of(const kjit_attention_variant *v
   const bool has_mask = variant->mask != VARIANT_NONE;
   const unsigned uses = has_mask ? variant->tree.nodes[variant->mask].uses : 0;
   return (struct attention_variant_source){.header = variant->header,
+                                           .digest = variant->digest,
                                            .has_score = !variant->class.is_identity,
                                            .has_mask = has_mask,
                                            .intervals = (int)variant->intervals.count,

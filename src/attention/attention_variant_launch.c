@@ -10,7 +10,6 @@
  * says. */
 #include "attention/attention_variant_launch.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "attention/attention_variant_kernels.h"
@@ -21,6 +20,8 @@
 #include "runtime/runtime_internal.h"
 
 enum axis { BATCH, SEQ, HEADS };
+
+#define VARIANT_HEADER "attention_variant.cuh"
 
 #define LN_2 0.69314718055994530942
 
@@ -114,22 +115,24 @@ static kjit_status check_sinks(const kjit_attention_args *args, kjit_error *erro
                            : status;
 }
 
-/* The parts of the request that the variant adds. */
+/* The defines of each way to find blocks, by three bits: lists, a map, sinks. */
+#define DEFINES(lists, map, sinks)                                                                                     \
+  "#define KJIT_variant 1\n#define KJIT_variant_lists " #lists "\n#define KJIT_variant_map " #map                      \
+  "\n#define KJIT_variant_sinks " #sinks "\n"
+static const char *const defines[] = {DEFINES(0, 0, 0), DEFINES(1, 0, 0), DEFINES(0, 1, 0), DEFINES(1, 1, 0),
+                                      DEFINES(0, 0, 1), DEFINES(1, 0, 1), DEFINES(0, 1, 1), DEFINES(1, 1, 1)};
+
+/* The parts of the request that the variant adds. The bits that choose the defines change the variant's digest, which
+ * is told apart from all others by each of its bytes. */
 static void describe(struct attention_variant_launch *launch, bool has_sinks) {
-  char hex[DIGEST_HEX_BYTES];
-  snprintf(launch->defines, sizeof launch->defines,
-           "#define KJIT_variant 1\n#define KJIT_variant_lists %d\n#define KJIT_variant_map %d\n"
-           "#define KJIT_variant_sinks %d\n",
-           launch->is_listed, launch->is_mapped, has_sinks);
-  launch->extra = (struct config_extra){.name = "attention_variant.cuh",
+  const unsigned bits = (launch->is_listed ? 1u : 0) | (launch->is_mapped ? 2u : 0) | (has_sinks ? 4u : 0);
+  launch->extra = (struct config_extra){.name = VARIANT_HEADER,
                                         .text = launch->source.header,
                                         .bytes = strlen(launch->source.header),
-                                        .defines = launch->defines,
-                                        .label = launch->label,
+                                        .defines = defines[bits],
+                                        .digest = launch->source.digest,
                                         .closure_main = "attention_variant/block_list.cu"};
-  config_extra_seal(&launch->extra);
-  digest_to_hex(&launch->extra.digest, hex);
-  snprintf(launch->label, sizeof launch->label, " variant %.12s", hex);
+  launch->extra.digest.bytes[0] ^= (uint8_t)bits;
 }
 
 kjit_status attention_variant_take(struct attention_variant_launch *launch, const kjit_attention_args *args,

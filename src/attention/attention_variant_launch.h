@@ -10,8 +10,6 @@
 
 struct sm90_workspace;
 
-#define ATTENTION_VARIANT_DEFINES_MAX 160
-#define ATTENTION_VARIANT_LABEL_MAX   40
 
 /* The tiles that a config divides a problem into, as lists of key blocks count them. */
 struct attention_tiling {
@@ -28,8 +26,7 @@ struct attention_variant_launch {
   struct attention_variant_source source;
   struct attention_variant_params params; /* complete but for the lists and the map's memory */
   bool is_listed, is_mapped;
-  struct config_extra extra; /* points into the rest: not to be copied without attention_variant_rebase() */
-  char defines[ATTENTION_VARIANT_DEFINES_MAX], label[ATTENTION_VARIANT_LABEL_MAX];
+  struct config_extra extra; /* for looking kernels up; not used by a launch */
   /* What runs before the attention kernel; NULL where nothing does. */
   const struct config_kernel *list_kernel, *map_kernel;
   struct attention_block_list_params list; /* without `variant` */

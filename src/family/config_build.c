@@ -33,12 +33,10 @@ kjit_status config_sources(const kjit_family *family, struct source_shelf *shelf
   return source_shelf_get(shelf, family->main_file, out, error);
 }
 
-void config_extra_seal(struct config_extra *extra) {
-  const char *const parts[] = {extra->name, extra->text, extra->defines};
-  struct digest digests[sizeof parts / sizeof *parts];
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-    digest_of(&digests[i], parts[i], strlen(parts[i]));
-  digest_of(&extra->digest, digests, sizeof digests);
+static void label_extra(struct text *label, const struct digest *digest) {
+  char hex[DIGEST_HEX_BYTES];
+  digest_to_hex(digest, hex);
+  text_appendf(label, " variant %.12s", hex);
 }
 
 static bool has_file(const struct source_file *files, size_t count, const char *name) {
@@ -94,7 +92,7 @@ kjit_status config_request_init(struct config_request *request, const struct mem
   if (act->extra) text_append(&request->prologue, act->extra->defines);
   config_prologue(family, canonical, &request->prologue);
   config_print(family, canonical, &request->label);
-  if (act->extra) text_append(&request->label, act->extra->label);
+  if (act->extra) label_extra(&request->label, &act->extra->digest);
   if (request->prologue.failed || request->label.failed) return error_no_memory(error);
   request->request.prologue = request->prologue.data;
   request->request.label = request->label.data;

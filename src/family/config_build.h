@@ -6,19 +6,15 @@
 #include "jit/request/request.h"
 
 /* What a kernel is made of beside a config of a family whose source is embedded: one more header, which is generated
- * for the request, and what it is included by. Equal texts have equal digests. */
+ * for the request, and the defines by which the sources include it. */
 struct config_extra {
-  const char *name;         /* of the header, as in #include */
-  const char *text;         /* NUL-terminated */
-  size_t bytes;             /* of the text */
-  const char *defines;      /* "#define ...\n" lines behind those of the config */
-  const char *label;        /* what people see behind the config: " + variant 01234567" */
-  struct digest digest;     /* of all of it: what tells kernels of one config apart */
+  const char *name; /* of the header, as in #include */
+  const char *text; /* NUL-terminated */
+  size_t bytes;
+  const char *defines;      /* "#define ...\n" lines */
+  struct digest digest;     /* tells kernels of one config apart: other texts or defines, another digest */
   const char *closure_main; /* an embedded source whose includes the header may include; NULL: none */
 };
-
-/* Compute extra->digest. */
-void config_extra_seal(struct config_extra *extra);
 
 /* A request and the texts that it points to. */
 struct config_request {
