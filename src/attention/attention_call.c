@@ -120,12 +120,16 @@ static void remember(struct recent *decisions, const struct asked *asked, const 
   recent_put(decisions, &key, decision);
 }
 
-/* Choose for a variant: by the rules alone, because what was measured was dense attention. */
+/* Choose for a variant: by the rules alone, because what was measured was dense attention; and as if every key were
+ * seen, because another window must not be another kernel. How many splits a tile gets follows from the keys that are
+ * seen. */
 static kjit_status choose_for_variant(const kjit_attention_problem *problem, const kjit_device_info *device,
                                       struct attention_choice *out, kjit_error *error) {
   const struct family_place place = family_place_of_device(device);
   const struct attention_measured nothing = {0};
-  return attention_choose(problem, &place, &nothing, out, error);
+  kjit_attention_problem all = *problem;
+  all.seen_keys = 0;
+  return attention_choose(&all, &place, &nothing, out, error);
 }
 
 /* Step 2 without a config: the decision that is remembered, or a new one by table or rules. */

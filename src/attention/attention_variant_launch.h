@@ -10,7 +10,6 @@
 
 struct sm90_workspace;
 
-
 /* The tiles that a config divides a problem into, as lists of key blocks count them. */
 struct attention_tiling {
   int query_tiles;  /* of a head */

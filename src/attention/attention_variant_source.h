@@ -14,7 +14,7 @@ enum { ATTENTION_VARIANT_SCALARS = 32, ATTENTION_VARIANT_TENSORS = 8 };
 /* The generated header, and what its text says of itself. */
 struct attention_variant_source {
   const char *header;     /* NUL-terminated; lives as long as the variant */
-  struct digest digest; /* of all that the header depends on */
+  struct digest digest;   /* of all that the header depends on */
   bool has_score;         /* KJIT_VARIANT_SCORE */
   bool has_mask;          /* KJIT_VARIANT_MASK  */
   int intervals;          /* KJIT_VARIANT_INTERVALS */
