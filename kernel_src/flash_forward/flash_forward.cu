@@ -212,6 +212,7 @@ struct Block {
           o[m][n][i] = 0.0f;
   }
 
+#ifndef KJIT_variant
   KJIT_DEVICE void run() {
     load_query();
     if constexpr (cfg::kEagerLoads) {
@@ -244,6 +245,7 @@ struct Block {
         step<false, true>(j);
     }
   }
+#endif
 
   KJIT_DEVICE void finish() {
     const WarpRows rows(read_tid_x());
