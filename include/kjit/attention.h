@@ -101,13 +101,6 @@ static inline kjit_attention_problem kjit_attention_problem_default(void) {
   return problem;
 }
 
-/** What decided which kernel a problem gets. */
-typedef enum kjit_decided_by {
-  KJIT_DECIDED_BY_NONE = 0,
-  KJIT_DECIDED_BY_RULES = 1, /**< the planner's rules: docs/attention.md */
-  KJIT_DECIDED_BY_TABLE = 2  /**< a row of a tuned table: kjit/tune.h    */
-} kjit_decided_by;
-
 /**
  * Choose the kernel for a problem: attention_sm90 where it can compute the problem, else flash_forward. The config is
  * canonical.

@@ -48,9 +48,11 @@
 #include <kjit/bundle.h>
 #include <kjit/cache.h>
 #include <kjit/common.h>
+#include <kjit/contest.h>
 #include <kjit/doctor.h>
 #include <kjit/family.h>
 #include <kjit/family_description.h>
+#include <kjit/family_tune.h>
 #include <kjit/flash_forward.h>
 #include <kjit/kernel.h>
 #include <kjit/module.h>

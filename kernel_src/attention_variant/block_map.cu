@@ -17,7 +17,7 @@ __device__ void mark(const attention_block_map_params &p, unsigned char *row, in
 } // namespace
 
 extern "C" __global__
-__launch_bounds__(128) void attention_block_map(const __grid_constant__ attention_block_map_params p) {
+__launch_bounds__(MAP_THREADS) void attention_block_map(const __grid_constant__ attention_block_map_params p) {
   const long long b = blockIdx.z, h = blockIdx.y, r = blockIdx.x;
   unsigned char *const row = p.states + ((b * gridDim.y + h) * p.rows + r) * p.columns;
   for (int i = threadIdx.x; i < p.columns; i += blockDim.x)

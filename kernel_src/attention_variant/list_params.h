@@ -4,6 +4,8 @@
 
 #include "attention_variant/params.h"
 
+enum { LIST_THREADS = 512, MAP_THREADS = 128 }; /* of a block */
+
 /* Of attention_block_list, which fills the lists in `variant.lists`. */
 struct attention_block_list_params {
   struct attention_variant_params variant;

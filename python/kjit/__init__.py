@@ -34,6 +34,7 @@ from .errors import (
     Unsupported,
 )
 from .family import Family, FamilyConfig, FamilyKernel
+from .tuning import Choice, Tuned, tune_attention
 from .flash_attn import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
 from .flash_config import (
     FIELDS,
@@ -44,12 +45,14 @@ from .flash_config import (
     get_kernel_configs,
     get_kernel_progression_configs,
 )
+from .flex import flex_attention
 from .kernel import Kernel
 from .module import Global, Module
 from .program import Program
 from .raw import RawKernel, RawModule
 from .runtime import Config, Path, Runtime, default_runtime
 from .tensor_map import TensorMap
+from .variant import Variant, explain
 
 
 def compile(config: Config, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
@@ -133,6 +136,7 @@ __all__ = [
     "Artifact",
     "Bundle",
     "BundleWriter",
+    "Choice",
     "CompileError",
     "DType",
     "DeadlinePassed",
@@ -160,7 +164,9 @@ __all__ = [
     "RawModule",
     "Runtime",
     "TensorMap",
+    "Tuned",
     "Unsupported",
+    "Variant",
     "__version__",
     "attention",
     "bundle_keygen",
@@ -171,9 +177,11 @@ __all__ = [
     "config_set",
     "default_runtime",
     "doctor",
+    "explain",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "flex_attention",
     "forward",
     "forward_timed",
     "get_autotuning_kernel_configs",
@@ -181,5 +189,6 @@ __all__ = [
     "get_kernel_progression_configs",
     "plan",
     "stats",
+    "tune_attention",
     "warm",
 ]

@@ -17,6 +17,7 @@ from ._values import HALF, bfloat16_bits, describe, is_numpy_scalar, put_float, 
 from .artifact import Artifact, kernel_infos
 from .kernel import Kernel, Shape
 from .runtime import Runtime, default_runtime
+from . import tuning
 
 _KINDS = {number: name.replace("KJIT_FIELD_", "", 1).lower() for name, number in _abi.ENUMS["kjit_field_kind"].items()}
 
@@ -90,6 +91,11 @@ class FamilyConfig:
         made = cls.__new__(cls)
         made._take(config)
         return made
+
+    @classmethod
+    def _of_copy(cls, config: Any) -> Any:
+        """Of a config whose memory the library takes back."""
+        return cls._of(_abi.kjit_config.from_buffer_copy(config))
 
     @classmethod
     def parse(cls, text: str) -> Any:
@@ -340,6 +346,45 @@ class Family:
         where = (arch or runtime.device_arch(specific=True)).encode()
         flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
         return runtime._take(lib.kjit_config_build, ctypes.byref(self._config(config)._config), where, flags)
+
+    def choose(
+        self, problem: Union[str, dict[str, Any]], arch: Optional[str] = None, *, runtime: Optional[Runtime] = None
+    ) -> tuning.Choice:
+        """The config for a problem: of a tuned table's row, if there is one for its class, else by the family's
+        `choose`, else the defaults; and which of them it was.
+
+        problem: given fields and integer parameters, {"dtype": "bf16", "m": 4096} or "dtype=bf16,m=4096". arch: an
+        architecture without a card; by default the current GPU.
+        """
+        return tuning.choose(self, problem, arch, runtime)
+
+    def tune(
+        self,
+        problem: Union[str, dict[str, Any]],
+        time: tuning.Timer,
+        *,
+        set: Optional[str] = None,
+        check: Optional[tuning.Checker] = None,
+        arch: Optional[str] = None,
+        most: int = 0,
+        runs: int = 25,
+        margin: float = 0.01,
+        publish: bool = True,
+        runtime: Optional[Runtime] = None,
+    ) -> tuning.Tuned:
+        """Find the fastest config for a problem, and put it into the table that choose() of later processes asks.
+
+        time(config, cubin): microseconds of one run of it; an exception drops the candidate. check(config, cubin): is
+        the result right? set: the candidates; by default those around what choose() says, by one or two fields. most:
+        how many at most. runs: of each finalist. margin: what a config must be faster by, twice. publish=False keeps
+        nothing. arch: an architecture without a card; by default the current GPU. Kernels are compiled in turn: `kjit
+        warm --family` compiles them in parallel before.
+        """
+        runtime = runtime or default_runtime()
+        calls = tuning.Calls(time, check, self.Config._of_copy)
+        calls.options.set = None if set is None else set.encode()
+        where = (runtime.handle, ctypes.byref(tuning.problem_of(self._handle, problem)), *tuning.place(runtime, arch))
+        return tuning.run(calls, lib.kjit_family_tune, where, most=most, runs=runs, margin=margin, publish=publish)
 
     def get(
         self, config: Union[FamilyConfig, str], arch: Optional[str] = None, *, runtime: Optional[Runtime] = None

@@ -29,15 +29,14 @@ def _forward(
 ) -> Any:
     if dropout_p != 0.0:
         raise _not_computed("dropout_p", dropout_p)
-    if tuple(window_size) != (-1, -1):
-        raise _not_computed("window_size", window_size)
-    if softcap != 0.0:
-        raise _not_computed("softcap", softcap)
-    if alibi_slopes is not None:
-        raise _not_computed("alibi_slopes", "...")
+    options: dict[str, Any] = {
+        "window": None if tuple(window_size) == (-1, -1) else window_size,
+        "softcap": softcap,
+        "alibi_slopes": alibi_slopes,
+    }
     if not return_attn_probs:
-        return attention(q, k, v, scale=softmax_scale, causal=causal)
-    out, lse = attention(q, k, v, scale=softmax_scale, causal=causal, return_lse=True)
+        return attention(q, k, v, scale=softmax_scale, causal=causal, **options)
+    out, lse = attention(q, k, v, scale=softmax_scale, causal=causal, return_lse=True, **options)
     return out, lse, None  # the probabilities exist only where there is dropout
 
 

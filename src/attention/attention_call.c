@@ -19,11 +19,12 @@
 
 #include "attention/attention_arguments.h"
 #include "attention/attention_variant_call.h"
-#include "attention/tune/tune_store.h"
+#include "attention/tune/tune_attention.h"
 #include "base/error.h"
 #include "base/recent.h"
 #include "base/struct_intake.h"
 #include "family/config.h"
+#include "family/tune/tune_store.h"
 #include "runtime/runtime_internal.h"
 
 /* What a decision depends on. Everything else that it depends on (tuned tables, cards) does not change while the
@@ -71,7 +72,8 @@ static const struct runtime_slot variant_slot = {create_variant_decisions, destr
 kjit_status attention_call_choose(kjit_runtime *runtime, const kjit_attention_problem *problem,
                                   const kjit_device_info *device, struct attention_choice *out, kjit_error *error) {
   const struct family_place place = family_place_of_device(device);
-  const struct attention_measured measured = tune_table_measured(tune_store_of_device(runtime, device));
+  const struct attention_measured measured =
+      tune_attention_measured(tune_store_of_device(runtime, &tune_attention, device));
   return attention_choose(problem, &place, &measured, out, error);
 }
 

@@ -8,9 +8,10 @@
 
 #include "attention/attention_arguments.h"
 #include "attention/attention_call.h"
-#include "attention/tune/tune_store.h"
+#include "attention/tune/tune_attention.h"
 #include "base/error.h"
 #include "family/config.h"
+#include "family/tune/tune_store.h"
 #include "runtime/runtime_internal.h"
 
 /* ---- Choosing ---- */
@@ -21,7 +22,7 @@ static kjit_status choose_for_arch(kjit_runtime *runtime, const kjit_attention_p
   struct attention_measured measured = {0};
   const kjit_status status = family_place_of_arch(arch, &place, error);
   if (status != KJIT_OK) return status;
-  if (runtime) measured = tune_table_measured(tune_store_of_arch(runtime, &place));
+  if (runtime) measured = tune_attention_measured(tune_store_of_arch(runtime, &tune_attention, &place));
   return attention_choose(problem, &place, &measured, out, error);
 }
 

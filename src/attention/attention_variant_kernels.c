@@ -2,6 +2,8 @@
  * looked up as every other kernel is. Constant data. */
 #include "attention/attention_variant_kernels.h"
 
+#include "attention_variant/list_params.h"
+
 #include "base/error.h"
 #include "family/config.h"
 
@@ -12,12 +14,12 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
 
 static void geometry_of_list(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   (void)family, (void)values;
-  *out = (kjit_geometry){.threads = {32, 1, 1}};
+  *out = (kjit_geometry){.threads = {LIST_THREADS, 1, 1}};
 }
 
 static void geometry_of_map(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   (void)family, (void)values;
-  *out = (kjit_geometry){.threads = {128, 1, 1}};
+  *out = (kjit_geometry){.threads = {MAP_THREADS, 1, 1}};
 }
 
 /* There is one config, which has no values to print. */

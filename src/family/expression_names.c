@@ -54,6 +54,7 @@ static kjit_status refuse(const struct resolution *here, const char *why) {
                            "\"%.*s\" %s", (int)here->name->bytes, here->name->start, why);
 }
 
+/* The suggestion offers only what may stand in this place: a parameter is no help to a rule, which cannot use one. */
 static kjit_status unknown(const struct resolution *here) {
   const struct expression_scope *const scope = here->scope;
   const struct token *const name = here->name;
@@ -116,6 +117,8 @@ static kjit_status resolve_constant(const struct resolution *here, struct expres
   return KJIT_OK;
 }
 
+/* Fields win over labels and types of the same name, since they are the family's own words. What an expression uses
+ * is collected in `uses`, by which the caller refuses code that would depend on the call or on the card. */
 kjit_status expression_resolve(const struct expression_scope *scope, const struct expression_source *source,
                                const struct token *name, struct expression *uses, struct expression_step *step,
                                kjit_error *error) {

@@ -21,6 +21,7 @@
 #include "jit/builder.h"
 #include "jit/builder_background.h"
 #include "jit/builder_produce.h"
+#include "jit/request/include_terms.h"
 
 /* How often a caller who may cancel is asked while a thread waits. */
 #define STOP_EVERY_NS 5000000
@@ -246,6 +247,10 @@ static kjit_status get_key_only(struct builder_call *call, kjit_artifact **out, 
   return status;
 }
 
+static bool is_unread(kjit_status status, const kjit_error *error) {
+  return status == KJIT_ERR_COMPILE && error && strstr(error->message, INCLUDE_UNREAD);
+}
+
 kjit_status builder_get(struct builder *builder, const struct jit_request *request, kjit_artifact **out,
                         kjit_error *error) {
   struct builder_call call = {.builder = builder, .request = request, .deadline_ns = INT64_MAX};
@@ -255,9 +260,12 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
   call.compiler = identify(builder, request, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
   key_identify(&call.identity, request, call.compiler);
   if (request->flags & KJIT_BUILD_KEY_ONLY) return get_key_only(&call, out, error);
-  if (record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY))
+  const kjit_status status = get_identified(&call, out, error);
+  /* Recorded last, because the sources' texts are then often there already. A compile that took another branch than the
+   * walk through the includes is left out: it will be asked for again with other sources. */
+  if (record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY) && !is_unread(status, error))
     record_request(builder->record, request, &call.identity);
-  return get_identified(&call, out, error);
+  return status;
 }
 
 void builder_forget(struct builder *builder, const kjit_artifact *artifact) {

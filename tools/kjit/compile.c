@@ -15,6 +15,7 @@ static const char usage[] =
     "usage: kjit compile --flash \"SHORT FORM\" --arch ARCH [OPTION]...\n"
     "       kjit compile --attention \"KEY=VALUE,...\" --arch ARCH [OPTION]...\n"
     "       kjit compile --family FAMILY \"FIELD=VALUE,...\" --arch ARCH [OPTION]...\n"
+    "       kjit compile FOLDER/DIGEST.request --arch ARCH [OPTION]...\n"
     "       kjit compile FILE.cu --entry NAME --arch ARCH [-D NAME[=VALUE]]... [-I DIR]... [OPTION]...\n"
     "                    [-- NVRTC-OPTION...]\n\n"
     "Compiles one kernel, or finds it in the cache. Needs no GPU.\n\n"
@@ -42,10 +43,16 @@ struct compile_options {
 /* What is asked for, whichever way it was said. */
 struct subject {
   bool is_custom;
+  const char *recorded; /* a request that was recorded with its sources; NULL: none */
   struct family_files files;
   kjit_config config; /* canonical; where it is not a caller's own source */
   struct custom_source custom;
 };
+
+static bool is_recorded(const char *name) {
+  const char *dot = strrchr(name, '.');
+  return dot != NULL && strcmp(dot, ".request") == 0;
+}
 
 static int options_check(const struct compile_options *options) {
   const bool is_file = options->words.count > 0 && options->family == NULL;
@@ -57,6 +64,12 @@ static int options_check(const struct compile_options *options) {
   for (size_t i = 1; i < options->words.count; i++)
     if (options->words.items[i][0] != '-')
       return usage_error("compile: one FILE.cu; behind it and \"--\" stand the compiler's options, each with a dash");
+  if (is_file && is_recorded(options->words.items[0])) {
+    if (options->words.count > 1 || options->entry != NULL || options->defines.count + options->include_dirs.count > 0)
+      return usage_error("compile: a recorded request has its own entry, defines, folders and options");
+    if (options->show_source) return usage_error("compile: --source: the sources lie beside the recorded request");
+    return -1;
+  }
   if (is_file && options->entry == NULL) return usage_error("compile: FILE.cu needs --entry NAME");
   if (!is_file && (options->entry != NULL || options->defines.count > 0 || options->include_dirs.count > 0))
     return usage_error("compile: --entry, -D and -I belong to FILE.cu");
@@ -92,6 +105,10 @@ static kjit_status subject_read(kjit_runtime *runtime, const struct compile_opti
                                 kjit_error *error) {
   subject->is_custom = options->words.count > 0 && options->family == NULL;
   if (!subject->is_custom) return config_read(runtime, options, subject, error);
+  if (is_recorded(options->words.items[0])) {
+    subject->recorded = options->words.items[0];
+    return KJIT_OK;
+  }
   return custom_source_read(&subject->custom, options->words.items[0], &options->defines, &options->include_dirs,
                             error);
 }
@@ -107,6 +124,8 @@ static kjit_build_request custom_request(const struct subject *subject, const st
 
 static kjit_status subject_build(kjit_runtime *runtime, const struct subject *subject,
                                  const struct compile_options *options, kjit_artifact **artifact, kjit_error *error) {
+  if (subject->recorded != NULL)
+    return kjit_recorded_build(runtime, subject->recorded, options->arch, 0, artifact, error);
   if (!subject->is_custom) return kjit_config_build(runtime, &subject->config, options->arch, 0, artifact, error);
   const kjit_build_request request = custom_request(subject, options);
   return kjit_build(runtime, &request, artifact, error);
@@ -140,7 +159,9 @@ static uint32_t threads(const struct subject *subject, const kjit_artifact_info 
 }
 
 static void label_print(const struct subject *subject, char text[KJIT_CONFIG_TEXT_MAX]) {
-  if (subject->is_custom)
+  if (subject->recorded != NULL)
+    snprintf(text, KJIT_CONFIG_TEXT_MAX, "%s", subject->recorded);
+  else if (subject->is_custom)
     snprintf(text, KJIT_CONFIG_TEXT_MAX, "%s", subject->custom.request.source.name);
   else
     request_print_config(&subject->config, text);

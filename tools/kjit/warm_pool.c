@@ -67,7 +67,7 @@ static void request_build(kjit_runtime *runtime, const struct kernel_request *re
   kjit_artifact *artifact = NULL;
   kjit_artifact_info info = {.struct_size = sizeof info};
   kjit_error error = {0};
-  kjit_status status = kjit_config_build(runtime, &request->config, request->arch, 0, &artifact, &error);
+  kjit_status status = request_artifact(runtime, request, 0, &artifact, &error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, &error);
   result_store(result, status, info.origin, error.message);
   kjit_artifact_release(artifact);

@@ -84,6 +84,10 @@ static kjit_status call_abs(struct parser *parser, struct operand *argument, str
 static kjit_status call_bool(struct parser *parser, struct operand *argument, struct operand *out, const char *at) {
   struct operand zero = {.kind = OPERAND_NUMBER, .at = at};
   *out = *argument;
+  if (argument->kind == OPERAND_NUMBER) {
+    *out = operand_of(variant_truth(parser->tree, argument->number != 0), at);
+    return KJIT_OK;
+  }
   if (operand_type(parser, argument) == TYPE_truth) return operand_convert(parser, out, TYPE_truth);
   return operand_combine(parser, BINARY_UNEQUAL, out, &zero, at);
 }
