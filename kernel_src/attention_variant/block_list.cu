@@ -107,7 +107,7 @@ __device__ int block_state(const attention_block_list_params &p, int batch, int 
 
 extern "C" __global__
 __launch_bounds__(LIST_THREADS) void attention_block_list(const __grid_constant__ attention_block_list_params p) {
-  __shared__ int states[kLanesPerWarp]; // of key blocks `last`, `last` - 1, ...
+  extern __shared__ int states[]; // of the 32 key blocks `last`, `last` - 1, ...
   const attention_block_lists &lists = p.variant.lists;
   const int tile = blockIdx.x, list_head = blockIdx.y, batch = blockIdx.z;
   const int warp = threadIdx.x / kLanesPerWarp, lane = threadIdx.x % kLanesPerWarp;

@@ -4,7 +4,11 @@
 
 #include "attention_variant/params.h"
 
-enum { LIST_THREADS = 512, MAP_THREADS = 128 }; /* of a block */
+enum {
+  LIST_THREADS = 512, /* of a block of attention_block_list */
+  LIST_SHARED = 128,  /* bytes of its shared memory: a state of each of 32 key blocks */
+  MAP_THREADS = 128   /* of a block of attention_block_map */
+};
 
 /* Of attention_block_list, which fills the lists in `variant.lists`. */
 struct attention_block_list_params {

@@ -14,7 +14,7 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
 
 static void geometry_of_list(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   (void)family, (void)values;
-  *out = (kjit_geometry){.threads = {LIST_THREADS, 1, 1}};
+  *out = (kjit_geometry){.threads = {LIST_THREADS, 1, 1}, .shared_bytes = LIST_SHARED};
 }
 
 static void geometry_of_map(const kjit_family *family, const int32_t *values, kjit_geometry *out) {

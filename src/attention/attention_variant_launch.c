@@ -263,8 +263,9 @@ static kjit_status run_list(const struct attention_variant_launch *launch,
   params.variant = launch->params;
   params.variant.lists = blocks->lists;
   params.variant.map.states = blocks->states;
-  return runtime_kernel_enqueue(launch->list_kernel->kernel, launch->list_grid, launch->list_kernel->geometry.threads,
-                                0, &params, stream, error);
+  const kjit_geometry *geometry = &launch->list_kernel->geometry;
+  return runtime_kernel_enqueue(launch->list_kernel->kernel, launch->list_grid, geometry->threads,
+                                geometry->shared_bytes, &params, stream, error);
 }
 
 kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,
