@@ -1,14 +1,16 @@
 // The consumer of an attention variant, derived from the dense one: the steps and their products are the same.
 //
 // What differs: which key block a step is for stands in the entry that the producer left with the K buffer; a step's
-// mask is decided into keep words before its products are issued; and the scores go through the variant's function when
-// no product is in flight, because the function may branch or call (ptxas serialises products across either).
+// mask is decided into keep words before its products are issued; and where the variant has a score function, the scores
+// go through it when no product is in flight, because it may branch or call (ptxas serialises products across either).
 #pragma once
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/variant_tile.cuh"
 
 struct VariantConsumer : Consumer {
   using Keep = variant::KeepWords<kColumns8>;
+  // Masks alone are straight code, which may run while O is in flight.
+  static constexpr bool kAppliedInFlight = !variant::kScored;
 
   const attention_variant_params &v;
   int entry = 0; // of the step that is next: 4 * block + 2 * (seen as a whole) + (the tile's last)
@@ -132,9 +134,10 @@ private:
     issue_both(buffer, accumulate);
     wait_for_scores();
     release_own_scores(buffer);
+    if constexpr (kAppliedInFlight) apply<kPartial>(tile, keep);
     wgmma_wait_group<0>();
     release_values();
-    apply<kPartial>(tile, keep);
+    if constexpr (!kAppliedInFlight) apply<kPartial>(tile, keep);
     next_softmax<kPartial>();
   }
 
@@ -145,10 +148,13 @@ private:
     issue_both(queries.slot, accumulate);
     wait_for_scores();
     release_own_scores(queries.slot);
+    Softmax following;
+    if constexpr (kAppliedInFlight) first_softmax(following, next, keep);
     wgmma_wait_group<0>();
     release_values();
     finish_tile(tile, buffer);
-    first_softmax(softmax, next, keep);
+    if constexpr (!kAppliedInFlight) first_softmax(following, next, keep);
+    softmax = following;
     round_scores();
   }
 

@@ -2,11 +2,10 @@
  *
  * 1. make_world() and make_inputs() draw inputs on the host, from a seed, and copy them to the card.
  * 2. launch() makes the variant of its text, fills the arguments and waits.
- * 3. judge() computes each row in float64, and as 16-bit arithmetic would, whose error gives the bound: 2 or 3 times
- *    it, and one rounding. Rows without a key must give 0 and -inf, or the sink.
+ * 3. variant_judge() compares what came out (variant_judge.h).
  *
  * Threads: one. */
-#include "variant_trial.h"
+#include "variant_judge.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,24 +13,6 @@
 #include <string.h>
 
 #include "support/half.h"
-#include "support/random.h"
-
-enum { DOC, LENGTH, FLAG, SLOPE, BIAS, TABLE, WORLD_TENSORS };
-
-struct trial {
-  const struct card *card;
-  kjit_runtime *runtime;
-  const struct variant_case *one;
-  const struct variant_shape *shape;
-  int32_t dtype;
-  struct random random;
-  struct variant_world world;
-  uint16_t *q, *k, *v, *o;
-  float *lse;
-  struct card_buffer dq, dk, dv, d_o, dlse, dsinks, dworld[WORLD_TENSORS], dblocks[4];
-  uint8_t *states; /* of the blocks that were given: (heads, rows, columns) */
-  int rows, columns;
-};
 
 static double uniform(struct random *random) {
   return (double)(random_next(random) >> 11) * 0x1p-53;
@@ -43,23 +24,30 @@ static double normal(struct random *random) {
   return sum;
 }
 
-static size_t count_q(const struct trial *t) {
+static size_t count_q(const struct variant_trial *t) {
   const struct variant_shape *s = t->shape;
   return (size_t)s->batch * (size_t)s->seq_q * (size_t)s->heads * (size_t)s->head_dim;
 }
-static size_t count_k(const struct trial *t) {
+static size_t count_k(const struct variant_trial *t) {
   const struct variant_shape *s = t->shape;
   return (size_t)s->batch * (size_t)s->seq_kv * (size_t)s->heads_kv * (size_t)s->head_dim;
 }
-static size_t row_count(const struct trial *t) {
+static size_t row_count(const struct variant_trial *t) {
   return (size_t)t->shape->batch * (size_t)t->shape->heads * (size_t)t->shape->seq_q;
 }
 
-static uint16_t *draw(struct trial *t, size_t count) {
+static uint16_t *draw(struct variant_trial *t, size_t count) {
   uint16_t *values = malloc(count * sizeof *values);
   for (size_t i = 0; values && i < count; i++)
     values[i] = half_from_float(t->dtype, (float)normal(&t->random));
   return values;
+}
+
+static float *widened(const struct variant_trial *t, const uint16_t *values, size_t count) {
+  float *wide = values ? malloc(count * sizeof *wide) : NULL;
+  for (size_t i = 0; wide && i < count; i++)
+    wide[i] = half_to_float(t->dtype, values[i]);
+  return wide;
 }
 
 static kjit_status upload(const struct card *card, struct card_buffer *out, const void *from, size_t bytes,
@@ -68,14 +56,14 @@ static kjit_status upload(const struct card *card, struct card_buffer *out, cons
   return status == KJIT_OK ? card_write(card, out->address, from, bytes, error) : status;
 }
 
-static float *floats(struct trial *t, size_t count, double scale) {
+static float *floats(struct variant_trial *t, size_t count, double scale) {
   float *values = malloc(count * sizeof *values);
   for (size_t i = 0; values && i < count; i++)
     values[i] = (float)(scale * normal(&t->random));
   return values;
 }
 
-static void make_world(struct trial *t) {
+static void make_world(struct variant_trial *t) {
   const struct variant_shape *s = t->shape;
   struct variant_world *w = &t->world;
   const int keys = s->seq_q > s->seq_kv ? s->seq_q : s->seq_kv;
@@ -106,7 +94,7 @@ static void make_world(struct trial *t) {
   w->cap = 5;
 }
 
-static kjit_status upload_world(struct trial *t, kjit_error *error) {
+static kjit_status upload_world(struct variant_trial *t, kjit_error *error) {
   const struct variant_world *w = &t->world;
   const size_t keys = (size_t)w->keys, heads = (size_t)w->heads;
   const struct {
@@ -124,14 +112,17 @@ static kjit_status upload_world(struct trial *t, kjit_error *error) {
   return status == KJIT_OK ? upload(t->card, &t->dsinks, w->sinks, heads * 4, error) : status;
 }
 
-static kjit_status make_inputs(struct trial *t, kjit_error *error) {
+static kjit_status make_inputs(struct variant_trial *t, kjit_error *error) {
   const size_t nq = count_q(t), nk = count_k(t);
   t->q = draw(t, nq);
   t->k = draw(t, nk);
   t->v = draw(t, nk);
+  t->q32 = widened(t, t->q, nq);
+  t->k32 = widened(t, t->k, nk);
+  t->v32 = widened(t, t->v, nk);
   t->o = malloc(nq * 2);
   t->lse = malloc(row_count(t) * sizeof *t->lse);
-  if (!t->q || !t->k || !t->v || !t->o || !t->lse) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory");
+  if (!t->q32 || !t->k32 || !t->v32 || !t->o || !t->lse) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory");
   kjit_status status = upload(t->card, &t->dq, t->q, nq * 2, error);
   if (status == KJIT_OK) status = upload(t->card, &t->dk, t->k, nk * 2, error);
   if (status == KJIT_OK) status = upload(t->card, &t->dv, t->v, nk * 2, error);
@@ -156,7 +147,7 @@ static kjit_tensor view(struct card_buffer buffer, int32_t dtype, uint32_t rank,
 /* ---- Block lists ---- */
 
 /* Draw a state for each block: a third empty, a third partial, a third full; heads differ. */
-static kjit_status make_blocks(struct trial *t, kjit_block_lists *lists, kjit_error *error) {
+static kjit_status make_blocks(struct variant_trial *t, kjit_block_lists *lists, kjit_error *error) {
   const int block = t->one->block, heads = t->shape->heads;
   const int rows = (t->shape->seq_q + block - 1) / block, columns = (t->shape->seq_kv + block - 1) / block;
   int32_t *counts[2], *indices[2];
@@ -219,21 +210,21 @@ struct declared {
   size_t scalar_count, tensor_count;
 };
 
-static void declare_tensor(const struct trial *t, struct declared *all, int which, const char *name, int32_t dtype,
-                           uint32_t rank, const int64_t *shape) {
+static void declare_tensor(const struct variant_trial *t, struct declared *all, int which, const char *name,
+                           int32_t dtype, uint32_t rank, const int64_t *shape) {
   if (!is_used(t->one, name)) return;
   all->tensors[all->tensor_count] = (kjit_variant_tensor){name, dtype, rank};
   all->views[all->tensor_count++] = view(t->dworld[which], dtype, rank, shape);
 }
 
-static void declare_scalar(const struct trial *t, struct declared *all, const char *name, int32_t kind,
+static void declare_scalar(const struct variant_trial *t, struct declared *all, const char *name, int32_t kind,
                            const void *bits) {
   if (!is_used(t->one, name)) return;
   all->scalars[all->scalar_count] = (kjit_variant_scalar){name, kind};
   memcpy(&all->values[all->scalar_count++], bits, 4);
 }
 
-static void declare(const struct trial *t, struct declared *all) {
+static void declare(const struct variant_trial *t, struct declared *all) {
   const struct variant_world *w = &t->world;
   declare_scalar(t, all, "window", KJIT_VARIANT_INT32, &w->window);
   declare_scalar(t, all, "prefix", KJIT_VARIANT_INT32, &w->prefix);
@@ -246,7 +237,7 @@ static void declare(const struct trial *t, struct declared *all) {
   declare_tensor(t, all, TABLE, "table", KJIT_FP32, 1, (int64_t[]){w->keys});
 }
 
-static kjit_attention_args arguments(const struct trial *t) {
+static kjit_attention_args arguments(const struct variant_trial *t) {
   const struct variant_shape *s = t->shape;
   kjit_attention_args args = kjit_attention_args_default();
   args.q = kjit_tensor_bshd((void *)(uintptr_t)t->dq.address, t->dtype, 0, s->batch, s->seq_q, s->heads, s->head_dim);
@@ -260,7 +251,7 @@ static kjit_attention_args arguments(const struct trial *t) {
   return args;
 }
 
-static kjit_status launch(struct trial *t, const kjit_config *config, kjit_error *error) {
+static kjit_status launch(struct variant_trial *t, const kjit_config *config, kjit_error *error) {
   const struct variant_world *w = &t->world;
   kjit_attention_args args = arguments(t);
   struct declared all = {0};
@@ -294,132 +285,12 @@ static kjit_status launch(struct trial *t, const kjit_config *config, kjit_error
   return status == KJIT_OK ? card_read(t->card, t->lse, t->dlse.address, row_count(t) * 4, error) : status;
 }
 
-/* ---- Judgement ---- */
-
-static double value(const struct trial *t, const uint16_t *values, size_t at) {
-  return (double)half_to_float(t->dtype, values[at]);
-}
-static double rounded(const struct trial *t, double x) {
-  return (double)half_to_float(t->dtype, half_from_float(t->dtype, (float)x));
-}
-
-static bool sees(const struct trial *t, struct variant_place_of at) {
-  if (t->one->causal && at.k > at.q + t->shape->seq_kv - t->shape->seq_q) return false;
-  int state = 1;
-  if (t->states) {
-    const int row = at.h * t->rows + at.q / t->one->block;
-    state = t->states[row * t->columns + at.k / t->one->block];
-  }
-  if (state != 1) return state == 2;
-  return !t->one->mask_at || t->one->mask_at(&t->world, at);
-}
-
-struct row {
-  double *exact, *eager; /* scores, then probabilities */
-  double lse;
-};
-
-/* Softmax in place. @return the log-sum-exp */
-static double soften(double *scores, int count, const float *sink) {
-  double largest = sink ? (double)*sink : -INFINITY, sum = 0;
-  for (int k = 0; k < count; k++)
-    largest = fmax(largest, scores[k]);
-  if (isinf(largest)) {
-    for (int k = 0; k < count; k++)
-      scores[k] = 0;
-    return -INFINITY;
-  }
-  for (int k = 0; k < count; k++)
-    sum += exp(scores[k] - largest);
-  if (sink) sum += exp((double)*sink - largest);
-  for (int k = 0; k < count; k++)
-    scores[k] = exp(scores[k] - largest) / sum;
-  return largest + log(sum);
-}
-
-static void score_row(const struct trial *t, struct variant_place_of at, struct row *row) {
-  const struct variant_shape *s = t->shape;
-  const double scale = 1 / sqrt((double)s->head_dim);
-  const size_t d = (size_t)s->head_dim, kv_head = (size_t)(at.h / (s->heads / s->heads_kv));
-  const size_t query = (((size_t)at.b * (size_t)s->seq_q + (size_t)at.q) * (size_t)s->heads + (size_t)at.h) * d;
-  for (at.k = 0; at.k < s->seq_kv; at.k++) {
-    const size_t key = (((size_t)at.b * (size_t)s->seq_kv + (size_t)at.k) * (size_t)s->heads_kv + kv_head) * d;
-    double dot = 0;
-    for (size_t i = 0; i < d; i++)
-      dot += value(t, t->q, query + i) * value(t, t->k, key + i);
-    const bool seen = sees(t, at);
-    const double exact = t->one->score_at ? t->one->score_at(&t->world, dot * scale, at) : dot * scale;
-    const double once = rounded(t, dot * scale);
-    row->exact[at.k] = seen ? exact : -INFINITY;
-    row->eager[at.k] = seen ? rounded(t, t->one->score_at ? t->one->score_at(&t->world, once, at) : once) : -INFINITY;
-  }
-  const float *sink = t->one->sinks ? &t->world.sinks[at.h] : NULL;
-  row->lse = soften(row->exact, s->seq_kv, sink);
-  soften(row->eager, s->seq_kv, sink);
-  for (int k = 0; k < s->seq_kv; k++)
-    row->eager[k] = rounded(t, row->eager[k]);
-}
-
-struct sums {
-  double error, error16, largest, lse_error;
-  struct variant_place_of worst;
-};
-
-static void judge_row(const struct trial *t, struct variant_place_of at, struct row *row, struct sums *sums) {
-  const struct variant_shape *s = t->shape;
-  const size_t d = (size_t)s->head_dim, kv_head = (size_t)(at.h / (s->heads / s->heads_kv));
-  const size_t out = (((size_t)at.b * (size_t)s->seq_q + (size_t)at.q) * (size_t)s->heads + (size_t)at.h) * d;
-  double exact[256] = {0}, eager[256] = {0};
-  score_row(t, at, row);
-  for (int k = 0; k < s->seq_kv; k++) {
-    const size_t key = (((size_t)at.b * (size_t)s->seq_kv + (size_t)k) * (size_t)s->heads_kv + kv_head) * d;
-    if (row->exact[k] == 0 && row->eager[k] == 0) continue;
-    for (size_t i = 0; i < d; i++) {
-      exact[i] += row->exact[k] * value(t, t->v, key + i);
-      eager[i] += row->eager[k] * value(t, t->v, key + i);
-    }
-  }
-  for (size_t i = 0; i < d; i++) {
-    const double error = fabs(value(t, t->o, out + i) - exact[i]);
-    if (!(error <= sums->error)) {
-      sums->error = isnan(error) ? INFINITY : error;
-      sums->worst = (struct variant_place_of){at.b, at.h, at.q, (int)i};
-    }
-    sums->error16 = fmax(sums->error16, fabs(rounded(t, eager[i]) - exact[i]));
-    sums->largest = fmax(sums->largest, fabs(exact[i]));
-  }
-  const double lse = (double)t->lse[((size_t)at.b * (size_t)s->heads + (size_t)at.h) * (size_t)s->seq_q + (size_t)at.q];
-  const double lse_error = isinf(row->lse) && isinf(lse) && lse < 0 ? 0 : fabs(lse - row->lse);
-  if (!(lse_error <= sums->lse_error)) sums->lse_error = isnan(lse_error) ? INFINITY : lse_error;
-}
-
-static void judge(const struct trial *t, struct variant_report *report) {
-  const struct variant_shape *s = t->shape;
-  struct row row = {malloc((size_t)s->seq_kv * 8), malloc((size_t)s->seq_kv * 8), 0};
-  struct sums sums = {0};
-  for (int b = 0; b < s->batch; b++)
-    for (int h = 0; h < s->heads; h++)
-      for (int q = 0; q < s->seq_q; q++)
-        judge_row(t, (struct variant_place_of){b, h, q, 0}, &row, &sums);
-  free(row.exact);
-  free(row.eager);
-  report->error = sums.error;
-  report->bound =
-      (t->one->tolerance > 0 ? t->one->tolerance : 2) * sums.error16 + half_rounding_error(t->dtype, sums.largest);
-  report->lse_error = sums.lse_error;
-  report->lse_bound = t->one->lse_tolerance > 0 ? t->one->lse_tolerance : 2e-4 * (1 + sums.largest) + 1e-3;
-  report->passed = sums.error <= report->bound && sums.lse_error <= report->lse_bound;
-  snprintf(report->why, sizeof report->why, "error %.3g at [b %d, h %d, q %d, d %d], allowed %.3g; lse %.3g of %.3g",
-           report->error, sums.worst.b, sums.worst.h, sums.worst.q, sums.worst.k, report->bound, report->lse_error,
-           report->lse_bound);
-}
-
-static void finish(struct trial *t) {
+static void finish(struct variant_trial *t) {
   struct card_buffer *const buffers[] = {&t->dq, &t->dk, &t->dv, &t->d_o, &t->dlse, &t->dsinks};
-  void *const pointers[] = {t->q,          t->k,           t->v,          t->o,
-                            t->lse,        t->states,      t->world.doc,  t->world.length,
-                            t->world.flag, t->world.slope, t->world.bias, t->world.table,
-                            t->world.sinks};
+  void *const pointers[] = {t->q,           t->k,           t->v,          t->o,
+                            t->lse,         t->states,      t->world.doc,  t->world.length,
+                            t->world.flag,  t->world.slope, t->world.bias, t->world.table,
+                            t->world.sinks, t->q32,         t->k32,        t->v32};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
     card_buffer_destroy(t->card, buffers[i]);
   for (int i = 0; i < WORLD_TENSORS; i++)
@@ -433,17 +304,17 @@ static void finish(struct trial *t) {
 kjit_status variant_trial_run(const struct card *card, kjit_runtime *runtime, const struct variant_case *one,
                               const struct variant_shape *shape, const kjit_config *config, uint64_t seed,
                               struct variant_report *report, kjit_error *error) {
-  struct trial t = {.card = card,
-                    .runtime = runtime,
-                    .one = one,
-                    .shape = shape,
-                    .dtype = shape->bf16 ? KJIT_BF16 : KJIT_FP16,
-                    .random = {seed}};
+  struct variant_trial t = {.card = card,
+                            .runtime = runtime,
+                            .one = one,
+                            .shape = shape,
+                            .dtype = shape->bf16 ? KJIT_BF16 : KJIT_FP16,
+                            .random = {seed}};
   memset(report, 0, sizeof *report);
   make_world(&t);
   kjit_status status = make_inputs(&t, error);
   if (status == KJIT_OK) status = launch(&t, config, error);
-  if (status == KJIT_OK) judge(&t, report);
+  if (status == KJIT_OK) variant_judge(&t, report);
   finish(&t);
   return status;
 }
