@@ -73,9 +73,10 @@ typedef struct kjit_part {
 /**
  * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every few milliseconds while it
  * waits for another builder and while NVRTC compiles, in whatever phase that is. Others that wait for the same kernel
- * are not cancelled. What becomes of the compile: with a compile server (runtime.h) it is killed, and one of the others
- * takes over; without one it goes on in a thread of the runtime, since NVRTC cannot be interrupted, and a later call
- * gets it.
+ * are not cancelled. What becomes of the compile: who ran out of time will ask again, so after a deadline it goes on
+ * in the background, for at most kjit_runtime_options.background_max_ms, and a later call gets it. After a cancellation
+ * it goes on for the others; when nobody is left, a compile server (runtime.h) kills it, and without one it goes on
+ * too, since NVRTC cannot be interrupted.
  */
 typedef int (*kjit_stop_fn)(void *user);
 

@@ -62,9 +62,12 @@ static kjit_status read_fraction(struct tokens *tokens, const char *start) {
     return expression_refuse(tokens->source, offset_of(tokens, at), KJIT_ERR_PARSE, tokens->error,
                              "a number ends before a letter or a second point");
   exponent += negative ? -written : written;
+  const uint64_t magnitude = (uint64_t)(exponent < 0 ? -exponent : exponent);
   long double value = (long double)digits, power = 10.0L;
-  for (uint64_t left = (uint64_t)(exponent < 0 ? -exponent : exponent); left && value != 0; left >>= 1, power *= power)
-    if (left & 1) value = exponent < 0 ? value / power : value * power;
+  for (int bit = 0; bit < 21 && value != 0; bit++) { /* an exponent is below 2^21 */
+    if (magnitude >> bit & 1) value = exponent < 0 ? value / power : value * power;
+    power *= power;
+  }
   tokens->current = (struct token){TOKEN_FRACTION, start, (size_t)(at - start), 0, (double)value};
   tokens->next = at;
   return KJIT_OK;

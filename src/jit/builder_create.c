@@ -199,12 +199,15 @@ kjit_status builder_create_parts(struct builder **out, const kjit_runtime_option
   }
   builder->mem = mem;
   builder->log = log;
+  atomic_init(&builder->ending, 0);
   background_init(builder);
   source_shelf_init(&builder->sources, mem);
   toolkit_init(&builder->toolkit, mem);
   builder->ops = parts->ops ? parts->ops : file_ops_system();
   builder->nvrtc = parts->nvrtc;
   builder->wait_bound_ns = parts->wait_bound_ns ? parts->wait_bound_ns : BUILDER_WAIT_BOUND_NS;
+  const uint32_t background_ms = options->background_max_ms;
+  builder->background_max_ns = (int64_t)(background_ms ? background_ms : BUILDER_DEFAULT_BACKGROUND_MAX_MS) * 1000000;
   builder->failure_s = parts->failure_s ? parts->failure_s : BUILDER_FAILURE_S;
   const kjit_status status = set_up(builder, options, parts, error);
   if (status != KJIT_OK)
@@ -218,6 +221,10 @@ kjit_status builder_create_with(struct builder **out, const kjit_runtime_options
                                 const struct log *log, struct nvrtc *nvrtc, kjit_error *error) {
   const struct builder_parts parts = {.nvrtc = nvrtc};
   return builder_create_parts(out, options, mem, log, &parts, error);
+}
+
+void builder_cancel(struct builder *builder) {
+  atomic_store(&builder->ending, 1);
 }
 
 void builder_destroy(struct builder *builder) {

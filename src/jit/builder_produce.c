@@ -87,7 +87,7 @@ static const char *failure_message(const kjit_error *error) {
 /* Step 7: compile in the compile server; without one, in this process. */
 static kjit_status compile_somewhere(struct builder_call *call, struct compile_result *result, kjit_error *error) {
   struct builder *builder = call->builder;
-  const compile_stop stop = builder_call_may_end(call) ? builder_call_is_over : NULL;
+  const compile_stop stop = builder_call_is_over; /* without a deadline too, because the builder may be cancelled */
   kjit_status status = KJIT_OK;
   if (builder->server && compile_server_run(builder->server, call->request, stop, call, result, &status, error))
     return status;

@@ -4,8 +4,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import harness
@@ -406,6 +409,65 @@ class Warm(CommandCase):
 
     def test_warm__manifest_that_is_not_there_is_named(self):
         self.refused("warm", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)
+
+    def first_compile(self, process):
+        """The process that compiles the first kernel: a child of the compile server, which is a child of kjit."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            children = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+            parents = {}
+            for child in children:
+                try:
+                    parents[child] = int(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
+                except OSError:  # it has ended
+                    pass
+            for child, parent in parents.items():
+                if parents.get(parent) == process.pid:
+                    return child
+            time.sleep(0.005)
+        self.fail("no process compiles")
+
+    def killed_once(self, number):
+        """A run of three kernels one after the other, in which the process that compiles the first gets a signal."""
+        process = subprocess.Popen([str(KJIT), "warm", "--manifest", self.write("manifest", self.MANIFEST), "--jobs", "1",
+                                    "--json"], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=harness.full_environment(self.environment))
+        compiler = self.first_compile(process)
+        time.sleep(0.1)  # it says first that it is there
+        os.kill(compiler, number)
+        out, err = process.communicate(timeout=harness.HANGS_S)
+        self.assertEqual(process.returncode, FAILED, err)
+        report = json.loads(out)
+        self.assertEqual((report["built"], report["failed"]), (2, 1), report)
+        self.assertIn(report["failures"][0]["request"], err)
+        return report["failures"][0]
+
+    def test_warm__compiler_that_crashes_costs_one_kernel(self):
+        self.assertIn("SIGSEGV", self.killed_once(signal.SIGSEGV)["message"])
+
+    def test_warm__compiler_that_is_killed_for_memory_costs_one_kernel(self):
+        failure = self.killed_once(signal.SIGKILL)
+        self.assertEqual(failure["status"], "KJIT_ERR_NO_MEMORY")
+        self.assertIn("SIGKILL", failure["message"])
+        again = self.warm()
+        self.assertEqual((again["built"], again["cached"]), (1, 2))
+
+    def test_warm__interrupted_keeps_what_is_done_and_says_how_to_go_on(self):
+        process = subprocess.Popen([str(KJIT), "warm", "--set", "autotune", "--arch", "sm_80", "--jobs", "1", "--json"],
+                                   text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=harness.full_environment(self.environment))
+        self.first_compile(process)
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        out, err = process.communicate(timeout=harness.HANGS_S)
+        self.assertLess(time.monotonic() - sent, 10)
+        self.assertEqual(process.returncode, -signal.SIGINT, err)
+        self.assertEqual(json.loads(out)["failed"], 0)
+        self.assertIn("the same command goes on", err)
+
+    def test_warm__works_without_a_compile_server(self):
+        result = self.warm("--jobs", "2", KJIT_COMPILE_SERVER="off")
+        self.assertEqual((result["built"], result["failed"]), (3, 0))
 
     def test_warm__without_nvrtc_has_its_own_exit_code(self):
         result = self.warm(exit_code=NO_NVRTC, KJIT_NVRTC=NOWHERE)

@@ -4,7 +4,7 @@
 #include "variant_masks.h"
 
 static const char *const masks[] = {
-#define TEXT(name, text, intervals, condition, exact) text,
+#define TEXT(name, text, intervals, condition, exact) (text),
     VARIANT_MASKS(TEXT)};
 
 static const char *const scores[] = {

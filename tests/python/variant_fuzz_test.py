@@ -15,6 +15,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import harness
 from kjit import _abi
 from kjit._library import call, lib
 from kjit.variant import Variant
@@ -457,4 +458,4 @@ def names_at(place, score):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main(sys.modules["__main__"])

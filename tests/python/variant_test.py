@@ -4,9 +4,11 @@ functions, and what it refuses. The worked examples of docs/variants.md are run 
 import math
 import random
 import re
+import sys
 import unittest
 from pathlib import Path
 
+import harness
 import kjit
 from kjit.variant import Bound, bind, from_functions, from_text
 
@@ -268,4 +270,4 @@ class Examples(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main(sys.modules["__main__"])

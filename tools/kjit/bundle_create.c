@@ -65,7 +65,7 @@ static kjit_status list_build(const struct bundle_options *options, const struct
   kjit_status status = warm_pool_run(list, options->jobs, progress_show, &progress, &results, error);
   interrupt_release();
   if (status == KJIT_OK) status = results_check(list, results, error);
-  warm_results_free(results, list->count);
+  warm_results_free(results);
   return status;
 }
 
@@ -87,7 +87,6 @@ static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_w
   kjit_status status = asked_collect(&options->asked, &list, error);
   request_list_make_distinct(&list);
   request_list_keep_families(&list, &options->families);
-  /* The processes are forked before this one has a runtime, because a runtime may have threads. */
   if (status == KJIT_OK) status = list_build(options, &list, error);
   if (status == KJIT_OK) status = open_runtime(&runtime, error);
   if (status == KJIT_OK) status = list_add(&list, runtime, writer, error);

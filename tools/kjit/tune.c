@@ -135,7 +135,7 @@ static kjit_status compile_all(struct tune *tune, kjit_error *error) {
   }
   tune->report.interrupted = interrupt_signal() != 0;
   if (status == KJIT_OK && !tune->report.interrupted) fields_judge(tune, &list, results);
-  warm_results_free(results, list.count);
+  warm_results_free(results);
   request_list_free(&list);
   return status;
 }

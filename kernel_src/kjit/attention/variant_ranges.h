@@ -184,7 +184,7 @@ KJIT_VARIANT_INLINE struct kjit_range_integer kjit_range_integer_shift_left(stru
                                                                             struct kjit_range_integer b) {
   if (!kjit_range_is_one(b)) return kjit_range_any();
   const unsigned count = (unsigned)b.least & 31u;
-  const long long unit = 1ll << count;
+  const long long unit = 1LL << count;
   return kjit_range_with_bits(kjit_range_unless_wrapped(a.least * unit, a.most * unit),
                               a.zeros << count | ((1u << count) - 1u), a.ones << count);
 }

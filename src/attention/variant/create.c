@@ -39,16 +39,20 @@ static bool is_repeated(const kjit_attention_variant *variant, const char *name)
 }
 
 static bool find_dtype(int32_t dtype, uint8_t *type) {
-  switch (dtype) {
-#define ROW(name, number, gives)                                                                                       \
-  case number:                                                                                                         \
-    *type = TYPE_##gives;                                                                                              \
-    return true;
-    VARIANT_DTYPES(ROW)
+  static const struct {
+    int32_t dtype;
+    uint8_t type;
+  } rows[] = {
+#define ROW(name, number, gives) {number, TYPE_##gives},
+      VARIANT_DTYPES(ROW)
 #undef ROW
-  default:
-    return false;
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (rows[i].dtype != dtype) continue;
+    *type = rows[i].type;
+    return true;
   }
+  return false;
 }
 
 static kjit_status declare_scalar(kjit_attention_variant *variant, size_t index, const kjit_variant_scalar *scalar,

@@ -119,14 +119,14 @@ void variant_run(const kjit_attention_variant *variant, const struct variant_pro
 
 double variant_score_at(const kjit_attention_variant *variant, const struct kjit_variant_arguments *arguments,
                         double score, const struct variant_place *place) {
-  union variant_value result[VARIANT_RESULTS_MAX];
+  union variant_value result[VARIANT_RESULTS_MAX] = {{0}};
   variant_run(variant, &variant->programs.score, arguments, score, place, result);
   return result[0].real;
 }
 
 double variant_score_grad_at(const kjit_attention_variant *variant, const struct kjit_variant_arguments *arguments,
                              double score, const struct variant_place *place) {
-  union variant_value result[VARIANT_RESULTS_MAX];
+  union variant_value result[VARIANT_RESULTS_MAX] = {{0}};
   if (!variant->programs.score_grad.count) return 0;
   variant_run(variant, &variant->programs.score_grad, arguments, score, place, result);
   return result[0].real;
@@ -134,7 +134,7 @@ double variant_score_grad_at(const kjit_attention_variant *variant, const struct
 
 bool variant_mask_tree_at(const kjit_attention_variant *variant, const struct kjit_variant_arguments *arguments,
                           const struct variant_place *place) {
-  union variant_value result[VARIANT_RESULTS_MAX];
+  union variant_value result[VARIANT_RESULTS_MAX] = {{0}};
   if (variant->mask == VARIANT_NONE) return true;
   variant_run(variant, &variant->programs.mask, arguments, 0, place, result);
   return result[0].truth;
@@ -142,7 +142,7 @@ bool variant_mask_tree_at(const kjit_attention_variant *variant, const struct kj
 
 void variant_interval_at(const kjit_attention_variant *variant, const struct kjit_variant_arguments *arguments,
                          size_t which, const struct variant_place *row, int32_t *lo, int32_t *hi) {
-  union variant_value results[VARIANT_RESULTS_MAX];
+  union variant_value results[VARIANT_RESULTS_MAX] = {{0}};
   variant_run(variant, &variant->programs.bounds, arguments, 0, row, results);
   *lo = kjit_integer_maximum(results[2 * which].integer, 0);
   *hi = kjit_integer_minimum(results[2 * which + 1].integer, arguments->seq_kv);
@@ -151,7 +151,7 @@ void variant_interval_at(const kjit_attention_variant *variant, const struct kji
 bool variant_mask_at(const kjit_attention_variant *variant, const struct kjit_variant_arguments *arguments,
                      const struct variant_place *place) {
   if (!variant->intervals.count) return variant_mask_tree_at(variant, arguments, place);
-  union variant_value results[VARIANT_RESULTS_MAX];
+  union variant_value results[VARIANT_RESULTS_MAX] = {{0}};
   variant_run(variant, &variant->programs.bounds, arguments, 0, place, results);
   for (size_t i = 0; i < variant->intervals.count; i++)
     if (results[2 * i].integer <= place->k && place->k < results[2 * i + 1].integer) return true;

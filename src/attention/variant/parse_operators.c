@@ -199,8 +199,6 @@ static kjit_status divide(struct parser *parser, struct operand *left, struct op
   struct variant_tree *const tree = parser->tree;
   if (is_number(right) && value_of(right) != 0) {
     struct operand factor = {.kind = OPERAND_FRACTION, .fraction = 1 / value_of(right), .at = right->at};
-    const double value = value_of(right);
-    factor.is_constant = value == -1 || value == 1 || value == 2;
     return operand_combine(parser, BINARY_MULTIPLY, left, &factor, at);
   }
   kjit_status status = operand_convert(parser, left, TYPE_real);

@@ -139,6 +139,7 @@ static kjit_status parse_indices(struct parser *parser, struct operand *out) {
 
 static kjit_status parse_operand(struct parser *parser, struct operand *out) {
   const struct token token = parser->tokens.current;
+  const bool is_operator = at(parser, "and") || at(parser, "or") || at(parser, "not") || at(parser, "let");
   kjit_status status;
   if (++parser->steps > VARIANT_STEPS_MAX || !variant_tree_is_whole(parser->tree))
     return parser_refuse(parser, token.start, VARIANT_TOO_MANY);
@@ -148,9 +149,7 @@ static kjit_status parse_operand(struct parser *parser, struct operand *out) {
                             .fraction = token.fraction,
                             .at = token.start};
     status = tokens_advance(&parser->tokens);
-  } else if (at(parser, "and") || at(parser, "or") || at(parser, "not") || at(parser, "let")) {
-    return tokens_unexpected(&parser->tokens, "a value");
-  } else if (token.kind == TOKEN_NAME) {
+  } else if (token.kind == TOKEN_NAME && !is_operator) {
     status = parse_name(parser, out);
   } else if (at(parser, "(")) {
     status = tokens_advance(&parser->tokens);

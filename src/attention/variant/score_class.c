@@ -114,8 +114,8 @@ static void find_linear(const struct variant_node *node, const struct shape *a, 
   const int sign = node->operation == VARIANT_integer_subtract ? -1 : 1;
   if (node->operation == VARIANT_INPUT) {
     out->linear = 1;
-    out->q = node->payload == INPUT_Q;
-    out->k = node->payload == INPUT_K;
+    out->q = node->payload == INPUT_Q ? 1 : 0;
+    out->k = node->payload == INPUT_K ? 1 : 0;
   } else if (node->operation == VARIANT_integer_add || node->operation == VARIANT_integer_subtract) {
     const int q = a->q + sign * b->q, k = a->k + sign * b->k;
     out->linear = a->linear && b->linear && q > -100 && q < 100 && k > -100 && k < 100;

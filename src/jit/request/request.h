@@ -45,6 +45,7 @@ struct jit_request {
   size_t option_count;
   uint32_t flags;      /* KJIT_BUILD_* */
   uint32_t timeout_ms; /* 0: none */
+  int64_t begun_ns;    /* monotonic time from which timeout_ms counts; 0: from when the builder is asked */
   kjit_stop_fn stop;   /* NULL: never */
   void *stop_user;
   /* Where the sources are withheld: called before a compile, gives the same set with its texts, or fails with

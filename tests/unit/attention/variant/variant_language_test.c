@@ -192,6 +192,51 @@ static void test_variant_language__numbers_and_names_do_not_decide_the_digest(vo
   assert_same_kernel("score * 2", "score * 3", false);
 }
 
+/* The canonical text, read with its own names declared, is the same kernel. */
+static void check_canonical(const char *score, const char *mask) {
+  static const char *const names[] = {"s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"};
+  static const char *const tensor_names[] = {"t0", "t1", "t2", "t3"};
+  struct variant_made made = variant_must_make(score, mask);
+  const kjit_attention_variant *const variant = made.variant;
+  kjit_variant_scalar scalars[10];
+  kjit_variant_tensor tensors[4];
+  kjit_attention_variant_text text = kjit_attention_variant_text_default();
+  kjit_attention_variant *again;
+  kjit_error error = {0};
+  assert_true(variant->slots.count <= 10 && variant->tensor_count <= 4);
+  for (size_t i = 0; i < variant->slots.count; i++)
+    scalars[i] =
+        (kjit_variant_scalar){names[i], variant->slots.types[i] == TYPE_real ? KJIT_VARIANT_FP32 : KJIT_VARIANT_INT32};
+  for (size_t i = 0; i < variant->tensor_count; i++)
+    tensors[i] = (kjit_variant_tensor){tensor_names[i], variant->tensor_dtypes[i], variant->tree.tensor_ranks[i]};
+  char *const canonical = strdup(strstr(variant->canonical, "score: "));
+  char *const line = strstr(canonical, "\nmask: ");
+  *line = '\0';
+  text.score = canonical + strlen("score: ");
+  text.mask = line + strlen("\nmask: ");
+  text.scalars = scalars;
+  text.scalar_count = variant->slots.count;
+  text.tensors = tensors;
+  text.tensor_count = variant->tensor_count;
+  assert_status(KJIT_OK, kjit_attention_variant_create(&again, &text, &error), &error);
+  if (strcmp(again->canonical, variant->canonical) != 0)
+    fail_msg("%s\nbecame\n%s", variant->canonical, again->canonical);
+  assert_true(digest_equal(&again->digest, &variant->digest));
+  assert_string_equal(again->header, variant->header);
+  free(canonical);
+  kjit_attention_variant_free(again);
+  kjit_attention_variant_free(made.variant);
+}
+
+static void test_variant_language__canonical_text_is_the_same_variant(void **state) {
+  (void)state;
+  check_canonical("C * tanh(score / C) + slope[h] * (k - q)", "q - k <= 512 and q >= k");
+  check_canonical("score / 2 + where(q > k, -1.0, 0) ** 2", "let d = doc[q]; d == doc[k] or abs(q - k) % 3 == 1");
+  check_canonical("log(relu(score) + 0.25) % 3 + floor(score)", "k < P or (q >= k ? g[k] : pad[b, k])");
+  check_canonical(NULL, "any(i, 4, (q >> i & 3) == k % 7) and not (q < 5 or (q == k) != (q > 9))");
+  check_canonical("score + bias[b][h][q][k] * int(t[clamp(q - k, -3, 2147483647)])", "~q < (k << 3 ^ 255)");
+}
+
 static void test_variant_language__declarations_are_checked(void **state) {
   const kjit_variant_scalar good = {"x", KJIT_VARIANT_INT32};
   const struct {
@@ -282,6 +327,7 @@ int main(void) {
       cmocka_unit_test(test_variant_language__names_of_callers_are_not_printed),
       cmocka_unit_test(test_variant_language__sizes_are_capped),
       cmocka_unit_test(test_variant_language__numbers_and_names_do_not_decide_the_digest),
+      cmocka_unit_test(test_variant_language__canonical_text_is_the_same_variant),
       cmocka_unit_test(test_variant_language__declarations_are_checked),
       cmocka_unit_test(test_variant_language__more_numbers_than_parameters_are_constants),
       cmocka_unit_test(test_variant_language__memory_that_runs_out_is_an_error),

@@ -73,7 +73,8 @@ static void test_variant_score__derivative_is_that_of_differences(void **state) 
   (void)state;
   for (size_t i = 0; i < CASE_COUNT; i++) {
     struct variant_made made = variant_must_make(cases[i].text, NULL);
-    for (double s = -2.013; s < 2; s += 0.171) {
+    for (int step_of_s = 0; step_of_s < 24; step_of_s++) {
+      const double s = -2.013 + 0.171 * step_of_s;
       const struct variant_place place = {0, 1, 90, 83};
       const double step = 1e-6;
       const double above = variant_score_at(made.variant, &made.arguments, s + step, &place);
