@@ -74,6 +74,7 @@ template <int kPending> KJIT_DEVICE void wait_for_copies() {
   if constexpr (cfg::kAsyncCopy) cp_async_wait_group<kPending>();
 }
 
+#ifndef KJIT_variant
 // Scores of keys from `valid_columns` on become -inf. One predicate at a time, because there are no registers for more.
 KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns) {
   const int valid = valid_columns - read_tid_x() % 4 * 2;
@@ -85,6 +86,7 @@ KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns) {
       for (int m = 0; m < cfg::kRowTiles; m++)
         mask_unless_less(s[m][n][i], n * 8 + i % 2, valid);
 }
+#endif
 
 // The work of one block of threads: B_r query rows of one (batch, head).
 struct Block {
@@ -144,6 +146,7 @@ struct Block {
       source.template load<false>(cfg::kKeyRows);
   }
 
+#ifndef KJIT_variant
   // Scores that do not count become -inf: of keys that do not exist, and of those that a row does not see.
   KJIT_DEVICE void mask(fragments::Scores &s, int j) const {
     if constexpr (cfg::kCausal)
@@ -201,6 +204,7 @@ struct Block {
     }
     fragments::accumulate(o, probabilities, at, j);
   }
+#endif
 
   KJIT_DEVICE void clear_output() {
 #pragma unroll
