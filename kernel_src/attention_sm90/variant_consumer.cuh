@@ -1,8 +1,9 @@
 // The consumer of an attention variant, derived from the dense one: the steps and their products are the same.
 //
 // What differs: which key block a step is for stands in the entry that the producer left with the K buffer; a step's
-// mask is decided into keep words before its products are issued; and where the variant has a score function, the scores
-// go through it when no product is in flight, because it may branch or call (ptxas serialises products across either).
+// mask is decided into keep words before its products are issued; and where the variant has a score function, the
+// scores go through it when no product is in flight, because it may branch or call (ptxas serialises products across
+// either).
 #pragma once
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/variant_tile.cuh"
