@@ -25,9 +25,9 @@ struct variant_row {
 static const struct variant_row rows[] = {
     {"window", NULL, "q - k <= window && q >= k", false, 48, 128},
     {"streaming", NULL, "(q - k <= window && q >= k) || k < 4", false, 192, 160},
-    {"document", NULL, "doc[b, q] == doc[b, k]", true, 48, 128},
+    {"document", NULL, "doc[b, q] == doc[b, k]", true, 48, 160},
     {"natten", NULL, "abs(clamp(q // 64, 4, 59) - k // 64) <= 4 && abs(clamp(q % 64, 4, 59) - k % 64) <= 4", true, 48,
-     128},
+     160},
     {"alibi", "score + slope[h] * float(k - q)", NULL, false, 128, 128},
     {"softcap", "cap * tanh(score / cap)", NULL, false, 144, 128},
     {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, 144, 176},
