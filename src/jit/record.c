@@ -169,6 +169,10 @@ static bool put_plain(struct text *line, const char *path, const struct jit_requ
 static kjit_status put_line(struct record *record, struct text *line, const char *path,
                             const struct jit_request *request, kjit_error *error) {
   char name[RECORDED_NAME_BYTES];
+  if (request->is_generated) {
+    text_appendf(line, "# %s %s %s: an attention variant\n", request->family, request->target.name, request->label);
+    return KJIT_OK;
+  }
   if (put_plain(line, path, request)) return KJIT_OK;
   const char *const slash = strrchr(path, '/'), *const base = slash ? slash + 1 : path;
   const bool is_users = request->is_users;
