@@ -35,7 +35,7 @@ struct decision {
   struct backward_choice choice;
   const struct config_kernel *kernels[KJIT_ATTENTION_BACKWARD_KERNELS_MAX]; /* live as long as the runtime */
 };
-_Static_assert(sizeof(struct key) == 8 * 11, "a key has no padding");
+_Static_assert(sizeof(struct key) == 8 * 12, "a key has no padding");
 _Static_assert(sizeof(struct decision) % 8 == 0, "a decision is whole words");
 
 /* How many decisions are remembered, a power of two: a program that trains comes back to few problems. */
@@ -138,7 +138,7 @@ static kjit_status find_kernels(kjit_runtime *runtime, const kjit_device_info *d
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < decision->choice.count && status == KJIT_OK; i++)
     status = config_kernel_get(runtime, decision->choice.kernels[i].family->family, decision->choice.kernels[i].values,
-                               device, &decision->kernels[i], error);
+                               device, NULL, 0, &decision->kernels[i], error);
   return status;
 }
 
