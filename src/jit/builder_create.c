@@ -221,7 +221,9 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
   status = open_bundles(builder, options, error);
   if (status == KJIT_OK) status = start_record(builder, options, error);
   if (status != KJIT_OK) return status;
-  if (builder->mode == KJIT_CACHE_OFF) return KJIT_OK;
+  /* With the cache switched off, only stores that the caller named himself are asked, as for bundles. */
+  const bool named = options->cache_remote || options->remote_store_count;
+  if (builder->mode == KJIT_CACHE_OFF) return named ? open_remote(builder, options, error) : KJIT_OK;
   open_user(builder, options);
   open_site(builder, options);
   builder->toolkit.cache_dir = builder->user.dir.path;

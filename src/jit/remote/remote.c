@@ -91,6 +91,17 @@ done:
   return status;
 }
 
+/* Who signs trusts keys: those that were given, or else his own. Otherwise what a stranger put into a store would be
+ * filled back signed. */
+static kjit_status trust_own(struct remote *remote, kjit_error *error) {
+  if (remote->trust.count) return KJIT_OK;
+  remote->trust.keys = mem_alloc(remote->mem, sizeof *remote->trust.keys);
+  if (!remote->trust.keys) return error_no_memory(error);
+  remote_object_public_key(&remote->seed, remote->trust.keys);
+  remote->trust.count = 1;
+  return KJIT_OK;
+}
+
 static kjit_status read_keys(struct remote *remote, const struct remote_settings *settings, kjit_error *error) {
   kjit_status status =
       trust_init(&remote->trust, remote->mem, settings->trusted_keys, settings->trusted_key_count, error);
@@ -98,7 +109,8 @@ static kjit_status read_keys(struct remote *remote, const struct remote_settings
     status = trust_list(remote, settings->trusted_list, error);
   if (status != KJIT_OK || !settings->signing_key_path) return status;
   remote->signs = true;
-  return remote_signing_key_read(remote->mem, settings->signing_key_path, &remote->seed, error);
+  status = remote_signing_key_read(remote->mem, settings->signing_key_path, &remote->seed, error);
+  return status == KJIT_OK ? trust_own(remote, error) : status;
 }
 
 static void make_owner(struct remote *remote) {
@@ -154,7 +166,7 @@ static unsigned writable(const struct remote *remote, size_t count) {
 }
 
 /* What the store at `index` has goes to the folder, and to the stores before it. Their readers may ask for signatures
- * that only a signer can make, so nothing goes there unless this process signs or nothing is signed. */
+ * that only a signer can make, so nothing goes there when this process trusts keys and does not sign. */
 static void fill_back(struct remote *remote, const struct digest *key, const struct entry_image *image, size_t index) {
   struct remote_job *job = remote_job_create(remote, key, image->data, image->bytes);
   if (!job) return;

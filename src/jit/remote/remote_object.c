@@ -80,3 +80,9 @@ void remote_object_sign(const void *image, size_t bytes, const struct digest *ke
   (void)crypto_sign_detached(signature + AT_SIGNATURE, NULL, text, sizeof text, secret);
   sodium_memzero(secret, sizeof secret);
 }
+
+void remote_object_public_key(const struct trust_key *seed, struct trust_key *key) {
+  uint8_t secret[crypto_sign_SECRETKEYBYTES];
+  (void)crypto_sign_seed_keypair(key->bytes, secret, seed->bytes);
+  sodium_memzero(secret, sizeof secret);
+}

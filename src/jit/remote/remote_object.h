@@ -26,4 +26,7 @@ size_t remote_object_announced(const void *data, size_t bytes);
 void remote_object_sign(const void *image, size_t bytes, const struct digest *key, const struct trust_key *seed,
                         uint8_t signature[REMOTE_SIGNATURE_BYTES]);
 
+/* The public key of a secret. */
+void remote_object_public_key(const struct trust_key *seed, struct trust_key *key);
+
 #endif
