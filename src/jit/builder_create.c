@@ -177,7 +177,7 @@ static kjit_status open_remote(struct builder *builder, const kjit_runtime_optio
       .ops = builder->ops,
       .counters = &builder->counters,
       .folder = &builder->user,
-      .urls = options->cache_remote          ? options->cache_remote
+      .urls = options->cache_remote         ? options->cache_remote
               : options->remote_store_count ? NULL
                                             : read_environment(builder, options, "KJIT_CACHE_REMOTE"),
       .stores = options->remote_stores,
@@ -271,7 +271,7 @@ void builder_cancel(struct builder *builder) {
 
 void builder_destroy(struct builder *builder) {
   if (!builder) return;
-  background_finish(builder); /* first, because its threads use everything else */
+  background_finish(builder);      /* first, because its threads use everything else */
   remote_destroy(builder->remote); /* while the folder that it fills is open */
   builder_fork_finish(builder);
   compile_server_destroy(builder->server);

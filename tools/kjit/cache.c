@@ -139,9 +139,8 @@ static int print_remote_report(const kjit_remote_report *report, bool json) {
                                 (json_int_t)report->refused, "failed", (json_int_t)report->failed, "written",
                                 (json_int_t)report->written));
   printf("%llu entries: %llu in the store, %llu missing, %llu refused, %llu without an answer; %llu written\n",
-         (unsigned long long)report->entries, (unsigned long long)report->present,
-         (unsigned long long)report->missing, (unsigned long long)report->refused,
-         (unsigned long long)report->failed, (unsigned long long)report->written);
+         (unsigned long long)report->entries, (unsigned long long)report->present, (unsigned long long)report->missing,
+         (unsigned long long)report->refused, (unsigned long long)report->failed, (unsigned long long)report->written);
   return print_text("");
 }
 

@@ -54,10 +54,8 @@ int warm_check(const struct request_list *list, const char *remote, const struct
   struct check check = {.names = json_array()};
   int code = EXIT_FAILED;
   const char **trusted = bundle_keys_read(keys, &error);
-  const struct runtime_wishes wishes = {.trusted_keys = trusted,
-                                        .trusted_key_count = keys->count,
-                                        .remote = remote,
-                                        .cache_mode = KJIT_CACHE_OFF};
+  const struct runtime_wishes wishes = {
+      .trusted_keys = trusted, .trusted_key_count = keys->count, .remote = remote, .cache_mode = KJIT_CACHE_OFF};
   kjit_status status = trusted == NULL ? (kjit_status)error.status : open_runtime_wishing(&runtime, &wishes, &error);
   for (size_t i = 0; i < list->count && status == KJIT_OK; i++)
     check_request(runtime, &list->items[i], &check);
@@ -68,7 +66,8 @@ int warm_check(const struct request_list *list, const char *remote, const struct
     code = report_failure(json, &error, NULL);
   /* A store that did not answer has not said that a kernel is missing. */
   if (status == KJIT_OK && stats.remote_errors > 0)
-    code = failure("%llu calls to the store failed, so what is missing is not known", (unsigned long long)stats.remote_errors);
+    code = failure("%llu calls to the store failed, so what is missing is not known",
+                   (unsigned long long)stats.remote_errors);
   kjit_runtime_destroy(runtime);
   json_decref(check.names);
   free((void *)trusted);

@@ -1,6 +1,6 @@
-/* Opening libcurl: the first caller opens it for the whole process, under a mutex, and looks its functions up. It is not
- * closed, because curl_global_cleanup() would also end what the program itself does with libcurl. A failure is not kept:
- * the library may be installed meanwhile. */
+/* Opening libcurl: the first caller opens it for the whole process, under a mutex, and looks its functions up. It is
+ * not closed, because curl_global_cleanup() would also end what the program itself does with libcurl. A failure is not
+ * kept: the library may be installed meanwhile. */
 #include "jit/remote/curl_api.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* libcurl, opened when a store needs it. Its ABI has been libcurl.so.4 since 2006: the numbers below are part of it, and
- * its headers are not needed. */
+/* libcurl, opened when a store needs it. Its ABI has been libcurl.so.4 since 2006: the numbers below are part of it,
+ * and its headers are not needed. */
 #ifndef KJIT_JIT_REMOTE_CURL_API_H
 #define KJIT_JIT_REMOTE_CURL_API_H
 
@@ -32,11 +32,11 @@ enum curl_option {
   CURL_WRITEFUNCTION = 20011,
   CURL_POSTFIELDSIZE_LARGE = 30120
 };
-#define CURL_RESPONSE_CODE     0x200002
-#define CURL_OK                0
-#define CURL_UNKNOWN_OPTION    48
-#define CURL_GLOBAL_DEFAULT    3L
-#define CURL_HTTP_AND_HTTPS    3L
+#define CURL_RESPONSE_CODE  0x200002
+#define CURL_OK             0
+#define CURL_UNKNOWN_OPTION 48
+#define CURL_GLOBAL_DEFAULT 3L
+#define CURL_HTTP_AND_HTTPS 3L
 
 /* Open the library once for the process; it stays. KJIT_ERR_NOT_FOUND says what is missing. Thread-safe. */
 kjit_status curl_api_open(const struct curl_api **api, kjit_error *error);

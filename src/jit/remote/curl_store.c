@@ -35,10 +35,10 @@ struct curl_store {
   atomic_int leases;
   bool is_s3;
   uint32_t connect_ms;
-  char *base;       /* without a "/" at its end */
-  char *sigv4;      /* NULL: requests are not signed */
-  char *user;       /* "user:password" of S3; NULL: that of the URL, if any */
-  char *token;      /* a header; NULL: none */
+  char *base;  /* without a "/" at its end */
+  char *sigv4; /* NULL: requests are not signed */
+  char *user;  /* "user:password" of S3; NULL: that of the URL, if any */
+  char *token; /* a header; NULL: none */
 };
 
 /* One request and its answer. */

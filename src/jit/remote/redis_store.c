@@ -21,8 +21,8 @@ struct redis_store {
   struct remote_pool pool;
   uint32_t connect_ms;
   uint64_t ttl_s;
-  char *text;                            /* holds the strings below */
-  const char *host, *port;               /* port NULL: `host` is a socket's path */
+  char *text;                             /* holds the strings below */
+  const char *host, *port;                /* port NULL: `host` is a socket's path */
   const char *user, *password, *database; /* NULL: none */
 };
 

@@ -40,8 +40,8 @@ void redis_wire_limit(struct redis_wire *wire, uint32_t timeout_ms);
 /* Send a command. False when it could not be sent. */
 bool redis_wire_send(struct redis_wire *wire, const struct redis_part *parts, size_t count);
 
-/* Receive the answer. The bytes of a bulk go to `write`; NULL forgets them. What is no answer, is longer than `most`, or
- * comes too late is REDIS_BROKEN: the connection cannot be used again. */
+/* Receive the answer. The bytes of a bulk go to `write`; NULL forgets them. What is no answer, is longer than `most`,
+ * or comes too late is REDIS_BROKEN: the connection cannot be used again. */
 void redis_wire_receive(struct redis_wire *wire, struct redis_reply *reply, size_t most, kjit_remote_write_fn write,
                         void *write_user);
 

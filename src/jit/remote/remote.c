@@ -22,8 +22,7 @@
 static kjit_status add_store(struct remote *remote, const kjit_remote_store *given, kjit_error *error) {
   struct remote_tier *tier = &remote->tiers[remote->count];
   kjit_remote_store *const store = &tier->store;
-  const kjit_status status =
-      struct_intake(store, sizeof *store, given, STORE_OLDEST_BYTES, "remote_stores", error);
+  const kjit_status status = struct_intake(store, sizeof *store, given, STORE_OLDEST_BYTES, "remote_stores", error);
   if (status != KJIT_OK) return status;
   const bool reads = !(store->flags & KJIT_REMOTE_WRITE_ONLY), writes = !(store->flags & KJIT_REMOTE_READ_ONLY);
   if (store->flags & ~(KJIT_REMOTE_READ_ONLY | KJIT_REMOTE_WRITE_ONLY | KJIT_REMOTE_SIGNED))
@@ -235,8 +234,7 @@ enum remote_turn remote_lease(struct remote *remote, const struct digest *key, i
     struct remote_tier *const tier = &remote->tiers[i];
     uint32_t timeout_ms;
     if (!has_leases(remote, tier) || !remote_tier_admits(remote, tier, deadline_ns, &timeout_ms)) continue;
-    const kjit_remote_answer answer =
-        tier->store.try_lease(tier->store.user, name, owner, REMOTE_LEASE_S, timeout_ms);
+    const kjit_remote_answer answer = tier->store.try_lease(tier->store.user, name, owner, REMOTE_LEASE_S, timeout_ms);
     remote_tier_note(remote, tier, answer);
     if (answer == KJIT_REMOTE_ABSENT) return REMOTE_TURN_OTHERS;
     if (answer == KJIT_REMOTE_DONE) {

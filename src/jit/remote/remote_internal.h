@@ -3,8 +3,11 @@
 #define KJIT_JIT_REMOTE_REMOTE_INTERNAL_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
-#include "jit/remote/remote.h"
+#include <kjit/remote.h>
+
+#include "jit/cache/disk_cache.h"
 #include "jit/remote/remote_object.h"
 
 /* Each store that is asked in vain costs a round trip, so there is no use for many. */

@@ -60,8 +60,7 @@ const char *remote_object_check(const void *data, size_t bytes, const struct dig
   if (bytes != announced && bytes != announced + REMOTE_SIGNATURE_BYTES) return "longer than its header says";
   if (bytes == announced && trust->count) return "not signed";
   const char *damage = NULL;
-  if (bytes != announced)
-    damage = check_signature((const uint8_t *)data + announced, data, announced, key, trust);
+  if (bytes != announced) damage = check_signature((const uint8_t *)data + announced, data, announced, key, trust);
   if (!damage) damage = entry_read(data, announced, entry);
   if (damage) return damage;
   digest_of(&found, entry->key_text.data, entry->key_text.bytes);

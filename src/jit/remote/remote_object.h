@@ -10,7 +10,7 @@
 #include "jit/bundle/bundle_trust.h"
 #include "jit/cache/entry.h"
 
-#define REMOTE_SIGNATURE_BYTES 104
+#define REMOTE_SIGNATURE_BYTES  104
 #define REMOTE_OBJECT_MAX_BYTES ((size_t)ENTRY_MAX_BYTES + REMOTE_SIGNATURE_BYTES)
 
 /* Check an object that was asked for by `key`, the digest of a whole key. With trusted keys one of them must have

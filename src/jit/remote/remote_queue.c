@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "jit/cache/cache_publish.h"
+#include "jit/remote/remote.h"
 #include "jit/remote/remote_internal.h"
 
 #define QUEUE_BYTES ((size_t)64 << 20)

@@ -33,8 +33,9 @@ void remote_tier_note(struct remote *remote, struct remote_tier *tier, kjit_remo
   count_add(remote->counters, COUNT_remote_errors, 1);
   atomic_store(&tier->open_until_ns, remote_now_ns(remote) + PAUSE_NS);
   if (atomic_fetch_add(&tier->failures, 1) + 1 == FAILURES_MAX)
-    log_write(remote->log, KJIT_LOG_WARNING, "remote: %s failed %d times in a row: it is left alone and tried every %d s",
-              tier->title, FAILURES_MAX, (int)(PAUSE_NS / 1000000000));
+    log_write(remote->log, KJIT_LOG_WARNING,
+              "remote: %s failed %d times in a row: it is left alone and tried every %d s", tier->title, FAILURES_MAX,
+              (int)(PAUSE_NS / 1000000000));
 }
 
 /* An object under way. */
@@ -74,8 +75,7 @@ static kjit_status take(struct remote *remote, struct remote_tier *tier, const s
   const char *damage = fetch->refused ? "no entry, or longer than its header says" : NULL;
   if (fetch->text.failed) return KJIT_ERR_NO_MEMORY;
   if (!damage && !bytes) damage = "empty";
-  if (!damage)
-    damage = remote_object_check(fetch->text.data, bytes, key, &remote->trust, &image->entry, &entry_bytes);
+  if (!damage) damage = remote_object_check(fetch->text.data, bytes, key, &remote->trust, &image->entry, &entry_bytes);
   if (damage) return refuse(remote, tier, key, damage);
   image->bytes = entry_bytes;
   image->data = text_take(&fetch->text);

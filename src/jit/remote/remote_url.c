@@ -49,9 +49,9 @@ static kjit_status read_option(struct remote_url *url, const char *option, kjit_
   if (!strncmp(option, "region=", 7)) url->region = option + 7;
   if (!strncmp(option, "endpoint=", 9)) url->endpoint = option + 9;
   if (url->region == option + 7 || url->endpoint == option + 9) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_ARG,
-                   "option \"%.60s\": must be ro, wo, signed, connect_ms=, total_ms=, ttl_s=, region= or endpoint=",
-                   option);
+  return error_set(
+      error, KJIT_ERR_INVALID_ARG,
+      "option \"%.60s\": must be ro, wo, signed, connect_ms=, total_ms=, ttl_s=, region= or endpoint=", option);
 }
 
 /* The address without user, password and query, for people. */

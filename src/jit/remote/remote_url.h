@@ -7,7 +7,7 @@
 #include "base/mem.h"
 
 struct remote_url {
-  const char *address; /* "http://host/path" */
+  const char *address;           /* "http://host/path" */
   const char *region, *endpoint; /* of S3; NULL: from the environment */
   uint64_t flags, connect_ms, total_ms;
   uint64_t ttl_s; /* of what is put into Redis; 0: for ever */
