@@ -22,7 +22,7 @@ PROBE = None
 # Nothing here takes longer than this beyond the time limits that the cases set themselves.
 SLACK_S = 20
 STAMPEDE = int(os.environ.get("KJIT_TEST_STAMPEDE", "200"))
-KILLS = int(os.environ.get("KJIT_TEST_KILLS", "200"))
+KILLS = int(os.environ.get("KJIT_TEST_KILLS", "100"))  # over each of two stores
 
 
 def moto_is_there():
