@@ -169,6 +169,29 @@ static kjit_status start_record(struct builder *builder, const kjit_runtime_opti
   return path ? record_to(builder->record, path, error) : KJIT_OK;
 }
 
+/* Open the remote stores. Options win over the environment; a program that gives its own stores wants no others. */
+static kjit_status open_remote(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  const struct remote_settings settings = {
+      .mem = builder->mem,
+      .log = builder->log,
+      .ops = builder->ops,
+      .counters = &builder->counters,
+      .folder = &builder->user,
+      .urls = options->cache_remote         ? options->cache_remote
+              : options->remote_store_count ? NULL
+                                            : read_environment(builder, options, "KJIT_CACHE_REMOTE"),
+      .stores = options->remote_stores,
+      .store_count = options->remote_store_count,
+      .trusted_keys = options->trusted_keys,
+      .trusted_key_count = options->trusted_key_count,
+      .trusted_list = read_environment(builder, options, "KJIT_CACHE_TRUSTED_KEYS"),
+      .signing_key_path = options->signing_key_path ? options->signing_key_path
+                                                    : read_environment(builder, options, "KJIT_CACHE_SIGNING_KEY"),
+      .end_ms = options->remote_end_ms,
+      .read_only = builder->mode == KJIT_CACHE_RO};
+  return remote_create(&builder->remote, &settings, error);
+}
+
 static struct resident *create_resident(const struct builder *builder, const kjit_runtime_options *options) {
   const struct resident_bounds bounds = {
       .max_bytes = options->memory_max_bytes ? options->memory_max_bytes : BUILDER_DEFAULT_MEMORY_MAX_BYTES,
@@ -198,12 +221,14 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
   status = open_bundles(builder, options, error);
   if (status == KJIT_OK) status = start_record(builder, options, error);
   if (status != KJIT_OK) return status;
-  if (builder->mode == KJIT_CACHE_OFF) return KJIT_OK;
+  /* With the cache switched off, only stores that the caller named himself are asked, as for bundles. */
+  const bool named = options->cache_remote || options->remote_store_count;
+  if (builder->mode == KJIT_CACHE_OFF) return named ? open_remote(builder, options, error) : KJIT_OK;
   open_user(builder, options);
   open_site(builder, options);
   builder->toolkit.cache_dir = builder->user.dir.path;
   builder->toolkit.writable = atomic_load(&builder->user.writable);
-  return KJIT_OK;
+  return open_remote(builder, options, error);
 }
 
 kjit_status builder_create_parts(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
@@ -246,7 +271,8 @@ void builder_cancel(struct builder *builder) {
 
 void builder_destroy(struct builder *builder) {
   if (!builder) return;
-  background_finish(builder); /* first, because its threads use everything else */
+  background_finish(builder);      /* first, because its threads use everything else */
+  remote_destroy(builder->remote); /* while the folder that it fills is open */
   builder_fork_finish(builder);
   compile_server_destroy(builder->server);
   resident_destroy(builder->resident);
