@@ -46,8 +46,6 @@ class FamilyField(NamedTuple):
     text: str
     #: Of an enum.
     values: tuple[str, ...]
-    #: The legal values in words, "one of 64, 96, 128"; None for kjit's own families, whose `text` says it.
-    legal: Optional[str] = None
 
 
 class FamilyParameter(NamedTuple):
@@ -222,9 +220,7 @@ def _fields(handle: Any) -> tuple[FamilyField, ...]:
         info = row.contents
         count = getattr(info, "value_count", 0)
         values = tuple(info.value_names[index].decode() for index in range(count))
-        words = lib.kjit_family_field_legal(handle, len(rows))
-        legal = None if words is None else words.decode()
-        rows.append(FamilyField(info.name.decode(), _KINDS[info.kind], (info.text or b"").decode(), values, legal))
+        rows.append(FamilyField(info.name.decode(), _KINDS[info.kind], (info.text or b"").decode(), values))
     return tuple(rows)
 
 

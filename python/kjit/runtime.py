@@ -316,14 +316,6 @@ class Runtime(CacheUpkeep):
         """
         lib.kjit_runtime_cancel(self.handle)
 
-    def compile_recorded(self, path: Path, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
-        """A kernel that was recorded with its sources: "<manifest>.sources/<digest>.request"; no GPU needed.
-
-        arch: what it must have been recorded for; by default it is not asked. no_compile: a miss is NotFound.
-        """
-        flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
-        return self._take(lib.kjit_recorded_build, text_or_none(path), text_or_none(arch), flags)
-
     def record(self, path: Optional[Path]) -> None:
         """From now on append a manifest line for each distinct request to a file; None: stop."""
         call(lib.kjit_runtime_record, self.handle, text_or_none(path))

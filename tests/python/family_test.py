@@ -60,12 +60,6 @@ class Configs(unittest.TestCase):
         self.assertEqual([each.type for each in self.family.parameters], ["dtype*", "const dtype*", "int32", "int32"])
         self.assertEqual(self.family.warnings, [])
 
-    def test_fields__have_their_legal_values_in_words(self):
-        legal = {field.name: field.legal for field in self.family.fields}
-        self.assertEqual(legal["rows"], "one of 1, 2, 4, 8")
-        self.assertEqual(legal["max_columns"], "from 1024 to 32768 in steps of 1024")
-        self.assertEqual({field.legal for field in kjit.Family.find("flash_forward").fields}, {None})
-
     def test_config__has_typed_values_and_defaults(self):
         config = self.family.Config(threads=256, cached=True, dtype="bf16")
         self.assertEqual((config.threads, config.cached, config.dtype, config.rows), (256, True, "bf16", 1))

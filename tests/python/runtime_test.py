@@ -76,16 +76,6 @@ class Compiling(Folder):
         self.assertIn("mine.cu(1): error", caught.exception.log)
         self.assertEqual(caught.exception.status_name, "KJIT_ERR_COMPILE")
 
-    def test_compile_recorded__builds_from_the_recorded_sources_alone(self):
-        text, record = 'extern "C" __global__ void k() {}', self.folder / "asked.manifest"
-        with kjit.Runtime(cache_mode="off", record=record) as runtime:
-            key = runtime.compile_source(text, "k", "sm_80").key
-        (path,) = (self.folder / "asked.manifest.sources").glob("*.request")
-        with kjit.Runtime(cache_mode="off") as other:
-            self.assertEqual(other.compile_recorded(path).key, key)
-            self.assertRaises(kjit.Unsupported, other.compile_recorded, path, "sm_90")
-            self.assertRaises(kjit.NotFound, other.compile_recorded, path.with_name("0" * 64 + ".request"))
-
     def test_warm__counts_what_it_did(self):
         other = TEXT.replace("64, 32", "64, 64")
         seen = []
