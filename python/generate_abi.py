@@ -36,7 +36,9 @@ class Headers:
 
     def read(self, text):
         for declaration in declarations(text):
-            if match := re.fullmatch(r"typedef enum (\w+) \{(.*)\} \w+", declaration):
+            if match := re.fullmatch(r"struct (\w+)", declaration):
+                self.kinds[match[1]] = "opaque"  # until the header that defines it
+            elif match := re.fullmatch(r"typedef enum (\w+) \{(.*)\} \w+", declaration):
                 self.add_enum(*match.groups())
             elif match := re.fullmatch(r"typedef struct (\w+) \{(.*)\} \w+", declaration):
                 self.add_struct(*match.groups())
