@@ -42,6 +42,7 @@
 #define KJIT_KJIT_H
 
 #include <kjit/attention.h>
+#include <kjit/attention_decode_sm90.h>
 #include <kjit/attention_sm90.h>
 #include <kjit/build.h>
 #include <kjit/bundle.h>

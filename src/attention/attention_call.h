@@ -3,6 +3,7 @@
 #define KJIT_ATTENTION_ATTENTION_CALL_H
 
 #include "attention/attention_choose.h"
+#include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
 #include "attention/sm90/sm90_call.h"
 
@@ -10,6 +11,7 @@ struct attention_call {
   const struct attention_family *family;
   int32_t device; /* the current device, which the call is for */
   union {
+    struct decode_call decode;
     struct sm90_call sm90;
     struct flash_call flash;
   } of; /* the family's own struct */

@@ -9,7 +9,7 @@
 #include "family/family.h"
 
 /* Most fields of such a family: the size of what is remembered for each problem. */
-enum { ATTENTION_FIELDS_MAX = 18, ATTENTION_FAMILY_COUNT = 2 };
+enum { ATTENTION_FIELDS_MAX = 18, ATTENTION_FAMILY_COUNT = 3 };
 
 /* One config that is to be launched: its kernel, and into how many splits its tiles are divided (split-KV). */
 struct attention_launch {
