@@ -14,10 +14,10 @@
 #error "KJIT_causal is not defined: 0 or 1"
 #elif !defined(KJIT_rows)
 #error "KJIT_rows is not defined: query rows of a tile, 16, 32, 48 or 64"
-#elif !defined(KJIT_key_groups) || !defined(KJIT_tile_n) || !defined(KJIT_stages)
-#error "KJIT_key_groups, KJIT_tile_n or KJIT_stages is not defined: warpgroups, key rows of a block, blocks in flight"
-#elif !defined(KJIT_cluster)
-#error "KJIT_cluster is not defined: blocks of threads that share a run, 1 to 16"
+#elif !defined(KJIT_tile_n) || !defined(KJIT_stages)
+#error "KJIT_tile_n or KJIT_stages is not defined: key rows of a block, blocks in shared memory"
+#elif !defined(KJIT_blocks_per_sm)
+#error "KJIT_blocks_per_sm is not defined: blocks of threads that an SM runs at the same time, 1 to 4"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -34,14 +34,6 @@ KJIT_WGMMA(KJIT_head_dim_v, Fp16)
 #endif
 #endif
 
-// The attribute of a kernel whose blocks of threads form clusters. A kernel without clusters has none, because the driver
-// places plain blocks more freely than clusters of one.
-#if KJIT_cluster > 1
-#define DECODE_CLUSTER_DIMS __cluster_dims__(KJIT_cluster, 1, 1)
-#else
-#define DECODE_CLUSTER_DIMS
-#endif
-
 using namespace kjit;
 
 namespace cfg {
@@ -52,17 +44,10 @@ constexpr int kHeadDim = KJIT_head_dim;
 constexpr int kHeadDimV = KJIT_head_dim_v;
 constexpr bool kCausal = KJIT_causal;
 constexpr int kRows = KJIT_rows;
-constexpr int kGroups = KJIT_key_groups;
 constexpr int kKeyRows = KJIT_tile_n;
 constexpr int kStages = KJIT_stages;
-constexpr int kCluster = KJIT_cluster;
-
-constexpr int kConsumerThreads = kThreadsPerWarpgroup * kGroups;
-constexpr int kThreads = kConsumerThreads + kThreadsPerWarpgroup; // the last warpgroup is the producer
-
-// Registers of each thread after setmaxnreg: the warpgroups together may have 65,536 / 128 = 512.
-constexpr int kProducerRegisters = kGroups == 1 ? 56 : kGroups == 2 ? 40 : 32;
-constexpr int kConsumerRegisters = kGroups == 1 ? 256 : kGroups == 2 ? 232 : 160;
+constexpr int kBlocksPerSm = KJIT_blocks_per_sm;
+constexpr int kThreads = kThreadsPerWarpgroup;
 
 // Q as the A operand of the first product: in registers where they suffice, otherwise in shared memory.
 constexpr bool kQueryInRegisters = kHeadDim <= DECODE_REGISTER_HEAD_DIM;
@@ -70,11 +55,10 @@ constexpr bool kQueryInRegisters = kHeadDim <= DECODE_REGISTER_HEAD_DIM;
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
 static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
 static_assert(kRows % 16 == 0 && kRows >= 16 && kRows <= 64, "rows: a multiple of 16 up to 64");
-static_assert(kGroups >= 1 && kGroups <= 3, "key_groups: 1 to 3");
 static_assert(kKeyRows % 16 == 0 && kKeyRows <= 256, "tile_n: a multiple of 16 up to 256");
 static_assert(kStages >= 2 && kStages <= 16, "stages: 2 to 16");
-static_assert(kCluster >= 1 && kCluster <= 16 && (kCluster & (kCluster - 1)) == 0, "cluster: a power of two up to 16");
-static_assert(kThreads == KJIT_threads, "threads: the host launches as many as the roles have");
+static_assert(kBlocksPerSm >= 1 && kBlocksPerSm <= 4, "blocks_per_sm: 1 to 4");
+static_assert(kThreads == KJIT_threads, "threads: the host launches one warpgroup");
 
 // A tile lies in shared memory as bands of 64 columns, [band][rows][64], each with rows of 128 bytes that TMA swizzles.
 // TMA fills columns that the head does not have with zeros; they are multiplied only up to the next multiple of 16.

@@ -38,22 +38,4 @@ KJIT_DEVICE void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Like mbarrier_wait_parity() (mbarrier.cuh) with acquire semantics at cluster scope: what threads of other blocks wrote
-// before they arrived with release at cluster scope is then visible. Any threads.
-// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier.test_wait, mbarrier.try_wait"
-KJIT_DEVICE void mbarrier_wait_parity_cluster(uint32_t barrier, int parity) {
-  asm volatile("{ .reg .pred done; RETRY: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1; "
-               "@!done bra RETRY; }" ::"r"(barrier),
-               "r"(parity)
-               : "memory");
-}
-
-// One fp32 value from the shared memory of any block of the cluster: `shared` is a shared::cluster address. Each thread
-// by itself. PTX ISA 9.0, "Data Movement and Conversion Instructions: ld" (.shared::cluster)
-KJIT_DEVICE float ld_cluster_f32(uint32_t shared) {
-  float value;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(shared) : "memory");
-  return value;
-}
-
 } // namespace kjit

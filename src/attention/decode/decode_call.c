@@ -144,6 +144,14 @@ static kjit_status get_maps(struct recent *maps, kjit_runtime *runtime, const kj
 
 /* ---- Preparing ---- */
 
+/* Cut the key blocks of all tiles into `runs` runs. */
+static void set_runs(int64_t blocks, uint32_t runs, struct attention_decode_sm90_params *params) {
+  params->runs = (int)runs;
+  params->run_blocks = (int)(blocks / runs);
+  params->run_rest = (int)(blocks % runs);
+  params->runs_per_block = (float)runs / (float)blocks;
+}
+
 static void fill(const kjit_attention_args *args, const kjit_attention_problem *problem,
                  const struct decode_tiles *tiles, struct attention_decode_sm90_params *params) {
   const struct attention_scale scale = attention_arguments_scale(args->scale, problem->head_dim);
@@ -158,31 +166,29 @@ static void fill(const kjit_attention_args *args, const kjit_attention_problem *
   params->o_head_stride = tensor_stride(&args->o, HEADS);
   params->lse_batch_stride = args->lse.data ? tensor_stride(&args->lse, LSE_BATCH) : 0;
   params->lse_head_stride = args->lse.data ? tensor_stride(&args->lse, LSE_HEADS) : 0;
-  params->batch = (int)problem->batch;
   params->heads_kv = (int)problem->heads_kv;
   params->group = (int)(problem->heads_q / problem->heads_kv);
   params->seq_q = (int)problem->seq_q;
   params->seq_kv = (int)problem->seq_kv;
   params->row_tiles = (int)tiles->row_tiles;
-  params->runs = (int)tiles->count;
+  set_runs(tiles->count * tiles->key_blocks, (uint32_t)tiles->count, params);
   params->scale = scale.scale;
   params->scale_log2 = scale.scale_log2;
   params->partials = NULL;
-  params->arrivals = NULL;
+  params->meetings = NULL;
 }
 
 /* With as many runs as tiles, each run is a tile and nothing is left to merge. */
 static void cut(struct decode_call *call, struct state *state, const struct decode_tiles *tiles, uint32_t runs,
                 const kjit_attention_decode_sm90_config *config) {
   const size_t partial_floats = (size_t)config->rows * ((size_t)config->head_dim_v + 2);
-  call->cluster = (uint32_t)config->cluster;
-  call->tiles = (uint32_t)tiles->count;
+  call->blocks = tiles->count * tiles->key_blocks;
   call->workspace = NULL;
   if ((int64_t)runs == tiles->count) return;
   call->workspace = state->workspace;
   call->runs = runs;
   call->partial_bytes = 2 * (size_t)runs * partial_floats * FLOAT_BYTES;
-  call->arrivals = (size_t)tiles->count * (size_t)config->cluster;
+  call->arrivals = (size_t)tiles->count * DECODE_MEETING_INTS;
 }
 
 static kjit_status prepare(void *user, kjit_runtime *runtime, const struct attention_launch *launch,
@@ -207,7 +213,7 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
 static kjit_status enqueue_params(const struct decode_call *call, const struct attention_decode_sm90_params *params,
                                   CUstream stream, kjit_error *error) {
   const kjit_geometry *geometry = &call->kernel->geometry;
-  const uint32_t grid[3] = {(uint32_t)params->runs * call->cluster, 1, 1};
+  const uint32_t grid[3] = {(uint32_t)params->runs, 1, 1};
   return runtime_kernel_enqueue(call->kernel->kernel, grid, geometry->threads, geometry->shared_bytes, params, stream,
                                 error);
 }
@@ -219,9 +225,9 @@ static kjit_status enqueue(const void *user, CUstream stream, kjit_error *error)
   if (!call->workspace || !sm90_workspace_get(call->workspace, call->partial_bytes, call->arrivals, stream, &space))
     return enqueue_params(call, &call->params, stream, error);
   struct attention_decode_sm90_params params = call->params;
-  params.runs = (int)call->runs;
+  set_runs(call->blocks, call->runs, &params);
   params.partials = space.partials;
-  params.arrivals = space.arrivals;
+  params.meetings = space.arrivals;
   const kjit_status status = enqueue_params(call, &params, stream, error);
   sm90_workspace_put(call->workspace, &space, stream);
   return status;

@@ -14,8 +14,7 @@ struct decode_call {
   struct sm90_workspace *workspace; /* NULL: no tile lies in several runs */
   size_t partial_bytes, arrivals;   /* bytes of partial results, and counters of arrivals, in the workspace */
   uint32_t runs;                    /* used with a workspace */
-  uint32_t tiles;                   /* the number of runs without one */
-  uint32_t cluster;
+  int64_t blocks;                   /* key blocks of all tiles */
 };
 
 extern const struct attention_family decode_attention;

@@ -13,10 +13,8 @@
 
 enum {
   MAX_HEAD = 256,
-  MAX_CLUSTER = 8,
   FEW_ROWS = DECODE_M, /* more query rows of a key head are bound by products, not by memory */
-  LEAST_KEYS = 256,    /* fewer keys are a matter of the launch alone                        */
-  GPC_SMS = 16,        /* SMs of a GPC that clusters of 4 and more can be placed on          */
+  LEAST_KEYS = 256     /* fewer keys are a matter of the launch alone                        */
 };
 
 #define MAX_SEQ    (INT64_C(1) << 30)
@@ -31,53 +29,13 @@ struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
   return tiles;
 }
 
-/* Clusters that run at the same time, one block of threads on each SM. */
-static int64_t capacity(int32_t cluster, uint32_t sm_count) {
-  const int64_t sms = cluster <= 2 ? sm_count : sm_count / GPC_SMS * GPC_SMS;
-  return integer_max(sms / cluster, 1);
-}
-
-/* As many runs as there are clusters at a time. Where nearly as many are a multiple of the tiles, every run lies in one
- * tile, and where it is the number of tiles itself, nothing is merged through global memory. */
+#include <stdlib.h>
 uint32_t decode_runs(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
                      uint32_t sm_count) {
-  const int64_t most = capacity(config->cluster, sm_count), blocks = tiles->count * tiles->key_blocks;
-  const int64_t even = tiles->count <= most ? most / tiles->count * tiles->count : most;
-  const int64_t runs = even * 16 >= most * 15 ? even : most;
+  const int64_t resident = (int64_t)sm_count * config->blocks_per_sm, blocks = tiles->count * tiles->key_blocks;
+  int64_t runs = resident;
+  if (getenv("KJIT_X_RUNS")) runs = atoi(getenv("KJIT_X_RUNS"));
   return (uint32_t)integer_min(runs, blocks);
-}
-
-/* ---- The modelled time, in nanoseconds on an H200; only its order counts ---- */
-
-enum {
-  BLOCK_NS_PER_KIB = 30, /* an SM's share of 4.3 TB/s: 32.6 bytes a nanosecond              */
-  EXCHANGE_NS = 400,     /* through shared memory of a cluster                              */
-  MERGE_NS = 2200,       /* through global memory: fence, arrival, one round of loads       */
-  MERGE_PART_NS = 60     /* for each further partial result                                 */
-};
-
-static int64_t time_of(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
-                       uint32_t sm_count) {
-  const int64_t runs = decode_runs(tiles, config, sm_count), blocks = tiles->count * tiles->key_blocks;
-  const int64_t longest = integer_divide_up(integer_divide_up(blocks, runs), config->cluster);
-  const int64_t kib = (int64_t)config->tile_n * (config->head_dim + config->head_dim_v) * 2 / 1024;
-  const int64_t parts = integer_divide_up(runs, tiles->count);
-  const bool merges = runs % tiles->count != 0 || runs > tiles->count;
-  return longest * kib * BLOCK_NS_PER_KIB + (config->cluster > 1 ? EXCHANGE_NS : 0) +
-         (merges ? MERGE_NS + parts * MERGE_PART_NS / config->cluster : 0);
-}
-
-static void choose_cluster(const struct decode_tiles *tiles, uint32_t sm_count,
-                           kjit_attention_decode_sm90_config *config) {
-  int64_t best = INT64_MAX;
-  int32_t chosen = 1;
-  for (config->cluster = 1; config->cluster <= MAX_CLUSTER; config->cluster *= 2) {
-    const int64_t time = time_of(tiles, config, sm_count);
-    if (time >= best) continue;
-    best = time;
-    chosen = config->cluster;
-  }
-  config->cluster = chosen;
 }
 
 /* ---- Choosing ---- */
@@ -115,6 +73,8 @@ static void fill_stages(kjit_attention_decode_sm90_config *config) {
 kjit_status decode_choose(const kjit_attention_problem *problem, uint32_t sm_count,
                           kjit_attention_decode_sm90_config *out, kjit_error *error) {
   kjit_status status = check_own(problem, error);
+  if (getenv("KJIT_X_OLD")) return KJIT_ERR_UNSUPPORTED;
+  (void)sm_count;
   if (status != KJIT_OK) return status;
   const int64_t rows = problem->seq_q * (problem->heads_q / problem->heads_kv);
   kjit_attention_decode_sm90_config config = {.dtype = problem->dtype,
@@ -122,12 +82,9 @@ kjit_status decode_choose(const kjit_attention_problem *problem, uint32_t sm_cou
                                               .head_dim_v = (int32_t)problem->head_dim_v,
                                               .causal = problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_q > 1,
                                               .rows = (int32_t)integer_round_up(rows, 16),
-                                              .key_groups = 2,
-                                              .tile_n = 64,
-                                              .cluster = 1};
+                                              .tile_n = problem->head_dim + problem->head_dim_v > 256 ? 32 : 64,
+                                              .blocks_per_sm = 2};
   fill_stages(&config);
-  const struct decode_tiles tiles = decode_tiles_of(problem, &config);
-  choose_cluster(&tiles, sm_count, &config);
   status = decode_check(&config, error);
   if (status == KJIT_OK) *out = config;
   return status;

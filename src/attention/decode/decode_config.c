@@ -11,15 +11,16 @@
 #include "jit/request/target.h"
 
 enum {
-  MAX_HEAD = 256,       /* columns: wgmma's N */
-  MAX_GROUPS = 3,       /* with the producer 512 threads; a fourth would leave each 128 registers */
-  KEY_STEP = 16,        /* wgmma's K: keys of one product with V */
-  MAX_KEYS = 256,       /* wgmma's N, and rows of a tensor map's box */
-  ROW_STEP = 16,        /* rows of a warp's accumulators */
-  MIN_STAGES = 2,       /* a block is loaded while another is used */
-  MAX_STAGES = 16,      /* more does not fit with any block worth having */
-  MAX_CLUSTER = 8,      /* blocks of threads: what every card schedules */
-  SHARED_BYTES = 232448 /* of sm_90, per block after opting in: target.c */
+  MAX_HEAD = 256,           /* columns: wgmma's N */
+  KEY_STEP = 16,            /* wgmma's K: keys of one product with V */
+  MAX_KEYS = 256,           /* wgmma's N, and rows of a tensor map's box */
+  ROW_STEP = 16,            /* rows of a warp's accumulators */
+  MIN_STAGES = 2,           /* a block is loaded while another is used */
+  MAX_STAGES = 16,          /* more does not fit with any block worth having */
+  MAX_BLOCKS_PER_SM = 4,    /* with more a thread has fewer than 128 registers */
+  SHARED_BYTES = 232448,    /* of sm_90, per block after opting in: target.c */
+  SHARED_BYTES_SM = 233472, /* of an SM of sm_90, all blocks together                 */
+  SYSTEM_BYTES = 1024       /* that the driver takes of each block's               */
 };
 
 /* ---- Fields ---- */
@@ -42,23 +43,16 @@ static uint32_t bands(int32_t columns) {
   return (uint32_t)integer_divide_up(columns, DECODE_BAND_COLUMNS);
 }
 
-/* Shared memory as shared.cuh lays it out: K and V, Q where it is not in registers, the exchange, the scratch for
- * merging, mbarriers, and one word. */
+/* Shared memory as shared.cuh lays it out: K and V, Q where it is not in registers, the scratch for merging, mbarriers,
+ * and one word. */
 uint32_t decode_shared_bytes(const kjit_attention_decode_sm90_config *config) {
-  const uint32_t groups = (uint32_t)config->key_groups, tile_rows = (uint32_t)config->rows;
-  const uint32_t stages = (uint32_t)config->stages, columns = (uint32_t)config->head_dim_v;
+  const uint32_t stages = (uint32_t)config->stages;
   const uint32_t kv =
       (uint32_t)config->tile_n * DECODE_ROW_BYTES * (bands(config->head_dim) + bands(config->head_dim_v));
   const uint32_t q =
       config->head_dim <= DECODE_REGISTER_HEAD_DIM ? 0 : DECODE_M * DECODE_ROW_BYTES * bands(config->head_dim);
-  const uint32_t exchange = 4 * groups * (tile_rows * (columns + DECODE_EXCHANGE_PAD) + 2 * tile_rows);
-  const uint32_t scratch = 4 * DECODE_SCRATCH_FLOATS * 128 * groups;
-  return stages * kv + q + exchange + scratch + DECODE_BARRIER_BYTES * (4 * stages + 2) + DECODE_BARRIER_BYTES +
-         DECODE_ALIGNMENT - 1;
-}
-
-uint32_t decode_threads(const kjit_attention_decode_sm90_config *config) {
-  return 128 * ((uint32_t)config->key_groups + 1);
+  const uint32_t scratch = 4 * DECODE_SCRATCH_FLOATS * DECODE_THREADS;
+  return stages * kv + q + scratch + DECODE_BARRIER_BYTES * (4 * stages + 1) + DECODE_ALIGNMENT - 1;
 }
 
 uint32_t decode_registers(const kjit_attention_decode_sm90_config *config) {
@@ -93,42 +87,45 @@ static kjit_status check_problem_fields(const kjit_attention_decode_sm90_config 
 static kjit_status check_counts(const kjit_attention_decode_sm90_config *config, kjit_error *error) {
   if (!is_between(config->rows, ROW_STEP, DECODE_M) || config->rows % ROW_STEP != 0)
     return broken(error, "rows", config->rows, "a multiple of 16 from 16 to 64");
-  if (!is_between(config->key_groups, 1, MAX_GROUPS)) return broken(error, "key_groups", config->key_groups, "1 to 3");
   if (!is_between(config->tile_n, KEY_STEP, MAX_KEYS) || config->tile_n % KEY_STEP != 0)
     return broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
   if (!is_between(config->stages, MIN_STAGES, MAX_STAGES)) return broken(error, "stages", config->stages, "2 to 16");
-  if (is_between(config->cluster, 1, MAX_CLUSTER) && (config->cluster & (config->cluster - 1)) == 0) return KJIT_OK;
-  return broken(error, "cluster", config->cluster, "1, 2, 4 or 8");
+  if (is_between(config->blocks_per_sm, 1, MAX_BLOCKS_PER_SM)) return KJIT_OK;
+  return broken(error, "blocks_per_sm", config->blocks_per_sm, "1 to 4");
 }
 
-/* The registers that Q, S, P and O may take of the 256, 232 or 160 that setmaxnreg gives a consumer thread. The rest is
- * for addresses, row maxima and sums, and for what the compiler needs. */
-static int32_t most_registers(int32_t groups) {
-  static const int32_t most[MAX_GROUPS] = {224, 200, 120};
-  return most[groups - 1];
+/* The registers that Q, S, P and O may take of the 255, 255, 168 or 128 that a thread has with 1 to 4 blocks on an SM.
+ * The rest is for addresses, row maxima and sums, and for what the compiler needs. Above these bounds ptxas spills. */
+static int32_t most_registers(int32_t blocks_per_sm) {
+  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 208, 128, 96};
+  return most[blocks_per_sm - 1];
+}
+
+/* The shared memory that a block may have beside the others of its SM. */
+static uint32_t most_shared(int32_t blocks_per_sm) {
+  return blocks_per_sm == 1 ? SHARED_BYTES : SHARED_BYTES_SM / (uint32_t)blocks_per_sm - SYSTEM_BYTES;
 }
 
 bool decode_fits(const kjit_attention_decode_sm90_config *config) {
-  return (int32_t)decode_registers(config) <= most_registers(config->key_groups) &&
-         decode_shared_bytes(config) <= SHARED_BYTES;
+  return (int32_t)decode_registers(config) <= most_registers(config->blocks_per_sm) &&
+         decode_shared_bytes(config) <= most_shared(config->blocks_per_sm);
 }
 
 static kjit_status check_tile(const kjit_attention_decode_sm90_config *config, kjit_error *error) {
-  const int32_t registers = (int32_t)decode_registers(config), most = most_registers(config->key_groups);
+  const int32_t registers = (int32_t)decode_registers(config), most = most_registers(config->blocks_per_sm);
   const uint32_t shared = decode_shared_bytes(config);
   if (registers > most)
     return error_set(error, KJIT_ERR_INVALID_CONFIG,
                      "tile_n is %d: with head_dim %d and head_dim_v %d a thread needs %d registers for Q, S, P and O; "
-                     "must be at most %d with key_groups %d",
+                     "must be at most %d with blocks_per_sm %d",
                      (int)config->tile_n, (int)config->head_dim, (int)config->head_dim_v, (int)registers, (int)most,
-                     (int)config->key_groups);
-  if (shared > SHARED_BYTES)
-    return error_set(
-        error, KJIT_ERR_INVALID_CONFIG,
-        "tile_n is %d: with head_dim %d, head_dim_v %d, rows %d, key_groups %d and stages %d a block needs "
-        "%u bytes of shared memory; must be at most %d",
-        (int)config->tile_n, (int)config->head_dim, (int)config->head_dim_v, (int)config->rows, (int)config->key_groups,
-        (int)config->stages, shared, SHARED_BYTES);
+                     (int)config->blocks_per_sm);
+  if (shared > most_shared(config->blocks_per_sm))
+    return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                     "tile_n is %d: with head_dim %d, head_dim_v %d and stages %d a block needs %u bytes of shared "
+                     "memory; must be at most %u with blocks_per_sm %d",
+                     (int)config->tile_n, (int)config->head_dim, (int)config->head_dim_v, (int)config->stages, shared,
+                     most_shared(config->blocks_per_sm), (int)config->blocks_per_sm);
   return KJIT_OK;
 }
 
@@ -163,7 +160,7 @@ static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   const kjit_attention_decode_sm90_config *config = decode_config_view(values);
   (void)family;
-  *out = (kjit_geometry){.threads = {decode_threads(config), 1, 1}, .shared_bytes = decode_shared_bytes(config)};
+  *out = (kjit_geometry){.threads = {DECODE_THREADS, 1, 1}, .shared_bytes = decode_shared_bytes(config)};
 }
 
 /* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */

@@ -20,11 +20,10 @@ static inline const kjit_attention_decode_sm90_config *decode_config_view(const 
 }
 
 /* Numbers that follow from a legal config, or from one whose only faults are those of decode_fits(). */
-uint32_t decode_threads(const kjit_attention_decode_sm90_config *config);
 uint32_t decode_shared_bytes(const kjit_attention_decode_sm90_config *config); /* dynamic, with room to align it */
-uint32_t decode_registers(const kjit_attention_decode_sm90_config *config); /* of a consumer thread for Q, S, P and O */
+uint32_t decode_registers(const kjit_attention_decode_sm90_config *config);    /* of a thread for Q, S, P and O */
 
-/* The two rules that depend on the tile: a consumer thread's registers, a block's shared memory. */
+/* The two rules that depend on the tile: a thread's registers, a block's shared memory. */
 bool decode_fits(const kjit_attention_decode_sm90_config *config);
 
 /* Check every rule. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be <rule>". */

@@ -16,13 +16,5 @@ KJIT_DEVICE void cluster_arrive_relaxed() {}
 KJIT_DEVICE void cluster_wait() {
   __syncthreads();
 }
-KJIT_DEVICE void mbarrier_wait_parity_cluster(uint32_t barrier, int parity) {
-  emulator->mbarrier_wait(barrier, parity);
-}
-KJIT_DEVICE float ld_cluster_f32(uint32_t shared) {
-  float value;
-  emulator->load_shared(&value, shared, sizeof value);
-  return value;
-}
 
 } // namespace kjit
