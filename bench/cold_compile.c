@@ -41,7 +41,8 @@ static int remove_visit(const char *path, const struct stat *info, int kind, str
 static bool bare_prepare(struct bare *bare, const struct mem *mem, const kjit_flash_config *config, kjit_error *error) {
   source_shelf_init(&bare->shelf, mem);
   const kjit_config plain = kjit_flash_config_plain(config);
-  if (config_request_init(&bare->request, mem, &bare->shelf, plain.family, plain.values, ARCH, 0, error) != KJIT_OK)
+  const struct config_act act = {.arch = ARCH};
+  if (config_request_init(&bare->request, mem, &bare->shelf, plain.family, plain.values, &act, error) != KJIT_OK)
     return false;
   const struct jit_request *request = &bare->request.request;
   const struct source_set *sources = request->sources;

@@ -3,8 +3,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "attention/attention_choose.h"
-#include "attention/tune/tune_table.h"
+#include "attention/tune/tune_attention.h"
 #include "output.h"
 #include "support/random.h"
 
@@ -38,6 +37,7 @@ static kjit_attention_problem random_problem(struct random *random, int32_t dtyp
 static bool fill(struct bench *bench, struct random *random) {
   struct tune_table *table = bench->table;
   for (size_t i = 0; i < PROBLEMS; i++) {
+    struct attention_choice choice;
     struct tune_row row = {.ns = 1, .rules_ns = 1};
     bench->unknown[i] = random_problem(random, KJIT_FP16);
     if (table->count == ROWS) {
@@ -45,8 +45,10 @@ static bool fill(struct bench *bench, struct random *random) {
       continue;
     }
     bench->known[i] = random_problem(random, KJIT_BF16);
-    if (attention_choose(&bench->known[i], &place, &nothing, &row.choice, NULL) != KJIT_OK) return false;
-    tune_class_of(&bench->known[i], &row.class);
+    if (attention_choose(&bench->known[i], &place, &nothing, &choice, NULL) != KJIT_OK) return false;
+    row.family = choice.family->family;
+    memcpy(row.values, choice.values, sizeof choice.values);
+    tune_class_of(&bench->known[i], (struct tune_class *)(void *)row.class);
     if (tune_table_add(table, &row, 1, NULL) != KJIT_OK) return false;
   }
   return true;
@@ -66,7 +68,7 @@ static double ask(struct bench *bench, const kjit_attention_problem *problems,
 
 static void compare(struct bench *bench, const kjit_attention_problem *problems, const char *what, size_t rounds,
                     const struct output *output) {
-  const struct attention_measured measured = tune_table_measured(bench->table);
+  const struct attention_measured measured = tune_attention_measured(bench->table);
   static double with[MOST_ROUNDS], without[MOST_ROUNDS];
   char name[80];
   for (size_t round = 0; round < rounds; round++) {
@@ -90,7 +92,7 @@ int main(int argc, char **argv) {
   struct mem memory;
   if (!output_read_options(&output, argc, argv, &rounds, MOST_ROUNDS)) return 2;
   if (!mem_init(&memory, NULL)) return output_failure(&output, "no allocator");
-  bench.table = tune_table_create(&memory);
+  bench.table = tune_table_create(&memory, &tune_attention);
   if (!bench.table || !fill(&bench, &random)) return output_failure(&output, "no memory for the table");
   compare(&bench, bench.known, "a class with a row", rounds, &output);
   compare(&bench, bench.unknown, "a class without", rounds, &output);

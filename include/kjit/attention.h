@@ -15,6 +15,27 @@ extern "C" {
 /** Row i of q sees keys up to i + seq_kv - seq_q (aligned bottom right). A row that sees none gives 0 and -inf. */
 #define KJIT_ATTENTION_CAUSAL 0x1u
 
+/** window_left and window_right of the arguments are read. */
+#define KJIT_ATTENTION_WINDOW 0x2u
+
+/** A score function and a mask that the caller wrote, compiled into the kernel: kjit/attention_variant.h. */
+typedef struct kjit_attention_variant kjit_attention_variant;
+
+/**
+ * Which blocks of scores are computed, in the layout of PyTorch's BlockMask: for each row of blocks how many blocks of
+ * keys are partial, and which; and how many are full, and which. A partial block is judged by the variant's mask (all
+ * of it is seen where there is none); a full block is seen as a whole, whatever the mask says; a block in neither list
+ * is not seen. The order within a row is free, and entries behind a row's count are not read. Device memory, int32.
+ */
+typedef struct kjit_block_lists {
+  kjit_tensor counts;       /**< (batch or 1, heads_q or 1, rows); the last axis contiguous                    */
+  kjit_tensor indices;      /**< (batch or 1, heads_q or 1, rows, columns); the last axis contiguous           */
+  kjit_tensor full_counts;  /**< as counts; data NULL: no block is full                                        */
+  kjit_tensor full_indices; /**< as indices                                                                    */
+  int32_t query_rows;       /**< queries of a block, at least 1: rows · query_rows covers seq_q                */
+  int32_t key_rows;         /**< keys of a block, at least 1: columns · key_rows covers seq_kv                 */
+} kjit_block_lists;
+
 /**
  * Arguments of attention forward: O = softmax(scale · Q·Kᵀ)·V for each (batch, head), in fp32, rounded once.
  *
@@ -29,7 +50,27 @@ typedef struct kjit_attention_args {
   kjit_tensor o;   /**< written                                                                                */
   kjit_tensor lse; /**< ln Σ exp(scale·q·k): (batch, heads_q, seq_q) fp32, seq_q contiguous; data NULL: not wanted */
   float scale;     /**< softmax scale, > 0 and finite; 0: 1/√head_dim                                          */
-  uint32_t flags;  /**< KJIT_ATTENTION_CAUSAL or 0                                                             */
+  uint32_t flags;  /**< KJIT_ATTENTION_* or 0                                                                  */
+
+  /** @name Attention variants
+   * All zero for dense attention. A score is scaled first, then goes through the score function, then the mask decides
+   * whether it counts; what they are is written in one text (variant) or follows from the members behind it.
+   * @{ */
+  const kjit_attention_variant *variant; /**< NULL: none. Borrowed for the call, or for the making of a plan.        */
+  const int32_t *scalar_values;          /**< of the variant's scalars, in their order; floats by their bits         */
+  const kjit_tensor *variant_tensors;    /**< the variant's tensors, in their order                                  */
+  const kjit_block_lists *blocks;        /**< NULL: the mask alone says which blocks are computed                    */
+  const kjit_tensor *sinks;              /**< (heads_q) fp32: one more logit a row, not scaled, without a value. A row
+                                            that sees no key gives 0 and the sink. NULL: none                        */
+  const kjit_tensor *alibi_slopes;       /**< (heads_q) or (batch, heads_q) fp32: adds -slope·|i + seq_kv - seq_q - j|.
+                                            NULL: none. Not beside `variant`, as those below                         */
+  const kjit_tensor *bias; /**< (batch, heads_q, seq_q, seq_kv), fp16, bf16 or fp32, any strides, an axis of
+                              length 1 for all: added to the scaled scores. NULL: none                 */
+  int32_t window_left;     /**< with KJIT_ATTENTION_WINDOW: row i sees keys from i + seq_kv - seq_q - left */
+  int32_t window_right;    /**< up to i + seq_kv - seq_q + right; -1: no bound on that side            */
+  int32_t attention_chunk; /**< keys of the same multiple of this many as the query's own; 0: all      */
+  float softcap;           /**< scores become softcap·tanh(score / softcap); 0: they stay              */
+  /** @} */
 } kjit_attention_args;
 
 static inline kjit_attention_args kjit_attention_args_default(void) {
@@ -50,6 +91,8 @@ typedef struct kjit_attention_problem {
   int64_t seq_kv;     /**< 0: as seq_q                            */
   int64_t head_dim;   /**< columns of q and k, at least 1         */
   int64_t head_dim_v; /**< columns of v and o; 0: as head_dim     */
+  int64_t seen_keys;  /**< keys that a row sees on average where a mask leaves some out: an estimate, by which kernels
+                         are  chosen; 0: what the flags say */
 } kjit_attention_problem;
 
 static inline kjit_attention_problem kjit_attention_problem_default(void) {
@@ -57,13 +100,6 @@ static inline kjit_attention_problem kjit_attention_problem_default(void) {
   problem.struct_size = sizeof problem;
   return problem;
 }
-
-/** What decided which kernel a problem gets. */
-typedef enum kjit_decided_by {
-  KJIT_DECIDED_BY_NONE = 0,
-  KJIT_DECIDED_BY_RULES = 1, /**< the planner's rules: docs/attention.md */
-  KJIT_DECIDED_BY_TABLE = 2  /**< a row of a tuned table: kjit/tune.h    */
-} kjit_decided_by;
 
 /**
  * Choose the kernel for a problem: attention_sm90 where it can compute the problem, else flash_forward. The config is

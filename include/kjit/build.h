@@ -73,9 +73,10 @@ typedef struct kjit_part {
 /**
  * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every few milliseconds while it
  * waits for another builder and while NVRTC compiles, in whatever phase that is. Others that wait for the same kernel
- * are not cancelled. What becomes of the compile: with a compile server (runtime.h) it is killed, and one of the others
- * takes over; without one it goes on in a thread of the runtime, since NVRTC cannot be interrupted, and a later call
- * gets it.
+ * are not cancelled. What becomes of the compile: who ran out of time will ask again, so after a deadline it goes on
+ * in the background, for at most kjit_runtime_options.background_max_ms, and a later call gets it. After a cancellation
+ * it goes on for the others; when nobody is left, a compile server (runtime.h) kills it, and without one it goes on
+ * too, since NVRTC cannot be interrupted.
  */
 typedef int (*kjit_stop_fn)(void *user);
 
@@ -339,6 +340,29 @@ KJIT_API uint32_t kjit_artifact_kernel_count(const kjit_artifact *artifact);
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_artifact_get_kernel(const kjit_artifact *artifact, uint32_t index,
                                                              kjit_kernel_info *info, kjit_error *error);
+
+/** Where the time of a compile went, in milliseconds. Loading is not in it: that is the driver's, and comes later. */
+typedef struct kjit_phases {
+  size_t struct_size;
+  double includes_ms;  /**< reading the source and finding and reading what it includes                 */
+  double compile_ms;   /**< NVRTC and nvJitLink, from their start to the cubin: the following and the rest */
+  double front_end_ms; /**< reading C++; this and the next two need NVRTC 12.2 and KJIT_RUNTIME_TIME_PHASES */
+  double optimizer_ms; /**< from there to PTX                                                           */
+  double ptxas_ms;     /**< from PTX to machine code                                                    */
+  double link_ms;      /**< nvJitLink; 0 when nothing was linked                                        */
+  double publish_ms;   /**< writing the entry into the user folder                                      */
+} kjit_phases;
+
+/**
+ * Where the time of the compile went that made this artifact. `phases->struct_size` must be set.
+ * @param      artifact  an artifact
+ * @param[out] phases    all zero when this process did not compile it
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_artifact_get_phases(const kjit_artifact *artifact, kjit_phases *phases,
+                                                             kjit_error *error);
 
 /** What a kernel is known by, as hex digits and NUL. */
 typedef struct kjit_key {

@@ -40,6 +40,13 @@ typedef struct kjit_config {
   int32_t values[KJIT_FIELD_COUNT_MAX];
 } kjit_config;
 
+/** What decided which kernel a problem gets. */
+typedef enum kjit_decided_by {
+  KJIT_DECIDED_BY_NONE = 0,
+  KJIT_DECIDED_BY_RULES = 1, /**< the family's rules, or its defaults    */
+  KJIT_DECIDED_BY_TABLE = 2  /**< a row of a tuned table: kjit/tune.h    */
+} kjit_decided_by;
+
 /** How a field's value is written. */
 typedef enum kjit_field_kind {
   KJIT_FIELD_DTYPE = 0, /**< a ::kjit_dtype: by name in any case, or by number                    */
@@ -84,6 +91,16 @@ KJIT_API const char *kjit_family_name(const kjit_family *family);
  * @par Thread safety  Thread-safe.
  */
 KJIT_API const kjit_field_info *kjit_family_field(const kjit_family *family, size_t index);
+
+/**
+ * A field's legal values in words: "one of 64, 96, 128", "from 32 to 1024 in steps of 32".
+ * @param family  may be NULL
+ * @param index   of the field, from 0
+ * @return borrowed from the family; NULL past the end, for a NULL family and for kjit's own families, whose fields say
+ *         it in kjit_field_info.text
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API const char *kjit_family_field_legal(const kjit_family *family, size_t index);
 
 /**
  * A config of one of the family's named sets, which are for warming caches and for tuning.

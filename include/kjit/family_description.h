@@ -35,6 +35,7 @@ typedef struct kjit_family_field_row {
   int64_t least, most, step; /**< of an int without values: least, least + step, … up to most. `step` 0 means 1       */
   kjit_family_text default_value; /**< used where a config's text leaves the field out; NULL: it must be given        */
   const char *text;               /**< one line of documentation, or NULL                                             */
+  uint32_t given;                 /**< 1: the caller decides it for each problem, and tuning leaves it as it is       */
 } kjit_family_field_row;
 
 /** A derived constant: `#define KJIT_<name> <number>` behind the fields. It may use fields and those before it. */
@@ -84,12 +85,29 @@ typedef struct kjit_family_set_row {
   kjit_family_text where; /**< an expression over the config; NULL: all legal ones */
 } kjit_family_set_row;
 
-/** What problems are told apart by when configs are tuned. */
+/** A field of the config that a choice sets. */
+typedef struct kjit_family_assignment {
+  kjit_family_text field;
+  kjit_family_text value; /**< an expression as that of kjit_family_choose_row.when */
+} kjit_family_assignment;
+
+/**
+ * What is chosen for a problem without a tuned table: of the first row whose condition holds. Fields that it does not
+ * name, and are not given, have their default.
+ */
+typedef struct kjit_family_choose_row {
+  kjit_family_text when; /**< an expression over given fields, integer parameters of the call, and the card's sm,
+                            arch_specific, sm_count and shared_per_block; NULL: always */
+  const kjit_family_assignment *assignments;
+  size_t assignment_count;
+} kjit_family_choose_row;
+
+/** What problems are told apart by when configs are tuned; given fields are told apart too, without a row. */
 typedef struct kjit_family_class_row {
   kjit_family_text name;
-  kjit_family_text value; /**< an expression over the call's integer parameters                                  */
+  kjit_family_text value; /**< an expression over the call's integer parameters and given fields                 */
   const int64_t *buckets; /**< rising: a value belongs to the last one that is not above it, or to the first     */
-  size_t bucket_count;    /**< at most 64; 0: every value is a class of its own                                  */
+  size_t bucket_count;    /**< at most 64, each of 32 bits; 0: every value is a class of its own                 */
 } kjit_family_class_row;
 
 /** A family in C. What a family file says, docs/families.md explains. Everything is copied. */
@@ -126,6 +144,8 @@ typedef struct kjit_family_description {
   size_t set_count; /**< at most 64 */
   const kjit_family_class_row *classes;
   size_t class_count; /**< at most 16 */
+  const kjit_family_choose_row *choose;
+  size_t choose_count; /**< at most 64 */
 } kjit_family_description;
 
 static inline kjit_family_description kjit_family_description_default(void) {

@@ -42,15 +42,20 @@
 #define KJIT_KJIT_H
 
 #include <kjit/attention.h>
+#include <kjit/attention_backward.h>
 #include <kjit/attention_decode_sm90.h>
+#include <kjit/attention_serving.h>
 #include <kjit/attention_sm90.h>
+#include <kjit/attention_variant.h>
 #include <kjit/build.h>
 #include <kjit/bundle.h>
 #include <kjit/cache.h>
 #include <kjit/common.h>
+#include <kjit/contest.h>
 #include <kjit/doctor.h>
 #include <kjit/family.h>
 #include <kjit/family_description.h>
+#include <kjit/family_tune.h>
 #include <kjit/flash_forward.h>
 #include <kjit/kernel.h>
 #include <kjit/module.h>

@@ -25,13 +25,16 @@ typedef enum kjit_cache_mode {
 #define KJIT_RUNTIME_IGNORE_ENVIRONMENT 0x1u
 /** Choose kernels by the rules alone, whatever was measured (tune.h). Environment: KJIT_TUNED=off. */
 #define KJIT_RUNTIME_IGNORE_TUNED 0x2u
+/** Ask NVRTC for the time of its phases (kjit_artifact_get_phases()). Kernels are then compiled in this process, also
+ * with a compile server. Environment: KJIT_TIME=on. */
+#define KJIT_RUNTIME_TIME_PHASES 0x4u
 
 /**
  * Where kernels are compiled. Environment: KJIT_COMPILE_SERVER=on|off.
  *
  * Off by default, because a library that starts processes unasked surprises the program around it: one that waits for
- * any child sees ours, and one that is confined may not fork at all. On, compiles run side by side on all cores, are
- * killed at a deadline, and a compiler that crashes, hangs or eats memory costs one kernel. Where the system refuses
+ * any child sees ours, and one that is confined may not fork at all. On, compiles run side by side on all cores, can
+ * be killed, and a compiler that crashes, hangs or eats memory costs one kernel. Where the system refuses
  * it, kernels are compiled in the process, and the log says so once.
  */
 typedef enum kjit_compile_server {
@@ -97,6 +100,13 @@ typedef struct kjit_runtime_options {
                                   or in the libexec folder that belongs to it                                   */
   uint64_t compile_memory_max_bytes; /**< bound on the address space of a compile in the server; 0:
                                           $KJIT_COMPILE_MEMORY_MAX_BYTES or the machine's memory                  */
+  uint32_t background_max_ms; /**< how long a compile goes on after the deadline of the call that asked for it, so that
+                                   a later call finds it done; 0: 300,000                                         */
+  uint32_t reserved_2;        /**< zero                                                                           */
+  const char *dump_dir;       /**< absolute path of a folder in which each compile leaves a folder NAME.ARCH.KEY with
+                                 source.cu, kernel.ptx, kernel.cubin, log.txt, options.txt, key.txt and times.txt, at most
+                                 4,096 of them; made when it is missing. Kernels are then compiled in this process. NULL:
+                                   $KJIT_DUMP, or nowhere                                                          */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */
@@ -123,7 +133,8 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_create(kjit_runtime **out, cons
 
 /**
  * End a runtime: unloads its kernels and frees everything, ends the processes of its compile server, and waits for
- * compiles that go on after their callers' deadlines: until NVRTC's front end is through, which may take seconds.
+ * compiles that go on in this process after their callers' deadlines: until NVRTC's front end is through, which may
+ * take seconds.
  * Artifacts, kernels and plans taken from it must have been released before, and their launches must have finished.
  * After the last one a program that opened the library with dlopen() may close it: nothing of it stays. NVRTC and
  * libcuda, once opened, do, until the process ends. Accepts NULL.
@@ -131,6 +142,16 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_create(kjit_runtime **out, cons
  * @par Thread safety  Not thread-safe.
  */
 KJIT_API void kjit_runtime_destroy(kjit_runtime *runtime);
+
+/**
+ * Give up every compile that is under way, as a program that is about to end wants it. Calls that wait or compile end
+ * with KJIT_ERR_CANCELLED, those in the compile server at once, those in this process when NVRTC's front end is through
+ * (a call with a deadline or a stop function leaves at once there too). From then on this runtime compiles nothing;
+ * what memory and cache hold is still found. It must be destroyed as any other.
+ * @param runtime  may be NULL
+ * @par Thread safety  Thread-safe; also while other threads are in calls of this runtime. Not for signal handlers.
+ */
+KJIT_API void kjit_runtime_cancel(kjit_runtime *runtime);
 
 /** Counters since the runtime was made. Only ever grow at the end. */
 typedef struct kjit_runtime_stats {

@@ -12,7 +12,13 @@ extern "C" {
 #endif
 
 /** Element types. The numbers are PyTorch's ScalarType, as PyTorch's configs print them. */
-typedef enum kjit_dtype { KJIT_DTYPE_NONE = 0, KJIT_FP16 = 5, KJIT_FP32 = 6, KJIT_BF16 = 15 } kjit_dtype;
+typedef enum kjit_dtype {
+  KJIT_DTYPE_NONE = 0,
+  KJIT_INT32 = 3,
+  KJIT_FP16 = 5,
+  KJIT_FP32 = 6,
+  KJIT_BF16 = 15
+} kjit_dtype;
 
 /** kjit_tensor.device of memory that no GPU owns. */
 #define KJIT_DEVICE_HOST (-1)

@@ -11,6 +11,7 @@
 #define KJIT_TUNE_H
 
 #include <kjit/attention.h>
+#include <kjit/family_tune.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,6 +43,19 @@ typedef struct kjit_tune_info {
 KJIT_API KJIT_NODISCARD kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_device_info *device,
                                                        kjit_tune_info *info, kjit_error *error);
 
+/**
+ * The same for the table of a user's family.
+ * @param device  NULL: the table of the device "any" of `arch`
+ * @param arch    used when device is NULL
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_UNSUPPORTED  the family is kjit's own
+ * @retval KJIT_ERR_INVALID_ARG
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_family_tune_info(kjit_runtime *runtime, const kjit_family *family,
+                                                          const kjit_device_info *device, const char *arch,
+                                                          kjit_tune_info *info, kjit_error *error);
+
 /* ---- Making a table ---- */
 
 /** Enough for every class as text, with the NUL. */
@@ -59,11 +73,14 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_get_info(kjit_runtime *runtime, co
 KJIT_API KJIT_NODISCARD kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, size_t capacity,
                                                     kjit_error *error);
 
-/** A config around the rules' choice. `refused` is borrowed from the list. */
+/** A config to be measured. `refused` is borrowed from the list. */
 typedef struct kjit_tune_candidate {
-  kjit_config config;  /**< canonical, if it is legal                                           */
-  const char *refused; /**< why it is not worth compiling, a rule with its numbers; "" if it is */
-  uint32_t changes;    /**< fields in which it differs from the rules' choice; 0: it is that    */
+  kjit_config config;     /**< canonical, if it is legal                                                   */
+  const char *refused;    /**< why it is not worth measuring, a rule with its numbers; "" if it is         */
+  uint32_t changes;       /**< fields in which it differs from the rules' choice; of the first one 0       */
+  uint32_t registers;     /**< of a thread, after kjit_tune_candidates_judge()                             */
+  uint32_t spill_bytes;   /**< of a thread, likewise                                                       */
+  uint32_t blocks_per_sm; /**< that an SM holds at once, likewise; 0 where the architecture is not known   */
 } kjit_tune_candidate;
 
 typedef struct kjit_tune_candidates kjit_tune_candidates;
@@ -85,6 +102,39 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_candidates_create(kjit_tune_candid
                                                                 kjit_error *error);
 
 /**
+ * The same for a problem of a user's family: what kjit_family_choose() says without a table first, then the configs of
+ * a set in the set's order, with the problem's given fields; or, without a set, its neighbours in one or two fields.
+ * @param[out] out      ended with kjit_tune_candidates_destroy(), before the runtime and the family
+ * @param      runtime  the runtime
+ * @param      problem  the problem
+ * @param      set      NULL for the neighbours
+ * @param      device   the card; NULL for the usual card of `arch`
+ * @param      arch     used when device is NULL
+ * @retval KJIT_ERR_NOT_FOUND  the family has no such set
+ * @retval those of kjit_family_choose()
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_family_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
+                                                                  const kjit_family_problem *problem, const char *set,
+                                                                  const kjit_device_info *device, const char *arch,
+                                                                  kjit_error *error);
+
+/**
+ * Build a candidate, or find it in the cache, and read the compiler's report. It is refused if it does not compile,
+ * spills more than the first of the list, has blocks that no SM can hold, or leaves an SM with fewer warps than
+ * schedulers. The first must have been judged before the others. One that is refused already is left alone.
+ * @param list     the list
+ * @param runtime  the runtime
+ * @param index    of the candidate
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG
+ * @retval those of kjit_config_build() for the first, without which nothing can be compared
+ * @par Thread safety  Not thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_candidates_judge(kjit_tune_candidates *list, kjit_runtime *runtime,
+                                                               size_t index, kjit_error *error);
+
+/**
  * One candidate of a list.
  * @param list   the list
  * @param index  from 0
@@ -100,13 +150,23 @@ KJIT_API const kjit_tune_candidate *kjit_tune_candidates_get(const kjit_tune_can
  */
 KJIT_API void kjit_tune_candidates_destroy(kjit_tune_candidates *list);
 
+/**
+ * What stands for a card where an architecture alone is known: a device called "any", with the limits of the usual
+ * card of the architecture.
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_INVALID_ARG  arch is none
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_device_any(const char *arch, kjit_device_info *device, kjit_error *error);
+
 /** What was measured for one problem. */
 typedef struct kjit_tune_result {
   size_t struct_size;
   kjit_attention_problem problem;
-  const kjit_config *config; /**< what was fastest; NULL: the rules' choice stays          */
-  double microseconds;       /**< median, above 0 and at most one day                      */
-  double rules_microseconds; /**< of the rules' choice, likewise                           */
+  const kjit_config *config;                 /**< what was fastest; NULL: the rules' choice stays          */
+  double microseconds;                       /**< median, above 0 and at most one day                      */
+  double rules_microseconds;                 /**< of the rules' choice, likewise                           */
+  const kjit_family_problem *family_problem; /**< of a user's family, in place of `problem`; NULL: `problem` is it   */
 } kjit_tune_result;
 
 static inline kjit_tune_result kjit_tune_result_default(void) {
@@ -120,7 +180,8 @@ static inline kjit_tune_result kjit_tune_result_default(void) {
  * Other processes may write at the same time without losing rows; readers see the old table or the new one. Rows of
  * other kernels are dropped, and a damaged file is begun anew. Runtimes that have read the table do not read it again.
  * @param runtime  the runtime whose cache folder is used
- * @param device   the card that was measured
+ * @param device   the card that was measured; kjit_tune_device_any() for an architecture without one, of users'
+ *                 families alone
  * @param result   what was measured
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG     names the member of the result
@@ -145,6 +206,16 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_publish(kjit_runtime *runtime, con
 KJIT_API KJIT_NODISCARD kjit_status kjit_tune_print(kjit_runtime *runtime, const kjit_device_info *device,
                                                     const kjit_tune_result *result, const char *before, char **text,
                                                     kjit_error *error);
+
+/**
+ * Tune a problem of attention, as kjit_family_tune() does for a user's family. Candidates are those of
+ * kjit_tune_candidates_create(); `options->set` must be NULL.
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_attention_tune(kjit_runtime *runtime, const kjit_attention_problem *problem,
+                                                        const kjit_device_info *device,
+                                                        const kjit_tune_options *options, kjit_tune_outcome *outcome,
+                                                        kjit_error *error);
 
 #ifdef __cplusplus
 }

@@ -22,13 +22,19 @@
 
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/producer.cuh"
+#ifdef KJIT_variant
+#include "attention_sm90/variant_consumer.cuh"
+#include "attention_sm90/variant_producer.cuh"
+using Parameters = attention_sm90_variant_params;
+#else
+using Parameters = attention_sm90_params;
+#endif
 
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "attention_sm90 requires sm_90a"
 #endif
 
-extern "C" __global__ __launch_bounds__(cfg::kThreads,
-                                        1) void attention_sm90(const __grid_constant__ attention_sm90_params p) {
+extern "C" __global__ __launch_bounds__(cfg::kThreads, 1) void attention_sm90(const __grid_constant__ Parameters p) {
   extern __shared__ char raw[];
   const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
   if (threadIdx.x == 0) layout.initialise();
@@ -37,9 +43,17 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads,
   const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / kThreadsPerWarpgroup, 0);
   if (warpgroup == 0) {
     setmaxnreg_dec<cfg::kProducerRegisters>();
+#ifdef KJIT_variant
+    if (threadIdx.x < kLanesPerWarp) VariantProducer(p, layout, threadIdx.x).run();
+#else
     if (threadIdx.x == 0) Producer{p, layout}.run();
+#endif
   } else {
     setmaxnreg_inc<cfg::kConsumerRegisters>();
+#ifdef KJIT_variant
+    VariantConsumer(p, layout, warpgroup - 1, threadIdx.x % kThreadsPerWarpgroup).run();
+#else
     Consumer(p, layout, warpgroup - 1, threadIdx.x % kThreadsPerWarpgroup).run();
+#endif
   }
 }

@@ -58,6 +58,11 @@ constexpr int kRescaleThreshold = KJIT_rescale_slack;
 constexpr bool kOverlapsTiles = kQueryBuffers == 2 || kOutputBands > 0;
 constexpr int kPackGqa = KJIT_packed; // query heads that share a key head, in the rows of one tile
 constexpr bool kSplitKv = KJIT_split; // split-KV: a tile's key blocks are divided among blocks of threads
+#ifdef KJIT_variant
+constexpr bool kVariant = true; // an attention variant: variant_consumer.cuh
+#else
+constexpr bool kVariant = false;
+#endif
 
 constexpr int kConsumerRows = SM90_GROUP_ROWS; // query rows of a consumer warpgroup: M of wgmma
 constexpr int kQueryRows = kConsumerRows * kConsumers;

@@ -31,7 +31,7 @@ struct Consumer {
   static constexpr int kColumns8 = cfg::kKeyRows / 8;
   static constexpr int kOutput8 = cfg::kHeadDimV / 8;
   static constexpr int kNone = -1;
-  using Softmax = OnlineSoftmax<1, kColumns8, kOutput8, true, cfg::kRescaleThreshold, cfg::kCausal>;
+  using Softmax = OnlineSoftmax<1, kColumns8, kOutput8, true, cfg::kRescaleThreshold, cfg::kCausal || cfg::kVariant>;
 
   const attention_sm90_params &p;
   const Layout at;
@@ -77,7 +77,7 @@ struct Consumer {
     if (thread == 0) cp_async_bulk_wait_group<0>(); // shared memory must live until TMA has read it
   }
 
-private:
+protected:
   static constexpr int kTurnThreads = 2 * kThreadsPerWarpgroup;
 
   // Named barriers: 1 to kConsumers for the turns, then one for the threads of each consumer.

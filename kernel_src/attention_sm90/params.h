@@ -2,6 +2,8 @@
 #ifndef KJIT_KERNEL_SRC_ATTENTION_SM90_PARAMS_H
 #define KJIT_KERNEL_SRC_ATTENTION_SM90_PARAMS_H
 
+#include "attention_variant/params.h"
+
 /* The driver's CUtensorMap: 128 opaque bytes. */
 #ifdef __CUDACC_RTC__
 struct alignas(64) attention_tensor_map {
@@ -36,6 +38,13 @@ struct attention_sm90_params {
   int partial_rows; /* rows of a consumer's 64 that a partial result keeps: a multiple of 8 */
   float *partials;  /* [tiles][consumers][splits] partial results, as partials.cuh lays them out */
   int *arrivals;    /* [tiles][consumers][splits] counters, all zero before and after a launch */
+};
+
+/* The argument in place of it where KJIT_variant is defined. With a score function of the variant's, base.scale is
+ * ln(2) and base.scale_log2 is 1, because the scores are scaled before that function and are powers of 2 after it. */
+struct attention_sm90_variant_params {
+  struct attention_sm90_params base;
+  struct attention_variant_params variant;
 };
 
 #endif

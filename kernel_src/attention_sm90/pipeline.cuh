@@ -10,7 +10,7 @@
 //   V      [stages][band][tile_n rows][64]               empty: every consumer's product with it is done
 //   O      [consumer][o_chunks bands][64 rows][64]       used by its consumer alone, so it needs no mbarrier
 //   then the mbarriers, then a tile's coordinates for each Q buffer (schedule.cuh), then, with split-KV, one word for
-//   each consumer (partials.cuh)
+//   each consumer (partials.cuh), then, for an attention variant, one word for each K buffer (variant_producer.cuh)
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
@@ -27,11 +27,13 @@ constexpr int kBarriers = 2 * cfg::kQueryBuffers + 4 * cfg::kStages;
 constexpr int kTilesAt = kBarriersAt + SM90_BARRIER_BYTES * kBarriers; // an even number of barriers: 16-byte aligned
 constexpr int kTileBytes = cfg::kSplitKv ? 2 * SM90_TILE_BYTES : SM90_TILE_BYTES;
 constexpr int kWordsAt = kTilesAt + kTileBytes * cfg::kQueryBuffers;
-constexpr int kBytes = kWordsAt + (cfg::kSplitKv ? SM90_WORD_BYTES * cfg::kConsumers : 0);
+constexpr int kEntriesAt = kWordsAt + (cfg::kSplitKv ? SM90_WORD_BYTES * cfg::kConsumers : 0);
+constexpr int kBytes = kEntriesAt + (cfg::kVariant ? SM90_WORD_BYTES * cfg::kStages : 0);
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
-// outside.
-static_assert(kBytes + SM90_ALIGNMENT - 1 == KJIT_shared_bytes, "shared_bytes: what the host asks for is what is used");
+// outside. A variant's words come on top of what the config alone needs.
+static_assert(kEntriesAt + SM90_ALIGNMENT - 1 == KJIT_shared_bytes,
+              "shared_bytes: what the host asks for is what is used");
 
 } // namespace shared
 
@@ -64,6 +66,7 @@ struct Layout {
   }
   KJIT_DEVICE uint32_t tile(int slot) const { return base + shared::kTilesAt + shared::kTileBytes * slot; }
   KJIT_DEVICE uint32_t word(int consumer) const { return base + shared::kWordsAt + 4 * consumer; }
+  KJIT_DEVICE uint32_t entry(int slot) const { return base + shared::kEntriesAt + SM90_WORD_BYTES * slot; }
 
   KJIT_DEVICE uint32_t query_full(int slot) const { return barrier(slot); }
   KJIT_DEVICE uint32_t query_empty(int slot) const { return barrier(cfg::kQueryBuffers + slot); }

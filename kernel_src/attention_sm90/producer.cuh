@@ -50,7 +50,7 @@ struct Producer {
     queue.finish();
   }
 
-private:
+protected:
   KJIT_DEVICE static const TensorMap *map(const attention_tensor_map &m) { return (const TensorMap *)&m; }
 
   KJIT_DEVICE void load_query(const Tile &tile) {
@@ -107,7 +107,7 @@ private:
   // these keys in L2 longer.
   KJIT_DEVICE static void load_band(const attention_tensor_map &m, uint32_t shared, uint32_t full, int column, int row,
                                     int head, int batch) {
-    if constexpr (cfg::kCausal)
+    if constexpr (cfg::kCausal || cfg::kVariant)
       tma_load_hint<kEvictLast>(shared, map(m), full, column, row, head, batch);
     else
       tma_load(shared, map(m), full, column, row, head, batch);

@@ -139,7 +139,7 @@ KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number) {
     tile.index = number /= p.splits;
   }
   int pair; // (batch, head)
-  if constexpr (cfg::kCausal) {
+  if constexpr (cfg::kCausal || cfg::kVariant) {
     const int pairs = p.heads * p.batch;
     const int first = number / (p.section * p.query_tiles) * p.section;
     const int in_section = number % (p.section * p.query_tiles);
@@ -152,7 +152,7 @@ KJIT_DEVICE Tile tile_by_number(const attention_sm90_params &p, int number) {
   }
   tile.head = pair % p.heads;
   tile.batch = pair / p.heads;
-  if constexpr (cfg::kSplitKv) set_key_blocks(p, tile);
+  if constexpr (cfg::kSplitKv && !cfg::kVariant) set_key_blocks(p, tile);
   return tile;
 }
 
@@ -166,7 +166,7 @@ struct TileScheduler {
     int number;
     do
       number = take_number();
-    while (cfg::kSplitKv && cfg::kCausal && number < tile_count(p) && has_no_blocks(number));
+    while (cfg::kSplitKv && cfg::kCausal && !cfg::kVariant && number < tile_count(p) && has_no_blocks(number));
     return number < tile_count(p) ? number : kNoTile;
   }
 

@@ -47,6 +47,11 @@ constexpr int kKLoad = KJIT_K_mma_load_K_tiles;
 constexpr int kVLoad = KJIT_V_mma_load_K_tiles;
 constexpr bool kDoubleBuffer = KJIT_mma_double_buffer_loads;
 constexpr bool kOptimizedSoftmax = KJIT_optimized_softmax;
+#ifdef KJIT_variant
+constexpr bool kVariant = true; // an attention variant: variant_block.cuh
+#else
+constexpr bool kVariant = false;
+#endif
 
 constexpr int kThreads = kWarps * kLanesPerWarp;
 constexpr int kRowsPerWarp = kQueryRows / kWarps;

@@ -18,6 +18,9 @@
 //
 // Key blocks are visited from last to first, so that the blocks that need a mask come first: the one that may be
 // ragged, and those on the diagonal of causal attention. The others need no check.
+//
+// With KJIT_variant the kernel computes an attention variant, the caller's score and mask functions
+// (variant_block.cuh).
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/cvt.cuh>
 #include <kjit/ptx/memory.cuh>
@@ -37,8 +40,8 @@
 
 namespace {
 
-using Softmax =
-    OnlineSoftmax<cfg::kRowTiles, cfg::kKeyTiles * 2, cfg::kOutputTiles8, cfg::kOptimizedSoftmax, 8, cfg::kCausal>;
+using Softmax = OnlineSoftmax<cfg::kRowTiles, cfg::kKeyTiles * 2, cfg::kOutputTiles8, cfg::kOptimizedSoftmax, 8,
+                              cfg::kCausal || cfg::kVariant>;
 
 KJIT_DEVICE const char *head_start(const void *tensor, const flash_forward_strides &stride, uint32_t head) {
   return (const char *)tensor + (blockIdx.z * stride.batch + head * stride.head) * 2;
@@ -71,6 +74,7 @@ template <int kPending> KJIT_DEVICE void wait_for_copies() {
   if constexpr (cfg::kAsyncCopy) cp_async_wait_group<kPending>();
 }
 
+#ifndef KJIT_variant
 // Scores of keys from `valid_columns` on become -inf. One predicate at a time, because there are no registers for more.
 KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns) {
   const int valid = valid_columns - read_tid_x() % 4 * 2;
@@ -82,6 +86,7 @@ KJIT_DEVICE void mask_from(fragments::Scores &s, int valid_columns) {
       for (int m = 0; m < cfg::kRowTiles; m++)
         mask_unless_less(s[m][n][i], n * 8 + i % 2, valid);
 }
+#endif
 
 // The work of one block of threads: B_r query rows of one (batch, head).
 struct Block {
@@ -141,6 +146,7 @@ struct Block {
       source.template load<false>(cfg::kKeyRows);
   }
 
+#ifndef KJIT_variant
   // Scores that do not count become -inf: of keys that do not exist, and of those that a row does not see.
   KJIT_DEVICE void mask(fragments::Scores &s, int j) const {
     if constexpr (cfg::kCausal)
@@ -198,7 +204,19 @@ struct Block {
     }
     fragments::accumulate(o, probabilities, at, j);
   }
+#endif
 
+  KJIT_DEVICE void clear_output() {
+#pragma unroll
+    for (int m = 0; m < cfg::kRowTiles; m++)
+#pragma unroll
+      for (int n = 0; n < cfg::kOutputTiles8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          o[m][n][i] = 0.0f;
+  }
+
+#ifndef KJIT_variant
   KJIT_DEVICE void run() {
     load_query();
     if constexpr (cfg::kEagerLoads) {
@@ -208,14 +226,7 @@ struct Block {
       wait_for_copies<0>();
     }
     hold_query();
-
-#pragma unroll
-    for (int m = 0; m < cfg::kRowTiles; m++)
-#pragma unroll
-      for (int n = 0; n < cfg::kOutputTiles8; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-          o[m][n][i] = 0.0f;
+    clear_output();
     int j = key_blocks(p) - 1;
     if constexpr (cfg::kCausal) {
       softmax.start();
@@ -238,6 +249,7 @@ struct Block {
         step<false, true>(j);
     }
   }
+#endif
 
   KJIT_DEVICE void finish() {
     const WarpRows rows(read_tid_x());
@@ -275,10 +287,16 @@ struct Block {
 
 } // namespace
 
-extern "C" __global__
-__launch_bounds__(cfg::kThreads) void flash_forward(const __grid_constant__ flash_forward_params p) {
+#ifdef KJIT_variant
+#include "flash_forward/variant_block.cuh"
+#else
+using Parameters = flash_forward_params;
+using KernelBlock = Block;
+#endif
+
+extern "C" __global__ __launch_bounds__(cfg::kThreads) void flash_forward(const __grid_constant__ Parameters p) {
   extern __shared__ __align__(128) char shared[];
-  Block block(p, cvta_to_shared(shared));
+  KernelBlock block(p, cvta_to_shared(shared));
   block.run();
   block.finish();
 }

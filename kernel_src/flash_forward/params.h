@@ -2,6 +2,8 @@
 #ifndef KJIT_KERNEL_SRC_FLASH_FORWARD_PARAMS_H
 #define KJIT_KERNEL_SRC_FLASH_FORWARD_PARAMS_H
 
+#include "attention_variant/params.h"
+
 /* Element strides of one (batch, seq, heads, columns) tensor; its columns are contiguous. Multiples of 8. */
 struct flash_forward_strides {
   long long batch;
@@ -24,6 +26,13 @@ struct flash_forward_params {
   float scale_log2;           /* the same times log2(e)       */
   int heads_per_kv;           /* query heads that share a key and value head; read where KJIT_grouped */
   int reserved;               /* zero: no padding         */
+};
+
+/* The argument in place of it where KJIT_variant is defined. With a score function of the variant's, base.scale is
+ * ln(2) and base.scale_log2 is 1, because the scores are scaled before that function and are powers of 2 after it. */
+struct flash_forward_variant_params {
+  struct flash_forward_params base;
+  struct attention_variant_params variant;
 };
 
 #endif

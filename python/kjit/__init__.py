@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, Optional, Union
 
+from ._cache import Difference, Why
 from ._library import version as __version__
 from ._request import Part
 from .artifact import Artifact, KernelInfo
@@ -34,7 +35,18 @@ from .errors import (
     Unsupported,
 )
 from .family import Family, FamilyConfig, FamilyKernel
-from .flash_attn import flash_attn_func, flash_attn_kvpacked_func, flash_attn_qkvpacked_func
+from .flash_attn import (
+    flash_attn_combine,
+    flash_attn_func,
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_varlen_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
+    flash_attn_with_kvcache,
+    get_scheduler_metadata,
+)
+from .tuning import Choice, Tuned, tune_attention
 from .flash_config import (
     FIELDS,
     DType,
@@ -44,12 +56,16 @@ from .flash_config import (
     get_kernel_configs,
     get_kernel_progression_configs,
 )
+from .flex import flex_attention
+from .installed import install_as_flash_attn
 from .kernel import Kernel
 from .module import Global, Module
-from .program import Program
+from .program import Program, SealedKernel
 from .raw import RawKernel, RawModule
-from .runtime import Config, Path, Runtime, default_runtime
+from .runtime import Config, Key, Path, Runtime, default_runtime
+from .sealed import Sealer
 from .tensor_map import TensorMap
+from .variant import Variant, explain
 
 
 def compile(config: Config, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
@@ -133,9 +149,11 @@ __all__ = [
     "Artifact",
     "Bundle",
     "BundleWriter",
+    "Choice",
     "CompileError",
     "DType",
     "DeadlinePassed",
+    "Difference",
     "DriverError",
     "Error",
     "FIELDS",
@@ -148,6 +166,7 @@ __all__ = [
     "InvalidConfig",
     "Kernel",
     "KernelInfo",
+    "Key",
     "Module",
     "NoDriver",
     "NoMemory",
@@ -159,8 +178,13 @@ __all__ = [
     "RawKernel",
     "RawModule",
     "Runtime",
+    "SealedKernel",
+    "Sealer",
     "TensorMap",
+    "Tuned",
     "Unsupported",
+    "Variant",
+    "Why",
     "__version__",
     "attention",
     "bundle_keygen",
@@ -171,15 +195,25 @@ __all__ = [
     "config_set",
     "default_runtime",
     "doctor",
+    "explain",
+    "flash_attn_combine",
     "flash_attn_func",
     "flash_attn_kvpacked_func",
     "flash_attn_qkvpacked_func",
+    "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
+    "flash_attn_with_kvcache",
+    "flex_attention",
     "forward",
     "forward_timed",
     "get_autotuning_kernel_configs",
     "get_kernel_configs",
     "get_kernel_progression_configs",
+    "get_scheduler_metadata",
+    "install_as_flash_attn",
     "plan",
     "stats",
+    "tune_attention",
     "warm",
 ]

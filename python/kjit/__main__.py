@@ -10,7 +10,7 @@ import sys
 from importlib import metadata
 from typing import Any
 
-from . import __version__, _library
+from . import __version__, _library, _native_part
 from .runtime import CACHE_MODES, default_runtime
 
 #: What arrays may come from, and the distribution that says its version.
@@ -37,6 +37,7 @@ def collect() -> dict[str, Any]:
         "version": __version__,
         "library": _library.lib._name,
         "python": platform.python_version(),
+        "native_missing": _native_part.MISSING,
         "frameworks": {module: _framework_version(module) for module in FRAMEWORKS},
         **report,
         "cache_mode": modes.get(report["cache_mode"]) or "default",
@@ -46,6 +47,7 @@ def collect() -> dict[str, Any]:
 
 def show(found: dict[str, Any]) -> None:
     rows = [("kjit", f"{found['version']}, {found['library']}"), ("Python", found["python"])]
+    rows.append(("launches", f"in Python: {found['native_missing']}" if found["native_missing"] else "in C"))
     rows += [(name, version or "not installed") for name, version in found["frameworks"].items()]
     if found["nvrtc_status"] == 0:
         rows.append(("NVRTC", f"{found['nvrtc_major']}.{found['nvrtc_minor']}, {found['nvrtc_path']}"))

@@ -43,6 +43,14 @@ def _tensor(view: View, axes: Sequence[int]) -> Any:
     )
 
 
+def _scaled(kind: Any, scale: Optional[float], causal: bool, layout: str) -> Any:
+    """A struct of arguments with everything but its tensors."""
+    require_layout(layout)
+    if scale is not None and scale == 0:
+        raise ValueError("scale is 0: must be positive, or None for 1/sqrt(head_dim)")
+    return struct(kind, scale=scale or 0.0, flags=_abi.KJIT_ATTENTION_CAUSAL if causal else 0)
+
+
 def build(
     q: View,
     k: View,
@@ -55,13 +63,24 @@ def build(
     layout: str,
 ) -> Any:
     """A kjit_attention_args of these tensors, all in one layout; lse is (batch, heads, seq) in both."""
-    require_layout(layout)
-    if scale is not None and scale == 0:
-        raise ValueError("scale is 0: must be positive, or None for 1/sqrt(head_dim)")
+    args = _scaled(_abi.kjit_attention_args, scale, causal, layout)
     axes = LAYOUTS[layout]
-    flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
-    args = struct(_abi.kjit_attention_args, scale=scale or 0.0, flags=flags)
     args.q, args.k, args.v, args.o = (_tensor(view, axes) for view in (q, k, v, o))
     if lse is not None:
         args.lse = _tensor(lse, (0, 1, 2))
+    return args
+
+
+#: The tensors of a backward call that have q's axes; the others have lse's.
+WIDE = ("q", "k", "v", "o", "dout", "dq", "dk", "dv")
+
+
+def build_backward(
+    views: dict[str, Optional[View]], *, scale: Optional[float], causal: bool, layout: str
+) -> Any:
+    """A kjit_attention_backward_args of tensors by their names in it; None: not given, or not wanted."""
+    args = _scaled(_abi.kjit_attention_backward_args, scale, causal, layout)
+    for name, view in views.items():
+        if view is not None:
+            setattr(args, name, _tensor(view, LAYOUTS[layout] if name in WIDE else (0, 1, 2)))
     return args

@@ -125,13 +125,19 @@ class _CuPy(Arrays):
 
     def __init__(self) -> None:
         self.current = sys.modules["cupy"].cuda.get_current_stream
+        #: The current stream's number; CuPy's own modules ask for it without making a Stream.
+        backend = sys.modules.get("cupy_backends.cuda.stream")
+        self.number: Callable[[], int] = getattr(backend, "get_current_stream_ptr", self._number)
+
+    def _number(self) -> int:
+        number: int = self.current().ptr
+        return number
 
     def look(self, array: Any) -> tuple[int, int]:
         return array.data.ptr, array.device.id
 
     def stream(self, array: Any, device: int) -> int:
-        number: int = self.current().ptr
-        return number
+        return self.number()
 
     def layout(self, array: Any) -> Layout:
         strides = [step // array.itemsize for step in array.strides]

@@ -54,6 +54,13 @@ def make_current(ordinal: int) -> None:
         _do("cuCtxSetCurrent", context)
 
 
+def ensure_current() -> None:
+    """Give this thread a context if it has none: that of PyTorch's current device, or of device 0."""
+    current = ctypes.c_void_p()
+    if driver().cuCtxGetCurrent(ctypes.byref(current)) != 0 or not current:
+        make_current(current_ordinal())
+
+
 @contextlib.contextmanager
 def device(ordinal: int) -> Iterator[None]:
     """The device's primary context is current inside, and what was before is afterwards."""

@@ -28,9 +28,15 @@ PART_KINDS = {
 }
 
 
+def _texts_given(**lists: Any) -> None:
+    """One text in place of several is a mistake: its letters would be taken one by one."""
+    for what, values in lists.items():
+        if isinstance(values, (str, bytes)):
+            raise TypeError(f"{what} is {values!r}: must be several texts, ({values!r},)")
+
+
 def _texts(what: str, values: Iterable[str]) -> list[bytes]:
-    if isinstance(values, (str, bytes)):
-        raise TypeError(f"{what} is {values!r}: must be several texts, ({values!r},)")
+    _texts_given(**{what: values})
     return [os.fsencode(value) for value in values]
 
 
@@ -39,9 +45,12 @@ def _source(name: str, text: str) -> Any:
     return _abi.kjit_source(name.encode(), content, len(content))
 
 
+def _macro_text(value: object) -> str:
+    return "1" if value is None or value is True else "0" if value is False else str(value)
+
+
 def _macro(name: str, value: object) -> Any:
-    text = "1" if value is None or value is True else "0" if value is False else str(value)
-    return _abi.kjit_define(name.encode(), text.encode())
+    return _abi.kjit_define(name.encode(), _macro_text(value).encode())
 
 
 def _part(part: Part) -> Any:
@@ -62,6 +71,64 @@ def put_array(request: Any, member: str, count: str, values: list[Any]) -> None:
 
 def define_array(defines: Optional[Defines]) -> list[Any]:
     return [_macro(name, value) for name, value in (defines or {}).items()]
+
+
+#: Requests that were made of equal arguments before. The library only reads them, so that threads may share one.
+_memo: dict[Any, Any] = {}
+_MEMO_REQUESTS_MAX = 64
+_MEMO_TEXT_MAX = 1 << 20
+
+
+def request_for(
+    text: Optional[str],
+    *,
+    entry: Optional[str] = None,
+    arch: Optional[str] = None,
+    name: str = "source.cu",
+    defines: Optional[Defines] = None,
+    headers: Optional[Mapping[str, str]] = None,
+    include_dirs: Paths = (),
+    options: Iterable[str] = (),
+    names: Iterable[str] = (),
+    parts: Iterable[Part] = (),
+    no_compile: bool = False,
+    strict_sources: bool = False,
+    timeout_ms: int = 0,
+) -> Any:
+    """build_request(), or the request that equal arguments made before. It must not be written to."""
+    if isinstance(include_dirs, (str, bytes)) or isinstance(options, (str, bytes)) or isinstance(names, (str, bytes)):
+        _texts_given(include_dirs=include_dirs, options=options, names=names)
+    folders = (include_dirs,) if isinstance(include_dirs, os.PathLike) else tuple(include_dirs)
+    wanted = tuple(options), tuple(names), tuple(parts)
+    key = None
+    if not wanted[2] and (text is None or len(text) <= _MEMO_TEXT_MAX):
+        macros = tuple([(macro, _macro_text(value)) for macro, value in defines.items()]) if defines else ()
+        texts = tuple(headers.items()) if headers else ()
+        flags = no_compile, strict_sources, timeout_ms
+        key = (text, entry, arch, name, macros, texts, folders, wanted, flags)
+        found = _memo.get(key)
+        if found is not None:
+            return found
+    request = build_request(
+        text,
+        entry=entry,
+        arch=arch,
+        name=name,
+        defines=defines,
+        headers=headers,
+        include_dirs=folders,
+        options=wanted[0],
+        names=wanted[1],
+        parts=wanted[2],
+        no_compile=no_compile,
+        strict_sources=strict_sources,
+        timeout_ms=timeout_ms,
+    )
+    if key is not None:
+        if len(_memo) >= _MEMO_REQUESTS_MAX:
+            _memo.clear()
+        _memo[key] = request
+    return request
 
 
 def build_request(

@@ -15,6 +15,7 @@ from ._arguments import LAYOUTS, View, build, require_layout
 from ._library import call, lib, raise_error, untyped
 from .flash_config import FlashForwardKernelConfig
 from .runtime import Config, as_config, default_runtime
+from .variant import Extras, tensor_view
 
 Result = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]
 
@@ -208,15 +209,14 @@ def _attention_lse_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout
 
 def _no_backward(context: Any, *gradients: Any) -> Any:
     raise NotImplementedError(
-        "kjit computes no gradients: its attention is forward only. Call it under torch.no_grad() or "
-        "torch.inference_mode(), or train with another attention"
+        "the operator kjit::attention keeps no log-sum-exp for gradients: call kjit.attention(), or the operator "
+        "kjit::attention_lse"
     )
 
 
 torch.library.register_fake("kjit::attention", _attention_fake)
 torch.library.register_fake("kjit::attention_lse", _attention_lse_fake)
 torch.library.register_autograd("kjit::attention", _no_backward)
-torch.library.register_autograd("kjit::attention_lse", _no_backward)
 
 
 def _as_operator(
@@ -229,14 +229,25 @@ def _as_operator(
     out: Optional[torch.Tensor],
     return_lse: bool,
     config: Optional[Config],
+    wants_gradient: bool,
 ) -> Any:
     text = config or "" if isinstance(config, str) or config is None else config._text
-    operator = torch.ops.kjit.attention_lse if return_lse else torch.ops.kjit.attention
-    result = operator(q, k, v, scale, causal, layout, text)
-    if out is None:
-        return result
-    out.copy_(result[0] if return_lse else result)  # an operator's output is its own
-    return (out, result[1]) if return_lse else out
+    if wants_gradient and out is not None:
+        raise ValueError("out is given while gradients are wanted: they need an output that nobody writes over")
+    if not return_lse and not wants_gradient:
+        result = torch.ops.kjit.attention(q, k, v, scale, causal, layout, text)
+        return result if out is None else out.copy_(result)  # an operator's output is its own
+    result, lse = torch.ops.kjit.attention_lse(q, k, v, scale, causal, layout, text)
+    if out is not None:
+        result = out.copy_(result)
+    return (result, lse) if return_lse else result
+
+
+def _autocast(*tensors: torch.Tensor) -> Any:
+    """fp32 tensors in autocast's 16-bit type, where it is on: attention is one of the operations that it casts."""
+    if any(tensor.dtype is torch.float32 for tensor in tensors) and torch.is_autocast_enabled("cuda"):
+        return tuple(tensor.to(torch.get_autocast_dtype("cuda")) for tensor in tensors)
+    return tensors
 
 
 def attention(
@@ -250,11 +261,87 @@ def attention(
     return_lse: bool,
     config: Optional[Config],
 ) -> Any:
+    if q.dtype is torch.float32 or k.dtype is torch.float32 or v.dtype is torch.float32:
+        q, k, v = _autocast(q, k, v)
     plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
     wants_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if torch.compiler.is_compiling() or not plain or wants_gradient:
-        return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config)
+        return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config, wants_gradient)
     return _direct(q, k, v, scale, causal, layout, out, return_lse, config)
+
+
+def _pointer(kept: list[Any], tensor: torch.Tensor) -> Any:
+    """A pointer to a tensor's kjit_tensor, which is kept alive."""
+    view = tensor_view(tensor)
+    kept.append(view)
+    return ctypes.pointer(view)
+
+
+def _set_extras(args: Any, extras: Extras) -> list[Any]:
+    """Put what dense attention lacks into the arguments. Returns what must stay alive during the call."""
+    kept: list[Any] = []
+    if not hasattr(type(args), "variant"):
+        raise NotImplementedError(f"{extras.names()}: this libkjit computes no attention variants")
+    bound = extras.bound
+    if bound is not None:
+        scalars = bound.scalars()
+        views = (_abi.kjit_tensor * max(1, len(bound.tensors)))(*map(tensor_view, bound.tensors))
+        args.variant = bound.variant._handle
+        args.scalar_values = ctypes.cast(scalars, ctypes.POINTER(ctypes.c_int32))
+        args.variant_tensors = ctypes.cast(views, ctypes.POINTER(_abi.kjit_tensor))
+        kept += [scalars, views, bound]
+    if extras.blocks is not None:
+        args.blocks = ctypes.pointer(_block_lists(kept, extras.blocks))
+    for name in ("sinks", "alibi_slopes", "bias"):
+        tensor = getattr(extras, name)
+        if tensor is not None:
+            setattr(args, name, _pointer(kept, tensor))
+    if extras.window is not None:
+        args.flags |= _abi.KJIT_ATTENTION_WINDOW
+        args.window_left, args.window_right = extras.window
+    args.softcap, args.attention_chunk = extras.softcap, extras.attention_chunk
+    return kept
+
+
+def _block_lists(kept: list[Any], blocks: Any) -> Any:
+    """The lists of a FlexAttention BlockMask, where they lie."""
+    lists = _abi.kjit_block_lists()
+    members = {
+        "counts": blocks.kv_num_blocks,
+        "indices": blocks.kv_indices,
+        "full_counts": blocks.full_kv_num_blocks,
+        "full_indices": blocks.full_kv_indices,
+    }
+    for name, tensor in members.items():
+        if tensor is not None:
+            setattr(lists, name, tensor_view(tensor))
+    lists.query_rows, lists.key_rows = blocks.BLOCK_SIZE
+    kept.append(lists)
+    return lists
+
+
+def attention_variant(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+    extras: Extras,
+) -> Any:
+    """With a variant, or what follows from plain members."""
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        _no_backward(None)
+    out = _empty_out(q, v) if out is None else out
+    lse = _empty_lse(q, layout) if return_lse else None
+    prepared = _Call(q, k, v, out, lse, scale, causal, layout, config)
+    kept = _set_extras(prepared.args, extras)
+    prepared.run(q, k, v, out, lse)
+    del kept
+    return out if lse is None else (out, lse)
 
 
 def forward_timed(

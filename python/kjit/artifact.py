@@ -8,6 +8,7 @@ from typing import Any
 
 from . import _abi
 from ._library import as_dict, call, lib, struct
+from ._native_part import address_of, native
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,15 +30,52 @@ class Artifact:
     #: "memory", "bundle", "site", "user", "remote" or "built": where this call's answer came from.
     origin: str
     compile_ms: float
+    #: Where this process's compile spent its time: includes_ms, compile_ms, front_end_ms, optimizer_ms, ptxas_ms,
+    #: link_ms, publish_ms, the inner ones with Runtime(time_phases=True); all 0 for what was found.
+    phases: dict[str, float] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+
+#: What was read of artifacts in memory, by key: a repeated request need not copy them again.
+_known: dict[bytes, Artifact] = {}
+_KNOWN_MAX = 64
+_KNOWN_CUBIN_MAX = 1 << 20
+
+if native is not None:
+    native.configure_requests(
+        address_of(lib.kjit_build), address_of(lib.kjit_artifact_get_info), address_of(lib.kjit_artifact_release), _known
+    )
+
+_info_bytes = ctypes.sizeof(_abi.kjit_artifact_info)
 
 
 def read_artifact(handle: Any) -> Artifact:
-    info = struct(_abi.kjit_artifact_info)
+    """Copy what the library knows of an artifact."""
+    info = _abi.kjit_artifact_info(_info_bytes)
     call(lib.kjit_artifact_get_info, handle, ctypes.byref(info))
+    if info.origin != _abi.KJIT_ORIGIN_MEMORY:
+        return dataclasses.replace(_read(info), phases=_phases(handle))
+    key: bytes = info.key
+    found = _known.get(key)
+    if found is None:
+        found = _read(info)
+        if found.cubin and len(found.cubin) <= _KNOWN_CUBIN_MAX:
+            if len(_known) >= _KNOWN_MAX:
+                _known.clear()
+            _known[key] = found
+    return found
+
+
+def _phases(handle: Any) -> dict[str, float]:
+    found = struct(_abi.kjit_phases)
+    call(lib.kjit_artifact_get_phases, handle, ctypes.byref(found))
+    return as_dict(found)
+
+
+def _read(info: Any) -> Artifact:
     members = as_dict(info)
     members["cubin"] = ctypes.string_at(info.cubin, info.cubin_bytes) if info.cubin else b""
     members["origin"] = lib.kjit_origin_name(info.origin).decode()
-    return Artifact(**{field.name: members[field.name] for field in dataclasses.fields(Artifact)})
+    return Artifact(**{field.name: members[field.name] for field in dataclasses.fields(Artifact) if field.name in members})
 
 
 @dataclasses.dataclass(frozen=True)

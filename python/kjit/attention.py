@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Optional
+from collections.abc import Mapping
+from typing import Any, Callable, Optional, Union
 
+from . import variant as variants
 from .runtime import Config
 
 _torch: Any = None
@@ -14,6 +16,7 @@ def _is_torch(tensor: Any) -> bool:
     """PyTorch is imported by whoever made a tensor of it, never by this package."""
     global _torch
     if _torch is None and "torch" in sys.modules:
+        from . import _backward  # noqa: F401 - registers the gradients of what _torch registers
         from . import _torch as module
 
         _torch = module
@@ -31,6 +34,19 @@ def attention(
     out: Any = None,
     return_lse: bool = False,
     config: Optional[Config] = None,
+    score_mod: Optional[Callable[..., Any]] = None,
+    mask_mod: Optional[Callable[..., Any]] = None,
+    score: Optional[str] = None,
+    mask: Optional[str] = None,
+    params: Optional[Mapping[str, Union[bool, int, float]]] = None,
+    tensors: Optional[Mapping[str, Any]] = None,
+    blocks: Any = None,
+    sinks: Any = None,
+    window: Optional[tuple[int, int]] = None,
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    bias: Any = None,
+    attention_chunk: int = 0,
 ) -> Any:
     """Attention on the current stream; asynchronous.
 
@@ -40,10 +56,33 @@ def attention(
     scale: softmax scale, None for 1/sqrt(head_dim). causal: row i sees keys up to i + seq_kv - seq_q. out: written in
     place of a new tensor. config: one of flash_forward's to use instead of the library's choice, or its short form.
 
+    A variant of attention (docs/variants.md) is given by functions, score_mod(score, b, h, q, k) and
+    mask_mod(b, h, q, k), or by texts, score="cap * tanh(score / cap)", mask="q - k <= window and q >= k", with the
+    values of their names in params and tensors. blocks: a FlexAttention BlockMask whose lists say which blocks are
+    visited. sinks: (heads_q) logits that take part in each row's sum and have no value.
+
+    Plain members say the same without functions, and not beside them. window=(left, right): row i sees keys from
+    i + seq_kv - seq_q - left to i + seq_kv - seq_q + right, -1 for no bound. attention_chunk: keys of the same multiple
+    of this many. softcap: scores become softcap tanh(score / softcap). alibi_slopes: (heads_q) or (batch, heads_q).
+    bias: added to the scaled scores, (batch, heads_q, seq_q, seq_kv), strides of 0 where it is broadcast.
+
     Returns the output, or with return_lse (output, lse): lse is ln sum exp(scale q k), fp32, (batch, heads_q, seq_q).
+    PyTorch computes gradients of q, k and v, of output and lse, where one of them requires them; equal inputs give
+    equal bits. A second derivative is a NotImplementedError.
     Unsupported, which is a NotImplementedError, says what cannot be computed on this GPU.
     PyTorch tensors, CuPy and JAX arrays, and any array with __dlpack__ where `out` is given.
     """
+    functions = score_mod is not None or mask_mod is not None or blocks is not None or sinks is not None
+    texts = score is not None or mask is not None or params is not None or tensors is not None
+    members = window is not None or alibi_slopes is not None or bias is not None or softcap or attention_chunk
+    if functions or texts or members:
+        bound = variants.bind(score, mask, score_mod, mask_mod, params, tensors)
+        window = None if window is None or tuple(window) == (-1, -1) else window
+        extras = variants.Extras(bound, blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk)
+        if extras.names():
+            if not _is_torch(q):
+                raise NotImplementedError(f"{extras.names()}: kjit takes this with PyTorch tensors")
+            return _torch.attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, extras)
     if _is_torch(q):
         return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config)
     from . import _dlpack

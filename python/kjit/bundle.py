@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable, Optional, Union
 
 from . import _abi
 from ._library import as_dict, call, lib, struct, text_or_none
+from ._request import Defines, Part, Paths, request_for
 from .artifact import Artifact
-from .runtime import Runtime, default_runtime
+from .runtime import Config, Runtime, as_config, default_runtime
 
 #: (dictionary, data, capacity) -> one zstd frame of at most `capacity` bytes, or b"" to store the kernel as it is.
 Compress = Callable[[bytes, bytes, int], bytes]
@@ -90,7 +91,7 @@ class BundleWriter:
         self._handle = ctypes.c_void_p()
         self._compress = _abi.kjit_compress_fn()
         if compress is not None:
-            self._compress = _abi.kjit_compress_fn(_compressor(compress))
+            self._compress = _abi.kjit_compress_fn(compressor(compress))
         call(lib.kjit_bundle_writer_create, ctypes.byref(self._handle), self._compress, None)
 
     def __del__(self) -> None:
@@ -116,6 +117,44 @@ class BundleWriter:
         if self.add_cache(f"key={artifact.key}")["entries"] != 1:
             raise LookupError(f"{artifact.key}: not in the cache folder {self._runtime.cache_path()}")
 
+    def add_config(self, config: Config, arch: str) -> Artifact:
+        """Build a config's kernel, or find it, and add it, whether it is in the user folder or not."""
+        return self._runtime._take(
+            lib.kjit_config_build, as_config(config)._kernel, arch.encode(), 0, visit=self._add_handle
+        )
+
+    def add_source(
+        self,
+        text: Optional[str],
+        entry: Optional[str],
+        arch: str,
+        *,
+        name: str = "source.cu",
+        defines: Optional[Defines] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        include_dirs: Paths = (),
+        options: Iterable[str] = (),
+        names: Iterable[str] = (),
+        parts: Iterable[Part] = (),
+    ) -> Artifact:
+        """The same for a kernel of your own. The arguments are those of kjit.compile_source()."""
+        request = request_for(
+            text,
+            entry=entry,
+            arch=arch,
+            name=name,
+            defines=defines,
+            headers=headers,
+            include_dirs=include_dirs,
+            options=options,
+            names=names,
+            parts=parts,
+        )
+        return self._runtime._take(lib.kjit_build, ctypes.byref(request), visit=self._add_handle)
+
+    def _add_handle(self, handle: Any) -> None:
+        call(lib.kjit_bundle_writer_add, self._handle, handle)
+
     def finish(self, *, secret_key: Optional[str] = None) -> bytes:
         """The bundle's bytes, signed when there is a key. The same kernels give the same bytes."""
         blob = _abi.kjit_bundle_blob()
@@ -127,7 +166,9 @@ class BundleWriter:
             return body + bundle.sign(secret_key)
 
 
-def _compressor(compress: Compress) -> Any:
+def compressor(compress: Compress) -> Any:
+    """A kjit_compress_fn's function."""
+
     def run(user: Any, dictionary: Any, dictionary_bytes: int, data: Any, count: int, out: Any, capacity: int) -> int:
         try:
             known = ctypes.string_at(dictionary, dictionary_bytes) if dictionary_bytes else b""

@@ -11,12 +11,14 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _abi, _cuda
 from ._arrays import DTYPE_NAMES, DTYPE_NUMBERS, arrays_of, dtype_number
+from ._launcher import make_launcher
 from ._library import call, lib, text_or_none
 from ._request import Part, build_request
 from ._values import HALF, bfloat16_bits, describe, is_numpy_scalar, put_float, put_integer
 from .artifact import Artifact, kernel_infos
 from .kernel import Kernel, Shape
 from .runtime import Runtime, default_runtime
+from . import tuning
 
 _KINDS = {number: name.replace("KJIT_FIELD_", "", 1).lower() for name, number in _abi.ENUMS["kjit_field_kind"].items()}
 
@@ -30,7 +32,7 @@ _DTYPE_TEXTS = {
 _DTYPE_WORDS = {number: text for text, number in _DTYPE_TEXTS.items()}
 
 #: Shapes of launches that a kernel remembers: they follow from the integers alone.
-_SHAPES_MAX = 1024
+_LAUNCHERS_MAX = 1024
 
 Value = Union[int, bool, str]
 
@@ -90,6 +92,11 @@ class FamilyConfig:
         made = cls.__new__(cls)
         made._take(config)
         return made
+
+    @classmethod
+    def _of_copy(cls, config: Any) -> Any:
+        """Of a config whose memory the library takes back."""
+        return cls._of(_abi.kjit_config.from_buffer_copy(config))
 
     @classmethod
     def parse(cls, text: str) -> Any:
@@ -298,6 +305,13 @@ class Family:
         made._begin(handle, ("find", name))
         return made
 
+    def legal(self, field: str) -> str:
+        """A field's legal values in words: "one of 64, 96, 128"; "" for kjit's own families, whose field.text has it."""
+        names = [each.name for each in self.fields]
+        if field not in names:
+            raise LookupError(f"{field!r}: {self.name} has the fields {', '.join(names)}")
+        return (lib.kjit_family_field_legal(self._handle, names.index(field)) or b"").decode()
+
     @property
     def warnings(self) -> list[str]:
         """What looks like a mistake in the file and is none for sure: a field that the source never uses."""
@@ -340,6 +354,45 @@ class Family:
         where = (arch or runtime.device_arch(specific=True)).encode()
         flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
         return runtime._take(lib.kjit_config_build, ctypes.byref(self._config(config)._config), where, flags)
+
+    def choose(
+        self, problem: Union[str, dict[str, Any]], arch: Optional[str] = None, *, runtime: Optional[Runtime] = None
+    ) -> tuning.Choice:
+        """The config for a problem: of a tuned table's row, if there is one for its class, else by the family's
+        `choose`, else the defaults; and which of them it was.
+
+        problem: given fields and integer parameters, {"dtype": "bf16", "m": 4096} or "dtype=bf16,m=4096". arch: an
+        architecture without a card; by default the current GPU.
+        """
+        return tuning.choose(self, problem, arch, runtime)
+
+    def tune(
+        self,
+        problem: Union[str, dict[str, Any]],
+        time: tuning.Timer,
+        *,
+        set: Optional[str] = None,
+        check: Optional[tuning.Checker] = None,
+        arch: Optional[str] = None,
+        most: int = 0,
+        runs: int = 25,
+        margin: float = 0.01,
+        publish: bool = True,
+        runtime: Optional[Runtime] = None,
+    ) -> tuning.Tuned:
+        """Find the fastest config for a problem, and put it into the table that choose() of later processes asks.
+
+        time(config, cubin): microseconds of one run of it; an exception drops the candidate. check(config, cubin): is
+        the result right? set: the candidates; by default those around what choose() says, by one or two fields. most:
+        how many at most. runs: of each finalist. margin: what a config must be faster by, twice. publish=False keeps
+        nothing. arch: an architecture without a card; by default the current GPU. Kernels are compiled in turn: `kjit
+        warm --family` compiles them in parallel before.
+        """
+        runtime = runtime or default_runtime()
+        calls = tuning.Calls(time, check, self.Config._of_copy)
+        calls.options.set = None if set is None else set.encode()
+        where = (runtime.handle, ctypes.byref(tuning.problem_of(self._handle, problem)), *tuning.place(runtime, arch))
+        return tuning.run(calls, lib.kjit_family_tune, where, most=most, runs=runs, margin=margin, publish=publish)
 
     def get(
         self, config: Union[FamilyConfig, str], arch: Optional[str] = None, *, runtime: Optional[Runtime] = None
@@ -516,7 +569,7 @@ class FamilyKernel:
             self._takers.append((row.name, _TAKERS.get(row.kind, _take_bytes)(row, dtype)))
         self._integers = [i for i, row in enumerate(rows) if _TAKERS.get(row.kind) is _take_integer]
         self._sms: Optional[int] = None
-        self._shapes: dict[tuple[int, ...], Shape] = {}
+        self._launchers: dict[tuple[int, ...], Any] = {}
 
     def __repr__(self) -> str:
         return f"<kjit.FamilyKernel {self.family.name} {self.config}>"
@@ -557,13 +610,14 @@ class FamilyKernel:
         """
         checked = self._checked(args)
         numbers = tuple([checked[index] for index in self._integers])
-        shape = self._shapes.get(numbers)
-        if shape is None:
+        launcher = self._launchers.get(numbers)
+        if launcher is None:
             shape = Shape(self._grid(checked), self._block, self._shared, self._cluster)
-            if len(self._shapes) >= _SHAPES_MAX:
-                self._shapes.clear()
-            self._shapes[numbers] = shape
-        self.kernel._enqueue(shape, stream, checked)
+            launcher = make_launcher(self.kernel, shape, None)
+            if len(self._launchers) >= _LAUNCHERS_MAX:
+                self._launchers.clear()
+            self._launchers[numbers] = launcher
+        launcher.on(stream, checked)
 
     def __call__(self, *args: Any, stream: Any = None) -> None:
         """launch() on the current stream, or on the one that is named."""
@@ -575,6 +629,6 @@ def _load(runtime: Runtime, artifact: Artifact, names: list[str], arch: str) -> 
     name = artifact.entry if artifact.entry in names or not names else names[0]
     request = build_request(None, entry=name, arch=arch, parts=[Part("cubin", artifact.cubin)])
     handle = ctypes.c_void_p()
-    _cuda.make_current(_cuda.current_ordinal())
+    _cuda.ensure_current()
     call(lib.kjit_kernel_get, runtime.handle, ctypes.byref(request), ctypes.byref(handle))
     return Kernel(runtime, handle, name)

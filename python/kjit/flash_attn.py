@@ -1,7 +1,10 @@
 """FlashAttention's functions, by its signatures: `from kjit.flash_attn import flash_attn_func`.
 
 What the library computes means what it means there; an argument that it does not compute is a NotImplementedError that
-names it. `deterministic` concerns the backward pass and changes nothing here.
+names it. `deterministic` concerns gradients, which are always so here: equal inputs give equal bits.
+
+The functions of ragged batches and caches read no length on the host, so that they can be captured into a CUDA graph.
+docs/serving.md has their details.
 """
 
 from __future__ import annotations
@@ -29,15 +32,14 @@ def _forward(
 ) -> Any:
     if dropout_p != 0.0:
         raise _not_computed("dropout_p", dropout_p)
-    if tuple(window_size) != (-1, -1):
-        raise _not_computed("window_size", window_size)
-    if softcap != 0.0:
-        raise _not_computed("softcap", softcap)
-    if alibi_slopes is not None:
-        raise _not_computed("alibi_slopes", "...")
+    options: dict[str, Any] = {
+        "window": None if tuple(window_size) == (-1, -1) else window_size,
+        "softcap": softcap,
+        "alibi_slopes": alibi_slopes,
+    }
     if not return_attn_probs:
-        return attention(q, k, v, scale=softmax_scale, causal=causal)
-    out, lse = attention(q, k, v, scale=softmax_scale, causal=causal, return_lse=True)
+        return attention(q, k, v, scale=softmax_scale, causal=causal, **options)
+    out, lse = attention(q, k, v, scale=softmax_scale, causal=causal, return_lse=True, **options)
     return out, lse, None  # the probabilities exist only where there is dropout
 
 
@@ -92,3 +94,183 @@ def flash_attn_qkvpacked_func(
     """qkv: (batch, seq, 3, heads, head_dim), read where it lies."""
     q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
     return _forward(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
+
+
+def _ragged(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float,
+    softmax_scale: Optional[float],
+    causal: bool,
+    window_size: tuple[int, int],
+    softcap: float,
+    alibi_slopes: Any,
+    return_attn_probs: bool,
+    block_table: Any = None,
+) -> Any:
+    from . import flash_attn_interface
+
+    if dropout_p != 0.0:
+        raise _not_computed("dropout_p", dropout_p)
+    if alibi_slopes is not None:
+        raise _not_computed("alibi_slopes", "...")
+    found = flash_attn_interface.flash_attn_varlen_func(
+        q,
+        k,
+        v,
+        cu_seqlens_q,
+        cu_seqlens_k,
+        max_seqlen_q,
+        max_seqlen_k,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=tuple(window_size),
+        softcap=softcap,
+        num_splits=0,
+        return_attn_probs=return_attn_probs,
+        block_table=block_table,
+    )
+    return (*found, None) if return_attn_probs else found
+
+
+def flash_attn_varlen_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: Any = None,
+) -> Any:
+    """q: (total_q, heads_q, head_dim); k, v: (total_k, heads_kv, head_dim), or with block_table (blocks, block size,
+    heads_kv, head_dim). cu_seqlens_q, cu_seqlens_k: (batch + 1), int32, on the device.
+
+    Returns out, or (out, lse, None) with return_attn_probs; lse is (heads_q, total_q).
+    """
+    return _ragged(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, window_size,
+        softcap, alibi_slopes, return_attn_probs, block_table,
+    )  # fmt: skip
+
+
+def flash_attn_varlen_kvpacked_func(
+    q: Any,
+    kv: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """kv: (total_k, 2, heads_kv, head_dim), read where it lies."""
+    return _ragged(
+        q, kv[:, 0], kv[:, 1], cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal,
+        window_size, softcap, alibi_slopes, return_attn_probs,
+    )  # fmt: skip
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv: Any,
+    cu_seqlens: Any,
+    max_seqlen: int,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """qkv: (total, 3, heads, head_dim), read where it lies."""
+    return _ragged(
+        qkv[:, 0], qkv[:, 1], qkv[:, 2], cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, dropout_p, softmax_scale,
+        causal, window_size, softcap, alibi_slopes, return_attn_probs,
+    )  # fmt: skip
+
+
+def flash_attn_with_kvcache(
+    q: Any,
+    k_cache: Any,
+    v_cache: Any,
+    k: Any = None,
+    v: Any = None,
+    rotary_cos: Any = None,
+    rotary_sin: Any = None,
+    cache_seqlens: Any = None,
+    cache_batch_idx: Any = None,
+    cache_leftpad: Any = None,
+    block_table: Any = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: Any = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+) -> Any:
+    """q: (batch, seq_q, heads_q, head_dim); k_cache, v_cache: (batch_c, positions, heads_kv, head_dim), or with
+    block_table (blocks, block size, heads_kv, head_dim). k, v: appended at cache_seqlens first.
+
+    Returns out, or (out, lse) with return_softmax_lse; lse is (batch, heads_q, seq_q).
+    """
+    from . import flash_attn_interface
+
+    if alibi_slopes is not None:
+        raise _not_computed("alibi_slopes", "...")
+    return flash_attn_interface.flash_attn_with_kvcache(
+        q,
+        k_cache,
+        v_cache,
+        k,
+        v,
+        rotary_cos=rotary_cos,
+        rotary_sin=rotary_sin,
+        cache_seqlens=cache_seqlens,
+        cache_batch_idx=cache_batch_idx,
+        cache_leftpad=cache_leftpad,
+        page_table=block_table,
+        softmax_scale=softmax_scale,
+        causal=causal,
+        window_size=tuple(window_size),
+        softcap=softcap,
+        rotary_interleaved=rotary_interleaved,
+        num_splits=num_splits,
+        return_softmax_lse=return_softmax_lse,
+    )
+
+
+def get_scheduler_metadata(*args: Any, **options: Any) -> Any:
+    """flash_attn_interface.get_scheduler_metadata()."""
+    from . import flash_attn_interface
+
+    return flash_attn_interface.get_scheduler_metadata(*args, **options)
+
+
+def flash_attn_combine(*args: Any, **options: Any) -> Any:
+    """flash_attn_interface.flash_attn_combine()."""
+    from . import flash_attn_interface
+
+    return flash_attn_interface.flash_attn_combine(*args, **options)

@@ -1,17 +1,19 @@
 """Kernels that are loaded, and their launches.
 
-A launch writes its arguments into a frame: memory that was laid out for this kernel when it was loaded, so that a
-launch makes no ctypes object. A frame belongs to one launch at a time; threads take theirs from a list.
+A launch is done by a launcher in C (_launcher.py), which leaves what it does not know to Kernel._enqueue(). That writes
+the arguments into a frame: memory that was laid out for this kernel when it was loaded, so that a launch makes no ctypes
+object. A frame belongs to one launch at a time; threads take theirs from a list.
 """
 
 from __future__ import annotations
 
 import ctypes
 import struct
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from . import _abi, _cuda
 from ._arrays import HOST, UNKNOWN_DEVICE, _known, arrays_of, stream_number
+from ._launcher import make_launcher
 from ._library import as_dict, call, lib, raise_error, untyped
 from ._library import struct as make_struct
 from ._values import FLOATS, INTEGERS, POINTER, put
@@ -150,19 +152,6 @@ class Shape:
             setattr(launch, name, value)
 
 
-class Launcher:
-    """A kernel with grid, block, shared memory and stream: call it with the kernel's arguments."""
-
-    __slots__ = ("_kernel", "_shape", "_stream")
-
-    def __init__(self, kernel: Kernel, shape: Shape, stream: Any) -> None:
-        self._kernel, self._shape, self._stream = kernel, shape, stream
-
-    def __call__(self, *args: Any) -> None:
-        """Launch; asynchronous."""
-        self._kernel._enqueue(self._shape, self._stream, args)
-
-
 class Kernel:
     """A kernel that is loaded. Thread-safe.
 
@@ -195,26 +184,33 @@ class Kernel:
             lib.kjit_kernel_parameter_bytes(handle, index) for index in range(count)
         )
         self._frames: list[_Frame] = []
-        self._launchers: dict[Any, Launcher] = {}
+        self._launchers: dict[Any, Any] = {}
         self._get_device = _cuda.driver().cuCtxGetDevice
 
     def __repr__(self) -> str:
         return f"<kjit.Kernel {self.name}>"
 
-    def __getitem__(self, how: Any) -> Launcher:
+    def __getitem__(self, how: Any) -> Callable[..., None]:
         """kernel[grid, block], kernel[grid, block, shared], kernel[grid, block, shared, stream]."""
         try:
-            return self._launchers[how]
+            return self._launchers[how]  # type: ignore[no-any-return]
         except (KeyError, TypeError):
             pass  # not there yet, or with a list in it
         if not isinstance(how, tuple) or not 2 <= len(how) <= 4:
             raise TypeError("a kernel is launched by kernel[grid, block, shared, stream](…), at least the first two")
-        launcher = Launcher(self, Shape(*how[:3]), how[3] if len(how) == 4 else None)
-        if len(how) < 4 and not any(isinstance(value, list) for value in how):
-            if len(self._launchers) >= _LAUNCHERS_MAX:
-                self._launchers.clear()
-            self._launchers[how] = launcher
-        return launcher
+        stream = how[3] if len(how) == 4 else None
+        launcher = make_launcher(self, Shape(*how[:3]), stream)
+        # A framework's stream is not remembered, because that would keep it from being destroyed.
+        if stream is None or isinstance(stream, int):
+            self._remember(how, launcher)
+        return launcher  # type: ignore[no-any-return]
+
+    def _remember(self, how: Any, launcher: Any) -> None:
+        if any(isinstance(value, list) for value in how):
+            return
+        if len(self._launchers) >= _LAUNCHERS_MAX:
+            self._launchers.clear()
+        self._launchers[how] = launcher
 
     def launch(
         self,
@@ -240,10 +236,17 @@ class Kernel:
         stream's. carveout: percent of the unified memory preferred as shared memory. cluster_policy: "spread" or
         "load_balancing". sync_domain: "default" or "remote".
         """
-        shape = Shape(
-            grid, block, shared, cluster, cooperative, programmatic, priority, carveout, cluster_policy, sync_domain
-        )
-        self._enqueue(shape, stream, tuple(args))
+        how = (grid, block, shared, cluster, cooperative, programmatic, priority, carveout, cluster_policy, sync_domain)
+        try:
+            launcher = self._launchers[how]
+        except (KeyError, TypeError):  # not there yet, or with a list in it
+            launcher = make_launcher(self, Shape(*how), None)
+            self._remember(how, launcher)
+        launcher.on(stream, tuple(args))
+
+    def launcher(self, grid: Dim, block: Dim, *, shared: int = 0, cooperative: bool = False) -> Any:
+        """What is called with the arguments, for who keeps it: launcher(*args), or launcher.on(stream, args)."""
+        return make_launcher(self, Shape(grid, block, shared, cooperative=cooperative), None)
 
     def _enqueue(self, shape: Shape, stream: Any, args: tuple[Any, ...]) -> None:
         # A launch with attributes has a frame of its own, so that those in the list need not be reset.

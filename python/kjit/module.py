@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, Optional
 from . import _abi, _cuda
 from ._arrays import stream_number
 from ._library import call, lib, raise_error, struct
-from ._request import Defines, Part, Paths, build_request
+from ._request import Defines, Part, Paths, request_for
 from .artifact import Artifact, KernelInfo, kernel_infos, read_artifact
-from .errors import CompileError
 from .kernel import Kernel
 from .runtime import Runtime, default_runtime
 
@@ -57,7 +56,7 @@ class Module:
         timeout_ms: int = 0,
         runtime: Optional[Runtime] = None,
     ) -> None:
-        request = build_request(
+        request = request_for(
             source,
             arch=arch,
             name=name,
@@ -74,7 +73,7 @@ class Module:
         self._runtime = runtime or default_runtime()
         self._handle = ctypes.c_void_p()
         self._kernels: dict[str, Kernel] = {}
-        _cuda.make_current(_cuda.current_ordinal())
+        _cuda.ensure_current()
         error = _abi.kjit_error()
         if lib.kjit_module_get(
             self._runtime.handle, ctypes.byref(request), ctypes.byref(self._handle), ctypes.byref(error)
@@ -82,15 +81,20 @@ class Module:
             self._raise(request, error)
         self._runtime._own(self, lib.kjit_module_release, self._handle)
 
+    @classmethod
+    def _of(cls, runtime: Runtime, handle: ctypes.c_void_p) -> Module:
+        """A module that the library gave, which is released with this object."""
+        module = cls.__new__(cls)
+        module._runtime, module._handle, module._kernels = runtime, handle, {}
+        runtime._own(module, lib.kjit_module_release, handle)
+        return module
+
     def _raise(self, request: Any, error: Any) -> None:
         """A failed compile is kept in memory with its log: asking for the artifact gives the same error with it."""
         if error.status == _abi.KJIT_ERR_COMPILE:
-            if not request.arch:
-                request.arch = self._runtime.device_arch(specific=True).encode()
-            try:
-                self._runtime._take(lib.kjit_build, ctypes.byref(request))
-            except CompileError:
-                raise
+            own = type(request).from_buffer_copy(request)  # what it points to is held by the request
+            own.arch = own.arch or self._runtime.device_arch(specific=True).encode()
+            self._runtime._take(lib.kjit_build, ctypes.byref(own))
         raise_error(error)
 
     def __getitem__(self, name: str) -> Kernel:
@@ -106,7 +110,7 @@ class Module:
 
     def _load(self, name: str) -> Kernel:
         handle = ctypes.c_void_p()
-        _cuda.make_current(_cuda.current_ordinal())
+        _cuda.ensure_current()
         call(lib.kjit_module_get_kernel, self._handle, name.encode(), ctypes.byref(handle))
         return Kernel(self._runtime, handle, name)
 
@@ -123,7 +127,7 @@ class Module:
     def get_global(self, name: str) -> Global:
         """Where a __device__ or __constant__ variable is. A variable that no kernel uses may have been left out."""
         found = struct(_abi.kjit_global)
-        _cuda.make_current(_cuda.current_ordinal())
+        _cuda.ensure_current()
         call(lib.kjit_module_get_global, self._handle, name.encode(), ctypes.byref(found))
         return Global(found.address, found.bytes)
 
@@ -142,5 +146,5 @@ class Module:
         """
         content = memoryview(data).tobytes() if not isinstance(data, (bytes, bytearray)) else data
         where = 0 if stream is None else stream_number(stream)
-        _cuda.make_current(_cuda.current_ordinal())
+        _cuda.ensure_current()
         call(lib.kjit_module_write_global, self._handle, name.encode(), offset, bytes(content), len(content), where)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ._request import Part
-from .kernel import Dim, Kernel
+from .kernel import _LAUNCHERS_MAX, Dim, Kernel
 from .module import Module
 
 _PART_KINDS = {".cubin": "cubin", ".ptx": "ptx", ".fatbin": "fatbin"}
@@ -151,11 +151,12 @@ class RawKernel:
         )
         self.name = name
         self._kernel: Optional[Kernel] = None
+        self._launchers: dict[Any, Any] = {}
 
     @classmethod
     def _of(cls, kernel: Kernel, module: RawModule) -> RawKernel:
         made = cls.__new__(cls)
-        made._raw, made.name, made._kernel = module, kernel.name, kernel
+        made._raw, made.name, made._kernel, made._launchers = module, kernel.name, kernel, {}
         return made
 
     @property
@@ -171,7 +172,17 @@ class RawKernel:
 
     def __call__(self, grid: Dim, block: Dim, args: tuple[Any, ...], *, shared_mem: int = 0) -> None:
         """Launch; asynchronous."""
-        self.kernel.launch(grid, block, args, shared=shared_mem, cooperative=self._raw.enable_cooperative_groups)
+        how = (grid, block, shared_mem)
+        try:
+            launcher = self._launchers[how]
+        except (KeyError, TypeError):  # not there yet, or with a list in it
+            cooperative = self._raw.enable_cooperative_groups
+            launcher = self.kernel.launcher(grid, block, shared=shared_mem, cooperative=cooperative)
+            if not isinstance(grid, list) and not isinstance(block, list):
+                if len(self._launchers) >= _LAUNCHERS_MAX:
+                    self._launchers.clear()
+                self._launchers[how] = launcher
+        launcher.on(None, args if type(args) is tuple else tuple(args))
 
     @property
     def attributes(self) -> dict[str, int]:

@@ -10,11 +10,13 @@ import time
 import weakref
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Iterator, Optional, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
 
 from . import _abi, _cuda
+from ._cache import CacheUpkeep
 from ._library import as_dict, call, lib, raise_error, struct, text_or_none
-from ._request import Defines, Part, Paths, build_request, put_array
+from ._native_part import native
+from ._request import Defines, Part, Paths, build_request, put_array, request_for
 from .artifact import Artifact, read_artifact
 from .errors import Error
 from .flash_config import DType, FlashForwardKernelConfig, config_set
@@ -47,15 +49,37 @@ def as_config(config: Config) -> FlashForwardKernelConfig:
     return FlashForwardKernelConfig.parse(config) if isinstance(config, str) else config
 
 
-def _let_go(owned: dict[int, Any], release: Callable[[Any], None], handle: ctypes.c_void_p, process: int) -> None:
-    """Give a handle back once, and make it NULL, which the library refuses with a sentence."""
-    owned.pop(id(handle), None)
-    if handle and os.getpid() == process:
-        release(handle)
-    handle.value = None
+class Key(NamedTuple):
+    """What a request is known by: 64 hex digits each."""
+
+    #: As Artifact.key; "" where there is no NVRTC, which it names.
+    key: str
+    #: Without the compiler: equal on every machine. Bundles are searched by it.
+    request: str
 
 
-def _end(handle: int, process: int) -> None:
+class _Hold(weakref.ref):  # type: ignore[type-arg]
+    """A handle of the library that belongs to an object: given back when the object goes, or before the runtime ends.
+
+    A weakref.finalize does the same, in three microseconds more.
+    """
+
+    __slots__ = ("owned", "release", "handle", "process")
+
+    owned: dict[int, _Hold]
+    release: Callable[[Any], None]
+    handle: ctypes.c_void_p
+    process: int
+
+    def let_go(self) -> None:
+        """Give the handle back once, and make it NULL, which the library refuses with a sentence."""
+        self.owned.pop(id(self.handle), None)
+        if self.handle and os.getpid() == self.process:
+            self.release(self.handle)
+        self.handle.value = None
+
+
+def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
     """Ends a runtime that nobody closed: at exit, or when its object goes.
 
     A forked child must not touch its parent's GPU, and daemon threads may still be inside the library at exit; then
@@ -65,10 +89,12 @@ def _end(handle: int, process: int) -> None:
     if os.getpid() != process or busy:
         return
     _cuda.wait_for_all()
+    for hold in list(owned.values()):
+        hold.let_go()
     lib.kjit_runtime_destroy(handle)
 
 
-class Runtime:
+class Runtime(CacheUpkeep):
     """Caches, compiler and driver connections, loaded kernels. Thread-safe.
 
     An argument that is None or 0 has its default from the environment or the library. cache_dir: the user's cache
@@ -80,7 +106,8 @@ class Runtime:
     modules_max_idle: how many modules stay loaded though nobody holds them. compile_server: compile in child processes,
     by the program worker_path, each with at most compile_memory_max_bytes; pch: "off", "auto" or "always" hold headers
     precompiled there. ignore_environment: no KJIT_* variable counts. ignore_tuned: kernels are chosen by the rules,
-    whatever was measured.
+    whatever was measured. dump_dir: a folder in which each compile leaves its source, PTX, machine code and log;
+    time_phases: Artifact.phases says where a compile's time went.
     """
 
     def __init__(
@@ -106,6 +133,8 @@ class Runtime:
         compile_memory_max_bytes: int = 0,
         ignore_environment: bool = False,
         ignore_tuned: bool = False,
+        dump_dir: Optional[Path] = None,
+        time_phases: bool = False,
     ) -> None:
         _require("cache_mode", cache_mode, CACHE_MODES)
         _require("pch", pch, PCH_MODES)
@@ -119,7 +148,9 @@ class Runtime:
             nvrtc_path=text_or_none(nvrtc_path),
             libcuda_path=text_or_none(libcuda_path),
             flags=(_abi.KJIT_RUNTIME_IGNORE_ENVIRONMENT if ignore_environment else 0)
-            | (_abi.KJIT_RUNTIME_IGNORE_TUNED if ignore_tuned else 0),
+            | (_abi.KJIT_RUNTIME_IGNORE_TUNED if ignore_tuned else 0)
+            | (_abi.KJIT_RUNTIME_TIME_PHASES if time_phases else 0),
+            dump_dir=text_or_none(dump_dir),
             record_path=text_or_none(record),
             memory_max_bytes=memory_max_bytes,
             memory_max_entries=memory_max_entries,
@@ -137,17 +168,19 @@ class Runtime:
         call(lib.kjit_runtime_create, ctypes.byref(handle), ctypes.byref(options))
         self._log = options.log  # called as long as the runtime lives
         self.handle: int = handle.value or 0
-        self._finalizer = weakref.finalize(self, _end, self.handle, os.getpid())
-        self._owned: dict[int, Any] = {}
+        self._owned: dict[int, _Hold] = {}
+        self._finalizer = weakref.finalize(self, _end, self.handle, os.getpid(), self._owned)
 
     def _own(self, owner: Any, release: Callable[[Any], None], handle: ctypes.c_void_p) -> None:
         """Release a handle when its owner goes, or before the runtime ends."""
-        self._owned[id(handle)] = weakref.finalize(owner, _let_go, self._owned, release, handle, os.getpid())
+        hold = _Hold(owner, _Hold.let_go)
+        hold.owned, hold.release, hold.handle, hold.process = self._owned, release, handle, os.getpid()
+        self._owned[id(handle)] = hold
 
     def close(self) -> None:
         """End the runtime now. Its plans must be gone and its launches over; its kernels and modules end with it."""
-        for finalizer in list(self._owned.values()):
-            finalizer()
+        for hold in list(self._owned.values()):
+            hold.let_go()
         if self._finalizer.detach():
             lib.kjit_runtime_destroy(self.handle)
             self.handle = 0
@@ -229,7 +262,7 @@ class Runtime:
         entry: an extern "C" kernel or a name expression; None for whatever the source has. On CompileError, `log` has
         what the compiler said.
         """
-        request = build_request(
+        request = request_for(
             text,
             entry=entry,
             arch=arch or self.device_arch(),
@@ -244,7 +277,44 @@ class Runtime:
             strict_sources=strict_sources,
             timeout_ms=timeout_ms,
         )
-        return self._take(lib.kjit_build, ctypes.byref(request))
+        return self._build(request)
+
+    def source_of_request(
+        self, text: str, entry: Optional[str] = None, arch: Optional[str] = None, **options: Any
+    ) -> str:
+        """The text that compile_source() would compile: the defines, a #line, the source. Headers are not looked for."""
+        request = request_for(text, entry=entry, arch=arch or "sm_90", **options)
+        made = ctypes.c_void_p()
+        call(lib.kjit_build_source, self.handle, ctypes.byref(request), ctypes.byref(made))
+        return self._text(made)
+
+    def key_of_request(self, text: Optional[str], entry: Optional[str], arch: str, **options: Any) -> Key:
+        """The key that compile_source() would use; nothing is looked up or compiled. Headers are read."""
+        request = build_request(text, entry=entry, arch=arch, **options)
+        request.flags |= _abi.KJIT_BUILD_KEY_ONLY
+        found = struct(_abi.kjit_key)
+        self._take(
+            lib.kjit_build,
+            ctypes.byref(request),
+            visit=lambda handle: call(lib.kjit_artifact_get_key, handle, ctypes.byref(found)),
+        )
+        return Key(found.key.decode(), found.request.decode())
+
+    def compile_recorded(self, path: Path, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
+        """A request that was recorded with its sources: the ".request" file beside a manifest, of which a line names it.
+
+        arch: refused unless it is the recorded one.
+        """
+        flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
+        where = None if arch is None else arch.encode()
+        return self._take(lib.kjit_recorded_build, os.fsencode(path), where, flags)
+
+    def cancel(self) -> None:
+        """Give up every compile that is under way, in whatever thread; from then on this runtime compiles nothing.
+
+        What memory and cache hold is still found.
+        """
+        lib.kjit_runtime_cancel(self.handle)
 
     def record(self, path: Optional[Path]) -> None:
         """From now on append a manifest line for each distinct request to a file; None: stop."""
@@ -256,6 +326,10 @@ class Runtime:
         kernel = as_config(config)._kernel
         call(lib.kjit_config_check, ctypes.byref(kernel), (arch or self.device_arch()).encode())
         call(lib.kjit_config_source, self.handle, ctypes.byref(kernel), ctypes.byref(text))
+        return self._text(text)
+
+    def _text(self, text: Any) -> str:
+        """A text of the library's, which is given back."""
         try:
             return ctypes.string_at(text.value or 0).decode()
         finally:
@@ -268,19 +342,17 @@ class Runtime:
         """
         handle, error = ctypes.c_void_p(), _abi.kjit_error()
         status = build(self.handle, *request, ctypes.byref(handle), ctypes.byref(error))
-        artifact = None
-        try:
-            if handle:
-                artifact = read_artifact(handle)
-                if visit is not None:
-                    visit(handle)
-        finally:
-            lib.kjit_artifact_release(handle)
-        if status == _abi.KJIT_OK and artifact is not None:
-            return artifact
-        with _with_log(artifact.log if artifact else ""):
-            raise_error(error)
-        raise AssertionError("raise_error returned")
+        return _taken(status, handle, error, visit)
+
+    def _build(self, request: Any) -> Artifact:
+        """kjit_build(); what was read of an artifact in memory before is not copied again."""
+        if native is None:
+            return self._take(lib.kjit_build, ctypes.byref(request))
+        found = native.build(self.handle, ctypes.addressof(request))
+        if type(found) is Artifact:
+            return found
+        status, handle, error = found
+        return _taken(status, ctypes.c_void_p(handle), _abi.kjit_error.from_buffer_copy(error), None)
 
     def warm(
         self,
@@ -357,41 +429,28 @@ class Runtime:
         call(lib.kjit_runtime_get_stats, self.handle, ctypes.byref(stats))
         return as_dict(stats)
 
-    def cache_stats(self) -> dict[str, int]:
-        """The cache folder's counters, over all processes."""
-        stats = struct(_abi.kjit_cache_stats)
-        call(lib.kjit_cache_get_stats, self.handle, ctypes.byref(stats))
-        return as_dict(stats)
-
-    def cache_path(self) -> Optional[str]:
-        """The user cache folder; None when the runtime keeps to memory."""
-        path = lib.kjit_cache_path(self.handle)
-        return os.fsdecode(path) if path else None
-
-    def cache_entries(self) -> list[dict[str, Any]]:
-        """Every entry of the user folder."""
-        entries = []
-
-        def visit(user: Any, entry: Any) -> int:
-            read = as_dict(entry.contents)
-            read["origin"] = lib.kjit_origin_name(read["origin"]).decode()
-            entries.append(read)
-            return 0
-
-        call(lib.kjit_cache_list, self.handle, _abi.kjit_cache_visit(visit), None)
-        return entries
-
-    def cache_clear(self) -> dict[str, int]:
-        """Remove every entry of the user folder; what was removed."""
-        report = struct(_abi.kjit_cache_report)
-        call(lib.kjit_cache_clear, self.handle, ctypes.byref(report))
-        return as_dict(report)
-
     def doctor(self) -> dict[str, Any]:
         """What this machine has. Opens NVRTC and libcuda; compiles nothing."""
         report = struct(_abi.kjit_doctor_report)
         call(lib.kjit_doctor, self.handle, ctypes.byref(report))
         return as_dict(report)
+
+
+def _taken(status: int, handle: Any, error: Any, visit: Optional[Callable[[Any], None]]) -> Artifact:
+    """The artifact of a build, which is given back; or the build's error, with the compiler's log."""
+    artifact = None
+    try:
+        if handle:
+            artifact = read_artifact(handle)
+            if visit is not None:
+                visit(handle)
+    finally:
+        lib.kjit_artifact_release(handle)
+    if status == _abi.KJIT_OK and artifact is not None:
+        return artifact
+    with _with_log(artifact.log if artifact else ""):
+        raise_error(error)
+    raise AssertionError("raise_error returned")
 
 
 @contextlib.contextmanager

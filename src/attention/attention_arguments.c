@@ -8,6 +8,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
 
 #include "attention/tensor_check.h"
 #include "base/error.h"
@@ -161,7 +162,7 @@ static kjit_status check_scale(float scale, kjit_error *error) {
 kjit_status attention_arguments_check(const kjit_attention_args *args, int32_t device, kjit_error *error) {
   struct operand operands[OPERANDS_MAX];
   kjit_status status = KJIT_OK;
-  if (args->flags & ~KJIT_ATTENTION_CAUSAL)
+  if (args->flags & ~(KJIT_ATTENTION_CAUSAL | KJIT_ATTENTION_WINDOW))
     return error_invalid(error, "args.flags", "only KJIT_ATTENTION_* may be set");
   const size_t count = list_operands(args, operands);
   for (size_t i = 0; i < count && status == KJIT_OK; i++)
@@ -230,6 +231,8 @@ static kjit_status check_problem(const kjit_attention_problem *problem, kjit_err
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes && status == KJIT_OK; i++)
     status = check_size(sizes[i].member, sizes[i].value, sizes[i].most, error);
+  if (status == KJIT_OK && problem->seen_keys != 0)
+    status = check_size("seen_keys", problem->seen_keys, MAX_SEQ, error);
   if (status != KJIT_OK || problem->heads_q % problem->heads_kv == 0) return status;
   return error_set(error, KJIT_ERR_INVALID_ARG, "problem.heads_kv is %lld: must divide heads_q, %lld",
                    (long long)problem->heads_kv, (long long)problem->heads_q);
@@ -237,7 +240,8 @@ static kjit_status check_problem(const kjit_attention_problem *problem, kjit_err
 
 kjit_status attention_problem_take(kjit_attention_problem *out, const kjit_attention_problem *given,
                                    kjit_error *error) {
-  const kjit_status status = struct_intake(out, sizeof *out, given, sizeof *out, "problem", error);
+  const kjit_status status =
+      struct_intake(out, sizeof *out, given, offsetof(kjit_attention_problem, seen_keys), "problem", error);
   if (status != KJIT_OK) return status;
   if (out->dtype != KJIT_FP16 && out->dtype != KJIT_BF16) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "problem.dtype is %d: must be FP16 (5) or BF16 (15)",

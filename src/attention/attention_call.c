@@ -7,19 +7,24 @@
  * 3. The kernel is looked up by its config; the first time it is checked, compiled and loaded.
  * 4. The family prepares its launch.
  *
+ * A variant's calls go the same way: its text is a part of what a decision and a kernel are kept under.
+ *
  * Threads: any number may call. Decisions are kept in base/recent.h and kernels in family/config_kernel.h, both without
  * locks; a thread waits only while a kernel is built. */
 #include "attention/attention_call.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "attention/attention_arguments.h"
-#include "attention/tune/tune_store.h"
+#include "attention/attention_variant_call.h"
+#include "attention/tune/tune_attention.h"
 #include "base/error.h"
 #include "base/recent.h"
 #include "base/struct_intake.h"
 #include "family/config.h"
+#include "family/tune/tune_store.h"
 #include "runtime/runtime_internal.h"
 
 /* What a decision depends on. Everything else that it depends on (tuned tables, cards) does not change while the
@@ -28,13 +33,19 @@ struct key {
   kjit_attention_problem problem;
   uint64_t device;
 };
+/* The same for a variant: with the digest of its text and of how its blocks are found. */
+struct variant_key {
+  struct key key;
+  struct digest variant;
+};
 struct decision {
   const struct attention_family *family;
   const struct config_kernel *kernel; /* lives as long as the runtime, as the decision does */
   int32_t values[ATTENTION_FIELDS_MAX];
   uint64_t parts;
 };
-_Static_assert(sizeof(struct key) == 8 * 10, "a key has no padding");
+_Static_assert(sizeof(struct key) == 8 * 11, "a key has no padding");
+_Static_assert(sizeof(struct variant_key) == sizeof(struct key) + DIGEST_BYTES, "nor has a variant's");
 _Static_assert(sizeof(struct decision) == 2 * sizeof(void *) + 4 * ATTENTION_FIELDS_MAX + 8, "nor has a decision");
 _Static_assert(sizeof(struct decision) % 8 == 0, "a decision is whole words");
 
@@ -52,50 +63,118 @@ static void destroy_decisions(kjit_runtime *runtime, void *decisions) {
 
 static const struct runtime_slot slot = {create_decisions, destroy_decisions};
 
+static void *create_variant_decisions(kjit_runtime *runtime) {
+  return recent_create(runtime_mem(runtime), PLACES, sizeof(struct variant_key), sizeof(struct decision));
+}
+
+static const struct runtime_slot variant_slot = {create_variant_decisions, destroy_decisions};
+
 kjit_status attention_call_choose(kjit_runtime *runtime, const kjit_attention_problem *problem,
                                   const kjit_device_info *device, struct attention_choice *out, kjit_error *error) {
   const struct family_place place = family_place_of_device(device);
-  const struct attention_measured measured = tune_table_measured(tune_store_of_device(runtime, device));
-  return attention_choose(problem, &place, &measured, out, error);
+  const struct attention_measured measured =
+      tune_attention_measured(tune_store_of_device(runtime, &tune_attention, device));
+  return attention_choose(problem, &place, &measured, false, out, error);
 }
 
+/* What a call asks for. */
+struct asked {
+  const kjit_attention_problem *problem;
+  const struct attention_variant_launch *variant; /* NULL: dense attention */
+};
+
 /* Steps 3 and 4 for a config that fits the problem: find its kernel, and what a launch takes besides. */
-static kjit_status complete(kjit_runtime *runtime, const kjit_attention_problem *problem,
-                            const kjit_device_info *device, struct decision *decision, kjit_error *error) {
+static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, const kjit_device_info *device,
+                            struct decision *decision, kjit_error *error) {
   const struct attention_family *family = decision->family;
+  const kjit_attention_problem *problem = asked->problem;
+  const struct config_extra *extra = asked->variant ? &asked->variant->extra : NULL;
+  const uint32_t more = extra && family->variant_shared ? family->variant_shared(decision->values) : 0;
   const kjit_status status =
-      config_kernel_get(runtime, family->family, decision->values, device, &decision->kernel, error);
+      config_kernel_get(runtime, family->family, decision->values, device, extra, more, &decision->kernel, error);
   if (status != KJIT_OK) return status;
   decision->parts = family->count_parts ? family->count_parts(problem, decision->values, device->multiprocessors) : 1;
   return KJIT_OK;
 }
 
 /* Step 2 for a config of the caller: fit it to the problem. */
-static kjit_status take_config(kjit_runtime *runtime, const kjit_config *config, const kjit_attention_problem *problem,
+/* A variant needs a family whose kernel has its hooks. */
+static kjit_status check_hooks(const struct attention_family *family, const struct asked *asked, kjit_error *error) {
+  if (!asked->variant || family->tiling) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "config.family: %s computes no variants: take another family",
+                   family->family->table.family);
+}
+
+static kjit_status take_config(kjit_runtime *runtime, const kjit_config *config, const struct asked *asked,
                                const kjit_device_info *device, struct decision *decision, kjit_error *error) {
   decision->family = attention_family_of(config->family);
   if (!decision->family)
-    return error_invalid(error, "config.family", "must be attention_sm90 or flash_forward, which compute attention");
+    return error_invalid(error, "config.family",
+                         "must be attention_sm90, attention_decode_sm90 or flash_forward, "
+                         "which compute attention");
   memcpy(decision->values, config->values, sizeof decision->values);
-  const kjit_status status = decision->family->fit(problem, decision->values, error);
-  return status == KJIT_OK ? complete(runtime, problem, device, decision, error) : status;
+  kjit_status status = check_hooks(decision->family, asked, error);
+  if (status == KJIT_OK) status = decision->family->fit(asked->problem, decision->values, error);
+  return status == KJIT_OK ? complete(runtime, asked, device, decision, error) : status;
+}
+
+/* Look the call's problem up among the decisions that are remembered, or remember one. */
+static bool recall(struct recent *decisions, const struct asked *asked, const kjit_device_info *device,
+                   struct decision *decision) {
+  struct variant_key key = {.key = {*asked->problem, (uint64_t)device->ordinal}};
+  if (asked->variant) key.variant = asked->variant->extra.digest;
+  return recent_get(decisions, &key, decision);
+}
+static void remember(struct recent *decisions, const struct asked *asked, const kjit_device_info *device,
+                     const struct decision *decision) {
+  struct variant_key key = {.key = {*asked->problem, (uint64_t)device->ordinal}};
+  if (asked->variant) key.variant = asked->variant->extra.digest;
+  recent_put(decisions, &key, decision);
+}
+
+/* Choose for a variant: by the rules alone, because what was measured was dense attention; and as if every key were
+ * seen, because another window must not be another kernel. How many splits a tile gets follows from the keys that are
+ * seen. */
+static kjit_status choose_for_variant(const kjit_attention_problem *problem, const kjit_device_info *device,
+                                      struct attention_choice *out, kjit_error *error) {
+  const struct family_place place = family_place_of_device(device);
+  const struct attention_measured nothing = {0};
+  kjit_attention_problem all = *problem;
+  all.seen_keys = 0;
+  return attention_choose(&all, &place, &nothing, true, out, error);
 }
 
 /* Step 2 without a config: the decision that is remembered, or a new one by table or rules. */
-static kjit_status decide(kjit_runtime *runtime, const kjit_attention_problem *problem, const kjit_device_info *device,
+static kjit_status decide(kjit_runtime *runtime, const struct asked *asked, const kjit_device_info *device,
                           struct decision *decision, kjit_error *error) {
   struct attention_choice choice;
-  struct recent *decisions = runtime_slot_get(runtime, &slot);
+  struct recent *decisions = runtime_slot_get(runtime, asked->variant ? &variant_slot : &slot);
   if (!decisions) return error_no_memory(error);
-  const struct key key = {*problem, (uint64_t)device->ordinal};
-  if (recent_get(decisions, &key, decision)) return KJIT_OK;
-  kjit_status status = attention_call_choose(runtime, problem, device, &choice, error);
+  if (recall(decisions, asked, device, decision)) return KJIT_OK;
+  kjit_status status = asked->variant ? choose_for_variant(asked->problem, device, &choice, error)
+                                      : attention_call_choose(runtime, asked->problem, device, &choice, error);
   if (status != KJIT_OK) return status;
   decision->family = choice.family;
   memcpy(decision->values, choice.values, sizeof decision->values);
-  status = complete(runtime, problem, device, decision, error);
-  if (status == KJIT_OK) recent_put(decisions, &key, decision);
+  status = complete(runtime, asked, device, decision, error);
+  if (status == KJIT_OK) remember(decisions, asked, device, decision);
   return status;
+}
+
+/* The variant of a call: what its arguments say, and what the problem's choice may know of it. */
+static kjit_status take_variant(struct attention_call *call, const kjit_attention_args *args,
+                                kjit_attention_problem *problem, kjit_error *error) {
+  problem->flags &= KJIT_ATTENTION_CAUSAL;
+  problem->seen_keys = attention_variant_seen_keys(args);
+  return attention_variant_of_args(&call->variant, args, call->device, error);
+}
+
+static kjit_status prepare_variant(struct attention_call *call, kjit_runtime *runtime, const struct decision *decision,
+                                   const kjit_attention_args *args, const kjit_attention_problem *problem,
+                                   const kjit_device_info *device, kjit_error *error) {
+  struct attention_tiling tiling;
+  decision->family->tiling(problem, decision->values, &tiling);
+  return attention_variant_prepare(&call->variant, runtime, args, &tiling, device, error);
 }
 
 static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
@@ -107,14 +186,20 @@ static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, c
   if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;
   attention_arguments_problem(args, &problem);
+  call->is_variant = attention_variant_is_asked(args);
+  if (call->is_variant) status = take_variant(call, args, &problem, error);
+  if (status != KJIT_OK) return status;
+  const struct asked asked = {&problem, call->is_variant ? &call->variant : NULL};
   const kjit_device_info *device = runtime_known_device(runtime, call->device);
   if (!device) device = runtime_device(runtime, call->device, error);
   if (!device) return (kjit_status)error->status;
-  status = config ? take_config(runtime, config, &problem, device, &decision, error)
-                  : decide(runtime, &problem, device, &decision, error);
+  status = config ? take_config(runtime, config, &asked, device, &decision, error)
+                  : decide(runtime, &asked, device, &decision, error);
+  if (status == KJIT_OK && call->is_variant)
+    status = prepare_variant(call, runtime, &decision, args, &problem, device, error);
   if (status != KJIT_OK) return status;
   assert(decision.family);
-  const struct attention_launch launch = {decision.kernel, decision.values, (uint32_t)decision.parts};
+  const struct attention_launch launch = {decision.kernel, decision.values, (uint32_t)decision.parts, asked.variant};
   call->family = decision.family;
   return call->family->prepare(&call->of, runtime, &launch, args, &problem, device, error);
 }
@@ -127,10 +212,17 @@ kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *ru
   error_clear(error);
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   if (args && args->struct_size == sizeof *args) return prepare(call, runtime, config, args, error);
-  const kjit_status status = struct_intake(&known, sizeof known, args, sizeof known, "args", error);
+  const kjit_status status =
+      struct_intake(&known, sizeof known, args, offsetof(kjit_attention_args, variant), "args", error);
   return status == KJIT_OK ? prepare(call, runtime, config, &known, error) : status;
 }
 
 kjit_status attention_call_enqueue(const struct attention_call *call, CUstream stream, kjit_error *error) {
-  return call->family->enqueue(&call->of, stream, error);
+  struct attention_variant_blocks blocks;
+  if (!call->is_variant) return call->family->enqueue(&call->of, NULL, stream, error);
+  kjit_status status = attention_variant_begin(&call->variant, stream, &blocks, error);
+  if (status != KJIT_OK) return status;
+  status = call->family->enqueue(&call->of, &blocks, stream, error);
+  attention_variant_end(&call->variant, stream, &blocks);
+  return status;
 }

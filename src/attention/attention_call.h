@@ -2,7 +2,10 @@
 #ifndef KJIT_ATTENTION_ATTENTION_CALL_H
 #define KJIT_ATTENTION_ATTENTION_CALL_H
 
+#include <stdbool.h>
+
 #include "attention/attention_choose.h"
+#include "attention/attention_variant_launch.h"
 #include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
 #include "attention/sm90/sm90_call.h"
@@ -15,6 +18,8 @@ struct attention_call {
     struct sm90_call sm90;
     struct flash_call flash;
   } of; /* the family's own struct */
+  bool is_variant;
+  struct attention_variant_launch variant; /* where is_variant */
 };
 
 /* Check everything, choose a config if `config` is NULL, then find the kernel, or build and load it. Resets the error.

@@ -4,8 +4,10 @@
 
 #include <string.h>
 
+#include "attention/backward/backward_family.h"
 #include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
+#include "attention/serving/serving_family.h"
 #include "attention/sm90/sm90_call.h"
 
 const struct attention_family *const attention_families[ATTENTION_FAMILY_COUNT] = {&decode_attention, &sm90_attention,
@@ -28,5 +30,9 @@ const struct attention_family *attention_family_find(const char *name, size_t by
 
 const kjit_family *kjit_family_find(const char *name) {
   const struct attention_family *found = name ? attention_family_find(name, strlen(name)) : NULL;
-  return found ? found->family : NULL;
+  if (found) return found->family;
+  for (size_t i = 0; i < SERVING_FAMILY_COUNT && name; i++) {
+    if (!strcmp(serving_families[i]->family->table.family, name)) return serving_families[i]->family;
+  }
+  return name ? backward_family_find(name) : NULL;
 }

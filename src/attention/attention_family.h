@@ -11,11 +11,16 @@
 /* Most fields of such a family: the size of what is remembered for each problem. */
 enum { ATTENTION_FIELDS_MAX = 18, ATTENTION_FAMILY_COUNT = 3 };
 
+struct attention_variant_launch; /* attention_variant_launch.h */
+struct attention_variant_blocks;
+struct attention_tiling;
+
 /* One config that is to be launched: its kernel, and into how many splits its tiles are divided (split-KV). */
 struct attention_launch {
   const struct config_kernel *kernel;
   const int32_t *values;
   uint32_t parts;
+  const struct attention_variant_launch *variant; /* NULL: dense attention */
 };
 
 struct attention_family {
@@ -38,7 +43,14 @@ struct attention_family {
   kjit_status (*prepare)(void *call, kjit_runtime *runtime, const struct attention_launch *launch,
                          const kjit_attention_args *args, const kjit_attention_problem *problem,
                          const kjit_device_info *device, kjit_error *error);
-  kjit_status (*enqueue)(const void *call, CUstream stream, kjit_error *error);
+
+  /* Enqueue a prepared call. `blocks` is where the launch finds its key blocks; NULL for dense attention. */
+  kjit_status (*enqueue)(const void *call, const struct attention_variant_blocks *blocks, CUstream stream,
+                         kjit_error *error);
+
+  /* The tiles of a legal config, and the dynamic shared memory that a variant's kernel needs beyond the config's. */
+  void (*tiling)(const kjit_attention_problem *problem, const int32_t *values, struct attention_tiling *out);
+  uint32_t (*variant_shared)(const int32_t *values);
 };
 
 /* The families, in the order in which the planner asks them. */

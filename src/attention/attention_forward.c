@@ -1,16 +1,17 @@
-/* The public functions of include/kjit/attention.h: choosing a config, launching, and plans. A plan is a call with all
- * checks, choices and look-ups done, so that running it is a launch.
+/* The public functions of include/kjit/attention.h for the forward call: choosing a config, launching, and making a
+ * plan, which attention_plan.c runs.
  *
- * Threads: any number may choose and launch; a plan does not change after it was made, so any thread may run it. */
+ * Threads: any number may choose and launch. */
 #include <assert.h>
-#include <stdalign.h>
 #include <string.h>
 
 #include "attention/attention_arguments.h"
 #include "attention/attention_call.h"
-#include "attention/tune/tune_store.h"
+#include "attention/attention_plan.h"
+#include "attention/tune/tune_attention.h"
 #include "base/error.h"
 #include "family/config.h"
+#include "family/tune/tune_store.h"
 #include "runtime/runtime_internal.h"
 
 /* ---- Choosing ---- */
@@ -21,8 +22,8 @@ static kjit_status choose_for_arch(kjit_runtime *runtime, const kjit_attention_p
   struct attention_measured measured = {0};
   const kjit_status status = family_place_of_arch(arch, &place, error);
   if (status != KJIT_OK) return status;
-  if (runtime) measured = tune_table_measured(tune_store_of_arch(runtime, &place));
-  return attention_choose(problem, &place, &measured, out, error);
+  if (runtime) measured = tune_attention_measured(tune_store_of_arch(runtime, &tune_attention, &place));
+  return attention_choose(problem, &place, &measured, false, out, error);
 }
 
 static kjit_status choose_here(kjit_runtime *runtime, const kjit_attention_problem *problem,
@@ -72,12 +73,6 @@ kjit_status kjit_attention_forward(kjit_runtime *runtime, const kjit_config *con
 
 /* ---- Plans ---- */
 
-struct kjit_attention_plan {
-  struct attention_call call; /* first member, so that its alignment is that of the struct */
-  kjit_runtime *runtime;
-  void *memory; /* the block of memory as it was allocated; the plan starts at the first aligned address in it */
-};
-
 /* Check the tensors' addresses by asking the driver. A plan is made once, so this may take a while. */
 static kjit_status check_pointers(kjit_runtime *runtime, const kjit_attention_args *args, int32_t device,
                                   kjit_error *error) {
@@ -93,16 +88,8 @@ static kjit_status check_pointers(kjit_runtime *runtime, const kjit_attention_ar
   return status;
 }
 
-/* Allocate a plan. Tensor maps need more alignment than the allocator promises, so a larger block is taken. */
-static kjit_attention_plan *make(kjit_runtime *runtime, const struct attention_call *call) {
-  const size_t alignment = alignof(kjit_attention_plan);
-  void *memory = mem_alloc(runtime_mem(runtime), sizeof(kjit_attention_plan) + alignment - 1);
-  if (!memory) return NULL;
-  kjit_attention_plan *plan = (void *)(((uintptr_t)memory + alignment - 1) & ~(uintptr_t)(alignment - 1));
-  plan->call = *call;
-  plan->runtime = runtime;
-  plan->memory = memory;
-  return plan;
+static kjit_status enqueue_call(const void *call, CUstream stream, kjit_error *error) {
+  return attention_call_enqueue(call, stream, error);
 }
 
 kjit_status kjit_attention_plan_create(kjit_attention_plan **out, kjit_runtime *runtime, const kjit_config *config,
@@ -114,38 +101,6 @@ kjit_status kjit_attention_plan_create(kjit_attention_plan **out, kjit_runtime *
   kjit_status status = attention_call_prepare(&call, runtime, config, args, error);
   if (status == KJIT_OK) status = check_pointers(runtime, args, call.device, error);
   if (status != KJIT_OK) return status;
-  *out = make(runtime, &call);
+  *out = attention_plan_make(runtime, &call, sizeof call, enqueue_call);
   return *out ? KJIT_OK : error_no_memory(error);
-}
-
-kjit_status kjit_attention_plan_run(const kjit_attention_plan *plan, CUstream stream, kjit_error *error) {
-  error_clear(error);
-  if (!plan) return error_invalid(error, "plan", "must not be NULL");
-  return attention_call_enqueue(&plan->call, stream, error);
-}
-
-struct timed_call {
-  const struct attention_call *call;
-  CUstream stream;
-};
-
-static kjit_status enqueue(void *user, kjit_error *error) {
-  const struct timed_call *timed = user;
-  return attention_call_enqueue(timed->call, timed->stream, error);
-}
-
-kjit_status kjit_attention_plan_time(const kjit_attention_plan *plan, CUstream stream, float *milliseconds,
-                                     kjit_error *error) {
-  error_clear(error);
-  if (!milliseconds) return error_invalid(error, "milliseconds", "must not be NULL");
-  *milliseconds = 0;
-  if (!plan) return error_invalid(error, "plan", "must not be NULL");
-  struct timed_call timed = {&plan->call, stream};
-  const kjit_status status = runtime_time(plan->runtime, stream, enqueue, &timed, milliseconds, error);
-  if (status != KJIT_OK) *milliseconds = 0;
-  return status;
-}
-
-void kjit_attention_plan_destroy(kjit_attention_plan *plan) {
-  if (plan) mem_free(runtime_mem(plan->runtime), plan->memory);
 }

@@ -123,15 +123,54 @@ static int64_t nanoseconds(struct timespec time) {
   return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-void file_stamp_read(const char *path, struct file_stamp *stamp) {
+static void read_stamp(int folder, const char *path, struct file_stamp *stamp) {
   struct stat info;
   *stamp = (struct file_stamp){0};
-  if (stat(path, &info) != 0) return;
+  if (fstatat(folder, path, &info, 0) != 0) return;
   const enum file_stamp_kind kind = S_ISREG(info.st_mode)   ? FILE_STAMP_FILE
                                     : S_ISDIR(info.st_mode) ? FILE_STAMP_FOLDER
                                                             : FILE_STAMP_OTHER;
   *stamp = (struct file_stamp){(uint64_t)info.st_dev,     (uint64_t)info.st_ino,     (uint64_t)info.st_size,
                                nanoseconds(info.st_mtim), nanoseconds(info.st_ctim), kind};
+}
+
+void file_stamp_read(const char *path, struct file_stamp *stamp) {
+  read_stamp(AT_FDCWD, path, stamp);
+}
+
+void file_folders_open(struct file_folders *folders) {
+  for (size_t i = 0; i < FILE_FOLDERS_MOST; i++)
+    folders->table[i] = (struct file_folder){NULL, 0, -1};
+}
+
+void file_folders_close(struct file_folders *folders) {
+  for (size_t i = 0; i < FILE_FOLDERS_MOST; i++)
+    if (folders->table[i].file >= 0) (void)close(folders->table[i].file);
+}
+
+/* The folder of the path's first `bytes` bytes, opened; -1 when it cannot be. */
+static int find_folder(struct file_folders *folders, const char *path, size_t bytes) {
+  char name[FILE_FOLDER_BYTES];
+  uint32_t hash = 0;
+  for (size_t i = 0; i < bytes; i++)
+    hash = hash * 31 + (unsigned char)path[i];
+  struct file_folder *const at = &folders->table[hash % FILE_FOLDERS_MOST];
+  if (at->path && at->bytes == bytes && !memcmp(at->path, path, bytes)) return at->file;
+  if (at->file >= 0) (void)close(at->file);
+  memcpy(name, path, bytes);
+  name[bytes] = '\0';
+  *at = (struct file_folder){path, bytes, open(name, O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  return at->file;
+}
+
+void file_stamp_read_in(struct file_folders *folders, const char *path, struct file_stamp *stamp) {
+  const char *slash = strrchr(path, '/');
+  const size_t bytes = slash ? (size_t)(slash - path) : 0;
+  const int folder = bytes && slash[1] && bytes < FILE_FOLDER_BYTES ? find_folder(folders, path, bytes) : -1;
+  if (folder >= 0)
+    read_stamp(folder, slash + 1, stamp);
+  else
+    file_stamp_read(path, stamp);
 }
 
 bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b) {

@@ -41,6 +41,22 @@ struct file_stamp {
   uint64_t kind; /* enum file_stamp_kind */
 };
 void file_stamp_read(const char *path, struct file_stamp *stamp);
+
+/* Folders that are held open while the stamps of many files in them are read, because the way to a file through eight
+ * folders costs more than the look at it. The paths must outlive it. One thread. */
+#define FILE_FOLDERS_MOST 64
+#define FILE_FOLDER_BYTES 1024
+struct file_folders {
+  struct file_folder {
+    const char *path;
+    size_t bytes;
+    int file; /* -1: it cannot be opened */
+  } table[FILE_FOLDERS_MOST];
+};
+void file_folders_open(struct file_folders *folders);
+void file_folders_close(struct file_folders *folders);
+void file_stamp_read_in(struct file_folders *folders, const char *path, struct file_stamp *stamp);
+
 bool file_stamp_equal(const struct file_stamp *a, const struct file_stamp *b);
 
 #endif

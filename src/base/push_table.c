@@ -1,6 +1,6 @@
 /* The push-only table: push_table.h says what it is and why readers need no lock.
  *
- * A look-up hashes the key, takes the root that the hash's top bits choose and walks down two bits at a time until an
+ * A look-up hashes the key, takes the root that the hash's top bits choose and walks down three bits at a time until an
  * entry has the same key or a place is empty. An insertion walks the same way and swaps its entry into the empty place;
  * if another thread filled that place first, the walk goes on from there, since that entry may be the same key.
  * Two keys of one hash are told apart by their bytes; when the hash's bits are used up, the walk goes on through first
@@ -15,14 +15,14 @@
 
 #include "base/hash.h"
 
-enum { CHILDREN = 4 };
+enum { CHILDREN = 8 };
 
+/* A step of a walk reads the hash and one child: both in the first line of memory. */
 struct push_table_entry {
-  _Atomic(struct push_table_entry *) children[CHILDREN];
   uint64_t hash;
+  _Atomic(struct push_table_entry *) children[CHILDREN];
   size_t key_bytes;
-  void *key; /* behind the value, in the same memory */
-  max_align_t value[];
+  max_align_t value[]; /* and the key behind it, in the same memory */
 };
 
 typedef _Atomic(struct push_table_entry *) place;
@@ -35,24 +35,30 @@ void push_table_init(struct push_table *table, const struct mem *mem, size_t val
 
 /* Where a walk is: the bits of the hash that are left to choose by, at the top. */
 static uint64_t begin(uint64_t hash) {
-  return hash << 6;
+  return hash << PUSH_TABLE_ROOT_BITS;
 }
 
 static size_t take_bits(uint64_t *rest) {
-  const size_t child = (size_t)(*rest >> 62);
-  *rest <<= 2;
+  const size_t child = (size_t)(*rest >> 61);
+  *rest <<= 3;
   return child;
 }
 
-static bool is_same(const struct push_table_entry *entry, uint64_t hash, const void *key, size_t bytes) {
-  return entry->hash == hash && entry->key_bytes == bytes && memcmp(entry->key, key, bytes) == 0;
+static char *key_of(const struct push_table *table, const struct push_table_entry *entry) {
+  return (char *)(uintptr_t)entry->value + table->value_bytes;
+}
+
+static bool is_same(const struct push_table *table, const struct push_table_entry *entry, uint64_t hash,
+                    const void *key, size_t bytes) {
+  return entry->hash == hash && entry->key_bytes == bytes && memcmp(key_of(table, entry), key, bytes) == 0;
 }
 
 const void *push_table_find(const struct push_table *table, const void *key, size_t bytes) {
   const uint64_t hash = hash_64(key, bytes);
   uint64_t rest = begin(hash);
-  const struct push_table_entry *entry = atomic_load_explicit(&table->roots[hash >> 58], memory_order_acquire);
-  while (entry && !is_same(entry, hash, key, bytes))
+  const struct push_table_entry *entry =
+      atomic_load_explicit(&table->roots[hash >> (64 - PUSH_TABLE_ROOT_BITS)], memory_order_acquire);
+  while (entry && !is_same(table, entry, hash, key, bytes))
     entry = atomic_load_explicit(&entry->children[take_bits(&rest)], memory_order_acquire);
   return entry ? entry->value : NULL;
 }
@@ -63,8 +69,7 @@ static struct push_table_entry *make(const struct push_table *table, uint64_t ha
   if (!entry) return NULL;
   entry->hash = hash;
   entry->key_bytes = bytes;
-  entry->key = (char *)entry->value + table->value_bytes;
-  memcpy(entry->key, key, bytes);
+  memcpy(key_of(table, entry), key, bytes);
   memcpy(entry->value, value, table->value_bytes);
   return entry;
 }
@@ -74,12 +79,12 @@ const void *push_table_add(struct push_table *table, const void *key, size_t byt
   uint64_t rest = begin(hash);
   struct push_table_entry *const made = make(table, hash, key, bytes, value);
   if (!made) return NULL;
-  place *at = &table->roots[hash >> 58];
+  place *at = &table->roots[hash >> (64 - PUSH_TABLE_ROOT_BITS)];
   for (;;) {
     struct push_table_entry *there = NULL;
     if (atomic_compare_exchange_strong_explicit(at, &there, made, memory_order_acq_rel, memory_order_acquire))
       return made->value;
-    if (is_same(there, hash, key, bytes)) {
+    if (is_same(table, there, hash, key, bytes)) {
       mem_free(table->mem, made);
       return there->value;
     }
@@ -87,7 +92,7 @@ const void *push_table_add(struct push_table *table, const void *key, size_t byt
   }
 }
 
-/* Recursive: the depth is about log4 of the number of entries, since XXH3 spreads keys evenly. */
+/* Recursive: the depth is about log8 of the number of entries, since XXH3 spreads keys evenly. */
 static void free_all(const struct mem *mem, struct push_table_entry *entry) {
   if (!entry) return;
   for (size_t i = 0; i < CHILDREN; i++)

@@ -1,8 +1,8 @@
 /* A table from bytes to a value that only ever grows, for what every launch looks up and nothing takes out: loaded
  * kernels by their config, device memory by stream. Entries stay where they are until the table ends.
  *
- * It is a tree over the bits of a key's hash: the first bits choose one of ROOTS places, each further pair of bits one
- * of a node's four children. A place that is NULL is filled once, by compare and swap, and never changes again. So
+ * It is a tree over the bits of a key's hash: the first bits choose one of ROOTS places, each further three bits one
+ * of a node's eight children. A place that is NULL is filled once, by compare and swap, and never changes again. So
  * readers take no lock and write nothing, and a writer waits for nobody. */
 #ifndef KJIT_BASE_PUSH_TABLE_H
 #define KJIT_BASE_PUSH_TABLE_H
@@ -11,7 +11,9 @@
 
 #include "base/mem.h"
 
-enum { PUSH_TABLE_ROOTS = 64 };
+/* 8 KiB of roots: ten thousand resident configs are then 1.9 steps deep in the mean, and each step may wait for memory.
+ * With 64 roots and four children they were 4.3 deep. */
+enum { PUSH_TABLE_ROOT_BITS = 10, PUSH_TABLE_ROOTS = 1 << PUSH_TABLE_ROOT_BITS };
 
 struct push_table_entry;
 

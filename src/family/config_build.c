@@ -2,11 +2,13 @@
  *
  * 1. The config is checked, with the architecture, and brought into its canonical form: equal code, one key.
  * 2. The prologue is written: `#define KJIT_<field> <value>` lines sorted by name, what the family derives, a #line.
- * 3. Prologue, label, sources, entry and options become a struct jit_request, which the builder answers.
+ * 3. A generated header, where there is one, joins the sources, and its defines the prologue.
+ * 4. Prologue, label, sources, entry and options become a struct jit_request, which the builder answers.
  *
  * Threads: any number may build at once; nothing here is shared. */
 #include "family/config_build.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -31,32 +33,76 @@ kjit_status config_sources(const kjit_family *family, struct source_shelf *shelf
   return source_shelf_get(shelf, family->main_file, out, error);
 }
 
+static void label_extra(struct text *label, const struct digest *digest) {
+  char hex[DIGEST_HEX_BYTES];
+  digest_to_hex(digest, hex);
+  text_appendf(label, " variant %.12s", hex);
+}
+
+static bool has_file(const struct source_file *files, size_t count, const char *name) {
+  for (size_t i = 0; i < count; i++) {
+    if (!strcmp(files[i].name, name)) return true;
+  }
+  return false;
+}
+
+/* Make the set of the family's sources, the generated header and what that may include. */
+static kjit_status join(struct config_request *request, struct source_shelf *shelf, const struct source_set *own,
+                        const struct config_extra *extra, kjit_error *error) {
+  const struct source_set *more = NULL;
+  if (extra->closure_main) {
+    const kjit_status status = source_shelf_get(shelf, extra->closure_main, &more, error);
+    if (status != KJIT_OK) return status;
+  }
+  const size_t most = own->count + 1 + (more ? more->count : 0);
+  struct source_file *const files = mem_alloc(request->mem, most * sizeof *files);
+  if (!files) return error_no_memory(error);
+  request->files = files;
+  memcpy(files, own->files, own->count * sizeof *files);
+  size_t count = own->count;
+  files[count++] = (struct source_file){.name = extra->name, .text = extra->text, .bytes = extra->bytes};
+  for (size_t i = 1; more && i < more->count; i++) {
+    if (!has_file(files, own->count, more->files[i].name)) files[count++] = more->files[i];
+  }
+  if (!source_set_seal(&request->joined, files, count, request->mem)) return error_no_memory(error);
+  request->joined.withheld = own->withheld;
+  request->request.sources = &request->joined;
+  return KJIT_OK;
+}
+
 kjit_status config_request_init(struct config_request *request, const struct mem *mem, struct source_shelf *shelf,
-                                const kjit_family *family, const int32_t *values, const char *arch, uint32_t flags,
+                                const kjit_family *family, const int32_t *values, const struct config_act *act,
                                 kjit_error *error) {
   int32_t canonical[KJIT_FIELD_COUNT_MAX] = {0};
   memcpy(canonical, values, family->table.config_bytes);
   config_canonicalize(family, canonical);
   text_init(&request->prologue, mem, PROLOGUE_MAX);
   text_init(&request->label, mem, KJIT_CONFIG_TEXT_MAX);
+  request->mem = mem;
+  request->files = NULL;
   request->request = (struct jit_request){.family = family->table.family,
                                           .entry = family->entry,
                                           .options = family->options,
                                           .option_count = family->option_count,
-                                          .flags = flags};
-  const kjit_status status = config_sources(family, shelf, &request->request.sources, error);
+                                          .is_generated = act->extra != NULL,
+                                          .flags = act->flags};
+  kjit_status status = config_sources(family, shelf, &request->request.sources, error);
+  if (status == KJIT_OK && act->extra) status = join(request, shelf, request->request.sources, act->extra, error);
   if (status != KJIT_OK) return status;
+  if (act->extra) text_append(&request->prologue, act->extra->defines);
   config_prologue(family, canonical, &request->prologue);
   config_print(family, canonical, &request->label);
+  if (act->extra) label_extra(&request->label, &act->extra->digest);
   if (request->prologue.failed || request->label.failed) return error_no_memory(error);
   request->request.prologue = request->prologue.data;
   request->request.label = request->label.data;
-  return target_parse(&request->request.target, arch, error);
+  return target_parse(&request->request.target, act->arch, error);
 }
 
 void config_request_finish(struct config_request *request) {
   text_finish(&request->prologue);
   text_finish(&request->label);
+  mem_free(request->mem, request->files);
 }
 
 /* The same for a source of the caller's, whose files are found as those of kjit_build() are. */
@@ -95,7 +141,7 @@ kjit_status config_request_run(kjit_runtime *runtime, const kjit_family *family,
   struct config_request request;
   if (family->own_source) return run_own(runtime, family, values, act, error);
   kjit_status status = config_request_init(&request, runtime_mem(runtime), builder_sources(runtime_builder(runtime)),
-                                           family, values, act->arch, act->flags, error);
+                                           family, values, act, error);
   if (status == KJIT_OK) status = act->run(act->user, &request.request, error);
   config_request_finish(&request);
   return status;
@@ -125,7 +171,7 @@ kjit_status kjit_config_build(kjit_runtime *runtime, const kjit_config *config, 
   const kjit_status status = kjit_config_check(config, arch, error);
   if (status != KJIT_OK) return status;
   struct wanted_artifact wanted = {runtime_builder(runtime), out};
-  const struct config_act act = {get_artifact, &wanted, arch, flags};
+  const struct config_act act = {.run = get_artifact, .user = &wanted, .arch = arch, .flags = flags};
   return config_request_run(runtime, config->family, config->values, &act, error);
 }
 

@@ -1,7 +1,8 @@
 /* From configs to loaded kernels. A runtime has one table for all families, from (family, device, values as given) to
  * the loaded kernel and its launch numbers.
  *
- * 1. A look-up in the table answers every launch but the first.
+ * 1. A look-up in the table answers every launch but the first. What is generated beside a config is told apart by its
+ *    digest, which stands behind the values of the key.
  * 2. A miss goes through the rules, the builder and the driver; the result is added and stays until the runtime ends.
  *    Two configs of equal code have an entry each and share the kernel.
  *
@@ -19,12 +20,13 @@
 #include "family/config_build.h"
 #include "runtime/runtime_internal.h"
 
-/* The key of an entry. Hashed and compared up to the family's last field; there is no padding up to there. */
+/* The key of an entry. Hashed and compared up to the family's last field or, for a kernel with an extra, to the digest
+ * right behind that field; there is no padding up to there. */
 struct key {
   const kjit_family *family;
   uint64_t serial; /* of the family, because a released one's address may become another's */
   int32_t device;
-  int32_t values[KJIT_FIELD_COUNT_MAX];
+  int32_t values[KJIT_FIELD_COUNT_MAX + sizeof(struct digest) / sizeof(int32_t)];
 };
 
 _Static_assert(offsetof(struct key, values) == sizeof(void *) + sizeof(uint64_t) + sizeof(int32_t),
@@ -55,33 +57,41 @@ static kjit_status get_kernel(void *user, const struct jit_request *request, kji
 
 /* Step 2 of the head: check, build, load, and make the numbers of a launch. */
 static kjit_status load(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
-                        const kjit_device_info *device, struct config_kernel *out, kjit_error *error) {
+                        const kjit_device_info *device, const struct config_extra *extra, uint32_t more_shared,
+                        struct config_kernel *out, kjit_error *error) {
   const struct family_place place = family_place_of_device(device);
   kjit_status status = config_check(family, values, &place, error);
   if (status != KJIT_OK) return status;
   const bool is_specific = family->is_arch_specific && family->is_arch_specific(family, values);
   struct wanted_kernel wanted = {runtime, out};
-  const struct config_act act = {get_kernel, &wanted, is_specific ? device->arch_specific : device->arch, 0};
+  const struct config_act act = {
+      .run = get_kernel, .user = &wanted, .arch = is_specific ? device->arch_specific : device->arch, .extra = extra};
   status = config_request_run(runtime, family, values, &act, error);
   if (status != KJIT_OK) return status;
   out->geometry = config_geometry(family, values);
+  out->geometry.shared_bytes += more_shared;
   return runtime_kernel_prepare(out->kernel, device->ordinal, out->geometry.shared_bytes, error);
 }
 
 kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
-                              const kjit_device_info *device, const struct config_kernel **out, kjit_error *error) {
+                              const kjit_device_info *device, const struct config_extra *extra, uint32_t more_shared,
+                              const struct config_kernel **out, kjit_error *error) {
   struct key key;
   struct config_kernel kernel;
   struct push_table *const table = runtime_slot_get(runtime, &kernels);
   if (!table) return error_no_memory(error);
-  const size_t bytes = offsetof(struct key, values) + family->table.config_bytes;
+  size_t bytes = offsetof(struct key, values) + family->table.config_bytes;
   key.family = family;
   key.serial = family->serial;
   key.device = device->ordinal;
   memcpy(key.values, values, family->table.config_bytes);
+  if (extra) {
+    memcpy((char *)&key + bytes, &extra->digest, sizeof extra->digest);
+    bytes += sizeof extra->digest;
+  }
   *out = push_table_find(table, &key, bytes);
   if (*out) return KJIT_OK;
-  const kjit_status status = load(runtime, family, values, device, &kernel, error);
+  const kjit_status status = load(runtime, family, values, device, extra, more_shared, &kernel, error);
   if (status != KJIT_OK) return status;
   *out = push_table_add(table, &key, bytes, &kernel);
   return *out ? KJIT_OK : error_no_memory(error);

@@ -4,16 +4,21 @@
 
 #include "family/family.h"
 
+struct config_extra; /* family/config_build.h */
+
 /* A kernel and the numbers of its launch. It does not change. */
 struct config_kernel {
   kjit_kernel *kernel; /* owned by the runtime */
   kjit_geometry geometry;
 };
 
-/* The kernel of a config on a device, ready to launch. The first call with a config on a device checks it, compiles or
- * finds its cubin and loads it; later calls are one look-up, some tens of nanoseconds. The statuses are those of
- * kjit_config_check(), kjit_build() and kjit_kernel_get(). Thread-safe. */
+/* The kernel of a config on a device, ready to launch with `geometry`, to which `more_shared` bytes of dynamic shared
+ * memory were added. `extra` is what is generated beside the config; NULL: nothing, and no bytes are added. The first
+ * call with a config on a device checks it, compiles or finds its cubin and loads it; later calls are one look-up, some
+ * tens of nanoseconds. The statuses are those of kjit_config_check(), kjit_build() and kjit_kernel_get(). Thread-safe.
+ */
 kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
-                              const kjit_device_info *device, const struct config_kernel **out, kjit_error *error);
+                              const kjit_device_info *device, const struct config_extra *extra, uint32_t more_shared,
+                              const struct config_kernel **out, kjit_error *error);
 
 #endif

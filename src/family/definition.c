@@ -2,10 +2,11 @@
  *
  * 1. fields: names, kinds, legal values, defaults;
  * 2. parameters of the kernel, because the grid names them;
- * 3. expressions: derived constants, rules, canonical form, block, shared memory, cluster, grid, classes;
- * 4. the name expression;
- * 5. sets, each config of which is checked against the rules;
- * 6. the source: it is read, and its constants are compared with the fields.
+ * 3. expressions: derived constants, rules, canonical form, block, shared memory, cluster, grid;
+ * 4. given fields, classes and rules of choice, by which configs are tuned and chosen;
+ * 5. the name expression;
+ * 6. sets, each config of which is checked against the rules;
+ * 7. the source: it is read, and its constants are compared with the fields.
  *
  * Threads: one thread makes a definition; afterwards only its reference count and its sources change. */
 #include "family/definition.h"
@@ -61,6 +62,9 @@ kjit_status definition_check_name(const struct definition_maker *maker, const kj
   return KJIT_OK;
 }
 
+/* The expression is parsed in the scope of what has been defined so far, so a derived constant can only use those in
+ * front of it and a circle cannot be written. Text and file name are copied, because a rule that a config breaks
+ * years later still has to say where it stands. */
 kjit_status definition_expression(const struct definition_maker *maker, const kjit_family_text *text, unsigned may,
                                   const char *what, struct expression *out) {
   struct family_definition *const definition = maker->definition;
@@ -88,6 +92,8 @@ kjit_status definition_expression(const struct definition_maker *maker, const kj
   return expression_parse(out, &definition->arena, &scope, &source, maker->error);
 }
 
+/* Counts come from the caller's struct and are used to size arrays, so they are checked before anything is
+ * allocated. A count without its table would otherwise be a crash far from its cause. */
 static kjit_status check_counts(const struct definition_maker *maker) {
   const kjit_family_description *const description = maker->description;
   const kjit_family_text nowhere = {0};
@@ -103,6 +109,7 @@ static kjit_status check_counts(const struct definition_maker *maker) {
       {"parameters", description->parameter_count, description->parameters, DEFINITION_PARAMETERS_MAX},
       {"sets", description->set_count, description->sets, DEFINITION_SETS_MAX},
       {"classes", description->class_count, description->classes, DEFINITION_CLASSES_MAX},
+      {"rows of choose", description->choose_count, description->choose, DEFINITION_CHOOSE_MAX},
   };
   for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
     if (tables[i].count > tables[i].most)
@@ -144,6 +151,7 @@ static kjit_status make(const struct definition_maker *maker) {
                                                                           definition_make_fields,
                                                                           definition_make_parameters,
                                                                           definition_make_expressions,
+                                                                          definition_make_tuning,
                                                                           definition_make_template,
                                                                           definition_make_sets,
                                                                           definition_make_source};
@@ -153,6 +161,8 @@ static kjit_status make(const struct definition_maker *maker) {
   return status;
 }
 
+/* Tables of a runtime outlive a family and keep its address in their keys. The address may be given to another
+ * family after a release, so each family has a number that is never used again. */
 static uint64_t next_serial(void) {
   static atomic_uint_least64_t newest;
   return atomic_fetch_add_explicit(&newest, 1, memory_order_relaxed) + 1;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "base/digest.h"
 #include "family/expression.h"
 #include "family/family.h"
 
@@ -22,6 +23,8 @@
 #define DEFINITION_SETS_MAX       64
 #define DEFINITION_CLASSES_MAX    16
 #define DEFINITION_BUCKETS_MAX    64
+#define DEFINITION_GIVEN_MAX      16 /* with the classes, TUNE_CLASS_MAX */
+#define DEFINITION_CHOOSE_MAX     64
 #define DEFINITION_SENTENCE_MAX   300 /* bytes: with the values in front of it, it fits a kjit_error */
 
 /* Configs that a family's sets go through in all, legal or not: more kernels than anybody compiles, in 0.1 s. */
@@ -38,6 +41,7 @@ struct definition_field {
   const int32_t *values;     /* the legal ones, in the order given; NULL: the range */
   const char *const *labels; /* of an enum: the name of value i */
   size_t value_count;
+  const char *legal; /* the legal values in words: definition_print_domain() */
   int64_t least, most, step;
   int32_t default_value; /* the first legal one where none is given */
   bool has_default;
@@ -52,6 +56,14 @@ struct definition_canonical {
   uint32_t field;
   int32_t value;
   struct expression when;
+};
+
+/* A row of the rules by which a config is chosen. */
+struct definition_choose {
+  struct expression when;   /* no steps: always */
+  struct expression *value; /* of each field that it sets */
+  uint32_t *field;
+  size_t count;
 };
 
 struct definition_class {
@@ -103,6 +115,11 @@ struct family_definition {
   size_t set_count, candidate_count;
   struct definition_class *classes;
   size_t class_count;
+  struct definition_choose *choose;
+  size_t choose_count;
+  uint64_t given;                  /* a bit for each field that the caller decides */
+  uint64_t problem_parameters;     /* a bit for each parameter that classes and choose follow from */
+  struct tune_subject *subject;    /* of its tuned tables (definition_tune.c) */
   struct definition_piece *pieces; /* NULL: there is no name expression */
   size_t piece_count;
 
@@ -131,6 +148,9 @@ kjit_status definition_unknown(const struct definition_maker *maker, const kjit_
 /* KJIT_ERR_PARSE when the text is no name: an identifier that is not too long. */
 kjit_status definition_check_name(const struct definition_maker *maker, const kjit_family_text *name, const char *what);
 
+/* The index of a field that the description names. KJIT_ERR_PARSE suggests the nearest. */
+kjit_status definition_find_field(const struct definition_maker *maker, const kjit_family_text *name, uint32_t *index);
+
 /* Parse an expression of the description. Without text there will be no steps. */
 kjit_status definition_expression(const struct definition_maker *maker, const kjit_family_text *text, unsigned may,
                                   const char *what, struct expression *out);
@@ -139,6 +159,7 @@ kjit_status definition_expression(const struct definition_maker *maker, const kj
 kjit_status definition_make_fields(const struct definition_maker *maker);
 kjit_status definition_make_parameters(const struct definition_maker *maker);
 kjit_status definition_make_expressions(const struct definition_maker *maker);
+kjit_status definition_make_tuning(const struct definition_maker *maker);
 kjit_status definition_make_template(const struct definition_maker *maker);
 kjit_status definition_make_sets(const struct definition_maker *maker);
 kjit_status definition_make_source(const struct definition_maker *maker);
@@ -190,12 +211,26 @@ kjit_status definition_evaluate_derived(const struct family_definition *definiti
 /* The canonical form, or why it cannot be computed. */
 kjit_status definition_make_canonical(const struct family_definition *definition, int32_t *values, kjit_error *error);
 
+/* Numbers of a card or architecture as expressions name them: LIMIT_COUNT of them. KJIT_ERR_INVALID_ARG for an unknown
+ * architecture. */
+kjit_status definition_limits(const struct family_place *place, int64_t *limits, kjit_error *error);
+
 /* As kjit_family_grid(). */
 kjit_status definition_grid(const struct family_definition *definition, const int32_t *values,
                             const int64_t *parameters, uint32_t sm_count, uint32_t grid[3], kjit_error *error);
 
-/* The bucket of a class that a call belongs to; without buckets, the value itself. */
-kjit_status definition_classify(const struct family_definition *definition, size_t index, const int64_t *parameters,
-                                int64_t *bucket, kjit_error *error);
+/* The bucket of a class that a call belongs to; without buckets, the value itself as far as 32 bits hold it. Of
+ * `values` only given fields are read. */
+kjit_status definition_classify(const struct family_definition *definition, size_t index, const int32_t *values,
+                                const int64_t *parameters, int32_t *bucket, kjit_error *error);
+
+/* What the family's own rules choose for a problem: the first row of `choose` whose condition holds, else the defaults.
+ * `values` has the given fields and receives the rest. Whether the config is legal is not asked. */
+kjit_status definition_choose_values(const struct family_definition *definition, const int64_t *parameters,
+                                     const struct family_place *place, int32_t *values, kjit_error *error);
+
+/* The digest of what the family's kernels are compiled from: the source and the headers that any branch includes, and
+ * what the family writes in front of it. Reads files. */
+kjit_status definition_digest(const struct family_definition *definition, struct digest *out, kjit_error *error);
 
 #endif

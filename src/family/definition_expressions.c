@@ -18,6 +18,9 @@ static bool has_name(const char *const *names, size_t count, const char *name) {
   return false;
 }
 
+/* A derived constant becomes a #define beside the fields, and expressions name both, so one name may not mean two
+ * things. `derived_fields` collects every field that it depends on, also by way of other derived constants, because
+ * a rule's message lists the fields that a user can change. */
 static kjit_status make_derived(const struct definition_maker *maker, size_t index) {
   struct family_definition *const definition = maker->definition;
   const kjit_family_derived_row *const row = &maker->description->derived[index];
@@ -79,6 +82,8 @@ static kjit_status check_macros(const struct definition_maker *maker) {
   return KJIT_OK;
 }
 
+/* A rule without a sentence is refused: the sentence is the whole message for a user whose config breaks the rule,
+ * and an expression alone does not say why it must hold. */
 static kjit_status make_rules(const struct definition_maker *maker) {
   struct family_definition *const definition = maker->definition;
   const size_t count = maker->description->rule_count;
@@ -104,7 +109,7 @@ static kjit_status make_rules(const struct definition_maker *maker) {
   return KJIT_OK;
 }
 
-static kjit_status find_field(const struct definition_maker *maker, const kjit_family_text *name, uint32_t *index) {
+kjit_status definition_find_field(const struct definition_maker *maker, const kjit_family_text *name, uint32_t *index) {
   const struct family_definition *const definition = maker->definition;
   struct nearest nearest;
   const char *const text = name->text ? name->text : "";
@@ -115,12 +120,14 @@ static kjit_status find_field(const struct definition_maker *maker, const kjit_f
   return definition_unknown(maker, name, "no field of this family", &nearest);
 }
 
+/* A row says when a field cannot change the code, and which value it has then. Two rows for one field could set it
+ * to and fro for ever, so there is at most one. */
 static kjit_status make_canonical_row(const struct definition_maker *maker, size_t index) {
   struct family_definition *const definition = maker->definition;
   const kjit_family_canonical_row *const row = &maker->description->canonical[index];
   struct definition_canonical *const canonical = &definition->canonical[index];
   char what[80];
-  kjit_status status = find_field(maker, &row->field, &canonical->field);
+  kjit_status status = definition_find_field(maker, &row->field, &canonical->field);
   if (status != KJIT_OK) return status;
   const struct definition_field *const field = &definition->fields[canonical->field];
   for (size_t i = 0; i < index; i++)
@@ -149,6 +156,8 @@ static kjit_status make_canonical(const struct definition_maker *maker) {
   return status;
 }
 
+/* Block, cluster and shared memory may depend on the config alone, because the kernel is compiled for them. The grid
+ * may also depend on the call's numbers and on the card. */
 static kjit_status make_geometry(const struct definition_maker *maker) {
   static const char *const names[] = {"block[0]",   "block[1]",   "block[2]", "cluster[0]",
                                       "cluster[1]", "cluster[2]", "shared"};
@@ -168,51 +177,9 @@ static kjit_status make_geometry(const struct definition_maker *maker) {
   return status;
 }
 
-static kjit_status make_class(const struct definition_maker *maker, size_t index) {
-  struct family_definition *const definition = maker->definition;
-  const kjit_family_class_row *const row = &maker->description->classes[index];
-  struct definition_class *const class = &definition->classes[index];
-  char what[80];
-  kjit_status status = definition_check_name(maker, &row->name, "class");
-  if (status != KJIT_OK) return status;
-  if (!row->value.text || row->bucket_count > DEFINITION_BUCKETS_MAX)
-    return definition_refuse(maker, &row->name, "the class %s needs an expression and at most %d buckets",
-                             row->name.text, DEFINITION_BUCKETS_MAX);
-  for (size_t i = 1; i < row->bucket_count; i++)
-    if (row->buckets[i] <= row->buckets[i - 1])
-      return definition_refuse(maker, &row->name, "the buckets of the class %s must rise", row->name.text);
-  int64_t *buckets = arena_alloc_array(&definition->arena, row->bucket_count, sizeof *buckets);
-  class->name = arena_copy(&definition->arena, row->name.text, strlen(row->name.text));
-  if (!buckets || !class->name) return error_no_memory(maker->error);
-  for (size_t i = 0; i < index; i++)
-    if (!strcmp(definition->classes[i].name, class->name))
-      return definition_refuse(maker, &row->name, "the class %s stands here twice", class->name);
-  if (row->bucket_count) memcpy(buckets, row->buckets, row->bucket_count * sizeof *buckets);
-  class->buckets = buckets;
-  class->bucket_count = row->bucket_count;
-  (void)snprintf(what, sizeof what, "classes.%s", class->name);
-  status = definition_expression(maker, &row->value, EXPRESSION_MAY_CALL, what, &class->value);
-  if (status == KJIT_OK && (class->value.fields || class->value.derived))
-    return definition_refuse(maker, &row->value, "the class %s must follow from the call alone: it chooses the config",
-                             class->name);
-  definition->class_count = index + 1;
-  return status;
-}
-
-static kjit_status make_classes(const struct definition_maker *maker) {
-  struct family_definition *const definition = maker->definition;
-  definition->classes =
-      arena_alloc_array(&definition->arena, maker->description->class_count, sizeof *definition->classes);
-  if (!definition->classes) return error_no_memory(maker->error);
-  kjit_status status = KJIT_OK;
-  for (size_t i = 0; i < maker->description->class_count && status == KJIT_OK; i++)
-    status = make_class(maker, i);
-  return status;
-}
-
 kjit_status definition_make_expressions(const struct definition_maker *maker) {
-  static kjit_status (*const parts[])(const struct definition_maker *) = {
-      make_all_derived, check_macros, make_rules, make_canonical, make_geometry, make_classes};
+  static kjit_status (*const parts[])(const struct definition_maker *) = {make_all_derived, check_macros, make_rules,
+                                                                          make_canonical, make_geometry};
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < sizeof parts / sizeof *parts && status == KJIT_OK; i++)
     status = parts[i](maker);

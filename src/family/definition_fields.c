@@ -134,6 +134,16 @@ static kjit_status make_values(const struct definition_maker *maker, const kjit_
   }
 }
 
+/* The legal values in words, for people who look at the family. */
+static kjit_status make_legal(const struct definition_maker *maker, struct definition_field *field) {
+  char buffer[4096]; /* sixteen names of at most 200 bytes */
+  struct text domain;
+  text_init_fixed(&domain, buffer, sizeof buffer);
+  definition_print_domain(field, &domain);
+  field->legal = arena_copy(&maker->definition->arena, buffer, domain.bytes);
+  return field->legal ? KJIT_OK : error_no_memory(maker->error);
+}
+
 static kjit_status make_default(const struct definition_maker *maker, const kjit_family_field_row *row,
                                 struct definition_field *field) {
   char buffer[256];
@@ -171,9 +181,11 @@ static kjit_status make_field(const struct definition_maker *maker, size_t index
   table_row->offset = (uint32_t)(index * sizeof(int32_t));
   table_row->kind = public_kinds[field->kind];
   if (field->kind == VALUE_DTYPE) definition->dtype_fields |= UINT64_C(1) << index;
+  if (row->given) definition->given |= UINT64_C(1) << index;
   status = make_values(maker, row, index, field);
   table_row->value_names = field->labels;
   table_row->value_count = field->labels ? field->value_count : 0;
+  if (status == KJIT_OK) status = make_legal(maker, field);
   return status == KJIT_OK ? make_default(maker, row, field) : status;
 }
 

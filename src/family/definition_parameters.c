@@ -115,6 +115,8 @@ static kjit_status read_type(const struct definition_maker *maker, const kjit_fa
   return KJIT_OK;
 }
 
+/* Only integer parameters have a name that expressions can use. A pointer or a float in a grid's expression is
+ * therefore "nothing is called so", which is what its author has to hear. */
 static kjit_status make_parameter(const struct definition_maker *maker, size_t index) {
   struct family_definition *const definition = maker->definition;
   const kjit_family_parameter_row *const row = &maker->description->parameters[index];

@@ -135,6 +135,8 @@ static bool has_cluster(const struct family_definition *definition) {
   return cluster[0].step_count || cluster[1].step_count || cluster[2].step_count;
 }
 
+/* Limits that every card has are checked here, without a card: 1024 threads, 64 in z, 16 blocks of a cluster. A
+ * config that breaks them is never legal, so no compile is begun for it. */
 static kjit_status get_geometry(const struct family_definition *definition, const struct numbers *numbers,
                                 kjit_geometry *out, kjit_error *error) {
   const struct expression *const shared = &definition->geometry[GEOMETRY_SHARED];
@@ -154,6 +156,8 @@ static kjit_status get_geometry(const struct family_definition *definition, cons
   return status;
 }
 
+/* Rows are applied until none changes a value, because one field's plain value can make another row's condition
+ * true. It ends: a row that has set its field is skipped from then on, so there are at most as many rounds as rows. */
 kjit_status definition_make_canonical(const struct family_definition *definition, int32_t *values, kjit_error *error) {
   struct numbers numbers;
   kjit_status status = get_numbers(definition, values, &numbers, error);
@@ -182,6 +186,8 @@ static kjit_status check_one(const struct family_definition *definition, const i
   return status == KJIT_OK ? get_geometry(definition, &numbers, &geometry, error) : status;
 }
 
+/* The canonical form is what is compiled, so it has to be legal too. If it is not, the family contradicts itself,
+ * and the message blames the family and not the config. */
 kjit_status definition_check(const kjit_family *family, const int32_t *values, kjit_error *error) {
   const struct family_definition *const definition = family->definition;
   int32_t canonical[KJIT_FIELD_COUNT_MAX];
@@ -197,19 +203,28 @@ kjit_status definition_check(const kjit_family *family, const int32_t *values, k
                    inner.message);
 }
 
+kjit_status definition_limits(const struct family_place *place, int64_t *limits, kjit_error *error) {
+  struct target target;
+  const kjit_status status = target_parse(&target, place->arch, error);
+  if (status != KJIT_OK) return status;
+  limits[LIMIT_SM] = target.capability;
+  limits[LIMIT_ARCH_SPECIFIC] = target.suffix == 'a';
+  limits[LIMIT_SM_COUNT] = place->sm_count ? (int64_t)place->sm_count : -1;
+  limits[LIMIT_SHARED_PER_BLOCK] = place->shared_per_block ? (int64_t)place->shared_per_block : -1;
+  return KJIT_OK;
+}
+
+/* What the card does not tell is -1, and a rule that asks for it is an error rather than a guess. The checks of
+ * shared memory and clusters stand here as well, so that a family without a rule for them still gets a sentence
+ * before a failed launch. */
 kjit_status definition_check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
                                    kjit_error *error) {
   const struct family_definition *const definition = family->definition;
   kjit_geometry geometry;
   struct numbers numbers;
-  struct target target;
-  kjit_status status = target_parse(&target, place->arch, error);
+  kjit_status status = definition_limits(place, numbers.limits, error);
   if (status == KJIT_OK) status = get_numbers(definition, values, &numbers, error);
   if (status != KJIT_OK) return status;
-  numbers.limits[LIMIT_SM] = target.capability;
-  numbers.limits[LIMIT_ARCH_SPECIFIC] = target.suffix == 'a';
-  numbers.limits[LIMIT_SM_COUNT] = place->sm_count ? (int64_t)place->sm_count : -1;
-  numbers.limits[LIMIT_SHARED_PER_BLOCK] = place->shared_per_block ? (int64_t)place->shared_per_block : -1;
   numbers.values.limits = numbers.limits;
   status = check_rules(definition, &numbers, 1, error);
   if (status != KJIT_OK) return status;
@@ -218,7 +233,7 @@ kjit_status definition_check_place(const kjit_family *family, const int32_t *val
     return error_set(error, KJIT_ERR_UNSUPPORTED, "shared is %u bytes: a block of %s has at most %u",
                      geometry.shared_bytes, place->arch, place->shared_per_block);
   const uint32_t blocks = geometry.cluster[0] * geometry.cluster[1] * geometry.cluster[2];
-  if (blocks > 1 && target.capability < 90)
+  if (blocks > 1 && numbers.limits[LIMIT_SM] < 90)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "cluster is %u blocks: %s has none, they begin with sm_90", blocks,
                      place->arch);
   return KJIT_OK;
@@ -269,17 +284,4 @@ kjit_status definition_grid(const struct family_definition *definition, const in
   if (status == KJIT_OK) status = get_grid(definition, &numbers, grid, error);
   if (status != KJIT_OK) memset(grid, 0, 3 * sizeof *grid);
   return status;
-}
-
-kjit_status definition_classify(const struct family_definition *definition, size_t index, const int64_t *parameters,
-                                int64_t *bucket, kjit_error *error) {
-  const struct definition_class *const class = &definition->classes[index];
-  const struct expression_values values = {.parameters = parameters};
-  const kjit_status status = expression_evaluate(&class->value, &values, bucket, error);
-  if (status != KJIT_OK || !class->bucket_count) return status;
-  size_t last = 0;
-  while (last + 1 < class->bucket_count && class->buckets[last + 1] <= *bucket)
-    last++;
-  *bucket = class->buckets[last];
-  return KJIT_OK;
 }

@@ -101,6 +101,8 @@ static kjit_status make_axis(const struct definition_maker *maker, const kjit_fa
   return KJIT_OK;
 }
 
+/* The product of the axes is bounded before it is formed: ten axes of ten values are ten thousand million configs.
+ * Each factor is cut at one above the bound, so that the multiplication cannot overflow. */
 static kjit_status make_axes(struct product *product, const kjit_family_set_row *row) {
   const struct definition_maker *const maker = product->maker;
   product->candidates = 1;
@@ -188,6 +190,8 @@ static kjit_status make_product(const struct definition_maker *maker, const kjit
   return definition_refuse(maker, &row->name, "no config of the set %.48s is legal", row->name.text);
 }
 
+/* Sets are made behind fields and rules, because each of their configs is parsed and checked as a user's would be. So a
+ * set that names an illegal config is found when the file is opened, and not on the machine that warms it. */
 kjit_status definition_make_sets(const struct definition_maker *maker) {
   struct family_definition *const definition = maker->definition;
   const size_t count = maker->description->set_count;

@@ -62,6 +62,8 @@ static const char *join(const struct definition_maker *maker, const char *folder
   return arena_printf(arena, "%.*s/%s", (int)folder_bytes, folder, name);
 }
 
+/* The source is read once and kept, so that a family means one text as long as it is open, whatever happens to the
+ * file. Headers are read at each build, as those of kjit_build() are. */
 static kjit_status read_source(const struct definition_maker *maker, const char *path, kjit_source *source) {
   struct family_definition *const definition = maker->definition;
   const kjit_source *const given = &maker->description->source;
@@ -276,6 +278,8 @@ static kjit_status check_constants(const struct definition_maker *maker) {
   return status;
 }
 
+/* The source's path must be relative, because it is the name in the key: an absolute one would give each machine a
+ * key of its own. */
 kjit_status definition_make_source(const struct definition_maker *maker) {
   struct family_definition *const definition = maker->definition;
   const kjit_family_description *const description = maker->description;

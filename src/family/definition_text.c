@@ -126,6 +126,8 @@ static void define_dtypes(const struct family_definition *definition, const int3
   }
 }
 
+/* Enum names and the dtypes in use become constants too, so that a kernel can compare KJIT_epilogue with
+ * KJIT_epilogue_bias and a misspelt one is an error of the compiler instead of a silent 0. */
 void definition_derive(const kjit_family *family, const int32_t *values, struct text *out) {
   const struct family_definition *const definition = family->definition;
   int64_t derived[DEFINITION_DERIVED_MAX];
@@ -144,6 +146,8 @@ void definition_derive(const kjit_family *family, const int32_t *values, struct 
 
 /* -- Name expressions ---------------------------------------------------------------------------------------------- */
 
+/* A piece is text and, behind it, at most one name in braces. Names are resolved here, so that a misspelt one is
+ * told when the family is opened, and printing an entry is a walk without failures. */
 static kjit_status add_piece(const struct definition_maker *maker, const char *text, size_t bytes, const char *name,
                              size_t name_bytes) {
   struct family_definition *const definition = maker->definition;

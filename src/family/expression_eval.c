@@ -29,6 +29,8 @@ static kjit_status fail_one(const struct machine *machine, const char *name, int
 static const char too_large[] = "does not fit 64 bits";
 static const char by_zero[] = "is a division by zero";
 
+/* A limit that is not known is an error and no number. A rule such as `shared <= shared_per_block` would otherwise
+ * hold or fail by accident where nobody has named a card. */
 static kjit_status push(const struct machine *machine, const struct expression_values *values, int64_t *top) {
   const size_t index = (size_t)machine->step->operand;
   switch (machine->step->operation) {
@@ -134,6 +136,7 @@ static kjit_status divide_up(const struct machine *machine, int64_t a, int64_t b
   return KJIT_OK;
 }
 
+/* Overflow is an error with both numbers in it. A wrapped product could make a rule hold that a kernel relies on. */
 static kjit_status calculate(const struct machine *machine, int64_t a, int64_t b, int64_t *out) {
   switch (machine->step->operation) {
   case STEP_MULTIPLY:
@@ -216,6 +219,8 @@ static size_t jump(const struct expression_step *step, size_t next, int64_t *sta
   return next;
 }
 
+/* The parser has bounded the depth of the stack and the number of steps, and jumps only go forward, so this loop
+ * ends and stays within `stack` whatever the family says. */
 kjit_status expression_evaluate(const struct expression *expression, const struct expression_values *values,
                                 int64_t *value, kjit_error *error) {
   int64_t stack[EXPRESSION_DEPTH_MAX] = {0};

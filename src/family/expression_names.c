@@ -54,6 +54,7 @@ static kjit_status refuse(const struct resolution *here, const char *why) {
                            "\"%.*s\" %s", (int)here->name->bytes, here->name->start, why);
 }
 
+/* The suggestion offers only what may stand in this place: a parameter is no help to a rule, which cannot use one. */
 static kjit_status unknown(const struct resolution *here) {
   const struct expression_scope *const scope = here->scope;
   const struct token *const name = here->name;
@@ -82,9 +83,9 @@ static bool find_label(const struct expression_scope *scope, const struct token 
                        bool *ambiguous) {
   const char *const dot = memchr(name->start, '.', name->bytes);
   const size_t field_bytes = dot ? (size_t)(dot - name->start) : 0;
-  const struct token field = {TOKEN_NAME, name->start, field_bytes, 0};
+  const struct token field = {TOKEN_NAME, name->start, field_bytes, 0, 0};
   const struct token label = {TOKEN_NAME, dot ? dot + 1 : name->start,
-                              dot ? name->bytes - field_bytes - 1 : name->bytes, 0};
+                              dot ? name->bytes - field_bytes - 1 : name->bytes, 0, 0};
   bool found = false;
   *ambiguous = 0;
   for (size_t i = 0; i < scope->label_count; i++) {
@@ -116,6 +117,8 @@ static kjit_status resolve_constant(const struct resolution *here, struct expres
   return KJIT_OK;
 }
 
+/* Fields win over labels and types of the same name, since they are the family's own words. What an expression uses
+ * is collected in `uses`, by which the caller refuses code that would depend on the call or on the card. */
 kjit_status expression_resolve(const struct expression_scope *scope, const struct expression_source *source,
                                const struct token *name, struct expression *uses, struct expression_step *step,
                                kjit_error *error) {

@@ -26,15 +26,30 @@ struct parser {
   kjit_error *error;
 };
 
+/* Where byte `at` of the text is: in a text of several lines the column counts from the start of its line. */
+static struct expression_source place_of(const struct expression_source *source, size_t at) {
+  struct expression_source place = *source;
+  size_t line_start = 0;
+  for (size_t i = 0; i < at && source->text[i]; i++) {
+    if (source->text[i] != '\n') continue;
+    line_start = i + 1;
+    place.line++;
+    place.column = 1;
+  }
+  place.column += (uint32_t)(at - line_start);
+  return place;
+}
+
 kjit_status expression_refuse(const struct expression_source *source, size_t at, kjit_status status, kjit_error *error,
                               const char *format, ...) {
+  const struct expression_source place = place_of(source, at);
   char why[320];
   va_list arguments;
   va_start(arguments, format);
   (void)vsnprintf(why, sizeof why, format, arguments);
   va_end(arguments);
   if (source->file)
-    return error_set(error, status, "%s:%u:%zu: %s: %s", source->file, (unsigned)source->line, source->column + at,
+    return error_set(error, status, "%s:%u:%u: %s: %s", source->file, (unsigned)place.line, (unsigned)place.column,
                      source->what, why);
   return error_set(error, status, "%s: column %zu: %s", source->what, at + 1, why);
 }
@@ -297,7 +312,7 @@ kjit_status expression_parse(struct expression *out, struct arena *arena, const 
   parser.count = parser.depth = parser.nesting = 0;
   parser.error = error;
   *out = (struct expression){0};
-  kjit_status status = tokens_begin(&parser.tokens, source, error);
+  kjit_status status = tokens_begin(&parser.tokens, &family_dialect, source, error);
   if (status == KJIT_OK) status = parse_choice(&parser);
   if (status == KJIT_OK && parser.tokens.current.kind != TOKEN_END)
     status = tokens_unexpected(&parser.tokens, "an operator or the end");

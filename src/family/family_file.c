@@ -172,6 +172,7 @@ static const struct file_key keys[] = {
     {"parameters", read_parameters},
     {"sets", file_read_sets},
     {"classes", file_read_classes},
+    {"choose", file_read_choose},
 };
 
 static kjit_status check_complete(const struct file_reader *reader) {

@@ -73,9 +73,8 @@ void field_table_defines(const struct field_table *table, const void *config, st
     text_appendf(out, "#define KJIT_%s %d\n", field->name, (int)field_get(field, config));
 }
 
-/* The value's name, a dtype's in capitals. NULL where it has none. `capitals` has room for any dtype's name. */
-static const char *value_name(const struct field_table *table, const kjit_field_info *field, int32_t value,
-                              char capitals[32]) {
+const char *field_value_name(const struct field_table *table, const kjit_field_info *field, int32_t value,
+                             char capitals[32]) {
   if (field->kind == KJIT_FIELD_ENUM)
     return value >= 0 && (size_t)value < field->value_count ? field->value_names[value] : NULL;
   if (field->kind != KJIT_FIELD_DTYPE) return NULL;
@@ -91,7 +90,7 @@ static const char *value_name(const struct field_table *table, const kjit_field_
 static void append_json_value(const struct field_table *table, const kjit_field_info *field, int32_t value,
                               struct text *out) {
   char capitals[32];
-  const char *const name = value_name(table, field, value, capitals);
+  const char *const name = field_value_name(table, field, value, capitals);
   if (name)
     text_appendf(out, "\"%s\"", name);
   else if (field->kind == KJIT_FIELD_BOOL && (value == 0 || value == 1))

@@ -29,6 +29,10 @@ const char *field_dtype_name(int32_t dtype);
 /* The dtype of this name, in any case. False when there is none. */
 bool field_dtype_from_name(const char *name, size_t bytes, int32_t *dtype);
 
+/* The value's name, a dtype's in capitals. NULL where it has none. `capitals` has room for any dtype's name. */
+const char *field_value_name(const struct field_table *table, const kjit_field_info *field, int32_t value,
+                             char capitals[32]);
+
 /* Lexicographic in field order: -1, 0, 1. */
 int field_table_compare(const struct field_table *table, const void *a, const void *b);
 

@@ -44,9 +44,18 @@ static kjit_status read_doc(const struct file_reader *reader, const struct yaml_
   return status;
 }
 
+static kjit_status read_given(const struct file_reader *reader, const struct yaml_node *node, void *target) {
+  const char *text = NULL;
+  const kjit_status status = file_read_string(reader, node, &text);
+  if (status != KJIT_OK) return status;
+  ((kjit_family_field_row *)target)->given = !strcmp(text, "true");
+  if (!strcmp(text, "true") || !strcmp(text, "false")) return KJIT_OK;
+  return file_refuse(reader, node, "given is true or false");
+}
+
 static const struct file_key keys[] = {
-    {"kind", read_kind}, {"values", read_values},   {"range", read_range},
-    {"step", read_step}, {"default", read_default}, {"doc", read_doc},
+    {"kind", read_kind},       {"values", read_values}, {"range", read_range}, {"step", read_step},
+    {"default", read_default}, {"doc", read_doc},       {"given", read_given},
 };
 
 kjit_status file_read_fields(const struct file_reader *reader, const struct yaml_node *node, void *target) {

@@ -47,6 +47,7 @@ kjit_family_text file_key_text(const struct yaml_node *node);
 /* Sections with a part of their own: the target is the description. */
 kjit_status file_read_fields(const struct file_reader *reader, const struct yaml_node *node, void *target);
 kjit_status file_read_sets(const struct file_reader *reader, const struct yaml_node *node, void *target);
+kjit_status file_read_choose(const struct file_reader *reader, const struct yaml_node *node, void *target);
 kjit_status file_read_classes(const struct file_reader *reader, const struct yaml_node *node, void *target);
 
 #endif

@@ -1,10 +1,12 @@
-/* The sets and classes of a family file.
+/* The sets, classes and rows of choose of a family file.
  *
  *   sets:
  *     small: ["BM=64,BN=64", {BM: 128, BN: 64}]
  *     wide: {cross: {BM: [64, 128], stages: all}, where: "BM * stages <= 512"}
  *   classes:
  *     rows: {of: m, buckets: [1, 16, 128]}
+ *   choose:
+ *     - {when: m <= 16, config: {BM: 64, BN: "roundup(n, 8)"}}
  *
  * Threads: nothing is shared. */
 #include <string.h>
@@ -120,6 +122,41 @@ kjit_status file_read_classes(const struct file_reader *reader, const struct yam
       status = file_read_mapping(reader, child, class_keys, KEY_COUNT(class_keys), row);
     if (status == KJIT_OK && !row->value.text)
       return file_refuse(reader, child, "the class %.48s needs \"of\", its expression", child->key);
+  }
+  return status;
+}
+
+static kjit_status read_choose_when(const struct file_reader *reader, const struct yaml_node *node, void *target) {
+  return file_read_text(reader, node, &((kjit_family_choose_row *)target)->when);
+}
+
+static kjit_status read_choose_config(const struct file_reader *reader, const struct yaml_node *node, void *target) {
+  kjit_family_choose_row *const row = target;
+  kjit_status status = file_expect(reader, node, YAML_MAPPING);
+  kjit_family_assignment *assignment = arena_alloc_array(reader->arena, node->count, sizeof *assignment);
+  if (!assignment) return error_no_memory(reader->error);
+  row->assignments = assignment;
+  row->assignment_count = node->count;
+  for (const struct yaml_node *child = node->first; child && status == KJIT_OK; child = child->next, assignment++) {
+    assignment->field = file_key_text(child);
+    status = file_read_text(reader, child, &assignment->value);
+  }
+  return status;
+}
+
+static const struct file_key choose_keys[] = {{"when", read_choose_when}, {"config", read_choose_config}};
+
+kjit_status file_read_choose(const struct file_reader *reader, const struct yaml_node *node, void *target) {
+  kjit_family_description *const description = target;
+  kjit_status status = file_expect(reader, node, YAML_SEQUENCE);
+  kjit_family_choose_row *row = arena_alloc_array(reader->arena, node->count, sizeof *row);
+  if (!row) return error_no_memory(reader->error);
+  description->choose = row;
+  description->choose_count = node->count;
+  for (const struct yaml_node *child = node->first; child && status == KJIT_OK; child = child->next, row++) {
+    status = file_read_mapping(reader, child, choose_keys, KEY_COUNT(choose_keys), row);
+    if (status == KJIT_OK && !row->assignments)
+      return file_refuse(reader, child, "a row of choose needs \"config\", the fields that it sets");
   }
   return status;
 }

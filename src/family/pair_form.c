@@ -2,10 +2,12 @@
 #include "family/pair_form.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "family/element.h"
 
 static kjit_status no_field(const struct scanner *scanner, const struct field_table *table) {
   char expected[64];
@@ -13,12 +15,31 @@ static kjit_status no_field(const struct scanner *scanner, const struct field_ta
   return scan_unexpected(scanner, expected);
 }
 
-/* A dtype's name in any case, or its number. */
-static kjit_status read_dtype(struct scanner *scanner, int32_t *value) {
+static bool find_dtype(const struct field_table *table, const char *name, size_t bytes, int32_t *value) {
+  const struct element *const element = table->any_dtype ? element_from_name(name, bytes) : NULL;
+  if (element) *value = element->number;
+  return element || field_dtype_from_name(name, bytes, value);
+}
+
+static bool find_label(const kjit_field_info *field, const char *name, size_t bytes, int32_t *value) {
+  for (size_t i = 0; i < field->value_count; i++) {
+    if (strlen(field->value_names[i]) != bytes || memcmp(field->value_names[i], name, bytes) != 0) continue;
+    *value = (int32_t)i;
+    return true;
+  }
+  return false;
+}
+
+/* A number; a dtype's name in any case; the name of an enum's value. */
+static kjit_status read_value(struct scanner *scanner, const struct field_table *table, const kjit_field_info *field,
+                              int32_t *value) {
   const size_t bytes = scan_word_length(scanner->at);
-  if (!field_dtype_from_name(scanner->at, bytes, value)) return scan_integer(scanner, "a dtype", value);
-  scanner->at += bytes;
-  return KJIT_OK;
+  const bool dtype = field->kind == KJIT_FIELD_DTYPE;
+  if ((dtype && find_dtype(table, scanner->at, bytes, value)) || find_label(field, scanner->at, bytes, value)) {
+    scanner->at += bytes;
+    return KJIT_OK;
+  }
+  return scan_integer(scanner, dtype ? "a dtype" : field->value_count ? "a value's name" : "a number", value);
 }
 
 /* name "=" value, into the config. `seen` has a bit for each field. */
@@ -34,7 +55,7 @@ static kjit_status read_item(struct scanner *scanner, const struct field_table *
   kjit_status status = scan_character(scanner, '=');
   if (status != KJIT_OK) return status;
   scan_blanks(scanner);
-  status = field->kind == KJIT_FIELD_DTYPE ? read_dtype(scanner, &value) : scan_integer(scanner, "a number", &value);
+  status = read_value(scanner, table, field, &value);
   if (status == KJIT_OK) field_put(field, config, value);
   return status;
 }
@@ -79,10 +100,13 @@ void pair_form_print(const struct field_table *table, const void *config, struct
   for (size_t i = 0; i < table->count; i++) {
     const kjit_field_info *field = &table->fields[i];
     const int32_t value = field_get(field, config);
-    const char *dtype = field->kind == KJIT_FIELD_DTYPE ? field_dtype_name(value) : NULL;
+    char capitals[32];
+    const char *name = field_value_name(table, field, value, capitals);
     text_appendf(out, "%s%s=", i ? "," : "", field->name);
-    if (dtype)
-      append_lower(out, dtype);
+    if (name && field->kind == KJIT_FIELD_DTYPE)
+      append_lower(out, name);
+    else if (name)
+      text_append(out, name);
     else
       text_appendf(out, "%d", (int)value);
   }

@@ -77,6 +77,8 @@ static kjit_status read_scalar(struct reader *reader, struct yaml_node *node) {
 
 static kjit_status read_node(struct reader *reader, struct yaml_node *node, size_t depth);
 
+/* A key that stands twice is refused, although YAML's parsers often take the last: with a hundred lines between
+ * them, the first is what its author looks at. */
 static kjit_status read_key(struct reader *reader, const struct yaml_node *mapping, struct yaml_node *node) {
   const yaml_event_t *const event = &reader->event;
   kjit_status status = check_plain(reader);
@@ -136,6 +138,8 @@ static kjit_status read_node(struct reader *reader, struct yaml_node *node, size
   }
 }
 
+/* Directives and further documents are refused, because a reader who does not know YAML well would not see what they
+ * change. */
 static kjit_status read_document(struct reader *reader, struct yaml_node *root) {
   kjit_status status = advance(reader); /* the stream begins */
   if (status == KJIT_OK) status = advance(reader);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "jit/compile/compile_types.h"
 #include "jit/compile/symbols.h"
 #include "jit/key/key_reader.h"
 
@@ -32,6 +33,7 @@ struct body {
   struct digest digest, request, identity;
   char key[DIGEST_HEX_BYTES];
   char *arch, *entry; /* of the key text, NUL-terminated */
+  kjit_phases phases; /* all zero unless this process compiled it */
   struct kjit_artifact as[ORIGINS];
 };
 
@@ -160,6 +162,27 @@ bool artifact_lowered(const kjit_artifact *artifact, const char *expression, con
     return true;
   }
   return false;
+}
+
+void artifact_set_phases(kjit_artifact *artifact, const struct compile_result *result, int64_t includes_ns) {
+  const struct compile_phases *const known = &result->phases;
+  artifact->body->phases = (kjit_phases){.includes_ms = (double)includes_ns / 1e6,
+                                         .compile_ms = result->compile_ms,
+                                         .front_end_ms = known->front_end_ms,
+                                         .optimizer_ms = known->optimizer_ms,
+                                         .ptxas_ms = known->ptxas_ms,
+                                         .link_ms = known->link_ms};
+}
+
+void artifact_set_publish(kjit_artifact *artifact, int64_t publish_ns) {
+  artifact->body->phases.publish_ms = (double)publish_ns / 1e6;
+}
+
+kjit_status kjit_artifact_get_phases(const kjit_artifact *artifact, kjit_phases *phases, kjit_error *error) {
+  error_clear(error);
+  if (!artifact) return error_invalid(error, "artifact", "is NULL");
+  kjit_phases known = artifact->body->phases;
+  return struct_fill(phases, &known, sizeof known, "phases", error);
 }
 
 uint32_t kjit_artifact_kernel_count(const kjit_artifact *artifact) {

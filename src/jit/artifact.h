@@ -26,6 +26,11 @@ const struct entry_image *artifact_image(const kjit_artifact *artifact);
 const struct digest *artifact_identity(const kjit_artifact *artifact);
 /* The digest of the whole key. The table of loaded kernels (runtime/kernel_table.c) finds a kernel by it. */
 const struct digest *artifact_digest(const kjit_artifact *artifact);
+/* Note where the time of the compile went that made it, and of publishing it: before anybody else has the artifact. */
+struct compile_result;
+void artifact_set_phases(kjit_artifact *artifact, const struct compile_result *result, int64_t includes_ns);
+void artifact_set_publish(kjit_artifact *artifact, int64_t publish_ns);
+
 /* Do both refer to one image, whatever their origins? */
 bool artifact_same(const kjit_artifact *a, const kjit_artifact *b);
 

@@ -7,8 +7,8 @@
  * 3. The leader makes the key: the text that names everything that can change the cubin.
  * 4. The tiers are looked through: bundles, the site's folder, the user's folder (builder_produce.c, to step 8).
  * 5. After a miss the key's lock in the user's folder is taken, so that one process builds; the others wait for its
- *    entry. A call with a deadline leaves steps 5 to 8 to a thread of builder_background.c, because a compile in this
- *    process cannot be interrupted, and waits as a follower; with a compile server the compile is killed instead.
+ *    entry. A call with a deadline leaves steps 5 to 8 to a thread of builder_background.c and waits as a follower,
+ *    because a compile in this process cannot be interrupted, and one that is killed again and again is never done.
  * 6. A compile that failed a moment ago, here or elsewhere, is not tried again.
  * 7. NVRTC compiles: in the compile server, or where there is none, in this process (server/server.c, compile.c).
  * 8. The entry is published under a temporary name and renamed.
@@ -21,6 +21,7 @@
 #include "jit/builder.h"
 #include "jit/builder_background.h"
 #include "jit/builder_produce.h"
+#include "jit/request/include_terms.h"
 
 /* How often a caller who may cancel is asked while a thread waits. */
 #define STOP_EVERY_NS 5000000
@@ -80,6 +81,14 @@ static kjit_status wait_for_leader(struct builder_call *call, struct flight *fli
   }
 }
 
+/* Leave a flight. Who has run out of time will ask again, so the compile is to go on without a waiter; so it is where
+ * it cannot be interrupted anyway. */
+static void leave(const struct builder_call *call, struct flight *flight) {
+  const struct builder *builder = call->builder;
+  if (!builder->server || builder_now_ns(builder) >= call->deadline_ns) resident_want_later(builder->resident, flight);
+  resident_leave(builder->resident, flight);
+}
+
 /* Hand the flight to a thread of its own, waiting as long as too many run. Returns false when the caller keeps the
  * flight: `*over` says that its time has passed; otherwise no thread can be had. */
 static bool hand_over(struct builder_call *call, const struct resident_join *join, bool *over) {
@@ -102,13 +111,13 @@ enum maker { MAKER_THIS_THREAD, MAKER_ANOTHER, MAKER_NOBODY };
 static enum maker lead_in_background(struct builder_call *call, const struct resident_join *join, kjit_status *status,
                                      kjit_artifact **out, kjit_error *error) {
   struct resident *resident = call->builder->resident;
-  const bool suits = builder_call_may_end(call) && !call->builder->server && call->key->complete;
+  const bool suits = builder_call_may_end(call) && call->key->complete;
   bool over;
   if (!suits || call->request->sources->withheld) return MAKER_THIS_THREAD;
   resident_follow(resident, join->flight);
   const bool handed = hand_over(call, join, &over);
   if (handed) *status = wait_for_leader(call, join->flight, out, error);
-  resident_leave(resident, join->flight);
+  leave(call, join->flight);
   if (!handed && !over) return MAKER_THIS_THREAD;
   if (!handed) *status = builder_call_end(call, "too many compiles go on already; this one was given up", error);
   if (handed && !*out && is_private(*status)) {
@@ -177,7 +186,7 @@ static kjit_status follow(struct builder_call *call, struct flight *flight, bool
   const int64_t start_ns = builder_now_ns(builder);
   kjit_error found = {0};
   kjit_status status = wait_for_leader(call, flight, out, &found);
-  resident_leave(builder->resident, flight);
+  leave(call, flight);
   if (*out) *out = artifact_as(*out, KJIT_ORIGIN_MEMORY);
   count_add(&builder->counters, COUNT_waits, 1);
   count_add(&builder->counters, COUNT_wait_ns, (uint64_t)(builder_now_ns(builder) - start_ns));
@@ -246,18 +255,26 @@ static kjit_status get_key_only(struct builder_call *call, kjit_artifact **out, 
   return status;
 }
 
+static bool is_unread(kjit_status status, const kjit_error *error) {
+  return status == KJIT_ERR_COMPILE && error && strstr(error->message, INCLUDE_UNREAD);
+}
+
 kjit_status builder_get(struct builder *builder, const struct jit_request *request, kjit_artifact **out,
                         kjit_error *error) {
   struct builder_call call = {.builder = builder, .request = request, .deadline_ns = INT64_MAX};
   *out = NULL;
-  if (request->timeout_ms) call.deadline_ns = builder_now_ns(builder) + request->timeout_ms * (int64_t)1000000;
+  const int64_t begun_ns = request->begun_ns ? request->begun_ns : builder_now_ns(builder);
+  if (request->timeout_ms) call.deadline_ns = begun_ns + request->timeout_ms * (int64_t)1000000;
   /* Step 1. */
   call.compiler = identify(builder, request, !(request->flags & KJIT_BUILD_RESIDENT_ONLY));
   key_identify(&call.identity, request, call.compiler);
   if (request->flags & KJIT_BUILD_KEY_ONLY) return get_key_only(&call, out, error);
-  if (record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY))
+  const kjit_status status = get_identified(&call, out, error);
+  /* Recorded last, because the sources' texts are then often there already. A compile that took another branch than the
+   * walk through the includes is left out: it will be asked for again with other sources. */
+  if (record_is_on(builder->record) && !(request->flags & KJIT_BUILD_RESIDENT_ONLY) && !is_unread(status, error))
     record_request(builder->record, request, &call.identity);
-  return get_identified(&call, out, error);
+  return status;
 }
 
 void builder_forget(struct builder *builder, const kjit_artifact *artifact) {

@@ -26,6 +26,9 @@ kjit_status builder_get(struct builder *builder, const struct jit_request *reque
  * builder_get() compiles. Thread-safe. */
 void builder_forget(struct builder *builder, const kjit_artifact *artifact);
 
+/* What kjit_runtime_cancel() promises. Thread-safe. */
+void builder_cancel(struct builder *builder);
+
 /* The embedded kernels' sources, kept as long as the builder. */
 struct source_shelf *builder_sources(struct builder *builder);
 

@@ -3,7 +3,9 @@
  * 1. background_start() writes the request as a worker would get it and reads it again, which makes a copy that owns
  *    everything, and starts a thread. Threads that have ended are joined first.
  * 2. The thread makes the key, takes the builder's ordinary way past a miss (builder_produce.c) and lands the flight.
- * 3. background_finish() sets `ending` and joins.
+ * 3. A compile that goes on after its caller's deadline ends background_max_ns after it; one that nobody wants any more
+ *    ends at once where it can be interrupted.
+ * 4. background_finish() sets the builder's `ending` and joins.
  *
  * `background.mutex` guards the list; a thread touches only its own entry, and `ended` last. */
 #include "jit/builder_background.h"
@@ -33,6 +35,7 @@ struct background_build {
   struct wire_request wire;
   const char *compiler;
   struct digest identity;
+  int64_t deadline_ns; /* of the compile, not of the call that asked for it */
 };
 
 static void build_destroy(struct background_build *build) {
@@ -52,6 +55,8 @@ static struct background_build *build_create(const struct builder_call *call, st
   build->flight = flight;
   build->refused = refused;
   build->identity = call->identity;
+  build->deadline_ns =
+      call->deadline_ns == INT64_MAX ? INT64_MAX : call->deadline_ns + call->builder->background_max_ns;
   text_init(&build->payload, mem, FRAME_MAX_BYTES);
   wire_request_put(&build->payload, call->request, call->compiler, WIRE_COMPILE, 0);
   if (!build->payload.failed && !wire_request_read(&build->wire, mem, build->payload.data, build->payload.bytes)) {
@@ -68,8 +73,8 @@ static void build_run(struct background_build *build) {
                               .request = &build->wire.request,
                               .compiler = build->compiler,
                               .identity = build->identity,
-                              .deadline_ns = INT64_MAX,
-                              .ending = &builder->background.ending};
+                              .deadline_ns = build->deadline_ns,
+                              .flight = build->flight};
   struct key key;
   kjit_artifact *artifact = NULL;
   int64_t expires_ns = INT64_MAX;
@@ -134,12 +139,11 @@ static void join_all(struct background_build *builds) {
 }
 
 void background_init(struct builder *builder) {
-  atomic_init(&builder->background.ending, 0);
   (void)pthread_mutex_init(&builder->background.mutex, NULL); /* of the default kind: cannot fail on Linux */
 }
 
 void background_finish(struct builder *builder) {
-  atomic_store(&builder->background.ending, 1);
+  atomic_store(&builder->ending, 1);
   join_all(take_out(&builder->background, 1));
   pthread_mutex_destroy(&builder->background.mutex);
 }

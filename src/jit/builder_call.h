@@ -13,17 +13,17 @@ struct builder_call {
   struct digest identity; /* digest of request and compiler */
   struct key *key;        /* made when memory does not have it; NULL until then */
   int64_t deadline_ns;    /* INT64_MAX: none */
-  const atomic_bool
-      *ending; /* for a call in the background, which no caller waits for: true when it is to end; NULL for any other */
-  kjit_error refusal; /* why a bundle that has the kernel did not answer; status 0 when none was refused */
+  struct flight *flight;  /* of a call in the background: it ends when nobody wants the flight; NULL for any other */
+  kjit_error refusal;     /* why a bundle that has the kernel did not answer; status 0 when none was refused */
 };
 
 /* Can the call end before it has its answer? */
 static inline bool builder_call_may_end(const struct builder_call *call) {
-  return call->deadline_ns != INT64_MAX || call->request->stop || call->ending;
+  return call->deadline_ns != INT64_MAX || call->request->stop || call->flight;
 }
 
-/* True when the call's time has passed or its caller cancels. It has the form of a compile_stop. */
+/* True when the call's time has passed, its caller cancels or the builder is to end. It has the form of a compile_stop.
+ */
 bool builder_call_is_over(void *call);
 
 /* Fill in the error of a call that is over: KJIT_ERR_TIMEOUT or KJIT_ERR_CANCELLED. `what` says what was going on. */

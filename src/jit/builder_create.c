@@ -103,6 +103,19 @@ static kjit_status create_server(struct builder *builder, const kjit_runtime_opt
   return compile_server_create(&builder->server, &settings, error);
 }
 
+/* KJIT_DUMP and KJIT_TIME, or the options in their place. */
+static kjit_status choose_inspection(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  const char *dump = options->dump_dir ? options->dump_dir : read_environment(builder, options, "KJIT_DUMP");
+  const char *const time = read_environment(builder, options, "KJIT_TIME");
+  const bool timed = options->flags & KJIT_RUNTIME_TIME_PHASES || (time && strcmp(time, "off") != 0);
+  if (timed || dump) nvrtc_inspect(builder->nvrtc, NVRTC_INSPECT_TIME);
+  if (!dump) return KJIT_OK;
+  if (*dump != '/') return error_invalid(error, "KJIT_DUMP", "must be an absolute path of a folder");
+  nvrtc_inspect(builder->nvrtc, NVRTC_INSPECT_PTX);
+  builder->dump_dir = mem_strdup(builder->mem, dump);
+  return builder->dump_dir ? KJIT_OK : error_no_memory(error);
+}
+
 static void init_tier(struct disk_cache *cache, struct builder *builder, kjit_origin origin, int64_t use_grain_s) {
   cache->ops = builder->ops;
   cache->mem = builder->mem;
@@ -175,6 +188,8 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
                           !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT), error);
   if (status == KJIT_OK) status = create_server(builder, options, error);
   if (status != KJIT_OK) return status;
+  status = choose_inspection(builder, options, error);
+  if (status != KJIT_OK) return status;
   builder->resident = create_resident(builder, options);
   builder->record = record_create(builder->mem, builder->log, builder->ops, &builder->counters);
   builder->memo = source_memo_create(builder->mem, &builder->user);
@@ -186,6 +201,8 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
   if (builder->mode == KJIT_CACHE_OFF) return KJIT_OK;
   open_user(builder, options);
   open_site(builder, options);
+  builder->toolkit.cache_dir = builder->user.dir.path;
+  builder->toolkit.writable = atomic_load(&builder->user.writable);
   return KJIT_OK;
 }
 
@@ -199,12 +216,15 @@ kjit_status builder_create_parts(struct builder **out, const kjit_runtime_option
   }
   builder->mem = mem;
   builder->log = log;
+  atomic_init(&builder->ending, 0);
   background_init(builder);
   source_shelf_init(&builder->sources, mem);
   toolkit_init(&builder->toolkit, mem);
   builder->ops = parts->ops ? parts->ops : file_ops_system();
   builder->nvrtc = parts->nvrtc;
   builder->wait_bound_ns = parts->wait_bound_ns ? parts->wait_bound_ns : BUILDER_WAIT_BOUND_NS;
+  const uint32_t background_ms = options->background_max_ms;
+  builder->background_max_ns = (int64_t)(background_ms ? background_ms : BUILDER_DEFAULT_BACKGROUND_MAX_MS) * 1000000;
   builder->failure_s = parts->failure_s ? parts->failure_s : BUILDER_FAILURE_S;
   const kjit_status status = set_up(builder, options, parts, error);
   if (status != KJIT_OK)
@@ -218,6 +238,10 @@ kjit_status builder_create_with(struct builder **out, const kjit_runtime_options
                                 const struct log *log, struct nvrtc *nvrtc, kjit_error *error) {
   const struct builder_parts parts = {.nvrtc = nvrtc};
   return builder_create_parts(out, options, mem, log, &parts, error);
+}
+
+void builder_cancel(struct builder *builder) {
+  atomic_store(&builder->ending, 1);
 }
 
 void builder_destroy(struct builder *builder) {
@@ -234,6 +258,7 @@ void builder_destroy(struct builder *builder) {
   cache_dir_finish(&builder->user.dir, builder->ops, builder->mem);
   cache_dir_finish(&builder->site.dir, builder->ops, builder->mem);
   nvrtc_destroy(builder->nvrtc);
+  mem_free(builder->mem, builder->dump_dir);
   source_shelf_finish(&builder->sources);
   mem_free(builder->mem, builder);
 }

@@ -14,11 +14,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/dynlib.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "jit/builder_call.h"
 #include "jit/builder_internal.h"
+#include "jit/compile/compile_inspect.h"
 #include "jit/compile/toolkit_find.h"
 #include "jit/request/custom_request.h"
 #include "jit/source_memo.h"
+
+/* 64 MiB, as for the whole of a source. */
+#define MAIN_FILE_LIMIT ((size_t)64 << 20)
 
 struct custom_call {
   struct builder *builder;
@@ -26,12 +33,17 @@ struct custom_call {
   struct digest fingerprint;
   const struct source_record *record; /* NULL when the sources were collected */
   bool everything, stale;
-  kjit_error *error;
+  struct builder_call ask; /* for its deadline alone */
 };
 
 static kjit_status collect(struct custom_call *call, kjit_error *error) {
   const int64_t started_ns = source_memo_now_ns();
   const kjit_status status = custom_request_collect(&call->custom, call->everything, error);
+  call->custom.request.includes_ns += source_memo_now_ns() - started_ns;
+  if (status == KJIT_ERR_CANCELLED) {
+    error_clear(error);
+    return builder_call_end(&call->ask, "the source's includes were still being read", error);
+  }
   if (status != KJIT_OK || !custom_request_has_source(&call->custom)) return status;
   source_memo_put(call->builder->memo, &call->fingerprint, &call->custom, call->everything, started_ns);
   return KJIT_OK;
@@ -122,15 +134,50 @@ static void explain_mismatch(const struct builder *builder, const kjit_build_req
       version / 1000, version / 10 % 100, major, minor);
 }
 
+/* The caller's time begins with the call, not when its includes have been read. */
+static void begin_clock(struct custom_call *call, int64_t begun_ns) {
+  struct jit_request *request = &call->custom.request;
+  request->begun_ns = begun_ns;
+  call->ask = (struct builder_call){.builder = call->builder, .request = request, .deadline_ns = INT64_MAX};
+  if (request->timeout_ms) call->ask.deadline_ns = begun_ns + request->timeout_ms * (int64_t)1000000;
+  call->custom.stop = builder_call_is_over;
+  call->custom.stop_user = &call->ask;
+}
+
+/* The file that a caller's source was read from, for line tables: the one of its name in the request's folders, if that
+ * has the same text. False when there is none. */
+static bool find_main_file(const struct builder *builder, const kjit_build_request *request,
+                           char path[DYNLIB_PATH_BYTES]) {
+  const kjit_source *const source = &request->source;
+  bool found = false;
+  for (size_t i = 0; i < request->include_dir_count && !found; i++) {
+    char *text = NULL;
+    size_t bytes = 0;
+    const int length = snprintf(path, DYNLIB_PATH_BYTES, "%s/%s", request->include_dirs[i], source->name);
+    if (length <= 0 || length >= DYNLIB_PATH_BYTES) continue;
+    if (file_read(builder->mem, path, MAIN_FILE_LIMIT, &text, &bytes, NULL) != KJIT_OK) continue;
+    found = bytes == (source->bytes ? source->bytes : strlen(source->text)) && !memcmp(text, source->text, bytes);
+    mem_free(builder->mem, text);
+  }
+  return found;
+}
+
 kjit_status builder_custom(struct builder *builder, const kjit_build_request *request, const struct custom_role *role,
                            const char *arch, builder_custom_act act, void *user, kjit_error *error) {
   struct custom_call call = {.builder = builder};
   struct custom_extras extras = {.role = role};
   kjit_error found = {0};
+  const int64_t begun_ns = builder_now_ns(builder);
+  char main_path[DYNLIB_PATH_BYTES];
   if (!(request->flags & KJIT_BUILD_NO_TOOLKIT))
     toolkit_extras(&builder->toolkit, builder->nvrtc, (request->flags & KJIT_BUILD_RESIDENT_ONLY) != 0, &extras);
   kjit_status status = custom_request_begin(&call.custom, builder->mem, request, arch, &extras, &found);
   if (status == KJIT_OK) {
+    begin_clock(&call, begun_ns);
+    const bool resident_only = request->flags & KJIT_BUILD_RESIDENT_ONLY;
+    if (request->source.text && !resident_only && compile_wants_lines(&call.custom.request) &&
+        find_main_file(builder, request, main_path))
+      call.custom.request.main_path = main_path;
     if (custom_request_has_source(&call.custom)) custom_request_fingerprint(&call.custom, &call.fingerprint);
     status = run(&call, act, user, &found);
     if (status == KJIT_ERR_COMPILE) explain_mismatch(builder, request, &extras, &found);

@@ -30,6 +30,10 @@
 /* A use is recorded at most once a second and entry: a thousand processes that start together write it once. */
 #define BUILDER_USE_GRAIN_S 1
 
+/* How long a compile goes on when its caller's deadline has passed. Longer than any kernel that was met takes, so that
+ * a program with short deadlines gets each kernel in the end; bounded, because a compiler may hang. */
+#define BUILDER_DEFAULT_BACKGROUND_MAX_MS 300000
+
 #define BUILDER_DEFAULT_MAX_BYTES   ((uint64_t)1 << 30)
 #define BUILDER_DEFAULT_MAX_ENTRIES 100000
 
@@ -43,7 +47,6 @@ struct background {
   pthread_mutex_t mutex;
   struct background_build *builds; /* running, or ended and not yet joined */
   size_t count;
-  atomic_bool ending; /* the builder is being destroyed */
 };
 
 struct builder {
@@ -53,6 +56,8 @@ struct builder {
   struct nvrtc *nvrtc;
   struct compile_server *server; /* NULL: kernels are compiled in this process */
   struct background background;
+  int64_t background_max_ns; /* how long a compile goes on after its caller's deadline */
+  atomic_bool ending;        /* whatever is under way is to end: builder_cancel(), or the builder is being destroyed */
   struct cache_counters counters;
   struct resident *resident;
   struct bundle_set bundles;
@@ -61,6 +66,7 @@ struct builder {
   struct record *record;
   struct source_memo *memo; /* what callers' sources include */
   struct toolkit toolkit;
+  char *dump_dir; /* where compiles are dumped (inspect.h); NULL: nowhere */
   kjit_cache_mode mode;
   int64_t wait_bound_ns, failure_s;
   kjit_error cache_error; /* why there is no user folder; status 0 when there is one, or none is wanted */

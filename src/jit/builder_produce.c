@@ -10,6 +10,7 @@
 #include "jit/cache/failure_cache.h"
 #include "jit/compile/compile.h"
 #include "jit/compile/symbols.h"
+#include "jit/inspect.h"
 
 /* Pauses between two looks at a lock: short at first, because the other process may be nearly done, then longer, so
  * that many waiting processes are no burden. */
@@ -87,9 +88,12 @@ static const char *failure_message(const kjit_error *error) {
 /* Step 7: compile in the compile server; without one, in this process. */
 static kjit_status compile_somewhere(struct builder_call *call, struct compile_result *result, kjit_error *error) {
   struct builder *builder = call->builder;
-  const compile_stop stop = builder_call_may_end(call) ? builder_call_is_over : NULL;
+  const compile_stop stop = builder_call_is_over; /* without a deadline too, because the builder may be cancelled */
   kjit_status status = KJIT_OK;
-  if (builder->server && compile_server_run(builder->server, call->request, stop, call, result, &status, error))
+  /* A worker's answer has neither PTX nor times. */
+  const bool inspects = nvrtc_inspected(builder->nvrtc) != 0;
+  if (builder->server && !inspects &&
+      compile_server_run(builder->server, call->request, stop, call, result, &status, error))
     return status;
   return compile_run(builder->nvrtc, call->request, builder->mem, stop, call, result, error);
 }
@@ -121,7 +125,11 @@ static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_
   kjit_status kept = status;
   if (status == KJIT_OK || status == KJIT_ERR_COMPILE)
     kept = make_image(call, &result, status == KJIT_OK ? "" : failure_message(error), &image, error);
+  if (builder->dump_dir && image.data)
+    inspect_dump(builder->dump_dir, call->request, call->key, &result, status == KJIT_OK ? "" : failure_message(error),
+                 builder->mem, builder->log);
   if (image.data) kept = artifact_create(out, builder->mem, &image, &call->identity, KJIT_ORIGIN_BUILT, error);
+  if (*out) artifact_set_phases(*out, &result, call->request->includes_ns);
   compile_result_finish(&result, builder->mem);
   return kept == KJIT_OK ? status : kept;
 }
@@ -137,13 +145,15 @@ kjit_status builder_make_key(struct builder_call *call, kjit_artifact **out, kji
 }
 
 /* Step 8. A kernel is published for every other process; a failure only for a while. */
-static void publish(struct builder_call *call, kjit_status status, const kjit_artifact *artifact, int64_t *expires_ns) {
+static void publish(struct builder_call *call, kjit_status status, kjit_artifact *artifact, int64_t *expires_ns) {
   struct builder *builder = call->builder;
   const struct entry_image *image = artifact_image(artifact);
   struct entry_name name;
   artifact_entry_name(artifact, &name);
   if (status == KJIT_OK) {
+    const int64_t start_ns = builder_now_ns(builder);
     (void)cache_publish(&builder->user, &name, image->data, image->bytes);
+    artifact_set_publish(artifact, builder_now_ns(builder) - start_ns);
     return;
   }
   *expires_ns = builder_now_ns(builder) + builder->failure_s * 1000000000;

@@ -1,8 +1,9 @@
 /* Recording requests as manifest lines, so that `kjit warm` can build them on another machine.
  *
  * Steps of record_request(): look whether this process has recorded the request (a table by its identity); claim it,
- * so that one thread writes it; format the line; open and lock the file; look whether another process has written
- * the line; append it with one write.
+ * so that one thread writes it; format the line, which for a caller's own source means to write the sources beside the
+ * file first (record_sources.c); open and lock the file; look whether another process has written the line; append it
+ * with one write.
  *
  * The mutex protects the path and the table and is not held across a file call, so a slow disk delays only the
  * thread that writes. Processes exclude each other by a lock on the file. Recording never fails a request: errors
@@ -20,6 +21,7 @@
 #include "base/error.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "jit/record_sources.h"
 
 /* The longest line that the reader of manifests takes. */
 #define RECORD_LINE_MAX 4096
@@ -151,20 +153,39 @@ static bool is_word(const char *file) {
   return !strpbrk(file, " \t\r\n") && strpbrk(file, "./") != NULL;
 }
 
-/* The request's line. One whose source no manifest can name becomes a comment: a caller's own source, and a family that
- * was made of a struct or a text. */
-static void put_line(struct text *line, const char *path, const struct jit_request *request) {
-  const char *const file = request->family_file ? file_from(path, request->family_file) : NULL;
-  if (file && is_word(file))
-    text_appendf(line, "%s %s %s\n", file, request->target.name, request->label);
-  else if (request->is_users)
-    text_appendf(line, "# %s %s %s: a family that is in no file\n", request->family, request->target.name,
-                 request->label);
-  else if (!strcmp(request->family, "custom"))
-    text_appendf(line, "# custom %s %s: a caller's own source, entry %s\n", request->target.name, request->label,
-                 request->entry);
-  else
-    text_appendf(line, "%s %s %s\n", request->family, request->target.name, request->label);
+/* The request's line where a family's name or file says all; false for one that must be recorded with its sources. */
+static bool put_plain(struct text *line, const char *path, const struct jit_request *request) {
+  const char *file = request->family;
+  if (request->is_users || !strcmp(request->family, "custom")) {
+    file = request->family_file ? file_from(path, request->family_file) : "/";
+    if (*file == '/' || !is_word(file)) return false;
+  }
+  text_appendf(line, "%s %s %s\n", file, request->target.name, request->label);
+  return true;
+}
+
+/* The request's line, and before it the files that the line leads to. A manifest whose own name has a blank cannot be
+ * named in its lines, so it gets a comment. */
+static kjit_status put_line(struct record *record, struct text *line, const char *path,
+                            const struct jit_request *request, kjit_error *error) {
+  char name[RECORDED_NAME_BYTES];
+  if (request->is_generated) {
+    text_appendf(line, "# %s %s %s: an attention variant\n", request->family, request->target.name, request->label);
+    return KJIT_OK;
+  }
+  if (put_plain(line, path, request)) return KJIT_OK;
+  const char *const slash = strrchr(path, '/'), *const base = slash ? slash + 1 : path;
+  const bool is_users = request->is_users;
+  if (strpbrk(base, " \t\r\n") || *base == '#') {
+    text_appendf(line, "# %s %s %s: sources are recorded only beside a manifest whose name has no blank\n",
+                 request->family, request->target.name, request->label);
+    return KJIT_OK;
+  }
+  const kjit_status status = record_sources(record->mem, record->ops, path, request, name, error);
+  if (status == KJIT_OK)
+    text_appendf(line, "%s" RECORDED_FOLDER_SUFFIX "/%s %s %s %s%s%s\n", base, name, request->target.name,
+                 request->family, request->label, is_users ? "" : " ", is_users ? "" : request->entry);
+  return status;
 }
 
 /* Does the file have this line already? */
@@ -242,11 +263,15 @@ void record_request(struct record *record, const struct jit_request *request, co
   char *const path = claim(record, digest);
   if (!path) return;
   text_init_fixed(&line, buffer, sizeof buffer);
-  put_line(&line, path, request);
-  const int done = line.failed ? -EMSGSIZE : write_line(record, path, &line);
-  if (done < 0) {
+  kjit_error error = {0};
+  kjit_status status = put_line(record, &line, path, request, &error);
+  if (status == KJIT_OK) {
+    const int done = line.failed ? -EMSGSIZE : write_line(record, path, &line);
+    if (done < 0) status = error_set(&error, KJIT_ERR_IO, "%s", strerror(-done));
+  }
+  if (status != KJIT_OK) {
     count_add(record->counters, COUNT_cache_errors, 1);
-    log_write(record->log, KJIT_LOG_WARNING, "cannot record a request in %s: %s", path, strerror(-done));
+    log_write(record->log, KJIT_LOG_WARNING, "cannot record a request in %s: %s", path, error.message);
   }
   mem_free(record->mem, path);
 }

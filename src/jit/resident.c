@@ -38,6 +38,7 @@ struct flight {
   size_t references; /* by the leader and by each follower */
   struct digest key;
   bool landed; /* `artifact` and `error` are final */
+  bool wanted_later;
   kjit_artifact *artifact;
   kjit_error error;
 };
@@ -299,6 +300,19 @@ kjit_status resident_wait(struct resident *resident, struct flight *flight, int6
   }
   pthread_mutex_unlock(&resident->mutex);
   return landed ? (kjit_status)error->status : KJIT_ERR_TIMEOUT;
+}
+
+void resident_want_later(struct resident *resident, struct flight *flight) {
+  pthread_mutex_lock(&resident->mutex);
+  flight->wanted_later = true;
+  pthread_mutex_unlock(&resident->mutex);
+}
+
+bool resident_is_wanted(struct resident *resident, const struct flight *flight) {
+  pthread_mutex_lock(&resident->mutex);
+  const bool wanted = flight->wanted_later || flight->references > 1;
+  pthread_mutex_unlock(&resident->mutex);
+  return wanted;
 }
 
 void resident_leave(struct resident *resident, struct flight *flight) {

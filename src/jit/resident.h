@@ -66,6 +66,12 @@ void resident_follow(struct resident *resident, struct flight *flight);
  * `artifact` is retained if there is one, in the form in which the leader has it. */
 kjit_status resident_wait(struct resident *resident, struct flight *flight, int64_t until_ns, kjit_artifact **artifact,
                           kjit_error *error);
+/* Somebody will ask for the flight's artifact later, so it is wanted even when nobody waits for it. */
+void resident_want_later(struct resident *resident, struct flight *flight);
+
+/* Whether anybody but the leader, who asks, waits for the flight or will ask later. */
+bool resident_is_wanted(struct resident *resident, const struct flight *flight);
+
 /* Give up a follower's reference to the flight. */
 void resident_leave(struct resident *resident, struct flight *flight);
 

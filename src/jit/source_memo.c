@@ -243,17 +243,24 @@ static bool is_racy(const struct held *held, const struct file_stamp *stamp) {
   return last >= held->image->taken_ns - SOURCE_MEMO_RACY_NS;
 }
 
+static bool is_as_it_was(const struct held *held, const struct source_image_watch *watch,
+                         struct file_folders *folders) {
+  const char *path = source_image_string(held->image, watch->path);
+  struct file_stamp now;
+  file_stamp_read_in(folders, path, &now);
+  if (!file_stamp_equal(&now, &watch->stamp)) return false;
+  if (now.kind == FILE_STAMP_NONE || !is_racy(held, &now)) return true;
+  return now.kind == FILE_STAMP_FILE && has_content(path, watch);
+}
+
 bool source_record_is_fresh(const struct source_record *record) {
   const struct held *held = (const struct held *)record;
   const struct source_image_watch *watches = source_image_watches(held->image);
-  for (uint64_t i = 0; i < held->image->watch_count; i++) {
-    const struct source_image_watch *watch = &watches[i];
-    const char *path = source_image_string(held->image, watch->path);
-    struct file_stamp now;
-    file_stamp_read(path, &now);
-    if (!file_stamp_equal(&now, &watch->stamp)) return false;
-    if (now.kind == FILE_STAMP_NONE || !is_racy(held, &now)) continue;
-    if (now.kind != FILE_STAMP_FILE || !has_content(path, watch)) return false;
-  }
-  return true;
+  struct file_folders folders;
+  bool fresh = true;
+  file_folders_open(&folders);
+  for (uint64_t i = 0; i < held->image->watch_count && fresh; i++)
+    fresh = is_as_it_was(held, &watches[i], &folders);
+  file_folders_close(&folders);
+  return fresh;
 }

@@ -1,11 +1,23 @@
-/* kjit_runtime_record(): checks the argument and hands it to the builder, which records all requests. Any thread. */
+/* kjit_runtime_record() and kjit_recorded_build(): check the arguments and hand them to the builder. Any thread. */
 #include <kjit/record.h>
 
 #include "base/error.h"
+#include "jit/builder_recorded.h"
 #include "runtime/runtime_state.h"
 
 kjit_status kjit_runtime_record(kjit_runtime *runtime, const char *path, kjit_error *error) {
   error_clear(error);
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   return builder_record(runtime->builder, path, error);
+}
+
+kjit_status kjit_recorded_build(kjit_runtime *runtime, const char *path, const char *arch, uint32_t flags,
+                                kjit_artifact **out, kjit_error *error) {
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (!path) return error_invalid(error, "path", "must not be NULL");
+  if (flags & ~JIT_REQUEST_FLAGS) return error_invalid(error, "flags", "only KJIT_BUILD_* may be set");
+  return builder_recorded(runtime->builder, path, arch, flags, out, error);
 }

@@ -51,10 +51,11 @@ static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_op
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.cache_mode: %u; must be a kjit_cache_mode, 0 to %d",
                      out->cache_mode, KJIT_CACHE_OFF);
   }
-  if (out->flags & ~(KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED)) {
+  if (out->flags & ~(KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED | KJIT_RUNTIME_TIME_PHASES)) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.flags: 0x%x; only KJIT_RUNTIME_* may be set", out->flags);
   }
-  return out->reserved ? error_invalid(error, "options.reserved", "must be zero") : choose_tuned(out, error);
+  if (out->reserved || out->reserved_2) return error_invalid(error, "options.reserved", "must be zero");
+  return choose_tuned(out, error);
 }
 
 /* End what the families keep, before the kernels and the builder that they use. */
@@ -146,6 +147,10 @@ kjit_status kjit_runtime_create(kjit_runtime **out, const kjit_runtime_options *
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   return runtime_create_with(out, options, NULL, error);
+}
+
+void kjit_runtime_cancel(kjit_runtime *runtime) {
+  if (runtime) builder_cancel(runtime->builder);
 }
 
 kjit_status kjit_runtime_get_stats(kjit_runtime *runtime, kjit_runtime_stats *stats, kjit_error *error) {

@@ -4,8 +4,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import harness
@@ -390,12 +393,21 @@ class Warm(CommandCase):
                              ("flash_forward sm_80, " + SHORT_FORM, "sm_80"),
                              ("flash_forward sm_8x " + SHORT_FORM, "sm_8x"),
                              ("attention sm_80 dtype=bf16,head_dim=64,foo=1", "column 40"),
+                             ("serving sm_80 heads=32/8 head_dim=64 dtype=bf16 pages=1", "column 49"),
+                             ("serving sm_80 heads=32/5 head_dim=64 dtype=bf16", "column 15"),
+                             ("serving sm_80 heads=8 dtype=bf16", "head_dim"),
                              ("flash_forward sm_80 " + tail, "column 21"), ("x" * 5000, "4096")):
             path = self.write("manifest", f"# first\n\n{line}\n")
             result = self.kjit("warm", "--manifest", path, exit_code=USAGE)
             self.assertIn(f"{path}:3: ", result.stderr)
             self.assertIn(naming, result.stderr)
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+
+    def test_warm__a_served_model_is_a_few_kernels(self):
+        line = "serving sm_80,sm_90 heads=32/8 head_dim=128 page=16 dtype=bf16\n"
+        result = self.json("warm", "--manifest", self.write("manifest", line))
+        self.assertEqual((result["failed"], result["built"]), (0, result["distinct"]))
+        self.assertLessEqual(result["distinct"], 2 * 7)
 
     def test_warm__a_problem_and_its_config_of_hopper_are_one(self):
         lines = ("attention sm_90a dtype=bf16,head_dim=64,batch=16,heads_q=16\n"
@@ -406,6 +418,65 @@ class Warm(CommandCase):
 
     def test_warm__manifest_that_is_not_there_is_named(self):
         self.refused("warm", "--manifest", "/nonexistent/m", naming="/nonexistent/m", exit_code=FAILED)
+
+    def first_compile(self, process):
+        """The process that compiles the first kernel: a child of the compile server, which is a child of kjit."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            children = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+            parents = {}
+            for child in children:
+                try:
+                    parents[child] = int(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
+                except OSError:  # it has ended
+                    pass
+            for child, parent in parents.items():
+                if parents.get(parent) == process.pid:
+                    return child
+            time.sleep(0.005)
+        self.fail("no process compiles")
+
+    def killed_once(self, number):
+        """A run of three kernels one after the other, in which the process that compiles the first gets a signal."""
+        process = subprocess.Popen([str(KJIT), "warm", "--manifest", self.write("manifest", self.MANIFEST), "--jobs", "1",
+                                    "--json"], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=harness.full_environment(self.environment))
+        compiler = self.first_compile(process)
+        time.sleep(0.1)  # it says first that it is there
+        os.kill(compiler, number)
+        out, err = process.communicate(timeout=harness.HANGS_S)
+        self.assertEqual(process.returncode, FAILED, err)
+        report = json.loads(out)
+        self.assertEqual((report["built"], report["failed"]), (2, 1), report)
+        self.assertIn(report["failures"][0]["request"], err)
+        return report["failures"][0]
+
+    def test_warm__compiler_that_crashes_costs_one_kernel(self):
+        self.assertIn("SIGSEGV", self.killed_once(signal.SIGSEGV)["message"])
+
+    def test_warm__compiler_that_is_killed_for_memory_costs_one_kernel(self):
+        failure = self.killed_once(signal.SIGKILL)
+        self.assertEqual(failure["status"], "KJIT_ERR_NO_MEMORY")
+        self.assertIn("SIGKILL", failure["message"])
+        again = self.warm()
+        self.assertEqual((again["built"], again["cached"]), (1, 2))
+
+    def test_warm__interrupted_keeps_what_is_done_and_says_how_to_go_on(self):
+        process = subprocess.Popen([str(KJIT), "warm", "--set", "autotune", "--arch", "sm_80", "--jobs", "1", "--json"],
+                                   text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env=harness.full_environment(self.environment))
+        self.first_compile(process)
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        out, err = process.communicate(timeout=harness.HANGS_S)
+        self.assertLess(time.monotonic() - sent, 10)
+        self.assertEqual(process.returncode, -signal.SIGINT, err)
+        self.assertEqual(json.loads(out)["failed"], 0)
+        self.assertIn("the same command goes on", err)
+
+    def test_warm__works_without_a_compile_server(self):
+        result = self.warm("--jobs", "2", KJIT_COMPILE_SERVER="off")
+        self.assertEqual((result["built"], result["failed"]), (3, 0))
 
     def test_warm__without_nvrtc_has_its_own_exit_code(self):
         result = self.warm(exit_code=NO_NVRTC, KJIT_NVRTC=NOWHERE)

@@ -33,6 +33,12 @@ class Show(FamilyCase):
         self.assertEqual(shown["parameters"][1], {"name": "in", "type": "const dtype*"})
         self.assertEqual(shown["sets"]["small"], 2)
 
+    def test_family_show__lists_the_legal_values_of_each_field(self):
+        legal = {field["name"]: field["legal"] for field in self.json("family", "show", self.softmax)["fields"]}
+        self.assertEqual(legal["vec"], "one of 1, 2, 4, 8")
+        self.assertIn("max_columns      int    from 1024 to 32768 in steps of 1024; ",
+                      self.kjit("family", "show", self.softmax).stdout)
+
     def test_family_show__takes_kjits_own_by_name(self):
         self.assertIn("head_dim", self.kjit("family", "show", "attention_sm90").stdout)
 

@@ -29,6 +29,12 @@ class CaseResult(unittest.TestResult):
         name = getattr(test, "_testMethodName", str(test))
         print(f"[  FAILED  ] {name}\n{self.errors[-1][1]}", flush=True)
 
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            faults = self.failures if issubclass(err[0], test.failureException) else self.errors
+            print(f"[  FAILED  ] {test._testMethodName}\n{subtest}\n{faults[-1][1]}", flush=True)
+
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
         print(f"[  SKIPPED ] {test._testMethodName}\n    {reason}", flush=True)

@@ -126,6 +126,7 @@ std::vector<std::string> command_line(const CompileRequest &request, const fs::p
                                     "-fno-exceptions",
                                     "-fno-rtti",
                                     "-fno-asynchronous-unwind-tables",
+                                    "-D__CUDACC__",
                                     "-D__CUDACC_RTC__",
                                     "-I" + here + "/device",
                                     "-I" + here,

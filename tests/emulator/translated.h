@@ -57,6 +57,10 @@ struct EmulatedInstruction<emulated_asm_id(
   }
 };
 
+template <> struct EmulatedInstruction<emulated_asm_id("tanh.approx.f32 %0, %1;")> : EmulatedKnown {
+  static void run(float &y, float x) { y = tanhf(x); }
+};
+
 template <> struct EmulatedInstruction<emulated_asm_id("cvt.f32.f16 %0, %1;")> : EmulatedKnown {
   static void run(float &value, unsigned short bits) { value = emulator_from_fp16(bits); }
 };

@@ -52,7 +52,7 @@ static void check_config(const struct family_definition *definition, const int32
 static void check_family(const struct family_definition *definition) {
   int32_t values[KJIT_FIELD_COUNT_MAX] = {0};
   const int64_t parameters[DEFINITION_PARAMETERS_MAX] = {5};
-  int64_t bucket;
+  int32_t bucket;
   for (size_t config = 0; config < CONFIGS; config++) {
     for (size_t i = 0; i < definition->field_count; i++) {
       const struct definition_field *const field = &definition->fields[i];
@@ -66,7 +66,7 @@ static void check_family(const struct family_definition *definition) {
     require(definition_check(&definition->family, values, NULL) == KJIT_OK);
   }
   for (size_t i = 0; i < definition->class_count; i++)
-    (void)definition_classify(definition, i, parameters, &bucket, NULL);
+    (void)definition_classify(definition, i, values, parameters, &bucket, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

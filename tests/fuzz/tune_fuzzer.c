@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attention/tune/tune_text.h"
+#include "attention/tune/tune_attention.h"
+#include "family/tune/tune_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,12 +16,12 @@ static void require(int truth) {
 static const struct family_place place = {"sm_90a", 132, 232448};
 
 /* Of the kernels that the corpus was measured on: all zero. */
-static const struct digest kernels[ATTENTION_FAMILY_COUNT];
+static const struct digest kernels[TUNE_FAMILIES_MAX];
 
 static void check_rows(struct tune_table *table) {
   for (const struct tune_row *row = table->rows; row; row = row->hh.next) {
-    require(tune_row_check(row, &place, NULL) == KJIT_OK);
-    require(tune_table_find(table, &row->class) == row);
+    require(tune_row_check(&tune_attention, row, &place, NULL) == KJIT_OK);
+    require(tune_table_find(table, row->class) == row);
   }
 }
 
@@ -32,7 +33,7 @@ static void write_out(struct tune_table *table, struct text *out) {
 
 static void check_round_trip(struct tune_table *table) {
   struct text first, second;
-  struct tune_table *again = tune_table_create(table->mem);
+  struct tune_table *again = tune_table_create(table->mem, &tune_attention);
   require(again != NULL);
   write_out(table, &first);
   require(tune_text_read(again, first.data, first.bytes, table->header.kernels, &place, TUNE_USER, NULL) == KJIT_OK);
@@ -48,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   struct mem mem;
   kjit_error error = {0};
   require(mem_init(&mem, NULL));
-  struct tune_table *table = tune_table_create(&mem);
+  struct tune_table *table = tune_table_create(&mem, &tune_attention);
   require(table != NULL);
   const kjit_status status = tune_text_read(table, (const char *)data, size, kernels, &place, TUNE_USER, &error);
   require((int32_t)status == error.status);

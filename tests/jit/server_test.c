@@ -6,99 +6,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "jit/builder.h"
-#include "jit/builder_internal.h"
-#include "support/test.h"
-
-/* A deadline holds within 50 ms; a machine that is busy may be late by so much more. The behaviour before the server
- * was two seconds late with the source SLOW. */
-#define SLACK_MS 600
-
-struct world {
-  struct temp_folder folder;
-  struct mem mem;
-  struct log log;
-  kjit_runtime_options options;
-  struct builder *builder;
-  const char *option; /* of every request; NULL: none */
-  atomic_int warnings;
-  kjit_error error;
-};
-
-static void count_warning(void *user, kjit_log_level level, const char *line) {
-  struct world *world = user;
-  (void)line;
-  atomic_fetch_add(&world->warnings, level <= KJIT_LOG_WARNING);
-}
-
-static int setup(void **state) {
-  struct world *world = calloc(1, sizeof *world);
-  *state = world;
-  if (!world || temp_folder_create(&world->folder)) return -1;
-  mem_init(&world->mem, NULL);
-  world->log = (struct log){count_warning, world, KJIT_LOG_DEBUG};
-  world->options = kjit_runtime_options_default();
-  world->options.flags = KJIT_RUNTIME_IGNORE_ENVIRONMENT;
-  world->options.cache_mode = KJIT_CACHE_OFF;
-  world->options.nvrtc_path = FAKE_NVRTC;
-  world->options.worker_path = WORKER;
-  world->options.compile_server = KJIT_COMPILE_SERVER_ON;
-  return 0;
-}
-
-static int teardown(void **state) {
-  struct world *world = *state;
-  builder_destroy(world->builder);
-  temp_folder_remove(&world->folder);
-  free(world);
-  return 0;
-}
-
-static double now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
-}
-
-/* Build a kernel whose source has that word. */
-static kjit_status get(struct world *world, const char *word, uint32_t timeout_ms, kjit_artifact **out,
-                       kjit_error *error) {
-  char text[200];
-  kjit_artifact *artifact = NULL;
-  if (!world->builder) {
-    const kjit_status opened =
-        builder_create_with(&world->builder, &world->options, &world->mem, &world->log, NULL, error);
-    if (opened != KJIT_OK) return opened;
-  }
-  snprintf(text, sizeof text, "// %s\nextern \"C\" __global__ void k() {}\n", word);
-  struct source_file file = {.name = "k.cu", .text = text, .bytes = strlen(text)};
-  struct source_set set = {0};
-  if (!source_set_seal(&set, &file, 1, &world->mem)) abort();
-  struct jit_request request = {.family = "custom", .label = "k.cu", .entry = "k", .prologue = "#line 1 \"k.cu\"\n"};
-  strcpy(request.target.name, "sm_80");
-  request.target.capability = 80;
-  request.sources = &set;
-  request.options = &world->option;
-  request.option_count = world->option != NULL;
-  request.timeout_ms = timeout_ms;
-  const kjit_status status = builder_get(world->builder, &request, &artifact, error);
-  if (out)
-    *out = artifact;
-  else
-    kjit_artifact_release(artifact);
-  return status;
-}
-
-static void assert_works(struct world *world, const char *word) {
-  memset(&world->error, 0, sizeof world->error);
-  assert_status(KJIT_OK, get(world, word, 0, NULL, &world->error), &world->error);
-}
+#include "server_world.h"
 
 static void test_server__compiles_as_the_process_itself_does(void **state) {
   struct world *world = *state;
@@ -166,52 +78,6 @@ static void test_server__memory_is_bounded(void **state) {
   assert_contains(world->error.message, "memory bound of 512 MiB");
   assert_works(world, "after");
 #endif
-}
-
-/* Milliseconds until a call with 100 ms returns. */
-static double time_to_give_up(struct world *world, const char *word) {
-  const double start = now_ms();
-  const kjit_status status = get(world, word, 100, NULL, &world->error);
-  const double ms = now_ms() - start;
-  assert_status(KJIT_ERR_TIMEOUT, status, &world->error);
-  assert_contains(world->error.message, "after 100 ms");
-  assert_true(ms >= 100 - 1);
-  return ms;
-}
-
-static void test_server__deadline_holds_in_a_compiler_that_hangs(void **state) {
-  struct world *world = *state;
-  assert_works(world, "before");
-  assert_true(time_to_give_up(world, "HANG") < 100 + 50 + SLACK_MS);
-  assert_works(world, "after");
-}
-
-/* Without a server the compile goes on: the next call gets it, and it was compiled once. */
-static void test_background__deadline_holds_and_the_next_call_gets_the_kernel(void **state) {
-  struct world *world = *state;
-  world->options.compile_server = KJIT_COMPILE_SERVER_OFF;
-  const double start = now_ms();
-  assert_true(time_to_give_up(world, "SLOW") < 100 + 50 + SLACK_MS);
-  assert_works(world, "SLOW");
-  const double ms = now_ms() - start;
-  assert_true(ms > 1900 && ms < 2000 + SLACK_MS * 2);
-}
-
-/* The test can fail: this is how long a call took before, and still takes without a deadline. */
-static void test_background__without_a_deadline_the_call_compiles_to_the_end(void **state) {
-  struct world *world = *state;
-  world->options.compile_server = KJIT_COMPILE_SERVER_OFF;
-  const double start = now_ms();
-  assert_works(world, "SLOW");
-  assert_true(now_ms() - start > 1900);
-}
-
-static void test_background__builder_ends_while_a_compile_goes_on(void **state) {
-  struct world *world = *state;
-  world->options.compile_server = KJIT_COMPILE_SERVER_OFF;
-  (void)time_to_give_up(world, "SLOW");
-  builder_destroy(world->builder); /* waits for the thread: the sanitizers see what it would touch */
-  world->builder = NULL;
 }
 
 static int count_descriptors(void) {
@@ -343,8 +209,6 @@ static void test_server__program_with_threads_may_fork(void **state) {
   }
 }
 
-#define SERVER_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       SERVER_TEST(test_server__compiles_as_the_process_itself_does),
@@ -353,10 +217,6 @@ int main(void) {
       SERVER_TEST(test_server__last_words_are_in_error_and_log),
       SERVER_TEST(test_server__exit_is_told_with_its_code),
       SERVER_TEST(test_server__memory_is_bounded),
-      SERVER_TEST(test_server__deadline_holds_in_a_compiler_that_hangs),
-      SERVER_TEST(test_background__deadline_holds_and_the_next_call_gets_the_kernel),
-      SERVER_TEST(test_background__without_a_deadline_the_call_compiles_to_the_end),
-      SERVER_TEST(test_background__builder_ends_while_a_compile_goes_on),
       SERVER_TEST(test_server__hundred_compiles_leave_nothing_behind),
       SERVER_TEST(test_server__worker_that_is_missing_falls_back),
       SERVER_TEST(test_server__worker_that_is_another_program_falls_back),

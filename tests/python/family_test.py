@@ -214,5 +214,76 @@ class Speed(unittest.TestCase):
         self.assertLess(best / 300, 1e-5)
 
 
+class Tuning(unittest.TestCase):
+    """Choosing and tuning for an architecture without a card, by times of a formula."""
+
+    PROBLEM = {"dtype": "fp16", "columns": 4096, "row_count": 1000}
+
+    def setUp(self):
+        self.family = kjit.Family(SOFTMAX)
+        self.folder = harness.tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def runtime(self):
+        made = kjit.Runtime(cache_dir=self.folder.name)
+        self.addCleanup(made.close)
+        return made
+
+    def tune(self, time, **options):
+        options = {"set": "candidates", "arch": "sm_90", "most": 6, "runs": 2, "runtime": self.runtime(), **options}
+        return self.family.tune(self.PROBLEM, time, **options)
+
+    def chosen(self):
+        return self.family.choose(self.PROBLEM, "sm_90", runtime=self.runtime())
+
+    def test_tune__fastest_is_chosen_from_the_table(self):
+        cubins = {}
+
+        def time(config, cubin):
+            cubins[config] = cubin
+            return 10 * config.rows + config.vec
+
+        self.assertEqual(self.chosen().decided_by, "rules")
+        found = self.tune(time, most=20)
+        self.assertEqual((found.decided_by, found.config.rows, found.config.vec), ("rules", 1, 4))
+        found = self.tune(lambda config, cubin: 100 - config.rows - config.vec, most=20)
+        self.assertEqual((found.decided_by, found.failed), ("table", 0))
+        self.assertLess(found.microseconds, found.rules_microseconds)
+        self.assertEqual(self.chosen(), kjit.Choice(found.config, "table"))
+        self.assertTrue(all(cubin.startswith(b"\x7fELF") for cubin in cubins.values()))
+
+    def test_tune__exception_drops_one_candidate(self):
+        def time(config, cubin):
+            if config.rows == 4:
+                raise RuntimeError("no launch")
+            return 1.0
+
+        found = self.tune(time)
+        self.assertGreater(found.failed, 0)
+        self.assertIn("RuntimeError: no launch", found.first_failure)
+
+    def test_tune__wrong_results_do_not_win(self):
+        rules = self.chosen().config
+        found = self.tune(lambda config, cubin: float(config != rules) + 1, check=lambda config, cubin: config == rules)
+        self.assertEqual(found.decided_by, "rules")
+        found = self.tune(lambda config, cubin: 2 - float(config != rules), check=lambda config, cubin: config == rules)
+        self.assertEqual(found.decided_by, "rules")
+
+    def test_tune__exit_ends_it_and_keeps_nothing(self):
+        with self.assertRaises(SystemExit):
+            self.tune(lambda config, cubin: sys.exit(3))
+        self.assertEqual(self.chosen().decided_by, "rules")
+
+    def test_tune__may_keep_nothing(self):
+        self.tune(lambda config, cubin: 100 - config.rows, publish=False)
+        self.assertEqual(self.chosen().decided_by, "rules")
+
+    def test_choose__bad_problem_is_named(self):
+        with self.assertRaisesRegex(kjit.ParseError, 'did you mean "columns"'):
+            self.family.choose("colums=3", "sm_90")
+        with self.assertRaisesRegex(kjit.ParseError, "row_count is missing"):
+            self.family.choose({"columns": 3}, "sm_90")
+
+
 if __name__ == "__main__":
     harness.main(sys.modules["__main__"])

@@ -103,11 +103,14 @@ class Torch(unittest.TestCase):
         module()["wait"][1, 1](1)
         module()[FILL][1, 256](x, 0)
         torch.cuda.synchronize()
+        # The wait, of a tenth of a second, is put on the stream by name: it has no array that says where it belongs.
+        module()["wait"][1, 1, 0, stream](200_000_000)
         with torch.cuda.stream(stream):
-            module()["wait"][1, 1](50_000_000)
             module()[FILL][1 << 12, 256](x, 1 << 20)
-            self.assertFalse(stream.query())
             doubled = x * 2
+        # The default stream does not wait for this one: a kernel that had gone there would have filled x by now.
+        self.assertEqual(x[0].item(), 0)
+        self.assertFalse(stream.query())
         stream.synchronize()
         self.assertTrue((doubled == 8).all())
 

@@ -194,15 +194,82 @@ class Refusals(Attention):
         text = "(FP16, 64, 64, 32, 4): async+eager+swizzled+load_2_2_2_tiles+opt_softmax"
         self.refused(kjit.InvalidConfig, "dtype is FP16", q, k, v, config=text)
 
-    def test_gradients__are_refused_when_they_are_asked_for(self):
-        q, k, v = problem()
-        q.requires_grad_()
-        out = kjit.attention(q, k, v)
-        self.check(out.detach(), q.detach(), k, v)
-        with self.assertRaisesRegex(NotImplementedError, "kjit computes no gradients"):
-            out.sum().backward()
-        with torch.no_grad():
-            self.assertFalse(kjit.attention(q, k, v).requires_grad)
+
+def gradients(q, k, v, dout, dlse, causal, dtype):
+    """dq, dk and dv by PyTorch in this type, from leaves of their own. Layout bshd."""
+    q, k, v = (tensor.detach().to(dtype).requires_grad_() for tensor in (q, k, v))
+    keys, values = (tensor.repeat_interleave(q.shape[2] // k.shape[2], dim=2) for tensor in (k, v))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, keys) * q.shape[-1] ** -0.5
+    if causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1 + k.shape[1] - q.shape[1])
+        scores = scores.masked_fill(hidden, -torch.inf)
+    wide = scores if dtype is torch.float64 else scores.float()
+    out = torch.einsum("bhqk,bkhd->bqhd", wide.softmax(-1).nan_to_num().to(dtype), values)
+    loss = (out * dout.to(dtype)).sum()
+    if dlse is not None:
+        loss = loss + (wide.logsumexp(-1) * dlse.to(wide.dtype)).sum()
+    return torch.autograd.grad(loss, (q, k, v))
+
+
+@needs_gpu
+class Gradients(unittest.TestCase):
+    def check(self, got, q, k, v, dout, dlse, causal, what):
+        """FlashAttention's rule for gradients."""
+        exact = gradients(q, k, v, dout, dlse, causal, torch.float64)
+        rounded = gradients(q, k, v, dout, dlse, causal, q.dtype)
+        for name, mine, ref, ref16 in zip("qkv", got, exact, rounded):
+            allowed = 2 * (ref16.double() - ref).abs().max() + 2 * torch.finfo(q.dtype).eps * max(0.3, ref.abs().max())
+            self.assertLessEqual((mine.double() - ref).abs().max().item(), allowed.item(), f"{what}: d{name}")
+
+    def run_problem(self, head_dim, heads, heads_kv, seq_q, seq_kv, causal, dtype, with_lse):
+        torch.manual_seed(head_dim)
+        q, k, v = problem(2, seq_q, seq_kv, heads, head_dim, dtype, heads_kv=heads_kv)
+        q, k, v = (tensor.requires_grad_() for tensor in (q, k, v))
+        dout = randn(2, seq_q, heads, head_dim, dtype=dtype)
+        dlse = torch.randn(2, heads, seq_q, device=DEVICE) if with_lse else None
+        out, lse = kjit.attention(q, k, v, causal=causal, return_lse=True)
+        loss = (out * dout).sum() if dlse is None else (out * dout).sum() + (lse * dlse).sum()
+        got = torch.autograd.grad(loss, (q, k, v))
+        self.check(got, q, k, v, dout, dlse, causal, f"{head_dim} {heads}/{heads_kv} {seq_q}/{seq_kv} {causal}")
+
+    def test_gradients__are_right(self):
+        self.run_problem(64, 4, 4, 257, 300, True, torch.bfloat16, True)
+        self.run_problem(128, 6, 2, 300, 130, False, torch.float16, True)
+        self.run_problem(128, 4, 1, 512, 512, True, torch.bfloat16, False)
+        self.run_problem(256, 2, 2, 129, 200, True, torch.float16, False)
+        self.run_problem(72, 3, 3, 300, 100, True, torch.bfloat16, False)
+
+    def test_compile__gives_the_bits_of_eager(self):
+        q, k, v = (tensor.requires_grad_() for tensor in problem())
+        dout = randn(*q.shape)
+        eager = torch.autograd.grad(kjit.attention(q, k, v, causal=True), (q, k, v), dout)
+        traced = torch.compile(lambda *t: kjit.attention(*t, causal=True), fullgraph=True)
+        for mine, other in zip(eager, torch.autograd.grad(traced(q, k, v), (q, k, v), dout)):
+            self.assertTrue(torch.equal(mine, other))
+
+    def test_autocast__casts_fp32_inputs(self):
+        q, k, v = (tensor.requires_grad_() for tensor in problem(dtype=torch.float32))
+        with torch.autocast("cuda", torch.bfloat16):
+            out = kjit.attention(q, k, v)
+        grads = torch.autograd.grad(out.float().square().sum(), (q, k, v))
+        self.assertIs(out.dtype, torch.bfloat16)
+        self.assertTrue(all(grad.dtype is torch.float32 and grad.isfinite().all() for grad in grads))
+
+    def test_graph__captures_forward_and_backward(self):
+        q, k, v = (tensor.requires_grad_() for tensor in problem())
+        dout, side, graph = randn(*q.shape), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            eager = torch.autograd.grad(kjit.attention(q, k, v), (q, k, v), dout)
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph):
+            captured = torch.autograd.grad(kjit.attention(q, k, v), (q, k, v), dout)
+        for grad in captured:
+            grad.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        for mine, other in zip(eager, captured):
+            self.assertTrue(torch.equal(mine, other))
 
 
 @needs_gpu

@@ -276,14 +276,53 @@ class Operators(OnFakeDevice):
             arguments = (*problem(), None, False, "bshd", "")
             torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
-    def test_gradients__are_refused_when_they_are_asked_for(self):
-        q, k, v = problem(requires_grad=True)
-        out = kjit.attention(q, k, v)
-        self.assertTrue(out.requires_grad)
-        with self.assertRaisesRegex(NotImplementedError, "kjit computes no gradients"):
+    def test_gradients__are_one_call_of_the_kernels_that_are_wanted(self):
+        for needed, launches in (((1, 1, 1), 2), ((1, 0, 0), 1), ((0, 0, 1), 1), ((0, 1, 0), 2)):
+            tensors = [t.requires_grad_(bool(need)) for t, need in zip(problem(), needed)]
+            out = kjit.attention(*tensors)
+            before = self.launched()
             out.sum().backward()
+            self.assertEqual(self.launched() - before, launches)
+            for tensor, need in zip(tensors, needed):
+                self.assertEqual(tensor.grad is not None, bool(need))
+                self.assertTrue(tensor.grad is None or tensor.grad.shape == tensor.shape)
+
+    def test_gradients__of_lse_need_no_gradient_of_the_output(self):
+        q, k, v = problem(requires_grad=True)
+        kjit.attention(q, k, v, return_lse=True)[1].sum().backward()
+        self.assertEqual(self.launched(), 3)
+        self.assertEqual(q.grad.shape, q.shape)
+
+    def test_gradients__are_traced_in_one_graph(self):
+        def loss(q, k, v):
+            return kjit.attention(q * 2, k, v, causal=True).float().square().sum()
+
+        q, k, v = problem(requires_grad=True)
+        torch.compile(loss, fullgraph=True, backend="aot_eager")(q, k, v).backward()
+        self.assertEqual((self.launched(), q.grad.shape, k.grad.shape), (3, q.shape, k.shape))
+
+    def test_gradients__of_gradients_are_refused(self):
+        q, k, v = problem(requires_grad=True)
+        (dq,) = torch.autograd.grad(kjit.attention(q, k, v).sum(), q, create_graph=True)
+        with self.assertRaisesRegex(NotImplementedError, "no second derivative"):
+            dq.sum().backward()
+
+    def test_gradients__into_a_given_output_are_refused(self):
+        q, k, v = problem(requires_grad=True)
+        with self.assertRaisesRegex(ValueError, "out is given while gradients are wanted"):
+            kjit.attention(q, k, v, out=torch.empty_like(q))
+
+    def test_gradients__are_not_kept_where_nobody_wants_them(self):
+        q, k, v = problem(requires_grad=True)
         with torch.no_grad():
             self.assertFalse(kjit.attention(q, k, v).requires_grad)
+
+    def test_backward_operator__passes_pytorchs_own_checks(self):
+        q, k, v = problem()
+        out, lse = kjit.attention(q, k, v, return_lse=True)
+        arguments = (out, None, q, k, v, out, lse, None, False, "bshd", [True, False, True])
+        operator = torch.ops.kjit.attention_backward.default
+        torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
     def test_subclasses__go_through_the_operator(self):
         q, k, v = problem()

@@ -13,6 +13,12 @@ import kjit
 from pathlib import Path
 assert Path(kjit._library.lib._name) == Path(kjit.__file__).with_name("libkjit.so"), kjit._library.lib._name
 assert len(kjit.config_set("prebuilt")) == 85
+assert kjit._native_part.MISSING == "", kjit._native_part.MISSING
+import os, subprocess
+worker = Path(kjit.__file__).with_name("kjit-compile-worker")
+assert os.access(worker, os.X_OK), worker
+ran = subprocess.run([worker], capture_output=True, text=True)
+assert ran.returncode != 127, ran.stderr
 print(kjit.__version__)
 """
 
@@ -42,7 +48,7 @@ class Wheel(harness.TemporaryFolder):
         wheel = self.build()
         self.assertRegex(wheel.name, r"^kjit-\d+\.\d+\.\d+-py3-none-manylinux_2_\d+_\w+\.whl$")
         names = set(zipfile.ZipFile(wheel).namelist())
-        needed = {"kjit/libkjit.so", "kjit/_abi.py", "kjit/py.typed", "kjit/flash_config.pyi", "kjit/runtime.py"}
+        needed = {"kjit/_native.abi3.so", "kjit/kjit-compile-worker", "kjit/libkjit.so", "kjit/_abi.py", "kjit/py.typed", "kjit/flash_config.pyi", "kjit/runtime.py"}
         self.assertEqual(needed - names, set())
         self.assertFalse({name for name in names if name.endswith((".in", ".h", ".a"))})
         self.assertEqual(self.pip("install", "-q", "--no-index", "--no-deps", wheel).returncode, 0)

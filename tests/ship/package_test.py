@@ -53,6 +53,20 @@ class Package(harness.TemporaryFolder):
         library = next(prefix.rglob("libkjit.so")).parent
         self.assertRegex(self.done(self.folder / "version", LD_LIBRARY_PATH=library), r"^\d+\.\d+\.\d+\n$")
 
+    def test_tarball__family_file_is_checked_compiled_and_warmed_where_it_is_unpacked(self):
+        prefix = self.unpacked()
+        work = self.folder / "work"
+        shutil.copytree(ROOT / "examples/family_softmax", work)
+        kjit, alone = prefix / "bin/kjit", {"LD_LIBRARY_PATH": None, "KJIT_CACHE_DIR": self.folder / "cache",
+                                            "KJIT_RECORD": None}
+        self.assertIn("one of 1, 2, 4, 8", self.done(kjit, "family", "show", work / "softmax.yaml", **alone))
+        if self.run_command(kjit, "doctor", environment=alone).returncode not in (0, 3):
+            self.skipTest("there is no NVRTC")
+        made = self.done(kjit, "compile", "--family", work / "softmax.yaml", "vec=8", "--arch", "sm_90", **alone)
+        self.assertIn("softmax", made)
+        warmed = self.done(kjit, "warm", "--family", work / "softmax.yaml", "--set", "small", "--arch", "sm_90", **alone)
+        self.assertIn("2 requested, 2 distinct: 1 built, 1 from the cache, 0 failed", warmed)
+
     def test_tarball__manual_page_names_every_command(self):
         prefix = self.unpacked()
         page = next(prefix.rglob("kjit.1")).read_text()

@@ -40,7 +40,7 @@ def labels(text):
     """(line, name) of each goto label other than `done`."""
     for number, line in enumerate(without_comments(text).splitlines(), 1):
         match = re.match(r"^\s*([a-z_]\w*):\s*$", line)
-        if match and match.group(1) not in ("done", "default", "public", "private"):
+        if match and match.group(1) not in ("done", "default", "public", "protected", "private"):
             yield number, match.group(1)
 
 

@@ -13,7 +13,11 @@ LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itsel
 # named here has no rooms.
 ROOMS = {
     "jit": ("request", "key", "compile", "server", "cache", "bundle", ".", "admin"),
+    "family": (".", "tune"),
 }
+# A room of a layer without other rooms: it is below the rest of its layer, and may use these layers alone. The language
+# of variants is such a room, in which there is no GPU.
+LOW_ROOMS = {"attention/variant": ("base", "family")}
 PUBLIC_ONLY = ("tools", "bench", "examples", "tests/api")
 # What these measure, or are measured against, the API does not show.
 MEASURE_INSIDE = ("bench/cache/folder.h", "bench/cold_compile.c", "bench/launch.c", "bench/lookup.c",
@@ -56,6 +60,9 @@ def fault_of_room(path, include):
     """Inside a layer, includes go down from room to room too."""
     layer, *inside = path.relative_to(ROOT / "src").parts
     used_layer, *used_inside = include.strip('"').split("/")
+    low = f"{layer}/{inside[0]}"
+    if low in LOW_ROOMS and used_layer in LAYERS and used_layer not in LOW_ROOMS[low]:
+        return None if f"{used_layer}/{used_inside[0]}" == low else f"{low} uses {', '.join(LOW_ROOMS[low])} and itself"
     if used_layer != layer or layer not in ROOMS:
         return None
     here, used = room_of(inside), room_of(used_inside)
@@ -71,10 +78,16 @@ def fault_of_public_header(include):
     return None if fine else "a public header uses C's headers and kjit's alone"
 
 
+# Generated for a request: the functions of an attention variant.
+GENERATED_HEADER = '"attention_variant.cuh"'
+
+
 def fault_of_kernel(path, include):
     """<kjit/...> is the library that users' kernels have too; what is quoted belongs to a family."""
     library = include.startswith("<kjit/")
     family = include.startswith('"') and not include.startswith('"kjit/')
+    if include == GENERATED_HEADER:
+        return None
     if not (library or family) or not (ROOT / "kernel_src" / include.strip('"<>')).exists():
         return "a kernel source includes <kjit/...> and kernel sources, by their name under kernel_src"
     if path.is_relative_to(ROOT / "kernel_src" / "kjit") and not library:

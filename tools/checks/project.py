@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCE_FOLDERS = ("include", "src", "kernel_src", "tools", "tests", "bench", "examples")
+SOURCE_FOLDERS = ("include", "src", "kernel_src", "tools", "tests", "bench", "examples", "python")
 SOURCE_SUFFIXES = (".c", ".h", ".def", ".cu", ".cuh", ".cpp")
 
 

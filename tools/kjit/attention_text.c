@@ -34,6 +34,8 @@ struct word {
 
 static const struct word dtype_words[] = {{"fp16", KJIT_FP16}, {"bf16", KJIT_BF16}, {NULL, 0}};
 _Static_assert(sizeof(enum problem_layout) == sizeof(int32_t), "a KEY_WORD is stored as an int32_t");
+_Static_assert(sizeof(enum problem_pass) == sizeof(int32_t), "and so is this one");
+static const struct word pass_words[] = {{"forward", PASS_FORWARD}, {"backward", PASS_BACKWARD}, {NULL, 0}};
 static const struct word layout_words[] = {{"bshd", LAYOUT_BSHD}, {"bhsd", LAYOUT_BHSD}, {NULL, 0}};
 
 struct key {
@@ -63,6 +65,7 @@ static const struct key keys[] = {
     FLAG("causal", KJIT_ATTENTION_CAUSAL),
     {"scale", KEY_SCALE, offsetof(struct trial_problem, scale), 0, 0, 0, NULL, NULL},
     {"layout", KEY_WORD, offsetof(struct trial_problem, layout), 0, 0, 0, layout_words, "bshd or bhsd"},
+    {"pass", KEY_WORD, offsetof(struct trial_problem, pass), 0, 0, 0, pass_words, "forward or backward"},
     {"lse", KEY_BOOL, offsetof(struct trial_problem, lse), 0, 1, 0, NULL, NULL},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys };

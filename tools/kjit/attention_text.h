@@ -19,7 +19,8 @@
   "  causal=0|1             0\n"                                                                                       \
   "  scale=X                softmax scale; 1/sqrt(head_dim)\n"                                                         \
   "  layout=bshd|bhsd       bshd\n"                                                                                    \
-  "  lse=0|1                log-sum-exp wanted; 0\n"
+  "  lse=0|1                log-sum-exp wanted; 0\n"                                                                   \
+  "  pass=forward|backward  backward: the kernels of dq, dk and dv, in a manifest; forward\n"
 
 /* Blanks in front are allowed, elsewhere none. KJIT_ERR_PARSE names the column (from 1), the key or value, and what is
  * expected there. */

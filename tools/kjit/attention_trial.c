@@ -43,7 +43,7 @@ static kjit_status read_problem(struct trial_problem *problem, const struct atte
   *problem = (struct trial_problem){.asked = PROBLEM_OF(.dtype = KJIT_FP16, .heads_kv = (int64_t)options->heads_kv,
                                                         .head_dim_v = (int64_t)options->head_dim_v,
                                                         .flags = options->causal ? KJIT_ATTENTION_CAUSAL : 0),
-                                    .lse = options->lse,
+                                    .lse = options->lse || options->backward,
                                     .seed = options->seed};
   if (options->seed == UINT64_MAX) problem->seed = random_fresh_seed();
   if (options->shape == NULL)
@@ -127,6 +127,13 @@ static kjit_status read_config(struct attention_trial *trial, const struct atten
   return KJIT_OK;
 }
 
+/* The kernels of a backward call are chosen; a config that is named would be a forward kernel's. */
+static kjit_status choose_backward(struct attention_trial *trial, kjit_error *error) {
+  const uint32_t all = KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V;
+  return kjit_attention_backward_choose(&trial->problem.asked, all, trial->device.arch_specific,
+                                        trial->backward_configs, &trial->backward_count, error);
+}
+
 static kjit_status choose_config(struct attention_trial *trial, kjit_error *error) {
   if (!trial->is_chosen) return KJIT_OK;
   return kjit_attention_choose(trial->runtime, &trial->problem.asked, NULL, &trial->config, NULL, error);
@@ -140,20 +147,36 @@ static kjit_status open_gpu(struct attention_trial *trial, kjit_error *error) {
   return status;
 }
 
+/* The forward call, whose results the backward call reads, then gradients and their references. */
+static kjit_status open_backward(struct attention_trial *trial, kjit_error *error) {
+  const struct gradient_choices choices = {.dlse = true, .seed = trial->problem.seed + 1};
+  kjit_status status = kjit_attention_forward(trial->runtime, NULL, &trial->data.args, trial->card.stream, error);
+  if (status == KJIT_OK) status = choose_backward(trial, error);
+  if (status == KJIT_OK) status = gradients_create(&trial->gradients, &trial->data, &choices, error);
+  if (status == KJIT_OK) status = gradients_reference(&trial->gradients, error);
+  if (status != KJIT_ERR_UNSUPPORTED || !trial->gradients.data) return status;
+  *error = (kjit_error){0}; /* too large to be checked: `kjit bench` times it all the same */
+  return KJIT_OK;
+}
+
 kjit_status attention_trial_open(struct attention_trial *trial, const struct attention_trial_options *options,
                                  kjit_error *error) {
-  *trial = (struct attention_trial){0};
+  *trial = (struct attention_trial){.is_backward = options->backward};
+  if (options->backward && (options->flash || options->sm90))
+    return error_say(error, KJIT_ERR_PARSE, "--backward: takes neither --flash nor --sm90, which name forward kernels");
   kjit_status status = read_problem(&trial->problem, options, error);
   if (status == KJIT_OK) status = read_config(trial, options, error);
   if (status == KJIT_OK) status = open_gpu(trial, error);
   if (status == KJIT_OK) status = choose_config(trial, error);
   if (status == KJIT_OK) status = check_kernels_create(&trial->kernels, trial->runtime, &trial->card, error);
   if (status == KJIT_OK) status = attention_data_create(&trial->data, &trial->kernels, &trial->problem, error);
+  if (status == KJIT_OK && trial->is_backward) return open_backward(trial, error);
   if (status == KJIT_OK) status = attention_reference_create(&trial->reference, &trial->data, error);
   return status;
 }
 
 void attention_trial_close(struct attention_trial *trial) {
+  gradients_destroy(&trial->gradients);
   attention_reference_destroy(&trial->reference, &trial->card);
   attention_data_destroy(&trial->data);
   check_kernels_destroy(&trial->kernels);
@@ -166,16 +189,47 @@ static const kjit_config *config_given(const struct attention_trial *trial) {
   return trial->is_chosen ? NULL : &trial->config;
 }
 
-kjit_status attention_trial_judge(struct attention_trial *trial, struct attention_verdict *verdict, kjit_error *error) {
-  *verdict = (struct attention_verdict){0};
+static kjit_status run_backward(struct attention_trial *trial, kjit_error *error) {
+  kjit_status status = gradients_poison(&trial->gradients, trial->card.stream, error);
+  if (status == KJIT_OK)
+    status = kjit_attention_backward(trial->runtime, NULL, 0, &trial->gradients.args, trial->card.stream, error);
+  return status == KJIT_OK ? card_synchronize(&trial->card, trial->card.stream, error) : status;
+}
+
+static kjit_status run_forward(struct attention_trial *trial, kjit_error *error) {
   kjit_status status = attention_data_poison(&trial->data, trial->card.stream, error);
   if (status == KJIT_OK)
     status = kjit_attention_forward(trial->runtime, config_given(trial), &trial->data.args, trial->card.stream, error);
-  if (status == KJIT_OK) status = card_synchronize(&trial->card, trial->card.stream, error);
-  return status == KJIT_OK ? attention_judge(&trial->data, &trial->reference, verdict, error) : status;
+  return status == KJIT_OK ? card_synchronize(&trial->card, trial->card.stream, error) : status;
+}
+
+kjit_status attention_trial_judge(struct attention_trial *trial, struct trial_verdict *verdict, kjit_error *error) {
+  *verdict = (struct trial_verdict){0};
+  kjit_status status = trial->is_backward ? run_backward(trial, error) : run_forward(trial, error);
+  if (status != KJIT_OK) return status;
+  if (!trial->is_backward) {
+    status = attention_judge(&trial->data, &trial->reference, &verdict->forward, error);
+    verdict->passed = verdict->forward.passed;
+  } else if (trial->gradients.has_reference) {
+    status = gradients_judge(&trial->gradients, &verdict->backward, error);
+    verdict->passed = verdict->backward.passed;
+  } else {
+    verdict->passed = true;
+  }
+  return status;
+}
+
+double attention_trial_flops(const struct attention_trial *trial) {
+  const struct trial_problem *p = &trial->problem;
+  const double forward = problem_flops(p); /* one product with head_dim columns, one with head_dim_v */
+  const double columns = (double)(p->asked.head_dim + problem_head_dim_v(p));
+  if (!trial->is_backward) return forward;
+  return forward * (double)(3 * p->asked.head_dim + 2 * problem_head_dim_v(p)) / columns;
 }
 
 kjit_status attention_trial_plan_create(struct attention_trial *trial, kjit_attention_plan **plan, kjit_error *error) {
+  if (trial->is_backward)
+    return kjit_attention_backward_plan_create(plan, trial->runtime, NULL, 0, &trial->gradients.args, error);
   return kjit_attention_plan_create(plan, trial->runtime, config_given(trial), &trial->data.args, error);
 }
 
@@ -189,15 +243,28 @@ static json_t *problem_json(const struct trial_problem *p) {
                    "lse", (int)p->lse);
 }
 
+/* The kernels of a backward call, as a JSON array of "family config". */
+static json_t *backward_json(const struct attention_trial *trial) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < trial->backward_count; i++) {
+    char config[KJIT_CONFIG_TEXT_MAX];
+    request_print_config(&trial->backward_configs[i], config);
+    json_array_append_new(array, json_sprintf("%s %s", kjit_family_name(trial->backward_configs[i].family), config));
+  }
+  return array;
+}
+
 json_t *attention_trial_json(const struct attention_trial *trial) {
   char config[KJIT_CONFIG_TEXT_MAX];
   request_print_config(&trial->config, config);
   char seed[24];
   snprintf(seed, sizeof seed, "%" PRIu64,
            trial->problem.seed); /* as text, as --seed takes it, because JSON's numbers cannot hold 64 bits */
-  return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "device", trial->device.name, "arch", trial->device.arch, "family",
-                   kjit_family_name(trial->config.family), "config", config, "problem", problem_json(&trial->problem),
-                   "seed", seed);
+  json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "device", trial->device.name, "arch", trial->device.arch,
+                             "family", kjit_family_name(trial->config.family), "config", config, "problem",
+                             problem_json(&trial->problem), "seed", seed);
+  if (trial->is_backward) json_object_set_new(object, "backward", backward_json(trial));
+  return object;
 }
 
 /* JSON has no infinity and no NaN; such a number becomes null. */
@@ -205,7 +272,7 @@ static json_t *number_json(double value) {
   return isfinite(value) ? json_real(value) : json_null();
 }
 
-json_t *attention_verdict_json(const struct attention_trial *trial, const struct attention_verdict *v) {
+static json_t *forward_verdict_json(const struct attention_trial *trial, const struct attention_verdict *v) {
   const json_int_t stray_words = v->traces.o_stray, stray_rows = v->traces.lse_stray;
   json_t *object =
       json_pack("{s:b, s:o, s:o, s:o, s:o, s:I, s:b, s:I}", "passed", (int)v->passed, "error", number_json(v->error),
@@ -219,11 +286,40 @@ json_t *attention_verdict_json(const struct attention_trial *trial, const struct
   return object;
 }
 
-void attention_trial_print(const struct attention_trial *trial, const struct attention_verdict *verdict) {
-  char problem[PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX], config[KJIT_CONFIG_TEXT_MAX];
-  request_print_config(&trial->config, config);
+static json_t *gradient_verdict_json(const struct gradient_verdict *v) {
+  return json_pack("{s:b, s:o, s:o, s:o, s:o, s:I, s:I}", "passed", (int)v->passed, "error", number_json(v->error),
+                   "error_allowed", number_json(v->bound), "error_16bit_reference", number_json(v->error16),
+                   "largest_reference", number_json(v->largest), "not_finite", (json_int_t)v->not_finite, "stray_words",
+                   (json_int_t)v->stray);
+}
+
+json_t *attention_verdict_json(const struct attention_trial *trial, const struct trial_verdict *v) {
+  if (!trial->is_backward) return forward_verdict_json(trial, &v->forward);
+  json_t *object = json_pack("{s:b, s:b, s:b}", "passed", (int)v->passed, "checked",
+                             (int)trial->gradients.has_reference, "inputs_changed", (int)v->backward.inputs_changed);
+  static const char *const names[GRADIENT_COUNT] = {"dq", "dk", "dv"};
+  for (int i = 0; i < GRADIENT_COUNT && trial->gradients.has_reference; i++)
+    json_object_set_new(object, names[i], gradient_verdict_json(&v->backward.each[i]));
+  return object;
+}
+
+static void print_kernel(const kjit_config *kernel) {
+  char config[KJIT_CONFIG_TEXT_MAX];
+  request_print_config(kernel, config);
+  printf("config   %s %s\n", kjit_family_name(kernel->family), config);
+}
+
+void attention_trial_print(const struct attention_trial *trial, const struct trial_verdict *verdict) {
+  char problem[PROBLEM_TEXT_MAX], numbers[GRADIENTS_VERDICT_TEXT_MAX] = "not checked: too many pairs for a reference";
   problem_print(&trial->problem, problem);
-  attention_verdict_print(verdict, &trial->problem, numbers);
-  printf("device   %s, %s\nconfig   %s %s\nproblem  %s\nresult   %s\n", trial->device.name, trial->device.arch,
-         kjit_family_name(trial->config.family), config, problem, numbers);
+  printf("device   %s, %s\n", trial->device.name, trial->device.arch);
+  if (!trial->is_backward) {
+    print_kernel(&trial->config);
+    attention_verdict_print(&verdict->forward, &trial->problem, numbers);
+  } else {
+    for (size_t i = 0; i < trial->backward_count; i++)
+      print_kernel(&trial->backward_configs[i]);
+    if (trial->gradients.has_reference) gradients_verdict_print(&verdict->backward, numbers);
+  }
+  printf("problem  %s\nresult   %s\n", problem, numbers);
 }

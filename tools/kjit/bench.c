@@ -16,14 +16,14 @@
 
 #define MOST_ROUNDS 10000
 
-static const char usage[] =
-    "usage: kjit bench attention --shape B,S,H,D[,SKV] [OPTION]...\n\n"
-    "Checks attention forward on the first GPU as `kjit run` does, then times it with events:\n"
-    "median of the rounds, 2*B*H*S*(keys that a row sees on average)*(D+DV) floating-point\n"
-    "operations each, L2 emptied before.\n\n" ATTENTION_TRIAL_HELP "  --rounds N             timed runs (30)\n"
-    "  --warmup N             runs before them (5)\n"
-    "  --keep-l2              leave in the L2 cache what the run before left there\n"
-    "\nExit codes: 0 done, 1 wrong result, 2 usage, 3 no usable GPU or driver, 4 no NVRTC.\n";
+static const char usage[] = "usage: kjit bench attention --shape B,S,H,D[,SKV] [OPTION]...\n\n"
+                            "Checks attention on the first GPU as `kjit run` does, then times it with events:\n"
+                            "median of the rounds, 2*B*H*S*(keys that a row sees on average)*(D+DV) floating-point\n"
+                            "operations each (backward *(3*D+2*DV)), L2 emptied before.\n\n" ATTENTION_TRIAL_HELP
+                            "  --rounds N             timed runs (30)\n"
+                            "  --warmup N             runs before them (5)\n"
+                            "  --keep-l2              leave in the L2 cache what the run before left there\n"
+                            "\nExit codes: 0 done, 1 wrong result, 2 usage, 3 no usable GPU or driver, 4 no NVRTC.\n";
 
 struct bench_options {
   struct attention_trial_options trial;
@@ -79,7 +79,7 @@ static kjit_status measure(struct attention_trial *trial, const struct bench_opt
   return status;
 }
 
-static int report_json(const struct attention_trial *trial, const struct attention_verdict *verdict,
+static int report_json(const struct attention_trial *trial, const struct trial_verdict *verdict,
                        const struct statistics *ms, double rate, double limit) {
   json_t *object = attention_trial_json(trial);
   json_t *numbers =
@@ -91,9 +91,9 @@ static int report_json(const struct attention_trial *trial, const struct attenti
   return print_json(object);
 }
 
-static int report(const struct attention_trial *trial, const struct attention_verdict *verdict,
-                  const struct statistics *ms, bool json) {
-  const double rate = problem_flops(&trial->problem) / (ms->median * 1e-3), limit = card_limit(&trial->device);
+static int report(const struct attention_trial *trial, const struct trial_verdict *verdict, const struct statistics *ms,
+                  bool json) {
+  const double rate = attention_trial_flops(trial) / (ms->median * 1e-3), limit = card_limit(&trial->device);
   if (json) return report_json(trial, verdict, ms, rate, limit);
   attention_trial_print(trial, verdict);
   printf("time     median %.4f ms, least %.4f, most %.4f, of %zu\n", ms->median, ms->least, ms->most, ms->count);
@@ -112,7 +112,7 @@ static int bench_main(int argc, char **argv) {
   int code = attention_trial_read(argc, argv, table, usage);
   if (code >= 0) return code;
   struct attention_trial trial;
-  struct attention_verdict verdict = {0};
+  struct trial_verdict verdict = {0};
   struct statistics ms = {0};
   kjit_error error = {0};
   kjit_status status = attention_trial_open(&trial, &options.trial, &error);

@@ -17,12 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool family_is_wanted(const struct bundle_options *options, const char *family) {
-  for (size_t i = 0; i < options->families.count; i++)
-    if (strcmp(options->families.items[i], family) == 0) return true;
-  return options->families.count == 0;
-}
-
 /* Add the cache's kernels of one family, in one pass for each architecture; an empty family, or no --arch, means all.
  */
 static kjit_status add_cache_part(const struct bundle_options *options, kjit_runtime *runtime,
@@ -71,7 +65,7 @@ static kjit_status list_build(const struct bundle_options *options, const struct
   kjit_status status = warm_pool_run(list, options->jobs, progress_show, &progress, &results, error);
   interrupt_release();
   if (status == KJIT_OK) status = results_check(list, results, error);
-  warm_results_free(results, list->count);
+  warm_results_free(results);
   return status;
 }
 
@@ -80,19 +74,11 @@ static kjit_status list_add(const struct request_list *list, kjit_runtime *runti
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < list->count && status == KJIT_OK; i++) {
     kjit_artifact *artifact = NULL;
-    status = kjit_config_build(runtime, &list->items[i].config, list->items[i].arch, 0, &artifact, error);
+    status = request_artifact(runtime, &list->items[i], 0, &artifact, error);
     if (status == KJIT_OK) status = kjit_bundle_writer_add(writer, artifact, error);
     kjit_artifact_release(artifact);
   }
   return status;
-}
-
-/* Drop what is of none of the families asked for. */
-static void list_keep_families(const struct bundle_options *options, struct request_list *list) {
-  size_t kept = 0;
-  for (size_t i = 0; i < list->count; i++)
-    if (family_is_wanted(options, kjit_family_name(list->items[i].config.family))) list->items[kept++] = list->items[i];
-  list->count = kept;
 }
 
 static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_writer *writer, kjit_error *error) {
@@ -100,8 +86,7 @@ static kjit_status add_asked(const struct bundle_options *options, kjit_bundle_w
   kjit_runtime *runtime = NULL;
   kjit_status status = asked_collect(&options->asked, &list, error);
   request_list_make_distinct(&list);
-  list_keep_families(options, &list);
-  /* The processes are forked before this one has a runtime, because a runtime may have threads. */
+  request_list_keep_families(&list, &options->families);
   if (status == KJIT_OK) status = list_build(options, &list, error);
   if (status == KJIT_OK) status = open_runtime(&runtime, error);
   if (status == KJIT_OK) status = list_add(&list, runtime, writer, error);

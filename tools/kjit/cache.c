@@ -16,10 +16,11 @@ static const char usage[] =
     "usage: kjit cache ACTION [--json]\n\n"
     "  path                  the folder\n"
     "  list                  its entries\n"
-    "  show KEY [--cubin FILE | --sass | --source]\n"
+    "  show KEY [--cubin FILE | --sass | --ptx | --source]\n"
     "                        one entry; KEY may be its first digits, four at least. --cubin writes its machine code,\n"
-    "                        --sass shows it by the toolkit's nvdisasm, --source shows the defines and the digests of\n"
-    "                        the sources that were compiled\n"
+    "                        --sass shows it by the toolkit's nvdisasm, --ptx shows what was kept of it in the\n"
+    "                        folder $KJIT_DUMP, --source shows the defines and the digests of the sources that were\n"
+    "                        compiled\n"
     "  why KEY               which fields of the key differ from the nearest other entry; with - for KEY, of the\n"
     "                        key that 'kjit compile --show-key' printed, read from standard input\n"
     "  stats                 what it holds, and hits, misses, builds and waits of all processes\n"
@@ -36,7 +37,7 @@ struct cache_options {
   struct option_list keys;  /* public ones, to trust */
   uint64_t max_bytes;
   const char *cubin;
-  bool repair, sass, source, json;
+  bool repair, sass, ptx, source, json;
 };
 
 struct cache_action {
@@ -61,6 +62,7 @@ static int action_list(kjit_runtime *runtime, const struct cache_options *option
 static int action_show(kjit_runtime *runtime, const struct cache_options *options) {
   if (options->cubin != NULL) return cache_entries_cubin(runtime, options->words.items[1], options->cubin);
   if (options->sass) return cache_entries_sass(runtime, options->words.items[1]);
+  if (options->ptx) return cache_entries_ptx(runtime, options->words.items[1]);
   if (options->source) return cache_entries_source(runtime, options->words.items[1]);
   return cache_entries_show(runtime, options->words.items[1], options->json);
 }
@@ -210,11 +212,11 @@ static int options_check(const struct cache_action *action, const struct cache_o
   if (options->words.count > most) return usage_error("cache %s: unexpected argument '%s'", action->name, words[most]);
   if (options->keys.count > 0 && !action->takes_keys)
     return usage_error("cache %s: unknown option '--key'", action->name);
-  const int views = (options->cubin != NULL) + options->sass + options->source;
+  const int views = (options->cubin != NULL) + options->sass + options->ptx + options->source;
   if (views > 0 && action->run != action_show)
-    return usage_error("cache %s: --cubin, --sass and --source belong to show", action->name);
+    return usage_error("cache %s: --cubin, --sass, --ptx and --source belong to show", action->name);
   if (views > 1 || (views > 0 && options->json))
-    return usage_error("cache show: one of --cubin, --sass, --source and --json");
+    return usage_error("cache show: one of --cubin, --sass, --ptx, --source and --json");
   if (options->repair && !action->takes_repair) return usage_error("cache %s: unknown option '--repair'", action->name);
   if (options->max_bytes != UINT64_MAX && !action->takes_max_bytes)
     return usage_error("cache %s: unknown option '--max-bytes'", action->name);
@@ -247,6 +249,7 @@ static int cache_run(int argc, char **argv) {
       {.kind = OPTION_LIST, .name = "--key", .target = &options.keys},
       {.kind = OPTION_TEXT, .name = "--cubin", .target = &options.cubin},
       {.kind = OPTION_FLAG, .name = "--sass", .target = &options.sass},
+      {.kind = OPTION_FLAG, .name = "--ptx", .target = &options.ptx},
       {.kind = OPTION_FLAG, .name = "--source", .target = &options.source},
       {.kind = OPTION_FLAG, .name = "--repair", .target = &options.repair},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},

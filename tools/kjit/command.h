@@ -94,6 +94,8 @@ int print_json(json_t *object);
 
 /* The runtime that every subcommand uses: the environment's settings, log lines on stderr as KJIT_LOG asks. */
 kjit_status open_runtime(kjit_runtime **out, kjit_error *error);
+/* open_runtime() with a compile server, unless KJIT_COMPILE_SERVER says otherwise. */
+kjit_status open_runtime_serving(kjit_runtime **out, kjit_error *error);
 /* open_runtime() with `count` public keys as kjit_runtime_options.trusted_keys. */
 kjit_status open_runtime_trusting(kjit_runtime **out, const char *const *keys, size_t count, kjit_error *error);
 

@@ -15,6 +15,7 @@ static const char usage[] =
     "usage: kjit compile --flash \"SHORT FORM\" --arch ARCH [OPTION]...\n"
     "       kjit compile --attention \"KEY=VALUE,...\" --arch ARCH [OPTION]...\n"
     "       kjit compile --family FAMILY \"FIELD=VALUE,...\" --arch ARCH [OPTION]...\n"
+    "       kjit compile FOLDER/DIGEST.request --arch ARCH [OPTION]...\n"
     "       kjit compile FILE.cu --entry NAME --arch ARCH [-D NAME[=VALUE]]... [-I DIR]... [OPTION]...\n"
     "                    [-- NVRTC-OPTION...]\n\n"
     "Compiles one kernel, or finds it in the cache. Needs no GPU.\n\n"
@@ -29,6 +30,7 @@ static const char usage[] =
     "  --arch ARCH       sm_80, sm_90, sm_90a, ...\n"
     "  -o FILE           write the cubin\n"
     "  --show-source     print the text that would be compiled; without --json nothing is compiled\n"
+    "  --time            where the compile's time went; nothing is known of a kernel that is in the cache\n"
     "  --show-key        print the key and what it covers\n"
     "  --json            one JSON object on stdout\n\n"
     "Keys of --attention:\n" ATTENTION_TEXT_HELP;
@@ -36,16 +38,22 @@ static const char usage[] =
 struct compile_options {
   const char *flash, *attention, *family, *entry, *arch, *output;
   struct option_list words, defines, include_dirs;
-  bool show_source, show_key, json;
+  bool show_source, show_key, time, json;
 };
 
 /* What is asked for, whichever way it was said. */
 struct subject {
   bool is_custom;
+  const char *recorded; /* a request that was recorded with its sources; NULL: none */
   struct family_files files;
   kjit_config config; /* canonical; where it is not a caller's own source */
   struct custom_source custom;
 };
+
+static bool is_recorded(const char *name) {
+  const char *dot = strrchr(name, '.');
+  return dot != NULL && strcmp(dot, ".request") == 0;
+}
 
 static int options_check(const struct compile_options *options) {
   const bool is_file = options->words.count > 0 && options->family == NULL;
@@ -57,6 +65,12 @@ static int options_check(const struct compile_options *options) {
   for (size_t i = 1; i < options->words.count; i++)
     if (options->words.items[i][0] != '-')
       return usage_error("compile: one FILE.cu; behind it and \"--\" stand the compiler's options, each with a dash");
+  if (is_file && is_recorded(options->words.items[0])) {
+    if (options->words.count > 1 || options->entry != NULL || options->defines.count + options->include_dirs.count > 0)
+      return usage_error("compile: a recorded request has its own entry, defines, folders and options");
+    if (options->show_source) return usage_error("compile: --source: the sources lie beside the recorded request");
+    return -1;
+  }
   if (is_file && options->entry == NULL) return usage_error("compile: FILE.cu needs --entry NAME");
   if (!is_file && (options->entry != NULL || options->defines.count > 0 || options->include_dirs.count > 0))
     return usage_error("compile: --entry, -D and -I belong to FILE.cu");
@@ -85,6 +99,9 @@ static kjit_status config_read(kjit_runtime *runtime, const struct compile_optio
     return status == KJIT_OK ? request_check(config, options->arch, error) : status;
   }
   status = attention_text_parse(options->attention, &problem, error);
+  if (status == KJIT_OK && problem.pass == PASS_BACKWARD)
+    return error_say(error, KJIT_ERR_PARSE,
+                     "--attention: pass=backward stands for several kernels: name one by --family, or use a manifest");
   return status == KJIT_OK ? request_choose(runtime, &problem.asked, options->arch, config, error) : status;
 }
 
@@ -92,6 +109,10 @@ static kjit_status subject_read(kjit_runtime *runtime, const struct compile_opti
                                 kjit_error *error) {
   subject->is_custom = options->words.count > 0 && options->family == NULL;
   if (!subject->is_custom) return config_read(runtime, options, subject, error);
+  if (is_recorded(options->words.items[0])) {
+    subject->recorded = options->words.items[0];
+    return KJIT_OK;
+  }
   return custom_source_read(&subject->custom, options->words.items[0], &options->defines, &options->include_dirs,
                             error);
 }
@@ -107,6 +128,8 @@ static kjit_build_request custom_request(const struct subject *subject, const st
 
 static kjit_status subject_build(kjit_runtime *runtime, const struct subject *subject,
                                  const struct compile_options *options, kjit_artifact **artifact, kjit_error *error) {
+  if (subject->recorded != NULL)
+    return kjit_recorded_build(runtime, subject->recorded, options->arch, 0, artifact, error);
   if (!subject->is_custom) return kjit_config_build(runtime, &subject->config, options->arch, 0, artifact, error);
   const kjit_build_request request = custom_request(subject, options);
   return kjit_build(runtime, &request, artifact, error);
@@ -140,7 +163,9 @@ static uint32_t threads(const struct subject *subject, const kjit_artifact_info 
 }
 
 static void label_print(const struct subject *subject, char text[KJIT_CONFIG_TEXT_MAX]) {
-  if (subject->is_custom)
+  if (subject->recorded != NULL)
+    snprintf(text, KJIT_CONFIG_TEXT_MAX, "%s", subject->recorded);
+  else if (subject->is_custom)
     snprintf(text, KJIT_CONFIG_TEXT_MAX, "%s", subject->custom.request.source.name);
   else
     request_print_config(&subject->config, text);
@@ -172,12 +197,37 @@ static int print_summary(const struct subject *subject, const kjit_artifact_info
   return print_text("");
 }
 
+/* Where the time went, as words or into an object; all zero for a kernel that was found. */
+static void times_print(const kjit_artifact *artifact, json_t *object) {
+  kjit_phases phases = {.struct_size = sizeof phases};
+  if (kjit_artifact_get_phases(artifact, &phases, NULL) != KJIT_OK) return;
+  const struct {
+    const char *name, *key;
+    double ms;
+  } rows[] = {{"includes", "includes_ms", phases.includes_ms},
+              {"compile", "compile_ms", phases.compile_ms},
+              {"  front end", "front_end_ms", phases.front_end_ms},
+              {"  optimizer", "optimizer_ms", phases.optimizer_ms},
+              {"  ptxas", "ptxas_ms", phases.ptxas_ms},
+              {"  link", "link_ms", phases.link_ms},
+              {"publish", "publish_ms", phases.publish_ms}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    if (object != NULL)
+      json_object_set_new(object, rows[i].key, json_real(rows[i].ms));
+    else
+      printf("%-11s %8.1f ms\n", rows[i].name, rows[i].ms);
+}
+
 static int print_result(kjit_runtime *runtime, const struct subject *subject, const struct compile_options *options,
-                        const kjit_artifact_info *info) {
+                        const kjit_artifact *artifact, const kjit_artifact_info *info) {
+  if (!options->json && options->time) times_print(artifact, NULL);
   if (!options->json && options->show_key)
     return printf("%s\n", info->key) < 0 ? EXIT_FAILED : print_text(info->key_text);
   if (!options->json) return print_summary(subject, info);
   json_t *object = result_json(subject, info);
+  json_t *const times = options->time ? json_object() : NULL;
+  if (times != NULL) times_print(artifact, times);
+  if (times != NULL) json_object_set_new(object, "times", times);
   if (options->show_key) json_object_set_new(object, "key_text", json_text(info->key_text));
   char *text = NULL;
   kjit_error error = {0};
@@ -201,7 +251,7 @@ static int compile_subject(kjit_runtime *runtime, const struct subject *subject,
   kjit_status status = subject_build(runtime, subject, options, &artifact, &error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, &error);
   if (status == KJIT_OK && options->output != NULL) status = cubin_write(options->output, &info, &error);
-  const int code = status == KJIT_OK ? print_result(runtime, subject, options, &info)
+  const int code = status == KJIT_OK ? print_result(runtime, subject, options, artifact, &info)
                                      : report_failure(options->json, &error, artifact_log(artifact));
   kjit_artifact_release(artifact);
   return code;
@@ -221,6 +271,7 @@ static int compile_with(const struct compile_options *options) {
   kjit_runtime *runtime = NULL;
   kjit_error error = {0};
   int code;
+  if (options->time) (void)setenv("KJIT_TIME", "on", 1); /* read when the runtime is made */
   if (open_runtime(&runtime, &error) != KJIT_OK || subject_read(runtime, options, &subject, &error) != KJIT_OK)
     code = report_failure(options->json, &error, NULL);
   else if (options->show_source && !options->json)
@@ -245,6 +296,7 @@ static int compile_run(int argc, char **argv) {
       {.kind = OPTION_LIST, .name = "-D", .target = &options.defines},
       {.kind = OPTION_LIST, .name = "-I", .target = &options.include_dirs},
       {.kind = OPTION_FLAG, .name = "--show-source", .target = &options.show_source},
+      {.kind = OPTION_FLAG, .name = "--time", .target = &options.time},
       {.kind = OPTION_FLAG, .name = "--show-key", .target = &options.show_key},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
       {.kind = OPTION_END},

@@ -3,6 +3,7 @@
  *   show FAMILY        its fields, parameters and sets; kjit's own families by name
  *   check FILE         opens the file, which checks all of it, and prints what looks like a mistake
  *   set FAMILY NAME    the configs of a set, one a line, as `kjit compile --family` reads them; without a name the sets
+ *   choose FILE PROBLEM  the config for a problem of a user's family, and what decided: a tuned table, or the rules
  *
  * Threads: one. */
 #include "command.h"
@@ -16,12 +17,16 @@
 static const char usage[] =
     "usage: kjit family show FAMILY [--json]\n"
     "       kjit family check FILE [--json]\n"
-    "       kjit family set FAMILY [NAME] [--arch ARCH] [--json]\n\n"
+    "       kjit family set FAMILY [NAME] [--arch ARCH] [--json]\n"
+    "       kjit family choose FILE PROBLEM [--arch ARCH] [--json]\n\n"
     "FAMILY is a family file (docs/families.md), or attention_sm90 or flash_forward. Needs no GPU and no compiler.\n\n"
     "  show         fields, parameters, sets\n"
     "  check        whether the file is right; exit code 2 and FILE:LINE:COLUMN where it is not\n"
     "  set          the configs of a set, one a line; without NAME the sets and how many configs each has\n"
-    "  --arch ARCH  leave out what that architecture cannot run\n"
+    "  choose       the config for a problem, m=4096,n=4096,dtype=bf16: of the tuned table, else by the family's "
+    "rules\n"
+    "  --arch ARCH  set: leave out what that architecture cannot run; choose: without a card, by the table that\n"
+    "               'kjit tune --arch' makes (the first GPU)\n"
     "  --json       one JSON object on stdout\n";
 
 struct family_options {
@@ -59,6 +64,8 @@ static json_t *family_json(const kjit_family *family) {
     json_t *object =
         json_pack("{s:s, s:s, s:o}", "name", field->name, "kind", kind_name(field), "doc", json_text(field->text));
     if (field->value_count > 0) json_object_set_new(object, "values", names_json(field));
+    if (kjit_family_field_legal(family, i) != NULL)
+      json_object_set_new(object, "legal", json_text(kjit_family_field_legal(family, i)));
     json_array_append_new(fields, object);
   }
   for (size_t i = 0; (parameter = kjit_family_parameter(family, i)) != NULL; i++)
@@ -91,10 +98,10 @@ static int show(const kjit_family *family, const struct family_options *options)
   if (options->json) return print_json(family_json(family));
   printf("family     %s\n", kjit_family_name(family));
   for (size_t i = 0; (field = kjit_family_field(family, i)) != NULL; i++) {
-    printf("field      %-16s %-6s %s", field->name, kind_name(field), field->text);
-    for (size_t value = 0; value < field->value_count; value++)
-      printf("%s%s", value > 0 ? ", " : field->text[0] != '\0' ? ": " : "", field->value_names[value]);
-    printf("\n");
+    const char *legal = kjit_family_field_legal(family, i);
+    if (legal == NULL) legal = ""; /* kjit's own families say it in the text */
+    const char *comma = legal[0] != '\0' && field->text[0] != '\0' ? "; " : "";
+    printf("field      %-16s %-6s %s%s%s\n", field->name, kind_name(field), legal, comma, field->text);
   }
   for (size_t i = 0; (parameter = kjit_family_parameter(family, i)) != NULL; i++)
     printf("parameter  %-16s %s\n", parameter->name, parameter->type);
@@ -161,11 +168,44 @@ static int set(const kjit_family *family, const struct family_options *options) 
   return print_text("");
 }
 
+static kjit_status choose_there(const kjit_family *family, const struct family_options *options, kjit_config *config,
+                                uint32_t *decided_by, kjit_error *error) {
+  kjit_device_info device = {.struct_size = sizeof device};
+  kjit_family_problem problem;
+  kjit_runtime *runtime = NULL;
+  kjit_status status = kjit_family_problem_parse(family, options->words.items[2], &problem, error);
+  if (status == KJIT_OK) status = open_runtime(&runtime, error);
+  if (status == KJIT_OK && options->arch == NULL) status = kjit_device_get_info(runtime, 0, &device, error);
+  if (status == KJIT_OK)
+    status = kjit_family_choose(runtime, &problem, options->arch == NULL ? &device : NULL, options->arch, config,
+                                decided_by, error);
+  kjit_runtime_destroy(runtime);
+  return status;
+}
+
+static int choose(const kjit_family *family, const struct family_options *options) {
+  char text[KJIT_CONFIG_TEXT_MAX];
+  uint32_t decided_by;
+  kjit_config config;
+  kjit_error error = {0};
+  if (options->words.count < 3) return usage_error("family choose: a problem is needed: m=4096,n=4096,...");
+  if (choose_there(family, options, &config, &decided_by, &error) != KJIT_OK)
+    return report_failure(options->json, &error, NULL);
+  const char *by = decided_by == KJIT_DECIDED_BY_TABLE ? "table" : "rules";
+  request_print_config(&config, text);
+  if (options->json)
+    return print_json(
+        json_pack("{s:s, s:s, s:s}", "family", kjit_family_name(family), "config", text, "decided_by", by));
+  printf("%s\n", text);
+  fprintf(stderr, "kjit: decided by the %s\n", by);
+  return print_text("");
+}
+
 static const struct family_action {
   const char *name;
   int (*run)(const kjit_family *family, const struct family_options *options);
   size_t most_words;
-} actions[] = {{"show", show, 2}, {"check", check, 2}, {"set", set, 3}};
+} actions[] = {{"show", show, 2}, {"check", check, 2}, {"set", set, 3}, {"choose", choose, 3}};
 
 static void print_actions(void) {
   for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
@@ -177,11 +217,12 @@ static int act(const struct family_options *options) {
   const struct family_action *action = NULL;
   for (size_t i = 0; words->count > 0 && i < sizeof actions / sizeof *actions; i++)
     if (strcmp(actions[i].name, words->items[0]) == 0) action = &actions[i];
-  if (action == NULL) return usage_error("family: an action is needed: show, check or set");
+  if (action == NULL) return usage_error("family: an action is needed: show, check, set or choose");
   if (words->count < 2 || words->count > action->most_words)
     return usage_error("family %s: %s; 'kjit family --help' has the forms", action->name,
                        words->count < 2 ? "a family file or a family's name is needed" : "too many words");
-  if (options->arch != NULL && action->run != set) return usage_error("family: --arch belongs to set");
+  if (options->arch != NULL && action->run != set && action->run != choose)
+    return usage_error("family: --arch belongs to set and choose");
   struct family_files files = {0};
   const kjit_family *family;
   kjit_error error = {0};
@@ -205,6 +246,7 @@ static int family_run(int argc, char **argv) {
 }
 
 const struct command command_family = {.name = "family",
-                                       .summary = "show or check a family file, or list a set of its configs",
+                                       .summary =
+                                           "show or check a family file, list a set of its configs, or choose one",
                                        .run = family_run,
                                        .print_actions = print_actions};

@@ -6,7 +6,8 @@
  * 3. interrupt_release() restores the handlers, and interrupt_pass_on() raises the noted signal again, so that the
  *    shell sees that the command was interrupted.
  *
- * The handler only writes a sig_atomic_t. One thread; interrupt_worker() is for forked children. */
+ * The handler only writes a sig_atomic_t. Threads that are started between
+ * interrupt_hold() and interrupt_let() leave the signals to the thread that starts them. */
 #include "interrupt.h"
 
 #include <signal.h>
@@ -45,13 +46,6 @@ void interrupt_hold(void) {
 
 void interrupt_let(void) {
   mask(SIG_UNBLOCK);
-}
-
-void interrupt_worker(void) {
-  signal(SIGINT, SIG_IGN);
-  signal(SIGTERM, SIG_DFL);
-  signal(SIGHUP, SIG_DFL);
-  interrupt_let();
 }
 
 int interrupt_signal(void) {

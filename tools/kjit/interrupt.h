@@ -5,12 +5,9 @@
 /* From now on SIGINT, SIGTERM and SIGHUP are noted; one that is ignored (nohup) stays so. */
 void interrupt_catch(void);
 
-/* Around fork(), in the parent: until its own handling stands, a child must not take a signal for one that is noted. */
+/* Around the start of threads: they never see the signals, which come to the thread that starts them. */
 void interrupt_hold(void);
 void interrupt_let(void);
-
-/* In the child: Ctrl-C reaches the whole group, but only the parent decides; SIGTERM ends it. Ends the hold. */
-void interrupt_worker(void);
 
 /* The signal that came; 0: none. */
 int interrupt_signal(void);

@@ -1,10 +1,11 @@
 /* Reads manifests: text files with one request a line, "FAMILY ARCH[,ARCH...] CONFIG". Empty lines and those that begin
  * with '#' are skipped. Each line becomes a request for each of its architectures; messages begin with file, line and
- * column. One thread. */
+ * column. A first word that ends in ".request" is a request that was recorded with its sources. One thread. */
 #include "manifest.h"
 
 #include "attention_text.h"
 #include "command.h"
+#include "serving_spec.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -38,8 +39,9 @@ static kjit_status part_copy(const char *line, const char **at, char *out, size_
 
 static kjit_status line_split(const char *line, struct line_parts *parts, kjit_error *error) {
   const char *at = line + strspn(line, blanks);
-  kjit_status status = part_copy(line, &at, parts->family, sizeof parts->family,
-                                 "a family (flash_forward, attention_sm90, attention, or a family file)", error);
+  kjit_status status =
+      part_copy(line, &at, parts->family, sizeof parts->family,
+                "a family (flash_forward, attention_sm90, attention, serving, or a family file)", error);
   if (status == KJIT_OK) status = part_copy(line, &at, parts->archs, sizeof parts->archs, "an architecture", error);
   if (status != KJIT_OK) return status;
   const size_t column = (size_t)(at - line) + 1;
@@ -54,6 +56,57 @@ struct manifest_terms {
   const char *folder; /* that family files are relative to; NULL: the working folder */
 };
 
+/* True for the file of a request that was recorded with its sources. */
+static bool is_recorded(const char *name) {
+  static const char suffix[] = ".request";
+  const size_t bytes = strlen(name), tail = sizeof suffix - 1;
+  return bytes > tail && strcmp(name + bytes - tail, suffix) == 0;
+}
+
+/* True for a path that stays in its folder: a manifest of a stranger must not lead to other files of this machine. */
+static bool stays_below(const char *path) {
+  if (*path == '/') return false;
+  for (const char *part = path; part != NULL; part = strchr(part, '/')) {
+    part += *part == '/';
+    if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0')) return false;
+  }
+  return true;
+}
+
+/* Append a request that was recorded with its sources. Its label is the rest of the line, for people. */
+static kjit_status recorded_add(const struct line_parts *parts, const char *arch, const char *folder,
+                                struct request_list *list, kjit_error *error) {
+  char path[PATH_BYTES];
+  if (!stays_below(parts->family))
+    return error_say(error, KJIT_ERR_INVALID_ARG,
+                     "%.200s: a recorded request lies in the manifest's folder or below it, so neither '..' nor a '/' "
+                     "in front may stand here",
+                     parts->family);
+  if (strcmp(arch, parts->archs) != 0)
+    return error_say(error, KJIT_ERR_UNSUPPORTED,
+                     "%.100s: recorded for %.16s; for %s its sources may be others, so record it there", parts->family,
+                     parts->archs, arch);
+  const int bytes =
+      snprintf(path, sizeof path, "%s%s%s", folder != NULL ? folder : "", folder != NULL ? "/" : "", parts->family);
+  if (bytes < 0 || (size_t)bytes >= sizeof path)
+    return error_say(error, KJIT_ERR_INVALID_ARG, "a path is longer than %d bytes: %.60s…", PATH_BYTES - 1, path);
+  return request_list_add_recorded(list, path, parts->request + strspn(parts->request, blanks), arch, error);
+}
+
+/* Append every kernel that serving a model needs. */
+static kjit_status model_add(const char *request, const char *arch, struct request_list *list, kjit_error *error) {
+  kjit_serving_model model;
+  kjit_config configs[KJIT_SERVING_KERNELS_MAX];
+  size_t count = 0;
+  kjit_status status = serving_spec_parse(request, &model, error);
+  if (status == KJIT_OK) status = kjit_attention_serving_kernels(&model, arch, configs, &count, error);
+  for (size_t i = 0; i < count && status == KJIT_OK; i++) {
+    status = request_check(&configs[i], arch, error);
+    if (status == KJIT_OK) status = request_list_add(list, &configs[i], arch, error);
+  }
+  return status;
+}
+
 /* Append the kernel that a request stands for on one architecture. */
 static kjit_status request_add(const struct line_parts *parts, const char *arch, const char *folder,
                                struct request_list *list, kjit_error *error) {
@@ -61,6 +114,7 @@ static kjit_status request_add(const struct line_parts *parts, const char *arch,
   struct trial_problem problem;
   kjit_config config;
   kjit_status status = KJIT_OK;
+  if (is_recorded(parts->family)) return recorded_add(parts, arch, folder, list, error);
   if (family_is_file(parts->family)) status = family_files_find(&list->files, parts->family, folder, &family, error);
   if (status != KJIT_OK) return status;
   if (family != NULL) {
@@ -68,12 +122,14 @@ static kjit_status request_add(const struct line_parts *parts, const char *arch,
     if (status == KJIT_OK) status = request_check(&config, arch, error);
     return status == KJIT_OK ? request_list_add(list, &config, arch, error) : status;
   }
+  if (strcmp(parts->family, "serving") == 0) return model_add(parts->request, arch, list, error);
   if (strcmp(parts->family, "attention") != 0)
-    return error_say(error, KJIT_ERR_PARSE,
-                     "'%.60s': a family (flash_forward, attention_sm90, attention, or a family file) is expected",
-                     parts->family);
+    return error_say(
+        error, KJIT_ERR_PARSE,
+        "'%.60s': a family (flash_forward, attention_sm90, attention, serving, or a family file) is expected",
+        parts->family);
   status = attention_text_parse(parts->request, &problem, error);
-  return status == KJIT_OK ? request_list_add_problem(list, &problem.asked, arch, error) : status;
+  return status == KJIT_OK ? request_list_add_problem(list, &problem, arch, error) : status;
 }
 
 /* True for a request that is left out rather than refused: with --arch, a line that was recorded on one architecture

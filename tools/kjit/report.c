@@ -139,11 +139,22 @@ kjit_status open_runtime(kjit_runtime **out, kjit_error *error) {
   return open_runtime_trusting(out, NULL, 0, error);
 }
 
+static kjit_status open_with(kjit_runtime **out, kjit_runtime_options *options, kjit_error *error) {
+  options->log = print_log_line;
+  const kjit_status status = read_level(error);
+  return status == KJIT_OK ? kjit_runtime_create(out, options, error) : status;
+}
+
 kjit_status open_runtime_trusting(kjit_runtime **out, const char *const *keys, size_t count, kjit_error *error) {
   kjit_runtime_options options = kjit_runtime_options_default();
-  options.log = print_log_line;
   options.trusted_keys = keys;
   options.trusted_key_count = count;
-  const kjit_status status = read_level(error);
-  return status == KJIT_OK ? kjit_runtime_create(out, &options, error) : status;
+  return open_with(out, &options, error);
+}
+
+kjit_status open_runtime_serving(kjit_runtime **out, kjit_error *error) {
+  kjit_runtime_options options = kjit_runtime_options_default();
+  const char *asked = getenv("KJIT_COMPILE_SERVER");
+  if (asked == NULL || *asked == '\0') options.compile_server = KJIT_COMPILE_SERVER_ON;
+  return open_with(out, &options, error);
 }

@@ -9,7 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void request_free(struct kernel_request *request) {
+  free(request->recorded);
+  free(request->label);
+}
+
 void request_list_free(struct request_list *list) {
+  for (size_t i = 0; i < list->count; i++)
+    request_free(&list->items[i]);
   free(list->items);
   kjit_runtime_destroy(list->planner);
   family_files_close(&list->files);
@@ -50,6 +57,38 @@ kjit_status request_list_add(struct request_list *list, const kjit_config *confi
   return KJIT_OK;
 }
 
+kjit_status request_list_add_recorded(struct request_list *list, const char *path, const char *label, const char *arch,
+                                      kjit_error *error) {
+  kjit_status status = request_list_grow(list, error);
+  if (status != KJIT_OK) return status;
+  struct kernel_request request = {.recorded = strdup(path), .label = strdup(label)};
+  snprintf(request.arch, sizeof request.arch, "%s", arch);
+  if (request.recorded != NULL && request.label != NULL) {
+    list->items[list->count++] = request;
+    return KJIT_OK;
+  }
+  request_free(&request);
+  return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for a recorded request");
+}
+
+kjit_status request_artifact(kjit_runtime *runtime, const struct kernel_request *request, uint32_t flags,
+                             kjit_artifact **artifact, kjit_error *error) {
+  if (request->recorded != NULL)
+    return kjit_recorded_build(runtime, request->recorded, request->arch, flags, artifact, error);
+  return kjit_config_build(runtime, &request->config, request->arch, flags, artifact, error);
+}
+
+/* A recorded request's label begins with its family. */
+static bool label_is_of(const char *label, const char *family) {
+  const size_t bytes = strlen(family);
+  return strncmp(label, family, bytes) == 0 && (label[bytes] == ' ' || label[bytes] == '\0');
+}
+
+static bool request_is_of(const struct kernel_request *request, const char *family) {
+  if (request->recorded != NULL) return label_is_of(request->label, family);
+  return strcmp(kjit_family_name(request->config.family), family) == 0;
+}
+
 static kjit_status planner_open(struct request_list *list, kjit_error *error) {
   kjit_runtime_options options = kjit_runtime_options_default();
   if (list->planner != NULL) return KJIT_OK;
@@ -57,11 +96,24 @@ static kjit_status planner_open(struct request_list *list, kjit_error *error) {
   return kjit_runtime_create(&list->planner, &options, error);
 }
 
-kjit_status request_list_add_problem(struct request_list *list, const kjit_attention_problem *problem, const char *arch,
+/* All kernels of a backward call for dq, dk and dv. */
+static kjit_status add_backward(struct request_list *list, const kjit_attention_problem *problem, const char *arch,
+                                kjit_error *error) {
+  kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+  size_t count = 0;
+  const uint32_t all = KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V;
+  kjit_status status = kjit_attention_backward_choose(problem, all, arch, configs, &count, error);
+  for (size_t i = 0; i < count && status == KJIT_OK; i++)
+    status = request_list_add(list, &configs[i], arch, error);
+  return status;
+}
+
+kjit_status request_list_add_problem(struct request_list *list, const struct trial_problem *problem, const char *arch,
                                      kjit_error *error) {
   kjit_config config;
+  if (problem->pass == PASS_BACKWARD) return add_backward(list, &problem->asked, arch, error);
   kjit_status status = planner_open(list, error);
-  if (status == KJIT_OK) status = request_choose(list->planner, problem, arch, &config, error);
+  if (status == KJIT_OK) status = request_choose(list->planner, &problem->asked, arch, &config, error);
   return status == KJIT_OK ? request_list_add(list, &config, arch, error) : status;
 }
 
@@ -111,10 +163,33 @@ kjit_status request_list_add_set(struct request_list *list, const kjit_family *f
   return (kjit_status)error->status;
 }
 
+static const char *file_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash != NULL ? slash + 1 : path;
+}
+
 static int request_compare(const void *left, const void *right) {
   const struct kernel_request *a = left, *b = right;
   const int by_arch = strcmp(a->arch, b->arch);
-  return by_arch != 0 ? by_arch : kjit_config_compare(&a->config, &b->config);
+  if (by_arch != 0) return by_arch;
+  if (a->recorded == NULL && b->recorded == NULL) return kjit_config_compare(&a->config, &b->config);
+  if (a->recorded == NULL || b->recorded == NULL) return a->recorded == NULL ? -1 : 1;
+  /* Two manifests may have recorded the same request: their folders differ, and the digests in the end do not. */
+  return strcmp(file_name(a->recorded), file_name(b->recorded));
+}
+
+void request_list_keep_families(struct request_list *list, const struct option_list *families) {
+  size_t kept = 0;
+  for (size_t i = 0; i < list->count; i++) {
+    bool is_wanted = families->count == 0;
+    for (size_t family = 0; family < families->count && !is_wanted; family++)
+      is_wanted = request_is_of(&list->items[i], families->items[family]);
+    if (is_wanted)
+      list->items[kept++] = list->items[i];
+    else
+      request_free(&list->items[i]);
+  }
+  list->count = kept;
 }
 
 size_t request_list_make_distinct(struct request_list *list) {
@@ -123,6 +198,8 @@ size_t request_list_make_distinct(struct request_list *list) {
   for (size_t i = 0; i < list->count; i++)
     if (kept == 0 || request_compare(&list->items[kept - 1], &list->items[i]) != 0)
       list->items[kept++] = list->items[i];
+    else
+      request_free(&list->items[i]);
   list->count = kept;
   return kept;
 }
@@ -142,8 +219,7 @@ static int key_compare(const void *left, const void *right) {
 static kjit_status key_make(kjit_runtime *runtime, const struct kernel_request *request, kjit_key *key,
                             kjit_error *error) {
   kjit_artifact *artifact = NULL;
-  kjit_status status =
-      kjit_config_build(runtime, &request->config, request->arch, KJIT_BUILD_KEY_ONLY, &artifact, error);
+  kjit_status status = request_artifact(runtime, request, KJIT_BUILD_KEY_ONLY, &artifact, error);
   if (status == KJIT_OK) status = kjit_artifact_get_key(artifact, key, error);
   kjit_artifact_release(artifact);
   return status;
@@ -168,8 +244,11 @@ kjit_status request_list_keep_shard(struct request_list *list, kjit_runtime *run
   const kjit_status status = keys_make(runtime, list, keyed, error);
   if (status == KJIT_OK) {
     qsort(keyed, list->count, sizeof *keyed, key_compare);
-    for (size_t i = index - 1; i < list->count; i += count)
-      list->items[kept++] = keyed[i].request;
+    for (size_t i = 0; i < list->count; i++)
+      if (i % count == index - 1)
+        list->items[kept++] = keyed[i].request;
+      else
+        request_free(&keyed[i].request);
     list->count = kept;
   }
   free(keyed);
@@ -182,6 +261,11 @@ void request_print_config(const kjit_config *config, char text[KJIT_CONFIG_TEXT_
 
 void request_print(const struct kernel_request *request, char *text, size_t capacity) {
   char config[KJIT_CONFIG_TEXT_MAX];
+  if (request->recorded != NULL) {
+    const int family = (int)strcspn(request->label, " ");
+    snprintf(text, capacity, "%.*s %s%s", family, request->label, request->arch, request->label + family);
+    return;
+  }
   request_print_config(&request->config, config);
   snprintf(text, capacity, "%s %s %s", kjit_family_name(request->config.family), request->arch, config);
 }

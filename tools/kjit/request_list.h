@@ -3,8 +3,11 @@
 #define KJIT_TOOLS_REQUEST_LIST_H
 
 #include <kjit/kjit.h>
+
+#include "support/problem.h"
 #include <stdbool.h>
 
+#include "command.h"
 #include "family_files.h"
 
 /* Longest architecture name, with its NUL: "sm_100a" and room. */
@@ -13,7 +16,9 @@
 #define MOST_REQUESTS 1000000
 
 struct kernel_request {
-  kjit_config config; /* canonical: equal code, equal request */
+  kjit_config config; /* canonical: equal code, equal request; without a family where `recorded` says what is asked */
+  char *recorded;     /* the file of a request that was recorded with its sources; NULL: `config` */
+  char *label;        /* its family and what people call it: "custom scale.cu scale"; NULL where `recorded` is */
   char arch[ARCH_BYTES];
 };
 
@@ -43,8 +48,19 @@ kjit_status request_choose(kjit_runtime *runtime, const kjit_attention_problem *
 /* Append a config that was checked for the architecture. */
 kjit_status request_list_add(struct request_list *list, const kjit_config *config, const char *arch, kjit_error *error);
 
+/* Append a request that was recorded with its sources; both texts are copied. */
+kjit_status request_list_add_recorded(struct request_list *list, const char *path, const char *label, const char *arch,
+                                      kjit_error *error);
+
+/* Take out the requests that are of none of these families; an empty list means all. */
+void request_list_keep_families(struct request_list *list, const struct option_list *families);
+
+/* Get or build the kernel; flags are KJIT_BUILD_*. */
+kjit_status request_artifact(kjit_runtime *runtime, const struct kernel_request *request, uint32_t flags,
+                             kjit_artifact **artifact, kjit_error *error);
+
 /* Append what the library chooses for a problem. */
-kjit_status request_list_add_problem(struct request_list *list, const kjit_attention_problem *problem, const char *arch,
+kjit_status request_list_add_problem(struct request_list *list, const struct trial_problem *problem, const char *arch,
                                      kjit_error *error);
 
 /* Every config of a family's named set, for each architecture of a comma-separated list. What a family's rules refuse

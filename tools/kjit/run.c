@@ -6,12 +6,12 @@
 #include <stdbool.h>
 
 static const char usage[] = "usage: kjit run attention --shape B,S,H,D[,SKV] [OPTION]...\n\n"
-                            "Runs attention forward on the first GPU with random inputs and compares the result with\n"
+                            "Runs attention on the first GPU with random inputs and compares the result with\n"
                             "float64. Passes if the largest error is at most twice that of eager attention in the\n"
                             "16-bit type, plus one rounding.\n\n" ATTENTION_TRIAL_HELP
                             "\nExit codes: 0 right, 1 wrong, 2 usage, 3 no usable GPU or driver, 4 no NVRTC.\n";
 
-static int report(const struct attention_trial *trial, const struct attention_verdict *verdict, bool json) {
+static int report(const struct attention_trial *trial, const struct trial_verdict *verdict, bool json) {
   int code = EXIT_DONE;
   if (json) {
     json_t *object = attention_trial_json(trial);
@@ -31,7 +31,7 @@ static int run_main(int argc, char **argv) {
   int code = attention_trial_read(argc, argv, table, usage);
   if (code >= 0) return code;
   struct attention_trial trial;
-  struct attention_verdict verdict;
+  struct trial_verdict verdict;
   kjit_error error = {0};
   kjit_status status = attention_trial_open(&trial, &options, &error);
   if (status == KJIT_OK) status = attention_trial_judge(&trial, &verdict, &error);

@@ -1,7 +1,16 @@
-/* kjit tune: measure which config of a kernel is the fastest on this card, and keep it for the planner. */
+/* kjit tune: measure which config of a kernel is the fastest on this card, and keep it for the next choice.
+ *
+ * 1. The problems are read, one for each class, and the candidates of each are listed.
+ * 2. All of them are compiled by processes, and judged by the compiler's report.
+ * 3. Each class has a contest: of attention by tune_stage.h, of a user's family by his program (tune_runner.h).
+ * 4. What won is put into the card's table at once, and all is reported.
+ *
+ * One thread. */
 #include "interrupt.h"
 #include "progress.h"
+#include "tune_options.h"
 #include "tune_report.h"
+#include "tune_runner.h"
 #include "tune_stage.h"
 #include "tune_table.h"
 
@@ -9,39 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/random.h"
 
-static const char usage[] =
-    "usage: kjit tune [--set NAME]... [--problem TEXT]... [--manifest FILE]... [OPTION]...\n\n"
-    "Compiles configs around the one that the rules choose, runs them on the first GPU, and writes what was\n"
-    "faster by more than the margin, twice, and right, into the card's table, which kjit_attention_forward()\n"
-    "asks before its rules. A class that was finished stays in the table when the rest is "
-    "interrupted.\n\n" TUNE_PROBLEMS_USAGE "  --seconds N      begin no measurement after this time (no bound)\n"
-    "  --jobs N         compiling processes; one for each processor by default\n"
-    "  --candidates N   of each problem, the nearest to the rules' choice (all)\n"
-    "  --runs N         timed runs of each finalist, and again to confirm (25)\n"
-    "  --margin PERCENT what a config must be faster by (1)\n"
-    "  --out FILE       the table to write to, in place of the one in the cache folder\n"
-    "  --dry-run        no GPU: show the classes, their candidates, and why others were refused\n"
-    "  --arch ARCH      with --dry-run: the usual card of this architecture (sm_90a, if there is no GPU)\n"
-    "  --compile        with --dry-run: compile them too, and show what the compiler's report refuses\n"
-    "  --json           one JSON object on stdout\n\n"
-    "KJIT_TUNED=off switches tables off. 'kjit doctor' shows which are in use.\n"
-    "Exit codes: 0 done, 1 failed, 2 usage, 3 no usable GPU or driver, 4 no NVRTC.\n";
-
-#define USUAL_ARCH      "sm_90a"
-#define MOST_JOBS       1024
-#define MOST_SECONDS    1000000
-#define MOST_CANDIDATES 1000 /* more than the library lists */
-
-struct tune_options {
-  struct option_list sets, problems, manifests;
-  const char *out, *arch;
-  uint64_t seconds, jobs, candidates, runs, margin;
-  bool dry_run, compile, json;
-};
+#define USUAL_ARCH "sm_90a"
 
 struct tune {
   const struct tune_options *options;
@@ -50,33 +30,24 @@ struct tune {
   struct tune_problems problems;
   struct tune_class_report *classes;
   struct tune_report report;
-  struct tune_stage *stage;
+  struct tune_stage *stage;   /* times problems of attention */
+  struct tune_runner *runner; /* times those of a user's family */
   kjit_tune_info table;
   double started;
 };
-
-static int options_check(struct tune_options *options) {
-  if (options->sets.count + options->problems.count + options->manifests.count == 0)
-    return usage_error("tune: at least one of --set, --problem and --manifest is needed");
-  if (!options->dry_run && options->arch != NULL) return usage_error("tune: --arch needs --dry-run");
-  if (!options->dry_run && options->compile) return usage_error("tune: --compile needs --dry-run");
-  if (options->dry_run && options->out != NULL) return usage_error("tune: --dry-run writes no table: no --out");
-  if (options->arch != NULL && strlen(options->arch) >= ARCH_BYTES)
-    return usage_error("tune: --arch %.40s: no architecture is named so", options->arch);
-  const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-  if (options->jobs == 0) options->jobs = processors > 0 ? (uint64_t)processors : 1;
-  return -1;
-}
 
 /* ---- What there is to do ---- */
 
 static kjit_status problems_collect(struct tune *tune, kjit_error *error) {
   const struct tune_options *options = tune->options;
   kjit_status status = KJIT_OK;
-  for (size_t i = 0; i < options->sets.count && status == KJIT_OK; i++)
+  if (options->family != NULL) status = tune_problems_set_family(&tune->problems, options->family, error);
+  for (size_t i = 0; i < options->sets.count && options->family == NULL && status == KJIT_OK; i++)
     status = tune_problems_add_set(&tune->problems, options->sets.items[i], error);
   for (size_t i = 0; i < options->problems.count && status == KJIT_OK; i++)
     status = tune_problems_add_text(&tune->problems, options->problems.items[i], error);
+  for (size_t i = 0; i < options->files.count && status == KJIT_OK; i++)
+    status = tune_problems_add_manifest(&tune->problems, options->files.items[i], error);
   for (size_t i = 0; i < options->manifests.count && status == KJIT_OK; i++)
     status = tune_problems_add_manifest(&tune->problems, options->manifests.items[i], error);
   return status;
@@ -87,6 +58,11 @@ static kjit_status card_find(struct tune *tune, kjit_error *error) {
   const struct tune_options *options = tune->options;
   struct tune_card *card = &tune->card;
   kjit_error reason = {0};
+  if (options->arch != NULL && options->family != NULL) {
+    snprintf(card->arch, sizeof card->arch, "%s", options->arch);
+    card->device.struct_size = sizeof card->device;
+    return kjit_tune_device_any(options->arch, &card->device, error);
+  }
   if (options->arch == NULL && stage_probe(&card->device, &reason) == KJIT_OK) {
     snprintf(card->arch, sizeof card->arch, "%s", card->device.arch_specific);
     return KJIT_OK;
@@ -108,7 +84,9 @@ static kjit_status fields_make(struct tune *tune, kjit_error *error) {
     struct tune_class_report *class = &tune->classes[i];
     kjit_error reason = {0};
     tune->report.count = i + 1;
-    const kjit_status status = field_make(&class->field, tune->runtime, &tune->card, &tune->problems.items[i],
+    const char *set =
+        tune->options->family != NULL && tune->options->sets.count > 0 ? tune->options->sets.items[0] : NULL;
+    const kjit_status status = field_make(&class->field, tune->runtime, &tune->card, &tune->problems.items[i], set,
                                           tune->options->candidates, &reason);
     if (status == KJIT_OK) continue;
     if (status != KJIT_ERR_UNSUPPORTED) {
@@ -134,7 +112,7 @@ static void fields_judge(struct tune *tune, const struct request_list *list, con
     struct tune_class_report *class = &tune->classes[i];
     kjit_error error = {0};
     if (class->state != TUNE_OPEN) continue;
-    if (field_judge(&class->field, tune->runtime, &tune->card, list, results, &error) != KJIT_OK) {
+    if (field_judge(&class->field, tune->runtime, list, results, &error) != KJIT_OK) {
       class_fail(class, &error);
       if (tune->report.worst == KJIT_OK) tune->report.worst = (kjit_status)error.status;
     }
@@ -157,14 +135,14 @@ static kjit_status compile_all(struct tune *tune, kjit_error *error) {
   }
   tune->report.interrupted = interrupt_signal() != 0;
   if (status == KJIT_OK && !tune->report.interrupted) fields_judge(tune, &list, results);
-  warm_results_free(results, list.count);
+  warm_results_free(results);
   request_list_free(&list);
   return status;
 }
 
 /* ---- Measuring ---- */
 
-static bool is_over(void *user) {
+static int is_over(void *user) {
   struct tune *tune = user;
   const uint64_t bound = tune->options->seconds;
   tune->report.interrupted = interrupt_signal() != 0;
@@ -172,20 +150,11 @@ static bool is_over(void *user) {
   return tune->report.interrupted || tune->report.out_of_time;
 }
 
-/* The contest knows the tune; the stage is the tune's. */
-static kjit_status contest_time(void *user, size_t entrant, double *microseconds, kjit_error *error) {
-  return stage_time(((struct tune *)user)->stage, entrant, microseconds, error);
-}
-
-static kjit_status contest_check(void *user, size_t entrant, bool *right, kjit_error *error) {
-  return stage_check(((struct tune *)user)->stage, entrant, right, error);
-}
-
 /* Those of a field that run: their texts for the stage, and where they stand in the field. */
 struct runners {
   struct stage_entrant *entrants;
   size_t *places;
-  struct contest_entry *entries;
+  kjit_contest_entry *entries;
   size_t count;
 };
 
@@ -209,6 +178,45 @@ static kjit_status runners_take(struct runners *runners, const struct field_of_e
   return KJIT_OK;
 }
 
+/* What a contest is about: the tune, and the class whose candidates run. */
+struct match {
+  struct tune *tune;
+  struct tune_class_report *class;
+  const struct runners *runners;
+};
+
+static int match_is_over(void *user) {
+  return is_over(((struct match *)user)->tune);
+}
+
+/* The first failure of a class is told in full, because otherwise nobody would learn why candidates fail. */
+static void note_failure(const struct match *match, size_t entrant, const char *why) {
+  struct tune_class_report *class = match->class;
+  char config[KJIT_CONFIG_TEXT_MAX];
+  if (class->failed++ > 0) return;
+  request_print_config(match->runners->entrants[entrant].config, config);
+  snprintf(class->failure, sizeof class->failure, "%.240s: %.240s", config, why);
+}
+
+static kjit_status match_time(void *user, size_t entrant, double *microseconds, kjit_error *error) {
+  const struct match *match = user;
+  struct tune *tune = match->tune;
+  const kjit_status status = tune->runner != NULL ? runner_time(tune->runner, entrant, microseconds, error)
+                                                  : stage_time(tune->stage, entrant, microseconds, error);
+  if (status != KJIT_OK) note_failure(match, entrant, error->message);
+  return status;
+}
+
+/* A runner says itself that a result is wrong. */
+static kjit_status match_check(void *user, size_t entrant, int *right, kjit_error *error) {
+  const struct match *match = user;
+  *right = 1;
+  if (match->tune->runner != NULL) return KJIT_OK;
+  const kjit_status status = stage_check(match->tune->stage, entrant, right, error);
+  if (status != KJIT_OK || !*right) note_failure(match, entrant, status != KJIT_OK ? error->message : "wrong result");
+  return status;
+}
+
 static void outcome_take(struct tune_class_report *class, const struct runners *runners) {
   class->winner = runners->places[class->outcome.winner];
   for (size_t i = 0; i < runners->count; i++)
@@ -217,24 +225,35 @@ static void outcome_take(struct tune_class_report *class, const struct runners *
 
 static kjit_status row_put(struct tune *tune, const struct tune_class_report *class, kjit_error *error) {
   kjit_tune_result result = kjit_tune_result_default();
+  result.family_problem = class->field.problem->of_family;
   result.problem = class->field.problem->asked;
   result.microseconds = class->outcome.microseconds;
-  result.rules_microseconds = class->outcome.rules_microseconds;
+  result.rules_microseconds = class->outcome.first_microseconds;
   if (class->winner != 0) result.config = &class->field.items[class->winner].config;
   return tune_table_put(tune->runtime, &tune->card.device, &result, tune->options->out, error);
 }
 
+/* Put the problem on the card, or name it to the runner. */
+static kjit_status class_begin(struct tune *tune, const struct tune_class_report *class, const struct runners *runners,
+                               kjit_error *error) {
+  const struct tune_problem *problem = class->field.problem;
+  if (problem->of_family != NULL)
+    return runner_set(tune->runner, problem->of_family, runners->entrants, runners->count, error);
+  return stage_set(tune->stage, &problem->asked, runners->entrants, runners->count, error);
+}
+
 static kjit_status class_measure(struct tune *tune, struct tune_class_report *class, kjit_error *error) {
-  const struct contest_ops ops = {tune, contest_time, contest_check, is_over};
-  struct contest_settings settings = CONTEST_SETTINGS_DEFAULT;
   struct runners runners;
-  settings.final_runs = tune->options->runs;
+  struct match match = {tune, class, &runners};
+  const kjit_contest_ops ops = {&match, match_time, match_check, match_is_over};
+  kjit_contest_settings settings = kjit_contest_settings_default();
+  settings.final_runs = (uint32_t)tune->options->runs;
   settings.margin = (double)tune->options->margin / 100;
   settings.seed = random_fresh_seed();
   kjit_status status = runners_take(&runners, &class->field, error);
+  if (status == KJIT_OK) status = class_begin(tune, class, &runners, error);
   if (status == KJIT_OK)
-    status = stage_set(tune->stage, &class->field.problem->asked, runners.entrants, runners.count, error);
-  if (status == KJIT_OK) status = contest_run(&ops, &settings, runners.count, runners.entries, &class->outcome, error);
+    status = kjit_contest_run(&ops, &settings, runners.count, runners.entries, &class->outcome, error);
   if (status == KJIT_OK) outcome_take(class, &runners);
   if (status == KJIT_OK) status = row_put(tune, class, error);
   runners_free(&runners);
@@ -273,8 +292,15 @@ static kjit_status carry_out(struct tune *tune, kjit_error *error) {
   if (tune->report.compiled) status = compile_all(tune, error);
   if (status != KJIT_OK || options->dry_run || tune->report.interrupted) return status;
   tune->table = (kjit_tune_info){.struct_size = sizeof tune->table};
-  status = kjit_tune_get_info(tune->runtime, &tune->card.device, &tune->table, error);
-  if (status == KJIT_OK) status = stage_open(&tune->stage, error);
+  const kjit_family *family = tune->problems.family;
+  if (family != NULL)
+    status = kjit_family_tune_info(tune->runtime, family, &tune->card.device, NULL, &tune->table, error);
+  else
+    status = kjit_tune_get_info(tune->runtime, &tune->card.device, &tune->table, error);
+  if (status == KJIT_OK && family != NULL)
+    status = runner_open(&tune->runner, options->runner, options->runner_seconds, &tune->card.device, tune->card.arch,
+                         error);
+  if (status == KJIT_OK && family == NULL) status = stage_open(&tune->stage, error);
   if (status == KJIT_OK) measure_all(tune);
   return status;
 }
@@ -297,6 +323,7 @@ static int report(struct tune *tune) {
 
 static void finish(struct tune *tune) {
   stage_close(tune->stage);
+  runner_close(tune->runner);
   for (size_t i = 0; i < tune->report.count; i++)
     field_finish(&tune->classes[i].field);
   free(tune->classes);
@@ -317,33 +344,10 @@ static int tune_with(const struct tune_options *options) {
 }
 
 static int tune_run(int argc, char **argv) {
-  struct tune_options options = {.candidates = MOST_CANDIDATES, .runs = 25, .margin = 1};
-  const struct option table[] = {
-      {.kind = OPTION_LIST, .name = "--set", .target = &options.sets},
-      {.kind = OPTION_LIST, .name = "--problem", .target = &options.problems},
-      {.kind = OPTION_LIST, .name = "--manifest", .target = &options.manifests},
-      {.kind = OPTION_NUMBER, .name = "--seconds", .target = &options.seconds, .least = 1, .most = MOST_SECONDS},
-      {.kind = OPTION_NUMBER, .name = "--jobs", .target = &options.jobs, .least = 1, .most = MOST_JOBS},
-      {.kind = OPTION_NUMBER,
-       .name = "--candidates",
-       .target = &options.candidates,
-       .least = 1,
-       .most = MOST_CANDIDATES},
-      {.kind = OPTION_NUMBER, .name = "--runs", .target = &options.runs, .least = 1, .most = CONTEST_MOST_RUNS},
-      {.kind = OPTION_NUMBER, .name = "--margin", .target = &options.margin, .least = 0, .most = 50},
-      {.kind = OPTION_TEXT, .name = "--out", .target = &options.out},
-      {.kind = OPTION_FLAG, .name = "--dry-run", .target = &options.dry_run},
-      {.kind = OPTION_TEXT, .name = "--arch", .target = &options.arch},
-      {.kind = OPTION_FLAG, .name = "--compile", .target = &options.compile},
-      {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
-      {.kind = OPTION_END},
-  };
-  int code = options_read(argc, argv, table, NULL, usage);
-  if (code < 0) code = options_check(&options);
+  struct tune_options options = TUNE_OPTIONS_DEFAULT;
+  int code = tune_options_read(&options, argc, argv);
   if (code < 0) code = tune_with(&options);
-  option_list_free(&options.sets);
-  option_list_free(&options.problems);
-  option_list_free(&options.manifests);
+  tune_options_free(&options);
   interrupt_pass_on();
   return code;
 }

@@ -9,10 +9,11 @@
 #define ENTRANT_REASON_MAX 256
 
 struct entrant {
-  kjit_config config;                      /* canonical */
-  uint32_t changes;                        /* fields that differ from the rules' choice */
-  uint32_t registers, spill_bytes, blocks; /* figures of its cubin, and how many blocks an SM holds at once */
-  char refused[ENTRANT_REASON_MAX];        /* why it does not run; "" for one that does */
+  kjit_config config;               /* canonical */
+  uint32_t changes;                 /* fields that differ from the rules' choice */
+  size_t index;                     /* in the library's list */
+  uint32_t registers, spill_bytes;  /* figures of its cubin */
+  char refused[ENTRANT_REASON_MAX]; /* why it does not run; "" for one that does */
 };
 
 struct field_of_entrants {
@@ -30,10 +31,10 @@ struct tune_card {
   char arch[ARCH_BYTES];   /* what is compiled for */
 };
 
-/* Make the field of the `most` nearest candidates. KJIT_ERR_UNSUPPORTED when no family computes the problem there.
- * Finish it in every case, before the runtime. */
+/* Make the field of the `most` nearest candidates, those of a user's family from its `set` (NULL: around the choice).
+ * KJIT_ERR_UNSUPPORTED when no family computes the problem there. Finish it in every case, before the runtime. */
 kjit_status field_make(struct field_of_entrants *field, kjit_runtime *runtime, const struct tune_card *card,
-                       const struct tune_problem *problem, size_t most, kjit_error *error);
+                       const struct tune_problem *problem, const char *set, size_t most, kjit_error *error);
 void field_finish(struct field_of_entrants *field);
 
 /* Append everything that must be compiled to the list. */
@@ -43,7 +44,7 @@ kjit_status field_add_requests(const struct field_of_entrants *field, const stru
 /* Refuse candidates by the compiler's report: those that did not compile, that spill more than the rules' choice, that
  * do not fit an SM, or that leave an SM with fewer warps than schedulers. `results` belong to `list`, which is
  * distinct. KJIT_ERR_COMPILE and others when the rules' choice itself did not compile. */
-kjit_status field_judge(struct field_of_entrants *field, kjit_runtime *runtime, const struct tune_card *card,
-                        const struct request_list *list, const struct warm_result *results, kjit_error *error);
+kjit_status field_judge(struct field_of_entrants *field, kjit_runtime *runtime, const struct request_list *list,
+                        const struct warm_result *results, kjit_error *error);
 
 #endif

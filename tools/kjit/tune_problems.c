@@ -17,7 +17,12 @@
 static const char blanks[] = " \t";
 
 void tune_problems_free(struct tune_problems *problems) {
+  for (size_t i = 0; i < problems->count; i++) {
+    free(problems->items[i].of_family);
+    free(problems->items[i].class_text);
+  }
   free(problems->items);
+  family_files_close(&problems->files);
   *problems = (struct tune_problems){0};
 }
 
@@ -39,15 +44,38 @@ static kjit_status grow(struct tune_problems *problems, kjit_error *error) {
   return KJIT_OK;
 }
 
-static kjit_status add(struct tune_problems *problems, const kjit_attention_problem *asked, kjit_error *error) {
-  struct tune_problem problem = {.asked = *asked};
-  kjit_status status = kjit_tune_class(asked, problem.class_text, sizeof problem.class_text, error);
-  if (status != KJIT_OK) return status;
+/* Keep the problem, if it is the first of its class; its family problem is copied. */
+static kjit_status keep(struct tune_problems *problems, const kjit_attention_problem *asked,
+                        const kjit_family_problem *of_family, const char *class_text, kjit_error *error) {
   problems->asked++;
-  if (has_class(problems, problem.class_text)) return KJIT_OK;
-  status = grow(problems, error);
-  if (status == KJIT_OK) problems->items[problems->count++] = problem;
-  return status;
+  if (has_class(problems, class_text)) return KJIT_OK;
+  const kjit_status status = grow(problems, error);
+  if (status != KJIT_OK) return status;
+  struct tune_problem problem = {.asked = *asked, .class_text = strdup(class_text)};
+  if (of_family != NULL) problem.of_family = malloc(sizeof *of_family);
+  if (problem.of_family != NULL) *problem.of_family = *of_family;
+  problems->items[problems->count++] = problem;
+  if (problem.class_text != NULL && (of_family == NULL) == (problem.of_family == NULL)) return KJIT_OK;
+  return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu problems", problems->count);
+}
+
+static kjit_status add(struct tune_problems *problems, const kjit_attention_problem *asked, kjit_error *error) {
+  char class_text[KJIT_TUNE_CLASS_TEXT_MAX];
+  const kjit_status status = kjit_tune_class(asked, class_text, sizeof class_text, error);
+  return status == KJIT_OK ? keep(problems, asked, NULL, class_text, error) : status;
+}
+
+static kjit_status add_of_family(struct tune_problems *problems, const char *text, kjit_error *error) {
+  static const kjit_attention_problem none;
+  char class_text[KJIT_FAMILY_PROBLEM_TEXT_MAX];
+  kjit_family_problem problem;
+  kjit_status status = kjit_family_problem_parse(problems->family, text, &problem, error);
+  if (status == KJIT_OK) status = kjit_family_class(&problem, class_text, sizeof class_text, error);
+  return status == KJIT_OK ? keep(problems, &none, &problem, class_text, error) : status;
+}
+
+kjit_status tune_problems_set_family(struct tune_problems *problems, const char *path, kjit_error *error) {
+  return family_files_find(&problems->files, path, NULL, &problems->family, error);
 }
 
 /* ---- Sets ---- */
@@ -124,6 +152,13 @@ kjit_status tune_problems_add_set(struct tune_problems *problems, const char *se
 
 /* ---- Texts ---- */
 
+/* Only forward calls are tuned; others are skipped, as other lines of a manifest are. */
+static kjit_status add_forward(struct tune_problems *problems, const struct trial_problem *problem, kjit_error *error) {
+  if (problem->pass == PASS_FORWARD) return add(problems, &problem->asked, error);
+  problems->skipped++;
+  return KJIT_OK;
+}
+
 /* Add the problem of a manifest line "attention ARCH PROBLEM"; `at` is the architecture. The problem is parsed with
  * blanks in front, so that the columns in messages are those of the line. */
 static kjit_status add_line(struct tune_problems *problems, const char *line, const char *at, kjit_error *error) {
@@ -135,7 +170,7 @@ static kjit_status add_line(struct tune_problems *problems, const char *line, co
   if (*at == '\0') return error_say(error, KJIT_ERR_PARSE, "column %d: a problem is missing", column + 1);
   snprintf(padded, sizeof padded, "%*s%s", column, "", at);
   const kjit_status status = attention_text_parse(padded, &problem, error);
-  return status == KJIT_OK ? add(problems, &problem.asked, error) : status;
+  return status == KJIT_OK ? add_forward(problems, &problem, error) : status;
 }
 
 kjit_status tune_problems_add_text(struct tune_problems *problems, const char *text, kjit_error *error) {
@@ -144,9 +179,10 @@ kjit_status tune_problems_add_text(struct tune_problems *problems, const char *t
   const size_t bytes = strcspn(at, blanks);
   if (strlen(text) > MANIFEST_LINE_MAX)
     return error_say(error, KJIT_ERR_PARSE, "a line is at most %d bytes long", MANIFEST_LINE_MAX);
+  if (problems->family != NULL) return add_of_family(problems, text, error);
   if (at[bytes] == '\0') {
     const kjit_status status = attention_text_parse(text, &problem, error);
-    return status == KJIT_OK ? add(problems, &problem.asked, error) : status;
+    return status == KJIT_OK ? add_forward(problems, &problem, error) : status;
   }
   if (bytes == strlen("attention") && strncmp(at, "attention", bytes) == 0)
     return add_line(problems, text, at + bytes + strspn(at + bytes, blanks), error);

@@ -5,10 +5,13 @@
 #include <stdbool.h>
 
 #include "attention_text.h"
+#include "family_files.h"
 
+/* A problem of attention, or of a user's family. */
 struct tune_problem {
   kjit_attention_problem asked;
-  char class_text[KJIT_TUNE_CLASS_TEXT_MAX];
+  kjit_family_problem *of_family; /* NULL: `asked` is it */
+  char *class_text;
 };
 
 /* One problem for each class, the one that came first. Zero it before use; tune_problems_free() ends it. */
@@ -17,6 +20,8 @@ struct tune_problems {
   size_t count, capacity;
   size_t asked;   /* problems that were named, further ones of the same class included */
   size_t skipped; /* lines of manifests that name a kernel, not a problem */
+  struct family_files files;
+  const kjit_family *family; /* the user's family whose problems they are; NULL: attention's */
 };
 void tune_problems_free(struct tune_problems *problems);
 
@@ -26,6 +31,7 @@ void tune_problems_free(struct tune_problems *problems);
   "                   8 heads), decode (few queries against many keys, grouped heads), odd (head sizes\n"              \
   "                   and lengths between the round ones)\n"                                                           \
   "  --problem TEXT   dtype=bf16,head_dim=128,..., or a line of a manifest: attention ARCH dtype=...\n"                \
+  "  --problems FILE  one problem a line, as --problem has it; '#' begins a comment; '-' is standard input\n"          \
   "  --manifest FILE  the attention lines of a manifest; '-' is standard input\n"                                      \
   "                   (architectures named there are not looked at: the card decides)\n"
 
@@ -35,7 +41,10 @@ kjit_status tune_problems_add_set(struct tune_problems *problems, const char *se
 /* Add one problem, or one line of a manifest; a line that names a kernel is counted as skipped. */
 kjit_status tune_problems_add_text(struct tune_problems *problems, const char *text, kjit_error *error);
 
-/* Add every problem of a manifest; "-" is standard input. Messages begin with "FILE:LINE: ". */
+/* The problems that follow are those of a family file. */
+kjit_status tune_problems_set_family(struct tune_problems *problems, const char *path, kjit_error *error);
+
+/* Add every problem of a manifest or a file of problems; "-" is standard input. Messages begin with "FILE:LINE: ". */
 kjit_status tune_problems_add_manifest(struct tune_problems *problems, const char *path, kjit_error *error);
 
 #endif

@@ -22,11 +22,18 @@ static json_t *config_json(const kjit_config *config) {
   return json_text(text);
 }
 
+/* A candidate that was compiled, which the report tells of as such. */
+static bool is_entrant(const struct field_of_entrants *field, size_t index) {
+  for (size_t i = 0; i < field->count; i++)
+    if (field->items[i].index == index) return true;
+  return false;
+}
+
 static json_t *refused_json(const struct field_of_entrants *field) {
   json_t *refused = json_array();
   const kjit_tune_candidate *candidate;
   for (size_t i = 0; (candidate = kjit_tune_candidates_get(field->list, i)) != NULL; i++)
-    if (candidate->refused[0] != '\0')
+    if (candidate->refused[0] != '\0' && !is_entrant(field, i))
       json_array_append_new(
           refused, json_pack("{s:o, s:s}", "config", config_json(&candidate->config), "reason", candidate->refused));
   return refused;
@@ -66,8 +73,10 @@ static json_t *class_json(const struct tune_report *report, const struct tune_cl
   json_object_set_new(object, "config", config_json(&winner_of(class)->config));
   json_object_set_new(object, "decided_by", json_string(class->winner == 0 ? "rules" : "table"));
   json_object_set_new(object, "microseconds", json_real(class->outcome.microseconds));
-  json_object_set_new(object, "rules_microseconds", json_real(class->outcome.rules_microseconds));
+  json_object_set_new(object, "rules_microseconds", json_real(class->outcome.first_microseconds));
   json_object_set_new(object, "runs", json_integer((json_int_t) class->runs));
+  json_object_set_new(object, "failed", json_integer((json_int_t) class->failed));
+  if (class->failed > 0) json_object_set_new(object, "first_failure", json_text(class->failure));
   return object;
 }
 
@@ -104,21 +113,23 @@ static void print_candidates(const struct tune_report *report, const struct fiel
   }
   for (size_t i = 0; (candidate = kjit_tune_candidates_get(field->list, i)) != NULL; i++) {
     request_print_config(&candidate->config, text);
-    if (candidate->refused[0] != '\0') printf("  refused    %s: %s\n", text, candidate->refused);
+    if (candidate->refused[0] != '\0' && !is_entrant(field, i))
+      printf("  refused    %s: %s\n", text, candidate->refused);
   }
 }
 
 static void print_outcome(const struct tune_class_report *class) {
-  const struct contest_outcome *outcome = &class->outcome;
+  const kjit_contest_outcome *outcome = &class->outcome;
   char rules[KJIT_CONFIG_TEXT_MAX], winner[KJIT_CONFIG_TEXT_MAX];
   request_print_config(&class->field.items[0].config, rules);
   request_print_config(&winner_of(class)->config, winner);
   printf("  %zu candidates, %zu refused, %zu dropped, %zu runs\n", class->field.count, class->field.refused,
          class->dropped, class->runs);
-  printf("  rules  %10.3f us  %s\n", outcome->rules_microseconds, rules);
+  if (class->failed > 0) printf("  %zu failed, the first %s\n", class->failed, class->failure);
+  printf("  rules  %10.3f us  %s\n", outcome->first_microseconds, rules);
   if (class->winner != 0)
     printf("  table  %10.3f us  %s  (%.2f x)\n", outcome->microseconds, winner,
-           outcome->rules_microseconds / outcome->microseconds);
+           outcome->first_microseconds / outcome->microseconds);
 }
 
 static void print_class(const struct tune_report *report, const struct tune_class_report *class) {

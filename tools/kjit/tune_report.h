@@ -5,7 +5,6 @@
 #include <stdbool.h>
 
 #include "command.h"
-#include "tune_contest.h"
 #include "tune_field.h"
 
 enum tune_state {
@@ -19,9 +18,11 @@ struct tune_class_report {
   struct field_of_entrants field;
   enum tune_state state;
   char message[496];
-  struct contest_outcome outcome; /* TUNE_DONE */
-  size_t winner;                  /* index in the field's items */
-  size_t compiled, dropped;       /* entrants worth running; entrants refused by the compiler's report */
+  char failure[496];            /* why the first of the candidates that failed was dropped; "" */
+  size_t failed;                /* candidates that were dropped because a run failed */
+  kjit_contest_outcome outcome; /* TUNE_DONE */
+  size_t winner;                /* index in the field's items */
+  size_t compiled, dropped;     /* entrants worth running; entrants refused by the compiler's report */
   size_t runs;
 };
 

@@ -77,7 +77,7 @@ kjit_status stage_time(void *user, size_t entrant, double *microseconds, kjit_er
   return status;
 }
 
-kjit_status stage_check(void *user, size_t entrant, bool *right, kjit_error *error) {
+kjit_status stage_check(void *user, size_t entrant, int *right, kjit_error *error) {
   struct tune_stage *stage = user;
   struct attention_verdict verdict = {0};
   CUstream stream = stage->card.stream;

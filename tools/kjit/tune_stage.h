@@ -22,10 +22,10 @@ void stage_close(struct tune_stage *stage); /* accepts NULL */
 kjit_status stage_set(struct tune_stage *stage, const kjit_attention_problem *problem,
                       const struct stage_entrant *entrants, size_t count, kjit_error *error);
 
-/* The functions of contest_ops; `user` is the stage. A run is timed between two events, after a write that empties L2.
- * An entrant's first run loads its kernel. */
+/* The functions of kjit_contest_ops; `user` is the stage. A run is timed between two events, after a write that empties
+ * L2. An entrant's first run loads its kernel. */
 kjit_status stage_time(void *user, size_t entrant, double *microseconds, kjit_error *error);
-kjit_status stage_check(void *user, size_t entrant, bool *right, kjit_error *error);
+kjit_status stage_check(void *user, size_t entrant, int *right, kjit_error *error);
 
 /* Ask what the first GPU is, in a process of its own, so that this one can still fork() compilers. */
 kjit_status stage_probe(kjit_device_info *device, kjit_error *error);

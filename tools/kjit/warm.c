@@ -1,11 +1,11 @@
 /* `kjit warm`: fills the cache with every kernel of sets and manifests.
  *
  * 1. The list is collected, made distinct and cut to this machine's shard.
- * 2. Several processes compile it (warm_pool.c), while progress is shown.
+ * 2. Several processes of the compile server compile it (warm_pool.c), while progress is shown.
  * 3. Failures are printed, the first ten one by one, and the totals.
  *
  * An interrupt stops the work; finished kernels are in the cache, so the same command continues where it stopped. One
- * thread; the shard's runtime is closed before processes are forked. */
+ * thread beside those of the pool. */
 #include "asked.h"
 #include "command.h"
 #include "interrupt.h"
@@ -24,7 +24,7 @@ static const char usage[] =
     "                 [--shard I/N] [--json]\n\n"
     "Compiles what the cache does not hold yet. Needs no GPU.\n\n" ASKED_USAGE
     "  --family FAMILY  whose sets are meant: a family file, or flash_forward, which it is by default\n"
-    "  --jobs N         processes; one for each processor by default\n"
+    "  --jobs N         compiles at once, each in a process; one for each processor by default\n"
     "  --shard I/N      the I-th of N disjoint parts: N machines with I = 1..N do the whole. /N takes I from\n"
     "                   SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX or PARALLEL_SEQ; a Slurm array is split by default\n"
     "  --json           one JSON object on stdout\n";
@@ -150,12 +150,12 @@ static int warm_list(const struct warm_options *options, const struct request_li
   results_count(results, list->count, report);
   print_failures(list, results);
   const int code = print_report(options, report, failures_json(list, results));
-  warm_results_free(results, list->count);
+  warm_results_free(results);
   if (report->cancelled > 0) print_interrupted(report);
   return report->failed > 0 ? exit_code_of(report->worst) : code;
 }
 
-/* Cut the list to this machine's shard. Runs before workers are forked, which each open a runtime of their own. */
+/* Cut the list to this machine's shard. */
 static int shard_keep(const struct warm_options *options, struct request_list *list, kjit_error *error) {
   const struct shard *shard = &options->shard;
   kjit_runtime *runtime = NULL;

@@ -21,6 +21,9 @@ enum problem_layout {
       LAYOUT_COUNT
 };
 
+/* Which call of the problem is meant. */
+enum problem_pass { PASS_FORWARD, PASS_BACKWARD };
+
 /* A problem of the library with what a trial of it needs besides. Whatever the library learns to compute is a member of
  * `asked`, so that tools and tests never have a second description of it. */
 struct trial_problem {
@@ -28,6 +31,7 @@ struct trial_problem {
   double scale;                 /* of the softmax; 0: 1/sqrt(head_dim)                     */
   uint64_t seed;                /* of the inputs                                           */
   enum problem_layout layout;
+  enum problem_pass pass;
   bool lse; /* ask for the log-sum-exp too */
 };
 

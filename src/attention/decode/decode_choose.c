@@ -1,12 +1,13 @@
 /* The planner of attention_decode_sm90: which problems are its own, the config for each, and the number of runs.
  *
  * 1. The problem is one of few rows over many keys, or another family takes it.
- * 2. Tile and stages follow from the head sizes: the smallest key block that keeps the tensor cores ahead of memory,
- *    and as many stages as shared memory holds, so that enough bytes are under way.
- * 3. The cluster is the one with the shortest modelled time.
+ * 2. Tile, blocks of threads on an SM and stages follow from rows and head sizes, as measured on an H200: two blocks
+ * for up to 16 rows of head size 128, one block with a larger tile else; as many stages as shared memory holds.
  *
  * Threads: pure functions. */
 #include "attention/decode/decode_choose.h"
+
+#include <stdbool.h>
 
 #include "base/error.h"
 #include "base/integer.h"
@@ -14,7 +15,10 @@
 enum {
   MAX_HEAD = 256,
   FEW_ROWS = DECODE_M, /* more query rows of a key head are bound by products, not by memory */
-  LEAST_KEYS = 256     /* fewer keys are a matter of the launch alone                        */
+  LEAST_KEYS = 256,    /* fewer keys are a matter of the launch alone                        */
+  MANY_ROUNDS = 3,     /* of tiles over the card: the last one is a small part of the time   */
+  COLUMNS_128 = 256,   /* columns of K and V together with head sizes of 128                 */
+  ROWS_OF_A_WARP = 16  /* more rows make partial results that are slow to merge              */
 };
 
 #define MAX_SEQ    (INT64_C(1) << 30)
@@ -29,12 +33,15 @@ struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
   return tiles;
 }
 
-#include <stdlib.h>
+/* As many runs as the card runs blocks of threads at a time. Where nearly as many are a multiple of the tiles, every
+ * run lies in one tile, so that fewer partial results are written and merged. Where the tiles are many rounds of
+ * blocks, each is a run of its own, and nothing is merged. */
 uint32_t decode_runs(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
                      uint32_t sm_count) {
   const int64_t resident = (int64_t)sm_count * config->blocks_per_sm, blocks = tiles->count * tiles->key_blocks;
-  int64_t runs = resident;
-  if (getenv("KJIT_X_RUNS")) runs = atoi(getenv("KJIT_X_RUNS"));
+  if (tiles->count >= MANY_ROUNDS * resident) return (uint32_t)tiles->count;
+  const int64_t even = tiles->count <= resident ? resident / tiles->count * tiles->count : 0;
+  const int64_t runs = even * 16 >= resident * 15 ? even : resident;
   return (uint32_t)integer_min(runs, blocks);
 }
 
@@ -70,20 +77,20 @@ static void fill_stages(kjit_attention_decode_sm90_config *config) {
     continue;
 }
 
-kjit_status decode_choose(const kjit_attention_problem *problem, uint32_t sm_count,
-                          kjit_attention_decode_sm90_config *out, kjit_error *error) {
+kjit_status decode_choose(const kjit_attention_problem *problem, kjit_attention_decode_sm90_config *out,
+                          kjit_error *error) {
   kjit_status status = check_own(problem, error);
-  if (getenv("KJIT_X_OLD")) return KJIT_ERR_UNSUPPORTED;
-  (void)sm_count;
   if (status != KJIT_OK) return status;
   const int64_t rows = problem->seq_q * (problem->heads_q / problem->heads_kv);
+  const int64_t columns = problem->head_dim + problem->head_dim_v;
+  const bool alone = rows > ROWS_OF_A_WARP || columns != COLUMNS_128;
   kjit_attention_decode_sm90_config config = {.dtype = problem->dtype,
                                               .head_dim = (int32_t)problem->head_dim,
                                               .head_dim_v = (int32_t)problem->head_dim_v,
                                               .causal = problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_q > 1,
                                               .rows = (int32_t)integer_round_up(rows, 16),
-                                              .tile_n = problem->head_dim + problem->head_dim_v > 256 ? 32 : 64,
-                                              .blocks_per_sm = 2};
+                                              .tile_n = alone && columns <= COLUMNS_128 ? 128 : 64,
+                                              .blocks_per_sm = alone ? 1 : 2};
   fill_stages(&config);
   status = decode_check(&config, error);
   if (status == KJIT_OK) *out = config;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "attention/attention_arguments.h"
+#include "attention/attention_variant_launch.h"
 #include "attention/flash/flash_choose.h"
 #include "attention/flash/flash_family.h"
 #include "attention/tensor_check.h"
@@ -67,16 +68,44 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   call->grid[0] = (uint32_t)integer_divide_up(problem->seq_q, variant->config.B_r);
   call->grid[1] = (uint32_t)problem->heads_q;
   call->grid[2] = (uint32_t)problem->batch;
-  fill(args, problem, &call->params);
+  fill(args, problem, &call->params.base);
+  if (launch->variant)
+    attention_variant_fill(launch->variant, &call->params.base.scale, &call->params.base.scale_log2,
+                           &call->params.variant);
   return KJIT_OK;
 }
 
-static kjit_status enqueue(const void *user, CUstream stream, kjit_error *error) {
-  const struct flash_call *call = user;
+static kjit_status enqueue_params(const struct flash_call *call, const void *params, CUstream stream,
+                                  kjit_error *error) {
   const kjit_geometry *geometry = &call->kernel->geometry;
-  return runtime_kernel_enqueue(call->kernel->kernel, call->grid, geometry->threads, geometry->shared_bytes,
-                                &call->params, stream, error);
+  return runtime_kernel_enqueue(call->kernel->kernel, call->grid, geometry->threads, geometry->shared_bytes, params,
+                                stream, error);
 }
 
-const struct attention_family flash_attention = {
-    .family = &flash_forward_family, .choose = choose, .fit = fit, .prepare = prepare, .enqueue = enqueue};
+static kjit_status enqueue(const void *user, const struct attention_variant_blocks *blocks, CUstream stream,
+                           kjit_error *error) {
+  const struct flash_call *call = user;
+  if (!blocks) return enqueue_params(call, &call->params.base, stream, error);
+  struct flash_forward_variant_params params = call->params;
+  params.variant.lists = blocks->lists;
+  params.variant.map.states = blocks->states;
+  return enqueue_params(call, &params, stream, error);
+}
+
+static void tiling(const kjit_attention_problem *problem, const int32_t *values, struct attention_tiling *out) {
+  const kjit_flash_config *config = &flash_variant_view(values)->config;
+  *out = (struct attention_tiling){.query_tiles = (int)integer_divide_up(problem->seq_q, config->B_r),
+                                   .tile_queries = config->B_r,
+                                   .heads = (int)problem->heads_q,
+                                   .packed = 1,
+                                   .heads_per_kv = (int)(problem->heads_q / problem->heads_kv),
+                                   .key_rows = config->B_c,
+                                   .batch = (uint32_t)problem->batch};
+}
+
+const struct attention_family flash_attention = {.family = &flash_forward_family,
+                                                 .choose = choose,
+                                                 .fit = fit,
+                                                 .prepare = prepare,
+                                                 .enqueue = enqueue,
+                                                 .tiling = tiling};

@@ -10,7 +10,10 @@
  * by all threads, each as its own header says. */
 #include "attention/sm90/sm90_call.h"
 
+#include <stdbool.h>
+
 #include "attention/attention_arguments.h"
+#include "attention/attention_variant_launch.h"
 #include "attention/sm90/sm90_choose.h"
 #include "attention/sm90/sm90_maps.h"
 #include "attention/sm90/sm90_tickets.h"
@@ -117,13 +120,13 @@ static void fill(const kjit_attention_args *args, const kjit_attention_problem *
 
 /* Fill in tiles and, when their keys are split, what the splits need. */
 static void cut(struct sm90_call *call, struct state *state, const struct sm90_tiles *tiles, uint32_t parts,
-                const kjit_attention_sm90_config *config, const kjit_device_info *device) {
+                const kjit_attention_sm90_config *config, bool is_uneven, const kjit_device_info *device) {
   call->sm_count = device->multiprocessors;
   call->tiles = (uint32_t)tiles->count;
-  call->tickets = config->causal && call->tiles > device->multiprocessors ? state->tickets : NULL;
+  call->tickets = is_uneven && call->tiles > device->multiprocessors ? state->tickets : NULL;
   call->workspace = NULL;
   if (parts == 1) return;
-  call->tickets = NULL; /* splits are equally long, so they are dealt out beforehand */
+  call->tickets = NULL; /* splits are about equally long, so they are dealt out beforehand */
   call->workspace = state->workspace;
   call->parts = parts;
   call->partial_bytes = sm90_tiles_partial_bytes(tiles, config, parts);
@@ -137,47 +140,86 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   const kjit_attention_sm90_config *config = sm90_config_view(launch->values);
   struct state *state = runtime_slot_get(runtime, &slot);
   if (!state) return error_no_memory(error);
-  const kjit_status status = sm90_maps_get(state->maps, runtime, args, config, &call->params, error);
+  const kjit_status status = sm90_maps_get(state->maps, runtime, args, config, &call->params.base, error);
   if (status != KJIT_OK) return status;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   call->kernel = launch->kernel;
-  fill(args, problem, &tiles, device, &call->params);
-  cut(call, state, &tiles, launch->parts, config, device);
+  fill(args, problem, &tiles, device, &call->params.base);
+  /* The tiles of a causal mask, and of a variant's, differ in length. */
+  cut(call, state, &tiles, launch->parts, config, config->causal || launch->variant, device);
+  if (launch->variant)
+    attention_variant_fill(launch->variant, &call->params.base.scale, &call->params.base.scale_log2,
+                           &call->params.variant);
   return KJIT_OK;
 }
 
 /* ---- Launching ---- */
 
-static kjit_status enqueue_params(const struct sm90_call *call, const struct attention_sm90_params *params,
+/* `params` begins with the dense kernel's, which `base` is: a variant's kernel takes what follows too. */
+static kjit_status enqueue_params(const struct sm90_call *call, const struct attention_sm90_params *base,
                                   CUstream stream, kjit_error *error) {
   const kjit_geometry *geometry = &call->kernel->geometry;
-  const uint32_t pieces = call->tiles * (uint32_t)params->splits;
+  const uint32_t pieces = call->tiles * (uint32_t)base->splits;
   const uint32_t blocks = pieces < call->sm_count ? pieces : call->sm_count;
   const uint32_t grid[3] = {blocks, 1, 1};
-  return runtime_kernel_enqueue(call->kernel->kernel, grid, geometry->threads, geometry->shared_bytes, params, stream,
+  return runtime_kernel_enqueue(call->kernel->kernel, grid, geometry->threads, geometry->shared_bytes, base, stream,
                                 error);
 }
 
-static kjit_status enqueue_split(const struct sm90_call *call, CUstream stream, kjit_error *error) {
+/* Give `base` the stream's memory, and enqueue. */
+static kjit_status enqueue_split(const struct sm90_call *call, struct attention_sm90_params *base, CUstream stream,
+                                 kjit_error *error) {
   struct sm90_space space;
   if (!sm90_workspace_get(call->workspace, call->partial_bytes, call->arrivals, stream, &space))
-    return enqueue_params(call, &call->params, stream, error);
-  struct attention_sm90_params params = call->params;
-  params.splits = (int)call->parts;
-  params.partials = space.partials;
-  params.arrivals = space.arrivals;
-  const kjit_status status = enqueue_params(call, &params, stream, error);
+    return enqueue_params(call, base, stream, error);
+  base->splits = (int)call->parts;
+  base->partials = space.partials;
+  base->arrivals = space.arrivals;
+  const kjit_status status = enqueue_params(call, base, stream, error);
   sm90_workspace_put(call->workspace, &space, stream);
   return status;
 }
 
-static kjit_status enqueue(const void *user, CUstream stream, kjit_error *error) {
+static kjit_status enqueue_with_memory(const struct sm90_call *call, struct attention_sm90_params *base,
+                                       CUstream stream, kjit_error *error) {
+  if (call->workspace) return enqueue_split(call, base, stream, error);
+  base->tickets = sm90_tickets_of(call->tickets, stream);
+  return enqueue_params(call, base, stream, error);
+}
+
+static kjit_status enqueue_variant(const struct sm90_call *call, const struct attention_variant_blocks *blocks,
+                                   CUstream stream, kjit_error *error) {
+  struct attention_sm90_variant_params params = call->params;
+  params.variant.lists = blocks->lists;
+  params.variant.map.states = blocks->states;
+  if (!call->workspace && !call->tickets) return enqueue_params(call, &params.base, stream, error);
+  return enqueue_with_memory(call, &params.base, stream, error);
+}
+
+static kjit_status enqueue(const void *user, const struct attention_variant_blocks *blocks, CUstream stream,
+                           kjit_error *error) {
   const struct sm90_call *call = user;
-  if (call->workspace) return enqueue_split(call, stream, error);
-  if (!call->tickets) return enqueue_params(call, &call->params, stream, error);
-  struct attention_sm90_params params = call->params;
-  params.tickets = sm90_tickets_of(call->tickets, stream);
-  return enqueue_params(call, &params, stream, error);
+  if (blocks) return enqueue_variant(call, blocks, stream, error);
+  if (!call->workspace && !call->tickets) return enqueue_params(call, &call->params.base, stream, error);
+  struct attention_sm90_params params = call->params.base;
+  return enqueue_with_memory(call, &params, stream, error);
+}
+
+static void tiling(const kjit_attention_problem *problem, const int32_t *values, struct attention_tiling *out) {
+  const kjit_attention_sm90_config *config = sm90_config_view(values);
+  const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
+  *out = (struct attention_tiling){.query_tiles = (int)tiles.query_tiles,
+                                   .tile_queries = SM90_GROUP_ROWS * config->consumers / config->packed,
+                                   .heads = (int)tiles.heads,
+                                   .packed = config->packed,
+                                   .heads_per_kv = (int)tiles.heads_per_kv,
+                                   .key_rows = config->tile_n,
+                                   .batch = (uint32_t)problem->batch};
+}
+
+/* One word for each K buffer, in which the producer says which key block it holds. */
+static uint32_t variant_shared(const int32_t *values) {
+  return SM90_WORD_BYTES * (uint32_t)sm90_config_view(values)->stages;
 }
 
 const struct attention_family sm90_attention = {.family = &sm90_family,
@@ -186,4 +228,6 @@ const struct attention_family sm90_attention = {.family = &sm90_family,
                                                 .fit = fit,
                                                 .count_parts = count_parts,
                                                 .prepare = prepare,
-                                                .enqueue = enqueue};
+                                                .enqueue = enqueue,
+                                                .tiling = tiling,
+                                                .variant_shared = variant_shared};

@@ -10,7 +10,8 @@ struct sm90_tickets;
 struct sm90_workspace;
 
 struct sm90_call {
-  struct attention_sm90_params params; /* complete except for the memory that belongs to a stream */
+  struct attention_sm90_variant_params params; /* complete except for the memory that belongs to a stream; a dense
+                                                   kernel takes params.base alone */
   const struct config_kernel *kernel;
   struct sm90_tickets *tickets;     /* NULL: the launch needs none */
   struct sm90_workspace *workspace; /* NULL: no tile is split      */

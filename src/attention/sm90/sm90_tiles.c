@@ -36,6 +36,12 @@ enum {
   MANY_HEADS = 1 << 20  /* more heads count as this many, so that products fit 64 bits */
 };
 
+/* The keys that a tile visits: all, or what its rows see together where a mask leaves keys out. */
+static int64_t seen_keys(const kjit_attention_problem *problem, int64_t tile_queries) {
+  if (problem->seen_keys == 0) return problem->seq_kv;
+  return integer_min(problem->seq_kv, problem->seen_keys + integer_min(problem->seq_q, tile_queries));
+}
+
 struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
   const int64_t group = problem->heads_q / problem->heads_kv, positions = SM90_GROUP_ROWS / config->packed;
   const int64_t rows = integer_min(problem->seq_q, positions) * config->packed;
@@ -45,7 +51,7 @@ struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kji
   if (config->packed == 1) tiles.heads_per_kv = group;
   tiles.heads = problem->heads_kv * tiles.heads_per_kv;
   tiles.count = tiles.query_tiles * tiles.heads * problem->batch;
-  tiles.key_blocks = integer_divide_up(problem->seq_kv, config->tile_n);
+  tiles.key_blocks = integer_divide_up(seen_keys(problem, positions * config->consumers), config->tile_n);
   tiles.rows = integer_round_up(rows, ROW_STEP);
   const int64_t row_bytes = (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
   tiles.key_bytes = integer_min(problem->batch * problem->heads_kv, MANY_HEADS) * problem->seq_kv * row_bytes;

@@ -1,66 +1,46 @@
-/* The public functions of include/kjit/tune.h. Each checks and copies its arguments and hands them to the files beside
- * this one. Any thread: everything belongs to the call, except the runtime's tables, which tune_store.h guards. */
+/* The public functions of include/kjit/tune.h that are about attention, and those that take either kind of problem.
+ * Each checks and copies its arguments and hands them to the mechanism in family/tune. Any thread: everything belongs
+ * to the call, except the runtime's tables, which tune_store.h guards. */
 #include <kjit/tune.h>
 
-#include <stdio.h>
 #include <string.h>
 
 #include "attention/attention_arguments.h"
-#include "attention/tune/tune_candidates.h"
-#include "attention/tune/tune_store.h"
-#include "attention/tune/tune_text.h"
-#include "attention/tune/tune_update.h"
+#include "attention/tune/tune_attention.h"
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "family/config.h"
+#include "family/family_problem.h"
+#include "family/pair_form.h"
+#include "family/tune/tune_device.h"
+#include "family/tune/tune_list.h"
+#include "family/tune/tune_run.h"
+#include "family/tune/tune_store.h"
+#include "family/tune/tune_text.h"
+#include "family/tune/tune_update.h"
 #include "runtime/runtime_internal.h"
 
 _Static_assert(KJIT_TUNE_CLASS_TEXT_MAX == TUNE_CLASS_TEXT_MAX, "every class as text fits");
 
-/* The smallest kjit_device_info that is accepted. */
-#define DEVICE_OLDEST_BYTES sizeof(kjit_device_info)
-
 static kjit_status take_device(const kjit_runtime *runtime, const kjit_device_info *given, kjit_device_info *out,
                                kjit_error *error) {
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  const kjit_status status = struct_intake(out, sizeof *out, given, DEVICE_OLDEST_BYTES, "device", error);
-  if (status != KJIT_OK) return status;
-  if (!memchr(out->name, '\0', sizeof out->name) || !memchr(out->arch, '\0', sizeof out->arch) ||
-      !memchr(out->arch_specific, '\0', sizeof out->arch_specific))
-    return error_invalid(error, "device", "its texts must end in NUL");
-  return out->name[0] && out->arch_specific[0] ? KJIT_OK : error_invalid(error, "device", "has no name or arch");
-}
-
-/* ---- The table in use ---- */
-
-static void count_rows(struct tune_table *table, kjit_tune_info *info) {
-  info->user_rows = (uint32_t)table->rows_of[TUNE_USER];
-  info->site_rows = (uint32_t)table->rows_of[TUNE_SITE];
-  info->shipped_rows = (uint32_t)table->rows_of[TUNE_SHIPPED];
-  info->ignored_rows = (uint32_t)(table->stale + table->broken);
-  info->misfits = atomic_load_explicit(&table->misfits, memory_order_relaxed);
-  snprintf(info->date, sizeof info->date, "%s", table->header.date);
+  if (!given) return error_invalid(error, "device", "must not be NULL");
+  return tune_device_take(given, NULL, out, error);
 }
 
 kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_device_info *device, kjit_tune_info *info,
                                kjit_error *error) {
-  kjit_tune_info all = {.struct_size = sizeof all};
   kjit_device_info known;
-  char name[TUNE_NAME_MAX];
   error_clear(error);
   const kjit_status status = take_device(runtime, device, &known, error);
-  if (status != KJIT_OK) return status;
-  struct tune_table *table = tune_store_of_device(runtime, &known);
-  const struct side_file file = tune_file_of(&known, name);
-  side_file_path(runtime_builder(runtime), &file, all.path, sizeof all.path);
-  all.enabled = runtime_uses_tuned(runtime);
-  if (table) count_rows(table, &all);
-  return struct_fill(info, &all, sizeof all, "info", error);
+  return status == KJIT_OK ? tune_device_info(runtime, &tune_attention, &known, info, error) : status;
 }
 
 kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, size_t capacity, kjit_error *error) {
   kjit_attention_problem taken;
   struct tune_class class;
+  struct text out;
   error_clear(error);
   if (!text || capacity < KJIT_TUNE_CLASS_TEXT_MAX)
     return error_invalid(error, "text", "must have room for KJIT_TUNE_CLASS_TEXT_MAX bytes");
@@ -68,31 +48,12 @@ kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, s
   const kjit_status status = attention_problem_take(&taken, problem, error);
   if (status != KJIT_OK) return status;
   tune_class_of(&taken, &class);
-  tune_text_print_class(&class, text);
+  text_init_fixed(&out, text, capacity);
+  pair_form_print(&tune_class_fields, &class, &out);
   return KJIT_OK;
 }
 
 /* ---- Candidates ---- */
-
-struct kjit_tune_candidates {
-  const struct mem *mem;
-  struct tune_candidates made;
-  kjit_tune_candidate *shown; /* made.count */
-};
-
-static kjit_status show(kjit_tune_candidates *list, kjit_error *error) {
-  const struct tune_candidates *made = &list->made;
-  list->shown = mem_alloc_array(list->mem, made->count, sizeof *list->shown);
-  if (!list->shown) return error_no_memory(error);
-  for (size_t i = 0; i < made->count; i++) {
-    kjit_tune_candidate *shown = &list->shown[i];
-    shown->config.family = made->family->family;
-    memcpy(shown->config.values, made->items[i].values, sizeof made->items[i].values);
-    shown->refused = made->items[i].refused;
-    shown->changes = made->items[i].changes;
-  }
-  return KJIT_OK;
-}
 
 static kjit_status find_place(kjit_runtime *runtime, const kjit_device_info *device, const char *arch,
                               kjit_device_info *known, struct family_place *place, kjit_error *error) {
@@ -110,6 +71,7 @@ kjit_status kjit_tune_candidates_create(kjit_tune_candidates **out, kjit_runtime
   kjit_attention_problem taken;
   kjit_device_info known = {0};
   struct family_place place;
+  struct tune_attention_start start;
   kjit_error unread;
   if (!error) error = &unread;
   error_clear(error);
@@ -117,60 +79,118 @@ kjit_status kjit_tune_candidates_create(kjit_tune_candidates **out, kjit_runtime
   *out = NULL;
   kjit_status status = find_place(runtime, device, arch, &known, &place, error);
   if (status == KJIT_OK) status = attention_problem_take(&taken, problem, error);
+  if (status == KJIT_OK) status = tune_attention_start_init(&start, &taken, &place, error);
+  return status == KJIT_OK ? tune_list_create(out, runtime_mem(runtime), &start.start, NULL, error) : status;
+}
+
+kjit_status kjit_attention_tune(kjit_runtime *runtime, const kjit_attention_problem *problem,
+                                const kjit_device_info *device, const kjit_tune_options *options,
+                                kjit_tune_outcome *outcome, kjit_error *error) {
+  kjit_tune_outcome all = {.struct_size = sizeof all};
+  kjit_attention_problem taken;
+  kjit_tune_options known_options;
+  kjit_device_info known;
+  struct tune_attention_start start;
+  kjit_error unread;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (!outcome) return error_invalid(error, "outcome", "must not be NULL");
+  kjit_status status = take_device(runtime, device, &known, error);
+  if (status == KJIT_OK) status = attention_problem_take(&taken, problem, error);
+  if (status == KJIT_OK) status = tune_options_take(&known_options, options, error);
+  if (status == KJIT_OK && known_options.set) return error_invalid(error, "options.set", "must be NULL for attention");
+  const struct family_place place = family_place_of_device(&known);
+  if (status == KJIT_OK) status = tune_attention_start_init(&start, &taken, &place, error);
   if (status != KJIT_OK) return status;
-  kjit_tune_candidates *list = mem_alloc(runtime_mem(runtime), sizeof *list);
-  if (!list) return error_no_memory(error);
-  list->mem = runtime_mem(runtime);
-  status = tune_candidates_make(&list->made, list->mem, &taken, &place, error);
-  if (status == KJIT_OK) status = show(list, error);
-  if (status == KJIT_OK)
-    *out = list;
-  else
-    kjit_tune_candidates_destroy(list);
-  return status;
-}
-
-const kjit_tune_candidate *kjit_tune_candidates_get(const kjit_tune_candidates *list, size_t index) {
-  return list && index < list->made.count ? &list->shown[index] : NULL;
-}
-
-void kjit_tune_candidates_destroy(kjit_tune_candidates *list) {
-  if (!list) return;
-  const struct mem *mem = list->mem;
-  tune_candidates_finish(&list->made);
-  mem_free(mem, list->shown);
-  mem_free(mem, list);
+  const struct tune_places places = tune_store_places(runtime, &tune_attention);
+  const struct tune_job job = {runtime, &places, &start.start, &known};
+  status = tune_run(&job, &known_options, &all, error);
+  const kjit_status filled = struct_fill(outcome, &all, sizeof all, "outcome", status == KJIT_OK ? error : NULL);
+  return status == KJIT_OK ? filled : status;
 }
 
 /* ---- Results ---- */
 
+/* A result that was checked, and what it points to. */
+struct taken_result {
+  kjit_tune_result result;
+  const struct tune_subject *subject;
+  int32_t class[TUNE_CLASS_MAX];
+  int32_t values[KJIT_FIELD_COUNT_MAX];
+};
+
+static kjit_status take_of_family(struct taken_result *taken, kjit_error *error) {
+  const kjit_family_problem *const problem = taken->result.family_problem;
+  const kjit_config *const config = taken->result.config;
+  kjit_status status = family_problem_take(problem, error);
+  if (status == KJIT_OK) status = family_problem_classify(problem, taken->class, error);
+  if (status != KJIT_OK) return status;
+  taken->subject = problem->given.family->definition->subject;
+  if (!config) return KJIT_OK;
+  if (config->family != problem->given.family)
+    return error_invalid(error, "result.config", "must be of the problem's family");
+  memcpy(taken->values, config->values, sizeof taken->values);
+  return KJIT_OK;
+}
+
+static kjit_status take_of_attention(struct taken_result *taken, kjit_error *error) {
+  const kjit_config *const config = taken->result.config;
+  kjit_attention_problem problem;
+  struct tune_class class;
+  const kjit_status status = attention_problem_take(&problem, &taken->result.problem, error);
+  if (status != KJIT_OK) return status;
+  taken->subject = &tune_attention;
+  tune_class_of(&problem, &class);
+  memcpy(taken->class, &class, sizeof class);
+  if (!config) return KJIT_OK;
+  const struct attention_family *const family = attention_family_of(config->family);
+  if (!family) return error_invalid(error, "result.config", "must be of a family that computes attention");
+  memcpy(taken->values, config->values, sizeof taken->values);
+  return family->fit(&problem, taken->values, error);
+}
+
+/* Check a caller's result, and what of it becomes a row of which table. */
+static kjit_status take_result(kjit_runtime *runtime, const kjit_device_info *device, const kjit_tune_result *given,
+                               struct tune_places *places, struct tune_update *update, kjit_error *error) {
+  struct taken_result taken = {.subject = NULL};
+  kjit_status status = struct_intake(&taken.result, sizeof taken.result, given, sizeof taken.result, "result", error);
+  if (status == KJIT_OK && !taken.result.family_problem) status = take_of_attention(&taken, error);
+  if (status == KJIT_OK && taken.result.family_problem) status = take_of_family(&taken, error);
+  if (status != KJIT_OK) return status;
+  *places = tune_store_places(runtime, taken.subject);
+  const struct tune_measured measured = {.class = taken.class,
+                                         .family = taken.result.config ? taken.result.config->family : NULL,
+                                         .values = taken.values,
+                                         .microseconds = taken.result.microseconds,
+                                         .rules_microseconds = taken.result.rules_microseconds};
+  return tune_update_init(update, places, device, &measured, error);
+}
+
 kjit_status kjit_tune_publish(kjit_runtime *runtime, const kjit_device_info *device, const kjit_tune_result *result,
                               kjit_error *error) {
   kjit_device_info known;
+  struct tune_places places;
   struct tune_update update;
   error_clear(error);
   kjit_status status = take_device(runtime, device, &known, error);
-  if (status != KJIT_OK) return status;
-  const struct tune_places places = tune_store_places(runtime);
-  status = tune_update_init(&update, &places, &known, result, error);
+  if (status == KJIT_OK) status = take_result(runtime, &known, result, &places, &update, error);
   return status == KJIT_OK ? tune_update_publish(&update, &places, &known, error) : status;
 }
 
 kjit_status kjit_tune_print(kjit_runtime *runtime, const kjit_device_info *device, const kjit_tune_result *result,
                             const char *before, char **text, kjit_error *error) {
   kjit_device_info known;
+  struct tune_places places;
   struct tune_update update;
   struct text out;
   error_clear(error);
   if (!text) return error_invalid(error, "text", "must not be NULL");
   *text = NULL;
   kjit_status status = take_device(runtime, device, &known, error);
-  if (status != KJIT_OK) return status;
-  const struct tune_places places = tune_store_places(runtime);
-  status = tune_update_init(&update, &places, &known, result, error);
+  if (status == KJIT_OK) status = take_result(runtime, &known, result, &places, &update, error);
   if (status != KJIT_OK) return status;
   text_init(&out, places.mem, TUNE_TEXT_MAX);
-  status = tune_update_print(&update, places.mem, before, before ? strlen(before) : 0, &out, error);
+  status = tune_update_print(&update, &places, before, before ? strlen(before) : 0, &out, error);
   if (status == KJIT_OK) *text = text_take(&out);
   text_finish(&out);
   return status;

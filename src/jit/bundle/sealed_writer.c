@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/frame.h"
 #include "base/text.h"
+#include "jit/key/key.h"
 
 struct written_file {
   char *name; /* mem_free */
@@ -68,9 +69,7 @@ void sealed_writer_destroy(struct sealed_writer *writer) {
 }
 
 static void put_field(struct text *text, const char *tag, const char *value) {
-  text_appendf(text, "%s %zu:", tag, strlen(value));
-  text_append(text, value);
-  text_append(text, "\n");
+  key_put_field(text, tag, value, strlen(value));
 }
 
 /* -- Adding ------------------------------------------------------------------------------------------------------- */

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "jit/compile/compile_inspect.h"
 #include "jit/compile/compile_internal.h"
 #include "jit/compile/log_paths.h"
 #include "jit/compile/preamble.h"
@@ -105,6 +106,9 @@ static kjit_status create_program(struct job *job) {
   struct text source;
   text_init(&source, job->mem, SOURCE_LIMIT);
   text_append(&source, job->pch ? job->pch->source : job->request->prologue);
+  const bool lines = !job->pch && compile_wants_lines(job->request);
+  if (lines && job->request->main_path && *job->request->main_path)
+    compile_append_line(&source, job->request->main_path, sources->files[0].name);
   if (!job->pch) text_append(&source, sources->files[0].text);
   const char **texts = mem_alloc_array(job->mem, headers, sizeof *texts);
   const char **names = mem_alloc_array(job->mem, headers, sizeof *names);
@@ -117,9 +121,15 @@ static kjit_status create_program(struct job *job) {
     texts[i] = sources->files[i + 1].text;
     names[i] = sources->files[i + 1].name;
   }
+  if (lines && !compile_line_texts(job->mem, sources->files + 1, headers, texts)) {
+    status = error_no_memory(job->error);
+    goto done;
+  }
   const nvrtcResult result =
       job->api->nvrtcCreateProgram(&job->program, source.data, sources->files[0].name, (int)headers, texts, names);
   if (result != NVRTC_SUCCESS) status = nvrtc_failure(job, result, "does not take the source");
+  for (size_t i = 0; lines && i < headers; i++)
+    mem_free(job->mem, (char *)(uintptr_t)texts[i]);
 done:
   mem_free(job->mem, names);
   mem_free(job->mem, texts);
@@ -138,11 +148,12 @@ static kjit_status add_names(struct job *job) {
 static kjit_status compile_program(struct job *job, nvrtcResult *result) {
   const struct jit_request *request = job->request;
   char arch[sizeof "--gpu-architecture=" + sizeof request->target.name] = "--gpu-architecture=";
-  char pch[PCH_OPTION_BYTES];
+  char pch[PCH_OPTION_BYTES], time[COMPILE_TIME_OPTION_BYTES];
   const char *const *standing = NULL;
   size_t count = compile_standing_options(&standing);
-  const char **options = mem_alloc_array(job->mem, count + 3 + request->option_count, sizeof *options);
+  const char **options = mem_alloc_array(job->mem, count + 4 + request->option_count, sizeof *options);
   if (!options) return error_no_memory(job->error);
+  const int times = compile_time_begin(job, time);
   memcpy(options, standing, count * sizeof *options);
   /* Of two standards the last wins, with a warning in each log: the library's own gives way. */
   for (size_t i = 0; i < request->option_count; i++)
@@ -158,9 +169,11 @@ static kjit_status compile_program(struct job *job, nvrtcResult *result) {
     (void)snprintf(pch, sizeof pch, "--%s-pch=%s", job->pch->create ? "create" : "use", job->pch->file);
     options[count++] = pch;
   }
+  if (times >= 0) options[count++] = time;
   if (job->stop.stop && job->api->nvrtcSetFlowCallback)
     (void)job->api->nvrtcSetFlowCallback(job->program, flow_callback, &job->stop);
   *result = job->api->nvrtcCompileProgram(job->program, (int)count, options);
+  compile_time_end(times, job);
   mem_free(job->mem, options);
   return KJIT_OK;
 }
@@ -256,6 +269,7 @@ static kjit_status compile_unit(struct job *job) {
   }
   if (status == KJIT_OK && !preamble_only) status = read_names(job);
   if (status == KJIT_OK && !preamble_only) status = read_code(job);
+  if (status == KJIT_OK && !preamble_only) compile_keep_ptx(job);
   if (job->program) (void)job->api->nvrtcDestroyProgram(&job->program);
   return status;
 }
@@ -283,7 +297,9 @@ static kjit_status run(struct job *job) {
   if (job->plan.compiles) status = compile_unit(job);
   if (status == KJIT_OK && job->pch && job->pch->create) return status;
   if (status == KJIT_OK && should_stop(&job->stop)) status = compile_failure(job, NVRTC_ERROR_CANCELLED);
+  const double link_start = now_ms();
   if (status == KJIT_OK && job->plan.links) status = link_run(job);
+  if (job->plan.links) job->result->phases.link_ms = now_ms() - link_start;
   if (status == KJIT_OK && !job->plan.compiles && !job->plan.links) status = take_part(job);
   if (status == KJIT_OK) status = compile_read_output(job);
   if (status == KJIT_ERR_COMPILE && !job->result->log) {
@@ -348,5 +364,6 @@ void compile_result_finish(struct compile_result *result, const struct mem *mem)
   mem_free(mem, result->cubin);
   mem_free(mem, result->log);
   mem_free(mem, result->symbols);
+  mem_free(mem, result->ptx);
   *result = (struct compile_result){0};
 }

@@ -7,6 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Where the time of a compile went, in milliseconds; zero where NVRTC was not asked (NVRTC_INSPECT_TIME). */
+struct compile_phases {
+  double front_end_ms, optimizer_ms, ptxas_ms, link_ms;
+};
+
 struct compile_result {
   void *cubin; /* mem_free; NULL after a failed compile; an object with KJIT_BUILD_OBJECT */
   size_t cubin_bytes;
@@ -18,6 +23,8 @@ struct compile_result {
   uint32_t shared_bytes; /* static */
   uint32_t max_threads;  /* from the cubin's .nv.info (EIATTR_MAX_THREADS), 0 if unstated */
   double compile_ms;
+  char *ptx; /* mem_free; NULL unless it was asked for (NVRTC_INSPECT_PTX) */
+  struct compile_phases phases;
 };
 
 /* Asked before and, from NVRTC 12.8 on, while compiling, possibly from another thread; true means stop. NULL: never. */

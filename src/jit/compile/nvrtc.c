@@ -25,6 +25,10 @@
 #error "kjit is built with the headers of CUDA 12.8 or later; at run time any NVRTC from 12.0 on will do"
 #endif
 
+#if CUDA_VERSION < 13030 /* its header does not declare what later libraries have */
+nvrtcResult nvrtcInstallBundledHeaders(const char *folder, unsigned int flags, const char **log);
+#endif
+
 #define NVRTC_FN(type, name, args, required)                                                                           \
   _Static_assert(_Generic(&name, type(*) args : 1, default : 0), #name " differs from <nvrtc.h>");
 #include "jit/compile/nvrtc_api.def"
@@ -44,6 +48,7 @@ struct nvrtc {
   const struct mem *mem;
   char *asked; /* path to use, NULL for the usual places */
   const char *asked_by;
+  unsigned inspected; /* NVRTC_INSPECT_* */
   _Atomic(struct nvrtc_place *) place;
   _Atomic(struct nvrtc_loaded *) loaded;
   _Atomic(char *) identity_with_linker;
@@ -112,6 +117,14 @@ static void unload(const struct mem *mem, struct nvrtc_loaded *loaded) {
 }
 
 /* NVRTC stays open: it is not made to be unloaded, and leaves 72 KB behind each time. The next one opens the same. */
+void nvrtc_inspect(struct nvrtc *nvrtc, unsigned what) {
+  nvrtc->inspected |= what;
+}
+
+unsigned nvrtc_inspected(const struct nvrtc *nvrtc) {
+  return nvrtc->inspected;
+}
+
 void nvrtc_destroy(struct nvrtc *nvrtc) {
   if (!nvrtc) return;
   mem_free(nvrtc->mem, atomic_load(&nvrtc->loaded));

@@ -38,6 +38,11 @@ const char *nvrtc_file(struct nvrtc *nvrtc, kjit_error *error);
 /* The file of its builtins, "" when its folder has none. NULL when there is no NVRTC. */
 const char *nvrtc_builtins(struct nvrtc *nvrtc);
 
+/* What compiles are to leave besides code: PTX, and times of phases. Set before the first compile. */
+enum { NVRTC_INSPECT_PTX = 1, NVRTC_INSPECT_TIME = 2 };
+void nvrtc_inspect(struct nvrtc *nvrtc, unsigned what);
+unsigned nvrtc_inspected(const struct nvrtc *nvrtc);
+
 /* Open on first use. KJIT_ERR_NO_NVRTC says where it was looked for and what to do, or that the file lacks a function,
  * is older than 12.0 or is no longer the one whose identity was read. Thread-safe. */
 kjit_status nvrtc_open(struct nvrtc *nvrtc, const struct nvrtc_api **api, int *major, int *minor, kjit_error *error);

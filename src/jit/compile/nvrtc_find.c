@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "jit/compile/environment_find.h"
 #include "jit/compile/nvrtc_identity.h"
 
 static const char *const library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
@@ -35,6 +36,8 @@ static const struct known_folder {
     {NULL, "/usr/lib/aarch64-linux-gnu"},
     {NULL, "/usr/lib64"},
     {NULL, "/opt/cuda/lib64"},
+    {ENVIRONMENT_SITE_PACKAGES, "/nvidia/cu13/lib"},
+    {ENVIRONMENT_SITE_PACKAGES, "/nvidia/cuda_nvrtc/lib"},
     {"VIRTUAL_ENV", "/lib/python*/site-packages/nvidia/cu13/lib"},
     {"VIRTUAL_ENV", "/lib/python*/site-packages/nvidia/cuda_nvrtc/lib"},
     {"CONDA_PREFIX", "/lib"},
@@ -188,7 +191,8 @@ static void consider_pattern(struct best *best, const char *pattern) {
 static void consider_known_folders(struct best *best, const char *root) {
   for (size_t i = 0; i < sizeof known_folders / sizeof *known_folders; i++) {
     const struct known_folder *folder = &known_folders[i];
-    const char *base = folder->variable ? secure_getenv(folder->variable) : root;
+    char found[DYNLIB_PATH_BYTES];
+    const char *base = folder->variable ? environment_folder(folder->variable, found) : root;
     char pattern[DYNLIB_PATH_BYTES];
     if (!base || (folder->variable && *base != '/')) continue;
     const int length = snprintf(pattern, sizeof pattern, "%s%s", base, folder->pattern);
@@ -235,8 +239,9 @@ static kjit_status find_library(char path[DYNLIB_PATH_BYTES], const struct nvrtc
   }
   return error_set(error, KJIT_ERR_NO_NVRTC,
                    "NVRTC (libnvrtc.so.13 or libnvrtc.so.12) was not found in $LD_LIBRARY_PATH, $CUDA_HOME/lib64, "
-                   "/usr/local/cuda*/lib64, /usr/lib/*-linux-gnu, /usr/lib64, /opt/cuda/lib64, $VIRTUAL_ENV or "
-                   "$CONDA_PREFIX; install the CUDA toolkit or \"pip install nvidia-cuda-nvrtc\", or set KJIT_NVRTC to "
+                   "/usr/local/cuda*/lib64, /usr/lib/*-linux-gnu, /usr/lib64, /opt/cuda/lib64, $VIRTUAL_ENV, "
+                   "$CONDA_PREFIX, the running Python's environment; install the CUDA toolkit or \"pip install "
+                   "nvidia-cuda-nvrtc\", or set KJIT_NVRTC to "
                    "the file or its folder; what is in the cache or a bundle works without it");
 }
 

@@ -1,7 +1,14 @@
-/* Finds the CUDA toolkit's headers that belong to the NVRTC in use. Folders are tried in the order of the table below;
- * the first with CUDA's headers of the compiler's own version is taken, otherwise the first with any. With it comes the
- * folder `cccl` (Thrust, CUB, libcu++) inside it or, as pip installs it, beside it. The result is kept for the runtime
- * without a lock: of two threads that search at the same time, one result is kept. Any thread. */
+/* Finds the CUDA toolkit's headers that belong to the NVRTC in use.
+ *
+ * 1. Folders are tried in the order of the table below: the first with CUDA's headers of the compiler's own version is
+ *    taken.
+ * 2. NVRTC from 13.3 on carries headers of its own version inside. They lie in a folder of the user's cache where a
+ *    runtime put them before; where none did, and the cache may be written, NVRTC is asked to put them there now.
+ * 3. Otherwise the first folder of the table with any version is taken.
+ *
+ * With a folder comes the folder `cccl` (Thrust, CUB, libcu++) inside it or, as pip installs it, beside it. The result
+ * is kept for the runtime without a lock: of two threads that search at the same time, one result is kept, and NVRTC
+ * locks what it writes. Any thread. */
 #include "jit/compile/toolkit_find.h"
 
 #include <glob.h>
@@ -11,10 +18,15 @@
 
 #include "base/dynlib.h"
 #include "base/file.h"
+#include "jit/compile/environment_find.h"
 #include "jit/compile/nvrtc_find.h"
 
 /* cuda.h has one megabyte. */
 #define CUDA_H_LIMIT ((size_t)8 << 20)
+
+/* The first NVRTC with headers inside, and the file that it writes beside them. */
+#define BUNDLED_SINCE  13030
+#define BUNDLED_MARKER ".nvrtc_headers_version"
 
 struct toolkit_place {
   char dirs[TOOLKIT_DIRS][DYNLIB_PATH_BYTES];
@@ -34,6 +46,8 @@ static const struct {
     {"CUDA_HOME", "/include"},
     {"CUDA_PATH", "/include"},
     {NULL, "/usr/local/cuda/include"},
+    {ENVIRONMENT_SITE_PACKAGES, "/nvidia/cu13/include"},
+    {ENVIRONMENT_SITE_PACKAGES, "/nvidia/cuda_runtime/include"},
     {"VIRTUAL_ENV", "/lib/python*/site-packages/nvidia/cu13/include"},
     {"VIRTUAL_ENV", "/lib/python*/site-packages/nvidia/cuda_runtime/include"},
     {"CONDA_PREFIX", "/targets/*/include"},
@@ -43,6 +57,8 @@ static const struct {
 
 void toolkit_init(struct toolkit *toolkit, const struct mem *mem) {
   toolkit->mem = mem;
+  toolkit->cache_dir = NULL;
+  toolkit->writable = false;
   atomic_init(&toolkit->place, NULL);
 }
 
@@ -107,20 +123,37 @@ static bool take_matches(struct toolkit_place *place, const struct mem *mem, con
   return taken;
 }
 
-static void search(struct toolkit_place *place, const struct mem *mem, const char *library) {
+static void search(struct toolkit_place *place, const struct mem *mem, const char *library, bool any_version) {
   char folder[DYNLIB_PATH_BYTES] = "";
   const char *slash = strrchr(library, '/');
   if (slash) (void)snprintf(folder, sizeof folder, "%.*s", (int)(slash - library), library);
-  for (int any_version = 0; any_version < 2; any_version++) {
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-      char pattern[DYNLIB_PATH_BYTES + 64];
-      const char *variable = known[i].variable;
-      const char *base = !variable ? "" : *variable ? secure_getenv(variable) : folder;
-      if (!base || (variable && *base != '/')) continue;
-      (void)snprintf(pattern, sizeof pattern, "%s%s", base, known[i].pattern);
-      if (take_matches(place, mem, pattern, any_version != 0)) return;
-    }
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    char pattern[DYNLIB_PATH_BYTES + 64], found[DYNLIB_PATH_BYTES];
+    const char *variable = known[i].variable;
+    const char *base = !variable ? "" : *variable ? environment_folder(variable, found) : folder;
+    if (!base || (variable && *base != '/')) continue;
+    (void)snprintf(pattern, sizeof pattern, "%s%s", base, known[i].pattern);
+    if (take_matches(place, mem, pattern, any_version)) return;
   }
+}
+
+/* NVRTC's marker file is written last, so that a folder with it is complete. */
+static bool take_bundled(struct toolkit_place *place, const struct mem *mem, const char *dir) {
+  return has_file(dir, BUNDLED_MARKER) && take(place, mem, dir, true);
+}
+
+/* Step 2. The version is part of the folder's name, because NVRTC refuses a folder with another's headers. */
+static void search_bundled(struct toolkit_place *place, const struct toolkit *toolkit, struct nvrtc *nvrtc) {
+  char dir[DYNLIB_PATH_BYTES];
+  const struct nvrtc_api *api = NULL;
+  const unsigned version = place->compiler_version;
+  int major, minor;
+  if (version < BUNDLED_SINCE || !toolkit->cache_dir) return;
+  const int length =
+      snprintf(dir, sizeof dir, "%s/nvrtc-headers-%u.%u", toolkit->cache_dir, version / 1000, version % 1000 / 10);
+  if (length <= 0 || length >= (int)sizeof dir || take_bundled(place, toolkit->mem, dir) || !toolkit->writable) return;
+  if (nvrtc_open(nvrtc, &api, &major, &minor, NULL) != KJIT_OK || !api->nvrtcInstallBundledHeaders) return;
+  if (api->nvrtcInstallBundledHeaders(dir, 0, NULL) == NVRTC_SUCCESS) (void)take_bundled(place, toolkit->mem, dir);
 }
 
 static struct toolkit_place *find(const struct toolkit *toolkit, struct nvrtc *nvrtc) {
@@ -130,8 +163,11 @@ static struct toolkit_place *find(const struct toolkit *toolkit, struct nvrtc *n
   char *real = realpath(file, NULL);
   place->compiler_version = version_of_file(builtins);
   if (!place->compiler_version) place->compiler_version = version_of_file(real);
-  if (*file == '/') search(place, toolkit->mem, file);
-  if (!place->count && real) search(place, toolkit->mem, real);
+  for (int any_version = 0; any_version < 2 && !place->count; any_version++) {
+    if (*file == '/') search(place, toolkit->mem, file, any_version);
+    if (!place->count && real) search(place, toolkit->mem, real, any_version);
+    if (!place->count && !any_version) search_bundled(place, toolkit, nvrtc);
+  }
   free(real);
   return place;
 }

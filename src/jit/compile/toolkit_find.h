@@ -14,6 +14,8 @@
 struct toolkit {
   _Atomic(struct toolkit_place *) place;
   const struct mem *mem;
+  const char *cache_dir; /* where NVRTC's own headers may lie; NULL: there is no such folder. Borrowed */
+  bool writable;         /* they may be put there */
 };
 
 void toolkit_init(struct toolkit *toolkit, const struct mem *mem);

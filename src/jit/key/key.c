@@ -27,7 +27,7 @@ static void put_number(struct text *text, size_t number) {
   text_append_bytes(text, digits + at, sizeof digits - at);
 }
 
-static void put_field(struct text *text, const char *tag, const char *value, size_t bytes) {
+void key_put_field(struct text *text, const char *tag, const char *value, size_t bytes) {
   text_append(text, tag);
   text_append_bytes(text, " ", 1);
   put_number(text, bytes);
@@ -37,7 +37,7 @@ static void put_field(struct text *text, const char *tag, const char *value, siz
 }
 
 static void put_string(struct text *text, const char *tag, const char *value) {
-  put_field(text, tag, value, strlen(value));
+  key_put_field(text, tag, value, strlen(value));
 }
 
 static void put_options(struct text *text, const char *const *options, size_t count) {

@@ -24,6 +24,9 @@ kjit_status key_make(struct key *key, const struct mem *mem, const struct jit_re
                      kjit_error *error);
 void key_finish(struct key *key);
 
+/* Append "tag bytes:value\n", the form of every field of a key; key_reader.h reads it. */
+void key_put_field(struct text *text, const char *tag, const char *value, size_t bytes);
+
 /* A digest that tells requests apart within a process: equal for two requests exactly when their keys are equal. It
  * takes a fraction of a key's time, because all sources enter as the one digest of their set. It is never written to
  * disk. */

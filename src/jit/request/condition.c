@@ -128,6 +128,8 @@ static unsigned digit_of(char c) {
   return 16;
 }
 
+/* A preprocessor computes in 64 bits, signed unless a suffix or the size says otherwise. Octal and binary forms and
+ * digit separators occur in system headers, so they are read as well. */
 static struct value read_number(const struct token *token) {
   struct value value = {0};
   const char *at = token->text, *end = token->text + token->bytes;
@@ -160,6 +162,8 @@ static struct value read_character(const struct token *token) {
   return (struct value){bits, 0};
 }
 
+/* A name that is left after expansion is 0, as the standard says, and `true` is 1. Whatever is no expression sets
+ * `failed`, and the condition then counts as false; the compiler, which reads the same text, reports the fault. */
 static struct value parse_primary(struct parser *parser) {
   const struct token *token = parser->at;
   if (!token || parser->failed) {
@@ -179,6 +183,7 @@ static struct value parse_primary(struct parser *parser) {
   return truth(0);
 }
 
+/* The depth is bounded because the text may be a stranger's, and each parenthesis or sign is a call. */
 static struct value parse_unary(struct parser *parser) {
   if (parser->depth >= DEPTH_LIMIT) parser->failed = 1;
   if (parser->failed) return truth(0);
@@ -214,6 +219,8 @@ static const struct {
     [LAND] = {"&&", "and", 2},  [LOR] = {"||", "or", 1},
 };
 
+/* A division by zero gives 0 without a complaint: the compiler will report it at the same place, if that place is
+ * compiled at all. */
 static struct value divide(struct value a, struct value b, bool is_unsigned, bool remainder) {
   struct value value = {0, is_unsigned};
   if (!b.bits) return value;
@@ -238,6 +245,8 @@ static struct value shift(struct value a, uint64_t by, bool right) {
   return (struct value){by ? a.bits >> by | (sign << (64 - by)) : a.bits, a.is_unsigned};
 }
 
+/* Unsigned arithmetic throughout, since overflow of signed numbers is undefined in C and a header may well provoke
+ * it. */
 static struct value apply(enum binary binary, struct value a, struct value b) {
   const bool is_unsigned = a.is_unsigned || b.is_unsigned;
   switch (binary) {

@@ -263,7 +263,9 @@ kjit_status custom_request_collect(struct custom_request *custom, bool everythin
                                       .option_count = storage->option_count,
                                       .cuda_version = storage->cuda_version,
                                       .open_ended = storage->open_ended,
-                                      .everything = everything};
+                                      .everything = everything,
+                                      .stop = custom->stop,
+                                      .stop_user = custom->stop_user};
   forget_sources(storage);
   custom->request.sources = NULL;
   if (!custom_request_has_source(custom)) {

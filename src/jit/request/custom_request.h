@@ -15,6 +15,8 @@
 struct custom_request {
   struct jit_request request; /* points into what follows; nothing of the public request is kept */
   void *storage;              /* private */
+  bool (*stop)(void *user);   /* asked while the includes are read (include_terms.h); NULL: never */
+  void *stop_user;
 };
 
 /* What a request stands for that is a config of a user's family, and not a plain kjit_build_request. Texts live as long

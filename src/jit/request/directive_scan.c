@@ -66,6 +66,7 @@ static void advance(struct scanner *s) {
   if (s->text[s->at++] == '\n') s->line++;
 }
 
+/* A line splice may stand between the two characters of a comment's mark; peek() hides it. */
 static bool skip_comment(struct scanner *s) {
   const int second = peek(s) == '/' ? peek_second(s) : -1;
   if (second == '/') {
@@ -267,6 +268,9 @@ static void skip_plain(struct scanner *s) {
     s->at--;
 }
 
+/* Only a "#" that is the first thing of its line begins a directive, and comments do not count. Everything else is
+ * passed over by the fastest way that still notices quotes and raw strings, since most of a header's bytes are of
+ * that kind. */
 bool directive_scan(struct directive_list *list, const char *text, size_t bytes, struct arena *arena) {
   *list = (struct directive_list){0};
   struct scanner s = {.text = text, .bytes = bytes, .line = 1, .arena = arena, .list = list};

@@ -19,6 +19,7 @@ struct include_closure {
  * KJIT_ERR_NOT_FOUND    an #include that every compile would read is nowhere: the error has file, line and name
  * KJIT_ERR_INVALID_ARG  a NUL in a file, or more than 4096 files, 64 MiB or 200 levels
  * KJIT_ERR_UNSUPPORTED  one computed #include that means two files of one name
+ * KJIT_ERR_CANCELLED    terms->stop said so
  * KJIT_ERR_IO, KJIT_ERR_NO_MEMORY
  * Finish it in every case. */
 kjit_status include_closure_collect(struct include_closure *closure, const struct mem *mem,

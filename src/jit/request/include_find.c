@@ -171,6 +171,8 @@ static bool find_shim(struct include_finder *finder, const char *name, struct in
   return text->text && found_in_memory(place, text, INCLUDE_SHIM);
 }
 
+/* Headers in memory come first whatever the quotes, because bare NVRTC looks them up by name before any folder.
+ * #include_next goes on behind the folder of the file that has it, and skips both memory and that folder. */
 bool include_find(struct include_finder *finder, const struct include_from *from, const char *name, bool angled,
                   bool next, struct include_place *place) {
   size_t first = 0;

@@ -30,9 +30,11 @@ struct include_terms {
   const struct target *target; /* NULL: none is known */
   const char *const *options;
   size_t option_count;
-  unsigned cuda_version; /* 13000 for 13.0; 0: not known */
-  bool open_ended;       /* the toolkit's folder is not known yet: an <include> that is nowhere is passed over */
-  bool everything;       /* follow each literal #include of each file, whatever #if it stands under */
+  unsigned cuda_version;    /* 13000 for 13.0; 0: not known */
+  bool open_ended;          /* the toolkit's folder is not known yet: an <include> that is nowhere is passed over */
+  bool everything;          /* follow each literal #include of each file, whatever #if it stands under */
+  bool (*stop)(void *user); /* asked in every file and every few hundred directives; true: give up; NULL: never */
+  void *stop_user;
 };
 
 /* A file or folder that the closure depends on. */

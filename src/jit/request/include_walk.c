@@ -221,6 +221,15 @@ static void walk_directive(struct closure *closure, struct node *node, size_t in
   }
 }
 
+/* How many directives are walked between two questions whether to stop: some tens of microseconds. */
+#define STOP_EVERY 256
+
+static void ask_to_stop(struct closure *closure, size_t index) {
+  const struct include_terms *terms = closure->terms;
+  if (index % STOP_EVERY || !terms->stop || !terms->stop(terms->stop_user)) return;
+  closure_refuse(closure, closure->node->path, KJIT_ERR_CANCELLED, "the walk through the includes was stopped here");
+}
+
 static void walk(struct closure *closure, struct node *node) {
   const size_t base = closure->level_count;
   if (closure->depth >= CLOSURE_DEPTH_LIMIT) {
@@ -229,8 +238,11 @@ static void walk(struct closure *closure, struct node *node) {
   }
   closure->depth++;
   closure->node = node;
-  for (size_t i = 0; i < node->content->directives.count && !closure_has_failed(closure); i++)
+  ask_to_stop(closure, 0);
+  for (size_t i = 0; i < node->content->directives.count && !closure_has_failed(closure); i++) {
     walk_directive(closure, node, i, base);
+    ask_to_stop(closure, i + 1);
+  }
   closure->level_count = base;
   closure->depth--;
 }
@@ -253,6 +265,7 @@ static void follow_everything(struct closure *closure) {
       name[bytes] = '\0';
       closure->line = item->line;
       struct node *found = closure_resolve(closure, node, name, angled, item->kind == DIRECTIVE_INCLUDE_NEXT);
+      ask_to_stop(closure, 0);
       if (found) found->read = 1;
       note_outcome(closure, &node->outcomes[i], found, name);
     }

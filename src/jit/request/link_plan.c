@@ -23,6 +23,8 @@ static bool has_part(const struct jit_request *request, uint32_t kind) {
   return false;
 }
 
+/* A source that meets parts must be compiled for linking. If the caller does not say how, the parts decide: with
+ * LTO-IR among them the source becomes LTO-IR too, because only then can calls between them be inlined. */
 struct link_plan link_plan_of(const struct jit_request *request) {
   static const char *const lto[] = {"dlto", "dlink-time-opt", NULL};
   static const char *const relocatable[] = {"rdc=true", "relocatable-device-code=true", "dc", "device-c", NULL};

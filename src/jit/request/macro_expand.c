@@ -180,6 +180,8 @@ static struct token *read_va_opt(const struct call *call, struct arena *arena, c
   return find_argument(call, &variadic, &rest) && rest ? list.first : NULL;
 }
 
+/* The order matters: operands of # and ## are taken as written, all other arguments are expanded first. That is the
+ * difference between NAME(x) and its value that token pasting relies on. */
 static void substitute_into(struct macro_expansion *expansion, struct list *out, const struct call *call,
                             const struct token *token) {
   struct arena *arena = expansion->table->arena;
@@ -244,6 +246,8 @@ static struct token *replace(struct macro_expansion *expansion, struct token *to
   return nothing;
 }
 
+/* A replacement is scanned again together with what follows it, so the loop goes on at its first token. Names that
+ * are being expanded are hidden, and `steps` bounds the whole, so that no text can keep it busy for ever. */
 struct token *macro_expand(struct macro_expansion *expansion, struct token *tokens) {
   struct list out = {NULL, &out.first};
   struct arena *arena = expansion->table->arena;

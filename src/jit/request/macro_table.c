@@ -102,6 +102,8 @@ static void push(struct macro_table *table, struct macro *macro) {
   macro->stack = saved;
 }
 
+/* push_macro and pop_macro are common in system headers. Without them a guard that a header sets aside and restores
+ * would be lost, and the walk would take other branches than the compiler. */
 void macro_pragma(struct macro_table *table, const char *args, size_t bytes) {
   const size_t start = skip_blanks(args, bytes, 0), end = skip_word(args, bytes, start);
   const bool pushes = end - start == 10 && !memcmp(args + start, "push_macro", 10);

@@ -221,6 +221,8 @@ static void define_version(struct macro_table *macros, unsigned version) {
   define(macros, "__CUDART_API_VERSION %u", version);
 }
 
+/* The order is that of precedence: the request's own defines come behind NVRTC's, as they stand in front of the
+ * source but behind what the compiler has built in. */
 void predefined_define(struct macro_table *macros, const struct include_terms *terms) {
   const bool fast = has_option(terms, "--use_fast_math") || has_option(terms, "--ftz=true");
   define_lines(macros, always);

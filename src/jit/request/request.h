@@ -31,6 +31,7 @@ struct jit_request {
   const char *family;      /* "flash_forward"; "custom" for a caller's own source */
   const char *family_file; /* a user's family file, absolute, for records; NULL: none. Not part of the key. */
   bool is_users;           /* of a user's family: kjit's own have no file either */
+  bool is_generated;       /* a header was generated for it: no manifest can name it. Not part of the key. */
   const char *label;       /* for people: the short form, or the source's name. Not part of the key. */
   struct target target;
   const char *entry;        /* name in the cubin, or one of `names`; "": none */
@@ -42,9 +43,12 @@ struct jit_request {
   size_t part_count;
   const char *const *options; /* beyond the standing ones; canonical order */
   size_t option_count;
-  uint32_t flags;      /* KJIT_BUILD_* */
-  uint32_t timeout_ms; /* 0: none */
-  kjit_stop_fn stop;   /* NULL: never */
+  uint32_t flags;        /* KJIT_BUILD_* */
+  const char *main_path; /* the file whose text the main file is; NULL or "": not known. Not part of the key. */
+  int64_t includes_ns;   /* spent on reading the sources and what they include. Not part of the key. */
+  uint32_t timeout_ms;   /* 0: none */
+  int64_t begun_ns;      /* monotonic time from which timeout_ms counts; 0: from when the builder is asked */
+  kjit_stop_fn stop;     /* NULL: never */
   void *stop_user;
   /* Where the sources are withheld: called before a compile, gives the same set with its texts, or fails with
    * KJIT_ERR_CANCELLED when they are no longer the same. NULL: there are no texts to be had. */

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "jit/compile/preamble.h"
+#include "jit/server/idle_jobs.h"
 #include "jit/server/server.h"
 #include "jit/server/server_job.h"
 #include "jit/server/worker.h"
@@ -26,6 +27,7 @@ struct compile_server {
   struct compile_server_settings settings;
   char *asked; /* path of the worker; NULL: the usual places */
   struct keepers keepers;
+  struct idle_jobs idle;
   pthread_mutex_t mutex;
   pid_t process; /* 0: none */
   int control;   /* -1: none */
@@ -52,9 +54,12 @@ kjit_status compile_server_create(struct compile_server **out, const struct comp
   server->asked = mem_strdup(mem, settings->worker_path);
   const bool sound = server->asked || !settings->worker_path;
   if (sound && keepers_init(&server->keepers)) {
-    if (!pthread_mutex_init(&server->mutex, NULL)) {
-      *out = server;
-      return KJIT_OK;
+    if (idle_jobs_init(&server->idle)) {
+      if (!pthread_mutex_init(&server->mutex, NULL)) {
+        *out = server;
+        return KJIT_OK;
+      }
+      idle_jobs_finish(&server->idle);
     }
     keepers_finish(&server->keepers);
   }
@@ -74,6 +79,7 @@ static void end_process(struct compile_server *server) {
 void compile_server_destroy(struct compile_server *server) {
   if (!server) return;
   const struct mem *mem = server->settings.mem;
+  idle_jobs_finish(&server->idle);
   keepers_finish(&server->keepers);
   end_process(server);
   pthread_mutex_destroy(&server->mutex);
@@ -174,25 +180,53 @@ static enum channel_end hand_over(struct compile_server *server, struct server_j
   }
 }
 
-static enum job_end run_once(struct compile_server *server, struct server_job *job, bool with_pch, kjit_status *status,
-                             uint64_t *generation) {
-  int ends[2];
-  enum job_end outcome = JOB_NOWHERE;
-  *generation = 0;
-  if (!open_pair(ends)) return JOB_NOWHERE;
+static void forget_last_words(struct compile_server *server, struct server_job *job) {
+  mem_free(server->settings.mem, job->last_words);
+  job->last_words = NULL;
+}
+
+/* Have the process at the other end of the socket do the job. It is kept for another one when it gave a sound answer;
+ * else the socket is closed, which ends it. */
+static enum job_end talk(struct compile_server *server, struct server_job *job, bool with_pch, int socket,
+                         kjit_status *status) {
   struct channel channel = {.mem = server->settings.mem,
-                            .socket = ends[0],
+                            .socket = socket,
                             .stop = job->stop,
                             .stop_user = job->stop_user,
                             .until_ns = INT64_MAX};
+  const enum wire_work work = with_pch ? WIRE_COMPILE_PCH : WIRE_COMPILE;
+  const enum job_end end = server_job_talk(&server->settings, job, &channel, work, status);
+  if (end == JOB_ANSWERED && (*status == KJIT_OK || *status == KJIT_ERR_COMPILE))
+    idle_jobs_put(&server->idle, with_pch ? &job->preamble : NULL, socket);
+  else
+    close_end(socket);
+  return end;
+}
+
+/* Try a process that has served before. What goes wrong there may come from an earlier kernel, so only an answer and
+ * the caller's own wish to stop count; a new process shows the rest. */
+static bool run_idle(struct compile_server *server, struct server_job *job, bool with_pch, kjit_status *status,
+                     enum job_end *end) {
+  const int socket = idle_jobs_take(&server->idle, with_pch ? &job->preamble : NULL);
+  if (socket < 0) return false;
+  *end = talk(server, job, with_pch, socket, status);
+  if (*end == JOB_STOPPED || (*end == JOB_ANSWERED && *status != KJIT_ERR_NO_MEMORY)) return true;
+  forget_last_words(server, job);
+  compile_result_finish(job->result, server->settings.mem);
+  error_clear(job->error);
+  return false;
+}
+
+static enum job_end run_once(struct compile_server *server, struct server_job *job, bool with_pch, kjit_status *status,
+                             uint64_t *generation) {
+  int ends[2];
+  *generation = 0;
+  if (!open_pair(ends)) return JOB_NOWHERE;
   const enum channel_end handed = hand_over(server, job, with_pch, ends[1], generation);
   (void)close(ends[1]);
-  if (handed == CHANNEL_OK)
-    outcome = server_job_talk(&server->settings, job, &channel, with_pch ? WIRE_COMPILE_PCH : WIRE_COMPILE, status);
-  else if (handed == CHANNEL_STOPPED)
-    outcome = JOB_STOPPED;
+  if (handed == CHANNEL_OK) return talk(server, job, with_pch, ends[0], status);
   close_end(ends[0]);
-  return outcome;
+  return handed == CHANNEL_STOPPED ? JOB_STOPPED : JOB_NOWHERE;
 }
 
 /* Ask for a process that precompiles the preamble. `ours` and `theirs` are the ends of its two sockets. */
@@ -252,14 +286,16 @@ static bool find_keeper(struct compile_server *server, struct server_job *job) {
 
 static enum job_end run(struct compile_server *server, struct server_job *job, kjit_status *status) {
   uint64_t generation;
+  enum job_end idle_end;
   if (find_keeper(server, job)) {
+    if (run_idle(server, job, 1, status, &idle_end)) return idle_end;
     const enum job_end end = run_once(server, job, 1, status, &generation);
     if (end == JOB_ANSWERED || end == JOB_STOPPED) return end;
     /* Whatever went wrong, a plain compile will show whether the source was at fault. */
     if (end == JOB_DIED || end == JOB_LOST) keepers_refuse(&server->keepers, &job->preamble);
-    mem_free(server->settings.mem, job->last_words);
-    job->last_words = NULL;
+    forget_last_words(server, job);
   }
+  if (run_idle(server, job, 0, status, &idle_end)) return idle_end;
   for (int tries = 0;; tries++) {
     const enum job_end end = run_once(server, job, 0, status, &generation);
     const bool is_lost = end == JOB_LOST || end == JOB_NOWHERE || end == JOB_SILENT;
@@ -310,10 +346,12 @@ void compile_server_fork_prepare(struct compile_server *server) {
   if (!server) return;
   pthread_mutex_lock(&server->mutex);
   keepers_fork_prepare(&server->keepers);
+  idle_jobs_fork_prepare(&server->idle);
 }
 
 void compile_server_fork_parent(struct compile_server *server) {
   if (!server) return;
+  idle_jobs_fork_parent(&server->idle);
   keepers_fork_parent(&server->keepers);
   pthread_mutex_unlock(&server->mutex);
 }
@@ -321,6 +359,7 @@ void compile_server_fork_parent(struct compile_server *server) {
 /* The server's process is the parent's child, so this process must neither use it nor wait for it. */
 void compile_server_fork_child(struct compile_server *server) {
   if (!server) return;
+  idle_jobs_fork_child(&server->idle);
   keepers_fork_child(&server->keepers);
   if (server->control >= 0) (void)close(server->control);
   server->control = -1;

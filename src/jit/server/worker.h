@@ -6,8 +6,9 @@
  * header can use it (user-visible since NVRTC 13.0).
  *
  * Life of a job: the library sends a packet with a socket; the server forks; the job's process says FRAME_BEGAN on the
- * socket, reads FRAME_REQUEST, writes FRAME_ANSWER and ends. If the library shuts the socket down first, the server
- * kills the process. If the process ends otherwise, the server says FRAME_DIED in its place.
+ * socket, reads FRAME_REQUEST, writes FRAME_ANSWER, and says FRAME_BEGAN again for the next request that the library
+ * may have (idle_jobs.h); without one it ends. If the library shuts the socket down first, the server kills the
+ * process. If the process ends otherwise, the server says FRAME_DIED in its place.
  *
  * Nothing survives its parent: a server ends when its control socket is closed, and kills its jobs; a job dies with its
  * server by the parent-death signal. */

@@ -4,12 +4,13 @@
  * 2. Read the request and bound the process's memory by it.
  * 3. Compile, and link where the request says so: plainly, or with the precompiled header that the server has, and
  *    plainly if NVRTC does not take it.
- * 4. Answer.
+ * 4. Answer, say again that the process is there, and go on with step 2 when another request comes.
  *
  * The process has one thread, unless NVRTC starts some of its own. */
 #include "jit/server/worker_job.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,12 @@
 
 /* A source may have 64 MiB, the defines in front of it 18 MiB. */
 #define SOURCE_LIMIT ((size_t)96 << 20)
+
+/* A process without a request for this long ends, so that its memory is free again. */
+#define IDLE_MS 10000
+
+/* A process ends after this many requests, so that what a compiler leaks or breaks in it does not stay. */
+#define SERVED_MOST 64
 
 static struct channel channel_of(const struct worker_job *job) {
   return (struct channel){.mem = job->mem, .socket = job->socket, .until_ns = INT64_MAX};
@@ -72,7 +79,6 @@ static bool receive(const struct worker_job *job, struct received *received) {
   const struct channel channel = channel_of(job);
   struct frame_head head;
   *received = (struct received){0};
-  if (!say(job, FRAME_BEGAN, NULL)) return false;
   if (channel_read(&channel, &head, &received->payload) != CHANNEL_OK || head.kind != FRAME_REQUEST) return false;
   const char *fault = wire_request_read(&received->wire, job->mem, received->payload, head.bytes);
   bound_memory(received->wire.memory_bytes);
@@ -108,7 +114,7 @@ static bool compile_with_pch(const struct worker_job *job, const struct jit_requ
   return pch.done;
 }
 
-bool worker_job_run(const struct worker_job *job) {
+static bool serve_one(const struct worker_job *job) {
   struct received received;
   struct compile_result result = {0};
   kjit_error error = {0};
@@ -125,6 +131,27 @@ bool worker_job_run(const struct worker_job *job) {
   compile_result_finish(&result, job->mem);
   received_finish(&received, job->mem);
   return said;
+}
+
+/* Forget what was printed for the last request, otherwise it would be told as this one's last words. */
+static void forget_said(void) {
+  (void)!ftruncate(STDOUT_FILENO, 0);
+  (void)lseek(STDOUT_FILENO, 0, SEEK_SET);
+}
+
+static bool another_comes(const struct worker_job *job) {
+  struct pollfd request = {.fd = job->socket, .events = POLLIN};
+  return poll(&request, 1, IDLE_MS) > 0 && request.revents == POLLIN;
+}
+
+bool worker_job_run(const struct worker_job *job) {
+  if (!say(job, FRAME_BEGAN, NULL) || !serve_one(job)) return false;
+  /* From the second request on it is the library that may have left, which is an ordinary end. */
+  for (int served = 1; served < SERVED_MOST && say(job, FRAME_BEGAN, NULL) && another_comes(job); served++) {
+    forget_said();
+    if (!serve_one(job)) return true;
+  }
+  return true;
 }
 
 /* NVRTC writes the header under a path, which no other process needs: it is unlinked as soon as it is open here. */
@@ -154,13 +181,13 @@ static kjit_status precompile(const struct worker_job *job, const struct jit_req
 bool worker_job_precompile(const struct worker_job *job, int *file) {
   const char *base = secure_getenv("TMPDIR");
   char folder[400];
-  struct received received;
+  struct received received = {0};
   const struct compile_result nothing = {0};
   kjit_error error = {0};
   kjit_status status = KJIT_ERR_IO;
   *file = -1;
   (void)snprintf(folder, sizeof folder, "%.350s/kjit-pch-XXXXXX", base && *base == '/' ? base : "/tmp");
-  if (receive(job, &received) && mkdtemp(folder)) {
+  if (say(job, FRAME_BEGAN, NULL) && receive(job, &received) && mkdtemp(folder)) {
     status = check_compiler(job, &received.wire, &error);
     if (status == KJIT_OK) status = precompile(job, &received.wire.request, folder, file, &error);
     (void)rmdir(folder);

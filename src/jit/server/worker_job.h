@@ -16,7 +16,8 @@ struct worker_job {
   const char *pch_file; /* the precompiled header of the server; NULL: it has none */
 };
 
-/* Read the request, compile, answer. False: there was no sound request, or nobody to answer to. */
+/* Read requests, compile and answer, until none comes. False: the first was not sound, or there was nobody to answer
+ * to. */
 bool worker_job_run(const struct worker_job *job);
 
 /* Precompile the preamble of the request that comes, in a file that only descriptor `*file` still names, and answer

@@ -14,6 +14,11 @@ float expf(float);
 float exp2f(float);
 float logf(float);
 float log2f(float);
+float tanhf(float);
+float erff(float);
+float powf(float, float);
+float floorf(float);
+float ceilf(float);
 float sinf(float);
 float cosf(float);
 double fmax(double, double);
@@ -24,6 +29,9 @@ double exp(double);
 double log(double);
 }
 
+inline float __fdividef(float a, float b) {
+  return a / b;
+}
 inline float exp(float x) {
   return expf(x);
 }
@@ -47,6 +55,12 @@ template <typename A, typename B> constexpr auto max(A a, B b) -> decltype(a + b
   return a > b ? a : b;
 }
 
+inline int __clz(int bits) {
+  return bits ? __builtin_clz(static_cast<unsigned>(bits)) : 32;
+}
+inline int __popc(unsigned bits) {
+  return __builtin_popcount(bits);
+}
 inline float __int_as_float(int bits) {
   return emulator_bits<float>(bits);
 }

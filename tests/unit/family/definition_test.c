@@ -205,16 +205,17 @@ static void test_definition_grid__empty_grid_is_an_error(void **state) {
 
 static void test_definition_classify__value_belongs_to_the_last_bucket_not_above_it(void **state) {
   struct family_fixture *f = *state;
-  int64_t bucket;
+  int32_t bucket;
   assert_family(f, "parameters: {m: int64}\nclasses:\n  size: {of: m, buckets: [1, 16, 128]}\n  exact: m % 2\n");
   const struct {
-    int64_t value, bucket;
+    int64_t value;
+    int32_t bucket;
   } rows[] = {{0, 1}, {1, 1}, {15, 1}, {16, 16}, {127, 16}, {128, 128}, {INT64_MAX, 128}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    assert_int_equal(definition_classify(f->definition, 0, &rows[i].value, &bucket, NULL), KJIT_OK);
+    assert_int_equal(definition_classify(f->definition, 0, NULL, &rows[i].value, &bucket, NULL), KJIT_OK);
     assert_true(bucket == rows[i].bucket);
   }
-  assert_int_equal(definition_classify(f->definition, 1, &rows[2].value, &bucket, NULL), KJIT_OK);
+  assert_int_equal(definition_classify(f->definition, 1, NULL, &rows[2].value, &bucket, NULL), KJIT_OK);
   assert_true(bucket == 1);
 }
 

@@ -161,6 +161,38 @@ static void test_family_create__errors_name_the_family_and_the_rule(void **state
   assert_contains(f->error.message, "the family \"9\" must be letters");
 }
 
+static void test_family_create__a_name_of_kjits_own_is_taken(void **state) {
+  struct folder_fixture *f = *state;
+  kjit_family_description description = describe();
+  description.name = "flash_forward";
+  assert_int_equal(kjit_family_create(&f->family, &description, &f->error), KJIT_ERR_PARSE);
+  assert_null(f->family);
+  assert_contains(f->error.message, "the family flash_forward is kjit's own: a user's needs another name");
+}
+
+/* A runtime's table of resident configs has the family's address in its keys. An address may come back after a release,
+ * so every family has a number besides that never does. */
+static void test_family_create__a_family_at_a_released_ones_address_is_another(void **state) {
+  struct folder_fixture *f = *state;
+  const kjit_family_description description = describe();
+  const kjit_family *known[64];
+  uint64_t serials[64];
+  size_t count = 0;
+  bool came_back = false;
+  for (; count < 64 && !came_back; count++) {
+    assert_status(KJIT_OK, kjit_family_create(&f->family, &description, &f->error), &f->error);
+    known[count] = f->family;
+    serials[count] = f->family->serial;
+    for (size_t i = 0; i < count; i++) {
+      assert_int_not_equal(serials[i], serials[count]);
+      came_back = came_back || known[i] == known[count];
+    }
+    kjit_family_release(f->family);
+    f->family = NULL;
+  }
+  if (!came_back) print_message("no address came back, as with a sanitizer's allocator\n");
+}
+
 static void test_family_create__missing_tables_and_sizes_are_refused(void **state) {
   struct folder_fixture *f = *state;
   kjit_family_description description = describe();
@@ -242,6 +274,8 @@ int main(void) {
       folder_test(test_family_parse__takes_the_folder_from_the_caller),
       folder_test(test_family_create__struct_says_what_a_file_says),
       folder_test(test_family_create__errors_name_the_family_and_the_rule),
+      folder_test(test_family_create__a_name_of_kjits_own_is_taken),
+      folder_test(test_family_create__a_family_at_a_released_ones_address_is_another),
       folder_test(test_family_create__missing_tables_and_sizes_are_refused),
       folder_test(test_family_create__options_are_those_of_a_build),
       folder_test(test_family_grid__arguments_are_checked),

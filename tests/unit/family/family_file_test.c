@@ -143,7 +143,8 @@ static void test_family_file__what_changes_the_code_may_not_depend_on_the_call_o
   assert_no_family(f, "derived: {one: sm_count}\n", "\"sm_count\" is a number of the card");
   assert_no_family(f, "grid: sm\n", "\"sm\" is a number of the card");
   assert_no_family(f, "means_nothing_when: {BM: sm > 80}\n", "\"sm\" is a number of the card");
-  assert_no_family(f, "parameters: {m: int32}\nclasses: {c: m * BM}\n", "must follow from the call alone");
+  assert_no_family(f, "parameters: {m: int32}\nclasses: {c: m * BM}\n",
+                   "must follow from the call and from fields with");
   assert_no_family(f, "parameters: {m: float}\ngrid: m\n", "nothing is called \"m\" here");
 }
 

@@ -107,10 +107,13 @@ static void test_record__a_line_without_end_is_ended(void **state) {
   assert_text(recording->path, "flash_forward sm_9\nflash_forward sm_80 number 1\n");
 }
 
-static void test_record__a_callers_own_source_is_a_comment(void **state) {
+static void test_record__a_manifest_with_a_blank_in_its_name_gets_a_comment(void **state) {
   struct recording *recording = *state;
+  temp_folder_path(&recording->world->folder, "what was asked", recording->path);
+  assert_status(KJIT_OK, builder_record(recording->world->builder, recording->path, NULL), NULL);
   assert_status(KJIT_OK, ask(recording->world->builder, 1, "custom", 0), NULL);
-  assert_text(recording->path, "# custom sm_80 number 1: a caller's own source, entry k\n");
+  assert_text(recording->path,
+              "# custom sm_80 number 1: sources are recorded only beside a manifest whose name has no blank\n");
 }
 
 static void test_record__resident_only_touches_no_file(void **state) {
@@ -192,7 +195,7 @@ int main(void) {
       RECORD_TEST(test_record__a_second_process_adds_only_what_is_new),
       RECORD_TEST(test_record__a_line_inside_another_is_not_taken_for_it),
       RECORD_TEST(test_record__a_line_without_end_is_ended),
-      RECORD_TEST(test_record__a_callers_own_source_is_a_comment),
+      RECORD_TEST(test_record__a_manifest_with_a_blank_in_its_name_gets_a_comment),
       RECORD_TEST(test_record__resident_only_touches_no_file),
       RECORD_TEST(test_record__a_file_that_cannot_be_written_costs_nothing_else),
       RECORD_TEST(test_record__many_processes_write_each_once),

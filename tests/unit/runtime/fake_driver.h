@@ -15,7 +15,7 @@ enum fake_call {
 };
 
 #define FAKE_DEVICES    2
-#define FAKE_ARGS       640 /* the largest argument of any kernel, or all of them side by side */
+#define FAKE_ARGS       2048 /* the largest argument of any kernel, or all of them side by side */
 #define FAKE_ATTRIBUTES 8
 #define FAKE_NEVER      (-1)
 

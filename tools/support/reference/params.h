@@ -24,6 +24,25 @@ struct attention_reference_params {
   int is_bf16;
 };
 
+/* attention_gradients.cu */
+struct attention_gradients_params {
+  struct check_view q, k, v, dout;
+  const float *dlse;   /* (batch, heads, seq_q) contiguous, or null */
+  void *probabilities; /* (batch, heads, seq_q, seq_kv): double, or float in the 16-bit variant; written by stage 0 */
+  void *derivatives;   /* dS, the same                                                                              */
+  void *out;           /* contiguous, of the shape of q, k or v: double, or 16-bit elements in the 16-bit variant   */
+  double scale;
+  int stage;        /* 0 to 3: P and dS, dq, dk, dv        */
+  int heads;        /* of q and o                          */
+  int heads_per_kv; /* query heads that share a key head   */
+  int seq_q;
+  int seq_kv;
+  int head_dim;
+  int head_dim_v;
+  int causal; /* row i sees keys up to i + seq_kv - seq_q */
+  int is_bf16;
+};
+
 /* attention_compare.cu. All zero before the launch. */
 struct attention_compare_result {
   unsigned long long worst;            /* largest |out - ref| as float bits << 32 | ~index, index linear as in ref */

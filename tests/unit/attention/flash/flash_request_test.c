@@ -30,10 +30,10 @@ static int close_shelf(void **state) {
 static const struct config_request *request_of_variant(const struct flash_variant *variant) {
   kjit_error error = {0};
   config_request_finish(&request);
-  assert_status(
-      KJIT_OK,
-      config_request_init(&request, &mem, &shelf, &flash_forward_family, (const int32_t *)variant, "sm_90", 0, &error),
-      &error);
+  assert_status(KJIT_OK,
+                config_request_init(&request, &mem, &shelf, &flash_forward_family, (const int32_t *)variant,
+                                    &(struct config_act){.arch = "sm_90"}, &error),
+                &error);
   return &request;
 }
 
@@ -138,10 +138,10 @@ static void test_flash_request__bad_architecture_is_refused(void **state) {
   const struct flash_variant plain = flash_variant_plain(&config);
   struct config_request refused;
   kjit_error error = {0};
-  assert_status(
-      KJIT_ERR_INVALID_ARG,
-      config_request_init(&refused, &mem, &shelf, &flash_forward_family, (const int32_t *)&plain, "90", 0, &error),
-      &error);
+  assert_status(KJIT_ERR_INVALID_ARG,
+                config_request_init(&refused, &mem, &shelf, &flash_forward_family, (const int32_t *)&plain,
+                                    &(struct config_act){.arch = "90"}, &error),
+                &error);
   config_request_finish(&refused);
 }
 

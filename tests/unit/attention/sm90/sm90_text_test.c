@@ -131,9 +131,10 @@ static void test_sm90_request__prologue_is_sorted_and_names_the_file(void **stat
   config.consumers = 1; /* canonical: no ping-pong */
   assert_true(mem_init(&mem, NULL));
   source_shelf_init(&shelf, &mem);
-  assert_status(
-      KJIT_OK, config_request_init(&request, &mem, &shelf, &sm90_family, (const int32_t *)&config, "sm_90a", 0, &error),
-      &error);
+  assert_status(KJIT_OK,
+                config_request_init(&request, &mem, &shelf, &sm90_family, (const int32_t *)&config,
+                                    &(struct config_act){.arch = "sm_90a"}, &error),
+                &error);
   assert_string_equal(
       request.request.prologue,
       "#define KJIT_causal 0\n#define KJIT_consumers 1\n#define KJIT_dtype 15\n"

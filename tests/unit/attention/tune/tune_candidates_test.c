@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-#include "attention/tune/tune_candidates.h"
+#include "attention/tune/tune_attention.h"
 
 struct subject {
   kjit_attention_problem problem;
@@ -28,8 +28,17 @@ static const struct subject *subjects(size_t *count) {
   return made;
 }
 
+/* As kjit_tune_candidates_create() makes them. Finish it in every case. */
+static kjit_status make_of(struct tune_candidates *made, struct tune_world *w, const kjit_attention_problem *problem,
+                           const struct family_place *place) {
+  struct tune_attention_start start;
+  *made = (struct tune_candidates){.mem = &w->mem};
+  const kjit_status status = tune_attention_start_init(&start, problem, place, &w->error);
+  return status == KJIT_OK ? tune_candidates_make(made, &w->mem, &start.start, &w->error) : status;
+}
+
 static void make(struct tune_world *w, struct tune_candidates *made, const struct subject *subject) {
-  assert_status(KJIT_OK, tune_candidates_make(made, &w->mem, &subject->problem, &subject->place, &w->error), &w->error);
+  assert_status(KJIT_OK, make_of(made, w, &subject->problem, &subject->place), &w->error);
 }
 
 static void test_tune_candidates__first_is_the_rules_choice(void **state) {
@@ -42,7 +51,7 @@ static void test_tune_candidates__first_is_the_rules_choice(void **state) {
     struct attention_choice choice;
     make(w, &made, &all[i]);
     assert_status(KJIT_OK, attention_choose(&all[i].problem, &all[i].place, &nothing, &choice, &w->error), &w->error);
-    assert_ptr_equal(made.family, choice.family);
+    assert_ptr_equal(made.family, choice.family->family);
     assert_int_equal(made.items[0].changes, 0);
     assert_string_equal(made.items[0].refused, "");
     assert_int_equal(memcmp(made.items[0].values, choice.values, sizeof choice.values), 0);
@@ -52,11 +61,10 @@ static void test_tune_candidates__first_is_the_rules_choice(void **state) {
 
 /* A row has what its class says, as kjit_tune_publish() writes it. */
 static void give_class(struct tune_row *row) {
-  const struct field_table *fields = &row->choice.family->family->table;
+  const struct field_table *fields = &row->family->table;
   for (size_t i = 0; i < fields->count; i++) {
     int32_t given;
-    if (tune_class_gives(&row->class, &fields->fields[i], &given))
-      field_put(&fields->fields[i], row->choice.values, given);
+    if (tune_class_gives(class_in(row), &fields->fields[i], &given)) field_put(&fields->fields[i], row->values, given);
   }
 }
 
@@ -70,11 +78,11 @@ static void test_tune_candidates__each_is_a_row_that_a_table_takes(void **state)
     for (size_t j = 0; j < made.count; j++) {
       struct tune_row row = {.ns = 1, .rules_ns = 1};
       if (made.items[j].refused[0]) continue;
-      tune_class_of(&all[i].problem, &row.class);
-      row.choice.family = made.family;
-      memcpy(row.choice.values, made.items[j].values, sizeof row.choice.values);
+      tune_class_of(&all[i].problem, class_in(&row));
+      row.family = made.family;
+      memcpy(row.values, made.items[j].values, sizeof row.values);
       give_class(&row);
-      assert_status(KJIT_OK, tune_row_check(&row, &all[i].place, &w->error), &w->error);
+      assert_status(KJIT_OK, tune_row_check(&tune_attention, &row, &all[i].place, &w->error), &w->error);
     }
     tune_candidates_finish(&made);
   }
@@ -121,8 +129,8 @@ static void test_tune_candidates__every_field_of_the_planner_is_tried(void **sta
   struct tune_class class;
   tune_class_of(&subject.problem, &class);
   make(w, &made, &subject);
-  for (size_t f = 0; f < made.family->family->table.count; f++) {
-    const kjit_field_info *field = &made.family->family->table.fields[f];
+  for (size_t f = 0; f < made.family->table.count; f++) {
+    const kjit_field_info *field = &made.family->table.fields[f];
     int32_t given;
     size_t tried = 0;
     for (size_t i = 0; i < made.count; i++)
@@ -173,8 +181,7 @@ static void test_tune_candidates__what_no_family_computes_is_refused(void **stat
   struct tune_world *w = *state;
   const kjit_attention_problem problem = tune_problem(4096, 260);
   struct tune_candidates made;
-  assert_status(KJIT_ERR_UNSUPPORTED, tune_candidates_make(&made, &w->mem, &problem, &tune_place, &w->error),
-                &w->error);
+  assert_status(KJIT_ERR_UNSUPPORTED, make_of(&made, w, &problem, &tune_place), &w->error);
   tune_candidates_finish(&made);
 }
 
@@ -187,7 +194,7 @@ static void test_tune_candidates__every_allocation_may_fail(void **state) {
     assert_true(n < 100);
     w->error = (kjit_error){0};
     tune_fail_from(w, n);
-    status = tune_candidates_make(&made, &w->mem, &problem, &tune_place, &w->error);
+    status = make_of(&made, w, &problem, &tune_place);
     tune_fail_from(w, FAIL_NEVER);
     assert_true(status == KJIT_OK || status == KJIT_ERR_NO_MEMORY);
     tune_candidates_finish(&made);

@@ -2,6 +2,8 @@
 
 #include <kjit/tune.h>
 
+#include "family/pair_form.h"
+
 static void test_tune_class__short_lengths_end_where_tiles_do(void **state) {
   static const struct {
     int64_t length;
@@ -93,7 +95,9 @@ static void test_tune_class__text_holds_the_largest(void **state) {
   char text[TUNE_CLASS_TEXT_MAX];
   for (size_t i = 0; i < tune_class_fields.count; i++)
     field_put(&tune_class_fields.fields[i], &class, INT32_MIN);
-  tune_text_print_class(&class, text);
+  struct text out;
+  text_init_fixed(&out, text, sizeof text);
+  pair_form_print(&tune_class_fields, &class, &out);
   assert_non_null(strstr(text, "pairs=-2147483648"));
 }
 

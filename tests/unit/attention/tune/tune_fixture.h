@@ -9,7 +9,8 @@
 
 #include "attention/sm90/sm90_call.h"
 #include "attention/sm90/sm90_choose.h"
-#include "attention/tune/tune_text.h"
+#include "attention/tune/tune_attention.h"
+#include "family/tune/tune_text.h"
 #include "support/failing_allocator.h"
 
 struct tune_world {
@@ -19,6 +20,11 @@ struct tune_world {
   struct digest kernels[ATTENTION_FAMILY_COUNT];
   kjit_error error;
 };
+
+/* The class in a row of attention's tables. */
+static inline struct tune_class *class_in(struct tune_row *row) {
+  return (void *)row->class;
+}
 
 static const struct family_place tune_place = {"sm_90a", 132, 232448};
 
@@ -31,7 +37,7 @@ static inline int tune_setup(void **state) {
   mem_init(&w->mem, &hooks);
   for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++)
     digest_of(&w->kernels[i], &i, sizeof i);
-  w->table = tune_table_create(&w->mem);
+  w->table = tune_table_create(&w->mem, &tune_attention);
   return w->table ? 0 : -1;
 }
 
@@ -86,10 +92,10 @@ static inline struct tune_row tune_row_of(const kjit_attention_problem *problem)
   assert_status(KJIT_OK, sm90_choose(problem, 132, &config, NULL), NULL);
   config.stages = config.stages == 2 ? 3 : 2;
   config.tile_n = 64;
-  row.choice.family = &sm90_attention;
-  memcpy(row.choice.values, &config, sizeof config);
-  tune_class_of(problem, &row.class);
-  assert_status(KJIT_OK, tune_row_check(&row, &tune_place, NULL), NULL);
+  row.family = sm90_attention.family;
+  memcpy(row.values, &config, sizeof config);
+  tune_class_of(problem, class_in(&row));
+  assert_status(KJIT_OK, tune_row_check(&tune_attention, &row, &tune_place, NULL), NULL);
   return row;
 }
 
@@ -106,8 +112,9 @@ static inline void tune_fill(struct tune_world *w) {
   row = tune_row_of(&narrow);
   tune_add(w, &row);
   row.rules = 1;
-  row.class.causal = 1;
-  row.choice = (struct attention_choice){0};
+  class_in(&row)->causal = 1;
+  row.family = NULL;
+  memset(row.values, 0, sizeof row.values);
   tune_add(w, &row);
 }
 

@@ -4,7 +4,7 @@
 
 /* What the planner says of a problem with the world's table beside the rules. */
 static struct attention_choice choose(struct tune_world *w, const kjit_attention_problem *problem) {
-  const struct attention_measured measured = tune_table_measured(w->table);
+  const struct attention_measured measured = tune_attention_measured(w->table);
   struct attention_choice choice;
   assert_status(KJIT_OK, attention_choose(problem, &tune_place, &measured, &choice, &w->error), &w->error);
   return choice;
@@ -63,7 +63,7 @@ static void test_tune_table__row_that_does_not_fit_is_counted(void **state) {
   assert_int_equal(choose(w, &problem).decided_by, KJIT_DECIDED_BY_TABLE);
   problem.seq_q++; /* beyond what the kernel can index, still of the class */
   struct attention_choice choice;
-  assert_false(tune_table_choose(w->table, &problem, &choice));
+  assert_false(tune_attention_choose(w->table, &problem, &choice));
   assert_int_equal(atomic_load(&w->table->misfits), 1);
 }
 
@@ -75,12 +75,13 @@ static void test_tune_table__flash_forward_is_chosen_by_row_too(void **state) {
   struct attention_choice rules, choice;
   assert_status(KJIT_OK, attention_choose(&problem, &place, &nothing, &rules, &w->error), &w->error);
   assert_ptr_equal(rules.family, &flash_attention);
-  struct tune_row row = {.choice = rules, .ns = 1000, .rules_ns = 2000};
-  tune_class_of(&problem, &row.class);
-  ((struct flash_variant *)row.choice.values)->config.B_c = 32;
-  assert_status(KJIT_OK, tune_row_check(&row, &place, &w->error), &w->error);
+  struct tune_row row = {.family = rules.family->family, .ns = 1000, .rules_ns = 2000};
+  memcpy(row.values, rules.values, sizeof rules.values);
+  tune_class_of(&problem, class_in(&row));
+  ((struct flash_variant *)row.values)->config.B_c = 32;
+  assert_status(KJIT_OK, tune_row_check(&tune_attention, &row, &place, &w->error), &w->error);
   tune_add(w, &row);
-  const struct attention_measured measured = tune_table_measured(w->table);
+  const struct attention_measured measured = tune_attention_measured(w->table);
   assert_status(KJIT_OK, attention_choose(&problem, &place, &measured, &choice, &w->error), &w->error);
   assert_int_equal(choice.decided_by, KJIT_DECIDED_BY_TABLE);
   assert_ptr_equal(choice.family, &flash_attention);
@@ -95,9 +96,9 @@ static void test_tune_table__a_row_is_replaced_or_kept(void **state) {
   row.ns = 1;
   row.origin = TUNE_SHIPPED;
   assert_status(KJIT_OK, tune_table_add(w->table, &row, 0, NULL), NULL);
-  assert_int_equal(tune_table_find(w->table, &row.class)->ns, 400500);
+  assert_int_equal(tune_table_find(w->table, row.class)->ns, 400500);
   assert_status(KJIT_OK, tune_table_add(w->table, &row, 1, NULL), NULL);
-  assert_int_equal(tune_table_find(w->table, &row.class)->ns, 1);
+  assert_int_equal(tune_table_find(w->table, row.class)->ns, 1);
   assert_int_equal(w->table->count, 1);
   assert_int_equal(w->table->rows_of[TUNE_USER], 0);
   assert_int_equal(w->table->rows_of[TUNE_SHIPPED], 1);
@@ -108,11 +109,11 @@ static void test_tune_table__full_one_takes_no_more(void **state) {
   const kjit_attention_problem problem = tune_problem(4096, 128);
   struct tune_row row = tune_row_of(&problem);
   for (int32_t i = 0; i < TUNE_ROWS_MAX; i++) {
-    row.class.group = i + 1;
+    class_in(&row)->group = i + 1;
     tune_add(w, &row);
   }
   tune_add(w, &row); /* is there already */
-  row.class.group++;
+  class_in(&row)->group++;
   assert_status(KJIT_ERR_UNSUPPORTED, tune_table_add(w->table, &row, 1, &w->error), &w->error);
   assert_string_equal(w->error.message, "a tuned table has at most 16384 rows");
 }

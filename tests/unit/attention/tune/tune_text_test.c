@@ -12,7 +12,7 @@ struct outcome {
 };
 
 static struct outcome read_alone(struct tune_world *w, const char *text, size_t bytes) {
-  struct tune_table *table = tune_table_create(&w->mem);
+  struct tune_table *table = tune_table_create(&w->mem, &tune_attention);
   struct outcome outcome = {.status = read_into(w, table, text, bytes)};
   outcome.rows = table->count;
   outcome.stale = table->stale;
@@ -44,17 +44,17 @@ static void test_tune_text__what_is_written_is_read_back(void **state) {
   struct tune_world *w = *state;
   tune_fill(w);
   char *text = tune_text_of(w);
-  struct tune_table *read = tune_table_create(&w->mem);
+  struct tune_table *read = tune_table_create(&w->mem, &tune_attention);
   assert_status(KJIT_OK, read_into(w, read, text, strlen(text)), &w->error);
   assert_int_equal(read->count, 3);
   assert_int_equal(read->rows_of[TUNE_SITE], 3);
   for (const struct tune_row *row = w->table->rows; row; row = row->hh.next) {
-    const struct tune_row *found = tune_table_find(read, &row->class);
+    const struct tune_row *found = tune_table_find(read, row->class);
     assert_non_null(found);
     assert_int_equal(found->ns, row->ns);
     assert_int_equal(found->rules_ns, row->rules_ns);
     assert_int_equal(found->rules, row->rules);
-    assert_memory_equal(found->choice.values, row->choice.values, sizeof row->choice.values);
+    assert_memory_equal(found->values, row->values, sizeof row->values);
   }
   tune_table_destroy(w->table);
   w->table = read;
@@ -95,11 +95,11 @@ static void test_tune_text__no_flipped_bit_gives_an_illegal_row(void **state) {
   char *text = tune_text_of(w);
   const size_t bytes = strlen(text);
   for (size_t bit = 0; bit < 8 * bytes; bit++) {
-    struct tune_table *table = tune_table_create(&w->mem);
+    struct tune_table *table = tune_table_create(&w->mem, &tune_attention);
     text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
     if (read_into(w, table, text, bytes) == KJIT_OK) {
       for (const struct tune_row *row = table->rows; row; row = row->hh.next)
-        assert_status(KJIT_OK, tune_row_check(row, &tune_place, NULL), NULL);
+        assert_status(KJIT_OK, tune_row_check(&tune_attention, row, &tune_place, NULL), NULL);
     }
     tune_table_destroy(table);
     text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
@@ -156,7 +156,7 @@ static void test_tune_text__long_lines_and_nul_bytes_are_refused(void **state) {
   memset(line, 'x', sizeof line);
   line[TUNE_LINE_MAX] = '\n';
   assert_status(KJIT_ERR_PARSE, read_alone(w, line, sizeof line).status, &w->error);
-  assert_string_equal(w->error.message, "line 1: column 1: a line is at most 1023 bytes long");
+  assert_string_equal(w->error.message, "line 1: column 1: a line is at most 8191 bytes long");
   static const char nul[] = "kjit-tuned 1\0\n";
   assert_status(KJIT_ERR_PARSE, read_alone(w, nul, sizeof nul - 1).status, &w->error);
   assert_string_equal(w->error.message, "line 1: column 1: a line has no NUL in it");
@@ -167,7 +167,7 @@ static void test_tune_text__rows_of_other_kernels_are_counted_unread(void **stat
   tune_fill(w);
   char *text = tune_text_of(w), *other_fields = replaced(text, "attention_sm90 dtype=", "attention_sm90 type=");
   assert_status(KJIT_ERR_PARSE, read_alone(w, other_fields, strlen(other_fields)).status, &w->error);
-  w->kernels[tune_family_index(&sm90_attention)].bytes[0] ^= 1;
+  w->kernels[0].bytes[0] ^= 1;
   const struct outcome outcome = read_alone(w, other_fields, strlen(other_fields));
   assert_status(KJIT_OK, outcome.status, &w->error);
   assert_int_equal(outcome.rows, 0);
@@ -209,7 +209,7 @@ static void test_tune_text__every_allocation_may_fail(void **state) {
   kjit_status status = KJIT_ERR_NO_MEMORY;
   for (long n = 0; status != KJIT_OK; n++) {
     assert_true(n < 100);
-    struct tune_table *table = tune_table_create(&w->mem);
+    struct tune_table *table = tune_table_create(&w->mem, &tune_attention);
     tune_fail_from(w, n);
     status = read_into(w, table, text, strlen(text));
     tune_fail_from(w, FAIL_NEVER);

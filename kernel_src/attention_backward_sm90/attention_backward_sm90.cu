@@ -1,0 +1,49 @@
+// Attention backward for Hopper (sm_90a): TMA, mbarriers, warp-specialised wgmma; dq, dk and dv, each a sum in a fixed
+// order, without atomics.
+//
+//   P = exp(scale * Q K^T - lse), delta = rowsum(dO * O) - dLSE, dS = P * (dO V^T - delta)
+//   dV = P^T dO, dK = scale * dS^T Q, dQ = scale * dS K, each (batch, head) by itself
+//
+// Tensors   as flash_backward's, through tensor maps, so any strides that are multiples of 16 bytes.
+// Passes    One source for several kernels, by the field `pass`: dq (which also writes delta), dk and dv, dk alone, dv
+//           alone. P and dS are computed anew in each, so a pass depends on no other but for delta.
+// Grid      (ceil(own rows / tile), heads, batch): queries and heads_q for dq, keys and heads_kv for dk and dv.
+// Warps     the first warpgroup is the producer (producer.cuh); 1 to 3 consumer warpgroups of 64 own rows each multiply
+//           and store (consumer.cuh).
+// Shared    own tiles, `stages` and `value_stages` tiles of a step, each padded to bands of 64 columns, LSE and delta
+// of
+//           a step's queries, and barriers (pipeline.cuh); up to 1023 bytes more, as the start is rounded up.
+// Registers a consumer thread holds S and dP (tile / 2 each), their rounded forms (tile / 4 each) and what it sums
+//           (head_dim / 2, head_dim_v / 2); setmaxnreg lets it have 256 (one consumer), 240 (two) or 160 (three).
+// Tolerance max|dx - ref| <= 2 max|ref16 - ref| + a rounding against float64: P and dS are rounded to 16 bits once, the
+//           sums once, all else is fp32.
+#include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/setmaxnreg.cuh>
+
+#include "attention_backward_sm90/consumer.cuh"
+#include "attention_backward_sm90/producer.cuh"
+
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "attention_backward_sm90 requires sm_90a"
+#endif
+
+extern "C" __global__
+__launch_bounds__(cfg::kThreads,
+                  1) void attention_backward_sm90(const __grid_constant__ attention_backward_sm90_params p) {
+  extern __shared__ char raw[];
+  const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
+  if (threadIdx.x == 0) layout.initialise();
+  __syncthreads(); // the mbarriers are initialised for every thread
+  const Work work(p.rest);
+  // The shuffle tells the compiler that the number is the same in all threads of a warp.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0);
+  if (warp < kThreadsPerWarpgroup / kLanesPerWarp) {
+    setmaxnreg_dec<cfg::kProducerRegisters>();
+    const Producer producer{p, layout, work};
+    if (warp == 0 && threadIdx.x == 0) producer.load_tiles();
+    if (cfg::kOwnsKeys && warp == 1) producer.load_statistics(threadIdx.x % kLanesPerWarp);
+  } else {
+    setmaxnreg_inc<cfg::kConsumerRegisters>();
+    Consumer(p, layout, work, warp / 4 - 1, threadIdx.x % kThreadsPerWarpgroup).run();
+  }
+}

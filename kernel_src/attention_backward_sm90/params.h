@@ -1,0 +1,29 @@
+/* The one argument of the attention_backward_sm90 kernels, by value. Read by the C compiler and by NVRTC. */
+#ifndef KJIT_KERNEL_SRC_ATTENTION_BACKWARD_SM90_PARAMS_H
+#define KJIT_KERNEL_SRC_ATTENTION_BACKWARD_SM90_PARAMS_H
+
+#include "flash_backward/params.h"
+
+/* A CUtensorMap. */
+#ifdef __CUDACC_RTC__
+struct alignas(64) attention_backward_map {
+#else
+struct attention_backward_map {
+  _Alignas(64)
+#endif
+  char bytes[128];
+};
+
+/* A block owns rows of queries (pass dq) or of keys (dk, dv) and steps over the rows of the other side. Each tensor is
+ * (batch, seq, heads, columns), a box 64 columns wide and one tile, or 64 own rows, high. */
+struct attention_backward_sm90_params {
+  struct attention_backward_map own;        /* head_dim columns: q for dq, k for dk and dv      */
+  struct attention_backward_map own_value;  /* head_dim_v columns: dout for dq, v for dk and dv */
+  struct attention_backward_map step;       /* head_dim columns: k for dq, q for dk and dv      */
+  struct attention_backward_map step_value; /* head_dim_v columns: v for dq, dout for dk and dv */
+  struct attention_backward_map out;        /* dq or dk; unused where neither is computed       */
+  struct attention_backward_map out_value;  /* dv; unused where it is not computed              */
+  struct flash_backward_params rest;        /* pointers, strides, lengths and scale             */
+};
+
+#endif

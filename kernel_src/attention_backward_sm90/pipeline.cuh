@@ -1,0 +1,89 @@
+// The layout of shared memory, and the mbarriers between the producer and the consumers.
+//
+//   own         [consumer][band][64 rows][64]   head_dim columns; loaded once; dq or dk is stored through it
+//   own value   [consumer][band][64 rows][64]   head_dim_v columns; loaded once; dv is stored through it
+//   step        [stages][band][rows][64]        head_dim columns
+//   step value  [value_stages][band][rows][64]  head_dim_v columns
+//   statistics  [stages][rows / 2][4]           with queries as the step: two LSE, then two delta, of neighbours
+//   then the mbarriers
+//
+// "Full" completes when TMA, and for statistics a warp of the producer, has written a buffer. "Empty" completes when
+// every warp of every consumer has arrived, being done with it.
+#pragma once
+#include <kjit/ptx/mbarrier.cuh>
+#include <kjit/types.cuh>
+
+#include "attention_backward_sm90/config.cuh"
+
+namespace shared {
+
+constexpr int kOwnValueAt = cfg::kConsumers * cfg::kGroupBytes;
+constexpr int kStepAt = kOwnValueAt + cfg::kConsumers * cfg::kGroupValueBytes;
+constexpr int kStepValueAt = kStepAt + cfg::kStages * cfg::kStepBytes;
+constexpr int kStatisticsAt = kStepValueAt + cfg::kValueStages * cfg::kStepValueBytes;
+constexpr int kBarriersAt = kStatisticsAt + cfg::kStages * cfg::kStatisticsBytes;
+constexpr int kBarriers = 1 + 2 * cfg::kStages + 2 * cfg::kValueStages;
+constexpr int kBytes = kBarriersAt + BACKWARD_SM90_BARRIER_BYTES * kBarriers;
+
+// The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
+// outside.
+static_assert(kBytes + BACKWARD_SM90_ALIGNMENT - 1 == KJIT_shared_bytes,
+              "shared_bytes: what the host asks for is what is used");
+
+} // namespace shared
+
+// A ring of `kSlots` buffers as the producer or a consumer sees it: the slot that is next, and the parity of the phase
+// to wait for on that slot's mbarriers.
+template <int kSlots> struct StepRing {
+  int slot = 0;
+  int parity = 0;
+
+  KJIT_DEVICE void advance() {
+    slot++;
+    if (slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// The shared::cta addresses of buffers and mbarriers, from the address of the whole.
+struct Layout {
+  uint32_t base;
+
+  KJIT_DEVICE uint32_t own(int consumer) const { return base + consumer * cfg::kGroupBytes; }
+  KJIT_DEVICE uint32_t own_value(int consumer) const {
+    return base + shared::kOwnValueAt + consumer * cfg::kGroupValueBytes;
+  }
+  KJIT_DEVICE uint32_t step(int slot) const { return base + shared::kStepAt + slot * cfg::kStepBytes; }
+  KJIT_DEVICE uint32_t step_value(int slot) const { return base + shared::kStepValueAt + slot * cfg::kStepValueBytes; }
+  KJIT_DEVICE uint32_t statistics(int slot) const {
+    return base + shared::kStatisticsAt + slot * cfg::kStatisticsBytes;
+  }
+
+  KJIT_DEVICE uint32_t own_full() const { return barrier(0); }
+  KJIT_DEVICE uint32_t step_full(int slot) const { return barrier(1 + slot); }
+  KJIT_DEVICE uint32_t step_empty(int slot) const { return barrier(1 + cfg::kStages + slot); }
+  KJIT_DEVICE uint32_t value_full(int slot) const { return barrier(1 + 2 * cfg::kStages + slot); }
+  KJIT_DEVICE uint32_t value_empty(int slot) const { return barrier(1 + 2 * cfg::kStages + cfg::kValueStages + slot); }
+
+  // Initialise the mbarriers. One thread, before a barrier of the block.
+  KJIT_DEVICE void initialise() const {
+    constexpr int kWarps = cfg::kConsumers * kThreadsPerWarpgroup / kLanesPerWarp;
+    mbarrier_init(own_full(), 1);
+    for (int i = 0; i < cfg::kStages; i++) {
+      mbarrier_init(step_full(i), cfg::kOwnsKeys ? 1 + kLanesPerWarp : 1); // the lanes that write statistics
+      mbarrier_init(step_empty(i), kWarps);
+    }
+    for (int i = 0; i < cfg::kValueStages; i++) {
+      mbarrier_init(value_full(i), 1);
+      mbarrier_init(value_empty(i), kWarps);
+    }
+    fence_mbarrier_init();
+  }
+
+private:
+  KJIT_DEVICE uint32_t barrier(int index) const {
+    return base + shared::kBarriersAt + BACKWARD_SM90_BARRIER_BYTES * index;
+  }
+};

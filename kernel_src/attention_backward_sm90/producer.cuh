@@ -1,0 +1,89 @@
+// The producer: the warpgroup that fills shared memory. One thread of its first warp issues every TMA load. With
+// queries as the step its second warp reads LSE and delta of each step's queries, as consumers want them. The other
+// warps have nothing to do.
+#pragma once
+#include <kjit/ptx/mbarrier.cuh>
+#include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/tma.cuh>
+#include <kjit/types.cuh>
+
+#include "attention_backward_sm90/pipeline.cuh"
+#include "attention_backward_sm90/schedule.cuh"
+#include "flash_backward/row_delta.cuh"
+
+struct Producer {
+  const attention_backward_sm90_params &p;
+  const Layout at;
+  const Work &work;
+
+  // One thread.
+  KJIT_DEVICE void load_tiles() const {
+    StepRing<cfg::kStages> ring;
+    StepRing<cfg::kValueStages> values;
+    prefetch_tensormap(map(p.own));
+    prefetch_tensormap(map(p.own_value));
+    prefetch_tensormap(map(p.step));
+    prefetch_tensormap(map(p.step_value));
+    load_own();
+    work.for_each_step([&](int head, int step) {
+      const int row = step * cfg::kStepRows;
+      mbarrier_wait_parity(at.step_empty(ring.slot), ring.parity ^ 1);
+      load_rows<cfg::kHeadDim>(p.step, at.step(ring.slot), at.step_full(ring.slot), row, head);
+      ring.advance();
+      mbarrier_wait_parity(at.value_empty(values.slot), values.parity ^ 1);
+      load_rows<cfg::kHeadDimV>(p.step_value, at.step_value(values.slot), at.value_full(values.slot), row, head);
+      values.advance();
+    });
+  }
+
+  // One warp. A lane takes every 32nd pair of queries.
+  KJIT_DEVICE void load_statistics(int lane) const {
+    StepRing<cfg::kStages> ring;
+    const flash_backward_params &r = p.rest;
+    work.for_each_step([&](int head, int step) {
+      const float *lse = r.lse + work.batch * r.lse_stride.batch + head * r.lse_stride.head;
+      const float *delta = r.delta + work.batch * r.delta_stride.batch + head * r.delta_stride.head;
+      mbarrier_wait_parity(at.step_empty(ring.slot), ring.parity ^ 1);
+#pragma unroll
+      for (int pair = lane; pair < cfg::kStepRows / 2; pair += kLanesPerWarp) {
+        Chunk chunk;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const int query = step * cfg::kStepRows + 2 * pair + i;
+          const bool exists = query < r.seq_q;
+          chunk.word[i] = __float_as_uint(exists ? lse_log2(lse[query]) : infinity());
+          chunk.word[2 + i] = cfg::kNeedsDs && exists ? __float_as_uint(delta[query]) : 0;
+        }
+        st_shared_16(at.statistics(ring.slot) + pair * 16, chunk);
+      }
+      mbarrier_arrive(at.step_full(ring.slot));
+      ring.advance();
+    });
+  }
+
+private:
+  KJIT_DEVICE static const TensorMap *map(const attention_backward_map &m) {
+    return (const TensorMap *)&m;
+  }
+
+  KJIT_DEVICE void load_own() const {
+    constexpr bool kValue = cfg::kNeedsDs; // dv alone reads no own value
+    mbarrier_arrive_expect_tx(at.own_full(),
+                              cfg::kConsumers * (cfg::kGroupBytes + (kValue ? cfg::kGroupValueBytes : 0)));
+    for (int c = 0; c < cfg::kConsumers; c++) {
+      const int row = work.tile * cfg::kOwnRows + c * cfg::kGroupRows;
+      for (int i = 0; i < cfg::bands(cfg::kHeadDim); i++)
+        tma_load(at.own(c) + i * cfg::kGroupBandBytes, map(p.own), at.own_full(), i * 64, row, work.head, work.batch);
+      for (int i = 0; i < (kValue ? cfg::bands(cfg::kHeadDimV) : 0); i++)
+        tma_load(at.own_value(c) + i * cfg::kGroupBandBytes, map(p.own_value), at.own_full(), i * 64, row, work.head,
+                 work.batch);
+    }
+  }
+
+  template <int kColumns>
+  KJIT_DEVICE void load_rows(const attention_backward_map &m, uint32_t shared, uint32_t full, int row, int head) const {
+    mbarrier_arrive_expect_tx(full, cfg::bands(kColumns) * cfg::kStepBandBytes);
+    for (int i = 0; i < cfg::bands(kColumns); i++)
+      tma_load(shared + i * cfg::kStepBandBytes, map(m), full, i * 64, row, head, work.batch);
+  }
+};

@@ -1,0 +1,29 @@
+// What a block of threads works on: one tile of own rows, and the steps over the other side. All roles of a block walk
+// through the same steps in the same order.
+#pragma once
+#include <kjit/types.cuh>
+
+#include "attention_backward_sm90/config.cuh"
+#include "attention_backward_sm90/params.h"
+#include "flash_backward/visible.cuh"
+
+struct Work {
+  int tile; // of own rows
+  int head; // a query head for dq, a key head for dk and dv
+  int batch;
+  int first_step_head, step_heads; // key head of the query head; query heads that share the key head
+  Steps steps;
+
+  KJIT_DEVICE explicit Work(const flash_backward_params &p)
+      : tile(cfg::kCausal && !cfg::kOwnsKeys ? gridDim.x - 1 - blockIdx.x : blockIdx.x), head(blockIdx.y),
+        batch(blockIdx.z), first_step_head(cfg::kOwnsKeys ? head * p.heads_per_kv : head / p.heads_per_kv),
+        step_heads(cfg::kOwnsKeys ? p.heads_per_kv : 1),
+        steps(cfg::kOwnsKeys ? query_steps(p, tile) : key_steps(p, tile)) {}
+
+  // Call visit(head, step) for every step.
+  template <typename Visit> KJIT_DEVICE void for_each_step(Visit visit) const {
+    for (int i = 0; i < step_heads; i++)
+      for (int step = steps.first; step < steps.end; step++)
+        visit(first_step_head + i, step);
+  }
+};

@@ -1,0 +1,96 @@
+// The append pass: new keys, rotated where tables are given, and new values go to the cache, key i of sequence b to
+// position used_k[b] + i. A warp moves one (row, key head) at a time. A position that the cache does not have is
+// skipped.
+#pragma once
+#include <kjit/ptx/memory.cuh>
+#include <kjit/types.cuh>
+
+#include "attention_serving/config.cuh"
+#include "attention_serving/lengths.cuh"
+#include "attention_serving/params.h"
+#include "attention_serving/rotary.cuh"
+
+namespace append {
+
+// A row of k_new: its sequence, and its place among the sequence's rows.
+struct NewRow {
+  int sequence, index;
+};
+
+// With cu_new the sequence is the last one that begins no later than the row; rows behind the last sequence belong to
+// none.
+KJIT_DEVICE NewRow find(const attention_serving_params &p, int row) {
+  if (!p.cu_new) return {row / p.rows_new, row % p.rows_new};
+  if (row < p.cu_new[0] || row >= p.cu_new[p.batch]) return {p.batch, 0};
+  int low = 0, high = p.batch - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (p.cu_new[middle] <= row)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return {low, row - p.cu_new[low]};
+}
+
+// Offsets of a position in the cache of keys and in that of values, in elements; false where there is none.
+KJIT_DEVICE bool locate(const attention_serving_params &p, int b, int position, int64_t &in_k, int64_t &in_v) {
+  const int row = p.cache_index ? p.cache_index[b] : b;
+  if (position < 0 || position >= cache_capacity(p, 0)) return false;
+  int64_t outer = row;
+  int slot = position;
+  if (p.page_size) {
+    outer = p.page_table[row * p.page_table_stride + position / p.page_size];
+    slot = position % p.page_size;
+  }
+  in_k = outer * p.k_stride.batch + slot * p.k_stride.seq;
+  in_v = outer * p.v_stride.batch + slot * p.v_stride.seq;
+  return outer >= 0 && outer < p.cache_rows;
+}
+
+KJIT_DEVICE Chunk *chunk_at(const void *base, int64_t element) {
+  return (Chunk *)((char *)(uint64_t)base + element * 2);
+}
+
+// One row of keys of one head, lane after lane a chunk, or a pair of chunks that are rotated together.
+KJIT_DEVICE void move_key(const attention_serving_params &p, const Chunk *from, Chunk *to, int position, int lane) {
+  const int rotated = p.cos ? p.rotary_columns / kChunkElements : 0, pieces = p.cos ? rotary::pieces(p) : 0;
+  for (int i = lane; i < pieces; i += kLanesPerWarp) {
+    Chunk low = ld_global_nc_16(from + i);
+    if (p.rotary_interleaved) {
+      rotary::turn_interleaved(p, low, i, position);
+    } else {
+      Chunk high = ld_global_nc_16(from + i + pieces);
+      rotary::turn_halves(p, low, high, i, position);
+      st_global_16(to + i + pieces, high);
+    }
+    st_global_16(to + i, low);
+  }
+  for (int i = rotated + lane; i < cfg::kHeadDim / kChunkElements; i += kLanesPerWarp)
+    st_global_16(to + i, ld_global_nc_16(from + i));
+}
+
+KJIT_DEVICE void run(const attention_serving_params &p) {
+  const int lane = (int)threadIdx.x % kLanesPerWarp, warps = (int)gridDim.x * cfg::kWarps;
+  const int64_t count = (int64_t)(p.cu_new ? p.rows_new : p.batch * (int64_t)p.rows_new) * p.heads_kv;
+  for (int64_t i = (int64_t)blockIdx.x * cfg::kWarps + (int)threadIdx.x / kLanesPerWarp; i < count; i += warps) {
+    const int row = (int)(i / p.heads_kv), head = (int)(i % p.heads_kv);
+    const NewRow found = find(p, row);
+    if (found.sequence >= p.batch) continue;
+    const int position = p.used_k[found.sequence] + found.index;
+    const int turned = (p.rotary_at ? p.rotary_at[found.sequence] : p.used_k[found.sequence]) + found.index;
+    int64_t in_k, in_v;
+    if (!locate(p, found.sequence, position, in_k, in_v)) continue;
+    const int64_t batch = p.cu_new ? 0 : found.sequence, seq = p.cu_new ? row : found.index;
+    const Chunk *const k =
+        chunk_at(p.k_new, batch * p.k_new_stride.batch + seq * p.k_new_stride.seq + head * p.k_new_stride.head);
+    const Chunk *const v =
+        chunk_at(p.v_new, batch * p.v_new_stride.batch + seq * p.v_new_stride.seq + head * p.v_new_stride.head);
+    move_key(p, k, chunk_at(p.k, in_k + head * p.k_stride.head), turned, lane);
+    Chunk *const to = chunk_at(p.v, in_v + head * p.v_stride.head);
+    for (int c = lane; c < cfg::kHeadDimV / kChunkElements; c += kLanesPerWarp)
+      st_global_16(to + c, ld_global_nc_16(v + c));
+  }
+}
+
+} // namespace append

@@ -1,0 +1,84 @@
+// Where a sequence's rows and keys lie, and which keys a row sees. Everything is read on the device.
+//
+//   rows    used_q[b], else cu_q[b + 1] - cu_q[b], else rows_q
+//   keys    used_k[b], else cu_k[b + 1] - cu_k[b], else the cache's positions; plus the appended, less leftpad[b]
+//
+// A negative length counts as 0. Lengths beyond what the tensors hold are cut, so that no address lies outside of them.
+// Row i stands at position i + keys - rows among the keys (aligned bottom right) and sees those from `low` on and below
+// `high` (struct Seen), as window_left, window_right and chunk have it; causal is window_right = 0.
+#pragma once
+#include <kjit/types.cuh>
+
+#include "attention_serving/params.h"
+
+using namespace kjit;
+
+struct Sequence {
+  int rows, keys;
+  int first_row;  // of q and o: rows before the sequence's, where the rows of all follow one another
+  int cache_row;  // row of the cache, or of the page table
+  int first_slot; // position in the cache (or among all keys) of key 0
+};
+
+KJIT_DEVICE int at_least_0(int value) {
+  return value < 0 ? 0 : value;
+}
+
+KJIT_DEVICE int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+
+// Positions of one row of the cache, or of one sequence's part of the keys of all.
+KJIT_DEVICE int cache_capacity(const attention_serving_params &p, int first_of_all) {
+  if (p.page_size) {
+    const int64_t slots = (int64_t)p.max_pages * p.page_size;
+    return slots < 0x7fffffff ? (int)slots : 0x7fffffff;
+  }
+  return p.rows_k - first_of_all;
+}
+
+// Keys of sequence b that the cache holds before anything is appended. -1 and the like stay what they are.
+KJIT_DEVICE int cached_keys(const attention_serving_params &p, int b) {
+  if (p.used_k) return p.used_k[b];
+  if (p.cu_k) return p.cu_k[b + 1] - p.cu_k[b];
+  return cache_capacity(p, 0);
+}
+
+KJIT_DEVICE int new_keys(const attention_serving_params &p, int b) {
+  if (!p.k_new) return 0;
+  return p.cu_new ? at_least_0(p.cu_new[b + 1] - p.cu_new[b]) : p.rows_new;
+}
+
+KJIT_DEVICE Sequence sequence_of(const attention_serving_params &p, int b) {
+  Sequence s;
+  s.first_row = p.cu_q ? p.cu_q[b] : 0;
+  const int wanted = p.used_q ? p.used_q[b] : p.cu_q ? p.cu_q[b + 1] - s.first_row : p.rows_q;
+  s.rows = at_least_0(smaller(wanted, p.rows_q - s.first_row));
+  s.cache_row = p.cache_index ? p.cache_index[b] : b;
+  const int pad = p.leftpad ? p.leftpad[b] : 0;
+  const int first_of_all = p.cu_k && !p.page_size ? p.cu_k[b] : 0;
+  s.first_slot = first_of_all + pad;
+  const int keys = cached_keys(p, b) + new_keys(p, b);
+  s.keys = at_least_0(smaller(keys, cache_capacity(p, first_of_all)) - pad);
+  // A row that the cache does not have holds no keys: nothing outside of it is read.
+  if (!p.page_size && !p.cu_k && (unsigned)s.cache_row >= (unsigned)p.cache_rows) s.keys = 0;
+  return s;
+}
+
+// The keys [low, high) that a row sees; none when low >= high.
+struct Seen {
+  int low, high;
+};
+
+KJIT_DEVICE Seen seen_by(const attention_serving_params &p, const Sequence &s, int row) {
+  const int at = row + s.keys - s.rows;
+  Seen seen = {0, s.keys};
+  if (p.window_right >= 0) seen.high = smaller(seen.high, at + p.window_right + 1);
+  if (p.window_left >= 0) seen.low = at_least_0(at - p.window_left);
+  if (p.chunk) {
+    const int begin = at < 0 ? -p.chunk : at - at % p.chunk; // a row in front of all keys is in no chunk that has keys
+    seen.low = seen.low > begin ? seen.low : begin;
+    seen.high = smaller(seen.high, begin + p.chunk);
+  }
+  return seen;
+}

@@ -1,0 +1,60 @@
+// Rotary position embedding: pairs of columns are turned by the angle whose cosine and sine a table has for the row's
+// position; computed in fp32, rounded to 16 bits. Columns from rotary_columns on stay what they are.
+#pragma once
+#include <kjit/ptx/cvt.cuh>
+#include <kjit/types.cuh>
+
+#include "attention_serving/config.cuh"
+#include "attention_serving/element.cuh"
+#include "attention_serving/params.h"
+
+namespace rotary {
+
+// Row `position` of a table. A position that the table does not have takes its nearest row: nothing outside is read.
+KJIT_DEVICE const uint32_t *table_row(const attention_serving_params &p, const void *table, int position) {
+  const int last = p.rotary_rows - 1, row = position < 0 ? 0 : position > last ? last : position;
+  return (const uint32_t *)table + (int64_t)row * (p.rotary_columns / 4);
+}
+
+KJIT_DEVICE uint32_t turn_pair(uint32_t word, float cos, float sin) {
+  float x, y;
+  element_pair<cfg::Element>(word, x, y);
+  return cvt_rn_x2(cfg::Element{}, x * cos - y * sin, x * sin + y * cos);
+}
+
+// Pairs (2i, 2i + 1): the chunk of columns [8 * index, 8 * index + 8).
+KJIT_DEVICE void turn_interleaved(const attention_serving_params &p, Chunk &chunk, int index, int position) {
+  const uint32_t *const cos = table_row(p, p.cos, position) + index * 2;
+  const uint32_t *const sin = table_row(p, p.sin, position) + index * 2;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    float c0, c1, s0, s1;
+    element_pair<cfg::Element>(cos[i], c0, c1);
+    element_pair<cfg::Element>(sin[i], s0, s1);
+    chunk.word[2 * i] = turn_pair(chunk.word[2 * i], c0, s0);
+    chunk.word[2 * i + 1] = turn_pair(chunk.word[2 * i + 1], c1, s1);
+  }
+}
+
+// Pairs (i, i + rotary_columns / 2): the chunks of columns [8 * index, ...) and [rotary_columns / 2 + 8 * index, ...).
+KJIT_DEVICE void turn_halves(const attention_serving_params &p, Chunk &low, Chunk &high, int index, int position) {
+  const uint32_t *const cos = table_row(p, p.cos, position) + index * 4;
+  const uint32_t *const sin = table_row(p, p.sin, position) + index * 4;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    float c[2], s[2], x[2], y[2];
+    element_pair<cfg::Element>(cos[i], c[0], c[1]);
+    element_pair<cfg::Element>(sin[i], s[0], s[1]);
+    element_pair<cfg::Element>(low.word[i], x[0], x[1]);
+    element_pair<cfg::Element>(high.word[i], y[0], y[1]);
+    low.word[i] = cvt_rn_x2(cfg::Element{}, x[0] * c[0] - y[0] * s[0], x[1] * c[1] - y[1] * s[1]);
+    high.word[i] = cvt_rn_x2(cfg::Element{}, x[0] * s[0] + y[0] * c[0], x[1] * s[1] + y[1] * c[1]);
+  }
+}
+
+// How many pieces of work a row is, each of one or two chunks.
+KJIT_DEVICE int pieces(const attention_serving_params &p) {
+  return p.rotary_interleaved ? p.rotary_columns / 8 : p.rotary_columns / 16;
+}
+
+} // namespace rotary

@@ -1,0 +1,330 @@
+// What the kernels of an attention variant call: which keys a row sees, what becomes of a score, and which key blocks a
+// tile visits. The variant's own functions come from the generated header attention_variant.cuh.
+//
+// Masks are judged into keep words, one bit for each score of a thread, before the scores are computed: a mask that
+// stood in the loop over the scores would cost hundreds of spilled bytes (docs/variants.md). Accumulators of mma.m16n8
+// and of wgmma.m64 lie alike in a thread, so the words serve both families: bit 2n + i of a row is the score in columns
+// 8n + 2 (lane % 4) + i.
+//
+// The blocks come from row intervals (tile_ranges(), evaluated by the lanes of a warp) where the mask is an OR of
+// intervals, else from lists that block_list.cu made.
+#pragma once
+#include <kjit/attention/variant_real_ranges.h>
+#include <kjit/ptx/math.cuh>
+#include <kjit/types.cuh>
+#include <kjit/warp.cuh>
+
+#include "attention_variant/params.h"
+#include "softmax/online_softmax.cuh"
+
+#include "attention_variant.cuh"
+
+#if !defined(KJIT_variant_lists) || !defined(KJIT_variant_map) || !defined(KJIT_variant_sinks)
+#error "KJIT_variant_lists, KJIT_variant_map or KJIT_variant_sinks is not defined: 0 or 1"
+#endif
+
+namespace variant {
+
+constexpr bool kScored = KJIT_VARIANT_SCORE;
+constexpr bool kMasked = KJIT_VARIANT_MASK;
+constexpr bool kListed = KJIT_variant_lists; // blocks come from lists, where the launch has memory for them
+constexpr bool kMapped = KJIT_variant_map;   // the caller gave states of blocks
+constexpr bool kSinks = KJIT_variant_sinks;
+// Every score of a partial block is judged by itself.
+constexpr bool kJudged = kMapped || (kMasked && KJIT_VARIANT_INTERVALS == 0);
+// Row intervals: those of the mask, or the one that ends where the row's keys end.
+constexpr int kIntervals = kMasked && !kJudged ? KJIT_VARIANT_INTERVALS : 1;
+
+static_assert(KJIT_VARIANT_INTERVALS >= 0 && KJIT_VARIANT_INTERVALS <= 4, "KJIT_VARIANT_INTERVALS: 0 to 4");
+
+KJIT_DEVICE int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+KJIT_DEVICE int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+// One row of scores. A row that does not exist is evaluated as the last one that does.
+struct Row {
+  int batch, head, query;
+  int limit; // keys that exist for it: the first ones
+
+  KJIT_DEVICE Row(const attention_variant_params &v, int batch, int head, int query, int limit)
+      : batch(batch), head(smaller(head, v.arguments.heads_q - 1)), query(smaller(query, v.arguments.seq_q - 1)),
+        limit(limit) {}
+};
+
+// The which-th interval of a row, within the keys that exist for it; empty: low >= high.
+KJIT_DEVICE void interval(const attention_variant_params &v, const Row &row, int which, int &low, int &high) {
+  low = 0;
+  high = row.limit;
+#if KJIT_VARIANT_MASK && KJIT_VARIANT_INTERVALS > 0
+  if constexpr (!kJudged) {
+    kjit_variant_interval(v.arguments, which, row.batch, row.head, row.query, low, high);
+    low = larger(low, 0);
+    high = smaller(high, row.limit);
+  }
+#endif
+}
+
+KJIT_DEVICE int map_state(const attention_variant_params &v, int batch, int head, int map_row, int map_column) {
+  return v.map
+      .states[batch * v.map.batch_stride + head * v.map.head_stride + (int64_t)map_row * v.map.columns + map_column];
+}
+
+// Judge one key of a row.
+KJIT_DEVICE bool sees(const attention_variant_params &v, const Row &row, int key) {
+  if constexpr (kMapped) {
+    const int column = key / v.map.key_rows;
+    const int state = map_state(v, row.batch, row.head, smaller(row.query / v.map.query_rows, v.map.rows - 1),
+                                smaller(column, v.map.columns - 1));
+    if (state != VARIANT_PARTIAL || !kMasked) return state != VARIANT_EMPTY;
+  }
+  return kjit_variant_mask(v.arguments, row.batch, row.head, row.query, key);
+}
+
+// Which of a thread's scores of one row count.
+template <int kColumns8> struct KeepWords {
+  static constexpr int kBits = 2 * kColumns8, kWords = (kBits + 31) / 32;
+  uint32_t word[kWords];
+
+  KJIT_DEVICE bool keeps(int column8, int i) const {
+    const int bit = 2 * column8 + i;
+    return word[bit / 32] >> bit % 32 & 1;
+  }
+
+  KJIT_DEVICE void keep_all() {
+#pragma unroll
+    for (int w = 0; w < kWords; w++)
+      word[w] = ~0u;
+  }
+
+  // Decide for the keys from `first_key` on.
+  KJIT_DEVICE void decide(const attention_variant_params &v, const Row &row, int first_key, int lane) {
+    const int first = first_key + lane % 4 * 2;
+    if constexpr (kJudged)
+      judge(v, row, first);
+    else
+      compare(v, row, first);
+  }
+
+private:
+  // A loop that is not unrolled, because the mask's code then stands in the kernel once.
+  KJIT_DEVICE void judge(const attention_variant_params &v, const Row &row, int first) {
+#pragma unroll
+    for (int w = 0; w < kWords; w++) {
+      uint32_t bits = 0;
+#pragma unroll 1
+      for (int bit = 0; bit < (w + 1 < kWords ? 32 : kBits - 32 * w); bit++) {
+        const int key = first + w * 128 + bit / 2 * 8 + bit % 2;
+        if (key < row.limit && sees(v, row, key)) bits |= 1u << bit;
+      }
+      word[w] = bits;
+    }
+  }
+
+  KJIT_DEVICE void compare(const attention_variant_params &v, const Row &row, int first) {
+#pragma unroll
+    for (int w = 0; w < kWords; w++)
+      word[w] = 0;
+#pragma unroll
+    for (int which = 0; which < kIntervals; which++) {
+      int low, high;
+      interval(v, row, which, low, high);
+      const int from = bits_below(low - first), to = bits_below(high - first);
+#pragma unroll
+      for (int w = 0; w < kWords; w++)
+        word[w] |= ones(to - 32 * w) & ~ones(from - 32 * w);
+    }
+  }
+
+  // How many of the thread's columns lie below `column`, which counts from the thread's first one.
+  static KJIT_DEVICE int bits_below(int column) {
+    return column <= 0 ? 0 : smaller(column / 8 * 2 + smaller(column % 8, 2), kBits);
+  }
+  // The `count` lowest bits.
+  static KJIT_DEVICE uint32_t ones(int count) {
+    return count <= 0 ? 0 : count >= 32 ? ~0u : (1u << count) - 1;
+  }
+};
+
+// A score as the softmax takes it: the variant's function of the scaled score, times log2(e). Where the score function
+// is the identity the scale stays in the exponent, as in dense attention.
+template <bool kLog2>
+KJIT_DEVICE float transformed(const attention_variant_params &v, float s, const Row &row, int key) {
+  if constexpr (!kScored) return s;
+  return kjit_variant_score(v.arguments, s * v.score_scale, row.batch, row.head, row.query, key) *
+         (kLog2 ? kLog2E : 1.0f);
+}
+
+// Transform the scores of a thread's r-th row, and set those that do not count to -inf.
+template <bool kPartial, bool kLog2, int kColumns8>
+KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_params &v, const Row &row,
+                       const KeepWords<kColumns8> &keep, int first_key, int lane) {
+#pragma unroll
+  for (int n = 0; n < kColumns8; n++)
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      float &score = s[n][2 * r + i];
+      score = transformed<kLog2>(v, score, row, first_key + lane % 4 * 2 + n * 8 + i);
+      if (kPartial && !keep.keeps(n, i)) score = masked_score();
+    }
+}
+
+// Key blocks first to end - 1, of which full_first to full_end - 1 are seen as a whole by all rows.
+struct BlockRange {
+  int first, end, full_first, full_end;
+};
+
+// The smallest value of a warp's lanes, in every lane.
+KJIT_DEVICE int warp_min(int x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2)
+    x = smaller(x, __shfl_xor_sync(0xffffffffu, x, lanes));
+  return x;
+}
+
+constexpr int kManyKeys = 0x7fffffff;
+
+// The blocks of `key_rows` keys that a tile's rows see, one range for each interval. All lanes of a warp.
+//   row_of(i)  the i-th of `rows` rows; exists(i) whether it does
+template <int key_rows, typename RowOf, typename Exists>
+KJIT_DEVICE void tile_ranges(BlockRange (&ranges)[kIntervals], const attention_variant_params &v, int rows, int lane,
+                             RowOf row_of, Exists exists) {
+  int lowest[kIntervals], highest[kIntervals], full_low[kIntervals], full_high[kIntervals];
+#pragma unroll
+  for (int which = 0; which < kIntervals; which++) {
+    lowest[which] = full_high[which] = kManyKeys;
+    highest[which] = full_low[which] = 0;
+  }
+#pragma unroll 1
+  for (int i = lane; i < rows; i += kLanesPerWarp) {
+    if (!exists(i)) continue;
+    const Row row = row_of(i);
+#pragma unroll
+    for (int which = 0; which < kIntervals; which++) {
+      int low, high;
+      interval(v, row, which, low, high);
+      if (low < high) {
+        lowest[which] = smaller(lowest[which], low);
+        highest[which] = larger(highest[which], high);
+      }
+      full_low[which] = larger(full_low[which], low);
+      full_high[which] = smaller(full_high[which], high);
+    }
+  }
+#pragma unroll
+  for (int which = 0; which < kIntervals; which++) {
+    const int low = warp_min(lowest[which]), high = -warp_min(-highest[which]);
+    const int full = -warp_min(-full_low[which]), full_end = warp_min(full_high[which]);
+    BlockRange &range = ranges[which];
+    range.first = low < high ? low / key_rows : 0;
+    range.end = low < high ? (high + key_rows - 1) / key_rows : 0;
+    range.full_first = (int)(((uint32_t)full + key_rows - 1) / key_rows);
+    range.full_end = kJudged || full_end < 0 ? 0 : full_end / key_rows;
+  }
+}
+
+// Sort ranges by their ends, the largest first, and cut off what an earlier one covers, so that no block is in two.
+KJIT_DEVICE void separate(BlockRange (&ranges)[kIntervals]) {
+#pragma unroll
+  for (int round = 0; round + 1 < kIntervals; round++)
+#pragma unroll
+    for (int i = 0; i + 1 < kIntervals; i++)
+      if (ranges[i].end < ranges[i + 1].end) {
+        const BlockRange later = ranges[i];
+        ranges[i] = ranges[i + 1];
+        ranges[i + 1] = later;
+      }
+#pragma unroll
+  for (int i = 1; i < kIntervals; i++) {
+    int floor = ranges[0].end > ranges[0].first ? ranges[0].first : kManyKeys;
+#pragma unroll
+    for (int j = 1; j < i; j++)
+      if (ranges[j].end > ranges[j].first) floor = smaller(floor, ranges[j].first);
+    ranges[i].end = smaller(ranges[i].end, floor);
+  }
+}
+
+constexpr int kNoBlock = -1;
+
+// The key blocks of a tile, one after the other from the last to the first. An entry is as those of
+// attention_block_lists are. There is always at least one, so that a tile that sees no key still writes zeros.
+struct BlockWalk {
+  BlockRange ranges[kIntervals];
+  const int *entries = nullptr;
+  int count;    // of entries
+  int position; // of the next entry
+
+  // Begin a tile. All lanes of a warp; `list` is the tile's list where there are any.
+  template <int key_rows, typename RowOf, typename Exists>
+  KJIT_DEVICE void begin(const attention_variant_params &v, int list, int rows, int lane, RowOf row_of, Exists exists) {
+    position = 0;
+    if (kListed && v.lists.counts != nullptr) {
+      entries = v.lists.entries + (int64_t)list * v.lists.capacity;
+      count = v.lists.counts[list];
+      return;
+    }
+    entries = nullptr;
+    tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists);
+    separate(ranges);
+    count = 0;
+#pragma unroll
+    for (int i = 0; i < kIntervals; i++)
+      count += larger(ranges[i].end - ranges[i].first, 0);
+    if (count > 0) return;
+    count = 1;
+    ranges[0] = {0, 1, 0, 0};
+  }
+
+  // The entry of a position below `count`.
+  KJIT_DEVICE int entry(int at) const {
+    if (kListed && entries != nullptr) return entries[at];
+    int block = 0;
+    bool found = false;
+#pragma unroll
+    for (int i = 0; i < kIntervals; i++) {
+      const int length = larger(ranges[i].end - ranges[i].first, 0);
+      if (!found && at < length) {
+        block = ranges[i].end - 1 - at;
+        found = true;
+      }
+      at -= length;
+    }
+    bool full = false;
+#pragma unroll
+    for (int i = 0; i < kIntervals; i++)
+      full |= block >= ranges[i].full_first && block < ranges[i].full_end;
+    return 2 * block + full;
+  }
+
+  // The next entry, or kNoBlock.
+  KJIT_DEVICE int next() {
+    return position < count ? entry(position++) : kNoBlock;
+  }
+};
+
+// Add each row's sink to a softmax, once: a logit that has no value. `head_of(m, r)` is a row's query head.
+template <bool kLog2, typename Softmax, typename Output, typename HeadOf>
+KJIT_DEVICE void add_sinks(Softmax &softmax, Output &o, const attention_variant_params &v, float scale_log2, int lane,
+                           HeadOf head_of) {
+  constexpr int kRowTiles = sizeof(softmax.max) / sizeof(softmax.max[0]);
+  const float to_scores = kLog2 ? kLog2E / scale_log2 : 1.0f, to_log2 = kLog2 ? scale_log2 : kLog2E;
+  typename Softmax::Rows sinks, now, factors;
+#pragma unroll
+  for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      sinks[m][r] = v.sinks[smaller(head_of(m, r), v.arguments.heads_q - 1)] * to_scores;
+      now[m][r] = fmaxf(softmax.max[m][r], sinks[m][r]);
+    }
+  softmax.template set_max<false>(now, factors, scale_log2);
+  softmax.rescale(o, factors);
+#pragma unroll
+  for (int m = 0; m < kRowTiles; m++)
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      if (lane % 4 == 0) softmax.sum[m][r] += ex2_approx((sinks[m][r] - softmax.max[m][r]) * to_log2);
+}
+
+} // namespace variant

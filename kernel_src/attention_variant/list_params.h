@@ -1,0 +1,38 @@
+/* The arguments of the kernels that prepare an attention variant's key blocks. Read by the C compiler and by NVRTC. */
+#ifndef KJIT_KERNEL_SRC_ATTENTION_VARIANT_LIST_PARAMS_H
+#define KJIT_KERNEL_SRC_ATTENTION_VARIANT_LIST_PARAMS_H
+
+#include "attention_variant/params.h"
+
+enum {
+  LIST_THREADS = 512, /* of a block of attention_block_list */
+  LIST_SHARED = 128,  /* bytes of its shared memory: a state of each of 32 key blocks */
+  MAP_THREADS = 128   /* of a block of attention_block_map */
+};
+
+/* Of attention_block_list, which fills the lists in `variant.lists`. */
+struct attention_block_list_params {
+  struct attention_variant_params variant;
+  int query_tiles;  /* tiles of a head                                                                   */
+  int tile_queries; /* queries of a tile                                                                 */
+  int packed;       /* query heads in a tile's rows                                                      */
+  int packs;        /* packs of query heads that share a key head; 1 where packed is 1                   */
+  int group;        /* query heads that share a key head                                                 */
+  int key_rows;     /* keys of a block                                                                   */
+  int causal;       /* 1: query i sees no key beyond i + seq_kv - seq_q, besides what the mask says       */
+  int reserved;
+};
+
+/* Of attention_block_map, which turns lists of blocks, in the layout of PyTorch's BlockMask, into states. All tensors
+ * are int32 with rows of `columns` entries; entries past a row's count are not read. */
+struct attention_block_map_params {
+  const int *counts, *indices;           /* blocks that the mask judges                         */
+  const int *full_counts, *full_indices; /* blocks that are seen as a whole; NULL: there are none */
+  long long count_batch_stride, count_head_stride, index_batch_stride, index_head_stride, index_row_stride;
+  long long full_count_batch_stride, full_count_head_stride, full_index_batch_stride, full_index_head_stride,
+      full_index_row_stride;
+  unsigned char *states; /* (batch, heads, rows, columns) contiguous */
+  int rows, columns;
+};
+
+#endif

@@ -1,0 +1,88 @@
+"""What PyTorch's functions and tensors do while a score or mask function is traced."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ._trace import METHODS, Partial, Scalar, TraceError, Tracer, Vector, index_tensor, method, operate
+
+_GETITEM = torch.Tensor.__getitem__
+
+#: Operators of a tensor that stands beside a traced number: the dunder's name and the sign, and whether it is reversed.
+_SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+}  # fmt: skip
+
+
+def _holds(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds, value))
+    return isinstance(value, (Scalar, Partial, Vector))
+
+
+def _tracer_of(values: Any) -> Optional[Tracer]:
+    for value in values:
+        if isinstance(value, (Scalar, Partial)):
+            return value.tracer
+        if isinstance(value, (tuple, list)):
+            found = _tracer_of(value)
+            if found is not None:
+                return found
+    return None
+
+
+def _operand(tracer: Tracer, value: Any) -> Any:
+    """A tensor without axes is read where it lies when a GPU has it, and is a number else."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.ndim:
+        raise TraceError(f"a tensor of shape {tuple(value.shape)} beside a number: index each of its axes")
+    if value.device.type == "cpu":
+        return value.item()
+    return tracer.value(tracer.tensor_name(value))
+
+
+def apply(function: Any, arguments: Any, named: dict[str, Any]) -> Any:
+    """A function of PyTorch of which an argument is traced."""
+    tracer = _tracer_of(arguments) or _tracer_of(tuple(named.values()))
+    name = getattr(function, "__name__", str(function)).rsplit(".", 1)[-1]
+    if tracer is None:
+        if isinstance(arguments[0], Vector) and name in ("any", "all"):
+            return getattr(arguments[0], name)()
+        raise TraceError(f"{name} is not computed by attention variants")
+    if function is _GETITEM:
+        index = arguments[1]
+        return index_tensor(tracer, arguments[0], index if type(index) is tuple else (index,))
+    if isinstance(arguments[0], (Partial, Vector)) and name in ("any", "all"):
+        return getattr(arguments[0], name)()
+    if name == "index_select" or name == "take":
+        raise TraceError(f"{name}: write tensor[index]")
+    operands = [_operand(tracer, value) for value in arguments]
+    named = {key: _operand(tracer, value) for key, value in named.items() if key not in ("out", "device")}
+    plain = name.strip("_")
+    if name.startswith("__") and plain in _SIGNS:
+        return operate(_SIGNS[plain], *operands)
+    if name.startswith("__r") and plain[1:] in _SIGNS:
+        return operate(_SIGNS[plain[1:]], operands[1], operands[0])
+    if plain not in METHODS:
+        raise TraceError(f"{plain} is not computed by attention variants; there are {', '.join(sorted(METHODS))}")
+    return method(operands[0], plain, operands[1:], named)
+
+
+class Mode(TorchFunctionMode):
+    """Lets tensor[object] and function(tensor, object) reach the trace; everything else is PyTorch's own."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        named = named or {}
+        if _holds(arguments) or (named and _holds(tuple(named.values()))):
+            return apply(function, arguments, named)
+        return function(*arguments, **named)

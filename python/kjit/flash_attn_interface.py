@@ -1,0 +1,336 @@
+"""FlashAttention-3's functions, by its signatures: `from kjit.flash_attn_interface import flash_attn_with_kvcache`.
+
+What the library computes means what it means there; an argument that it does not compute is a NotImplementedError that
+names it. `pack_gqa` and `deterministic` change nothing: query heads are always packed, and every run gives the same bits.
+Lengths stay on the device, so that every function can be captured into a CUDA graph. docs/serving.md has the details.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Union
+
+from . import _abi
+from .flash_attn import _not_computed
+from .flash_attn import flash_attn_func as _dense
+
+Tensor = Any  # a PyTorch tensor
+
+_module: Any = None
+
+_VARLEN = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
+_CACHE = ("q", "k", "v", "seqused_k", "k_new", "v_new", "cache_batch_idx", "leftpad_k", "cu_seqlens_q",
+          "cu_seqlens_k_new", "rotary_cos", "rotary_sin", "rotary_seqlens")  # fmt: skip
+
+
+def _serving() -> Any:
+    """PyTorch is imported by whoever made a tensor of it, never by this package."""
+    global _module
+    if _module is None:
+        from . import _serving as module
+
+        _module = module
+    return _module
+
+
+def _refuse(**values: Any) -> None:
+    for name, value in values.items():
+        if value is not None:
+            raise _not_computed(name, "..." if hasattr(value, "shape") else value)
+
+
+def _contiguous(tensor: Tensor) -> Tensor:
+    """As FlashAttention does: columns must be neighbours."""
+    return tensor if tensor is None or tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _numbers(
+    softmax_scale: Optional[float],
+    window_size: tuple[int, int],
+    attention_chunk: int,
+    softcap: float,
+    num_splits: int,
+    sm_margin: int,
+    max_seqlen_q: int,
+) -> tuple[tuple[str, Any], ...]:
+    if softmax_scale is not None and softmax_scale == 0:
+        raise ValueError("softmax_scale is 0: must be positive, or None for 1/sqrt(head_dim)")
+    left, right = window_size
+    return (
+        ("scale", softmax_scale or 0.0),
+        ("window_left", max(left, -1)),
+        ("window_right", max(right, -1)),
+        ("attention_chunk", attention_chunk),
+        ("softcap", softcap),
+        ("num_splits", num_splits),
+        ("sm_margin", sm_margin),
+        ("max_seqlen_q", max_seqlen_q),
+    )
+
+
+def flash_attn_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    qv: Optional[Tensor] = None,
+    q_descale: Optional[Tensor] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
+    window_size: tuple[int, int] = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: Optional[bool] = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+) -> Any:
+    """q: (batch, seq_q, heads_q, head_dim); k, v: (batch, seq_kv, heads_kv, head_dim). causal is aligned bottom right.
+
+    Returns out, or (out, lse) with return_attn_probs.
+    """
+    if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
+        _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    if tuple(window_size) == (-1, -1) and attention_chunk == 0 and softcap == 0.0:
+        found = _dense(q, k, v, softmax_scale=softmax_scale, causal=causal, return_attn_probs=return_attn_probs)
+        return found[:2] if return_attn_probs else found
+    numbers = _numbers(softmax_scale, window_size, attention_chunk, softcap, num_splits, sm_margin, 0)
+    tensors = (_contiguous(q), _contiguous(k), _contiguous(v))
+    flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
+    serving = _serving()
+    return serving.run(serving.Problem(_VARLEN[:3], tensors, numbers, flags, q.shape[0]), None, return_attn_probs)
+
+
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Optional[Tensor],
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    seqused_q: Optional[Tensor] = None,
+    seqused_k: Optional[Tensor] = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    qv: Optional[Tensor] = None,
+    q_descale: Optional[Tensor] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
+    window_size: tuple[int, int] = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    num_splits: int = 1,
+    pack_gqa: Optional[bool] = None,
+    deterministic: bool = False,
+    sm_margin: int = 0,
+    return_attn_probs: bool = False,
+    *,
+    block_table: Optional[Tensor] = None,
+    page_table: Optional[Tensor] = None,
+    out: Optional[Tensor] = None,
+    scheduler_metadata: Optional[Tensor] = None,
+    s_aux: Optional[Tensor] = None,
+    sinks: Optional[Tensor] = None,
+) -> Any:
+    """q: (total_q, heads_q, head_dim); k, v: (total_k, heads_kv, head_dim), or with a page table (pages, page size,
+    heads_kv, head_dim). Sequence b has the rows from cu_seqlens_q[b] up to cu_seqlens_q[b + 1], or seqused_q[b] of them.
+
+    max_seqlen_q and max_seqlen_k are bounds: they may be padded, and do not change the result. The arguments behind the
+    star are those of other engines' forks: block_table (or page_table), out, scheduler_metadata, and one logit for each
+    query head, s_aux (or sinks). Returns out, or (out, lse) with return_attn_probs; lse is (heads_q, total_q).
+    """
+    if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
+        _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    serving = _serving()
+    numbers = _numbers(softmax_scale, window_size, attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q)
+    problem = serving.Problem(
+        _VARLEN,
+        (_contiguous(q), _contiguous(k), _contiguous(v), cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k),
+        numbers,
+        _abi.KJIT_ATTENTION_CAUSAL if causal else 0,
+        cu_seqlens_q.shape[0] - 1,
+        block_table if page_table is None else page_table,
+        s_aux if sinks is None else sinks,
+    )
+    return serving.run(problem, out, return_attn_probs, scheduler_metadata)
+
+
+def flash_attn_with_kvcache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Optional[Tensor] = None,
+    v: Optional[Tensor] = None,
+    qv: Optional[Tensor] = None,
+    rotary_cos: Optional[Tensor] = None,
+    rotary_sin: Optional[Tensor] = None,
+    cache_seqlens: Optional[Union[int, Tensor]] = None,
+    cache_batch_idx: Optional[Tensor] = None,
+    cache_leftpad: Optional[Tensor] = None,
+    page_table: Optional[Tensor] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k_new: Optional[Tensor] = None,
+    max_seqlen_q: Optional[int] = None,
+    rotary_seqlens: Optional[Tensor] = None,
+    q_descale: Optional[Tensor] = None,
+    k_descale: Optional[Tensor] = None,
+    v_descale: Optional[Tensor] = None,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    attention_chunk: int = 0,
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    scheduler_metadata: Optional[Tensor] = None,
+    num_splits: int = 0,
+    pack_gqa: Optional[bool] = None,
+    sm_margin: int = 0,
+    return_softmax_lse: bool = False,
+    *,
+    out: Optional[Tensor] = None,
+    sinks: Optional[Tensor] = None,
+) -> Any:
+    """Attention over a cache, to which k and v, if given, are appended first at cache_seqlens.
+
+    q: (batch, seq_q, heads_q, head_dim), or (total_q, ...) with cu_seqlens_q; k_cache, v_cache: (batch_c, positions,
+    heads_kv, head_dim), or with a page table (pages, page size, heads_kv, head_dim); k, v: (batch, seq_new, heads_kv,
+    head_dim), or (total_new, ...) with cu_seqlens_k_new. Returns out, or (out, lse) with return_softmax_lse.
+    """
+    if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
+        _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    serving = _serving()
+    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+    if isinstance(cache_seqlens, int):
+        torch = serving.torch
+        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
+    numbers = _numbers(softmax_scale, window_size, attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q or 0)
+    flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
+    if rotary_interleaved:
+        flags |= _abi.KJIT_SERVING_ROTARY_INTERLEAVED
+    if k is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
+        names, tensors = _CACHE[:4], (_contiguous(q), k_cache, v_cache, cache_seqlens)
+    else:
+        names = _CACHE
+        tensors = (
+            _contiguous(q),
+            k_cache,
+            v_cache,
+            cache_seqlens,
+            _contiguous(k),
+            _contiguous(v),
+            cache_batch_idx,
+            cache_leftpad,
+            cu_seqlens_q,
+            cu_seqlens_k_new,
+            rotary_cos,
+            rotary_sin,
+            rotary_seqlens,
+        )
+    problem = serving.Problem(names, tensors, numbers, flags, batch, page_table, sinks)
+    return serving.run(problem, out, return_softmax_lse, scheduler_metadata)
+
+
+def get_scheduler_metadata(
+    batch_size: int,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    headdim: int,
+    cache_seqlens: Tensor,
+    qkv_dtype: Any = None,
+    headdim_v: Optional[int] = None,
+    cu_seqlens_q: Optional[Tensor] = None,
+    cu_seqlens_k_new: Optional[Tensor] = None,
+    cache_leftpad: Optional[Tensor] = None,
+    page_size: Optional[int] = None,
+    max_seqlen_k_new: int = 0,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    attention_chunk: int = 0,
+    has_softcap: bool = False,
+    num_splits: int = 0,
+    pack_gqa: Optional[bool] = None,
+    sm_margin: int = 0,
+) -> Tensor:
+    """The schedule of calls with these lengths, for their `scheduler_metadata`: int32, on the device, of a size that
+    depends on the card and the kernel alone. Calls that it does not fit make their own.
+    """
+    serving = _serving()
+    torch = serving.torch
+    memory = torch.empty(16, dtype=qkv_dtype or torch.bfloat16, device=cache_seqlens.device)
+    width = headdim_v or headdim
+    positions = page_size or _LENGTH_MAX
+    rows = (_LENGTH_MAX,) if cu_seqlens_q is not None else (batch_size, max_seqlen_q)
+    new = max_seqlen_k_new or (0 if cu_seqlens_k_new is None else 1)
+    new_rows = (new,) if cu_seqlens_k_new is not None else (batch_size, new)
+    tensors = (
+        _Shape(memory, (*rows, num_heads_q, headdim)),
+        _Shape(memory, (batch_size, positions, num_heads_kv, headdim)),
+        _Shape(memory, (batch_size, positions, num_heads_kv, width)),
+        cache_seqlens,
+        _Shape(memory, (*new_rows, num_heads_kv, headdim)) if new else None,
+        _Shape(memory, (*new_rows, num_heads_kv, width)) if new else None,
+        None,
+        cache_leftpad,
+        cu_seqlens_q,
+        cu_seqlens_k_new,
+        None,
+        None,
+        None,
+    )
+    softcap = 1.0 if has_softcap else 0.0
+    numbers = _numbers(None, window_size, attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q)
+    flags = (_abi.KJIT_ATTENTION_CAUSAL if causal else 0) | _abi.KJIT_SERVING_ROTARY_INTERLEAVED
+    pages = None if page_size is None else _Shape(cache_seqlens, (batch_size, _LENGTH_MAX // positions))
+    problem = serving.Problem(_CACHE, tensors, numbers, flags, batch_size, pages)
+    return serving.write_schedule(problem, _Shape(memory, (*rows, num_heads_q, width)), memory.device)
+
+
+#: The library's bound of a length.
+_LENGTH_MAX = 1 << 30
+
+
+class _Shape:
+    """What the library asks of a contiguous tensor, of memory that is smaller: nothing is read from it, or written."""
+
+    def __init__(self, memory: Tensor, shape: tuple[int, ...]) -> None:
+        strides = [1]
+        for length in reversed(shape[1:]):
+            strides.insert(0, strides[0] * length)
+        self.memory, self.shape, self.strides = memory, shape, strides
+        self.dtype, self.device, self.is_cuda = memory.dtype, memory.device, memory.is_cuda
+
+    def data_ptr(self) -> int:
+        return int(self.memory.data_ptr())
+
+    def stride(self, axis: Optional[int] = None) -> Any:
+        return self.strides if axis is None else self.strides[axis]
+
+    def get_device(self) -> int:
+        return int(self.memory.get_device())
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> int:
+        return 2
+
+
+def flash_attn_combine(
+    out_partial: Tensor, lse_partial: Tensor, out: Optional[Tensor] = None, out_dtype: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Merge partial results over disjoint keys: out_partial (splits, ..., heads, head_dim) and lse_partial (splits, ...,
+    heads) give (out, lse), where lse = ln sum exp(lse_partial) and out the average of out_partial by these weights.
+
+    Computed by PyTorch's own kernels, since kjit's never leave partial results to their caller.
+    """
+    lse = lse_partial.float().logsumexp(0)
+    weights = (lse_partial.float() - lse).exp().nan_to_num(0.0, 0.0, 0.0)
+    merged = (weights.unsqueeze(-1) * out_partial.float()).sum(0).to(out_dtype or out_partial.dtype)
+    if out is None:
+        return merged, lse
+    out.copy_(merged)
+    return out, lse

@@ -1,0 +1,299 @@
+"""Attention variants: score and mask functions, as texts or as Python functions."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import struct
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, Optional, Union
+
+from . import _abi, _trace
+from ._library import as_dict, call, lib
+
+Function = Callable[..., Any]
+Number = Union[bool, int, float]
+
+#: Variants kept by their text: more than one model has, and a bound for texts whose numbers change at every call.
+_KNOWN_MAX = 4096
+_known: dict[Any, Variant] = {}
+
+
+class Variant:
+    """A checked variant of the library: its text, with declared scalars and tensors. Immutable.
+
+    score, mask: texts of the language of docs/variants.md; None: the score itself, every key.
+    scalars: {name: "int32" or "fp32"}; tensors: {name: (dtype, rank)}, dtypes by PyTorch's numbers.
+    """
+
+    __slots__ = ("_handle", "scalars", "tensors", "score", "mask", "__weakref__")
+
+    def __init__(
+        self,
+        score: Optional[str] = None,
+        mask: Optional[str] = None,
+        scalars: Mapping[str, str] = {},
+        tensors: Mapping[str, tuple[int, int]] = {},
+        *,
+        file: Optional[str] = None,
+        line: int = 1,
+    ) -> None:
+        self._handle = ctypes.c_void_p()
+        self.score, self.mask = score, mask
+        self.scalars, self.tensors = dict(scalars), dict(tensors)
+        kinds = {"int32": _abi.KJIT_VARIANT_INT32, "fp32": _abi.KJIT_VARIANT_FP32}
+        declared: Any = (_abi.kjit_variant_scalar * max(1, len(scalars)))(
+            *(_abi.kjit_variant_scalar(name.encode(), kinds[kind]) for name, kind in scalars.items())
+        )
+        views: Any = (_abi.kjit_variant_tensor * max(1, len(tensors)))(
+            *(_abi.kjit_variant_tensor(name.encode(), dtype, rank) for name, (dtype, rank) in tensors.items())
+        )
+        text = _abi.kjit_attention_variant_text(
+            struct_size=ctypes.sizeof(_abi.kjit_attention_variant_text),
+            score=None if score is None else score.encode(),
+            mask=None if mask is None else mask.encode(),
+            scalars=declared,
+            scalar_count=len(scalars),
+            tensors=views,
+            tensor_count=len(tensors),
+            file=None if file is None else file.encode(),
+            line=line,
+        )
+        call(lib.kjit_attention_variant_create, ctypes.byref(self._handle), ctypes.byref(text))
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle:
+            lib.kjit_attention_variant_free(handle)
+
+    def _text(self, function: Any) -> str:
+        needed = ctypes.c_size_t()
+        call(function, self._handle, None, 0, ctypes.byref(needed))
+        text = ctypes.create_string_buffer(needed.value)
+        call(function, self._handle, text, needed, None)
+        return text.value.decode()
+
+    def explain(self) -> str:
+        """The canonical text, what the score is made of, how blocks are found, the digest."""
+        return self._text(lib.kjit_attention_variant_explain)
+
+    def kernel_text(self) -> str:
+        """The header that the kernels of this variant include."""
+        return self._text(lib.kjit_attention_variant_print_kernel)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """kjit_variant_info: has_score, has_mask, affine, pointwise, terms, intervals, operations, digest."""
+        info = _abi.kjit_variant_info(struct_size=ctypes.sizeof(_abi.kjit_variant_info))
+        call(lib.kjit_attention_variant_get_info, self._handle, ctypes.byref(info))
+        return as_dict(info)
+
+    @property
+    def digest(self) -> str:
+        """Variants of one digest are one kernel."""
+        return str(self.info["digest"])
+
+
+class Evaluation(NamedTuple):
+    """A variant at one place, computed on the host."""
+
+    score: float
+    seen: bool
+    score_grad: float
+
+
+class Bound(NamedTuple):
+    """A variant with the values of a call."""
+
+    variant: Variant
+    values: tuple[Number, ...]
+    tensors: tuple[Any, ...]
+
+    def scalars(self) -> Any:
+        """The values as the library takes them: int32, floats by their bits."""
+        kinds = tuple(self.variant.scalars.values())
+        bits = b"".join(
+            struct.pack("=f", value) if kind == "fp32" else struct.pack("=i", int(value))
+            for kind, value in zip(kinds, self.values)
+        )
+        return (ctypes.c_int32 * max(1, len(kinds))).from_buffer_copy(bits.ljust(4, b"\0"))
+
+    def evaluate(
+        self,
+        score: float,
+        b: int,
+        h: int,
+        q: int,
+        k: int,
+        *,
+        seq_q: int,
+        seq_kv: int,
+        heads_q: int = 1,
+        heads_kv: int = 1,
+    ) -> Evaluation:
+        """Both functions at one place, on the host, in double precision. Tensors must be the processor's."""
+        views = (_abi.kjit_tensor * max(1, len(self.tensors)))(*map(tensor_view, self.tensors))
+        at = _abi.kjit_variant_evaluation(
+            struct_size=ctypes.sizeof(_abi.kjit_variant_evaluation),
+            seq_q=seq_q,
+            seq_kv=seq_kv,
+            heads_q=heads_q,
+            heads_kv=heads_kv,
+            scalar_values=self.scalars(),
+            tensors=views,
+            score=score,
+            b=b,
+            h=h,
+            q=q,
+            k=k,
+        )
+        call(lib.kjit_attention_variant_evaluate, self.variant._handle, ctypes.byref(at))
+        return Evaluation(at.new_score, bool(at.seen), at.score_grad)
+
+
+class Extras(NamedTuple):
+    """What a call of attention has besides dense attention."""
+
+    bound: Optional[Bound] = None
+    blocks: Any = None
+    sinks: Any = None
+    window: Optional[tuple[int, int]] = None
+    softcap: float = 0.0
+    alibi_slopes: Any = None
+    bias: Any = None
+    attention_chunk: int = 0
+
+    def names(self) -> str:
+        """Those that are given, for a message."""
+        given = (name for name, value in zip(self._fields, self) if value is not None and not _is_zero(value))
+        return ", ".join("score and mask" if name == "bound" else name for name in given)
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value == 0
+
+
+#: PyTorch's numbers of the element types that variants read, by the type's name.
+_DTYPES = {
+    "uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "float64": 7, "bool": 11,
+    "bfloat16": 15,
+}  # fmt: skip
+
+
+def _dtype_number(tensor: Any) -> int:
+    name = str(tensor.dtype).rsplit(".", 1)[-1]
+    if name not in _DTYPES:
+        raise TypeError(f"a tensor of {name}: attention variants read {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+def tensor_view(tensor: Any) -> Any:
+    """A tensor of PyTorch or numpy as a kjit_tensor."""
+    if hasattr(tensor, "data_ptr"):
+        device = tensor.get_device() if tensor.is_cuda else _abi.KJIT_DEVICE_HOST
+        data, strides = tensor.data_ptr(), tensor.stride()
+    else:
+        device, data = _abi.KJIT_DEVICE_HOST, tensor.ctypes.data
+        strides = tuple(stride // tensor.itemsize for stride in tensor.strides)
+    view = _abi.kjit_tensor(data=data, dtype=_dtype_number(tensor), device=device, rank=tensor.ndim)
+    view.shape[: tensor.ndim], view.stride[: tensor.ndim] = tuple(tensor.shape), strides
+    return view
+
+
+def from_text(
+    score: Optional[str] = None,
+    mask: Optional[str] = None,
+    params: Mapping[str, Number] = {},
+    tensors: Mapping[str, Any] = {},
+) -> Bound:
+    """A variant by its texts, with the values of its scalars and tensors. An int is an int32, a float an fp32."""
+    scalars = {name: "fp32" if isinstance(value, float) else "int32" for name, value in params.items()}
+    kinds = {name: (_dtype_number(tensor), tensor.ndim) for name, tensor in tensors.items()}
+    key = (score, mask, tuple(scalars.items()), tuple(kinds.items()))
+    return Bound(_find(key, score, mask, scalars, kinds), tuple(params.values()), tuple(tensors.values()))
+
+
+def _find(key: Any, score: Any, mask: Any, scalars: Any, tensors: Any) -> Variant:
+    variant = _known.get(key)
+    if variant is None:
+        variant = Variant(score, mask, scalars, tensors)
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        _known[key] = variant
+    return variant
+
+
+def _positional(function: Function) -> int:
+    """Parameters without a default, as FlexAttention counts them."""
+    parameters = inspect.signature(function).parameters.values()
+    return sum(
+        parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        for parameter in parameters
+    )
+
+
+def from_functions(score_mod: Optional[Function] = None, mask_mod: Optional[Function] = None) -> Bound:
+    """A variant by its functions, as FlexAttention takes them: score_mod(score, b, h, q, k), mask_mod(b, h, q, k).
+
+    The functions are read anew at each call, which takes microseconds: so what they capture may change, and nothing is
+    stale. Raises TypeError with the user's file and line for what cannot be computed.
+    """
+    tracer = _trace.Tracer()
+    score = None if score_mod is None else _trace.trace(tracer, score_mod, _trace.SCORE_INPUTS)
+    mask = None if mask_mod is None else _trace.trace(tracer, mask_mod, _trace.MASK_INPUTS)
+    tensors = tracer.tensors
+    if len(tensors) > _abi.KJIT_VARIANT_TENSOR_COUNT_MAX:
+        raise TypeError(f"the functions read {len(tensors)} tensors; {_abi.KJIT_VARIANT_TENSOR_COUNT_MAX} is the most")
+    kinds = {f"tensor{i}": (_dtype_number(tensor), tensor.ndim) for i, tensor in enumerate(tensors)}
+    key = (score, mask, (), tuple(kinds.values()))
+    return Bound(_find(key, score, mask, {}, kinds), (), tuple(tensors))
+
+
+def bind(
+    score: Optional[str] = None,
+    mask: Optional[str] = None,
+    score_mod: Optional[Function] = None,
+    mask_mod: Optional[Function] = None,
+    params: Optional[Mapping[str, Number]] = None,
+    tensors: Optional[Mapping[str, Any]] = None,
+) -> Optional[Bound]:
+    """The variant of a call; None: the call has none."""
+    if score_mod is not None or mask_mod is not None:
+        if score is not None or mask is not None or params or tensors:
+            raise TypeError("give functions (score_mod, mask_mod) or texts (score, mask, params, tensors), not both")
+        return from_functions(score_mod, mask_mod)
+    if score is None and mask is None:
+        if params or tensors:
+            raise TypeError("params and tensors belong to a score or a mask")
+        return None
+    return from_text(score, mask, params or {}, tensors or {})
+
+
+def explain(
+    function: Optional[Function] = None,
+    *,
+    score_mod: Optional[Function] = None,
+    mask_mod: Optional[Function] = None,
+    block_mask: Any = None,
+    score: Optional[str] = None,
+    mask: Optional[str] = None,
+    params: Optional[Mapping[str, Number]] = None,
+    tensors: Optional[Mapping[str, Any]] = None,
+) -> str:
+    """What kjit makes of functions or texts: the expression, its classes, how blocks are found, the digest.
+
+    A single function is told apart as FlexAttention does: 5 parameters are a score_mod, 4 a mask_mod.
+    """
+    if function is not None:
+        count = _positional(function)
+        if count not in (4, 5):
+            raise TypeError(f"a score_mod has 5 parameters and a mask_mod 4, and this function has {count}")
+        score_mod, mask_mod = (function, mask_mod) if count == 5 else (score_mod, function)
+    if block_mask is not None and mask_mod is None:
+        mask_mod = block_mask.mask_mod
+    bound = bind(score, mask, score_mod, mask_mod, params, tensors)
+    return "score: score\nmask: true\n" if bound is None else bound.variant.explain()
+
+
+__all__ = ["Bound", "Evaluation", "Variant", "bind", "explain", "from_functions", "from_text"]

@@ -1,0 +1,10 @@
+/* The kernels that run before an attention variant's: block_list.cu and block_map.cu of kernel_src/attention_variant.
+ */
+#ifndef KJIT_ATTENTION_ATTENTION_VARIANT_KERNELS_H
+#define KJIT_ATTENTION_ATTENTION_VARIANT_KERNELS_H
+
+#include "family/family.h"
+
+extern const kjit_family attention_block_list_family, attention_block_map_family;
+
+#endif

@@ -1,0 +1,298 @@
+/* A call's variant: see attention_variant_launch.h.
+ *
+ * 1. attention_variant_take() checks sinks and block lists, and makes the request's extra: the header, the defines that
+ *    say how blocks are found, and a digest of both.
+ * 2. attention_variant_prepare() lays out the lists for a config's tiles and gets the kernels that fill them: none
+ * where the mask is row intervals, which the attention kernel evaluates itself.
+ * 3. attention_variant_begin() takes memory that belongs to the stream and enqueues those kernels.
+ *
+ * Threads: a launch belongs to its caller and is only read once it is prepared; memory is shared as sm90_workspace.h
+ * says. */
+#include "attention/attention_variant_launch.h"
+
+#include <string.h>
+
+#include "attention/attention_variant_kernels.h"
+#include "attention/sm90/sm90_workspace.h"
+#include "attention/tensor_check.h"
+#include "base/error.h"
+#include "base/integer.h"
+#include "runtime/runtime_internal.h"
+
+enum axis { BATCH, SEQ, HEADS };
+
+#define VARIANT_HEADER "attention_variant.cuh"
+
+#define LN_2 0.69314718055994530942
+
+/* Most bytes of lists: beyond, every block is judged instead. */
+#define LISTS_MAX ((size_t)512 << 20)
+
+static void *create_memory(kjit_runtime *runtime) {
+  return sm90_workspace_create(runtime);
+}
+
+static void destroy_memory(kjit_runtime *runtime, void *state) {
+  (void)runtime;
+  sm90_workspace_destroy(state);
+}
+
+static const struct runtime_slot memory_slot = {create_memory, destroy_memory};
+
+/* ---- Arguments ---- */
+
+static const char *const sink_axes[] = {"heads"};
+static const char *const count_axes[] = {"batch", "heads", "rows"};
+static const char *const index_axes[] = {"batch", "heads", "rows", "columns"};
+static const struct tensor_rule sinks_rule = {"sinks", sink_axes, 1, 4, 1, 4, 0};
+static const struct tensor_rule counts_rule = {"blocks.counts", count_axes, 3, 4, 1, 4, 0};
+static const struct tensor_rule indices_rule = {"blocks.indices", index_axes, 4, 4, 1, 4, 0};
+static const struct tensor_rule full_counts_rule = {"blocks.full_counts", count_axes, 3, 4, 1, 4, 0};
+static const struct tensor_rule full_indices_rule = {"blocks.full_indices", index_axes, 4, 4, 1, 4, 0};
+
+static kjit_status check_tensor(const struct tensor_rule *rule, const kjit_tensor *tensor, int32_t dtype,
+                                int32_t device, kjit_error *error) {
+  kjit_status status = tensor_check_place(rule, tensor, device, error);
+  if (status == KJIT_OK && tensor->dtype != dtype) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "%s.dtype is %d: must be %s (%d)", rule->name, (int)tensor->dtype,
+                     dtype == KJIT_FP32 ? "FP32" : "INT32", (int)dtype);
+  }
+  if (status == KJIT_OK) status = tensor_check_shape(rule, tensor, error);
+  return status == KJIT_OK ? tensor_check_layout(rule, tensor, error) : status;
+}
+
+/* Check that an axis of a block list is as long as the problem's, or 1. */
+static kjit_status check_shared_axis(const struct tensor_rule *rule, const kjit_tensor *tensor, uint32_t axis,
+                                     int64_t length, kjit_error *error) {
+  if (tensor->shape[axis] == 1 || tensor->shape[axis] == length) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s.shape[%u] (%s) is %lld: must be 1 or that of q, %lld", rule->name,
+                   axis, rule->axes[axis], (long long)tensor->shape[axis], (long long)length);
+}
+
+static kjit_status check_list(const struct tensor_rule *count_rule, const kjit_tensor *counts,
+                              const struct tensor_rule *index_rule, const kjit_tensor *indices,
+                              const kjit_attention_args *args, kjit_error *error) {
+  const int64_t *const q = args->q.shape;
+  kjit_status status = check_tensor(count_rule, counts, KJIT_INT32, args->q.device, error);
+  if (status == KJIT_OK) status = check_tensor(index_rule, indices, KJIT_INT32, args->q.device, error);
+  if (status == KJIT_OK) status = check_shared_axis(count_rule, counts, 0, q[BATCH], error);
+  if (status == KJIT_OK) status = check_shared_axis(count_rule, counts, 1, q[HEADS], error);
+  for (uint32_t axis = 0; axis < 3 && status == KJIT_OK; axis++)
+    status = tensor_check_length(index_rule, indices, axis, counts->shape[axis], count_rule->name, error);
+  return status;
+}
+
+/* Check that the blocks cover an axis. */
+static kjit_status check_cover(const char *what, int64_t blocks, int32_t rows, int64_t length, kjit_error *error) {
+  if (rows < 1)
+    return error_set(error, KJIT_ERR_INVALID_ARG, "blocks.%s_rows is %d: must be at least 1", what, (int)rows);
+  if (blocks >= integer_divide_up(length, rows) && blocks <= INT32_MAX) return KJIT_OK;
+  return error_set(
+      error, KJIT_ERR_INVALID_ARG,
+      "blocks.indices has %lld blocks along the %s axis: must be at least %lld, to cover %lld with %d each",
+      (long long)blocks, what, (long long)integer_divide_up(length, rows), (long long)length, (int)rows);
+}
+
+static kjit_status check_blocks(const kjit_attention_args *args, kjit_error *error) {
+  const kjit_block_lists *blocks = args->blocks;
+  kjit_status status = check_list(&counts_rule, &blocks->counts, &indices_rule, &blocks->indices, args, error);
+  if (status == KJIT_OK && blocks->full_counts.data) {
+    status =
+        check_list(&full_counts_rule, &blocks->full_counts, &full_indices_rule, &blocks->full_indices, args, error);
+    for (uint32_t axis = 0; axis < 4 && status == KJIT_OK; axis++)
+      status = tensor_check_length(&full_indices_rule, &blocks->full_indices, axis, blocks->indices.shape[axis],
+                                   "blocks.indices", error);
+  }
+  if (status == KJIT_OK)
+    status = check_cover("query", blocks->indices.shape[2], blocks->query_rows, args->q.shape[SEQ], error);
+  return status == KJIT_OK ? check_cover("key", blocks->indices.shape[3], blocks->key_rows, args->k.shape[SEQ], error)
+                           : status;
+}
+
+static kjit_status check_sinks(const kjit_attention_args *args, kjit_error *error) {
+  const kjit_status status = check_tensor(&sinks_rule, args->sinks, KJIT_FP32, args->q.device, error);
+  return status == KJIT_OK ? tensor_check_length(&sinks_rule, args->sinks, 0, args->q.shape[HEADS], "q", error)
+                           : status;
+}
+
+/* The defines of each way to find blocks, by three bits: lists, a map, sinks. */
+#define DEFINES(lists, map, sinks)                                                                                     \
+  "#define KJIT_variant 1\n#define KJIT_variant_lists " #lists "\n#define KJIT_variant_map " #map                      \
+  "\n#define KJIT_variant_sinks " #sinks "\n"
+static const char *const defines[] = {DEFINES(0, 0, 0), DEFINES(1, 0, 0), DEFINES(0, 1, 0), DEFINES(1, 1, 0),
+                                      DEFINES(0, 0, 1), DEFINES(1, 0, 1), DEFINES(0, 1, 1), DEFINES(1, 1, 1)};
+
+/* The parts of the request that the variant adds. The bits that choose the defines change the variant's digest, which
+ * is told apart from all others by each of its bytes. */
+static void describe(struct attention_variant_launch *launch, bool has_sinks) {
+  const unsigned bits = (launch->is_listed ? 1u : 0) | (launch->is_mapped ? 2u : 0) | (has_sinks ? 4u : 0);
+  launch->extra = (struct config_extra){.name = VARIANT_HEADER,
+                                        .text = launch->source.header,
+                                        .bytes = strlen(launch->source.header),
+                                        .defines = defines[bits],
+                                        .digest = launch->source.digest,
+                                        .closure_main = "attention_variant/block_list.cu"};
+  launch->extra.digest.bytes[0] ^= (uint8_t)bits;
+}
+
+kjit_status attention_variant_take(struct attention_variant_launch *launch, const kjit_attention_args *args,
+                                   const struct attention_variant_source *source,
+                                   const struct kjit_variant_arguments *arguments, kjit_error *error) {
+  kjit_status status = args->sinks ? check_sinks(args, error) : KJIT_OK;
+  if (status == KJIT_OK && args->blocks) status = check_blocks(args, error);
+  if (status != KJIT_OK) return status;
+  memset(launch, 0, sizeof *launch);
+  launch->source = *source;
+  launch->params.arguments = *arguments;
+  launch->params.sinks = args->sinks ? args->sinks->data : NULL;
+  launch->is_mapped = args->blocks != NULL;
+  launch->is_listed = launch->is_mapped || (source->has_mask && source->intervals == 0);
+  describe(launch, args->sinks != NULL);
+  return KJIT_OK;
+}
+
+/* ---- Kernels that run before ---- */
+
+static int64_t stride_of(const kjit_tensor *tensor, uint32_t axis) {
+  return tensor->data ? tensor_stride(tensor, axis) : 0;
+}
+
+/* Lay out the map of the caller's lists. */
+static void lay_map(struct attention_variant_launch *launch, const kjit_block_lists *blocks) {
+  const kjit_tensor *counts = &blocks->counts, *indices = &blocks->indices;
+  const int64_t batch = counts->shape[0], heads = counts->shape[1], rows = indices->shape[2],
+                columns = indices->shape[3];
+  launch->map = (struct attention_block_map_params){.counts = counts->data,
+                                                    .indices = indices->data,
+                                                    .full_counts = blocks->full_counts.data,
+                                                    .full_indices = blocks->full_indices.data,
+                                                    .count_batch_stride = stride_of(counts, 0),
+                                                    .count_head_stride = stride_of(counts, 1),
+                                                    .index_batch_stride = stride_of(indices, 0),
+                                                    .index_head_stride = stride_of(indices, 1),
+                                                    .index_row_stride = stride_of(indices, 2),
+                                                    .full_count_batch_stride = stride_of(&blocks->full_counts, 0),
+                                                    .full_count_head_stride = stride_of(&blocks->full_counts, 1),
+                                                    .full_index_batch_stride = stride_of(&blocks->full_indices, 0),
+                                                    .full_index_head_stride = stride_of(&blocks->full_indices, 1),
+                                                    .full_index_row_stride = stride_of(&blocks->full_indices, 2),
+                                                    .rows = (int)rows,
+                                                    .columns = (int)columns};
+  launch->params.map = (struct attention_block_map){.batch_stride = batch > 1 ? heads * rows * columns : 0,
+                                                    .head_stride = heads > 1 ? rows * columns : 0,
+                                                    .query_rows = blocks->query_rows,
+                                                    .key_rows = blocks->key_rows,
+                                                    .rows = (int)rows,
+                                                    .columns = (int)columns};
+  launch->map_bytes = (size_t)integer_round_up(batch * heads * rows * columns, 16);
+  launch->map_grid[0] = (uint32_t)rows;
+  launch->map_grid[1] = (uint32_t)heads;
+  launch->map_grid[2] = (uint32_t)batch;
+}
+
+/* Lay out the lists of a config's tiles. Heads and batch entries that cannot differ share a list. */
+static void lay_lists(struct attention_variant_launch *launch, const kjit_attention_args *args,
+                      const struct attention_tiling *tiling) {
+  const struct attention_block_map *map = &launch->params.map;
+  const bool by_head = (launch->source.has_mask && launch->source.by_head) || map->head_stride > 0;
+  const bool by_batch = (launch->source.has_mask && launch->source.by_batch) || map->batch_stride > 0;
+  const int heads = by_head ? tiling->heads : 1;
+  const int64_t batch = by_batch ? (int64_t)tiling->batch : 1;
+  const int64_t lists = (int64_t)tiling->query_tiles * heads * batch;
+  const int64_t capacity = integer_divide_up(args->k.shape[SEQ], tiling->key_rows);
+  launch->list = (struct attention_block_list_params){
+      .query_tiles = tiling->query_tiles,
+      .tile_queries = tiling->tile_queries,
+      .packed = tiling->packed,
+      .packs = tiling->packed > 1 ? tiling->heads_per_kv : 1,
+      .group = tiling->packed > 1 ? launch->params.arguments.heads_q / launch->params.arguments.heads_kv : 1,
+      .key_rows = tiling->key_rows,
+      .causal = args->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0};
+  launch->params.lists = (struct attention_block_lists){.batch_stride = by_batch ? tiling->query_tiles * heads : 0,
+                                                        .head_stride = by_head ? tiling->query_tiles : 0,
+                                                        .capacity = (int)capacity};
+  launch->list_grid[0] = (uint32_t)tiling->query_tiles;
+  launch->list_grid[1] = (uint32_t)heads;
+  launch->list_grid[2] = (uint32_t)batch;
+  launch->count_bytes = (size_t)integer_round_up(lists * 4, 16);
+  launch->entry_bytes = lists > INT32_MAX || lists * capacity > (int64_t)(LISTS_MAX / 4)
+                            ? 0
+                            : (size_t)integer_round_up(lists * capacity * 4, 16);
+}
+
+kjit_status attention_variant_prepare(struct attention_variant_launch *launch, kjit_runtime *runtime,
+                                      const kjit_attention_args *args, const struct attention_tiling *tiling,
+                                      const kjit_device_info *device, kjit_error *error) {
+  if (!launch->is_listed) return KJIT_OK;
+  launch->memory = runtime_slot_get(runtime, &memory_slot);
+  if (!launch->memory) return error_no_memory(error);
+  kjit_status status = KJIT_OK;
+  if (launch->is_mapped) {
+    lay_map(launch, args->blocks);
+    status = config_kernel_get(runtime, &attention_block_map_family, NULL, device, NULL, 0, &launch->map_kernel, error);
+  }
+  lay_lists(launch, args, tiling);
+  if (status == KJIT_OK && launch->entry_bytes > 0)
+    status = config_kernel_get(runtime, &attention_block_list_family, NULL, device, &launch->extra, 0,
+                               &launch->list_kernel, error);
+  return status;
+}
+
+void attention_variant_fill(const struct attention_variant_launch *launch, float *scale, float *scale_log2,
+                            struct attention_variant_params *params) {
+  *params = launch->params;
+  params->score_scale = *scale;
+  if (!launch->source.has_score) return;
+  *scale = (float)LN_2;
+  *scale_log2 = 1;
+}
+
+/* ---- Launching ---- */
+
+static kjit_status run_map(const struct attention_variant_launch *launch, unsigned char *states, CUstream stream,
+                           kjit_error *error) {
+  struct attention_block_map_params params = launch->map;
+  params.states = states;
+  return runtime_kernel_enqueue(launch->map_kernel->kernel, launch->map_grid, launch->map_kernel->geometry.threads, 0,
+                                &params, stream, error);
+}
+
+static kjit_status run_list(const struct attention_variant_launch *launch,
+                            const struct attention_variant_blocks *blocks, CUstream stream, kjit_error *error) {
+  struct attention_block_list_params params = launch->list;
+  params.variant = launch->params;
+  params.variant.lists = blocks->lists;
+  params.variant.map.states = blocks->states;
+  const kjit_geometry *geometry = &launch->list_kernel->geometry;
+  return runtime_kernel_enqueue(launch->list_kernel->kernel, launch->list_grid, geometry->threads,
+                                geometry->shared_bytes, &params, stream, error);
+}
+
+kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,
+                                    struct attention_variant_blocks *out, kjit_error *error) {
+  struct sm90_space space = {0};
+  const size_t list_bytes = launch->list_kernel ? launch->count_bytes + launch->entry_bytes : 0;
+  *out = (struct attention_variant_blocks){.lists = launch->params.lists};
+  if (!launch->is_listed || launch->map_bytes + list_bytes == 0) return KJIT_OK;
+  if (!sm90_workspace_get(launch->memory, launch->map_bytes + list_bytes, 0, stream, &space)) {
+    if (!launch->is_mapped) return KJIT_OK; /* every block is judged */
+    return error_set(error, KJIT_ERR_NO_MEMORY, "no device memory for %zu bytes of block states", launch->map_bytes);
+  }
+  char *const memory = (char *)space.partials;
+  out->borrowed = space.borrowed;
+  out->states = launch->is_mapped ? (const unsigned char *)memory : NULL;
+  kjit_status status = launch->is_mapped ? run_map(launch, (unsigned char *)memory, stream, error) : KJIT_OK;
+  if (status == KJIT_OK && list_bytes > 0) {
+    out->lists.counts = (int *)(void *)(memory + launch->map_bytes);
+    out->lists.entries = (int *)(void *)(memory + launch->map_bytes + launch->count_bytes);
+    status = run_list(launch, out, stream, error);
+  }
+  if (status != KJIT_OK) attention_variant_end(launch, stream, out);
+  return status;
+}
+
+void attention_variant_end(const struct attention_variant_launch *launch, CUstream stream,
+                           const struct attention_variant_blocks *blocks) {
+  const struct sm90_space space = {.borrowed = blocks->borrowed};
+  if (blocks->borrowed) sm90_workspace_put(launch->memory, &space, stream);
+}

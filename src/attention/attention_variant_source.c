@@ -1,0 +1,20 @@
+/* The variant that changes nothing, as its generated header would be. Constant data. */
+#include "attention/attention_variant_source.h"
+
+const struct attention_variant_source attention_variant_none = {
+    .header =
+        "#pragma once\n"
+        "#include <kjit/attention/variant_arguments.h>\n"
+        "#define KJIT_VARIANT_SCORE 0\n"
+        "#define KJIT_VARIANT_AFFINE 0\n"
+        "#define KJIT_VARIANT_MASK 0\n"
+        "#define KJIT_VARIANT_INTERVALS 0\n"
+        "__device__ inline float kjit_variant_score(const kjit_variant_arguments &, float s, int, int, int, int) {\n"
+        "  return s;\n"
+        "}\n"
+        "__device__ inline bool kjit_variant_mask(const kjit_variant_arguments &, int, int, int, int) {\n"
+        "  return true;\n"
+        "}\n"
+        "__device__ inline int kjit_variant_block(const kjit_variant_arguments &, int, int, int, int, int, int) {\n"
+        "  return 2;\n"
+        "}\n"};

@@ -1,0 +1,27 @@
+/* A variant as its kernels need to know it. Pure. */
+#ifndef KJIT_ATTENTION_ATTENTION_VARIANT_SOURCE_H
+#define KJIT_ATTENTION_ATTENTION_VARIANT_SOURCE_H
+
+#include <stdbool.h>
+
+#include <kjit/attention.h>
+
+#include "attention_variant/params.h"
+#include "family/config_build.h"
+
+enum { ATTENTION_VARIANT_SCALARS = 32, ATTENTION_VARIANT_TENSORS = 8 };
+
+/* The generated header, and what its text says of itself. */
+struct attention_variant_source {
+  const char *header;     /* NUL-terminated; lives as long as the variant */
+  struct digest digest;   /* of all that the header depends on */
+  bool has_score;         /* KJIT_VARIANT_SCORE */
+  bool has_mask;          /* KJIT_VARIANT_MASK  */
+  int intervals;          /* KJIT_VARIANT_INTERVALS */
+  bool by_batch, by_head; /* whether the mask may differ between batch entries, and between heads */
+};
+
+/* The variant whose score function is the identity and whose mask sees all: for sinks and block lists alone. */
+extern const struct attention_variant_source attention_variant_none;
+
+#endif

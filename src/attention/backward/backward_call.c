@@ -1,0 +1,213 @@
+/* One backward call, of whichever families.
+ *
+ * 1. The arguments are checked once, for the device that is current; they describe a problem and say which gradients
+ *    are wanted.
+ * 2. Without configs: what was decided for this problem on this device before is used again, kernels included;
+ *    otherwise the planner decides by rules: families are asked in turn for what is not computed yet. Configs of the
+ *    caller are checked against the problem and against each other.
+ * 3. The kernels are looked up by their configs; the first time they are checked, compiled and loaded.
+ * 4. The families prepare their launches, which run one after the other on the caller's stream.
+ *
+ * Threads: any number may call. Decisions are kept in base/recent.h and kernels in family/config_kernel.h, both without
+ * locks; a thread waits only while a kernel is built. */
+#include "attention/backward/backward_call.h"
+
+#include <string.h>
+
+#include "attention/attention_arguments.h"
+#include "attention/backward/backward_arguments.h"
+#include "base/error.h"
+#include "base/recent.h"
+#include "base/struct_intake.h"
+#include "family/config.h"
+#include "runtime/runtime_internal.h"
+
+/* ---- What was decided before ---- */
+
+/* What a decision depends on. Everything else that it depends on (the cards) does not change while the runtime lives.
+ */
+struct key {
+  kjit_attention_problem problem;
+  uint64_t device;
+  uint64_t gradients;
+};
+struct decision {
+  struct backward_choice choice;
+  const struct config_kernel *kernels[KJIT_ATTENTION_BACKWARD_KERNELS_MAX]; /* live as long as the runtime */
+};
+_Static_assert(sizeof(struct key) == 8 * 12, "a key has no padding");
+_Static_assert(sizeof(struct decision) % 8 == 0, "a decision is whole words");
+
+/* How many decisions are remembered, a power of two: a program that trains comes back to few problems. */
+#define PLACES 64
+
+static void *create_decisions(kjit_runtime *runtime) {
+  return recent_create(runtime_mem(runtime), PLACES, sizeof(struct key), sizeof(struct decision));
+}
+
+static void destroy_decisions(kjit_runtime *runtime, void *decisions) {
+  recent_destroy(runtime_mem(runtime), decisions);
+}
+
+static const struct runtime_slot slot = {create_decisions, destroy_decisions};
+
+/* ---- Choosing ---- */
+
+/* The first family that computes some of `wanted`. The first family's reason stays in `why_not`, because on a Hopper
+ * card that is the family made for it. */
+static kjit_status choose_next(const kjit_attention_problem *problem, uint32_t wanted, const struct family_place *place,
+                               struct backward_choice *out, kjit_error *error) {
+  kjit_error why_not;
+  error_clear(&why_not);
+  for (size_t i = 0; i < BACKWARD_FAMILY_COUNT; i++) {
+    const struct backward_family *family = backward_families[i];
+    if (family->arch && strcmp(family->arch, place->arch) != 0) continue;
+    int32_t *values = out->kernels[out->count].values;
+    if (family->choose(problem, wanted, place, values, &why_not) != KJIT_OK) continue;
+    out->kernels[out->count++].family = family;
+    return KJIT_OK;
+  }
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "no kernel for attention backward for this problem on %s: %.400s",
+                   place->arch, why_not.message);
+}
+
+kjit_status backward_choose(const kjit_attention_problem *problem, uint32_t gradients, const struct family_place *place,
+                            struct backward_choice *out, kjit_error *error) {
+  uint32_t wanted = gradients;
+  memset(out, 0, sizeof *out); /* the padding too, because choices are remembered as bytes */
+  if ((gradients & KJIT_GRADIENT_K) && !(gradients & KJIT_GRADIENT_Q)) wanted |= BACKWARD_DELTA;
+  while (wanted) {
+    const kjit_status status = choose_next(problem, wanted, place, out, error);
+    if (status != KJIT_OK) return status;
+    wanted &= ~out->kernels[out->count - 1].family->computes(out->kernels[out->count - 1].values);
+  }
+  return KJIT_OK;
+}
+
+/* ---- Configs of the caller ---- */
+
+/* What is not computed after a config, which must be a part of what was not computed before it. */
+static kjit_status check_off(uint32_t computed, uint32_t *left, size_t index, kjit_error *error) {
+  const bool needs_delta = computed & KJIT_GRADIENT_K && *left & (KJIT_GRADIENT_Q | BACKWARD_DELTA);
+  if (needs_delta)
+    return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                     "configs[%zu]: computes dk, which must come behind dq or delta (pass 1 or 8)", index);
+  if (computed & ~*left)
+    return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                     "configs[%zu]: computes a gradient that is not wanted or was computed before it", index);
+  *left &= ~computed;
+  return KJIT_OK;
+}
+
+static kjit_status take_config(const kjit_config *config, size_t index, const kjit_attention_problem *problem,
+                               struct backward_choice *out, uint32_t *left, kjit_error *error) {
+  const struct backward_family *family = backward_family_of(config->family);
+  if (!family)
+    return error_set(error, KJIT_ERR_INVALID_ARG, "configs[%zu].family: must be one that computes attention backward",
+                     index);
+  const kjit_status status = family->fit(problem, config->values, error);
+  if (status != KJIT_OK) return status;
+  out->kernels[index].family = family;
+  memcpy(out->kernels[index].values, config->values, sizeof out->kernels[index].values);
+  return check_off(family->computes(config->values), left, index, error);
+}
+
+static kjit_status take_configs(const kjit_config *configs, size_t count, const kjit_attention_problem *problem,
+                                uint32_t gradients, struct backward_choice *out, kjit_error *error) {
+  uint32_t left = gradients;
+  kjit_status status = KJIT_OK;
+  memset(out, 0, sizeof *out);
+  if ((gradients & KJIT_GRADIENT_K) && !(gradients & KJIT_GRADIENT_Q)) left |= BACKWARD_DELTA;
+  if (count < 1 || count > KJIT_ATTENTION_BACKWARD_KERNELS_MAX)
+    return error_invalid(error, "count", "must be from 1 to KJIT_ATTENTION_BACKWARD_KERNELS_MAX");
+  for (size_t i = 0; i < count && status == KJIT_OK; i++)
+    status = take_config(&configs[i], i, problem, out, &left, error);
+  out->count = (uint32_t)count;
+  if (status != KJIT_OK || !left) return status;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "configs: none computes %s",
+                   left & KJIT_GRADIENT_Q   ? "dq"
+                   : left & KJIT_GRADIENT_K ? "dk"
+                   : left & KJIT_GRADIENT_V ? "dv"
+                                            : "delta, which dk needs");
+}
+
+/* ---- Preparing ---- */
+
+static kjit_status find_kernels(kjit_runtime *runtime, const kjit_device_info *device, struct decision *decision,
+                                kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < decision->choice.count && status == KJIT_OK; i++)
+    status = config_kernel_get(runtime, decision->choice.kernels[i].family->family, decision->choice.kernels[i].values,
+                               device, NULL, 0, &decision->kernels[i], error);
+  return status;
+}
+
+static kjit_status decide(kjit_runtime *runtime, const kjit_attention_problem *problem, uint32_t gradients,
+                          const kjit_device_info *device, struct decision *decision, kjit_error *error) {
+  struct recent *decisions = runtime_slot_get(runtime, &slot);
+  if (!decisions) return error_no_memory(error);
+  const struct key key = {*problem, (uint64_t)device->ordinal, gradients};
+  if (recent_get(decisions, &key, decision)) return KJIT_OK;
+  const struct family_place place = family_place_of_device(device);
+  kjit_status status = backward_choose(problem, gradients, &place, &decision->choice, error);
+  if (status == KJIT_OK) status = find_kernels(runtime, device, decision, error);
+  if (status == KJIT_OK) recent_put(decisions, &key, decision);
+  return status;
+}
+
+static kjit_status prepare_launches(struct backward_call *call, kjit_runtime *runtime, const struct decision *decision,
+                                    const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
+                                    const kjit_device_info *device, kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  call->count = decision->choice.count;
+  for (size_t i = 0; i < call->count && status == KJIT_OK; i++) {
+    call->launches[i].kernel = decision->kernels[i];
+    status = decision->choice.kernels[i].family->prepare(
+        &call->launches[i], runtime, decision->choice.kernels[i].values, args, problem, device, error);
+  }
+  return status;
+}
+
+static kjit_status prepare(struct backward_call *call, kjit_runtime *runtime, const kjit_config *configs, size_t count,
+                           const kjit_attention_backward_args *args, kjit_error *error) {
+  kjit_attention_problem problem;
+  struct decision decision;
+  memset(&decision, 0, sizeof decision);
+  kjit_status status = runtime_current_device(runtime, &call->device, error);
+  if (status == KJIT_OK) status = backward_arguments_check(args, call->device, error);
+  if (status != KJIT_OK) return status;
+  backward_arguments_problem(args, &problem);
+  const uint32_t gradients = backward_arguments_gradients(args);
+  const kjit_device_info *device = runtime_known_device(runtime, call->device);
+  if (!device) device = runtime_device(runtime, call->device, error);
+  if (!device) return (kjit_status)error->status;
+  if (!configs) {
+    status = decide(runtime, &problem, gradients, device, &decision, error);
+  } else {
+    status = take_configs(configs, count, &problem, gradients, &decision.choice, error);
+    if (status == KJIT_OK) status = find_kernels(runtime, device, &decision, error);
+  }
+  return status == KJIT_OK ? prepare_launches(call, runtime, &decision, args, &problem, device, error) : status;
+}
+
+kjit_status backward_call_prepare(struct backward_call *call, kjit_runtime *runtime, const kjit_config *configs,
+                                  size_t count, const kjit_attention_backward_args *args, kjit_error *error) {
+  kjit_attention_backward_args known;
+  kjit_error unread;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  const kjit_status status = struct_intake(&known, sizeof known, args, sizeof known, "args", error);
+  return status == KJIT_OK ? prepare(call, runtime, configs, count, &known, error) : status;
+}
+
+kjit_status backward_call_enqueue(const struct backward_call *call, CUstream stream, kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < call->count && status == KJIT_OK; i++) {
+    const struct backward_launch *launch = &call->launches[i];
+    const kjit_geometry *geometry = &launch->kernel->geometry;
+    status = runtime_kernel_enqueue(launch->kernel->kernel, launch->grid, geometry->threads, geometry->shared_bytes,
+                                    &launch->params, stream, error);
+  }
+  return status;
+}

@@ -1,0 +1,57 @@
+/* One backward call, of whichever families: from arguments as the caller gives them to all that its launches take. */
+#ifndef KJIT_ATTENTION_BACKWARD_BACKWARD_CALL_H
+#define KJIT_ATTENTION_BACKWARD_BACKWARD_CALL_H
+
+#include "attention/backward/backward_family.h"
+#include "attention_backward_sm90/params.h"
+#include "flash_backward/params.h"
+
+/* One kernel of the call, ready to be enqueued. */
+struct backward_launch {
+  const struct config_kernel *kernel;
+  uint32_t grid[3];
+  union {
+    struct attention_backward_sm90_params sm90;
+    struct flash_backward_params flash;
+  } params; /* the kernel's one argument */
+};
+
+struct backward_call {
+  int32_t device; /* the current device, which the call is for */
+  uint32_t count;
+  struct backward_launch launches[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+};
+
+/* Fill in the argument of flash_backward's kernels, which is a part of every family's, from checked arguments. */
+void backward_fill(const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
+                   struct flash_backward_params *params);
+
+/* Check that what a config says of the problem is so: dtype, head sizes, mask. KJIT_ERR_INVALID_CONFIG. */
+struct backward_traits {
+  int32_t dtype, head_dim, head_dim_v, causal;
+};
+kjit_status backward_match(const kjit_attention_problem *problem, const struct backward_traits *config,
+                           kjit_error *error);
+
+/* The kernels of a call, without their launches. */
+struct backward_choice {
+  uint32_t count;
+  struct {
+    const struct backward_family *family;
+    int32_t values[BACKWARD_FIELDS_MAX];
+  } kernels[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+};
+
+/* Choose the kernels that together compute `gradients` (KJIT_GRADIENT_*), for a problem whose defaults are filled in.
+ * KJIT_ERR_UNSUPPORTED says why no family computes one of them. Pure. */
+kjit_status backward_choose(const kjit_attention_problem *problem, uint32_t gradients, const struct family_place *place,
+                            struct backward_choice *out, kjit_error *error);
+
+/* Check everything, choose configs if `configs` is NULL, then find the kernels, or build and load them. Resets the
+ * error. */
+kjit_status backward_call_prepare(struct backward_call *call, kjit_runtime *runtime, const kjit_config *configs,
+                                  size_t count, const kjit_attention_backward_args *args, kjit_error *error);
+
+kjit_status backward_call_enqueue(const struct backward_call *call, CUstream stream, kjit_error *error);
+
+#endif

@@ -1,0 +1,49 @@
+/* What a family that computes attention's gradients can do besides being a family: choose a config for a part of the
+ * gradients, and run it. The planner and the calls use this table of functions and name no family. */
+#ifndef KJIT_ATTENTION_BACKWARD_BACKWARD_FAMILY_H
+#define KJIT_ATTENTION_BACKWARD_BACKWARD_FAMILY_H
+
+#include <kjit/attention_backward.h>
+
+#include "family/config_kernel.h"
+#include "family/family.h"
+
+/* What one kernel computes: KJIT_GRADIENT_* and this bit, for delta where no kernel computes dq. */
+#define BACKWARD_DELTA 0x8u
+
+/* Most fields of such a family: the size of what is remembered for each kernel of a problem. */
+enum { BACKWARD_FIELDS_MAX = 12, BACKWARD_FAMILY_COUNT = 2 };
+
+struct backward_launch;
+
+struct backward_family {
+  const kjit_family *family;
+  const char *arch; /* the only architecture that its kernels are for, "sm_90a"; NULL when there are several */
+
+  /* Choose a config by rules, in canonical form, that computes some of `wanted`, for a problem whose defaults are
+   * filled in. KJIT_ERR_UNSUPPORTED says why the family computes none of them there. */
+  kjit_status (*choose)(const kjit_attention_problem *problem, uint32_t wanted, const struct family_place *place,
+                        int32_t *values, kjit_error *error);
+
+  /* What a config computes. */
+  uint32_t (*computes)(const int32_t *values);
+
+  /* Check that a config fits a problem. KJIT_ERR_INVALID_CONFIG. */
+  kjit_status (*fit)(const kjit_attention_problem *problem, const int32_t *values, kjit_error *error);
+
+  /* Compute everything that a launch takes into `launch`, whose kernel is set. */
+  kjit_status (*prepare)(struct backward_launch *launch, kjit_runtime *runtime, const int32_t *values,
+                         const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
+                         const kjit_device_info *device, kjit_error *error);
+};
+
+/* The families, in the order in which the planner asks them. */
+extern const struct backward_family *const backward_families[BACKWARD_FAMILY_COUNT];
+
+/* The entry of a family; NULL when the family does not compute gradients. */
+const struct backward_family *backward_family_of(const kjit_family *family);
+
+/* The family of this name, or NULL. */
+const kjit_family *backward_family_find(const char *name);
+
+#endif

@@ -1,0 +1,28 @@
+/* attention_backward_sm90 as a family: its configs, the numbers that follow from them, and the planner. Pure. */
+#ifndef KJIT_ATTENTION_BACKWARD_SM90_BACKWARD_H
+#define KJIT_ATTENTION_BACKWARD_SM90_BACKWARD_H
+
+#include "attention/backward/backward_family.h"
+
+/* The one architecture that the kernels compile for. */
+#define SM90_BACKWARD_ARCH "sm_90a"
+
+extern const kjit_family sm90_backward_family;
+extern const struct backward_family sm90_backward;
+
+/* The family's values as a struct. */
+static inline const kjit_attention_backward_sm90_config *sm90_backward_view(const int32_t *values) {
+  return (const kjit_attention_backward_sm90_config *)values;
+}
+
+/* Does a legal config's block own key rows (dk, dv), not query rows (dq)? */
+bool sm90_backward_owns_keys(const kjit_attention_backward_sm90_config *config);
+
+/* The two rules that depend on the tile: a consumer thread's registers, a block's shared memory. */
+bool sm90_backward_fits(const kjit_attention_backward_sm90_config *config);
+
+/* Choose by rules; kjit_attention_backward_choose(). */
+kjit_status sm90_backward_choose(const kjit_attention_problem *problem, uint32_t wanted,
+                                 const struct family_place *place, int32_t *values, kjit_error *error);
+
+#endif

@@ -1,0 +1,185 @@
+/* attention_backward_sm90 as a family: field table, geometry, rules, and the instance of struct kjit_family.
+ *
+ * Threads: constant data and pure functions. */
+#include "attention/backward/sm90_backward.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "attention_backward_sm90/layout.h"
+#include "base/error.h"
+#include "base/integer.h"
+#include "family/config.h"
+#include "flash_backward/params.h"
+#include "jit/request/target.h"
+
+enum {
+  MAX_HEAD = 256,       /* columns: wgmma's N */
+  MAX_CONSUMERS = 3,    /* with the producer 512 threads; a fourth would leave each 128 registers */
+  STEP = 16,            /* wgmma's K: rows of one product of the sums */
+  MAX_TILE = 256,       /* wgmma's N, and rows of a tensor map's box */
+  MAX_STAGES = 4,       /* more does not fit with any tile worth having */
+  SHARED_BYTES = 232448 /* of sm_90, per block after opting in: target.c */
+};
+
+/* ---- Fields ---- */
+
+#define COUNT(name, kind, text) +1
+#define ROW(name, kind, text)                                                                                          \
+  {#name, "", text, KJIT_FIELD_##kind, offsetof(kjit_attention_backward_sm90_config, name), NULL, 0},
+enum { FIELD_COUNT = 0 KJIT_ATTENTION_BACKWARD_SM90_FIELDS(COUNT) };
+
+_Static_assert(FIELD_COUNT <= (int)BACKWARD_FIELDS_MAX, "too many fields");
+_Static_assert(sizeof(kjit_attention_backward_sm90_config) == 4 * FIELD_COUNT, "a config is its fields");
+
+static const kjit_field_info rows[FIELD_COUNT] = {KJIT_ATTENTION_BACKWARD_SM90_FIELDS(ROW)};
+
+/* ---- Geometry ---- */
+
+bool sm90_backward_owns_keys(const kjit_attention_backward_sm90_config *config) {
+  return config->pass & (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV);
+}
+
+static uint32_t bands(int32_t columns) {
+  return (uint32_t)integer_divide_up(columns, BACKWARD_SM90_BAND_COLUMNS);
+}
+
+/* Shared memory as pipeline.cuh lays it out: own tiles, tiles of the steps, statistics of queries, mbarriers. */
+static uint32_t shared_bytes(const kjit_attention_backward_sm90_config *config) {
+  const uint32_t wide = bands(config->head_dim), value = bands(config->head_dim_v);
+  const uint32_t stages = (uint32_t)config->stages, value_stages = (uint32_t)config->value_stages;
+  const uint32_t rows_of_step = (uint32_t)config->tile;
+  const uint32_t own =
+      (uint32_t)config->consumers * BACKWARD_SM90_GROUP_ROWS * BACKWARD_SM90_ROW_BYTES * (wide + value);
+  const uint32_t steps = rows_of_step * BACKWARD_SM90_ROW_BYTES * (stages * wide + value_stages * value);
+  const uint32_t statistics = sm90_backward_owns_keys(config) ? stages * BACKWARD_SM90_QUERY_BYTES * rows_of_step : 0;
+  return own + steps + statistics + BACKWARD_SM90_BARRIER_BYTES * (1 + 2 * stages + 2 * value_stages) +
+         BACKWARD_SM90_ALIGNMENT - 1;
+}
+
+/* Registers of a consumer thread for what it sums, for S and dP, and for the operands of the sums. Without `pipelined`
+ * P's operand has been used when dS's is made. */
+static int32_t registers(const kjit_attention_backward_sm90_config *config) {
+  const int32_t dx = config->pass & (FLASH_BACKWARD_DQ | FLASH_BACKWARD_DK) ? config->head_dim / 2 : 0;
+  const int32_t dv = config->pass & FLASH_BACKWARD_DV ? config->head_dim_v / 2 : 0;
+  const int32_t scores = (dx ? 2 : 1) * config->tile / 2;
+  const int32_t operands = (config->pipelined && dx && dv ? 2 : 1) * config->tile / 4;
+  return dx + dv + scores + operands;
+}
+
+/* Of the 256, 240 or 160 that setmaxnreg gives a consumer thread; the rest is for addresses, statistics, and for what
+ * the compiler needs. Above these bounds ptxas spills; what the planner chooses is compiled by tests. */
+static int32_t most_registers(int32_t consumers) {
+  static const int32_t most[MAX_CONSUMERS] = {224, 208, 128};
+  return most[consumers - 1];
+}
+
+bool sm90_backward_fits(const kjit_attention_backward_sm90_config *config) {
+  return registers(config) <= most_registers(config->consumers) && shared_bytes(config) <= SHARED_BYTES;
+}
+
+/* ---- Rules ---- */
+
+static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
+}
+
+static bool is_between(int32_t value, int32_t least, int32_t most) {
+  return value >= least && value <= most;
+}
+
+static kjit_status check_head(const char *field, int32_t columns, kjit_error *error) {
+  if (is_between(columns, 8, MAX_HEAD) && columns % 8 == 0) return KJIT_OK;
+  return broken(error, field, columns, "a multiple of 8 from 8 to 256");
+}
+
+static kjit_status check_kind(const kjit_attention_backward_sm90_config *config, kjit_error *error) {
+  if (config->dtype != KJIT_FP16 && config->dtype != KJIT_BF16)
+    return broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+  const kjit_status status = check_head("head_dim", config->head_dim, error);
+  if (status != KJIT_OK) return status;
+  if (!is_between(config->causal, 0, 1)) return broken(error, "causal", config->causal, "0 or 1");
+  return check_head("head_dim_v", config->head_dim_v, error);
+}
+
+static kjit_status check_counts(const kjit_attention_backward_sm90_config *config, kjit_error *error) {
+  const int32_t pass = config->pass;
+  if (pass != 1 && pass != 2 && pass != 4 && pass != 6)
+    return broken(error, "pass", pass, "1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv)");
+  if (!is_between(config->consumers, 1, MAX_CONSUMERS)) return broken(error, "consumers", config->consumers, "1 to 3");
+  if (!is_between(config->tile, STEP, MAX_TILE) || config->tile % STEP != 0)
+    return broken(error, "tile", config->tile, "a multiple of 16 from 16 to 256");
+  if (!is_between(config->pipelined, 0, 1)) return broken(error, "pipelined", config->pipelined, "0 or 1");
+  if (!is_between(config->stages, config->pipelined ? 2 : 1, MAX_STAGES))
+    return broken(error, "stages", config->stages, "1 to 4, from 2 with pipelined");
+  const bool keeps_value = config->pipelined && pass & FLASH_BACKWARD_DV;
+  if (is_between(config->value_stages, keeps_value ? 2 : 1, MAX_STAGES)) return KJIT_OK;
+  return broken(error, "value_stages", config->value_stages, "1 to 4, from 2 with pipelined and dv");
+}
+
+static kjit_status check_room(const kjit_attention_backward_sm90_config *config, kjit_error *error) {
+  const int32_t needed = registers(config), most = most_registers(config->consumers);
+  if (needed > most)
+    return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                     "tile is %d: with pass %d, head_dim %d, head_dim_v %d and pipelined %d a thread needs %d "
+                     "registers; must be at most %d with consumers %d",
+                     (int)config->tile, (int)config->pass, (int)config->head_dim, (int)config->head_dim_v,
+                     (int)config->pipelined, (int)needed, (int)most, (int)config->consumers);
+  if (shared_bytes(config) <= SHARED_BYTES) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                   "tile is %d: with head_dim %d, head_dim_v %d, consumers %d, stages %d and value_stages %d a block "
+                   "needs %u bytes of shared memory; must be at most %d",
+                   (int)config->tile, (int)config->head_dim, (int)config->head_dim_v, (int)config->consumers,
+                   (int)config->stages, (int)config->value_stages, shared_bytes(config), (int)SHARED_BYTES);
+}
+
+static kjit_status check(const kjit_family *family, const int32_t *values, kjit_error *error) {
+  const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
+  kjit_status status = check_kind(config, error);
+  (void)family;
+  if (status == KJIT_OK) status = check_counts(config, error);
+  return status == KJIT_OK ? check_room(config, error) : status;
+}
+
+static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
+                               kjit_error *error) {
+  struct target target;
+  const kjit_status status = target_parse(&target, place->arch, error);
+  (void)family, (void)values; /* nothing more to check: shared memory is among the rules */
+  if (status != KJIT_OK || !strcmp(target.name, SM90_BACKWARD_ARCH)) return status;
+  return error_set(error, KJIT_ERR_UNSUPPORTED,
+                   "arch: attention_backward_sm90 requires " SM90_BACKWARD_ARCH " (current: %s)", target.name);
+}
+
+/* ---- The family ---- */
+
+static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
+  (void)family, (void)values;
+  return true;
+}
+
+static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
+  const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
+  (void)family;
+  *out = (kjit_geometry){.threads = {BACKWARD_SM90_GROUP_THREADS * ((uint32_t)config->consumers + 1), 1, 1},
+                         .shared_bytes = shared_bytes(config)};
+}
+
+/* exp2 by the special function unit is exact enough, because the result is rounded to 16 bits. */
+static const char *const options[] = {"--use_fast_math"};
+
+const kjit_family sm90_backward_family = {
+    .table = {.family = "attention_backward_sm90",
+              .fields = rows,
+              .count = FIELD_COUNT,
+              .config_bytes = sizeof(kjit_attention_backward_sm90_config)},
+    .entry = "attention_backward_sm90",
+    .main_file = "attention_backward_sm90/attention_backward_sm90.cu",
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .check = check,
+    .check_place = check_place,
+    .is_arch_specific = is_arch_specific,
+    .geometry = geometry,
+    .derive = config_derive_geometry,
+};

@@ -1,0 +1,359 @@
+/* What a serving caller asks for, checked: tensors, then what goes with what, then numbers.
+ *
+ * Tensors whose rows follow one another have three axes, the others four. They are looked at as (outer, seq, heads,
+ * columns) tensors, with an outer axis of length 1 where there is none, so that one set of rules serves both.
+ *
+ * Threads: everything here is pure. */
+#include "attention/serving/serving_arguments.h"
+
+#include <math.h>
+
+#include "attention/attention_arguments.h"
+#include "attention/tensor_check.h"
+#include "base/error.h"
+
+/* Longest sequence and widest window: sums of two still fit int32_t. */
+#define MAX_LENGTH (1 << 30)
+/* The most sequences, and the most query heads of a group. */
+#define MAX_BATCH (1 << 24)
+#define MAX_HEADS 65535
+
+enum axis { OUTER, SEQ, HEADS, COLUMNS };
+
+static const char *const axes[] = {"batch", "seq", "heads", "head_dim"};
+static const char *const lse_axes[] = {"batch", "heads", "seq"};
+
+#define RULE(name, written)                                                                                            \
+  { name, axes, 4, 2, 8, 16, written }
+static const struct tensor_rule q_rule = RULE("q", false), k_rule = RULE("k", false), v_rule = RULE("v", false),
+                                o_rule = RULE("o", true), k_new_rule = RULE("k_new", false),
+                                v_new_rule = RULE("v_new", false), k_written = RULE("k", true),
+                                v_written = RULE("v", true);
+static const struct tensor_rule lse_rule = {"lse", lse_axes, 3, 4, 1, 4, true};
+
+/* A tensor with its rule, as a tensor of four axes. */
+struct operand {
+  const struct tensor_rule *rule;
+  kjit_tensor tensor;
+};
+enum { Q, K, V, O, K_NEW, V_NEW, LSE, OPERANDS };
+
+static kjit_tensor with_outer_axis(const kjit_tensor *tensor) {
+  kjit_tensor view = *tensor;
+  view.rank = 4;
+  view.shape[OUTER] = 1;
+  view.stride[OUTER] = 0;
+  for (int axis = SEQ; axis <= COLUMNS; axis++) {
+    view.shape[axis] = tensor->shape[axis - 1];
+    view.stride[axis] = tensor->stride[axis - 1];
+  }
+  return view;
+}
+
+/* Is a tensor's batch axis missing, because the rows of all sequences follow one another? */
+static bool is_ragged(const kjit_attention_serving_args *args, int operand) {
+  if (operand == Q || operand == O) return args->cu_seqlens_q != NULL;
+  if (operand == K || operand == V) return args->cu_seqlens_k != NULL && !args->page_table;
+  return args->cu_seqlens_k_new != NULL;
+}
+
+static kjit_tensor view_of(const kjit_attention_serving_args *args, int operand) {
+  const kjit_tensor *const tensors[] = {&args->q, &args->k, &args->v, &args->o, &args->k_new, &args->v_new};
+  return is_ragged(args, operand) && tensors[operand]->rank == 3 ? with_outer_axis(tensors[operand])
+                                                                 : *tensors[operand];
+}
+
+static kjit_tensor lse_view(const kjit_attention_serving_args *args) {
+  kjit_tensor view = args->lse;
+  if (!args->cu_seqlens_q || view.rank != 2) return view;
+  view.rank = 3;
+  view.shape[2] = args->lse.shape[1], view.shape[1] = args->lse.shape[0], view.shape[0] = 1;
+  view.stride[2] = args->lse.stride[1], view.stride[1] = args->lse.stride[0], view.stride[0] = 0;
+  return view;
+}
+
+static void list_operands(const kjit_attention_serving_args *args, struct operand operands[OPERANDS]) {
+  const bool appends = args->k_new.data != NULL;
+  const struct tensor_rule *const rules[] = {
+      &q_rule, appends ? &k_written : &k_rule, appends ? &v_written : &v_rule, &o_rule, &k_new_rule, &v_new_rule};
+  for (int i = Q; i <= V_NEW; i++)
+    operands[i] = (struct operand){rules[i], view_of(args, i)};
+  operands[LSE] = (struct operand){&lse_rule, lse_view(args)};
+}
+
+/* A tensor that takes part: without keys at all, k and v do not. */
+static bool takes_part(const struct operand operands[OPERANDS], int operand) {
+  if (operand == LSE || operand == K_NEW || operand == V_NEW) return operands[operand].tensor.data != NULL;
+  if (operand != K && operand != V) return true;
+  return operands[K].tensor.shape[OUTER] != 0 && operands[K].tensor.shape[SEQ] != 0;
+}
+
+bool serving_arguments_are_empty(const kjit_attention_serving_args *args) {
+  if (args->batch == 0) return true;
+  for (uint32_t axis = 0; axis < args->q.rank && axis < 4; axis++)
+    if (args->q.shape[axis] == 0) return true;
+  return false;
+}
+
+static kjit_status check_dtype(const char *name, int32_t dtype, int32_t wanted, kjit_error *error) {
+  if (dtype == wanted) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s.dtype is %d: must be %s (%d)", name, (int)dtype,
+                   wanted == KJIT_FP32 ? "FP32" : "q's", (int)wanted);
+}
+
+static kjit_status check_tensors(const struct operand operands[OPERANDS], int32_t device, kjit_error *error) {
+  const int32_t dtype = operands[Q].tensor.dtype;
+  kjit_status status = KJIT_OK;
+  if (dtype != KJIT_FP16 && dtype != KJIT_BF16)
+    return error_set(error, KJIT_ERR_INVALID_ARG, "q.dtype is %d: must be FP16 (5) or BF16 (15)", (int)dtype);
+  for (int i = Q; i < OPERANDS && status == KJIT_OK; i++) {
+    const struct operand *operand = &operands[i];
+    if (!takes_part(operands, i)) continue;
+    status = tensor_check_place(operand->rule, &operand->tensor, device, error);
+    if (status == KJIT_OK)
+      status = check_dtype(operand->rule->name, operand->tensor.dtype, i == LSE ? KJIT_FP32 : dtype, error);
+    if (status == KJIT_OK) status = tensor_check_shape(operand->rule, &operand->tensor, error);
+    if (status == KJIT_OK) status = tensor_check_layout(operand->rule, &operand->tensor, error);
+  }
+  return status;
+}
+
+/* Axes that must be equally long: of an operand, and of one before it. */
+static const struct {
+  int operand, axis, like;
+} equal_axes[] = {{O, OUTER, Q},     {O, SEQ, Q},         {O, HEADS, Q},         {K, COLUMNS, Q},
+                  {V, OUTER, K},     {V, SEQ, K},         {V, HEADS, K},         {O, COLUMNS, V},
+                  {K_NEW, HEADS, K}, {K_NEW, COLUMNS, K}, {V_NEW, OUTER, K_NEW}, {V_NEW, SEQ, K_NEW},
+                  {V_NEW, HEADS, V}, {V_NEW, COLUMNS, V}};
+
+static kjit_status check_equal_axes(const struct operand operands[OPERANDS], kjit_error *error) {
+  kjit_status status = KJIT_OK;
+  for (size_t i = 0; i < sizeof equal_axes / sizeof *equal_axes && status == KJIT_OK; i++) {
+    const int operand = equal_axes[i].operand, like = equal_axes[i].like;
+    if (!takes_part(operands, operand) || !takes_part(operands, like)) continue;
+    status = tensor_check_length(operands[operand].rule, &operands[operand].tensor, (uint32_t)equal_axes[i].axis,
+                                 operands[like].tensor.shape[equal_axes[i].axis], operands[like].rule->name, error);
+  }
+  return status;
+}
+
+static kjit_status check_number(const char *name, int64_t value, int64_t least, int64_t most, kjit_error *error) {
+  if (value >= least && value <= most) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s is %lld: must be from %lld to %lld", name, (long long)value,
+                   (long long)least, (long long)most);
+}
+
+static kjit_status check_batch(const kjit_attention_serving_args *args, const struct operand operands[OPERANDS],
+                               kjit_error *error) {
+  const kjit_tensor *q = &operands[Q].tensor, *k = &operands[K].tensor, *lse = &operands[LSE].tensor;
+  kjit_status status = KJIT_OK;
+  if (args->cu_seqlens_q && (args->q.rank != 3 || args->o.rank != 3))
+    return error_invalid(error, args->q.rank != 3 ? "q.rank" : "o.rank",
+                         "must be 3 with cu_seqlens_q: (total, heads, head_dim)");
+  if (!args->cu_seqlens_q && q->shape[OUTER] != args->batch) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "q.shape[0] (batch) is %lld: must be args.batch, %lld",
+                     (long long)q->shape[OUTER], (long long)args->batch);
+  }
+  if (k->shape[HEADS] < 1 || q->shape[HEADS] % k->shape[HEADS] != 0) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "k.shape (heads) is %lld: must divide that of q, %lld",
+                     (long long)k->shape[HEADS], (long long)q->shape[HEADS]);
+  }
+  status = check_number("q.shape (seq)", q->shape[SEQ], 1, MAX_LENGTH, error);
+  if (status == KJIT_OK) status = check_number("k.shape (seq)", k->shape[SEQ], 0, MAX_LENGTH, error);
+  if (status == KJIT_OK) status = check_number("k.shape[0]", k->shape[OUTER], 0, MAX_LENGTH, error);
+  if (status == KJIT_OK) status = check_number("q.shape (heads)", q->shape[HEADS], 1, MAX_HEADS, error);
+  if (status != KJIT_OK || !lse->data) return status;
+  status = tensor_check_length(&lse_rule, lse, 0, q->shape[OUTER], "q", error);
+  if (status == KJIT_OK) status = tensor_check_length(&lse_rule, lse, 1, q->shape[HEADS], "q", error);
+  return status == KJIT_OK ? tensor_check_length(&lse_rule, lse, 2, q->shape[SEQ], "q", error) : status;
+}
+
+static kjit_status check_cache(const kjit_attention_serving_args *args, const struct operand operands[OPERANDS],
+                               kjit_error *error) {
+  const kjit_tensor *k = &operands[K].tensor;
+  if (args->page_table) {
+    if (k->shape[SEQ] < 1) return error_invalid(error, "k.shape (seq)", "a page must have at least one position");
+    kjit_status status = check_number("max_pages", args->max_pages, 1, MAX_LENGTH, error);
+    return status == KJIT_OK ? check_number("page_table_stride", args->page_table_stride, 0, INT64_MAX / 8, error)
+                             : status;
+  }
+  if (args->cu_seqlens_k && args->k.rank != 3)
+    return error_invalid(error, "k.rank", "must be 3 with cu_seqlens_k: (total, heads, head_dim)");
+  if (args->cu_seqlens_k && args->cache_batch_idx)
+    return error_invalid(error, "cache_batch_idx", "must be NULL with cu_seqlens_k, whose keys have no batch axis");
+  if (args->cu_seqlens_k || args->cache_batch_idx || k->shape[OUTER] == args->batch || k->shape[OUTER] == 0)
+    return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG,
+                   "k.shape[0] (batch) is %lld: must be args.batch, %lld, without cache_batch_idx",
+                   (long long)k->shape[OUTER], (long long)args->batch);
+}
+
+static kjit_status check_append(const kjit_attention_serving_args *args, const struct operand operands[OPERANDS],
+                                kjit_error *error) {
+  const bool appends = args->k_new.data != NULL;
+  const kjit_tensor *k_new = &operands[K_NEW].tensor;
+  if (appends != (args->v_new.data != NULL)) return error_invalid(error, "v_new", "must be given if k_new is");
+  if (!args->rotary_cos != !args->rotary_sin)
+    return error_invalid(error, "rotary_sin", "must be given if rotary_cos is");
+  if (args->rotary_cos && !appends) return error_invalid(error, "rotary_cos", "must be NULL without k_new");
+  if (!appends) return KJIT_OK;
+  if (!args->seqused_k) return error_invalid(error, "seqused_k", "must be given with k_new: where keys are appended");
+  if (args->cu_seqlens_k && !args->page_table)
+    return error_invalid(error, "cu_seqlens_k", "must be NULL with k_new: keys are appended to a cache");
+  if (!args->cu_seqlens_k_new && k_new->shape[OUTER] != args->batch) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "k_new.shape[0] (batch) is %lld: must be args.batch, %lld",
+                     (long long)k_new->shape[OUTER], (long long)args->batch);
+  }
+  if (!args->rotary_cos) return KJIT_OK;
+  if ((uintptr_t)args->rotary_cos % 16 || (uintptr_t)args->rotary_sin % 16)
+    return error_invalid(error, "rotary_cos", "must be a multiple of 16 bytes, as must be rotary_sin");
+  if (args->rotary_columns % 16) return error_invalid(error, "rotary_columns", "must be a multiple of 16");
+  const kjit_status status =
+      check_number("rotary_columns", args->rotary_columns, 16, operands[Q].tensor.shape[COLUMNS], error);
+  return status == KJIT_OK ? check_number("rotary_rows", args->rotary_rows, 1, MAX_LENGTH, error) : status;
+}
+
+static kjit_status check_numbers(const kjit_attention_serving_args *args, kjit_error *error) {
+  const struct {
+    const char *name;
+    int64_t value, least, most;
+  } numbers[] = {{"batch", args->batch, 0, MAX_BATCH},
+                 {"max_seqlen_q", args->max_seqlen_q, 0, INT64_MAX},
+                 {"window_left", args->window_left, -1, INT32_MAX},
+                 {"window_right", args->window_right, -1, INT32_MAX},
+                 {"attention_chunk", args->attention_chunk, 0, INT32_MAX},
+                 {"num_splits", args->num_splits, 0, INT32_MAX},
+                 {"sm_margin", args->sm_margin, 0, INT32_MAX}};
+  const uint32_t known = KJIT_ATTENTION_CAUSAL | KJIT_SERVING_ROTARY_INTERLEAVED;
+  kjit_status status = KJIT_OK;
+  if (args->flags & ~known)
+    return error_invalid(error, "flags", "only KJIT_ATTENTION_CAUSAL and KJIT_SERVING_* may be set");
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == KJIT_OK; i++)
+    status = check_number(numbers[i].name, numbers[i].value, numbers[i].least, numbers[i].most, error);
+  if (status != KJIT_OK) return status;
+  /* The comparisons are written so that a NaN fails. */
+  if (!(args->scale >= 0 && isfinite(args->scale) && isfinite(args->scale * 2)))
+    return error_invalid(error, "scale", "must be positive and finite, or 0 for 1/sqrt(head_dim)");
+  if (!(args->softcap >= 0 && isfinite(args->softcap))) return error_invalid(error, "softcap", "must be 0 or above");
+  if (args->sinks && args->sinks_dtype != KJIT_FP32 && args->sinks_dtype != args->q.dtype)
+    return error_invalid(error, "sinks_dtype", "must be KJIT_FP32 or q's dtype");
+  return KJIT_OK;
+}
+
+kjit_status serving_arguments_check(const kjit_attention_serving_args *args, int32_t device, kjit_error *error) {
+  struct operand operands[OPERANDS];
+  kjit_status status = check_numbers(args, error);
+  if (status != KJIT_OK) return status;
+  list_operands(args, operands);
+  status = check_tensors(operands, device, error);
+  if (status == KJIT_OK) status = check_batch(args, operands, error);
+  if (status == KJIT_OK) status = check_equal_axes(operands, error);
+  if (status == KJIT_OK) status = check_cache(args, operands, error);
+  return status == KJIT_OK ? check_append(args, operands, error) : status;
+}
+
+/* ---- What becomes of them ---- */
+
+struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
+  const kjit_tensor q = view_of(args, Q), k = view_of(args, K), o = view_of(args, O);
+  const int64_t group = q.shape[HEADS] / k.shape[HEADS];
+  const bool is_bounded = args->max_seqlen_q && args->max_seqlen_q < q.shape[SEQ];
+  return (struct serving_problem){.dtype = q.dtype,
+                                  .head_dim = q.shape[COLUMNS],
+                                  .head_dim_v = o.shape[COLUMNS],
+                                  .heads_kv = k.shape[HEADS],
+                                  .group = group,
+                                  .packed_rows = (is_bounded ? args->max_seqlen_q : q.shape[SEQ]) * group,
+                                  .paged = args->page_table != NULL,
+                                  .softcap = args->softcap > 0};
+}
+
+static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {
+  return (struct attention_serving_strides){
+      .batch = tensor_stride(tensor, OUTER), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
+}
+
+/* A window, cut to what the kernel's int32 sums take, and to the chunk, beyond which a row sees nothing anyway. */
+static int window(int32_t given, int32_t chunk) {
+  int32_t width = given > MAX_LENGTH ? MAX_LENGTH : given;
+  if (chunk && (width < 0 || width > chunk - 1)) width = chunk - 1;
+  return width;
+}
+
+static int exact_log2(int64_t value) {
+  if (value <= 0 || (value & (value - 1)) != 0) return -1;
+  int log2 = 0;
+  while (value >> log2 != 1)
+    log2++;
+  return log2;
+}
+
+static void fill_numbers(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k,
+                         struct attention_serving_params *params) {
+  const struct attention_scale scale = attention_arguments_scale(args->scale, q->shape[COLUMNS]);
+  const int32_t chunk = args->attention_chunk > MAX_LENGTH ? 0 : args->attention_chunk;
+  const bool is_causal = args->flags & KJIT_ATTENTION_CAUSAL;
+  params->batch = (int)args->batch;
+  params->heads_kv = (int)k->shape[HEADS];
+  params->group = (int)(q->shape[HEADS] / k->shape[HEADS]);
+  params->rows_q = (int)q->shape[SEQ];
+  params->window_left = window(args->window_left, chunk);
+  params->window_right = window(is_causal ? 0 : args->window_right, chunk);
+  params->chunk = chunk;
+  params->cache_rows = (int)k->shape[OUTER];
+  params->rows_k = args->page_table ? 0 : (int)k->shape[SEQ];
+  params->page_size = args->page_table ? (int)k->shape[SEQ] : 0;
+  params->page_shift = exact_log2(params->page_size);
+  params->max_pages = (int)args->max_pages;
+  params->rotary_columns = (int)args->rotary_columns;
+  params->rotary_rows = (int)args->rotary_rows;
+  params->rotary_interleaved = args->flags & KJIT_SERVING_ROTARY_INTERLEAVED ? 1 : 0;
+  params->rotary_by_row = is_causal || args->window_left >= 0 || args->window_right >= 0;
+  params->sinks_fp32 = args->sinks_dtype == KJIT_FP32;
+  params->most_splits = args->num_splits;
+  params->scale = scale.scale;
+  params->scale_log2 = scale.scale_log2;
+  params->softcap = args->softcap;
+}
+
+static void fill_arrays(const kjit_attention_serving_args *args, struct attention_serving_params *params) {
+  params->cos = args->rotary_cos;
+  params->sin = args->rotary_sin;
+  params->sinks = args->sinks;
+  params->cu_q = args->cu_seqlens_q;
+  params->cu_k = args->cu_seqlens_k;
+  params->cu_new = args->cu_seqlens_k_new;
+  params->used_q = args->seqused_q;
+  params->used_k = args->seqused_k;
+  params->cache_index = args->cache_batch_idx;
+  params->leftpad = args->leftpad_k;
+  params->rotary_at = args->rotary_seqlens;
+  params->page_table = args->page_table;
+  params->page_table_stride = args->page_table_stride;
+}
+
+void serving_arguments_fill(const kjit_attention_serving_args *args, struct attention_serving_params *params) {
+  const kjit_tensor q = view_of(args, Q), k = view_of(args, K), v = view_of(args, V), o = view_of(args, O);
+  const kjit_tensor k_new = view_of(args, K_NEW), v_new = view_of(args, V_NEW), lse = lse_view(args);
+  *params = (struct attention_serving_params){.q = q.data,
+                                              .k = k.data ? k.data : q.data, /* never read without keys */
+                                              .v = v.data ? v.data : q.data,
+                                              .o = o.data,
+                                              .lse = lse.data,
+                                              .q_stride = strides_of(&q),
+                                              .k_stride = strides_of(&k),
+                                              .v_stride = strides_of(&v),
+                                              .o_stride = strides_of(&o)};
+  if (lse.data) {
+    params->lse_batch_stride = tensor_stride(&lse, 0);
+    params->lse_head_stride = tensor_stride(&lse, 1);
+  }
+  fill_numbers(args, &q, &k, params);
+  fill_arrays(args, params);
+  if (!k_new.data) return;
+  params->k_new = k_new.data;
+  params->v_new = v_new.data;
+  params->k_new_stride = strides_of(&k_new);
+  params->v_new_stride = strides_of(&v_new);
+  params->rows_new = (int)k_new.shape[SEQ];
+}

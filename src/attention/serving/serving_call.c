@@ -1,0 +1,288 @@
+/* The functions of include/kjit/attention_serving.h. A call is:
+ *
+ * 1. the arguments are checked, for the device that is current; they describe a problem;
+ * 2. the problem and the card choose a config, which is a few comparisons; its kernel is looked up, and the first time
+ *    compiled and loaded;
+ * 3. with new keys the append pass is enqueued;
+ * 4. the attend pass is enqueued, with the caller's workspace or the stream's.
+ *
+ * Threads: any number may call; the workspace is shared as attention/sm90/sm90_workspace.h says. */
+#include <string.h>
+
+#include "attention/serving/serving_arguments.h"
+#include "attention/serving/serving_config.h"
+#include "attention/sm90/sm90_workspace.h"
+#include "base/error.h"
+#include "base/struct_intake.h"
+#include "family/config.h"
+#include "family/config_kernel.h"
+#include "runtime/runtime_internal.h"
+
+static void *create_workspace(kjit_runtime *runtime) {
+  return sm90_workspace_create(runtime);
+}
+
+static void destroy_workspace(kjit_runtime *runtime, void *state) {
+  (void)runtime;
+  sm90_workspace_destroy(state);
+}
+
+static const struct runtime_slot slot = {create_workspace, destroy_workspace};
+
+/* A call with everything decided but its kernels. */
+struct call {
+  kjit_runtime *runtime;
+  const kjit_device_info *device;
+  struct serving_problem problem;
+  struct serving_choice choice; /* of the attend pass */
+  uint32_t runs;                /* its blocks of threads */
+  size_t partial_bytes;
+  struct attention_serving_params params;
+};
+
+/* Longest append pass: enough blocks of threads to fill any card, each of which takes row after row. */
+#define APPEND_BLOCKS_PER_SM 8
+
+/* Arrivals behind the partial results, for each run. */
+static size_t workspace_bytes(const struct call *call) {
+  return call->partial_bytes + call->runs * sizeof(int);
+}
+
+static size_t schedule_bytes(const struct call *call) {
+  return sizeof(struct attention_serving_plan_head) + call->runs * sizeof(struct attention_serving_run);
+}
+
+static uint32_t mix(uint32_t digest, int64_t value) {
+  const uint64_t product = (digest ^ (uint64_t)value) * 0x9E3779B97F4A7C15u;
+  return (uint32_t)(product ^ product >> 32);
+}
+
+/* A digest of what the schedule depends on besides the lengths, never 0. */
+static unsigned plan_tag(const struct call *call) {
+  const struct attention_serving_params *params = &call->params;
+  uint32_t tag = mix(1, params->batch);
+  tag = mix(tag, (int64_t)params->heads_kv << 32 | (uint32_t)params->group);
+  tag = mix(tag, (int64_t)params->window_left << 32 | (uint32_t)params->window_right);
+  tag = mix(tag, (int64_t)params->most_splits << 32 | call->runs);
+  /* Where lengths are offsets, the totals that they end with are no part of them. */
+  tag = mix(tag, params->cu_q ? -1 : params->rows_q);
+  tag = mix(tag, params->cu_new ? -1 : params->rows_new);
+  for (size_t i = 0; i < SERVING_FIELDS_MAX; i++)
+    tag = mix(tag, call->choice.values[i]);
+  return tag | 1;
+}
+
+/* Steps 1 and 2, without the kernel. `is_empty`: there is nothing to do. */
+static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_attention_serving_args *args,
+                          bool *is_empty, kjit_error *error) {
+  int32_t ordinal;
+  call->runtime = runtime;
+  *is_empty = serving_arguments_are_empty(args);
+  if (*is_empty) return KJIT_OK;
+  kjit_status status = runtime_current_device(runtime, &ordinal, error);
+  if (status == KJIT_OK) status = serving_arguments_check(args, ordinal, error);
+  if (status != KJIT_OK) return status;
+  call->device = runtime_known_device(runtime, ordinal);
+  if (!call->device) call->device = runtime_device(runtime, ordinal, error);
+  if (!call->device) return (kjit_status)error->status;
+  const struct family_place place = family_place_of_device(call->device);
+  call->problem = serving_arguments_problem(args);
+  status = serving_choose(&call->problem, KJIT_SERVING_ATTEND, &place, &call->choice, error);
+  if (status != KJIT_OK) return status;
+  const uint32_t multiprocessors = call->device->multiprocessors, margin = (uint32_t)args->sm_margin;
+  call->runs = call->choice.family->runs(call->choice.values, margin < multiprocessors ? multiprocessors - margin : 1);
+  call->partial_bytes = call->choice.family->partial_bytes(call->choice.values, call->runs);
+  serving_arguments_fill(args, &call->params);
+  call->params.runs = (int)call->runs;
+  call->params.plan_tag = plan_tag(call);
+  if (args->schedule && args->schedule_bytes >= schedule_bytes(call))
+    call->params.plan = (struct attention_serving_plan_head *)(uintptr_t)args->schedule;
+  return KJIT_OK;
+}
+
+static kjit_status enqueue(const struct call *call, const struct serving_choice *choice, uint32_t blocks,
+                           const struct attention_serving_params *params, CUstream stream, kjit_error *error) {
+  const struct config_kernel *kernel;
+  const uint32_t grid[3] = {blocks, 1, 1};
+  const kjit_status status =
+      config_kernel_get(call->runtime, choice->family->family, choice->values, call->device, NULL, 0, &kernel,
+                        error);
+  if (status != KJIT_OK) return status;
+  return runtime_kernel_enqueue(kernel->kernel, grid, kernel->geometry.threads, kernel->geometry.shared_bytes, params,
+                                stream, error);
+}
+
+/* Choose and enqueue one of the small passes. */
+static kjit_status enqueue_pass(const struct call *call, kjit_serving_pass pass, uint32_t blocks, CUstream stream,
+                                kjit_error *error) {
+  struct serving_choice choice;
+  const struct family_place place = family_place_of_device(call->device);
+  const kjit_status status = serving_choose(&call->problem, pass, &place, &choice, error);
+  return status == KJIT_OK ? enqueue(call, &choice, blocks, &call->params, stream, error) : status;
+}
+
+static kjit_status enqueue_append(const struct call *call, CUstream stream, kjit_error *error) {
+  const struct attention_serving_params *params = &call->params;
+  const int64_t rows = (params->cu_new ? 1 : (int64_t)params->batch) * params->rows_new * params->heads_kv;
+  const int64_t most = (int64_t)call->device->multiprocessors * APPEND_BLOCKS_PER_SM, wanted = (rows + 3) / 4;
+  return enqueue_pass(call, KJIT_SERVING_APPEND, (uint32_t)(wanted < most ? wanted : most), stream, error);
+}
+
+/* Step 4 with the caller's workspace, or with the stream's own. */
+static kjit_status enqueue_attend(struct call *call, const kjit_attention_serving_args *args, CUstream stream,
+                                  kjit_error *error) {
+  struct sm90_space space = {0};
+  if (args->workspace) {
+    if (args->workspace_bytes < workspace_bytes(call)) {
+      return error_set(error, KJIT_ERR_INVALID_ARG, "workspace_bytes is %zu: must be at least %zu",
+                       args->workspace_bytes, workspace_bytes(call));
+    }
+    space.partials = args->workspace;
+    space.arrivals = (int *)((char *)args->workspace + call->partial_bytes);
+  } else {
+    struct sm90_workspace *workspace = runtime_slot_get(call->runtime, &slot);
+    if (!workspace) return error_no_memory(error);
+    if (!sm90_workspace_get(workspace, call->partial_bytes, call->runs, stream, &space))
+      return error_set(error, KJIT_ERR_DRIVER, "no device memory for a workspace of %zu bytes", workspace_bytes(call));
+    call->params.partials = space.partials;
+    call->params.arrivals = space.arrivals;
+    const kjit_status status = enqueue(call, &call->choice, call->runs, &call->params, stream, error);
+    sm90_workspace_put(workspace, &space, stream);
+    return status;
+  }
+  call->params.partials = space.partials;
+  call->params.arrivals = space.arrivals;
+  return enqueue(call, &call->choice, call->runs, &call->params, stream, error);
+}
+
+/* Take the caller's struct, of this or an older version of the library. */
+static kjit_status take(kjit_attention_serving_args *known, kjit_runtime *runtime,
+                        const kjit_attention_serving_args *args, kjit_error *error) {
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  return struct_intake(known, sizeof *known, args, sizeof *known, "args", error);
+}
+
+kjit_status kjit_attention_serving(kjit_runtime *runtime, const kjit_attention_serving_args *args, CUstream stream,
+                                   kjit_error *error) {
+  kjit_attention_serving_args known;
+  struct call call;
+  kjit_error unread;
+  bool is_empty;
+  if (!error) error = &unread;
+  error_clear(error);
+  kjit_status status = take(&known, runtime, args, error);
+  if (status == KJIT_OK) status = decide(&call, runtime, &known, &is_empty, error);
+  if (status != KJIT_OK || is_empty) return status;
+  if (known.k_new.data) status = enqueue_append(&call, stream, error);
+  if (status == KJIT_OK) status = enqueue_attend(&call, &known, stream, error);
+  if (status == KJIT_OK) runtime_count_launch(runtime);
+  return status;
+}
+
+kjit_status kjit_attention_schedule(kjit_runtime *runtime, const kjit_attention_serving_args *args, CUstream stream,
+                                    kjit_error *error) {
+  kjit_attention_serving_args known;
+  struct call call;
+  kjit_error unread;
+  bool is_empty;
+  if (!error) error = &unread;
+  error_clear(error);
+  kjit_status status = take(&known, runtime, args, error);
+  if (status == KJIT_OK) status = decide(&call, runtime, &known, &is_empty, error);
+  if (status != KJIT_OK || is_empty) return status;
+  if (!known.schedule) return error_invalid(error, "schedule", "must not be NULL");
+  if (!call.params.plan) {
+    return error_set(error, KJIT_ERR_INVALID_ARG, "schedule_bytes is %zu: must be at least %zu", known.schedule_bytes,
+                     schedule_bytes(&call));
+  }
+  return enqueue_pass(&call, KJIT_SERVING_PLAN, 1, stream, error);
+}
+
+kjit_status kjit_attention_serving_get_sizes(kjit_runtime *runtime, const kjit_attention_serving_args *args,
+                                             kjit_attention_serving_sizes *sizes, kjit_error *error) {
+  kjit_attention_serving_args known;
+  struct call call;
+  kjit_error unread;
+  bool is_empty;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (!sizes) return error_invalid(error, "sizes", "must not be NULL");
+  *sizes = (kjit_attention_serving_sizes){.struct_size = sizeof *sizes};
+  kjit_status status = take(&known, runtime, args, error);
+  if (status == KJIT_OK) status = decide(&call, runtime, &known, &is_empty, error);
+  if (status != KJIT_OK || is_empty) return status;
+  sizes->schedule_bytes = schedule_bytes(&call);
+  sizes->workspace_bytes = workspace_bytes(&call);
+  return KJIT_OK;
+}
+
+/* ---- The kernels of a model ---- */
+
+/* Up to so many packed rows the rules choose by how many there are. */
+#define MOST_FEW_ROWS 128
+#define MAX_ROWS      ((int64_t)1 << 30)
+
+static kjit_status take_model(kjit_serving_model *known, const kjit_serving_model *model, kjit_error *error) {
+  const kjit_status status = struct_intake(known, sizeof *known, model, sizeof *known, "model", error);
+  if (status != KJIT_OK) return status;
+  if (known->dtype != KJIT_FP16 && known->dtype != KJIT_BF16)
+    return error_invalid(error, "model.dtype", "must be FP16 (5) or BF16 (15)");
+  if (known->heads_q < 1 || known->heads_q > INT32_MAX)
+    return error_invalid(error, "model.heads_q", "must be at least 1");
+  if (known->heads_kv == 0) known->heads_kv = known->heads_q;
+  if (known->heads_kv < 0 || known->heads_q % known->heads_kv != 0)
+    return error_invalid(error, "model.heads_kv", "must divide heads_q");
+  if (known->head_dim_v == 0) known->head_dim_v = known->head_dim;
+  if (known->page_size < 0) return error_invalid(error, "model.page_size", "must not be negative");
+  return KJIT_OK;
+}
+
+static kjit_status add_kernel(const struct serving_problem *problem, kjit_serving_pass pass,
+                              const struct family_place *place, kjit_config *configs, size_t *count,
+                              kjit_error *error) {
+  struct serving_choice choice;
+  const kjit_status status = serving_choose(problem, pass, place, &choice, error);
+  if (status != KJIT_OK) return status;
+  kjit_config config = {.family = choice.family->family};
+  memcpy(config.values, choice.values, config.family->table.config_bytes);
+  for (size_t i = 0; i < *count; i++)
+    if (kjit_config_compare(&configs[i], &config) == 0) return KJIT_OK;
+  configs[(*count)++] = config;
+  return KJIT_OK;
+}
+
+/* The attend pass for so many rows of a sequence, and its plan pass. */
+static kjit_status add_attend(struct serving_problem *problem, int64_t rows, const struct family_place *place,
+                              kjit_config *configs, size_t *count, kjit_error *error) {
+  problem->packed_rows = rows * problem->group;
+  const kjit_status status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
+  return status == KJIT_OK ? add_kernel(problem, KJIT_SERVING_PLAN, place, configs, count, error) : status;
+}
+
+kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, const char *arch, kjit_config *configs,
+                                           size_t *count, kjit_error *error) {
+  kjit_serving_model known;
+  struct family_place place;
+  error_clear(error);
+  if (!configs) return error_invalid(error, "configs", "must not be NULL");
+  if (!count) return error_invalid(error, "count", "must not be NULL");
+  *count = 0;
+  if (!arch) return error_invalid(error, "arch", "must not be NULL");
+  kjit_status status = take_model(&known, model, error);
+  if (status == KJIT_OK) status = family_place_of_arch(arch, &place, error);
+  struct serving_problem problem = {.dtype = known.dtype,
+                                    .head_dim = known.head_dim,
+                                    .head_dim_v = known.head_dim_v,
+                                    .heads_kv = known.heads_kv,
+                                    .group = 1,
+                                    .paged = known.page_size > 0,
+                                    .softcap = known.softcap != 0};
+  if (status == KJIT_OK) problem.group = known.heads_q / known.heads_kv;
+  /* Every number of packed rows for which the rules may have a tile of its own, and a large one. */
+  for (int64_t rows = 1; rows * problem.group <= MOST_FEW_ROWS && status == KJIT_OK; rows++)
+    status = add_attend(&problem, rows, &place, configs, count, error);
+  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, &place, configs, count, error);
+  if (status == KJIT_OK) status = add_kernel(&problem, KJIT_SERVING_APPEND, &place, configs, count, error);
+  if (status != KJIT_OK) *count = 0;
+  return status;
+}

@@ -1,0 +1,56 @@
+/* What a family that computes serving problems can do besides being a family. Choosing and calling name no family; a
+ * faster one for an architecture is a row of serving_families[] in front of the others. All families take the argument
+ * struct of kernel_src/attention_serving/params.h. */
+#ifndef KJIT_ATTENTION_SERVING_SERVING_FAMILY_H
+#define KJIT_ATTENTION_SERVING_SERVING_FAMILY_H
+
+#include <stdbool.h>
+
+#include <kjit/attention_serving.h>
+
+#include "family/family.h"
+
+/* What the choice of a kernel depends on: nothing that changes from step to step but how many rows there may be. */
+struct serving_problem {
+  int32_t dtype;
+  int64_t head_dim, head_dim_v, heads_kv;
+  int64_t group;       /* query heads that share a key head */
+  int64_t packed_rows; /* at most so many rows of a sequence, times group */
+  bool paged, softcap;
+};
+
+/* Most fields of such a family. */
+enum { SERVING_FIELDS_MAX = 16 };
+
+struct serving_family {
+  const kjit_family *family;
+  const char *arch; /* the only architecture that its kernels are for, "sm_90a"; NULL when there are several */
+
+  /* Choose the config of a pass, in canonical form. KJIT_ERR_UNSUPPORTED says why the family does not compute it. A
+   * pass that the family does not have is another family's. */
+  kjit_status (*choose)(const struct serving_problem *problem, kjit_serving_pass pass, const struct family_place *place,
+                        int32_t *values, kjit_error *error);
+
+  /* Blocks of threads of the attend pass, which are the runs of its schedule. */
+  uint32_t (*runs)(const int32_t *values, uint32_t multiprocessors);
+
+  /* Bytes of partial results that so many runs write. A multiple of 16. */
+  size_t (*partial_bytes)(const int32_t *values, uint32_t runs);
+};
+
+enum { SERVING_FAMILY_COUNT = 1 };
+
+/* The families, in the order in which they are asked. */
+extern const struct serving_family *const serving_families[SERVING_FAMILY_COUNT];
+
+/* A family's config for one pass. */
+struct serving_choice {
+  const struct serving_family *family;
+  int32_t values[SERVING_FIELDS_MAX];
+};
+
+/* The first family that has the pass for this problem there. */
+kjit_status serving_choose(const struct serving_problem *problem, kjit_serving_pass pass,
+                           const struct family_place *place, struct serving_choice *out, kjit_error *error);
+
+#endif

@@ -1,0 +1,32 @@
+/* Prints a variant: its canonical text, and the header that kernels include. Nothing of the user's text is in either.
+ */
+#ifndef KJIT_ATTENTION_VARIANT_PRINT_H
+#define KJIT_ATTENTION_VARIANT_PRINT_H
+
+#include "attention/variant/variant.h"
+#include "base/text.h"
+
+/* The score and the mask in the language, which can be parsed again: scalars are s0, s1, …, tensors t0, t1, …, values
+ * that are used twice n0, n1, …. Two lines. */
+void variant_print_canonical(const kjit_attention_variant *variant, struct text *out);
+
+/* What else decides the kernel: the types of scalars, the dtypes and ranks of tensors. One line. */
+void variant_print_types(const kjit_attention_variant *variant, struct text *out);
+
+/* VARIANT_HEADER_NAME:
+ *   #define KJIT_VARIANT_SCORE 0|1, KJIT_VARIANT_AFFINE 0|1, KJIT_VARIANT_MASK 0|1, KJIT_VARIANT_INTERVALS 0..4
+ *   float kjit_variant_score(a, s, b, h, q, k); float kjit_variant_score_grad(a, s, b, h, q, k);
+ *   float kjit_variant_slope(a, b, h, q); float kjit_variant_term(a, b, h, q, k);
+ *   bool  kjit_variant_mask(a, b, h, q, k);
+ *   void  kjit_variant_interval(a, which, b, h, q, &lo, &hi);
+ *   int   kjit_variant_block(a, b, h, q0, q1, k0, k1);
+ * Real numbers are kjit_real, which is float in kernels. */
+void variant_print_header(const kjit_attention_variant *variant, struct text *out);
+
+/* kjit_variant_block() of it. */
+void variant_print_block(const kjit_attention_variant *variant, struct text *out);
+
+/* The name of an element type, as in kjit_load_<name>(). */
+const char *variant_dtype_name(int32_t dtype);
+
+#endif

@@ -1,0 +1,121 @@
+/* Prints the header that kernels include: one function after the other, one line for each node of its program.
+ *
+ * Threads: nothing is shared. */
+#include "attention/variant/print.h"
+
+#include "attention/variant/dtypes.h"
+
+static const char *const type_names[VARIANT_TYPE_COUNT] = {
+    [TYPE_integer] = "int", [TYPE_real] = "kjit_real", [TYPE_truth] = "bool", [TYPE_wide] = "long long"};
+
+const char *variant_dtype_name(int32_t dtype) {
+  switch (dtype) {
+#define ROW(name, number, type)                                                                                        \
+  case number:                                                                                                         \
+    return #name;
+    VARIANT_DTYPES(ROW)
+#undef ROW
+  default:
+    return "";
+  }
+}
+
+static void print_leaf(const struct variant_node *node, struct text *out) {
+  static const char *const inputs[INPUT_COUNT] = {"s",       "b",        "h",         "q",         "k",
+                                                  "a.seq_q", "a.seq_kv", "a.heads_q", "a.heads_kv"};
+  if (node->operation == VARIANT_INPUT)
+    text_append(out, inputs[node->payload]);
+  else if (node->operation == VARIANT_SCALAR)
+    text_appendf(out, node->type == TYPE_real ? "kjit_float_from_bits(a.scalars[%u])" : "(int)a.scalars[%u]",
+                 (unsigned)node->payload);
+  else if (node->type == TYPE_real)
+    text_appendf(out, "kjit_float_from_bits(0x%08Xu)", (unsigned)node->payload);
+  else if (node->type == TYPE_truth)
+    text_append(out, node->payload ? "true" : "false");
+  else
+    text_appendf(out, "(int)0x%Xu", (unsigned)node->payload);
+}
+
+static void print_operands(const struct variant_node *node, size_t count, struct text *out) {
+  for (size_t i = 0; i < count; i++)
+    text_appendf(out, "%sn%u", i ? ", " : "", (unsigned)node->operands[i]);
+}
+
+static void print_node(const kjit_attention_variant *variant, const struct variant_program *program, size_t index,
+                       struct text *out) {
+  const struct variant_node *const node = &program->nodes[index];
+  const size_t count = variant_operand_count(&variant->tree, node);
+  text_appendf(out, "  const %s n%zu = ", type_names[node->type], index);
+  if (node->operation == VARIANT_LOAD) {
+    const unsigned tensor = (unsigned)node->payload;
+    text_appendf(out, "kjit_load_%s(&a.tensors[%u], kjit_variant_at%zu(&a.tensors[%u]%s",
+                 variant_dtype_name(variant->tensor_dtypes[tensor]), tensor, count, tensor, count ? ", " : "");
+    print_operands(node, count, out);
+    text_append(out, "))");
+  } else if (node->operation < VARIANT_LOAD) {
+    print_leaf(node, out);
+  } else {
+    text_appendf(out, "kjit_%s(", variant_operation_name((enum variant_operation)node->operation));
+    print_operands(node, count, out);
+    text_append(out, ")");
+  }
+  text_append(out, ";\n");
+}
+
+static void print_body(const kjit_attention_variant *variant, const struct variant_program *program, struct text *out) {
+  for (size_t i = 0; i < program->count; i++)
+    print_node(variant, program, i, out);
+}
+
+/* A function that gives the first result of a program, or `otherwise` where the program is empty. */
+static void print_function(const kjit_attention_variant *variant, const struct variant_program *program,
+                           const char *head, const char *otherwise, struct text *out) {
+  text_appendf(out, "\nKJIT_VARIANT_INLINE %s {\n", head);
+  print_body(variant, program, out);
+  if (program->count)
+    text_appendf(out, "  return n%u;\n}\n", (unsigned)program->results[0]);
+  else
+    text_appendf(out, "  return %s;\n}\n", otherwise);
+}
+
+/* The bounds of every interval are computed; those of the others vanish where `which` is known. */
+static void print_interval(const kjit_attention_variant *variant, struct text *out) {
+  const struct variant_program *const program = &variant->programs.bounds;
+  text_append(out,
+              "\nKJIT_VARIANT_INLINE void kjit_variant_interval(const kjit_variant_arguments &a, int which, int b, "
+              "int h, int q, int &lo, int &hi) {\n");
+  print_body(variant, program, out);
+  text_append(out, "  int least = 0, most = a.seq_kv;\n");
+  for (size_t i = 0; i < variant->intervals.count; i++)
+    text_appendf(out, "  if (which == %zu) least = n%u, most = n%u;\n", i, (unsigned)program->results[2 * i],
+                 (unsigned)program->results[2 * i + 1]);
+  text_append(out, "  lo = kjit_integer_maximum(least, 0);\n  hi = kjit_integer_minimum(most, a.seq_kv);\n}\n");
+}
+
+void variant_print_header(const kjit_attention_variant *variant, struct text *out) {
+  const bool affine = variant->class.is_affine;
+  text_append(out, "#pragma once\n#include <kjit/attention/variant_real_ranges.h>\n\n");
+  text_appendf(out,
+               "#define KJIT_VARIANT_SCORE %d\n#define KJIT_VARIANT_AFFINE %d\n#define KJIT_VARIANT_MASK %d\n"
+               "#define KJIT_VARIANT_INTERVALS %zu\n",
+               !variant->class.is_identity, affine, variant->mask != VARIANT_NONE, variant->intervals.count);
+  print_function(
+      variant, &variant->programs.score,
+      "kjit_real kjit_variant_score(const kjit_variant_arguments &a, kjit_real s, int b, int h, int q, int k)", "s",
+      out);
+  print_function(
+      variant, &variant->programs.score_grad,
+      "kjit_real kjit_variant_score_grad(const kjit_variant_arguments &a, kjit_real s, int b, int h, int q, int k)",
+      "0.0f", out);
+  if (affine) {
+    print_function(variant, &variant->programs.slope,
+                   "kjit_real kjit_variant_slope(const kjit_variant_arguments &a, int b, int h, int q)", "1.0f", out);
+    print_function(variant, &variant->programs.term,
+                   "kjit_real kjit_variant_term(const kjit_variant_arguments &a, int b, int h, int q, int k)", "0.0f",
+                   out);
+  }
+  print_function(variant, &variant->programs.mask,
+                 "bool kjit_variant_mask(const kjit_variant_arguments &a, int b, int h, int q, int k)", "true", out);
+  print_interval(variant, out);
+  variant_print_block(variant, out);
+}

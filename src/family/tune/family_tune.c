@@ -1,0 +1,167 @@
+/* Choosing and tuning for users' families: each is a subject of tuned tables (definition_tune.c), and this file brings
+ * problems, places and tables together.
+ *
+ * Threads: everything belongs to the call, except the runtime's tables, which tune_store.h guards. */
+#include <kjit/tune.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/struct_intake.h"
+#include "family/config.h"
+#include "family/family_problem.h"
+#include "family/tune/tune_device.h"
+#include "family/tune/tune_list.h"
+#include "family/tune/tune_run.h"
+#include "family/tune/tune_store.h"
+#include "runtime/runtime_internal.h"
+
+/* A problem, and the card or architecture that it is on. */
+struct asked {
+  const kjit_family_problem *problem;
+  const struct family_definition *definition;
+  kjit_device_info device; /* "any" where an architecture alone is known */
+  struct family_place place;
+  int32_t class[TUNE_CLASS_MAX];
+  int32_t values[KJIT_FIELD_COUNT_MAX]; /* what the family's own rules choose */
+};
+
+/* A config is fitted to a problem by the values that the problem gives. */
+static kjit_status fit(const void *user, int32_t *values, kjit_error *error) {
+  const kjit_family_problem *const problem = user;
+  const struct family_definition *const definition = problem->given.family->definition;
+  (void)error;
+  for (size_t i = 0; i < definition->field_count; i++)
+    if (definition->given >> i & 1) values[i] = problem->given.values[i];
+  return KJIT_OK;
+}
+
+static kjit_status ask(struct asked *asked, const kjit_family_problem *problem, const kjit_device_info *device,
+                       const char *arch, kjit_error *error) {
+  memset(asked, 0, sizeof *asked);
+  kjit_status status = family_problem_take(problem, error);
+  if (status == KJIT_OK) status = tune_device_take(device, arch, &asked->device, error);
+  if (status != KJIT_OK) return status;
+  asked->problem = problem;
+  asked->definition = problem->given.family->definition;
+  asked->place = family_place_of_device(&asked->device);
+  return family_problem_classify(problem, asked->class, error);
+}
+
+/* What the family's own rules choose: legal there, and canonical. */
+static kjit_status choose_by_rules(struct asked *asked, kjit_error *error) {
+  const struct family_definition *const definition = asked->definition;
+  (void)!fit(asked->problem, asked->values, NULL);
+  kjit_status status =
+      definition_choose_values(definition, asked->problem->parameters, &asked->place, asked->values, error);
+  if (status == KJIT_OK) status = config_check(&definition->family, asked->values, &asked->place, error);
+  if (status == KJIT_OK) config_canonicalize(&definition->family, asked->values);
+  return status;
+}
+
+/* What the table has for the class, fitted to this problem; false: nothing that is legal. */
+static bool choose_by_table(kjit_runtime *runtime, const struct asked *asked, int32_t *values) {
+  const struct tune_subject *const subject = asked->definition->subject;
+  const kjit_family *const family = &asked->definition->family;
+  struct tune_table *const table = asked->device.ordinal == TUNE_NO_DEVICE
+                                       ? tune_store_of_arch(runtime, subject, &asked->place)
+                                       : tune_store_of_device(runtime, subject, &asked->device);
+  const struct tune_row *const row = table ? tune_table_find(table, asked->class) : NULL;
+  if (!row || row->rules) return false;
+  memcpy(values, row->values, family->table.config_bytes);
+  (void)!fit(asked->problem, values, NULL);
+  if (config_check(family, values, &asked->place, NULL) == KJIT_OK) return true;
+  tune_table_count_misfit(table);
+  return false;
+}
+
+kjit_status kjit_family_choose(kjit_runtime *runtime, const kjit_family_problem *problem,
+                               const kjit_device_info *device, const char *arch, kjit_config *config,
+                               uint32_t *decided_by, kjit_error *error) {
+  struct asked asked;
+  error_clear(error);
+  if (decided_by) *decided_by = KJIT_DECIDED_BY_NONE;
+  if (!config) return error_invalid(error, "config", "must not be NULL");
+  memset(config, 0, sizeof *config);
+  kjit_status status = ask(&asked, problem, device, arch, error);
+  if (status != KJIT_OK) return status;
+  const bool found = runtime && choose_by_table(runtime, &asked, asked.values);
+  if (!found) status = choose_by_rules(&asked, error);
+  if (status != KJIT_OK) return status;
+  config->family = &asked.definition->family;
+  memcpy(config->values, asked.values, sizeof config->values);
+  if (decided_by) *decided_by = found ? KJIT_DECIDED_BY_TABLE : KJIT_DECIDED_BY_RULES;
+  return KJIT_OK;
+}
+
+static struct tune_start start_of(const struct asked *asked) {
+  return (struct tune_start){.subject = asked->definition->subject,
+                             .family = &asked->definition->family,
+                             .values = asked->values,
+                             .class = asked->class,
+                             .place = &asked->place,
+                             .fit = fit,
+                             .problem = asked->problem};
+}
+
+kjit_status kjit_family_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
+                                          const kjit_family_problem *problem, const char *set,
+                                          const kjit_device_info *device, const char *arch, kjit_error *error) {
+  struct asked asked;
+  kjit_error unread;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  kjit_status status = ask(&asked, problem, device, arch, error);
+  if (status == KJIT_OK) status = choose_by_rules(&asked, error);
+  if (status != KJIT_OK) return status;
+  const struct tune_start start = start_of(&asked);
+  return tune_list_create(out, runtime_mem(runtime), &start, set, error);
+}
+
+kjit_status kjit_family_tune(kjit_runtime *runtime, const kjit_family_problem *problem, const kjit_device_info *device,
+                             const char *arch, const kjit_tune_options *options, kjit_tune_outcome *outcome,
+                             kjit_error *error) {
+  kjit_tune_outcome all = {.struct_size = sizeof all};
+  kjit_tune_options taken;
+  struct asked asked;
+  kjit_error unread;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (!outcome) return error_invalid(error, "outcome", "must not be NULL");
+  kjit_status status = tune_options_take(&taken, options, error);
+  if (status == KJIT_OK) status = ask(&asked, problem, device, arch, error);
+  if (status == KJIT_OK) status = choose_by_rules(&asked, error);
+  if (status != KJIT_OK) return status;
+  const struct tune_places places = tune_store_places(runtime, asked.definition->subject);
+  const struct tune_start start = start_of(&asked);
+  const struct tune_job job = {runtime, &places, &start, &asked.device};
+  status = tune_run(&job, &taken, &all, error);
+  const kjit_status filled = struct_fill(outcome, &all, sizeof all, "outcome", status == KJIT_OK ? error : NULL);
+  return status == KJIT_OK ? filled : status;
+}
+
+kjit_status kjit_tune_device_any(const char *arch, kjit_device_info *device, kjit_error *error) {
+  kjit_device_info any;
+  error_clear(error);
+  if (!arch) return error_invalid(error, "arch", "must not be NULL");
+  const kjit_status status = tune_device_take(NULL, arch, &any, error);
+  return status == KJIT_OK ? struct_fill(device, &any, sizeof any, "device", error) : status;
+}
+
+kjit_status kjit_family_tune_info(kjit_runtime *runtime, const kjit_family *family, const kjit_device_info *device,
+                                  const char *arch, kjit_tune_info *info, kjit_error *error) {
+  kjit_device_info known;
+  error_clear(error);
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (!family) return error_invalid(error, "family", "must not be NULL");
+  if (!family->definition)
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is kjit's own family: kjit_tune_get_info() tells of its table",
+                     family->table.family);
+  const kjit_status status = tune_device_take(device, arch, &known, error);
+  return status == KJIT_OK ? tune_device_info(runtime, family->definition->subject, &known, info, error) : status;
+}

@@ -1,0 +1,108 @@
+/* Attention backward on the emulator beside float64: masks, groups of heads, head sizes, lengths, layouts. */
+#include "backward_cases.h"
+
+#include "emulator_fixture.h"
+#include "support/test.h"
+
+/* More keys than queries, more queries than keys (the first rows see none), one key; whole and ragged tiles. */
+static const struct { int64_t seq_q, seq_kv; } lengths[] = {{70, 150}, {150, 70}, {128, 1}};
+static const int64_t heads[][2] = {{2, 2}, {4, 2}, {3, 1}};
+static const enum problem_layout layouts[] = {LAYOUT_BSHD, LAYOUT_PADDED, LAYOUT_BHSD, LAYOUT_SHARED_KV};
+
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static void run_size(void **state, int64_t head_dim, int64_t head_dim_v, size_t turn, const char *arch) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  struct backward_case cases[LENGTHS];
+  for (size_t i = 0; i < LENGTHS; i++) {
+    const bool causal = (turn + i) % 2 != 0;
+    cases[i] = (struct backward_case){
+        .problem = {.asked = PROBLEM_OF(.dtype = causal ? KJIT_FP16 : KJIT_BF16, .batch = 1 + (int64_t)(i == 2),
+                                        .heads_q = heads[(turn + i) % 3][0], .heads_kv = heads[(turn + i) % 3][1],
+                                        .seq_q = lengths[i].seq_q, .seq_kv = lengths[i].seq_kv, .head_dim = head_dim,
+                                        .head_dim_v = head_dim_v, .flags = causal ? KJIT_ATTENTION_CAUSAL : 0),
+                    .layout = layouts[(turn + i) % 4],
+                    .scale = i == 1 ? 1 : 0, /* scores far apart */
+                    .lse = true,
+                    .seed = random_next(&fixture->random)},
+        .choices = {.dlse = i % 2 != 0, .expanded = i == 1, .seed = random_next(&fixture->random)},
+        .arch = arch};
+  }
+  backward_run_cases(fixture, cases, LENGTHS);
+}
+
+static void test_flash_backward__head_size_64_is_right(void **state) {
+  run_size(state, 64, 64, 0, "sm_90");
+}
+
+static void test_flash_backward__head_sizes_24_and_40_are_right(void **state) {
+  run_size(state, 24, 40, 1, "sm_90");
+}
+
+static void test_flash_backward__head_size_128_is_right(void **state) {
+  run_size(state, 128, 128, 2, "sm_90");
+}
+
+static void test_flash_backward__head_sizes_200_and_72_are_right(void **state) {
+  run_size(state, 200, 72, 3, "sm_90");
+}
+
+/* Each gradient alone, and each two, with the kernels that the others leave out. */
+static void run_some(void **state, const char *arch) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  struct backward_case cases[6];
+  for (uint32_t i = 0; i < 6; i++) {
+    cases[i] = (struct backward_case){.problem = {.asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 1, .heads_q = 2,
+                                                                      .seq_q = 40, .seq_kv = 70, .head_dim = 32),
+                                                  .lse = true,
+                                                  .seed = i},
+                                      .choices = {.wanted = i + 1, .dlse = true, .seed = i},
+                                      .arch = arch};
+  }
+  backward_run_cases(fixture, cases, 6);
+}
+
+static void test_flash_backward__each_gradient_alone_is_right(void **state) {
+  run_some(state, "sm_90");
+}
+
+static void test_attention_backward_sm90__each_gradient_alone_is_right(void **state) {
+  run_some(state, NULL);
+}
+
+static void test_attention_backward_sm90__head_size_64_is_right(void **state) {
+  run_size(state, 64, 64, 0, NULL);
+}
+
+static void test_attention_backward_sm90__head_sizes_72_and_40_are_right(void **state) {
+  run_size(state, 72, 40, 1, NULL);
+}
+
+static void test_attention_backward_sm90__head_size_128_is_right(void **state) {
+  run_size(state, 128, 128, 2, NULL);
+}
+
+static void test_attention_backward_sm90__head_sizes_192_and_128_are_right(void **state) {
+  run_size(state, 192, 128, 3, NULL);
+}
+
+static void test_attention_backward_sm90__head_size_256_is_right(void **state) {
+  run_size(state, 256, 256, 0, NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_flash_backward__head_size_64_is_right),
+      cmocka_unit_test(test_flash_backward__head_sizes_24_and_40_are_right),
+      cmocka_unit_test(test_flash_backward__head_size_128_is_right),
+      cmocka_unit_test(test_flash_backward__head_sizes_200_and_72_are_right),
+      cmocka_unit_test(test_flash_backward__each_gradient_alone_is_right),
+      cmocka_unit_test(test_attention_backward_sm90__head_size_64_is_right),
+      cmocka_unit_test(test_attention_backward_sm90__head_sizes_72_and_40_are_right),
+      cmocka_unit_test(test_attention_backward_sm90__head_size_128_is_right),
+      cmocka_unit_test(test_attention_backward_sm90__head_sizes_192_and_128_are_right),
+      cmocka_unit_test(test_attention_backward_sm90__head_size_256_is_right),
+      cmocka_unit_test(test_attention_backward_sm90__each_gradient_alone_is_right),
+  };
+  return cmocka_run_group_tests_name("attention backward on the emulator", tests, emulator_setup, gpu_teardown);
+}

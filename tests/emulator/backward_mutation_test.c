@@ -1,0 +1,132 @@
+/* Backward kernels with one mistake each, made by replacing a piece of the source: the emulator must not find them
+ * right. The piece must stand in the source exactly once; otherwise the compile fails, and the test with it. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backward_cases.h"
+#include "emulator_fixture.h"
+#include "support/test.h"
+
+struct mutation {
+  const char *what, *file, *before, *after;
+};
+
+#define FLASH "flash_backward/flash_backward.cu"
+static const struct mutation flash_mutations[] = {
+    {"nobody waits for tiles that are on their way", FLASH,
+     "cp_async_wait_group<0>();\\n      __syncthreads(); // this step's tiles",
+     "__syncthreads(); // this step's tiles"},
+    {"a tile is loaded over the one that is still read", FLASH, "__syncthreads(); // this step's tiles are visible",
+     "// this step's tiles are visible"},
+    {"pairs that do not meet count", FLASH, "if (!meet) s[m][n][i] = 0.0f;", ";"},
+    {"statistics go to the stage that is in use", FLASH, "write_statistics(statistics, next_stage);",
+     "write_statistics(statistics, stage);"},
+    {"the gradient of lse has the wrong sign", "flash_backward/row_delta.cuh", "sums[r] - dlse[r]",
+     "sums[r] + dlse[r]"},
+    {"dk is not scaled", FLASH, "(dx, p.scale, shared, p.dk,", "(dx, 1.0f, shared, p.dk,"},
+    {"one query head of a group counts", FLASH, "const int heads = cfg::kOwnsKeys ? p.heads_per_kv : 1;",
+     "const int heads = 1;"},
+};
+
+#define PRODUCER "attention_backward_sm90/producer.cuh"
+#define CONSUMER "attention_backward_sm90/consumer.cuh"
+static const struct mutation sm90_mutations[] = {
+    {"the producer overwrites a tile that is still read", PRODUCER,
+     "mbarrier_wait_parity(at.step_empty(ring.slot), ring.parity ^ 1);\\n      load_rows", "load_rows"},
+    {"consumers do not wait for the value tile", CONSUMER,
+     "mbarrier_wait_parity(at.value_full(values.slot), values.parity);", ";"},
+    {"the tile in use is given back in place of the one before", CONSUMER,
+     "wgmma_wait_group<0>();\\n    release_step(slot);", "wgmma_wait_group<0>();\\n    release_step(ring.slot);"},
+    {"statistics are given back while lanes read them", CONSUMER, "if constexpr (cfg::kOwnsKeys) __syncwarp();", ";"},
+    {"TMA does not see the gradients", CONSUMER, "fence_async_proxy();", ";"},
+    {"gradients are swizzled otherwise than TMA has it", CONSUMER, "^ (row % 8)) << 4", "^ (row % 4)) << 4"},
+    {"dS is made of a dP that is still in flight", CONSUMER,
+     "wgmma_wait_group<kWgmmaPartialWaits ? 1 : 0>(); // dP\\n      differentiate", "differentiate"},
+    {"delta is left out", CONSUMER, "(dp[n][i] - delta)", "dp[n][i]"},
+};
+
+static void set_mutation(const struct mutation *mutation) {
+  char text[1024];
+  const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
+  assert_true(length > 0 && length < (int)sizeof text);
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MUTATION", text, 1));
+}
+
+/* The backward call with a runtime that compiles anew. */
+static kjit_status run_anew(struct gpu_fixture *fixture, const struct backward_case *one,
+                            const struct gradients *gradients, kjit_error *error) {
+  kjit_runtime *const kept = fixture->runtime;
+  assert_int_equal(0, setenv("KJIT_CACHE_MODE", "off", 1));
+  assert_status(KJIT_OK, kjit_runtime_create(&fixture->runtime, NULL, error), error);
+  assert_int_equal(0, unsetenv("KJIT_CACHE_MODE"));
+  const kjit_status status = backward_run(fixture, one, gradients, error);
+  kjit_runtime_destroy(fixture->runtime);
+  fixture->runtime = kept;
+  return status;
+}
+
+/* Stopped by the emulator, or wrong. */
+static bool is_caught(struct gpu_fixture *fixture, const struct backward_case *one, const struct gradients *gradients,
+                      const struct mutation *mutation) {
+  struct gradients_verdict verdict = {0};
+  kjit_error error = {0};
+  set_mutation(mutation);
+  const kjit_status status = run_anew(fixture, one, gradients, &error);
+  assert_int_equal(0, unsetenv("KJIT_EMULATOR_MUTATION"));
+  if (status != KJIT_OK) {
+    assert_status(KJIT_ERR_DRIVER, status, &error); /* it did compile */
+    print_message("%s: %s\n", mutation->what, emulator_complaint(&fixture->card));
+    emulator_clear_complaint(&fixture->card);
+    return true;
+  }
+  assert_status(KJIT_OK, gradients_judge(gradients, &verdict, &error), &error);
+  if (!verdict.passed) print_message("%s: a wrong result\n", mutation->what);
+  return !verdict.passed;
+}
+
+/* A mask, groups, more steps than stages, whole and ragged tiles, a gradient of lse. */
+static void assert_caught(void **state, const char *arch, int64_t head_dim, const struct mutation *mutations,
+                          size_t count) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  const struct backward_case one = {
+      .problem = {.asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 1, .heads_q = 2, .heads_kv = 1, .seq_q = 220,
+                                      .seq_kv = 300, .head_dim = head_dim, .flags = KJIT_ATTENTION_CAUSAL),
+                  .lse = true,
+                  .seed = 3},
+      .choices = {.dlse = true, .seed = 4},
+      .arch = arch};
+  struct attention_data data;
+  struct gradients gradients;
+  size_t missed = 0;
+  backward_case_create(fixture, &one, &data, &gradients);
+  for (size_t i = 0; i < count; i++) {
+    if (is_caught(fixture, &one, &gradients, &mutations[i])) continue;
+    print_error("%s, and the result is right\n", mutations[i].what);
+    missed++;
+  }
+  gradients_destroy(&gradients);
+  attention_data_destroy(&data);
+  assert_int_equal(0, missed);
+}
+
+static void test_flash_backward__mistakes_are_caught(void **state) {
+  assert_caught(state, "sm_90", 64, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
+}
+
+/* Of a head size whose kernels are pipelined. */
+static void test_attention_backward_sm90__mistakes_are_caught(void **state) {
+  assert_caught(state, NULL, 96, sm90_mutations, sizeof sm90_mutations / sizeof *sm90_mutations);
+}
+
+static int setup(void **state) {
+  (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
+  return emulator_setup(state);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_flash_backward__mistakes_are_caught),
+      cmocka_unit_test(test_attention_backward_sm90__mistakes_are_caught),
+  };
+  return cmocka_run_group_tests_name("mutations of attention backward", tests, setup, gpu_teardown);
+}

@@ -1,0 +1,154 @@
+/* attention_serving with one mistake each, made by replacing a piece of its source: the emulator must not find it
+ * right. The piece must stand in the source exactly once; otherwise the compile fails, and the test with it. */
+#include "emulator_fixture.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serving_trial.h"
+#include "support/test.h"
+
+struct mutation {
+  const char *what, *file, *before, *after;
+};
+
+/* Caught by a batch of long and short sequences in pages, with poison around everything. */
+static const struct mutation decode_mutations[] = {
+    {"nobody waits for keys that are on their way", "attention_serving/attend.cuh",
+     "cp_async_wait_group<cfg::kStages - 2>();", "cp_async_wait_group<cfg::kStages>();"},
+    {"a stage is loaded while it is read", "attention_serving/attend.cuh",
+     "__syncthreads(); // block j is visible to all", "// block j is visible to all"},
+    {"keys behind the last count", "attention_serving/attend.cuh", "if (masked) mask(s, key + key_offset);", ";"},
+    {"a page is looked up in the row of another sequence", "attention_serving/tiles.cuh",
+     "pages = p.page_table + s.cache_row", "pages = p.page_table + 0"},
+    {"partial results are merged before all have arrived", "attention_serving/result.cuh", "== count - 1;",
+     "== count - 2;"},
+    {"the counter is left as it is", "attention_serving/result.cuh", "if (last) *counter = 0;", ";"},
+    {"a part begins a block late", "attention_serving/attend.cuh", "block == first ? 0 : block_at(from)",
+     "block == first ? 0 : block_at(from) + 1"},
+    {"warps along the keys are not joined", "attention_serving/result.cuh",
+     "for (int w = 0; w < cfg::kKeyWarps; w++)\\n#pragma unroll\\n      for (int i = 0; i < 8; i++)\\n        values",
+     "for (int w = 0; w < 1; w++)\\n#pragma unroll\\n      for (int i = 0; i < 8; i++)\\n        values"},
+    {"a part's weight is forgotten", "attention_serving/result.cuh", "values[n] += part * low.x[n];",
+     "values[n] += low.x[n];"},
+    {"O takes the place of tiles that are read", "attention_serving/attend.cuh",
+     "__syncthreads(); // everybody has finished with the tiles", "// everybody has finished with the tiles"},
+};
+
+/* Caught by caches whose unused slots hold NaN. */
+static const struct mutation dense_mutations[] = {
+    {"rows behind the last key are loaded", "attention_serving/tiles.cuh", "bool inside = row < left &&",
+     "bool inside = row <= left &&"},
+};
+
+/* Caught by new keys that are appended and rotated. */
+static const struct mutation append_mutations[] = {
+    {"Q is not rotated", "attention_serving/attend.cuh", "rotate_query(p, rows, tile.sequence, tiles);", ";"},
+    {"all rows are rotated by the first position", "attention_serving/tiles.cuh",
+     "p.rotary_by_row ? begin + rows.query(row) : begin", "begin"},
+    {"a key is appended one position late", "attention_serving/append.cuh",
+     "p.used_k[found.sequence] + found.index;\\n", "p.used_k[found.sequence] + found.index + 1;\\n"},
+    {"the columns that are not rotated are forgotten", "attention_serving/append.cuh", "for (int i = rotated + lane;",
+     "for (int i = 1000 + lane;"},
+};
+
+static void set_mutation(const struct mutation *mutation) {
+  char text[1024];
+  const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
+  assert_true(length > 0 && length < (int)sizeof text);
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MUTATION", text, 1));
+}
+
+/* Run twice with a runtime that compiles anew. Is the result right both times? */
+static kjit_status run_anew(const struct gpu_fixture *fixture, const struct serving_case *c, bool *right,
+                            kjit_error *error) {
+  struct serving_trial trial;
+  kjit_runtime *runtime = NULL;
+  char text[SERVING_TEXT_MAX];
+  assert_int_equal(0, setenv("KJIT_CACHE_MODE", "off", 1));
+  assert_status(KJIT_OK, kjit_runtime_create(&runtime, NULL, error), error);
+  assert_int_equal(0, unsetenv("KJIT_CACHE_MODE"));
+  assert_status(KJIT_OK, serving_trial_create(&trial, runtime, &fixture->card, c, error), error);
+  kjit_status status = KJIT_OK;
+  *right = true;
+  for (int i = 0; i < 2 && status == KJIT_OK && *right; i++) {
+    status = serving_trial_reset(&trial, error);
+    if (status == KJIT_OK) status = serving_trial_enqueue(&trial, fixture->card.stream, error);
+    if (status == KJIT_OK) status = card_synchronize(&fixture->card, fixture->card.stream, error);
+    if (status == KJIT_OK) *right = serving_trial_judge(&trial, text, error);
+  }
+  serving_trial_destroy(&trial);
+  kjit_runtime_destroy(runtime);
+  return status;
+}
+
+static void assert_caught(void **state, const struct serving_case *c, const struct mutation *mutations, size_t count) {
+  const struct gpu_fixture *fixture = gpu_require(state);
+  size_t missed = 0;
+  for (size_t i = 0; i < count; i++) {
+    kjit_error error = {0};
+    bool right;
+    set_mutation(&mutations[i]);
+    const kjit_status status = run_anew(fixture, c, &right, &error);
+    assert_int_equal(0, unsetenv("KJIT_EMULATOR_MUTATION"));
+    if (status != KJIT_OK) {
+      assert_status(KJIT_ERR_DRIVER, status, &error); /* it did compile */
+      print_message("%s: %s\n", mutations[i].what, emulator_complaint(&fixture->card));
+      emulator_clear_complaint(&fixture->card);
+    } else if (!right) {
+      print_message("%s: a wrong result\n", mutations[i].what);
+    } else {
+      print_error("%s, and the result is right\n", mutations[i].what);
+      missed++;
+    }
+  }
+  assert_int_equal(0, missed);
+}
+
+static void test_serving__mistakes_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.batch = 3;
+  c.group = 4;
+  c.cache = SERVING_PAGED;
+  c.rows[1] = c.rows[2] = 1;
+  c.keys[0] = 1500; /* parted among blocks of threads */
+  c.keys[1] = 70;
+  c.keys[2] = 333;
+  c.workspace = true;
+  assert_caught(state, &c, decode_mutations, sizeof decode_mutations / sizeof *decode_mutations);
+}
+
+static void test_serving__mistakes_with_unused_slots_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  assert_caught(state, &c, dense_mutations, sizeof dense_mutations / sizeof *dense_mutations);
+}
+
+static void test_serving__mistakes_in_appending_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.batch = 2;
+  c.cache = SERVING_PAGED;
+  c.append = true;
+  c.causal = true;
+  c.rows[0] = c.rows[1] = 2;
+  c.added[0] = c.added[1] = 2;
+  c.keys[0] = 50;
+  c.keys[1] = 3;
+  c.rotary_columns = 32;
+  assert_caught(state, &c, append_mutations, sizeof append_mutations / sizeof *append_mutations);
+}
+
+static int setup(void **state) {
+  (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
+  return emulator_setup(state);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_serving__mistakes_are_caught),
+      cmocka_unit_test(test_serving__mistakes_with_unused_slots_are_caught),
+      cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
+  };
+  return cmocka_run_group_tests_name("mutations of attention_serving", tests, setup, gpu_teardown);
+}

@@ -1,0 +1,88 @@
+/* Attention variants with one mistake each in the kernels' hooks, made by replacing a piece of the source: the emulator
+ * must not find them right. The piece must stand in the source exactly once. */
+#include "emulator_fixture.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/test.h"
+#include "variant_trial.h"
+
+struct mutation {
+  const char *what, *variant, *file, *before, *after;
+};
+
+static const struct variant_shape shape = {1, 3, 3, 200, 333, 64, true};
+
+static const struct mutation mutations[] = {
+    {"keep words are a bit off", "window", "attention_variant/hooks.cuh", "smaller(column % 8, 2)",
+     "smaller(column % 8 + 1, 2)"},
+    {"a tile's last keys are left out", "window", "attention_variant/hooks.cuh", "(high + key_rows - 1) / key_rows",
+     "high / key_rows"},
+    {"a block counts as full when not all of its keys are seen", "prefix", "attention_variant/hooks.cuh",
+     "full_end < 0 ? 0 : full_end / key_rows;", "full_end < 0 ? 0 : (full_end + key_rows - 1) / key_rows;"},
+    {"a range that another one covers is visited twice", "streaming", "attention_variant/hooks.cuh",
+     "ranges[i].end = smaller(ranges[i].end, floor);", ";"},
+    {"the score is not scaled", "softcap", "attention_variant/hooks.cuh", "s * v.score_scale", "s"},
+    {"the score's powers are those of e", "softcap", "attention_variant/hooks.cuh", "(kLog2 ? kLog2E : 1.0f);",
+     "1.0f;"},
+    {"the score function gets the next key", "alibi", "attention_variant/hooks.cuh",
+     "first_key + lane % 4 * 2 + n * 8 + i);", "first_key + lane % 4 * 2 + n * 8 + i + 1);"},
+    {"every lane adds the sink", "sinks", "attention_variant/hooks.cuh", "if (lane % 4 == 0) softmax.sum",
+     "softmax.sum"},
+    {"a partial block of a list is taken as full", "document", "attention_variant/block_list.cu",
+     "2 * (last - lane) + (state == VARIANT_FULL);", "2 * (last - lane) + 1;"},
+    {"a list's blocks are one short", "document", "attention_variant/block_list.cu",
+     "int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1;",
+     "int last = p.variant.arguments.seq_kv / p.key_rows - 1;"},
+    {"a full block of the caller's is judged by the mask", "blocks_48", "attention_variant/hooks.cuh",
+     "if (state != VARIANT_PARTIAL || !kMasked) return state != VARIANT_EMPTY;",
+     "if (state == VARIANT_EMPTY || !kMasked) return state != VARIANT_EMPTY;"},
+    {"the consumers do not learn of the last block", "window", "attention_sm90/variant_producer.cuh",
+     "2 * entry + (after < 0)", "2 * entry + (after < 0 && walk.count < 2)"},
+    {"the entry is written before its buffer is free", "window", "attention_sm90/variant_producer.cuh",
+     "mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);\\n      st_shared_4", "st_shared_4"},
+};
+
+/* Stopped by the emulator, or wrong. */
+static bool is_caught(const struct gpu_fixture *fixture, const struct mutation *mutation) {
+  struct variant_report report = {0};
+  kjit_runtime *runtime = NULL;
+  kjit_error error = {0};
+  char text[1024];
+  const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
+  assert_true(length > 0 && length < (int)sizeof text);
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MUTATION", text, 1));
+  assert_int_equal(0, setenv("KJIT_CACHE_MODE", "off", 1));
+  assert_status(KJIT_OK, kjit_runtime_create(&runtime, NULL, &error), &error);
+  const kjit_status status = variant_trial_run(&fixture->card, runtime, variant_case_named(mutation->variant), &shape,
+                                               NULL, 7, &report, &error);
+  kjit_runtime_destroy(runtime);
+  assert_int_equal(0, unsetenv("KJIT_CACHE_MODE"));
+  assert_int_equal(0, unsetenv("KJIT_EMULATOR_MUTATION"));
+  emulator_clear_complaint(&fixture->card);
+  if (status != KJIT_OK) assert_status(KJIT_ERR_DRIVER, status, &error); /* it did compile */
+  return status != KJIT_OK || !report.passed;
+}
+
+static void test_variant__mistakes_are_caught(void **state) {
+  const struct gpu_fixture *fixture = gpu_require(state);
+  size_t missed = 0;
+  for (size_t i = 0; i < sizeof mutations / sizeof *mutations; i++) {
+    if (is_caught(fixture, &mutations[i])) continue;
+    print_error("%s, and the result is right\n", mutations[i].what);
+    missed++;
+  }
+  assert_int_equal(0, missed);
+}
+
+static int setup(void **state) {
+  (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
+  return emulator_setup(state);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant__mistakes_are_caught)};
+  return cmocka_run_group_tests_name("mutations of variants", tests, setup, gpu_teardown);
+}

@@ -1,0 +1,85 @@
+/* Attention variants on the emulator beside float64, on both families: row intervals, lists of blocks, given blocks,
+ * score functions, sinks; packed query heads and split keys. */
+#include "emulator_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/test.h"
+#include "variant_trial.h"
+
+static const struct variant_shape shapes[] = {
+    {1, 2, 2, 200, 333, 64, true}, /* several tiles, ragged */
+    {2, 4, 1, 65, 130, 64, false}, /* a group of heads */
+    {1, 4, 2, 1, 700, 64, true},   /* packed heads, split keys */
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static size_t run(struct gpu_fixture *fixture, const char *name, const struct variant_shape *shape,
+                  const kjit_config *config) {
+  struct variant_report report;
+  kjit_error error = {0};
+  const struct variant_case *one = variant_case_named(name);
+  assert_non_null(one);
+  const kjit_status status =
+      variant_trial_run(&fixture->card, fixture->runtime, one, shape, config, 7, &report, &error);
+  if (status == KJIT_OK && report.passed) return 0;
+  print_error("%s B%d H%d/%d Sq%d Skv%d D%d%s: %s\n", name, shape->batch, shape->heads, shape->heads_kv, shape->seq_q,
+              shape->seq_kv, shape->head_dim, config ? " flash_forward" : "",
+              status == KJIT_OK ? report.why : error.message);
+  if (status != KJIT_OK) print_error("  %s\n", emulator_complaint(&fixture->card));
+  emulator_clear_complaint(&fixture->card);
+  return 1;
+}
+
+/* On the planner's kernel, and on flash_forward with a config of its own. */
+static void run_case(void **state, const char *name) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  kjit_error error = {0};
+  size_t failures = 0;
+  for (size_t i = 0; i < SHAPES; i++) {
+    kjit_attention_problem problem = kjit_attention_problem_default();
+    kjit_config config;
+    problem.dtype = shapes[i].bf16 ? KJIT_BF16 : KJIT_FP16;
+    problem.heads_q = shapes[i].heads;
+    problem.heads_kv = shapes[i].heads_kv;
+    problem.seq_q = shapes[i].seq_q;
+    problem.seq_kv = shapes[i].seq_kv;
+    problem.head_dim = shapes[i].head_dim;
+    assert_status(KJIT_OK, kjit_attention_choose(fixture->runtime, &problem, "sm_80", &config, NULL, &error), &error);
+    failures += run(fixture, name, &shapes[i], NULL);
+    failures += run(fixture, name, &shapes[i], &config);
+  }
+  assert_int_equal(0, failures);
+}
+
+#define CASE(name)                                                                                                     \
+  static void test_variant__##name##_is_right(void **state) {                                                          \
+    run_case(state, #name);                                                                                            \
+  }
+
+CASE(window)
+CASE(streaming)
+CASE(document)
+CASE(every_other_row)
+CASE(by_head)
+CASE(nothing)
+CASE(softcap)
+CASE(alibi)
+CASE(sinks)
+CASE(window_sinks)
+CASE(softcap_sinks)
+CASE(blocks)
+CASE(blocks_48)
+CASE(blocks_document)
+
+#define TEST(name) cmocka_unit_test(test_variant__##name##_is_right)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {TEST(window),    TEST(streaming),      TEST(document),      TEST(every_other_row),
+                                     TEST(by_head),   TEST(nothing),        TEST(softcap),       TEST(alibi),
+                                     TEST(sinks),     TEST(window_sinks),   TEST(softcap_sinks), TEST(blocks),
+                                     TEST(blocks_48), TEST(blocks_document)};
+  cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
+  return cmocka_run_group_tests_name("variants on the emulator", tests, emulator_setup, gpu_teardown);
+}

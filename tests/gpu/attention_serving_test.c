@@ -1,0 +1,210 @@
+/* Serving attention beside float64: every argument by itself, then problems by chance. Runs on a GPU, and on the
+ * emulator with fewer and shorter problems. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu_fixture.h"
+#include "serving_trial.h"
+#include "support/test.h"
+
+#ifdef KJIT_ON_EMULATOR
+#include "emulator_fixture.h"
+#define SETUP   emulator_setup
+#define RANDOM  16
+#define LONGEST 150
+#define RUNS    2
+#else
+#define SETUP   gpu_setup
+#define RANDOM  300
+#define LONGEST 260
+#define RUNS    3
+#endif
+
+/* Run a case several times: right, and the same bits each time. Returns false when it is not. */
+static bool run_case(struct gpu_fixture *fixture, const struct serving_case *c) {
+  struct serving_trial trial;
+  kjit_error error = {0};
+  char text[SERVING_TEXT_MAX] = "", what[SERVING_TEXT_MAX];
+  uint64_t digest = 0;
+  bool right = true;
+  assert_status(KJIT_OK, serving_trial_create(&trial, fixture->runtime, &fixture->card, c, &error), &error);
+  for (int run = 0; run < RUNS && right; run++) {
+    kjit_status status = serving_trial_reset(&trial, &error);
+    if (status == KJIT_OK) status = serving_trial_enqueue(&trial, fixture->card.stream, &error);
+    if (status == KJIT_OK) status = card_synchronize(&fixture->card, fixture->card.stream, &error);
+    right = status == KJIT_OK;
+    if (right && run == 0) right = serving_trial_judge(&trial, text, &error);
+    const uint64_t again = right ? serving_trial_digest(&trial, &error) : 0;
+    if (right && run > 0 && again != digest) {
+      right = false;
+      snprintf(text, sizeof text, "run %d has other bits than the first", run);
+    }
+    digest = again;
+  }
+  if (!right) {
+    serving_case_print(c, what);
+    print_message("%s\n  %s %s\n", what, text, error.message);
+  }
+  serving_trial_destroy(&trial);
+  fixture->cases_run++;
+  return right;
+}
+
+static void expect_right(void **state, const struct serving_case *cases, size_t count) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t wrong = 0;
+  for (size_t i = 0; i < count; i++)
+    wrong += !run_case(fixture, &cases[i]);
+  if (wrong) fail_msg("%zu of %zu cases are wrong", wrong, count);
+}
+
+static void set_lengths(struct serving_case *c, int batch, const int *rows, const int *keys) {
+  c->batch = batch;
+  memcpy(c->rows, rows, (size_t)batch * sizeof *rows);
+  memcpy(c->keys, keys, (size_t)batch * sizeof *keys);
+}
+
+static void test_serving__dense_decode_is_right(void **state) {
+  struct serving_case cases[4];
+  for (int i = 0; i < 4; i++) {
+    cases[i] = serving_plain_case();
+    set_lengths(&cases[i], 3, (const int[]){1, 1, 1}, (const int[]){1, 130, 333});
+    cases[i].heads_kv = 2;
+    cases[i].group = i % 2 ? 5 : 1;
+    cases[i].causal = i / 2;
+  }
+  expect_right(state, cases, 4);
+}
+
+static void test_serving__paged_decode_is_right(void **state) {
+  static const int pages[] = {1, 3, 16, 64, 256};
+  struct serving_case cases[10];
+  for (int i = 0; i < 10; i++) {
+    cases[i] = serving_plain_case();
+    set_lengths(&cases[i], 4, (const int[]){1, 1, 1, 1}, (const int[]){64, 0, 257, 16});
+    cases[i].group = 4;
+    cases[i].cache = SERVING_PAGED;
+    cases[i].page_size = pages[i / 2];
+    cases[i].layout = (enum serving_layout)(i % 3);
+    cases[i].use_cache_index = i % 2;
+  }
+  expect_right(state, cases, 10);
+}
+
+static void test_serving__ragged_prefill_is_right(void **state) {
+  struct serving_case cases[6];
+  for (int i = 0; i < 6; i++) {
+    cases[i] = serving_plain_case();
+    set_lengths(&cases[i], 5, (const int[]){100, 0, 1, 37, 64}, (const int[]){100, 17, 65, 20, 0});
+    cases[i].dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
+    cases[i].cache = i < 4 ? SERVING_RAGGED : SERVING_PAGED;
+    cases[i].ragged_q = true;
+    cases[i].causal = i % 2;
+    cases[i].group = 1 + i % 3;
+    cases[i].use_seqused_q = i >= 3;
+  }
+  expect_right(state, cases, 6);
+}
+
+static void test_serving__head_sizes_are_right(void **state) {
+  static const int sizes[][2] = {{8, 8}, {72, 72}, {128, 128}, {192, 128}, {40, 256}, {256, 256}};
+  struct serving_case cases[12];
+  for (int i = 0; i < 12; i++) {
+    cases[i] = serving_plain_case();
+    set_lengths(&cases[i], 2, i % 2 ? (const int[]){1, 1} : (const int[]){70, 33}, (const int[]){150, 90});
+    cases[i].head_dim = sizes[i / 2][0];
+    cases[i].head_dim_v = sizes[i / 2][1];
+    cases[i].cache = i % 4 < 2 ? SERVING_PAGED : SERVING_DENSE;
+    cases[i].group = 2;
+    cases[i].causal = true;
+  }
+  expect_right(state, cases, 12);
+}
+
+static void test_serving__windows_chunks_caps_and_sinks_are_right(void **state) {
+  struct serving_case cases[12];
+  for (int i = 0; i < 12; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    set_lengths(c, 3, i % 2 ? (const int[]){1, 2, 1} : (const int[]){120, 30, 5}, (const int[]){200, 30, 3});
+    c->ragged_q = true;
+    c->group = 2;
+    c->cache = i % 3 ? SERVING_DENSE : SERVING_PAGED;
+    c->causal = i % 4 != 3;
+    if (i < 4) c->window_left = 7 + 30 * i;
+    if (i == 3) c->window_right = 11;
+    if (i >= 4 && i < 7) c->chunk = 13 * (i - 3);
+    if (i >= 6 && i < 9) c->softcap = 3;
+    if (i >= 8) c->sinks = i % 2 ? KJIT_FP32 : c->dtype;
+  }
+  expect_right(state, cases, 12);
+}
+
+static void test_serving__append_and_rotary_are_right(void **state) {
+  struct serving_case cases[12];
+  for (int i = 0; i < 12; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    set_lengths(c, 4, (const int[]){2, 2, 2, 2}, (const int[]){60, 0, 127, 33});
+    c->cache = i % 2 ? SERVING_PAGED : SERVING_DENSE;
+    c->append = true;
+    for (int b = 0; b < 4; b++)
+      c->added[b] = i % 3 ? 2 : b;
+    c->ragged_new = i % 3 == 0;
+    c->group = 2;
+    c->causal = i % 4 < 2;
+    c->rotary_columns = i < 2 ? 0 : i < 7 ? 32 : 64;
+    c->interleaved = i % 5 < 2;
+    c->use_rotary_seqlens = i == 5;
+    c->use_leftpad = i >= 9;
+    c->leftpad[2] = i >= 9 ? 5 : 0;
+  }
+  cases[1].keys[1] = -1;
+  for (int b = 0; b < 4; b++)
+    cases[1].added[b] = 1;
+  expect_right(state, cases, 12);
+}
+
+static void test_serving__splits_are_right(void **state) {
+  struct serving_case cases[8];
+  for (int i = 0; i < 8; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    set_lengths(c, 2, i % 2 ? (const int[]){40, 3} : (const int[]){1, 1}, (const int[]){900, 77});
+    c->ragged_q = true;
+    c->causal = true;
+    c->group = 3;
+    c->num_splits = i / 2;
+    c->schedule = i % 4 < 2;
+    c->sinks = i == 6 ? KJIT_FP32 : 0;
+  }
+  expect_right(state, cases, 8);
+}
+
+static void test_serving__problems_by_chance_are_right(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  const char *wanted = getenv("KJIT_SERVING_CASES");
+  const size_t count = wanted ? (size_t)strtoul(wanted, NULL, 10) : RANDOM;
+  size_t wrong = 0;
+  for (size_t i = 0; i < count && wrong < 20; i++) {
+    const struct serving_case c = serving_random_case(&fixture->random, LONGEST);
+    wrong += !run_case(fixture, &c);
+  }
+  if (wrong) fail_msg("%zu cases are wrong", wrong);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_serving__dense_decode_is_right),
+      cmocka_unit_test(test_serving__paged_decode_is_right),
+      cmocka_unit_test(test_serving__ragged_prefill_is_right),
+      cmocka_unit_test(test_serving__head_sizes_are_right),
+      cmocka_unit_test(test_serving__windows_chunks_caps_and_sinks_are_right),
+      cmocka_unit_test(test_serving__append_and_rotary_are_right),
+      cmocka_unit_test(test_serving__splits_are_right),
+      cmocka_unit_test(test_serving__problems_by_chance_are_right),
+  };
+  return cmocka_run_group_tests_name("serving attention", tests, SETUP, gpu_teardown);
+}

@@ -1,0 +1,94 @@
+/* Cases of serving attention: a plain one to be changed, and cases by chance. Pure, but for the random numbers. */
+#include <stdio.h>
+
+#include "serving_trial.h"
+
+struct serving_case serving_plain_case(void) {
+  return (struct serving_case){.dtype = KJIT_FP16,
+                               .batch = 1,
+                               .heads_kv = 1,
+                               .group = 1,
+                               .head_dim = 64,
+                               .head_dim_v = 64,
+                               .page_size = 16,
+                               .rows = {1},
+                               .keys = {100},
+                               .window_left = -1,
+                               .window_right = -1,
+                               .lse = true,
+                               .seed = 1};
+}
+
+static int pick(struct random *random, const int *values, size_t count) {
+  return values[random_below(random, count)];
+}
+#define PICK(random, ...) pick(random, (const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
+
+static bool chance(struct random *random, size_t one_in) {
+  return random_below(random, one_in) == 0;
+}
+
+static void random_lengths(struct serving_case *c, struct random *random, int most) {
+  const bool decodes = chance(random, 2);
+  const int rows = decodes ? PICK(random, 1, 1, 2, 4) : 1 + (int)random_below(random, (size_t)most);
+  const int added = PICK(random, 1, 1, 3);
+  for (int b = 0; b < c->batch; b++) {
+    c->rows[b] = c->ragged_q || c->use_seqused_q ? (int)random_below(random, (size_t)rows + 1) : rows;
+    if (b == 0 && c->rows[b] == 0) c->rows[b] = 1; /* without a row of q nothing is done */
+    c->keys[b] = chance(random, 8) ? 0 : 1 + (int)random_below(random, (size_t)most);
+    if (c->append) c->added[b] = c->ragged_new ? (int)random_below(random, 4) : added;
+    if (c->append && !c->ragged_new && added == 1 && chance(random, 12)) c->keys[b] = -1;
+    if (c->use_leftpad && c->keys[b] > 0) c->leftpad[b] = (int)random_below(random, (size_t)c->keys[b] + 1);
+  }
+}
+
+struct serving_case serving_random_case(struct random *random, int most) {
+  struct serving_case c = serving_plain_case();
+  c.seed = random_next(random);
+  c.dtype = chance(random, 2) ? KJIT_BF16 : KJIT_FP16;
+  c.batch = PICK(random, 1, 2, 3, 5, 9);
+  c.heads_kv = PICK(random, 1, 2, 3);
+  c.group = PICK(random, 1, 2, 3, 4, 7, 8);
+  c.cache = (enum serving_cache)random_below(random, 3);
+  c.layout = (enum serving_layout)random_below(random, 3);
+  if (c.cache == SERVING_RAGGED) c.layout = SERVING_NHD;
+  c.page_size = PICK(random, 1, 3, 16, 64);
+  c.ragged_q = chance(random, 2);
+  c.use_seqused_q = chance(random, 4);
+  c.append = c.cache != SERVING_RAGGED && chance(random, 3);
+  c.ragged_new = c.append && chance(random, 3);
+  c.use_cache_index = c.cache != SERVING_RAGGED && chance(random, 4);
+  c.use_leftpad = c.cache != SERVING_RAGGED && chance(random, 4);
+  if (c.append && chance(random, 2)) c.rotary_columns = PICK(random, 16, 32, 64);
+  c.interleaved = chance(random, 2);
+  c.use_rotary_seqlens = c.rotary_columns && chance(random, 3);
+  c.causal = chance(random, 2);
+  if (chance(random, 3)) c.window_left = (int)random_below(random, 80);
+  if (!c.causal && chance(random, 4)) c.window_right = (int)random_below(random, 40);
+  if (chance(random, 8)) c.chunk = 1 + (int)random_below(random, 90);
+  if (chance(random, 6)) c.softcap = 5;
+  if (chance(random, 4)) c.sinks = chance(random, 2) ? KJIT_FP32 : c.dtype;
+  c.num_splits = PICK(random, 0, 0, 1, 2, 3);
+  c.schedule = chance(random, 3);
+  c.workspace = chance(random, 2);
+  random_lengths(&c, random, most);
+  int added = 0;
+  for (int b = 0; b < c.batch; b++)
+    added += c.added[b];
+  if (added == 0) c.rotary_columns = 0; /* without new keys nothing is rotated */
+  return c;
+}
+
+void serving_case_print(const struct serving_case *c, char text[SERVING_TEXT_MAX]) {
+  int used =
+      snprintf(text, SERVING_TEXT_MAX,
+               "%s heads %dx%d d %d dv %d cache %d layout %d page %d append %d rotary %d%s window %d,%d causal %d "
+               "chunk %d cap %g sinks %d splits %d schedule %d ragged_q %d used_q %d leftpad %d seed %llu:",
+               c->dtype == KJIT_FP16 ? "fp16" : "bf16", c->heads_kv, c->group, c->head_dim, c->head_dim_v, c->cache,
+               c->layout, c->page_size, c->append, c->rotary_columns, c->interleaved ? "i" : "", c->window_left,
+               c->window_right, c->causal, c->chunk, (double)c->softcap, c->sinks, c->num_splits, c->schedule,
+               c->ragged_q, c->use_seqused_q, c->use_leftpad, (unsigned long long)c->seed);
+  for (int b = 0; b < c->batch && used < SERVING_TEXT_MAX - 64; b++)
+    used += snprintf(text + used, SERVING_TEXT_MAX - (size_t)used, " %d/%d+%d-%d", c->rows[b], c->keys[b], c->added[b],
+                     c->leftpad[b]);
+}

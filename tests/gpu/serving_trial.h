@@ -1,0 +1,112 @@
+/* One problem of serving attention, from lengths to a verdict: inputs on the host and on the card, everything that no
+ * kernel may read filled with NaN or impossible page numbers, a reference in float64 and one in 16 bits computed on the
+ * host, and the comparison. Small problems only: the references are plain loops. */
+#ifndef KJIT_TESTS_GPU_SERVING_TRIAL_H
+#define KJIT_TESTS_GPU_SERVING_TRIAL_H
+
+#include <stdbool.h>
+
+#include <kjit/kjit.h>
+
+#include "support/card.h"
+#include "support/random.h"
+
+#define SERVING_BATCH_MAX 64
+
+enum serving_cache { SERVING_DENSE, SERVING_RAGGED, SERVING_PAGED };
+enum serving_layout { SERVING_NHD, SERVING_HND, SERVING_KV_TOGETHER };
+
+struct serving_case {
+  int32_t dtype;
+  int batch, heads_kv, group, head_dim, head_dim_v;
+  enum serving_cache cache;
+  enum serving_layout layout;
+  int page_size;
+  bool ragged_q, ragged_new;
+  int rows[SERVING_BATCH_MAX];    /* of q */
+  int keys[SERVING_BATCH_MAX];    /* in the cache, the padding on the left included; may be -1 with append */
+  int added[SERVING_BATCH_MAX];   /* appended; all equal unless ragged_new */
+  int leftpad[SERVING_BATCH_MAX]; /* slots without a key */
+  bool append, use_seqused_q, use_cache_index, use_leftpad;
+  int rotary_columns; /* 0: none */
+  bool interleaved, use_rotary_seqlens;
+  bool causal;
+  int window_left, window_right, chunk;
+  float softcap, scale;
+  int sinks; /* 0: none; KJIT_FP32; or the dtype */
+  int num_splits, sm_margin;
+  bool lse, schedule, workspace;
+  uint64_t seed;
+};
+
+/* A case of one dense sequence of everything plain, to be changed. */
+struct serving_case serving_plain_case(void);
+
+/* A case by chance, with lengths up to `most`. */
+struct serving_case serving_random_case(struct random *random, int most);
+
+/* Host and device memory of a problem. */
+struct serving_memory {
+  uint16_t *host;
+  struct card_buffer card;
+  size_t elements; /* of 2 bytes */
+};
+
+enum {
+  SERVING_Q,
+  SERVING_CACHE, /* keys, and values behind or between them */
+  SERVING_O,
+  SERVING_LSE,
+  SERVING_K_NEW,
+  SERVING_V_NEW,
+  SERVING_TABLES, /* all int32 arrays */
+  SERVING_COS,
+  SERVING_SIN,
+  SERVING_SINKS,
+  SERVING_SCHEDULE,
+  SERVING_WORKSPACE,
+  SERVING_MEMORIES
+};
+
+struct serving_trial {
+  struct serving_case c;
+  const struct card *card;
+  kjit_runtime *runtime;
+  struct serving_memory memory[SERVING_MEMORIES];
+  kjit_attention_serving_args args;
+  double *k, *v; /* logical keys and values [sequence][key][head][column], appended ones included */
+  size_t k_first[SERVING_BATCH_MAX + 1];
+  int row_first[SERVING_BATCH_MAX + 1]; /* first row of q */
+  int q_rows;                           /* rows of a sequence in memory, where q is not ragged */
+  int total_rows;
+  size_t v_base;           /* of element (0, 0, 0, 0) of v in the cache, elements */
+  int positions, outer;    /* of the cache */
+  int64_t cache_stride[3]; /* outer, position, head */
+  int pages_first[SERVING_BATCH_MAX];
+  int table_rows, max_pages;
+};
+
+#define SERVING_TEXT_MAX 1024
+
+/* Make the problem's memory. */
+kjit_status serving_trial_create(struct serving_trial *trial, kjit_runtime *runtime, const struct card *card,
+                                 const struct serving_case *c, kjit_error *error);
+void serving_trial_destroy(struct serving_trial *trial);
+
+/* Bring cache and outputs to where they were before the first run. */
+kjit_status serving_trial_reset(struct serving_trial *trial, kjit_error *error);
+
+/* Enqueue: the schedule if the case has one, then attention. */
+kjit_status serving_trial_enqueue(struct serving_trial *trial, CUstream stream, kjit_error *error);
+
+/* Compare what lies in the outputs and in the cache with the reference. True when all is right; `text` says what is
+ * wrong, and how large the error is. */
+bool serving_trial_judge(struct serving_trial *trial, char text[SERVING_TEXT_MAX], kjit_error *error);
+
+/* A digest of o and lse as they lie on the card. */
+uint64_t serving_trial_digest(struct serving_trial *trial, kjit_error *error);
+
+/* The case in one line. */
+void serving_case_print(const struct serving_case *c, char text[SERVING_TEXT_MAX]);
+
+#endif

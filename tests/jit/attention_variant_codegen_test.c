@@ -1,0 +1,140 @@
+/* What the real compiler makes of attention variants in both families: an empty log (ptxas's warnings on serialised
+ * wgmma are words) and spills within a budget, for configs that the planner chooses. */
+#include <kjit/attention.h>
+#include <kjit/attention_variant.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "attention/attention_variant_kernels.h"
+#include "attention/variant/variant.h"
+#include "codegen.h"
+#include "family/config_build.h"
+#include "jit/builder.h"
+#include "runtime/runtime_internal.h"
+
+struct variant_row {
+  const char *name, *score, *mask;
+  bool lists;
+  uint32_t budget; /* bytes of spills, stores and loads together, of attention_sm90; of flash_forward */
+  uint32_t flash_budget;
+};
+
+/* Three consumers of heads of 64 have 160 registers a thread, of which scores, output and probabilities take 128. */
+static const struct variant_row rows[] = {
+    {"window", NULL, "q - k <= window && q >= k", false, 48, 128},
+    {"streaming", NULL, "(q - k <= window && q >= k) || k < 4", false, 192, 160},
+    {"document", NULL, "doc[b, q] == doc[b, k]", true, 48, 160},
+    {"natten", NULL, "abs(clamp(q // 64, 4, 59) - k // 64) <= 4 && abs(clamp(q % 64, 4, 59) - k % 64) <= 4", true, 48,
+     160},
+    {"alibi", "score + slope[h] * float(k - q)", NULL, false, 128, 128},
+    {"softcap", "cap * tanh(score / cap)", NULL, false, 144, 128},
+    {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, 144, 176},
+};
+enum { ROWS = sizeof rows / sizeof *rows, HEADS = 3, KERNELS = 2 };
+static const int64_t head_dims[HEADS] = {64, 128, 256};
+
+struct batch {
+  struct codegen codegen;
+  atomic_size_t wrong;
+};
+
+static int setup(void **state) {
+  return codegen_setup(state, sizeof(struct batch));
+}
+
+struct wanted {
+  struct builder *builder;
+  kjit_artifact **out;
+};
+
+static kjit_status get_artifact(void *user, const struct jit_request *request, kjit_error *error) {
+  const struct wanted *wanted = user;
+  return builder_get(wanted->builder, request, wanted->out, error);
+}
+
+static kjit_status make_variant(const struct variant_row *row, kjit_attention_variant **out, kjit_error *error) {
+  static const kjit_variant_scalar scalars[] = {{"window", KJIT_VARIANT_INT32}, {"cap", KJIT_VARIANT_FP32}};
+  static const kjit_variant_tensor tensors[] = {{"doc", KJIT_INT32, 2}, {"slope", KJIT_FP32, 1}};
+  const kjit_attention_variant_text text = {.struct_size = sizeof text,
+                                            .score = row->score,
+                                            .mask = row->mask,
+                                            .scalars = scalars,
+                                            .scalar_count = 2,
+                                            .tensors = tensors,
+                                            .tensor_count = 2};
+  return kjit_attention_variant_create(out, &text, error);
+}
+
+static kjit_status build(kjit_runtime *runtime, const struct variant_row *row, const kjit_config *config,
+                         const char *arch, kjit_artifact **out, kjit_error *error) {
+  kjit_attention_variant *variant = NULL;
+  kjit_status status = make_variant(row, &variant, error);
+  if (status != KJIT_OK) return status;
+  const struct config_extra extra = {
+      .name = VARIANT_HEADER_NAME,
+      .text = variant->header,
+      .bytes = variant->header_bytes,
+      .defines = row->lists ? "#define KJIT_variant 1\n#define KJIT_variant_lists 1\n#define KJIT_variant_map 0\n"
+                              "#define KJIT_variant_sinks 1\n"
+                            : "#define KJIT_variant 1\n#define KJIT_variant_lists 0\n#define KJIT_variant_map 0\n"
+                              "#define KJIT_variant_sinks 1\n",
+      .digest = variant->digest,
+      .closure_main = "attention_variant/block_list.cu",
+  };
+  struct wanted wanted = {runtime_builder(runtime), out};
+  const struct config_act act = {.run = get_artifact, .user = &wanted, .arch = arch, .extra = &extra};
+  status = config_request_run(runtime, config->family, config->values, &act, error);
+  kjit_attention_variant_free(variant);
+  return status;
+}
+
+static bool is_clean(kjit_runtime *runtime, const struct variant_row *row, const kjit_config *config, const char *arch,
+                     uint32_t budget) {
+  kjit_artifact *artifact = NULL;
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_error error = {0};
+  bool clean = false;
+  if (build(runtime, row, config, arch, &artifact, &error) == KJIT_OK &&
+      kjit_artifact_get_info(artifact, &info, &error) == KJIT_OK)
+    clean = info.spill_bytes <= budget && info.log[0] == '\0';
+  if (!clean)
+    print_error("%s on %s: %.300s spills %u bytes of %u, log \"%.300s\"\n", row->name, arch, error.message,
+                info.spill_bytes, budget, info.log ? info.log : "");
+  kjit_artifact_release(artifact);
+  return clean;
+}
+
+static void check(struct codegen *codegen, size_t index) {
+  struct batch *batch = (struct batch *)codegen;
+  const struct variant_row *row = &rows[index / (HEADS * KERNELS)];
+  const bool is_flash = index % KERNELS;
+  const char *arch = is_flash ? "sm_80" : "sm_90a";
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  kjit_config config;
+  kjit_error error = {0};
+  problem.dtype = KJIT_BF16;
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  problem.heads_q = 16;
+  problem.seq_q = 4096;
+  problem.head_dim = head_dims[index / KERNELS % HEADS];
+  if (kjit_attention_choose(NULL, &problem, arch, &config, NULL, &error) != KJIT_OK ||
+      !is_clean(codegen->runtime, row, &config, arch, is_flash ? row->flash_budget : row->budget))
+    atomic_fetch_add(&batch->wrong, 1);
+}
+
+static void test_attention_variants__compile_without_a_word_and_within_the_budget(void **state) {
+  struct batch *batch = codegen_or_skip(state);
+  batch->codegen.count = (size_t)ROWS * HEADS * KERNELS / (CODEGEN_LESS ? 7 : 1);
+  codegen_compile_all(&batch->codegen, check);
+  assert_int_equal(0, atomic_load(&batch->wrong));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_attention_variants__compile_without_a_word_and_within_the_budget, setup,
+                                      codegen_teardown),
+  };
+  return cmocka_run_group_tests_name("the code of attention variants", tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* What the real compiler makes of the kernels that compute gradients: every config that the planner can choose, over
+ * all head sizes and masks, compiles without a word (ptxas's warnings on serialised wgmma are words) and within a
+ * budget of spills.
+ *
+ * A run takes a sample of them; KJIT_TEST_ALL_CONFIGS=1 takes all. */
+#include <kjit/attention_backward.h>
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "codegen.h"
+
+#define SAMPLE (CODEGEN_LESS ? 4 : 18)
+
+/* Head sizes: every multiple of 8 for all, then pairs that differ. */
+static const int64_t pairs[][2] = {{192, 128}, {128, 64}, {64, 128}, {256, 8},
+                                   {8, 256},   {40, 72},  {256, 64}, {96, 224}};
+
+enum {
+  EQUAL = 32,
+  SIZES = EQUAL + sizeof pairs / sizeof *pairs,
+  MASKS = 2,
+  WANTED = 3, /* all gradients, dk alone, dv alone */
+  ARCHS = 3,
+  MOST = SIZES * MASKS * WANTED * ARCHS * KJIT_ATTENTION_BACKWARD_KERNELS_MAX
+};
+
+static const char *const archs[ARCHS] = {"sm_90a", "sm_80", "sm_86"};
+static const uint32_t wanted[WANTED] = {7, KJIT_GRADIENT_K, KJIT_GRADIENT_V};
+
+struct kernel {
+  kjit_config config;
+  const char *arch;
+};
+
+struct batch {
+  struct codegen codegen;
+  struct kernel kernels[MOST];
+  double ms[MOST];
+  atomic_size_t wrong;
+};
+
+static int setup(void **state) {
+  return codegen_setup(state, sizeof(struct batch));
+}
+
+static int compare(const void *a, const void *b) {
+  const struct kernel *x = a, *y = b;
+  const int by_arch = strcmp(x->arch, y->arch);
+  return by_arch ? by_arch : kjit_config_compare(&x->config, &y->config);
+}
+
+static void choose(struct batch *batch, size_t size, size_t mask, size_t want, size_t arch) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+  kjit_error error;
+  size_t count = 0;
+  problem.dtype = (size + mask) % 2 ? KJIT_FP16 : KJIT_BF16;
+  problem.flags = mask ? KJIT_ATTENTION_CAUSAL : 0;
+  problem.seq_q = 4096;
+  problem.head_dim = size < EQUAL ? 8 * (int64_t)(size + 1) : pairs[size - EQUAL][0];
+  problem.head_dim_v = size < EQUAL ? problem.head_dim : pairs[size - EQUAL][1];
+  assert_status(KJIT_OK, kjit_attention_backward_choose(&problem, wanted[want], archs[arch], configs, &count, &error),
+                &error);
+  for (size_t i = 0; i < count; i++) {
+    const bool flash = strcmp(kjit_family_name(configs[i].family), "flash_backward") == 0;
+    batch->kernels[batch->codegen.count++] = (struct kernel){configs[i], flash && arch == 0 ? "sm_90" : archs[arch]};
+  }
+}
+
+/* What the planner chooses over the grid, sorted, each once. */
+static void choose_all(struct batch *batch) {
+  size_t kept = 0;
+  for (size_t i = 0; i < SIZES * MASKS * WANTED * ARCHS; i++)
+    choose(batch, i % SIZES, i / SIZES % MASKS, i / SIZES / MASKS % WANTED, i / SIZES / MASKS / WANTED);
+  qsort(batch->kernels, batch->codegen.count, sizeof *batch->kernels, compare);
+  for (size_t i = 0; i < batch->codegen.count; i++) {
+    if (kept && compare(&batch->kernels[kept - 1], &batch->kernels[i]) == 0) continue;
+    batch->kernels[kept++] = batch->kernels[i];
+  }
+  batch->codegen.count = kept;
+}
+
+/* `count` of them, the same ones on every machine, spread over the sorted list: the j-th somewhere in the j-th part. */
+static void take_sample(struct batch *batch, size_t count) {
+  uint64_t random = 0x9E3779B97F4A7C15u;
+  assert_true(batch->codegen.count > count);
+  for (size_t j = 0; j < count; j++) {
+    const size_t from = j * batch->codegen.count / count, to = (j + 1) * batch->codegen.count / count;
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    batch->kernels[j] = batch->kernels[from + (size_t)(random >> 33) % (to - from)];
+  }
+  batch->codegen.count = count;
+}
+
+/* Stores and loads together. */
+#define SPILL_BUDGET 96
+
+static void check(struct codegen *codegen, size_t index) {
+  struct batch *batch = (struct batch *)codegen;
+  const struct kernel *kernel = &batch->kernels[index];
+  char text[KJIT_CONFIG_TEXT_MAX] = "";
+  kjit_artifact *artifact = NULL;
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_error error = {0};
+  bool clean = false;
+  if (kjit_config_build(codegen->runtime, &kernel->config, kernel->arch, 0, &artifact, &error) == KJIT_OK &&
+      kjit_artifact_get_info(artifact, &info, &error) == KJIT_OK)
+    clean = info.spill_bytes <= SPILL_BUDGET && info.log[0] == '\0';
+  batch->ms[index] = info.compile_ms;
+  if (!clean && kjit_config_print(&kernel->config, 0, text, sizeof text, NULL) == KJIT_OK) {
+    print_error("%s %s: %s spills %u bytes, stack %u, log \"%.300s\"\n", kernel->arch, text, error.message,
+                info.spill_bytes, info.local_bytes, info.log ? info.log : "");
+    atomic_fetch_add(&batch->wrong, 1);
+  }
+  kjit_artifact_release(artifact);
+}
+
+static int compare_ms(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void test_backward_codegen__chosen_configs_compile_without_a_word_and_within_the_budget_of_spills(void **state) {
+  struct batch *batch = codegen_or_skip(state);
+  const char *all = getenv("KJIT_TEST_ALL_CONFIGS");
+  choose_all(batch);
+  const size_t every = batch->codegen.count;
+  if (!all || !*all) take_sample(batch, SAMPLE);
+  codegen_compile_all(&batch->codegen, check);
+  qsort(batch->ms, batch->codegen.count, sizeof *batch->ms, compare_ms);
+  print_message("%zu of %zu configs, median %.0f ms, most %.0f\n", batch->codegen.count, every,
+                batch->ms[batch->codegen.count / 2], batch->ms[batch->codegen.count - 1]);
+  const size_t wrong = atomic_load(&batch->wrong);
+  if (wrong) fail_msg("%zu of %zu configs are not clean", wrong, batch->codegen.count);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(
+          test_backward_codegen__chosen_configs_compile_without_a_word_and_within_the_budget_of_spills, setup,
+          codegen_teardown),
+  };
+  return cmocka_run_group_tests_name("backward_codegen", tests, NULL, NULL);
+}

@@ -1,0 +1,96 @@
+/* What the real compiler makes of the kernels that serving needs: for models of many shapes, every kernel compiles
+ * without a word and within a budget of spills, and a model needs few of them. */
+#include <kjit/attention_serving.h>
+
+#include "codegen.h"
+
+/* Bytes stored and loaded together, of a thread. Two blocks of 64 rows with heads of 256 columns on a multiprocessor
+ * leave 255 registers, of which O and S take 144; three blocks of 16 rows leave 168. */
+#define MOST_SPILLED 192
+
+/* Kernels that one model may need. */
+#define MOST_KERNELS 7
+
+static const struct model {
+  int64_t heads_q, heads_kv, head_dim, head_dim_v, page;
+  int32_t dtype, softcap;
+} models[] = {
+    {32, 8, 128, 128, 16, KJIT_BF16, 0},  {64, 8, 64, 64, 16, KJIT_FP16, 0}, {16, 8, 256, 256, 0, KJIT_BF16, 1},
+    {16, 16, 192, 128, 64, KJIT_BF16, 0}, {12, 12, 40, 40, 0, KJIT_FP16, 0}, {16, 1, 128, 128, 1, KJIT_FP16, 1},
+};
+enum { MODELS = sizeof models / sizeof *models };
+
+/* Each model is compiled for one of these, the first for all. */
+static const char *const archs[] = {"sm_90", "sm_80", "sm_86", "sm_120"};
+enum { ARCHS = sizeof archs / sizeof *archs, MOST = MODELS * ARCHS * KJIT_SERVING_KERNELS_MAX };
+
+struct batch {
+  struct codegen codegen;
+  kjit_config configs[MOST];
+  const char *archs[MOST];
+  atomic_size_t wrong;
+};
+
+static int setup(void **state) {
+  return codegen_setup(state, sizeof(struct batch));
+}
+
+static void check(struct codegen *codegen, size_t index) {
+  struct batch *batch = (struct batch *)codegen;
+  kjit_artifact *artifact = NULL;
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_error error = {0};
+  char text[KJIT_CONFIG_TEXT_MAX] = "";
+  kjit_status status = kjit_config_print(&batch->configs[index], 0, text, sizeof text, &error);
+  if (status == KJIT_OK)
+    status = kjit_config_build(codegen->runtime, &batch->configs[index], batch->archs[index], 0, &artifact, &error);
+  if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, &error);
+  const uint32_t spilled = info.spill_bytes;
+  const char *log = info.log;
+  if (status != KJIT_OK || spilled > MOST_SPILLED || (log && *log)) {
+    print_error("%s %s: %u bytes spilled, log \"%s\" %s\n", batch->archs[index], text, spilled, log ? log : "",
+                error.message);
+    atomic_fetch_add(&batch->wrong, 1);
+  }
+  kjit_artifact_release(artifact);
+}
+
+static void choose_all(struct batch *batch) {
+  for (size_t i = 0; i < MODELS * ARCHS; i++) {
+    const struct model *const shape = &models[i / ARCHS];
+    if (i >= (CODEGEN_LESS ? 1 : ARCHS) && i / ARCHS % ARCHS != i % ARCHS) continue;
+    kjit_serving_model model = kjit_serving_model_default();
+    kjit_error error;
+    size_t count;
+    model.dtype = shape->dtype;
+    model.softcap = shape->softcap;
+    model.heads_q = shape->heads_q;
+    model.heads_kv = shape->heads_kv;
+    model.head_dim = shape->head_dim;
+    model.head_dim_v = shape->head_dim_v;
+    model.page_size = shape->page;
+    kjit_config *const to = batch->configs + batch->codegen.count;
+    assert_status(KJIT_OK, kjit_attention_serving_kernels(&model, archs[i % ARCHS], to, &count, &error), &error);
+    assert_in_range(count, 1, MOST_KERNELS);
+    for (size_t j = 0; j < count; j++)
+      batch->archs[batch->codegen.count++] = archs[i % ARCHS];
+  }
+}
+
+static void test_serving_codegen__kernels_of_models_compile_without_a_word_and_within_the_budget(void **state) {
+  struct batch *batch = codegen_or_skip(state);
+  choose_all(batch);
+  print_message("%zu kernels\n", batch->codegen.count);
+  codegen_compile_all(&batch->codegen, check);
+  const size_t wrong = atomic_load(&batch->wrong);
+  if (wrong) fail_msg("%zu of %zu kernels are not clean", wrong, batch->codegen.count);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(
+          test_serving_codegen__kernels_of_models_compile_without_a_word_and_within_the_budget, setup,
+          codegen_teardown),
+  };
+  return cmocka_run_group_tests_name("serving_codegen", tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+"""FlashAttention's serving functions on a GPU: FlashAttention-3's own grids of varlen and kvcache beside float64, poison
+in everything that no kernel may read, graphs, many sequences, caches beyond 2^31 elements."""
+
+import random
+import sys
+import unittest
+
+import kjit
+
+try:
+    import torch
+except ImportError:
+    torch = None
+else:
+    from kjit import flash_attn, flash_attn_interface
+    from serving_reference import attention, close_enough, paged_cache, ragged
+
+HAS_GPU = torch is not None and torch.cuda.is_available()
+SEQ_PAIRS = [(1, 128), (1, 339), (3, 799), (3, 1024), (16, 20000), (64, 256), (64, 800), (64, 2048), (128, 128),
+             (256, 512), (2048, 3577)]  # fmt: skip
+VARLEN_PAIRS = [(1, 1), (1, 3), (2, 1), (511, 1), (3, 513), (64, 128), (128, 128), (256, 256), (113, 203), (128, 217),
+                (113, 211), (108, 256), (256, 512), (307, 256), (640, 128), (512, 256), (1024, 1024)]  # fmt: skip
+
+
+def check(test, found, tensors, what, **how):
+    """FlashAttention's rule, by a reference in 16 bits."""
+    problem = close_enough(found, attention(*tensors, **how), attention(*tensors, half=True, **how))
+    test.assertEqual(problem, "", what)
+
+
+def ints(values):
+    return torch.tensor(values, dtype=torch.int32, device="cuda")
+
+
+@unittest.skipUnless(HAS_GPU, "PyTorch with a GPU is not here")
+class Varlen(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        random.seed(0)
+
+    def test_varlen__grid_is_right(self):
+        for size, dtype, heads_kv in ((64, torch.float16, 2), (128, torch.bfloat16, 6), (256, torch.bfloat16, 1),
+                                      (96, torch.float16, 3)):  # fmt: skip
+            for most_q, most_k in VARLEN_PAIRS:
+                rows = [random.randint(max(0, most_q - 20), most_q) for _ in range(9)]
+                keys = [random.randint(max(0, most_k - 20), most_k) for _ in range(9)]
+                rows[3] = keys[5] = 0
+                q, k, v, cu_q, cu_k = ragged(rows, keys, 6, heads_kv, size, dtype=dtype, device="cuda")
+                options = {
+                    "causal": random.random() < 0.5,
+                    "window_size": random.choice([(-1, -1), (random.randint(0, most_k), random.randint(0, most_k))]),
+                    "attention_chunk": random.choice([0, 0, random.randint(1, most_k * 2)]),
+                    "softcap": random.choice([0.0, 0.0, 15.0]),
+                }
+                out = flash_attn_interface.flash_attn_varlen_func(q, k, v, cu_q, cu_k, most_q, most_k, **options)
+                how = dict(options)
+                how["window"], how["chunk"] = how.pop("window_size"), how.pop("attention_chunk")
+                check(self, out, (q, k, v, cu_q, cu_k), (size, most_q, most_k, options), **how)
+
+    def test_varlen__many_sequences_are_right(self):
+        for count in (1024, 4096):
+            rows = [random.choice([0, 1, 1, 1, 5]) for _ in range(count)]
+            keys = [random.randint(0, 60) for _ in range(count)]
+            tensors = ragged(rows, keys, 4, 2, 64, dtype=torch.bfloat16, device="cuda")
+            out = flash_attn.flash_attn_varlen_func(*tensors, 5, 60, causal=True)
+            check(self, out, tensors, count, causal=True)
+
+    def test_varlen__nothing_to_do_is_no_error(self):
+        q, k, v, cu_q, cu_k = ragged([0, 0], [0, 0], 2, 2, 64, device="cuda")
+        self.assertEqual(flash_attn.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 0, 0).shape, (0, 2, 64))
+        q, k, v, cu_q, cu_k = ragged([3, 1], [0, 0], 2, 2, 64, device="cuda")
+        out, lse, _ = flash_attn.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 3, 1, return_attn_probs=True)
+        self.assertTrue((out == 0).all() and (lse == -torch.inf).all())
+
+
+@unittest.skipUnless(HAS_GPU, "PyTorch with a GPU is not here")
+class KvCache(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+        random.seed(0)
+
+    def one(self, rows, capacity, heads_kv, page, num_splits, causal, window, chunk, new):
+        batch = 3
+        lengths = [random.randint(max(1, min(rows, capacity - rows)), max(1, capacity - rows)) for _ in range(batch)]
+        lengths[1] = max(lengths[1] // 2, 1)
+        total = [length + (rows if new else 0) for length in lengths]
+        q, k, v, cu_q, cu_k = ragged([rows] * batch, total, 6, heads_kv, 128, dtype=torch.bfloat16, device="cuda")
+        pages = page or capacity
+        k_cache, v_cache, table = paged_cache(k, v, cu_k, pages)
+        k_new = v_new = None
+        if new:  # what is appended is poison in the cache beforehand
+            begins = cu_k.tolist()
+            k_new, v_new = (torch.stack([t[b - rows : b] for b in begins[1:]]) for t in (k, v))
+            for b, length in enumerate(lengths):
+                for position in range(length, length + rows):
+                    slot = table[b, position // pages], position % pages
+                    k_cache[slot] = v_cache[slot] = float("nan")
+        options = {"causal": causal, "window_size": window, "attention_chunk": chunk, "num_splits": num_splits}
+        if page is None:  # without pages each sequence's only page is its row of the cache
+            k_cache, v_cache = k_cache[table[:, 0].long()], v_cache[table[:, 0].long()]
+        out, lse = flash_attn_interface.flash_attn_with_kvcache(
+            q.unflatten(0, (batch, rows)), k_cache, v_cache, k_new, v_new, cache_seqlens=ints(lengths),
+            page_table=None if page is None else table, return_softmax_lse=True, **options,
+        )  # fmt: skip
+        how = {"causal": causal, "window": window, "chunk": chunk}
+        what = (rows, capacity, heads_kv, page, options, new)
+        check(self, out.flatten(0, 1), (q, k, v, cu_q, cu_k), what, **how)
+        _, exact = attention(q, k, v, cu_q, cu_k, lse=True, **how)
+        found = lse.transpose(1, 2).flatten(0, 1).double()
+        self.assertTrue(torch.equal(found.isinf(), exact.isinf()), what)
+        self.assertLess((found - exact).nan_to_num(0, 0, 0).abs().max().item(), 2e-3, what)
+        if new and page is None:
+            for b, length in enumerate(lengths):
+                self.assertTrue(torch.equal(v_cache[b, length : length + rows], v_new[b]), what)
+                self.assertTrue(torch.equal(k_cache[b, length : length + rows], k_new[b]), what)
+
+    def test_kvcache__grid_is_right(self):
+        for rows, capacity in SEQ_PAIRS:
+            for heads_kv in (6, 3, 1):
+                for page in (None, 1, 4, 128):
+                    new = random.random() < 0.4 and rows <= 64
+                    window = random.choice([(-1, -1), (random.randint(0, capacity), random.randint(0, capacity))])
+                    chunk = random.choice([0, 0, random.randint(1, capacity * 2)])
+                    self.one(
+                        rows, capacity, heads_kv, page, random.choice([0, 0, 1, 3]), random.random() < 0.5, window,
+                        chunk, new,
+                    )  # fmt: skip
+
+    def test_kvcache__beyond_2_31_elements_is_right(self):
+        pages, page, heads, size = 65536, 32, 8, 128  # 2^31 elements of keys
+        if torch.cuda.mem_get_info()[0] < 12 << 30:
+            self.skipTest("not 12 GiB free")
+        k_cache, v_cache = (torch.empty(pages + 8, page, heads, size, dtype=torch.bfloat16, device="cuda") for _ in "kv")
+        table = ints([[pages + 7 - i for i in range(4)], [0, pages // 2, pages - 1, pages]])
+        k, v = (torch.randn(8 * page, heads, size, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+        for cache, rows in ((k_cache, k), (v_cache, v)):
+            cache[table.flatten().long()] = rows.view(8, page, heads, size)
+        lengths, q = [128, 100], torch.randn(2, 1, 64, size, dtype=torch.bfloat16, device="cuda")
+        out = flash_attn_interface.flash_attn_with_kvcache(
+            q, k_cache, v_cache, cache_seqlens=ints(lengths), page_table=table
+        )
+        k, v = torch.cat([k[:128], k[128:228]]), torch.cat([v[:128], v[128:228]])
+        check(self, out.flatten(0, 1), (q.flatten(0, 1), k, v, ints([0, 1, 2]), ints([0, 128, 228])), "large")
+
+    def test_kvcache__graph_is_replayed_with_other_lengths(self):
+        batch, capacity, page = 8, 512, 16
+        tensors = ragged([1] * batch, [capacity] * batch, 8, 2, 128, dtype=torch.bfloat16, device="cuda")
+        q, k, v, cu_q, cu_k = tensors
+        k_cache, v_cache, table = paged_cache(k, v, cu_k, page)
+        lengths = ints([1] * batch)
+        static_q = q.unflatten(0, (batch, 1)).clone()
+
+        def step():
+            metadata = flash_attn_interface.get_scheduler_metadata(
+                batch, 1, capacity, 8, 2, 128, lengths, torch.bfloat16, page_size=page
+            )
+            return [
+                flash_attn_interface.flash_attn_with_kvcache(
+                    static_q, k_cache, v_cache, cache_seqlens=lengths, page_table=table, scheduler_metadata=each
+                )
+                for each in (None, metadata)
+            ]
+
+        step()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outs = step()
+        for _ in range(5):
+            chosen = [random.choice([0, 1, random.randint(1, capacity)]) for _ in range(batch)]
+            lengths.copy_(ints(chosen))
+            cut = ints([0, *torch.tensor(chosen).cumsum(0).tolist()])
+            keys, values = (torch.cat([t[b * capacity : b * capacity + n] for b, n in enumerate(chosen)]) for t in (k, v))
+            before = None
+            for _ in range(3):
+                graph.replay()
+                torch.cuda.synchronize()
+                for out in outs:
+                    check(self, out.flatten(0, 1), (q, keys, values, cu_q, cut), chosen)
+                    self.assertTrue(before is None or torch.equal(out, before), "other bits")
+                    before = out.clone()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

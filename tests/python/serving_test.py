@@ -1,0 +1,156 @@
+"""FlashAttention's serving functions on the emulator of tests/emulator: PyTorch tensors over the emulated device's
+memory, beside float64. No GPU. What a card computes is gpu_serving.py's."""
+
+import ctypes
+import os
+import sys
+import unittest
+from unittest import mock
+
+import harness
+import kjit
+from kjit import _cuda
+
+try:
+    import torch
+except ImportError:
+    torch = None
+else:
+    from kjit import _serving, _torch, flash_attn, flash_attn_interface
+    from serving_reference import attention, close_enough, paged_cache, ragged
+
+DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
+
+
+def on_device(tensor):
+    """A copy in the emulated device's memory, which this process reaches too."""
+    address = ctypes.c_uint64()
+    size = max(tensor.numel() * tensor.element_size(), 1)
+    assert DRIVER.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size + 256)) == 0
+    memory = (ctypes.c_char * size).from_address(address.value)
+    copy = torch.frombuffer(memory, dtype=tensor.dtype, count=max(tensor.numel(), 1))[: tensor.numel()]
+    copy = copy.view(tensor.shape)
+    copy.copy_(tensor)
+    return copy
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class Serving(unittest.TestCase):
+    def setUp(self):
+        view, empty_like = _torch._view, torch.empty_like
+        patches = (
+            (_serving, "_view", lambda t: view(t)._replace(device=0)),
+            (_serving, "_raw_stream", lambda device: 0),
+            (torch, "empty_like", lambda t: on_device(empty_like(t))),
+            (torch, "empty", lambda *shape, _empty=torch.empty, **kind: on_device(_empty(*shape, **kind))),
+        )
+        for owner, name, value in patches:
+            patch = mock.patch.object(owner, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        _serving._calls.__dict__.clear()
+        context = _cuda.device(0)
+        context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+        torch.manual_seed(1)
+
+    def check(self, found, wanted):
+        self.assertEqual(close_enough(found, wanted), "")
+
+    def test_varlen__ragged_batch_is_right(self):
+        q, k, v, cu_q, cu_k = (on_device(t) for t in ragged([5, 0, 33], [5, 7, 40], 4, 2, 64))
+        for causal in (False, True):
+            out = flash_attn.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 33, 40, causal=causal)
+            self.check(out, attention(q, k, v, cu_q, cu_k, causal=causal))
+
+    def test_varlen__lse_is_returned(self):
+        q, k, v, cu_q, cu_k = (on_device(t) for t in ragged([2, 9], [8, 3], 2, 2, 64))
+        with mock.patch.object(torch.Tensor, "new_empty", lambda t, shape, dtype=None: on_device(torch.zeros(shape))):
+            out, lse, rest = flash_attn.flash_attn_varlen_func(
+                q, k, v, cu_q, cu_k, 9, 8, causal=True, return_attn_probs=True
+            )
+        self.assertIsNone(rest)
+        self.assertEqual(lse.shape, (2, 11))
+        self.assertTrue(lse[:, 2:8].isinf().all())  # rows that see no key: the first six of sequence 1
+        self.assertTrue(torch.isfinite(lse[:, 8:]).all())
+
+    def test_varlen__block_table_is_read(self):
+        q, k, v, cu_q, cu_k = ragged([1, 3], [50, 17], 4, 2, 64)
+        wanted = attention(q, k, v, cu_q, cu_k, causal=True)
+        k_pages, v_pages, table = paged_cache(k, v, cu_k, 16)
+        found = flash_attn_interface.flash_attn_varlen_func(
+            on_device(q), on_device(k_pages), on_device(v_pages), on_device(cu_q), None, 3, 50,
+            seqused_k=on_device(cu_k.diff()), causal=True, block_table=on_device(table),
+        )  # fmt: skip
+        self.check(found, wanted)
+
+    def test_kvcache__decode_appends_and_attends(self):
+        batch, heads, heads_kv, positions = 2, 4, 2, 40
+        lengths = torch.tensor([20, 33], dtype=torch.int32)
+        q, k_new, v_new = (torch.randn(batch, 1, h, 64).half() for h in (heads, heads_kv, heads_kv))
+        caches = [torch.randn(batch, positions, heads_kv, 64).half() for _ in range(2)]
+        keys, values = (
+            torch.cat([torch.cat([cache[b, : lengths[b]], new[b]]) for b in range(batch)])
+            for cache, new in zip(caches, (k_new, v_new))
+        )
+        cu_q, cu_k = torch.tensor([0, 1, 2]), torch.tensor([0, 21, 55])
+        k_cache, v_cache = (on_device(cache) for cache in caches)
+        found = flash_attn.flash_attn_with_kvcache(
+            on_device(q), k_cache, v_cache, on_device(k_new), on_device(v_new), cache_seqlens=on_device(lengths),
+            causal=True,
+        )  # fmt: skip
+        self.check(found.flatten(0, 1), attention(q.flatten(0, 1), keys, values, cu_q, cu_k, causal=True))
+        for b in range(batch):
+            self.assertTrue(torch.equal(v_cache[b, lengths[b]], v_new[b, 0]))
+
+    def test_metadata__gives_the_same_result(self):
+        lengths = on_device(torch.tensor([100, 3, 0], dtype=torch.int32))
+        q = on_device(torch.randn(3, 1, 4, 64).half())
+        k, v = (on_device(torch.randn(3, 128, 2, 64).half()) for _ in range(2))
+        metadata = flash_attn_interface.get_scheduler_metadata(3, 1, 128, 4, 2, 64, lengths, torch.float16)
+        self.assertNotEqual(metadata[0].item(), 0)
+        plain = flash_attn_interface.flash_attn_with_kvcache(q, k, v, cache_seqlens=lengths).clone()
+        scheduled = flash_attn_interface.flash_attn_with_kvcache(
+            q, k, v, cache_seqlens=lengths, scheduler_metadata=metadata
+        )
+        self.assertTrue(torch.equal(plain, scheduled))
+        self.assertEqual(scheduled[2].abs().max().item(), 0)
+
+    def test_combine__is_attention_over_all_keys(self):
+        q, k, v, cu_q, cu_k = ragged([3], [40], 2, 2, 64)
+        parts = [attention(q, k[s], v[s], cu_q, torch.tensor([0, 20]), lse=True) for s in (slice(20), slice(20, 40))]
+        out, lse = flash_attn_interface.flash_attn_combine(
+            torch.stack([part[0] for part in parts]), torch.stack([part[1] for part in parts])
+        )
+        wanted, wanted_lse = attention(q, k, v, cu_q, cu_k, lse=True)
+        torch.testing.assert_close(out.double(), wanted.double(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(lse.double(), wanted_lse.double(), atol=1e-5, rtol=1e-5)
+
+    def test_arguments__what_is_wrong_is_named(self):
+        q, k, v, cu_q, cu_k = (on_device(t) for t in ragged([2], [8], 3, 2, 64))
+        with self.assertRaisesRegex(kjit.InvalidArgument, "heads.*must divide"):
+            flash_attn.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 2, 8)
+        with self.assertRaisesRegex(TypeError, "cu_seqlens_q .*int32"):
+            flash_attn.flash_attn_varlen_func(q, k, v, cu_q.long(), cu_k, 2, 8)
+        with self.assertRaisesRegex(NotImplementedError, "alibi_slopes"):
+            flash_attn.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 2, 8, alibi_slopes=q)
+
+    def test_install__flash_attn_is_kjit(self):
+        names = ("flash_attn", "flash_attn.bert_padding", "flash_attn.flash_attn_interface", "flash_attn_interface")
+        with mock.patch.dict("sys.modules"):
+            kjit.install_as_flash_attn()
+            for name in names:
+                __import__(name)
+            from flash_attn import flash_attn_varlen_func
+            from flash_attn.bert_padding import pad_input, unpad_input
+
+            self.assertIs(flash_attn_varlen_func, flash_attn.flash_attn_varlen_func)
+            rows = torch.arange(12.0).view(2, 3, 2)
+            mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+            flat, indices, offsets, longest, _ = unpad_input(rows, mask)
+            self.assertEqual((offsets.tolist(), longest), ([0, 2, 5], 3))
+            self.assertTrue(torch.equal(pad_input(flat, indices, 2, 3), rows * mask.unsqueeze(-1)))
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules[__name__])

@@ -1,0 +1,273 @@
+"""Score and mask functions from Python: what the tracer makes of them, beside PyTorch's own evaluation of the same
+functions, and what it refuses. The worked examples of docs/variants.md are run here. No GPU."""
+
+import math
+import random
+import re
+import sys
+import unittest
+from pathlib import Path
+
+import harness
+import kjit
+from kjit.variant import Bound, bind, from_functions, from_text
+
+try:
+    import torch
+except ImportError:
+    torch = None
+else:
+    import torch.nn.functional as F
+
+ROOT = Path(__file__).resolve().parents[2]
+SEQ, HEADS, BATCH = 96, 4, 2
+
+
+def at(bound, score, b, h, q, k):
+    return bound.evaluate(score, b, h, q, k, seq_q=SEQ, seq_kv=SEQ, heads_q=HEADS, heads_kv=2)
+
+
+class Texts(unittest.TestCase):
+    def test_text__has_its_params(self):
+        bound = from_text("cap * tanh(score / cap)", "q - k <= window and q >= k", {"cap": 30.0, "window": 5})
+        self.assertAlmostEqual(at(bound, 40.0, 0, 0, 9, 4).score, 30 * math.tanh(40 / 30), places=5)
+        self.assertEqual([at(bound, 0, 0, 0, 9, k).seen for k in (3, 4, 9, 10)], [False, True, True, False])
+
+    def test_text__that_comes_again_is_the_same_variant(self):
+        one, other = (from_text(None, "q - k <= w", {"w": w}) for w in (3, 4))
+        self.assertIs(one.variant, other.variant)
+        self.assertEqual(one.values, (3,))
+
+    def test_error__has_the_librarys_sentence(self):
+        with self.assertRaisesRegex(kjit.ParseError, "column 6: .*did you mean window"):
+            from_text(None, "q <= windw", {"window": 3})
+
+    def test_bind__takes_functions_or_texts(self):
+        self.assertIsNone(bind())
+        with self.assertRaisesRegex(TypeError, "not both"):
+            bind(mask="q >= k", mask_mod=lambda b, h, q, k: q >= k)
+        with self.assertRaisesRegex(TypeError, "belong to"):
+            bind(params={"a": 1})
+
+    def test_function__without_torch_in_it(self):
+        bound = from_functions(None, lambda b, h, q, k: (q - k <= 7) & (q >= k))
+        self.assertIsInstance(bound, Bound)
+        self.assertEqual(bound.variant.info["intervals"], 1)
+        self.assertTrue(at(bound, 0, 0, 0, 9, 2).seen)
+        self.assertFalse(at(bound, 0, 0, 0, 9, 1).seen)
+
+    def test_window__of_another_size_is_the_same_kernel(self):
+        def window(size):
+            return lambda b, h, q, k: (q - k <= size) & (q >= k)
+
+        digests = {from_functions(None, window(size)).variant.digest for size in range(3, 23)}
+        self.assertEqual(len(digests), 1)
+
+    def test_variant__is_refused_by_arrays_that_are_no_tensors(self):
+        with self.assertRaises(NotImplementedError):
+            kjit.attention(object(), object(), object(), mask="q >= k")
+
+
+def cases():
+    """(name, score_mod or mask_mod) for each row of the functions that people write."""
+    generator = torch.Generator().manual_seed(1)
+    doc = torch.repeat_interleave(torch.arange(5), torch.tensor([17, 30, 9, 22, 18]))
+    off = torch.tensor([0, 17, 47, 56, 78, 96], dtype=torch.int32)
+    flags = torch.rand(SEQ, generator=generator) < 0.1
+    pad = torch.rand(BATCH, SEQ, generator=generator) < 0.8
+    length, prefix = torch.tensor([50, 90]), torch.tensor([20, 33])
+    slope, table = torch.rand(HEADS, generator=generator), torch.randn(2 * SEQ, generator=generator)
+    bias = torch.randn(BATCH, 1, SEQ, SEQ, generator=generator).to(torch.bfloat16).expand(BATCH, HEADS, SEQ, SEQ)
+    emb = torch.randn(32, HEADS, generator=generator)
+    select = torch.randint(0, 6, (BATCH, HEADS, 6, 3), generator=generator)
+    interval, image = (
+        torch.randint(0, SEQ, (7, 2), generator=generator),
+        torch.randint(0, 7, (SEQ,), generator=generator),
+    )
+    position, temperature = torch.randperm(SEQ, generator=generator), torch.tensor(0.7)
+    tree = torch.rand(16, 16, generator=generator) < 0.5
+    W, OFF, P, B, C, H = 11, 5, 20, 16, 30.0, HEADS
+
+    def causal(b, h, q, k):
+        return q >= k
+
+    def window(b, h, q, k):
+        return q - k <= W
+
+    def batchify(inner):
+        return lambda b, h, q, k: (q // B == k // B) & inner(b, h, q % B, k % B)
+
+    def bucket(distance):
+        far = 8 + (torch.log(distance.float() / 8) / math.log(128 / 8) * 8 + 1e-3).to(torch.int64)
+        return torch.where(distance < 8, distance, torch.minimum(far, torch.full_like(far, 15)))
+
+    def t5(score, b, h, q, k):
+        back = (k > q).to(torch.int64) * 16
+        return score + emb[back + bucket(torch.abs(k - q)), h]
+
+    def morton(i):
+        return (i & 1) | ((i >> 1) & 2) | ((i >> 2) & 4)
+
+    def natten(b, h, q, k):
+        center = torch.clamp(q // 12, 2, 8 - 1 - 2)
+        return ((center - k // 12).abs() <= 2) & (((q % 12).clamp(2, 9) - k % 12).abs() <= 2)
+
+    from torch.nn.attention.flex_attention import and_masks, noop_mask, or_masks
+
+    masks = {
+        "causal": causal,
+        "offset": lambda b, h, q, k: q + OFF >= k,
+        "window": and_masks(causal, window),
+        "two sided": lambda b, h, q, k: torch.abs(q - k) <= W,
+        "dilated": lambda b, h, q, k: (abs(q - k) <= W) & (abs(q - k) % 3 == 0),
+        "longformer": lambda b, h, q, k: ((q - k).abs() <= W) | flags[q] | flags[k],
+        "streaming": or_masks(and_masks(causal, window), lambda b, h, q, k: k < 4),
+        "prefix": or_masks(causal, lambda b, h, q, k: k < prefix[b]),
+        "document": lambda b, h, q, k: doc[q] == doc[k],
+        "document causal": lambda b, h, q, k: (doc[q] == doc[k]) & causal(b, h, q - off[doc[q]], k - off[doc[k]]),
+        "block causal": lambda b, h, q, k: q // B >= k // B,
+        "batchify": batchify(causal),
+        "chunked": lambda b, h, q, k: torch.logical_and((k - OFF) // B == (q - OFF) // B, k <= q),
+        "padding": lambda b, h, q, k: pad[b, k],
+        "lengths": lambda b, h, q, k: (k < length[b]) & (q < length[b]),
+        "remapped": lambda b, h, q, k: causal(b, h, position[q], position[k]),
+        "flamingo": lambda b, h, q, k: (interval[image[k]][0] <= q) & (q < interval[image[k]][1]),
+        "natten": natten,
+        "morton": lambda b, h, q, k: abs(morton(q) - morton(k)) <= 2,
+        "tree": lambda b, h, q, k: (k < P) | ((P <= k) & (k < P + 16) & tree[q.clamp(max=15), (k - P).clamp(0, 15)]),
+        "draft": lambda b, h, q, k: (k < P) | ((q // 8 == k // 8) & (k % 8 <= q % 8)),
+        "top-k": lambda b, h, q, k: (select[b, h, q // B] == k // B).any(-1),
+        "top-k, by slice": lambda b, h, q, k: torch.any(select[b, h, q // B, :] == k // B, dim=-1),
+        "not": lambda b, h, q, k: ~(torch.logical_not(q >= k) | torch.ne(k % 3, 1)),
+        "noop": noop_mask,
+        "bool of where": lambda b, h, q, k: torch.where(q > 20, q >= k, k < 30),
+        "xor": lambda b, h, q, k: (q > k) ^ (k % 2 == 0),
+        "0-d tensor": lambda b, h, q, k: q - k <= torch.tensor(9),
+    }
+    scores = {
+        "alibi": lambda s, b, h, q, k: s + (k - q) * torch.exp2(-((h + 1) * 8.0 / H)),
+        "alibi, slopes": lambda s, b, h, q, k: s - slope[h] * (q + OFF - k).abs(),
+        "relative": lambda s, b, h, q, k: s + (q - k),
+        "head bias": lambda s, b, h, q, k: s + 2 * h,
+        "key bias": lambda s, b, h, q, k: s + table[k],
+        "t5": t5,
+        "distance": lambda s, b, h, q, k: s + table[q - k + SEQ] * slope[h],
+        "bias": lambda s, b, h, q, k: s + bias[b, h, q, k],
+        "bias, chained": lambda s, b, h, q, k: s + bias[b][0][q][k],
+        "softcap": lambda s, b, h, q, k: C * torch.tanh(s / C),
+        "gelu": lambda s, b, h, q, k: torch.log(F.gelu(s) + 1.5),
+        "gelu, tanh": lambda s, b, h, q, k: F.gelu(s, approximate="tanh"),
+        "relu": lambda s, b, h, q, k: torch.log(F.relu(s) + 0.5),
+        "sigmoid": lambda s, b, h, q, k: torch.log(torch.sigmoid(s) + 0.5) + s.sigmoid(),
+        "temperature": lambda s, b, h, q, k: s * temperature + s / 2.0,
+        "square": lambda s, b, h, q, k: s * s + torch.square(s) + s**2 + torch.pow(s.abs() + 1, 1.5),
+        "conditional": lambda s, b, h, q, k: torch.where(torch.abs(q - k) <= 8, 2 * s, s),
+        "pattern": lambda s, b, h, q, k: s + ((q ^ k) & 255).float() * 0.01,
+        "clamp": lambda s, b, h, q, k: s.clamp(-1, 1.5) + torch.clamp(s, min=0) + torch.maximum(s, s * 0.5),
+        "roots": lambda s, b, h, q, k: (s.abs() + 1).sqrt() + torch.rsqrt(s.abs() + 1) + torch.floor(s) + torch.exp(s),
+        "division": lambda s, b, h, q, k: (
+            s + q / 3 + torch.div(q, 3, rounding_mode="floor") + torch.remainder(k - 9, 4)
+        ),
+        "constants": lambda s, b, h, q, k: s + s.new_zeros(()) + torch.ones_like(s) + torch.full_like(s, 3.0),
+        "reversed": lambda s, b, h, q, k: 3.0 - s + 1 / (s * s + 1) + torch.sub(s, k, alpha=2) + (7 - q) // 4,
+        "erf": lambda s, b, h, q, k: s.erf() + torch.log2(s.abs() + 1) + s.tanh() - s.neg(),
+        "masked": lambda s, b, h, q, k: torch.where(q >= k, s, -float("inf")),
+        "masked, added": lambda s, b, h, q, k: s + torch.where(q >= k, 0, float("-inf")),
+    }
+    return masks, scores
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class Traced(unittest.TestCase):
+    def places(self, seed):
+        draw = random.Random(seed)
+        for _ in range(60):
+            yield [draw.randrange(size) for size in (BATCH, HEADS, SEQ, SEQ)]
+
+    def test_mask__is_what_torch_computes(self):
+        for name, mask in cases()[0].items():
+            bound = from_functions(None, mask)
+            for place in self.places(name):
+                expected = bool(mask(*(torch.tensor(i) for i in place)))
+                self.assertEqual(at(bound, 0.0, *place).seen, expected, (name, place))
+
+    def test_score__is_what_torch_computes(self):
+        for name, score_mod in cases()[1].items():
+            bound = from_functions(score_mod)
+            for place in self.places(name):
+                score = random.Random(str(place)).uniform(-3, 3)
+                indices = [torch.tensor(i) for i in place]
+                expected = float(score_mod(torch.tensor(score, dtype=torch.float64), *indices))
+                result = at(bound, score, *place)
+                if expected == -math.inf:
+                    self.assertFalse(result.seen, (name, place))
+                else:
+                    self.assertTrue(result.seen)
+                    self.assertAlmostEqual(result.score, expected, delta=1e-5 * (1 + abs(expected)), msg=(name, place))
+
+    def test_gradient__is_what_autograd_computes(self):
+        for name in ("softcap", "gelu", "sigmoid", "square", "clamp", "roots", "erf", "reversed", "conditional"):
+            score_mod = cases()[1][name]
+            bound = from_functions(score_mod)
+            for place in self.places(name):
+                score = torch.tensor(random.Random(str(place)).uniform(-3, 3), dtype=torch.float64, requires_grad=True)
+                score_mod(score, *(torch.tensor(i) for i in place)).backward()
+                expected = score.grad.item()
+                result = at(bound, score.item(), *place).score_grad
+                self.assertAlmostEqual(result, expected, delta=1e-4 * (1 + abs(expected)), msg=(name, place))
+
+    def test_window__has_row_intervals_through_pytorchs_combinators(self):
+        masks = cases()[0]
+        for name, intervals in (("window", 1), ("streaming", 2), ("prefix", 2), ("block causal", 1), ("document", 0)):
+            self.assertEqual(from_functions(None, masks[name]).variant.info["intervals"], intervals, name)
+
+    def refuse(self, function, sentence):
+        with self.assertRaisesRegex(TypeError, f"variant_test.py:[0-9]+: .*{sentence}"):
+            kjit.explain(function)
+
+    def test_control_flow__is_refused_with_what_to_write(self):
+        self.refuse(lambda b, h, q, k: q >= k and q < 5, "write torch.where")
+        self.refuse(lambda b, h, q, k: True if q > k else False, "write torch.where")
+        self.refuse(lambda b, h, q, k: sum(range(q)), "not known while the function is read")
+        self.refuse(lambda s, b, h, q, k: s * float(q), "not known")
+
+    def test_unknown_operation__is_named(self):
+        self.refuse(lambda s, b, h, q, k: torch.sinc(s), "sinc is not computed")
+        self.refuse(lambda s, b, h, q, k: s.cumsum(0), "cumsum is not computed")
+
+    def test_tensor_with_axes_left__is_refused(self):
+        table = torch.zeros(4, 5, 64)
+        self.refuse(lambda s, b, h, q, k: s + table[h], "3 axes has 1 indices here: index each axis")
+        self.refuse(lambda s, b, h, q, k: s * table, "index each of its axes")
+        self.refuse(lambda b, h, q, k: (table[h, b] == k).any(), "at most 32 is unrolled")
+        self.refuse(lambda s, b, h, q, k: s + table[h, b, q, k], "3 axes has 4 indices")
+
+    def test_too_many_tensors__are_refused(self):
+        tensors = [torch.zeros(3) for _ in range(9)]
+        with self.assertRaisesRegex(TypeError, "9 tensors; 8 is the most"):
+            from_functions(lambda s, b, h, q, k: sum((t[h] for t in tensors), s))
+
+    def test_flex_attention__checks_its_arguments(self):
+        q, k = torch.zeros(1, 4, 8, 64), torch.zeros(1, 2, 8, 64)
+        with self.assertRaisesRegex(ValueError, "enable_gqa"):
+            kjit.flex_attention(q, k, k)
+
+
+class Examples(unittest.TestCase):
+    """Each block of docs/variants.md that is marked as a worked example is run as it stands."""
+
+    def test_docs__worked_examples_run(self):
+        text = (ROOT / "docs" / "variants.md").read_text()
+        examples = re.findall(r"```python\n# example: ([^\n]*)\n(.*?)```", text, re.DOTALL)
+        self.assertGreaterEqual(len(examples), 10)
+        for name, code in examples:
+            if torch is None and "torch" in code:
+                continue
+            with self.subTest(name):
+                exec(compile(code, f"docs/variants.md: {name}", "exec"), {"kjit": kjit})
+        if torch is None:
+            self.skipTest("PyTorch is not installed: the examples that use it were left out")
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules["__main__"])

@@ -1,0 +1,191 @@
+/* kjit_attention_forward() with a variant, over a fake driver and compiler: what is compiled, what reaches the driver,
+ * and what is refused. */
+#include <kjit/attention_variant.h>
+#include <math.h>
+
+#include "unit/attention/attention_fixture.h"
+
+static int variant_setup(void **state) {
+  const int result = setup(state);
+  fake_driver.parameter_bytes = sizeof(struct attention_sm90_variant_params);
+  return result;
+}
+
+#define VARIANT_TEST(test) cmocka_unit_test_setup_teardown(test, variant_setup, fixture_teardown)
+
+static const struct attention_sm90_variant_params *launched_variant(void) {
+  static struct attention_sm90_variant_params params;
+  memcpy(&params, fake_driver.launch.args, sizeof params);
+  return &params;
+}
+
+static uint64_t builds(struct fixture *f) {
+  kjit_runtime_stats stats = {.struct_size = sizeof stats};
+  assert_status(KJIT_OK, kjit_runtime_get_stats(f->runtime, &stats, &f->error), &f->error);
+  return stats.builds;
+}
+
+static kjit_attention_args windowed_args(int32_t left) {
+  kjit_attention_args args = causal_args();
+  args.flags |= KJIT_ATTENTION_WINDOW;
+  args.window_left = left;
+  args.window_right = -1;
+  return args;
+}
+
+static void test_attention_variant__twenty_windows_are_one_kernel(void **state) {
+  struct fixture *f = *state;
+  for (int32_t left = 0; left < 700; left += 35) {
+    const kjit_attention_args args = windowed_args(left);
+    forward(f, &args, NULL);
+    assert_int_equal(launched_variant()->variant.arguments.scalars[0], left);
+  }
+  assert_int_equal(builds(f), 1);
+}
+
+static void test_attention_variant__twenty_caps_are_one_kernel(void **state) {
+  struct fixture *f = *state;
+  for (int i = 0; i < 20; i++) {
+    kjit_attention_args args = causal_args();
+    args.softcap = 10.0f + (float)i;
+    forward(f, &args, NULL);
+  }
+  assert_int_equal(builds(f), 1);
+}
+
+static void test_attention_variant__scores_are_scaled_before_the_function(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_args args = causal_args();
+  args.softcap = 30;
+  args.scale = 0.5f;
+  forward(f, &args, NULL);
+  const struct attention_sm90_variant_params *params = launched_variant();
+  assert_true(params->variant.score_scale == 0.5f);
+  assert_true(params->base.scale_log2 == 1.0f);
+  assert_true(params->base.scale > 0.6931f && params->base.scale < 0.6932f); /* ln 2 */
+}
+
+static void test_attention_variant__mask_alone_keeps_the_scale_in_the_exponent(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_args args = windowed_args(64);
+  args.scale = 0.5f;
+  forward(f, &args, NULL);
+  assert_true(launched_variant()->base.scale == 0.5f);
+}
+
+/* Each variant is a kernel of its own, and none is the dense one. */
+static void test_attention_variant__other_members_are_other_kernels(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_args args = windowed_args(64);
+  forward(f, &args, NULL);
+  args.softcap = 30;
+  forward(f, &args, NULL);
+  args = causal_args();
+  args.attention_chunk = 64;
+  forward(f, &args, NULL);
+  fake_driver.parameter_bytes = sizeof(struct attention_sm90_params);
+  args = causal_args();
+  forward(f, &args, NULL);
+  assert_int_equal(builds(f), 4);
+}
+
+static void test_attention_variant__text_of_the_callers_reaches_the_kernel(void **state) {
+  struct fixture *f = *state;
+  const kjit_variant_scalar window = {"window", KJIT_VARIANT_INT32};
+  const kjit_attention_variant_text text = {
+      .struct_size = sizeof text, .mask = "q - k <= window && q >= k", .scalars = &window, .scalar_count = 1};
+  kjit_attention_variant *variant = NULL;
+  int32_t value = 77;
+  kjit_attention_args args = causal_args();
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &f->error), &f->error);
+  args.variant = variant;
+  args.scalar_values = &value;
+  forward(f, &args, NULL);
+  const struct kjit_variant_arguments *arguments = &launched_variant()->variant.arguments;
+  assert_int_equal(arguments->scalars[0], 77);
+  assert_int_equal(arguments->seq_q, 1000);
+  assert_int_equal(arguments->seq_kv, 700);
+  assert_int_equal(arguments->heads_q, 6);
+  kjit_attention_variant_free(variant);
+}
+
+static void refuse(struct fixture *f, const kjit_attention_args *args, const char *why) {
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_forward(f->runtime, NULL, args, NULL, &f->error), &f->error);
+  assert_contains(f->error.message, why);
+}
+
+static void test_attention_variant__numbers_out_of_range_are_refused(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_args args = windowed_args(-2);
+  refuse(f, &args, "window_left is -2");
+  args = causal_args();
+  args.attention_chunk = -1;
+  refuse(f, &args, "attention_chunk is -1");
+  args = causal_args();
+  args.softcap = NAN;
+  refuse(f, &args, "softcap is");
+}
+
+static void test_attention_variant__plain_members_beside_a_text_are_refused(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_variant_text text = {.struct_size = sizeof text, .mask = "q >= k"};
+  kjit_attention_variant *variant = NULL;
+  kjit_attention_args args = windowed_args(64);
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &f->error), &f->error);
+  args.variant = variant;
+  refuse(f, &args, "args.variant");
+  kjit_attention_variant_free(variant);
+}
+
+static kjit_tensor vector(int32_t dtype, uint32_t rank, int64_t a, int64_t b, int64_t c, int64_t d) {
+  kjit_tensor tensor = {.data = address(9), .dtype = dtype, .rank = rank, .shape = {a, b, c, d}};
+  int64_t stride = 1;
+  for (uint32_t axis = rank; axis-- > 0; stride *= tensor.shape[axis])
+    tensor.stride[axis] = stride;
+  return tensor;
+}
+
+static void test_attention_variant__sinks_are_checked(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_args args = causal_args();
+  kjit_tensor sinks = vector(KJIT_BF16, 1, 6, 0, 0, 0);
+  args.sinks = &sinks;
+  refuse(f, &args, "sinks.dtype");
+  sinks = vector(KJIT_FP32, 1, 5, 0, 0, 0);
+  refuse(f, &args, "sinks.shape[0] (heads) is 5");
+  sinks = vector(KJIT_FP32, 1, 6, 0, 0, 0);
+  forward(f, &args, NULL);
+  assert_ptr_equal(launched_variant()->variant.sinks, address(9));
+}
+
+static void test_attention_variant__blocks_that_do_not_cover_are_refused(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_args args = causal_args();
+  kjit_block_lists blocks = {.counts = vector(KJIT_INT32, 3, 1, 1, 8, 0),
+                             .indices = vector(KJIT_INT32, 4, 1, 1, 8, 5),
+                             .query_rows = 128,
+                             .key_rows = 128};
+  args.blocks = &blocks;
+  refuse(f, &args, "must be at least 6, to cover 700");
+  blocks.indices = vector(KJIT_INT32, 4, 1, 2, 8, 6);
+  refuse(f, &args, "blocks.indices.shape[1] (heads) is 2");
+  blocks.indices = vector(KJIT_INT32, 4, 1, 1, 8, 6);
+  blocks.query_rows = 0;
+  refuse(f, &args, "blocks.query_rows is 0");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      VARIANT_TEST(test_attention_variant__twenty_windows_are_one_kernel),
+      VARIANT_TEST(test_attention_variant__twenty_caps_are_one_kernel),
+      VARIANT_TEST(test_attention_variant__scores_are_scaled_before_the_function),
+      VARIANT_TEST(test_attention_variant__mask_alone_keeps_the_scale_in_the_exponent),
+      VARIANT_TEST(test_attention_variant__other_members_are_other_kernels),
+      VARIANT_TEST(test_attention_variant__text_of_the_callers_reaches_the_kernel),
+      VARIANT_TEST(test_attention_variant__numbers_out_of_range_are_refused),
+      VARIANT_TEST(test_attention_variant__plain_members_beside_a_text_are_refused),
+      VARIANT_TEST(test_attention_variant__sinks_are_checked),
+      VARIANT_TEST(test_attention_variant__blocks_that_do_not_cover_are_refused),
+  };
+  return cmocka_run_group_tests_name("attention variants", tests, NULL, NULL);
+}

@@ -1,0 +1,137 @@
+/* kjit_attention_backward() over a fake driver and compiler: what reaches the driver, and configs of the caller. */
+#include <kjit/attention_backward.h>
+
+#include "attention_backward_sm90/params.h"
+#include "unit/attention/attention_fixture.h"
+
+static int setup_backward(void **state) {
+  if (setup(state) != 0) return -1;
+  fake_nvrtc.entry = "attention_backward_sm90";
+  fake_driver.parameter_bytes = sizeof(struct attention_backward_sm90_params);
+  return 0;
+}
+
+#define BACKWARD_TEST(test) cmocka_unit_test_setup_teardown(test, setup_backward, fixture_teardown)
+
+static kjit_tensor rows(uintptr_t number) {
+  return (kjit_tensor){
+      .data = address(number), .dtype = KJIT_FP32, .rank = 3, .shape = {2, 6, 1000}, .stride = {6 * 1000, 1000, 1}};
+}
+
+/* 1000 queries of 6 heads, 700 keys of 2, head sizes 64. */
+static kjit_attention_backward_args backward_args(void) {
+  kjit_attention_backward_args args = kjit_attention_backward_args_default();
+  args.q = kjit_tensor_bshd(address(1), KJIT_BF16, 0, 2, 1000, 6, 64);
+  args.k = kjit_tensor_bshd(address(2), KJIT_BF16, 0, 2, 700, 2, 64);
+  args.v = args.k, args.dk = args.k, args.dv = args.k;
+  args.o = args.q, args.dout = args.q, args.dq = args.q;
+  args.v.data = address(3), args.o.data = address(4), args.dout.data = address(5);
+  args.dq.data = address(6), args.dk.data = address(7), args.dv.data = address(8);
+  args.lse = rows(9), args.delta = rows(10);
+  return args;
+}
+
+static const struct attention_backward_sm90_params *launched_backward(void) {
+  static struct attention_backward_sm90_params params;
+  memcpy(&params, fake_driver.launch.args, sizeof params);
+  return &params;
+}
+
+static void test_attention_backward__launches_dq_then_dk_and_dv(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_backward_args args = backward_args();
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, STREAM(7), &f->error), &f->error);
+  const struct flash_backward_params *rest = &launched_backward()->rest;
+  assert_int_equal(fake_driver.launch.grid[0], 6); /* 700 keys by 128 */
+  assert_int_equal(fake_driver.launch.grid[1], 2);
+  assert_int_equal(fake_driver.launch.grid[2], 2);
+  assert_ptr_equal(fake_driver.launch.stream, STREAM(7));
+  assert_ptr_equal(rest->dk, address(7));
+  assert_ptr_equal(rest->delta, address(10));
+  assert_null(rest->dlse);
+  assert_int_equal(rest->heads_per_kv, 3);
+  assert_int_equal(rest->seq_q, 1000);
+  assert_int_equal(rest->seq_kv, 700);
+  assert_true(rest->scale > 0.1249f && rest->scale < 0.1251f);
+  args.dk.data = args.dv.data = NULL;
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, NULL, &f->error), &f->error);
+  assert_int_equal(fake_driver.launch.grid[0], 8); /* 1000 queries by 128 */
+  assert_int_equal(fake_driver.launch.grid[1], 6);
+}
+
+static void test_attention_backward__maps_are_encoded_once_for_the_same_tensors(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_backward_args args = backward_args();
+  for (int i = 0; i < 3; i++)
+    assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, NULL, &f->error), &f->error);
+  assert_int_equal(fake_driver_calls_of(FAKE_TensorMapEncodeTiled), 5 + 6);
+}
+
+static void test_attention_backward_plan__runs_every_kernel(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_backward_args args = backward_args();
+  kjit_attention_plan *plan = NULL;
+  assert_status(KJIT_OK, kjit_attention_backward_plan_create(&plan, f->runtime, NULL, 0, &args, &f->error), &f->error);
+  const int before = fake_driver_calls_of(FAKE_LaunchKernel);
+  assert_status(KJIT_OK, kjit_attention_plan_run(plan, STREAM(3), &f->error), &f->error);
+  assert_int_equal(fake_driver_calls_of(FAKE_LaunchKernel) - before, 2);
+  assert_ptr_equal(fake_driver.launch.stream, STREAM(3));
+  kjit_attention_plan_destroy(plan);
+}
+
+static void parse(const char *family, const char *text, kjit_config *config) {
+  kjit_error error;
+  assert_status(KJIT_OK, kjit_config_parse(kjit_family_find(family), text, config, &error), &error);
+}
+
+#define SM90_CONFIG(head, pass)                                                                                        \
+  "dtype=bf16,head_dim=" head ",head_dim_v=64,causal=0,pass=" pass                                                     \
+  ",consumers=2,tile=64,stages=2,value_stages=2,pipelined=0"
+
+static void expect_refused(struct fixture *f, const kjit_config *configs, size_t count, kjit_status status,
+                           const char *message) {
+  const kjit_attention_backward_args args = backward_args();
+  assert_int_equal(status, kjit_attention_backward(f->runtime, configs, count, &args, NULL, &f->error));
+  assert_string_equal(f->error.message, message);
+}
+
+static void test_attention_backward__configs_must_compute_each_gradient_once(void **state) {
+  struct fixture *f = *state;
+  kjit_config configs[2], forward;
+  parse("attention_backward_sm90", SM90_CONFIG("64", "1"), &configs[0]);
+  parse("attention_backward_sm90", SM90_CONFIG("64", "4"), &configs[1]);
+  expect_refused(f, configs, 2, KJIT_ERR_INVALID_CONFIG, "configs: none computes dk");
+  configs[1] = configs[0];
+  expect_refused(f, configs, 2, KJIT_ERR_INVALID_CONFIG,
+                 "configs[1]: computes a gradient that is not wanted or was computed before it");
+  parse("attention_backward_sm90", SM90_CONFIG("64", "6"), &configs[0]);
+  expect_refused(f, configs, 2, KJIT_ERR_INVALID_CONFIG,
+                 "configs[0]: computes dk, which must come behind dq or delta (pass 1 or 8)");
+  parse("attention_backward_sm90", SM90_CONFIG("72", "1"), &configs[0]);
+  expect_refused(f, configs, 2, KJIT_ERR_INVALID_CONFIG, "head_dim is 72: must be the tensors' head_dim, 64");
+  expect_refused(f, configs, 5, KJIT_ERR_INVALID_ARG, "count: must be from 1 to KJIT_ATTENTION_BACKWARD_KERNELS_MAX");
+  forward = (kjit_config){.family = kjit_family_find("attention_sm90")};
+  expect_refused(f, &forward, 1, KJIT_ERR_INVALID_ARG,
+                 "configs[0].family: must be one that computes attention backward");
+}
+
+static void test_attention_backward__configs_of_the_caller_are_launched(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_backward_args args = backward_args();
+  kjit_config configs[2];
+  parse("attention_backward_sm90", SM90_CONFIG("64", "1"), &configs[0]);
+  parse("attention_backward_sm90", SM90_CONFIG("64", "6"), &configs[1]);
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, configs, 2, &args, NULL, &f->error), &f->error);
+  assert_int_equal(fake_driver.launch.block[0], 384);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      BACKWARD_TEST(test_attention_backward__launches_dq_then_dk_and_dv),
+      BACKWARD_TEST(test_attention_backward__maps_are_encoded_once_for_the_same_tensors),
+      BACKWARD_TEST(test_attention_backward_plan__runs_every_kernel),
+      BACKWARD_TEST(test_attention_backward__configs_must_compute_each_gradient_once),
+      BACKWARD_TEST(test_attention_backward__configs_of_the_caller_are_launched),
+  };
+  return cmocka_run_group_tests_name("backward_call", tests, NULL, NULL);
+}

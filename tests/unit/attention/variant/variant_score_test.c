@@ -1,0 +1,161 @@
+/* Score functions: what they are made of, their affine form, and their derivative beside differences of the score. */
+#include "variant_fixture.h"
+
+#include <math.h>
+
+static const struct score_case {
+  const char *text;
+  bool is_affine, is_pointwise;
+  uint32_t terms;
+} cases[] = {
+    {"score", true, false, 0},
+    {"score + (k - q) * exp2(-(h + 1) * 8.0 / heads_q)", true, false, KJIT_VARIANT_TERM_KEY | KJIT_VARIANT_TERM_ROW},
+    {"score + slope[h] * (k - q)", true, false, KJIT_VARIANT_TERM_KEY | KJIT_VARIANT_TERM_ROW},
+    {"score - slope[h] * abs(q + OFF - k)", true, false, KJIT_VARIANT_TERM_DISTANCE},
+    {"score + 2 * h", true, false, KJIT_VARIANT_TERM_ROW},
+    {"score + t[k]", true, false, KJIT_VARIANT_TERM_KEY},
+    {"score + t[q] - half[k]", true, false, KJIT_VARIANT_TERM_KEY | KJIT_VARIANT_TERM_ROW},
+    {"score * slope[h] + t[q]", true, true, KJIT_VARIANT_TERM_ROW},
+    {"score + emb[min(int(log(float(max(abs(k - q), 1))) * 4), 31), h]", true, false, KJIT_VARIANT_TERM_DISTANCE},
+    {"score + t[q - k + 80] * slope[h]", true, false, KJIT_VARIANT_TERM_DISTANCE},
+    {"score + bias[b, h, q, k]", true, false, KJIT_VARIANT_TERM_TILE},
+    {"score + 0.5 * bias[b][h][q][k]", true, false, KJIT_VARIANT_TERM_TILE},
+    {"score + emb[sel[q // 20, k % 4], h]", true, false, KJIT_VARIANT_TERM_GATHER},
+    {"C * tanh(score / C)", false, true, 0},
+    {"C * tanh_exact(score / C) + slope[h] * (k - q)", false, true, KJIT_VARIANT_TERM_KEY | KJIT_VARIANT_TERM_ROW},
+    {"log(gelu(score) + 1.5)", false, true, 0},
+    {"log(relu(score) + 0.1)", false, true, 0},
+    {"log(sigmoid(score) + 0.1)", false, true, 0},
+    {"2 * score", true, true, 0},
+    {"score * score", false, true, 0},
+    {"score ** 3.0 + sqrt(abs(score) + 1)", false, true, 0},
+    {"where(abs(q - k) <= 8, 2 * score, score)", false, false, KJIT_VARIANT_TERM_OTHER},
+    {"score + float((q ^ k) & 255) * 0.01", true, false, KJIT_VARIANT_TERM_OTHER},
+    {"clamp(score, -0.4, 0.6) + exp(score) * exp2(-score) + log2(score + 3)", false, true, 0},
+    {"min(score, 0.2 * score) / (1 + score * score) + floor(score * 4) + score % 0.3", false, true, 0},
+};
+
+#define CASE_COUNT (sizeof cases / sizeof *cases)
+
+static void test_variant_score__classes_are_found(void **state) {
+  (void)state;
+  for (size_t i = 0; i < CASE_COUNT; i++) {
+    struct variant_made made = variant_must_make(cases[i].text, NULL);
+    const struct variant_score_class *const class = &made.variant->class;
+    if (class->is_affine != cases[i].is_affine || class->is_pointwise != cases[i].is_pointwise ||
+        class->terms != cases[i].terms)
+      fail_msg("%s: affine %d, pointwise %d, terms %u", cases[i].text, class->is_affine, class->is_pointwise,
+               (unsigned)class->terms);
+    kjit_attention_variant_free(made.variant);
+  }
+}
+
+static double run(const struct variant_made *made, const struct variant_program *program,
+                  const struct variant_place *place);
+
+static void test_variant_score__affine_form_is_the_score(void **state) {
+  (void)state;
+  for (size_t i = 0; i < CASE_COUNT; i++) {
+    struct variant_made made = variant_must_make(cases[i].text, NULL);
+    for (int q = 0; made.variant->class.is_affine && q < SEQ; q += 7)
+      for (int k = 0; k < SEQ; k += 5) {
+        const struct variant_place place = {1, q % HEADS, q, k};
+        const double slope = run(&made, &made.variant->programs.slope, &place);
+        const double term = run(&made, &made.variant->programs.term, &place);
+        const double score = variant_score_at(made.variant, &made.arguments, 0.7, &place);
+        if (fabs(score - (slope * 0.7 + term)) > 1e-9) fail_msg("%s at q %d, k %d", cases[i].text, q, k);
+      }
+    kjit_attention_variant_free(made.variant);
+  }
+}
+
+static void test_variant_score__derivative_is_that_of_differences(void **state) {
+  (void)state;
+  for (size_t i = 0; i < CASE_COUNT; i++) {
+    struct variant_made made = variant_must_make(cases[i].text, NULL);
+    for (int step_of_s = 0; step_of_s < 24; step_of_s++) {
+      const double s = -2.013 + 0.171 * step_of_s;
+      const struct variant_place place = {0, 1, 90, 83};
+      const double step = 1e-6;
+      const double above = variant_score_at(made.variant, &made.arguments, s + step, &place);
+      const double below = variant_score_at(made.variant, &made.arguments, s - step, &place);
+      const double grad = variant_score_grad_at(made.variant, &made.arguments, s, &place);
+      const double difference = (above - below) / (2 * step);
+      if (!isfinite(difference) || fabs(difference) > 1000) continue; /* log of a negative number, a step */
+      if (fabs(grad - difference) > 1e-4 * (1 + fabs(difference)))
+        fail_msg("%s at s = %g: %g, differences say %g", cases[i].text, s, grad, difference);
+    }
+    kjit_attention_variant_free(made.variant);
+  }
+}
+
+static void test_variant_score__public_evaluation_gives_all_three(void **state) {
+  struct variant_made made = variant_must_make("C * tanh(score / C)", "q - k <= W and q >= k");
+  const float cap = 10;
+  int32_t values[] = {3, 0, 0, 0};
+  kjit_variant_evaluation at = {.struct_size = sizeof at, .seq_q = 50, .seq_kv = 60, .score = 4, .q = 20, .k = 18};
+  kjit_error error;
+  (void)state;
+  memcpy(&values[3], &cap, sizeof cap);
+  at.scalar_values = values;
+  assert_status(KJIT_OK, kjit_attention_variant_evaluate(made.variant, &at, &error), &error);
+  assert_true(fabs(at.new_score - 10 * tanh(0.4)) < 1e-6);
+  assert_true(fabs(at.score_grad - (1 - tanh(0.4) * tanh(0.4))) < 1e-6);
+  assert_int_equal(1, at.seen);
+  at.k = 16;
+  assert_status(KJIT_OK, kjit_attention_variant_evaluate(made.variant, &at, &error), &error);
+  assert_int_equal(0, at.seen);
+  at.scalar_values = NULL;
+  assert_int_equal(KJIT_ERR_INVALID_ARG, kjit_attention_variant_evaluate(made.variant, &at, &error));
+  kjit_attention_variant_free(made.variant);
+}
+
+static void test_variant_score__explanation_names_everything(void **state) {
+  struct variant_made made =
+      variant_must_make("50.0 * tanh(score / 50.0) + slope[h] * (k - q)", "q - k <= W and q >= k");
+  char text[2000], small[8];
+  size_t needed;
+  kjit_error error;
+  (void)state;
+  assert_status(KJIT_OK, kjit_attention_variant_explain(made.variant, text, sizeof text, &needed, &error), &error);
+  assert_int_equal(strlen(text) + 1, needed);
+  assert_contains(text, "a function of s, plus a row term, plus a key term");
+  assert_contains(text, "1 row interval");
+  assert_contains(text, "t0: slope");
+  assert_contains(text, "s5: 50");
+  assert_int_equal(KJIT_ERR_INVALID_ARG,
+                   kjit_attention_variant_explain(made.variant, small, sizeof small, &needed, &error));
+  assert_status(KJIT_OK, kjit_attention_variant_explain(made.variant, NULL, 0, &needed, &error), &error);
+  kjit_variant_info info = {.struct_size = sizeof info};
+  assert_status(KJIT_OK, kjit_attention_variant_get_info(made.variant, &info, &error), &error);
+  assert_int_equal(1, info.intervals);
+  assert_int_equal(2, info.literal_count);
+  assert_contains(text, info.digest);
+  kjit_attention_variant_free(made.variant);
+}
+
+#include "attention/variant/evaluate.h"
+
+static double run(const struct variant_made *made, const struct variant_program *program,
+                  const struct variant_place *place) {
+  union variant_value results[VARIANT_RESULTS_MAX];
+  variant_run(made->variant, program, &made->arguments, 0, place, results);
+  return results[0].real;
+}
+
+static int setup(void **state) {
+  (void)state;
+  variant_data_fill();
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_variant_score__classes_are_found),
+      cmocka_unit_test(test_variant_score__affine_form_is_the_score),
+      cmocka_unit_test(test_variant_score__derivative_is_that_of_differences),
+      cmocka_unit_test(test_variant_score__public_evaluation_gives_all_three),
+      cmocka_unit_test(test_variant_score__explanation_names_everything),
+  };
+  return cmocka_run_group_tests(tests, setup, NULL);
+}
