@@ -36,12 +36,16 @@ class Headers:
 
     def read(self, text):
         for declaration in declarations(text):
-            if match := re.fullmatch(r"typedef enum (\w+) \{(.*)\} \w+", declaration):
+            if match := re.fullmatch(r"struct (\w+)", declaration):
+                self.kinds[match[1]] = "opaque"  # until the header that defines it
+            elif match := re.fullmatch(r"typedef enum (\w+) \{(.*)\} \w+", declaration):
                 self.add_enum(*match.groups())
             elif match := re.fullmatch(r"typedef struct (\w+) \{(.*)\} \w+", declaration):
                 self.add_struct(*match.groups())
             elif match := re.fullmatch(r"typedef struct \w+ \*?(\w+)", declaration):
                 self.kinds[match[1]] = "handle" if "*" in declaration else "opaque"
+            elif match := re.fullmatch(r"struct (\w+)", declaration):  # announced, and defined further down
+                self.kinds[match[1]] = "opaque"
             elif match := re.fullmatch(r"typedef (.+?)\(\*(\w+)\)\((.*)\)", declaration):
                 self.kinds[match[2]] = "callback"
                 self.lines.append(f"\n{match[2]} = {self.callback(match[1], match[3])}")

@@ -11,7 +11,8 @@ if(NOT KJIT_SMALL)
 endif()
 
 # attention/backward launches too, but two or more kernels that each take as long as a forward call.
-set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/request jit/server attention/backward
+set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/remote
+    jit/request jit/server attention/backward
     attention/tune attention/variant family/tune)
 set(cold_files
   attention/serving/serving_arguments.c attention/serving/serving_config.c attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c

@@ -250,6 +250,22 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_config_build(kjit_runtime *runtime, con
                                                       kjit_error *error);
 
 /**
+ * The kernel of a config on the current context's device: kjit_config_build(), loaded, and allowed the dynamic shared
+ * memory of kjit_config_geometry(). Launch it with that geometry and, for a user's family, kjit_family_grid(). A call
+ * makes the key and looks it up, which takes some microseconds, so keep the kernel between launches.
+ * @param      runtime  the runtime
+ * @param      config   the config; its family may be released once the kernel is there
+ * @param      arch     "sm_80", "sm_90a", ..., or NULL for the current device's with its own features ("sm_90a")
+ * @param      flags    KJIT_BUILD_* but KJIT_BUILD_KEY_ONLY and KJIT_BUILD_OBJECT
+ * @param[out] out      released with kjit_kernel_release(); NULL on failure
+ * @retval those of kjit_config_build() and kjit_kernel_get()
+ * @par Thread safety  Thread-safe. A context must be current.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_config_get_kernel(kjit_runtime *runtime, const kjit_config *config,
+                                                           const char *arch, uint32_t flags, kjit_kernel **out,
+                                                           kjit_error *error);
+
+/**
  * The source that would be compiled for a config, its #define lines first, for people to read.
  * @param      runtime  the runtime
  * @param      config   the config

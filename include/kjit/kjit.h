@@ -60,6 +60,7 @@
 #include <kjit/kernel.h>
 #include <kjit/module.h>
 #include <kjit/record.h>
+#include <kjit/remote.h>
 #include <kjit/runtime.h>
 #include <kjit/sealed.h>
 #include <kjit/tensor.h>

@@ -60,6 +60,19 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_runtime_record(kjit_runtime *runtime, c
 KJIT_API KJIT_NODISCARD kjit_status kjit_recorded_build(kjit_runtime *runtime, const char *path, const char *arch,
                                                         uint32_t flags, kjit_artifact **out, kjit_error *error);
 
+/**
+ * Remove what recorders that were killed left half-written in "<path>.sources". Files that a recorder is writing now
+ * and finished ones are left alone. `kjit warm` and `kjit bundle create` do so with every manifest that they read.
+ * @param      path     the manifest's; without a folder of sources there is nothing to do
+ * @param[out] removed  how many files there were; may be NULL
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_IO           the folder cannot be read; the cause is an errno
+ * @retval KJIT_ERR_INVALID_ARG  path is NULL
+ * @retval KJIT_ERR_NO_MEMORY
+ * @par Thread safety  Thread-safe; recorders may write meanwhile.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_record_sweep(const char *path, uint64_t *removed, kjit_error *error);
+
 #ifdef __cplusplus
 }
 #endif

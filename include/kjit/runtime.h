@@ -12,6 +12,7 @@ extern "C" {
 #endif
 
 typedef struct kjit_runtime kjit_runtime;
+struct kjit_remote_store; /* remote.h */
 
 /** What may be done with the cache folder. Environment: KJIT_CACHE_MODE=rw|ro|off. */
 typedef enum kjit_cache_mode {
@@ -102,11 +103,21 @@ typedef struct kjit_runtime_options {
                                           $KJIT_COMPILE_MEMORY_MAX_BYTES or the machine's memory                  */
   uint32_t background_max_ms; /**< how long a compile goes on after the deadline of the call that asked for it, so that
                                    a later call finds it done; 0: 300,000                                         */
-  uint32_t reserved_2;        /**< zero                                                                           */
+  uint32_t remote_end_ms;     /**< kjit_runtime_destroy() waits so long for entries that are in line for a remote store,
+                                   and drops the others; 0: 2,000                                                 */
   const char *dump_dir;       /**< absolute path of a folder in which each compile leaves a folder NAME.ARCH.KEY with
                                  source.cu, kernel.ptx, kernel.cubin, log.txt, options.txt, key.txt and times.txt, at most
                                  4,096 of them; made when it is missing. Kernels are then compiled in this process. NULL:
                                    $KJIT_DUMP, or nowhere                                                          */
+  /** Remote stores (remote.h), asked after every folder, in order. cache_remote: "URL[,URL]", each with options behind
+      "|", as in cache/README.md; NULL: $KJIT_CACHE_REMOTE, unless remote_stores are given. A store that cannot be used
+      is told to the log and left out. With trusted_keys, or else those of $KJIT_CACHE_TRUSTED_KEYS, separated by ",",
+      only entries count that one of these keys signed. */
+  const char *cache_remote;
+  const struct kjit_remote_store *remote_stores; /**< asked before the URLs                                       */
+  size_t remote_store_count;
+  const char *signing_key_path; /**< the file of a secret key, as `kjit bundle keygen` writes it, that signs what is put
+                                     into the stores; NULL: $KJIT_CACHE_SIGNING_KEY or no signatures              */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */
@@ -175,6 +186,14 @@ typedef struct kjit_runtime_stats {
   uint64_t kernels_loaded;   /**< cubins handed to the driver                                    */
   uint64_t launches;         /**< by kjit_kernel_launch and the families; not counted for plans  */
   uint64_t kernels_unloaded; /**< cubins taken out of the driver, as nobody held them           */
+  uint64_t remote_hits;      /**< answered by a remote store                                     */
+  uint64_t remote_misses;    /**< questions to a remote store that has no such entry             */
+  uint64_t remote_refused;   /**< answers of a remote store that were damaged, or not signed by a trusted key */
+  uint64_t remote_errors;    /**< calls to a remote store that failed or took too long           */
+  uint64_t remote_puts;      /**< entries written to a remote store                              */
+  uint64_t remote_dropped;   /**< entries that were not written, because the line was full or the runtime ended */
+  uint64_t remote_leases;    /**< builds that a lease of a remote store gave to this process     */
+  uint64_t remote_waits;     /**< builds elsewhere that were waited for, as their lease was taken */
 } kjit_runtime_stats;
 
 /**

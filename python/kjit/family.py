@@ -13,7 +13,6 @@ from . import _abi, _cuda
 from ._arrays import DTYPE_NAMES, DTYPE_NUMBERS, arrays_of, dtype_number
 from ._launcher import make_launcher
 from ._library import call, lib, text_or_none
-from ._request import Part, build_request
 from ._values import HALF, bfloat16_bits, describe, is_numpy_scalar, put_float, put_integer
 from .artifact import Artifact, kernel_infos
 from .kernel import Kernel, Shape
@@ -555,7 +554,8 @@ class FamilyKernel:
             0,
             visit=lambda handle: names.extend(info.name for info in kernel_infos(handle)),
         )
-        self.kernel = _load(runtime, self.artifact, names, arch)
+        entry = self.artifact.entry
+        self.kernel = _load(runtime, config, entry if entry in names or not names else names[0], arch)
         rows = family._parameters
         if tuple(row.bytes for row in rows) != self.kernel.parameters:
             raise TypeError(
@@ -624,11 +624,10 @@ class FamilyKernel:
         self.launch(stream, *args)
 
 
-def _load(runtime: Runtime, artifact: Artifact, names: list[str], arch: str) -> Kernel:
-    """The artifact's one kernel, loaded from its cubin."""
-    name = artifact.entry if artifact.entry in names or not names else names[0]
-    request = build_request(None, entry=name, arch=arch, parts=[Part("cubin", artifact.cubin)])
+def _load(runtime: Runtime, config: FamilyConfig, name: str, arch: str) -> Kernel:
+    """The config's kernel, loaded, under the name that its artifact has for it."""
     handle = ctypes.c_void_p()
     _cuda.ensure_current()
-    call(lib.kjit_kernel_get, runtime.handle, ctypes.byref(request), ctypes.byref(handle))
+    where = (ctypes.byref(config._config), arch.encode(), 0)
+    call(lib.kjit_config_get_kernel, runtime.handle, *where, ctypes.byref(handle))
     return Kernel(runtime, handle, name)

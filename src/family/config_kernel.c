@@ -6,6 +6,9 @@
  * 2. A miss goes through the rules, the builder and the driver; the result is added and stays until the runtime ends.
  *    Two configs of equal code have an entry each and share the kernel.
  *
+ * kjit_config_get_kernel() goes by no table: its kernels are counted, so that those of a family with many configs can
+ * be unloaded, and a kernel of the table is not.
+ *
  * Threads: readers take no lock (base/push_table.h). Two threads that miss at the same time both ask the builder, which
  * compiles once; the second one's entry is dropped. */
 #include "family/config_kernel.h"
@@ -95,4 +98,50 @@ kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, 
   if (status != KJIT_OK) return status;
   *out = push_table_add(table, &key, bytes, &kernel);
   return *out ? KJIT_OK : error_no_memory(error);
+}
+
+/* -- For callers who hold the kernel ------------------------------------------------------------------------------ */
+
+static kjit_status take_kernel(void *user, const struct jit_request *request, kjit_error *error) {
+  const struct wanted_kernel *wanted = user;
+  return runtime_kernel_take(wanted->runtime, request, &wanted->out->kernel, error);
+}
+
+/* `error` is not NULL. */
+static kjit_status take(kjit_runtime *runtime, const kjit_config *config, const char *arch, uint32_t flags,
+                        kjit_kernel **out, kjit_error *error) {
+  int32_t ordinal = 0;
+  struct config_kernel kernel = {0};
+  struct wanted_kernel wanted = {runtime, &kernel};
+  kjit_status status = runtime_current_device(runtime, &ordinal, error);
+  const kjit_device_info *const device = status == KJIT_OK ? runtime_device(runtime, ordinal, error) : NULL;
+  if (!device) return (kjit_status)error->status;
+  const struct config_act act = {
+      .run = take_kernel, .user = &wanted, .arch = arch ? arch : device->arch_specific, .flags = flags};
+  status = kjit_config_check(config, act.arch, error);
+  if (status == KJIT_OK) status = config_request_run(runtime, config->family, config->values, &act, error);
+  if (status != KJIT_OK) return status;
+  const kjit_geometry geometry = config_geometry(config->family, config->values);
+  status = runtime_kernel_prepare(kernel.kernel, ordinal, geometry.shared_bytes, error);
+  if (status == KJIT_OK)
+    *out = kernel.kernel;
+  else
+    kjit_kernel_release(kernel.kernel);
+  return status;
+}
+
+kjit_status kjit_config_get_kernel(kjit_runtime *runtime, const kjit_config *config, const char *arch, uint32_t flags,
+                                   kjit_kernel **out, kjit_error *error) {
+  error_clear(error);
+  if (!out) return error_invalid(error, "out", "must not be NULL");
+  *out = NULL;
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (flags & ~JIT_REQUEST_FLAGS) return error_invalid(error, "flags", "only KJIT_BUILD_* may be set");
+  if (flags & (KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT))
+    return error_invalid(error, "flags", "KJIT_BUILD_KEY_ONLY and KJIT_BUILD_OBJECT give no kernel");
+  kjit_error found = {0};
+  kjit_status status = config_take(config, &found);
+  if (status == KJIT_OK) status = take(runtime, config, arch, flags, out, &found);
+  if (error) *error = found;
+  return status;
 }

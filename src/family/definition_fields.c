@@ -10,6 +10,8 @@
 #include "family/definition.h"
 #include "family/element.h"
 
+/* Kinds as files spell them, and as the public table has them: two enums, because expressions know no KJIT_FIELD_LOAD.
+ * */
 static const char *const kinds[] = {
     [VALUE_INT] = "int", [VALUE_BOOL] = "bool", [VALUE_DTYPE] = "dtype", [VALUE_ENUM] = "enum"};
 #define KIND_COUNT (sizeof kinds / sizeof *kinds)
@@ -19,6 +21,7 @@ static const kjit_field_kind public_kinds[] = {[VALUE_INT] = KJIT_FIELD_INT,
                                                [VALUE_DTYPE] = KJIT_FIELD_DTYPE,
                                                [VALUE_ENUM] = KJIT_FIELD_ENUM};
 
+/* A kind by its name; a misspelt one is told with the nearest. */
 static kjit_status find_kind(const struct definition_maker *maker, const kjit_family_field_row *row,
                              enum value_kind *kind) {
   struct nearest nearest;
@@ -56,6 +59,8 @@ static kjit_status make_labels(const struct definition_maker *maker, const kjit_
   return KJIT_OK;
 }
 
+/* The listed values of an int or a dtype. A value that stands twice is refused, because a set that crosses the field
+ * would hold each of its configs twice. */
 static kjit_status make_list(const struct definition_maker *maker, const kjit_family_field_row *row,
                              struct definition_field *field) {
   int32_t *values = arena_alloc_array(&maker->definition->arena, row->value_count, sizeof *values);
@@ -74,6 +79,8 @@ static kjit_status make_list(const struct definition_maker *maker, const kjit_fa
   return KJIT_OK;
 }
 
+/* An int's range. The last number must be reached by whole steps, so that `most` is itself legal and a range has one
+ * way to be written. All zero means that the row has neither key. */
 static kjit_status make_range(const struct definition_maker *maker, const kjit_family_field_row *row,
                               struct definition_field *field) {
   field->least = row->least;
@@ -105,6 +112,8 @@ static kjit_status make_dtypes(const struct definition_maker *maker, struct defi
   return KJIT_OK;
 }
 
+/* Each kind has its own idea of legal values; what a kind cannot use is refused rather than ignored, since its author
+ * expects it to do something. */
 static kjit_status make_values(const struct definition_maker *maker, const kjit_family_field_row *row, size_t index,
                                struct definition_field *field) {
   static const int32_t booleans[] = {0, 1};
@@ -144,6 +153,8 @@ static kjit_status make_legal(const struct definition_maker *maker, struct defin
   return field->legal ? KJIT_OK : error_no_memory(maker->error);
 }
 
+/* The default must be legal. Without one the first value stands in its place, and has_default says that every config
+ * must name the field. */
 static kjit_status make_default(const struct definition_maker *maker, const kjit_family_field_row *row,
                                 struct definition_field *field) {
   char buffer[256];
@@ -161,6 +172,8 @@ static kjit_status make_default(const struct definition_maker *maker, const kjit
                            buffer);
 }
 
+/* One row of the description becomes two: the definition's own, which expressions and rules read, and the public one
+ * that kjit_family_field() returns. */
 static kjit_status make_field(const struct definition_maker *maker, size_t index, kjit_family_field_row *row,
                               kjit_field_info *table_row) {
   struct family_definition *const definition = maker->definition;
@@ -205,6 +218,8 @@ static kjit_status check_text_length(const struct definition_maker *maker) {
                            DEFINITION_TEXT_MAX);
 }
 
+/* All arrays are made before the first field, with one sum for the labels of every enum, because an arena's arrays
+ * cannot grow. */
 kjit_status definition_make_fields(const struct definition_maker *maker) {
   struct family_definition *const definition = maker->definition;
   const kjit_family_description *const description = maker->description;

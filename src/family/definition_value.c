@@ -23,6 +23,7 @@ int32_t definition_value_at(const struct definition_field *field, size_t index) 
   return field->values ? field->values[index] : (int32_t)(field->least + (int64_t)index * field->step);
 }
 
+/* Stops as soon as 32 bits are exceeded, so that no length of digits overflows the sum. */
 static bool read_number(const char *text, size_t bytes, int32_t *value) {
   const bool minus = bytes > 0 && *text == '-';
   int64_t number = 0;
@@ -40,6 +41,8 @@ static bool is_text(const char *word, const char *text, size_t bytes) {
   return strlen(word) == bytes && !memcmp(word, text, bytes);
 }
 
+/* A value by its name or by its number. A label is looked for before a number is tried; one cannot look like the other,
+ * since labels are names. */
 bool definition_read_value(const struct definition_field *field, const char *text, size_t bytes, int32_t *value) {
   const struct element *const element = field->kind == VALUE_DTYPE ? element_from_name(text, bytes) : NULL;
   if (element) {
@@ -67,6 +70,7 @@ void definition_print_value(const struct definition_field *field, int32_t value,
     text_appendf(out, "%d", (int)value);
 }
 
+/* At most sixteen values are written out, because the words go into one line of an error message. */
 void definition_print_domain(const struct definition_field *field, struct text *out) {
   if (!field->values) {
     text_appendf(out, "from %lld to %lld", (long long)field->least, (long long)field->most);

@@ -40,6 +40,7 @@ static struct expression_source place_of(const struct expression_source *source,
   return place;
 }
 
+/* With the file's line and column where there is a file, and otherwise with the expression's own columns. */
 kjit_status expression_refuse(const struct expression_source *source, size_t at, kjit_status status, kjit_error *error,
                               const char *format, ...) {
   const struct expression_source place = place_of(source, at);
@@ -82,6 +83,7 @@ static kjit_status emit_operation(struct parser *parser, const char *at, enum ex
   return emit(parser, at, &step);
 }
 
+/* Let a jump that was emitted before its target was known end at the next step. */
 static void land(struct parser *parser, size_t jump) {
   parser->steps[jump].target = (uint32_t)parser->count;
 }
@@ -181,6 +183,7 @@ static kjit_status parse_value(struct parser *parser) {
   return status == KJIT_OK ? expect(parser, ")") : status;
 }
 
+/* The sign binds to another signed value, so that "- -x" and "!~x" are read. */
 static kjit_status parse_signed(struct parser *parser, const struct token *sign, enum expression_operation operation) {
   kjit_status status = tokens_advance(&parser->tokens);
   if (status == KJIT_OK) status = parse_unary(parser);

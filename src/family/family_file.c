@@ -106,6 +106,7 @@ static kjit_status read_because(const struct file_reader *reader, const struct y
   return file_read_string(reader, node, &((kjit_family_rule_row *)target)->sentence);
 }
 
+/* A rule's two keys. The sentence is required too: it is what whoever breaks the rule gets to read. */
 static const struct file_key rule_keys[] = {{"require", read_require}, {"because", read_because}};
 
 static kjit_status read_rules(const struct file_reader *reader, const struct yaml_node *node, void *target) {
@@ -153,6 +154,7 @@ static kjit_status read_canonical(const struct file_reader *reader, const struct
   return status;
 }
 
+/* The sections of a file; their order in it does not matter. */
 static const struct file_key keys[] = {
     {"family", read_family},
     {"doc", read_doc},
@@ -175,6 +177,8 @@ static const struct file_key keys[] = {
     {"choose", file_read_choose},
 };
 
+/* The keys without which nothing can be said of a family. Of several that are missing the one that stands first in a
+ * file is named, which is why the last is looked at first. */
 static kjit_status check_complete(const struct file_reader *reader) {
   const kjit_family_description *const description = reader->description;
   const char *missing = NULL;
@@ -198,6 +202,7 @@ kjit_status family_file_read(kjit_family_description *out, struct arena *arena, 
   return status == KJIT_OK ? check_complete(&reader) : status;
 }
 
+/* What is read points into the arena, and the definition copies what it keeps; so the arena ends here. */
 kjit_status family_file_parse(struct family_definition **out, const struct mem *mem, const char *text, size_t bytes,
                               const char *name, const char *folder, kjit_error *error) {
   kjit_family_description description;
@@ -210,6 +215,8 @@ kjit_status family_file_parse(struct family_definition **out, const struct mem *
   return status;
 }
 
+/* Paths in the file are relative to its folder: "/" alone keeps its slash, and a name without a folder means the
+ * working one. */
 kjit_status family_file_open(struct family_definition **out, const struct mem *mem, const char *path,
                              kjit_error *error) {
   const char *const slash = strrchr(path, '/');

@@ -15,6 +15,8 @@
 
 _Static_assert(KJIT_PARAMETER_COUNT_MAX == DEFINITION_PARAMETERS_MAX, "a problem has room for every parameter");
 
+/* A text that is being read. Names are ticked off by bits, because a name that stands twice and one that is missing are
+ * both told. */
 struct reading {
   const struct family_definition *definition;
   struct scanner scanner;
@@ -22,6 +24,8 @@ struct reading {
   kjit_family_problem *problem;
 };
 
+/* Refuse a name that is neither, with the nearest one that would do. A field that the caller does not give is none
+ * here, because the choice makes its value. */
 static kjit_status refuse_name(const struct reading *reading, const char *name, size_t bytes) {
   const struct family_definition *const definition = reading->definition;
   struct nearest nearest;
@@ -38,10 +42,13 @@ static kjit_status refuse_name(const struct reading *reading, const char *name, 
                    nearest.best ? nearest.best : "", nearest.best ? "\"?" : "");
 }
 
+/* Is this the name? A candidate is NULL where a parameter is no integer: such a one decides nothing, so a problem has
+ * no value for it. */
 static bool is_name(const char *candidate, const char *name, size_t bytes) {
   return candidate && strlen(candidate) == bytes && !memcmp(candidate, name, bytes);
 }
 
+/* Take a parameter's value. 18 digits always fit an int64, so that no check for overflow is needed behind strtoll(). */
 static kjit_status read_number(struct scanner *scanner, int64_t *value) {
   const size_t sign = *scanner->at == '-', digits = strspn(scanner->at + sign, "0123456789");
   char copy[24] = "";
@@ -53,6 +60,7 @@ static kjit_status read_number(struct scanner *scanner, int64_t *value) {
   return KJIT_OK;
 }
 
+/* Take a given field's value. It must be legal here already, because a class is made of it before any rule is asked. */
 static kjit_status read_field(struct reading *reading, size_t index) {
   const struct definition_field *const field = &reading->definition->fields[index];
   struct scanner *const scanner = &reading->scanner;
@@ -71,6 +79,8 @@ static kjit_status read_field(struct reading *reading, size_t index) {
   return scan_unexpected(scanner, expected);
 }
 
+/* Take one name=value. The bits of what was seen are one word each, since a family has at most 64 fields and as many
+ * parameters. */
 static kjit_status read_pair(struct reading *reading) {
   const struct family_definition *const definition = reading->definition;
   struct scanner *const scanner = &reading->scanner;
@@ -96,6 +106,8 @@ static kjit_status read_pair(struct reading *reading) {
   return is_field ? read_field(reading, field) : read_number(scanner, &reading->problem->parameters[parameter]);
 }
 
+/* After the last pair: fields that are left out get their defaults, and a parameter that the choice depends on has
+ * none, so its absence is an error; others stay 0. */
 static kjit_status check_complete(struct reading *reading) {
   const struct family_definition *const definition = reading->definition;
   kjit_error *const error = reading->scanner.error;
@@ -113,6 +125,7 @@ static kjit_status check_complete(struct reading *reading) {
   return KJIT_OK;
 }
 
+/* Problems by name need a description, which kjit's own families do not have: they take a kjit_attention_problem. */
 static kjit_status check_family(const kjit_family *family, kjit_error *error) {
   if (!family) return error_invalid(error, "family", "must not be NULL");
   if (family->definition) return KJIT_OK;
@@ -149,6 +162,7 @@ kjit_status family_problem_take(const kjit_family_problem *problem, kjit_error *
   return check_family(problem->given.family, error);
 }
 
+/* One bound for every family, so that a caller's buffer cannot be too small for some problems alone. */
 static kjit_status check_room(const char *text, size_t capacity, kjit_error *error) {
   if (text && capacity >= KJIT_FAMILY_PROBLEM_TEXT_MAX) return KJIT_OK;
   return error_invalid(error, "text", "must have room for KJIT_FAMILY_PROBLEM_TEXT_MAX bytes");
@@ -179,6 +193,8 @@ kjit_status kjit_family_problem_print(const kjit_family_problem *problem, char *
   return KJIT_OK;
 }
 
+/* The class's numbers in the order of its columns: given fields first, then one for each line of `classes`. The check
+ * at the end is that of a table's rows, so that what is looked up could have been stored. */
 kjit_status family_problem_classify(const kjit_family_problem *problem, int32_t *class, kjit_error *error) {
   const struct family_definition *const definition = problem->given.family->definition;
   const struct tune_subject *const subject = definition->subject;

@@ -7,6 +7,8 @@
 
 #include "family/element.h"
 
+/* The dtypes of kjit's own families, spelt as flash_forward's short form prints them. A user's family may have any of
+ * element.c's. */
 static const struct {
   int32_t number;
   const char *name;
@@ -14,6 +16,8 @@ static const struct {
 
 #define DTYPE_COUNT (sizeof dtypes / sizeof *dtypes)
 
+/* A field lies where its row says, by offset. memcpy() reads it from a public struct and from an array of int32 alike,
+ * without an aliasing rule broken. */
 int32_t field_get(const kjit_field_info *field, const void *config) {
   int32_t value;
   memcpy(&value, (const char *)config + field->offset, sizeof value);
@@ -40,6 +44,8 @@ bool field_dtype_from_name(const char *name, size_t bytes, int32_t *dtype) {
   return false;
 }
 
+/* The order of configs: by value, in the order of fields. Lists and manifests are sorted by it, so it may not depend on
+ * names or on memory. */
 int field_table_compare(const struct field_table *table, const void *a, const void *b) {
   for (size_t i = 0; i < table->count; i++) {
     const int32_t left = field_get(&table->fields[i], a), right = field_get(&table->fields[i], b);
@@ -67,12 +73,16 @@ static const kjit_field_info *next_by_name(const struct field_table *table, cons
   return next;
 }
 
+/* The lines are sorted by name, because they are part of the key: a family whose fields change their order keeps its
+ * keys. A table has at most 64 rows, so looking for the next name each time is cheap beside a key's digest. */
 void field_table_defines(const struct field_table *table, const void *config, struct text *out) {
   const kjit_field_info *field = next_by_name(table, NULL);
   for (; field; field = next_by_name(table, field))
     text_appendf(out, "#define KJIT_%s %d\n", field->name, (int)field_get(field, config));
 }
 
+/* A value's name as JSON has it, NULL for a number. The names of users' dtypes are lower case in their files and are
+ * written in capitals here, so that readers of the JSON meet one spelling for all families. */
 const char *field_value_name(const struct field_table *table, const kjit_field_info *field, int32_t value,
                              char capitals[32]) {
   if (field->kind == KJIT_FIELD_ENUM)

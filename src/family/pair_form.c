@@ -15,6 +15,7 @@ static kjit_status no_field(const struct scanner *scanner, const struct field_ta
   return scan_unexpected(scanner, expected);
 }
 
+/* kjit's own families know three dtypes; a user's know every element type, and those three by both spellings. */
 static bool find_dtype(const struct field_table *table, const char *name, size_t bytes, int32_t *value) {
   const struct element *const element = table->any_dtype ? element_from_name(name, bytes) : NULL;
   if (element) *value = element->number;
@@ -60,6 +61,8 @@ static kjit_status read_item(struct scanner *scanner, const struct field_table *
   return status;
 }
 
+/* Pairs up to the first character that belongs to none. `seen` is the caller's, because the short form of flash_forward
+ * reads a few traits and asks afterwards which were given. */
 kjit_status pair_form_read(const struct field_table *table, struct scanner *scanner, uint64_t *seen, void *config) {
   kjit_status status = read_item(scanner, table, seen, config);
   for (scan_blanks(scanner); status == KJIT_OK && *scanner->at == ','; scan_blanks(scanner)) {
@@ -82,6 +85,7 @@ static kjit_status read_all(struct scanner *scanner, const struct field_table *t
   return status;
 }
 
+/* A config that was read in part is zeroed, so that nobody launches with half of it. */
 kjit_status pair_form_parse(const struct field_table *table, const char *text, void *config, kjit_error *error) {
   struct scanner scanner = {.start = text, .at = text, .error = error};
   const kjit_status status = read_all(&scanner, table, config);

@@ -12,6 +12,7 @@
 #include "jit/builder_fork.h"
 #include "jit/cache/cache_usage.h"
 
+/* A variable that is empty counts as not set, so that a script can switch one off without unsetting it. */
 static const char *read_environment(const struct builder *builder, const kjit_runtime_options *options,
                                     const char *name) {
   if (options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT) return NULL;
@@ -19,6 +20,8 @@ static const char *read_environment(const struct builder *builder, const kjit_ru
   return value && *value ? value : NULL;
 }
 
+/* A mode that is misspelt in the environment is an error and not the default, because who writes "r0" wants no writes
+ * and would get them. */
 static kjit_status choose_mode(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
   static const struct {
     const char *name;
@@ -52,6 +55,7 @@ static kjit_status read_bytes(const struct builder *builder, const kjit_runtime_
   return KJIT_OK;
 }
 
+/* Only the bytes have a variable, because disk space is what the user of somebody else's program wants to bound. */
 static kjit_status choose_bounds(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
   builder->user.max_bytes = options->cache_max_bytes ? options->cache_max_bytes : BUILDER_DEFAULT_MAX_BYTES;
   builder->user.max_entries = options->cache_max_entries ? options->cache_max_entries : BUILDER_DEFAULT_MAX_ENTRIES;
@@ -116,6 +120,8 @@ static kjit_status choose_inspection(struct builder *builder, const kjit_runtime
   return builder->dump_dir ? KJIT_OK : error_no_memory(error);
 }
 
+/* What both tiers have before they have a folder. Not writable until open_user() says so, so that a tier whose folder
+ * could not be opened writes nothing. A negative grain is a test's, which wants every use recorded. */
 static void init_tier(struct disk_cache *cache, struct builder *builder, kjit_origin origin, int64_t use_grain_s) {
   cache->ops = builder->ops;
   cache->mem = builder->mem;
@@ -143,6 +149,7 @@ static void open_user(struct builder *builder, const kjit_runtime_options *optio
   log_write(builder->log, KJIT_LOG_WARNING, "%s; kernels are kept in memory only", builder->cache_error.message);
 }
 
+/* Open the folder of the whole machine. That there is none is the usual case and no failure. */
 static void open_site(struct builder *builder, const kjit_runtime_options *options) {
   const bool environment = !(options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT);
   kjit_error error = {0};
@@ -163,10 +170,35 @@ static kjit_status open_bundles(struct builder *builder, const kjit_runtime_opti
   return bundle_set_open(&builder->bundles, options, read_environment(builder, options, "KJIT_BUNDLE"), error);
 }
 
+/* An option wins over the variable. Only an empty path and a lack of memory are failures here: a file that cannot be
+ * written is found out with the first request, and costs the record alone. */
 static kjit_status start_record(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
   const char *const path =
       options->record_path ? options->record_path : read_environment(builder, options, "KJIT_RECORD");
   return path ? record_to(builder->record, path, error) : KJIT_OK;
+}
+
+/* Open the remote stores. Options win over the environment; a program that gives its own stores wants no others. */
+static kjit_status open_remote(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  const struct remote_settings settings = {
+      .mem = builder->mem,
+      .log = builder->log,
+      .ops = builder->ops,
+      .counters = &builder->counters,
+      .folder = &builder->user,
+      .urls = options->cache_remote         ? options->cache_remote
+              : options->remote_store_count ? NULL
+                                            : read_environment(builder, options, "KJIT_CACHE_REMOTE"),
+      .stores = options->remote_stores,
+      .store_count = options->remote_store_count,
+      .trusted_keys = options->trusted_keys,
+      .trusted_key_count = options->trusted_key_count,
+      .trusted_list = read_environment(builder, options, "KJIT_CACHE_TRUSTED_KEYS"),
+      .signing_key_path = options->signing_key_path ? options->signing_key_path
+                                                    : read_environment(builder, options, "KJIT_CACHE_SIGNING_KEY"),
+      .end_ms = options->remote_end_ms,
+      .read_only = builder->mode == KJIT_CACHE_RO};
+  return remote_create(&builder->remote, &settings, error);
 }
 
 static struct resident *create_resident(const struct builder *builder, const kjit_runtime_options *options) {
@@ -176,6 +208,8 @@ static struct resident *create_resident(const struct builder *builder, const kji
   return resident_create(builder->mem, &bounds);
 }
 
+/* Settings are read before anything is made, so that a wrong one costs nothing, and the folders are opened last,
+ * because they alone may fail without an error. */
 static kjit_status set_up(struct builder *builder, const kjit_runtime_options *options,
                           const struct builder_parts *parts, kjit_error *error) {
   init_tier(&builder->user, builder, KJIT_ORIGIN_USER, parts->use_grain_s);
@@ -198,14 +232,18 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
   status = open_bundles(builder, options, error);
   if (status == KJIT_OK) status = start_record(builder, options, error);
   if (status != KJIT_OK) return status;
-  if (builder->mode == KJIT_CACHE_OFF) return KJIT_OK;
+  /* With the cache switched off, only stores that the caller named himself are asked, as for bundles. */
+  const bool named = options->cache_remote || options->remote_store_count;
+  if (builder->mode == KJIT_CACHE_OFF) return named ? open_remote(builder, options, error) : KJIT_OK;
   open_user(builder, options);
   open_site(builder, options);
   builder->toolkit.cache_dir = builder->user.dir.path;
   builder->toolkit.writable = atomic_load(&builder->user.writable);
-  return KJIT_OK;
+  return open_remote(builder, options, error);
 }
 
+/* What a test puts in place of the real thing comes in `parts`; zero and NULL mean the library's own. From the first
+ * failure on builder_destroy() takes back whatever was made, since each of its steps accepts what is all zero. */
 kjit_status builder_create_parts(struct builder **out, const kjit_runtime_options *options, const struct mem *mem,
                                  const struct log *log, const struct builder_parts *parts, kjit_error *error) {
   *out = NULL;
@@ -244,9 +282,11 @@ void builder_cancel(struct builder *builder) {
   atomic_store(&builder->ending, 1);
 }
 
+/* In the order of who uses whom; counters are written to the folder before it is closed. */
 void builder_destroy(struct builder *builder) {
   if (!builder) return;
-  background_finish(builder); /* first, because its threads use everything else */
+  background_finish(builder);      /* first, because its threads use everything else */
+  remote_destroy(builder->remote); /* while the folder that it fills is open */
   builder_fork_finish(builder);
   compile_server_destroy(builder->server);
   resident_destroy(builder->resident);

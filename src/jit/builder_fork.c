@@ -12,10 +12,12 @@ static void prepare(void *user) {
   background_fork_prepare(builder);
   compile_server_fork_prepare(builder->server);
   source_memo_fork_prepare(builder->memo);
+  remote_fork_prepare(builder->remote);
 }
 
 static void parent(void *user) {
   struct builder *builder = user;
+  remote_fork_parent(builder->remote);
   source_memo_fork_done(builder->memo);
   compile_server_fork_parent(builder->server);
   background_fork_parent(builder);
@@ -26,6 +28,7 @@ static void parent(void *user) {
 
 static void child(void *user) {
   struct builder *builder = user;
+  remote_fork_child(builder->remote);
   source_memo_fork_done(builder->memo);
   compile_server_fork_child(builder->server);
   background_fork_child(builder);

@@ -15,6 +15,7 @@
 #include "jit/fork_guard.h"
 #include "jit/key/key.h"
 #include "jit/record.h"
+#include "jit/remote/remote.h"
 #include "jit/resident.h"
 #include "jit/server/server.h"
 #include "jit/source_memo.h"
@@ -63,6 +64,7 @@ struct builder {
   struct bundle_set bundles;
   struct source_shelf sources;
   struct disk_cache user, site;
+  struct remote *remote; /* NULL: no store is named */
   struct record *record;
   struct source_memo *memo; /* what callers' sources include */
   struct toolkit toolkit;

@@ -17,6 +17,10 @@
 #define POLL_FIRST_NS 500000
 #define POLL_LAST_NS  20000000
 
+/* The same between two looks at a remote store, which 500 machines may take at the same time. */
+#define LEASE_POLL_FIRST_NS 10000000
+#define LEASE_POLL_LAST_NS  320000000
+
 static kjit_status look_in(struct builder_call *call, struct disk_cache *cache, bool refresh, kjit_artifact **out,
                            kjit_error *error) {
   struct builder *builder = call->builder;
@@ -38,11 +42,21 @@ static kjit_status look_in_bundles(struct builder_call *call, kjit_artifact **ou
   return artifact_create(out, builder->mem, &image, &call->identity, KJIT_ORIGIN_BUNDLE, error);
 }
 
+static kjit_status look_in_remote(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
+  struct builder *builder = call->builder;
+  struct entry_image image;
+  const kjit_status status = remote_get(builder->remote, call->key, call->deadline_ns, &image);
+  if (status == KJIT_ERR_NO_MEMORY) return error_no_memory(error);
+  if (status != KJIT_OK) return status;
+  return artifact_create(out, builder->mem, &image, &call->identity, KJIT_ORIGIN_REMOTE, error);
+}
+
 /* Step 4. */
 kjit_status builder_look_up(struct builder_call *call, kjit_artifact **out, kjit_error *error) {
   kjit_status status = look_in_bundles(call, out, error);
   if (status == KJIT_ERR_NOT_FOUND) status = look_in(call, &call->builder->site, 0, out, error);
   if (status == KJIT_ERR_NOT_FOUND) status = look_in(call, &call->builder->user, 0, out, error);
+  if (status == KJIT_ERR_NOT_FOUND) status = look_in_remote(call, out, error);
   return status;
 }
 
@@ -145,12 +159,14 @@ kjit_status builder_make_key(struct builder_call *call, kjit_artifact **out, kji
 }
 
 /* Step 8. A kernel is published for every other process; a failure only for a while. */
-static void publish(struct builder_call *call, kjit_status status, kjit_artifact *artifact, int64_t *expires_ns) {
+static void publish(struct builder_call *call, kjit_status status, kjit_artifact *artifact, bool lease,
+                    int64_t *expires_ns) {
   struct builder *builder = call->builder;
   const struct entry_image *image = artifact_image(artifact);
   struct entry_name name;
   artifact_entry_name(artifact, &name);
   if (status == KJIT_OK) {
+    remote_publish(builder->remote, &call->key->digest, image->data, image->bytes, lease);
     const int64_t start_ns = builder_now_ns(builder);
     (void)cache_publish(&builder->user, &name, image->data, image->bytes);
     artifact_set_publish(artifact, builder_now_ns(builder) - start_ns);
@@ -176,13 +192,50 @@ static kjit_status recall_failure(struct builder_call *call, kjit_artifact **out
   return made == KJIT_OK ? status : made;
 }
 
-static kjit_status compile_and_publish(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns,
+/* Compile. With `lease` the fleet's lease of the key is ours, and is given back. */
+static kjit_status compile_holding(struct builder_call *call, bool lease, kjit_artifact **out, int64_t *expires_ns,
+                                   kjit_error *error) {
+  kjit_status status = compile(call, out, error);
+  if (*out) publish(call, status, *out, lease, expires_ns);
+  if (lease && status != KJIT_OK) remote_publish(call->builder->remote, &call->key->digest, NULL, 0, true);
+  return status;
+}
+
+/* Step 7, one builder in the fleet: while another machine holds the lease of the key, look whether its entry is there.
+ * The wait ends after REMOTE_LEASE_S, when every lease that was held at its beginning has run out. */
+static kjit_status build_in_fleet(struct builder_call *call, kjit_artifact **out, int64_t *expires_ns,
+                                  kjit_error *error) {
+  struct builder *builder = call->builder;
+  const struct file_ops *ops = builder->ops;
+  const int64_t start_ns = builder_now_ns(builder);
+  int64_t pause_ns = LEASE_POLL_FIRST_NS;
+  for (;;) {
+    const enum remote_turn turn = remote_lease(builder->remote, &call->key->digest, call->deadline_ns);
+    const bool waited = pause_ns != LEASE_POLL_FIRST_NS;
+    /* Who had the lease before us may have put the entry after we looked, so look again. */
+    if (turn != REMOTE_TURN_FREE || waited) {
+      const kjit_status status = look_in_remote(call, out, error);
+      if (status != KJIT_ERR_NOT_FOUND && turn == REMOTE_TURN_OURS)
+        remote_publish(builder->remote, &call->key->digest, NULL, 0, true);
+      if (status != KJIT_ERR_NOT_FOUND) return status;
+    }
+    const bool patient = builder_now_ns(builder) - start_ns < REMOTE_LEASE_S * (int64_t)1000000000;
+    if (turn != REMOTE_TURN_OTHERS || !patient)
+      return compile_holding(call, turn == REMOTE_TURN_OURS, out, expires_ns, error);
+    if (builder_call_is_over(call)) return builder_call_end(call, "another machine is still compiling it", error);
+    if (!waited) count_add(&builder->counters, COUNT_remote_waits, 1);
+    ops->sleep_ns(ops->user, pause_ns);
+    pause_ns = pause_ns < LEASE_POLL_LAST_NS ? pause_ns * 2 : pause_ns;
+  }
+}
+
+/* Steps 6 to 8. `alone` says that enough was waited already. */
+static kjit_status compile_and_publish(struct builder_call *call, bool alone, kjit_artifact **out, int64_t *expires_ns,
                                        kjit_error *error) {
   kjit_status status = recall_failure(call, out, expires_ns, error);
   if (status != KJIT_ERR_NOT_FOUND) return status;
-  status = compile(call, out, error);
-  if (*out) publish(call, status, *out, expires_ns);
-  return status;
+  if (alone || !call->builder->remote) return compile_holding(call, false, out, expires_ns, error);
+  return build_in_fleet(call, out, expires_ns, error);
 }
 
 enum wait_end { WAIT_LOCKED, WAIT_ANSWERED, WAIT_ALONE, WAIT_OVER };
@@ -228,7 +281,7 @@ static kjit_status build_once(struct builder_call *call, kjit_artifact **out, in
   if (end == WAIT_OVER)
     status = builder_call_end(call, "another process is still compiling it", error);
   else if (end != WAIT_ANSWERED)
-    status = compile_and_publish(call, out, expires_ns, error);
+    status = compile_and_publish(call, end == WAIT_ALONE, out, expires_ns, error);
   builder_held_remove(builder, &lock);
   cache_lock_release(&lock, builder->ops, folder);
   return status;
@@ -269,5 +322,5 @@ kjit_status builder_produce(struct builder_call *call, bool refused, kjit_artifa
   /* The driver refused the entry that the folder holds, so another process's build is not waited for either. */
   if (!refused && builder->user.dir.folder >= 0 && atomic_load(&builder->user.writable))
     return build_once(call, out, expires_ns, error);
-  return compile_and_publish(call, out, expires_ns, error);
+  return compile_and_publish(call, refused, out, expires_ns, error);
 }

@@ -5,17 +5,19 @@
  * 2. If the folder has that file, all that it names is there, because it is written last. Nothing is read then.
  * 3. Otherwise each source and part is written under its digest, unless it is there, and then the request's file.
  *
- * A file is written under a random name and renamed, so that a reader never sees half of it and two writers of one
- * content do not meet. Any thread; nothing is shared. */
+ * A file is written under a random name and renamed (temp_file.h), so that a reader never sees half of it and two
+ * writers of one content do not meet. Those of killed writers are removed by record_sources_sweep(). Any thread;
+ * nothing is shared. */
 #include "jit/record_sources.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "jit/cache/temp_file.h"
 #include "jit/key/key.h"
 #include "jit/key/key_reader.h"
 
@@ -34,8 +36,9 @@ static kjit_status io_failure(const struct writing *writing, int done, const cha
                          "%s: %s", name, strerror(-done));
 }
 
-/* Open the folder, made when missing with the rights that a new manifest gets. */
-static kjit_status open_folder(struct writing *writing, const char *manifest) {
+/* Open the manifest's folder of sources; with `make`, one that is missing is made with the rights that a new manifest
+ * gets. Without, `writing->folder` is -1 when there is none. */
+static kjit_status open_folder(struct writing *writing, const char *manifest, bool make) {
   const struct file_ops *const ops = writing->ops;
   struct text path;
   text_init(&path, writing->mem, 1 << 16);
@@ -46,12 +49,13 @@ static kjit_status open_folder(struct writing *writing, const char *manifest) {
   }
   const int flags = O_RDONLY | O_DIRECTORY;
   int done = ops->open_path(ops->user, path.data, flags, 0);
-  if (done == -ENOENT) {
+  if (done == -ENOENT && make) {
     const int made = ops->make_path(ops->user, path.data, 0777);
     done = made < 0 && made != -EEXIST ? made : ops->open_path(ops->user, path.data, flags, 0);
   }
-  writing->folder = done;
-  const kjit_status status = done < 0 ? io_failure(writing, done, path.data) : KJIT_OK;
+  const bool is_missing = done == -ENOENT && !make;
+  writing->folder = done < 0 ? -1 : done;
+  const kjit_status status = done < 0 && !is_missing ? io_failure(writing, done, path.data) : KJIT_OK;
   text_finish(&path);
   return status;
 }
@@ -61,26 +65,12 @@ static bool has_file(const struct writing *writing, const char *name) {
   return writing->ops->stat_at(writing->ops->user, writing->folder, name, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-static int write_whole(const struct writing *writing, const char *temp, const char *name, const void *data,
-                       size_t bytes) {
-  const struct file_ops *const ops = writing->ops;
-  const int file = ops->open(ops->user, writing->folder, temp, O_WRONLY | O_CREAT | O_EXCL, 0666);
-  if (file < 0) return file;
-  int done = file_write_all(ops, file, data, bytes, 0);
-  if (done == 0) done = ops->sync(ops->user, file);
-  const int closed = ops->close(ops->user, file);
-  if (done == 0) done = closed;
-  if (done == 0) done = ops->rename(ops->user, writing->folder, temp, writing->folder, name);
-  if (done < 0) (void)ops->unlink(ops->user, writing->folder, temp);
-  return done;
-}
-
 static kjit_status write_file(const struct writing *writing, const char *name, const void *data, size_t bytes) {
-  uint64_t random = 0;
-  char temp[32];
-  int done = writing->ops->random(writing->ops->user, &random, sizeof random);
-  (void)snprintf(temp, sizeof temp, ".%016llx", (unsigned long long)random);
-  if (done >= 0) done = write_whole(writing, temp, name, data, bytes);
+  struct temp_file temp;
+  int done = temp_file_create_beside(&temp, writing->ops, writing->folder);
+  if (done == 0) done = temp_file_write(&temp, writing->ops, data, bytes);
+  if (done == 0) done = temp_file_publish(&temp, writing->ops, writing->folder, name);
+  temp_file_finish(&temp, writing->ops);
   return done < 0 ? io_failure(writing, done, name) : KJIT_OK;
 }
 
@@ -131,12 +121,25 @@ kjit_status record_sources(const struct mem *mem, const struct file_ops *ops, co
   struct text file;
   text_init(&file, mem, REQUEST_FILE_MAX);
   kjit_status status = describe(mem, request, &file, name, error);
-  if (status == KJIT_OK) status = open_folder(&writing, manifest);
+  if (status == KJIT_OK) status = open_folder(&writing, manifest, true);
   if (status == KJIT_OK && !has_file(&writing, name)) {
     status = write_contents(&writing, request);
     if (status == KJIT_OK) status = write_file(&writing, name, file.data, file.bytes);
   }
   if (writing.folder >= 0) (void)ops->close(ops->user, writing.folder);
   text_finish(&file);
+  return status;
+}
+
+kjit_status record_sources_sweep(const struct mem *mem, const struct file_ops *ops, const char *manifest,
+                                 uint64_t *removed, kjit_error *error) {
+  struct writing writing = {mem, ops, -1, error};
+  struct temp_sweep sweep = {.remove = true};
+  kjit_status status = open_folder(&writing, manifest, false);
+  if (status != KJIT_OK || writing.folder < 0) return status;
+  const int done = temp_file_sweep_beside(&sweep, ops, writing.folder);
+  if (done < 0) status = io_failure(&writing, done, manifest);
+  (void)ops->close(ops->user, writing.folder);
+  *removed = sweep.found;
   return status;
 }

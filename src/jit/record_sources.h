@@ -25,4 +25,9 @@
 kjit_status record_sources(const struct mem *mem, const struct file_ops *ops, const char *manifest,
                            const struct jit_request *request, char name[RECORDED_NAME_BYTES], kjit_error *error);
 
+/* Remove the files that killed writers left in the manifest's folder of sources, and count them. No such folder:
+ * nothing to do. KJIT_ERR_IO (errno in error->cause), KJIT_ERR_NO_MEMORY. Thread-safe, also beside writers. */
+kjit_status record_sources_sweep(const struct mem *mem, const struct file_ops *ops, const char *manifest,
+                                 uint64_t *removed, kjit_error *error);
+
 #endif

@@ -8,6 +8,8 @@
 
 static const char magic[8] = "kjitread";
 
+/* Where the strings begin: behind the two arrays. No overflow, because is_sound() bounds both counts by the image's
+ * bytes before it asks. */
 static size_t strings_at(uint64_t file_count, uint64_t watch_count) {
   return sizeof(struct source_image_head) + file_count * sizeof(struct source_image_file) +
          watch_count * sizeof(struct source_image_watch);
@@ -25,11 +27,13 @@ const char *source_image_string(const struct source_image_head *image, uint64_t 
   return (const char *)image + offset;
 }
 
+/* The checksum of everything behind it. It finds damage; it is no protection, since the folder's rights are. */
 static uint64_t check_of(const struct source_image_head *image) {
   const size_t from = offsetof(struct source_image_head, check) + sizeof image->check;
   return hash_64((const char *)image + from, image->bytes - from);
 }
 
+/* Is there a string? The image's last byte is a NUL, so that from any such offset a string ends inside the image. */
 static bool is_string(const struct source_image_head *image, uint64_t offset) {
   return offset >= strings_at(image->file_count, image->watch_count) && offset < image->bytes;
 }
@@ -54,6 +58,7 @@ static const char *path_of(const struct source_file *file) {
   return file->path ? file->path : file->name;
 }
 
+/* Append a string; its offset, by which the image refers to it, because pointers mean nothing in a file. */
 static uint64_t put_string(char *data, size_t *at, const char *text) {
   const size_t start = *at, bytes = strlen(text) + 1;
   memcpy(data + start, text, bytes);
@@ -78,6 +83,8 @@ static void fill(struct source_image_head *image, const struct source_set *set, 
   }
 }
 
+/* The size is summed up first, so that the image is one allocation. NULL also for an image beyond the limit: such
+ * sources are walked again each time. */
 struct source_image_head *source_image_make(const struct mem *mem, const struct digest *fingerprint,
                                             const struct custom_request *custom, bool everything, int64_t taken_ns) {
   const struct source_set *set = custom->request.sources;

@@ -71,6 +71,7 @@ void kjit_bundle_close(kjit_bundle *bundle) {
   mem_free(&mem, bundle);
 }
 
+/* Digests and keys are both 32 bytes, so one function writes either. */
 static void key_to_hex(const uint8_t *key, char hex[DIGEST_HEX_BYTES]) {
   struct digest digest;
   memcpy(digest.bytes, key, sizeof digest.bytes);
@@ -139,6 +140,7 @@ kjit_status kjit_bundle_writer_add_cache(kjit_bundle_writer *writer, kjit_runtim
   return builder_cache_bundle(runtime->builder, writer->writer, filter, report, error);
 }
 
+/* The blob is the writer's, so that a caller has one thing to free; a second call ends the first one's blob. */
 kjit_status kjit_bundle_writer_finish(kjit_bundle_writer *writer, kjit_bundle_blob *blob, kjit_error *error) {
   error_clear(error);
   if (!blob) return error_invalid(error, "blob", "must not be NULL");
@@ -151,6 +153,7 @@ kjit_status kjit_bundle_writer_finish(kjit_bundle_writer *writer, kjit_bundle_bl
   return status;
 }
 
+/* The secret key is Ed25519's seed, from which the rest follows; the copy on this stack is wiped. */
 kjit_status kjit_bundle_keygen(char secret_key[65], char public_key[65], kjit_error *error) {
   struct trust_key seed, key;
   error_clear(error);
@@ -162,6 +165,8 @@ kjit_status kjit_bundle_keygen(char secret_key[65], char public_key[65], kjit_er
   return KJIT_OK;
 }
 
+/* Every payload is checked before the signature is made, because it vouches for them all, and a bundle that was damaged
+ * on its way here would otherwise be signed as it is. */
 kjit_status kjit_bundle_sign(const kjit_bundle *bundle, const char *secret_key,
                              uint8_t signature[KJIT_BUNDLE_SIGNATURE_BYTES], kjit_error *error) {
   struct digest seed;

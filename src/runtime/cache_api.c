@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "jit/admin/cache_admin.h"
+#include "jit/admin/remote_admin.h"
 #include "runtime/runtime_state.h"
 
 static kjit_status no_runtime(kjit_error *error) {
@@ -61,4 +62,14 @@ kjit_status kjit_cache_export(kjit_runtime *runtime, const char *path, const cha
 kjit_status kjit_cache_import(kjit_runtime *runtime, const char *path, kjit_cache_report *report, kjit_error *error) {
   if (!runtime) return no_runtime(error);
   return builder_cache_import(runtime->builder, path, report, error);
+}
+
+kjit_status kjit_remote_check(kjit_runtime *runtime, kjit_remote_report *report, kjit_error *error) {
+  if (!runtime) return no_runtime(error);
+  return builder_remote_compare(runtime->builder, 0, report, error);
+}
+
+kjit_status kjit_remote_push(kjit_runtime *runtime, kjit_remote_report *report, kjit_error *error) {
+  if (!runtime) return no_runtime(error);
+  return builder_remote_compare(runtime->builder, 1, report, error);
 }

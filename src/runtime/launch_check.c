@@ -30,6 +30,7 @@ _Static_assert((int)KJIT_CLUSTER_POLICY_SPREAD == (int)CU_CLUSTER_SCHEDULING_POL
                    (int)KJIT_CLUSTER_POLICY_LOAD_BALANCING == (int)CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING,
                "the public numbers are the driver's");
 
+/* The limits by axis, as resolve() goes through them. */
 static const uint32_t grid_max[3] = {GRID_X_MAX, GRID_YZ_MAX, GRID_YZ_MAX};
 static const uint32_t block_max[3] = {BLOCK_XY_MAX, BLOCK_XY_MAX, BLOCK_Z_MAX};
 static const uint32_t cluster_max[3] = {CLUSTER_BLOCKS_MAX, CLUSTER_BLOCKS_MAX, CLUSTER_BLOCKS_MAX};
@@ -40,6 +41,7 @@ static kjit_status refuse_axis(const char *name, int axis, uint32_t given, uint3
   return error_set(error, KJIT_ERR_INVALID_ARG, "launch.%s[%d]: %u; CUDA allows at most %u", name, axis, given, max);
 }
 
+/* The numbers of one member: 0 stands for 1, as callers leave out the axes that they do not use. */
 static kjit_status resolve(const char *name, const uint32_t given[3], const uint32_t max[3], uint32_t out[3],
                            kjit_error *error) {
   for (int i = 0; i < 3; i++) {
@@ -49,6 +51,8 @@ static kjit_status resolve(const char *name, const uint32_t given[3], const uint
   return KJIT_OK;
 }
 
+/* Of the grid 0 is refused instead, because such a grid is usually a size that was rounded down, and a launch of
+ * nothing would hide it. */
 static kjit_status resolve_grid(const kjit_launch *launch, struct launch_shape *shape, kjit_error *error) {
   for (int i = 0; i < 3; i++) {
     shape->grid[i] = launch->grid[i];
@@ -64,6 +68,7 @@ static kjit_status resolve_grid(const kjit_launch *launch, struct launch_shape *
   return KJIT_OK;
 }
 
+/* The driver would refuse a grid that is no multiple of its clusters too, but with one number for every cause. */
 static kjit_status resolve_cluster(const kjit_launch *launch, struct launch_shape *shape, kjit_error *error) {
   const kjit_status status = resolve("cluster", launch->cluster, cluster_max, shape->cluster, error);
   if (status != KJIT_OK) return status;
@@ -81,6 +86,7 @@ static kjit_status resolve_cluster(const kjit_launch *launch, struct launch_shap
   return KJIT_OK;
 }
 
+/* Everything but the shape; few launches have any of it (is_plain()). */
 static kjit_status check_rest(const kjit_launch *launch, kjit_error *error) {
   if (launch->flags & ~LAUNCH_FLAGS)
     return error_set(error, KJIT_ERR_INVALID_ARG, "launch.flags: 0x%x; only KJIT_LAUNCH_* may be set", launch->flags);
@@ -101,6 +107,7 @@ static kjit_status check_rest(const kjit_launch *launch, kjit_error *error) {
   return launch->reserved ? error_invalid(error, "launch.reserved", "must be zero") : KJIT_OK;
 }
 
+/* One test over the or of all members, because nearly every launch passes by here. */
 static bool is_plain(const kjit_launch *launch) {
   return !(launch->flags | launch->shared_carveout | launch->cluster_policy | launch->sync_domain |
            launch->attribute_count | launch->reserved);
@@ -120,6 +127,8 @@ kjit_status launch_check_shape(const kjit_launch *launch, struct launch_shape *s
   return status != KJIT_OK || is_plain(launch) ? status : check_rest(launch, error);
 }
 
+/* A launch of this library's own size is used where it lies; one of an older or newer header is copied with its missing
+ * members filled in. */
 const kjit_launch *launch_intake(const kjit_launch *given, kjit_launch *local, kjit_error *error) {
   if (given && given->struct_size == sizeof *given) return given;
   const kjit_status status = struct_intake(local, sizeof *local, given, sizeof *local, "launch", error);
@@ -153,6 +162,7 @@ static const char *newer_feature(const kjit_launch *launch, const struct launch_
   return shape->cluster_blocks ? "cluster" : launch->flags & KJIT_LAUNCH_PROGRAMMATIC ? "flags" : "sync_domain";
 }
 
+/* A launch without newer features never asks for the device, which keeps it off the way of plain launches. */
 static kjit_status check_features(struct kjit_kernel *kernel, int32_t ordinal, const kjit_launch *launch,
                                   const struct launch_shape *shape, kjit_error *error) {
   const char *what;
@@ -219,6 +229,8 @@ static CUlaunchAttribute *put_flags(const kjit_launch *launch, CUlaunchAttribute
   return at;
 }
 
+/* The caller's attributes come last and are handed on unread, so that an attribute of a newer driver needs no newer
+ * kjit. */
 unsigned launch_attributes(const kjit_launch *launch, const struct launch_shape *shape,
                            CUlaunchAttribute attributes[LAUNCH_ATTRIBUTES_MAX]) {
   if (!shape->cluster_blocks && is_plain(launch)) return 0;

@@ -101,15 +101,23 @@ done:
   return status;
 }
 
-/* Families keep kernels in tables without counting, so these modules stay loaded. */
-kjit_status runtime_kernel_get(kjit_runtime *runtime, const struct jit_request *request, kjit_kernel **out,
-                               kjit_error *error) {
+kjit_status runtime_kernel_take(kjit_runtime *runtime, const struct jit_request *request, kjit_kernel **out,
+                                kjit_error *error) {
   struct kjit_module *module;
   *out = NULL;
   kjit_status status = module_get(runtime, request, request->entry, &module, error);
   if (status != KJIT_OK) return status;
-  atomic_store_explicit(&module->stays, 1, memory_order_relaxed);
   status = module_find_kernel(module, request->entry, out, error);
-  module_table_give_back(&runtime->modules, module);
+  if (status != KJIT_OK) module_table_give_back(&runtime->modules, module);
   return status;
+}
+
+/* Families keep kernels in tables without counting, so these modules stay loaded. */
+kjit_status runtime_kernel_get(kjit_runtime *runtime, const struct jit_request *request, kjit_kernel **out,
+                               kjit_error *error) {
+  const kjit_status status = runtime_kernel_take(runtime, request, out, error);
+  if (status != KJIT_OK) return status;
+  atomic_store_explicit(&(*out)->module->stays, 1, memory_order_relaxed);
+  module_table_give_back(&runtime->modules, (*out)->module);
+  return KJIT_OK;
 }

@@ -5,6 +5,8 @@
 #include "base/struct_intake.h"
 #include "runtime/runtime_state.h"
 
+/* A variable may be asked for by a name expression, for which the artifact knows the lowered name. That one has no NUL
+ * where it lies, hence the copy. */
 static kjit_status find(struct kjit_module *module, const char *name, kjit_global *out, kjit_error *error) {
   if (!module) return error_invalid(error, "module", "must not be NULL");
   if (!name || !*name) return error_invalid(error, "name", "must name a variable");
@@ -55,6 +57,8 @@ static kjit_status report(const struct kjit_module *module, CUresult result, con
   return driver_fail(module->cu, KJIT_ERR_DRIVER, result, error, "copying %s the variable \"%.120s\"", what, name);
 }
 
+/* Enqueued on the stream and not waited for, unlike a read: nobody looks at the variable but kernels behind it on the
+ * stream. */
 kjit_status kjit_module_write_global(kjit_module *module, const char *name, size_t offset, const void *data,
                                      size_t bytes, CUstream stream, kjit_error *error) {
   CUdeviceptr address = 0;
@@ -64,6 +68,7 @@ kjit_status kjit_module_write_global(kjit_module *module, const char *name, size
   return report(module, module->cu->MemcpyHtoDAsync(address, data, bytes, stream), "to", name, error);
 }
 
+/* The data is there on return, because a caller reads it next; so the stream is waited for. */
 kjit_status kjit_module_read_global(kjit_module *module, const char *name, size_t offset, void *data, size_t bytes,
                                     CUstream stream, kjit_error *error) {
   CUdeviceptr address = 0;

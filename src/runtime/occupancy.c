@@ -9,10 +9,12 @@ static kjit_status fail(const struct kjit_kernel *kernel, CUresult result, const
   return driver_fail(kernel->cu, KJIT_ERR_DRIVER, result, error, "kernel \"%.80s\": %s", kernel->name, call);
 }
 
+/* The driver's counts are ints; a negative one would become billions of blocks. */
 static uint32_t at_least_zero(int value) {
   return value > 0 ? (uint32_t)value : 0;
 }
 
+/* For launches with clusters alone; the others have none to count. */
 static kjit_status ask_clusters(const struct kjit_kernel *kernel, CUfunction function, const kjit_launch *launch,
                                 const struct launch_shape *shape, kjit_occupancy *out, kjit_error *error) {
   CUlaunchAttribute attributes[LAUNCH_ATTRIBUTES_MAX];
@@ -42,6 +44,8 @@ static kjit_status ask(const struct kjit_kernel *kernel, const kjit_launch *laun
   return shape->cluster_blocks ? ask_clusters(kernel, function, launch, shape, out, error) : KJIT_OK;
 }
 
+/* The launch is checked as for a launch, so that a shape that could not be launched gets the same sentence here, and
+ * the shared memory's limit is raised before the driver counts with it. */
 kjit_status kjit_kernel_get_occupancy(kjit_kernel *kernel, const kjit_launch *launch, kjit_occupancy *occupancy,
                                       kjit_error *error) {
   kjit_launch local;
@@ -63,6 +67,7 @@ kjit_status kjit_kernel_get_occupancy(kjit_kernel *kernel, const kjit_launch *la
   return status == KJIT_OK ? struct_fill(occupancy, &out, sizeof out, "occupancy", error) : status;
 }
 
+/* The module stays loaded from here on, because nobody can tell when handles that were given out are used last. */
 kjit_status kjit_kernel_get_handles(kjit_kernel *kernel, kjit_kernel_handles *handles, kjit_error *error) {
   kjit_kernel_handles out = {.struct_size = sizeof out};
   error_clear(error);

@@ -60,6 +60,8 @@ static void put_string(struct text *name, const char *string) {
   text_append_bytes(name, string ? string : "", (string ? strlen(string) : 0) + 1);
 }
 
+/* The strings with their NULs, so that no two variants have one name. A define without a value means 1 to the compiler,
+ * and so it does here. */
 static void write_name(struct text *name, const kjit_program_variant *variant) {
   put_string(name, variant->entry);
   put_string(name, variant->arch);
@@ -69,6 +71,7 @@ static void write_name(struct text *name, const kjit_program_variant *variant) {
   }
 }
 
+/* The caller holds the lock. */
 static struct variant *find(const kjit_program *program, const struct text *name, uint64_t hash) {
   struct variant *variant = program->buckets[hash & (program->bucket_count - 1)];
   while (variant && (variant->hash != hash || variant->bytes != name->bytes ||
@@ -77,6 +80,7 @@ static struct variant *find(const kjit_program *program, const struct text *name
   return variant;
 }
 
+/* With a reference for the caller, whose artifact may outlive the program. */
 static kjit_artifact *look_up(kjit_program *program, const struct text *name, uint64_t hash) {
   pthread_mutex_lock(&program->lock);
   const struct variant *variant = find(program, name, hash);
@@ -163,6 +167,7 @@ kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *reques
   return KJIT_OK;
 }
 
+/* The strings are about to be copied, before any check of the builder's, so what is counted must be there. */
 static kjit_status check_counts(const kjit_build_request *request, kjit_error *error) {
   if (request->header_count && !request->headers) return error_invalid(error, "headers", "missing, but counted");
   if (request->include_dir_count && !request->include_dirs)
@@ -187,6 +192,7 @@ kjit_status kjit_program_create(kjit_runtime *runtime, const kjit_build_request 
   return status == KJIT_OK ? program_make(runtime, &copy, NULL, out, error) : status;
 }
 
+/* It may be called again after a failure, of which a failed compile's log is left. */
 static kjit_status get_artifact(void *user, const struct jit_request *request, kjit_error *error) {
   struct program_call *call = user;
   kjit_artifact_release(*call->out);

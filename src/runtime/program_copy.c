@@ -23,6 +23,7 @@ static const char *cut_string(struct copier *copier, const char *text) {
   return text ? cut(copier, text, strlen(text) + 1, 1) : NULL;
 }
 
+/* A text gets a NUL behind it even when its size is given, because the compiler is handed a string. */
 static kjit_source cut_source(struct copier *copier, const kjit_source *source) {
   kjit_source copy = *source;
   copy.name = cut_string(copier, source->name);
@@ -33,6 +34,7 @@ static kjit_source cut_source(struct copier *copier, const kjit_source *source) 
   return copy;
 }
 
+/* The array first, as it is, then each string; in the first round there is no array to write to. */
 static const char *const *cut_strings(struct copier *copier, const char *const *strings, size_t count) {
   const char **list = cut(copier, strings, count * sizeof *list, _Alignof(const char *));
   for (size_t i = 0; i < count; i++) {

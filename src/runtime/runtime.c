@@ -54,7 +54,7 @@ static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_op
   if (out->flags & ~(KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED | KJIT_RUNTIME_TIME_PHASES)) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.flags: 0x%x; only KJIT_RUNTIME_* may be set", out->flags);
   }
-  if (out->reserved || out->reserved_2) return error_invalid(error, "options.reserved", "must be zero");
+  if (out->reserved) return error_invalid(error, "options.reserved", "must be zero");
   return choose_tuned(out, error);
 }
 

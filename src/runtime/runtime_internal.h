@@ -50,6 +50,10 @@ const kjit_device_info *runtime_device(kjit_runtime *runtime, int32_t ordinal, k
  * the driver is asked anyway. NULL: not read yet. */
 const kjit_device_info *runtime_known_device(kjit_runtime *runtime, int32_t ordinal);
 
+/* Build and load, with a reference for the caller: kjit_kernel_release(). */
+kjit_status runtime_kernel_take(kjit_runtime *runtime, const struct jit_request *request, kjit_kernel **out,
+                                kjit_error *error);
+
 /* Build and load. The result is owned by the runtime and lives as long as it does: no reference is taken. */
 kjit_status runtime_kernel_get(kjit_runtime *runtime, const struct jit_request *request, kjit_kernel **out,
                                kjit_error *error);

@@ -11,6 +11,7 @@
 #include "runtime/program.h"
 #include "runtime/runtime_state.h"
 
+/* The program that was made stays with its sealer, which a signature is made over. */
 struct kjit_sealer {
   struct mem mem;
   struct sealed_writer *writer;
@@ -19,6 +20,8 @@ struct kjit_sealer {
 
 /* ---- Opening ---- */
 
+/* A sealed program is a program whose request is empty: what would stand in it is read from the file. On success the
+ * program owns `sealed`. */
 static kjit_status open_source(kjit_runtime *runtime, const char *path, const void *data, size_t bytes,
                                kjit_program **out, kjit_error *error) {
   const kjit_build_request none = {.struct_size = sizeof none};
@@ -49,6 +52,7 @@ kjit_status kjit_program_open_blob(kjit_runtime *runtime, const kjit_bundle_blob
   return open_source(runtime, NULL, blob->data, blob->bytes, out, error);
 }
 
+/* One visit for each kernel. A unit is one compile, whose kernels share target, defines and sources. */
 static int visit_unit(const struct sealed *sealed, const struct sealed_unit *unit, kjit_program_visit visit,
                       void *user) {
   kjit_program_kernel kernel = {.struct_size = sizeof kernel, .source = unit->label};
@@ -105,6 +109,7 @@ void kjit_sealer_destroy(kjit_sealer *sealer) {
   mem_free(&mem, sealer);
 }
 
+/* One kjit_sealer_add() under way. */
 struct sealing {
   kjit_sealer *sealer;
   kjit_runtime *runtime;
@@ -123,6 +128,8 @@ static kjit_status add(void *user, const struct jit_request *request, kjit_error
   return status == KJIT_OK ? sealed_writer_add(sealing->sealer->writer, request, sources, error) : status;
 }
 
+/* The kernel is compiled before it is sealed, so that nothing is shipped that does not compile; of a failed compile the
+ * artifact is given for its log. */
 kjit_status kjit_sealer_add(kjit_sealer *sealer, kjit_runtime *runtime, const kjit_build_request *request,
                             kjit_artifact **artifact, kjit_error *error) {
   error_clear(error);

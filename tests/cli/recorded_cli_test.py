@@ -64,6 +64,14 @@ class Recorded(RecordedCase):
         self.assertEqual([kernel["key"] for kernel in self.json("cache", "list")["entries"]], [key])
         self.assertEqual(self.warm()["cached"], 1)
 
+    def test_recorded__warm_removes_what_a_killed_recorder_left(self):
+        self.record()
+        left, other = self.sources() / ".0123456789abcdef", self.sources() / ".keep"
+        left.write_text("half a file")
+        other.write_text("not a recorder's")
+        self.warm()
+        self.assertEqual((left.exists(), other.exists()), (False, True))
+
     def test_recorded__program_finds_what_was_warmed(self):
         key = self.record()
         shutil.rmtree(self.cache)

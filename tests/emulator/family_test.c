@@ -1,5 +1,5 @@
-/* A user's family run from C: described by a struct, built, loaded from the artifact and launched with the grid and the
- * block that the description says, on the emulator. */
+/* A user's family run from C: described by a struct, built, loaded and launched with the grid and the block that the
+ * description says, on the emulator. */
 #include "emulator_fixture.h"
 
 #include <string.h>
@@ -37,24 +37,6 @@ static kjit_family *make_family(kjit_error *error) {
   return family;
 }
 
-/* The artifact's machine code as a kernel of this runtime. */
-static kjit_kernel *load(struct gpu_fixture *fixture, const kjit_config *config, kjit_error *error) {
-  kjit_artifact_info info = {.struct_size = sizeof info};
-  kjit_build_request request = kjit_build_request_default();
-  kjit_artifact *artifact = NULL;
-  kjit_kernel *kernel = NULL;
-  assert_status(KJIT_OK, kjit_config_build(fixture->runtime, config, fixture->card.arch, 0, &artifact, error), error);
-  assert_status(KJIT_OK, kjit_artifact_get_info(artifact, &info, error), error);
-  const kjit_part part = {.name = "scale", .kind = KJIT_PART_CUBIN, .data = info.cubin, .bytes = info.cubin_bytes};
-  request.entry = info.entry;
-  request.arch = fixture->card.arch;
-  request.parts = &part;
-  request.part_count = 1;
-  assert_status(KJIT_OK, kjit_kernel_get(fixture->runtime, &request, &kernel, error), error);
-  kjit_artifact_release(artifact);
-  return kernel;
-}
-
 static void launch(struct gpu_fixture *fixture, const kjit_config *config, CUdeviceptr out, CUdeviceptr in,
                    kjit_error *error) {
   const float factor = FACTOR;
@@ -63,7 +45,8 @@ static void launch(struct gpu_fixture *fixture, const kjit_config *config, CUdev
   const kjit_geometry geometry = kjit_config_geometry(config);
   const kjit_arg args[] = {KJIT_ARG(out), KJIT_ARG(in), KJIT_ARG(factor), KJIT_ARG(count)};
   kjit_launch how = kjit_launch_default();
-  kjit_kernel *kernel = load(fixture, config, error);
+  kjit_kernel *kernel = NULL;
+  assert_status(KJIT_OK, kjit_config_get_kernel(fixture->runtime, config, NULL, 0, &kernel, error), error);
   assert_status(KJIT_OK, kjit_family_grid(config, parameters, 0, how.grid, error), error);
   memcpy(how.block, geometry.threads, sizeof how.block);
   how.dynamic_shared_bytes = geometry.shared_bytes;

@@ -12,7 +12,7 @@ LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itsel
 # The rooms of a layer, likewise from the lowest on; "." is what lies in the layer's own folder. A layer that is not
 # named here has no rooms.
 ROOMS = {
-    "jit": ("request", "key", "compile", "server", "cache", "bundle", ".", "admin"),
+    "jit": ("request", "key", "compile", "server", "cache", "bundle", "remote", ".", "admin"),
     "family": (".", "tune"),
 }
 # A room of a layer without other rooms: it is below the rest of its layer, and may use these layers alone. The language

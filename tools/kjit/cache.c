@@ -25,6 +25,11 @@ static const char usage[] =
     "                        key that 'kjit compile --show-key' printed, read from standard input\n"
     "  stats                 what it holds, and hits, misses, builds and waits of all processes\n"
     "  verify [--repair]     check every entry; exit code 1 if one is damaged; --repair removes those\n"
+    "  verify --remote URL [--key PUBLIC]...\n"
+    "                        look whether the store has every entry, sound and with --key signed; exit code 1 if not\n"
+    "  push --remote URL     write every entry that the store lacks\n"
+    "  sign --remote URL --key SECRET\n"
+    "                        the same, signed, in place of what is not signed by this key\n"
     "  prune [--max-bytes N] remove the least recently used; by default down to the cache's own bound\n"
     "  clear                 remove every entry\n"
     "  export FILE [FILTER]  write entries as a bundle; FILTER: family=, arch=, entry=, label=, key=, separated by "
@@ -37,6 +42,7 @@ struct cache_options {
   struct option_list keys;  /* public ones, to trust */
   uint64_t max_bytes;
   const char *cubin;
+  const char *remote; /* URLs of stores */
   bool repair, sass, ptx, source, json;
 };
 
@@ -44,7 +50,7 @@ struct cache_action {
   const char *name;
   const char *argument; /* NULL: none */
   bool takes_more;      /* one more argument, which may be missing */
-  bool takes_max_bytes, takes_repair, takes_keys;
+  bool takes_max_bytes, takes_repair, takes_keys, takes_remote;
   int (*run)(kjit_runtime *runtime, const struct cache_options *options);
 };
 
@@ -126,7 +132,37 @@ static int print_cache_report(const kjit_cache_report *report, bool json) {
   return print_text("");
 }
 
+static int print_remote_report(const kjit_remote_report *report, bool json) {
+  if (json)
+    return print_json(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "entries", (json_int_t)report->entries, "present",
+                                (json_int_t)report->present, "missing", (json_int_t)report->missing, "refused",
+                                (json_int_t)report->refused, "failed", (json_int_t)report->failed, "written",
+                                (json_int_t)report->written));
+  printf("%llu entries: %llu in the store, %llu missing, %llu refused, %llu without an answer; %llu written\n",
+         (unsigned long long)report->entries, (unsigned long long)report->present, (unsigned long long)report->missing,
+         (unsigned long long)report->refused, (unsigned long long)report->failed, (unsigned long long)report->written);
+  return print_text("");
+}
+
+static int verify_remote(kjit_runtime *runtime, const struct cache_options *options) {
+  kjit_remote_report report = {.struct_size = sizeof report};
+  kjit_error error = {0};
+  if (kjit_remote_check(runtime, &report, &error) != KJIT_OK) return report_failure(options->json, &error, NULL);
+  const int code = print_remote_report(&report, options->json);
+  return report.present < report.entries ? EXIT_FAILED : code;
+}
+
+/* `push` and `sign`: the runtime has the signing key of the latter. */
+static int action_push(kjit_runtime *runtime, const struct cache_options *options) {
+  kjit_remote_report report = {.struct_size = sizeof report};
+  kjit_error error = {0};
+  if (kjit_remote_push(runtime, &report, &error) != KJIT_OK) return report_failure(options->json, &error, NULL);
+  const int code = print_remote_report(&report, options->json);
+  return report.present + report.written < report.entries ? EXIT_FAILED : code;
+}
+
 static int action_verify(kjit_runtime *runtime, const struct cache_options *options) {
+  if (options->remote != NULL) return verify_remote(runtime, options);
   kjit_cache_report report = {.struct_size = sizeof report};
   kjit_error error = {0};
   if (kjit_cache_verify(runtime, options->repair ? KJIT_CACHE_REPAIR : 0, &report, &error) != KJIT_OK)
@@ -187,7 +223,9 @@ static const struct cache_action actions[] = {
     {.name = "show", .argument = "KEY", .run = action_show},
     {.name = "why", .argument = "KEY", .run = action_why},
     {.name = "stats", .run = action_stats},
-    {.name = "verify", .takes_repair = true, .run = action_verify},
+    {.name = "verify", .takes_repair = true, .takes_keys = true, .takes_remote = true, .run = action_verify},
+    {.name = "push", .takes_remote = true, .run = action_push},
+    {.name = "sign", .takes_keys = true, .takes_remote = true, .run = action_push},
     {.name = "prune", .takes_max_bytes = true, .run = action_prune},
     {.name = "clear", .run = action_clear},
     {.name = "export", .argument = "FILE", .takes_more = true, .run = action_export},
@@ -217,6 +255,11 @@ static int options_check(const struct cache_action *action, const struct cache_o
     return usage_error("cache %s: --cubin, --sass, --ptx and --source belong to show", action->name);
   if (views > 1 || (views > 0 && options->json))
     return usage_error("cache show: one of --cubin, --sass, --ptx, --source and --json");
+  if (options->remote != NULL && !action->takes_remote)
+    return usage_error("cache %s: unknown option '--remote'", action->name);
+  if (options->repair && options->remote != NULL) return usage_error("cache verify: --repair or --remote");
+  if (strcmp(action->name, "sign") == 0 && options->keys.count != 1)
+    return usage_error("cache sign: one --key with the secret key's file is needed");
   if (options->repair && !action->takes_repair) return usage_error("cache %s: unknown option '--repair'", action->name);
   if (options->max_bytes != UINT64_MAX && !action->takes_max_bytes)
     return usage_error("cache %s: unknown option '--max-bytes'", action->name);
@@ -232,8 +275,15 @@ static int cache_with(const struct cache_options *options) {
   if (code >= 0) return code;
   kjit_runtime *runtime = NULL;
   kjit_error error = {0};
-  const char **keys = bundle_keys_read(&options->keys, &error);
-  if (keys == NULL || open_runtime_trusting(&runtime, keys, options->keys.count, &error) != KJIT_OK)
+  /* The key of `sign` is a secret one, so it is not read as one to trust. */
+  const bool signs = strcmp(action->name, "sign") == 0;
+  const struct option_list none = {0};
+  const char **keys = bundle_keys_read(signs ? &none : &options->keys, &error);
+  const struct runtime_wishes wishes = {.trusted_keys = keys,
+                                        .trusted_key_count = signs ? 0 : options->keys.count,
+                                        .remote = options->remote,
+                                        .signing_key = signs ? options->keys.items[0] : NULL};
+  if (keys == NULL || open_runtime_wishing(&runtime, &wishes, &error) != KJIT_OK)
     code = report_failure(options->json, &error, NULL);
   else
     code = action->run(runtime, options);
@@ -248,6 +298,7 @@ static int cache_run(int argc, char **argv) {
       {.kind = OPTION_NUMBER, .name = "--max-bytes", .target = &options.max_bytes, .most = INT64_MAX},
       {.kind = OPTION_LIST, .name = "--key", .target = &options.keys},
       {.kind = OPTION_TEXT, .name = "--cubin", .target = &options.cubin},
+      {.kind = OPTION_TEXT, .name = "--remote", .target = &options.remote},
       {.kind = OPTION_FLAG, .name = "--sass", .target = &options.sass},
       {.kind = OPTION_FLAG, .name = "--ptx", .target = &options.ptx},
       {.kind = OPTION_FLAG, .name = "--source", .target = &options.source},

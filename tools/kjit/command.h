@@ -96,6 +96,15 @@ int print_json(json_t *object);
 kjit_status open_runtime(kjit_runtime **out, kjit_error *error);
 /* open_runtime() with a compile server, unless KJIT_COMPILE_SERVER says otherwise. */
 kjit_status open_runtime_serving(kjit_runtime **out, kjit_error *error);
+/* open_runtime() with what a command's options say; zero means the environment's settings. */
+struct runtime_wishes {
+  const char *const *trusted_keys;
+  size_t trusted_key_count;
+  const char *remote;      /* as kjit_runtime_options.cache_remote */
+  const char *signing_key; /* as signing_key_path */
+  uint32_t cache_mode;     /* a kjit_cache_mode */
+};
+kjit_status open_runtime_wishing(kjit_runtime **out, const struct runtime_wishes *wishes, kjit_error *error);
 /* open_runtime() with `count` public keys as kjit_runtime_options.trusted_keys. */
 kjit_status open_runtime_trusting(kjit_runtime **out, const char *const *keys, size_t count, kjit_error *error);
 

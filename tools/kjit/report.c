@@ -124,6 +124,9 @@ static void print_log_line(void *user, kjit_log_level level, const char *line) {
   if (index <= level_wanted) fprintf(stderr, "kjit: %s: %s\n", level_names[index], line);
 }
 
+/* A command is run to fill a store, so it waits longer for what is still to be written than a program would. */
+#define REMOTE_END_MS 60000
+
 static kjit_status read_level(kjit_error *error) {
   const char *text = getenv("KJIT_LOG");
   if (text == NULL || *text == '\0') return KJIT_OK;
@@ -141,14 +144,23 @@ kjit_status open_runtime(kjit_runtime **out, kjit_error *error) {
 
 static kjit_status open_with(kjit_runtime **out, kjit_runtime_options *options, kjit_error *error) {
   options->log = print_log_line;
+  options->remote_end_ms = REMOTE_END_MS;
   const kjit_status status = read_level(error);
   return status == KJIT_OK ? kjit_runtime_create(out, options, error) : status;
 }
 
 kjit_status open_runtime_trusting(kjit_runtime **out, const char *const *keys, size_t count, kjit_error *error) {
+  const struct runtime_wishes wishes = {.trusted_keys = keys, .trusted_key_count = count};
+  return open_runtime_wishing(out, &wishes, error);
+}
+
+kjit_status open_runtime_wishing(kjit_runtime **out, const struct runtime_wishes *wishes, kjit_error *error) {
   kjit_runtime_options options = kjit_runtime_options_default();
-  options.trusted_keys = keys;
-  options.trusted_key_count = count;
+  options.trusted_keys = wishes->trusted_keys;
+  options.trusted_key_count = wishes->trusted_key_count;
+  options.cache_remote = wishes->remote;
+  options.signing_key_path = wishes->signing_key;
+  options.cache_mode = wishes->cache_mode;
   return open_with(out, &options, error);
 }
 

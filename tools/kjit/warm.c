@@ -11,6 +11,7 @@
 #include "interrupt.h"
 #include "progress.h"
 #include "shard.h"
+#include "warm_check.h"
 #include "warm_pool.h"
 
 #include <stdbool.h>
@@ -21,12 +22,14 @@
 
 static const char usage[] =
     "usage: kjit warm [--family FAMILY] [--set NAME]... [--manifest FILE]... [--arch A,B,...] [--jobs N]\n"
-    "                 [--shard I/N] [--json]\n\n"
+    "                 [--shard I/N] [--check --remote URL [--key PUBLIC]...] [--json]\n\n"
     "Compiles what the cache does not hold yet. Needs no GPU.\n\n" ASKED_USAGE
     "  --family FAMILY  whose sets are meant: a family file, or flash_forward, which it is by default\n"
     "  --jobs N         compiles at once, each in a process; one for each processor by default\n"
     "  --shard I/N      the I-th of N disjoint parts: N machines with I = 1..N do the whole. /N takes I from\n"
     "                   SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX or PARALLEL_SEQ; a Slurm array is split by default\n"
+    "  --check          compiles nothing, and says which kernels the store of --remote lacks; with --key those count\n"
+    "                   that are signed by it; exit code 1 if any is missing\n"
     "  --json           one JSON object on stdout\n";
 
 /* How many failures are printed one by one; further ones are counted. */
@@ -38,8 +41,10 @@ struct warm_options {
   struct asked asked;
   const char *shard_text;
   struct shard shard;
+  struct option_list keys; /* public ones, of --check */
+  const char *remote;
   uint64_t jobs;
-  bool json;
+  bool check, json;
 };
 
 struct warm_report {
@@ -54,6 +59,8 @@ static int options_check(struct warm_options *options) {
   const int code = asked_check(&options->asked, "warm");
   if (code >= 0) return code;
   const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+  if (options->check != (options->remote != NULL) || (options->keys.count > 0 && !options->check))
+    return usage_error("warm: --check needs --remote, and --remote and --key belong to --check");
   if (options->jobs == 0) options->jobs = processors > 0 ? (uint64_t)processors : 1;
   if (shard_read(options->shard_text, &options->shard, &error) != KJIT_OK) return usage_error("%s", error.message);
   const struct shard *shard = &options->shard;
@@ -179,7 +186,10 @@ static int warm_with(const struct warm_options *options) {
     report.distinct = request_list_make_distinct(&list);
     code = shard_keep(options, &list, &error);
     report.in_shard = list.count;
-    if (code == EXIT_DONE) code = warm_list(options, &list, &report);
+    if (code == EXIT_DONE && options->check)
+      code = warm_check(&list, options->remote, &options->keys, options->json);
+    else if (code == EXIT_DONE)
+      code = warm_list(options, &list, &report);
   }
   request_list_free(&list);
   return code;
@@ -192,6 +202,9 @@ static int warm_run(int argc, char **argv) {
       {.kind = OPTION_TEXT, .name = "--family", .target = &options.asked.family},
       {.kind = OPTION_TEXT, .name = "--shard", .target = &options.shard_text},
       {.kind = OPTION_NUMBER, .name = "--jobs", .target = &options.jobs, .least = 1, .most = MOST_JOBS},
+      {.kind = OPTION_TEXT, .name = "--remote", .target = &options.remote},
+      {.kind = OPTION_LIST, .name = "--key", .target = &options.keys},
+      {.kind = OPTION_FLAG, .name = "--check", .target = &options.check},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
       {.kind = OPTION_END},
   };
@@ -199,6 +212,7 @@ static int warm_run(int argc, char **argv) {
   if (code < 0) code = options_check(&options);
   if (code < 0) code = warm_with(&options);
   asked_free(&options.asked);
+  option_list_free(&options.keys);
   interrupt_pass_on();
   return code;
 }

@@ -105,8 +105,7 @@ static kjit_status enqueue(const struct call *call, const struct serving_choice 
   const struct config_kernel *kernel;
   const uint32_t grid[3] = {blocks, 1, 1};
   const kjit_status status =
-      config_kernel_get(call->runtime, choice->family->family, choice->values, call->device, NULL, 0, &kernel,
-                        error);
+      config_kernel_get(call->runtime, choice->family->family, choice->values, call->device, NULL, 0, &kernel, error);
   if (status != KJIT_OK) return status;
   return runtime_kernel_enqueue(kernel->kernel, grid, kernel->geometry.threads, kernel->geometry.shared_bytes, params,
                                 stream, error);

@@ -51,7 +51,7 @@ static void drop(struct contest *contest, size_t entrant, kjit_contest_fate fate
   for (size_t i = 0; i < contest->standing_count; i++)
     if (contest->standing[i] != entrant) contest->standing[kept++] = contest->standing[i];
   contest->standing_count = kept;
-  contest->entries[entrant].fate = fate;
+  contest->entries[entrant].fate = (int32_t)fate;
 }
 
 /* Run one entrant once and keep its time when `counts` is set. A failure drops the entrant; only that of entrant 0

@@ -48,7 +48,7 @@ void trust_finish(struct trust *trust, const struct mem *mem) {
   *trust = (struct trust){0};
 }
 
-static bool is_trusted(const struct trust *trust, const uint8_t *key) {
+bool trust_has(const struct trust *trust, const uint8_t *key) {
   for (size_t i = 0; i < trust->count; i++)
     if (!memcmp(trust->keys[i].bytes, key, TRUST_KEY_BYTES)) return true;
   return false;
@@ -72,7 +72,7 @@ kjit_status trust_check(const struct trust *trust, const void *head, const void 
                      trust->count);
   if (!signature_is_right(head, at))
     return error_set(error, KJIT_ERR_UNTRUSTED, "%s: its signature is not that of its content", name);
-  if (!trust->count || is_trusted(trust, at + SIGNATURE_AT_KEY)) return KJIT_OK;
+  if (!trust->count || trust_has(trust, at + SIGNATURE_AT_KEY)) return KJIT_OK;
   char hex[2 * TRUST_KEY_BYTES + 1];
   sodium_bin2hex(hex, sizeof hex, at + SIGNATURE_AT_KEY, TRUST_KEY_BYTES);
   return error_set(error, KJIT_ERR_UNTRUSTED, "%s: signed by %s, which is none of the %zu trusted keys", name, hex,

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_BUNDLE_BUNDLE_TRUST_H
 #define KJIT_JIT_BUNDLE_BUNDLE_TRUST_H
 
+#include <stdbool.h>
+
 #include "base/mem.h"
 #include "jit/bundle/bundle_format.h"
 
@@ -24,6 +26,9 @@ struct trust {
 kjit_status trust_init(struct trust *trust, const struct mem *mem, const char *const *hex, size_t count,
                        kjit_error *error);
 void trust_finish(struct trust *trust, const struct mem *mem); /* accepts a zeroed one */
+
+/* Is this public key, of TRUST_KEY_BYTES bytes, one of them? */
+bool trust_has(const struct trust *trust, const uint8_t *key);
 
 /* May a bundle with this head and signature be used? `signature` is NULL for an unsigned one. KJIT_ERR_UNTRUSTED says
  * why not; `name` is for the message. A signature that is wrong is refused even where no key is asked for. */

@@ -23,7 +23,15 @@
   X(published)                                                                                                         \
   X(bytes_read)                                                                                                        \
   X(bytes_written)                                                                                                     \
-  X(cache_errors)
+  X(cache_errors)                                                                                                      \
+  X(remote_hits)                                                                                                       \
+  X(remote_misses)                                                                                                     \
+  X(remote_refused)                                                                                                    \
+  X(remote_errors)                                                                                                     \
+  X(remote_puts)                                                                                                       \
+  X(remote_dropped)                                                                                                    \
+  X(remote_leases)                                                                                                     \
+  X(remote_waits)
 
 enum cache_counter {
 #define CACHE_COUNTER_ENUM(name) COUNT_##name,

@@ -1,5 +1,5 @@
-/* Temporary files: make one under a random name in "tmp", lock it, write it, make it durable, rename it into place;
- * and the sweep that removes those of killed writers.
+/* Temporary files: make one under a random name in "tmp" or beside what it becomes, lock it, write it, make it durable,
+ * rename it into place; and the sweep that removes those of killed writers.
  *
  * A sweep must not remove a file that somebody is writing. The writer holds a lock on it, which the kernel frees
  * when the writer dies, so a file whose lock is free is abandoned. Where locks do not work, a file is taken for
@@ -15,6 +15,9 @@
 #include <string.h>
 
 #define TEMP_FOLDER "tmp"
+
+/* Random bytes of a name, each two digits. */
+#define NAME_BYTES 8
 
 /* A second and a third try are for a random name that exists already, and for a writer that was stopped for a minute
  * between making its file and locking it and so lost it to a sweep. More failures have another cause. */
@@ -46,13 +49,27 @@ int folder_open_or_make(const struct file_ops *ops, int root, const char *path) 
   return made < 0 ? made : ops->open(ops->user, root, path, flags, 0);
 }
 
-static int choose_name(struct temp_file *temp, const struct file_ops *ops) {
-  uint8_t random[8];
+/* How a file is made: what its name begins with, and its rights before the umask. */
+struct making {
+  const char *prefix;
+  mode_t mode;
+};
+
+static const struct making in_cache = {"", 0600}, beside = {".", 0666};
+
+static int choose_name(struct temp_file *temp, const struct file_ops *ops, const struct making *making) {
+  uint8_t random[NAME_BYTES];
   const int done = ops->random(ops->user, random, sizeof random);
   if (done < 0) return done;
+  int at = snprintf(temp->name, sizeof temp->name, "%s", making->prefix);
   for (size_t i = 0; i < sizeof random; i++)
-    snprintf(temp->name + 2 * i, 3, "%02x", random[i]);
+    at += snprintf(temp->name + at, sizeof temp->name - (size_t)at, "%02x", random[i]);
   return 0;
+}
+
+/* Is it a name that choose_name() gives a file beside others? */
+static bool is_beside(const char *name) {
+  return *name == '.' && strlen(name) == 1 + 2 * NAME_BYTES && strspn(name + 1, "0123456789abcdef") == 2 * NAME_BYTES;
 }
 
 /* Lock the new file, and make sure that no sweep removed it before. If the file system has no locks, the sweep goes by
@@ -66,10 +83,10 @@ static int claim(struct temp_file *temp, const struct file_ops *ops) {
   return status.st_nlink ? 0 : -EAGAIN;
 }
 
-static int create_once(struct temp_file *temp, const struct file_ops *ops) {
-  int done = choose_name(temp, ops);
+static int create_once(struct temp_file *temp, const struct file_ops *ops, const struct making *making) {
+  int done = choose_name(temp, ops, making);
   if (done < 0) return done;
-  temp->file = ops->open(ops->user, temp->folder, temp->name, O_RDWR | O_CREAT | O_EXCL, 0600);
+  temp->file = ops->open(ops->user, temp->folder, temp->name, O_RDWR | O_CREAT | O_EXCL, making->mode);
   if (temp->file < 0) {
     temp->name[0] = '\0';
     return temp->file == -EEXIST ? -EAGAIN : temp->file;
@@ -84,14 +101,21 @@ static int create_once(struct temp_file *temp, const struct file_ops *ops) {
   return done;
 }
 
-int temp_file_create(struct temp_file *temp, const struct file_ops *ops, int root) {
-  *temp = (struct temp_file){-1, -1, ""};
-  temp->folder = folder_open_or_make(ops, root, TEMP_FOLDER);
-  if (temp->folder < 0) return temp->folder;
-  int done = -EAGAIN;
+static int create(struct temp_file *temp, const struct file_ops *ops, int folder, const struct making *making) {
+  *temp = (struct temp_file){folder, -1, ""};
+  int done = folder < 0 ? folder : -EAGAIN;
   for (int i = 0; i < CREATE_TRIES && done == -EAGAIN; i++)
-    done = create_once(temp, ops);
+    done = create_once(temp, ops, making);
   return done;
+}
+
+int temp_file_create(struct temp_file *temp, const struct file_ops *ops, int root) {
+  return create(temp, ops, folder_open_or_make(ops, root, TEMP_FOLDER), &in_cache);
+}
+
+/* The folder is opened once more, because temp_file_finish() closes the descriptor. */
+int temp_file_create_beside(struct temp_file *temp, const struct file_ops *ops, int folder) {
+  return create(temp, ops, ops->open(ops->user, folder, ".", O_RDONLY | O_DIRECTORY, 0), &beside);
 }
 
 int temp_file_write(struct temp_file *temp, const struct file_ops *ops, const void *data, size_t bytes) {
@@ -143,15 +167,25 @@ static void sweep_one(struct temp_sweep *sweep, const struct file_ops *ops, int 
   if (file >= 0) (void)ops->close(ops->user, file);
 }
 
-int temp_file_sweep(struct temp_sweep *sweep, const struct file_ops *ops, int root) {
+/* Every name of the folder; with `only`, those that it holds true for. */
+static int sweep_folder(struct temp_sweep *sweep, const struct file_ops *ops, int folder, bool (*only)(const char *)) {
   struct file_list *list = NULL;
   const char *name;
+  int done = ops->list_open(ops->user, folder, ".", &list);
+  while (done >= 0 && (done = ops->list_next(ops->user, list, &name)) > 0)
+    if (!only || only(name)) sweep_one(sweep, ops, folder, name);
+  if (list) ops->list_close(ops->user, list);
+  return done;
+}
+
+int temp_file_sweep(struct temp_sweep *sweep, const struct file_ops *ops, int root) {
   const int folder = ops->open(ops->user, root, TEMP_FOLDER, O_RDONLY | O_DIRECTORY, 0);
   if (folder < 0) return folder == -ENOENT ? 0 : folder;
-  int done = ops->list_open(ops->user, root, TEMP_FOLDER, &list);
-  while (done >= 0 && (done = ops->list_next(ops->user, list, &name)) > 0)
-    sweep_one(sweep, ops, folder, name);
-  if (list) ops->list_close(ops->user, list);
+  const int done = sweep_folder(sweep, ops, folder, NULL);
   (void)ops->close(ops->user, folder);
   return done;
+}
+
+int temp_file_sweep_beside(struct temp_sweep *sweep, const struct file_ops *ops, int folder) {
+  return sweep_folder(sweep, ops, folder, is_beside);
 }

@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "jit/compile/nvrtc_identity.h"
 
+/* What is known of the file before it is opened: a key needs the identity alone, so a hit never opens the library. */
 struct linker_place {
   char library[DYNLIB_PATH_BYTES];
   char identity[NVRTC_IDENTITY_BYTES];
@@ -60,6 +61,7 @@ static bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder) {
   return false;
 }
 
+/* Version by version and not as text, so that cuda-13.0 stands before cuda-9.2. */
 static int newest_first(const void *a, const void *b) {
   return strverscmp(*(const char *const *)b, *(const char *const *)a);
 }
@@ -76,6 +78,7 @@ static bool find_in_pattern(char path[DYNLIB_PATH_BYTES], const char *pattern) {
   return found;
 }
 
+/* The first place to look, because a linker of another version than NVRTC may not take its objects. */
 static bool find_beside(char path[DYNLIB_PATH_BYTES], const char *beside) {
   const char *const slash = beside ? strrchr(beside, '/') : NULL;
   for (size_t i = 0; slash && i < COUNT(beside_folders); i++) {
@@ -98,6 +101,7 @@ static kjit_status find(struct linker_place *place, const char *beside, kjit_err
                    beside ? " (" : "", beside ? beside : "", beside ? ")" : "");
 }
 
+/* Find it once. Of two threads that look at the same time, the first one's place is kept and the other's given back. */
 static kjit_status get_place(struct linker *linker, const char *beside, struct linker_place **out, kjit_error *error) {
   struct linker_place *known = atomic_load_explicit(&linker->place, memory_order_acquire);
   *out = known;
@@ -119,6 +123,7 @@ const char *linker_identity(struct linker *linker, const char *beside, kjit_erro
   return get_place(linker, beside, &place, error) == KJIT_OK ? place->identity : NULL;
 }
 
+/* The functions by their names, from the same list that declares the table. */
 static kjit_status load(struct linker_loaded *loaded, const char *path, kjit_error *error) {
   static const struct {
     const char *symbol;

@@ -11,6 +11,8 @@
 /* The version that these texts were read from; used when the compiler's version is not known. */
 #define DEFAULT_VERSION 13000
 
+/* In every compile, whatever the options. Many are guards of headers that NVRTC has inside, so that a toolkit's header
+ * of that name is skipped. */
 static const char always[] = "CUDARTAPI\n"
                              "CU_UUID_HAS_BEEN_DEFINED\n"
                              "_BOOL 1\n"
@@ -150,6 +152,8 @@ static const char language[] = "__cpp_aggregate_bases 201603L\n"
                                "__cpp_variadic_templates 200704L\n"
                                "__cpp_variadic_using 201611L\n";
 
+/* Names that a condition may ask for with defined(), though they are no macros with a text. The compiler answers them
+ * itself. */
 static const char answered[] = "__has_attribute\n"
                                "__has_cpp_attribute\n"
                                "__has_builtin\n"
@@ -161,6 +165,7 @@ static const char answered[] = "__has_attribute\n"
                                "NV_IF_TARGET\n"
                                "assert\n";
 
+/* One macro for each line, "NAME" or "NAME text"; the table points into the text, which is constant. */
 static void define_lines(struct macro_table *macros, const char *lines) {
   for (const char *end; (end = strchr(lines, '\n')); lines = end + 1)
     macro_define(macros, lines, (size_t)(end - lines));
@@ -183,6 +188,8 @@ static bool has_option(const struct include_terms *terms, const char *option) {
   return false;
 }
 
+/* The names that headers choose an architecture's code by. "a" targets have all features of one chip, "f" targets those
+ * of its family. */
 static void define_target(struct macro_table *macros, const struct target *target) {
   const unsigned arch = target->capability * 10;
   define(macros, "__CUDA_ARCH__ %u", arch);
@@ -211,6 +218,7 @@ static long standard(const struct include_terms *terms) {
   return value;
 }
 
+/* The version in the forms of nvcc, of the runtime's headers and of the driver's. */
 static void define_version(struct macro_table *macros, unsigned version) {
   const unsigned major = version / 1000, minor = version / 10 % 100;
   define(macros, "__CUDACC_VER_MAJOR__ %u", major);

@@ -157,6 +157,8 @@ static const struct std_shim shims[] = {
     NEEDS_BASE("variant"),
 };
 
+/* A name that is looked for in vain is the usual case and costs some fifty comparisons, next to which a file would have
+ * to be opened. */
 const struct std_shim *std_shim_find(const char *name) {
   for (size_t i = 0; i < sizeof shims / sizeof *shims; i++) {
     if (strcmp(shims[i].name, name) != 0) continue;

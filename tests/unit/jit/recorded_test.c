@@ -1,9 +1,13 @@
 /* Requests that are recorded with their sources, and built again from the files. */
+#include <kjit/record.h>
+
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "jit/builder_recorded.h"
+#include "jit/cache/temp_file.h"
 #include "jit/record_sources.h"
 #include "support/cache_world.h"
 
@@ -307,6 +311,62 @@ static void test_recorded__a_folder_that_cannot_be_made_costs_the_record_alone(v
   assert_int_not_equal(0, access(r->manifest, F_OK));
 }
 
+/* A file as a killed writer leaves it. */
+static void leave(const struct recording *r, const char *name) {
+  char path[2 * TEMP_PATH_BYTES];
+  snprintf(path, sizeof path, "%s/%s", r->sources, name);
+  write_text(path, "half a file");
+}
+
+static bool is_there(const struct recording *r, const char *name) {
+  char path[2 * TEMP_PATH_BYTES];
+  snprintf(path, sizeof path, "%s/%s", r->sources, name);
+  return access(path, F_OK) == 0;
+}
+
+static void test_recorded__sweep_removes_what_killed_writers_left_and_nothing_else(void **state) {
+  struct recording *r = *state;
+  uint64_t removed = 0;
+  record_and_leave(r);
+  leave(r, ".0123456789abcdef");
+  leave(r, ".fedcba9876543210");
+  leave(r, ".gitignore");
+  leave(r, ".0123456789abcde");
+  assert_status(KJIT_OK, kjit_record_sweep(r->manifest, &removed, &r->error), &r->error);
+  assert_int_equal(2, removed);
+  assert_false(is_there(r, ".0123456789abcdef"));
+  assert_true(is_there(r, ".gitignore"));
+  assert_true(is_there(r, ".0123456789abcde"));
+  assert_status(KJIT_OK, rebuild(r, r->request, NULL, NULL), &r->error);
+}
+
+static void test_recorded__sweep_leaves_what_is_being_written(void **state) {
+  struct recording *r = *state;
+  const struct file_ops *const ops = file_ops_system();
+  struct temp_file temp;
+  uint64_t removed = 7;
+  record_and_leave(r);
+  const int folder = ops->open_path(ops->user, r->sources, O_RDONLY | O_DIRECTORY, 0);
+  assert_int_equal(0, temp_file_create_beside(&temp, ops, folder));
+  assert_int_equal(0, temp_file_write(&temp, ops, "half", 4));
+  assert_status(KJIT_OK, kjit_record_sweep(r->manifest, &removed, &r->error), &r->error);
+  assert_int_equal(0, removed);
+  assert_int_equal(0, temp_file_publish(&temp, ops, folder, "whole"));
+  temp_file_finish(&temp, ops);
+  (void)ops->close(ops->user, folder);
+  assert_true(is_there(r, "whole"));
+}
+
+static void test_recorded__sweep_without_a_folder_has_nothing_to_do(void **state) {
+  struct recording *r = *state;
+  uint64_t removed = 7;
+  assert_status(KJIT_OK, kjit_record_sweep(r->manifest, &removed, &r->error), &r->error);
+  assert_int_equal(0, removed);
+  write_text(r->sources, "a file");
+  assert_status(KJIT_ERR_IO, kjit_record_sweep(r->manifest, &removed, &r->error), &r->error);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_record_sweep(NULL, NULL, &r->error), &r->error);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -326,6 +386,9 @@ int main(void) {
       CASE(test_recorded__another_key_than_the_recorded_one_is_refused),
       CASE(test_recorded__a_source_cannot_include_a_file_of_the_machine),
       CASE(test_recorded__a_folder_that_cannot_be_made_costs_the_record_alone),
+      CASE(test_recorded__sweep_removes_what_killed_writers_left_and_nothing_else),
+      CASE(test_recorded__sweep_leaves_what_is_being_written),
+      CASE(test_recorded__sweep_without_a_folder_has_nothing_to_do),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static void test_flash_arguments__reserved_must_be_zero(void **state) {
 static void test_flash_arguments__unknown_flags_are_refused(void **state) {
   (void)state;
   kjit_attention_args args = good_args();
-  args.flags = 2;
+  args.flags = 4;
   expect_refused(&args, "args.flags: only KJIT_ATTENTION_* may be set");
 }
 

@@ -3,7 +3,7 @@
 # are. The folder is shared by the machines; without a shared one, each fills its own and the folders are copied
 # together afterwards.
 #
-#   cache/examples/gnu-parallel.sh HOSTS_FILE
+#   cache/warmup/gnu-parallel.sh HOSTS_FILE
 set -euo pipefail
 parallel --sshloginfile "$1" --env KJIT_CACHE_DIR --jobs 1 -N0 \
     kjit warm --set prebuilt --arch sm_80,sm_90 --shard /8 ::: {1..8}
