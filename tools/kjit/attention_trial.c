@@ -162,8 +162,9 @@ static kjit_status open_backward(struct attention_trial *trial, kjit_error *erro
 kjit_status attention_trial_open(struct attention_trial *trial, const struct attention_trial_options *options,
                                  kjit_error *error) {
   *trial = (struct attention_trial){.is_backward = options->backward};
-  if (options->backward && (options->flash || options->sm90))
-    return error_say(error, KJIT_ERR_PARSE, "--backward: takes neither --flash nor --sm90, which name forward kernels");
+  if (options->backward && (options->flash || options->config))
+    return error_say(error, KJIT_ERR_PARSE,
+                     "--backward: takes neither --flash nor --config, which name forward kernels");
   kjit_status status = read_problem(&trial->problem, options, error);
   if (status == KJIT_OK) status = read_config(trial, options, error);
   if (status == KJIT_OK) status = open_gpu(trial, error);
