@@ -45,7 +45,7 @@ static bool fill(struct bench *bench, struct random *random) {
       continue;
     }
     bench->known[i] = random_problem(random, KJIT_BF16);
-    if (attention_choose(&bench->known[i], &place, &nothing, &choice, NULL) != KJIT_OK) return false;
+    if (attention_choose(&bench->known[i], &place, &nothing, false, &choice, NULL) != KJIT_OK) return false;
     row.family = choice.family->family;
     memcpy(row.values, choice.values, sizeof choice.values);
     tune_class_of(&bench->known[i], (struct tune_class *)(void *)row.class);
@@ -60,7 +60,7 @@ static double ask(struct bench *bench, const kjit_attention_problem *problems,
   const double begin = statistics_now();
   for (size_t i = 0; i < PROBLEMS; i++) {
     struct attention_choice choice;
-    if (attention_choose(&problems[i], &place, measured, &choice, NULL) == KJIT_OK)
+    if (attention_choose(&problems[i], &place, measured, false, &choice, NULL) == KJIT_OK)
       bench->sink += (uint64_t)choice.values[5];
   }
   return (statistics_now() - begin) * 1e9 / PROBLEMS;

@@ -43,6 +43,7 @@
 
 #include <kjit/attention.h>
 #include <kjit/attention_backward.h>
+#include <kjit/attention_decode_sm90.h>
 #include <kjit/attention_serving.h>
 #include <kjit/attention_sm90.h>
 #include <kjit/attention_variant.h>

@@ -74,7 +74,7 @@ kjit_status attention_call_choose(kjit_runtime *runtime, const kjit_attention_pr
   const struct family_place place = family_place_of_device(device);
   const struct attention_measured measured =
       tune_attention_measured(tune_store_of_device(runtime, &tune_attention, device));
-  return attention_choose(problem, &place, &measured, out, error);
+  return attention_choose(problem, &place, &measured, false, out, error);
 }
 
 /* What a call asks for. */
@@ -98,13 +98,23 @@ static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, co
 }
 
 /* Step 2 for a config of the caller: fit it to the problem. */
+/* A variant needs a family whose kernel has its hooks. */
+static kjit_status check_hooks(const struct attention_family *family, const struct asked *asked, kjit_error *error) {
+  if (!asked->variant || family->tiling) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "config.family: %s computes no variants: take another family",
+                   family->family->table.family);
+}
+
 static kjit_status take_config(kjit_runtime *runtime, const kjit_config *config, const struct asked *asked,
                                const kjit_device_info *device, struct decision *decision, kjit_error *error) {
   decision->family = attention_family_of(config->family);
   if (!decision->family)
-    return error_invalid(error, "config.family", "must be attention_sm90 or flash_forward, which compute attention");
+    return error_invalid(error, "config.family",
+                         "must be attention_sm90, attention_decode_sm90 or flash_forward, "
+                         "which compute attention");
   memcpy(decision->values, config->values, sizeof decision->values);
-  const kjit_status status = decision->family->fit(asked->problem, decision->values, error);
+  kjit_status status = check_hooks(decision->family, asked, error);
+  if (status == KJIT_OK) status = decision->family->fit(asked->problem, decision->values, error);
   return status == KJIT_OK ? complete(runtime, asked, device, decision, error) : status;
 }
 
@@ -131,7 +141,7 @@ static kjit_status choose_for_variant(const kjit_attention_problem *problem, con
   const struct attention_measured nothing = {0};
   kjit_attention_problem all = *problem;
   all.seen_keys = 0;
-  return attention_choose(&all, &place, &nothing, out, error);
+  return attention_choose(&all, &place, &nothing, true, out, error);
 }
 
 /* Step 2 without a config: the decision that is remembered, or a new one by table or rules. */

@@ -6,6 +6,7 @@
 
 #include "attention/attention_choose.h"
 #include "attention/attention_variant_launch.h"
+#include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
 #include "attention/sm90/sm90_call.h"
 
@@ -13,6 +14,7 @@ struct attention_call {
   const struct attention_family *family;
   int32_t device; /* the current device, which the call is for */
   union {
+    struct decode_call decode;
     struct sm90_call sm90;
     struct flash_call flash;
   } of; /* the family's own struct */

@@ -8,7 +8,7 @@
 #include "base/error.h"
 
 kjit_status attention_choose(const kjit_attention_problem *problem, const struct family_place *place,
-                             const struct attention_measured *measured, struct attention_choice *out,
+                             const struct attention_measured *measured, bool is_variant, struct attention_choice *out,
                              kjit_error *error) {
   kjit_error why_not;
   memset(out, 0, sizeof *out); /* the padding too, because choices are remembered and compared as bytes */
@@ -20,6 +20,7 @@ kjit_status attention_choose(const kjit_attention_problem *problem, const struct
   out->decided_by = KJIT_DECIDED_BY_RULES;
   for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {
     out->family = attention_families[i];
+    if (is_variant && !out->family->tiling) continue; /* it computes no variants */
     if (out->family->arch && strcmp(out->family->arch, place->arch) != 0) continue;
     /* The first family's reason stays in `why_not`, because on a Hopper card that is the family made for it. */
     if (out->family->choose(problem, place, out->values, &why_not) == KJIT_OK) return KJIT_OK;

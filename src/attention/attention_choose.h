@@ -21,7 +21,7 @@ struct attention_measured {
 
 /* Choose for a problem whose defaults are filled in. KJIT_ERR_UNSUPPORTED says why no family computes it. */
 kjit_status attention_choose(const kjit_attention_problem *problem, const struct family_place *place,
-                             const struct attention_measured *measured, struct attention_choice *out,
+                             const struct attention_measured *measured, bool is_variant, struct attention_choice *out,
                              kjit_error *error);
 
 #endif

@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "attention/backward/backward_family.h"
+#include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
 #include "attention/serving/serving_family.h"
 #include "attention/sm90/sm90_call.h"
 
-const struct attention_family *const attention_families[ATTENTION_FAMILY_COUNT] = {&sm90_attention, &flash_attention};
+const struct attention_family *const attention_families[ATTENTION_FAMILY_COUNT] = {&decode_attention, &sm90_attention,
+                                                                                   &flash_attention};
 
 const struct attention_family *attention_family_of(const kjit_family *family) {
   for (size_t i = 0; i < ATTENTION_FAMILY_COUNT; i++) {

@@ -23,7 +23,7 @@ static kjit_status choose_for_arch(kjit_runtime *runtime, const kjit_attention_p
   const kjit_status status = family_place_of_arch(arch, &place, error);
   if (status != KJIT_OK) return status;
   if (runtime) measured = tune_attention_measured(tune_store_of_arch(runtime, &tune_attention, &place));
-  return attention_choose(problem, &place, &measured, out, error);
+  return attention_choose(problem, &place, &measured, false, out, error);
 }
 
 static kjit_status choose_here(kjit_runtime *runtime, const kjit_attention_problem *problem,

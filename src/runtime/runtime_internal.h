@@ -79,6 +79,7 @@ struct runtime_tensor {
   uint32_t box[2]; /* along the second and third axis, at most 256; a box is 64 elements wide and 1 deep otherwise  */
   uint32_t rank;   /* 4 or 5                                                                                        */
   int32_t dtype;   /* KJIT_FP16 or KJIT_BF16                                                                        */
+  uint64_t promotion; /* a kjit_map_promotion: how much L2 fetches of memory at a time                              */
 };
 
 #define RUNTIME_TENSOR_MAP_BYTES     128

@@ -191,7 +191,7 @@ kjit_status runtime_tensor_map_encode(kjit_runtime *runtime, const struct runtim
                                      .rank = tensor->rank,
                                      .dtype = tensor->dtype == KJIT_BF16 ? KJIT_MAP_BF16 : KJIT_MAP_FP16,
                                      .swizzle = KJIT_MAP_SWIZZLE_128B,
-                                     .promotion = KJIT_MAP_PROMOTION_256B};
+                                     .promotion = (uint32_t)tensor->promotion};
   memcpy(options.sizes, tensor->size, sizeof options.sizes);
   memcpy(options.strides, tensor->stride, sizeof options.strides);
   const kjit_status status = check(&options, name, error);

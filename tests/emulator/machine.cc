@@ -191,10 +191,15 @@ void trap() {
   fail("trap");
 }
 
+void sleep() {
+  give_way(1);
+}
+
 emulator_device_api make_device() {
   emulator_device_api device = {};
   device.place = place;
   device.trap = trap;
+  device.sleep = sleep;
   fill_memory(&device);
   fill_warp(&device);
   fill_barriers(&device);

@@ -1,8 +1,8 @@
 /* What `kjit run attention` and `kjit bench attention` share.
  *
  * 1. The command line is read into attention_trial_options.
- * 2. The problem is made from shape, type and mask, and the config that --flash or --sm90 names, if one does. A config
- *    decides what it has a field for and no option says.
+ * 2. The problem is made from shape, type and mask, and the config that --flash or --config names, if one does. A
+ * config decides what it has a field for and no option says.
  * 3. Card, runtime, random tensors and the float64 reference are set up.
  * 4. The kernel runs once, and its output is judged.
  *
@@ -89,17 +89,37 @@ static kjit_status read_flash(struct attention_trial *trial, const struct attent
   return status == KJIT_OK ? match_traits(&named, &trial->config, error) : status;
 }
 
+/* Split "FAMILY FIELD=N,..." at its first blank. */
+static kjit_status split_config(const char *given, const kjit_family **family, const char **text, kjit_error *error) {
+  char name[64]; /* longer than the name of any family of kjit's own */
+  const size_t bytes = strcspn(given, " ");
+  *family = NULL;
+  if (bytes < sizeof name) {
+    memcpy(name, given, bytes);
+    name[bytes] = '\0';
+    *family = kjit_family_find(name);
+  }
+  *text = given + bytes + (given[bytes] == ' ');
+  if (*family != NULL) return KJIT_OK;
+  return error_say(error, KJIT_ERR_PARSE,
+                   "--config: \"%.80s\": must begin with a family that "
+                   "computes attention (attention_sm90, attention_decode_sm90, flash_forward) and a blank",
+                   given);
+}
+
 /* Read the config that the caller names. The library refuses a config of attention_sm90 that contradicts the problem.
  */
 static kjit_status read_config(struct attention_trial *trial, const struct attention_trial_options *options,
                                kjit_error *error) {
-  const char *text = options->flash != NULL ? options->flash : options->sm90;
-  if (options->flash != NULL && options->sm90 != NULL)
-    return error_say(error, KJIT_ERR_PARSE, "--flash and --sm90: at most one of them");
-  trial->is_chosen = text == NULL;
+  const kjit_family *family = kjit_family_find("flash_forward");
+  const char *text = options->flash;
+  if (options->flash != NULL && options->config != NULL)
+    return error_say(error, KJIT_ERR_PARSE, "--flash and --config: at most one of them");
+  trial->is_chosen = options->flash == NULL && options->config == NULL;
   if (trial->is_chosen) return KJIT_OK;
-  const kjit_family *family = kjit_family_find(options->flash != NULL ? "flash_forward" : "attention_sm90");
-  kjit_status status = kjit_config_parse(family, text, &trial->config, error);
+  kjit_status status = KJIT_OK;
+  if (options->config != NULL) status = split_config(options->config, &family, &text, error);
+  if (status == KJIT_OK) status = kjit_config_parse(family, text, &trial->config, error);
   if (status == KJIT_OK) status = kjit_config_check(&trial->config, NULL, error);
   if (status != KJIT_OK) return status;
   if (options->flash != NULL) return read_flash(trial, options, error);
@@ -142,8 +162,9 @@ static kjit_status open_backward(struct attention_trial *trial, kjit_error *erro
 kjit_status attention_trial_open(struct attention_trial *trial, const struct attention_trial_options *options,
                                  kjit_error *error) {
   *trial = (struct attention_trial){.is_backward = options->backward};
-  if (options->backward && (options->flash || options->sm90))
-    return error_say(error, KJIT_ERR_PARSE, "--backward: takes neither --flash nor --sm90, which name forward kernels");
+  if (options->backward && (options->flash || options->config))
+    return error_say(error, KJIT_ERR_PARSE,
+                     "--backward: takes neither --flash nor --config, which name forward kernels");
   kjit_status status = read_problem(&trial->problem, options, error);
   if (status == KJIT_OK) status = read_config(trial, options, error);
   if (status == KJIT_OK) status = open_gpu(trial, error);

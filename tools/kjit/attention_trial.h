@@ -15,8 +15,8 @@
   "  --head-dim-v N         head size of v and o (D)\n"                                                                \
   "  --causal               row i sees keys up to i + SKV - S\n"                                                       \
   "  --flash \"SHORT FORM\"   run flash_forward with this config (family and config are chosen)\n"                     \
-  "  --sm90 \"KEY=N,...\"     run attention_sm90 with this config; its dtype, causal and head_dim_v are the "          \
-  "problem's\n"                                                                                                        \
+  "  --config \"FAMILY KEY=N,...\"  run this config of attention_sm90 or attention_decode_sm90; its dtype, causal\n"   \
+  "                         and head_dim_v are the problem's\n"                                                        \
   "  --layout LAYOUT        bshd, bhsd, padded, packed or shared_kv (bshd)\n"                                          \
   "  --scale X              softmax scale (1/sqrt(D))\n"                                                               \
   "  --lse                  also the log-sum-exp\n"                                                                    \
@@ -26,7 +26,7 @@
 
 /* The command line. */
 struct attention_trial_options {
-  const char *shape, *dtype, *flash, *sm90, *layout, *scale;
+  const char *shape, *dtype, *flash, *config, *layout, *scale;
   bool causal, lse, json, backward;
   uint64_t heads_kv, head_dim_v; /* 0: not given               */
   uint64_t seed;                 /* UINT64_MAX: a fresh one */
@@ -35,7 +35,7 @@ struct attention_trial_options {
 /* The rows of an option table that fill `o`; the caller adds OPTION_END. */
 #define ATTENTION_TRIAL_OPTIONS(o)                                                                                     \
   {OPTION_TEXT, "--shape", &(o).shape, 0, 0}, {OPTION_TEXT, "--dtype", &(o).dtype, 0, 0},                              \
-      {OPTION_TEXT, "--flash", &(o).flash, 0, 0}, {OPTION_TEXT, "--sm90", &(o).sm90, 0, 0},                            \
+      {OPTION_TEXT, "--flash", &(o).flash, 0, 0}, {OPTION_TEXT, "--config", &(o).config, 0, 0},                        \
       {OPTION_NUMBER, "--heads-kv", &(o).heads_kv, 1, 65535},                                                          \
       {OPTION_NUMBER, "--head-dim-v", &(o).head_dim_v, 1, 256}, {OPTION_FLAG, "--causal", &(o).causal, 0, 0},          \
       {OPTION_TEXT, "--layout", &(o).layout, 0, 0}, {OPTION_TEXT, "--scale", &(o).scale, 0, 0},                        \

@@ -7,6 +7,8 @@
 
 #include "attention/backward/backward_call.h"
 #include "attention/backward/sm90_backward.h"
+#include <kjit/tensor_map.h>
+
 #include "attention/tensor_check.h"
 #include "attention_backward_sm90/layout.h"
 #include "base/error.h"
@@ -58,7 +60,8 @@ static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t box_row
       .stride = {stride_bytes(tensor, SEQ), stride_bytes(tensor, HEADS), stride_bytes(tensor, BATCH)},
       .box = {(uint32_t)box_rows, 1},
       .rank = 4,
-      .dtype = tensor->dtype};
+      .dtype = tensor->dtype,
+      .promotion = KJIT_MAP_PROMOTION_256B};
 }
 
 /* The tensors of a launch in the order of the maps; NULL where the kernel uses none. */

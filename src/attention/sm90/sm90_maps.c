@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <kjit/tensor_map.h>
+
 #include "attention/tensor_check.h"
 #include "attention_sm90/layout.h"
 #include "base/error.h"
@@ -35,7 +37,7 @@ struct key {
 
 #define MAPS_BYTES (TENSORS * RUNTIME_TENSOR_MAP_BYTES)
 
-_Static_assert(sizeof(struct runtime_tensor) == 8 * (1 + 5 + 4 + 2), "a key has no padding");
+_Static_assert(sizeof(struct runtime_tensor) == 8 * (1 + 5 + 4 + 3), "a key has no padding");
 
 /* How many calls are remembered, a power of two: more than a model has layers, so that a loop finds its calls of the
  * last round. 200 KiB. */
@@ -59,7 +61,8 @@ static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t box_row
       .stride = {stride_bytes(tensor, SEQ), stride_bytes(tensor, HEADS), stride_bytes(tensor, BATCH)},
       .box = {(uint32_t)box_rows, 1},
       .rank = 4,
-      .dtype = tensor->dtype};
+      .dtype = tensor->dtype,
+      .promotion = KJIT_MAP_PROMOTION_256B};
 }
 
 /* Describe Q or O with its heads grouped by the key head that they share: (head_dim, heads of a group, seq, groups,
@@ -75,7 +78,8 @@ static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t 
                                             groups == 1 ? head : head * (uint64_t)group, stride_bytes(tensor, BATCH)},
                                  .box = {(uint32_t)packed, (uint32_t)(SM90_GROUP_ROWS / packed)},
                                  .rank = 5,
-                                 .dtype = tensor->dtype};
+                                 .dtype = tensor->dtype,
+                                 .promotion = KJIT_MAP_PROMOTION_256B};
 }
 
 static struct runtime_tensor describe_rows(const kjit_tensor *tensor, const kjit_tensor *keys,

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "attention/decode/decode_config.h"
 #include "attention/flash/flash_family.h"
 #include "attention/sm90/sm90_config.h"
 #include "family/config_build.h"
@@ -35,7 +36,8 @@ static kjit_status digest(const struct tune_subject *subject, size_t index, stru
 _Static_assert(ATTENTION_FAMILY_COUNT <= TUNE_FAMILIES_MAX, "a table's header has a digest for each family");
 _Static_assert(sizeof(struct tune_class) <= TUNE_CLASS_MAX * sizeof(int32_t), "a row has room for a class");
 
-static const kjit_family *const families[ATTENTION_FAMILY_COUNT] = {&sm90_family, &flash_forward_family};
+static const kjit_family *const families[ATTENTION_FAMILY_COUNT] = {&sm90_family, &flash_forward_family,
+                                                                    &decode_family};
 
 const struct tune_subject tune_attention = {.class = &tune_class_fields,
                                             .families = families,
@@ -85,7 +87,7 @@ kjit_status tune_attention_start_init(struct tune_attention_start *start, const 
                                       const struct family_place *place, kjit_error *error) {
   static const struct attention_measured nothing;
   *start = (struct tune_attention_start){.problem = problem};
-  const kjit_status status = attention_choose(problem, place, &nothing, &start->choice, error);
+  const kjit_status status = attention_choose(problem, place, &nothing, false, &start->choice, error);
   if (status != KJIT_OK) return status;
   tune_class_of(problem, &start->class);
   start->start = (struct tune_start){.subject = &tune_attention,

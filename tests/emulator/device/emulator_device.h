@@ -45,6 +45,7 @@ struct emulator_wgmma { // wgmma.mma_async m64nNk16
 struct emulator_device_api {
   const emulator_place *(*place)();
   void (*trap)();
+  void (*sleep)();
 
   char *(*dynamic_shared)();
   unsigned (*shared_address)(const void *pointer);

@@ -9,6 +9,10 @@ inline unsigned long long __cvta_generic_to_shared(const void *pointer) {
 // Fibers change places only where they wait, so that what the fences order is in order already.
 inline void __threadfence() {}
 inline void __threadfence_block() {}
+// Other warps run in the meantime, of other blocks too, so that a thread can wait for what they write.
+inline void __nanosleep(unsigned) {
+  emulator->sleep();
+}
 
 // One fiber runs at a time: a read and a write after it are atomic.
 template <typename Type, typename Change> inline Type emulator_atomic(Type *address, Change change) {

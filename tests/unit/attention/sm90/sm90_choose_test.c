@@ -324,7 +324,7 @@ static struct attention_choice choose_on(const char *arch, const kjit_attention_
   struct attention_choice choice;
   error_clear(error);
   assert_status(KJIT_OK, family_place_of_arch(arch, &place, error), error);
-  assert_status(wanted, attention_choose(problem, &place, &nothing, &choice, error), error);
+  assert_status(wanted, attention_choose(problem, &place, &nothing, false, &choice, error), error);
   return choice;
 }
 

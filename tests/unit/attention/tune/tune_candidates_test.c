@@ -50,7 +50,8 @@ static void test_tune_candidates__first_is_the_rules_choice(void **state) {
     static const struct attention_measured nothing;
     struct attention_choice choice;
     make(w, &made, &all[i]);
-    assert_status(KJIT_OK, attention_choose(&all[i].problem, &all[i].place, &nothing, &choice, &w->error), &w->error);
+    assert_status(KJIT_OK, attention_choose(&all[i].problem, &all[i].place, &nothing, false, &choice, &w->error),
+                  &w->error);
     assert_ptr_equal(made.family, choice.family->family);
     assert_int_equal(made.items[0].changes, 0);
     assert_string_equal(made.items[0].refused, "");

@@ -200,7 +200,7 @@ static void test_tune__shipped_table_decides_for_its_architecture(void **state) 
   assert_status(KJIT_OK, family_place_of_arch("sm_90a", &place, &f->error), &f->error);
   struct tune_table *table = tune_load_of_arch(&made.places, &place);
   const struct attention_measured measured = tune_attention_measured(table);
-  assert_status(KJIT_OK, attention_choose(&result.problem, &place, &measured, &choice, &f->error), &f->error);
+  assert_status(KJIT_OK, attention_choose(&result.problem, &place, &measured, false, &choice, &f->error), &f->error);
   assert_int_equal(choice.decided_by, KJIT_DECIDED_BY_TABLE);
   tune_table_destroy(table);
   assert_status(KJIT_OK, family_place_of_arch("sm_80", &place, &f->error), &f->error);

@@ -6,7 +6,7 @@
 static struct attention_choice choose(struct tune_world *w, const kjit_attention_problem *problem) {
   const struct attention_measured measured = tune_attention_measured(w->table);
   struct attention_choice choice;
-  assert_status(KJIT_OK, attention_choose(problem, &tune_place, &measured, &choice, &w->error), &w->error);
+  assert_status(KJIT_OK, attention_choose(problem, &tune_place, &measured, false, &choice, &w->error), &w->error);
   return choice;
 }
 
@@ -73,7 +73,7 @@ static void test_tune_table__flash_forward_is_chosen_by_row_too(void **state) {
   static const struct attention_measured nothing;
   const struct family_place place = {"sm_80", 108, 166912};
   struct attention_choice rules, choice;
-  assert_status(KJIT_OK, attention_choose(&problem, &place, &nothing, &rules, &w->error), &w->error);
+  assert_status(KJIT_OK, attention_choose(&problem, &place, &nothing, false, &rules, &w->error), &w->error);
   assert_ptr_equal(rules.family, &flash_attention);
   struct tune_row row = {.family = rules.family->family, .ns = 1000, .rules_ns = 2000};
   memcpy(row.values, rules.values, sizeof rules.values);
@@ -82,7 +82,7 @@ static void test_tune_table__flash_forward_is_chosen_by_row_too(void **state) {
   assert_status(KJIT_OK, tune_row_check(&tune_attention, &row, &place, &w->error), &w->error);
   tune_add(w, &row);
   const struct attention_measured measured = tune_attention_measured(w->table);
-  assert_status(KJIT_OK, attention_choose(&problem, &place, &measured, &choice, &w->error), &w->error);
+  assert_status(KJIT_OK, attention_choose(&problem, &place, &measured, false, &choice, &w->error), &w->error);
   assert_int_equal(choice.decided_by, KJIT_DECIDED_BY_TABLE);
   assert_ptr_equal(choice.family, &flash_attention);
   assert_int_equal(flash_variant_view(choice.values)->config.B_c, 32);
