@@ -10,7 +10,7 @@
 kjit_status attention_choose(const kjit_attention_problem *problem, const struct family_place *place,
                              const struct attention_measured *measured, bool is_variant, struct attention_choice *out,
                              kjit_error *error) {
-  kjit_error why_not;
+  kjit_error why_not, unread;
   memset(out, 0, sizeof *out); /* the padding too, because choices are remembered and compared as bytes */
   if (measured->find && measured->find(measured->table, problem, out)) {
     out->decided_by = KJIT_DECIDED_BY_TABLE;
@@ -23,7 +23,9 @@ kjit_status attention_choose(const kjit_attention_problem *problem, const struct
     if (is_variant && !out->family->tiling) continue; /* it computes no variants */
     if (out->family->arch && strcmp(out->family->arch, place->arch) != 0) continue;
     /* The first family's reason stays in `why_not`, because on a Hopper card that is the family made for it. */
-    if (out->family->choose(problem, place, out->values, &why_not) == KJIT_OK) return KJIT_OK;
+    kjit_error *const reason = out->family->is_special ? &unread : &why_not;
+    error_clear(&unread);
+    if (out->family->choose(problem, place, out->values, reason) == KJIT_OK) return KJIT_OK;
   }
   return error_set(error, KJIT_ERR_UNSUPPORTED, "no attention kernel for this problem on %s: %.400s", place->arch,
                    why_not.message);

@@ -3,6 +3,8 @@
 #ifndef KJIT_ATTENTION_ATTENTION_FAMILY_H
 #define KJIT_ATTENTION_ATTENTION_FAMILY_H
 
+#include <stdbool.h>
+
 #include <kjit/attention.h>
 
 #include "family/config_kernel.h"
@@ -26,6 +28,7 @@ struct attention_launch {
 struct attention_family {
   const kjit_family *family;
   const char *arch; /* the only architecture that its kernels are for, "sm_90a"; NULL when there are several */
+  bool is_special;  /* made for few problems: that it refuses others is no news, so its reason is not told */
 
   /* Choose a config by rules, in canonical form, for a problem whose defaults are filled in. KJIT_ERR_UNSUPPORTED says
    * why the family does not compute it there. */

@@ -1,4 +1,6 @@
 /* Split launches over a fake driver: what they take of device memory, and packed maps. */
+#include "attention/attention_arguments.h"
+#include "attention/sm90/sm90_choose.h"
 #include "unit/attention/attention_fixture.h"
 
 /* One position, eight query heads that share a key head, 2,000 keys: one tile of the fake card's many. */
@@ -11,10 +13,26 @@ static kjit_attention_args decode_args(int64_t keys) {
   return args;
 }
 
+/* The config that the family's own rules choose on the fake card: the planner would take another family. */
+static kjit_config chosen_by_sm90(const kjit_attention_args *args) {
+  kjit_config config = {.family = &sm90_family};
+  kjit_attention_problem problem;
+  kjit_error error;
+  attention_arguments_problem(args, &problem);
+  assert_status(KJIT_OK, sm90_choose(&problem, 16, (kjit_attention_sm90_config *)(void *)config.values, &error),
+                &error);
+  return config;
+}
+
+static void forward_split(struct fixture *f, const kjit_attention_args *args, CUstream stream) {
+  const kjit_config config = chosen_by_sm90(args);
+  assert_status(KJIT_OK, kjit_attention_forward(f->runtime, &config, args, stream, &f->error), &f->error);
+}
+
 static void test_sm90_split__short_queries_are_packed_and_split(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = decode_args(2000);
-  forward(f, &args, STREAM(1));
+  forward_split(f, &args, STREAM(1));
   const struct attention_sm90_params *params = launched();
   assert_int_equal(params->heads, 2);
   assert_int_equal(params->heads_per_kv, 1);
@@ -30,7 +48,7 @@ static void test_sm90_split__packed_maps_have_five_axes(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = decode_args(2000);
   uint64_t words[16];
-  forward(f, &args, STREAM(1));
+  forward_split(f, &args, STREAM(1));
   memcpy(words, &launched()->q, sizeof words);
   const uint64_t expected[] = {(uintptr_t)address(1), 128, 8, 1, 2, 1, 256, 256, 2048, 256, 64, 8, 8};
   assert_memory_equal(words, expected, 7 * sizeof *words); /* strides of axes of length 1 are any */
@@ -42,11 +60,11 @@ static void test_sm90_split__packed_maps_have_five_axes(void **state) {
 static void test_sm90_split__each_stream_has_memory_of_its_own(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = decode_args(2000);
-  forward(f, &args, STREAM(1));
+  forward_split(f, &args, STREAM(1));
   float *const first = launched()->partials;
-  forward(f, &args, STREAM(2));
+  forward_split(f, &args, STREAM(2));
   assert_ptr_not_equal(launched()->partials, first);
-  forward(f, &args, STREAM(1));
+  forward_split(f, &args, STREAM(1));
   assert_ptr_equal(launched()->partials, first);
   assert_int_equal(fake_driver_calls_of(FAKE_MemAlloc), 2);
   assert_int_equal(fake_driver_calls_of(FAKE_MemsetD32Async), 2);
@@ -57,18 +75,18 @@ static void test_sm90_split__each_stream_has_memory_of_its_own(void **state) {
 static void test_sm90_split__a_larger_launch_gets_more_and_the_old_stays(void **state) {
   struct fixture *f = *state;
   kjit_attention_args args = decode_args(2000);
-  forward(f, &args, STREAM(1));
+  forward_split(f, &args, STREAM(1));
   float *const small = launched()->partials;
   args = grouped_args(0, 1, 1, 0);
   args.q.shape[0] = args.k.shape[0] = args.v.shape[0] = args.o.shape[0] = 1;
   args.q.shape[1] = args.o.shape[1] = 1280; /* 10 tiles of 128 rows on 16 multiprocessors */
   args.k.shape[1] = args.v.shape[1] = 100000;
-  forward(f, &args, STREAM(1));
+  forward_split(f, &args, STREAM(1));
   assert_true(launched()->splits > 1);
   float *const large = launched()->partials;
   assert_ptr_not_equal(large, small);
   args = decode_args(2000);
-  forward(f, &args, STREAM(1));
+  forward_split(f, &args, STREAM(1));
   assert_ptr_equal(launched()->partials, large);
   assert_int_equal(fake_driver_calls_of(FAKE_MemAlloc), 2);
   assert_int_equal(fake_driver_calls_of(FAKE_MemFree), 0);
@@ -79,7 +97,7 @@ static void test_sm90_split__a_captured_stream_allocates_and_frees_in_its_graph(
   const kjit_attention_args args = decode_args(2000);
   fake_driver.capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   for (int n = 1; n <= 2; n++) {
-    forward(f, &args, STREAM(1));
+    forward_split(f, &args, STREAM(1));
     assert_int_equal(launched()->splits, 8);
     assert_int_equal(fake_driver_calls_of(FAKE_MemAllocAsync), n);
     assert_int_equal(fake_driver_calls_of(FAKE_MemsetD32Async), n);
@@ -94,12 +112,12 @@ static void test_sm90_split__without_memory_nothing_is_split(void **state) {
   const kjit_attention_args args = decode_args(2000);
   fake_driver.capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
   fake_driver.fail_call = FAKE_MemAllocAsync;
-  forward(f, &args, STREAM(1));
+  forward_split(f, &args, STREAM(1));
   assert_int_equal(launched()->splits, 1);
   assert_null(launched()->partials);
   assert_int_equal(fake_driver.launch.grid[0], 2);
   fake_driver.fail_call = FAKE_MemsetD32Async;
-  forward(f, &args, STREAM(1));
+  forward_split(f, &args, STREAM(1));
   assert_int_equal(launched()->splits, 1);
   assert_int_equal(fake_driver_calls_of(FAKE_MemFreeAsync), 1);
 }
@@ -108,8 +126,9 @@ static void test_sm90_split__without_memory_nothing_is_split(void **state) {
 static void test_sm90_split__a_plan_splits(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = decode_args(2000);
+  const kjit_config config = chosen_by_sm90(&args);
   kjit_attention_plan *plan = NULL;
-  assert_status(KJIT_OK, kjit_attention_plan_create(&plan, f->runtime, NULL, &args, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_attention_plan_create(&plan, f->runtime, &config, &args, &f->error), &f->error);
   const kjit_status status = kjit_attention_plan_run(plan, STREAM(3), &f->error);
   kjit_attention_plan_destroy(plan);
   assert_status(KJIT_OK, status, &f->error);
