@@ -1,0 +1,93 @@
+/* The planner of attention_decode_sm90: whose problems it takes, that its configs are legal, and how runs are cut. */
+#include <string.h>
+
+#include "attention/decode/decode_choose.h"
+#include "support/test.h"
+
+static kjit_attention_problem problem_of(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q,
+                                         int64_t seq_kv, int64_t head_dim) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.batch = batch;
+  problem.heads_q = heads_q;
+  problem.heads_kv = heads_kv;
+  problem.seq_q = seq_q;
+  problem.seq_kv = seq_kv;
+  problem.head_dim = problem.head_dim_v = head_dim;
+  return problem;
+}
+
+static kjit_status choose(const kjit_attention_problem *problem, kjit_attention_decode_sm90_config *config) {
+  kjit_error error;
+  return decode_choose(problem, config, &error);
+}
+
+static void test_decode_choose__few_rows_over_many_keys_are_its_own(void **state) {
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem mine = problem_of(1, 64, 8, 8, 256, 128);
+  const kjit_attention_problem many_rows = problem_of(1, 64, 8, 9, 256, 128),
+                               few_keys = problem_of(1, 8, 8, 1, 255, 128);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&mine, &config));
+  assert_int_equal(64, config.rows);
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many_rows, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&few_keys, &config));
+}
+
+static void test_decode_choose__configs_of_every_head_size_are_legal(void **state) {
+  (void)state;
+  for (int64_t columns = 8; columns <= 256; columns += 8)
+    for (int64_t group = 1; group <= 64; group *= 4) {
+      kjit_attention_decode_sm90_config config;
+      kjit_error error;
+      const kjit_attention_problem problem = problem_of(1, group, 1, 1, 4096, columns);
+      assert_int_equal(KJIT_OK, choose(&problem, &config));
+      assert_status(KJIT_OK, decode_check(&config, &error), &error);
+    }
+}
+
+static void test_decode_choose__one_causal_query_is_a_full_problem(void **state) {
+  kjit_attention_decode_sm90_config config;
+  kjit_attention_problem problem = problem_of(1, 8, 1, 1, 4096, 128);
+  (void)state;
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  assert_int_equal(0, config.causal);
+}
+
+static uint32_t runs_of(int64_t batch, int64_t heads, int64_t keys) {
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem problem = problem_of(batch, 8 * heads, heads, 1, keys, 128);
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  assert_int_equal(2, config.blocks_per_sm);
+  const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
+  return decode_runs(&tiles, &config, 132);
+}
+
+static void test_decode_runs__end_where_tiles_end_if_that_fills_the_card(void **state) {
+  (void)state;
+  assert_int_equal(256, runs_of(8, 8, 8192));
+  assert_int_equal(264, runs_of(17, 8, 8192));
+}
+
+static void test_decode_runs__are_the_tiles_where_these_are_many_rounds(void **state) {
+  (void)state;
+  assert_int_equal(1024, runs_of(128, 8, 2048));
+}
+
+static void test_decode_runs__have_a_key_block_each(void **state) {
+  (void)state;
+  assert_int_equal(5, runs_of(1, 1, 257));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_decode_choose__few_rows_over_many_keys_are_its_own),
+      cmocka_unit_test(test_decode_choose__configs_of_every_head_size_are_legal),
+      cmocka_unit_test(test_decode_choose__one_causal_query_is_a_full_problem),
+      cmocka_unit_test(test_decode_runs__end_where_tiles_end_if_that_fills_the_card),
+      cmocka_unit_test(test_decode_runs__are_the_tiles_where_these_are_many_rounds),
+      cmocka_unit_test(test_decode_runs__have_a_key_block_each),
+  };
+  return cmocka_run_group_tests_name("decode_choose", tests, NULL, NULL);
+}
