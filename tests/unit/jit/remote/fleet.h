@@ -54,7 +54,7 @@ static inline void store_set(struct memory_store *store, const char *name, const
   if (!object) object = find(store, "");
   assert_non_null(object);
   free(object->data);
-  strcpy(object->name, name);
+  memmove(object->name, name, strlen(name) + 1); /* a test may store an object under its own name */
   object->data = malloc(bytes + 1);
   object->bytes = bytes;
   memcpy(object->data, data, bytes);
