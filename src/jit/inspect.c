@@ -49,7 +49,8 @@ static int put(int folder, const char *name, const void *data, size_t bytes, con
   const int file = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   FILE *const stream = file >= 0 ? fdopen(file, "w") : NULL;
   if (!stream) return errno;
-  const bool written = fwrite(data, 1, bytes, stream) == bytes && fwrite(more, 1, more_bytes, stream) == more_bytes;
+  const bool written = (bytes == 0 || fwrite(data, 1, bytes, stream) == bytes) &&
+                       (more_bytes == 0 || fwrite(more, 1, more_bytes, stream) == more_bytes);
   return fclose(stream) == 0 && written ? 0 : errno ? errno : EIO;
 }
 
