@@ -90,7 +90,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
     return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_serving needs more shared memory than %s has (%u bytes)",
                      place->arch, place->shared_per_block);
   }
-  config.pass = pass;
+  config.pass = (int32_t)pass;
   memcpy(values, &config, sizeof config);
   serving_kernel_family.canonicalize(&serving_kernel_family, values);
   return KJIT_OK;
