@@ -69,7 +69,7 @@ typedef struct kjit_field_info {
 
 /**
  * One of kjit's own families by its name.
- * @param name  "attention_sm90" or "flash_forward"
+ * @param name  the family's name, such as "attention_sm90" or "flash_forward"
  * @return the family, which lives as long as the library; NULL when there is none of this name
  * @par Thread safety  Thread-safe.
  */

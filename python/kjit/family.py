@@ -296,7 +296,7 @@ class Family:
 
     @classmethod
     def find(cls, name: str) -> Family:
-        """One of kjit's own families: "attention_sm90" or "flash_forward"."""
+        """One of kjit's own families, such as "attention_sm90"."""
         handle = ctypes.c_void_p(lib.kjit_family_find(name.encode()))
         if not handle:
             raise LookupError(f"{name!r}: kjit has no family of that name")

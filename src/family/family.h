@@ -1,5 +1,5 @@
 /* A kernel family as data: what the mechanism (parse, print, check, build, load, plan, record, tune) needs to know of a
- * kernel to carry it. attention_sm90 and flash_forward are two constant instances; a user's family file becomes a third
+ * kernel to carry it. kjit's own, such as attention_sm90, are constant instances; a user's family file becomes one
  * at run time. Where a table cannot say something, the family has a function; every function gets the family itself, so
  * that one function serves all families that are described by expressions.
  *

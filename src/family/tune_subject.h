@@ -1,5 +1,5 @@
 /* What tuned tables are about: how problems are told apart, and which families' configs may be chosen for them.
- * Attention is one subject with two families; each user's family is a subject of its own. */
+ * Attention is one subject with several families; each user's family is a subject of its own. */
 #ifndef KJIT_FAMILY_TUNE_SUBJECT_H
 #define KJIT_FAMILY_TUNE_SUBJECT_H
 

@@ -58,8 +58,8 @@ kjit_status family_files_find(struct family_files *files, const char *name, cons
     *out = kjit_family_find(name);
     if (*out != NULL) return KJIT_OK;
     return error_say(error, KJIT_ERR_NOT_FOUND,
-                     "'%.60s' is no family: kjit's own are attention_sm90 and flash_forward, and a user's is named by "
-                     "its file, as in ./%.60s.yaml",
+                     "'%.60s' is no family: kjit's own are known by name, such as attention_sm90, and a user's by its "
+                     "file, as in ./%.60s.yaml",
                      name, name);
   }
   const bool is_beside = folder != NULL && name[0] != '/';

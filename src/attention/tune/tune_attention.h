@@ -1,4 +1,4 @@
-/* Attention as a subject of tuned tables: both families, and what a table says of a problem. */
+/* Attention as a subject of tuned tables: its families, and what a table says of a problem. */
 #ifndef KJIT_ATTENTION_TUNE_TUNE_ATTENTION_H
 #define KJIT_ATTENTION_TUNE_TUNE_ATTENTION_H
 
