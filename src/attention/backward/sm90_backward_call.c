@@ -7,8 +7,7 @@
 
 #include "attention/backward/backward_call.h"
 #include "attention/backward/sm90_backward.h"
-#include <kjit/tensor_map.h>
-
+#include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 #include "attention_backward_sm90/layout.h"
 #include "base/error.h"
@@ -17,10 +16,6 @@
 #include "runtime/runtime_internal.h"
 
 enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
-
-/* A tensor map's strides are below this, in bytes. */
-#define STRIDE_LIMIT  (INT64_C(1) << 40)
-#define ELEMENT_BYTES 2
 
 /* The maps of a launch, in the order of the argument struct, and everything that they depend on. */
 #define MAPS 6
@@ -46,22 +41,8 @@ static void destroy_maps(kjit_runtime *runtime, void *maps) {
 
 static const struct runtime_slot slot = {create_maps, destroy_maps};
 
-/* The stride in bytes. That of an axis of length 1 is never used, but must be one that the driver accepts. */
-static uint64_t stride_bytes(const kjit_tensor *tensor, enum axis axis) {
-  const int64_t stride = tensor->shape[axis] == 1 ? tensor->shape[HEAD_DIM] : tensor->stride[axis];
-  return (uint64_t)stride * ELEMENT_BYTES;
-}
-
-static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t box_rows) {
-  return (struct runtime_tensor){
-      .address = (uintptr_t)tensor->data,
-      .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)tensor->shape[SEQ], (uint64_t)tensor->shape[HEADS],
-               (uint64_t)tensor->shape[BATCH]},
-      .stride = {stride_bytes(tensor, SEQ), stride_bytes(tensor, HEADS), stride_bytes(tensor, BATCH)},
-      .box = {(uint32_t)box_rows, 1},
-      .rank = 4,
-      .dtype = tensor->dtype,
-      .promotion = KJIT_MAP_PROMOTION_256B};
+static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t rows) {
+  return tensor_box_describe(tensor, rows, KJIT_MAP_PROMOTION_256B);
 }
 
 /* The tensors of a launch in the order of the maps; NULL where the kernel uses none. */
@@ -82,7 +63,7 @@ static struct launch_tensors list_tensors(const kjit_attention_backward_args *ar
 
 static kjit_status check_strides(const char *name, const kjit_tensor *tensor, kjit_error *error) {
   for (enum axis axis = BATCH; axis < HEAD_DIM; axis++) {
-    if (tensor->shape[axis] == 1 || tensor->stride[axis] < STRIDE_LIMIT / ELEMENT_BYTES) continue;
+    if (tensor->shape[axis] == 1 || tensor->stride[axis] < TENSOR_BOX_STRIDE_LIMIT) continue;
     return error_set(error, KJIT_ERR_UNSUPPORTED, "%s.stride[%d] is %lld: must be below 2^39 elements for TMA", name,
                      (int)axis, (long long)tensor->stride[axis]);
   }

@@ -12,11 +12,10 @@
 #include <stdalign.h>
 #include <stddef.h>
 
-#include <kjit/tensor_map.h>
-
 #include "attention/attention_arguments.h"
 #include "attention/decode/decode_choose.h"
 #include "attention/sm90/sm90_workspace.h"
+#include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -30,10 +29,7 @@ _Static_assert(offsetof(struct attention_decode_sm90_params, q) == 2 * RUNTIME_T
 enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
 enum lse_axis { LSE_BATCH, LSE_HEADS };
 
-/* A tensor map's strides are below this, in bytes. */
-#define STRIDE_LIMIT  (INT64_C(1) << 40)
-#define ELEMENT_BYTES 2
-#define FLOAT_BYTES   4
+#define FLOAT_BYTES 4
 
 /* Everything that the maps depend on. */
 struct key {
@@ -105,29 +101,15 @@ static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t
 
 /* ---- Tensor maps ---- */
 
-/* The stride in bytes. That of an axis of length 1 is never used, but must be one that the driver accepts. */
-static uint64_t stride_bytes(const kjit_tensor *tensor, enum axis axis) {
-  const int64_t stride = tensor->shape[axis] == 1 ? tensor->shape[HEAD_DIM] : tensor->stride[axis];
-  return (uint64_t)stride * ELEMENT_BYTES;
-}
-
 /* L2 fetches 128 bytes at a time, a row of a box. With 256 an H200 reads 4.16 instead of 4.46 TB/s, because the other
  * 128 bytes of a row of K or V are those of the next box, which is on its way already. */
-static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t box_rows) {
-  return (struct runtime_tensor){
-      .address = (uintptr_t)tensor->data,
-      .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)tensor->shape[SEQ], (uint64_t)tensor->shape[HEADS],
-               (uint64_t)tensor->shape[BATCH]},
-      .stride = {stride_bytes(tensor, SEQ), stride_bytes(tensor, HEADS), stride_bytes(tensor, BATCH)},
-      .box = {(uint32_t)box_rows, 1},
-      .rank = 4,
-      .dtype = tensor->dtype,
-      .promotion = KJIT_MAP_PROMOTION_128B};
+static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t rows) {
+  return tensor_box_describe(tensor, rows, KJIT_MAP_PROMOTION_128B);
 }
 
 static kjit_status check_strides(const char *name, const kjit_tensor *tensor, kjit_error *error) {
   for (int axis = BATCH; axis <= HEADS; axis++) {
-    if (tensor_stride(tensor, (uint32_t)axis) < STRIDE_LIMIT / ELEMENT_BYTES) continue;
+    if (tensor_stride(tensor, (uint32_t)axis) < TENSOR_BOX_STRIDE_LIMIT) continue;
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "%s.stride[%d] is %lld: attention_decode_sm90 needs strides below 2^39 elements", name, axis,
                      (long long)tensor->stride[axis]);

@@ -7,8 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <kjit/tensor_map.h>
-
+#include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 #include "attention_sm90/layout.h"
 #include "base/error.h"
@@ -23,10 +22,6 @@ _Static_assert(offsetof(struct attention_sm90_params, lse) == 4 * RUNTIME_TENSOR
                "q, k, v, o, then the rest");
 
 enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
-
-/* A tensor map's strides are below this, in bytes. */
-#define STRIDE_LIMIT  (INT64_C(1) << 40)
-#define ELEMENT_BYTES 2
 
 #define TENSORS 4
 
@@ -47,39 +42,25 @@ struct recent *sm90_maps_create(const struct mem *mem) {
   return recent_create(mem, PLACES, sizeof(struct key), MAPS_BYTES);
 }
 
-/* The stride in bytes. That of an axis of length 1 is never used, but must be one that the driver accepts. */
-static uint64_t stride_bytes(const kjit_tensor *tensor, enum axis axis) {
-  const int64_t stride = tensor->shape[axis] == 1 ? tensor->shape[HEAD_DIM] : tensor->stride[axis];
-  return (uint64_t)stride * ELEMENT_BYTES;
-}
-
-static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t box_rows) {
-  return (struct runtime_tensor){
-      .address = (uintptr_t)tensor->data,
-      .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)tensor->shape[SEQ], (uint64_t)tensor->shape[HEADS],
-               (uint64_t)tensor->shape[BATCH]},
-      .stride = {stride_bytes(tensor, SEQ), stride_bytes(tensor, HEADS), stride_bytes(tensor, BATCH)},
-      .box = {(uint32_t)box_rows, 1},
-      .rank = 4,
-      .dtype = tensor->dtype,
-      .promotion = KJIT_MAP_PROMOTION_256B};
+static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t rows) {
+  return tensor_box_describe(tensor, rows, KJIT_MAP_PROMOTION_256B);
 }
 
 /* Describe Q or O with its heads grouped by the key head that they share: (head_dim, heads of a group, seq, groups,
  * batch). A box that reaches past a group's last head reads zeros there. */
 static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t groups, int32_t packed) {
   const int64_t group = tensor->shape[HEADS] / groups;
-  const uint64_t head = stride_bytes(tensor, HEADS);
-  return (struct runtime_tensor){.address = (uintptr_t)tensor->data,
-                                 .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)group,
-                                          (uint64_t)tensor->shape[SEQ], (uint64_t)groups,
-                                          (uint64_t)tensor->shape[BATCH]},
-                                 .stride = {head, stride_bytes(tensor, SEQ),
-                                            groups == 1 ? head : head * (uint64_t)group, stride_bytes(tensor, BATCH)},
-                                 .box = {(uint32_t)packed, (uint32_t)(SM90_GROUP_ROWS / packed)},
-                                 .rank = 5,
-                                 .dtype = tensor->dtype,
-                                 .promotion = KJIT_MAP_PROMOTION_256B};
+  const uint64_t head = tensor_box_stride_bytes(tensor, TENSOR_BOX_HEADS);
+  return (struct runtime_tensor){
+      .address = (uintptr_t)tensor->data,
+      .size = {(uint64_t)tensor->shape[HEAD_DIM], (uint64_t)group, (uint64_t)tensor->shape[SEQ], (uint64_t)groups,
+               (uint64_t)tensor->shape[BATCH]},
+      .stride = {head, tensor_box_stride_bytes(tensor, TENSOR_BOX_SEQ), groups == 1 ? head : head * (uint64_t)group,
+                 tensor_box_stride_bytes(tensor, TENSOR_BOX_BATCH)},
+      .box = {(uint32_t)packed, (uint32_t)(SM90_GROUP_ROWS / packed)},
+      .rank = 5,
+      .dtype = tensor->dtype,
+      .promotion = KJIT_MAP_PROMOTION_256B};
 }
 
 static struct runtime_tensor describe_rows(const kjit_tensor *tensor, const kjit_tensor *keys,
@@ -94,7 +75,7 @@ static const char *const names[TENSORS] = {"q", "k", "v", "o"};
 static kjit_status check_stride(const char *name, const kjit_tensor *tensor, enum axis axis, int64_t heads,
                                 kjit_error *error) {
   const bool together = axis == HEADS && heads > 1;
-  if (tensor_stride(tensor, axis) < STRIDE_LIMIT / ELEMENT_BYTES / (together ? heads : 1)) return KJIT_OK;
+  if (tensor_stride(tensor, axis) < TENSOR_BOX_STRIDE_LIMIT / (together ? heads : 1)) return KJIT_OK;
   return error_set(
       error, KJIT_ERR_UNSUPPORTED, "%s.stride[%d] is %lld: attention_sm90 needs strides below 2^39 elements%s", name,
       (int)axis, (long long)tensor->stride[axis], together ? ", that of heads times those that share a key head" : "");

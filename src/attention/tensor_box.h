@@ -1,0 +1,39 @@
+/* A (batch, seq, heads, head_dim) tensor of 16-bit elements as TMA reads it: what its tensor map is encoded from, once
+ * for all families that load by TMA. Pure; inline, because each launch describes its tensors to find their maps. */
+#ifndef KJIT_ATTENTION_TENSOR_BOX_H
+#define KJIT_ATTENTION_TENSOR_BOX_H
+
+#include <kjit/tensor.h>
+#include <kjit/tensor_map.h>
+
+#include "runtime/runtime_internal.h"
+
+enum tensor_box_axis { TENSOR_BOX_BATCH, TENSOR_BOX_SEQ, TENSOR_BOX_HEADS, TENSOR_BOX_HEAD_DIM };
+
+#define TENSOR_BOX_ELEMENT_BYTES 2
+
+/* A tensor map's strides are below this, in elements. */
+#define TENSOR_BOX_STRIDE_LIMIT ((INT64_C(1) << 40) / TENSOR_BOX_ELEMENT_BYTES)
+
+/* The stride in bytes. That of an axis of length 1 is never used, but is one that the driver accepts. */
+static inline uint64_t tensor_box_stride_bytes(const kjit_tensor *tensor, enum tensor_box_axis axis) {
+  const int64_t stride = tensor->shape[axis] == 1 ? tensor->shape[TENSOR_BOX_HEAD_DIM] : tensor->stride[axis];
+  return (uint64_t)stride * TENSOR_BOX_ELEMENT_BYTES;
+}
+
+/* The map over (head_dim, seq, heads, batch), innermost axis first, in boxes of `rows` rows of one head. */
+static inline struct runtime_tensor tensor_box_describe(const kjit_tensor *tensor, int32_t rows,
+                                                        kjit_map_promotion promotion) {
+  return (struct runtime_tensor){
+      .address = (uintptr_t)tensor->data,
+      .size = {(uint64_t)tensor->shape[TENSOR_BOX_HEAD_DIM], (uint64_t)tensor->shape[TENSOR_BOX_SEQ],
+               (uint64_t)tensor->shape[TENSOR_BOX_HEADS], (uint64_t)tensor->shape[TENSOR_BOX_BATCH]},
+      .stride = {tensor_box_stride_bytes(tensor, TENSOR_BOX_SEQ), tensor_box_stride_bytes(tensor, TENSOR_BOX_HEADS),
+                 tensor_box_stride_bytes(tensor, TENSOR_BOX_BATCH)},
+      .box = {(uint32_t)rows, 1},
+      .rank = 4,
+      .dtype = tensor->dtype,
+      .promotion = promotion};
+}
+
+#endif
