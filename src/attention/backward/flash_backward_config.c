@@ -2,6 +2,7 @@
  *
  * Threads: constant data and pure functions. */
 #include "attention/backward/flash_backward.h"
+#include "attention/rule.h"
 
 #include <stddef.h>
 
@@ -14,8 +15,7 @@
 enum {
   MIN_CAPABILITY = 80, /* cp.async, and mma.m16n8k16 with bf16 */
   TILE = 16,           /* mma.m16n8k16: rows of A, and its depth */
-  MAX_HEAD = 256,
-  MAX_EDGE = 256, /* rows of a tile */
+  MAX_EDGE = 256,      /* rows of a tile */
   LANES = 32,
   MAX_ACCUMULATORS = 256 /* fp32 registers of a thread: no thread has more */
 };
@@ -65,22 +65,13 @@ static int32_t accumulators(const kjit_flash_backward_config *config) {
 
 /* ---- Rules ---- */
 
-static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
-  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
-}
-
-static kjit_status check_head(const char *field, int32_t columns, kjit_error *error) {
-  if (columns >= 8 && columns <= MAX_HEAD && columns % 8 == 0) return KJIT_OK;
-  return broken(error, field, columns, "a multiple of 8 from 8 to 256");
-}
-
 static kjit_status check_kind(const kjit_flash_backward_config *config, kjit_error *error) {
   if (config->dtype != KJIT_FP16 && config->dtype != KJIT_BF16)
-    return broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
-  const kjit_status status = check_head("head_dim", config->head_dim, error);
+    return rule_broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+  const kjit_status status = rule_check_head("head_dim", config->head_dim, error);
   if (status != KJIT_OK) return status;
-  if (config->causal != 0 && config->causal != 1) return broken(error, "causal", config->causal, "0 or 1");
-  return check_head("head_dim_v", config->head_dim_v, error);
+  if (config->causal != 0 && config->causal != 1) return rule_broken(error, "causal", config->causal, "0 or 1");
+  return rule_check_head("head_dim_v", config->head_dim_v, error);
 }
 
 static kjit_status check_pass(const kjit_flash_backward_config *config, kjit_error *error) {
@@ -92,7 +83,7 @@ static kjit_status check_pass(const kjit_flash_backward_config *config, kjit_err
   case FLASH_BACKWARD_DELTA:
     return KJIT_OK;
   default:
-    return broken(error, "pass", config->pass, "1 (dq), 2 (dk), 4 (dv), 6 (dk and dv) or 8 (delta alone)");
+    return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk), 4 (dv), 6 (dk and dv) or 8 (delta alone)");
   }
 }
 
@@ -104,11 +95,11 @@ static kjit_status check_edge(const char *field, int32_t rows_of_tile, int32_t s
 
 static kjit_status check_tiles(const kjit_flash_backward_config *config, kjit_error *error) {
   const int32_t warps = config->n_warps;
-  if (warps != 1 && warps != 2 && warps != 4 && warps != 8) return broken(error, "n_warps", warps, "1, 2, 4 or 8");
+  if (warps != 1 && warps != 2 && warps != 4 && warps != 8) return rule_broken(error, "n_warps", warps, "1, 2, 4 or 8");
   const bool keys = flash_backward_owns_keys(config);
   const kjit_status status = check_edge("tile_m", config->tile_m, keys ? TILE : TILE * warps, error);
   if (status != KJIT_OK) return status;
-  if (config->stages != 1 && config->stages != 2) return broken(error, "stages", config->stages, "1 or 2");
+  if (config->stages != 1 && config->stages != 2) return rule_broken(error, "stages", config->stages, "1 or 2");
   return check_edge("tile_n", config->tile_n, keys ? TILE * warps : TILE, error);
 }
 

@@ -2,6 +2,7 @@
  *
  * Threads: constant data and pure functions. */
 #include "attention/backward/sm90_backward.h"
+#include "attention/rule.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -14,7 +15,6 @@
 #include "jit/request/target.h"
 
 enum {
-  MAX_HEAD = 256,       /* columns: wgmma's N */
   MAX_CONSUMERS = 3,    /* with the producer 512 threads; a fourth would leave each 128 registers */
   STEP = 16,            /* wgmma's K: rows of one product of the sums */
   MAX_TILE = 256,       /* wgmma's N, and rows of a tensor map's box */
@@ -80,41 +80,29 @@ bool sm90_backward_fits(const kjit_attention_backward_sm90_config *config) {
 
 /* ---- Rules ---- */
 
-static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
-  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
-}
-
-static bool is_between(int32_t value, int32_t least, int32_t most) {
-  return value >= least && value <= most;
-}
-
-static kjit_status check_head(const char *field, int32_t columns, kjit_error *error) {
-  if (is_between(columns, 8, MAX_HEAD) && columns % 8 == 0) return KJIT_OK;
-  return broken(error, field, columns, "a multiple of 8 from 8 to 256");
-}
-
 static kjit_status check_kind(const kjit_attention_backward_sm90_config *config, kjit_error *error) {
   if (config->dtype != KJIT_FP16 && config->dtype != KJIT_BF16)
-    return broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
-  const kjit_status status = check_head("head_dim", config->head_dim, error);
+    return rule_broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+  const kjit_status status = rule_check_head("head_dim", config->head_dim, error);
   if (status != KJIT_OK) return status;
-  if (!is_between(config->causal, 0, 1)) return broken(error, "causal", config->causal, "0 or 1");
-  return check_head("head_dim_v", config->head_dim_v, error);
+  if (!rule_is_between(config->causal, 0, 1)) return rule_broken(error, "causal", config->causal, "0 or 1");
+  return rule_check_head("head_dim_v", config->head_dim_v, error);
 }
 
 static kjit_status check_counts(const kjit_attention_backward_sm90_config *config, kjit_error *error) {
   const int32_t pass = config->pass;
   if (pass != 1 && pass != 2 && pass != 4 && pass != 6)
-    return broken(error, "pass", pass, "1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv)");
-  if (!is_between(config->consumers, 1, MAX_CONSUMERS)) return broken(error, "consumers", config->consumers, "1 to 3");
-  if (!is_between(config->tile, STEP, MAX_TILE) || config->tile % STEP != 0)
-    return broken(error, "tile", config->tile, "a multiple of 16 from 16 to 256");
-  if (!is_between(config->pipelined, 0, 1)) return broken(error, "pipelined", config->pipelined, "0 or 1");
-  if (!is_between(config->stages, config->pipelined ? 2 : 1, MAX_STAGES))
-    return broken(error, "stages", config->stages, "1 to 4, from 2 with pipelined");
+    return rule_broken(error, "pass", pass, "1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv)");
+  if (!rule_is_between(config->consumers, 1, MAX_CONSUMERS))
+    return rule_broken(error, "consumers", config->consumers, "1 to 3");
+  if (!rule_is_between(config->tile, STEP, MAX_TILE) || config->tile % STEP != 0)
+    return rule_broken(error, "tile", config->tile, "a multiple of 16 from 16 to 256");
+  if (!rule_is_between(config->pipelined, 0, 1)) return rule_broken(error, "pipelined", config->pipelined, "0 or 1");
+  if (!rule_is_between(config->stages, config->pipelined ? 2 : 1, MAX_STAGES))
+    return rule_broken(error, "stages", config->stages, "1 to 4, from 2 with pipelined");
   const bool keeps_value = config->pipelined && pass & FLASH_BACKWARD_DV;
-  if (is_between(config->value_stages, keeps_value ? 2 : 1, MAX_STAGES)) return KJIT_OK;
-  return broken(error, "value_stages", config->value_stages, "1 to 4, from 2 with pipelined and dv");
+  if (rule_is_between(config->value_stages, keeps_value ? 2 : 1, MAX_STAGES)) return KJIT_OK;
+  return rule_broken(error, "value_stages", config->value_stages, "1 to 4, from 2 with pipelined and dv");
 }
 
 static kjit_status check_room(const kjit_attention_backward_sm90_config *config, kjit_error *error) {

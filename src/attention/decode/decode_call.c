@@ -14,6 +14,7 @@
 
 #include "attention/attention_arguments.h"
 #include "attention/decode/decode_choose.h"
+#include "attention/rule.h"
 #include "attention/sm90/sm90_workspace.h"
 #include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
@@ -68,12 +69,6 @@ static const struct runtime_slot slot = {create_state, destroy_state};
 
 /* ---- What the planner and the calls ask ---- */
 
-static kjit_status check_equal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error) {
-  if (value == wanted) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be the %s, %lld", field, (int)value, what,
-                   (long long)wanted);
-}
-
 static kjit_status choose(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
                           kjit_error *error) {
   (void)place;
@@ -86,11 +81,11 @@ static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, k
   const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
   kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
   if (status == KJIT_OK)
-    status = check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
+    status = rule_check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
   if (status == KJIT_OK)
-    status = check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
+    status = rule_check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
   if (status == KJIT_OK && problem->seq_q > 1)
-    status = check_equal("causal", config->causal, causal, "arguments' flag", error);
+    status = rule_check_equal("causal", config->causal, causal, "arguments' flag", error);
   return status == KJIT_OK ? decode_check_problem(problem, error) : status;
 }
 

@@ -5,13 +5,13 @@
 
 #include <string.h>
 
+#include "attention/rule.h"
 #include "base/error.h"
 #include "base/integer.h"
 #include "family/config.h"
 #include "jit/request/target.h"
 
 enum {
-  MAX_HEAD = 256,           /* columns: wgmma's N */
   KEY_STEP = 16,            /* wgmma's K: keys of one product with V */
   MAX_KEYS = 256,           /* wgmma's N, and rows of a tensor map's box */
   ROW_STEP = 16,            /* rows of a warp's accumulators */
@@ -63,35 +63,23 @@ uint32_t decode_registers(const kjit_attention_decode_sm90_config *config) {
 
 /* ---- Rules ---- */
 
-static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
-  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
-}
-
-static bool is_between(int32_t value, int32_t least, int32_t most) {
-  return value >= least && value <= most;
-}
-
-static kjit_status check_head(const char *field, int32_t columns, kjit_error *error) {
-  if (is_between(columns, 8, MAX_HEAD) && columns % 8 == 0) return KJIT_OK;
-  return broken(error, field, columns, "a multiple of 8 from 8 to 256");
-}
-
 static kjit_status check_problem_fields(const kjit_attention_decode_sm90_config *config, kjit_error *error) {
   if (config->dtype != KJIT_FP16 && config->dtype != KJIT_BF16)
-    return broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
-  if (config->causal != 0 && config->causal != 1) return broken(error, "causal", config->causal, "0 or 1");
-  const kjit_status status = check_head("head_dim", config->head_dim, error);
-  return status == KJIT_OK ? check_head("head_dim_v", config->head_dim_v, error) : status;
+    return rule_broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+  if (config->causal != 0 && config->causal != 1) return rule_broken(error, "causal", config->causal, "0 or 1");
+  const kjit_status status = rule_check_head("head_dim", config->head_dim, error);
+  return status == KJIT_OK ? rule_check_head("head_dim_v", config->head_dim_v, error) : status;
 }
 
 static kjit_status check_counts(const kjit_attention_decode_sm90_config *config, kjit_error *error) {
-  if (!is_between(config->rows, ROW_STEP, DECODE_M) || config->rows % ROW_STEP != 0)
-    return broken(error, "rows", config->rows, "a multiple of 16 from 16 to 64");
-  if (!is_between(config->tile_n, KEY_STEP, MAX_KEYS) || config->tile_n % KEY_STEP != 0)
-    return broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
-  if (!is_between(config->stages, MIN_STAGES, MAX_STAGES)) return broken(error, "stages", config->stages, "2 to 16");
-  if (is_between(config->blocks_per_sm, 1, MAX_BLOCKS_PER_SM)) return KJIT_OK;
-  return broken(error, "blocks_per_sm", config->blocks_per_sm, "1 to 4");
+  if (!rule_is_between(config->rows, ROW_STEP, DECODE_M) || config->rows % ROW_STEP != 0)
+    return rule_broken(error, "rows", config->rows, "a multiple of 16 from 16 to 64");
+  if (!rule_is_between(config->tile_n, KEY_STEP, MAX_KEYS) || config->tile_n % KEY_STEP != 0)
+    return rule_broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
+  if (!rule_is_between(config->stages, MIN_STAGES, MAX_STAGES))
+    return rule_broken(error, "stages", config->stages, "2 to 16");
+  if (rule_is_between(config->blocks_per_sm, 1, MAX_BLOCKS_PER_SM)) return KJIT_OK;
+  return rule_broken(error, "blocks_per_sm", config->blocks_per_sm, "1 to 4");
 }
 
 /* The registers that Q, S, P and O may take of the 255, 255, 168 or 128 that a thread has with 1 to 4 blocks on an SM.

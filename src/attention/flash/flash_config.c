@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "attention/rule.h"
 #include "base/error.h"
 #include "jit/request/target.h"
 
@@ -135,10 +136,6 @@ void flash_canonicalize(struct flash_variant *variant) {
 
 /* ---- Rules ---- */
 
-static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
-  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
-}
-
 static bool is_power_of_two(int32_t value) {
   return value > 0 && (value & (value - 1)) == 0;
 }
@@ -146,18 +143,18 @@ static bool is_power_of_two(int32_t value) {
 static kjit_status check_dtype(const struct flash_variant *variant, kjit_error *error) {
   const kjit_flash_config *config = &variant->config;
   if (config->dtype == KJIT_FP16 || config->dtype == KJIT_BF16) return KJIT_OK;
-  return broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+  return rule_broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
 }
 
 static kjit_status check_d_head(const struct flash_variant *variant, kjit_error *error) {
   const int32_t d = variant->config.d_head;
   if (d >= FLASH_MIN_D_HEAD && d <= FLASH_MAX_HEAD && d % TILE == 0) return KJIT_OK;
-  return broken(error, "d_head", d, "a multiple of 16 from 32 to 256");
+  return rule_broken(error, "d_head", d, "a multiple of 16 from 32 to 256");
 }
 
 static kjit_status check_head_size(const char *name, int32_t columns, kjit_error *error) {
   if (columns >= FRAGMENT && columns <= FLASH_MAX_HEAD && columns % FRAGMENT == 0) return KJIT_OK;
-  return broken(error, name, columns, "a multiple of 8 from 8 to 256");
+  return rule_broken(error, name, columns, "a multiple of 8 from 8 to 256");
 }
 
 static kjit_status check_head_sizes(const struct flash_variant *variant, kjit_error *error) {
@@ -168,13 +165,13 @@ static kjit_status check_head_sizes(const struct flash_variant *variant, kjit_er
   if (status != KJIT_OK || variant->config.d_head == flash_traits_d_head(traits)) return status;
   snprintf(rule, sizeof rule, "%d, the larger of head_dim (%d) and head_dim_v (%d) in whole 16s, at least 32",
            (int)flash_traits_d_head(traits), (int)traits->head_dim, (int)traits->head_dim_v);
-  return broken(error, "d_head", variant->config.d_head, rule);
+  return rule_broken(error, "d_head", variant->config.d_head, rule);
 }
 
 static kjit_status check_warps(const struct flash_variant *variant, kjit_error *error) {
   const kjit_flash_config *config = &variant->config;
   if (is_power_of_two(config->n_warps) && config->n_warps <= MAX_WARPS) return KJIT_OK;
-  return broken(error, "n_warps", config->n_warps, "1, 2, 4 or 8");
+  return rule_broken(error, "n_warps", config->n_warps, "1, 2, 4 or 8");
 }
 
 static kjit_status check_query_rows(const struct flash_variant *variant, kjit_error *error) {
@@ -183,20 +180,21 @@ static kjit_status check_query_rows(const struct flash_variant *variant, kjit_er
   char rule[96];
   if (config->B_r > 0 && config->B_r <= MAX_EDGE && config->B_r % step == 0) return KJIT_OK;
   snprintf(rule, sizeof rule, "a multiple of 16 * n_warps (%d) up to 256", (int)step);
-  return broken(error, "B_r", config->B_r, rule);
+  return rule_broken(error, "B_r", config->B_r, rule);
 }
 
 static kjit_status check_key_rows(const struct flash_variant *variant, kjit_error *error) {
   const kjit_flash_config *config = &variant->config;
   if (config->B_c > 0 && config->B_c <= MAX_EDGE && config->B_c % TILE == 0) return KJIT_OK;
-  return broken(error, "B_c", config->B_c, "a multiple of 16 up to 256");
+  return rule_broken(error, "B_c", config->B_c, "a multiple of 16 up to 256");
 }
 
 static kjit_status check_booleans(const struct flash_variant *variant, kjit_error *error) {
   for (size_t i = 0; i < flash_variant_fields.count; i++) {
     const kjit_field_info *field = &flash_variant_fields.fields[i];
     const int32_t value = field_get(field, variant);
-    if (field->kind == KJIT_FIELD_BOOL && value != 0 && value != 1) return broken(error, field->name, value, "0 or 1");
+    if (field->kind == KJIT_FIELD_BOOL && value != 0 && value != 1)
+      return rule_broken(error, field->name, value, "0 or 1");
   }
   return KJIT_OK;
 }
@@ -207,15 +205,15 @@ static kjit_status check_load(const char *field, int32_t count, const char *axis
   const int32_t fragments = length / FRAGMENT, most = buffered ? fragments / 2 : fragments;
   char rule[128];
   if (count == 0) return KJIT_OK;
-  if (!is_power_of_two(count) || count == 1) return broken(error, field, count, "0 or a power of two from 2");
+  if (!is_power_of_two(count) || count == 1) return rule_broken(error, field, count, "0 or a power of two from 2");
   if (count > most) {
     snprintf(rule, sizeof rule, "at most %d, the 8-wide fragments of %s%s (%d)", (int)most, buffered ? "half of " : "",
              axis, (int)length);
-    return broken(error, field, count, rule);
+    return rule_broken(error, field, count, rule);
   }
   if (fragments % count == 0) return KJIT_OK;
   snprintf(rule, sizeof rule, "a divisor of %d, the 8-wide fragments of %s (%d)", (int)fragments, axis, (int)length);
-  return broken(error, field, count, rule);
+  return rule_broken(error, field, count, rule);
 }
 
 /* Check a load count along the columns of Q and K. */
@@ -247,7 +245,7 @@ static kjit_status check_load_pair(const struct flash_variant *variant, kjit_err
   char rule[64];
   if (q == 0 || q == k) return KJIT_OK;
   snprintf(rule, sizeof rule, "0 or equal to K_mma_load_K_tiles (%d)", (int)k);
-  return broken(error, "Q_mma_load_K_tiles", q, rule);
+  return rule_broken(error, "Q_mma_load_K_tiles", q, rule);
 }
 
 /* Check that the accumulators fit: a warp holds its rows of O (head_dim_v wide) and S (B_c wide) in fp32 registers. */

@@ -3,6 +3,7 @@
  * Threads: constant data and pure functions. */
 #include "attention/serving/serving_config.h"
 
+#include "attention/rule.h"
 #include "base/error.h"
 #include "family/config.h"
 #include "jit/request/target.h"
@@ -11,7 +12,6 @@ enum {
   MIN_CAPABILITY = 80, /* cp.async, and mma.m16n8k16 with bf16 */
   TILE = 16,           /* mma.m16n8k16: rows of A, and its depth */
   LANES = 32,
-  MAX_HEAD = 256,
   MAX_ROWS = 128,
   MAX_KEYS = 256,
   MAX_WARPS = 8,
@@ -71,48 +71,35 @@ size_t serving_partial_bytes(const kjit_attention_serving_config *config) {
 
 /* ---- Rules ---- */
 
-static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
-  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
-}
-
-static bool is_between(int32_t value, int32_t least, int32_t most) {
-  return value >= least && value <= most;
-}
-
-static kjit_status check_head(const char *field, int32_t value, kjit_error *error) {
-  if (is_between(value, 8, MAX_HEAD) && value % 8 == 0) return KJIT_OK;
-  return broken(error, field, value, "a multiple of 8 from 8 to 256");
-}
-
 static kjit_status check_kind(const kjit_attention_serving_config *config, kjit_error *error) {
-  if (!is_between(config->pass, KJIT_SERVING_ATTEND, KJIT_SERVING_APPEND))
-    return broken(error, "pass", config->pass, "attend (0), plan (1) or append (2)");
+  if (!rule_is_between(config->pass, KJIT_SERVING_ATTEND, KJIT_SERVING_APPEND))
+    return rule_broken(error, "pass", config->pass, "attend (0), plan (1) or append (2)");
   if (config->dtype != KJIT_FP16 && config->dtype != KJIT_BF16)
-    return broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
-  if (!is_between(config->paged, 0, 1)) return broken(error, "paged", config->paged, "0 or 1");
-  if (!is_between(config->softcap, 0, 1)) return broken(error, "softcap", config->softcap, "0 or 1");
-  const kjit_status status = check_head("head_dim", config->head_dim, error);
-  return status == KJIT_OK ? check_head("head_dim_v", config->head_dim_v, error) : status;
+    return rule_broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+  if (!rule_is_between(config->paged, 0, 1)) return rule_broken(error, "paged", config->paged, "0 or 1");
+  if (!rule_is_between(config->softcap, 0, 1)) return rule_broken(error, "softcap", config->softcap, "0 or 1");
+  const kjit_status status = rule_check_head("head_dim", config->head_dim, error);
+  return status == KJIT_OK ? rule_check_head("head_dim_v", config->head_dim_v, error) : status;
 }
 
 static kjit_status check_tile(const kjit_attention_serving_config *config, kjit_error *error) {
   const int32_t warps = config->warps;
-  if (!is_between(config->rows, TILE, MAX_ROWS) || (config->rows & (config->rows - 1)) != 0)
-    return broken(error, "rows", config->rows, "16, 32, 64 or 128");
-  if (!is_between(warps, config->rows / TILE, MAX_WARPS) || (warps & (warps - 1)) != 0)
-    return broken(error, "warps", warps, "a power of two from rows / 16 to 8");
+  if (!rule_is_between(config->rows, TILE, MAX_ROWS) || (config->rows & (config->rows - 1)) != 0)
+    return rule_broken(error, "rows", config->rows, "16, 32, 64 or 128");
+  if (!rule_is_between(warps, config->rows / TILE, MAX_WARPS) || (warps & (warps - 1)) != 0)
+    return rule_broken(error, "warps", warps, "a power of two from rows / 16 to 8");
   const int32_t step = TILE * (warps / (config->rows / TILE));
-  if (!is_between(config->keys, step, MAX_KEYS) || config->keys % step != 0)
-    return broken(error, "keys", config->keys, "a multiple of 16 * warps / (rows / 16) up to 256");
+  if (!rule_is_between(config->keys, step, MAX_KEYS) || config->keys % step != 0)
+    return rule_broken(error, "keys", config->keys, "a multiple of 16 * warps / (rows / 16) up to 256");
   if (config->paged && config->keys > warps * LANES)
-    return broken(error, "keys", config->keys, "at most 32 * warps with paged, as a thread looks up one of them");
-  if (!is_between(config->stages, 2, MAX_STAGES)) return broken(error, "stages", config->stages, "2 to 4");
-  if (!is_between(config->blocks_per_sm, 1, MAX_BLOCKS))
-    return broken(error, "blocks_per_sm", config->blocks_per_sm, "1 to 8");
+    return rule_broken(error, "keys", config->keys, "at most 32 * warps with paged, as a thread looks up one of them");
+  if (!rule_is_between(config->stages, 2, MAX_STAGES)) return rule_broken(error, "stages", config->stages, "2 to 4");
+  if (!rule_is_between(config->blocks_per_sm, 1, MAX_BLOCKS))
+    return rule_broken(error, "blocks_per_sm", config->blocks_per_sm, "1 to 8");
   const int32_t registers = config->head_dim_v / 2 + config->keys / (warps / (config->rows / TILE)) / 2;
   if (registers <= MAX_ACCUMULATORS) return KJIT_OK;
-  return broken(error, "keys", config->keys,
-                "so small that head_dim_v / 2 + (keys of a warp) / 2 registers are at most 200");
+  return rule_broken(error, "keys", config->keys,
+                     "so small that head_dim_v / 2 + (keys of a warp) / 2 registers are at most 200");
 }
 
 kjit_status serving_check(const kjit_attention_serving_config *config, kjit_error *error) {

@@ -14,6 +14,7 @@
 
 #include "attention/attention_arguments.h"
 #include "attention/attention_variant_launch.h"
+#include "attention/rule.h"
 #include "attention/sm90/sm90_choose.h"
 #include "attention/sm90/sm90_maps.h"
 #include "attention/sm90/sm90_tickets.h"
@@ -58,21 +59,15 @@ static const struct runtime_slot slot = {create_state, destroy_state};
 
 enum lse_axis { LSE_BATCH, LSE_HEADS };
 
-static kjit_status check_equal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error) {
-  if (value == wanted) return KJIT_OK;
-  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be the %s, %lld", field, (int)value, what,
-                   (long long)wanted);
-}
-
 static kjit_status match(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
                          kjit_error *error) {
   const int causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
   kjit_status status = attention_arguments_match_dtype(config->dtype, problem->dtype, error);
   if (status == KJIT_OK)
-    status = check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
+    status = rule_check_equal("head_dim", config->head_dim, problem->head_dim, "tensors' head_dim", error);
   if (status == KJIT_OK)
-    status = check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
-  return status == KJIT_OK ? check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
+    status = rule_check_equal("head_dim_v", config->head_dim_v, problem->head_dim_v, "tensors' head_dim_v", error);
+  return status == KJIT_OK ? rule_check_equal("causal", config->causal, causal, "arguments' flag", error) : status;
 }
 
 static kjit_status choose(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,

@@ -5,13 +5,13 @@
 
 #include <string.h>
 
+#include "attention/rule.h"
 #include "base/error.h"
 #include "base/integer.h"
 #include "family/config.h"
 #include "jit/request/target.h"
 
 enum {
-  MAX_HEAD = 256,       /* columns: wgmma's N */
   MAX_CONSUMERS = 3,    /* with the producer 512 threads; a fourth would leave each 128 registers */
   KEY_STEP = 16,        /* wgmma's K: keys of one product with V */
   MAX_KEYS = 256,       /* wgmma's N, and rows of a tensor map's box */
@@ -79,50 +79,40 @@ uint32_t sm90_registers(const kjit_attention_sm90_config *config) {
 
 /* ---- Rules ---- */
 
-static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
-  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
-}
-
-static bool is_between(int32_t value, int32_t least, int32_t most) {
-  return value >= least && value <= most;
-}
-
 static kjit_status check_dtype(const kjit_attention_sm90_config *config, kjit_error *error) {
   if (config->dtype == KJIT_FP16 || config->dtype == KJIT_BF16) return KJIT_OK;
-  return broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
-}
-
-static kjit_status check_head(const char *field, int32_t columns, kjit_error *error) {
-  if (is_between(columns, 8, MAX_HEAD) && columns % 8 == 0) return KJIT_OK;
-  return broken(error, field, columns, "a multiple of 8 from 8 to 256");
+  return rule_broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
 }
 
 static kjit_status check_heads(const kjit_attention_sm90_config *config, kjit_error *error) {
-  const kjit_status status = check_head("head_dim", config->head_dim, error);
-  return status == KJIT_OK ? check_head("head_dim_v", config->head_dim_v, error) : status;
+  const kjit_status status = rule_check_head("head_dim", config->head_dim, error);
+  return status == KJIT_OK ? rule_check_head("head_dim_v", config->head_dim_v, error) : status;
 }
 
 static kjit_status check_booleans(const kjit_attention_sm90_config *config, kjit_error *error) {
   for (size_t i = 0; i < FIELD_COUNT; i++) {
     const kjit_field_info *field = &rows[i];
     const int32_t value = field_get(field, config);
-    if (field->kind == KJIT_FIELD_BOOL && value != 0 && value != 1) return broken(error, field->name, value, "0 or 1");
+    if (field->kind == KJIT_FIELD_BOOL && value != 0 && value != 1)
+      return rule_broken(error, field->name, value, "0 or 1");
   }
   return KJIT_OK;
 }
 
 static kjit_status check_counts(const kjit_attention_sm90_config *config, kjit_error *error) {
-  if (!is_between(config->consumers, 1, MAX_CONSUMERS)) return broken(error, "consumers", config->consumers, "1 to 3");
-  if (!is_between(config->tile_n, KEY_STEP, MAX_KEYS) || config->tile_n % KEY_STEP != 0)
-    return broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
-  if (!is_between(config->stages, MIN_STAGES, MAX_STAGES)) return broken(error, "stages", config->stages, "2 to 4");
-  if (!is_between(config->q_buffers, 1, 2)) return broken(error, "q_buffers", config->q_buffers, "1 or 2");
-  if (!is_between(config->o_chunks, 0, sm90_chunks(config->head_dim_v)))
-    return broken(error, "o_chunks", config->o_chunks, "from 0 to the 64-column chunks of head_dim_v");
-  if (!is_between(config->rescale_slack, 0, MAX_SLACK))
-    return broken(error, "rescale_slack", config->rescale_slack, "0 to 15");
-  if (is_between(config->packed, 1, MAX_PACKED) && (config->packed & (config->packed - 1)) == 0) return KJIT_OK;
-  return broken(error, "packed", config->packed, "a power of two from 1 to 64");
+  if (!rule_is_between(config->consumers, 1, MAX_CONSUMERS))
+    return rule_broken(error, "consumers", config->consumers, "1 to 3");
+  if (!rule_is_between(config->tile_n, KEY_STEP, MAX_KEYS) || config->tile_n % KEY_STEP != 0)
+    return rule_broken(error, "tile_n", config->tile_n, "a multiple of 16 from 16 to 256");
+  if (!rule_is_between(config->stages, MIN_STAGES, MAX_STAGES))
+    return rule_broken(error, "stages", config->stages, "2 to 4");
+  if (!rule_is_between(config->q_buffers, 1, 2)) return rule_broken(error, "q_buffers", config->q_buffers, "1 or 2");
+  if (!rule_is_between(config->o_chunks, 0, sm90_chunks(config->head_dim_v)))
+    return rule_broken(error, "o_chunks", config->o_chunks, "from 0 to the 64-column chunks of head_dim_v");
+  if (!rule_is_between(config->rescale_slack, 0, MAX_SLACK))
+    return rule_broken(error, "rescale_slack", config->rescale_slack, "0 to 15");
+  if (rule_is_between(config->packed, 1, MAX_PACKED) && (config->packed & (config->packed - 1)) == 0) return KJIT_OK;
+  return rule_broken(error, "packed", config->packed, "a power of two from 1 to 64");
 }
 
 /* The registers that O, S and P may take of the 256, 232 or 160 that setmaxnreg gives a consumer thread. The rest is

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "attention/rule.h"
 #include "base/error.h"
 
 #define COUNT(name, kind, text) +1
@@ -88,25 +89,21 @@ bool tune_class_gives(const struct tune_class *class, const kjit_field_info *fie
   return false;
 }
 
-static kjit_status broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
-  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
-}
-
 /* A class read from a file may have any numbers, so each is compared with what a problem can have. */
 kjit_status tune_class_check(const struct tune_class *class, kjit_error *error) {
   if (class->dtype != KJIT_FP16 && class->dtype != KJIT_BF16)
-    return broken(error, "dtype", class->dtype, "FP16 (5) or BF16 (15)");
-  if (class->causal != 0 && class->causal != 1) return broken(error, "causal", class->causal, "0 or 1");
+    return rule_broken(error, "dtype", class->dtype, "FP16 (5) or BF16 (15)");
+  if (class->causal != 0 && class->causal != 1) return rule_broken(error, "causal", class->causal, "0 or 1");
   for (size_t i = 0; i < tune_class_fields.count; i++) {
     const kjit_field_info *field = &tune_class_fields.fields[i];
     const int32_t value = field_get(field, class);
-    if (field->kind == KJIT_FIELD_INT && value < 1) return broken(error, field->name, value, "at least 1");
+    if (field->kind == KJIT_FIELD_INT && value < 1) return rule_broken(error, field->name, value, "at least 1");
   }
   if (tune_class_length(class->seq_q) != class->seq_q)
-    return broken(error, "seq_q", class->seq_q, "the name of a bucket");
+    return rule_broken(error, "seq_q", class->seq_q, "the name of a bucket");
   if (tune_class_length(class->seq_kv) != class->seq_kv)
-    return broken(error, "seq_kv", class->seq_kv, "the name of a bucket");
+    return rule_broken(error, "seq_kv", class->seq_kv, "the name of a bucket");
   if (tune_class_count(class->pairs) != class->pairs)
-    return broken(error, "pairs", class->pairs, "the name of a bucket");
+    return rule_broken(error, "pairs", class->pairs, "the name of a bucket");
   return KJIT_OK;
 }

@@ -1,0 +1,20 @@
+/* Rules of fields that several families have, and the one wording of what breaks them. Pure functions; any thread. */
+#include "attention/rule.h"
+
+#include "base/error.h"
+
+enum { HEAD_STEP = 8, MOST_COLUMNS = 256 };
+
+kjit_status rule_broken(kjit_error *error, const char *field, int32_t value, const char *rule) {
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be %s", field, (int)value, rule);
+}
+
+kjit_status rule_check_head(const char *field, int32_t columns, kjit_error *error) {
+  if (rule_is_between(columns, HEAD_STEP, MOST_COLUMNS) && columns % HEAD_STEP == 0) return KJIT_OK;
+  return rule_broken(error, field, columns, "a multiple of 8 from 8 to 256");
+}
+
+kjit_status rule_unequal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error) {
+  return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be the %s, %lld", field, (int)value, what,
+                   (long long)wanted);
+}

@@ -1,0 +1,29 @@
+/* What the rules of several families say alike of a config's field, with one wording. Pure; any thread. */
+#ifndef KJIT_ATTENTION_RULE_H
+#define KJIT_ATTENTION_RULE_H
+
+#include <stdbool.h>
+
+#include <kjit/common.h>
+
+/* KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be <rule>". */
+kjit_status rule_broken(kjit_error *error, const char *field, int32_t value, const char *rule);
+
+static inline bool rule_is_between(int32_t value, int32_t least, int32_t most) {
+  return value >= least && value <= most;
+}
+
+/* A head size: a multiple of 8 from 8 to 256, the most columns that a kernel of kjit has. */
+kjit_status rule_check_head(const char *field, int32_t columns, kjit_error *error);
+
+/* KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be the <what>, <wanted>". */
+kjit_status rule_unequal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error);
+
+/* A field that follows from a problem: `what` it must equal, such as "arguments' flag". Inline, because each launch
+ * with a caller's config asks. */
+static inline kjit_status rule_check_equal(const char *field, int32_t value, int64_t wanted, const char *what,
+                                           kjit_error *error) {
+  return value == wanted ? KJIT_OK : rule_unequal(field, value, wanted, what, error);
+}
+
+#endif
