@@ -6,14 +6,14 @@
  * where the mask is row intervals, which the attention kernel evaluates itself.
  * 3. attention_variant_begin() takes memory that belongs to the stream and enqueues those kernels.
  *
- * Threads: a launch belongs to its caller and is only read once it is prepared; memory is shared as sm90_workspace.h
+ * Threads: a launch belongs to its caller and is only read once it is prepared; memory is shared as stream_workspace.h
  * says. */
 #include "attention/attention_variant_launch.h"
 
 #include <string.h>
 
 #include "attention/attention_variant_kernels.h"
-#include "attention/sm90/sm90_workspace.h"
+#include "attention/stream_workspace.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -29,12 +29,12 @@ enum axis { BATCH, SEQ, HEADS };
 #define LISTS_MAX ((size_t)512 << 20)
 
 static void *create_memory(kjit_runtime *runtime) {
-  return sm90_workspace_create(runtime);
+  return stream_workspace_create(runtime);
 }
 
 static void destroy_memory(kjit_runtime *runtime, void *state) {
   (void)runtime;
-  sm90_workspace_destroy(state);
+  stream_workspace_destroy(state);
 }
 
 static const struct runtime_slot memory_slot = {create_memory, destroy_memory};
@@ -270,11 +270,11 @@ static kjit_status run_list(const struct attention_variant_launch *launch,
 
 kjit_status attention_variant_begin(const struct attention_variant_launch *launch, CUstream stream,
                                     struct attention_variant_blocks *out, kjit_error *error) {
-  struct sm90_space space = {0};
+  struct stream_space space = {0};
   const size_t list_bytes = launch->list_kernel ? launch->count_bytes + launch->entry_bytes : 0;
   *out = (struct attention_variant_blocks){.lists = launch->params.lists};
   if (!launch->is_listed || launch->map_bytes + list_bytes == 0) return KJIT_OK;
-  if (!sm90_workspace_get(launch->memory, launch->map_bytes + list_bytes, 0, stream, &space)) {
+  if (!stream_workspace_get(launch->memory, launch->map_bytes + list_bytes, 0, stream, &space)) {
     if (!launch->is_mapped) return KJIT_OK; /* every block is judged */
     return error_set(error, KJIT_ERR_NO_MEMORY, "no device memory for %zu bytes of block states", launch->map_bytes);
   }
@@ -293,6 +293,6 @@ kjit_status attention_variant_begin(const struct attention_variant_launch *launc
 
 void attention_variant_end(const struct attention_variant_launch *launch, CUstream stream,
                            const struct attention_variant_blocks *blocks) {
-  const struct sm90_space space = {.borrowed = blocks->borrowed};
-  if (blocks->borrowed) sm90_workspace_put(launch->memory, &space, stream);
+  const struct stream_space space = {.borrowed = blocks->borrowed};
+  if (blocks->borrowed) stream_workspace_put(launch->memory, &space, stream);
 }

@@ -8,7 +8,7 @@
 #include "attention_variant/list_params.h"
 #include "family/config_kernel.h"
 
-struct sm90_workspace;
+struct stream_workspace;
 
 /* The tiles that a config divides a problem into, as lists of key blocks count them. */
 struct attention_tiling {
@@ -32,7 +32,7 @@ struct attention_variant_launch {
   struct attention_block_map_params map;   /* without `states` */
   uint32_t list_grid[3], map_grid[3];
   size_t count_bytes, entry_bytes, map_bytes; /* of memory for the lists and the map, multiples of 16 */
-  struct sm90_workspace *memory;
+  struct stream_workspace *memory;
 };
 
 /* Are the members of a variant set? Every launch asks. */

@@ -15,7 +15,7 @@
 #include "attention/attention_arguments.h"
 #include "attention/decode/decode_choose.h"
 #include "attention/rule.h"
-#include "attention/sm90/sm90_workspace.h"
+#include "attention/stream_workspace.h"
 #include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
@@ -43,13 +43,13 @@ struct key {
 /* What the family keeps in a runtime. */
 struct state {
   struct recent *maps;
-  struct sm90_workspace *workspace;
+  struct stream_workspace *workspace;
 };
 
 static void destroy_state(kjit_runtime *runtime, void *user) {
   struct state *state = user;
   const struct mem *mem = runtime_mem(runtime);
-  sm90_workspace_destroy(state->workspace);
+  stream_workspace_destroy(state->workspace);
   recent_destroy(mem, state->maps);
   mem_free(mem, state);
 }
@@ -59,7 +59,7 @@ static void *create_state(kjit_runtime *runtime) {
   struct state *state = mem_alloc(mem, sizeof *state);
   if (!state) return NULL;
   state->maps = recent_create(mem, PLACES, sizeof(struct key), 2 * RUNTIME_TENSOR_MAP_BYTES);
-  state->workspace = sm90_workspace_create(runtime);
+  state->workspace = stream_workspace_create(runtime);
   if (state->maps && state->workspace) return state;
   destroy_state(runtime, state);
   return NULL;
@@ -205,16 +205,16 @@ static kjit_status enqueue_params(const struct decode_call *call, const struct a
 static kjit_status enqueue(const void *user, const struct attention_variant_blocks *blocks, CUstream stream,
                            kjit_error *error) {
   const struct decode_call *call = user;
-  struct sm90_space space;
+  struct stream_space space;
   (void)blocks; /* the family computes no variants */
-  if (!call->workspace || !sm90_workspace_get(call->workspace, call->partial_bytes, call->arrivals, stream, &space))
+  if (!call->workspace || !stream_workspace_get(call->workspace, call->partial_bytes, call->arrivals, stream, &space))
     return enqueue_params(call, &call->params, stream, error);
   struct attention_decode_sm90_params params = call->params;
   set_runs(call->blocks, call->runs, &params);
   params.partials = space.partials;
   params.meetings = space.arrivals;
   const kjit_status status = enqueue_params(call, &params, stream, error);
-  sm90_workspace_put(call->workspace, &space, stream);
+  stream_workspace_put(call->workspace, &space, stream);
   return status;
 }
 

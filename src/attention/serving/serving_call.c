@@ -6,12 +6,12 @@
  * 3. with new keys the append pass is enqueued;
  * 4. the attend pass is enqueued, with the caller's workspace or the stream's.
  *
- * Threads: any number may call; the workspace is shared as attention/sm90/sm90_workspace.h says. */
+ * Threads: any number may call; the workspace is shared as attention/stream_workspace.h says. */
 #include <string.h>
 
 #include "attention/serving/serving_arguments.h"
 #include "attention/serving/serving_config.h"
-#include "attention/sm90/sm90_workspace.h"
+#include "attention/stream_workspace.h"
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "family/config.h"
@@ -19,12 +19,12 @@
 #include "runtime/runtime_internal.h"
 
 static void *create_workspace(kjit_runtime *runtime) {
-  return sm90_workspace_create(runtime);
+  return stream_workspace_create(runtime);
 }
 
 static void destroy_workspace(kjit_runtime *runtime, void *state) {
   (void)runtime;
-  sm90_workspace_destroy(state);
+  stream_workspace_destroy(state);
 }
 
 static const struct runtime_slot slot = {create_workspace, destroy_workspace};
@@ -130,7 +130,7 @@ static kjit_status enqueue_append(const struct call *call, CUstream stream, kjit
 /* Step 4 with the caller's workspace, or with the stream's own. */
 static kjit_status enqueue_attend(struct call *call, const kjit_attention_serving_args *args, CUstream stream,
                                   kjit_error *error) {
-  struct sm90_space space = {0};
+  struct stream_space space = {0};
   if (args->workspace) {
     if (args->workspace_bytes < workspace_bytes(call)) {
       return error_set(error, KJIT_ERR_INVALID_ARG, "workspace_bytes is %zu: must be at least %zu",
@@ -139,14 +139,14 @@ static kjit_status enqueue_attend(struct call *call, const kjit_attention_servin
     space.partials = args->workspace;
     space.arrivals = (int *)((char *)args->workspace + call->partial_bytes);
   } else {
-    struct sm90_workspace *workspace = runtime_slot_get(call->runtime, &slot);
+    struct stream_workspace *workspace = runtime_slot_get(call->runtime, &slot);
     if (!workspace) return error_no_memory(error);
-    if (!sm90_workspace_get(workspace, call->partial_bytes, call->runs, stream, &space))
+    if (!stream_workspace_get(workspace, call->partial_bytes, call->runs, stream, &space))
       return error_set(error, KJIT_ERR_DRIVER, "no device memory for a workspace of %zu bytes", workspace_bytes(call));
     call->params.partials = space.partials;
     call->params.arrivals = space.arrivals;
     const kjit_status status = enqueue(call, &call->choice, call->runs, &call->params, stream, error);
-    sm90_workspace_put(workspace, &space, stream);
+    stream_workspace_put(workspace, &space, stream);
     return status;
   }
   call->params.partials = space.partials;

@@ -4,7 +4,7 @@
  * 1. the tensor maps, encoded once for the same tensors (sm90_maps.h);
  * 2. the kernel's argument struct;
  * 3. at each launch, the memory that belongs to a stream: tile-scheduler counters, from which the blocks of a causal
- *    problem take their tiles (sm90_tickets.h), and partial results of split-KV (sm90_workspace.h).
+ *    problem take their tiles (sm90_tickets.h), and partial results of split-KV (stream_workspace.h).
  *
  * Threads: a call belongs to its caller and is only read once it is prepared. Maps, counters and workspace are shared
  * by all threads, each as its own header says. */
@@ -19,7 +19,7 @@
 #include "attention/sm90/sm90_maps.h"
 #include "attention/sm90/sm90_tickets.h"
 #include "attention/sm90/sm90_tiles.h"
-#include "attention/sm90/sm90_workspace.h"
+#include "attention/stream_workspace.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -29,13 +29,13 @@
 struct state {
   struct recent *maps; /* sm90_maps.h */
   struct sm90_tickets *tickets;
-  struct sm90_workspace *workspace;
+  struct stream_workspace *workspace;
 };
 
 static void destroy_state(kjit_runtime *runtime, void *user) {
   struct state *state = user;
   const struct mem *mem = runtime_mem(runtime);
-  sm90_workspace_destroy(state->workspace);
+  stream_workspace_destroy(state->workspace);
   sm90_tickets_destroy(state->tickets);
   recent_destroy(mem, state->maps);
   mem_free(mem, state);
@@ -47,7 +47,7 @@ static void *create_state(kjit_runtime *runtime) {
   if (!state) return NULL;
   state->maps = sm90_maps_create(mem);
   state->tickets = sm90_tickets_create(runtime);
-  state->workspace = sm90_workspace_create(runtime);
+  state->workspace = stream_workspace_create(runtime);
   if (state->maps && state->tickets && state->workspace) return state;
   destroy_state(runtime, state);
   return NULL;
@@ -164,14 +164,14 @@ static kjit_status enqueue_params(const struct sm90_call *call, const struct att
 /* Give `base` the stream's memory, and enqueue. */
 static kjit_status enqueue_split(const struct sm90_call *call, struct attention_sm90_params *base, CUstream stream,
                                  kjit_error *error) {
-  struct sm90_space space;
-  if (!sm90_workspace_get(call->workspace, call->partial_bytes, call->arrivals, stream, &space))
+  struct stream_space space;
+  if (!stream_workspace_get(call->workspace, call->partial_bytes, call->arrivals, stream, &space))
     return enqueue_params(call, base, stream, error);
   base->splits = (int)call->parts;
   base->partials = space.partials;
   base->arrivals = space.arrivals;
   const kjit_status status = enqueue_params(call, base, stream, error);
-  sm90_workspace_put(call->workspace, &space, stream);
+  stream_workspace_put(call->workspace, &space, stream);
   return status;
 }
 

@@ -1,4 +1,4 @@
-/* Device memory for split-KV launches: sm90_workspace.h says what it is for and why a stream may use it again.
+/* Device memory for split-KV launches: stream_workspace.h says what it is for and why a stream may use it again.
  *
  * A launch asks for its stream's latest piece of memory; if that is too small, a larger one is made and becomes the
  * stream's latest. Where a stream cannot be identified, is captured, or the limit is reached, memory is borrowed from
@@ -6,7 +6,7 @@
  *
  * Threads: streams are in a push-only table, pieces in a push-only list, and a stream's latest piece is replaced by
  * compare-and-swap; no thread waits for another. */
-#include "attention/sm90/sm90_workspace.h"
+#include "attention/stream_workspace.h"
 
 #include <stdatomic.h>
 
@@ -29,23 +29,23 @@ struct stream_pieces {
   _Atomic(struct piece *) latest;
 };
 
-struct sm90_workspace {
+struct stream_workspace {
   kjit_runtime *runtime;
   struct push_table streams; /* struct runtime_stream to struct stream_pieces */
   _Atomic(struct piece *) pieces;
   _Atomic(size_t) bytes; /* bytes of all pieces together */
 };
 
-struct sm90_workspace *sm90_workspace_create(kjit_runtime *runtime) {
+struct stream_workspace *stream_workspace_create(kjit_runtime *runtime) {
   const struct mem *mem = runtime_mem(runtime);
-  struct sm90_workspace *workspace = mem_alloc(mem, sizeof *workspace);
+  struct stream_workspace *workspace = mem_alloc(mem, sizeof *workspace);
   if (!workspace) return NULL;
   workspace->runtime = runtime;
   push_table_init(&workspace->streams, mem, sizeof(struct stream_pieces));
   return workspace;
 }
 
-void sm90_workspace_destroy(struct sm90_workspace *workspace) {
+void stream_workspace_destroy(struct stream_workspace *workspace) {
   if (!workspace) return;
   const struct mem *mem = runtime_mem(workspace->runtime);
   struct piece *piece = atomic_load_explicit(&workspace->pieces, memory_order_acquire);
@@ -66,31 +66,31 @@ static size_t power_of_two(size_t least, size_t needed) {
 }
 
 /* Set the pointers into a piece that has `partial_bytes` bytes of partial results, a multiple of 16. */
-static void point_into(uint64_t address, size_t partial_bytes, struct sm90_space *out) {
+static void point_into(uint64_t address, size_t partial_bytes, struct stream_space *out) {
   out->partials = (float *)(uintptr_t)address;
   out->arrivals = (int *)(uintptr_t)(address + partial_bytes);
 }
 
-static bool borrow(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                   struct sm90_space *out) {
+static bool borrow(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                   struct stream_space *out) {
   const size_t arrival_bytes = arrivals * sizeof(int);
   out->borrowed = runtime_memory_borrow(workspace->runtime, partial_bytes + arrival_bytes, stream);
   if (!out->borrowed) return false;
   point_into(out->borrowed, partial_bytes, out);
   if (runtime_memory_clear(workspace->runtime, out->borrowed + partial_bytes, arrival_bytes, stream)) return true;
-  sm90_workspace_put(workspace, out, stream);
+  stream_workspace_put(workspace, out, stream);
   return false;
 }
 
 /* Count bytes before they are allocated. Returns false when that would exceed the limit. */
-static bool reserve(struct sm90_workspace *workspace, size_t bytes) {
+static bool reserve(struct stream_workspace *workspace, size_t bytes) {
   const size_t before = atomic_fetch_add_explicit(&workspace->bytes, bytes, memory_order_relaxed);
   if (before + bytes <= MOST_BYTES) return true;
   atomic_fetch_sub_explicit(&workspace->bytes, bytes, memory_order_relaxed);
   return false;
 }
 
-static void enlist(struct sm90_workspace *workspace, struct piece *piece) {
+static void enlist(struct stream_workspace *workspace, struct piece *piece) {
   piece->next = atomic_load_explicit(&workspace->pieces, memory_order_relaxed);
   while (!atomic_compare_exchange_weak_explicit(&workspace->pieces, &piece->next, piece, memory_order_release,
                                                 memory_order_relaxed))
@@ -98,7 +98,7 @@ static void enlist(struct sm90_workspace *workspace, struct piece *piece) {
 }
 
 /* Make a piece that is at least as large as the latest. NULL when there is no memory. */
-static struct piece *make_piece(struct sm90_workspace *workspace, const struct piece *latest, size_t partial_bytes,
+static struct piece *make_piece(struct stream_workspace *workspace, const struct piece *latest, size_t partial_bytes,
                                 size_t arrivals, CUstream stream) {
   const struct mem *mem = runtime_mem(workspace->runtime);
   struct piece *const piece = mem_alloc(mem, sizeof *piece);
@@ -123,7 +123,7 @@ static bool is_enough(const struct piece *piece, size_t partial_bytes, size_t ar
 }
 
 /* Give the stream a larger piece. Several threads may do so at once; each one's piece is right for its own launch. */
-static struct piece *grow(struct sm90_workspace *workspace, struct stream_pieces *pieces, size_t partial_bytes,
+static struct piece *grow(struct stream_workspace *workspace, struct stream_pieces *pieces, size_t partial_bytes,
                           size_t arrivals, CUstream stream) {
   struct piece *latest = atomic_load_explicit(&pieces->latest, memory_order_acquire);
   if (is_enough(latest, partial_bytes, arrivals)) return latest;
@@ -136,17 +136,17 @@ static struct piece *grow(struct sm90_workspace *workspace, struct stream_pieces
 }
 
 /* Find what is kept of a stream, or add it. NULL when out of memory. */
-static struct stream_pieces *meet_stream(struct sm90_workspace *workspace, const struct runtime_stream *identified) {
+static struct stream_pieces *meet_stream(struct stream_workspace *workspace, const struct runtime_stream *identified) {
   static const struct stream_pieces none;
   const void *known = push_table_find(&workspace->streams, identified, sizeof *identified);
   if (!known) known = push_table_add(&workspace->streams, identified, sizeof *identified, &none);
   return (struct stream_pieces *)(uintptr_t)known; /* the table's own copy, which may be written */
 }
 
-bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                        struct sm90_space *out) {
+bool stream_workspace_get(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                          struct stream_space *out) {
   struct runtime_stream identified;
-  *out = (struct sm90_space){0};
+  *out = (struct stream_space){0};
   if (!runtime_stream_identify(workspace->runtime, stream, &identified))
     return borrow(workspace, partial_bytes, arrivals, stream, out);
   struct stream_pieces *const pieces = meet_stream(workspace, &identified);
@@ -157,6 +157,6 @@ bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, 
   return true;
 }
 
-void sm90_workspace_put(struct sm90_workspace *workspace, const struct sm90_space *space, CUstream stream) {
+void stream_workspace_put(struct stream_workspace *workspace, const struct stream_space *space, CUstream stream) {
   if (space->borrowed) runtime_memory_give_back(workspace->runtime, space->borrowed, stream);
 }

@@ -9,34 +9,34 @@
  * and where the driver does not tell streams apart, memory is allocated on the stream before the launch and freed after
  * it: nodes of the graph, in a capture. CUDA lets a graph with such nodes be instantiated once at a time, and not be a
  * part of another graph. Where the driver has no such memory either, the launch does without: nothing is split. */
-#ifndef KJIT_ATTENTION_SM90_SM90_WORKSPACE_H
-#define KJIT_ATTENTION_SM90_SM90_WORKSPACE_H
+#ifndef KJIT_ATTENTION_STREAM_WORKSPACE_H
+#define KJIT_ATTENTION_STREAM_WORKSPACE_H
 
 #include <stdbool.h>
 
 #include <kjit/kernel.h>
 
-struct sm90_workspace;
+struct stream_workspace;
 
 /* NULL when out of memory. */
-struct sm90_workspace *sm90_workspace_create(kjit_runtime *runtime);
+struct stream_workspace *stream_workspace_create(kjit_runtime *runtime);
 
 /* Frees the memory; nothing may be running that uses it. Accepts NULL. */
-void sm90_workspace_destroy(struct sm90_workspace *workspace);
+void stream_workspace_destroy(struct stream_workspace *workspace);
 
 /* The device memory that one split launch works in. The kernel writes partial results to `partials` and counts the
  * splits of a tile that have finished in `arrivals`. */
-struct sm90_space {
+struct stream_space {
   float *partials;
   int *arrivals;     /* zeros by the time of the launch */
   uint64_t borrowed; /* to be given back; 0: nothing is */
 };
 
 /* Memory of the current context for the stream's next launch. False: there is none. Thread-safe. */
-bool sm90_workspace_get(struct sm90_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
-                        struct sm90_space *out);
+bool stream_workspace_get(struct stream_workspace *workspace, size_t partial_bytes, size_t arrivals, CUstream stream,
+                          struct stream_space *out);
 
 /* After the launch, whether or not it was enqueued. Thread-safe. */
-void sm90_workspace_put(struct sm90_workspace *workspace, const struct sm90_space *space, CUstream stream);
+void stream_workspace_put(struct stream_workspace *workspace, const struct stream_space *space, CUstream stream);
 
 #endif
