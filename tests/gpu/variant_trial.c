@@ -239,13 +239,12 @@ static void declare(const struct variant_trial *t, struct declared *all) {
 
 static kjit_attention_args arguments(const struct variant_trial *t) {
   const struct variant_shape *s = t->shape;
+  const kjit_dtype dtype = (kjit_dtype)t->dtype;
   kjit_attention_args args = kjit_attention_args_default();
-  args.q = kjit_tensor_bshd((void *)(uintptr_t)t->dq.address, t->dtype, 0, s->batch, s->seq_q, s->heads, s->head_dim);
-  args.k =
-      kjit_tensor_bshd((void *)(uintptr_t)t->dk.address, t->dtype, 0, s->batch, s->seq_kv, s->heads_kv, s->head_dim);
-  args.v =
-      kjit_tensor_bshd((void *)(uintptr_t)t->dv.address, t->dtype, 0, s->batch, s->seq_kv, s->heads_kv, s->head_dim);
-  args.o = kjit_tensor_bshd((void *)(uintptr_t)t->d_o.address, t->dtype, 0, s->batch, s->seq_q, s->heads, s->head_dim);
+  args.q = kjit_tensor_bshd((void *)(uintptr_t)t->dq.address, dtype, 0, s->batch, s->seq_q, s->heads, s->head_dim);
+  args.k = kjit_tensor_bshd((void *)(uintptr_t)t->dk.address, dtype, 0, s->batch, s->seq_kv, s->heads_kv, s->head_dim);
+  args.v = kjit_tensor_bshd((void *)(uintptr_t)t->dv.address, dtype, 0, s->batch, s->seq_kv, s->heads_kv, s->head_dim);
+  args.o = kjit_tensor_bshd((void *)(uintptr_t)t->d_o.address, dtype, 0, s->batch, s->seq_q, s->heads, s->head_dim);
   args.lse = view(t->dlse, KJIT_FP32, 3, (int64_t[]){s->batch, s->heads, s->seq_q});
   args.flags = t->one->causal ? KJIT_ATTENTION_CAUSAL : 0;
   return args;
