@@ -27,20 +27,19 @@ struct bench {
 
 struct row {
   const char *name, *score, *mask;
-  bool causal;
   int32_t window; /* 0: none */
-  bool uses_doc, uses_slope, uses_cap;
+  bool causal, uses_doc, uses_slope, uses_cap;
 };
 
 static const struct row rows[] = {
-    {"causal (dense)", NULL, NULL, true, 0, 0, 0, 0},
-    {"full (dense)", NULL, NULL, false, 0, 0, 0, 0},
-    {"causal as mask", NULL, "q >= k", false, 0, 0, 0, 0},
-    {"window 1024", NULL, "q - k < window && q >= k", false, 1024, 0, 0, 0},
-    {"causal alibi", "score + slope[h] * float(k - q)", NULL, true, 0, 0, 1, 0},
-    {"causal softcap", "cap * tanh(score / cap)", NULL, true, 0, 0, 0, 1},
-    {"document", NULL, "doc[q] == doc[k]", false, 0, 1, 0, 0},
-    {"causal document", NULL, "doc[q] == doc[k] && q >= k", false, 0, 1, 0, 0},
+    {"causal (dense)", NULL, NULL, 0, true, 0, 0, 0},
+    {"full (dense)", NULL, NULL, 0, false, 0, 0, 0},
+    {"causal as mask", NULL, "q >= k", 0, false, 0, 0, 0},
+    {"window 1024", NULL, "q - k < window && q >= k", 1024, false, 0, 0, 0},
+    {"causal alibi", "score + slope[h] * float(k - q)", NULL, 0, true, 0, 1, 0},
+    {"causal softcap", "cap * tanh(score / cap)", NULL, 0, true, 0, 0, 1},
+    {"document", NULL, "doc[q] == doc[k]", 0, false, 1, 0, 0},
+    {"causal document", NULL, "doc[q] == doc[k] && q >= k", 0, false, 1, 0, 0},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -205,7 +204,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   for (int i = 1; i + 1 < argc; i += 2)
-    run_size(&b, atoll(argv[i]), atoll(argv[i + 1]));
+    run_size(&b, strtoll(argv[i], NULL, 10), strtoll(argv[i + 1], NULL, 10));
   if (argc < 3) {
     run_size(&b, 64, 4096);
     run_size(&b, 128, 4096);

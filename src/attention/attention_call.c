@@ -173,6 +173,7 @@ static kjit_status prepare_variant(struct attention_call *call, kjit_runtime *ru
                                    const kjit_attention_args *args, const kjit_attention_problem *problem,
                                    const kjit_device_info *device, kjit_error *error) {
   struct attention_tiling tiling;
+  assert(decision->family);
   decision->family->tiling(problem, decision->values, &tiling);
   return attention_variant_prepare(&call->variant, runtime, args, &tiling, device, error);
 }

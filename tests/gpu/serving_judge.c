@@ -111,7 +111,7 @@ static void judge_row(const struct serving_trial *trial, const uint16_t *o, cons
 static void judge_untouched(const struct serving_trial *trial, const uint16_t *o, const bool *counts, int rows,
                             struct verdict *verdict) {
   const int heads = trial->c.heads_kv * trial->c.group;
-  const size_t columns = (size_t)(heads * trial->c.head_dim_v);
+  const size_t columns = (size_t)heads * (size_t)trial->c.head_dim_v;
   for (int row = 0; row < rows; row++)
     for (size_t i = 0; i < columns && !counts[row]; i++)
       if (o[(size_t)row * columns + i] != CARD_POISON) complain(verdict, "written outside", -1, row, 0);

@@ -153,7 +153,7 @@ static void fill_key(struct serving_trial *trial, int b, int position, int head,
 static void fill_inputs(struct serving_trial *trial) {
   const struct serving_case *c = &trial->c;
   struct random random = {c->seed};
-  const size_t row = (size_t)(c->heads_kv * c->group * c->head_dim);
+  const size_t row = (size_t)c->heads_kv * (size_t)c->group * (size_t)c->head_dim;
   for (size_t i = 0; i < trial->memory[SERVING_COS].elements; i++) {
     const double angle = (double)(random_next(&random) >> 40) / 16777216.0 * 6.283;
     trial->memory[SERVING_COS].host[i] = half_from_float(c->dtype, (float)cos(angle));

@@ -73,7 +73,7 @@ static void make_world(struct variant_trial *t) {
                               .seq_q = s->seq_q,
                               .seq_kv = s->seq_kv,
                               .keys = keys};
-  w->doc = calloc((size_t)(s->batch * keys), sizeof *w->doc);
+  w->doc = calloc((size_t)s->batch * (size_t)keys, sizeof *w->doc);
   w->length = calloc((size_t)s->batch, sizeof *w->length);
   w->flag = calloc((size_t)keys, 1);
   for (int b = 0; b < s->batch; b++) {
@@ -150,15 +150,16 @@ static kjit_tensor view(struct card_buffer buffer, int32_t dtype, uint32_t rank,
 static kjit_status make_blocks(struct variant_trial *t, kjit_block_lists *lists, kjit_error *error) {
   const int block = t->one->block, heads = t->shape->heads;
   const int rows = (t->shape->seq_q + block - 1) / block, columns = (t->shape->seq_kv + block - 1) / block;
+  const size_t lists_count = (size_t)heads * (size_t)rows, places = lists_count * (size_t)columns;
   int32_t *counts[2], *indices[2];
   for (int i = 0; i < 2; i++) {
-    counts[i] = calloc((size_t)(heads * rows), 4);
-    indices[i] = malloc((size_t)(heads * rows * columns) * 4);
-    memset(indices[i], 0x7f, (size_t)(heads * rows * columns) * 4); /* what is behind the counts must not be read */
+    counts[i] = calloc(lists_count, 4);
+    indices[i] = malloc(places * 4);
+    memset(indices[i], 0x7f, places * 4); /* what is behind the counts must not be read */
   }
   t->rows = rows;
   t->columns = columns;
-  t->states = calloc((size_t)(heads * rows * columns), 1);
+  t->states = calloc(places, 1);
   for (int row = 0; row < heads * rows; row++)
     for (int c = 0; c < columns; c++) {
       const int state = (int)random_below(&t->random, 3);
@@ -167,9 +168,10 @@ static kjit_status make_blocks(struct variant_trial *t, kjit_block_lists *lists,
     }
   kjit_status status = KJIT_OK;
   for (int i = 0; i < 2 && status == KJIT_OK; i++) {
-    status = upload(t->card, &t->dblocks[2 * i], counts[i], (size_t)(heads * rows) * 4, error);
-    if (status == KJIT_OK)
-      status = upload(t->card, &t->dblocks[2 * i + 1], indices[i], (size_t)(heads * rows * columns) * 4, error);
+    status = upload(t->card, &t->dblocks[2 * i], counts[i], lists_count * 4, error);
+    if (status == KJIT_OK) status = upload(t->card, &t->dblocks[2 * i + 1], indices[i], places * 4, error);
+  }
+  for (int i = 0; i < 2; i++) {
     free(counts[i]);
     free(indices[i]);
   }

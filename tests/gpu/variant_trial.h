@@ -33,12 +33,12 @@ struct variant_case {
   const char *score, *mask; /* texts; NULL: none */
   double (*score_at)(const struct variant_world *world, double s, struct variant_place_of at);
   bool (*mask_at)(const struct variant_world *world, struct variant_place_of at);
+  int block; /* block lists with blocks of this many queries and keys; 0: none */
   bool causal, sinks;
   double tolerance; /* of the 16-bit reference's error; 0: 2 */
   double lse_tolerance;
   /* Set plain members of the arguments in place of the texts. */
   void (*set)(kjit_attention_args *args, const struct variant_world *world, kjit_tensor tensors[2]);
-  int block; /* block lists with blocks of this many queries and keys; 0: none */
 };
 
 struct variant_shape {

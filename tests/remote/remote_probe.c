@@ -87,6 +87,7 @@ static int run_stampede(long processes, long compile_ms) {
     struct cache_world *world = machine();
     fake_nvrtc_state = shared;
     while (!atomic_load(&fake_nvrtc.stage))
+      /* 7919 and 12000 share no factor, so that the moments are spread over the whole write. */
       usleep(1000);
     const bool right = cache_world_get(world, 1, 0, NULL, NULL) == KJIT_OK;
     cache_world_teardown((void **)&world);
@@ -128,14 +129,14 @@ static int run_kill(long rounds) {
   long wrong = 0, refused = 0;
   char write_url[1024]; /* the writer must not find what it wrote before */
   snprintf(write_url, sizeof write_url, "%s|wo", url);
-  srand(1);
   for (long round = 0; round < rounds; round++) {
     const pid_t writer = fork();
     if (!writer) {
       url = write_url;
       write_until_killed();
     }
-    usleep((useconds_t)(1000 + rand() % 12000));
+    /* 7919 and 12000 share no factor, so that the moments are spread over the whole write. */
+    usleep((useconds_t)(1000 + round * 7919 % 12000));
     kill(writer, SIGKILL);
     (void)wait_for(writer);
     const pid_t reader = fork();
@@ -154,7 +155,8 @@ int main(int argc, char **argv) {
   signing_key = getenv("PROBE_SIGNING_KEY");
   trusted_key = getenv("PROBE_TRUSTED_KEY");
   const long number = strtol(argv[3], NULL, 10);
-  end_ms = getenv("PROBE_END_MS") ? (uint32_t)strtoul(getenv("PROBE_END_MS"), NULL, 10) : 0;
+  const char *const end = getenv("PROBE_END_MS");
+  end_ms = end ? (uint32_t)strtoul(end, NULL, 10) : 0;
   void *const shared = mmap(NULL, sizeof fake_nvrtc_own, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 2;
   if (!strcmp(argv[2], "get")) return run_get(number);

@@ -41,20 +41,20 @@ static const struct word layout_words[] = {{"bshd", LAYOUT_BSHD}, {"bhsd", LAYOU
 struct key {
   const char *name;
   enum key_kind kind;
+  uint32_t flag;            /* KEY_FLAG   */
   size_t offset;            /* of the member */
   uint64_t least, most;     /* KEY_NUMBER, and 0 and 1 of KEY_FLAG and KEY_BOOL */
-  uint32_t flag;            /* KEY_FLAG   */
   const struct word *words; /* KEY_WORD */
   const char *expected;     /* KEY_WORD: for the message */
 };
 
 #define NUMBER(member, least, most)                                                                                    \
-  { #member, KEY_NUMBER, offsetof(struct trial_problem, asked.member), least, most, 0, NULL, NULL }
+  { #member, KEY_NUMBER, 0, offsetof(struct trial_problem, asked.member), least, most, NULL, NULL }
 #define FLAG(name, flag)                                                                                               \
-  { name, KEY_FLAG, offsetof(struct trial_problem, asked.flags), 0, 1, flag, NULL, NULL }
+  { name, KEY_FLAG, flag, offsetof(struct trial_problem, asked.flags), 0, 1, NULL, NULL }
 
 static const struct key keys[] = {
-    {"dtype", KEY_WORD, offsetof(struct trial_problem, asked.dtype), 0, 0, 0, dtype_words, "fp16 or bf16"},
+    {"dtype", KEY_WORD, 0, offsetof(struct trial_problem, asked.dtype), 0, 0, dtype_words, "fp16 or bf16"},
     NUMBER(head_dim, 1, 1024),
     NUMBER(head_dim_v, 1, 1024),
     NUMBER(batch, 1, MOST_GRID_YZ),
@@ -63,10 +63,10 @@ static const struct key keys[] = {
     NUMBER(seq_q, 1, MOST_SEQ),
     NUMBER(seq_kv, 1, MOST_SEQ),
     FLAG("causal", KJIT_ATTENTION_CAUSAL),
-    {"scale", KEY_SCALE, offsetof(struct trial_problem, scale), 0, 0, 0, NULL, NULL},
-    {"layout", KEY_WORD, offsetof(struct trial_problem, layout), 0, 0, 0, layout_words, "bshd or bhsd"},
-    {"pass", KEY_WORD, offsetof(struct trial_problem, pass), 0, 0, 0, pass_words, "forward or backward"},
-    {"lse", KEY_BOOL, offsetof(struct trial_problem, lse), 0, 1, 0, NULL, NULL},
+    {"scale", KEY_SCALE, 0, offsetof(struct trial_problem, scale), 0, 0, NULL, NULL},
+    {"layout", KEY_WORD, 0, offsetof(struct trial_problem, layout), 0, 0, layout_words, "bshd or bhsd"},
+    {"pass", KEY_WORD, 0, offsetof(struct trial_problem, pass), 0, 0, pass_words, "forward or backward"},
+    {"lse", KEY_BOOL, 0, offsetof(struct trial_problem, lse), 0, 1, NULL, NULL},
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys };
 

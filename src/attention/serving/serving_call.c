@@ -9,6 +9,8 @@
  * Threads: any number may call; the workspace is shared as attention/stream_workspace.h says. */
 #include <string.h>
 
+#include <assert.h>
+
 #include "attention/serving/serving_arguments.h"
 #include "attention/serving/serving_config.h"
 #include "attention/stream_workspace.h"
@@ -84,7 +86,10 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
   if (status != KJIT_OK) return status;
   call->device = runtime_known_device(runtime, ordinal);
   if (!call->device) call->device = runtime_device(runtime, ordinal, error);
-  if (!call->device) return (kjit_status)error->status;
+  if (!call->device) {
+    assert(error->status != KJIT_OK);
+    return (kjit_status)error->status;
+  }
   const struct family_place place = family_place_of_device(call->device);
   call->problem = serving_arguments_problem(args);
   status = serving_choose(&call->problem, KJIT_SERVING_ATTEND, &place, &call->choice, error);

@@ -8,6 +8,7 @@
  * the same lease twice: one that takes it both times has no leases.
  *
  * Any thread. After curl_store_open() the struct changes by its atomics alone. */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,6 +326,7 @@ static kjit_status set_up(struct curl_store *store, const struct remote_url *url
     if (!store->base) status = error_no_memory(error);
   }
   if (status != KJIT_OK) return status;
+  assert(store->base);
   size_t bytes = strlen(store->base);
   if (bytes > URL_MAX_BYTES) return error_set(error, KJIT_ERR_INVALID_ARG, "longer than %d bytes", URL_MAX_BYTES);
   while (bytes && store->base[bytes - 1] == '/')

@@ -207,9 +207,11 @@ kjit_status redis_store_open(kjit_remote_store *out, const struct mem *mem, cons
   store->connect_ms = (uint32_t)url->connect_ms;
   store->ttl_s = url->ttl_s;
   store->text = mem_strdup(mem, strstr(url->address, "://") + 3);
-  kjit_status status = store->text ? KJIT_OK : error_no_memory(error);
-  if (status == KJIT_OK && is_local) store->host = store->text;
-  if (status == KJIT_OK && (is_local ? *store->host != '/' : !parse(store, store->text)))
+  if (store->text && is_local) store->host = store->text;
+  kjit_status status = KJIT_OK;
+  if (!store->text)
+    status = error_no_memory(error);
+  else if (is_local ? *store->text != '/' : !parse(store, store->text))
     status = error_set(error, KJIT_ERR_INVALID_ARG,
                        "must be redis://[[USER:]PASSWORD@]HOST[:PORT][/NUMBER] or redis+unix:///PATH");
   if (status != KJIT_OK) {

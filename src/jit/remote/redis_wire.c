@@ -121,9 +121,7 @@ static bool send_all(const struct redis_wire *wire, const void *data, size_t byt
     if (sent > 0) {
       at += sent;
       bytes -= (size_t)sent;
-    } else if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-      return false;
-    } else if (!wait_for(wire, POLLOUT)) {
+    } else if ((sent < 0 && errno != EAGAIN && errno != EINTR) || !wait_for(wire, POLLOUT)) {
       return false;
     }
   }
@@ -214,7 +212,7 @@ static bool read_integer(const char *text, long long *out) {
 
 void redis_wire_receive(struct redis_wire *wire, struct redis_reply *reply, size_t most, kjit_remote_write_fn write,
                         void *write_user) {
-  char line[512];
+  char line[512] = {0}; /* of an empty line the byte behind its end is read too */
   *reply = (struct redis_reply){.kind = REDIS_BROKEN};
   if (!read_line(wire, line, sizeof line)) return;
   const bool counts = read_integer(line + 1, &reply->number);

@@ -130,6 +130,7 @@ static void test_tune_candidates__every_field_of_the_planner_is_tried(void **sta
   struct tune_class class;
   tune_class_of(&subject.problem, &class);
   make(w, &made, &subject);
+  assert_non_null(made.family);
   for (size_t f = 0; f < made.family->table.count; f++) {
     const kjit_field_info *field = &made.family->table.fields[f];
     int32_t given;
