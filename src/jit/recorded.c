@@ -308,12 +308,12 @@ kjit_status recorded_read_texts(struct recorded *recorded, unsigned cuda_version
   if (!recorded->texts) return error_no_memory(error);
   for (size_t i = 0; i < recorded->file_count && status == KJIT_OK; i++) {
     struct source_file *const file = &recorded->texts[i];
-    char name[DIGEST_HEX_BYTES], *data;
+    char name[DIGEST_HEX_BYTES], *data = NULL;
     *file = recorded->files[i];
     digest_to_hex(&file->digest, name);
     status = read_content(recorded, name, &file->digest, CONTENT_MAX, &data, &file->bytes, error);
     file->text = data;
-    if (status == KJIT_OK && memchr(data, '\0', file->bytes))
+    if (status == KJIT_OK && data && memchr(data, '\0', file->bytes))
       status = refuse(KJIT_ERR_CORRUPT, name, "has a NUL byte, where the compiler would stop", error);
   }
   if (status == KJIT_OK) status = check_includes(recorded, cuda_version, error);

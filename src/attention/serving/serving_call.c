@@ -92,8 +92,10 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
   }
   const struct family_place place = family_place_of_device(call->device);
   call->problem = serving_arguments_problem(args);
+  call->choice.family = NULL;
   status = serving_choose(&call->problem, KJIT_SERVING_ATTEND, &place, &call->choice, error);
   if (status != KJIT_OK) return status;
+  assert(call->choice.family);
   const uint32_t multiprocessors = call->device->multiprocessors, margin = (uint32_t)args->sm_margin;
   call->runs = call->choice.family->runs(call->choice.values, margin < multiprocessors ? multiprocessors - margin : 1);
   call->partial_bytes = call->choice.family->partial_bytes(call->choice.values, call->runs);
@@ -168,7 +170,7 @@ static kjit_status take(kjit_attention_serving_args *known, kjit_runtime *runtim
 
 kjit_status kjit_attention_serving(kjit_runtime *runtime, const kjit_attention_serving_args *args, CUstream stream,
                                    kjit_error *error) {
-  kjit_attention_serving_args known;
+  kjit_attention_serving_args known = {0};
   struct call call;
   kjit_error unread;
   bool is_empty;
@@ -185,7 +187,7 @@ kjit_status kjit_attention_serving(kjit_runtime *runtime, const kjit_attention_s
 
 kjit_status kjit_attention_schedule(kjit_runtime *runtime, const kjit_attention_serving_args *args, CUstream stream,
                                     kjit_error *error) {
-  kjit_attention_serving_args known;
+  kjit_attention_serving_args known = {0};
   struct call call;
   kjit_error unread;
   bool is_empty;
@@ -204,7 +206,7 @@ kjit_status kjit_attention_schedule(kjit_runtime *runtime, const kjit_attention_
 
 kjit_status kjit_attention_serving_get_sizes(kjit_runtime *runtime, const kjit_attention_serving_args *args,
                                              kjit_attention_serving_sizes *sizes, kjit_error *error) {
-  kjit_attention_serving_args known;
+  kjit_attention_serving_args known = {0};
   struct call call;
   kjit_error unread;
   bool is_empty;

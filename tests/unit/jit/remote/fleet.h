@@ -178,4 +178,11 @@ static inline uint64_t count(struct fleet *fleet, enum cache_counter which) {
 
 #define CASE(name) cmocka_unit_test_setup_teardown(test_remote__##name, setup, teardown)
 
+/* The stores of the machine's builder; NULL: it asks none. */
+static inline struct remote *remote_of(const struct fleet *fleet) {
+  const struct builder *builder = fleet->world->builder;
+  assert_non_null(builder);
+  return builder ? builder->remote : NULL;
+}
+
 #endif

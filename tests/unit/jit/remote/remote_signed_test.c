@@ -92,7 +92,7 @@ static void test_remote__signed_store_is_not_asked_without_keys(void **state) {
   struct fleet *fleet = *state;
   fleet->tables[0].flags = KJIT_REMOTE_SIGNED;
   next_machine(fleet);
-  assert_null(fleet->world->builder->remote);
+  assert_null(remote_of(fleet));
   assert_int_equal(KJIT_ORIGIN_BUILT, get(fleet, 1));
   assert_int_equal(0, atomic_load(&fleet->stores[0].gets));
 }

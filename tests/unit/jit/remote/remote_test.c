@@ -163,7 +163,7 @@ static void test_remote__bad_urls_are_left_out(void **state) {
   fleet->world->options.cache_remote =
       "ftp://x,http://h/|sometimes,redis://,redis://h:123456,s3://,http://h|total_ms=0";
   next_machine(fleet);
-  assert_null(fleet->world->builder->remote);
+  assert_null(remote_of(fleet));
   assert_int_equal(6, count(fleet, COUNT_remote_errors));
 }
 
@@ -173,8 +173,9 @@ static void test_remote__title_has_no_password(void **state) {
   fleet->world->options.remote_store_count = 0;
   fleet->world->options.cache_remote = "redis://u:se@cret@localhost:1/2";
   next_machine(fleet);
-  assert_non_null(fleet->world->builder->remote);
-  assert_string_equal("redis://localhost:1/2", fleet->world->builder->remote->tiers[0].title);
+  const struct remote *remote = remote_of(fleet);
+  assert_non_null(remote);
+  assert_string_equal("redis://localhost:1/2", remote ? remote->tiers[0].title : NULL);
 }
 
 static void test_remote__resident_only_asks_no_store(void **state) {
