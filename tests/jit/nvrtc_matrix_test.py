@@ -1,4 +1,4 @@
-"""Every named NVRTC compiles both families of attention kernels without a warning and within the budgets of spills.
+"""Every named NVRTC compiles every built-in family without a warning and within the budgets of spills.
 
 usage: nvrtc_matrix_test.py KJIT
 
@@ -24,7 +24,8 @@ import harness  # noqa: E402
 KJIT = Path(sys.argv[1]).resolve()
 
 # Problems that reach every branch of attention_sm90: one and two Q buffers, one to three consumers, masks, heads that
-# share a tile, split-KV, head sizes whose wgmma shapes are no powers of two.
+# share a tile, split-KV, head sizes whose wgmma shapes are no powers of two. On sm_90a those of one query are
+# attention_decode_sm90's.
 HEADS = ("head_dim=64", "head_dim=72", "head_dim=128", "head_dim=192,head_dim_v=128", "head_dim=256", "head_dim=40")
 SHAPES = ("batch=4,heads_q=16,seq_q=4096,causal=0", "batch=4,heads_q=16,seq_q=4096,causal=1",
           "batch=1,heads_q=64,heads_kv=8,seq_q=1,seq_kv=16384",
@@ -35,16 +36,40 @@ FLASH = ("(FP16, 128, 64, 64, 4): async+eager+swizzled+load_0_2_2_tiles+opt_soft
          "(BF16, 128, 128, 64, 4): async+eager+swizzled+load_2_2_0_tiles+buffer+opt_softmax",
          "(BF16, 128, 128, 32, 4): async+eager+swizzled+load_2_2_2_tiles+buffer",
          "(FP16, 64, 64, 64, 4): async+swizzled+load_0_0_0_tiles")
+DECODES = [problem for problem in PROBLEMS if "seq_q=1," in problem]
+# (family, config, architecture, bytes that may be spilled): what the planner chooses for usual shapes.
+HEAD_128 = "dtype=bf16,head_dim=128,head_dim_v=128"
+CONFIGS = (
+    ("attention_backward_sm90", HEAD_128 + ",causal=0,pass=1,consumers=2,tile=64,stages=3,value_stages=3,pipelined=1",
+     "sm_90a", 16),
+    ("attention_backward_sm90", HEAD_128 + ",causal=0,pass=6,consumers=2,tile=48,stages=3,value_stages=3,pipelined=1",
+     "sm_90a", 16),
+    ("flash_backward", HEAD_128 + ",causal=0,pass=1,tile_m=128,tile_n=64,n_warps=8,stages=2", "sm_80", 16),
+    ("flash_backward", HEAD_128 + ",causal=0,pass=6,tile_m=32,tile_n=128,n_warps=8,stages=2", "sm_80", 16),
+    ("attention_serving", "pass=attend," + HEAD_128 +
+     ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=2,paged=1,softcap=0", "sm_90", 192),
+    ("attention_serving", "pass=plan," + HEAD_128 +
+     ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=1,paged=0,softcap=0", "sm_80", 0),
+)
+FAMILIES = ("attention_sm90", "attention_decode_sm90", "flash_forward", "attention_backward_sm90", "flash_backward",
+            "attention_serving")
 
 
 def kernels():
     """(family, arguments of `kjit compile`, bytes that may be spilled): the budgets are those of the codegen tests."""
-    found = [("attention_sm90", ["--attention", problem, "--arch", "sm_90a"], None) for problem in PROBLEMS]
+    def sm90(family, problems):
+        return [(family, ["--attention", problem, "--arch", "sm_90a"], None) for problem in problems]
+
+    found = sm90("attention_sm90", [problem for problem in PROBLEMS if problem not in DECODES])
+    found += sm90("attention_decode_sm90", DECODES)
     for arch in ("sm_80", "sm_89"):
         found += [("flash_forward", ["--attention", problem, "--arch", arch], 96) for problem in PROBLEMS[::2]]
         found += [("flash_forward", ["--flash", text, "--arch", arch], 128 if "128, 128, 64" in text else 0)
                   for text in FLASH]
-    return found if os.environ.get("KJIT_TEST_ALL_CONFIGS") == "1" else found[::3]
+    if os.environ.get("KJIT_TEST_ALL_CONFIGS") != "1":
+        found = found[::3]
+    return found + [(family, ["--family", family, config, "--arch", arch], budget)
+                    for family, config, arch, budget in CONFIGS]
 
 
 def spill_budget_sm90(label):
@@ -90,7 +115,7 @@ class NvrtcMatrix(unittest.TestCase):
                 f"| {max((each['registers'] for each in compiled), default='-')} "
                 f"| {sum(each['compile_ms'] for each in compiled) / max(1, len(compiled)):.0f} |")
 
-    def test_nvrtc_matrix__every_version_compiles_both_families_clean(self):
+    def test_nvrtc_matrix__every_version_compiles_all_families_clean(self):
         if not named():
             self.skipTest("KJIT_TEST_NVRTCS names no NVRTC")
         work = kernels()
@@ -101,7 +126,7 @@ class NvrtcMatrix(unittest.TestCase):
                 made = list(pool.map(lambda kernel, library=library: compile_one(library, kernel), work))
                 faults += [f"{library}: {' '.join(kernel[1])}: {each['fault']}"
                            for kernel, each in zip(work, made) if each["fault"]]
-                rows += [self.row(library, family, made) for family in ("attention_sm90", "flash_forward")]
+                rows += [self.row(library, family, made) for family in FAMILIES]
         print("| NVRTC | family | kernels | compiled | not clean | most spilled, bytes | most registers | mean, ms |")
         print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
         print("\n".join(rows), flush=True)
