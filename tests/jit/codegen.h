@@ -12,16 +12,8 @@
 
 #define CODEGEN_THREADS 2
 
-/* NVRTC itself is the same in a sanitized build, only slower: such builds compile one config in CODEGEN_STEP, for one
- * architecture. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(KJIT_TESTS_ONE_ARCHITECTURE)
-#define CODEGEN_LESS 1
-#define CODEGEN_STEP 7
-#else
-#define CODEGEN_LESS 0
 /* Of many alike configs every third, unless KJIT_TEST_ALL_CONFIGS is set. */
 #define CODEGEN_STEP (getenv("KJIT_TEST_ALL_CONFIGS") ? 1 : 3)
-#endif
 
 /* First member of a family's own batch, which knows what its configs are. */
 struct codegen {

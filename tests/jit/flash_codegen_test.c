@@ -16,23 +16,16 @@
 #define WIDE_SPILL_BUDGET  128 /* blocks of 128 x 64 with 4 warps */
 #define TRAIT_SPILL_BUDGET 96  /* kernels that are not plain      */
 
-/* The first two architectures of a list are compiled for as a whole; those of the planner have its two classes of
- * shared memory, whose tiles the others have too. Of the others a sample, unless KJIT_TEST_ALL_CONFIGS=1. */
-#define WHOLE 2
+/* Of many alike configs a sample, another one for each architecture of a list and the largest for its first, unless
+ * KJIT_TEST_ALL_CONFIGS=1. */
 
-#if CODEGEN_LESS
-static const char *const kArchitectures[] = {"sm_80"};
-static const char *const kTraitArchitectures[] = {"sm_86"};
-#else
 static const char *const kArchitectures[] = {"sm_80", "sm_90", "sm_86", "sm_89"};
 static const char *const kTraitArchitectures[] = {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100a", "sm_120"};
-#endif
 #define ARCHITECTURE_COUNT       (sizeof kArchitectures / sizeof *kArchitectures)
 #define TRAIT_ARCHITECTURE_COUNT (sizeof kTraitArchitectures / sizeof *kTraitArchitectures)
 
-static size_t sample_step(void) {
-  const char *all = getenv("KJIT_TEST_ALL_CONFIGS");
-  return all && !strcmp(all, "1") ? 1 : 5;
+static size_t sample_step(size_t architecture) {
+  return architecture == 0 || CODEGEN_STEP == 1 ? CODEGEN_STEP : 8;
 }
 
 /* One kernel compiled. */
@@ -141,7 +134,8 @@ static void test_flash_codegen__prebuilt_has_a_body_for_each_key_and_no_spills(v
   assert_int_equal(count, 85);
   for (size_t a = 0; a < ARCHITECTURE_COUNT; a++) {
     batch->codegen.count = 0;
-    for (size_t i = 0; i < count; i += a < WHOLE ? CODEGEN_STEP : sample_step())
+    const size_t step = sample_step(a);
+    for (size_t i = a % step; i < count; i += step)
       add(batch, &configs[i]);
     compile_all(batch, kArchitectures[a]);
     assert_keys_tell_bodies_apart(batch);
@@ -205,7 +199,7 @@ static void test_flash_codegen__what_is_chosen_for_masks_groups_and_odd_heads_is
   struct batch *batch = codegen_or_skip(state);
   for (size_t a = 0; a < TRAIT_ARCHITECTURE_COUNT; a++) {
     batch->codegen.count = 0;
-    const size_t step = a < WHOLE ? CODEGEN_STEP : sample_step();
+    const size_t step = sample_step(a);
     add_chosen(batch, kTraitArchitectures[a], a % step, step);
     compile_all(batch, kTraitArchitectures[a]);
     assert_clean(batch);
