@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "family/config.h"
-#include "family/family_problem.h"
+#include "family/definition/family_problem.h"
 #include "family/pair_form.h"
 #include "family/tune/tune_device.h"
 #include "family/tune/tune_list.h"

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "family/config.h"
-#include "family/definition.h"
+#include "family/definition/definition.h"
 
 /* The values that an INT or LOAD field is tried at: small counts, then edges of tiles. */
 static const int32_t values_tried[] = {0,  1,  2,   3,   4,   5,   6,   7,   8,   16,  32,  48, 64,
