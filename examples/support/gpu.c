@@ -1,8 +1,9 @@
-/* The driver by dlopen(): a table of the functions that the example calls, filled once. One thread. */
+/* The driver by dlopen(): a table of the functions that the examples call, filled once. One thread. */
 #include "gpu.h"
 
 #include <dlfcn.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 static struct {
   CUresult (*init)(unsigned flags);
@@ -11,7 +12,6 @@ static struct {
   CUresult (*context_set)(CUcontext context);
   CUresult (*stream_create)(CUstream *stream, unsigned flags);
   CUresult (*memory_alloc)(CUdeviceptr *address, size_t bytes);
-  CUresult (*memory_set)(CUdeviceptr address, unsigned char value, size_t bytes);
   CUresult (*synchronize)(void);
   CUresult (*copy_in)(CUdeviceptr to, const void *from, size_t bytes);
   CUresult (*copy_out)(void *to, CUdeviceptr from, size_t bytes);
@@ -27,12 +27,13 @@ static int find(void *library, const char *name, void *function) {
 }
 
 static int load(void) {
-  void *library = dlopen("libcuda.so.1", RTLD_NOW);
+  const char *const path = getenv("KJIT_LIBCUDA"); /* kjit opens that libcuda too */
+  void *library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW);
   return library && find(library, "cuInit", &driver.init) && find(library, "cuDeviceGet", &driver.device_get) &&
          find(library, "cuDevicePrimaryCtxRetain", &driver.context_retain) &&
          find(library, "cuCtxSetCurrent", &driver.context_set) &&
          find(library, "cuStreamCreate", &driver.stream_create) &&
-         find(library, "cuMemAlloc_v2", &driver.memory_alloc) && find(library, "cuMemsetD8_v2", &driver.memory_set) &&
+         find(library, "cuMemAlloc_v2", &driver.memory_alloc) &&
          find(library, "cuCtxSynchronize", &driver.synchronize) && find(library, "cuMemcpyHtoD_v2", &driver.copy_in) &&
          find(library, "cuMemcpyDtoH_v2", &driver.copy_out) &&
          find(library, "cuStreamBeginCapture_v2", &driver.begin_capture) &&
@@ -41,19 +42,25 @@ static int load(void) {
          find(library, "cuGraphLaunch", &driver.launch);
 }
 
-int gpu_open(CUstream *stream) {
+int gpu_open(void) {
   CUdevice device;
   CUcontext context;
   return load() && driver.init(0) == CUDA_SUCCESS && driver.device_get(&device, 0) == CUDA_SUCCESS &&
-         driver.context_retain(&context, device) == CUDA_SUCCESS && driver.context_set(context) == CUDA_SUCCESS &&
-         driver.stream_create(stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+         driver.context_retain(&context, device) == CUDA_SUCCESS && driver.context_set(context) == CUDA_SUCCESS;
+}
+
+int gpu_stream(CUstream *stream) {
+  return driver.stream_create(stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
 }
 
 void *gpu_memory(const void *data, size_t bytes) {
   CUdeviceptr address = 0;
-  if (driver.memory_alloc(&address, bytes) != CUDA_SUCCESS) return NULL;
-  const CUresult result = data ? driver.copy_in(address, data, bytes) : driver.memory_set(address, 0, bytes);
-  return result == CUDA_SUCCESS && driver.synchronize() == CUDA_SUCCESS ? (void *)(uintptr_t)address : NULL;
+  void *const zeros = data ? NULL : calloc(1, bytes);
+  const void *const from = data ? data : zeros;
+  const int is_done = from && driver.memory_alloc(&address, bytes) == CUDA_SUCCESS &&
+                      driver.copy_in(address, from, bytes) == CUDA_SUCCESS && driver.synchronize() == CUDA_SUCCESS;
+  free(zeros);
+  return is_done ? (void *)(uintptr_t)address : NULL;
 }
 
 int gpu_store(void *memory, const void *data, size_t bytes) {
