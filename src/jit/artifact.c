@@ -45,6 +45,7 @@ static void body_destroy(struct body *body) {
   mem_free(mem, body);
 }
 
+/* The key text has the request's fields by their tags, with sizes and without NULs; callers of the API want strings. */
 static char *copy_field(const struct body *body, const char *tag) {
   const struct entry_text *text = &body->image.entry.key_text;
   struct key_field field;
@@ -65,6 +66,7 @@ static bool body_fill(struct body *body) {
   return body->arch && body->entry;
 }
 
+/* The image is taken over whether this succeeds or not, so that no caller has to know how far it came. */
 kjit_status artifact_create(kjit_artifact **out, const struct mem *mem, struct entry_image *image,
                             const struct digest *identity, kjit_origin origin, kjit_error *error) {
   *out = NULL;
@@ -148,6 +150,8 @@ kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_
   return struct_fill(info, &known, sizeof known, "info", error);
 }
 
+/* The mangled name that a name expression such as "kernel<float>" got. Kernels are in the same list by their own
+ * names. */
 bool artifact_lowered(const kjit_artifact *artifact, const char *expression, const char **linkage, size_t *bytes) {
   const struct entry_text *const text = &artifact->body->image.entry.symbols;
   const size_t expression_bytes = strlen(expression);
@@ -234,6 +238,8 @@ kjit_status kjit_artifact_get_kernel(const kjit_artifact *artifact, uint32_t ind
   return error_set(error, KJIT_ERR_INVALID_ARG, "index: %u; the artifact has %u kernels", index, at);
 }
 
+/* Without a compiler's identity the whole key is not known, only the request's part; then both digests are equal, and
+ * `key` stays empty. */
 kjit_status kjit_artifact_get_key(const kjit_artifact *artifact, kjit_key *key, kjit_error *error) {
   error_clear(error);
   if (!artifact) return error_invalid(error, "artifact", "is NULL");

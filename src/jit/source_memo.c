@@ -43,6 +43,7 @@ struct source_memo {
   struct held *records; /* by image->fingerprint, the oldest first */
 };
 
+/* The clock is the one that file systems stamp files with, since its times are compared with files'. */
 int64_t source_memo_now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -136,6 +137,8 @@ static void file_name(char name[DIGEST_HEX_BYTES], const struct digest *fingerpr
   digest_to_hex(fingerprint, name);
 }
 
+/* Nothing of the file is believed before source_image_is_sound() has seen all of it, because the folder may have been
+ * damaged, or written by another version. */
 static struct source_image_head *read_image(const struct source_memo *memo, int file) {
   const struct file_ops *ops = memo->disk->ops;
   struct stat status;
@@ -148,6 +151,8 @@ static struct source_image_head *read_image(const struct source_memo *memo, int 
   return NULL;
 }
 
+/* O_NONBLOCK keeps a FIFO that somebody put there from stopping the process. A record under another fingerprint's name
+ * is as good as none. */
 static struct held *load(const struct source_memo *memo, const struct digest *fingerprint) {
   const struct file_ops *ops = memo->disk->ops;
   char path[sizeof READ_FOLDER + DIGEST_HEX_BYTES] = READ_FOLDER "/";
@@ -164,7 +169,8 @@ static struct held *load(const struct source_memo *memo, const struct digest *fi
   return image ? make(memo->mem, image) : NULL;
 }
 
-/* Remove the files that were written longest ago until the folder is within its bound. */
+/* Remove the file that was written longest ago if the folder is beyond its bound. One is enough, because every store()
+ * adds at most one and calls this. */
 static void sweep(const struct source_memo *memo, int folder) {
   const struct file_ops *ops = memo->disk->ops;
   struct file_list *list = NULL;
@@ -184,6 +190,8 @@ static void sweep(const struct source_memo *memo, int folder) {
   if (count > RECORDS_MAX) (void)ops->unlink(ops->user, folder, oldest);
 }
 
+/* Failures are counted and logged, and end here: without the record the next process walks through the includes again,
+ * which is slower and not wrong. */
 static void store(struct source_memo *memo, const struct source_image_head *image) {
   const struct file_ops *ops = memo->disk->ops;
   struct temp_file temp = {-1, -1, ""};
@@ -202,6 +210,8 @@ static void store(struct source_memo *memo, const struct source_image_head *imag
 
 /* -- The table ---------------------------------------------------------------------------------------------------- */
 
+/* Two threads may load one record at once. The later one replaces the earlier in the table, and both hold a sound
+ * one. */
 const struct source_record *source_memo_find(struct source_memo *memo, const struct digest *fingerprint,
                                              bool memory_only) {
   struct held *held = NULL;
@@ -238,6 +248,8 @@ static bool has_content(const char *path, const struct source_image_watch *watch
   return digest_equal(&digest, &watch->digest);
 }
 
+/* A file that was changed in the same tick of the file system's clock in which it was read can have an unchanged stamp
+ * and other bytes. A stamp that is so young is not believed, and the content is compared. */
 static bool is_racy(const struct held *held, const struct file_stamp *stamp) {
   const int64_t last = stamp->modified_ns > stamp->changed_ns ? stamp->modified_ns : stamp->changed_ns;
   return last >= held->image->taken_ns - SOURCE_MEMO_RACY_NS;
@@ -253,6 +265,7 @@ static bool is_as_it_was(const struct held *held, const struct source_image_watc
   return now.kind == FILE_STAMP_FILE && has_content(path, watch);
 }
 
+/* Folders are kept open from one watch to the next, because thousands of headers lie in few of them. */
 bool source_record_is_fresh(const struct source_record *record) {
   const struct held *held = (const struct held *)record;
   const struct source_image_watch *watches = source_image_watches(held->image);

@@ -73,6 +73,8 @@ static kjit_status read_fraction(struct tokens *tokens, const char *start) {
   return KJIT_OK;
 }
 
+/* A fraction begins with a point and a digit, or has a point or an exponent behind its digits. Families compute with
+ * integers alone, where "1.5" is refused as a number, and a label may follow a point. */
 static bool begins_fraction(const struct tokens *tokens, const char *start) {
   if (!tokens->dialect->has_fractions) return false;
   const char *const behind = start + strspn(start, DIGITS);
@@ -80,6 +82,8 @@ static bool begins_fraction(const struct tokens *tokens, const char *start) {
   return behind > start && (*behind == '.' || *behind == 'e' || *behind == 'E');
 }
 
+/* A number that runs into a letter is refused instead of read as two words, since "4x" is a slip for "4 * x" or for a
+ * name. */
 static kjit_status read_number(struct tokens *tokens, const char *start) {
   const bool hex = start[0] == '0' && (start[1] == 'x' || start[1] == 'X');
   const int base = hex ? 16 : 10;
@@ -98,6 +102,7 @@ static kjit_status read_number(struct tokens *tokens, const char *start) {
   return KJIT_OK;
 }
 
+/* A name takes a label with it, "epilogue.bias", where the dialect has no fractions, whose point would be ambiguous. */
 static void read_name(struct tokens *tokens, const char *start) {
   size_t bytes = strspn(start, LETTERS DIGITS);
   if (!tokens->dialect->has_fractions && start[bytes] == '.' && start[bytes + 1] && strchr(LETTERS, start[bytes + 1]))
@@ -106,6 +111,7 @@ static void read_name(struct tokens *tokens, const char *start) {
   tokens->next = start + bytes;
 }
 
+/* The list has longer signs before those that they begin with, so that "<=" is not read as "<" and "=". */
 static kjit_status read_sign(struct tokens *tokens, const char *start) {
   for (size_t i = 0; i < tokens->dialect->sign_count; i++) {
     const size_t bytes = strlen(tokens->dialect->signs[i]);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 
+/* "gemm.yaml:12:7: ...", which editors and terminals make a link of. */
 static kjit_status refuse_at(const struct file_reader *reader, uint32_t line, uint32_t column, const char *format,
                              va_list arguments) {
   char why[360];
@@ -45,6 +46,8 @@ static kjit_status unknown_key(const struct file_reader *reader, const struct ya
                          nearest.best ? "\"?" : "");
 }
 
+/* Keys may stand in any order. YAML's reader has refused a key that stands twice, so no target is written a second
+ * time. */
 kjit_status file_read_mapping(const struct file_reader *reader, const struct yaml_node *node,
                               const struct file_key *keys, size_t count, void *target) {
   kjit_status status = file_expect(reader, node, YAML_MAPPING);
@@ -81,6 +84,8 @@ kjit_status file_read_string(const struct file_reader *reader, const struct yaml
   return status;
 }
 
+/* Decimal digits only: strtoll() would also take blanks, a plus sign and, by the locale, other digits. -2^63 is
+ * refused, because its digits are read before its sign counts. */
 kjit_status file_read_integer(const struct file_reader *reader, const struct yaml_node *node, int64_t *out) {
   kjit_family_text text = {0};
   const kjit_status status = file_read_text(reader, node, &text);
@@ -96,6 +101,7 @@ kjit_status file_read_integer(const struct file_reader *reader, const struct yam
   return fits ? KJIT_OK : file_refuse(reader, node, "\"%.40s\" is no whole number of 64 bits", text.text);
 }
 
+/* Where a list of one is wanted, people write the value alone, so both are read. */
 kjit_status file_read_texts(const struct file_reader *reader, const struct yaml_node *node,
                             const kjit_family_text **out, size_t *count) {
   const bool single = node->kind == YAML_SCALAR;
@@ -111,6 +117,7 @@ kjit_status file_read_texts(const struct file_reader *reader, const struct yaml_
   return status;
 }
 
+/* The same without places, for what is checked where it is read and needs no line later. */
 kjit_status file_read_strings(const struct file_reader *reader, const struct yaml_node *node, const char *const **out,
                               size_t *count) {
   const kjit_family_text *texts = NULL;
