@@ -56,6 +56,7 @@ struct program_call {
 
 /* -- Variants ----------------------------------------------------------------------------------------------------- */
 
+/* NULL and "" are one: both mean what the program's own request says. */
 static void put_string(struct text *name, const char *string) {
   text_append_bytes(name, string ? string : "", (string ? strlen(string) : 0) + 1);
 }
@@ -145,6 +146,7 @@ static void destroy(kjit_program *program) {
   mem_free(mem, program);
 }
 
+/* A program is made of a request, which is copied, or of a sealed file, which it owns from here on. */
 kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *request, struct sealed *sealed,
                          kjit_program **out, kjit_error *error) {
   kjit_program *program = mem_alloc(&runtime->mem, sizeof *program);
@@ -199,6 +201,8 @@ static kjit_status get_artifact(void *user, const struct jit_request *request, k
   return builder_get(call->program->runtime->builder, request, call->out, error);
 }
 
+/* As get_wanted() of module_api.c, for a variant: the kernel is looked up by the name that the variant has, because the
+ * request's entry is the program's. */
 static kjit_status get_loaded(void *user, const struct jit_request *request, kjit_error *error) {
   struct program_call *call = user;
   const char *const name = call->name ? call->name : request->entry;
@@ -216,6 +220,8 @@ static kjit_status get_loaded(void *user, const struct jit_request *request, kji
   return status;
 }
 
+/* A sealed program has no source: its variants are looked up among those that were sealed, by entry, architecture and
+ * defines. */
 static kjit_status build_sealed(struct program_call *call, const kjit_program_variant *variant, builder_custom_act act,
                                 kjit_error *error) {
   const kjit_program *program = call->program;
@@ -259,6 +265,8 @@ static kjit_status check_variant(const kjit_program *program, const kjit_program
 
 static const kjit_program_variant no_variant = {.struct_size = sizeof no_variant};
 
+/* A short name is written on the stack, so that a repeated request allocates nothing. A key alone is not kept, because
+ * it would be handed out where code is wanted. */
 kjit_status kjit_program_get(kjit_program *program, const kjit_program_variant *variant, kjit_artifact **out,
                              kjit_error *error) {
   error_clear(error);

@@ -10,6 +10,7 @@
 #include "family/expression/expression.h"
 #include "family/expression/expression_step.h"
 
+/* What an error needs to name its place: the expression and the step at hand. */
 struct machine {
   const struct expression *expression;
   const struct expression_step *step;
@@ -61,6 +62,8 @@ static int64_t log2_of(int64_t value) {
   return log;
 }
 
+/* Operations on one number. The last case is sizeof, whose operand the parser has seen to be a dtype; a field's value
+ * may still be none. */
 static kjit_status run_one(const struct machine *machine, int64_t *top) {
   const int64_t value = *top;
   switch (machine->step->operation) {
@@ -109,6 +112,7 @@ static kjit_status divide(const struct machine *machine, int64_t a, int64_t b, i
   return KJIT_OK;
 }
 
+/* A shift to the left is a product, so bits that would be lost are an overflow as they are there. */
 static kjit_status shift(const struct machine *machine, int64_t a, int64_t b, int64_t *out) {
   const bool left = machine->step->operation == STEP_LEFT;
   const char *const sign = left ? "<<" : ">>";

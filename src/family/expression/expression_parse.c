@@ -68,6 +68,8 @@ static int growth(uint16_t operation) {
   return operation < STEP_MULTIPLY ? 0 : -1;
 }
 
+/* The depth is followed while steps are emitted. The machine's stack is as large as the deepest that is allowed, so it
+ * never has to look whether it is full. */
 static kjit_status emit(struct parser *parser, const char *at, const struct expression_step *step) {
   if (parser->count == EXPRESSION_STEPS_MAX) return refuse(parser, at, "the expression has more than 256 operations");
   parser->depth += (size_t)(ptrdiff_t)growth(step->operation);
@@ -151,6 +153,7 @@ static kjit_status parse_sizeof(struct parser *parser, const char *at) {
   return status == KJIT_OK ? expect(parser, ")") : status;
 }
 
+/* A function, or what the scope knows: field, derived constant, parameter, limit, dtype, or a label of an enum. */
 static kjit_status parse_name(struct parser *parser, const struct token *name) {
   kjit_status status = tokens_advance(&parser->tokens);
   if (status != KJIT_OK) return status;
@@ -166,6 +169,7 @@ static kjit_status parse_name(struct parser *parser, const struct token *name) {
   return status == KJIT_OK ? emit(parser, name->start, &step) : status;
 }
 
+/* "and", "or" and "not" have the form of names, and would otherwise be reported as unknown ones. */
 static kjit_status parse_value(struct parser *parser) {
   const struct token token = parser->tokens.current;
   kjit_status status;
@@ -190,6 +194,8 @@ static kjit_status parse_signed(struct parser *parser, const struct token *sign,
   return status == KJIT_OK ? emit_operation(parser, sign->start, operation) : status;
 }
 
+/* The nesting is bounded, because each level takes a frame of the program's own stack, and family files may come from
+ * anywhere. */
 static kjit_status parse_unary(struct parser *parser) {
   const struct token sign = parser->tokens.current;
   kjit_status status;
@@ -307,6 +313,8 @@ static kjit_status parse_choice(struct parser *parser) {
   return status;
 }
 
+/* The steps are collected on the stack and copied to the arena at the end, when their number is known. `parser` is not
+ * cleared as a whole, because most of it are steps that are written before they are read. */
 kjit_status expression_parse(struct expression *out, struct arena *arena, const struct expression_scope *scope,
                              const struct expression_source *source, kjit_error *error) {
   struct parser parser;

@@ -38,6 +38,7 @@ static unsigned hash(const struct tune_table *table, const int32_t *class) {
   return (unsigned)hash_64(class, table->class_bytes);
 }
 
+/* A class whose bit is not set has no row. The hash is computed once for the bit and for the table. */
 static struct tune_row *find(const struct tune_table *table, const int32_t *class) {
   struct tune_row *row;
   const unsigned hashed = hash(table, class), bit = hashed % TUNE_SEEN_BITS;
@@ -54,6 +55,7 @@ static bool insert(struct tune_table *table, struct tune_row *row) {
   return added;
 }
 
+/* The row keeps its place in the hash table, whose links lie in the row itself. */
 static void replace_content(struct tune_table *table, struct tune_row *old, const struct tune_row *row) {
   const UT_hash_handle hh = old->hh;
   table->rows_of[old->origin]--;
@@ -62,6 +64,8 @@ static void replace_content(struct tune_table *table, struct tune_row *old, cons
   old->hh = hh;
 }
 
+/* Tables are read from the most specific to the most general, so a class that is already there is kept unless the
+ * caller says otherwise. */
 kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row, bool replace, kjit_error *error) {
   struct tune_row *old = find(table, row->class);
   if (old) {

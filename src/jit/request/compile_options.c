@@ -177,8 +177,8 @@ size_t compile_option_canonical(const char *option, char *out, size_t capacity) 
   return length > 0 ? (size_t)length : 0;
 }
 
-/* The language is named, so that the default of another NVRTC does not change what a source means; -v makes ptxas report
- * registers and spills; sources come from memory alone. */
+/* The language is named, so that the default of another NVRTC does not change what a source means; -v makes ptxas
+ * report registers and spills; sources come from memory alone. */
 size_t compile_standing_options(const char *const **out) {
   static const char *const standing[] = {"--std=c++17", "--ptxas-options=-v", "--no-source-include"};
   *out = standing;
