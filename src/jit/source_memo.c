@@ -14,12 +14,7 @@
 #include "jit/cache/temp_file.h"
 #include "jit/source_image.h"
 
-/* The table's own memory comes from the caller's hooks as well. */
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(memo->mem, bytes)
-#define uthash_free(memory, bytes) mem_free(memo->mem, memory)
-#define uthash_nonfatal_oom(held)  ((held)->left_out = 1)
-#include <uthash.h>
+#include "base/table.h"
 
 #define READ_FOLDER "read"
 
@@ -32,7 +27,6 @@ struct held {
   struct source_image_head *image;
   struct source_file *files;
   atomic_uint references;
-  bool left_out; /* of the table, for want of memory */
   UT_hash_handle hh;
 };
 
@@ -69,6 +63,7 @@ void source_record_release(const struct source_record *record) {
 }
 
 static void drop(struct source_memo *memo, struct held *held) {
+  const struct mem *mem = memo->mem;
   HASH_DEL(memo->records, held);
   source_record_release(&held->record);
 }
@@ -119,6 +114,8 @@ done:
 
 /* Put the record into the table, in place of an older one. The table takes a reference of its own. */
 static void keep(struct source_memo *memo, struct held *held) {
+  const struct mem *mem = memo->mem;
+  bool added = true;
   struct held *older = NULL;
   pthread_mutex_lock(&memo->lock);
   HASH_FIND(hh, memo->records, &held->image->fingerprint, DIGEST_BYTES, older);
@@ -126,9 +123,8 @@ static void keep(struct source_memo *memo, struct held *held) {
   if (HASH_COUNT(memo->records) >= RECORDS_MAX) drop(memo, memo->records);
   atomic_fetch_add(&held->references, 1);
   HASH_ADD_KEYPTR(hh, memo->records, &held->image->fingerprint, DIGEST_BYTES, held);
-  const bool left_out = held->left_out;
   pthread_mutex_unlock(&memo->lock);
-  if (left_out) source_record_release(&held->record);
+  if (!added) source_record_release(&held->record);
 }
 
 /* -- The folder --------------------------------------------------------------------------------------------------- */

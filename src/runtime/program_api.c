@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/struct_intake.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "jit/builder_custom.h"
 #include "jit/builder_sealed.h"
@@ -25,10 +26,8 @@
 #define NAME_LIMIT ((size_t)1 << 24)
 
 struct variant {
-  struct variant *next; /* of the same bucket */
-  uint64_t hash;
+  UT_hash_handle hh;
   kjit_artifact *artifact;
-  size_t bytes;
   char name[]; /* entry, arch and defines, each ended by NUL */
 };
 
@@ -39,8 +38,7 @@ struct kjit_program {
   struct sealed *sealed;      /* NULL: what is to be built is in the request */
   atomic_uint references;
   pthread_mutex_t lock;
-  struct variant **buckets; /* a power of two of them */
-  size_t bucket_count, variant_count;
+  struct variant *variants; /* by name */
 };
 
 /* One kjit_program_get() that has to build, or one that loads. */
@@ -73,16 +71,14 @@ static void write_name(struct text *name, const kjit_program_variant *variant) {
 }
 
 /* The caller holds the lock. */
-static struct variant *find(const kjit_program *program, const struct text *name, uint64_t hash) {
-  struct variant *variant = program->buckets[hash & (program->bucket_count - 1)];
-  while (variant && (variant->hash != hash || variant->bytes != name->bytes ||
-                     memcmp(variant->name, name->data, name->bytes) != 0))
-    variant = variant->next;
+static struct variant *find(const kjit_program *program, const struct text *name, unsigned hash) {
+  struct variant *variant;
+  HASH_FIND_BYHASHVALUE(hh, program->variants, name->data, name->bytes, hash, variant);
   return variant;
 }
 
 /* With a reference for the caller, whose artifact may outlive the program. */
-static kjit_artifact *look_up(kjit_program *program, const struct text *name, uint64_t hash) {
+static kjit_artifact *look_up(kjit_program *program, const struct text *name, unsigned hash) {
   pthread_mutex_lock(&program->lock);
   const struct variant *variant = find(program, name, hash);
   kjit_artifact *artifact = variant ? kjit_artifact_retain(variant->artifact) : NULL;
@@ -90,57 +86,31 @@ static kjit_artifact *look_up(kjit_program *program, const struct text *name, ui
   return artifact;
 }
 
-/* Chains stay short: the table doubles with its variants. Out of memory: they grow. */
-static void grow(kjit_program *program) {
-  const size_t count = 2 * program->bucket_count;
-  struct variant **buckets = mem_alloc_array(&program->runtime->mem, count, sizeof(struct variant *));
-  if (!buckets) return;
-  for (size_t i = 0; i < program->bucket_count; i++) {
-    for (struct variant *variant = program->buckets[i], *next; variant; variant = next) {
-      next = variant->next;
-      variant->next = buckets[variant->hash & (count - 1)];
-      buckets[variant->hash & (count - 1)] = variant;
-    }
-  }
-  mem_free(&program->runtime->mem, program->buckets);
-  program->buckets = buckets;
-  program->bucket_count = count;
-}
-
 /* Of two threads that built one variant, the first one's artifact stays. Out of memory: it is not kept. */
-static void keep(kjit_program *program, const struct text *name, uint64_t hash, kjit_artifact *artifact) {
-  struct variant *made = mem_alloc(&program->runtime->mem, sizeof *made + name->bytes);
+static void keep(kjit_program *program, const struct text *name, unsigned hash, kjit_artifact *artifact) {
+  const struct mem *mem = &program->runtime->mem;
+  struct variant *made = mem_alloc(mem, sizeof *made + name->bytes);
   if (!made) return;
-  made->hash = hash;
-  made->bytes = name->bytes;
   memcpy(made->name, name->data, name->bytes);
   pthread_mutex_lock(&program->lock);
-  const bool wanted = program->variant_count < VARIANTS_MAX && !find(program, name, hash);
-  if (wanted) {
-    if (program->variant_count >= program->bucket_count) grow(program);
-    struct variant **bucket = &program->buckets[hash & (program->bucket_count - 1)];
-    made->artifact = kjit_artifact_retain(artifact);
-    made->next = *bucket;
-    *bucket = made;
-    program->variant_count++;
-  }
+  bool added = HASH_COUNT(program->variants) < VARIANTS_MAX && !find(program, name, hash);
+  if (added) HASH_ADD_KEYPTR_BYHASHVALUE(hh, program->variants, made->name, name->bytes, hash, made);
+  if (added) made->artifact = kjit_artifact_retain(artifact);
   pthread_mutex_unlock(&program->lock);
-  if (!wanted) mem_free(&program->runtime->mem, made);
+  if (!added) mem_free(mem, made);
 }
 
 /* -- The API ------------------------------------------------------------------------------------------------------ */
 
 static void destroy(kjit_program *program) {
   const struct mem *mem = &program->runtime->mem;
-  for (size_t i = 0; i < program->bucket_count; i++) {
-    for (struct variant *variant = program->buckets[i], *next; variant; variant = next) {
-      next = variant->next;
-      kjit_artifact_release(variant->artifact);
-      mem_free(mem, variant);
-    }
+  struct variant *variant, *next;
+  HASH_ITER(hh, program->variants, variant, next) {
+    HASH_DEL(program->variants, variant);
+    kjit_artifact_release(variant->artifact);
+    mem_free(mem, variant);
   }
   pthread_mutex_destroy(&program->lock);
-  mem_free(mem, program->buckets);
   sealed_close(program->sealed);
   mem_free(mem, program->copy);
   mem_free(mem, program);
@@ -151,9 +121,7 @@ kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *reques
                          kjit_program **out, kjit_error *error) {
   kjit_program *program = mem_alloc(&runtime->mem, sizeof *program);
   void *copy = mem_alloc(&runtime->mem, program_copy_bytes(request));
-  struct variant **buckets = mem_alloc_array(&runtime->mem, 8, sizeof(struct variant *));
-  if (!program || !copy || !buckets || pthread_mutex_init(&program->lock, NULL)) {
-    mem_free(&runtime->mem, buckets);
+  if (!program || !copy || pthread_mutex_init(&program->lock, NULL)) {
     mem_free(&runtime->mem, copy);
     mem_free(&runtime->mem, program);
     return error_no_memory(error);
@@ -162,8 +130,6 @@ kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *reques
   program->request = program_copy(request, copy);
   program->copy = copy;
   program->sealed = sealed;
-  program->buckets = buckets;
-  program->bucket_count = 8;
   atomic_init(&program->references, 1);
   *out = program;
   return KJIT_OK;
@@ -286,7 +252,7 @@ kjit_status kjit_program_get(kjit_program *program, const kjit_program_variant *
     text_finish(&large);
     return error_no_memory(error);
   }
-  const uint64_t hash = hash_64(used->data, used->bytes);
+  const unsigned hash = (unsigned)hash_64(used->data, used->bytes);
   *out = look_up(program, used, hash);
   if (!*out) {
     struct program_call call = {.program = program, .out = out};

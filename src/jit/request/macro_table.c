@@ -4,11 +4,7 @@
 
 #include <string.h>
 
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(table->mem, bytes)
-#define uthash_free(memory, bytes) mem_free(table->mem, memory)
-#define uthash_nonfatal_oom(macro) (table->arena->failed = 1)
-#include <uthash.h>
+#include "base/table.h"
 
 /* A macro's definition, in a list with those that push_macro put aside. */
 struct definition {
@@ -41,6 +37,7 @@ void macro_table_init(struct macro_table *table, const struct mem *mem, struct a
 }
 
 void macro_table_finish(struct macro_table *table) {
+  const struct mem *mem = table->mem;
   HASH_CLEAR(hh, table->by_name);
 }
 
@@ -51,6 +48,8 @@ static struct macro *find(const struct macro_table *table, const char *name, siz
 }
 
 static struct macro *find_or_add(struct macro_table *table, const char *name, size_t bytes) {
+  const struct mem *mem = table->mem;
+  bool added = true;
   struct macro *macro = find(table, name, bytes);
   if (macro) return macro;
   macro = arena_alloc(table->arena, sizeof *macro);
@@ -58,6 +57,7 @@ static struct macro *find_or_add(struct macro_table *table, const char *name, si
   macro->name = arena_copy(table->arena, name, bytes);
   if (!macro->name) return NULL;
   HASH_ADD_KEYPTR(hh, table->by_name, macro->name, bytes, macro);
+  if (!added) table->arena->failed = true;
   return table->arena->failed ? NULL : macro;
 }
 
