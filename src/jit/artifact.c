@@ -33,6 +33,7 @@ struct body {
   struct digest digest, request, identity;
   char key[DIGEST_HEX_BYTES];
   char *arch, *entry; /* of the key text, NUL-terminated */
+  uint32_t kernel_count;
   kjit_phases phases; /* all zero unless this process compiled it */
   struct kjit_artifact as[ORIGINS];
 };
@@ -53,6 +54,16 @@ static char *copy_field(const struct body *body, const char *tag) {
   return mem_duplicate(body->mem, field.value, field.value_bytes);
 }
 
+static uint32_t count_kernels(const struct entry_text *text) {
+  struct symbols symbols;
+  struct symbol symbol;
+  uint32_t count = 0;
+  symbols_init(&symbols, text->data, text->bytes);
+  while (symbols_next(&symbols, &symbol))
+    count += symbol.is_kernel;
+  return count;
+}
+
 /* Compute what follows from the image: digests, strings, handles. False when out of memory. */
 static bool body_fill(struct body *body) {
   const struct entry_text *text = &body->image.entry.key_text;
@@ -61,6 +72,7 @@ static bool body_fill(struct body *body) {
   digest_to_hex(&body->digest, body->key);
   body->arch = copy_field(body, KEY_TAG_TARGET);
   body->entry = copy_field(body, KEY_TAG_ENTRY);
+  body->kernel_count = count_kernels(&body->image.entry.symbols);
   for (int origin = 0; origin < ORIGINS; origin++)
     body->as[origin] = (struct kjit_artifact){body, (kjit_origin)origin};
   return body->arch && body->entry;
@@ -147,6 +159,7 @@ kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_
   known.max_threads = figures->max_threads;
   known.origin = (uint32_t)artifact->origin;
   known.compile_ms = (double)figures->compile_ns / 1e6;
+  known.kernel_count = body->kernel_count;
   return struct_fill(info, &known, sizeof known, "info", error);
 }
 
@@ -187,18 +200,6 @@ kjit_status kjit_artifact_get_phases(const kjit_artifact *artifact, kjit_phases 
   if (!artifact) return error_invalid(error, "artifact", "is NULL");
   kjit_phases known = artifact->body->phases;
   return struct_fill(phases, &known, sizeof known, "phases", error);
-}
-
-uint32_t kjit_artifact_kernel_count(const kjit_artifact *artifact) {
-  struct symbols symbols;
-  struct symbol symbol;
-  uint32_t count = 0;
-  if (!artifact) return 0;
-  const struct entry_text *const text = &artifact->body->image.entry.symbols;
-  symbols_init(&symbols, text->data, text->bytes);
-  while (symbols_next(&symbols, &symbol))
-    count += symbol.is_kernel;
-  return count;
 }
 
 /* The expression that was lowered to this name, if any. */

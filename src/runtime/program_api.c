@@ -2,7 +2,6 @@
  * is a look-up by the strings that were asked for, under one lock that is held across nothing but the look-up. An
  * artifact stays with the program until it is released. */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -36,7 +35,6 @@ struct kjit_program {
   kjit_build_request request; /* its strings are copies; of a sealed program all zero */
   void *copy;                 /* of all of them */
   struct sealed *sealed;      /* NULL: what is to be built is in the request */
-  atomic_uint references;
   pthread_mutex_t lock;
   struct variant *variants; /* by name */
 };
@@ -102,7 +100,8 @@ static void keep(kjit_program *program, const struct text *name, unsigned hash, 
 
 /* -- The API ------------------------------------------------------------------------------------------------------ */
 
-static void destroy(kjit_program *program) {
+void kjit_program_release(kjit_program *program) {
+  if (!program) return;
   const struct mem *mem = &program->runtime->mem;
   struct variant *variant, *next;
   HASH_ITER(hh, program->variants, variant, next) {
@@ -130,7 +129,6 @@ kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *reques
   program->request = program_copy(request, copy);
   program->copy = copy;
   program->sealed = sealed;
-  atomic_init(&program->references, 1);
   *out = program;
   return KJIT_OK;
 }
@@ -302,13 +300,4 @@ kjit_status kjit_program_get_module(kjit_program *program, const kjit_program_va
 
 const struct sealed *program_sealed(const kjit_program *program) {
   return program->sealed;
-}
-
-kjit_program *kjit_program_retain(kjit_program *program) {
-  if (program) atomic_fetch_add_explicit(&program->references, 1, memory_order_relaxed);
-  return program;
-}
-
-void kjit_program_release(kjit_program *program) {
-  if (program && atomic_fetch_sub(&program->references, 1) == 1) destroy(program);
 }

@@ -30,12 +30,17 @@ static kjit_status take_device(const kjit_runtime *runtime, const kjit_device_in
   return tune_device_take(given, NULL, out, error);
 }
 
-kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_device_info *device, kjit_tune_info *info,
-                               kjit_error *error) {
+kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_family *family, const kjit_device_info *device,
+                               const char *arch, kjit_tune_info *info, kjit_error *error) {
   kjit_device_info known;
   error_clear(error);
-  const kjit_status status = take_device(runtime, device, &known, error);
-  return status == KJIT_OK ? tune_device_info(runtime, &tune_attention, &known, info, error) : status;
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (family && !family->definition)
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "family: %s is kjit's own; NULL tells of its table",
+                     family->table.family);
+  const struct tune_subject *const subject = family ? family->definition->subject : &tune_attention;
+  const kjit_status status = tune_device_take(device, arch, &known, error);
+  return status == KJIT_OK ? tune_device_info(runtime, subject, &known, info, error) : status;
 }
 
 /* The class as a row of a tuned table names it, so that a person can find the row. */

@@ -10,7 +10,7 @@
 
 #define COUNT(name, kind, text) +1
 #define ROW(name, kind, text)                                                                                          \
-  {#name, "", text, KJIT_FIELD_##kind, (uint32_t)offsetof(struct tune_class, name), NULL, 0},
+  {#name, "", text, KJIT_FIELD_##kind, (uint32_t)offsetof(struct tune_class, name), NULL, 0, NULL},
 
 enum { FIELD_COUNT = 0 TUNE_CLASS_FIELDS(COUNT) };
 

@@ -41,7 +41,6 @@ struct definition_field {
   const int32_t *values;     /* the legal ones, in the order given; NULL: the range */
   const char *const *labels; /* of an enum: the name of value i */
   size_t value_count;
-  const char *legal; /* the legal values in words: definition_print_domain() */
   int64_t least, most, step;
   int32_t default_value; /* the first legal one where none is given */
   bool has_default;

@@ -144,13 +144,14 @@ static kjit_status make_values(const struct definition_maker *maker, const kjit_
 }
 
 /* The legal values in words, for people who look at the family. */
-static kjit_status make_legal(const struct definition_maker *maker, struct definition_field *field) {
+static kjit_status make_legal(const struct definition_maker *maker, const struct definition_field *field,
+                              kjit_field_info *table_row) {
   char buffer[4096]; /* sixteen names of at most 200 bytes */
   struct text domain;
   text_init_fixed(&domain, buffer, sizeof buffer);
   definition_print_domain(field, &domain);
-  field->legal = arena_copy(&maker->definition->arena, buffer, domain.bytes);
-  return field->legal ? KJIT_OK : error_no_memory(maker->error);
+  table_row->legal = arena_copy(&maker->definition->arena, buffer, domain.bytes);
+  return table_row->legal ? KJIT_OK : error_no_memory(maker->error);
 }
 
 /* The default must be legal. Without one the first value stands in its place, and has_default says that every config
@@ -198,7 +199,7 @@ static kjit_status make_field(const struct definition_maker *maker, size_t index
   status = make_values(maker, row, index, field);
   table_row->value_names = field->labels;
   table_row->value_count = field->labels ? field->value_count : 0;
-  if (status == KJIT_OK) status = make_legal(maker, field);
+  if (status == KJIT_OK) status = make_legal(maker, field, table_row);
   return status == KJIT_OK ? make_default(maker, row, field) : status;
 }
 

@@ -80,11 +80,6 @@ const kjit_parameter_info *kjit_family_parameter(const kjit_family *family, size
   return &family->definition->parameters[index];
 }
 
-const char *kjit_family_field_legal(const kjit_family *family, size_t index) {
-  if (!family || !family->definition || index >= family->definition->field_count) return NULL;
-  return family->definition->fields[index].legal;
-}
-
 const char *kjit_family_warning(const kjit_family *family, size_t index) {
   if (!family || !family->definition || index >= family->definition->warning_count) return NULL;
   return family->definition->warnings[index];

@@ -159,16 +159,3 @@ kjit_status kjit_tune_device_any(const char *arch, kjit_device_info *device, kji
   const kjit_status status = tune_device_take(NULL, arch, &any, error);
   return status == KJIT_OK ? struct_fill(device, &any, sizeof any, "device", error) : status;
 }
-
-kjit_status kjit_family_tune_info(kjit_runtime *runtime, const kjit_family *family, const kjit_device_info *device,
-                                  const char *arch, kjit_tune_info *info, kjit_error *error) {
-  kjit_device_info known;
-  error_clear(error);
-  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (!family) return error_invalid(error, "family", "must not be NULL");
-  if (!family->definition)
-    return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is kjit's own family: kjit_tune_get_info() tells of its table",
-                     family->table.family);
-  const kjit_status status = tune_device_take(device, arch, &known, error);
-  return status == KJIT_OK ? tune_device_info(runtime, family->definition->subject, &known, info, error) : status;
-}
