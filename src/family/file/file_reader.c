@@ -38,6 +38,11 @@ kjit_status file_refuse_key(const struct file_reader *reader, const struct yaml_
 static kjit_status unknown_key(const struct file_reader *reader, const struct yaml_node *node,
                                const struct file_key *keys, size_t count) {
   struct nearest nearest;
+  /* In {doc: of x, w and y} YAML reads "w and y" as a key without a value. */
+  if (node->kind == YAML_SCALAR && !*node->text)
+    return file_refuse_key(reader, node,
+                           "\"%.60s\" is no key here, and has no value; a text with a comma needs quotes inside { }",
+                           node->key);
   nearest_begin(&nearest, node->key, strlen(node->key));
   for (size_t i = 0; i < count; i++)
     nearest_offer(&nearest, keys[i].name);

@@ -66,6 +66,12 @@ static void test_family_file__unknown_key_suggests_the_nearest(void **state) {
   assert_no_family(f, "colour: red\n", "\"colour\" is no key here");
 }
 
+static void test_family_file__comma_without_quotes_is_explained(void **state) {
+  struct family_fixture *f = *state;
+  assert_refused(f, "family: toy\nfields: {a: {kind: bool, doc: of x, w and y}}\n",
+                 "\"w and y\" is no key here, and has no value; a text with a comma needs quotes inside { }");
+}
+
 static void test_family_file__missing_keys_are_named(void **state) {
   struct family_fixture *f = *state;
   const char *const field = "fields: {a: {kind: int, values: [1]}}\n";
@@ -230,6 +236,7 @@ int main(void) {
       family_unit_test(test_family_file__words_stay_words),
       family_unit_test(test_family_file__size_is_bounded),
       family_unit_test(test_family_file__unknown_key_suggests_the_nearest),
+      family_unit_test(test_family_file__comma_without_quotes_is_explained),
       family_unit_test(test_family_file__missing_keys_are_named),
       family_unit_test(test_family_file__wrong_shapes_are_named),
       family_unit_test(test_family_file__fields_are_checked),
