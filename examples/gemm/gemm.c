@@ -65,7 +65,8 @@ struct maps {
  * cluster load shares, because each multicasts its own to the others. */
 static int box_rows(const struct gemm_plan *plan, int left, int is_k_major) {
   const int rows = field(plan, !is_k_major ? "BK" : left ? "BM" : "BN");
-  return rows / field(plan, left ? "cluster_n" : "cluster_m");
+  const int blocks = field(plan, left ? "cluster_n" : "cluster_m");
+  return blocks > 0 ? rows / blocks : 0;
 }
 
 static kjit_status make_maps(const struct gemm_plan *plan, kjit_runtime *runtime, const struct gemm_call *call,
