@@ -14,8 +14,8 @@ endif()
 set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/remote jit/request jit/server
     attention/backward attention/tune attention/variant family/definition family/file family/tune)
 set(cold_files
-  attention/rule.c attention/serving/serving_arguments.c attention/serving/serving_config.c attention/flash/flash_config.c
-  attention/flash/flash_sets.c attention/flash/flash_text.c
+  attention/rule.c attention/serving/serving_arguments.c attention/serving/serving_config.c
+  attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
   base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c
   family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c
   jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_held.c
