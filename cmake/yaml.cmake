@@ -1,5 +1,5 @@
 # kjit::yaml: the archive of libyaml, so that libkjit.so needs nothing but libc. The library takes the parser out of it,
-# for family files (src/family/yaml_tree.c). Read like sodium.cmake.
+# for family files (src/family/file/yaml_tree.c). Read like sodium.cmake.
 if(NOT TARGET kjit::yaml)
   find_library(KJIT_YAML_LIBRARY NAMES libyaml.a yaml DOC "libyaml, its archive where there is one")
   find_path(KJIT_YAML_INCLUDE_DIR yaml.h DOC "folder of yaml.h")

@@ -12,15 +12,12 @@ endif()
 
 # attention/backward launches too, but two or more kernels that each take as long as a forward call.
 set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/remote jit/request jit/server
-    attention/backward attention/tune attention/variant family/tune)
+    attention/backward attention/tune attention/variant family/definition family/file family/tune)
 set(cold_files
-  attention/rule.c attention/serving/serving_arguments.c attention/serving/serving_config.c attention/flash/flash_config.c
-  attention/flash/flash_sets.c attention/flash/flash_text.c
+  attention/rule.c attention/serving/serving_arguments.c attention/serving/serving_config.c
+  attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
   base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c
-  family/config.c family/config_build.c family/config_occupancy.c family/definition.c family/definition_expressions.c
-  family/definition_fields.c family/definition_parameters.c family/definition_sets.c family/definition_source.c
-  family/family_file.c family/family_problem.c family/file_fields.c family/file_reader.c family/file_sets.c
-  family/pair_form.c family/scanner.c
+  family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c
   jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_held.c
   jit/builder_produce.c jit/builder_recorded.c jit/fork_guard.c jit/inspect.c jit/record.c
   jit/record_sources.c jit/recorded.c
@@ -29,6 +26,9 @@ set(cold_files
 # A launch asks these for its class and its row.
 set(hot_files attention/tune/tune_attention.c attention/tune/tune_class.c family/tune/tune_store.c
               family/tune/tune_table.c)
+# A look-up of a user's config asks these for its rules, its values and its class.
+list(APPEND hot_files family/definition/definition_rules.c family/definition/definition_text.c
+                      family/definition/definition_tune.c family/definition/definition_value.c family/file/family_api.c)
 # Nine megabytes of headers go through the scanner before a compile of CUB.
 list(APPEND hot_files jit/request/directive_scan.c)
 

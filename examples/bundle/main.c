@@ -6,7 +6,7 @@
  * Compiled with LINKED_BUNDLE the kernels are in the program itself (kjit bundle create --c-source kernels.c), which
  * then takes no file. Without a GPU the program finds its kernel, for the architecture named, and says that it cannot
  * launch it. Exit codes: 0 done and right, 1 failed, 3 no GPU. */
-#include "gpu.h"
+#include "../support/gpu.h"
 
 #include <kjit/kjit.h>
 #include <math.h>

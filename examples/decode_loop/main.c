@@ -7,7 +7,7 @@
  * The model has two layers of attention over one paged cache each, random weights, and no other arithmetic. The tokens
  * of the graph's replays are compared with those of calls that are not captured. Exit codes: 0 done and right, 1
  * failed, 3 no GPU. */
-#include "gpu.h"
+#include "../support/gpu.h"
 
 #include <kjit/kjit.h>
 #include <stdio.h>
@@ -268,7 +268,7 @@ int main(int argc, char **argv) {
   options.nvrtc_path = "/nonexistent"; /* and nothing can be compiled  */
   options.bundle_paths = (const char *const *)&argv[2];
   options.bundle_count = 1;
-  if (!gpu_open(&engine.stream)) {
+  if (!gpu_open() || !gpu_stream(&engine.stream)) {
     printf("no GPU here\n");
     return 3;
   }

@@ -1,11 +1,11 @@
 /* Runs one product from C and checks it against double precision.
  *
- *   example_gemm FOLDER M N K [EPILOGUE [fp16]]      FOLDER holds gemm.cu; EPILOGUE: none bias bias_gelu bias_silu
- * residual
+ *   example_gemm FAMILY M N K [EPILOGUE [fp16]]     FAMILY: gemm.yaml; EPILOGUE: none bias bias_gelu bias_silu residual
  *
- * A is row-major and B column-major, as in a linear layer. The steps: draw inputs, choose a config, build (a second run
- * finds the kernel in the cache), launch, compare. Exit codes: 0 right, 1 failed or wrong, 3 no GPU. One thread. */
-#include "../bundle/gpu.h"
+ * A is row-major and B column-major, as in a linear layer. The steps: draw inputs, plan (a second run finds the kernel
+ * in the cache, and `kjit tune` may have measured which config is the fastest), launch, compare. Exit codes: 0 right, 1
+ * failed or wrong, 3 no GPU. One thread. */
+#include "../support/gpu.h"
 #include "gemm.h"
 
 #include <math.h>
@@ -18,6 +18,7 @@
 
 struct problem {
   int m, n, k, dtype;
+  const char *epilogue;
   uint16_t *a, *b, *c, *bias, *residual;
 };
 
@@ -72,27 +73,27 @@ static void free_all(struct problem *p) {
   free(p->c);
 }
 
-static double expected(const struct problem *p, const struct gemm_config *config, int row, int column) {
+static double expected(const struct problem *p, int row, int column) {
   double sum = 0;
   for (int i = 0; i < p->k; i++)
     sum += decode(p->a[(size_t)row * (size_t)LEADING(p->k) + (size_t)i], p->dtype) *
            decode(p->b[(size_t)column * (size_t)LEADING(p->k) + (size_t)i], p->dtype);
-  if (config->epilogue == GEMM_RESIDUAL)
+  if (strcmp(p->epilogue, "residual") == 0)
     return sum + decode(p->residual[(size_t)row * (size_t)LEADING(p->n) + (size_t)column], p->dtype);
-  if (config->epilogue != GEMM_NONE) sum += decode(p->bias[column], p->dtype);
-  if (config->epilogue == GEMM_BIAS_GELU) return sum * 0.5 * erfc(-sum / sqrt(2));
-  if (config->epilogue == GEMM_BIAS_SILU) return sum / (1 + exp(-sum));
+  if (strcmp(p->epilogue, "none") != 0) sum += decode(p->bias[column], p->dtype);
+  if (strcmp(p->epilogue, "bias_gelu") == 0) return sum * 0.5 * erfc(-sum / sqrt(2));
+  if (strcmp(p->epilogue, "bias_silu") == 0) return sum / (1 + exp(-sum));
   return sum;
 }
 
 /* |C - expected| / |expected|; NaN where C was not written. */
-static double relative_error(const struct problem *p, const struct gemm_config *config) {
+static double relative_error(const struct problem *p) {
   const double terms = (double)p->m * p->n * p->k;
   const int step = terms > MOST_TERMS ? (int)ceil(terms / MOST_TERMS) : 1;
   double wrong = 0, all = 0;
   for (int row = 0; row < p->m; row += step)
     for (int column = 0; column < p->n; column++) {
-      const double want = expected(p, config, row, column);
+      const double want = expected(p, row, column);
       const double got = decode(p->c[(size_t)row * (size_t)LEADING(p->n) + (size_t)column], p->dtype);
       wrong += (got - want) * (got - want);
       all += want * want;
@@ -103,48 +104,61 @@ static double relative_error(const struct problem *p, const struct gemm_config *
 /* 0: the card has no memory for it. */
 static int send(const struct problem *p, struct gemm_call *call) {
   const size_t k = (size_t)LEADING(p->k) * 2, n = (size_t)LEADING(p->n) * 2, m = (size_t)p->m;
+  *call = (struct gemm_call){.dtype = p->dtype == KJIT_BF16 ? "bf16" : "fp16",
+                             .a_layout = "row",
+                             .b_layout = "column",
+                             .epilogue = p->epilogue,
+                             .m = p->m,
+                             .n = p->n,
+                             .k = p->k,
+                             .lda = LEADING(p->k),
+                             .ldb = LEADING(p->k),
+                             .ldc = LEADING(p->n),
+                             .ldr = LEADING(p->n),
+                             .alpha = 1};
   call->a = (uint64_t)(uintptr_t)gpu_memory(p->a, m * k);
   call->b = (uint64_t)(uintptr_t)gpu_memory(p->b, (size_t)p->n * k);
   call->c = (uint64_t)(uintptr_t)gpu_memory(p->c, m * n);
   call->bias = (uint64_t)(uintptr_t)gpu_memory(p->bias, n);
   call->residual = (uint64_t)(uintptr_t)gpu_memory(p->residual, m * n);
-  call->m = p->m, call->n = p->n, call->k = p->k;
-  call->lda = call->ldb = LEADING(p->k);
-  call->ldc = call->ldr = LEADING(p->n);
-  call->alpha = 1;
   return call->a && call->b && call->c && call->bias && call->residual;
 }
 
-static kjit_status run(kjit_runtime *runtime, struct problem *p, struct gemm_config base, const char *folder,
-                       double *error_out, kjit_error *error) {
-  kjit_device_info device = {.struct_size = sizeof device};
+/* Say on one line what ran: the card, the config, what chose it, and where its cubin came from. */
+static kjit_status report(const struct gemm_plan *plan, const char *device, kjit_error *error) {
+  static const char *const deciders[] = {"nothing", "its rules", "the tuned table"};
+  char text[KJIT_CONFIG_TEXT_MAX];
   kjit_artifact_info info = {.struct_size = sizeof info};
-  kjit_kernel *kernel = NULL;
-  struct gemm_call call;
-  kjit_status status = kjit_device_get_info(runtime, -1, &device, error);
-  if (status != KJIT_OK) return status;
-  const int sm_count = (int)device.multiprocessors;
-  const struct gemm_config config = gemm_choose(base, p->m, p->n, p->k, device.arch_specific, sm_count);
-  status = gemm_kernel_get(runtime, &config, device.arch_specific, folder, &kernel, error);
-  if (status == KJIT_OK && !send(p, &call)) status = KJIT_ERR_NO_MEMORY;
-  if (status == KJIT_OK) status = gemm_launch(runtime, kernel, &config, &call, sm_count, NULL, error);
-  if (status == KJIT_OK) status = kjit_artifact_get_info(kjit_kernel_artifact(kernel), &info, error);
-  if (status == KJIT_OK && !gpu_fetch(p->c, (const void *)(uintptr_t)call.c, (size_t)p->m * (size_t)LEADING(p->n) * 2))
-    status = KJIT_ERR_DRIVER;
-  if (status == KJIT_OK) {
-    *error_out = relative_error(p, &config);
-    printf("%s, tiles %d x %d x %d, %d stages, %s\n", device.name, config.BM, config.BN, config.BK, config.stages,
+  kjit_status status = kjit_artifact_get_info(kjit_kernel_artifact(plan->kernel), &info, error);
+  if (status == KJIT_OK) status = kjit_config_print(&plan->config, 0, text, sizeof text, error);
+  if (status == KJIT_OK)
+    printf("%s: %s, decided by %s, %s\n", device, text, deciders[plan->decided_by],
            kjit_origin_name((kjit_origin)info.origin));
-  }
-  kjit_kernel_release(kernel);
   return status;
 }
 
-static int epilogue_by_name(const char *name) {
+static kjit_status run(kjit_runtime *runtime, const struct problem *p, const kjit_family *family, double *error_out,
+                       kjit_error *error) {
+  kjit_device_info device = {.struct_size = sizeof device};
+  struct gemm_plan plan = {.kernel = NULL};
+  struct gemm_call call;
+  kjit_status status = kjit_device_get_info(runtime, -1, &device, error);
+  if (status == KJIT_OK && !send(p, &call)) status = KJIT_ERR_NO_MEMORY;
+  if (status == KJIT_OK) status = gemm_plan_make(&plan, runtime, family, &call, &device, error);
+  if (status == KJIT_OK) status = gemm_launch(&plan, runtime, &call, NULL, error);
+  if (status == KJIT_OK && !gpu_fetch(p->c, (const void *)(uintptr_t)call.c, (size_t)p->m * (size_t)LEADING(p->n) * 2))
+    status = KJIT_ERR_DRIVER;
+  if (status == KJIT_OK) status = report(&plan, device.name, error);
+  if (status == KJIT_OK) *error_out = relative_error(p);
+  kjit_kernel_release(plan.kernel);
+  return status;
+}
+
+static int is_epilogue(const char *name) {
   static const char *const names[] = {"none", "bias", "bias_gelu", "bias_silu", "residual"};
   for (int i = 0; i < 5; i++)
-    if (strcmp(name, names[i]) == 0) return i;
-  return -1;
+    if (strcmp(name, names[i]) == 0) return 1;
+  return 0;
 }
 
 /* A whole number from 1 to 2^30; 0 for any other text. */
@@ -155,8 +169,8 @@ static int size_read(const char *text) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 5 || (argc > 5 && epilogue_by_name(argv[5]) < 0)) {
-    fprintf(stderr, "usage: example_gemm FOLDER M N K [none|bias|bias_gelu|bias_silu|residual [fp16]]\n");
+  if (argc < 5 || (argc > 5 && !is_epilogue(argv[5]))) {
+    fprintf(stderr, "usage: example_gemm FAMILY M N K [none|bias|bias_gelu|bias_silu|residual [fp16]]\n");
     return 1;
   }
   struct problem problem = {.m = size_read(argv[2]), .n = size_read(argv[3]), .k = size_read(argv[4])};
@@ -165,22 +179,22 @@ int main(int argc, char **argv) {
     fprintf(stderr, "M, N and K: at least 1\n");
     return 1;
   }
-  struct gemm_config base = gemm_config_default();
-  base.dtype = problem.dtype;
-  base.b_layout = GEMM_COLUMN;
-  base.epilogue = argc > 5 ? epilogue_by_name(argv[5]) : GEMM_NONE;
+  problem.epilogue = argc > 5 ? argv[5] : "none";
   if (!gpu_open()) {
     fprintf(stderr, "no GPU\n");
     return 3;
   }
   kjit_runtime *runtime = NULL;
+  kjit_family *family = NULL;
   kjit_error error = {0};
   double wrong = NAN;
   kjit_status status = draw_all(&problem) ? kjit_runtime_create(&runtime, NULL, &error) : KJIT_ERR_NO_MEMORY;
-  if (status == KJIT_OK) status = run(runtime, &problem, base, argv[1], &wrong, &error);
+  if (status == KJIT_OK) status = kjit_family_open(&family, argv[1], &error);
+  if (status == KJIT_OK) status = run(runtime, &problem, family, &wrong, &error);
   if (status != KJIT_OK) fprintf(stderr, "%s: %s\n", kjit_status_name(status), error.message);
   const int is_right = status == KJIT_OK && wrong < (problem.dtype == KJIT_BF16 ? 4e-3 : 6e-4);
   if (status == KJIT_OK) printf("relative error %.2e: %s\n", wrong, is_right ? "right" : "WRONG");
+  kjit_family_release(family);
   kjit_runtime_destroy(runtime);
   free_all(&problem);
   return is_right ? 0 : 1;

@@ -186,6 +186,8 @@ typedef struct kjit_artifact_info {
   uint32_t max_threads;  /**< from __launch_bounds__, 0 if unstated                                       */
   uint32_t origin;       /**< a ::kjit_origin: where this call's answer came from                         */
   double compile_ms;     /**< of the compile that made it, whenever and wherever that was                 */
+  uint32_t kernel_count; /**< for kjit_artifact_get_kernel(); 0 for an object and for a failed compile    */
+  uint32_t reserved;     /**< zero                                                                        */
 } kjit_artifact_info;
 
 /**
@@ -224,7 +226,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_build_source(kjit_runtime *runtime, con
 
 /**
  * A source with its headers, options and folders, taken once. A repeated request for one of its kernels costs a
- * look-up, less than a microsecond. Reference-counted, thread-safe.
+ * look-up, less than a microsecond. Any number of threads may ask one program.
  *
  * Files are looked at when a variant is asked for the first time, and not again: who edits a header makes a new
  * program.
@@ -266,17 +268,9 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_program_get(kjit_program *program, cons
                                                      kjit_artifact **out, kjit_error *error);
 
 /**
- * Take another reference.
- * @param program  must not be NULL
- * @return `program`
- * @par Thread safety  Thread-safe.
- */
-KJIT_API kjit_program *kjit_program_retain(kjit_program *program);
-
-/**
- * Give a reference back; the last one frees.
+ * End a program, when no call with it is running. What it gave lives on.
  * @param program  may be NULL
- * @par Thread safety  Thread-safe.
+ * @par Thread safety  Not thread-safe.
  */
 KJIT_API void kjit_program_release(kjit_program *program);
 
@@ -322,18 +316,11 @@ typedef struct kjit_kernel_info {
 } kjit_kernel_info;
 
 /**
- * How many kernels an artifact has; 0 for an object and for a failed compile.
- * @param artifact  may be NULL, which has none
- * @par Thread safety  Thread-safe.
- */
-KJIT_API uint32_t kjit_artifact_kernel_count(const kjit_artifact *artifact);
-
-/**
  * Read what is known of a kernel. `info->struct_size` must be set. The figures of a cubin that was given as a part
  * are 0 but for max_threads: no compiler said them.
  * @param      artifact  the artifact
  * @param[out] info      what is known of the kernel
- * @param index  below kjit_artifact_kernel_count()
+ * @param      index     below kjit_artifact_info.kernel_count
  * @retval KJIT_OK
  * @retval KJIT_ERR_INVALID_ARG
  * @par Thread safety  Thread-safe.

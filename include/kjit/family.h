@@ -65,6 +65,8 @@ typedef struct kjit_field_info {
   uint32_t offset;                /**< of the int32 in kjit_config.values, in bytes  */
   const char *const *value_names; /**< of an enum: value i is called value_names[i]; NULL for other kinds */
   size_t value_count;             /**< of value_names                                                     */
+  const char *legal;              /**< the legal values in words, "one of 64, 96, 128"; NULL for kjit's own families,
+                                       whose fields say it in `text`                                      */
 } kjit_field_info;
 
 /**
@@ -91,16 +93,6 @@ KJIT_API const char *kjit_family_name(const kjit_family *family);
  * @par Thread safety  Thread-safe.
  */
 KJIT_API const kjit_field_info *kjit_family_field(const kjit_family *family, size_t index);
-
-/**
- * A field's legal values in words: "one of 64, 96, 128", "from 32 to 1024 in steps of 32".
- * @param family  may be NULL
- * @param index   of the field, from 0
- * @return borrowed from the family; NULL past the end, for a NULL family and for kjit's own families, whose fields say
- *         it in kjit_field_info.text
- * @par Thread safety  Thread-safe.
- */
-KJIT_API const char *kjit_family_field_legal(const kjit_family *family, size_t index);
 
 /**
  * A config of one of the family's named sets, which are for warming caches and for tuning.

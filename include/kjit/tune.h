@@ -34,27 +34,18 @@ typedef struct kjit_tune_info {
 /**
  * Describe the table of a device, reading it if that has not been done yet.
  * @param      runtime  the runtime
- * @param      device   as kjit_device_get_info() fills it
+ * @param      family   a user's family; NULL: attention, for which all of kjit's own families have one table
+ * @param      device   as kjit_device_get_info() fills it; NULL: the table of the device "any" of `arch`
+ * @param      arch     used when device is NULL
  * @param[out] info     `info->struct_size` must be set
- * @retval KJIT_OK
- * @retval KJIT_ERR_INVALID_ARG
- * @par Thread safety  Thread-safe.
- */
-KJIT_API KJIT_NODISCARD kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_device_info *device,
-                                                       kjit_tune_info *info, kjit_error *error);
-
-/**
- * The same for the table of a user's family.
- * @param device  NULL: the table of the device "any" of `arch`
- * @param arch    used when device is NULL
  * @retval KJIT_OK
  * @retval KJIT_ERR_UNSUPPORTED  the family is kjit's own
  * @retval KJIT_ERR_INVALID_ARG
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_family_tune_info(kjit_runtime *runtime, const kjit_family *family,
-                                                          const kjit_device_info *device, const char *arch,
-                                                          kjit_tune_info *info, kjit_error *error);
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_family *family,
+                                                       const kjit_device_info *device, const char *arch,
+                                                       kjit_tune_info *info, kjit_error *error);
 
 /* ---- Making a table ---- */
 

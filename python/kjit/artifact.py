@@ -30,6 +30,7 @@ class Artifact:
     #: "memory", "bundle", "site", "user", "remote" or "built": where this call's answer came from.
     origin: str
     compile_ms: float
+    kernel_count: int
     #: Where this process's compile spent its time: includes_ms, compile_ms, front_end_ms, optimizer_ms, ptxas_ms,
     #: link_ms, publish_ms, the inner ones with Runtime(time_phases=True); all 0 for what was found.
     phases: dict[str, float] = dataclasses.field(default_factory=dict, repr=False, compare=False)
@@ -100,7 +101,9 @@ _PLAIN = ("registers", "spill_bytes", "local_bytes", "shared_bytes", "max_thread
 def kernel_infos(handle: Any) -> list[KernelInfo]:
     """The kernels of an artifact."""
     found = []
-    for index in range(lib.kjit_artifact_kernel_count(handle)):
+    artifact = struct(_abi.kjit_artifact_info)
+    call(lib.kjit_artifact_get_info, handle, ctypes.byref(artifact))
+    for index in range(artifact.kernel_count):
         info = struct(_abi.kjit_kernel_info)
         call(lib.kjit_artifact_get_kernel, handle, index, ctypes.byref(info))
         pairs = (

@@ -46,6 +46,8 @@ class FamilyField(NamedTuple):
     text: str
     #: Of an enum.
     values: tuple[str, ...]
+    #: The legal values in words, "one of 64, 96, 128"; "" for kjit's own families, whose text has it.
+    legal: str = ""
 
 
 class FamilyParameter(NamedTuple):
@@ -220,7 +222,8 @@ def _fields(handle: Any) -> tuple[FamilyField, ...]:
         info = row.contents
         count = getattr(info, "value_count", 0)
         values = tuple(info.value_names[index].decode() for index in range(count))
-        rows.append(FamilyField(info.name.decode(), _KINDS[info.kind], (info.text or b"").decode(), values))
+        text, legal = (info.text or b"").decode(), (info.legal or b"").decode()
+        rows.append(FamilyField(info.name.decode(), _KINDS[info.kind], text, values, legal))
     return tuple(rows)
 
 
@@ -306,10 +309,10 @@ class Family:
 
     def legal(self, field: str) -> str:
         """A field's legal values in words: "one of 64, 96, 128"; "" for kjit's own families, whose field.text has it."""
-        names = [each.name for each in self.fields]
-        if field not in names:
-            raise LookupError(f"{field!r}: {self.name} has the fields {', '.join(names)}")
-        return (lib.kjit_family_field_legal(self._handle, names.index(field)) or b"").decode()
+        for each in self.fields:
+            if each.name == field:
+                return each.legal
+        raise LookupError(f"{field!r}: {self.name} has the fields {', '.join(each.name for each in self.fields)}")
 
     @property
     def warnings(self) -> list[str]:

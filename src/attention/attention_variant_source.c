@@ -1,4 +1,5 @@
-/* The variant that changes nothing, as its generated header would be. Constant data. */
+/* The variant that changes nothing, as its generated header would be, but for the functions that no kernel calls where
+ * all macros are 0. Kernels include one header with or without a variant, so that they have one text. Constant data. */
 #include "attention/attention_variant_source.h"
 
 const struct attention_variant_source attention_variant_none = {

@@ -109,6 +109,8 @@ static struct piece *make_piece(struct stream_workspace *workspace, const struct
   if (reserve(workspace, bytes)) {
     if (runtime_memory_create(workspace->runtime, bytes, &piece->memory, NULL) == KJIT_OK) {
       enlist(workspace, piece);
+      /* If its counters cannot be cleared, the piece is not used, but stays in the list, which frees it with the
+       * workspace. */
       const uint64_t zeros = piece->memory.address + piece->partial_bytes;
       return runtime_memory_clear(workspace->runtime, zeros, arrival_bytes, stream) ? piece : NULL;
     }

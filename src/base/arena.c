@@ -11,6 +11,7 @@
 
 #define FIRST_BLOCK_BYTES   ((size_t)4 << 10)
 #define LARGEST_BLOCK_BYTES ((size_t)64 << 10)
+#define FIRST_ELEMENTS      32
 #define ALIGNMENT           _Alignof(max_align_t)
 
 struct arena_block {
@@ -62,6 +63,16 @@ void *arena_alloc(struct arena *arena, size_t bytes) {
 void *arena_alloc_array(struct arena *arena, size_t count, size_t size) {
   if (size && count > ARENA_UNLIMITED / size) arena->failed = 1;
   return arena_alloc(arena, arena->failed ? 0 : count * size);
+}
+
+void *arena_grow(struct arena *arena, void *array, size_t count, size_t *capacity, size_t size) {
+  if (count < *capacity) return array;
+  const size_t wanted = *capacity ? 2 * *capacity : FIRST_ELEMENTS;
+  void *const grown = arena_alloc_array(arena, wanted, size);
+  if (!grown) return NULL;
+  if (count) memcpy(grown, array, count * size);
+  *capacity = wanted;
+  return grown;
 }
 
 char *arena_copy(struct arena *arena, const char *text, size_t bytes) {

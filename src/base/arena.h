@@ -29,6 +29,10 @@ void *arena_alloc(struct arena *arena, size_t bytes);
 /* The same for `count` elements of `size` bytes; it also fails when count * size overflows. */
 void *arena_alloc_array(struct arena *arena, size_t count, size_t size);
 
+/* As mem_grow(): room for one more element in an array that begins as NULL with a capacity of 0. The old array stays in
+ * the arena, so the pieces of an array take at most twice its room. NULL when it failed. */
+void *arena_grow(struct arena *arena, void *array, size_t count, size_t *capacity, size_t size);
+
 /* A copy with a NUL behind it; NULL when it failed. */
 char *arena_copy(struct arena *arena, const char *text, size_t bytes);
 

@@ -27,6 +27,7 @@ const char *kjit_family_set_name(const kjit_family *family, size_t index) {
   return NULL;
 }
 
+/* The message lists the sets that there are, cut where it would be too long. */
 static kjit_status no_set(const kjit_family *family, const char *set, kjit_error *error) {
   char names[256] = "";
   struct text out;
@@ -44,6 +45,7 @@ static bool has_set(const kjit_family *family, const char *set) {
   return false;
 }
 
+/* The count is given even where the index is beyond it, so that a caller may ask for both at once. */
 kjit_status kjit_family_set(const kjit_family *family, const char *set, size_t index, kjit_config *config,
                             size_t *count, kjit_error *error) {
   error_clear(error);
@@ -63,6 +65,8 @@ kjit_status kjit_family_set(const kjit_family *family, const char *set, size_t i
 
 /* ---- Places ---- */
 
+/* An architecture says how much shared memory a block may have, but not how many SMs a card has. Rules that ask for
+ * them get the usual number. */
 kjit_status family_place_of_arch(const char *arch, struct family_place *place, kjit_error *error) {
   struct target target;
   const kjit_status status = target_parse(&target, arch, error);
@@ -77,6 +81,7 @@ struct family_place family_place_of_device(const kjit_device_info *device) {
 
 /* ---- Text ---- */
 
+/* A family may have a text form of its own, as flash_forward has; the others are written as name=value pairs. */
 kjit_status config_parse(const kjit_family *family, const char *text, int32_t *values, kjit_error *error) {
   if (family->parse) return family->parse(family, text, values, error);
   return pair_form_parse(&family->table, text, values, error);
@@ -98,6 +103,7 @@ kjit_status kjit_config_parse(const kjit_family *family, const char *text, kjit_
   return config_parse(family, text, out->values, error);
 }
 
+/* A text that did not fit is emptied, since half a config may be a legal other one. */
 kjit_status kjit_config_print(const kjit_config *config, uint32_t flags, char *text, size_t capacity,
                               kjit_error *error) {
   struct text out;
@@ -161,6 +167,7 @@ int kjit_config_compare(const kjit_config *a, const kjit_config *b) {
 
 /* ---- Rules and what follows from a config ---- */
 
+/* The rules that hold everywhere come first, so that a config that is wrong by itself is not blamed on the card. */
 kjit_status config_check(const kjit_family *family, const int32_t *values, const struct family_place *place,
                          kjit_error *error) {
   const kjit_status status = family->check(family, values, error);
@@ -198,6 +205,8 @@ kjit_geometry kjit_config_geometry(const kjit_config *config) {
   return config_geometry(config->family, config->values);
 }
 
+/* What the host will launch with, for the kernel's static_asserts: if both computed it for themselves, a difference
+ * would write past the shared memory. */
 void config_derive_geometry(const kjit_family *family, const int32_t *values, struct text *out) {
   const kjit_geometry geometry = config_geometry(family, values);
   text_appendf(out, "#define KJIT_shared_bytes %u\n#define KJIT_threads %u\n", geometry.shared_bytes,

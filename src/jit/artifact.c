@@ -33,6 +33,7 @@ struct body {
   struct digest digest, request, identity;
   char key[DIGEST_HEX_BYTES];
   char *arch, *entry; /* of the key text, NUL-terminated */
+  uint32_t kernel_count;
   kjit_phases phases; /* all zero unless this process compiled it */
   struct kjit_artifact as[ORIGINS];
 };
@@ -45,11 +46,22 @@ static void body_destroy(struct body *body) {
   mem_free(mem, body);
 }
 
+/* The key text has the request's fields by their tags, with sizes and without NULs; callers of the API want strings. */
 static char *copy_field(const struct body *body, const char *tag) {
   const struct entry_text *text = &body->image.entry.key_text;
   struct key_field field;
   if (!key_find(text->data, text->bytes, tag, &field)) return mem_strdup(body->mem, "");
   return mem_duplicate(body->mem, field.value, field.value_bytes);
+}
+
+static uint32_t count_kernels(const struct entry_text *text) {
+  struct symbols symbols;
+  struct symbol symbol;
+  uint32_t count = 0;
+  symbols_init(&symbols, text->data, text->bytes);
+  while (symbols_next(&symbols, &symbol))
+    count += symbol.is_kernel;
+  return count;
 }
 
 /* Compute what follows from the image: digests, strings, handles. False when out of memory. */
@@ -60,11 +72,13 @@ static bool body_fill(struct body *body) {
   digest_to_hex(&body->digest, body->key);
   body->arch = copy_field(body, KEY_TAG_TARGET);
   body->entry = copy_field(body, KEY_TAG_ENTRY);
+  body->kernel_count = count_kernels(&body->image.entry.symbols);
   for (int origin = 0; origin < ORIGINS; origin++)
     body->as[origin] = (struct kjit_artifact){body, (kjit_origin)origin};
   return body->arch && body->entry;
 }
 
+/* The image is taken over whether this succeeds or not, so that no caller has to know how far it came. */
 kjit_status artifact_create(kjit_artifact **out, const struct mem *mem, struct entry_image *image,
                             const struct digest *identity, kjit_origin origin, kjit_error *error) {
   *out = NULL;
@@ -145,9 +159,12 @@ kjit_status kjit_artifact_get_info(const kjit_artifact *artifact, kjit_artifact_
   known.max_threads = figures->max_threads;
   known.origin = (uint32_t)artifact->origin;
   known.compile_ms = (double)figures->compile_ns / 1e6;
+  known.kernel_count = body->kernel_count;
   return struct_fill(info, &known, sizeof known, "info", error);
 }
 
+/* The mangled name that a name expression such as "kernel<float>" got. Kernels are in the same list by their own
+ * names. */
 bool artifact_lowered(const kjit_artifact *artifact, const char *expression, const char **linkage, size_t *bytes) {
   const struct entry_text *const text = &artifact->body->image.entry.symbols;
   const size_t expression_bytes = strlen(expression);
@@ -183,18 +200,6 @@ kjit_status kjit_artifact_get_phases(const kjit_artifact *artifact, kjit_phases 
   if (!artifact) return error_invalid(error, "artifact", "is NULL");
   kjit_phases known = artifact->body->phases;
   return struct_fill(phases, &known, sizeof known, "phases", error);
-}
-
-uint32_t kjit_artifact_kernel_count(const kjit_artifact *artifact) {
-  struct symbols symbols;
-  struct symbol symbol;
-  uint32_t count = 0;
-  if (!artifact) return 0;
-  const struct entry_text *const text = &artifact->body->image.entry.symbols;
-  symbols_init(&symbols, text->data, text->bytes);
-  while (symbols_next(&symbols, &symbol))
-    count += symbol.is_kernel;
-  return count;
 }
 
 /* The expression that was lowered to this name, if any. */
@@ -234,6 +239,8 @@ kjit_status kjit_artifact_get_kernel(const kjit_artifact *artifact, uint32_t ind
   return error_set(error, KJIT_ERR_INVALID_ARG, "index: %u; the artifact has %u kernels", index, at);
 }
 
+/* Without a compiler's identity the whole key is not known, only the request's part; then both digests are equal, and
+ * `key` stays empty. */
 kjit_status kjit_artifact_get_key(const kjit_artifact *artifact, kjit_key *key, kjit_error *error) {
   error_clear(error);
   if (!artifact) return error_invalid(error, "artifact", "is NULL");

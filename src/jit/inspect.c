@@ -20,6 +20,7 @@
 #define NAME_BYTES  160
 #define LABEL_BYTES 96
 
+/* The folder is read by a descriptor of its own, because fdopendir() takes the one that it is given. */
 static size_t count_dumps(int folder) {
   const int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *const list = copy >= 0 ? fdopendir(copy) : NULL;
@@ -48,7 +49,11 @@ static int put(int folder, const char *name, const void *data, size_t bytes, con
   if (bytes + more_bytes == 0) return 0;
   const int file = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   FILE *const stream = file >= 0 ? fdopen(file, "w") : NULL;
-  if (!stream) return errno;
+  if (!stream) {
+    const int failed = errno;
+    if (file >= 0) (void)close(file);
+    return failed;
+  }
   const bool written = (bytes == 0 || fwrite(data, 1, bytes, stream) == bytes) &&
                        (more_bytes == 0 || fwrite(more, 1, more_bytes, stream) == more_bytes);
   return fclose(stream) == 0 && written ? 0 : errno ? errno : EIO;
@@ -76,6 +81,7 @@ static int put_times(int folder, const struct compile_result *result) {
   return put(folder, "times.txt", text, (size_t)bytes, NULL);
 }
 
+/* Every file is written by its own name into the folder that was just made, where nothing can stand in its way. */
 static int put_all(int folder, const struct jit_request *request, const struct key *key,
                    const struct compile_result *result, const char *message, const struct mem *mem) {
   const char *const prologue = request->prologue ? request->prologue : "";
@@ -101,6 +107,7 @@ static void remove_all(int parent, const char *name, int folder) {
 
 static atomic_uint serial;
 
+/* A dump is help for a person, and no failure of it fails the compile: it is logged. */
 void inspect_dump(const char *path, const struct jit_request *request, const struct key *key,
                   const struct compile_result *result, const char *message, const struct mem *mem,
                   const struct log *log) {

@@ -14,12 +14,7 @@
 #include "jit/cache/temp_file.h"
 #include "jit/source_image.h"
 
-/* The table's own memory comes from the caller's hooks as well. */
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(memo->mem, bytes)
-#define uthash_free(memory, bytes) mem_free(memo->mem, memory)
-#define uthash_nonfatal_oom(held)  ((held)->left_out = 1)
-#include <uthash.h>
+#include "base/table.h"
 
 #define READ_FOLDER "read"
 
@@ -32,7 +27,6 @@ struct held {
   struct source_image_head *image;
   struct source_file *files;
   atomic_uint references;
-  bool left_out; /* of the table, for want of memory */
   UT_hash_handle hh;
 };
 
@@ -43,6 +37,7 @@ struct source_memo {
   struct held *records; /* by image->fingerprint, the oldest first */
 };
 
+/* The clock is the one that file systems stamp files with, since its times are compared with files'. */
 int64_t source_memo_now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -68,6 +63,7 @@ void source_record_release(const struct source_record *record) {
 }
 
 static void drop(struct source_memo *memo, struct held *held) {
+  const struct mem *mem = memo->mem;
   HASH_DEL(memo->records, held);
   source_record_release(&held->record);
 }
@@ -118,6 +114,8 @@ done:
 
 /* Put the record into the table, in place of an older one. The table takes a reference of its own. */
 static void keep(struct source_memo *memo, struct held *held) {
+  const struct mem *mem = memo->mem;
+  bool added = true;
   struct held *older = NULL;
   pthread_mutex_lock(&memo->lock);
   HASH_FIND(hh, memo->records, &held->image->fingerprint, DIGEST_BYTES, older);
@@ -125,9 +123,8 @@ static void keep(struct source_memo *memo, struct held *held) {
   if (HASH_COUNT(memo->records) >= RECORDS_MAX) drop(memo, memo->records);
   atomic_fetch_add(&held->references, 1);
   HASH_ADD_KEYPTR(hh, memo->records, &held->image->fingerprint, DIGEST_BYTES, held);
-  const bool left_out = held->left_out;
   pthread_mutex_unlock(&memo->lock);
-  if (left_out) source_record_release(&held->record);
+  if (!added) source_record_release(&held->record);
 }
 
 /* -- The folder --------------------------------------------------------------------------------------------------- */
@@ -136,6 +133,8 @@ static void file_name(char name[DIGEST_HEX_BYTES], const struct digest *fingerpr
   digest_to_hex(fingerprint, name);
 }
 
+/* Nothing of the file is believed before source_image_is_sound() has seen all of it, because the folder may have been
+ * damaged, or written by another version. */
 static struct source_image_head *read_image(const struct source_memo *memo, int file) {
   const struct file_ops *ops = memo->disk->ops;
   struct stat status;
@@ -148,6 +147,8 @@ static struct source_image_head *read_image(const struct source_memo *memo, int 
   return NULL;
 }
 
+/* O_NONBLOCK keeps a FIFO that somebody put there from stopping the process. A record under another fingerprint's name
+ * is as good as none. */
 static struct held *load(const struct source_memo *memo, const struct digest *fingerprint) {
   const struct file_ops *ops = memo->disk->ops;
   char path[sizeof READ_FOLDER + DIGEST_HEX_BYTES] = READ_FOLDER "/";
@@ -164,7 +165,8 @@ static struct held *load(const struct source_memo *memo, const struct digest *fi
   return image ? make(memo->mem, image) : NULL;
 }
 
-/* Remove the files that were written longest ago until the folder is within its bound. */
+/* Remove the file that was written longest ago if the folder is beyond its bound. One is enough, because every store()
+ * adds at most one and calls this. */
 static void sweep(const struct source_memo *memo, int folder) {
   const struct file_ops *ops = memo->disk->ops;
   struct file_list *list = NULL;
@@ -184,6 +186,8 @@ static void sweep(const struct source_memo *memo, int folder) {
   if (count > RECORDS_MAX) (void)ops->unlink(ops->user, folder, oldest);
 }
 
+/* Failures are counted and logged, and end here: without the record the next process walks through the includes again,
+ * which is slower and not wrong. */
 static void store(struct source_memo *memo, const struct source_image_head *image) {
   const struct file_ops *ops = memo->disk->ops;
   struct temp_file temp = {-1, -1, ""};
@@ -202,6 +206,8 @@ static void store(struct source_memo *memo, const struct source_image_head *imag
 
 /* -- The table ---------------------------------------------------------------------------------------------------- */
 
+/* Two threads may load one record at once. The later one replaces the earlier in the table, and both hold a sound
+ * one. */
 const struct source_record *source_memo_find(struct source_memo *memo, const struct digest *fingerprint,
                                              bool memory_only) {
   struct held *held = NULL;
@@ -238,6 +244,8 @@ static bool has_content(const char *path, const struct source_image_watch *watch
   return digest_equal(&digest, &watch->digest);
 }
 
+/* A file that was changed in the same tick of the file system's clock in which it was read can have an unchanged stamp
+ * and other bytes. A stamp that is so young is not believed, and the content is compared. */
 static bool is_racy(const struct held *held, const struct file_stamp *stamp) {
   const int64_t last = stamp->modified_ns > stamp->changed_ns ? stamp->modified_ns : stamp->changed_ns;
   return last >= held->image->taken_ns - SOURCE_MEMO_RACY_NS;
@@ -253,6 +261,7 @@ static bool is_as_it_was(const struct held *held, const struct source_image_watc
   return now.kind == FILE_STAMP_FILE && has_content(path, watch);
 }
 
+/* Folders are kept open from one watch to the next, because thousands of headers lie in few of them. */
 bool source_record_is_fresh(const struct source_record *record) {
   const struct held *held = (const struct held *)record;
   const struct source_image_watch *watches = source_image_watches(held->image);

@@ -64,6 +64,7 @@ kjit_status kjit_bundle_open_blob(kjit_bundle **out, const kjit_bundle_blob *blo
                      error);
 }
 
+/* The allocator is copied, because it lies in the memory that is freed. */
 void kjit_bundle_close(kjit_bundle *bundle) {
   if (!bundle) return;
   const struct mem mem = bundle->mem;
@@ -78,6 +79,7 @@ static void key_to_hex(const uint8_t *key, char hex[DIGEST_HEX_BYTES]) {
   digest_to_hex(&digest, hex);
 }
 
+/* Opening has checked the table, so these are numbers that hold, whoever wrote the bundle. */
 kjit_status kjit_bundle_get_info(const kjit_bundle *bundle, kjit_bundle_info *info, kjit_error *error) {
   error_clear(error);
   if (!bundle) return error_invalid(error, "bundle", "must not be NULL");
@@ -98,6 +100,7 @@ kjit_status kjit_bundle_list(kjit_bundle *bundle, kjit_cache_visit visit, void *
   return bundle_visit(bundle->bundle, &bundle->mem, visit, user, error);
 }
 
+/* The caller compresses, because zstd's compressor is not in the library, whose programs only read bundles. */
 kjit_status kjit_bundle_writer_create(kjit_bundle_writer **out, kjit_compress_fn compress, void *user,
                                       kjit_error *error) {
   struct mem mem;

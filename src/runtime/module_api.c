@@ -22,6 +22,8 @@ static kjit_status current_arch(kjit_runtime *runtime, const char **arch, kjit_e
   return status;
 }
 
+/* What a call wants of the module. It travels through builder_custom() to get_wanted(), which is called with the
+ * finished request. */
 struct wanted_module {
   kjit_runtime *runtime;
   bool needs_entry; /* the request must name a kernel, which is looked up at once */
@@ -29,6 +31,7 @@ struct wanted_module {
   struct kjit_kernel **kernel; /* NULL when the module alone is wanted */
 };
 
+/* Load the module and look the kernel up. On failure the caller gets neither, so that there is nothing to release. */
 static kjit_status get_wanted(void *user, const struct jit_request *request, kjit_error *error) {
   const struct wanted_module *wanted = user;
   const char *const entry = request->entry;
@@ -86,6 +89,7 @@ kjit_status kjit_kernel_get(kjit_runtime *runtime, const kjit_build_request *req
   return get(&wanted, request, error);
 }
 
+/* A kernel has no count of its own: it lives in its module, so references to it are references to the module. */
 kjit_kernel *kjit_kernel_retain(kjit_kernel *kernel) {
   if (kernel) (void)kjit_module_retain(kernel->module);
   return kernel;
@@ -121,6 +125,8 @@ static kjit_status refuse_name(const struct kjit_module *module, const char *nam
   return status;
 }
 
+/* The driver's own error for an unknown name says neither which name nor which there are, so it is replaced; every
+ * other error is passed on as it is. The kernel that is returned holds the module. */
 kjit_status kjit_module_get_kernel(kjit_module *module, const char *name, kjit_kernel **out, kjit_error *error) {
   kjit_error found;
   error_clear(&found);

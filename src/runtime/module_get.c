@@ -7,6 +7,8 @@
 #include "runtime/runtime_state.h"
 #include <stdbool.h>
 
+/* A cubin of another architecture would be refused by the driver too, but with a number instead of the names of
+ * both. */
 static kjit_status check_device_runs(kjit_runtime *runtime, const struct target *target, kjit_error *error) {
   int32_t ordinal;
   const struct device *device;
@@ -24,6 +26,8 @@ static bool may_be_stale(const kjit_artifact *artifact) {
   return kjit_artifact_get_info(artifact, &info, NULL) == KJIT_OK && info.origin != KJIT_ORIGIN_BUILT;
 }
 
+/* Where building fails as well, the error is the driver's refusal, which came first, with the build's message behind
+ * it. */
 static kjit_status rebuild(struct kjit_module *module, const struct jit_request *request, const char *entry,
                            const kjit_error *refusal, kjit_error *error) {
   kjit_artifact *artifact = NULL;
@@ -60,6 +64,7 @@ static kjit_status load(struct kjit_module *module, const struct jit_request *re
   return status;
 }
 
+/* The first thread through the gate loads; those that come meanwhile wait at it and find the module loaded. */
 static kjit_status make_loaded(struct kjit_module *module, const struct jit_request *request, kjit_artifact *artifact,
                                const char *entry, kjit_error *error) {
   if (gate_is_open(&module->loaded)) return KJIT_OK;
@@ -75,6 +80,7 @@ static kjit_status make_loaded(struct kjit_module *module, const struct jit_requ
   return status;
 }
 
+/* Modules that nobody uses are unloaded after a load that succeeded, when the table has just grown. */
 kjit_status module_get(kjit_runtime *runtime, const struct jit_request *request, const char *entry,
                        struct kjit_module **out, kjit_error *error) {
   *out = NULL;

@@ -5,16 +5,10 @@
  * waits for those devices' primary contexts; under the lock it takes out those modules that were idle before the wait
  * and still are. A module that somebody took meanwhile has left the list, and one that came back later has a newer
  * clock, so what goes is neither held nor running. */
-#include "base/mem.h"
+#include "base/table.h"
 
 #include <assert.h>
 #include <stdbool.h>
-
-/* uthash allocates by the table's allocator. Running out of memory is an error then, and does not end the process. */
-#define HASH_NONFATAL_OOM        1
-#define uthash_malloc(bytes)     mem_alloc(table->mem, bytes)
-#define uthash_free(memory, n)   mem_free(table->mem, memory)
-#define uthash_nonfatal_oom(obj) (added = 0)
 
 #include "runtime/module.h"
 
@@ -29,6 +23,7 @@ bool module_table_init(struct module_table *table, const struct mem *mem, kjit_r
 }
 
 uint64_t module_table_finish(struct module_table *table) {
+  const struct mem *mem = table->mem;
   uint64_t held = 0;
   struct kjit_module *module, *next;
   HASH_ITER(hh, table->modules, module, next) {
@@ -87,6 +82,7 @@ static struct kjit_module *take_known(struct module_table *table, const struct d
 
 /* With the lock held. */
 static bool add(struct module_table *table, struct kjit_module *module) {
+  const struct mem *mem = table->mem;
   bool added = true;
   HASH_ADD(hh, table->modules, digest, sizeof module->digest, module);
   return added;
@@ -190,6 +186,7 @@ static bool was_waited_for(const struct module_table *table, const struct kjit_m
 }
 
 static struct kjit_module *take_out(struct module_table *table, uint64_t until, const bool *used) {
+  const struct mem *mem = table->mem;
   struct kjit_module *out = NULL;
   pthread_mutex_lock(&table->lock);
   while (table->idle_count > trim_to(table)) {

@@ -2,13 +2,13 @@
  * is a look-up by the strings that were asked for, under one lock that is held across nothing but the look-up. An
  * artifact stays with the program until it is released. */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/struct_intake.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "jit/builder_custom.h"
 #include "jit/builder_sealed.h"
@@ -25,10 +25,8 @@
 #define NAME_LIMIT ((size_t)1 << 24)
 
 struct variant {
-  struct variant *next; /* of the same bucket */
-  uint64_t hash;
+  UT_hash_handle hh;
   kjit_artifact *artifact;
-  size_t bytes;
   char name[]; /* entry, arch and defines, each ended by NUL */
 };
 
@@ -37,10 +35,8 @@ struct kjit_program {
   kjit_build_request request; /* its strings are copies; of a sealed program all zero */
   void *copy;                 /* of all of them */
   struct sealed *sealed;      /* NULL: what is to be built is in the request */
-  atomic_uint references;
   pthread_mutex_t lock;
-  struct variant **buckets; /* a power of two of them */
-  size_t bucket_count, variant_count;
+  struct variant *variants; /* by name */
 };
 
 /* One kjit_program_get() that has to build, or one that loads. */
@@ -56,6 +52,7 @@ struct program_call {
 
 /* -- Variants ----------------------------------------------------------------------------------------------------- */
 
+/* NULL and "" are one: both mean what the program's own request says. */
 static void put_string(struct text *name, const char *string) {
   text_append_bytes(name, string ? string : "", (string ? strlen(string) : 0) + 1);
 }
@@ -72,16 +69,14 @@ static void write_name(struct text *name, const kjit_program_variant *variant) {
 }
 
 /* The caller holds the lock. */
-static struct variant *find(const kjit_program *program, const struct text *name, uint64_t hash) {
-  struct variant *variant = program->buckets[hash & (program->bucket_count - 1)];
-  while (variant && (variant->hash != hash || variant->bytes != name->bytes ||
-                     memcmp(variant->name, name->data, name->bytes) != 0))
-    variant = variant->next;
+static struct variant *find(const kjit_program *program, const struct text *name, unsigned hash) {
+  struct variant *variant;
+  HASH_FIND_BYHASHVALUE(hh, program->variants, name->data, name->bytes, hash, variant);
   return variant;
 }
 
 /* With a reference for the caller, whose artifact may outlive the program. */
-static kjit_artifact *look_up(kjit_program *program, const struct text *name, uint64_t hash) {
+static kjit_artifact *look_up(kjit_program *program, const struct text *name, unsigned hash) {
   pthread_mutex_lock(&program->lock);
   const struct variant *variant = find(program, name, hash);
   kjit_artifact *artifact = variant ? kjit_artifact_retain(variant->artifact) : NULL;
@@ -89,69 +84,43 @@ static kjit_artifact *look_up(kjit_program *program, const struct text *name, ui
   return artifact;
 }
 
-/* Chains stay short: the table doubles with its variants. Out of memory: they grow. */
-static void grow(kjit_program *program) {
-  const size_t count = 2 * program->bucket_count;
-  struct variant **buckets = mem_alloc_array(&program->runtime->mem, count, sizeof(struct variant *));
-  if (!buckets) return;
-  for (size_t i = 0; i < program->bucket_count; i++) {
-    for (struct variant *variant = program->buckets[i], *next; variant; variant = next) {
-      next = variant->next;
-      variant->next = buckets[variant->hash & (count - 1)];
-      buckets[variant->hash & (count - 1)] = variant;
-    }
-  }
-  mem_free(&program->runtime->mem, program->buckets);
-  program->buckets = buckets;
-  program->bucket_count = count;
-}
-
 /* Of two threads that built one variant, the first one's artifact stays. Out of memory: it is not kept. */
-static void keep(kjit_program *program, const struct text *name, uint64_t hash, kjit_artifact *artifact) {
-  struct variant *made = mem_alloc(&program->runtime->mem, sizeof *made + name->bytes);
+static void keep(kjit_program *program, const struct text *name, unsigned hash, kjit_artifact *artifact) {
+  const struct mem *mem = &program->runtime->mem;
+  struct variant *made = mem_alloc(mem, sizeof *made + name->bytes);
   if (!made) return;
-  made->hash = hash;
-  made->bytes = name->bytes;
   memcpy(made->name, name->data, name->bytes);
   pthread_mutex_lock(&program->lock);
-  const bool wanted = program->variant_count < VARIANTS_MAX && !find(program, name, hash);
-  if (wanted) {
-    if (program->variant_count >= program->bucket_count) grow(program);
-    struct variant **bucket = &program->buckets[hash & (program->bucket_count - 1)];
-    made->artifact = kjit_artifact_retain(artifact);
-    made->next = *bucket;
-    *bucket = made;
-    program->variant_count++;
-  }
+  bool added = HASH_COUNT(program->variants) < VARIANTS_MAX && !find(program, name, hash);
+  if (added) HASH_ADD_KEYPTR_BYHASHVALUE(hh, program->variants, made->name, name->bytes, hash, made);
+  if (added) made->artifact = kjit_artifact_retain(artifact);
   pthread_mutex_unlock(&program->lock);
-  if (!wanted) mem_free(&program->runtime->mem, made);
+  if (!added) mem_free(mem, made);
 }
 
 /* -- The API ------------------------------------------------------------------------------------------------------ */
 
-static void destroy(kjit_program *program) {
+void kjit_program_release(kjit_program *program) {
+  if (!program) return;
   const struct mem *mem = &program->runtime->mem;
-  for (size_t i = 0; i < program->bucket_count; i++) {
-    for (struct variant *variant = program->buckets[i], *next; variant; variant = next) {
-      next = variant->next;
-      kjit_artifact_release(variant->artifact);
-      mem_free(mem, variant);
-    }
+  struct variant *variant, *next;
+  HASH_ITER(hh, program->variants, variant, next) {
+    HASH_DEL(program->variants, variant);
+    kjit_artifact_release(variant->artifact);
+    mem_free(mem, variant);
   }
   pthread_mutex_destroy(&program->lock);
-  mem_free(mem, program->buckets);
   sealed_close(program->sealed);
   mem_free(mem, program->copy);
   mem_free(mem, program);
 }
 
+/* A program is made of a request, which is copied, or of a sealed file, which it owns from here on. */
 kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *request, struct sealed *sealed,
                          kjit_program **out, kjit_error *error) {
   kjit_program *program = mem_alloc(&runtime->mem, sizeof *program);
   void *copy = mem_alloc(&runtime->mem, program_copy_bytes(request));
-  struct variant **buckets = mem_alloc_array(&runtime->mem, 8, sizeof(struct variant *));
-  if (!program || !copy || !buckets || pthread_mutex_init(&program->lock, NULL)) {
-    mem_free(&runtime->mem, buckets);
+  if (!program || !copy || pthread_mutex_init(&program->lock, NULL)) {
     mem_free(&runtime->mem, copy);
     mem_free(&runtime->mem, program);
     return error_no_memory(error);
@@ -160,9 +129,6 @@ kjit_status program_make(kjit_runtime *runtime, const kjit_build_request *reques
   program->request = program_copy(request, copy);
   program->copy = copy;
   program->sealed = sealed;
-  program->buckets = buckets;
-  program->bucket_count = 8;
-  atomic_init(&program->references, 1);
   *out = program;
   return KJIT_OK;
 }
@@ -199,6 +165,8 @@ static kjit_status get_artifact(void *user, const struct jit_request *request, k
   return builder_get(call->program->runtime->builder, request, call->out, error);
 }
 
+/* As get_wanted() of module_api.c, for a variant: the kernel is looked up by the name that the variant has, because the
+ * request's entry is the program's. */
 static kjit_status get_loaded(void *user, const struct jit_request *request, kjit_error *error) {
   struct program_call *call = user;
   const char *const name = call->name ? call->name : request->entry;
@@ -216,6 +184,8 @@ static kjit_status get_loaded(void *user, const struct jit_request *request, kji
   return status;
 }
 
+/* A sealed program has no source: its variants are looked up among those that were sealed, by entry, architecture and
+ * defines. */
 static kjit_status build_sealed(struct program_call *call, const kjit_program_variant *variant, builder_custom_act act,
                                 kjit_error *error) {
   const kjit_program *program = call->program;
@@ -259,6 +229,8 @@ static kjit_status check_variant(const kjit_program *program, const kjit_program
 
 static const kjit_program_variant no_variant = {.struct_size = sizeof no_variant};
 
+/* A short name is written on the stack, so that a repeated request allocates nothing. A key alone is not kept, because
+ * it would be handed out where code is wanted. */
 kjit_status kjit_program_get(kjit_program *program, const kjit_program_variant *variant, kjit_artifact **out,
                              kjit_error *error) {
   error_clear(error);
@@ -278,7 +250,7 @@ kjit_status kjit_program_get(kjit_program *program, const kjit_program_variant *
     text_finish(&large);
     return error_no_memory(error);
   }
-  const uint64_t hash = hash_64(used->data, used->bytes);
+  const unsigned hash = (unsigned)hash_64(used->data, used->bytes);
   *out = look_up(program, used, hash);
   if (!*out) {
     struct program_call call = {.program = program, .out = out};
@@ -328,13 +300,4 @@ kjit_status kjit_program_get_module(kjit_program *program, const kjit_program_va
 
 const struct sealed *program_sealed(const kjit_program *program) {
   return program->sealed;
-}
-
-kjit_program *kjit_program_retain(kjit_program *program) {
-  if (program) atomic_fetch_add_explicit(&program->references, 1, memory_order_relaxed);
-  return program;
-}
-
-void kjit_program_release(kjit_program *program) {
-  if (program && atomic_fetch_sub(&program->references, 1) == 1) destroy(program);
 }

@@ -49,6 +49,7 @@ static bool is_packed(uint32_t dtype) {
   return dtype >= KJIT_MAP_16U4_ALIGN8;
 }
 
+/* "options.box[0]: 512; must be 1 to 256 elements": `axis` below 0 leaves the index out. */
 static kjit_status refuse(const char *name, const char *field, int axis, uint64_t value, const char *rule,
                           kjit_error *error) {
   char index[16] = "";
@@ -57,6 +58,8 @@ static kjit_status refuse(const char *name, const char *field, int axis, uint64_
                    rule);
 }
 
+/* The driver answers CUDA_ERROR_INVALID_VALUE to every mistake, so that each of its rules is looked at here, where the
+ * member can be named. */
 static kjit_status check_kinds(const kjit_tensor_map_options *o, const char *name, kjit_error *error) {
   if (!o->rank || o->rank > RANK_MAX) return refuse(name, "rank", -1, o->rank, "must be 1 to 5", error);
   if (o->dtype > KJIT_MAP_16U6_ALIGN16)
@@ -183,6 +186,8 @@ kjit_status kjit_tensor_map_create(kjit_runtime *runtime, const kjit_tensor_map_
   return status == KJIT_OK ? encode(&runtime->gpu.driver.cu, &known, "options", map, error) : status;
 }
 
+/* The maps of the attention families have one kind of box, 64 columns of 16 bits with the 128-byte swizzle, and go
+ * through the same rules, in which `name` is the tensor's. */
 kjit_status runtime_tensor_map_encode(kjit_runtime *runtime, const struct runtime_tensor *tensor, const char *name,
                                       void *map, kjit_error *error) {
   kjit_tensor_map_options options = {.struct_size = sizeof options,

@@ -103,6 +103,26 @@ static void test_build__cold_cache_without_compiler_says_where_it_was_looked_for
   assert_null(artifact);
 }
 
+static void test_artifact__kernels_are_counted_and_described(void **state) {
+  struct fixture *f = *state;
+  static const char source[] = "extern \"C\" __global__ void one() {}\nextern \"C\" __global__ void two() {}\n";
+  kjit_build_request request = kjit_build_request_default();
+  kjit_artifact_info info = {.struct_size = sizeof info};
+  kjit_kernel_info kernel = {.struct_size = sizeof kernel};
+  kjit_artifact *artifact = NULL;
+  request.arch = "sm_80";
+  request.source = (kjit_source){"two.cu", source, 0};
+  assert_status(KJIT_OK, kjit_build(f->runtime, &request, &artifact, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_artifact_get_info(artifact, &info, &f->error), &f->error);
+  assert_int_equal(2, info.kernel_count);
+  for (uint32_t i = 0; i < info.kernel_count; i++) {
+    assert_status(KJIT_OK, kjit_artifact_get_kernel(artifact, i, &kernel, &f->error), &f->error);
+    assert_int_equal(3, kernel.name_bytes);
+  }
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_artifact_get_kernel(artifact, 2, &kernel, &f->error), &f->error);
+  kjit_artifact_release(artifact);
+}
+
 static kjit_key key_alone(struct fixture *f) {
   kjit_artifact *artifact = NULL;
   kjit_key key = {.struct_size = sizeof key};
@@ -286,6 +306,7 @@ int main(void) {
       FIXTURE_TEST(test_build__next_runtime_finds_it_in_the_users_folder),
       FIXTURE_TEST(test_build__warm_cache_needs_no_compiler),
       FIXTURE_TEST(test_build__cold_cache_without_compiler_says_where_it_was_looked_for),
+      FIXTURE_TEST(test_artifact__kernels_are_counted_and_described),
       FIXTURE_TEST(test_build__key_alone_is_that_of_the_kernel_and_builds_nothing),
       FIXTURE_TEST(test_build__key_of_the_request_is_the_same_without_compiler),
       FIXTURE_TEST(test_build__each_part_of_the_request_makes_another_kernel),

@@ -9,7 +9,7 @@ static void test_structs__sizes_stay(void **state) {
   assert_int_equal(256, sizeof(kjit_runtime_options));
   assert_int_equal(224, sizeof(kjit_runtime_stats));
   assert_int_equal(168, sizeof(kjit_build_request));
-  assert_int_equal(96, sizeof(kjit_artifact_info));
+  assert_int_equal(104, sizeof(kjit_artifact_info));
   assert_int_equal(144, sizeof(kjit_key));
   assert_int_equal(64, sizeof(kjit_phases));
   assert_int_equal(88, sizeof(kjit_launch));

@@ -508,7 +508,7 @@ class Cache(CommandCase):
         entries = self.json("cache", "list")["entries"]
         self.assertEqual([(entry["key"], entry["arch"], entry["label"], entry["damaged"]) for entry in entries],
                          [(self.key, "sm_80", "scale.cu", False)])
-        self.assertIn(self.key[:12], self.kjit("cache", "list").stdout)
+        self.assertRegex(self.kjit("cache", "list").stdout, rf"{self.key[:12]} .* custom scale\.cu\n")
 
     def test_cache__show_gives_the_cubin_its_disassembly_and_what_was_compiled(self):
         cubin = self.folder / "out.cubin"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "family/expression.h"
+#include "family/expression/expression.h"
 
 #define TEXT_MAX 4096
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "family/family_file.h"
+#include "family/file/family_file.h"
 
 #define CONFIGS 32
 

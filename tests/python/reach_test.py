@@ -16,7 +16,6 @@ NOT_CALLED = {
     "kjit_family_retain": "a Family has the one reference",
     "kjit_kernel_retain": "a Kernel has the one reference",
     "kjit_module_retain": "a Module has the one reference",
-    "kjit_program_retain": "a Program has the one reference",
     "kjit_attention_serving_kernels": "`kjit warm` lists a model's kernels by a manifest line",
     "kjit_attention_backward_choose": "autograd calls what the library chooses",
     "kjit_attention_backward_plan_create": "autograd prepares each call, which finds what was decided before",

@@ -176,7 +176,7 @@ class Examples(ShipCase):
         folder = ROOT / "examples/bundle"
         built = self.run_command(COMPILER, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-DLINKED_BUNDLE",
                                  f"-I{ROOT / 'include'}", "-isystem", CUDA, "-o", program, folder / "main.c",
-                                 folder / "gpu.c", source, ARCHIVE, "-lm", "-ldl", "-pthread")
+                                 ROOT / "examples/support/gpu.c", source, ARCHIVE, "-lm", "-ldl", "-pthread")
         self.assertEqual(built.returncode, 0, built.stderr)
         shutil.rmtree(self.cache)
         self.run_example(program, "sm_80")

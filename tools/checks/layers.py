@@ -13,7 +13,7 @@ LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itsel
 # named here has no rooms.
 ROOMS = {
     "jit": ("request", "key", "compile", "server", "cache", "bundle", "remote", ".", "admin"),
-    "family": (".", "tune"),
+    "family": (".", "expression", "definition", "file", "tune"),
 }
 # A room of a layer without other rooms: it is below the rest of its layer, and may use these layers alone. The language
 # of variants is such a room, in which there is no GPU.

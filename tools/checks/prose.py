@@ -3,8 +3,7 @@
 
 1. Every .c file of src/ and tools/ opens with a comment that says what the file is, what its steps are and which
    threads use it. Whether it does say so, only a reader can tell.
-2. Lines of Markdown have at most 120 columns, as .editorconfig asks. A table's row that holds a link may be longer,
-   because neither a row nor an address can be broken.
+2. Lines of Markdown have at most 120 columns, as .editorconfig asks, rows of tables too.
 """
 
 import re
@@ -15,7 +14,6 @@ from project import ROOT, finish, name, sources
 MOST_COLUMNS = 120
 OPENING = re.compile(r"/\*(?P<text>.*?)\*/", re.DOTALL)
 LEAST_WORDS = 10  # fewer words cannot say what a file is and how it works
-LINKED_ROW = re.compile(r"^\s*\|.*(https?://|\]\()")
 
 
 def has_opening(path):
@@ -44,7 +42,7 @@ def markdown_files():
 def faults_of_markdown(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         width = columns(line)
-        if width > MOST_COLUMNS and not LINKED_ROW.match(line):
+        if width > MOST_COLUMNS:
             yield f"{name(path)}:{number}: {width} columns; {MOST_COLUMNS} is the most"
 
 

@@ -36,8 +36,9 @@ static int entry_print_row(void *user, const kjit_cache_entry *entry) {
   char used[20];
   (void)user;
   time_print(entry->last_used, used);
-  printf("%.*s  %-8s %9llu  %s  %s%s\n", SHORT_KEY, entry->key, entry->arch, (unsigned long long)entry->bytes, used,
-         entry->status == KJIT_OK ? entry->label : "damaged: ", entry->status == KJIT_OK ? "" : entry->damage);
+  const bool sound = entry->status == KJIT_OK;
+  printf("%.*s  %-8s %9llu  %s  %s %s\n", SHORT_KEY, entry->key, entry->arch, (unsigned long long)entry->bytes, used,
+         sound ? entry->family : "damaged:", sound ? entry->label : entry->damage);
   return ferror(stdout);
 }
 

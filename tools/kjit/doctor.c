@@ -26,7 +26,7 @@ static json_t *nvrtc_json(const kjit_doctor_report *report) {
 
 static json_t *tuned_json(kjit_runtime *runtime, const kjit_device_info *device) {
   kjit_tune_info info = {.struct_size = sizeof info};
-  if (kjit_tune_get_info(runtime, device, &info, NULL) != KJIT_OK) return json_null();
+  if (kjit_tune_get_info(runtime, NULL, device, NULL, &info, NULL) != KJIT_OK) return json_null();
   return json_pack("{s:b, s:I, s:I, s:I, s:I, s:s, s:s}", "enabled", (int)info.enabled, "user_rows",
                    (json_int_t)info.user_rows, "site_rows", (json_int_t)info.site_rows, "shipped_rows",
                    (json_int_t)info.shipped_rows, "ignored_rows", (json_int_t)info.ignored_rows, "date", info.date,
@@ -67,7 +67,7 @@ static json_t *cache_json(const kjit_doctor_report *report) {
 /* Which kernels the planner takes from measurements on this card. */
 static void print_tuned(kjit_runtime *runtime, const kjit_device_info *device) {
   kjit_tune_info info = {.struct_size = sizeof info};
-  if (kjit_tune_get_info(runtime, device, &info, NULL) != KJIT_OK) return;
+  if (kjit_tune_get_info(runtime, NULL, device, NULL, &info, NULL) != KJIT_OK) return;
   const unsigned rows = info.user_rows + info.site_rows + info.shipped_rows;
   printf("tuned %d   ", device->ordinal);
   if (!info.enabled)

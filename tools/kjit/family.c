@@ -65,8 +65,7 @@ static json_t *family_json(const kjit_family *family) {
     json_t *object =
         json_pack("{s:s, s:s, s:o}", "name", field->name, "kind", kind_name(field), "doc", json_text(field->text));
     if (field->value_count > 0) json_object_set_new(object, "values", names_json(field));
-    if (kjit_family_field_legal(family, i) != NULL)
-      json_object_set_new(object, "legal", json_text(kjit_family_field_legal(family, i)));
+    if (field->legal != NULL) json_object_set_new(object, "legal", json_text(field->legal));
     json_array_append_new(fields, object);
   }
   for (size_t i = 0; (parameter = kjit_family_parameter(family, i)) != NULL; i++)
@@ -99,8 +98,7 @@ static int show(const kjit_family *family, const struct family_options *options)
   if (options->json) return print_json(family_json(family));
   printf("family     %s\n", kjit_family_name(family));
   for (size_t i = 0; (field = kjit_family_field(family, i)) != NULL; i++) {
-    const char *legal = kjit_family_field_legal(family, i);
-    if (legal == NULL) legal = ""; /* kjit's own families say it in the text */
+    const char *legal = field->legal != NULL ? field->legal : ""; /* kjit's own families say it in the text */
     const char *comma = legal[0] != '\0' && field->text[0] != '\0' ? "; " : "";
     printf("field      %-16s %-6s %s%s%s\n", field->name, kind_name(field), legal, comma, field->text);
   }

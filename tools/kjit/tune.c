@@ -293,10 +293,7 @@ static kjit_status carry_out(struct tune *tune, kjit_error *error) {
   if (status != KJIT_OK || options->dry_run || tune->report.interrupted) return status;
   tune->table = (kjit_tune_info){.struct_size = sizeof tune->table};
   const kjit_family *family = tune->problems.family;
-  if (family != NULL)
-    status = kjit_family_tune_info(tune->runtime, family, &tune->card.device, NULL, &tune->table, error);
-  else
-    status = kjit_tune_get_info(tune->runtime, &tune->card.device, &tune->table, error);
+  status = kjit_tune_get_info(tune->runtime, family, &tune->card.device, NULL, &tune->table, error);
   if (status == KJIT_OK && family != NULL)
     status = runner_open(&tune->runner, options->runner, options->runner_seconds, &tune->card.device, tune->card.arch,
                          error);

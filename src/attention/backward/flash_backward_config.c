@@ -23,7 +23,8 @@ enum {
 /* ---- Fields ---- */
 
 #define COUNT(name, kind, text) +1
-#define ROW(name, kind, text)   {#name, "", text, KJIT_FIELD_##kind, offsetof(kjit_flash_backward_config, name), NULL, 0},
+#define ROW(name, kind, text)                                                                                          \
+  {#name, "", text, KJIT_FIELD_##kind, offsetof(kjit_flash_backward_config, name), NULL, 0, NULL},
 enum { FIELD_COUNT = 0 KJIT_FLASH_BACKWARD_FIELDS(COUNT) };
 
 _Static_assert(FIELD_COUNT <= (int)BACKWARD_FIELDS_MAX, "too many fields");

@@ -51,6 +51,7 @@ struct launch_tensors {
   const kjit_tensor *tensor[MAPS];
 };
 
+/* The first two tensors are a block's own, the next two are walked over, and the last two are written. */
 static struct launch_tensors list_tensors(const kjit_attention_backward_args *args, int32_t pass) {
   if (pass & FLASH_BACKWARD_DQ)
     return (struct launch_tensors){{"q", "dout", "k", "v", "dq", NULL},
@@ -82,6 +83,9 @@ static kjit_status encode(kjit_runtime *runtime, const struct launch_tensors *te
   return status;
 }
 
+/* The maps that are remembered for these tensors, or new ones, as the first members of `params`. Maps 2 and 3 are those
+ * of the tensors that a block walks over, whose boxes have the rows of one step; the others are loaded and stored by a
+ * warpgroup's rows. */
 static kjit_status get_maps(kjit_runtime *runtime, const kjit_attention_backward_args *args,
                             const kjit_attention_backward_sm90_config *config,
                             struct attention_backward_sm90_params *params, kjit_error *error) {

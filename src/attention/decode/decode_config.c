@@ -28,7 +28,7 @@ enum {
 #define COUNT(name, kind, text) +1
 
 #define ROW(name, kind, text)                                                                                          \
-  {#name, "", text, KJIT_FIELD_##kind, offsetof(kjit_attention_decode_sm90_config, name), NULL, 0},
+  {#name, "", text, KJIT_FIELD_##kind, offsetof(kjit_attention_decode_sm90_config, name), NULL, 0, NULL},
 
 enum { FIELD_COUNT = 0 KJIT_ATTENTION_DECODE_SM90_FIELDS(COUNT) };
 

@@ -24,12 +24,13 @@ enum {
 /* ---- Fields ---- */
 
 #define ROW(name, kind, token, text)                                                                                   \
-  {#name, token, text, KJIT_FIELD_##kind, offsetof(kjit_flash_config, name), NULL, 0},
-#define TRAIT_ROW(name, kind, text) {#name, "", text, KJIT_FIELD_##kind, offsetof(struct flash_traits, name), NULL, 0},
+  {#name, token, text, KJIT_FIELD_##kind, offsetof(kjit_flash_config, name), NULL, 0, NULL},
+#define TRAIT_ROW(name, kind, text)                                                                                    \
+  {#name, "", text, KJIT_FIELD_##kind, offsetof(struct flash_traits, name), NULL, 0, NULL},
 #define VARIANT_ROW(name, kind, token, text)                                                                           \
-  {#name, token, text, KJIT_FIELD_##kind, offsetof(struct flash_variant, config.name), NULL, 0},
+  {#name, token, text, KJIT_FIELD_##kind, offsetof(struct flash_variant, config.name), NULL, 0, NULL},
 #define VARIANT_TRAIT_ROW(name, kind, text)                                                                            \
-  {#name, "", text, KJIT_FIELD_##kind, offsetof(struct flash_variant, traits.name), NULL, 0},
+  {#name, "", text, KJIT_FIELD_##kind, offsetof(struct flash_variant, traits.name), NULL, 0, NULL},
 
 _Static_assert(FLASH_VARIANT_FIELD_COUNT <= KJIT_FIELD_COUNT_MAX, "too many fields");
 _Static_assert(sizeof(kjit_flash_config) == 4 * FLASH_CONFIG_FIELD_COUNT, "a config is its fields, without padding");

@@ -31,7 +31,7 @@ static const char *const pass_names[] = {"attend", "plan", "append"};
 #define KIND_BOOL               KJIT_FIELD_BOOL, NULL, 0
 #define KIND_PASS               KJIT_FIELD_ENUM, pass_names, sizeof pass_names / sizeof *pass_names
 #define ROW_OF(name, text, kind, names, count)                                                                         \
-  {#name, "", text, kind, offsetof(kjit_attention_serving_config, name), names, count},
+  {#name, "", text, kind, offsetof(kjit_attention_serving_config, name), names, count, NULL},
 #define ROW_WITH(name, text, ...) ROW_OF(name, text, __VA_ARGS__)
 #define ROW(name, kind, text)     ROW_WITH(name, text, KIND_##kind)
 

@@ -26,7 +26,8 @@ enum {
 
 #define COUNT(name, kind, text) +1
 
-#define ROW(name, kind, text) {#name, "", text, KJIT_FIELD_##kind, offsetof(kjit_attention_sm90_config, name), NULL, 0},
+#define ROW(name, kind, text)                                                                                          \
+  {#name, "", text, KJIT_FIELD_##kind, offsetof(kjit_attention_sm90_config, name), NULL, 0, NULL},
 
 enum { FIELD_COUNT = 0 KJIT_ATTENTION_SM90_FIELDS(COUNT) };
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "family/config.h"
-#include "family/family_problem.h"
+#include "family/definition/family_problem.h"
 #include "family/pair_form.h"
 #include "family/tune/tune_device.h"
 #include "family/tune/tune_list.h"
@@ -22,6 +22,7 @@
 
 _Static_assert(KJIT_TUNE_CLASS_TEXT_MAX == TUNE_CLASS_TEXT_MAX, "every class as text fits");
 
+/* The device as this library knows it: its struct may be of an older or newer header. */
 static kjit_status take_device(const kjit_runtime *runtime, const kjit_device_info *given, kjit_device_info *out,
                                kjit_error *error) {
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
@@ -29,14 +30,20 @@ static kjit_status take_device(const kjit_runtime *runtime, const kjit_device_in
   return tune_device_take(given, NULL, out, error);
 }
 
-kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_device_info *device, kjit_tune_info *info,
-                               kjit_error *error) {
+kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_family *family, const kjit_device_info *device,
+                               const char *arch, kjit_tune_info *info, kjit_error *error) {
   kjit_device_info known;
   error_clear(error);
-  const kjit_status status = take_device(runtime, device, &known, error);
-  return status == KJIT_OK ? tune_device_info(runtime, &tune_attention, &known, info, error) : status;
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (family && !family->definition)
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "family: %s is kjit's own; NULL tells of its table",
+                     family->table.family);
+  const struct tune_subject *const subject = family ? family->definition->subject : &tune_attention;
+  const kjit_status status = tune_device_take(device, arch, &known, error);
+  return status == KJIT_OK ? tune_device_info(runtime, subject, &known, info, error) : status;
 }
 
+/* The class as a row of a tuned table names it, so that a person can find the row. */
 kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, size_t capacity, kjit_error *error) {
   kjit_attention_problem taken;
   struct tune_class class;
@@ -55,6 +62,8 @@ kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, s
 
 /* ---- Candidates ---- */
 
+/* The limits of the place come from the card where one is given, and otherwise from what its architecture
+ * guarantees. */
 static kjit_status find_place(kjit_runtime *runtime, const kjit_device_info *device, const char *arch,
                               kjit_device_info *known, struct family_place *place, kjit_error *error) {
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
@@ -83,6 +92,8 @@ kjit_status kjit_tune_candidates_create(kjit_tune_candidates **out, kjit_runtime
   return status == KJIT_OK ? tune_list_create(out, runtime_mem(runtime), &start.start, NULL, error) : status;
 }
 
+/* The steps are those of kjit_family_tune(); what differs is who describes the problem and who fits a config to it.
+ * `unread` takes the errors of a caller that wants none, because the steps below read them. */
 kjit_status kjit_attention_tune(kjit_runtime *runtime, const kjit_attention_problem *problem,
                                 const kjit_device_info *device, const kjit_tune_options *options,
                                 kjit_tune_outcome *outcome, kjit_error *error) {
@@ -119,6 +130,7 @@ struct taken_result {
   int32_t values[KJIT_FIELD_COUNT_MAX];
 };
 
+/* A family's problem knows its class by the family's own expressions. */
 static kjit_status take_of_family(struct taken_result *taken, kjit_error *error) {
   const kjit_family_problem *const problem = taken->result.family_problem;
   const kjit_config *const config = taken->result.config;
@@ -133,6 +145,7 @@ static kjit_status take_of_family(struct taken_result *taken, kjit_error *error)
   return KJIT_OK;
 }
 
+/* The config is fitted to the problem, so that the row has in its given fields what every problem of the class has. */
 static kjit_status take_of_attention(struct taken_result *taken, kjit_error *error) {
   const kjit_config *const config = taken->result.config;
   kjit_attention_problem problem;
@@ -166,6 +179,8 @@ static kjit_status take_result(kjit_runtime *runtime, const kjit_device_info *de
   return tune_update_init(update, places, device, &measured, error);
 }
 
+/* The row is merged into the user's table of this card under a lock of its file; rows that others have published
+ * meanwhile stay. */
 kjit_status kjit_tune_publish(kjit_runtime *runtime, const kjit_device_info *device, const kjit_tune_result *result,
                               kjit_error *error) {
   kjit_device_info known;
@@ -177,6 +192,8 @@ kjit_status kjit_tune_publish(kjit_runtime *runtime, const kjit_device_info *dev
   return status == KJIT_OK ? tune_update_publish(&update, &places, &known, error) : status;
 }
 
+/* The same as text, with the rows of `before` around it, for those who keep the table somewhere else than in the
+ * cache. */
 kjit_status kjit_tune_print(kjit_runtime *runtime, const kjit_device_info *device, const kjit_tune_result *result,
                             const char *before, char **text, kjit_error *error) {
   kjit_device_info known;

@@ -10,7 +10,7 @@
 
 #define COUNT(name, kind, text) +1
 #define ROW(name, kind, text)                                                                                          \
-  {#name, "", text, KJIT_FIELD_##kind, (uint32_t)offsetof(struct tune_class, name), NULL, 0},
+  {#name, "", text, KJIT_FIELD_##kind, (uint32_t)offsetof(struct tune_class, name), NULL, 0, NULL},
 
 enum { FIELD_COUNT = 0 TUNE_CLASS_FIELDS(COUNT) };
 
@@ -57,6 +57,8 @@ static int32_t group_of(const kjit_attention_problem *problem) {
   return (int32_t)((uint32_t)problem->heads_q / (uint32_t)problem->heads_kv);
 }
 
+/* What decides which kernel is the fastest: the exact traits, and lengths and counts by their buckets. `pairs` says how
+ * many tiles there are to share among the SMs, whether they come from the batch or from heads. */
 void tune_class_of(const kjit_attention_problem *problem, struct tune_class *out) {
   *out = (struct tune_class){.dtype = problem->dtype,
                              .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,

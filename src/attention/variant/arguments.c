@@ -14,6 +14,8 @@ void variant_fill_arguments(const kjit_attention_variant *variant, const struct 
   out->seq_kv = problem->seq_kv;
   out->heads_q = problem->heads_q;
   out->heads_kv = problem->heads_kv;
+  /* The numbers of the text have slots behind those of the declared scalars, so the caller's values go over the
+   * front. */
   memcpy(out->scalars, variant->slots.bits, sizeof out->scalars);
   if (variant->scalar_count) memcpy(out->scalars, scalar_values, variant->scalar_count * sizeof *scalar_values);
   for (size_t i = 0; i < variant->tensor_count; i++) {

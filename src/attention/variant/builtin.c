@@ -95,6 +95,7 @@ kjit_status attention_variant_builtin(const kjit_attention_variant **out, const 
     return error_invalid(error, "alibi_slopes", "must be fp32");
   if (!bias_choice(members, &bias)) return error_invalid(error, "bias", "must be fp16, bf16 or fp32");
   const size_t index = (bias * ALIBI_CHOICES + members->alibi_rank) * FLAG_CHOICES + flags;
+  /* No member is present: the call has no variant, and the kernels are compiled without one. */
   if (!index) return KJIT_OK;
   kjit_attention_variant *found = atomic_load_explicit(&variants[index], memory_order_acquire);
   if (!found) {
@@ -112,6 +113,7 @@ kjit_status attention_variant_builtin(const kjit_attention_variant **out, const 
   return KJIT_OK;
 }
 
+/* In the order in which create() declared them. */
 void attention_variant_builtin_values(const struct variant_builtin_members *members,
                                       const struct variant_builtin_values *values, int32_t *scalars,
                                       kjit_tensor *tensors) {

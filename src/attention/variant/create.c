@@ -18,6 +18,8 @@
 
 /* -- Declarations -------------------------------------------------------------------------------------------------- */
 
+/* A scalar's or tensor's name is used in the text, and printed into messages: an identifier that is no word of the
+ * language. */
 static kjit_status check_name(const char *what, size_t index, const char *name, kjit_error *error) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
   if (!name || !*name || strspn(name, letters) != strlen(name) || (*name >= '0' && *name <= '9') || strlen(name) > 64)
@@ -38,6 +40,7 @@ static bool is_repeated(const kjit_attention_variant *variant, const char *name)
   return false;
 }
 
+/* What a load of this dtype gives: an integer, a real number or truth. */
 static bool find_dtype(int32_t dtype, uint8_t *type) {
   static const struct {
     int32_t dtype;
@@ -73,6 +76,7 @@ static kjit_status declare_scalar(kjit_attention_variant *variant, size_t index,
   return KJIT_OK;
 }
 
+/* The count is raised last, so that variant_release() frees exactly the names that were copied. */
 static kjit_status declare_tensor(kjit_attention_variant *variant, size_t index, const kjit_variant_tensor *tensor,
                                   kjit_error *error) {
   const kjit_status status = check_name("tensors", index, tensor->name, error);
@@ -110,6 +114,8 @@ static kjit_status declare(kjit_attention_variant *variant, const kjit_attention
 
 /* -- Trees --------------------------------------------------------------------------------------------------------- */
 
+/* Score and mask are parsed into one tree with one list of slots, so that what both say is computed once and a number
+ * that both contain has its own slot in each place. */
 static kjit_status parse_one(kjit_attention_variant *variant, const kjit_attention_variant_text *text, bool is_mask,
                              kjit_error *error) {
   const struct variant_scope scope = {.scalars = (const char *const *)variant->scalar_names,
@@ -130,6 +136,8 @@ static bool build_program(kjit_attention_variant *variant, struct variant_progra
   return variant_program_build(program, &variant->tree, &root, 1);
 }
 
+/* One program for each question that a kernel or the host asks. `text` has the score and the mask together, for
+ * the canonical text, whose digest tells equal variants from different ones. */
 static bool build_programs(kjit_attention_variant *variant) {
   const struct variant_tree *const tree = &variant->tree;
   const variant_node_index both[] = {variant->score, variant->mask};
@@ -161,6 +169,7 @@ static bool find_out(kjit_attention_variant *variant) {
 
 /* -- Texts --------------------------------------------------------------------------------------------------------- */
 
+/* Texts that grow beyond the bound fail like memory that runs out; no text within VARIANT_NODES_MAX does. */
 static bool print_all(kjit_attention_variant *variant) {
   struct text canonical, header;
   text_init(&canonical, &variant->mem, HEADER_BYTES_MAX);
@@ -180,6 +189,7 @@ static bool print_all(kjit_attention_variant *variant) {
   return done && variant->canonical && variant->header;
 }
 
+/* A score that is not given is s itself, and a mask that is not given stays VARIANT_NONE: every key is seen. */
 kjit_status variant_create(kjit_attention_variant **out, const struct mem *mem, const kjit_attention_variant_text *text,
                            kjit_error *error) {
   kjit_attention_variant *const variant = mem_alloc(mem, sizeof *variant);

@@ -16,6 +16,8 @@ static variant_node_index derivative_of(struct derivation *derivation, variant_n
   return node->uses & USES_SCORE ? derivation->of[index] : variant_real(derivation->tree, 0);
 }
 
+/* A product with zero is zero here even where the other factor may be infinite: zero stands for "does not depend on s",
+ * and what does not depend on s contributes nothing. */
 static variant_node_index multiply(struct variant_tree *tree, variant_node_index a, variant_node_index b) {
   const variant_node_index zero = variant_real(tree, 0);
   return a == zero || b == zero ? zero : variant_binary(tree, VARIANT_real_multiply, a, b);
@@ -100,6 +102,8 @@ static variant_node_index derive_binary(struct derivation *derivation, const str
   }
 }
 
+/* Integers, truth and elements of tensors do not change with s: what they are computed from is rounded or chosen on the
+ * way, so their derivative is 0 wherever there is one. */
 static variant_node_index derive_node(struct derivation *derivation, variant_node_index index) {
   struct variant_tree *const tree = derivation->tree;
   const struct variant_node node = tree->nodes[index];
@@ -109,8 +113,8 @@ static variant_node_index derive_node(struct derivation *derivation, variant_nod
     return variant_where(tree, node.operands[0], derivative_of(derivation, node.operands[1]),
                          derivative_of(derivation, node.operands[2]));
   if (variant_operand_count(tree, &node) == 2) return derive_binary(derivation, &node, index);
-  const variant_node_index factor = factor_of(tree, (enum variant_operation)node.operation, node.operands[0], index);
   if (node.operation == VARIANT_real_from_integer) return variant_real(tree, 0);
+  const variant_node_index factor = factor_of(tree, (enum variant_operation)node.operation, node.operands[0], index);
   return multiply(tree, factor, derivative_of(derivation, node.operands[0]));
 }
 
@@ -119,6 +123,8 @@ variant_node_index variant_derive(struct variant_tree *tree, variant_node_index 
   derivation.tree = tree;
   for (size_t i = 0; i <= score && variant_tree_is_whole(tree); i++)
     if (tree->nodes[i].uses & USES_SCORE) derivation.of[i] = derive_node(&derivation, (variant_node_index)i);
+  /* A derivative that has too many nodes is given up, and the variant is made without one. The tree holds the score as
+   * before, since no node was changed. */
   const bool whole = variant_tree_is_whole(tree);
   if (!tree->failed) tree->full = false;
   return whole ? derivative_of(&derivation, score) : VARIANT_NONE;

@@ -16,6 +16,7 @@ static double float_of(uint32_t bits) {
   return (double)kjit_float_from_bits(bits);
 }
 
+/* The inputs that are integers. The score is not among them, because it is the only real one: run_leaf() gives it. */
 static int32_t input_of(const struct kjit_variant_arguments *arguments, const struct variant_place *place,
                         uint32_t input) {
   const int32_t inputs[INPUT_COUNT] = {
@@ -31,6 +32,8 @@ static int32_t input_of(const struct kjit_variant_arguments *arguments, const st
   return inputs[input];
 }
 
+/* One element of a tensor as the value that its dtype gives. kjit_load_<dtype>() is the kernel's own function, so that
+ * host and kernel cannot read the same bytes differently. */
 static void load(const struct kjit_variant_tensor_argument *tensor, int32_t dtype, long long at,
                  union variant_value *out) {
   switch (dtype) {
@@ -52,6 +55,8 @@ static void load(const struct kjit_variant_tensor_argument *tensor, int32_t dtyp
   }
 }
 
+/* Each index is clamped into its axis by kjit_variant_step(), so that no index that a text computes can read outside of
+ * the tensor. */
 static void run_load(const kjit_attention_variant *variant, const struct kjit_variant_arguments *arguments,
                      const struct variant_node *node, const union variant_value *values, union variant_value *out) {
   const struct kjit_variant_tensor_argument *const tensor = &arguments->tensors[node->payload];
@@ -76,6 +81,8 @@ static void run_leaf(const struct kjit_variant_arguments *arguments, const struc
     out->integer = (int32_t)bits;
 }
 
+/* Call the function of the operation, which the kernels call too. operations.h lists every operation once, with the
+ * members of the union that its operands and its result are; an operation that is added there is known here. */
 static void run_operation(const struct variant_node *node, const union variant_value *values,
                           union variant_value *out) {
   const union variant_value *const a = &values[node->operands[0]], *const b = &values[node->operands[1]];
@@ -100,6 +107,7 @@ static void run_operation(const struct variant_node *node, const union variant_v
   }
 }
 
+/* Operands stand before what uses them, so that one pass computes every node once. */
 void variant_run(const kjit_attention_variant *variant, const struct variant_program *program,
                  const struct kjit_variant_arguments *arguments, double score, const struct variant_place *place,
                  union variant_value *results) {
@@ -148,6 +156,8 @@ void variant_interval_at(const kjit_attention_variant *variant, const struct kji
   *hi = kjit_integer_minimum(results[2 * which + 1].integer, arguments->seq_kv);
 }
 
+/* A key is seen if it lies in one of the row's intervals, which together are the whole mask. Where none could be
+ * derived, the mask's own tree is asked. */
 bool variant_mask_at(const kjit_attention_variant *variant, const struct kjit_variant_arguments *arguments,
                      const struct variant_place *place) {
   if (!variant->intervals.count) return variant_mask_tree_at(variant, arguments, place);
@@ -166,6 +176,8 @@ union range {
   kjit_range_truth truth;
 };
 
+/* The range of all elements that the ranges of the indices can reach. A box that is too large to be read gives the
+ * range of everything. */
 static void range_load(const kjit_attention_variant *variant, const struct kjit_variant_arguments *arguments,
                        const struct variant_node *node, const union range *ranges, union range *out) {
   const struct kjit_variant_tensor_argument *const tensor = &arguments->tensors[node->payload];
@@ -191,6 +203,8 @@ static void range_load(const kjit_attention_variant *variant, const struct kjit_
   }
 }
 
+/* Inputs are one value each, except q and k, which go over the block. The block's ends q1 and k1 are the first
+ * positions behind it. */
 static void range_leaf(const struct kjit_variant_arguments *arguments, const struct variant_node *node,
                        const struct variant_block *block, union range *out) {
   const struct variant_place place = {.b = block->b, .h = block->h};
@@ -237,6 +251,9 @@ static void range_operation(const struct variant_node *node, const union range *
   }
 }
 
+/* The mask over a whole block: 0 if it hides every key from every row, 2 if it shows all of them, and 1 if the block
+ * has to be decided element by element. Ranges are never too narrow, so 0 and 2 are certain; 1 may be said of a block
+ * that is all of one kind. */
 int variant_block_at(const kjit_attention_variant *variant, const struct kjit_variant_arguments *arguments,
                      const struct variant_block *block) {
   union range ranges[VARIANT_WRITTEN_NODES_MAX + 100];

@@ -12,7 +12,7 @@
 #include <kjit/common.h>
 
 #include "attention/variant/tree.h"
-#include "family/expression.h"
+#include "family/expression/expression.h"
 
 /* Longer than 1,000 nodes are when a program prints them. */
 #define VARIANT_TEXT_MAX    65536

@@ -62,6 +62,7 @@ const char *function_name(size_t index) {
   return index < FUNCTION_COUNT ? functions[index].name : NULL;
 }
 
+/* Both values get one type, because a node has one; a number beside a real value becomes real, as in the operators. */
 static kjit_status call_where(struct parser *parser, struct operand *arguments, struct operand *out, const char *at) {
   enum variant_type type;
   kjit_status status = operand_convert(parser, &arguments[0], TYPE_truth);
@@ -81,6 +82,8 @@ static kjit_status call_abs(struct parser *parser, struct operand *argument, str
   return status;
 }
 
+/* x != 0, which a condition is already. A written number is decided here, since otherwise `bool(1)` would become a
+ * scalar and a comparison. */
 static kjit_status call_bool(struct parser *parser, struct operand *argument, struct operand *out, const char *at) {
   struct operand zero = {.kind = OPERAND_NUMBER, .at = at};
   *out = *argument;
@@ -92,6 +95,7 @@ static kjit_status call_bool(struct parser *parser, struct operand *argument, st
   return operand_combine(parser, BINARY_UNEQUAL, out, &zero, at);
 }
 
+/* Only a real value needs an operation: it is rounded towards zero. Truth becomes 0 or 1 by conversion. */
 static kjit_status call_int(struct parser *parser, struct operand *argument, struct operand *out, const char *at) {
   *out = *argument;
   if (operand_type(parser, out) != TYPE_real) return operand_convert(parser, out, TYPE_integer);
@@ -113,6 +117,7 @@ static variant_node_index compose(struct variant_tree *tree, enum function_kind 
                         variant_binary(tree, VARIANT_real_multiply, x, variant_real(tree, 0.5f)), cumulative);
 }
 
+/* Functions of one real number. float(x) is the conversion alone, so it adds no node. */
 static kjit_status call_real(struct parser *parser, const struct function *function, struct operand *argument,
                              struct operand *out, const char *at) {
   struct variant_tree *const tree = parser->tree;

@@ -34,6 +34,8 @@ static const struct {
     {"dot", "more columns of q and k"},
 };
 
+/* Words, inputs and functions cannot be names of scalars, tensors or let, because a text that uses both would not say
+ * which is meant. */
 bool variant_is_reserved(const char *name, size_t bytes) {
   const struct token token = {.kind = TOKEN_NAME, .start = name, .bytes = bytes};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -49,6 +51,8 @@ bool name_is_foreign(const struct token *name) {
   return false;
 }
 
+/* People come from PyTorch's flex_attention, from C and from Python, so their words get the sentence that says what to
+ * write here. For other names the nearest known one is offered. */
 kjit_status name_unknown(const struct parser *parser, const struct token *name) {
   struct nearest nearest;
   for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
@@ -70,6 +74,7 @@ kjit_status name_unknown(const struct parser *parser, const struct token *name) 
                        shown, name->start);
 }
 
+/* The innermost binding comes first: the list is searched from its end. */
 static const struct binding *find_binding(const struct parser *parser, const struct token *name) {
   for (size_t i = parser->binding_count; i-- > 0;) {
     const struct binding *const binding = &parser->bindings[i];
@@ -84,6 +89,8 @@ static bool find_declared(const char *const *names, size_t count, const struct t
   return false;
 }
 
+/* hk is the head of K and V that a query's head reads, h / (heads_q / heads_kv). It is made of the other inputs, so
+ * that the kernels need not pass it. */
 static kjit_status resolve_input(struct parser *parser, const struct token *name, struct operand *out) {
   struct variant_tree *const tree = parser->tree;
   for (size_t i = 0; i < INPUT_COUNT; i++) {
@@ -102,6 +109,8 @@ static kjit_status resolve_input(struct parser *parser, const struct token *name
   return KJIT_OK;
 }
 
+/* Bindings are asked first and inputs last. No name is in two of these places, because name_bind() and the declarations
+ * refuse one that is taken. */
 kjit_status name_resolve(struct parser *parser, const struct token *name, struct operand *out) {
   const struct variant_scope *const scope = parser->scope;
   const struct binding *const binding = find_binding(parser, name);

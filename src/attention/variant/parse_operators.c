@@ -75,6 +75,7 @@ kjit_status operand_convert(struct parser *parser, struct operand *operand, enum
   return KJIT_OK;
 }
 
+/* The type of an operation on two values: real if one of them is, truth if both are, and integer otherwise. */
 kjit_status operands_unify(struct parser *parser, struct operand *a, struct operand *b, enum variant_type *type) {
   const enum variant_type of_a = operand_type(parser, a), of_b = operand_type(parser, b);
   *type = of_a == TYPE_real || of_b == TYPE_real     ? TYPE_real
@@ -86,6 +87,8 @@ kjit_status operands_unify(struct parser *parser, struct operand *a, struct oper
 
 /* -- Two numbers --------------------------------------------------------------------------------------------------- */
 
+/* Operators on two written integers. What is false here, such as a comparison or a division by zero, becomes an
+ * operation of the kernel or an error of its own later. */
 static bool fold_integers(enum binary_kind kind, int64_t a, int64_t b, int64_t *out) {
   switch (kind) {
   case BINARY_ADD:
@@ -214,6 +217,7 @@ static kjit_status divide(struct parser *parser, struct operand *left, struct op
   return KJIT_OK;
 }
 
+/* x ** 2 is a product, because a square is the usual case and any other power takes a logarithm and an exponential. */
 static kjit_status power(struct parser *parser, struct operand *left, struct operand *right, const char *at) {
   struct variant_tree *const tree = parser->tree;
   const bool is_square = is_number(right) && value_of(right) == 2;
@@ -240,6 +244,8 @@ static kjit_status combine_truth(struct parser *parser, enum binary_kind kind, s
   return status;
 }
 
+/* An operator whose operation depends on the type of both sides: find the type, convert both, and look the operation up
+ * in the table above. */
 static kjit_status combine_typed(struct parser *parser, enum binary_kind kind, struct operand *left,
                                  struct operand *right, const char *at) {
   struct variant_tree *const tree = parser->tree;
@@ -280,6 +286,8 @@ kjit_status operand_combine(struct parser *parser, enum binary_kind kind, struct
     return divide(parser, left, right, at);
   case BINARY_POWER:
     return power(parser, left, right, at);
+  /* a > b is b < a, so that comparisons of one kind are one node and the search for intervals knows two of them instead
+   * of four. */
   case BINARY_GREATER:
   case BINARY_GREATER_EQUAL: {
     const struct operand greater = *left;
@@ -294,6 +302,8 @@ kjit_status operand_combine(struct parser *parser, enum binary_kind kind, struct
   }
 }
 
+/* The negation is taken in 64 bits without a sign, because -INT64_MIN would overflow; a number that does not fit 32
+ * bits is refused when its type is known. */
 kjit_status operand_negate(struct parser *parser, struct operand *operand) {
   if (operand->kind == OPERAND_NUMBER) {
     operand->number = (int64_t)(0 - (uint64_t)operand->number);

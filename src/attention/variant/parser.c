@@ -75,6 +75,8 @@ static kjit_status parse_unrolled(struct parser *parser, bool any, const char *s
   return status == KJIT_OK ? expect(parser, ")") : status;
 }
 
+/* A name in front of "(". any() and all() come first, because their first argument is a name that is bound there and no
+ * value. */
 static kjit_status parse_call(struct parser *parser, const struct token *name, struct operand *out) {
   const struct function *const function = function_find(name);
   struct operand arguments[FUNCTION_ARGUMENTS_MAX];
@@ -137,6 +139,8 @@ static kjit_status parse_indices(struct parser *parser, struct operand *out) {
   return status;
 }
 
+/* A number, a name, a call or a value in parentheses, with the indices behind it. Steps are counted here, so that
+ * nested any() cannot keep the parser busy for longer than VARIANT_STEPS_MAX allows. */
 static kjit_status parse_operand(struct parser *parser, struct operand *out) {
   const struct token token = parser->tokens.current;
   const bool is_operator = at(parser, "and") || at(parser, "or") || at(parser, "not") || at(parser, "let");
@@ -249,6 +253,8 @@ static kjit_status parse_not(struct parser *parser, struct operand *out) {
   return status;
 }
 
+/* Operators of one level and, between them, values of the next; operators of equal rank group from the left. Signs and
+ * powers are the last level. */
 static kjit_status parse_binary(struct parser *parser, int level, struct operand *out) {
   if (level == LEVEL_UNARY) return parse_unary(parser, out);
   if (level == LEVEL_COMPARISON && at(parser, "not")) return parse_not(parser, out);
@@ -301,6 +307,7 @@ static kjit_status parse_let(struct parser *parser) {
   return status == KJIT_OK ? expect(parser, ";") : status;
 }
 
+/* let name = value; ... and then the value of the whole text, which must have the wanted type. */
 kjit_status variant_parse(struct variant_tree *tree, struct variant_slots *slots, const struct variant_scope *scope,
                           const struct expression_source *source, enum variant_type wanted, variant_node_index *out,
                           kjit_error *error) {

@@ -3,7 +3,7 @@
 #define KJIT_ATTENTION_VARIANT_PARSER_H
 
 #include "attention/variant/parse.h"
-#include "family/expression_token.h"
+#include "family/expression/expression_token.h"
 
 /* Nothing is done more often than this for one text, however its any() and all() nest. */
 #define VARIANT_STEPS_MAX 20000

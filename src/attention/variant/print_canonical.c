@@ -17,6 +17,7 @@ static bool is_leaf(const struct variant_node *node) {
   return node->operation < VARIANT_LOAD;
 }
 
+/* Leaves are shorter than a name for them. */
 static bool is_named(const struct printer *printer, size_t index) {
   return printer->users[index] > 1 && !is_leaf(&printer->program->nodes[index]);
 }
@@ -68,6 +69,7 @@ static void print_list(const struct printer *printer, const struct variant_node 
   text_appendf(printer->out, "%c", brackets[1]);
 }
 
+/* Every operation is in parentheses, so that the text does not depend on the precedence of operators. */
 static void print_expression(const struct printer *printer, const struct variant_node *node) {
   const size_t count = variant_operand_count(&printer->variant->tree, node);
   const char *const word = variant_operation_word((enum variant_operation)node->operation);
@@ -144,6 +146,8 @@ void variant_print_canonical(const kjit_attention_variant *variant, struct text 
   mem_free(mem, needed);
 }
 
+/* Types and ranks belong to the canonical text, because the same expression over other types is another kernel. Names
+ * do not: they are numbered, s0 and t0. */
 void variant_print_types(const kjit_attention_variant *variant, struct text *out) {
   text_append(out, "scalars:");
   for (size_t i = 0; i < variant->slots.count; i++)

@@ -20,6 +20,8 @@ const char *variant_dtype_name(int32_t dtype) {
   }
 }
 
+/* Real constants are printed as their bits, because a decimal number would have to be read back to the same float by
+ * NVRTC and by the host. */
 static void print_leaf(const struct variant_node *node, struct text *out) {
   static const char *const inputs[INPUT_COUNT] = {"s",       "b",        "h",         "q",         "k",
                                                   "a.seq_q", "a.seq_kv", "a.heads_q", "a.heads_kv"};
@@ -41,6 +43,8 @@ static void print_operands(const struct variant_node *node, size_t count, struct
     text_appendf(out, "%sn%u", i ? ", " : "", (unsigned)node->operands[i]);
 }
 
+/* One line "const <type> n<index> = ...;", whose operands are the names of earlier lines. The compiler removes what a
+ * function does not use. */
 static void print_node(const kjit_attention_variant *variant, const struct variant_program *program, size_t index,
                        struct text *out) {
   const struct variant_node *const node = &program->nodes[index];
@@ -92,6 +96,8 @@ static void print_interval(const kjit_attention_variant *variant, struct text *o
   text_append(out, "  lo = kjit_integer_maximum(least, 0);\n  hi = kjit_integer_minimum(most, a.seq_kv);\n}\n");
 }
 
+/* The macros come first, because kernels leave out whole steps by them: no score function, no mask, intervals instead
+ * of a mask. */
 void variant_print_header(const kjit_attention_variant *variant, struct text *out) {
   const bool affine = variant->class.is_affine;
   text_append(out, "#pragma once\n#include <kjit/attention/variant_real_ranges.h>\n\n");

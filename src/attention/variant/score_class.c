@@ -21,6 +21,7 @@ struct lines {
   struct line of[LOOKED_AT_MAX];
 };
 
+/* A node without the score is the line 0 · s + itself. */
 static struct line line_of(struct lines *lines, variant_node_index index) {
   if (lines->tree->nodes[index].uses & USES_SCORE) return lines->of[index];
   return (struct line){variant_real(lines->tree, 0), index};
@@ -30,6 +31,8 @@ static bool is_line(const struct line *line) {
   return line->slope != VARIANT_NONE;
 }
 
+/* 0 · x is left out here and not in the tree, where x might be infinite or NaN: a slope or a term of zero came from
+ * line_of() and stands for what is not there. */
 static variant_node_index times(struct variant_tree *tree, variant_node_index a, variant_node_index b) {
   const variant_node_index zero = variant_real(tree, 0);
   return a == zero ? zero : variant_binary(tree, VARIANT_real_multiply, a, b);
@@ -46,6 +49,9 @@ static struct line scaled(struct lines *lines, enum variant_operation operation,
                        variant_binary(tree, operation, line.term, factor)};
 }
 
+/* By the rules for sums, negation, products and quotients with what does not depend on the score, and for a choice
+ * between two lines. A choice whose slopes change along k is no line, because the kernel multiplies a whole row by one
+ * slope. */
 static struct line find_line(struct lines *lines, const struct variant_node *node) {
   struct variant_tree *const tree = lines->tree;
   const struct line none = {VARIANT_NONE, 0};
@@ -80,6 +86,7 @@ static struct line find_line(struct lines *lines, const struct variant_node *nod
   }
 }
 
+/* New nodes are appended while the old ones are looked at, so each node is copied before the tree's memory may move. */
 static void find_affine(struct variant_tree *tree, variant_node_index score, struct variant_score_class *out) {
   struct lines lines = {.tree = tree};
   if (score >= LOOKED_AT_MAX) return;
@@ -109,6 +116,8 @@ static bool is_free(const struct variant_node *node) {
   return !(node->uses & (USES_Q | USES_K));
 }
 
+/* Factors are kept below 100, so that they fit their 8 bits; a text with a larger one is not called linear, which costs
+ * speed and nothing else. */
 static void find_linear(const struct variant_node *node, const struct shape *a, const struct shape *b,
                         struct shape *out) {
   const int sign = node->operation == VARIANT_integer_subtract ? -1 : 1;
@@ -127,6 +136,8 @@ static void find_linear(const struct variant_node *node, const struct shape *a, 
   if (is_free(node)) out->linear = 1;
 }
 
+/* Is the node f(q) + g(k)? What uses only one of the two is; sums of such nodes and multiples by what uses neither
+ * are. */
 static bool find_separable(const struct variant_tree *tree, const struct variant_node *node, const struct shape *a,
                            const struct shape *b) {
   if (!(node->uses & USES_Q) || !(node->uses & USES_K)) return true;
@@ -178,6 +189,8 @@ static void find_shape(const struct variant_tree *tree, const struct shape *shap
   out->separable = find_separable(tree, node, &shapes[node->operands[0]], &shapes[node->operands[1]]);
 }
 
+/* The first class that fits is the cheapest to compute: constants, one value a row, one a key, both, one a distance,
+ * one load an element, and at last anything. */
 static uint32_t class_of_term(const struct variant_tree *tree, const struct shape *shapes, variant_node_index term) {
   const struct variant_node *const node = &tree->nodes[term];
   if (node->operation == VARIANT_CONSTANT) return 0;

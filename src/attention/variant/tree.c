@@ -51,6 +51,8 @@ size_t variant_operand_count(const struct variant_tree *tree, const struct varia
 
 /* -- Nodes -------------------------------------------------------------------------------------------------------- */
 
+/* Everything that is_same() compares goes into the hash; `uses` and `next` do not, because they follow from the rest or
+ * from the table. */
 static size_t bucket_of(const struct variant_node *node) {
   uint32_t hash = node->operation * 0x9E3779B1u + node->type * 0x85EBCA6Bu + node->payload;
   for (size_t i = 0; i < 4; i++)
@@ -63,6 +65,8 @@ static bool is_same(const struct variant_node *a, const struct variant_node *b) 
          !memcmp(a->operands, b->operands, sizeof a->operands);
 }
 
+/* Find the node or append it. The result is node 0 after a failure, which is a sound node of the wrong value: the
+ * builder goes on with it, and variant_tree_is_whole() tells at the end that the tree is of no use. */
 static variant_node_index add(struct variant_tree *tree, const struct variant_node *wanted) {
   const size_t bucket = bucket_of(wanted);
   if (tree->failed) return 0;
@@ -115,10 +119,13 @@ variant_node_index variant_input(struct variant_tree *tree, enum variant_input i
   return add_leaf(tree, VARIANT_INPUT, input == INPUT_SCORE ? TYPE_real : TYPE_integer, input, (uint16_t)(1 << input));
 }
 
+/* There are no nodes at all if memory ran out at the first one; every other index is valid. */
 static uint16_t uses_of(const struct variant_tree *tree, variant_node_index index) {
   return tree->nodes ? tree->nodes[index].uses : 0;
 }
 
+/* A load depends on the tensor and on what its indices depend on, by which an interval's bound or a slope is known not
+ * to change along k. */
 variant_node_index variant_load(struct variant_tree *tree, uint32_t tensor, const variant_node_index *indices) {
   struct variant_node node = {
       .operation = VARIANT_LOAD, .type = tree->tensor_types[tensor], .payload = tensor, .uses = USES_TENSOR};
@@ -162,6 +169,8 @@ bool variant_is_truth(const struct variant_tree *tree, variant_node_index node, 
 
 /* -- Operations --------------------------------------------------------------------------------------------------- */
 
+/* Two negations cancel out, and a constant is negated here, so that "not (q < k)" and its like cost nothing in the
+ * kernel. */
 variant_node_index variant_unary(struct variant_tree *tree, enum variant_operation operation, variant_node_index a) {
   if (tree->nodes) {
     const struct variant_node *const node = &tree->nodes[a];

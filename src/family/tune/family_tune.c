@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/struct_intake.h"
 #include "family/config.h"
-#include "family/family_problem.h"
+#include "family/definition/family_problem.h"
 #include "family/tune/tune_device.h"
 #include "family/tune/tune_list.h"
 #include "family/tune/tune_run.h"
@@ -37,6 +37,8 @@ static kjit_status fit(const void *user, int32_t *values, kjit_error *error) {
   return KJIT_OK;
 }
 
+/* Check the problem, name its class and its place. Nothing is looked up yet, so that a wrong problem is refused whether
+ * there is a table or not. */
 static kjit_status ask(struct asked *asked, const kjit_family_problem *problem, const kjit_device_info *device,
                        const char *arch, kjit_error *error) {
   memset(asked, 0, sizeof *asked);
@@ -76,6 +78,7 @@ static bool choose_by_table(kjit_runtime *runtime, const struct asked *asked, in
   return false;
 }
 
+/* The table first, and the rules where it has no legal row. Without a runtime there is no table to ask. */
 kjit_status kjit_family_choose(kjit_runtime *runtime, const kjit_family_problem *problem,
                                const kjit_device_info *device, const char *arch, kjit_config *config,
                                uint32_t *decided_by, kjit_error *error) {
@@ -95,6 +98,7 @@ kjit_status kjit_family_choose(kjit_runtime *runtime, const kjit_family_problem 
   return KJIT_OK;
 }
 
+/* Where tuning starts: the rules' choice, around which candidates are listed and against which they are timed. */
 static struct tune_start start_of(const struct asked *asked) {
   return (struct tune_start){.subject = asked->definition->subject,
                              .family = &asked->definition->family,
@@ -105,6 +109,7 @@ static struct tune_start start_of(const struct asked *asked) {
                              .problem = asked->problem};
 }
 
+/* `unread` takes the errors of a caller that wants none, because the steps below read them. */
 kjit_status kjit_family_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
                                           const kjit_family_problem *problem, const char *set,
                                           const kjit_device_info *device, const char *arch, kjit_error *error) {
@@ -122,6 +127,8 @@ kjit_status kjit_family_candidates_create(kjit_tune_candidates **out, kjit_runti
   return tune_list_create(out, runtime_mem(runtime), &start, set, error);
 }
 
+/* The outcome is filled in even where tuning failed, so that the caller learns how far it came and what failed
+ * first. */
 kjit_status kjit_family_tune(kjit_runtime *runtime, const kjit_family_problem *problem, const kjit_device_info *device,
                              const char *arch, const kjit_tune_options *options, kjit_tune_outcome *outcome,
                              kjit_error *error) {
@@ -151,17 +158,4 @@ kjit_status kjit_tune_device_any(const char *arch, kjit_device_info *device, kji
   if (!arch) return error_invalid(error, "arch", "must not be NULL");
   const kjit_status status = tune_device_take(NULL, arch, &any, error);
   return status == KJIT_OK ? struct_fill(device, &any, sizeof any, "device", error) : status;
-}
-
-kjit_status kjit_family_tune_info(kjit_runtime *runtime, const kjit_family *family, const kjit_device_info *device,
-                                  const char *arch, kjit_tune_info *info, kjit_error *error) {
-  kjit_device_info known;
-  error_clear(error);
-  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (!family) return error_invalid(error, "family", "must not be NULL");
-  if (!family->definition)
-    return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is kjit's own family: kjit_tune_get_info() tells of its table",
-                     family->table.family);
-  const kjit_status status = tune_device_take(device, arch, &known, error);
-  return status == KJIT_OK ? tune_device_info(runtime, family->definition->subject, &known, info, error) : status;
 }

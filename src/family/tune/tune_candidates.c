@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "family/config.h"
-#include "family/definition.h"
+#include "family/definition/definition.h"
 
 /* The values that an INT or LOAD field is tried at: small counts, then edges of tiles. */
 static const int32_t values_tried[] = {0,  1,  2,   3,   4,   5,   6,   7,   8,   16,  32,  48, 64,
@@ -169,17 +169,12 @@ static void make_axes(struct making *making) {
 
 /* ---- Candidates ---- */
 
+/* One more candidate, all zero. NULL when out of memory. */
 static struct tune_candidate *grow(struct tune_candidates *out) {
-  if (out->count == out->capacity) {
-    const size_t capacity = out->capacity ? 2 * out->capacity : 64;
-    struct tune_candidate *items = mem_alloc_array(out->mem, capacity, sizeof *items);
-    if (!items) return NULL;
-    if (out->count) memcpy(items, out->items, out->count * sizeof *items);
-    mem_free(out->mem, out->items);
-    out->items = items;
-    out->capacity = capacity;
-  }
-  return &out->items[out->count++]; /* zeroed, as all memory here is */
+  struct tune_candidate *items = mem_grow(out->mem, out->items, out->count, &out->capacity, sizeof *items);
+  if (!items) return NULL;
+  out->items = items;
+  return &out->items[out->count++];
 }
 
 /* Step 2 for one config: add it to the list, in canonical form, or with the reason why it is refused. */

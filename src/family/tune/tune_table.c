@@ -4,11 +4,8 @@
  * Threads: a table is filled by one thread and then only read, except for its count of misfits, which is atomic. */
 #include <string.h>
 
-/* uthash allocates by the table's allocator. Running out of memory is an error then, and does not end the process. */
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(table->mem, bytes)
-#define uthash_free(memory, bytes) mem_free(table->mem, memory)
-#define uthash_nonfatal_oom(row)   (added = 0)
+#include "base/table.h"
+
 #include "family/tune/tune_table.h"
 
 #include "base/error.h"
@@ -27,17 +24,19 @@ struct tune_table *tune_table_create(const struct mem *mem, const struct tune_su
 void tune_table_destroy(struct tune_table *table) {
   struct tune_row *row, *next;
   if (!table) return;
+  const struct mem *mem = table->mem;
   HASH_ITER(hh, table->rows, row, next) {
     HASH_DEL(table->rows, row);
-    mem_free(table->mem, row);
+    mem_free(mem, row);
   }
-  mem_free(table->mem, table);
+  mem_free(mem, table);
 }
 
 static unsigned hash(const struct tune_table *table, const int32_t *class) {
   return (unsigned)hash_64(class, table->class_bytes);
 }
 
+/* A class whose bit is not set has no row. The hash is computed once for the bit and for the table. */
 static struct tune_row *find(const struct tune_table *table, const int32_t *class) {
   struct tune_row *row;
   const unsigned hashed = hash(table, class), bit = hashed % TUNE_SEEN_BITS;
@@ -47,6 +46,7 @@ static struct tune_row *find(const struct tune_table *table, const int32_t *clas
 }
 
 static bool insert(struct tune_table *table, struct tune_row *row) {
+  const struct mem *mem = table->mem;
   bool added = true;
   const unsigned hashed = hash(table, row->class), bit = hashed % TUNE_SEEN_BITS;
   HASH_ADD_KEYPTR_BYHASHVALUE(hh, table->rows, row->class, table->class_bytes, hashed, row);
@@ -54,6 +54,7 @@ static bool insert(struct tune_table *table, struct tune_row *row) {
   return added;
 }
 
+/* The row keeps its place in the hash table, whose links lie in the row itself. */
 static void replace_content(struct tune_table *table, struct tune_row *old, const struct tune_row *row) {
   const UT_hash_handle hh = old->hh;
   table->rows_of[old->origin]--;
@@ -62,6 +63,8 @@ static void replace_content(struct tune_table *table, struct tune_row *old, cons
   old->hh = hh;
 }
 
+/* Tables are read from the most specific to the most general, so a class that is already there is kept unless the
+ * caller says otherwise. */
 kjit_status tune_table_add(struct tune_table *table, const struct tune_row *row, bool replace, kjit_error *error) {
   struct tune_row *old = find(table, row->class);
   if (old) {

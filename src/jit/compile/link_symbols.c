@@ -10,12 +10,7 @@
 #include "base/error.h"
 #include "jit/compile/link_symbols.h"
 
-/* uthash allocates by the caller's allocator. Running out of memory is an error then, and does not end the process. */
-#define HASH_NONFATAL_OOM        1
-#define uthash_malloc(bytes)     mem_alloc(table->mem, bytes)
-#define uthash_free(memory, n)   mem_free(table->mem, memory)
-#define uthash_nonfatal_oom(obj) (table->failed = 1)
-#include <uthash.h>
+#include "base/table.h"
 
 #include <kjit/build.h>
 
@@ -28,7 +23,6 @@ struct definition {
 struct definitions {
   const struct mem *mem;
   struct definition *all;
-  bool failed; /* out of memory */
 };
 
 static kjit_status define(struct definitions *table, const struct link_input *input, const char *name, size_t bytes,
@@ -41,12 +35,14 @@ static kjit_status define(struct definitions *table, const struct link_input *in
                      "internal linkage (static) or leave it out",
                      bytes < 160 ? (int)bytes : 160, name, known->input->name, input->name);
   }
-  struct definition *const made = mem_alloc(table->mem, sizeof *made);
+  const struct mem *mem = table->mem;
+  bool added = true;
+  struct definition *const made = mem_alloc(mem, sizeof *made);
   if (!made) return error_no_memory(error);
   *made = (struct definition){.name = name, .input = input};
   HASH_ADD_KEYPTR(hh, table->all, made->name, (unsigned)bytes, made);
-  if (!table->failed) return KJIT_OK;
-  mem_free(table->mem, made);
+  if (added) return KJIT_OK;
+  mem_free(mem, made);
   return error_no_memory(error);
 }
 

@@ -37,6 +37,7 @@ static void command(struct redis_wire *wire, const struct redis_part *parts, siz
   if (redis_wire_send(wire, parts, count)) redis_wire_receive(wire, reply, REMOTE_OBJECT_MAX_BYTES, write, user);
 }
 
+/* AUTH and SELECT, which a connection remembers; without password and database there is nothing to say. */
 static bool introduce(const struct redis_store *store, struct redis_wire *wire) {
   struct redis_reply reply = {.kind = REDIS_STATUS};
   if (store->password) {
@@ -63,6 +64,8 @@ static struct redis_wire *connect_new(const struct redis_store *store, uint32_t 
   return NULL;
 }
 
+/* A connection that broke in the middle of an answer is closed, since the rest of it would be read as the next
+ * one's. */
 static void put_back(struct redis_store *store, struct redis_wire *wire, bool broken) {
   if (!broken) wire = remote_pool_give(&store->pool, wire);
   if (!wire) return;
@@ -107,6 +110,7 @@ static kjit_remote_answer set_answer(const struct redis_reply *reply) {
   return reply->kind == REDIS_STATUS && !strcmp(reply->line, "OK") ? KJIT_REMOTE_DONE : KJIT_REMOTE_FAILED;
 }
 
+/* EX lets the server forget the object after the store's time to live; NX makes it keep one that is there. */
 static kjit_remote_answer store_put(void *user, const char *name, const void *data, size_t bytes, int only_if_absent,
                                     uint32_t timeout_ms) {
   struct redis_store *store = user;
@@ -135,6 +139,7 @@ static kjit_remote_answer store_exists(void *user, const char *name, uint32_t ti
   return reply.number ? KJIT_REMOTE_DONE : KJIT_REMOTE_ABSENT;
 }
 
+/* A lease is a key that exists: SET NX says in one step whether it was free, and EX ends it if its owner dies. */
 static kjit_remote_answer store_try_lease(void *user, const char *name, const char *owner, uint32_t seconds,
                                           uint32_t timeout_ms) {
   char full[NAME_BYTES], life[16];
@@ -160,6 +165,7 @@ static kjit_remote_answer store_release(void *user, const char *name, const char
   return reply.number ? KJIT_REMOTE_DONE : KJIT_REMOTE_ABSENT;
 }
 
+/* The password is wiped before its memory is given back. */
 static void store_close(void *user) {
   struct redis_store *store = user;
   for (struct redis_wire *wire; (wire = remote_pool_take(&store->pool));)

@@ -134,6 +134,7 @@ static bool name_is(const char *name, size_t bytes, const char *spelling) {
   return *spelling && strlen(spelling) == bytes && !memcmp(name, spelling, bytes);
 }
 
+/* A name is found by its long or its short spelling, which mean the same to NVRTC, and so share one row. */
 static const struct option *find(const char *name, size_t bytes) {
   for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
     if (name_is(name, bytes, options[i].name) || name_is(name, bytes, options[i].alias)) return &options[i];
@@ -166,6 +167,7 @@ static bool is_printable(const char *text) {
   return true;
 }
 
+/* "-lineinfo" and "--generate-line-info" become one spelling, so that equal requests have one key. */
 size_t compile_option_canonical(const char *option, char *out, size_t capacity) {
   const char *name = skip_dashes(option);
   const size_t bytes = strcspn(name, "=");
@@ -175,12 +177,16 @@ size_t compile_option_canonical(const char *option, char *out, size_t capacity) 
   return length > 0 ? (size_t)length : 0;
 }
 
+/* The language is named, so that the default of another NVRTC does not change what a source means; -v makes ptxas
+ * report registers and spills; sources come from memory alone. */
 size_t compile_standing_options(const char *const **out) {
   static const char *const standing[] = {"--std=c++17", "--ptxas-options=-v", "--no-source-include"};
   *out = standing;
   return sizeof standing / sizeof *standing;
 }
 
+/* Whether the option may be passed, and with a value or without. The value itself is NVRTC's to judge, whose message
+ * then names the option. */
 kjit_status compile_option_check(const char *option, size_t index, kjit_error *error) {
   if (!option || !*option) return refuse(error, index, "", "is empty");
   if (strnlen(option, OPTION_LIMIT + 1) > OPTION_LIMIT)

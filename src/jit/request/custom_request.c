@@ -77,6 +77,7 @@ static kjit_status check_source(kjit_source *source, const char *what, kjit_erro
                    source->name, (size_t)(nul - source->text));
 }
 
+/* Two headers of one name would leave it to the order of the list which of them the compiler reads. */
 static kjit_status check_header(const kjit_source *headers, kjit_source *header, size_t index, kjit_error *error) {
   char what[32];
   (void)snprintf(what, sizeof what, "headers[%zu]", index);
@@ -139,6 +140,8 @@ static kjit_status copy_names(struct storage *storage, const kjit_build_request 
   return names_take(&storage->names, &storage->name_count, storage->mem, request, error);
 }
 
+/* A family's prologue comes first and ends with a #line of its own. Without a family the #line names the caller's file,
+ * so that the compiler's messages count the caller's lines and not the prologue's. */
 static kjit_status make_prologue(struct storage *storage, const kjit_build_request *request,
                                  const struct custom_role *role, kjit_error *error) {
   struct text text;
@@ -151,6 +154,7 @@ static kjit_status make_prologue(struct storage *storage, const kjit_build_reque
   return storage->prologue ? KJIT_OK : error_no_memory(error);
 }
 
+/* The request's folders are searched before the runtime's, as a compiler searches -I before its own. */
 static kjit_status copy_dirs(struct storage *storage, const kjit_build_request *request,
                              const struct custom_extras *extras, kjit_error *error) {
   const size_t own = request->include_dir_count, more = extras ? extras->dir_count : 0;
@@ -162,6 +166,7 @@ static kjit_status copy_dirs(struct storage *storage, const kjit_build_request *
   return KJIT_OK;
 }
 
+/* A request of linked parts alone has no source; then there is nothing to search headers for. */
 static kjit_status copy_source(struct storage *storage, const kjit_build_request *request,
                                const struct custom_extras *extras, kjit_error *error) {
   storage->source = request->source;
@@ -192,6 +197,7 @@ static kjit_status fill_storage(struct storage *storage, const kjit_build_reques
   return storage->label ? KJIT_OK : error_no_memory(error);
 }
 
+/* The sources are missing in it until custom_request_collect() or custom_request_use() provides them. */
 static struct jit_request request_of(const struct storage *storage, const kjit_build_request *request) {
   return (struct jit_request){.family = "custom",
                               .label = storage->label,
@@ -255,6 +261,7 @@ static void forget_sources(struct storage *storage) {
   storage->files = NULL;
 }
 
+/* Walk through the includes. It may be called again with other terms, and then forgets what it found before. */
 kjit_status custom_request_collect(struct custom_request *custom, bool everything, kjit_error *error) {
   struct storage *storage = custom->storage;
   const struct include_terms terms = {.prologue = storage->prologue,
@@ -304,6 +311,9 @@ static void add_string(struct digest_state *state, const char *text) {
   add_bytes(state, text, strlen(text));
 }
 
+/* Everything that can change what the walk through the includes finds, but not the files that it finds: by this the
+ * memory of earlier walks is asked whether it knows the answer. Each text has its length in front, so that no two lists
+ * of texts run together. */
 void custom_request_fingerprint(const struct custom_request *custom, struct digest *fingerprint) {
   const struct storage *storage = custom->storage;
   const struct include_search *search = &storage->search;

@@ -217,14 +217,9 @@ static void clean_args(struct scanner *s, struct directive *directive) {
 
 static struct directive *add(struct scanner *s) {
   struct directive_list *list = s->list;
-  if (list->count == list->capacity) {
-    const size_t capacity = list->capacity ? 2 * list->capacity : 32;
-    struct directive *more = arena_alloc(s->arena, capacity * sizeof *more);
-    if (!more) return NULL;
-    if (list->count) memcpy(more, list->items, list->count * sizeof *more);
-    list->items = more;
-    list->capacity = capacity;
-  }
+  struct directive *items = arena_grow(s->arena, list->items, list->count, &list->capacity, sizeof *items);
+  if (!items) return NULL;
+  list->items = items;
   return &list->items[list->count++];
 }
 

@@ -26,12 +26,7 @@
 #include "jit/request/include_closure_internal.h"
 #include "jit/request/predefined.h"
 
-/* uthash's own memory comes from the caller's hooks as well. */
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(closure->mem, bytes)
-#define uthash_free(memory, bytes) mem_free(closure->mem, memory)
-#define uthash_nonfatal_oom(entry) (closure->arena.failed = 1)
-#include <uthash.h>
+#include "base/table.h"
 
 struct node_entry {
   UT_hash_handle hh;
@@ -73,10 +68,13 @@ struct node *closure_find_name(const struct closure *closure, const char *name) 
 }
 
 static void add_entry(struct closure *closure, struct node_entry **table, const char *key, struct node *node) {
+  const struct mem *mem = closure->mem;
+  bool added = true;
   struct node_entry *entry = arena_alloc(&closure->arena, sizeof *entry);
   if (!entry) return;
   entry->node = node;
   HASH_ADD_KEYPTR(hh, *table, key, strlen(key), entry);
+  if (!added) closure->arena.failed = true;
 }
 
 static struct content *find_content(struct closure *closure, const struct include_place *place) {
@@ -201,6 +199,8 @@ struct include_from closure_from(const struct node *node) {
 /* -- Aliases ------------------------------------------------------------------------------------------------------ */
 
 void closure_add_alias(struct closure *closure, const char *name, struct node *node) {
+  const struct mem *mem = closure->mem;
+  bool added = true;
   struct alias_entry *entry = NULL;
   const struct node *named = closure_find_name(closure, name);
   if (named && (!node || named == node)) return;
@@ -217,6 +217,7 @@ void closure_add_alias(struct closure *closure, const char *name, struct node *n
   entry->alias = (struct alias){.name = arena_copy(&closure->arena, name, strlen(name)), .node = node};
   if (!entry->alias.name) return;
   HASH_ADD_KEYPTR(hh, closure->aliases, entry->alias.name, strlen(entry->alias.name), entry);
+  if (!added) closure->arena.failed = true;
   closure->alias_count++;
 }
 
@@ -320,6 +321,7 @@ void include_closure_finish(struct include_closure *out) {
   struct closure *closure = out->state;
   out->state = NULL;
   if (!closure) return;
+  const struct mem *mem = closure->mem;
   HASH_CLEAR(hh, closure->by_path);
   HASH_CLEAR(hh, closure->by_name);
   HASH_CLEAR(hh, closure->aliases);

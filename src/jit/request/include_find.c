@@ -8,11 +8,7 @@
 
 #include "jit/request/std_shims.h"
 
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(finder->mem, bytes)
-#define uthash_free(memory, bytes) mem_free(finder->mem, memory)
-#define uthash_nonfatal_oom(entry) (finder->arena->failed = 1)
-#include <uthash.h>
+#include "base/table.h"
 
 struct looked_at {
   UT_hash_handle hh;
@@ -27,11 +23,14 @@ void include_finder_init(struct include_finder *finder, const struct mem *mem, s
 }
 
 void include_finder_finish(struct include_finder *finder) {
+  const struct mem *mem = finder->mem;
   HASH_CLEAR(hh, finder->looked_at);
-  library_headers_finish(&finder->library, finder->mem);
+  library_headers_finish(&finder->library, mem);
 }
 
 static struct looked_at *look_at(struct include_finder *finder, const char *path, size_t bytes) {
+  const struct mem *mem = finder->mem;
+  bool added = true;
   struct looked_at *entry = NULL;
   HASH_FIND(hh, finder->looked_at, path, bytes, entry);
   if (entry) return entry;
@@ -41,6 +40,7 @@ static struct looked_at *look_at(struct include_finder *finder, const char *path
   if (!entry->path) return NULL;
   file_stamp_read(entry->path, &entry->stamp);
   HASH_ADD_KEYPTR(hh, finder->looked_at, entry->path, bytes, entry);
+  if (!added) finder->arena->failed = true;
   return finder->arena->failed ? NULL : entry;
 }
 

@@ -122,14 +122,10 @@ static void include(struct closure *closure, struct node *node, size_t index, bo
 
 /* Room for one more level of conditions. NULL when the arena failed. */
 static struct level *push_level(struct closure *closure) {
-  if (closure->level_count == closure->level_capacity) {
-    const size_t capacity = closure->level_capacity ? 2 * closure->level_capacity : 64;
-    struct level *more = arena_alloc(&closure->arena, capacity * sizeof *more);
-    if (!more) return NULL;
-    if (closure->level_count) memcpy(more, closure->levels, closure->level_count * sizeof *more);
-    closure->levels = more;
-    closure->level_capacity = capacity;
-  }
+  struct level *levels =
+      arena_grow(&closure->arena, closure->levels, closure->level_count, &closure->level_capacity, sizeof *levels);
+  if (!levels) return NULL;
+  closure->levels = levels;
   return &closure->levels[closure->level_count++];
 }
 

@@ -4,11 +4,7 @@
 
 #include <string.h>
 
-#define HASH_NONFATAL_OOM          1
-#define uthash_malloc(bytes)       mem_alloc(table->mem, bytes)
-#define uthash_free(memory, bytes) mem_free(table->mem, memory)
-#define uthash_nonfatal_oom(macro) (table->arena->failed = 1)
-#include <uthash.h>
+#include "base/table.h"
 
 /* A macro's definition, in a list with those that push_macro put aside. */
 struct definition {
@@ -41,6 +37,7 @@ void macro_table_init(struct macro_table *table, const struct mem *mem, struct a
 }
 
 void macro_table_finish(struct macro_table *table) {
+  const struct mem *mem = table->mem;
   HASH_CLEAR(hh, table->by_name);
 }
 
@@ -51,6 +48,8 @@ static struct macro *find(const struct macro_table *table, const char *name, siz
 }
 
 static struct macro *find_or_add(struct macro_table *table, const char *name, size_t bytes) {
+  const struct mem *mem = table->mem;
+  bool added = true;
   struct macro *macro = find(table, name, bytes);
   if (macro) return macro;
   macro = arena_alloc(table->arena, sizeof *macro);
@@ -58,6 +57,7 @@ static struct macro *find_or_add(struct macro_table *table, const char *name, si
   macro->name = arena_copy(table->arena, name, bytes);
   if (!macro->name) return NULL;
   HASH_ADD_KEYPTR(hh, table->by_name, macro->name, bytes, macro);
+  if (!added) table->arena->failed = true;
   return table->arena->failed ? NULL : macro;
 }
 
@@ -73,6 +73,8 @@ static size_t skip_word(const char *text, size_t bytes, size_t at) {
   return at;
 }
 
+/* A definition replaces the one before without a comparison: what a compiler would warn of makes no difference for
+ * which files are included. */
 void macro_define(struct macro_table *table, const char *args, size_t bytes) {
   const size_t start = skip_blanks(args, bytes, 0), end = skip_word(args, bytes, start);
   struct macro *macro = end > start ? find_or_add(table, args + start, end - start) : NULL;
@@ -94,6 +96,7 @@ bool macro_is_defined(const struct macro_table *table, const char *name, size_t 
   return macro && macro->current;
 }
 
+/* A name that is not defined is pushed too, with `args` NULL, because pop_macro then undefines it again. */
 static void push(struct macro_table *table, struct macro *macro) {
   struct definition *saved = arena_alloc(table->arena, sizeof *saved);
   if (!saved) return;
@@ -142,6 +145,7 @@ static size_t skip_number(const char *text, size_t bytes, size_t at) {
   return at;
 }
 
+/* The longest marks come first in the list, so that "<<=" is one token. */
 static size_t skip_mark(const char *text, size_t bytes, size_t at) {
   static const char *const marks[] = {
       "<=>", "...", "<<=", ">>=", "##", "&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "::", "->"};
@@ -218,6 +222,7 @@ static struct token *read_parameters(struct macro_body *body, struct token *toke
   return token ? token->next : NULL;
 }
 
+/* A "(" directly behind the name makes a macro that takes arguments; behind a blank it belongs to the body. */
 const struct macro_body *macro_find(struct macro_table *table, const struct token *name) {
   struct macro *macro = find(table, name->text, name->bytes);
   struct definition *current = macro ? macro->current : NULL;

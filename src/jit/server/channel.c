@@ -37,6 +37,7 @@ static bool would_block(void) {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
+/* MSG_NOSIGNAL, because a peer that has died is an answer here and no reason for SIGPIPE to end the user's program. */
 enum channel_end channel_write(const struct channel *channel, const void *data, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
     const ssize_t sent = send(channel->socket, (const char *)data + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -51,6 +52,7 @@ enum channel_end channel_write(const struct channel *channel, const void *data, 
   return CHANNEL_OK;
 }
 
+/* The socket is tried before it is waited for, since what was asked for has often arrived, and a try costs one call. */
 static enum channel_end read_all(const struct channel *channel, void *data, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
     const ssize_t got = recv(channel->socket, (char *)data + done, bytes - done, MSG_DONTWAIT);
@@ -65,6 +67,8 @@ static enum channel_end read_all(const struct channel *channel, void *data, size
   return CHANNEL_OK;
 }
 
+/* The payload gets a byte more, so that one that ends in a string can be printed; its size is checked against
+ * FRAME_MAX_BYTES by frame_read_head() before anything is allocated. */
 enum channel_end channel_read(const struct channel *channel, struct frame_head *head, void **payload) {
   uint8_t bytes[FRAME_HEAD_BYTES];
   *payload = NULL;
@@ -87,11 +91,13 @@ bool channel_has_news(const struct channel *channel) {
   return poll(&now, 1, 0) > 0;
 }
 
+/* The kernel writes a cmsghdr into the buffer, which has to be aligned as one. */
 union control {
   struct cmsghdr align;
   char bytes[CMSG_SPACE(PACKET_SOCKETS_MAX * sizeof(int))];
 };
 
+/* The sockets of a job travel with its number. A full queue is told from a closed socket, because the first passes. */
 enum channel_end packet_send(int socket, uint32_t number, const int *sockets, size_t count) {
   union control control = {0};
   struct iovec data = {&number, sizeof number};
@@ -108,6 +114,8 @@ enum channel_end packet_send(int socket, uint32_t number, const int *sockets, si
   return sent < 0 && would_block() ? CHANNEL_LATE : CHANNEL_CLOSED;
 }
 
+/* Sockets that came with a packet of the wrong shape are closed here: once received they are this process's, and nobody
+ * else would close them. */
 int packet_receive(int socket, uint32_t *number, int sockets[PACKET_SOCKETS_MAX]) {
   union control control = {0};
   struct iovec data = {number, sizeof *number};

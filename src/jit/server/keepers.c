@@ -14,6 +14,8 @@ static void release(struct keeper *keeper) {
   keeper->state = KEEPER_NONE;
 }
 
+/* Let go of every process. Preambles that were refused stay refused, because they would be again. In a forked child the
+ * parent's sockets are closed and not shut down. */
 static void forget_all(struct keepers *keepers, bool is_fork) {
   for (int i = 0; i < KEEPERS_KNOWN; i++) {
     struct keeper *keeper = &keepers->table[i];
@@ -108,6 +110,8 @@ static void listen_to(struct keeper *keeper) {
   }
 }
 
+/* A precompiled header is made at the second use of a preamble, since a single use would pay more for making it than it
+ * saves; an eager caller wants it at the first, and waits for one that is being made. */
 enum keeper_advice keepers_ask(struct keepers *keepers, const struct digest *preamble, bool eager) {
   enum keeper_advice advice = KEEPER_COMPILE_PLAINLY;
   pthread_mutex_lock(&keepers->mutex);
@@ -126,6 +130,7 @@ enum keeper_advice keepers_ask(struct keepers *keepers, const struct digest *pre
   return advice;
 }
 
+/* The place may have been given to another preamble since keepers_ask(), and is then taken back. */
 void keepers_made(struct keepers *keepers, const struct digest *preamble, int stream, int control) {
   pthread_mutex_lock(&keepers->mutex);
   struct keeper *keeper = place_of(keepers, preamble);

@@ -44,6 +44,7 @@ static void put_string(struct text *out, const char *string) {
   put_bytes(out, string, strlen(string));
 }
 
+/* The checksum finds what a bug or a dying process leaves half written; sockets themselves lose nothing. */
 void frame_put(struct text *out, enum frame_kind kind, const void *payload, size_t bytes) {
   put_u32(out, MAGIC);
   put_u32(out, (uint32_t)kind);
@@ -71,6 +72,7 @@ struct reader {
   const char *fault; /* the first thing that is wrong, static text */
 };
 
+/* The next bytes, or NULL from the first fault on. */
 static const uint8_t *take(struct reader *reader, uint64_t bytes) {
   if (!reader->fault && bytes > reader->left) reader->fault = "it is cut off";
   if (reader->fault) return NULL;
@@ -143,6 +145,8 @@ static void put_parts(struct text *out, const struct jit_request *request) {
   }
 }
 
+/* Everything that the compiler reads goes along, because the worker opens no file: what it compiles is what the key
+ * covers. */
 void wire_request_put(struct text *out, const struct jit_request *request, const char *identity, enum wire_work work,
                       uint64_t memory_bytes) {
   const struct source_set *sources = request->sources;
@@ -213,6 +217,7 @@ static void read_parts(struct wire_request *wire, struct reader *reader, const s
   wire->request.part_count = count;
 }
 
+/* A file takes 27 bytes at least: three strings of 9 with nothing in them. */
 static void read_files(struct wire_request *wire, struct reader *reader, const struct mem *mem) {
   const uint32_t count = get_count(reader, FILES_LIMIT, 27 + DIGEST_BYTES);
   get_digest(reader, &wire->sources.digest);
@@ -234,6 +239,7 @@ static void read_files(struct wire_request *wire, struct reader *reader, const s
   wire->request.sources = &wire->sources;
 }
 
+/* The strings point into the payload, which has to stay; only the arrays of them are allocated. */
 const char *wire_request_read(struct wire_request *wire, const struct mem *mem, const void *payload, size_t bytes) {
   struct reader reader = {payload, bytes, NULL};
   *wire = (struct wire_request){0};
@@ -271,6 +277,8 @@ void wire_request_finish(struct wire_request *wire, const struct mem *mem) {
 
 /* ---- Answers ---- */
 
+/* An answer has the whole of the error and the whole of the result, and one of both is empty. The log comes with
+ * either, because a compile that succeeds has warnings too. */
 void wire_answer_put(struct text *out, kjit_status status, const struct compile_result *result,
                      const kjit_error *error) {
   put_u32(out, (uint32_t)status);
@@ -309,6 +317,7 @@ static void read_symbols(struct reader *reader, struct compile_result *result, c
   if (!result->symbols) reader->fault = "there is no memory for it";
 }
 
+/* The code is copied, because it outlives the message by the life of the artifact. */
 static void read_code(struct reader *reader, struct compile_result *result, const struct mem *mem) {
   size_t bytes;
   const void *cubin = get_bytes(reader, &bytes);

@@ -23,6 +23,8 @@ static enum job_end end_of(enum channel_end end) {
   }
 }
 
+/* The first frame says that a process has begun this job. If the socket closes before it, nothing has been done yet,
+ * and the job can be given to another process; if there is silence, the program is no worker. */
 static enum job_end await_begin(struct channel *channel) {
   struct frame_head head;
   void *payload;
@@ -53,6 +55,8 @@ static enum job_end send_request(const struct compile_server_settings *settings,
   return end;
 }
 
+/* An answer, or the server's word that the process died, whose last output is kept for the message. What cannot be read
+ * counts as an answer that was lost, and leaves no result. */
 static enum job_end take_answer(const struct compile_server_settings *settings, struct server_job *job,
                                 const struct channel *channel, kjit_status *status) {
   struct frame_head head;
@@ -92,6 +96,7 @@ enum job_end server_job_talk(const struct compile_server_settings *settings, str
   return end;
 }
 
+/* strsignal() would give the words of the program's locale. */
 static const char *signal_name(int number) {
   static const struct {
     int number;
@@ -150,6 +155,8 @@ static const char *tool_of(const struct jit_request *request) {
   }
 }
 
+/* Memory comes first, because a compiler that gets none dies in one of many ways. The log has all that the process
+ * printed, the message its last line. */
 kjit_status server_job_explain(const struct compile_server_settings *settings, struct server_job *job) {
   const struct wire_death *death = &job->death;
   const int how = (int)death->how;

@@ -20,6 +20,8 @@
 
 #define WORKER_NAME "kjit-compile-worker"
 
+/* A path that somebody names is taken or refused, never replaced by another worker, because then a misspelt path would
+ * go unnoticed. */
 static kjit_status take_asked(char path[DYNLIB_PATH_BYTES], const char *asked, const char *by, kjit_error *error) {
   const size_t bytes = strlen(asked);
   if (bytes < DYNLIB_PATH_BYTES && *asked == '/' && access(asked, X_OK) == 0) {
@@ -29,6 +31,8 @@ static kjit_status take_asked(char path[DYNLIB_PATH_BYTES], const char *asked, c
   return error_set(error, KJIT_ERR_NOT_FOUND, "%s: \"%.200s\" must be the absolute path of a program", by, asked);
 }
 
+/* Beside the library, or in the libexec folder of its installation. secure_getenv() keeps a program with raised rights
+ * from starting what its caller's environment names. */
 kjit_status spawn_find(char path[DYNLIB_PATH_BYTES], const char *asked, bool use_environment, kjit_error *error) {
   static const char *const places[] = {"/" WORKER_NAME, "/../libexec/" WORKER_NAME, "/../../libexec/" WORKER_NAME};
   if (asked) return take_asked(path, asked, "worker_path", error);
@@ -45,6 +49,8 @@ kjit_status spawn_find(char path[DYNLIB_PATH_BYTES], const char *asked, bool use
                    WORKER_NAME ": is neither in %.200s nor in its libexec folder; set KJIT_WORKER to its path", here);
 }
 
+/* The worker begins with no signal blocked or ignored, whatever the program does with its own, and in a process group
+ * of its own, so that Ctrl-C in a terminal reaches the program alone. */
 static void set_attributes(posix_spawnattr_t *attributes) {
   sigset_t none, all;
   sigemptyset(&none);
@@ -72,6 +78,7 @@ static int spawn(const char *path, const char *nvrtc_path, int control, pid_t *p
   return failed;
 }
 
+/* A socket of packets, so that a message and the sockets that travel with it arrive together or not at all. */
 kjit_status spawn_start(const char *path, const char *nvrtc_path, pid_t *process, int *control, kjit_error *error) {
   int ends[2];
   *control = -1;

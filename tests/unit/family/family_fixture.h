@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "family/family_file.h"
+#include "family/file/family_file.h"
 
 /* The head of a small family; a test adds its own lines. */
 #define FAMILY_HEAD                                                                                                    \

@@ -10,11 +10,11 @@ struct toy {
 };
 
 static const kjit_field_info toy_rows[] = {
-    {"dtype", "", "element type", KJIT_FIELD_DTYPE, offsetof(struct toy, dtype), NULL, 0},
-    {"width", "", "columns", KJIT_FIELD_INT, offsetof(struct toy, width), NULL, 0},
-    {"buffer", "buf", "twice", KJIT_FIELD_BOOL, offsetof(struct toy, buffer), NULL, 0},
-    {"A_load", "", "of A", KJIT_FIELD_LOAD, offsetof(struct toy, A_load), NULL, 0},
-    {"B_load", "", "of B", KJIT_FIELD_LOAD, offsetof(struct toy, B_load), NULL, 0},
+    {"dtype", "", "element type", KJIT_FIELD_DTYPE, offsetof(struct toy, dtype), NULL, 0, NULL},
+    {"width", "", "columns", KJIT_FIELD_INT, offsetof(struct toy, width), NULL, 0, NULL},
+    {"buffer", "buf", "twice", KJIT_FIELD_BOOL, offsetof(struct toy, buffer), NULL, 0, NULL},
+    {"A_load", "", "of A", KJIT_FIELD_LOAD, offsetof(struct toy, A_load), NULL, 0, NULL},
+    {"B_load", "", "of B", KJIT_FIELD_LOAD, offsetof(struct toy, B_load), NULL, 0, NULL},
 };
 static const struct field_table toy_table = {"toy", "Toy", toy_rows, 5, sizeof(struct toy), 0};
 

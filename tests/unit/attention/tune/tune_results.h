@@ -65,7 +65,7 @@ static inline void publish(struct fixture *f, const kjit_tune_result *result) {
 static inline kjit_tune_info info_of(struct fixture *f) {
   const kjit_device_info device = device_of(f);
   kjit_tune_info info = {.struct_size = sizeof info};
-  assert_status(KJIT_OK, kjit_tune_get_info(f->runtime, &device, &info, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_tune_get_info(f->runtime, NULL, &device, NULL, &info, &f->error), &f->error);
   return info;
 }
 

@@ -169,7 +169,7 @@ static void test_family_tune__rows_of_a_changed_source_are_ignored(void **state)
   temp_folder_path(&f->folder, "toy.yaml", path);
   assert_status(KJIT_OK, kjit_family_open(&w.family, path, &f->error), &f->error);
   assert_string_equal(chosen(f, &w, "m=2000,n=7"), "kind=0,BM=64,each=1 by rules");
-  assert_status(KJIT_OK, kjit_family_tune_info(f->runtime, w.family, NULL, "sm_80", &info, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_tune_get_info(f->runtime, w.family, NULL, "sm_80", &info, &f->error), &f->error);
   assert_int_equal(info.ignored_rows, 1);
   kjit_family_release(w.family);
 }
