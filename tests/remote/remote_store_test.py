@@ -398,6 +398,7 @@ class RedisTest(RemoteCase):
 if __name__ == "__main__":
     # usage: remote_store_test.py REMOTE_PROBE [CLASS...]; all of them by default
     PROBE = sys.argv[1]
-    for left_out in {"HttpTest", "HelperTest", "RedisTest"} - set(sys.argv[2:] or ("HttpTest", "HelperTest", "RedisTest")):
+    classes = {"HttpTest", "HelperTest", "RedisTest"}
+    for left_out in classes - set(sys.argv[2:] or classes):
         delattr(sys.modules[__name__], left_out)
     harness.main(sys.modules[__name__])
