@@ -74,8 +74,7 @@ static kjit_remote_answer ask(const kjit_remote_store *store, enum asked asked, 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  const struct remote_url url = {.address = data && size % 2 ? "http://cache" : "s3://bucket/prefix",
-                                 .connect_ms = 500};
+  const struct remote_url url = {.address = size % 2 ? "http://cache" : "s3://bucket/prefix", .connect_ms = 500};
   kjit_remote_store store = {.struct_size = sizeof store};
   struct server server = {.data = data, .size = size, .at = 1};
   struct mem mem;

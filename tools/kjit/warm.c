@@ -152,14 +152,16 @@ static kjit_status leave_out_present(const struct warm_options *options, struct 
                                      struct warm_report *report, struct progress *progress, kjit_error *error) {
   struct warm_result *results = NULL;
   const size_t all = list->count;
-  kjit_status status =
+  bool *const present = calloc(all + 1, sizeof *present);
+  if (present == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu answers", all);
+  const kjit_status status =
       warm_pool_run(list, options->jobs, KJIT_BUILD_NO_COMPILE, progress_show, progress, &results, error);
-  bool *present = calloc(all + 1, sizeof *present);
-  if (status == KJIT_OK && present == NULL) status = error_say(error, KJIT_ERR_NO_MEMORY, "out of memory");
-  for (size_t i = 0; i < all && status == KJIT_OK; i++)
-    present[i] = results[i].status == KJIT_OK;
-  if (status == KJIT_OK) report->cached = request_list_leave_out(list, present);
-  if (status == KJIT_OK) fprintf(stderr, "kjit: resuming: %zu of %zu are there\n", report->cached, all);
+  if (status == KJIT_OK) {
+    for (size_t i = 0; i < all; i++)
+      present[i] = results[i].status == KJIT_OK;
+    report->cached = request_list_leave_out(list, present);
+    fprintf(stderr, "kjit: resuming: %zu of %zu are there\n", report->cached, all);
+  }
   free(present);
   warm_results_free(results);
   return status;
