@@ -157,7 +157,7 @@ class HttpTest(RemoteCase):
             self.assertLess(server.asked, 8)
 
     def test_http__nobody_listens(self):
-        self.survives(f"http://127.0.0.1:{servers.free_port()}")
+        self.survives(f"http://127.0.0.1:{servers.free_port()}", **DEAD)
 
     def test_http__read_only_and_write_only_clients(self):
         with servers.faulty() as server:
@@ -388,11 +388,11 @@ class RedisTest(RemoteCase):
         answers += [generator.randbytes(generator.randrange(1, 60)) for _ in range(10)]
         for answer in answers:
             with self.subTest(answer[:40]), servers.redis_liar(answer) as url:
-                self.survives(url + "|total_ms=200", limit_s=6.0, hits=0, leases=0)
+                self.survives(url + "|total_ms=200", limit_s=6.0, puts=0, dropped=6, misses=0, leases=0)
 
     def test_redis__stall_costs_three_time_limits_at_most(self):
         with servers.redis_liar("stall") as url:
-            self.survives(url + "|total_ms=200", limit_s=6.0)
+            self.survives(url + "|total_ms=200", limit_s=6.0, **DEAD)
 
 
 if __name__ == "__main__":
