@@ -58,7 +58,7 @@ static void test_remote__wait_for_a_lease_ends_at_the_deadline(void **state) {
   assert_null(artifact);
 }
 
-static int64_t hurried_ns; /* how far the clock below is ahead */
+static _Atomic int64_t hurried_ns; /* how far the clock below is ahead; the thread that writes looks at it too */
 
 static int64_t hurried_monotonic_ns(void *user) {
   (void)user;
@@ -93,7 +93,8 @@ static void test_remote__lease_that_is_never_given_back_costs_its_bound(void **s
   struct file_ops ops;
   hold_every_lease(fleet, &ops);
   assert_int_equal(KJIT_ORIGIN_BUILT, get(fleet, 1));
-  assert_in_range(hurried_ns / 1000000000, REMOTE_LEASE_S, REMOTE_LEASE_S + 1);
+  /* What the calls themselves took counts too, and may be seconds on a busy machine. */
+  assert_in_range(hurried_ns / 1000000000, REMOTE_LEASE_S / 2, REMOTE_LEASE_S + 1);
   let_go(fleet);
 }
 
@@ -103,7 +104,8 @@ static void test_remote__store_that_holds_every_lease_costs_one_wait(void **stat
   hold_every_lease(fleet, &ops);
   for (long number = 1; number <= 5; number++)
     assert_int_equal(KJIT_ORIGIN_BUILT, get(fleet, number));
-  assert_in_range(hurried_ns / 1000000000, REMOTE_LEASE_S, REMOTE_LEASE_S + 1);
+  /* What the calls themselves took counts too, and may be seconds on a busy machine. */
+  assert_in_range(hurried_ns / 1000000000, REMOTE_LEASE_S / 2, REMOTE_LEASE_S + 1);
   assert_int_equal(1, count(fleet, COUNT_remote_waits));
   hurried_ns += REMOTE_LEASE_PAUSE_S * (int64_t)1000000000;
   const long leases = atomic_load(&fleet->stores[0].leases);
