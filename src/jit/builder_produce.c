@@ -220,6 +220,7 @@ static kjit_status build_in_fleet(struct builder_call *call, kjit_artifact **out
       if (status != KJIT_ERR_NOT_FOUND) return status;
     }
     const bool patient = builder_now_ns(builder) - start_ns < REMOTE_LEASE_S * (int64_t)1000000000;
+    if (turn == REMOTE_TURN_OTHERS && !patient) remote_lease_in_vain(builder->remote);
     if (turn != REMOTE_TURN_OTHERS || !patient)
       return compile_holding(call, turn == REMOTE_TURN_OURS, out, expires_ns, error);
     if (builder_call_is_over(call)) return builder_call_end(call, "another machine is still compiling it", error);

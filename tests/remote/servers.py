@@ -103,6 +103,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """An HTTP store in memory that heeds If-None-Match and misbehaves as `server.fault` says."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the head and the body of an answer are two packets
 
     def log_message(self, *_):
         pass

@@ -192,6 +192,18 @@ void request_list_keep_families(struct request_list *list, const struct option_l
   list->count = kept;
 }
 
+size_t request_list_leave_out(struct request_list *list, const bool *leave_out) {
+  const size_t before = list->count;
+  size_t kept = 0;
+  for (size_t i = 0; i < before; i++)
+    if (leave_out[i])
+      request_free(&list->items[i]);
+    else
+      list->items[kept++] = list->items[i];
+  list->count = kept;
+  return before - kept;
+}
+
 size_t request_list_make_distinct(struct request_list *list) {
   size_t kept = 0;
   if (list->count > 0) qsort(list->items, list->count, sizeof *list->items, request_compare);

@@ -69,6 +69,9 @@ kjit_status request_list_add_problem(struct request_list *list, const struct tri
 kjit_status request_list_add_set(struct request_list *list, const kjit_family *family, const char *set,
                                  const char *archs, kjit_error *error);
 
+/* Take out the requests for which `leave_out`, of list->count items, says so. Returns how many those are. */
+size_t request_list_leave_out(struct request_list *list, const bool *leave_out);
+
 /* Sort the list and drop repetitions. Returns how many requests remain. */
 size_t request_list_make_distinct(struct request_list *list);
 

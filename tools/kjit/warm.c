@@ -1,8 +1,9 @@
 /* `kjit warm`: fills the cache with every kernel of sets and manifests.
  *
  * 1. The list is collected, made distinct and cut to this machine's shard.
- * 2. Several processes of the compile server compile it (warm_pool.c), while progress is shown.
- * 3. Failures are printed, the first ten one by one, and the totals.
+ * 2. With --resume, what the cache and the stores have is taken out of it.
+ * 3. Several processes of the compile server compile it (warm_pool.c), while progress is shown.
+ * 4. Failures are printed, the first ten one by one, and the totals.
  *
  * An interrupt stops the work; finished kernels are in the cache, so the same command continues where it stopped. One
  * thread beside those of the pool. */
@@ -22,12 +23,14 @@
 
 static const char usage[] =
     "usage: kjit warm [--family FAMILY] [--set NAME]... [--manifest FILE]... [--arch A,B,...] [--jobs N]\n"
-    "                 [--shard I/N] [--check --remote URL [--key PUBLIC]...] [--json]\n\n"
+    "                 [--shard I/N] [--resume] [--check --remote URL [--key PUBLIC]...] [--json]\n\n"
     "Compiles what the cache does not hold yet. Needs no GPU.\n\n" ASKED_USAGE
     "  --family FAMILY  whose sets are meant: a family file, or flash_forward, which it is by default\n"
     "  --jobs N         compiles at once, each in a process; one for each processor by default\n"
     "  --shard I/N      the I-th of N disjoint parts: N machines with I = 1..N do the whole. /N takes I from\n"
     "                   SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX or PARALLEL_SEQ; a Slurm array is split by default\n"
+    "  --resume         first looks which kernels the cache and the stores have, says how many, and begins with the\n"
+    "                   others, so that progress and the time left are those of what is still to be built\n"
     "  --check          compiles nothing, and says which kernels the store of --remote lacks; with --key those count\n"
     "                   that are signed by it; exit code 1 if any is missing\n"
     "  --json           one JSON object on stdout\n";
@@ -44,7 +47,7 @@ struct warm_options {
   struct option_list keys; /* public ones, of --check */
   const char *remote;
   uint64_t jobs;
-  bool check, json;
+  bool check, resume, json;
 };
 
 struct warm_report {
@@ -144,16 +147,40 @@ static void print_interrupted(const struct warm_report *report) {
           report->in_shard - report->cancelled, report->in_shard, report->cancelled);
 }
 
-static int warm_list(const struct warm_options *options, const struct request_list *list, struct warm_report *report) {
+/* Take out of the list what need not be built. What could not be looked up, as after an interrupt, stays in it. */
+static kjit_status leave_out_present(const struct warm_options *options, struct request_list *list,
+                                     struct warm_report *report, struct progress *progress, kjit_error *error) {
+  struct warm_result *results = NULL;
+  const size_t all = list->count;
+  bool *const present = calloc(all + 1, sizeof *present);
+  if (present == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu answers", all);
+  const kjit_status status =
+      warm_pool_run(list, options->jobs, KJIT_BUILD_NO_COMPILE, progress_show, progress, &results, error);
+  if (status == KJIT_OK) {
+    for (size_t i = 0; i < all; i++)
+      present[i] = results[i].status == KJIT_OK;
+    report->cached = request_list_leave_out(list, present);
+    fprintf(stderr, "kjit: resuming: %zu of %zu are there\n", report->cached, all);
+  }
+  free(present);
+  warm_results_free(results);
+  return status;
+}
+
+static int warm_list(const struct warm_options *options, struct request_list *list, struct warm_report *report) {
   struct warm_result *results = NULL;
   struct progress progress;
   kjit_error error = {0};
+  kjit_status ran = KJIT_OK;
   interrupt_catch();
   progress_start(&progress);
-  const kjit_status ran = warm_pool_run(list, options->jobs, progress_show, &progress, &results, &error);
+  const double started = progress.started;
+  if (options->resume) ran = leave_out_present(options, list, report, &progress, &error);
+  if (options->resume) progress_start(&progress);
+  if (ran == KJIT_OK) ran = warm_pool_run(list, options->jobs, 0, progress_show, &progress, &results, &error);
   interrupt_release();
   if (ran != KJIT_OK) return report_failure(options->json, &error, NULL);
-  report->seconds = seconds_now() - progress.started;
+  report->seconds = seconds_now() - started;
   results_count(results, list->count, report);
   print_failures(list, results);
   const int code = print_report(options, report, failures_json(list, results));
@@ -204,6 +231,7 @@ static int warm_run(int argc, char **argv) {
       {.kind = OPTION_NUMBER, .name = "--jobs", .target = &options.jobs, .least = 1, .most = MOST_JOBS},
       {.kind = OPTION_TEXT, .name = "--remote", .target = &options.remote},
       {.kind = OPTION_LIST, .name = "--key", .target = &options.keys},
+      {.kind = OPTION_FLAG, .name = "--resume", .target = &options.resume},
       {.kind = OPTION_FLAG, .name = "--check", .target = &options.check},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},
       {.kind = OPTION_END},

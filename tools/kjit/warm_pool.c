@@ -26,6 +26,7 @@
 struct pool {
   const struct request_list *list;
   kjit_runtime *runtime;
+  uint32_t flags; /* of each request */
   struct warm_result *results;
   _Atomic size_t next; /* first request that no thread has taken */
   atomic_bool over;    /* nothing more is to be taken */
@@ -40,11 +41,11 @@ static void result_store(struct warm_result *result, kjit_status status, uint32_
   result->status = (int32_t)status;
 }
 
-static void request_build(kjit_runtime *runtime, const struct kernel_request *request, struct warm_result *result) {
+static void request_build(const struct pool *pool, const struct kernel_request *request, struct warm_result *result) {
   kjit_artifact *artifact = NULL;
   kjit_artifact_info info = {.struct_size = sizeof info};
   kjit_error error = {0};
-  kjit_status status = request_artifact(runtime, request, 0, &artifact, &error);
+  kjit_status status = request_artifact(pool->runtime, request, pool->flags, &artifact, &error);
   if (status == KJIT_OK) status = kjit_artifact_get_info(artifact, &info, &error);
   result_store(result, status, info.origin, error.message);
   kjit_artifact_release(artifact);
@@ -63,7 +64,7 @@ static void *work(void *user) {
   while (!atomic_load(&pool->over)) {
     const size_t task = atomic_fetch_add(&pool->next, 1);
     if (task >= pool->list->count) break;
-    request_build(pool->runtime, &pool->list->items[task], &pool->results[task]);
+    request_build(pool, &pool->list->items[task], &pool->results[task]);
     count(pool, 1, 0);
   }
   count(pool, 0, 1);
@@ -125,9 +126,10 @@ static void results_finish(struct warm_result *results, size_t count) {
       result_store(&results[i], KJIT_ERR_CANCELLED, 0, "not built: interrupted");
 }
 
-kjit_status warm_pool_run(const struct request_list *list, size_t jobs, warm_progress progress, void *user,
-                          struct warm_result **results, kjit_error *error) {
-  struct pool pool = {.list = list, .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+kjit_status warm_pool_run(const struct request_list *list, size_t jobs, uint32_t flags, warm_progress progress,
+                          void *user, struct warm_result **results, kjit_error *error) {
+  struct pool pool = {
+      .list = list, .flags = flags, .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
   *results = calloc(list->count + 1, sizeof **results);
   if (*results == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu results", list->count);
   pool.results = *results;

@@ -15,11 +15,12 @@ struct warm_result {
 /* Told now and then, and once at the end. */
 typedef void (*warm_progress)(void *user, size_t done, size_t total);
 
-/* Build every request, `jobs` at a time. `*results` has list->count items, freed with warm_results_free(). KJIT_OK says
- * that every request has a result, good or bad. A signal that interrupt.h catches ends the work: what was not finished
- * then has KJIT_ERR_CANCELLED. With KJIT_COMPILE_SERVER=off threads of this process compile. */
-kjit_status warm_pool_run(const struct request_list *list, size_t jobs, warm_progress progress, void *user,
-                          struct warm_result **results, kjit_error *error);
+/* Get or build every request, `jobs` at a time, with flags KJIT_BUILD_*. `*results` has list->count items, freed with
+ * warm_results_free(). KJIT_OK says that every request has a result, good or bad. A signal that interrupt.h catches
+ * ends the work: what was not finished then has KJIT_ERR_CANCELLED. With KJIT_COMPILE_SERVER=off threads of this
+ * process compile. */
+kjit_status warm_pool_run(const struct request_list *list, size_t jobs, uint32_t flags, warm_progress progress,
+                          void *user, struct warm_result **results, kjit_error *error);
 void warm_results_free(struct warm_result *results); /* accepts NULL */
 
 #endif

@@ -4,19 +4,16 @@
  * from the pool, so that connections are used again. Redirects are not followed: what another server says is not what
  * was asked for. Answers other than 200 are read and forgotten, up to a bound.
  *
- * A lease is an object that is put with "If-None-Match: *". Whether a server heeds that is found out once, by putting
- * the same lease twice: one that takes it both times has no leases.
- *
  * Any thread. After curl_store_open() the struct changes by its atomics alone. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "jit/remote/curl_api.h"
+#include "jit/remote/object_lease.h"
 #include "jit/remote/remote_pool.h"
 #include "jit/remote/remote_url.h"
 
@@ -24,16 +21,12 @@
 #define HEADER_MAX_BYTES 4096
 /* What is read of an answer that is no object, so that the connection can be used again. */
 #define IGNORED_MAX_BYTES 65536
-#define LEASE_MAX_BYTES   160
-#define LEASE_HEAD        "kjit-lease 1 "
-
-enum leases { LEASES_UNKNOWN, LEASES_WORK };
 
 struct curl_store {
   const struct mem *mem;
   const struct curl_api *api;
   struct remote_pool pool;
-  atomic_int leases;
+  atomic_bool leases_work;
   bool is_s3;
   uint32_t connect_ms;
   char *base;  /* without a "/" at its end */
@@ -188,72 +181,25 @@ static kjit_remote_answer store_exists(void *user, const char *name, uint32_t ti
   return ask(user, &exchange, name, timeout_ms);
 }
 
-static kjit_remote_answer store_remove(struct curl_store *store, const char *name, uint32_t timeout_ms) {
+static kjit_remote_answer store_remove(void *user, const char *name, uint32_t timeout_ms) {
   struct exchange exchange = {.method = "DELETE"};
-  return ask(store, &exchange, name, timeout_ms);
+  return ask(user, &exchange, name, timeout_ms);
 }
 
-/* ---- Leases: an object "kjit-lease 1 <expiry in seconds since 1970> <owner>" ---- */
-
-struct lease_text {
-  char data[LEASE_MAX_BYTES];
-  size_t bytes;
-};
-
-static int lease_write(void *user, const void *data, size_t bytes) {
-  struct lease_text *text = user;
-  if (bytes >= sizeof text->data - text->bytes) return 1;
-  memcpy(text->data + text->bytes, data, bytes);
-  text->bytes += bytes;
-  return 0;
-}
-
-/* Is the lease that another put there over? What is no lease is over too. A clock that is wrong costs a build, or a
- * wait within its bound. */
-static bool lease_is_over(struct curl_store *store, const char *name, uint32_t seconds, uint32_t timeout_ms) {
-  struct lease_text text = {.bytes = 0};
-  const kjit_remote_answer answer = store_get(store, name, timeout_ms, lease_write, &text);
-  if (answer != KJIT_REMOTE_DONE) return false;
-  if (strncmp(text.data, LEASE_HEAD, sizeof LEASE_HEAD - 1) != 0) return true;
-  const long long expiry = strtoll(text.data + sizeof LEASE_HEAD - 1, NULL, 10), now = (long long)time(NULL);
-  return expiry <= now || expiry > now + 2 * (long long)seconds;
-}
-
-/* Does the server heed "If-None-Match: *"? Asked by putting the lease that we have just put once more. */
-static kjit_remote_answer find_out(struct curl_store *store, const char *name, const char *text, uint32_t timeout_ms) {
-  const kjit_remote_answer again = store_put(store, name, text, strlen(text), 1, timeout_ms);
-  if (again == KJIT_REMOTE_ABSENT) {
-    atomic_store(&store->leases, LEASES_WORK);
-    return KJIT_REMOTE_DONE;
-  }
-  if (again == KJIT_REMOTE_FAILED) return again;
-  (void)store_remove(store, name, timeout_ms);
-  return KJIT_REMOTE_UNSUPPORTED;
+/* A lease is an object here, put with "If-None-Match: *" (object_lease.h). */
+static struct object_lease lease_of(struct curl_store *store) {
+  return (struct object_lease){store, store_get, store_put, store_remove, &store->leases_work};
 }
 
 static kjit_remote_answer store_try_lease(void *user, const char *name, const char *owner, uint32_t seconds,
                                           uint32_t timeout_ms) {
-  struct curl_store *store = user;
-  char text[LEASE_MAX_BYTES];
-  snprintf(text, sizeof text, LEASE_HEAD "%lld %.80s\n", (long long)time(NULL) + (long long)seconds, owner);
-  kjit_remote_answer answer = store_put(store, name, text, strlen(text), 1, timeout_ms);
-  if (answer == KJIT_REMOTE_ABSENT) {
-    atomic_store(&store->leases, LEASES_WORK);
-    if (!lease_is_over(store, name, seconds, timeout_ms)) return answer;
-    /* Two may remove it at the same time, and both build then, which costs time alone. */
-    (void)store_remove(store, name, timeout_ms);
-    answer = store_put(store, name, text, strlen(text), 1, timeout_ms);
-  }
-  if (answer == KJIT_REMOTE_DONE && atomic_load(&store->leases) == LEASES_UNKNOWN)
-    answer = find_out(store, name, text, timeout_ms);
-  return answer;
+  const struct object_lease lease = lease_of(user);
+  return object_lease_take(&lease, name, owner, seconds, timeout_ms);
 }
 
 static kjit_remote_answer store_release(void *user, const char *name, const char *owner, uint32_t timeout_ms) {
-  struct lease_text text = {.bytes = 0};
-  const kjit_remote_answer answer = store_get(user, name, timeout_ms, lease_write, &text);
-  if (answer != KJIT_REMOTE_DONE) return answer;
-  return strstr(text.data, owner) ? store_remove(user, name, timeout_ms) : KJIT_REMOTE_ABSENT;
+  const struct object_lease lease = lease_of(user);
+  return object_lease_release(&lease, name, owner, timeout_ms);
 }
 
 /* ---- Opening ---- */
@@ -317,8 +263,7 @@ static kjit_status open_s3(struct curl_store *store, const struct remote_url *ur
 }
 
 static kjit_status set_up(struct curl_store *store, const struct remote_url *url, kjit_error *error) {
-  kjit_status status = curl_api_open(&store->api, error);
-  if (status != KJIT_OK) return status;
+  kjit_status status = KJIT_OK;
   if (!strncmp(url->address, "s3://", 5)) {
     status = open_s3(store, url, error);
   } else {
@@ -334,11 +279,12 @@ static kjit_status set_up(struct curl_store *store, const struct remote_url *url
   return KJIT_OK;
 }
 
-kjit_status curl_store_open(kjit_remote_store *out, const struct mem *mem, const struct remote_url *url,
-                            kjit_error *error) {
+kjit_status curl_store_open_with(kjit_remote_store *out, const struct mem *mem, const struct remote_url *url,
+                                 const struct curl_api *api, kjit_error *error) {
   struct curl_store *store = mem_alloc(mem, sizeof *store);
   if (!store) return error_no_memory(error);
   store->mem = mem;
+  store->api = api;
   store->connect_ms = (uint32_t)url->connect_ms;
   const kjit_status status = set_up(store, url, error);
   if (status != KJIT_OK) {
@@ -353,4 +299,11 @@ kjit_status curl_store_open(kjit_remote_store *out, const struct mem *mem, const
   out->release = store_release;
   out->close = store_close;
   return KJIT_OK;
+}
+
+kjit_status curl_store_open(kjit_remote_store *out, const struct mem *mem, const struct remote_url *url,
+                            kjit_error *error) {
+  const struct curl_api *api;
+  const kjit_status status = curl_api_open(&api, error);
+  return status == KJIT_OK ? curl_store_open_with(out, mem, url, api, error) : status;
 }

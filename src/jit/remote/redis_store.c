@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "jit/remote/redis_wire.h"
+#include "jit/remote/remote_clock.h"
 #include "jit/remote/remote_object.h"
-#include "jit/remote/remote_pool.h"
 #include "jit/remote/remote_url.h"
 
 #define DEFAULT_PORT "6379"
@@ -31,14 +31,14 @@ static struct redis_part part(const char *text) {
 }
 
 /* Send a command and receive its answer. */
-static void command(struct redis_wire *wire, const struct redis_part *parts, size_t count, struct redis_reply *reply,
+static void command(struct remote_wire *wire, const struct redis_part *parts, size_t count, struct redis_reply *reply,
                     kjit_remote_write_fn write, void *user) {
   *reply = (struct redis_reply){.kind = REDIS_BROKEN};
   if (redis_wire_send(wire, parts, count)) redis_wire_receive(wire, reply, REMOTE_OBJECT_MAX_BYTES, write, user);
 }
 
 /* AUTH and SELECT, which a connection remembers; without password and database there is nothing to say. */
-static bool introduce(const struct redis_store *store, struct redis_wire *wire) {
+static bool introduce(const struct redis_store *store, struct remote_wire *wire) {
   struct redis_reply reply = {.kind = REDIS_STATUS};
   if (store->password) {
     struct redis_part parts[3] = {part("AUTH")};
@@ -54,39 +54,30 @@ static bool introduce(const struct redis_store *store, struct redis_wire *wire) 
   return reply.kind == REDIS_STATUS;
 }
 
-static struct redis_wire *connect_new(const struct redis_store *store, uint32_t timeout_ms) {
-  struct redis_wire *wire = mem_alloc(store->mem, sizeof *wire);
+/* Connecting and the introduction may take `connect_ms` together, and no more than the call has left. */
+static struct remote_wire *connect_new(const struct redis_store *store, int64_t deadline_ns) {
+  struct remote_wire *wire = mem_alloc(store->mem, sizeof *wire);
+  const int64_t connect_ns = remote_deadline_ns(store->connect_ms);
   if (!wire) return NULL;
-  const uint32_t connect_ms = store->connect_ms < timeout_ms ? store->connect_ms : timeout_ms;
-  if (redis_wire_open(wire, store->host, store->port, connect_ms) && introduce(store, wire)) return wire;
-  redis_wire_close(wire);
+  if (remote_wire_open(wire, store->host, store->port, connect_ns < deadline_ns ? connect_ns : deadline_ns) &&
+      introduce(store, wire))
+    return wire;
+  remote_wire_close(wire);
   mem_free(store->mem, wire);
   return NULL;
 }
 
-/* A connection that broke in the middle of an answer is closed, since the rest of it would be read as the next
- * one's. */
-static void put_back(struct redis_store *store, struct redis_wire *wire, bool broken) {
-  if (!broken) wire = remote_pool_give(&store->pool, wire);
-  if (!wire) return;
-  redis_wire_close(wire);
-  mem_free(store->mem, wire);
-}
-
-/* Do a command on a connection that was idle, or on a new one. */
+/* Do a command on a connection that was idle, or on a new one, within `timeout_ms` in all. */
 static void run(struct redis_store *store, const struct redis_part *parts, size_t count, uint32_t timeout_ms,
                 struct redis_reply *reply, kjit_remote_write_fn write, void *user) {
+  const int64_t deadline_ns = remote_deadline_ns(timeout_ms);
   *reply = (struct redis_reply){.kind = REDIS_BROKEN};
-  struct redis_wire *wire = remote_pool_take(&store->pool);
-  if (wire && redis_wire_is_stale(wire)) {
-    put_back(store, wire, true);
-    wire = NULL;
-  }
-  if (!wire) wire = connect_new(store, timeout_ms);
+  struct remote_wire *wire = remote_wire_take(&store->pool, store->mem);
+  if (!wire) wire = connect_new(store, deadline_ns);
   if (!wire) return;
-  redis_wire_limit(wire, timeout_ms);
+  wire->deadline_ns = deadline_ns;
   command(wire, parts, count, reply, write, user);
-  put_back(store, wire, reply->kind == REDIS_BROKEN);
+  remote_wire_put_back(&store->pool, store->mem, wire, reply->kind == REDIS_BROKEN);
 }
 
 static void make_name(const char *name, char out[NAME_BYTES]) {
@@ -168,8 +159,7 @@ static kjit_remote_answer store_release(void *user, const char *name, const char
 /* The password is wiped before its memory is given back. */
 static void store_close(void *user) {
   struct redis_store *store = user;
-  for (struct redis_wire *wire; (wire = remote_pool_take(&store->pool));)
-    put_back(store, wire, true);
+  remote_wire_close_all(&store->pool, store->mem);
   if (store->password) explicit_bzero((char *)store->text + (store->password - store->text), strlen(store->password));
   mem_free(store->mem, store->text);
   mem_free(store->mem, store);

@@ -219,10 +219,10 @@ static void lease_owner(const struct remote *remote, char owner[REMOTE_OWNER_BYT
   snprintf(owner, REMOTE_OWNER_BYTES + 16, "%s-%ld", remote->owner, (long)getpid());
 }
 
-/* Can the lease of this store be had? One that nobody may write into has none. */
+/* Is this store asked for leases? One that nobody may write into has none. */
 static bool has_leases(const struct remote *remote, struct remote_tier *tier) {
   return !remote->read_only && !(tier->store.flags & KJIT_REMOTE_READ_ONLY) && tier->store.try_lease &&
-         !atomic_load(&tier->no_leases);
+         atomic_load(&tier->leases_after_ns) <= remote_now_ns(remote);
 }
 
 enum remote_turn remote_lease(struct remote *remote, const struct digest *key, int64_t deadline_ns) {
@@ -241,7 +241,7 @@ enum remote_turn remote_lease(struct remote *remote, const struct digest *key, i
       count_add(remote->counters, COUNT_remote_leases, 1);
       return REMOTE_TURN_OURS;
     }
-    if (answer == KJIT_REMOTE_UNSUPPORTED && !atomic_exchange(&tier->no_leases, 1))
+    if (answer == KJIT_REMOTE_UNSUPPORTED && atomic_exchange(&tier->leases_after_ns, INT64_MAX) != INT64_MAX)
       log_write(remote->log, KJIT_LOG_INFO, "remote: %s has no leases: everybody who misses builds", tier->title);
   }
   return REMOTE_TURN_FREE;
@@ -258,6 +258,18 @@ void remote_lease_return(struct remote *remote, const struct digest *key, int64_
     if (!remote_tier_admits(remote, tier, deadline_ns, &timeout_ms)) continue;
     remote_tier_note(remote, tier, tier->store.release(tier->store.user, name, owner, timeout_ms));
     return; /* remote_lease() took it from the first store that has leases */
+  }
+}
+
+void remote_lease_in_vain(struct remote *remote) {
+  for (size_t i = 0; i < remote->count; i++) {
+    struct remote_tier *const tier = &remote->tiers[i];
+    if (!has_leases(remote, tier)) continue;
+    atomic_store(&tier->leases_after_ns, remote_now_ns(remote) + REMOTE_LEASE_PAUSE_S * (int64_t)1000000000);
+    log_write(remote->log, KJIT_LOG_WARNING,
+              "remote: %s: a lease was held for %d s and no entry came: its leases are not asked for in the next %d s",
+              tier->title, REMOTE_LEASE_S, REMOTE_LEASE_PAUSE_S);
+    return; /* remote_lease() asked the first store that has leases */
   }
 }
 

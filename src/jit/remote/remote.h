@@ -16,7 +16,8 @@
 
 /* How long a lease lasts, and how long anybody waits for another's. A builder that needs longer is no longer alone:
  * somebody else then builds too, which costs time and nothing else. */
-#define REMOTE_LEASE_S 30
+#define REMOTE_LEASE_S       30
+#define REMOTE_LEASE_PAUSE_S 600
 
 struct remote;
 
@@ -59,6 +60,11 @@ enum remote_turn {
   REMOTE_TURN_OTHERS /* another builds: look again after a pause */
 };
 enum remote_turn remote_lease(struct remote *remote, const struct digest *key, int64_t deadline_ns);
+
+/* Another's lease was waited for in vain, for as long as any lease lasts. The store's leases are left alone for
+ * REMOTE_LEASE_PAUSE_S, because a store that says of every key that another holds it would otherwise cost that wait
+ * for each. */
+void remote_lease_in_vain(struct remote *remote);
 
 /* One entry against the stores: what kjit_remote_check() counts, and with `push` kjit_remote_push(). */
 void remote_compare(struct remote *remote, const struct digest *key, const void *image, size_t bytes, bool push,

@@ -28,7 +28,7 @@ struct remote_tier {
   atomic_uint failures; /* in a row */
   _Atomic int64_t open_until_ns;
   atomic_bool told_refusal;
-  atomic_bool no_leases;
+  _Atomic int64_t leases_after_ns; /* its leases are not asked for before; INT64_MAX: it has none */
 };
 
 struct remote_job {

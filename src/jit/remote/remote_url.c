@@ -46,12 +46,17 @@ static kjit_status read_option(struct remote_url *url, const char *option, kjit_
     if (!strncmp(option, numbers[i].name, bytes) && read_number(option + bytes, numbers[i].most, numbers[i].out))
       return KJIT_OK;
   }
+  if (*option == '@' && option[1] && url->attribute_count < REMOTE_ATTRIBUTES_MAX) {
+    url->attributes[url->attribute_count++] = option + 1;
+    return KJIT_OK;
+  }
   if (!strncmp(option, "region=", 7)) url->region = option + 7;
   if (!strncmp(option, "endpoint=", 9)) url->endpoint = option + 9;
   if (url->region == option + 7 || url->endpoint == option + 9) return KJIT_OK;
-  return error_set(
-      error, KJIT_ERR_INVALID_ARG,
-      "option \"%.60s\": must be ro, wo, signed, connect_ms=, total_ms=, ttl_s=, region= or endpoint=", option);
+  return error_set(error, KJIT_ERR_INVALID_ARG,
+                   "option \"%.60s\": must be ro, wo, signed, connect_ms=, total_ms=, ttl_s=, region=, endpoint= or "
+                   "one of at most %d @NAME=VALUE",
+                   option, REMOTE_ATTRIBUTES_MAX);
 }
 
 /* The address without user, password and query, for people. */
@@ -80,8 +85,11 @@ static kjit_status open_url(struct remote *remote, const struct remote_url *url,
     status = curl_store_open(&tier->store, remote->mem, url, error);
   else if (starts(at, "redis://") || starts(at, "redis+unix://"))
     status = redis_store_open(&tier->store, remote->mem, url, error);
+  else if (starts(at, "ccache+") || starts(at, "crsh:"))
+    status = helper_store_open(&tier->store, remote->mem, url, error);
   else
-    error_set(error, status, "must begin with http://, https://, s3://, redis:// or redis+unix://");
+    error_set(error, status,
+              "must begin with http://, https://, s3://, redis://, redis+unix://, ccache+SCHEME:// or crsh:");
   if (status == KJIT_OK) remote->count++;
   return status;
 }

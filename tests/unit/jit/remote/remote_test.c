@@ -161,10 +161,12 @@ static void test_remote__bad_urls_are_left_out(void **state) {
   fleet->world->options.remote_stores = NULL;
   fleet->world->options.remote_store_count = 0;
   fleet->world->options.cache_remote =
-      "ftp://x,http://h/|sometimes,redis://,redis://h:123456,s3://,http://h|total_ms=0";
+      "ftp://x,http://h/|sometimes,redis://,redis://h:123456,s3://,http://h|total_ms=0,crsh:relative,crsh:,"
+      "ccache+://x,ccache+UP://x,ccache+https:x,ccache+x://y|@,ccache+x://y|@1|@2|@3|@4|@5|@6|@7|@8|@9|@10|@11|@12|@13|"
+      "@14|@15|@16|@17";
   next_machine(fleet);
   assert_null(remote_of(fleet));
-  assert_int_equal(6, count(fleet, COUNT_remote_errors));
+  assert_int_equal(13, count(fleet, COUNT_remote_errors));
 }
 
 static void test_remote__title_has_no_password(void **state) {

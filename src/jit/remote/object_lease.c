@@ -1,0 +1,98 @@
+/* Leases made of objects (object_lease.h).
+ *
+ * 1. The lease is put where none is. If that is refused, the one that is there is read; one that is over is removed,
+ * and the lease is put once more.
+ * 2. The first lease that a store takes is put again, to see whether the store heeds the condition.
+ *
+ * Each step gets the time that the steps before it have left; without any left the call has failed, and a lease that
+ * was taken meanwhile runs out by itself. Any thread: the one state is an atomic of the store. */
+#include "jit/remote/object_lease.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "jit/remote/remote_clock.h"
+
+#define LEASE_MAX_BYTES 160
+#define LEASE_HEAD      "kjit-lease 1 "
+
+struct lease_text {
+  char data[LEASE_MAX_BYTES];
+  size_t bytes;
+};
+
+static int receive(void *user, const void *data, size_t bytes) {
+  struct lease_text *text = user;
+  if (bytes >= sizeof text->data - text->bytes) return 1;
+  memcpy(text->data + text->bytes, data, bytes);
+  text->bytes += bytes;
+  return 0;
+}
+
+static kjit_remote_answer get(const struct object_lease *lease, const char *name, struct lease_text *text,
+                              int64_t deadline_ns) {
+  const uint32_t left_ms = remote_left_ms(deadline_ns);
+  return left_ms ? lease->get(lease->user, name, left_ms, receive, text) : KJIT_REMOTE_FAILED;
+}
+
+static kjit_remote_answer put(const struct object_lease *lease, const char *name, const char *text,
+                              int64_t deadline_ns) {
+  const uint32_t left_ms = remote_left_ms(deadline_ns);
+  return left_ms ? lease->put(lease->user, name, text, strlen(text), 1, left_ms) : KJIT_REMOTE_FAILED;
+}
+
+static kjit_remote_answer drop(const struct object_lease *lease, const char *name, int64_t deadline_ns) {
+  const uint32_t left_ms = remote_left_ms(deadline_ns);
+  return left_ms ? lease->remove(lease->user, name, left_ms) : KJIT_REMOTE_FAILED;
+}
+
+/* Is the lease that another put there over? What is no lease is over too. A clock that is wrong costs a build, or a
+ * wait within its bound. */
+static bool is_over(const struct object_lease *lease, const char *name, uint32_t seconds, int64_t deadline_ns) {
+  struct lease_text text = {.bytes = 0};
+  if (get(lease, name, &text, deadline_ns) != KJIT_REMOTE_DONE) return false;
+  if (strncmp(text.data, LEASE_HEAD, sizeof LEASE_HEAD - 1) != 0) return true;
+  const long long expiry = strtoll(text.data + sizeof LEASE_HEAD - 1, NULL, 10), now = (long long)time(NULL);
+  return expiry <= now || expiry - 2 * (long long)seconds > now;
+}
+
+/* Does the store heed the condition? Asked by putting the lease that was just put once more. */
+static kjit_remote_answer find_out(const struct object_lease *lease, const char *name, const char *text,
+                                   int64_t deadline_ns) {
+  const kjit_remote_answer again = put(lease, name, text, deadline_ns);
+  if (again == KJIT_REMOTE_ABSENT) {
+    atomic_store(lease->works, true);
+    return KJIT_REMOTE_DONE;
+  }
+  if (again == KJIT_REMOTE_FAILED) return again;
+  (void)drop(lease, name, deadline_ns);
+  return KJIT_REMOTE_UNSUPPORTED;
+}
+
+kjit_remote_answer object_lease_take(const struct object_lease *lease, const char *name, const char *owner,
+                                     uint32_t seconds, uint32_t timeout_ms) {
+  const int64_t deadline_ns = remote_deadline_ns(timeout_ms);
+  char text[LEASE_MAX_BYTES];
+  snprintf(text, sizeof text, LEASE_HEAD "%lld %.80s\n", (long long)time(NULL) + (long long)seconds, owner);
+  kjit_remote_answer answer = put(lease, name, text, deadline_ns);
+  if (answer == KJIT_REMOTE_ABSENT) {
+    atomic_store(lease->works, true);
+    if (!is_over(lease, name, seconds, deadline_ns)) return answer;
+    /* Two may remove it at the same time, and both build then, which costs time alone. */
+    (void)drop(lease, name, deadline_ns);
+    answer = put(lease, name, text, deadline_ns);
+  }
+  if (answer == KJIT_REMOTE_DONE && !atomic_load(lease->works)) answer = find_out(lease, name, text, deadline_ns);
+  return answer;
+}
+
+kjit_remote_answer object_lease_release(const struct object_lease *lease, const char *name, const char *owner,
+                                        uint32_t timeout_ms) {
+  const int64_t deadline_ns = remote_deadline_ns(timeout_ms);
+  struct lease_text text = {.bytes = 0};
+  const kjit_remote_answer answer = get(lease, name, &text, deadline_ns);
+  if (answer != KJIT_REMOTE_DONE) return answer;
+  return strstr(text.data, owner) ? drop(lease, name, deadline_ns) : KJIT_REMOTE_ABSENT;
+}
