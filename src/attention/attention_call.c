@@ -178,6 +178,13 @@ static kjit_status prepare_variant(struct attention_call *call, kjit_runtime *ru
   return attention_variant_prepare(&call->variant, runtime, args, &tiling, device, error);
 }
 
+static kjit_status prepare_empty(struct attention_call *call, kjit_runtime *runtime, const kjit_attention_args *args,
+                                 kjit_error *error) {
+  call->family = &empty_attention;
+  call->is_variant = false;
+  return attention_empty_prepare(&call->of.empty, runtime, args, error);
+}
+
 static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
                            const kjit_attention_args *args, kjit_error *error) {
   kjit_attention_problem problem;
@@ -186,6 +193,7 @@ static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, c
   kjit_status status = runtime_current_device(runtime, &call->device, error);
   if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;
+  if (attention_arguments_are_empty(args)) return prepare_empty(call, runtime, args, error);
   attention_arguments_problem(args, &problem);
   call->is_variant = attention_variant_is_asked(args);
   if (call->is_variant) status = take_variant(call, args, &problem, error);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "attention/attention_choose.h"
+#include "attention/attention_empty.h"
 #include "attention/attention_variant_launch.h"
 #include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
@@ -19,6 +20,7 @@ struct attention_call {
     struct decode_call decode;
     struct sm90_call sm90;
     struct flash_call flash;
+    struct empty_call empty;
   } of; /* the family's own struct */
 };
 

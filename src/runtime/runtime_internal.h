@@ -106,6 +106,15 @@ void runtime_memory_destroy(kjit_runtime *runtime, struct runtime_memory *memory
 /* Enqueue zeros: `bytes` and the address are multiples of 4. False when the driver does not. */
 bool runtime_memory_clear(kjit_runtime *runtime, uint64_t address, size_t bytes, CUstream stream);
 
+/* Rows of 4-byte words in device memory, `pitch` bytes apart; a single row's pitch is not looked at. */
+struct runtime_rows {
+  uint64_t address, words, rows, pitch;
+};
+
+/* Enqueue one memset that sets every word. KJIT_ERR_DRIVER. */
+kjit_status runtime_memory_fill(kjit_runtime *runtime, const struct runtime_rows *rows, uint32_t value, CUstream stream,
+                                kjit_error *error);
+
 /* Memory for what the stream does next, of any content; on a stream that is captured, a node of its graph. 0: the
  * driver has none. */
 uint64_t runtime_memory_borrow(kjit_runtime *runtime, size_t bytes, CUstream stream);
