@@ -43,6 +43,11 @@ typedef struct kjit_block_lists {
  * head_dim_v); o: (batch, seq_q, heads_q, head_dim_v), all of one dtype, on the current device, the last axis
  * contiguous, data 16-byte aligned and the other strides multiples of 16 bytes. heads_q is a multiple of heads_kv:
  * query head h reads key and value head h / (heads_q / heads_kv).
+ *
+ * Every axis but the columns may have length 0; the data of a tensor without elements may be NULL. Without a query, a
+ * head or a batch entry nothing is launched; without a key o becomes zeros and lse -inf. batch and heads_q are each
+ * below 2^31 and together below 2^32. Head sizes are multiples of 8 up to 256: a caller with others pads q, k and v
+ * with columns of zeros, passes the scale of the size before, and cuts o, as the Python package does.
  */
 typedef struct kjit_attention_args {
   size_t struct_size;
