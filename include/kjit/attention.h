@@ -125,6 +125,22 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_choose(kjit_runtime *runtime,
                                                           kjit_error *error);
 
 /**
+ * Choose the kernel for a problem on a card that need not be here, by the rules alone: the same choice as on that card
+ * without a tuned table. Needs no GPU.
+ * @param      problem  the problem
+ * @param      device   from kjit_device_find() or kjit_device_get_info(), or filled by hand: arch_specific,
+ *                      multiprocessors and max_shared_per_block must be set
+ * @param[out] config   all zero on failure
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_UNSUPPORTED  no family computes this problem there; says why
+ * @retval KJIT_ERR_INVALID_ARG  names the member
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_attention_choose_for(const kjit_attention_problem *problem,
+                                                              const kjit_device_info *device, kjit_config *config,
+                                                              kjit_error *error);
+
+/**
  * Run attention forward. Asynchronous; on the caller's stream, in the current context. Everything is checked before
  * anything is compiled or launched. The kernel is built and loaded by the first call that needs it; so the first call
  * of a kind must not be the one that is captured into a graph.

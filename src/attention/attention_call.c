@@ -93,7 +93,8 @@ static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, co
   const kjit_status status =
       config_kernel_get(runtime, family->family, decision->values, device, extra, more, &decision->kernel, error);
   if (status != KJIT_OK) return status;
-  decision->parts = family->count_parts ? family->count_parts(problem, decision->values, device->multiprocessors) : 1;
+  const struct family_place place = family_place_of_device(device);
+  decision->parts = family->count_parts ? family->count_parts(problem, decision->values, &place) : 1;
   return KJIT_OK;
 }
 

@@ -40,7 +40,7 @@ static kjit_status match(const kjit_attention_problem *problem, const kjit_flash
 
 static kjit_status check_problem_of(int64_t head_dim, int64_t head_dim_v, kjit_error *error) {
   const kjit_attention_args args = good_args();
-  const struct family_place place = {"sm_90", 132, 232448};
+  const struct family_place place = {"sm_90", 132, 232448, {0}};
   kjit_attention_problem problem = problem_of(&args);
   struct flash_variant chosen;
   problem.head_dim = head_dim;
