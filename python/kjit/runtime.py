@@ -226,12 +226,25 @@ class Runtime(CacheUpkeep):
         arch: Optional[str] = None,
         *,
         causal: bool = False,
+        card: Optional[str] = None,
         **sizes: int,
     ) -> str:
-        """Which kernel that is: the family's name, a blank, and its config."""
+        """Which kernel that is: the family's name, a blank, and its config.
+
+        card: a name of kjit.known_cards(), for what the rules choose on a card that is not here.
+        """
         text = ctypes.create_string_buffer(_abi.KJIT_CONFIG_TEXT_MAX)
-        where = (arch or self.device_arch(specific=True)).encode()
-        kernel = self._choose(_problem(dtype, head_dim, causal, sizes), where)
+        problem = _problem(dtype, head_dim, causal, sizes)
+        if card is not None:
+            kernel = _abi.kjit_config()
+            call(
+                lib.kjit_attention_choose_for,
+                ctypes.byref(problem),
+                ctypes.byref(_known_card(card)),
+                ctypes.byref(kernel),
+            )
+        else:
+            kernel = self._choose(problem, (arch or self.device_arch(specific=True)).encode())
         call(lib.kjit_config_print, ctypes.byref(kernel), 0, text, len(text))
         return f"{lib.kjit_family_name(kernel.family).decode()} {text.value.decode()}"
 
@@ -460,6 +473,20 @@ def _with_log(log: str) -> Iterator[None]:
     except Error as error:
         error.log = log
         raise
+
+
+def _known_card(name: str) -> Any:
+    info = struct(_abi.kjit_device_info)
+    call(lib.kjit_device_find, name.encode(), ctypes.byref(info))
+    return info
+
+
+def known_cards() -> dict[str, dict[str, Any]]:
+    """The published figures of the cards that are known by name, as Runtime.device_info() would give them."""
+    names: list[str] = []
+    while (name := lib.kjit_device_known(len(names))) is not None:
+        names.append(name.decode())
+    return {name: as_dict(_known_card(name)) for name in names}
 
 
 def _problem(dtype: Union[DType, int, str], head_dim: int, causal: bool, sizes: dict[str, int]) -> Any:

@@ -50,8 +50,8 @@ struct operand {
   { name, axes, 4, 2, 8, 16, written, EMPTY_BATCH_SEQ_HEADS }
 static const struct tensor_rule q_rule = RULE("q", 0), k_rule = RULE("k", 0), v_rule = RULE("v", 0),
                                 o_rule = RULE("o", 1);
-static const struct tensor_rule lse_rule = {
-    "lse", lse_axes, 3, 4, 1, 4, 1, 1u << LSE_BATCH | 1u << LSE_HEADS | 1u << LSE_SEQ};
+static const struct tensor_rule lse_rule = {"lse", lse_axes, 3, 4,
+                                            1,     4,        1, 1u << LSE_BATCH | 1u << LSE_HEADS | 1u << LSE_SEQ};
 
 static size_t list_operands(const kjit_attention_args *args, struct operand operands[OPERANDS_MAX]) {
   operands[0] = (struct operand){&q_rule, &args->q};

@@ -1,8 +1,8 @@
 /* Cards that are known by name, with their published figures, and what is taken for a card that is not.
  *
- * Figures of NVIDIA's data sheets and of the driver's own attributes. The clock under load is on no data sheet: it is an
- * estimate by the card's power, made for comparing kernels and for nothing else. An H20's tensor cores are a quarter of
- * an H200's by its data sheet, though its SMs are otherwise alike.
+ * Figures are those of NVIDIA's data sheets and of the driver's own attributes. The clock under load is on no data
+ * sheet, so it is an estimate by the card's power, good for comparing kernels only. An H20's tensor cores are a quarter
+ * of an H200's by its data sheet, though its SMs are otherwise alike.
  *
  * Threads: constant data and pure functions. */
 #include "runtime/card.h"

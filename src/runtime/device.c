@@ -31,8 +31,7 @@ static CUresult read_number(const struct driver_api *cu, const struct device *de
 static CUresult read_figures(const struct driver_api *cu, struct device *device) {
   uint32_t memory_khz, bus_bits;
   CUresult result = read_number(cu, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &memory_khz);
-  if (result == CUDA_SUCCESS)
-    result = read_number(cu, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &bus_bits);
+  if (result == CUDA_SUCCESS) result = read_number(cu, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &bus_bits);
   if (result != CUDA_SUCCESS) return result;
   const uint64_t bytes_a_ms = (uint64_t)memory_khz * 2 * bus_bits / 8;
   card_fill(&device->info, device->capability, (uint32_t)(bytes_a_ms / 1000000));

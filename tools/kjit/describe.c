@@ -1,6 +1,6 @@
 /* kjit describe: the kernel that the planner's rules choose for a problem on a card that need not be here, and the
- * figures of the cards that are known. Nothing is compiled; no GPU, driver or compiler is asked, unless no card is named:
- * then it is the first GPU's figures that decide.
+ * figures of the cards that are known. Nothing is compiled, and no GPU, driver or compiler is asked; only where no card
+ * is named are the first GPU's figures read.
  *
  * Threads: one. */
 #include "attention_text.h"
@@ -13,7 +13,8 @@ static const char usage[] =
     "usage: kjit describe PROBLEM [--card NAME] [--json]\n"
     "       kjit describe --cards [--json]\n\n"
     "Prints the family and the config that the rules choose for an attention problem on a card, without a tuned\n"
-    "table, such as 'kjit describe --card H20 dtype=bf16,head_dim=128,heads_q=32,seq_q=4096,causal=1'. Needs no GPU.\n\n"
+    "table, such as 'kjit describe --card H20 dtype=bf16,head_dim=128,heads_q=32,seq_q=4096,causal=1'. Needs no "
+    "GPU.\n\n"
     "PROBLEM is key=value, separated by commas:\n" ATTENTION_TEXT_HELP
     "\n  --card NAME  a card of --cards, or its name as the driver has it; the first GPU\n"
     "  --cards      the cards that are known, with the figures that kernels are chosen by\n"
@@ -65,8 +66,8 @@ static int describe(const char *problem_text, const char *card_name, bool json) 
   if (status == KJIT_OK) status = kjit_config_print(&config, 0, text, sizeof text, &error);
   if (status != KJIT_OK) return report_failure(json, &error, NULL);
   if (json)
-    return print_json(json_pack("{s:o, s:s, s:s}", "card", card_json(&card), "family",
-                                kjit_family_name(config.family), "config", text));
+    return print_json(json_pack("{s:o, s:s, s:s}", "card", card_json(&card), "family", kjit_family_name(config.family),
+                                "config", text));
   printf("%s %s\n", kjit_family_name(config.family), text);
   return EXIT_DONE;
 }
@@ -92,5 +93,5 @@ static int run_describe(int argc, char **argv) {
   return code;
 }
 
-const struct command command_describe = {"describe", "which kernel the rules choose for a problem on a card", run_describe,
-                                         NULL};
+const struct command command_describe = {"describe", "which kernel the rules choose for a problem on a card",
+                                         run_describe, NULL};

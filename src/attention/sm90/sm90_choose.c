@@ -131,8 +131,8 @@ struct choice {
 };
 
 /* Take tiles of this many consumers or fewer, whole or split, if the model says that they are done sooner. */
-static void consider(const kjit_attention_problem *problem, const struct head_class *class, const struct sm90_card *card,
-                     kjit_attention_sm90_config candidate, struct choice *best) {
+static void consider(const kjit_attention_problem *problem, const struct head_class *class,
+                     const struct sm90_card *card, kjit_attention_sm90_config candidate, struct choice *best) {
   for (int32_t consumers = candidate.consumers; consumers >= 1; consumers--) {
     set_consumers(&candidate, class, problem->seq_kv, consumers);
     const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
@@ -146,8 +146,8 @@ static void consider(const kjit_attention_problem *problem, const struct head_cl
 
 /* Step 2: where tiles leave SMs idle, take smaller tiles, or tiles whose keys are split, whichever the model prefers.
  * Heads that share keys may be spread over more tiles of fewer rows, whose splits are merged at the same time. */
-static void use_idle(const kjit_attention_problem *problem, const struct head_class *class, const struct sm90_card *card,
-                     kjit_attention_sm90_config *config) {
+static void use_idle(const kjit_attention_problem *problem, const struct head_class *class,
+                     const struct sm90_card *card, kjit_attention_sm90_config *config) {
   struct choice best = {*config, INT64_MAX};
   if (count_tiles(problem, config) > 3 * (int64_t)card->multiprocessors) return;
   const int32_t most = config->consumers;

@@ -1,6 +1,6 @@
-/* How a problem is divided into tiles and splits, and how long a launch takes: a model in whole nanoseconds, by which the
- * planner compares configs. Its constants were measured on an H200; for another card they are scaled by its clock, its
- * memory, its L2 and its tensor cores. Its absolute times mean little; their order is what was checked. Pure; any
+/* How a problem is divided into tiles and splits, and how long a launch takes: a model in whole nanoseconds, by which
+ * the planner compares configs. Its constants were measured on an H200; for another card they are scaled by its clock,
+ * its memory, its L2 and its tensor cores. Its absolute times mean little; their order is what was checked. Pure; any
  * thread. */
 #include "attention/sm90/sm90_tiles.h"
 

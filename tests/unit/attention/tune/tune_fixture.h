@@ -26,7 +26,7 @@ static inline struct tune_class *class_in(struct tune_row *row) {
   return (void *)row->class;
 }
 
-static const struct family_place tune_place = {"sm_90a", 132, 232448};
+static const struct family_place tune_place = {"sm_90a", 132, 232448, {0}};
 
 static inline int tune_setup(void **state) {
   struct tune_world *w = calloc(1, sizeof *w);
