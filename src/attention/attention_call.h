@@ -24,10 +24,10 @@ struct attention_call {
   } of; /* the family's own struct */
 };
 
-/* Check everything, choose a config if `config` is NULL, then find the kernel, or build and load it. Resets the error.
- */
+/* Check everything, choose a config if `config` is NULL, then find the kernel, or build and load it. `stream` is where
+ * the call is enqueued next; NULL for a plan. Resets the error. */
 kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
-                                   const kjit_attention_args *args, kjit_error *error);
+                                   const kjit_attention_args *args, const CUstream *stream, kjit_error *error);
 
 kjit_status attention_call_enqueue(const struct attention_call *call, CUstream stream, kjit_error *error);
 

@@ -105,7 +105,7 @@ kjit_status kjit_attention_choose_for(const kjit_attention_problem *problem, con
 kjit_status kjit_attention_forward(kjit_runtime *runtime, const kjit_config *config, const kjit_attention_args *args,
                                    CUstream stream, kjit_error *error) {
   struct attention_call call;
-  kjit_status status = attention_call_prepare(&call, runtime, config, args, error);
+  kjit_status status = attention_call_prepare(&call, runtime, config, args, &stream, error);
   if (status == KJIT_OK) status = attention_call_enqueue(&call, stream, error);
   if (status == KJIT_OK) runtime_count_launch(runtime);
   return status;
@@ -138,7 +138,7 @@ kjit_status kjit_attention_plan_create(kjit_attention_plan **out, kjit_runtime *
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
-  kjit_status status = attention_call_prepare(&call, runtime, config, args, error);
+  kjit_status status = attention_call_prepare(&call, runtime, config, args, NULL, error);
   if (status == KJIT_OK) status = check_pointers(runtime, args, call.device, error);
   if (status != KJIT_OK) return status;
   *out = attention_plan_make(runtime, &call, sizeof call, enqueue_call);

@@ -30,6 +30,12 @@ struct builder *runtime_builder(kjit_runtime *runtime);
 /* May a family's choice look at what was measured? */
 bool runtime_uses_tuned(const kjit_runtime *runtime);
 
+/* Are attention calls served by a first tier while their kernel is built; and how many, 0: until it is loaded. */
+bool runtime_is_tiered(const kjit_runtime *runtime);
+uint32_t runtime_tier_calls(const kjit_runtime *runtime);
+void runtime_count_first_tier(kjit_runtime *runtime);
+void runtime_count_tier_swap(kjit_runtime *runtime);
+
 /* What a module above the runtime keeps in one: its slot is known by the address of this struct, which is static. The
  * state is made on first use and ended by `destroy` with the runtime, the newest slot first. */
 struct runtime_slot {
@@ -131,6 +137,9 @@ struct runtime_stream {
 /* False while work on it is recorded into a graph in place of being run, and where the driver does not tell. The driver
  * must be open. Costs some 10 ns. */
 bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runtime_stream *out);
+
+/* Is work on the stream recorded into a graph in place of being run? True too where the driver does not tell. */
+bool runtime_stream_is_captured(kjit_runtime *runtime, CUstream stream);
 
 /* Add one to kjit_runtime_stats.launches: a family's calls count, its plans do not. */
 void runtime_count_launch(kjit_runtime *runtime);
