@@ -94,6 +94,14 @@ def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
     lib.kjit_runtime_destroy(handle)
 
 
+def _tiered(wanted: Union[None, bool, int]) -> int:
+    if wanted is None:
+        return int(_abi.KJIT_TIERED_DEFAULT)
+    if not isinstance(wanted, bool) and not 1 <= wanted < 1 << 32:
+        raise ValueError(f"tiered is {wanted}: must be True, False, or a number of calls from 1")
+    return int(_abi.KJIT_TIERED_ON if wanted else _abi.KJIT_TIERED_OFF)
+
+
 class Runtime(CacheUpkeep):
     """Caches, compiler and driver connections, loaded kernels. Thread-safe.
 
@@ -107,7 +115,8 @@ class Runtime(CacheUpkeep):
     by the program worker_path, each with at most compile_memory_max_bytes; pch: "off", "auto" or "always" hold headers
     precompiled there. ignore_environment: no KJIT_* variable counts. ignore_tuned: kernels are chosen by the rules,
     whatever was measured. dump_dir: a folder in which each compile leaves its source, PTX, machine code and log;
-    time_phases: Artifact.phases says where a compile's time went.
+    time_phases: Artifact.phases says where a compile's time went. tiered: while the kernel of an attention call is
+    built, another that is quick to compile serves the calls; a number: exactly so many calls.
     """
 
     def __init__(
@@ -135,6 +144,7 @@ class Runtime(CacheUpkeep):
         ignore_tuned: bool = False,
         dump_dir: Optional[Path] = None,
         time_phases: bool = False,
+        tiered: Union[None, bool, int] = None,
     ) -> None:
         _require("cache_mode", cache_mode, CACHE_MODES)
         _require("pch", pch, PCH_MODES)
@@ -159,6 +169,8 @@ class Runtime(CacheUpkeep):
             pch=PCH_MODES[pch],
             worker_path=text_or_none(worker_path),
             compile_memory_max_bytes=compile_memory_max_bytes,
+            tiered=_tiered(tiered),
+            tier_calls=0 if tiered is None or isinstance(tiered, bool) else tiered,
         )
         self._blobs = _put_bundles(options, bundles)  # the library reads them as long as the runtime lives
         put_array(options, "trusted_keys", "trusted_key_count", [key.encode() for key in trusted_keys])

@@ -65,6 +65,13 @@ class Compiling(Folder):
         with self.assertRaisesRegex(kjit.NotFound, "no card 'H2'"):
             self.runtime.describe_attention("bf16", 128, card="H2")
 
+    def test_tiered__is_an_option(self):
+        for tiered in (None, True, False, 3):
+            with kjit.Runtime(cache_mode="off", tiered=tiered) as runtime:
+                self.assertEqual(runtime.stats()["first_tier_calls"], 0)
+        with self.assertRaisesRegex(ValueError, "tiered is 0: must be True, False, or a number"):
+            kjit.Runtime(tiered=0)
+
     def test_compile_attention__names_sizes_that_a_problem_has_not(self):
         with self.assertRaisesRegex(TypeError, "heads: an attention problem has batch, .*heads_kv"):
             self.runtime.compile_attention("bf16", 64, "sm_80", heads=3)

@@ -29,6 +29,18 @@ static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *status) {
   return CUDA_SUCCESS;
 }
 
+/* Threads in x of the latest block that was launched. */
+static atomic_uint launched_threads;
+
+static CUresult launch(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                       unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
+                       CUstream stream, void **parameters, void **extra) {
+  (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_y, (void)block_z, (void)shared_bytes;
+  (void)stream, (void)parameters, (void)extra;
+  atomic_store(&launched_threads, block_x);
+  return CUDA_SUCCESS;
+}
+
 static kjit_status open_tiered(struct fixture *f, uint32_t calls) {
   static struct driver_api driver;
   kjit_runtime_options options = kjit_runtime_options_default();
@@ -36,6 +48,7 @@ static kjit_status open_tiered(struct fixture *f, uint32_t calls) {
   driver = fake_driver_api;
   driver.PointerGetAttributes = any_pointer;
   driver.StreamIsCapturing = is_capturing;
+  driver.LaunchKernel = launch;
   options.cache_dir = f->folder.path;
   options.allocator = failing_allocator_hooks(&f->memory);
   options.flags = KJIT_RUNTIME_IGNORE_ENVIRONMENT;
@@ -62,8 +75,14 @@ static int setup_three_calls(void **state) {
   return setup_with(state, 3);
 }
 
-#define TIER_TEST(test)        cmocka_unit_test_setup_teardown(test, setup, fixture_teardown)
-#define THREE_CALLS_TEST(test) cmocka_unit_test_setup_teardown(test, setup_three_calls, fixture_teardown)
+/* The runtime's thread uses the fake driver until the runtime ends, so it ends before the fixture is taken apart. */
+static int teardown(void **state) {
+  fixture_close(*state);
+  return fixture_teardown(state);
+}
+
+#define TIER_TEST(test)        cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define THREE_CALLS_TEST(test) cmocka_unit_test_setup_teardown(test, setup_three_calls, teardown)
 
 static void *address(uintptr_t number) {
   return (void *)(number << 20);
@@ -80,12 +99,13 @@ static kjit_attention_args args_of(int64_t seq) {
 
 static void forward(struct fixture *f, int64_t seq) {
   const kjit_attention_args args = args_of(seq);
-  assert_status(KJIT_OK, kjit_attention_forward(f->runtime, NULL, &args, STREAM, &f->error), &f->error);
+  kjit_error error;
+  assert_status(KJIT_OK, kjit_attention_forward(f->runtime, NULL, &args, STREAM, &error), &error);
 }
 
 /* Threads of a block tell the families apart: a small tile's four warps, and two or more warpgroups. */
 static bool was_first_tier(void) {
-  return fake_driver.launch.block[0] == 128;
+  return atomic_load(&launched_threads) == 128;
 }
 
 static kjit_runtime_stats stats_of(struct fixture *f) {
