@@ -29,8 +29,11 @@ class Inputs:
         #: How far an output may be from float64: twice as far as 16-bit arithmetic, and one rounding.
         self.allowed: float = (2 * (rounded.double() - self._exact).abs().max() + scale).item()
 
-    def _randn(self, *shape: int) -> torch.Tensor:
-        return torch.randn(shape, device=DEVICE, dtype=self.dtype)
+    def _randn(self, batch: int, seq: int, heads: int, columns: int) -> torch.Tensor:
+        """(batch, seq, heads, columns), in memory as the problem's layout says, if it has one."""
+        if getattr(self.problem, "layout", "bshd") == "bshd":
+            return torch.randn((batch, seq, heads, columns), device=DEVICE, dtype=self.dtype)
+        return torch.randn((batch, heads, seq, columns), device=DEVICE, dtype=self.dtype).transpose(1, 2)
 
     def empty_out(self) -> torch.Tensor:
         problem = self.problem

@@ -11,7 +11,7 @@
 #define PROBLEMS    1000 /* and choices of one timing */
 #define MOST_ROUNDS 10000
 
-static const struct family_place place = {"sm_90a", 132, 232448};
+static const struct family_place place = {"sm_90a", 132, 232448, {0}};
 static const struct attention_measured nothing;
 
 struct bench {

@@ -43,6 +43,11 @@ typedef struct kjit_block_lists {
  * head_dim_v); o: (batch, seq_q, heads_q, head_dim_v), all of one dtype, on the current device, the last axis
  * contiguous, data 16-byte aligned and the other strides multiples of 16 bytes. heads_q is a multiple of heads_kv:
  * query head h reads key and value head h / (heads_q / heads_kv).
+ *
+ * Every axis but the columns may have length 0; the data of a tensor without elements may be NULL. Without a query, a
+ * head or a batch entry nothing is launched; without a key o becomes zeros and lse -inf. batch and heads_q are each
+ * below 2^31 and together below 2^32. Head sizes are multiples of 8 up to 256: a caller with others pads q, k and v
+ * with columns of zeros, passes the scale of the size before, and cuts o, as the Python package does.
  */
 typedef struct kjit_attention_args {
   size_t struct_size;
@@ -118,6 +123,22 @@ static inline kjit_attention_problem kjit_attention_problem_default(void) {
 KJIT_API KJIT_NODISCARD kjit_status kjit_attention_choose(kjit_runtime *runtime, const kjit_attention_problem *problem,
                                                           const char *arch, kjit_config *config, uint32_t *decided_by,
                                                           kjit_error *error);
+
+/**
+ * Choose the kernel for a problem on a card that need not be here, by the rules alone: the same choice as on that card
+ * without a tuned table. Needs no GPU.
+ * @param      problem  the problem
+ * @param      device   from kjit_device_find() or kjit_device_get_info(), or filled by hand: arch_specific,
+ *                      multiprocessors and max_shared_per_block must be set
+ * @param[out] config   all zero on failure
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_UNSUPPORTED  no family computes this problem there; says why
+ * @retval KJIT_ERR_INVALID_ARG  names the member
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_attention_choose_for(const kjit_attention_problem *problem,
+                                                              const kjit_device_info *device, kjit_config *config,
+                                                              kjit_error *error);
 
 /**
  * Run attention forward. Asynchronous; on the caller's stream, in the current context. Everything is checked before

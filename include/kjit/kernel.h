@@ -245,6 +245,15 @@ typedef struct kjit_device_info {
   uint64_t memory_bytes;
   uint32_t clock_khz;      /**< SM clock, as the driver states it                        */
   uint32_t driver_version; /**< CUDA's encoding: 1000 * major + 10 * minor               */
+  /** @name What kernels are chosen by
+   * Published figures where the card's name is known, else what the driver states; a program may put in its own. 0: as
+   * an H200's.
+   * @{ */
+  uint32_t memory_gb_s;  /**< bytes that memory gives in a nanosecond                                     */
+  uint32_t load_mhz;     /**< SM clock while tensor cores are busy, below clock_khz where power is limited */
+  uint32_t tensor_flops; /**< dense 16-bit operations of an SM's tensor cores in a clock                  */
+  uint32_t reserved;     /**< zero                                                                        */
+  /** @} */
 } kjit_device_info;
 
 /**
@@ -267,6 +276,26 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_device_count(kjit_runtime *runtime, uin
  */
 KJIT_API KJIT_NODISCARD kjit_status kjit_device_get_info(kjit_runtime *runtime, int32_t ordinal, kjit_device_info *info,
                                                          kjit_error *error);
+
+/**
+ * The published figures of a card, as kjit_device_get_info() would describe it; ordinal is -1. Needs no GPU: for asking
+ * what would be chosen there (kjit_attention_choose_for()). `info->struct_size` must be set.
+ * @param      name  "A100", "L40S", "H100", "H100 PCIe", "H20", "H200", "GH200" or "B200", in any case; or the driver's
+ *                   name of one of these
+ * @param[out] info  the description
+ * @retval KJIT_OK, KJIT_ERR_INVALID_ARG
+ * @retval KJIT_ERR_NOT_FOUND  no card of this name is known; the message lists those that are
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API KJIT_NODISCARD kjit_status kjit_device_find(const char *name, kjit_device_info *info, kjit_error *error);
+
+/**
+ * The short names that kjit_device_find() knows.
+ * @param index  from 0
+ * @return static text; NULL past the last
+ * @par Thread safety  Thread-safe.
+ */
+KJIT_API const char *kjit_device_known(uint32_t index);
 
 #ifdef __cplusplus
 }

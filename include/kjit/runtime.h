@@ -56,6 +56,20 @@ typedef enum kjit_pch_mode {
   KJIT_PCH_ALWAYS = 3 /**< made at the first use, which waits for it                                     */
 } kjit_pch_mode;
 
+/**
+ * Tiered build: while the kernel that is chosen for an attention problem is compiled by a thread of the library's own,
+ * calls are served by a first-tier kernel, which takes longer to run and a third as long to compile. The first call
+ * after that goes over to the chosen kernel, without waiting. Results of the two differ as those of two kernels do.
+ * Forward calls without a variant and without a config of the caller's; never a plan, nor a stream that is captured.
+ * What is in memory or in the cache is taken at once. Counted: first_tier_calls and tier_swaps of kjit_runtime_stats.
+ * Environment: KJIT_TIERED=off|on|N, N being tier_calls.
+ */
+typedef enum kjit_tiered {
+  KJIT_TIERED_DEFAULT = 0, /**< environment, else off                             */
+  KJIT_TIERED_OFF = 1,     /**< the first call waits for the kernel that is chosen */
+  KJIT_TIERED_ON = 2
+} kjit_tiered;
+
 /** A bundle in memory, as `kjit bundle create --c-source` writes it. Borrowed: it must outlive the runtime. */
 typedef struct kjit_bundle_blob {
   const void *data;
@@ -118,6 +132,10 @@ typedef struct kjit_runtime_options {
   size_t remote_store_count;
   const char *signing_key_path; /**< the file of a secret key, as `kjit bundle keygen` writes it, that signs what is put
                                      into the stores; NULL: $KJIT_CACHE_SIGNING_KEY or no signatures              */
+  uint32_t tiered;              /**< a ::kjit_tiered                                                              */
+  uint32_t tier_calls; /**< with KJIT_TIERED_ON: so many calls that choose a kernel are served by the first tier, and
+                          the next one waits for the kernel, so that which kernel computes a call depends neither on
+                          time nor on the cache. 0: until it is loaded                                               */
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */
@@ -194,6 +212,8 @@ typedef struct kjit_runtime_stats {
   uint64_t remote_dropped;   /**< entries that were not written, because the line was full or the runtime ended */
   uint64_t remote_leases;    /**< builds that a lease of a remote store gave to this process     */
   uint64_t remote_waits;     /**< builds elsewhere that were waited for, as their lease was taken */
+  uint64_t first_tier_calls; /**< attention calls that a first-tier kernel served                */
+  uint64_t tier_swaps;       /**< kernels that were built meanwhile and taken in its place       */
 } kjit_runtime_stats;
 
 /**

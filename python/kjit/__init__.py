@@ -62,7 +62,7 @@ from .kernel import Kernel
 from .module import Global, Module
 from .program import Program, SealedKernel
 from .raw import RawKernel, RawModule
-from .runtime import Config, Key, Path, Runtime, default_runtime
+from .runtime import Config, Key, Path, Runtime, default_runtime, known_cards
 from .sealed import Sealer
 from .tensor_map import TensorMap
 from .variant import Variant, explain
@@ -212,6 +212,7 @@ __all__ = [
     "get_kernel_progression_configs",
     "get_scheduler_metadata",
     "install_as_flash_attn",
+    "known_cards",
     "plan",
     "stats",
     "tune_attention",

@@ -17,6 +17,9 @@ _backward = untyped("kjit_attention_backward")
 # The library's rules for a 16-bit tensor: strides in elements and addresses in bytes are multiples of these.
 _STRIDE_MULTIPLE, _ALIGNMENT = 8, 16
 
+# Most batch entries of a backward call: they are an axis of its kernels' grids.
+_BATCH_MAX = 65535
+
 
 def _readable(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a contiguous copy where the library cannot take its strides.
@@ -58,6 +61,22 @@ def backward(
     if lse.numel() == 0 or k.numel() == 0:  # no pair of a query and a key
         for gradient in gradients:
             gradient.zero_()
+        return gradients[0], gradients[1], gradients[2]
+    if _torch._is_ragged(q, v):
+        scale = _torch.scale_of(q, scale)
+        wide = [_torch.pad_columns(tensor) for tensor in (dout, q, k, v, out)]
+        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted)
+        cut = [
+            gradient[..., : tensor.shape[-1]].contiguous() if want else gradient
+            for gradient, tensor, want in zip(found, (q, k, v), wanted)
+        ]
+        return cut[0], cut[1], cut[2]
+    if q.shape[0] > _BATCH_MAX:
+        for first in range(0, q.shape[0], _BATCH_MAX):
+            part = [None if t is None else t[first : first + _BATCH_MAX] for t in (dout, dlse, q, k, v, out, lse)]
+            for whole, piece, want in zip(gradients, backward(*part, scale, causal, layout, wanted), wanted):
+                if want:
+                    whole[first : first + _BATCH_MAX] = piece
         return gradients[0], gradients[1], gradients[2]
     dout, delta = _readable(dout), torch.empty_like(lse)
     views: dict[str, Optional[View]] = {

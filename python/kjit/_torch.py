@@ -143,6 +143,46 @@ def _elsewhere(device: int) -> bool:
     return device >= 0 and torch.cuda.current_device() != device
 
 
+#: Head sizes of the kernels are multiples of this many columns, because they copy 16 bytes at a time.
+_COLUMN_STEP = 8
+
+
+def _is_ragged(q: torch.Tensor, v: torch.Tensor) -> bool:
+    """Is a head size none that a kernel takes?"""
+    return q.dim() == 4 and v.dim() == 4 and bool(q.shape[-1] % _COLUMN_STEP or v.shape[-1] % _COLUMN_STEP)
+
+
+def pad_columns(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with columns of zeros behind its own, which change no score and are cut off the output."""
+    missing = -tensor.shape[-1] % _COLUMN_STEP
+    return torch.nn.functional.pad(tensor, (0, missing)) if missing else tensor
+
+
+def scale_of(q: torch.Tensor, scale: Optional[float]) -> Optional[float]:
+    """The scale by the head size as it was before it was padded."""
+    return float(q.shape[-1]) ** -0.5 if scale is None and q.shape[-1] else scale
+
+
+def _padded(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+    extras: Optional[Extras] = None,
+) -> Result:
+    """A call whose head sizes are no multiples of 8: on padded copies, whose output is cut."""
+    given = (*map(pad_columns, (q, k, v)), scale_of(q, scale), causal, layout, None, return_lse, config)
+    result = _direct(*given) if extras is None else attention_variant(*given, extras)
+    found, lse = result if isinstance(result, tuple) else (result, None)
+    found = (_empty_out(q, v) if out is None else out).copy_(found[..., : v.shape[-1]])
+    return found if lse is None else (found, lse)
+
+
 def _direct(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -164,6 +204,8 @@ def _direct(
     given = None if out is None else (out.shape, out.stride(), out.dtype, out.get_device())
     signature = (shapes, kinds, given, scale, causal, layout, return_lse, config)
     prepared = calls.get(signature)
+    if prepared is None and _is_ragged(q, v):
+        return _padded(q, k, v, scale, causal, layout, out, return_lse, config)
     if out is None:
         out = torch.empty_like(q) if prepared is not None and prepared.out_is_like_q else _empty_out(q, v)
     lse = None
@@ -335,6 +377,8 @@ def attention_variant(
     """With a variant, or what follows from plain members."""
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         _no_backward(None)
+    if _is_ragged(q, v):
+        return _padded(q, k, v, scale, causal, layout, out, return_lse, config, extras)
     out = _empty_out(q, v) if out is None else out
     lse = _empty_lse(q, layout) if return_lse else None
     prepared = _Call(q, k, v, out, lse, scale, causal, layout, config)

@@ -94,6 +94,14 @@ def _end(handle: int, process: int, owned: dict[int, _Hold]) -> None:
     lib.kjit_runtime_destroy(handle)
 
 
+def _tiered(wanted: Union[None, bool, int]) -> int:
+    if wanted is None:
+        return int(_abi.KJIT_TIERED_DEFAULT)
+    if not isinstance(wanted, bool) and not 1 <= wanted < 1 << 32:
+        raise ValueError(f"tiered is {wanted}: must be True, False, or a number of calls from 1")
+    return int(_abi.KJIT_TIERED_ON if wanted else _abi.KJIT_TIERED_OFF)
+
+
 class Runtime(CacheUpkeep):
     """Caches, compiler and driver connections, loaded kernels. Thread-safe.
 
@@ -107,7 +115,8 @@ class Runtime(CacheUpkeep):
     by the program worker_path, each with at most compile_memory_max_bytes; pch: "off", "auto" or "always" hold headers
     precompiled there. ignore_environment: no KJIT_* variable counts. ignore_tuned: kernels are chosen by the rules,
     whatever was measured. dump_dir: a folder in which each compile leaves its source, PTX, machine code and log;
-    time_phases: Artifact.phases says where a compile's time went.
+    time_phases: Artifact.phases says where a compile's time went. tiered: while the kernel of an attention call is
+    built, another that is quick to compile serves the calls; a number: exactly so many calls.
     """
 
     def __init__(
@@ -135,6 +144,7 @@ class Runtime(CacheUpkeep):
         ignore_tuned: bool = False,
         dump_dir: Optional[Path] = None,
         time_phases: bool = False,
+        tiered: Union[None, bool, int] = None,
     ) -> None:
         _require("cache_mode", cache_mode, CACHE_MODES)
         _require("pch", pch, PCH_MODES)
@@ -159,6 +169,8 @@ class Runtime(CacheUpkeep):
             pch=PCH_MODES[pch],
             worker_path=text_or_none(worker_path),
             compile_memory_max_bytes=compile_memory_max_bytes,
+            tiered=_tiered(tiered),
+            tier_calls=0 if tiered is None or isinstance(tiered, bool) else tiered,
         )
         self._blobs = _put_bundles(options, bundles)  # the library reads them as long as the runtime lives
         put_array(options, "trusted_keys", "trusted_key_count", [key.encode() for key in trusted_keys])
@@ -226,12 +238,25 @@ class Runtime(CacheUpkeep):
         arch: Optional[str] = None,
         *,
         causal: bool = False,
+        card: Optional[str] = None,
         **sizes: int,
     ) -> str:
-        """Which kernel that is: the family's name, a blank, and its config."""
+        """Which kernel that is: the family's name, a blank, and its config.
+
+        card: a name of kjit.known_cards(), for what the rules choose on a card that is not here.
+        """
         text = ctypes.create_string_buffer(_abi.KJIT_CONFIG_TEXT_MAX)
-        where = (arch or self.device_arch(specific=True)).encode()
-        kernel = self._choose(_problem(dtype, head_dim, causal, sizes), where)
+        problem = _problem(dtype, head_dim, causal, sizes)
+        if card is not None:
+            kernel = _abi.kjit_config()
+            call(
+                lib.kjit_attention_choose_for,
+                ctypes.byref(problem),
+                ctypes.byref(_known_card(card)),
+                ctypes.byref(kernel),
+            )
+        else:
+            kernel = self._choose(problem, (arch or self.device_arch(specific=True)).encode())
         call(lib.kjit_config_print, ctypes.byref(kernel), 0, text, len(text))
         return f"{lib.kjit_family_name(kernel.family).decode()} {text.value.decode()}"
 
@@ -460,6 +485,20 @@ def _with_log(log: str) -> Iterator[None]:
     except Error as error:
         error.log = log
         raise
+
+
+def _known_card(name: str) -> Any:
+    info = struct(_abi.kjit_device_info)
+    call(lib.kjit_device_find, name.encode(), ctypes.byref(info))
+    return info
+
+
+def known_cards() -> dict[str, dict[str, Any]]:
+    """The published figures of the cards that are known by name, as Runtime.device_info() would give them."""
+    names: list[str] = []
+    while (name := lib.kjit_device_known(len(names))) is not None:
+        names.append(name.decode())
+    return {name: as_dict(_known_card(name)) for name in names}
 
 
 def _problem(dtype: Union[DType, int, str], head_dim: int, causal: bool, sizes: dict[str, int]) -> Any:

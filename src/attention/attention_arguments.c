@@ -20,8 +20,11 @@
 /* Largest scale: multiplied by log2(e) it is still finite. */
 #define MAX_SCALE (FLT_MAX / 2)
 
-/* CUDA's limit on a grid in y and z. Heads and batch are these axes of flash_forward's grid. */
-#define MAX_GRID_YZ 65535
+/* Most entries of the batch, and most heads: kernels count each of them in an int. */
+#define MAX_COUNT INT32_MAX
+
+/* Most pairs of (batch, head): what the planners compute with them fits 64 bits. */
+#define MAX_PAIRS UINT32_MAX
 
 /* Longest sequence: rounded up to the largest tile, a length still fits int32_t. */
 #define MAX_SEQ (INT32_MAX - 255)
@@ -41,12 +44,14 @@ struct operand {
 };
 
 /* The rule for a 16-bit tensor. Strides and addresses are multiples of 8 elements, because every kernel copies 16 bytes
- * at a time. */
+ * at a time. Any axis but the columns may be empty. */
+#define EMPTY_BATCH_SEQ_HEADS (1u << BATCH | 1u << SEQ | 1u << HEADS)
 #define RULE(name, written)                                                                                            \
-  { name, axes, 4, 2, 8, 16, written }
+  { name, axes, 4, 2, 8, 16, written, EMPTY_BATCH_SEQ_HEADS }
 static const struct tensor_rule q_rule = RULE("q", 0), k_rule = RULE("k", 0), v_rule = RULE("v", 0),
                                 o_rule = RULE("o", 1);
-static const struct tensor_rule lse_rule = {"lse", lse_axes, 3, 4, 1, 4, 1};
+static const struct tensor_rule lse_rule = {"lse", lse_axes, 3, 4,
+                                            1,     4,        1, 1u << LSE_BATCH | 1u << LSE_HEADS | 1u << LSE_SEQ};
 
 static size_t list_operands(const kjit_attention_args *args, struct operand operands[OPERANDS_MAX]) {
   operands[0] = (struct operand){&q_rule, &args->q};
@@ -110,7 +115,7 @@ static kjit_status check_equal_axes(const kjit_attention_args *args, kjit_error 
 static kjit_status check_heads(const kjit_attention_args *args, kjit_error *error) {
   const int64_t heads_q = args->q.shape[HEADS], heads_kv = args->k.shape[HEADS];
   /* Equal numbers are by far the most common, and need no division. */
-  if (heads_q == heads_kv || heads_q % heads_kv == 0) return KJIT_OK;
+  if (heads_q == heads_kv || (heads_kv != 0 && heads_q % heads_kv == 0)) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_ARG, "k.shape[%d] (heads) is %lld: must divide that of q, %lld", (int)HEADS,
                    (long long)heads_kv, (long long)heads_q);
 }
@@ -128,12 +133,20 @@ static kjit_status check_most(const char *tensor, enum axis axis, int64_t length
                    axes[axis], (long long)length, (long long)most);
 }
 
+/* Both counts are at most MAX_COUNT, so their product does not overflow. */
+static kjit_status check_pairs(const char *what, int64_t batch, int64_t heads, kjit_error *error) {
+  if (batch * heads <= MAX_PAIRS) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_ARG, "%s: %lld batch entries of %lld heads: must be at most %lld together",
+                   what, (long long)batch, (long long)heads, (long long)MAX_PAIRS);
+}
+
 static kjit_status check_shapes(const kjit_attention_args *args, kjit_error *error) {
   kjit_status status = check_equal_axes(args, error);
   if (status == KJIT_OK) status = check_heads(args, error);
   if (status == KJIT_OK && args->lse.data) status = check_lse_shape(args, error);
-  if (status == KJIT_OK) status = check_most("q", BATCH, args->q.shape[BATCH], MAX_GRID_YZ, error);
-  if (status == KJIT_OK) status = check_most("q", HEADS, args->q.shape[HEADS], MAX_GRID_YZ, error);
+  if (status == KJIT_OK) status = check_most("q", BATCH, args->q.shape[BATCH], MAX_COUNT, error);
+  if (status == KJIT_OK) status = check_most("q", HEADS, args->q.shape[HEADS], MAX_COUNT, error);
+  if (status == KJIT_OK) status = check_pairs("q.shape", args->q.shape[BATCH], args->q.shape[HEADS], error);
   if (status == KJIT_OK) status = check_most("q", SEQ, args->q.shape[SEQ], MAX_SEQ, error);
   return status == KJIT_OK ? check_most("k", SEQ, args->k.shape[SEQ], MAX_SEQ, error) : status;
 }
@@ -144,6 +157,7 @@ static kjit_status check_apart(const struct operand *operands, size_t count, kji
   for (size_t i = 0; i < count; i++) {
     for (size_t j = i + 1; j < count; j++) {
       if (!operands[j].rule->written || operands[i].tensor->data != operands[j].tensor->data) continue;
+      if (!operands[j].tensor->data) continue; /* both are empty */
       return error_set(error, KJIT_ERR_INVALID_ARG, "%s.data is %s.data: must be memory of its own",
                        operands[j].rule->name, operands[i].rule->name);
     }
@@ -171,8 +185,11 @@ kjit_status attention_arguments_check(const kjit_attention_args *args, int32_t d
   for (size_t i = 0; i < count && status == KJIT_OK; i++)
     status = tensor_check_shape(operands[i].rule, operands[i].tensor, error);
   if (status == KJIT_OK) status = check_shapes(args, error);
-  for (size_t i = 0; i < count && status == KJIT_OK; i++)
+  const bool some_empty = status == KJIT_OK && attention_arguments_are_empty(args);
+  for (size_t i = 0; i < count && status == KJIT_OK; i++) {
+    if (some_empty && tensor_is_empty(operands[i].rule, operands[i].tensor)) continue;
     status = tensor_check_layout(operands[i].rule, operands[i].tensor, error);
+  }
   if (status == KJIT_OK) status = check_apart(operands, count, error);
   return status == KJIT_OK ? check_scale(args->scale, error) : status;
 }
@@ -220,9 +237,9 @@ static kjit_status check_problem(const kjit_attention_problem *problem, kjit_err
     const char *member;
     int64_t value, most;
   } sizes[] = {
-      {"batch", problem->batch, MAX_GRID_YZ},
-      {"heads_q", problem->heads_q, MAX_GRID_YZ},
-      {"heads_kv", problem->heads_kv, MAX_GRID_YZ},
+      {"batch", problem->batch, MAX_COUNT},
+      {"heads_q", problem->heads_q, MAX_COUNT},
+      {"heads_kv", problem->heads_kv, MAX_COUNT},
       {"seq_q", problem->seq_q, MAX_SEQ},
       {"seq_kv", problem->seq_kv, MAX_SEQ},
       {"head_dim", problem->head_dim, MAX_HEAD_DIM},
@@ -233,6 +250,7 @@ static kjit_status check_problem(const kjit_attention_problem *problem, kjit_err
     status = check_size(sizes[i].member, sizes[i].value, sizes[i].most, error);
   if (status == KJIT_OK && problem->seen_keys != 0)
     status = check_size("seen_keys", problem->seen_keys, MAX_SEQ, error);
+  if (status == KJIT_OK) status = check_pairs("problem", problem->batch, problem->heads_q, error);
   if (status != KJIT_OK || problem->heads_q % problem->heads_kv == 0) return status;
   return error_set(error, KJIT_ERR_INVALID_ARG, "problem.heads_kv is %lld: must divide heads_q, %lld",
                    (long long)problem->heads_kv, (long long)problem->heads_q);

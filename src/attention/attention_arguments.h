@@ -3,11 +3,20 @@
 #ifndef KJIT_ATTENTION_ATTENTION_ARGUMENTS_H
 #define KJIT_ATTENTION_ATTENTION_ARGUMENTS_H
 
+#include <stdbool.h>
+
 #include <kjit/attention.h>
 
 /* Check everything that does not depend on a family. `device` is the one that is current. KJIT_ERR_INVALID_ARG names
  * the tensor, the member and the rule. */
 kjit_status attention_arguments_check(const kjit_attention_args *args, int32_t device, kjit_error *error);
+
+/* Whether checked arguments leave nothing to multiply: no query, no key, no head or no entry of the batch. Inline,
+ * because every launch asks. */
+static inline bool attention_arguments_are_empty(const kjit_attention_args *args) {
+  const int64_t *const q = args->q.shape;
+  return q[0] == 0 || q[1] == 0 || q[2] == 0 || args->k.shape[1] == 0;
+}
 
 /* The problem that checked arguments describe. */
 void attention_arguments_problem(const kjit_attention_args *args, kjit_attention_problem *problem);

@@ -3,7 +3,8 @@
  * 1. The arguments are checked once, for the device that is current; they describe a problem.
  * 2. Without a config: what was decided for this problem on this device before is used again, kernel included;
  *    otherwise the planner decides, by the tuned table or by the rules. A config of the caller is fitted to the
- *    problem.
+ *    problem. With the tiered build another kernel may serve the call until the chosen one is there
+ *    (attention_tier.h).
  * 3. The kernel is looked up by its config; the first time it is checked, compiled and loaded.
  * 4. The family prepares its launch.
  *
@@ -18,6 +19,7 @@
 #include <string.h>
 
 #include "attention/attention_arguments.h"
+#include "attention/attention_tier.h"
 #include "attention/attention_variant_call.h"
 #include "attention/tune/tune_attention.h"
 #include "base/error.h"
@@ -81,6 +83,7 @@ kjit_status attention_call_choose(kjit_runtime *runtime, const kjit_attention_pr
 struct asked {
   const kjit_attention_problem *problem;
   const struct attention_variant_launch *variant; /* NULL: dense attention */
+  const CUstream *stream; /* of a launch that follows at once; NULL: of a plan, which may be launched for ever */
 };
 
 /* Steps 3 and 4 for a config that fits the problem: find its kernel, and what a launch takes besides. */
@@ -93,7 +96,8 @@ static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, co
   const kjit_status status =
       config_kernel_get(runtime, family->family, decision->values, device, extra, more, &decision->kernel, error);
   if (status != KJIT_OK) return status;
-  decision->parts = family->count_parts ? family->count_parts(problem, decision->values, device->multiprocessors) : 1;
+  const struct family_place place = family_place_of_device(device);
+  decision->parts = family->count_parts ? family->count_parts(problem, decision->values, &place) : 1;
   return KJIT_OK;
 }
 
@@ -144,6 +148,29 @@ static kjit_status choose_for_variant(const kjit_attention_problem *problem, con
   return attention_choose(&all, &place, &nothing, true, out, error);
 }
 
+static kjit_status complete_choice(kjit_runtime *runtime, const struct asked *asked,
+                                   const struct attention_choice *choice, const kjit_device_info *device,
+                                   struct decision *decision, kjit_error *error) {
+  decision->family = choice->family;
+  memcpy(decision->values, choice->values, sizeof decision->values);
+  return complete(runtime, asked, device, decision, error);
+}
+
+/* Let the first tier serve this call where the chosen kernel is still being built. False: it does not, or cannot. */
+static bool complete_first_tier(kjit_runtime *runtime, const struct asked *asked, const struct attention_choice *choice,
+                                const kjit_device_info *device, struct decision *decision) {
+  struct attention_choice first;
+  kjit_error unread = {0};
+  if (!runtime_is_tiered(runtime) || asked->variant || !asked->stream) return false;
+  if (runtime_stream_is_captured(runtime, *asked->stream)) return false;
+  if (!attention_tier_first(asked->problem, choice, device, &first)) return false;
+  if (attention_tier_turn(runtime, choice, device) != TIER_FIRST) return false;
+  const bool served = complete_choice(runtime, asked, &first, device, decision, &unread) == KJIT_OK;
+  attention_tier_release(runtime, choice, device);
+  if (served) runtime_count_first_tier(runtime);
+  return served;
+}
+
 /* Step 2 without a config: the decision that is remembered, or a new one by table or rules. */
 static kjit_status decide(kjit_runtime *runtime, const struct asked *asked, const kjit_device_info *device,
                           struct decision *decision, kjit_error *error) {
@@ -154,9 +181,8 @@ static kjit_status decide(kjit_runtime *runtime, const struct asked *asked, cons
   kjit_status status = asked->variant ? choose_for_variant(asked->problem, device, &choice, error)
                                       : attention_call_choose(runtime, asked->problem, device, &choice, error);
   if (status != KJIT_OK) return status;
-  decision->family = choice.family;
-  memcpy(decision->values, choice.values, sizeof decision->values);
-  status = complete(runtime, asked, device, decision, error);
+  if (complete_first_tier(runtime, asked, &choice, device, decision)) return KJIT_OK;
+  status = complete_choice(runtime, asked, &choice, device, decision, error);
   if (status == KJIT_OK) remember(decisions, asked, device, decision);
   return status;
 }
@@ -178,19 +204,27 @@ static kjit_status prepare_variant(struct attention_call *call, kjit_runtime *ru
   return attention_variant_prepare(&call->variant, runtime, args, &tiling, device, error);
 }
 
+static kjit_status prepare_empty(struct attention_call *call, kjit_runtime *runtime, const kjit_attention_args *args,
+                                 kjit_error *error) {
+  call->family = &empty_attention;
+  call->is_variant = false;
+  return attention_empty_prepare(&call->of.empty, runtime, args, error);
+}
+
 static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
-                           const kjit_attention_args *args, kjit_error *error) {
+                           const kjit_attention_args *args, const CUstream *stream, kjit_error *error) {
   kjit_attention_problem problem;
   struct decision decision;
   decision.family = NULL;
   kjit_status status = runtime_current_device(runtime, &call->device, error);
   if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;
+  if (attention_arguments_are_empty(args)) return prepare_empty(call, runtime, args, error);
   attention_arguments_problem(args, &problem);
   call->is_variant = attention_variant_is_asked(args);
   if (call->is_variant) status = take_variant(call, args, &problem, error);
   if (status != KJIT_OK) return status;
-  const struct asked asked = {&problem, call->is_variant ? &call->variant : NULL};
+  const struct asked asked = {&problem, call->is_variant ? &call->variant : NULL, stream};
   const kjit_device_info *device = runtime_known_device(runtime, call->device);
   if (!device) device = runtime_device(runtime, call->device, error);
   if (!device) return (kjit_status)error->status;
@@ -206,16 +240,16 @@ static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, c
 }
 
 kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
-                                   const kjit_attention_args *args, kjit_error *error) {
+                                   const kjit_attention_args *args, const CUstream *stream, kjit_error *error) {
   kjit_attention_args known;
   kjit_error unread;
   if (!error) error = &unread;
   error_clear(error);
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (args && args->struct_size == sizeof *args) return prepare(call, runtime, config, args, error);
+  if (args && args->struct_size == sizeof *args) return prepare(call, runtime, config, args, stream, error);
   const kjit_status status =
       struct_intake(&known, sizeof known, args, offsetof(kjit_attention_args, variant), "args", error);
-  return status == KJIT_OK ? prepare(call, runtime, config, &known, error) : status;
+  return status == KJIT_OK ? prepare(call, runtime, config, &known, stream, error) : status;
 }
 
 kjit_status attention_call_enqueue(const struct attention_call *call, CUstream stream, kjit_error *error) {

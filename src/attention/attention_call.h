@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "attention/attention_choose.h"
+#include "attention/attention_empty.h"
 #include "attention/attention_variant_launch.h"
 #include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
@@ -19,13 +20,14 @@ struct attention_call {
     struct decode_call decode;
     struct sm90_call sm90;
     struct flash_call flash;
+    struct empty_call empty;
   } of; /* the family's own struct */
 };
 
-/* Check everything, choose a config if `config` is NULL, then find the kernel, or build and load it. Resets the error.
- */
+/* Check everything, choose a config if `config` is NULL, then find the kernel, or build and load it. `stream` is where
+ * the call is enqueued next; NULL for a plan. Resets the error. */
 kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
-                                   const kjit_attention_args *args, kjit_error *error);
+                                   const kjit_attention_args *args, const CUstream *stream, kjit_error *error);
 
 kjit_status attention_call_enqueue(const struct attention_call *call, CUstream stream, kjit_error *error);
 

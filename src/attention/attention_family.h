@@ -40,7 +40,8 @@ struct attention_family {
   kjit_status (*fit)(const kjit_attention_problem *problem, int32_t *values, kjit_error *error);
 
   /* Into how many splits a legal config's tiles are divided. NULL for a family without split-KV. */
-  uint32_t (*count_parts)(const kjit_attention_problem *problem, const int32_t *values, uint32_t sm_count);
+  uint32_t (*count_parts)(const kjit_attention_problem *problem, const int32_t *values,
+                          const struct family_place *place);
 
   /* Compute everything that a launch takes into `call`, which is the family's own struct. */
   kjit_status (*prepare)(void *call, kjit_runtime *runtime, const struct attention_launch *launch,

@@ -3,6 +3,7 @@
  *
  * Threads: any number may choose and launch. */
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "attention/attention_arguments.h"
@@ -10,8 +11,10 @@
 #include "attention/attention_plan.h"
 #include "attention/tune/tune_attention.h"
 #include "base/error.h"
+#include "base/struct_intake.h"
 #include "family/config.h"
 #include "family/tune/tune_store.h"
+#include "jit/request/target.h"
 #include "runtime/runtime_internal.h"
 
 /* ---- Choosing ---- */
@@ -37,6 +40,19 @@ static kjit_status choose_here(kjit_runtime *runtime, const kjit_attention_probl
   return attention_call_choose(runtime, problem, device, out, error);
 }
 
+/* A card that the caller describes, copied. */
+static kjit_status take_card(const kjit_device_info *given, kjit_device_info *out, kjit_error *error) {
+  struct target target;
+  const kjit_status status =
+      struct_intake(out, sizeof *out, given, offsetof(kjit_device_info, memory_gb_s), "device", error);
+  if (status != KJIT_OK) return status;
+  if (!memchr(out->arch_specific, '\0', sizeof out->arch_specific))
+    return error_invalid(error, "device.arch_specific", "must end in NUL");
+  if (out->multiprocessors == 0) return error_invalid(error, "device.multiprocessors", "must be at least 1");
+  if (out->max_shared_per_block == 0) return error_invalid(error, "device.max_shared_per_block", "must be set");
+  return target_parse(&target, out->arch_specific, error);
+}
+
 kjit_status kjit_attention_choose(kjit_runtime *runtime, const kjit_attention_problem *problem, const char *arch,
                                   kjit_config *config, uint32_t *decided_by, kjit_error *error) {
   kjit_attention_problem taken;
@@ -60,12 +76,36 @@ kjit_status kjit_attention_choose(kjit_runtime *runtime, const kjit_attention_pr
   return KJIT_OK;
 }
 
+kjit_status kjit_attention_choose_for(const kjit_attention_problem *problem, const kjit_device_info *device,
+                                      kjit_config *config, kjit_error *error) {
+  static const struct attention_measured nothing;
+  kjit_attention_problem taken;
+  kjit_device_info card;
+  struct attention_choice choice;
+  kjit_error unread;
+  choice.family = NULL;
+  if (!error) error = &unread;
+  error_clear(error);
+  if (!config) return error_invalid(error, "config", "must not be NULL");
+  *config = (kjit_config){0};
+  kjit_status status = attention_problem_take(&taken, problem, error);
+  if (status == KJIT_OK) status = take_card(device, &card, error);
+  if (status != KJIT_OK) return status;
+  const struct family_place place = family_place_of_device(&card);
+  status = attention_choose(&taken, &place, &nothing, false, &choice, error);
+  if (status != KJIT_OK) return status;
+  assert(choice.family);
+  config->family = choice.family->family;
+  memcpy(config->values, choice.values, config->family->table.config_bytes);
+  return KJIT_OK;
+}
+
 /* ---- Launching ---- */
 
 kjit_status kjit_attention_forward(kjit_runtime *runtime, const kjit_config *config, const kjit_attention_args *args,
                                    CUstream stream, kjit_error *error) {
   struct attention_call call;
-  kjit_status status = attention_call_prepare(&call, runtime, config, args, error);
+  kjit_status status = attention_call_prepare(&call, runtime, config, args, &stream, error);
   if (status == KJIT_OK) status = attention_call_enqueue(&call, stream, error);
   if (status == KJIT_OK) runtime_count_launch(runtime);
   return status;
@@ -98,7 +138,7 @@ kjit_status kjit_attention_plan_create(kjit_attention_plan **out, kjit_runtime *
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
-  kjit_status status = attention_call_prepare(&call, runtime, config, args, error);
+  kjit_status status = attention_call_prepare(&call, runtime, config, args, NULL, error);
   if (status == KJIT_OK) status = check_pointers(runtime, args, call.device, error);
   if (status != KJIT_OK) return status;
   *out = attention_plan_make(runtime, &call, sizeof call, enqueue_call);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "attention/attention_variant_kernels.h"
+#include "attention/rule.h"
 #include "attention/stream_workspace.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
@@ -44,11 +45,11 @@ static const struct runtime_slot memory_slot = {create_memory, destroy_memory};
 static const char *const sink_axes[] = {"heads"};
 static const char *const count_axes[] = {"batch", "heads", "rows"};
 static const char *const index_axes[] = {"batch", "heads", "rows", "columns"};
-static const struct tensor_rule sinks_rule = {"sinks", sink_axes, 1, 4, 1, 4, 0};
-static const struct tensor_rule counts_rule = {"blocks.counts", count_axes, 3, 4, 1, 4, 0};
-static const struct tensor_rule indices_rule = {"blocks.indices", index_axes, 4, 4, 1, 4, 0};
-static const struct tensor_rule full_counts_rule = {"blocks.full_counts", count_axes, 3, 4, 1, 4, 0};
-static const struct tensor_rule full_indices_rule = {"blocks.full_indices", index_axes, 4, 4, 1, 4, 0};
+static const struct tensor_rule sinks_rule = {"sinks", sink_axes, 1, 4, 1, 4, 0, 0};
+static const struct tensor_rule counts_rule = {"blocks.counts", count_axes, 3, 4, 1, 4, 0, 0};
+static const struct tensor_rule indices_rule = {"blocks.indices", index_axes, 4, 4, 1, 4, 0, 0};
+static const struct tensor_rule full_counts_rule = {"blocks.full_counts", count_axes, 3, 4, 1, 4, 0, 0};
+static const struct tensor_rule full_indices_rule = {"blocks.full_indices", index_axes, 4, 4, 1, 4, 0, 0};
 
 static kjit_status check_tensor(const struct tensor_rule *rule, const kjit_tensor *tensor, int32_t dtype,
                                 int32_t device, kjit_error *error) {
@@ -220,6 +221,14 @@ static void lay_lists(struct attention_variant_launch *launch, const kjit_attent
                             : (size_t)integer_round_up(lists * capacity * 4, 16);
 }
 
+/* Where blocks differ by batch entry or head, these are axes of the grids that find them. */
+static kjit_status check_grids(const struct attention_variant_launch *launch, kjit_error *error) {
+  const kjit_status status =
+      rule_check_grid(launch->list_grid[2], launch->list_grid[1], "a mask that reads b and h", error);
+  if (status != KJIT_OK || !launch->is_mapped) return status;
+  return rule_check_grid(launch->map_grid[2], launch->map_grid[1], "a list of blocks", error);
+}
+
 kjit_status attention_variant_prepare(struct attention_variant_launch *launch, kjit_runtime *runtime,
                                       const kjit_attention_args *args, const struct attention_tiling *tiling,
                                       const kjit_device_info *device, kjit_error *error) {
@@ -232,6 +241,7 @@ kjit_status attention_variant_prepare(struct attention_variant_launch *launch, k
     status = config_kernel_get(runtime, &attention_block_map_family, NULL, device, NULL, 0, &launch->map_kernel, error);
   }
   lay_lists(launch, args, tiling);
+  if (status == KJIT_OK) status = check_grids(launch, error);
   if (status == KJIT_OK && launch->entry_bytes > 0)
     status = config_kernel_get(runtime, &attention_block_list_family, NULL, device, &launch->extra, 0,
                                &launch->list_kernel, error);

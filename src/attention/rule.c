@@ -14,6 +14,12 @@ kjit_status rule_check_head(const char *field, int32_t columns, kjit_error *erro
   return rule_broken(error, field, columns, "a multiple of 8 from 8 to 256");
 }
 
+kjit_status rule_check_grid(int64_t batch, int64_t heads, const char *who, kjit_error *error) {
+  if (batch <= RULE_GRID_YZ_MAX && heads <= RULE_GRID_YZ_MAX) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "batch is %lld and heads %lld: %s takes at most %d of each",
+                   (long long)batch, (long long)heads, who, RULE_GRID_YZ_MAX);
+}
+
 kjit_status rule_unequal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error) {
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be the %s, %lld", field, (int)value, what,
                    (long long)wanted);

@@ -16,6 +16,12 @@ static inline bool rule_is_between(int32_t value, int32_t least, int32_t most) {
 /* A head size: a multiple of 8 from 8 to 256, the most columns that a kernel of kjit has. */
 kjit_status rule_check_head(const char *field, int32_t columns, kjit_error *error);
 
+/* Most blocks of a grid in y and in z. */
+#define RULE_GRID_YZ_MAX 65535
+
+/* Heads and batch entries as axes of one grid, for `who` whose kernels count them so. KJIT_ERR_UNSUPPORTED. */
+kjit_status rule_check_grid(int64_t batch, int64_t heads, const char *who, kjit_error *error);
+
 /* KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be the <what>, <wanted>". */
 kjit_status rule_unequal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error);
 

@@ -21,9 +21,21 @@ static kjit_status wrong_axis(const struct tensor_rule *rule, const char *member
                    axis, rule->axes[axis], value, wanted, number);
 }
 
+bool tensor_is_empty(const struct tensor_rule *rule, const kjit_tensor *tensor) {
+  for (uint32_t axis = 0; axis < rule->rank; axis++) {
+    if (tensor->shape[axis] == 0) return true;
+  }
+  return false;
+}
+
+/* NULL is the address of what has no element, where the rule allows that. */
+static bool may_be_null(const struct tensor_rule *rule, const kjit_tensor *tensor) {
+  return rule->empty_axes && tensor->rank == rule->rank && tensor_is_empty(rule, tensor);
+}
+
 kjit_status tensor_check_place(const struct tensor_rule *rule, const kjit_tensor *tensor, int32_t device,
                                kjit_error *error) {
-  if (!tensor->data) {
+  if (!tensor->data && !may_be_null(rule, tensor)) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "%s.data is NULL: must be memory of device %d", rule->name,
                      (int)device);
   }
@@ -39,7 +51,10 @@ kjit_status tensor_check_place(const struct tensor_rule *rule, const kjit_tensor
 kjit_status tensor_check_shape(const struct tensor_rule *rule, const kjit_tensor *tensor, kjit_error *error) {
   if (tensor->rank != rule->rank) return wrong(rule, "rank", tensor->rank, "", rule->rank, error);
   for (uint32_t axis = 0; axis < rule->rank; axis++) {
-    if (tensor->shape[axis] < 1) return wrong_axis(rule, "shape", axis, tensor->shape[axis], "at least ", 1, error);
+    if (tensor->shape[axis] >= 1) continue;
+    const int64_t least = rule->empty_axes >> axis & 1 ? 0 : 1;
+    if (tensor->shape[axis] < least)
+      return wrong_axis(rule, "shape", axis, tensor->shape[axis], "at least ", least, error);
   }
   return KJIT_OK;
 }

@@ -15,13 +15,17 @@ struct tensor_rule {
   uint32_t stride_multiple; /* of the other axes, elements; a power of two */
   uint32_t alignment;       /* of data, bytes; a power of two */
   bool written;             /* then no two elements may share memory */
+  uint32_t empty_axes;      /* bits of the axes that may have no element */
 };
 
-/* There is memory, and it is on the device `device`. */
+/* Whether the tensor has no element. Its data may then be NULL, as PyTorch's is. */
+bool tensor_is_empty(const struct tensor_rule *rule, const kjit_tensor *tensor);
+
+/* There is memory, unless the tensor may be empty and is; and it is on the device `device`. */
 kjit_status tensor_check_place(const struct tensor_rule *rule, const kjit_tensor *tensor, int32_t device,
                                kjit_error *error);
 
-/* The rank, and at least one element along each axis. */
+/* The rank, and at least one element along each axis that may not be empty. */
 kjit_status tensor_check_shape(const struct tensor_rule *rule, const kjit_tensor *tensor, kjit_error *error);
 
 /* One axis is as long as `wanted`, which is the length of `other`'s axis of that name. */
@@ -29,7 +33,8 @@ kjit_status tensor_check_length(const struct tensor_rule *rule, const kjit_tenso
                                 int64_t wanted, const char *other, kjit_error *error);
 
 /* Alignment and strides. The stride of an axis of length 1 is never used and not looked at. The shape must have passed.
- * A written tensor's axes must nest: each stride clears all that the smaller strides reach. */
+ * A written tensor's axes must nest: each stride clears all that the smaller strides reach. Not for
+ * an empty tensor, which has no element that could be misplaced. */
 kjit_status tensor_check_layout(const struct tensor_rule *rule, const kjit_tensor *tensor, kjit_error *error);
 
 /* The stride to hand to a kernel: 0 for an axis of length 1. */

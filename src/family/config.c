@@ -71,12 +71,17 @@ kjit_status family_place_of_arch(const char *arch, struct family_place *place, k
   struct target target;
   const kjit_status status = target_parse(&target, arch, error);
   const struct target_limits *limits = status == KJIT_OK ? target_get_limits(&target) : NULL;
-  *place = (struct family_place){arch, FAMILY_USUAL_SM_COUNT, limits ? limits->shared_per_block : 0};
+  *place = (struct family_place){arch, FAMILY_USUAL_SM_COUNT, limits ? limits->shared_per_block : 0, {0}};
   return status;
 }
 
 struct family_place family_place_of_device(const kjit_device_info *device) {
-  return (struct family_place){device->arch_specific, device->multiprocessors, device->max_shared_per_block};
+  return (struct family_place){
+      device->arch_specific,
+      device->multiprocessors,
+      device->max_shared_per_block,
+      {device->l2_bytes, device->memory_gb_s, device->load_mhz, device->tensor_flops},
+  };
 }
 
 /* ---- Text ---- */

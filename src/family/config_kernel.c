@@ -48,6 +48,13 @@ static void destroy_table(kjit_runtime *runtime, void *state) {
 
 static const struct runtime_slot kernels = {create_table, destroy_table};
 
+/* How a kernel is made beside its config. */
+struct how {
+  const struct config_extra *extra; /* NULL: nothing is generated */
+  uint32_t more_shared;             /* bytes of dynamic shared memory beside the config's */
+  uint32_t flags;                   /* KJIT_BUILD_* */
+};
+
 struct wanted_kernel {
   kjit_runtime *runtime;
   struct config_kernel *out;
@@ -60,44 +67,74 @@ static kjit_status get_kernel(void *user, const struct jit_request *request, kji
 
 /* Step 2 of the head: check, build, load, and make the numbers of a launch. */
 static kjit_status load(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
-                        const kjit_device_info *device, const struct config_extra *extra, uint32_t more_shared,
-                        struct config_kernel *out, kjit_error *error) {
+                        const kjit_device_info *device, const struct how *how, struct config_kernel *out,
+                        kjit_error *error) {
   const struct family_place place = family_place_of_device(device);
   kjit_status status = config_check(family, values, &place, error);
   if (status != KJIT_OK) return status;
   const bool is_specific = family->is_arch_specific && family->is_arch_specific(family, values);
   struct wanted_kernel wanted = {runtime, out};
-  const struct config_act act = {
-      .run = get_kernel, .user = &wanted, .arch = is_specific ? device->arch_specific : device->arch, .extra = extra};
+  const struct config_act act = {.run = get_kernel,
+                                 .user = &wanted,
+                                 .arch = is_specific ? device->arch_specific : device->arch,
+                                 .flags = how->flags,
+                                 .extra = how->extra};
   status = config_request_run(runtime, family, values, &act, error);
   if (status != KJIT_OK) return status;
   out->geometry = config_geometry(family, values);
-  out->geometry.shared_bytes += more_shared;
+  out->geometry.shared_bytes += how->more_shared;
   return runtime_kernel_prepare(out->kernel, device->ordinal, out->geometry.shared_bytes, error);
+}
+
+/* Fill in the key of a config's kernel. Returns its bytes. */
+static size_t key_of(struct key *key, const kjit_family *family, const int32_t *values, const kjit_device_info *device,
+                     const struct config_extra *extra) {
+  const size_t bytes = offsetof(struct key, values) + family->table.config_bytes;
+  key->family = family;
+  key->serial = family->serial;
+  key->device = device->ordinal;
+  memcpy(key->values, values, family->table.config_bytes);
+  if (!extra) return bytes;
+  memcpy((char *)key + bytes, &extra->digest, sizeof extra->digest);
+  return bytes + sizeof extra->digest;
+}
+
+static kjit_status get(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                       const kjit_device_info *device, const struct how *how, const struct config_kernel **out,
+                       kjit_error *error) {
+  struct key key;
+  struct config_kernel kernel;
+  struct push_table *const table = runtime_slot_get(runtime, &kernels);
+  if (!table) return error_no_memory(error);
+  const size_t bytes = key_of(&key, family, values, device, how->extra);
+  *out = push_table_find(table, &key, bytes);
+  if (*out) return KJIT_OK;
+  const kjit_status status = load(runtime, family, values, device, how, &kernel, error);
+  if (status != KJIT_OK) return status;
+  *out = push_table_add(table, &key, bytes, &kernel);
+  return *out ? KJIT_OK : error_no_memory(error);
 }
 
 kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
                               const kjit_device_info *device, const struct config_extra *extra, uint32_t more_shared,
                               const struct config_kernel **out, kjit_error *error) {
+  const struct how how = {.extra = extra, .more_shared = more_shared};
+  return get(runtime, family, values, device, &how, out, error);
+}
+
+bool config_kernel_is_resident(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                               const kjit_device_info *device) {
   struct key key;
-  struct config_kernel kernel;
-  struct push_table *const table = runtime_slot_get(runtime, &kernels);
-  if (!table) return error_no_memory(error);
-  size_t bytes = offsetof(struct key, values) + family->table.config_bytes;
-  key.family = family;
-  key.serial = family->serial;
-  key.device = device->ordinal;
-  memcpy(key.values, values, family->table.config_bytes);
-  if (extra) {
-    memcpy((char *)&key + bytes, &extra->digest, sizeof extra->digest);
-    bytes += sizeof extra->digest;
-  }
-  *out = push_table_find(table, &key, bytes);
-  if (*out) return KJIT_OK;
-  const kjit_status status = load(runtime, family, values, device, extra, more_shared, &kernel, error);
-  if (status != KJIT_OK) return status;
-  *out = push_table_add(table, &key, bytes, &kernel);
-  return *out ? KJIT_OK : error_no_memory(error);
+  const struct push_table *const table = runtime_slot_get(runtime, &kernels);
+  return table && push_table_find(table, &key, key_of(&key, family, values, device, NULL));
+}
+
+bool config_kernel_is_cached(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                             const kjit_device_info *device) {
+  const struct how how = {.flags = KJIT_BUILD_NO_COMPILE};
+  const struct config_kernel *kernel;
+  kjit_error unread = {0};
+  return get(runtime, family, values, device, &how, &kernel, &unread) == KJIT_OK;
 }
 
 /* -- For callers who hold the kernel ------------------------------------------------------------------------------ */

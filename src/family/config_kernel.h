@@ -2,6 +2,8 @@
 #ifndef KJIT_FAMILY_CONFIG_KERNEL_H
 #define KJIT_FAMILY_CONFIG_KERNEL_H
 
+#include <stdbool.h>
+
 #include "family/family.h"
 
 struct config_extra; /* family/config_build.h */
@@ -20,5 +22,13 @@ struct config_kernel {
 kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
                               const kjit_device_info *device, const struct config_extra *extra, uint32_t more_shared,
                               const struct config_kernel **out, kjit_error *error);
+
+/* Is the kernel of a config loaded, so that config_kernel_get() would only look it up? Thread-safe. */
+bool config_kernel_is_resident(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                               const kjit_device_info *device);
+
+/* Load the kernel of a config if memory or the cache has its cubin. False when it must be compiled. Thread-safe. */
+bool config_kernel_is_cached(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
+                             const kjit_device_info *device);
 
 #endif

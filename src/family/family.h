@@ -20,6 +20,12 @@ struct family_place {
   const char *arch;          /* with its own features where it has any: "sm_90a" */
   uint32_t sm_count;         /* SMs; an H200's where only the architecture is known */
   uint32_t shared_per_block; /* bytes of dynamic shared memory after opting in; 0: this version does not know them */
+  struct family_figures {
+    uint32_t l2_bytes;     /* of L2 */
+    uint32_t memory_gb_s;  /* bytes that memory gives in a nanosecond */
+    uint32_t load_mhz;     /* SM clock under load */
+    uint32_t tensor_flops; /* dense 16-bit operations of an SM in a clock */
+  } figures;               /* 0 in any of them: an H200's */
 };
 
 /* Values of a field that are worth trying, where not all of them are. */

@@ -10,19 +10,16 @@
  * `background.mutex` guards the list; a thread touches only its own entry, and `ended` last. */
 #include "jit/builder_background.h"
 
-#include <signal.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/quiet_thread.h"
 #include "jit/builder_produce.h"
 #include "jit/server/protocol.h"
 
 /* Most threads at once. More would not end sooner, because compiles in one process wait for each other in NVRTC's front
  * end, and each thread has a stack and a copy of its sources. */
 #define BUILDS_MAX 64
-
-/* NVRTC recurses as deeply as templates nest. It is made for a program's main thread, which usually has 8 MiB. */
-#define STACK_BYTES ((size_t)16 << 20)
 
 struct background_build {
   struct background_build *next;
@@ -95,21 +92,6 @@ static void *run_thread(void *user) {
   return NULL;
 }
 
-/* Start the thread with all signals blocked, because the program's signal handlers must run in the program's threads.
- */
-static bool start_thread(struct background_build *build) {
-  pthread_attr_t attributes;
-  sigset_t all, before;
-  if (pthread_attr_init(&attributes)) return false;
-  sigfillset(&all);
-  (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool started = !pthread_create(&build->thread, &attributes, run_thread, build);
-  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-  (void)pthread_attr_destroy(&attributes);
-  return started;
-}
-
 /* Take the builds that have ended, or all of them, out of the list. */
 static struct background_build *take_out(struct background *background, bool all) {
   struct background_build *taken = NULL;
@@ -158,7 +140,7 @@ bool background_start(const struct builder_call *call, struct flight *flight, bo
   if (*full) return false;
   struct background_build *build = build_create(call, flight, refused);
   pthread_mutex_lock(&background->mutex);
-  const bool started = build && start_thread(build);
+  const bool started = build && quiet_thread_start(&build->thread, run_thread, build);
   if (started) {
     build->next = background->builds;
     background->builds = build;

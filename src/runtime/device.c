@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/card.h"
+
 static const struct {
   CUdevice_attribute attribute;
   size_t offset; /* where the number goes: offset of a uint32_t in kjit_device_info */
@@ -25,6 +27,17 @@ static CUresult read_number(const struct driver_api *cu, const struct device *de
   return result;
 }
 
+/* What kernels are chosen by. Memory moves two bits a clock on each of the bus's wires. */
+static CUresult read_figures(const struct driver_api *cu, struct device *device) {
+  uint32_t memory_khz, bus_bits;
+  CUresult result = read_number(cu, device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &memory_khz);
+  if (result == CUDA_SUCCESS) result = read_number(cu, device, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &bus_bits);
+  if (result != CUDA_SUCCESS) return result;
+  const uint64_t bytes_a_ms = (uint64_t)memory_khz * 2 * bus_bits / 8;
+  card_fill(&device->info, device->capability, (uint32_t)(bytes_a_ms / 1000000));
+  return CUDA_SUCCESS;
+}
+
 /* Read the attributes of the table, and the size of the memory. */
 static CUresult read_numbers(const struct driver_api *cu, struct device *device) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -36,7 +49,8 @@ static CUresult read_numbers(const struct driver_api *cu, struct device *device)
   size_t bytes = 0;
   const CUresult result = cu->DeviceTotalMem(&bytes, device->handle);
   device->info.memory_bytes = bytes;
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  return read_figures(cu, device);
 }
 
 /* Compute capability 9.0 becomes "sm_90" and, for code that uses the architecture's own features, "sm_90a". */

@@ -67,6 +67,18 @@ bool runtime_memory_clear(kjit_runtime *runtime, uint64_t address, size_t bytes,
   return cu->MemsetD32Async((CUdeviceptr)address, 0, bytes / sizeof(uint32_t), stream) == CUDA_SUCCESS;
 }
 
+kjit_status runtime_memory_fill(kjit_runtime *runtime, const struct runtime_rows *rows, uint32_t value, CUstream stream,
+                                kjit_error *error) {
+  const struct driver_api *const cu = &runtime->gpu.driver.cu;
+  const CUdeviceptr address = (CUdeviceptr)rows->address;
+  const CUresult result = rows->rows == 1
+                              ? cu->MemsetD32Async(address, value, rows->words, stream)
+                              : cu->MemsetD2D32Async(address, rows->pitch, value, rows->words, rows->rows, stream);
+  if (result == CUDA_SUCCESS) return KJIT_OK;
+  return driver_fail(cu, KJIT_ERR_DRIVER, result, error, "filling %llu rows of %llu words on the device",
+                     (unsigned long long)rows->rows, (unsigned long long)rows->words);
+}
+
 uint64_t runtime_memory_borrow(kjit_runtime *runtime, size_t bytes, CUstream stream) {
   const struct driver_api *const cu = &runtime->gpu.driver.cu;
   CUdeviceptr address = 0;

@@ -41,10 +41,32 @@ static kjit_status choose_tuned(kjit_runtime_options *options, kjit_error *error
   return KJIT_OK;
 }
 
+/* KJIT_TIERED=off, on, or a number of calls, where the options say nothing. */
+static kjit_status choose_tiered(kjit_runtime_options *options, kjit_error *error) {
+  if (options->tiered > KJIT_TIERED_ON)
+    return error_set(error, KJIT_ERR_INVALID_ARG, "options.tiered: %u; must be a kjit_tiered, 0 to %d", options->tiered,
+                     KJIT_TIERED_ON);
+  const char *const value = options->flags & KJIT_RUNTIME_IGNORE_ENVIRONMENT ? NULL : secure_getenv("KJIT_TIERED");
+  if (options->tiered != KJIT_TIERED_DEFAULT || !value || !*value || !strcmp(value, "off")) return KJIT_OK;
+  options->tiered = KJIT_TIERED_ON;
+  if (!strcmp(value, "on")) return KJIT_OK;
+  char *end;
+  const long calls = strtol(value, &end, 10);
+  if (*end || calls < 1 || calls > INT32_MAX) return error_invalid(error, "KJIT_TIERED", "must be on, off or a number");
+  options->tier_calls = (uint32_t)calls;
+  return KJIT_OK;
+}
+
+/* What options leave to the environment. */
+static kjit_status choose_by_environment(kjit_runtime_options *options, kjit_error *error) {
+  const kjit_status status = choose_tuned(options, error);
+  return status == KJIT_OK ? choose_tiered(options, error) : status;
+}
+
 /* Copy and check the caller's options; unknown flags are refused, because a newer header may give them a meaning. */
 static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_options *given, kjit_error *error) {
   *out = kjit_runtime_options_default();
-  if (!given) return choose_tuned(out, error);
+  if (!given) return choose_by_environment(out, error);
   const kjit_status status = struct_intake(out, sizeof *out, given, OPTIONS_OLDEST_BYTES, "options", error);
   if (status != KJIT_OK) return status;
   if (out->cache_mode > KJIT_CACHE_OFF) {
@@ -55,7 +77,7 @@ static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_op
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.flags: 0x%x; only KJIT_RUNTIME_* may be set", out->flags);
   }
   if (out->reserved) return error_invalid(error, "options.reserved", "must be zero");
-  return choose_tuned(out, error);
+  return choose_by_environment(out, error);
 }
 
 /* End what the families keep, before the kernels and the builder that they use. */
@@ -100,6 +122,8 @@ static kjit_runtime *make(const kjit_runtime_options *options, const struct mem 
   }
   runtime->mem = *mem;
   runtime->log = (struct log){options->log, options->log_user, KJIT_LOG_DEBUG};
+  runtime->is_tiered = options->tiered == KJIT_TIERED_ON;
+  runtime->tier_calls = options->tier_calls;
   runtime->uses_tuned = !(options->flags & KJIT_RUNTIME_IGNORE_TUNED);
   if (init_parts(runtime, options->modules_max_idle ? options->modules_max_idle : DEFAULT_MODULES_MAX_IDLE))
     return runtime;
@@ -160,6 +184,8 @@ kjit_status kjit_runtime_get_stats(kjit_runtime *runtime, kjit_runtime_stats *st
   builder_add_stats(runtime->builder, &all);
   all.kernels_loaded = atomic_load_explicit(&runtime->kernels_loaded, memory_order_relaxed);
   all.kernels_unloaded = atomic_load_explicit(&runtime->kernels_unloaded, memory_order_relaxed);
+  all.first_tier_calls = atomic_load_explicit(&runtime->first_tier_calls, memory_order_relaxed);
+  all.tier_swaps = atomic_load_explicit(&runtime->tier_swaps, memory_order_relaxed);
   all.launches = atomic_load_explicit(&runtime->launches, memory_order_relaxed);
   return struct_fill(stats, &all, sizeof all, "stats", error);
 }

@@ -68,6 +68,22 @@ const kjit_device_info *runtime_known_device(kjit_runtime *runtime, int32_t ordi
   return gate_is_open(&device->gate) ? &device->info : NULL;
 }
 
+bool runtime_is_tiered(const kjit_runtime *runtime) {
+  return runtime->is_tiered;
+}
+
+uint32_t runtime_tier_calls(const kjit_runtime *runtime) {
+  return runtime->tier_calls;
+}
+
+void runtime_count_first_tier(kjit_runtime *runtime) {
+  atomic_fetch_add_explicit(&runtime->first_tier_calls, 1, memory_order_relaxed);
+}
+
+void runtime_count_tier_swap(kjit_runtime *runtime) {
+  atomic_fetch_add_explicit(&runtime->tier_swaps, 1, memory_order_relaxed);
+}
+
 void runtime_count_launch(kjit_runtime *runtime) {
   atomic_fetch_add_explicit(&runtime->launches, 1, memory_order_relaxed);
 }

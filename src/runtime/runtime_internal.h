@@ -30,6 +30,12 @@ struct builder *runtime_builder(kjit_runtime *runtime);
 /* May a family's choice look at what was measured? */
 bool runtime_uses_tuned(const kjit_runtime *runtime);
 
+/* Are attention calls served by a first tier while their kernel is built; and how many, 0: until it is loaded. */
+bool runtime_is_tiered(const kjit_runtime *runtime);
+uint32_t runtime_tier_calls(const kjit_runtime *runtime);
+void runtime_count_first_tier(kjit_runtime *runtime);
+void runtime_count_tier_swap(kjit_runtime *runtime);
+
 /* What a module above the runtime keeps in one: its slot is known by the address of this struct, which is static. The
  * state is made on first use and ended by `destroy` with the runtime, the newest slot first. */
 struct runtime_slot {
@@ -106,6 +112,15 @@ void runtime_memory_destroy(kjit_runtime *runtime, struct runtime_memory *memory
 /* Enqueue zeros: `bytes` and the address are multiples of 4. False when the driver does not. */
 bool runtime_memory_clear(kjit_runtime *runtime, uint64_t address, size_t bytes, CUstream stream);
 
+/* Rows of 4-byte words in device memory, `pitch` bytes apart; a single row's pitch is not looked at. */
+struct runtime_rows {
+  uint64_t address, words, rows, pitch;
+};
+
+/* Enqueue one memset that sets every word. KJIT_ERR_DRIVER. */
+kjit_status runtime_memory_fill(kjit_runtime *runtime, const struct runtime_rows *rows, uint32_t value, CUstream stream,
+                                kjit_error *error);
+
 /* Memory for what the stream does next, of any content; on a stream that is captured, a node of its graph. 0: the
  * driver has none. */
 uint64_t runtime_memory_borrow(kjit_runtime *runtime, size_t bytes, CUstream stream);
@@ -122,6 +137,9 @@ struct runtime_stream {
 /* False while work on it is recorded into a graph in place of being run, and where the driver does not tell. The driver
  * must be open. Costs some 10 ns. */
 bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runtime_stream *out);
+
+/* Is work on the stream recorded into a graph in place of being run? True too where the driver does not tell. */
+bool runtime_stream_is_captured(kjit_runtime *runtime, CUstream stream);
 
 /* Add one to kjit_runtime_stats.launches: a family's calls count, its plans do not. */
 void runtime_count_launch(kjit_runtime *runtime);

@@ -22,12 +22,14 @@ struct kjit_runtime {
   struct mem mem;
   struct log log;
   bool uses_tuned;
+  bool is_tiered;      /* kjit_runtime_options.tiered */
+  uint32_t tier_calls; /* and tier_calls */
   struct gate_keeper keeper;
   struct builder *builder;
   struct gpu gpu;
   struct module_table modules;
   _Atomic(struct runtime_slot_state *) slots;
-  _Atomic(uint64_t) kernels_loaded, kernels_unloaded;
+  _Atomic(uint64_t) kernels_loaded, kernels_unloaded, first_tier_calls, tier_swaps;
   /* Written by every launch, so away from what every launch reads. */
   char apart[CACHE_LINE_BYTES];
   _Atomic(uint64_t) launches;

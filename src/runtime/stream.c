@@ -14,6 +14,12 @@ static uint64_t own_number(void) {
   return number;
 }
 
+bool runtime_stream_is_captured(kjit_runtime *runtime, CUstream stream) {
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  return runtime->gpu.driver.cu.StreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
+         capture != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runtime_stream *out) {
   const struct driver_api *const cu = &runtime->gpu.driver.cu;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -640,6 +640,25 @@ class Cache(CommandCase):
         self.kjit("cache", "clear")
 
 
+class Describe(CommandCase):
+    PROBLEM = "dtype=bf16,head_dim=128,heads_q=32,seq_q=4096,causal=1"
+
+    def test_describe__is_the_choice_on_a_card_that_is_not_here(self):
+        found = self.json("describe", self.PROBLEM, "--card", "H20")
+        self.assertEqual((found["family"], found["card"]["multiprocessors"]), ("attention_sm90", 78))
+        self.assertTrue(found["config"].startswith("dtype=bf16,head_dim=128,"), found["config"])
+        self.assertIn("flash_forward (BF16, 128,", self.kjit("describe", self.PROBLEM, "--card", "a100").stdout)
+
+    def test_describe__lists_the_cards_that_are_known(self):
+        self.assertIn("GH200", self.json("describe", "--cards"))
+        self.assertRegex(self.kjit("describe", "--cards").stdout, r"\nH20 +sm_90a +78 ")
+
+    def test_describe__faults_are_named(self):
+        self.refused("describe", self.PROBLEM, "--card", "H2", naming="no card 'H2'", exit_code=FAILED)
+        self.refused("describe", naming="one problem, or --cards")
+        self.refused("describe", "head_dim=64", "--card", "H200", naming="dtype")
+
+
 class NoGpu(CommandCase):
     def test_run__without_a_driver_has_its_own_exit_code(self):
         result = self.kjit("run", "attention", "--shape", "1,64,1,64", exit_code=NO_GPU, KJIT_LIBCUDA=NOWHERE)

@@ -194,6 +194,14 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream
   return fill(to, value, count, stream);
 }
 
+CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream) {
+  if (pitch < width * sizeof value || pitch % sizeof value) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_SUCCESS;
+  for (size_t row = 0; row < height && result == CUDA_SUCCESS; row++)
+    result = fill(to + row * pitch, value, width, stream);
+  return result;
+}
+
 // What is on the stream is done, so both are as the ones that wait.
 CUresult cuMemAllocAsync(CUdeviceptr *memory, size_t bytes, CUstream) {
   return cuMemAlloc_v2(memory, bytes);

@@ -22,7 +22,7 @@ static void check_config(const struct family_definition *definition, const int32
   const kjit_family *const family = &definition->family;
   int64_t parameters[DEFINITION_PARAMETERS_MAX] = {1, 77, INT64_MAX, INT64_MIN, 4096};
   int32_t again[KJIT_FIELD_COUNT_MAX], canonical[KJIT_FIELD_COUNT_MAX];
-  const struct family_place place = {"sm_90a", 132, 232448};
+  const struct family_place place = {"sm_90a", 132, 232448, {0}};
   char buffer[1 << 16];
   kjit_geometry geometry;
   uint32_t grid[3];

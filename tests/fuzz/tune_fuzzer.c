@@ -13,7 +13,7 @@ static void require(int truth) {
   if (!truth) abort();
 }
 
-static const struct family_place place = {"sm_90a", 132, 232448};
+static const struct family_place place = {"sm_90a", 132, 232448, {0}};
 
 /* Of the kernels that the corpus was measured on: all zero. */
 static const struct digest kernels[TUNE_FAMILIES_MAX];

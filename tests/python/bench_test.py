@@ -9,6 +9,7 @@ from unittest import mock
 
 import attention_calls
 import attention_peers
+import attention_race
 import attention_report
 import fa3_table
 import harness
@@ -36,6 +37,52 @@ def made_up_rows():
         row(ONE_QUERY, kjit=3, FA2=2),
         row(Problem(1, 8, 8, 1024, 1024, 64, 64), FA2=100),
     ]
+
+
+class Race(unittest.TestCase):
+    def test_draw__is_the_seeds_and_within_bounds(self):
+        drawn = attention_race.draw(7, 400)
+        self.assertEqual(drawn[:50], attention_race.draw(7, 50))
+        self.assertNotEqual(drawn[:50], attention_race.draw(8, 50))
+        self.assertEqual(len(set(drawn)), 400)
+        for problem in drawn:
+            self.assertTrue(attention_race.is_small_enough(problem), problem)
+            self.assertEqual((problem.heads_q % problem.heads_kv, problem.head_dim % 8), (0, 0))
+            self.assertLessEqual((problem.batch, problem.heads_q, problem.head_dim), (1024, 128, 256))
+            self.assertFalse(problem.causal and problem.seq_q > problem.seq_kv, problem)
+
+    def test_draw__covers_what_is_used(self):
+        drawn = attention_race.draw(1, 400)
+        uses = {problem.use for problem in drawn}
+        self.assertEqual(uses, {"self", "cross", "decode", "chunk", "short"})
+        self.assertEqual({problem.layout for problem in drawn}, {"bshd", "bhsd"})
+        self.assertEqual({problem.dtype for problem in drawn}, {"bf16", "fp16"})
+        self.assertTrue(any(problem.heads_kv < problem.heads_q for problem in drawn))
+        self.assertGreater(sum(problem.seq_kv >= 16384 for problem in drawn), 20)
+        self.assertGreater(len({problem.head_dim for problem in drawn}), 15)
+
+    def test_dry_run__lists_problems_with_their_configs(self):
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            code = attention_race.list_problems(attention_race.parse(["--count", "40", "--seed", "3", "--card", "H20"]))
+        lines = told.getvalue().splitlines()
+        self.assertEqual((code, len(lines)), (0, 40))
+        for line in lines:
+            self.assertRegex(line, r"^hd\d+ (full|causal) .*: attention_(decode_)?sm90 dtype=")
+
+    def test_result__is_shares_and_the_worst_first(self):
+        problems = attention_race.draw(2, 25)
+        rows = [row(problem, kjit=100 + index, FA2=110) for index, problem in enumerate(problems[:22])]
+        rows.append(row(problems[22], kjit=100))
+        rows.append(row(problems[23], FA2=100, reasons={"kjit": "WRONG: error 1"}))
+        rows.append(row(problems[24], kjit=80, FA2=100))
+        result = attention_race.Result(rows)
+        lines = list(result.lines())
+        self.assertRegex(lines[0], r"^23 raced: won 52.2%, geometric mean 0.99\d, worst 0.80, below 0.9: 1$")
+        self.assertEqual(lines[1], "1 that no peer computes, 1 that kjit does not, 1 wrong")
+        table = result.worst({problems[24]: "some config"}).splitlines()
+        self.assertEqual(len(table), 2 + attention_race.WORST)
+        self.assertIn("some config", table[2])
 
 
 class Problems(unittest.TestCase):

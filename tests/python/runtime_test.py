@@ -55,6 +55,23 @@ class Compiling(Folder):
             artifact = self.runtime.compile_attention("bf16", 64, arch, seq_q=256)
             self.assertEqual(described.split()[0], artifact.entry, described)
 
+    def test_describe_attention__on_a_card_that_is_not_here(self):
+        cards = kjit.known_cards()
+        self.assertEqual((cards["H20"]["multiprocessors"], cards["H200"]["memory_gb_s"]), (78, 4800))
+        for card in cards:
+            described = self.runtime.describe_attention("bf16", 128, card=card, seq_q=4096)
+            hopper = cards[card]["arch"] == "sm_90"
+            self.assertEqual(described.split()[0], "attention_sm90" if hopper else "flash_forward", card)
+        with self.assertRaisesRegex(kjit.NotFound, "no card 'H2'"):
+            self.runtime.describe_attention("bf16", 128, card="H2")
+
+    def test_tiered__is_an_option(self):
+        for tiered in (None, True, False, 3):
+            with kjit.Runtime(cache_mode="off", tiered=tiered) as runtime:
+                self.assertEqual(runtime.stats()["first_tier_calls"], 0)
+        with self.assertRaisesRegex(ValueError, "tiered is 0: must be True, False, or a number"):
+            kjit.Runtime(tiered=0)
+
     def test_compile_attention__names_sizes_that_a_problem_has_not(self):
         with self.assertRaisesRegex(TypeError, "heads: an attention problem has batch, .*heads_kv"):
             self.runtime.compile_attention("bf16", 64, "sm_80", heads=3)

@@ -30,6 +30,12 @@ def problem(batch=1, seq_q=16, seq_kv=32, heads=2, head_dim=64, **options):
     return [torch.zeros(shape, **options) for shape in shapes]
 
 
+def _torch_backward():
+    from kjit import _backward
+
+    return _backward
+
+
 def resident_bytes():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -87,6 +93,36 @@ class Calls(OnFakeDevice):
         q, k, v = problem()
         out = torch.empty_like(q)
         self.assertIs(kjit.attention(q, k, v, out=out), out)
+
+    def test_head_size__of_any_number_is_padded_and_cut(self):
+        q, k, v = problem(head_dim=100)
+        out, lse = kjit.attention(q, k, v, return_lse=True)
+        self.assertEqual((out.shape, out.is_contiguous(), lse.shape), (q.shape, True, (1, 2, 16)))
+        (prepared,) = _torch._calls.known.values()
+        self.assertEqual((prepared.args.q.shape[3], prepared.args.o.shape[3]), (104, 104))
+        self.assertAlmostEqual(prepared.args.scale, 0.1, places=6)  # by the columns that there are
+        given = torch.empty_like(v[:, :16])
+        self.assertIs(kjit.attention(q, k, v, out=given), given)
+        narrow = kjit.attention(problem(head_dim=64)[0], problem(head_dim=64)[1], problem(head_dim=44)[2])
+        self.assertEqual(narrow.shape, (1, 16, 2, 44))
+        self.assertEqual(kjit.attention(q, k, v, softcap=20.0).shape, q.shape)
+
+    def test_head_size__of_any_number_has_gradients(self):
+        q, k, v = (tensor.requires_grad_() for tensor in problem(head_dim=100))
+        kjit.attention(q, k, v).sum().backward()
+        self.assertEqual([t.grad.shape for t in (q, k, v)], [t.shape for t in (q, k, v)])
+
+    def test_gradients__of_a_large_batch_are_several_calls(self):
+        q, k, v = (tensor.requires_grad_() for tensor in problem(batch=3, head_dim=8))
+        with mock.patch.object(_torch_backward(), "_BATCH_MAX", 2):
+            kjit.attention(q, k, v).sum().backward()
+        self.assertEqual([t.grad.shape for t in (q, k, v)], [t.shape for t in (q, k, v)])
+
+    def test_keys_of_none__launch_nothing(self):
+        q, k, v = problem()
+        out, lse = kjit.attention(q, k[:, :0], v[:, :0], return_lse=True)
+        self.assertEqual((out.shape, lse.shape, self.launched()), (q.shape, (1, 2, 16), 0))
+        self.assertTrue(bool((lse == float("-inf")).all()) and not out.any())  # the fake driver's memory is this one's
 
     def test_batch_of_none__launches_nothing(self):
         q, k, v = problem()

@@ -80,6 +80,9 @@ EXPORT(MemAlloc, (CUdeviceptr * memory, size_t bytes), (memory, bytes))
 EXPORT(MemFree, (CUdeviceptr memory), (memory))
 EXPORT(MemsetD32Async, (CUdeviceptr memory, unsigned int value, size_t count, CUstream stream),
        (memory, value, count, stream))
+EXPORT(MemsetD2D32Async,
+       (CUdeviceptr memory, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream),
+       (memory, pitch, value, width, height, stream))
 EXPORT(MemAllocAsync, (CUdeviceptr * memory, size_t bytes, CUstream stream), (memory, bytes, stream))
 EXPORT(MemFreeAsync, (CUdeviceptr memory, CUstream stream), (memory, stream))
 

@@ -21,6 +21,9 @@ struct fake_nvrtc_counts {
   atomic_int reject;       /* nonzero: each source is rejected */
   atomic_int stage;        /* for the test's own use, between its processes */
   const char *entry;       /* name of the kernel in what comes out, at most 40 bytes; NULL: "k" */
+  const char *const
+      *entries;     /* of these, ended by NULL, the first that the source names is the kernel; NULL: `entry` */
+  const char *slow; /* compile_ms is for sources that name this kernel; NULL: for all */
 };
 
 /* The state of this process; a test of several processes points it to memory that they share. */
@@ -51,10 +54,16 @@ static inline size_t fake_nvrtc_cubin_bytes(void) {
   return bytes > FAKE_CUBIN_LEAST_BYTES ? bytes : FAKE_CUBIN_LEAST_BYTES;
 }
 
+static inline const char *fake_nvrtc_entry(const char *source) {
+  for (const char *const *entry = fake_nvrtc.entries; entry && *entry; entry++)
+    if (strstr(source, *entry)) return *entry;
+  return fake_nvrtc.entry ? fake_nvrtc.entry : "k";
+}
+
 /* The cubin of a source as NVRTC gets it: an ELF image with one kernel, whose code is made from the source. */
 static inline void fake_nvrtc_cubin(const char *source, void *cubin, size_t bytes) {
   char names[64] = "\0";
-  const int named = snprintf(names + 1, sizeof names - 1, ".text.%.40s", fake_nvrtc.entry ? fake_nvrtc.entry : "k");
+  const int named = snprintf(names + 1, sizeof names - 1, ".text.%.40s", fake_nvrtc_entry(source));
   memcpy(names + named + 2, ".shstrtab", sizeof ".shstrtab");
   Elf64_Ehdr head = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT}};
   head.e_type = ET_EXEC;
@@ -108,12 +117,13 @@ static inline nvrtcResult fake_compile(nvrtcProgram program, int option_count, c
   for (int i = 0; i < option_count; i++)
     program->lto |= !strcmp(options[i], "-dlto") || !strcmp(options[i], "--dlink-time-opt");
   atomic_fetch_add(&fake_nvrtc.compiles, 1);
-  for (long ms = 0; ms < atomic_load(&fake_nvrtc.compile_ms); ms++) {
+  const bool is_slow = !fake_nvrtc.slow || strstr(program->source, fake_nvrtc.slow);
+  for (long ms = 0; is_slow && ms < atomic_load(&fake_nvrtc.compile_ms); ms++) {
     const struct timespec one = {0, 1000000};
     if (program->flow && program->flow(program->flow_payload, NULL)) return NVRTC_ERROR_CANCELLED;
     nanosleep(&one, NULL);
   }
-  return atomic_load(&fake_nvrtc.reject) ? NVRTC_ERROR_COMPILATION : NVRTC_SUCCESS;
+  return atomic_load(&fake_nvrtc.reject) && is_slow ? NVRTC_ERROR_COMPILATION : NVRTC_SUCCESS;
 }
 
 /* Every expression is a kernel's, and its lowered name is "low" with the letters and digits of the expression. */

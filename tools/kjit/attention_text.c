@@ -13,9 +13,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* Bounds of a shape: what the launch grid and 32-bit sequence numbers allow. */
-#define MOST_GRID_YZ 65535
-#define MOST_SEQ     INT32_MAX
+/* Bounds of a shape: kernels count in 32 bits. */
+#define MOST_COUNT INT32_MAX
+#define MOST_SEQ   INT32_MAX
 /* Longest value of a key, with its NUL: a float written in full. */
 #define VALUE_BYTES 64
 
@@ -57,9 +57,9 @@ static const struct key keys[] = {
     {"dtype", KEY_WORD, 0, offsetof(struct trial_problem, asked.dtype), 0, 0, dtype_words, "fp16 or bf16"},
     NUMBER(head_dim, 1, 1024),
     NUMBER(head_dim_v, 1, 1024),
-    NUMBER(batch, 1, MOST_GRID_YZ),
-    NUMBER(heads_q, 1, MOST_GRID_YZ),
-    NUMBER(heads_kv, 1, MOST_GRID_YZ),
+    NUMBER(batch, 1, MOST_COUNT),
+    NUMBER(heads_q, 1, MOST_COUNT),
+    NUMBER(heads_kv, 1, MOST_COUNT),
     NUMBER(seq_q, 1, MOST_SEQ),
     NUMBER(seq_kv, 1, MOST_SEQ),
     FLAG("causal", KJIT_ATTENTION_CAUSAL),

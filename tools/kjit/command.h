@@ -17,7 +17,7 @@ struct command {
 };
 
 extern const struct command command_doctor, command_compile, command_family, command_warm, command_cache,
-    command_bundle, command_pack, command_run, command_bench, command_tune, command_completion;
+    command_bundle, command_pack, command_run, command_bench, command_tune, command_describe, command_completion;
 
 /* Every subcommand, in the order of `kjit help`; ended by NULL. */
 extern const struct command *const commands[];

@@ -6,9 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct command *const commands[] = {&command_doctor, &command_compile, &command_family,     &command_warm,
-                                          &command_cache,  &command_bundle,  &command_pack,       &command_run,
-                                          &command_bench,  &command_tune,    &command_completion, NULL};
+const struct command *const commands[] = {&command_doctor,
+                                          &command_compile,
+                                          &command_family,
+                                          &command_warm,
+                                          &command_cache,
+                                          &command_bundle,
+                                          &command_pack,
+                                          &command_run,
+                                          &command_bench,
+                                          &command_tune,
+                                          &command_describe,
+                                          &command_completion,
+                                          NULL};
 
 const struct command *command_find(const char *name) {
   for (const struct command *const *at = commands; *at != NULL; at++)

@@ -114,8 +114,6 @@ kjit_status problem_check(const struct trial_problem *p, kjit_error *error) {
     return card_fail(error, KJIT_ERR_INVALID_ARG, "key heads: their number must divide that of the query heads");
   if (p->asked.head_dim > 256 || head_dim_v > 256)
     return card_fail(error, KJIT_ERR_INVALID_ARG, "head size: at most 256 can be checked");
-  if (p->asked.batch > 65535 || p->asked.heads_q > 65535)
-    return card_fail(error, KJIT_ERR_INVALID_ARG, "batch and heads: at most 65535, CUDA's grid");
   const double rows_q = (double)p->asked.heads_q * (double)p->asked.seq_q,
                rows_kv = (double)heads_kv * (double)p->asked.seq_kv;
   const double columns = (double)(p->asked.head_dim + head_dim_v);

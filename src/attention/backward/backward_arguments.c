@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "attention/attention_arguments.h"
+#include "attention/rule.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 
@@ -19,9 +20,9 @@ static const char *const row_axes[] = {"batch", "heads", "seq"};
 /* Strides and addresses of 16-bit tensors are multiples of 8 elements, because every kernel copies 16 bytes at a time.
  */
 #define WIDE(name, written)                                                                                            \
-  { name, axes, 4, 2, 8, 16, written }
+  { name, axes, 4, 2, 8, 16, written, 0 }
 #define ROWS(name, written)                                                                                            \
-  { name, row_axes, 3, 4, 1, 4, written }
+  { name, row_axes, 3, 4, 1, 4, written, 0 }
 
 /* A tensor that only the backward call has, and the one whose shape and dtype it has. */
 struct operand {
@@ -66,6 +67,15 @@ static kjit_status check_given(const kjit_attention_backward_args *args, kjit_er
   return error_invalid(error, "delta.data", "must be scratch memory of lse's shape where dq or dk is wanted");
 }
 
+/* Check what the backward kernels take less of than the forward ones: heads and batch entries are axes of their grids,
+ * and every axis has an element. */
+static kjit_status check_grid(const kjit_attention_args *forward, kjit_error *error) {
+  if (attention_arguments_are_empty(forward))
+    return error_set(error, KJIT_ERR_INVALID_ARG,
+                     "q and k: an axis has no element; must be at least 1 for gradients, which are zeros then");
+  return rule_check_grid(forward->q.shape[0], forward->q.shape[2], "attention backward", error);
+}
+
 /* Check the part of the arguments that is a forward call. */
 static kjit_status check_forward(const kjit_attention_backward_args *args, int32_t device, kjit_error *error) {
   kjit_attention_args forward = kjit_attention_args_default();
@@ -76,7 +86,8 @@ static kjit_status check_forward(const kjit_attention_backward_args *args, int32
   forward.lse = args->lse;
   forward.scale = args->scale;
   forward.flags = args->flags;
-  return attention_arguments_check(&forward, device, error);
+  const kjit_status status = attention_arguments_check(&forward, device, error);
+  return status == KJIT_OK ? check_grid(&forward, error) : status;
 }
 
 static kjit_status check_operand(const struct operand *operand, int32_t device, kjit_error *error) {

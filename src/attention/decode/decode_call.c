@@ -89,9 +89,10 @@ static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, k
   return status == KJIT_OK ? decode_check_problem(problem, error) : status;
 }
 
-static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t *values, uint32_t sm_count) {
+static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t *values,
+                            const struct family_place *place) {
   const struct decode_tiles tiles = decode_tiles_of(problem, decode_config_view(values));
-  return decode_runs(&tiles, decode_config_view(values), sm_count);
+  return decode_runs(&tiles, decode_config_view(values), place->sm_count);
 }
 
 /* ---- Tensor maps ---- */

@@ -9,7 +9,7 @@
 struct flash_call {
   const struct config_kernel *kernel;
   uint32_t grid[3]; /* tiles of B_r query rows, heads, batch; x is innermost, so that blocks that read the same K and V
-                       run together */
+                       run together. More than 65,535 heads or batch entries become several launches */
   struct flash_forward_variant_params params; /* a dense kernel takes params.base alone */
 };
 

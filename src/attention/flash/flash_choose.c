@@ -68,32 +68,54 @@ static kjit_status check_head_size(const char *name, int64_t columns, kjit_error
                    (long long)columns);
 }
 
-/* The table's tile, shrunk to the problem, with asynchronous copies, swizzling and the optimised softmax always on. A
- * warp needs 16 query rows, so a shrunk tile may have fewer warps. */
-kjit_status flash_choose(const kjit_attention_problem *problem, const struct family_place *place,
-                         struct flash_variant *out, kjit_error *error) {
-  kjit_status status = check_head_size("head_dim", problem->head_dim, error);
-  if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
-  if (status != KJIT_OK) return status;
-  const struct flash_traits traits = flash_traits_of(problem);
-  const struct tile tile = choose_tile(&traits, place->shared_per_block);
-  struct flash_variant variant = {.config = {.dtype = problem->dtype,
-                                             .d_head = flash_traits_d_head(&traits),
-                                             .B_r = shrink(tile.B_r, problem->seq_q, 64),
-                                             .B_c = shrink(tile.B_c, problem->seq_kv, 32),
-                                             .n_warps = tile.n_warps,
+/* A tile's config for a problem, with asynchronous copies and swizzling always on. A warp needs 16 query rows, so a
+ * shrunk tile may have fewer warps. */
+static kjit_status take_tile(const struct flash_traits *traits, int32_t dtype, const struct tile *tile,
+                             int32_t optimized_softmax, const struct family_place *place, struct flash_variant *out,
+                             kjit_error *error) {
+  struct flash_variant variant = {.config = {.dtype = dtype,
+                                             .d_head = flash_traits_d_head(traits),
+                                             .B_r = tile->B_r,
+                                             .B_c = tile->B_c,
+                                             .n_warps = tile->n_warps,
                                              .async_copy = 1,
                                              .eager_load_blocks = 1,
                                              .swizzled = 1,
-                                             .Q_mma_load_K_tiles = tile.Q,
-                                             .K_mma_load_K_tiles = tile.K,
-                                             .V_mma_load_K_tiles = tile.V,
-                                             .optimized_softmax = 1},
-                                  .traits = traits};
+                                             .Q_mma_load_K_tiles = tile->Q,
+                                             .K_mma_load_K_tiles = tile->K,
+                                             .V_mma_load_K_tiles = tile->V,
+                                             .optimized_softmax = optimized_softmax},
+                                  .traits = *traits};
   if (variant.config.n_warps > variant.config.B_r / 16) variant.config.n_warps = variant.config.B_r / 16;
-  status = check_choice(&variant, place, error);
+  const kjit_status status = check_choice(&variant, place, error);
   if (status != KJIT_OK) return status;
   flash_canonicalize(&variant);
   *out = variant;
   return KJIT_OK;
+}
+
+static kjit_status check_head_sizes(const kjit_attention_problem *problem, kjit_error *error) {
+  const kjit_status status = check_head_size("head_dim", problem->head_dim, error);
+  return status == KJIT_OK ? check_head_size("head_dim_v", problem->head_dim_v, error) : status;
+}
+
+/* The table's tile, shrunk to the problem, with the optimised softmax. */
+kjit_status flash_choose(const kjit_attention_problem *problem, const struct family_place *place,
+                         struct flash_variant *out, kjit_error *error) {
+  const kjit_status status = check_head_sizes(problem, error);
+  if (status != KJIT_OK) return status;
+  const struct flash_traits traits = flash_traits_of(problem);
+  struct tile tile = choose_tile(&traits, place->shared_per_block);
+  tile.B_r = shrink(tile.B_r, problem->seq_q, 64);
+  tile.B_c = shrink(tile.B_c, problem->seq_kv, 32);
+  return take_tile(&traits, problem->dtype, &tile, 1, place, out, error);
+}
+
+kjit_status flash_choose_small(const kjit_attention_problem *problem, const struct family_place *place,
+                               struct flash_variant *out, kjit_error *error) {
+  static const struct tile small = {64, 32, 4, 2, 2, 2};
+  const kjit_status status = check_head_sizes(problem, error);
+  if (status != KJIT_OK) return status;
+  const struct flash_traits traits = flash_traits_of(problem);
+  return take_tile(&traits, problem->dtype, &small, 0, place, out, error);
 }

@@ -8,4 +8,9 @@
 kjit_status flash_choose(const kjit_attention_problem *problem, const struct family_place *place,
                          struct flash_variant *out, kjit_error *error);
 
+/* Choose the config whose kernel has the least code, so that it compiles soonest: tiles of 64 rows by 32 keys, whatever
+ * the lengths. It computes what flash_choose()'s config does, more slowly. KJIT_ERR_UNSUPPORTED. */
+kjit_status flash_choose_small(const kjit_attention_problem *problem, const struct family_place *place,
+                               struct flash_variant *out, kjit_error *error);
+
 #endif

@@ -24,12 +24,12 @@ static const char *const axes[] = {"batch", "seq", "heads", "head_dim"};
 static const char *const lse_axes[] = {"batch", "heads", "seq"};
 
 #define RULE(name, written)                                                                                            \
-  { name, axes, 4, 2, 8, 16, written }
+  { name, axes, 4, 2, 8, 16, written, 0 }
 static const struct tensor_rule q_rule = RULE("q", false), k_rule = RULE("k", false), v_rule = RULE("v", false),
                                 o_rule = RULE("o", true), k_new_rule = RULE("k_new", false),
                                 v_new_rule = RULE("v_new", false), k_written = RULE("k", true),
                                 v_written = RULE("v", true);
-static const struct tensor_rule lse_rule = {"lse", lse_axes, 3, 4, 1, 4, true};
+static const struct tensor_rule lse_rule = {"lse", lse_axes, 3, 4, 1, 4, true, 0};
 
 /* A tensor with its rule, as a tensor of four axes. */
 struct operand {

@@ -72,7 +72,8 @@ static kjit_status match(const kjit_attention_problem *problem, const kjit_atten
 
 static kjit_status choose(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
                           kjit_error *error) {
-  return sm90_choose(problem, place->sm_count, (kjit_attention_sm90_config *)values, error);
+  const struct sm90_card card = sm90_card_of(place->sm_count, &place->figures);
+  return sm90_choose(problem, &card, (kjit_attention_sm90_config *)values, error);
 }
 
 static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
@@ -81,11 +82,13 @@ static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, k
 }
 
 /* The number of splits for a problem. Costs some hundred nanoseconds when tiles may be split. */
-static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t *values, uint32_t sm_count) {
+static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t *values,
+                            const struct family_place *place) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
   if (!config->split) return 1;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
-  return (uint32_t)sm90_tiles_parts(&tiles, config, sm_count);
+  const struct sm90_card card = sm90_card_of(place->sm_count, &place->figures);
+  return (uint32_t)sm90_tiles_parts(&tiles, config, &card);
 }
 
 /* ---- Preparing ---- */

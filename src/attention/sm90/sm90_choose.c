@@ -109,20 +109,20 @@ static int32_t choose_packed(const kjit_attention_problem *problem, int32_t cons
 
 /* The modelled time of all tiles, unsplit. */
 static int64_t whole_time(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
-                          uint32_t multiprocessors) {
+                          const struct sm90_card *card) {
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
-  return sm90_tiles_time(&tiles, config, 1, multiprocessors);
+  return sm90_tiles_time(&tiles, config, 1, card);
 }
 
 /* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
  * less. */
 static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t best,
-                             uint32_t multiprocessors, kjit_attention_sm90_config *config) {
+                             const struct sm90_card *card, kjit_attention_sm90_config *config) {
   set_consumers(config, class, problem->seq_kv, fill_consumers(problem, config, best));
   if (config->consumers < 3) return;
   kjit_attention_sm90_config smaller = *config;
   set_consumers(&smaller, class, problem->seq_kv, 2);
-  if (whole_time(problem, &smaller, multiprocessors) <= whole_time(problem, config, multiprocessors)) *config = smaller;
+  if (whole_time(problem, &smaller, card) <= whole_time(problem, config, card)) *config = smaller;
 }
 
 struct choice {
@@ -131,13 +131,13 @@ struct choice {
 };
 
 /* Take tiles of this many consumers or fewer, whole or split, if the model says that they are done sooner. */
-static void consider(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
-                     kjit_attention_sm90_config candidate, struct choice *best) {
+static void consider(const kjit_attention_problem *problem, const struct head_class *class,
+                     const struct sm90_card *card, kjit_attention_sm90_config candidate, struct choice *best) {
   for (int32_t consumers = candidate.consumers; consumers >= 1; consumers--) {
     set_consumers(&candidate, class, problem->seq_kv, consumers);
     const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
-    const int64_t parts = sm90_tiles_parts(&tiles, &candidate, multiprocessors);
-    const int64_t time = sm90_tiles_time(&tiles, &candidate, parts, multiprocessors);
+    const int64_t parts = sm90_tiles_parts(&tiles, &candidate, card);
+    const int64_t time = sm90_tiles_time(&tiles, &candidate, parts, card);
     if (time >= best->time) continue;
     *best = (struct choice){candidate, time};
     best->config.split = parts > 1;
@@ -146,15 +146,15 @@ static void consider(const kjit_attention_problem *problem, const struct head_cl
 
 /* Step 2: where tiles leave SMs idle, take smaller tiles, or tiles whose keys are split, whichever the model prefers.
  * Heads that share keys may be spread over more tiles of fewer rows, whose splits are merged at the same time. */
-static void use_idle(const kjit_attention_problem *problem, const struct head_class *class, uint32_t multiprocessors,
-                     kjit_attention_sm90_config *config) {
+static void use_idle(const kjit_attention_problem *problem, const struct head_class *class,
+                     const struct sm90_card *card, kjit_attention_sm90_config *config) {
   struct choice best = {*config, INT64_MAX};
-  if (count_tiles(problem, config) > 3 * (int64_t)multiprocessors) return;
+  if (count_tiles(problem, config) > 3 * (int64_t)card->multiprocessors) return;
   const int32_t most = config->consumers;
   for (kjit_attention_sm90_config candidate = *config; candidate.packed >= 1; candidate.packed /= 2) {
     if (candidate.packed < config->packed && candidate.packed * problem->seq_q < LEAST_ROWS) break;
     candidate.consumers = fill_consumers(problem, &candidate, most);
-    consider(problem, class, multiprocessors, candidate, &best);
+    consider(problem, class, card, candidate, &best);
   }
   *config = best.config;
 }
@@ -222,7 +222,7 @@ static kjit_status check_head_size(const char *name, int64_t columns, kjit_error
                    (long long)columns);
 }
 
-kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multiprocessors,
+kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                         kjit_attention_sm90_config *out, kjit_error *error) {
   kjit_status status = check_head_size("head_dim", problem->head_dim, error);
   if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
@@ -239,8 +239,8 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multipro
                                        .packed = 1};
   const int32_t consumers = best_consumers(problem, class, config.causal);
   config.packed = choose_packed(problem, consumers);
-  choose_consumers(problem, class, consumers, multiprocessors, &config);
-  use_idle(problem, class, multiprocessors, &config);
+  choose_consumers(problem, class, consumers, card, &config);
+  use_idle(problem, class, card, &config);
   choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
   status = sm90_check(&config, error);

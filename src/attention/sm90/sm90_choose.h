@@ -3,10 +3,11 @@
 #define KJIT_ATTENTION_SM90_SM90_CHOOSE_H
 
 #include "attention/sm90/sm90_config.h"
+#include "attention/sm90/sm90_tiles.h"
 
-/* Choose for a problem whose defaults are filled in, on a card with `multiprocessors` SMs. The result passes every
+/* Choose for a problem whose defaults are filled in, on a card. The result passes every
  * rule. KJIT_ERR_UNSUPPORTED, with the reason, for a problem that the family does not compute. */
-kjit_status sm90_choose(const kjit_attention_problem *problem, uint32_t multiprocessors,
+kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                         kjit_attention_sm90_config *out, kjit_error *error);
 
 /* Check that the kernel can index this problem, whatever the config. KJIT_ERR_UNSUPPORTED. */

@@ -1,5 +1,6 @@
-/* How a problem is divided into tiles and splits, and how long a launch takes: a model of an H200 in whole nanoseconds,
- * by which the planner compares configs. Its absolute times mean little; their order is what was checked. Pure; any
+/* How a problem is divided into tiles and splits, and how long a launch takes: a model in whole nanoseconds, by which
+ * the planner compares configs. Its constants were measured on an H200; for another card they are scaled by its clock,
+ * its memory, its L2 and its tensor cores. Its absolute times mean little; their order is what was checked. Pure; any
  * thread. */
 #include "attention/sm90/sm90_tiles.h"
 
@@ -7,6 +8,7 @@
 
 #include "attention_sm90/layout.h"
 #include "base/integer.h"
+#include "runtime/card.h"
 
 /* Constants of the model, measured on an H200, in nanoseconds; docs/attention.md has the measurements. */
 enum {
@@ -17,13 +19,43 @@ enum {
   KEEP_BYTES_A_NS = 2000,   /* bytes of partial results that all SMs write, until others can read them */
   L2_BYTES_A_NS = 9000,     /* bytes of K and V that all SMs read from L2 */
   MEMORY_BYTES_A_NS = 4500, /* bytes that all SMs read from memory, when nothing is read twice */
-  L2_KEEPS = 40000000,      /* bytes of K and V that L2 keeps; of more, some is read again */
+  LEAST_L2 = 1 << 20,       /* bytes of L2 below which a driver's figure is not believed */
   ALONE = 110               /* ns of a lone consumer's products beside its softmax, in the units of product_ns */
 };
+
+/* Bytes of K and V that L2 keeps; of more, some is read again. */
+#define L2_KEEPS INT64_C(40000000)
 
 /* For one, two and three consumers: nanoseconds of the softmax of a step of 128 keys, and of the products of 64 rows,
  * 128 keys and 128 columns of Q and V together. */
 static const int64_t softmax_ns[] = {780, 1100, 1370}, product_ns[] = {325, 325, 305};
+
+/* What cycles and products are counted in: 1/1024 of an H200's. */
+#define UNIT INT64_C(1024)
+
+static int64_t or_usual(uint32_t figure, int64_t usual) {
+  return figure ? figure : usual;
+}
+
+struct sm90_card sm90_card_of(uint32_t multiprocessors, const struct family_figures *figures) {
+  const int64_t clock = or_usual(figures->load_mhz, CARD_USUAL_LOAD_MHZ);
+  const int64_t memory = or_usual(figures->memory_gb_s, CARD_USUAL_MEMORY_GB_S);
+  const int64_t l2 = figures->l2_bytes >= LEAST_L2 ? figures->l2_bytes : CARD_USUAL_L2_BYTES;
+  const int64_t tensor = or_usual(figures->tensor_flops, CARD_USUAL_TENSOR_FLOPS);
+  return (struct sm90_card){
+      .multiprocessors = multiprocessors,
+      .l2_bytes_a_ns = integer_max(L2_BYTES_A_NS * clock / CARD_USUAL_LOAD_MHZ, 1),
+      .memory_bytes_a_ns = integer_max(MEMORY_BYTES_A_NS * memory / CARD_USUAL_MEMORY_GB_S, 1),
+      .l2_keeps = L2_KEEPS * l2 / CARD_USUAL_L2_BYTES,
+      .cycle = UNIT * CARD_USUAL_LOAD_MHZ / clock,
+      .product = UNIT * CARD_USUAL_LOAD_MHZ * CARD_USUAL_TENSOR_FLOPS / (clock * tensor),
+  };
+}
+
+/* A time of an H200 that clock cycles make up, on this card. */
+static int64_t cycles(const struct sm90_card *card, int64_t ns) {
+  return ns * card->cycle / UNIT;
+}
 
 enum {
   ELEMENT_BYTES = 2,
@@ -61,52 +93,54 @@ struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kji
 /* The time of merging: every split is written; the last of each consumer to arrive reads all of them, in two levels
  * when there are many. */
 static int64_t merge_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
-                          uint32_t multiprocessors) {
+                          const struct sm90_card *card) {
   if (parts == 1) return 0;
   const int64_t groups = integer_divide_up(parts, SM90_MERGED_AT_ONCE);
   const int64_t read = integer_min(parts, SM90_MERGED_AT_ONCE) + (groups > 1 ? groups : 0);
   const int64_t part_bytes = tiles->rows * config->head_dim_v * FLOAT_BYTES * config->consumers;
-  const int64_t written = integer_min(tiles->count * parts, multiprocessors) * part_bytes;
-  return MERGE + (groups > 1 ? MERGE_AGAIN : 0) + read * part_bytes / MERGE_BYTES_A_NS + written / KEEP_BYTES_A_NS;
+  const int64_t written = integer_min(tiles->count * parts, card->multiprocessors) * part_bytes;
+  const int64_t moved = read * part_bytes / MERGE_BYTES_A_NS + written / KEEP_BYTES_A_NS;
+  return cycles(card, MERGE + (groups > 1 ? MERGE_AGAIN : 0) + moved);
 }
 
 /* The time of a step: the products, or the softmax that runs beside them, whichever is longer. */
-static int64_t step_time(const kjit_attention_sm90_config *config) {
+static int64_t step_time(const kjit_attention_sm90_config *config, const struct sm90_card *card) {
   const int64_t columns = config->head_dim + config->head_dim_v;
-  const int64_t softmax =
-      softmax_ns[config->consumers - 1] + (config->consumers == 1 ? ALONE * columns / STEP_COLUMNS : 0);
+  const int64_t alone = config->consumers == 1 ? ALONE * columns / STEP_COLUMNS * card->product / UNIT : 0;
+  const int64_t softmax = cycles(card, softmax_ns[config->consumers - 1]) + alone;
   const int64_t products = product_ns[config->consumers - 1] * config->consumers * columns / STEP_COLUMNS;
-  return integer_max(softmax, products) * config->tile_n / STEP_KEYS;
+  return integer_max(softmax, products * card->product / UNIT) * config->tile_n / STEP_KEYS;
 }
 
 /* The time of one wave of `parts` splits, each on an SM of its own, of `steps` steps: the computing, or the reading of
  * L2 or memory by all together, whichever is longer. Tiles that share keys read them at about the same time; of what L2
  * cannot keep, a third is read twice. */
 static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
-                          int64_t steps) {
+                          int64_t steps, const struct sm90_card *card) {
   const int64_t bytes = parts * config->tile_n * (config->head_dim + config->head_dim_v) * ELEMENT_BYTES;
   const int64_t sharing = tiles->query_tiles * tiles->heads_per_kv, once = bytes / sharing;
-  const int64_t again = sharing > 1 && tiles->key_bytes > L2_KEEPS ? once / 3 : 0;
-  const int64_t traffic = integer_max(bytes / L2_BYTES_A_NS, (once + again) / MEMORY_BYTES_A_NS);
-  return parts == 0 ? 0 : BEGIN + steps * integer_max(step_time(config), traffic);
+  const int64_t again = sharing > 1 && tiles->key_bytes > card->l2_keeps ? once / 3 : 0;
+  const int64_t traffic = integer_max(bytes / card->l2_bytes_a_ns, (once + again) / card->memory_bytes_a_ns);
+  return parts == 0 ? 0 : cycles(card, BEGIN) + steps * integer_max(step_time(config, card), traffic);
 }
 
 /* The time of causal tiles, longest first: the longest tile, or each SM's share of all of them, whichever is longer. */
 static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
-                           uint32_t multiprocessors) {
+                           const struct sm90_card *card) {
   const int64_t shorter = tiles->query_tiles * SM90_GROUP_ROWS / config->packed * config->consumers / config->tile_n;
   const int64_t mean_twice = 2 * tiles->key_blocks - integer_min(shorter, tiles->key_blocks - 1);
-  const int64_t busy = integer_min(tiles->count, multiprocessors), share = tiles->count * mean_twice / (2 * busy);
+  const int64_t busy = integer_min(tiles->count, card->multiprocessors), share = tiles->count * mean_twice / (2 * busy);
   const int64_t steps = integer_max(tiles->key_blocks, share), rounds = integer_divide_up(tiles->count, busy);
-  return round_time(tiles, config, busy, steps) + (rounds - 1) * BEGIN;
+  return round_time(tiles, config, busy, steps, card) + (rounds - 1) * cycles(card, BEGIN);
 }
 
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
-                        uint32_t multiprocessors) {
-  if (config->causal && parts == 1) return causal_time(tiles, config, multiprocessors);
+                        const struct sm90_card *card) {
+  const uint32_t multiprocessors = card->multiprocessors;
+  if (config->causal && parts == 1) return causal_time(tiles, config, card);
   const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
-  return all / multiprocessors * round_time(tiles, config, multiprocessors, steps) +
-         round_time(tiles, config, all % multiprocessors, steps) + merge_time(tiles, config, parts, multiprocessors);
+  return all / multiprocessors * round_time(tiles, config, multiprocessors, steps, card) +
+         round_time(tiles, config, all % multiprocessors, steps, card) + merge_time(tiles, config, parts, card);
 }
 
 static bool fill_the_card(const struct sm90_tiles *tiles, uint32_t multiprocessors) {
@@ -126,26 +160,27 @@ struct best {
 };
 
 static void consider(struct best *best, int64_t parts, const struct sm90_tiles *tiles,
-                     const kjit_attention_sm90_config *config, uint32_t multiprocessors) {
+                     const kjit_attention_sm90_config *config, const struct sm90_card *card) {
   parts = integer_min(parts, integer_min(SM90_MOST_PARTS, tiles->key_blocks));
   if (parts <= 1) return;
   parts = even_out(tiles->key_blocks, parts);
   if (sm90_tiles_partial_bytes(tiles, config, parts) > SM90_PARTIALS_MAX) return;
-  const int64_t time = sm90_tiles_time(tiles, config, parts, multiprocessors);
+  const int64_t time = sm90_tiles_time(tiles, config, parts, card);
   if (time < best->time) *best = (struct best){parts, time};
 }
 
 /* Split counts to try: those that fill the SMs for 1, 2, 3 or 4 waves, and the one-wave count halved again and again,
  * since merging many splits is slow. */
 int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
-                         uint32_t multiprocessors) {
+                         const struct sm90_card *card) {
+  const uint32_t multiprocessors = card->multiprocessors;
   if (tiles->key_blocks < LEAST_KEY_BLOCKS || fill_the_card(tiles, multiprocessors)) return 1;
-  struct best best = {1, sm90_tiles_time(tiles, config, 1, multiprocessors)};
+  struct best best = {1, sm90_tiles_time(tiles, config, 1, card)};
   const int64_t one_round = multiprocessors / tiles->count;
   for (int64_t rounds = 1; rounds <= MOST_ROUNDS; rounds++)
-    consider(&best, rounds * multiprocessors / tiles->count, tiles, config, multiprocessors);
+    consider(&best, rounds * multiprocessors / tiles->count, tiles, config, card);
   for (int64_t parts = one_round / 2; parts > 1; parts /= 2)
-    consider(&best, parts, tiles, config, multiprocessors);
+    consider(&best, parts, tiles, config, card);
   return best.parts;
 }
 

@@ -5,6 +5,8 @@
 
 #include <kjit/attention_sm90.h>
 
+#include "family/family.h"
+
 enum {
   SM90_MOST_PARTS = 128, /* most splits of a tile; the kernel could do 256 */
 
@@ -12,6 +14,18 @@ enum {
    * an H200 with one consumer; a launch that would take more gets fewer splits. */
   SM90_PARTIALS_MAX = 64 << 20
 };
+
+/* A card as the model sees it: an H200's measured rates, scaled by the card's figures. */
+struct sm90_card {
+  uint32_t multiprocessors;
+  int64_t l2_bytes_a_ns;     /* bytes of K and V that all SMs read from L2 in a nanosecond */
+  int64_t memory_bytes_a_ns; /* and from memory, when nothing is read twice */
+  int64_t l2_keeps;          /* bytes of K and V that L2 keeps; of more, some is read again */
+  int64_t cycle;             /* a clock cycle's length in 1/1024 of an H200's */
+  int64_t product;           /* the time of a product in 1/1024 of an H200's */
+};
+
+struct sm90_card sm90_card_of(uint32_t multiprocessors, const struct family_figures *figures);
 
 struct sm90_tiles {
   int64_t query_tiles;  /* query tiles of a head */
@@ -32,11 +46,11 @@ int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_
 /* The best number of splits, whatever config->split says. 1 means unsplit, always so when the tiles fill the card or
  * there are few key blocks. */
 int64_t sm90_tiles_parts(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
-                         uint32_t multiprocessors);
+                         const struct sm90_card *card);
 
-/* The modelled time of a launch with `parts` splits a tile on an H200, in nanoseconds: good for comparing only. */
+/* The modelled time of a launch with `parts` splits a tile on a card, in nanoseconds: good for comparing only. */
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
-                        uint32_t multiprocessors);
+                        const struct sm90_card *card);
 
 /* Device memory for the partial results, and the counters, of a launch with this many splits. */
 size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,

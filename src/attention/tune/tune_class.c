@@ -52,7 +52,7 @@ int32_t tune_class_length(int64_t length) {
   return length == 1 ? 1 : ends[(length + 7) / 8];
 }
 
-/* Query heads for each key head. Both numbers are below 2^16, and a 32-bit division is twice as fast as one of 64. */
+/* Query heads for each key head. Both numbers fit 32 bits, whose division is twice as fast as one of 64. */
 static int32_t group_of(const kjit_attention_problem *problem) {
   return (int32_t)((uint32_t)problem->heads_q / (uint32_t)problem->heads_kv);
 }

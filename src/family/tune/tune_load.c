@@ -68,7 +68,11 @@ kjit_device_info tune_device_of_place(const struct family_place *place) {
   kjit_device_info device = {.struct_size = sizeof device,
                              .ordinal = TUNE_NO_DEVICE,
                              .multiprocessors = place->sm_count,
-                             .max_shared_per_block = place->shared_per_block};
+                             .max_shared_per_block = place->shared_per_block,
+                             .l2_bytes = place->figures.l2_bytes,
+                             .memory_gb_s = place->figures.memory_gb_s,
+                             .load_mhz = place->figures.load_mhz,
+                             .tensor_flops = place->figures.tensor_flops};
   snprintf(device.name, sizeof device.name, "any");
   snprintf(device.arch, sizeof device.arch, "%s", place->arch);
   snprintf(device.arch_specific, sizeof device.arch_specific, "%s", place->arch);

@@ -229,9 +229,22 @@ static CUresult fake_mem_free(CUdeviceptr memory) {
 }
 
 static CUresult fake_memset_d32_async(CUdeviceptr memory, unsigned int value, size_t count, CUstream stream) {
+  unsigned int *const words = (unsigned int *)(uintptr_t)memory;
   (void)stream;
-  memset((void *)(uintptr_t)memory, (int)value, count * sizeof value);
+  for (size_t i = 0; i < count; i++)
+    words[i] = value;
   return fake_enter(FAKE_MemsetD32Async);
+}
+
+static CUresult fake_memset_d2d32_async(CUdeviceptr memory, size_t pitch, unsigned int value, size_t width,
+                                        size_t height, CUstream stream) {
+  (void)stream;
+  for (size_t row = 0; row < height; row++) {
+    unsigned int *const words = (unsigned int *)(uintptr_t)(memory + row * pitch);
+    for (size_t i = 0; i < width; i++)
+      words[i] = value;
+  }
+  return fake_enter(FAKE_MemsetD2D32Async);
 }
 
 static CUresult fake_mem_alloc_async(CUdeviceptr *memory, size_t bytes, CUstream stream) {
@@ -355,6 +368,7 @@ const struct driver_api fake_driver_api = {
     .MemAlloc = fake_mem_alloc,
     .MemFree = fake_mem_free,
     .MemsetD32Async = fake_memset_d32_async,
+    .MemsetD2D32Async = fake_memset_d2d32_async,
     .MemAllocAsync = fake_mem_alloc_async,
     .MemFreeAsync = fake_mem_free_async,
     .StreamGetId = fake_stream_get_id,

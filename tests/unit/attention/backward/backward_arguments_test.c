@@ -84,6 +84,22 @@ static void test_backward_arguments__have_the_forwards_rules(void **state) {
   expect_error(&args, "v.shape[1] (seq) is 69: must equal that of k, 70");
 }
 
+static void test_backward_arguments__more_than_a_grid_or_nothing_is_refused(void **state) {
+  kjit_attention_backward_args args = good();
+  kjit_error error;
+  (void)state;
+  kjit_tensor *const wide[] = {&args.q, &args.k, &args.v, &args.o, &args.dout, &args.dq, &args.dk, &args.dv};
+  for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+    wide[i]->shape[0] = 65536;
+  args.lse.shape[0] = args.dlse.shape[0] = args.delta.shape[0] = 65536;
+  error_clear(&error);
+  assert_status(KJIT_ERR_UNSUPPORTED, backward_arguments_check(&args, DEVICE, &error), &error);
+  assert_string_equal(error.message, "batch is 65536 and heads 3: attention backward takes at most 65535 of each");
+  args = good();
+  args.k.shape[1] = args.v.shape[1] = 0;
+  expect_error(&args, "q and k: an axis has no element; must be at least 1 for gradients, which are zeros then");
+}
+
 static void test_backward_arguments__gradients_have_their_tensors_shapes_and_types(void **state) {
   kjit_attention_backward_args args = good();
   (void)state;
@@ -127,6 +143,7 @@ int main(void) {
       cmocka_unit_test(test_backward_arguments__need_delta_but_for_dv),
       cmocka_unit_test(test_backward_arguments__need_what_the_forward_wrote),
       cmocka_unit_test(test_backward_arguments__have_the_forwards_rules),
+      cmocka_unit_test(test_backward_arguments__more_than_a_grid_or_nothing_is_refused),
       cmocka_unit_test(test_backward_arguments__gradients_have_their_tensors_shapes_and_types),
       cmocka_unit_test(test_backward_arguments__dout_may_be_expanded_and_dq_may_not),
       cmocka_unit_test(test_backward_arguments__written_tensors_have_memory_of_their_own),

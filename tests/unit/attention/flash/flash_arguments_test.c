@@ -40,7 +40,7 @@ static kjit_status match(const kjit_attention_problem *problem, const kjit_flash
 
 static kjit_status check_problem_of(int64_t head_dim, int64_t head_dim_v, kjit_error *error) {
   const kjit_attention_args args = good_args();
-  const struct family_place place = {"sm_90", 132, 232448};
+  const struct family_place place = {"sm_90", 132, 232448, {0}};
   kjit_attention_problem problem = problem_of(&args);
   struct flash_variant chosen;
   problem.head_dim = head_dim;
@@ -122,17 +122,37 @@ static void test_flash_arguments__rank_must_be_4(void **state) {
   expect_refused(&args, "o.rank is 5: must be 4");
 }
 
-static void test_flash_arguments__every_axis_must_have_an_element(void **state) {
+static void test_flash_arguments__columns_must_have_an_element_and_no_axis_fewer_than_none(void **state) {
   (void)state;
   kjit_attention_args args = good_args();
-  args.q.shape[1] = args.o.shape[1] = 0;
-  expect_refused(&args, "q.shape[1] (seq) is 0: must be at least 1");
-  args = good_args();
-  args.k.shape[1] = args.v.shape[1] = 0;
-  expect_refused(&args, "k.shape[1] (seq) is 0: must be at least 1");
+  args.q.shape[3] = args.k.shape[3] = 0;
+  expect_refused(&args, "q.shape[3] (head_dim) is 0: must be at least 1");
   args = good_args();
   args.v.shape[0] = -1;
-  expect_refused(&args, "v.shape[0] (batch) is -1: must be at least 1");
+  expect_refused(&args, "v.shape[0] (batch) is -1: must be at least 0");
+}
+
+static void test_flash_arguments__tensors_without_elements_may_be_null(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.k.shape[1] = args.v.shape[1] = 0;
+  args.k.data = args.v.data = NULL;
+  expect_ok(&args);
+  args.k.shape[1] = args.v.shape[1] = SEQ_KV;
+  expect_refused(&args, "k.data is NULL: must be memory of device 1");
+  args = args_with_lse();
+  resize(&args, 0, 0);
+  args.lse.shape[0] = 0;
+  args.q.data = args.k.data = args.v.data = args.o.data = NULL;
+  args.q.stride[1] = 3; /* of what is never read */
+  expect_ok(&args);
+}
+
+static void test_flash_arguments__no_key_heads_for_query_heads_are_refused(void **state) {
+  (void)state;
+  kjit_attention_args args = good_args();
+  args.k.shape[2] = args.v.shape[2] = 0;
+  expect_refused(&args, "k.shape[2] (heads) is 0: must divide that of q, 3");
 }
 
 static void test_flash_arguments__axes_must_equal_those_of_another_tensor(void **state) {
@@ -173,16 +193,20 @@ static void test_flash_arguments__sequences_must_pair(void **state) {
   expect_refused(&args, "o.shape[1] (seq) is 70: must equal that of q, 100");
 }
 
-static void test_flash_arguments__grid_limits_batch_and_heads(void **state) {
+static void test_flash_arguments__batch_and_heads_must_fit_32_bits(void **state) {
   (void)state;
   kjit_attention_args args = good_args();
-  resize(&args, 0, 65535);
+  resize(&args, 0, 1000000);
   expect_ok(&args);
-  resize(&args, 0, 65536);
-  expect_refused(&args, "q.shape[0] (batch) is 65536: must be at most 65535");
+  resize(&args, 0, INT64_C(1) << 31);
+  expect_refused(&args, "q.shape[0] (batch) is 2147483648: must be at most 2147483647");
   args = good_args();
-  resize(&args, 2, 65536);
-  expect_refused(&args, "q.shape[2] (heads) is 65536: must be at most 65535");
+  resize(&args, 2, INT64_C(1) << 31);
+  expect_refused(&args, "q.shape[2] (heads) is 2147483648: must be at most 2147483647");
+  args = good_args();
+  resize(&args, 0, 1 << 20);
+  resize(&args, 2, 1 << 12);
+  expect_refused(&args, "q.shape: 1048576 batch entries of 4096 heads: must be at most 4294967295 together");
 }
 
 static void test_flash_arguments__sequences_must_fit_32_bits(void **state) {
@@ -295,11 +319,13 @@ int main(void) {
       cmocka_unit_test(test_flash_arguments__fp32_is_refused),
       cmocka_unit_test(test_flash_arguments__dtypes_must_agree),
       cmocka_unit_test(test_flash_arguments__rank_must_be_4),
-      cmocka_unit_test(test_flash_arguments__every_axis_must_have_an_element),
+      cmocka_unit_test(test_flash_arguments__columns_must_have_an_element_and_no_axis_fewer_than_none),
+      cmocka_unit_test(test_flash_arguments__tensors_without_elements_may_be_null),
+      cmocka_unit_test(test_flash_arguments__no_key_heads_for_query_heads_are_refused),
       cmocka_unit_test(test_flash_arguments__axes_must_equal_those_of_another_tensor),
       cmocka_unit_test(test_flash_arguments__key_heads_must_divide_query_heads),
       cmocka_unit_test(test_flash_arguments__sequences_must_pair),
-      cmocka_unit_test(test_flash_arguments__grid_limits_batch_and_heads),
+      cmocka_unit_test(test_flash_arguments__batch_and_heads_must_fit_32_bits),
       cmocka_unit_test(test_flash_arguments__sequences_must_fit_32_bits),
       cmocka_unit_test(test_flash_arguments__scale_must_be_positive_and_finite),
       cmocka_unit_test(test_flash_arguments__lse_is_optional),

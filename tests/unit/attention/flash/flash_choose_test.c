@@ -167,7 +167,7 @@ static void test_flash_choose__too_little_shared_memory_is_unsupported(void **st
   (void)state;
   const kjit_attention_problem problem = {
       .dtype = KJIT_FP16, .seq_q = 4096, .seq_kv = 4096, .head_dim = 256, .head_dim_v = 256};
-  const struct family_place place = {"sm_80", 108, 48 * 1024};
+  const struct family_place place = {"sm_80", 108, 48 * 1024, {0}};
   struct flash_variant variant;
   kjit_error error = {0};
   assert_status(KJIT_ERR_UNSUPPORTED, flash_choose(&problem, &place, &variant, &error), &error);

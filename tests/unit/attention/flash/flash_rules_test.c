@@ -244,7 +244,7 @@ static void test_flash_rules__shared_memory_must_fit_the_architecture(void **sta
 
 static kjit_status check_place(const kjit_flash_config *config, const char *arch, uint32_t shared_per_block,
                                kjit_error *error) {
-  const struct family_place place = {arch, 132, shared_per_block};
+  const struct family_place place = {arch, 132, shared_per_block, {0}};
   const struct flash_variant plain = flash_variant_plain(config);
   return flash_check_place(&plain, &place, error);
 }

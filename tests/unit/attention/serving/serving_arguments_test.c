@@ -159,7 +159,7 @@ static void test_serving_choose__depends_on_rows_alone(void **state) {
     int64_t rows;
     int32_t tile;
   } cases[] = {{1, 16}, {16, 16}, {17, 32}, {32, 32}, {33, 64}, {1 << 20, 64}};
-  const struct family_place place = {"sm_90a", 132, 232448};
+  const struct family_place place = {"sm_90a", 132, 232448, {0}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const struct serving_problem problem = {.dtype = KJIT_BF16,

@@ -302,7 +302,7 @@ static void test_attention_problem__faults_name_the_member(void **state) {
   } rows[] = {
 #define ROW(member, value, rule)                                                                                       \
   {offsetof(kjit_attention_problem, member), value, "problem." #member " is " #value ": must " rule}
-      ROW(batch, -1, "be from 1 to 65535"),       ROW(heads_q, 65536, "be from 1 to 65535"),
+      ROW(batch, -1, "be from 1 to 2147483647"),  ROW(heads_q, 4294967296, "be from 1 to 2147483647"),
       ROW(heads_kv, 3, "divide heads_q, 16"),     ROW(seq_q, 0, "be from 1 to 2147483392"),
       ROW(seq_kv, -5, "be from 1 to 2147483392"), ROW(head_dim_v, -8, "be from 1 to 2147483647"),
 #undef ROW

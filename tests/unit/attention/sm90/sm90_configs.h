@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "family/config.h"
 #include "support/configs.h"
+#include "support/usual_card.h"
 
 /* The config that single changes are made to. */
 static inline kjit_attention_sm90_config sm90_base(void) {
@@ -42,7 +43,8 @@ static inline kjit_status sm90_config_choose(const kjit_attention_problem *probl
   *out = (kjit_attention_sm90_config){0};
   error_clear(error);
   const kjit_status status = attention_problem_take(&taken, problem, error);
-  return status == KJIT_OK ? sm90_choose(&taken, sm_count ? sm_count : FAMILY_USUAL_SM_COUNT, out, error) : status;
+  return status == KJIT_OK ? usual_sm90_choose(&taken, sm_count ? sm_count : FAMILY_USUAL_SM_COUNT, out, error)
+                           : status;
 }
 
 #endif

@@ -19,7 +19,7 @@ static kjit_config chosen_by_sm90(const kjit_attention_args *args) {
   kjit_attention_problem problem;
   kjit_error error;
   attention_arguments_problem(args, &problem);
-  assert_status(KJIT_OK, sm90_choose(&problem, 16, (kjit_attention_sm90_config *)(void *)config.values, &error),
+  assert_status(KJIT_OK, usual_sm90_choose(&problem, 16, (kjit_attention_sm90_config *)(void *)config.values, &error),
                 &error);
   return config;
 }

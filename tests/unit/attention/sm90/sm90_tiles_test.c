@@ -5,7 +5,7 @@
 #include "support/test.h"
 #include "unit/attention/sm90/sm90_configs.h"
 
-#define CARD 132
+#define SM_COUNT 132
 
 static kjit_attention_problem problem_of(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q,
                                          int64_t seq_kv) {
@@ -27,13 +27,18 @@ static struct sm90_tiles cut(const kjit_attention_problem *problem, int32_t pack
   return sm90_tiles_of(problem, &config);
 }
 
+static int64_t parts_of(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
+  const struct sm90_card card = usual_card(SM_COUNT);
+  return sm90_tiles_parts(tiles, config, &card);
+}
+
 static int64_t parts(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q, int64_t seq_kv, int32_t packed) {
   const kjit_attention_problem problem = problem_of(batch, heads_q, heads_kv, seq_q, seq_kv);
   kjit_attention_sm90_config config = sm90_base();
   config.packed = packed;
   config.consumers = 1;
   const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
-  return sm90_tiles_parts(&tiles, &config, CARD);
+  return parts_of(&tiles, &config);
 }
 
 static void test_sm90_tiles__rows_are_positions(void **state) {
@@ -102,7 +107,7 @@ static void test_sm90_tiles__memory_is_bounded(void **state) {
   for (int64_t heads = 1; heads <= 400; heads++) {
     const kjit_attention_problem problem = problem_of(1, heads, heads, 192, 1 << 20);
     const struct sm90_tiles tiles = sm90_tiles_of(&problem, &config);
-    const int64_t chosen = sm90_tiles_parts(&tiles, &config, CARD);
+    const int64_t chosen = parts_of(&tiles, &config);
     if (chosen > 1) assert_true(sm90_tiles_partial_bytes(&tiles, &config, chosen) <= SM90_PARTIALS_MAX);
   }
 }

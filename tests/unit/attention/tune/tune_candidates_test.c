@@ -11,7 +11,8 @@ struct subject {
 
 /* Lengths with masks and groups of heads, over round, odd and unequal head sizes, on both families' cards. */
 static const struct subject *subjects(size_t *count) {
-  static const struct family_place places[] = {{"sm_90a", 132, 232448}, {"sm_80", 108, 166912}, {"sm_86", 84, 101376}};
+  static const struct family_place places[] = {
+      {"sm_90a", 132, 232448, {0}}, {"sm_80", 108, 166912, {0}}, {"sm_86", 84, 101376, {0}}};
   static const int64_t heads[][2] = {{40, 40}, {64, 64}, {128, 128}, {192, 128}, {256, 256}};
   static const struct {
     int64_t length, heads_kv;

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 #include "attention/sm90/sm90_call.h"
-#include "attention/sm90/sm90_choose.h"
 #include "attention/tune/tune_attention.h"
 #include "family/tune/tune_text.h"
 #include "support/failing_allocator.h"
+#include "support/usual_card.h"
 
 struct tune_world {
   struct failing_allocator memory;
@@ -26,7 +26,7 @@ static inline struct tune_class *class_in(struct tune_row *row) {
   return (void *)row->class;
 }
 
-static const struct family_place tune_place = {"sm_90a", 132, 232448};
+static const struct family_place tune_place = {"sm_90a", 132, 232448, {0}};
 
 static inline int tune_setup(void **state) {
   struct tune_world *w = calloc(1, sizeof *w);
@@ -89,7 +89,7 @@ static inline struct tune_header tune_header(const struct tune_world *w) {
 static inline struct tune_row tune_row_of(const kjit_attention_problem *problem) {
   struct tune_row row = {.ns = 400500, .rules_ns = 420000};
   kjit_attention_sm90_config config;
-  assert_status(KJIT_OK, sm90_choose(problem, 132, &config, NULL), NULL);
+  assert_status(KJIT_OK, usual_sm90_choose(problem, 132, &config, NULL), NULL);
   config.stages = config.stages == 2 ? 3 : 2;
   config.tile_n = 64;
   row.family = sm90_attention.family;

@@ -39,7 +39,7 @@ static void test_tune_table__other_classes_are_left_to_the_rules(void **state) {
   for (int i = 0; i < 6; i++) {
     const struct attention_choice choice = choose(w, &others[i]);
     assert_int_equal(choice.decided_by, KJIT_DECIDED_BY_RULES);
-    assert_status(KJIT_OK, sm90_choose(&others[i], 132, &rules, NULL), NULL);
+    assert_status(KJIT_OK, usual_sm90_choose(&others[i], 132, &rules, NULL), NULL);
     assert_int_equal(memcmp(choice.values, &rules, sizeof rules), 0);
   }
 }
@@ -71,7 +71,7 @@ static void test_tune_table__flash_forward_is_chosen_by_row_too(void **state) {
   struct tune_world *w = *state;
   const kjit_attention_problem problem = tune_problem(4096, 128);
   static const struct attention_measured nothing;
-  const struct family_place place = {"sm_80", 108, 166912};
+  const struct family_place place = {"sm_80", 108, 166912, {0}};
   struct attention_choice rules, choice;
   assert_status(KJIT_OK, attention_choose(&problem, &place, &nothing, false, &rules, &w->error), &w->error);
   assert_ptr_equal(rules.family, &flash_attention);

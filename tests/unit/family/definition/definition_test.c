@@ -108,7 +108,7 @@ static void test_definition_check__illegal_canonical_form_is_the_familys_fault(v
 static void test_definition_check_place__rules_on_the_card_need_the_card(void **state) {
   struct family_fixture *f = *state;
   int32_t values[KJIT_FIELD_COUNT_MAX];
-  const struct family_place small = {"sm_80", 108, 1000}, large = {"sm_90a", 132, 232448};
+  const struct family_place small = {"sm_80", 108, 1000, {0}}, large = {"sm_90a", 132, 232448, {0}};
   assert_family(f, "rules: [{require: sm >= 90 or not fast, because: the fast path is of sm_90}]\nshared: BM * 10\n");
   assert_status(KJIT_OK, family_fixture_config(f, "fast=1", values), &f->error);
   assert_int_equal(f->family->check_place(f->family, values, &small, &f->error), KJIT_ERR_UNSUPPORTED);
