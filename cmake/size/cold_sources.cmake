@@ -14,8 +14,9 @@ endif()
 set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/remote jit/request jit/server
     attention/backward attention/tune attention/variant family/tune)
 set(cold_files
-  attention/rule.c attention/serving/serving_arguments.c attention/serving/serving_config.c attention/flash/flash_config.c
-  attention/flash/flash_sets.c attention/flash/flash_text.c
+  attention/rule.c attention/prefill/prefill_config.c attention/serving/serving_arguments.c
+  attention/serving/serving_config.c attention/flash/flash_config.c attention/flash/flash_sets.c
+  attention/flash/flash_text.c
   base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c
   family/config.c family/config_build.c family/config_occupancy.c family/definition.c family/definition_expressions.c
   family/definition_fields.c family/definition_parameters.c family/definition_sets.c family/definition_source.c

@@ -1,0 +1,13 @@
+/* attention_prefill_sm90 among the families that compute serving problems: serving_family.h. */
+#ifndef KJIT_ATTENTION_PREFILL_PREFILL_SERVING_H
+#define KJIT_ATTENTION_PREFILL_PREFILL_SERVING_H
+
+#include "attention/serving/serving_family.h"
+
+extern const struct serving_family prefill_serving_family;
+
+/* Blocks of threads of a launch, keys and rows: what its argument is made of. */
+kjit_status prefill_argument(kjit_runtime *runtime, const int32_t *values,
+                             const struct attention_serving_params *params, void *argument, kjit_error *error);
+
+#endif
