@@ -12,7 +12,7 @@
 #define MOST_SPILLED 192
 
 /* Kernels that one model may need. */
-#define MOST_KERNELS 7
+#define MOST_KERNELS 8
 
 static const struct model {
   int64_t heads_q, heads_kv, head_dim, head_dim_v, page;

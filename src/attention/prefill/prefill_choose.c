@@ -20,6 +20,7 @@ enum {
   FEW_ROWS = 64,      /* packed rows of a sequence up to which attention_serving has one tile */
   LEAST_BOX = 8,      /* rows of a box: the swizzle's pattern repeats after as many */
   MOST_PACKED = 64,   /* rows of a consumer */
+  MOST_KEYS = 128,    /* of a step; attention_sm90's planner has it for causal problems of most head sizes */
   RESCALE_SLACK = 15, /* as attention_sm90's planner has it */
   MAX_HEAD = 256
 };
@@ -28,15 +29,16 @@ enum {
 #define MAX_TILES (INT64_C(1) << 30)
 
 /* Step 1. A problem that is refused is attention_serving's. */
-static const char *why_not_loaded(const struct serving_problem *problem, int32_t tile_n) {
-  const int64_t page = problem->page_size;
+static const char *why_not_loaded(const struct serving_problem *problem) {
   if (!problem->is_plain) return "keys padded on the left, rotary tables, or strides that TMA does not take";
   if (problem->head_dim > MAX_HEAD || problem->head_dim_v > MAX_HEAD || problem->head_dim % 8 ||
       problem->head_dim_v % 8)
     return "head sizes other than multiples of 8 up to 256";
-  if (page && (page % LEAST_BOX || (page % tile_n && tile_n % page)))
-    return "pages that are neither a part nor a multiple of a step of keys";
   return problem->batch <= PREFILL_MOST_BATCH ? NULL : "that many sequences";
+}
+
+static bool pages_fit(int64_t page, int32_t tile_n) {
+  return page == 0 || (page % LEAST_BOX == 0 && (page % tile_n == 0 || tile_n % page == 0));
 }
 
 static int64_t count_tiles(const struct serving_problem *problem, int32_t consumers) {
@@ -62,14 +64,23 @@ static int32_t packed_of(int64_t group) {
   return packed;
 }
 
-/* Step 3. The end of a tile overlaps with the start of the next when there are two Q buffers, or memory for O. */
-static void use_shared_memory(struct prefill_config *config) {
+/* The end of a tile overlaps with the start of the next when there are two Q buffers, or memory for O. */
+static bool fit_buffers(struct prefill_config *config) {
   config->q_buffers = 2;
-  if (prefill_fits(config)) return;
+  config->o_chunks = 0;
+  if (prefill_fits(config)) return true;
   config->q_buffers = 1;
   config->o_chunks = sm90_chunks(config->head_dim_v);
   while (config->o_chunks > 0 && !prefill_fits(config))
     config->o_chunks--;
+  return config->o_chunks > 0;
+}
+
+/* Step 3. A step of keys is a power of two, so that pages of most sizes fit it. */
+static void choose_tile(struct prefill_config *config) {
+  config->tile_n = config->head_dim_v <= 128 ? MOST_KEYS : MOST_KEYS / 2;
+  while (!fit_buffers(config))
+    config->tile_n /= 2;
 }
 
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
@@ -79,20 +90,19 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
                                   .head_dim = (int32_t)problem->head_dim,
                                   .head_dim_v = (int32_t)problem->head_dim_v,
                                   .consumers = widest <= 64 ? 3 : 2,
-                                  .tile_n = problem->head_dim_v <= 128 ? 128 : 64,
                                   .stages = 2,
                                   .ping_pong = 1,
                                   .rescale_slack = RESCALE_SLACK,
                                   .packed = packed_of(problem->group),
                                   .softcap = problem->softcap};
   if (pass != KJIT_SERVING_ATTEND) return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_prefill_sm90 has one pass");
-  const char *why_not = why_not_loaded(problem, config.tile_n);
-  if (!why_not) why_not = why_not_worth_it(problem, config.consumers, place->sm_count);
-  if (why_not) return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_prefill_sm90 does not take %s", why_not);
-  use_shared_memory(&config);
-  while (!prefill_fits(&config) && config.tile_n > LEAST_BOX * 2)
-    config.tile_n /= 2;
-  why_not = why_not_loaded(problem, config.tile_n);
+  const char *why_not = why_not_worth_it(problem, config.consumers, place->sm_count);
+  if (!why_not) why_not = why_not_loaded(problem);
+  if (!why_not) {
+    choose_tile(&config);
+    if (!pages_fit(problem->page_size, config.tile_n))
+      why_not = "pages that are neither a part nor a multiple of a step of keys";
+  }
   if (why_not) return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_prefill_sm90 does not take %s", why_not);
   memcpy(values, &config, sizeof config);
   prefill_family.canonicalize(&prefill_family, values);
