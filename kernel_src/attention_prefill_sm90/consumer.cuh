@@ -164,12 +164,20 @@ private:
     store(tile, buffer);
   }
 
+  // The query and query head of the r-th of this consumer's 64 rows.
+  struct Place {
+    int query, head;
+  };
+  KJIT_DEVICE Place place_of(const RaggedTile &tile, int r) const {
+    return {tile.first_query(consumer) + r / cfg::kPackGqa, tile.query_head + r % cfg::kPackGqa};
+  }
+
   // Divide O by the sums, and write the log-sum-exp. Everything is relative to base 2 here.
   KJIT_DEVICE void finish_rows(const RaggedTile &tile) {
     typename Softmax::Rows factors;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      const OutputRow row = output_row(p, tile, consumer, own_row(r));
+      const Place row = place_of(tile, own_row(r));
       float total = quad_sum(softmax.sum[0][r]);
       float maximum = total == 0.0f ? masked_score() : softmax.max[0][r] * p.scale_log2;
       float factor = 1.0f;
@@ -220,7 +228,7 @@ private:
     for (int i = 0; i < 16 * kChunks / kLanesPerWarp; i++) {
       const int in_warp = i * (kLanesPerWarp / kChunks) + lane / kChunks, chunk = lane % kChunks;
       const int own = warp * 16 + in_warp;
-      const OutputRow row = output_row(p, tile, consumer, own);
+      const Place row = place_of(tile, own);
       if (row.query >= tile.s.rows) continue;
       const int64_t at_row = tile.batch * v.o_stride.batch + (int64_t)(tile.s.first_row + row.query) * v.o_stride.seq +
                              row.head * v.o_stride.head;

@@ -172,7 +172,7 @@ private:
     next += kLanesPerWarp;
   }
 
-  // Query tile and head of a sequence's `index`-th tile.
+  // Query tile and heads of a sequence's `index`-th tile.
   KJIT_DEVICE void place(int index, RaggedTile &tile) const {
     const int tiles = tiles_of_head(tile.s), heads = p.base.heads;
     const int key_heads = p.l2_keys / (tile.s.keys > 0 ? tile.s.keys : 1);
@@ -182,6 +182,8 @@ private:
     const int width = smaller(heads - first, section);
     tile.query_tile = tiles - 1 - in_section / width;
     tile.head = first + in_section % width;
+    const GqaHead head = gqa_head(p.base, tile, 0);
+    tile.query_head = head.key_head * p.base.group + head.in_gqa_group;
   }
 };
 

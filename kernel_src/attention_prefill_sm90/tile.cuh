@@ -15,10 +15,11 @@
 #include "attention_sm90/pipeline.cuh"
 #include "attention_sm90/schedule.cuh"
 
-// Tile::batch is the number of the sequence, Tile::blocks the key blocks that some row sees, or the first one for rows
-// that see no key, because zeros must be stored for them too.
+// Tile::batch is the number of the sequence. Tile::head counts packs of kPackGqa query heads. Tile::blocks are the key
+// blocks that some row sees, or the first one for rows that see no key, because zeros must be stored for them too.
 struct RaggedTile : Tile {
   Sequence s;
+  int query_head; // that of the first row
 
   // The tile's last query that exists.
   KJIT_DEVICE int last_query() const { return smaller((query_tile + 1) * cfg::kTileQueries, s.rows) - 1; }
@@ -61,8 +62,8 @@ struct RaggedLayout : Layout {
 
 // Write a tile's coordinates for the other warps, so that these need not divide.
 KJIT_DEVICE void store_ragged_tile(uint32_t shared, const RaggedTile &tile) {
-  st_shared_16(shared,
-               {{(uint32_t)tile.query_tile, (uint32_t)tile.head, (uint32_t)tile.batch, (uint32_t)tile.s.first_row}});
+  st_shared_16(shared, {{(uint32_t)tile.query_tile, (uint32_t)tile.query_head, (uint32_t)tile.batch,
+                         (uint32_t)tile.s.first_row}});
   st_shared_16(shared + 16, {{(uint32_t)tile.s.rows, (uint32_t)tile.s.keys, (uint32_t)tile.blocks.first,
                               (uint32_t)tile.blocks.end}});
 }
@@ -76,7 +77,7 @@ KJIT_DEVICE bool load_ragged_tile(uint32_t shared, int lane, RaggedTile &tile) {
   tile.query_tile = broadcast_from_lane_0(where.word[0]);
   if (tile.query_tile == kNoTile) return false;
   if (lane == 0) what = ld_shared_16(shared + 16);
-  tile.head = broadcast_from_lane_0(where.word[1]);
+  tile.query_head = broadcast_from_lane_0(where.word[1]);
   tile.batch = broadcast_from_lane_0(where.word[2]);
   tile.s.first_row = broadcast_from_lane_0(where.word[3]);
   tile.s.rows = broadcast_from_lane_0(what.word[0]);

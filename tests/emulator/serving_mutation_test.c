@@ -54,8 +54,8 @@ static const struct mutation append_mutations[] = {
      "for (int i = 1000 + lane;"},
 };
 
-/* Caught by prefill of sequences in pages, with a window, where unused slots hold NaN. Each of them is a compile of some
- * seconds: the first by default, all with KJIT_TEST_ALL_CONFIGS. */
+/* Caught by prefill of sequences in pages, with a window, where unused slots hold NaN. Each of them is a compile of
+ * some seconds: the first by default, all with KJIT_TEST_ALL_CONFIGS. */
 static const struct mutation prefill_mutations[] = {
     {"one row of V too few is cleared", "attention_prefill_sm90/clipper.cuh", "int i = first * kChunks + lane;",
      "int i = (first + 1) * kChunks + lane;"},
@@ -64,7 +64,8 @@ static const struct mutation prefill_mutations[] = {
     {"what was cleared is not fenced off from wgmma", "attention_prefill_sm90/clipper.cuh", "fence_async_proxy();",
      ";"},
     {"one key too many is seen", "attention_prefill_sm90/consumer.cuh", ">= count)", "> count)"},
-    {"a block in front of the window has no mask", "attention_prefill_sm90/consumer.cuh", "|| block < left)", ")"},
+    {"a block in front of the window has no mask", "attention_prefill_sm90/consumer.cuh",
+     "+ cfg::kKeyRows - 1) / cfg::kKeyRows;", ") / cfg::kKeyRows;"},
     {"rows of the next sequence are written", "attention_prefill_sm90/consumer.cuh",
      "if (row.query >= tile.s.rows) continue;", ";"},
     {"a page is looked up in the row of another sequence", "attention_prefill_sm90/producer.cuh",
