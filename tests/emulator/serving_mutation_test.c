@@ -168,6 +168,7 @@ static void test_serving__mistakes_in_appending_are_caught(void **state) {
 static void test_serving__mistakes_in_prefill_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.batch = 4;
+  c.heads_kv = 4; /* several tiles for each of four blocks of threads, so that buffers come again */
   c.group = 2;
   c.cache = SERVING_PAGED;
   c.ragged_q = c.causal = true;
