@@ -165,7 +165,8 @@ static inline kjit_serving_model kjit_serving_model_default(void) {
 /**
  * List every kernel that serving a model needs, whatever batch and lengths, for building them beforehand.
  * @param      model    the model
- * @param      arch     "sm_80", "sm_90a", ...
+ * @param      arch     "sm_80", "sm_90", ...; on Hopper also "sm_90a", by which a device takes the kernels that need
+ * its own features, and no others
  * @param[out] configs  at least KJIT_SERVING_KERNELS_MAX
  * @param[out] count    how many there are; 0 on failure
  * @retval KJIT_OK

@@ -6,7 +6,8 @@
 
 extern const struct serving_family prefill_serving_family;
 
-/* Blocks of threads of a launch, keys and rows: what its argument is made of. */
+/* The launch's argument, a struct attention_prefill_params: serving_family.argument. KJIT_ERR_UNSUPPORTED names the
+ * tensor that the driver does not map. Thread-safe. */
 kjit_status prefill_argument(kjit_runtime *runtime, const int32_t *values,
                              const struct attention_serving_params *params, void *argument, kjit_error *error);
 

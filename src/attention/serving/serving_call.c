@@ -258,12 +258,20 @@ static kjit_status take_model(kjit_serving_model *known, const kjit_serving_mode
   return KJIT_OK;
 }
 
+/* Does a device take the kernel by this name of its architecture? Those that need the features of one architecture are
+ * compiled for as "sm_90a", all others as "sm_90" (family/config_kernel.c). */
+static bool is_for(const struct serving_choice *choice, const char *arch) {
+  const kjit_family *family = choice->family->family;
+  const bool is_specific = family->is_arch_specific && family->is_arch_specific(family, choice->values);
+  return is_specific == (arch[strlen(arch) - 1] == 'a');
+}
+
 static kjit_status add_kernel(const struct serving_problem *problem, kjit_serving_pass pass,
                               const struct family_place *place, kjit_config *configs, size_t *count,
                               kjit_error *error) {
   struct serving_choice choice;
   const kjit_status status = serving_choose(problem, pass, place, &choice, error);
-  if (status != KJIT_OK) return status;
+  if (status != KJIT_OK || !is_for(&choice, place->arch)) return status;
   kjit_config config = {.family = choice.family->family};
   memcpy(config.values, choice.values, config.family->table.config_bytes);
   for (size_t i = 0; i < *count; i++)
