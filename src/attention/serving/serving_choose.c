@@ -120,7 +120,10 @@ kjit_status serving_choose(const struct serving_problem *problem, kjit_serving_p
   for (size_t i = 0; i < SERVING_FAMILY_COUNT; i++) {
     out->family = serving_families[i];
     if (out->family->arch && strcmp(out->family->arch, place->arch) != 0) continue;
-    if (out->family->choose(problem, pass, place, out->values, &why_not) == KJIT_OK) return KJIT_OK;
+    /* Only the last one's reason is told, because it takes most problems. The others need not write theirs down, which
+     * would take longer than choosing. */
+    kjit_error *const reason = i + 1 == SERVING_FAMILY_COUNT ? &why_not : NULL;
+    if (out->family->choose(problem, pass, place, out->values, reason) == KJIT_OK) return KJIT_OK;
   }
   return error_set(error, KJIT_ERR_UNSUPPORTED, "no serving kernel for this problem on %s: %.400s", place->arch,
                    why_not.message);

@@ -37,7 +37,7 @@ struct serving_family {
   const char *arch; /* the only architecture that its kernels are for, "sm_90a"; NULL when there are several */
 
   /* Choose the config of a pass, in canonical form. KJIT_ERR_UNSUPPORTED says why the family does not compute it. A
-   * pass that the family does not have is another family's. */
+   * pass that the family does not have is another family's. `error` may be NULL. */
   kjit_status (*choose)(const struct serving_problem *problem, kjit_serving_pass pass, const struct family_place *place,
                         int32_t *values, kjit_error *error);
 

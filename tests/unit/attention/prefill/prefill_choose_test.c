@@ -98,6 +98,17 @@ static void test_prefill_choose__another_architecture_has_another_family(void **
   assert_true(choice.family != &prefill_serving_family);
 }
 
+static void test_prefill_choose__what_no_family_computes_is_told_by_the_last(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  problem.head_dim = 300;
+  assert_status(KJIT_ERR_UNSUPPORTED, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+  assert_contains(error.message, "head_dim is 300: attention_serving takes");
+}
+
 static void test_prefill_choose__configs_of_every_head_size_are_legal(void **state) {
   struct serving_problem problem = large();
   struct serving_choice choice;
@@ -133,6 +144,7 @@ int main(void) {
       cmocka_unit_test(test_prefill_choose__few_tiles_go_to_the_family_that_divides_them),
       cmocka_unit_test(test_prefill_choose__without_splits_the_batch_does_not_matter),
       cmocka_unit_test(test_prefill_choose__another_architecture_has_another_family),
+      cmocka_unit_test(test_prefill_choose__what_no_family_computes_is_told_by_the_last),
       cmocka_unit_test(test_prefill_choose__configs_of_every_head_size_are_legal),
       cmocka_unit_test(test_prefill_choose__packed_heads_divide_a_group),
   };
