@@ -15,7 +15,7 @@ set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/remote j
     attention/backward attention/tune attention/variant family/definition family/file family/tune)
 set(cold_files
   attention/attention_empty.c attention/attention_tier.c attention/rule.c
-  attention/serving/serving_arguments.c attention/serving/serving_config.c
+  attention/prefill/prefill_config.c attention/serving/serving_arguments.c attention/serving/serving_config.c
   attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
   base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c base/quiet_thread.c
   family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c

@@ -4,9 +4,10 @@
  * appended on the way. Lengths, offsets and page tables lie in device memory and are never read by the host, so a call
  * can be captured into a graph and replayed with other lengths. docs/serving.md has the semantics in full.
  *
- * The kernels are those of the family `attention_serving`, for sm_80 and later. Which one a call gets depends on dtype,
- * head sizes, heads, whether there are pages and whether there is a softcap, and not on batch or lengths: a model needs
- * a handful, which kjit_attention_serving_kernels() lists.
+ * The kernels are those of the family `attention_serving`, for sm_80 and later, and on Hopper, for many rows of q, of
+ * the family `attention_prefill_sm90`. Which one a call gets depends on dtype, head sizes, heads, pages, whether there
+ * is a softcap, and how many rows of q there are, and not on lengths on the device: a model needs a handful, which
+ * kjit_attention_serving_kernels() lists.
  */
 #ifndef KJIT_ATTENTION_SERVING_H
 #define KJIT_ATTENTION_SERVING_H
@@ -164,7 +165,8 @@ static inline kjit_serving_model kjit_serving_model_default(void) {
 /**
  * List every kernel that serving a model needs, whatever batch and lengths, for building them beforehand.
  * @param      model    the model
- * @param      arch     "sm_80", "sm_90a", ...
+ * @param      arch     "sm_80", "sm_90", ...; on Hopper also "sm_90a", by which a device takes the kernels that need
+ * its own features, and no others
  * @param[out] configs  at least KJIT_SERVING_KERNELS_MAX
  * @param[out] count    how many there are; 0 on failure
  * @retval KJIT_OK

@@ -54,6 +54,32 @@ static const struct mutation append_mutations[] = {
      "for (int i = 1000 + lane;"},
 };
 
+/* Caught by prefill of sequences in pages, with a window, where unused slots hold NaN. Each of them is a compile of
+ * some seconds: the first by default, all with KJIT_TEST_ALL_CONFIGS. */
+static const struct mutation prefill_mutations[] = {
+    {"one row of V too few is cleared", "attention_prefill_sm90/clipper.cuh", "int i = first * kChunks + lane;",
+     "int i = (first + 1) * kChunks + lane;"},
+    {"nobody waits for V before clearing it", "attention_prefill_sm90/clipper.cuh",
+     "mbarrier_wait_parity(at.values_landed(values_slot), values_parity >> values_slot & 1);", ";"},
+    {"what was cleared is not fenced off from wgmma", "attention_prefill_sm90/clipper.cuh", "fence_async_proxy();",
+     ";"},
+    {"one key too many is seen", "attention_prefill_sm90/consumer.cuh", ">= count)", "> count)"},
+    {"a block in front of the window has no mask", "attention_prefill_sm90/consumer.cuh",
+     "+ cfg::kKeyRows - 1) / cfg::kKeyRows;", ") / cfg::kKeyRows;"},
+    {"rows of the next sequence are written", "attention_prefill_sm90/consumer.cuh",
+     "if (row.query >= tile.s.rows) continue;", ";"},
+    {"a page is looked up in the row of another sequence", "attention_prefill_sm90/producer.cuh",
+     "v.page_table[tile.s.cache_row * v.page_table_stride + index]", "v.page_table[index]"},
+    {"the counter is left as it is", "attention_prefill_sm90/producer.cuh", "v.arrivals[0] = 0;", ";"},
+    {"V does not land where it is cleared", "attention_prefill_sm90/producer.cuh",
+     "tile.is_cut(block) ? landing.values_landed(values.slot) : at.values_full(values.slot)",
+     "at.values_full(values.slot)"},
+    {"a sequence is listed twice", "attention_prefill_sm90/order.cuh", "visit(b, at + __popc(before));",
+     "visit(b, at);"},
+    {"O is overwritten by the next Q", "attention_prefill_sm90/consumer.cuh", "write_rows(tile, out, band, end);",
+     "if (cfg::kOutputBands == 0 && band == 0) release_query(buffer);\n      write_rows(tile, out, band, end);"},
+};
+
 static void set_mutation(const struct mutation *mutation) {
   char text[1024];
   const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
@@ -139,6 +165,27 @@ static void test_serving__mistakes_in_appending_are_caught(void **state) {
   assert_caught(state, &c, append_mutations, sizeof append_mutations / sizeof *append_mutations);
 }
 
+static void test_serving__mistakes_in_prefill_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.batch = 4;
+  c.heads_kv = 4; /* several tiles for each of four blocks of threads, so that buffers come again */
+  c.group = 2;
+  c.cache = SERVING_PAGED;
+  c.ragged_q = c.causal = true;
+  c.window_left = 50;
+  c.workspace = true;
+  c.rows[0] = 66;
+  c.keys[0] = 300;
+  c.rows[1] = 3;
+  c.keys[1] = 5;
+  c.rows[2] = 2;
+  c.keys[2] = 0;
+  c.rows[3] = 4;
+  c.keys[3] = 9;
+  const size_t all = sizeof prefill_mutations / sizeof *prefill_mutations;
+  assert_caught(state, &c, prefill_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
+}
+
 static int setup(void **state) {
   (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
   return emulator_setup(state);
@@ -149,6 +196,7 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_are_caught),
       cmocka_unit_test(test_serving__mistakes_with_unused_slots_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
+      cmocka_unit_test(test_serving__mistakes_in_prefill_are_caught),
   };
   return cmocka_run_group_tests_name("mutations of attention_serving", tests, setup, gpu_teardown);
 }

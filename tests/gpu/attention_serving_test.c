@@ -183,6 +183,72 @@ static void test_serving__splits_are_right(void **state) {
   expect_right(state, cases, 8);
 }
 
+/* More packed rows than a tile of the decoding kernels has: on Hopper another family computes these. */
+static void test_serving__prefill_is_right(void **state) {
+  struct serving_case cases[5];
+  for (int i = 0; i < 5; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    set_lengths(c, 4, (const int[]){70, 0, 1, 33}, (const int[]){70, 9, 140, 0});
+    c->dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
+    c->group = 2;
+    c->ragged_q = i != 2;
+    c->causal = i != 2;
+    c->cache = i == 0 ? SERVING_RAGGED : i == 2 ? SERVING_DENSE : SERVING_PAGED;
+  }
+  cases[0].head_dim = cases[0].head_dim_v = 128; /* two consumers, and rows that no warp has */
+  cases[1].window_left = 50;                     /* blocks in front of what all rows see */
+  cases[1].use_cache_index = true;
+  cases[1].keys[0] = 300;
+  cases[2].use_seqused_q = true;
+  cases[3].page_size = 8;
+  cases[3].layout = SERVING_HND;
+  cases[3].batch = 40; /* more sequences than a warp has lanes, of which the longest is not the first */
+  for (int b = 0; b < cases[3].batch; b++) {
+    cases[3].rows[b] = b % 3;
+    cases[3].keys[b] = b % 5 + b % 3;
+  }
+  cases[3].rows[35] = cases[3].keys[35] = 90;
+  cases[4].page_size = 64;
+  cases[4].layout = SERVING_KV_TOGETHER;
+  cases[4].rows[3] = 210; /* several tiles */
+  cases[4].keys[3] = 290;
+  expect_right(state, cases, 5);
+}
+
+/* Copy the rows of the first sequence, which lie in front. */
+static void read_first_sequence(const struct serving_trial *trial, uint16_t *out, size_t bytes, kjit_error *error) {
+  assert_status(KJIT_OK, card_read(trial->card, out, trial->memory[SERVING_O].card.address, bytes, error), error);
+}
+
+/* Large scores make running maxima rise often, which a warp's rows do together; the last rows have a warp that they do
+ * not fill. */
+static void test_serving__rows_do_not_depend_on_their_neighbours(void **state) {
+  enum { ROWS = 65, HEADS_KV = 4, BYTES = ROWS * HEADS_KV * 2 * 64 * 2 };
+  struct gpu_fixture *fixture = gpu_require(state);
+  uint16_t found[2][BYTES / 2];
+  for (int i = 0; i < 2; i++) {
+    struct serving_case c = serving_plain_case();
+    struct serving_trial trial;
+    kjit_error error = {0};
+    set_lengths(&c, i ? 2 : 1, (const int[]){ROWS, 70}, (const int[]){500, 80});
+    c.heads_kv = HEADS_KV;
+    c.group = 2;
+    c.cache = SERVING_RAGGED;
+    c.ragged_q = c.causal = true;
+    c.num_splits = 1;
+    c.scale = 4;
+    assert_status(KJIT_OK, serving_trial_create(&trial, fixture->runtime, &fixture->card, &c, &error), &error);
+    assert_status(KJIT_OK, serving_trial_reset(&trial, &error), &error);
+    assert_status(KJIT_OK, serving_trial_enqueue(&trial, fixture->card.stream, &error), &error);
+    assert_status(KJIT_OK, card_synchronize(&fixture->card, fixture->card.stream, &error), &error);
+    read_first_sequence(&trial, found[i], BYTES, &error);
+    serving_trial_destroy(&trial);
+  }
+  fixture->cases_run++;
+  assert_memory_equal(found[0], found[1], BYTES);
+}
+
 static void test_serving__problems_by_chance_are_right(void **state) {
   struct gpu_fixture *fixture = gpu_require(state);
   const char *wanted = getenv("KJIT_SERVING_CASES");
@@ -204,6 +270,8 @@ int main(void) {
       cmocka_unit_test(test_serving__windows_chunks_caps_and_sinks_are_right),
       cmocka_unit_test(test_serving__append_and_rotary_are_right),
       cmocka_unit_test(test_serving__splits_are_right),
+      cmocka_unit_test(test_serving__prefill_is_right),
+      cmocka_unit_test(test_serving__rows_do_not_depend_on_their_neighbours),
       cmocka_unit_test(test_serving__problems_by_chance_are_right),
   };
   return cmocka_run_group_tests_name("serving attention", tests, SETUP, gpu_teardown);

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "attention/attention_arguments.h"
+#include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 
@@ -254,18 +255,35 @@ kjit_status serving_arguments_check(const kjit_attention_serving_args *args, int
 
 /* ---- What becomes of them ---- */
 
+/* Can a tensor map have these strides? Those of axes of length 1 are never used. `together`: heads that one stride of
+ * the map steps over. */
+static bool can_be_mapped(const kjit_tensor *tensor, int64_t together) {
+  for (int axis = OUTER; axis <= HEADS; axis++) {
+    const int64_t stride = tensor_stride(tensor, (uint32_t)axis), limit = TENSOR_BOX_STRIDE_LIMIT;
+    if (tensor->shape[axis] == 0) return false;
+    if (tensor->shape[axis] > 1 && (stride <= 0 || stride >= (axis == HEADS ? limit / together : limit))) return false;
+  }
+  return true;
+}
+
 struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
-  const kjit_tensor q = view_of(args, Q), k = view_of(args, K), o = view_of(args, O);
+  const kjit_tensor q = view_of(args, Q), k = view_of(args, K), v = view_of(args, V), o = view_of(args, O);
   const int64_t group = q.shape[HEADS] / k.shape[HEADS];
   const bool is_bounded = args->max_seqlen_q && args->max_seqlen_q < q.shape[SEQ];
+  const int64_t most = is_bounded ? args->max_seqlen_q : q.shape[SEQ];
+  const bool is_mapped = can_be_mapped(&q, group) && can_be_mapped(&k, 1) && can_be_mapped(&v, 1);
   return (struct serving_problem){.dtype = q.dtype,
                                   .head_dim = q.shape[COLUMNS],
                                   .head_dim_v = o.shape[COLUMNS],
                                   .heads_kv = k.shape[HEADS],
                                   .group = group,
-                                  .packed_rows = (is_bounded ? args->max_seqlen_q : q.shape[SEQ]) * group,
-                                  .paged = args->page_table != NULL,
-                                  .softcap = args->softcap > 0};
+                                  .packed_rows = most * group,
+                                  .batch = args->batch,
+                                  .rows = args->cu_seqlens_q ? q.shape[SEQ] : args->batch * most,
+                                  .page_size = args->page_table ? k.shape[SEQ] : 0,
+                                  .softcap = args->softcap > 0,
+                                  .is_plain = is_mapped && !args->leftpad_k && !args->rotary_cos,
+                                  .is_unsplit = args->num_splits == 1};
 }
 
 static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {

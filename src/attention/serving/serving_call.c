@@ -45,9 +45,15 @@ struct call {
 /* Longest append pass: enough blocks of threads to fill any card, each of which takes row after row. */
 #define APPEND_BLOCKS_PER_SM 8
 
-/* Arrivals behind the partial results, for each run. */
+/* Counters, zero before and after every launch, lie in front of the caller's workspace, as many as any kernel for the
+ * device has: then they lie in one place for all calls that share the workspace, whatever else these write. */
+static size_t counter_bytes(const struct call *call) {
+  const size_t bytes = (size_t)call->device->multiprocessors * SERVING_MOST_BLOCKS_PER_SM * sizeof(int);
+  return (bytes + SERVING_ARGUMENT_ALIGNMENT - 1) / SERVING_ARGUMENT_ALIGNMENT * SERVING_ARGUMENT_ALIGNMENT;
+}
+
 static size_t workspace_bytes(const struct call *call) {
-  return call->partial_bytes + call->runs * sizeof(int);
+  return counter_bytes(call) + call->partial_bytes;
 }
 
 static size_t schedule_bytes(const struct call *call) {
@@ -98,7 +104,7 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
   assert(call->choice.family);
   const uint32_t multiprocessors = call->device->multiprocessors, margin = (uint32_t)args->sm_margin;
   call->runs = call->choice.family->runs(call->choice.values, margin < multiprocessors ? multiprocessors - margin : 1);
-  call->partial_bytes = call->choice.family->partial_bytes(call->choice.values, call->runs);
+  call->partial_bytes = call->choice.family->partial_bytes(call->choice.values, call->runs, args->batch);
   serving_arguments_fill(args, &call->params);
   call->params.runs = (int)call->runs;
   call->params.plan_tag = plan_tag(call);
@@ -108,7 +114,7 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
 }
 
 static kjit_status enqueue(const struct call *call, const struct serving_choice *choice, uint32_t blocks,
-                           const struct attention_serving_params *params, CUstream stream, kjit_error *error) {
+                           const void *params, CUstream stream, kjit_error *error) {
   const struct config_kernel *kernel;
   const uint32_t grid[3] = {blocks, 1, 1};
   const kjit_status status =
@@ -134,6 +140,18 @@ static kjit_status enqueue_append(const struct call *call, CUstream stream, kjit
   return enqueue_pass(call, KJIT_SERVING_APPEND, (uint32_t)(wanted < most ? wanted : most), stream, error);
 }
 
+/* Enqueue the attend pass with its workspace. */
+static kjit_status enqueue_with(struct call *call, const struct stream_space *space, CUstream stream,
+                                kjit_error *error) {
+  _Alignas(SERVING_ARGUMENT_ALIGNMENT) char argument[SERVING_ARGUMENT_MAX];
+  const struct serving_family *family = call->choice.family;
+  call->params.partials = space->partials;
+  call->params.arrivals = space->arrivals;
+  if (!family->argument) return enqueue(call, &call->choice, call->runs, &call->params, stream, error);
+  const kjit_status status = family->argument(call->runtime, call->choice.values, &call->params, argument, error);
+  return status == KJIT_OK ? enqueue(call, &call->choice, call->runs, argument, stream, error) : status;
+}
+
 /* Step 4 with the caller's workspace, or with the stream's own. */
 static kjit_status enqueue_attend(struct call *call, const kjit_attention_serving_args *args, CUstream stream,
                                   kjit_error *error) {
@@ -143,22 +161,17 @@ static kjit_status enqueue_attend(struct call *call, const kjit_attention_servin
       return error_set(error, KJIT_ERR_INVALID_ARG, "workspace_bytes is %zu: must be at least %zu",
                        args->workspace_bytes, workspace_bytes(call));
     }
-    space.partials = args->workspace;
-    space.arrivals = (int *)((char *)args->workspace + call->partial_bytes);
-  } else {
-    struct stream_workspace *workspace = runtime_slot_get(call->runtime, &slot);
-    if (!workspace) return error_no_memory(error);
-    if (!stream_workspace_get(workspace, call->partial_bytes, call->runs, stream, &space))
-      return error_set(error, KJIT_ERR_DRIVER, "no device memory for a workspace of %zu bytes", workspace_bytes(call));
-    call->params.partials = space.partials;
-    call->params.arrivals = space.arrivals;
-    const kjit_status status = enqueue(call, &call->choice, call->runs, &call->params, stream, error);
-    stream_workspace_put(workspace, &space, stream);
-    return status;
+    space.arrivals = args->workspace;
+    space.partials = (float *)(void *)((char *)args->workspace + counter_bytes(call));
+    return enqueue_with(call, &space, stream, error);
   }
-  call->params.partials = space.partials;
-  call->params.arrivals = space.arrivals;
-  return enqueue(call, &call->choice, call->runs, &call->params, stream, error);
+  struct stream_workspace *workspace = runtime_slot_get(call->runtime, &slot);
+  if (!workspace) return error_no_memory(error);
+  if (!stream_workspace_get(workspace, call->partial_bytes, counter_bytes(call) / sizeof(int), stream, &space))
+    return error_set(error, KJIT_ERR_DRIVER, "no device memory for a workspace of %zu bytes", workspace_bytes(call));
+  const kjit_status status = enqueue_with(call, &space, stream, error);
+  stream_workspace_put(workspace, &space, stream);
+  return status;
 }
 
 /* Take the caller's struct, of this or an older version of the library. */
@@ -227,6 +240,8 @@ kjit_status kjit_attention_serving_get_sizes(kjit_runtime *runtime, const kjit_a
 /* Up to so many packed rows the rules choose by how many there are. */
 #define MOST_FEW_ROWS 128
 #define MAX_ROWS      ((int64_t)1 << 30)
+/* Rows of all sequences that keep any card busy. */
+#define LARGE_CALL ((int64_t)1 << 16)
 
 static kjit_status take_model(kjit_serving_model *known, const kjit_serving_model *model, kjit_error *error) {
   const kjit_status status = struct_intake(known, sizeof *known, model, sizeof *known, "model", error);
@@ -243,12 +258,20 @@ static kjit_status take_model(kjit_serving_model *known, const kjit_serving_mode
   return KJIT_OK;
 }
 
+/* Does a device take the kernel by this name of its architecture? Those that need the features of one architecture are
+ * compiled for as "sm_90a", all others as "sm_90" (family/config_kernel.c). */
+static bool is_for(const struct serving_choice *choice, const char *arch) {
+  const kjit_family *family = choice->family->family;
+  const bool is_specific = family->is_arch_specific && family->is_arch_specific(family, choice->values);
+  return is_specific == (arch[strlen(arch) - 1] == 'a');
+}
+
 static kjit_status add_kernel(const struct serving_problem *problem, kjit_serving_pass pass,
                               const struct family_place *place, kjit_config *configs, size_t *count,
                               kjit_error *error) {
   struct serving_choice choice;
   const kjit_status status = serving_choose(problem, pass, place, &choice, error);
-  if (status != KJIT_OK) return status;
+  if (status != KJIT_OK || !is_for(&choice, place->arch)) return status;
   kjit_config config = {.family = choice.family->family};
   memcpy(config.values, choice.values, config.family->table.config_bytes);
   for (size_t i = 0; i < *count; i++)
@@ -257,10 +280,12 @@ static kjit_status add_kernel(const struct serving_problem *problem, kjit_servin
   return KJIT_OK;
 }
 
-/* The attend pass for so many rows of a sequence, and its plan pass. */
-static kjit_status add_attend(struct serving_problem *problem, int64_t rows, const struct family_place *place,
-                              kjit_config *configs, size_t *count, kjit_error *error) {
+/* The attend pass for up to `rows` rows of a sequence and `all` of all sequences, and its plan pass. */
+static kjit_status add_attend(struct serving_problem *problem, int64_t rows, int64_t all,
+                              const struct family_place *place, kjit_config *configs, size_t *count,
+                              kjit_error *error) {
   problem->packed_rows = rows * problem->group;
+  problem->rows = all;
   const kjit_status status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
   return status == KJIT_OK ? add_kernel(problem, KJIT_SERVING_PLAN, place, configs, count, error) : status;
 }
@@ -281,13 +306,16 @@ kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, cons
                                     .head_dim_v = known.head_dim_v,
                                     .heads_kv = known.heads_kv,
                                     .group = 1,
-                                    .paged = known.page_size > 0,
-                                    .softcap = known.softcap != 0};
+                                    .batch = 1,
+                                    .page_size = known.page_size,
+                                    .softcap = known.softcap != 0,
+                                    .is_plain = true};
   if (status == KJIT_OK) problem.group = known.heads_q / known.heads_kv;
-  /* Every number of packed rows for which the rules may have a tile of its own, and a large one. */
+  /* Every number of packed rows for which the rules may have a tile of its own, and many, in small and large calls. */
   for (int64_t rows = 1; rows * problem.group <= MOST_FEW_ROWS && status == KJIT_OK; rows++)
-    status = add_attend(&problem, rows, &place, configs, count, error);
-  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, &place, configs, count, error);
+    status = add_attend(&problem, rows, 1, &place, configs, count, error);
+  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, 1, &place, configs, count, error);
+  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
   if (status == KJIT_OK) status = add_kernel(&problem, KJIT_SERVING_APPEND, &place, configs, count, error);
   if (status != KJIT_OK) *count = 0;
   return status;

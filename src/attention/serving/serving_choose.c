@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "attention/prefill/prefill_serving.h"
 #include "attention/serving/serving_config.h"
 #include "base/error.h"
 
@@ -83,7 +84,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
                                           .head_dim = (int32_t)problem->head_dim,
                                           .head_dim_v = (int32_t)problem->head_dim_v,
                                           .rows = rows_of(problem->packed_rows),
-                                          .paged = problem->paged,
+                                          .paged = problem->page_size > 0,
                                           .softcap = problem->softcap};
   shape(&config);
   if (!fit(&config, place->shared_per_block)) {
@@ -101,14 +102,15 @@ static uint32_t runs(const int32_t *values, uint32_t multiprocessors) {
 }
 
 /* A run ends the tile of another, and begins one that another ends: two slots. */
-static size_t partial_bytes(const int32_t *values, uint32_t run_count) {
+static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t batch) {
+  (void)batch;
   return 2 * (size_t)run_count * serving_partial_bytes(serving_config_view(values));
 }
 
 static const struct serving_family mma_family = {
     .family = &serving_kernel_family, .choose = choose, .runs = runs, .partial_bytes = partial_bytes};
 
-const struct serving_family *const serving_families[SERVING_FAMILY_COUNT] = {&mma_family};
+const struct serving_family *const serving_families[SERVING_FAMILY_COUNT] = {&prefill_serving_family, &mma_family};
 
 kjit_status serving_choose(const struct serving_problem *problem, kjit_serving_pass pass,
                            const struct family_place *place, struct serving_choice *out, kjit_error *error) {
@@ -118,7 +120,10 @@ kjit_status serving_choose(const struct serving_problem *problem, kjit_serving_p
   for (size_t i = 0; i < SERVING_FAMILY_COUNT; i++) {
     out->family = serving_families[i];
     if (out->family->arch && strcmp(out->family->arch, place->arch) != 0) continue;
-    if (out->family->choose(problem, pass, place, out->values, &why_not) == KJIT_OK) return KJIT_OK;
+    /* Only the last one's reason is told, because it takes most problems. The others need not write theirs down, which
+     * would take longer than choosing. */
+    kjit_error *const reason = i + 1 == SERVING_FAMILY_COUNT ? &why_not : NULL;
+    if (out->family->choose(problem, pass, place, out->values, reason) == KJIT_OK) return KJIT_OK;
   }
   return error_set(error, KJIT_ERR_UNSUPPORTED, "no serving kernel for this problem on %s: %.400s", place->arch,
                    why_not.message);

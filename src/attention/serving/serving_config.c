@@ -4,6 +4,7 @@
 #include "attention/serving/serving_config.h"
 
 #include "attention/rule.h"
+#include "attention/serving/serving_family.h"
 #include "base/error.h"
 #include "family/config.h"
 #include "jit/request/target.h"
@@ -16,7 +17,7 @@ enum {
   MAX_KEYS = 256,
   MAX_WARPS = 8,
   MAX_STAGES = 4,
-  MAX_BLOCKS = 8,
+  MAX_BLOCKS = SERVING_MOST_BLOCKS_PER_SM,
   MAX_ACCUMULATORS = 200, /* fp32 registers of a thread for O and S */
   PLAN_BYTES = 12         /* of shared memory a thread: the cost and the keys of a sequence */
 };

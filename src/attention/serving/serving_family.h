@@ -8,6 +8,7 @@
 
 #include <kjit/attention_serving.h>
 
+#include "attention_serving/params.h"
 #include "family/family.h"
 
 /* What the choice of a kernel depends on: nothing that changes from step to step but how many rows there may be. */
@@ -16,29 +17,43 @@ struct serving_problem {
   int64_t head_dim, head_dim_v, heads_kv;
   int64_t group;       /* query heads that share a key head */
   int64_t packed_rows; /* at most so many rows of a sequence, times group */
-  bool paged, softcap;
+  int64_t batch;       /* sequences */
+  int64_t rows;        /* at most so many rows of all sequences together */
+  int64_t page_size;   /* 0: no pages */
+  bool softcap;
+  bool is_plain;   /* keys from slot 0 on, no rotary tables, strides that a tensor map can have */
+  bool is_unsplit; /* a row's keys are to be summed in one piece, whatever the batch */
 };
 
-/* Most fields of such a family. */
-enum { SERVING_FIELDS_MAX = 16 };
+enum {
+  SERVING_FIELDS_MAX = 16,        /* most fields of such a family */
+  SERVING_MOST_BLOCKS_PER_SM = 8, /* most runs for each multiprocessor */
+  SERVING_ARGUMENT_MAX = 2048,    /* most bytes of a kernel's argument */
+  SERVING_ARGUMENT_ALIGNMENT = 64
+};
 
 struct serving_family {
   const kjit_family *family;
   const char *arch; /* the only architecture that its kernels are for, "sm_90a"; NULL when there are several */
 
   /* Choose the config of a pass, in canonical form. KJIT_ERR_UNSUPPORTED says why the family does not compute it. A
-   * pass that the family does not have is another family's. */
+   * pass that the family does not have is another family's. `error` may be NULL. */
   kjit_status (*choose)(const struct serving_problem *problem, kjit_serving_pass pass, const struct family_place *place,
                         int32_t *values, kjit_error *error);
 
   /* Blocks of threads of the attend pass, which are the runs of its schedule. */
   uint32_t (*runs)(const int32_t *values, uint32_t multiprocessors);
 
-  /* Bytes of partial results that so many runs write. A multiple of 16. */
-  size_t (*partial_bytes)(const int32_t *values, uint32_t runs);
+  /* Bytes of what so many runs write for so many sequences beside the result. A multiple of 16. */
+  size_t (*partial_bytes)(const int32_t *values, uint32_t runs, int64_t batch);
+
+  /* Make the attend pass's argument, of up to SERVING_ARGUMENT_MAX bytes, from the one that all families take. NULL: it
+   * is that one. Thread-safe. */
+  kjit_status (*argument)(kjit_runtime *runtime, const int32_t *values, const struct attention_serving_params *params,
+                          void *argument, kjit_error *error);
 };
 
-enum { SERVING_FAMILY_COUNT = 1 };
+enum { SERVING_FAMILY_COUNT = 2 };
 
 /* The families, in the order in which they are asked. */
 extern const struct serving_family *const serving_families[SERVING_FAMILY_COUNT];

@@ -1,0 +1,48 @@
+// Attention over ragged batches for Hopper (sm_90a): TMA, mbarriers, warp-specialised wgmma.
+//
+//   O = softmax(scale * Q K^T) V for each (sequence, head), over the keys that a row sees
+//   (attention_serving/lengths.cuh)
+//
+// Tensors   attention_serving/params.h; fp16 or bf16. Q, K and V are read through tensor maps over the rows of all
+//           sequences, over a cache, or over pages of a multiple of 8 positions that divide a key block or are divided
+//           by it. Lengths, offsets and page tables are read on the device. No keys padded on the left, no rotary.
+// Grid      a block of threads for each multiprocessor, each working on one tile of 64 * consumers packed rows after
+//           the other, the longest sequences' first (order.cuh). A row's sums depend on its own sequence alone.
+// Warps     of the first warpgroup, warp 0 is the producer (producer.cuh) and warp 1 clears what lies behind a
+//           sequence's end (clipper.cuh); 1 to 3 consumer warpgroups of 64 rows each multiply and store (consumer.cuh).
+// Shared    attention_sm90's (attention_sm90/pipeline.cuh), and behind it that of tile.cuh.
+// Registers as attention_sm90's; spills: within the budget of serving_codegen_test.c.
+// Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
+#include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/setmaxnreg.cuh>
+
+#include "attention_prefill_sm90/clipper.cuh"
+#include "attention_prefill_sm90/consumer.cuh"
+#include "attention_prefill_sm90/order.cuh"
+#include "attention_prefill_sm90/producer.cuh"
+
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "attention_prefill_sm90 requires sm_90a"
+#endif
+
+extern "C" __global__
+__launch_bounds__(cfg::kThreads, 1) void attention_prefill_sm90(const __grid_constant__ attention_prefill_params p) {
+  extern __shared__ char raw[];
+  const uint32_t start = cvta_to_shared(raw), aligned = (start + SM90_ALIGNMENT - 1) & ~(SM90_ALIGNMENT - 1u);
+  const RaggedLayout layout{{aligned}};
+  int *const order = p.order + (int64_t)blockIdx.x * p.serving.batch;
+  const int listed = order::write(p.serving, raw + (aligned - start), order);
+  if (threadIdx.x == 0) layout.initialise();
+  __syncthreads(); // the mbarriers are initialised for every thread
+  // The shuffle tells the compiler that the number is the same in all threads of a warp.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0), lane = (int)threadIdx.x % kLanesPerWarp;
+  const int warpgroup = warp / (kThreadsPerWarpgroup / kLanesPerWarp);
+  if (warpgroup == 0) {
+    setmaxnreg_dec<cfg::kProducerRegisters>();
+    if (warp == 0) RaggedProducer(p, layout, lane).run(order, listed);
+    if (warp == 1) Clipper{layout, lane}.run();
+  } else {
+    setmaxnreg_inc<cfg::kConsumerRegisters>();
+    RaggedConsumer(p, layout, warpgroup - 1, threadIdx.x % kThreadsPerWarpgroup).run();
+  }
+}

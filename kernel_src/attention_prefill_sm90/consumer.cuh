@@ -1,0 +1,244 @@
+// The consumer of ragged problems, derived from attention_sm90's: the steps and their products are the same.
+//
+// What differs: every tile has lengths of its own; a window may need a mask at both ends of a tile's key blocks; scores
+// may be capped; sinks take part in the sums; and O is written row by row by the consumer's threads, because TMA would
+// overwrite the next sequence's rows.
+#pragma once
+#include <kjit/ptx/math.cuh>
+
+#include "attention_prefill_sm90/tile.cuh"
+#include "attention_serving/element.cuh"
+#include "attention_sm90/consumer.cuh"
+
+struct RaggedConsumer : Consumer {
+  const attention_serving_params &v;
+  const RaggedLayout tiles_at;
+
+  KJIT_DEVICE RaggedConsumer(const attention_prefill_params &params, RaggedLayout layout, int consumer, int thread)
+      : Consumer(params.base, layout, consumer, thread), v(params.serving), tiles_at(layout) {}
+
+  KJIT_DEVICE void run() {
+    wgmma_define_accumulators(o[0]); // a tile's first O = P V decides by `accumulate` whether it reads O
+    if (cfg::kPingPong && consumer == cfg::kConsumers - 1) bar_arrive(turn_barrier(0), kTurnThreads);
+    RaggedTile tile = {};
+    if (!next_tile(tile)) return;
+    first_block(tile);
+    while (true) {
+      const int buffer = queries.slot;
+      const int first_product = inner_blocks(tile, buffer);
+      queries.advance();
+      RaggedTile next = {};
+      if constexpr (cfg::kOverlapsTiles) {
+        if (!next_tile(next)) {
+          last_block(tile, buffer, first_product);
+          break;
+        }
+        switch_tile(tile, next, buffer, first_product);
+      } else {
+        last_block(tile, buffer, first_product);
+        if (!next_tile(next)) break;
+        first_block(next);
+      }
+      tile = next;
+    }
+  }
+
+private:
+  // Wait for the next tile and its Q. @return false when there is no further tile
+  KJIT_DEVICE bool next_tile(RaggedTile &tile) const {
+    mbarrier_wait_parity(at.query_full(queries.slot), queries.parity);
+    return load_ragged_tile(tiles_at.ragged_tile(queries.slot), lane, tile);
+  }
+
+  KJIT_DEVICE void release_scores(const RaggedTile &tile, int block, int buffer) {
+    release(at.keys_empty(keys.slot));
+    keys.advance();
+    if (cfg::kOutputBands > 0 && block == tile.blocks.first) release_query(buffer);
+  }
+
+  // Scores become cap * tanh(scale * score / cap), by tanh x = 1 - 2 / (exp(2 x) + 1), which is exact enough at both
+  // ends.
+  KJIT_DEVICE void cap() {
+    if constexpr (!cfg::kSoftcap) return;
+    const float inner = 2.0f * v.scale_log2 / v.softcap;
+#pragma unroll
+    for (int n = 0; n < kColumns8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        s[0][n][i] = v.softcap * (1.0f - 2.0f * rcp_approx(ex2_approx(s[0][n][i] * inner) + 1.0f));
+  }
+
+  // Scores of keys that a row does not see, or that do not exist, become -inf.
+  KJIT_DEVICE void mask(const RaggedTile &tile, int block) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const Seen seen = seen_by(v, tile.s, tile.first_query(consumer) + own_row(r) / cfg::kPackGqa);
+      const int first = block * cfg::kKeyRows + lane % 4 * 2 - seen.low;
+      const unsigned count = (unsigned)at_least_0(seen.high - seen.low);
+#pragma unroll
+      for (int n = 0; n < kColumns8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+          if ((unsigned)(first + n * 8 + i) >= count) s[0][n][2 * r + i] = masked_score();
+    }
+  }
+
+  // A tile's first key block, when no product of the tile before it is left to overlap with.
+  KJIT_DEVICE void first_block(const RaggedTile &tile) {
+    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
+    wait_for_turn();
+    issue_scores(queries.slot);
+    pass_turn();
+    wgmma_wait_group<0>();
+    release_scores(tile, tile.blocks.end - 1, queries.slot);
+    first_softmax(softmax, tile);
+    round_scores();
+  }
+
+  KJIT_DEVICE void first_softmax(Softmax &state, const RaggedTile &tile) {
+    cap();
+    mask(tile, tile.blocks.end - 1);
+    typename Softmax::Rows now, factors;
+    state.template find_maximum<true>(s, now, p.scale, p.scale_log2);
+    state.template set_max<true>(now, factors, p.scale_log2);
+    state.template exponentiate<true>(s, p.scale_log2);
+  }
+
+  // The steps between a tile's first scores and its last product with V. Blocks that hold keys behind those that every
+  // row sees need a mask, and so do, with a window, blocks in front of these keys.
+  // @return 0 when O holds nothing yet, else 1: what the last product's `accumulate` has to be
+  KJIT_DEVICE int inner_blocks(const RaggedTile &tile, int buffer) {
+    const int query = tile.first_query(consumer), first = tile.blocks.first;
+    const int right = at_least_0(seen_by(v, tile.s, query).high) / cfg::kKeyRows;
+    const int left = (seen_by(v, tile.s, query + cfg::kConsumerQueries - 1).low + cfg::kKeyRows - 1) / cfg::kKeyRows;
+    int block = tile.blocks.end - 2, accumulate = 0;
+    while (true) {
+#pragma unroll 1
+      for (; block >= first && (block >= right || block < left); block--) {
+        step<true>(tile, buffer, block, accumulate);
+        accumulate = 1;
+      }
+      if (block < first) return accumulate;
+#pragma unroll 1
+      for (; block >= left && block >= first; block--) {
+        step<false>(tile, buffer, block, accumulate);
+        accumulate = 1;
+      }
+    }
+  }
+
+  // One step: the scores of `block` together with the product O += P V of the block before it.
+  template <bool kMasked> KJIT_DEVICE void step(const RaggedTile &tile, int buffer, int block, int accumulate) {
+    issue_both(buffer, accumulate);
+    wait_for_scores();
+    release_scores(tile, block, buffer);
+    cap();
+    if constexpr (kMasked) mask(tile, block);
+    wgmma_wait_group<0>();
+    release_values();
+    next_softmax<kMasked>();
+  }
+
+  // The last product O += P V of `tile` together with the first scores of `next`.
+  KJIT_DEVICE void switch_tile(const RaggedTile &tile, const RaggedTile &next, int buffer, int accumulate) {
+    issue_both(queries.slot, accumulate);
+    wait_for_scores();
+    release_scores(next, next.blocks.end - 1, queries.slot);
+    Softmax following;
+    first_softmax(following, next);
+    wgmma_wait_group<0>();
+    release_values();
+    store(tile, buffer);
+    softmax = following;
+    round_scores();
+  }
+
+  // The last product O += P V of a tile, when nothing of the next tile overlaps with it.
+  KJIT_DEVICE void last_block(const RaggedTile &tile, int buffer, int accumulate) {
+    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
+    wait_for_turn();
+    issue_output(accumulate);
+    pass_turn();
+    wgmma_wait_group<0>();
+    release_values();
+    store(tile, buffer);
+  }
+
+  // The query and query head of the r-th of this consumer's 64 rows.
+  struct Place {
+    int query, head;
+  };
+  KJIT_DEVICE Place place_of(const RaggedTile &tile, int r) const {
+    return {tile.first_query(consumer) + r / cfg::kPackGqa, tile.query_head + r % cfg::kPackGqa};
+  }
+
+  // Divide O by the sums, and write the log-sum-exp. Everything is relative to base 2 here.
+  KJIT_DEVICE void finish_rows(const RaggedTile &tile) {
+    typename Softmax::Rows factors;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const Place row = place_of(tile, own_row(r));
+      float total = quad_sum(softmax.sum[0][r]);
+      float maximum = total == 0.0f ? masked_score() : softmax.max[0][r] * p.scale_log2;
+      float factor = 1.0f;
+      if (v.sinks) add_sink(row.head, maximum, total, factor);
+      factors[0][r] = total == 0.0f ? 0.0f : factor / total;
+      if (v.lse && lane % 4 == 0 && row.query < tile.s.rows)
+        v.lse[tile.batch * v.lse_batch_stride + row.head * v.lse_head_stride + tile.s.first_row + row.query] =
+            total == 0.0f ? masked_score() : (maximum + lg2_approx(total)) * kLn2;
+    }
+    Softmax::rescale(o, factors);
+  }
+
+  // A sink is one more score, without a value. `factor`: what O is multiplied by.
+  KJIT_DEVICE void add_sink(int head, float &maximum, float &total, float &factor) const {
+    const float logit = v.sinks_fp32 ? ((const float *)v.sinks)[head]
+                                     : element_value(cfg::Element{}, ((const unsigned short *)v.sinks)[head]);
+    const float sink = logit * kLog2E, higher = fmaxf(maximum, sink);
+    factor = maximum == masked_score() ? 0.0f : ex2_approx(maximum - higher);
+    total = total * factor + (sink == masked_score() ? 0.0f : ex2_approx(sink - higher));
+    maximum = higher;
+  }
+
+  // Store a tile's O through shared memory, so that whole rows are written. Every warp writes and reads its own 16
+  // rows. Without shared memory of its own, O goes through this consumer's rows of the Q buffer, which no product reads
+  // any more.
+  KJIT_DEVICE void store(const RaggedTile &tile, int buffer) {
+    constexpr int kAll = cfg::bands(cfg::kHeadDimV), kAtOnce = cfg::kOutputBands > 0 ? cfg::kOutputBands : kAll;
+    const uint32_t out = cfg::kOutputBands > 0 ? at.output(consumer) : at.query(buffer, consumer);
+    finish_rows(tile);
+#pragma unroll
+    for (int band = 0; band < kAll; band += kAtOnce) {
+      const int end = band + kAtOnce < kAll ? band + kAtOnce : kAll;
+      __syncwarp(); // the bands before, or the tile before, have been read
+      output_to_shared(out, band, end);
+      __syncwarp();
+      write_rows(tile, out, band, end);
+    }
+    if constexpr (cfg::kOutputBands > 0) return;
+    fence_async_proxy(); // TMA writes the next Q there
+    __syncwarp();
+    release_query(buffer);
+  }
+
+  // Copy bands first to end - 1 of this warp's rows from shared memory to O, 16 bytes a lane.
+  KJIT_DEVICE void write_rows(const RaggedTile &tile, uint32_t out, int first, int end) const {
+    constexpr int kChunks = SM90_CHUNK_COLUMNS / kChunkElements; // of a band's row
+#pragma unroll
+    for (int i = 0; i < 16 * kChunks / kLanesPerWarp; i++) {
+      const int in_warp = i * (kLanesPerWarp / kChunks) + lane / kChunks, chunk = lane % kChunks;
+      const int own = warp * 16 + in_warp;
+      const Place row = place_of(tile, own);
+      if (row.query >= tile.s.rows) continue;
+      const int64_t at_row = tile.batch * v.o_stride.batch + (int64_t)(tile.s.first_row + row.query) * v.o_stride.seq +
+                             row.head * v.o_stride.head;
+      char *const to = (char *)v.o + at_row * 2;
+      const uint32_t from = out + own * cfg::kRowBytes + ((chunk ^ own % 8) << 4);
+      for (int band = first; band < end; band++) {
+        const int column = band * SM90_CHUNK_COLUMNS + chunk * kChunkElements;
+        if (column < cfg::kHeadDimV)
+          st_global_16(to + column * 2, ld_shared_16(from + (band - first) * cfg::kBandBytes));
+      }
+    }
+  }
+};

@@ -1,0 +1,141 @@
+// The producer of ragged problems: one warp, of which all lanes find the next tile (order.cuh), and issue the loads.
+//
+// The order of the loads is that of attention_sm90's producer, which this one is derived from. K and V of a key block
+// come in boxes of p.box_rows rows: one box, or with pages as many as the block has pages; lane i looks up the page of
+// box i and issues its copies. A box of keys that the sequence does not have is asked for in a page that does not
+// exist, so that TMA writes zeros and nothing is looked up.
+//
+// What lies behind a sequence's last row of Q or last key are other sequences' rows, or slots that were never written.
+// K's do no harm, because their scores are masked. Q's and V's are cleared (clipper.cuh), so Q, and a V that has such
+// rows, land at mbarriers of the clipper's.
+#pragma once
+#include "attention_prefill_sm90/order.cuh"
+#include "attention_prefill_sm90/tile.cuh"
+#include "attention_sm90/producer.cuh"
+
+struct RaggedProducer : Producer {
+  const attention_prefill_params &ragged;
+  const attention_serving_params &v;
+  const RaggedLayout landing;
+  const int lane;
+  int pending = -1; // the key block of `pending_tile` whose V is still to be loaded; -1: none
+  RaggedTile pending_tile = {};
+
+  KJIT_DEVICE RaggedProducer(const attention_prefill_params &params, RaggedLayout layout, int lane)
+      : Producer{params.base, layout}, ragged(params), v(params.serving), landing(layout), lane(lane) {}
+
+  KJIT_DEVICE void run(const int *order, int listed) {
+    order::Walk walk(ragged, order, listed, lane);
+    RaggedTile tile = {};
+    // The first number is the block's own; the counter's numbers come behind those.
+    for (int number = (int)blockIdx.x; walk.find(number, tile);) {
+      load_ragged_query(tile);
+      // As in attention_sm90: early enough to hide the atomic's latency, late enough that the block is nearly free.
+      const int ask_at = tile.blocks.first + 1 < tile.blocks.end ? tile.blocks.first + 1 : tile.blocks.first;
+      int following = 0;
+      for (int block = tile.blocks.end - 1; block >= tile.blocks.first; block--) {
+        if (block == ask_at && lane == 0) following = (int)gridDim.x + atomicAdd(v.arrivals, 1);
+        load_ragged_keys(tile, block);
+        if (pending >= 0) load_ragged_values(pending_tile, pending);
+        pending = block;
+        pending_tile = tile;
+      }
+      if (cfg::kQueryBuffers == 1) {
+        load_ragged_values(pending_tile, pending);
+        pending = -1;
+      }
+      number = broadcast_from_lane_0(following);
+    }
+    announce_ragged_end();
+    if (pending >= 0) load_ragged_values(pending_tile, pending);
+    finish();
+  }
+
+private:
+  KJIT_DEVICE void load_ragged_query(const RaggedTile &tile) {
+    mbarrier_wait_parity(at.query_empty(queries.slot), queries.parity ^ 1);
+    if (lane == 0) {
+      const uint32_t landed = landing.query_landed(queries.slot);
+      store_ragged_tile(landing.ragged_tile(queries.slot), tile); // ordered by the arrival
+      mbarrier_arrive_expect_tx(landed,
+                                cfg::kConsumers * cfg::kConsumerRows * cfg::kRowBytes * cfg::bands(cfg::kHeadDim));
+      for (int c = 0; c < cfg::kConsumers; c++)
+        for (int i = 0; i < cfg::bands(cfg::kHeadDim); i++)
+          load_band_of_query(tile, landed, c, i);
+    }
+    __syncwarp();
+    queries.advance();
+  }
+
+  KJIT_DEVICE void load_band_of_query(const RaggedTile &tile, uint32_t landed, int consumer, int band) const {
+    const uint32_t shared = at.query(queries.slot, consumer) + band * cfg::kConsumerRows * cfg::kRowBytes;
+    const int row = tile.s.first_row + tile.first_query(consumer), batch = v.cu_q ? 0 : tile.batch;
+    if constexpr (cfg::kPackGqa == 1) {
+      tma_load(shared, map(p.q), landed, band * 64, row, tile.head, batch);
+    } else {
+      const GqaHead head = gqa_head(p, tile, 0);
+      tma_load(shared, map(p.q), landed, band * 64, head.in_gqa_group, row, head.key_head, batch);
+    }
+  }
+
+  KJIT_DEVICE void announce_ragged_end() {
+    mbarrier_wait_parity(at.query_empty(queries.slot), queries.parity ^ 1);
+    if (lane == 0) {
+      store_end_of_tiles(landing.ragged_tile(queries.slot));
+      mbarrier_arrive(landing.query_landed(queries.slot));
+    }
+    __syncwarp();
+  }
+
+  // Where this lane's box of a key block lies: its row in the map, and the map's batch or page.
+  struct Box {
+    int row, outer;
+  };
+  KJIT_DEVICE Box box_of(const RaggedTile &tile, int block, int box) const {
+    const int key = block * cfg::kKeyRows + box * ragged.box_rows, position = tile.s.first_slot + key;
+    if (!v.page_table) return {position, v.cu_k ? 0 : tile.s.cache_row};
+    if (key >= tile.s.keys) return {0, v.cache_rows};
+    const int index = v.page_shift >= 0 ? position >> v.page_shift : position / v.page_size;
+    return {position - index * v.page_size, v.page_table[tile.s.cache_row * v.page_table_stride + index]};
+  }
+
+  KJIT_DEVICE void load_ragged_keys(const RaggedTile &tile, int block) {
+    load_boxes<cfg::bands(cfg::kHeadDim)>(p.k, at.keys(keys.slot), at.keys_empty(keys.slot), keys.parity ^ 1,
+                                          at.keys_full(keys.slot), tile, block);
+    keys.advance();
+  }
+
+  KJIT_DEVICE void load_ragged_values(const RaggedTile &tile, int block) {
+    load_boxes<cfg::bands(cfg::kHeadDimV)>(
+        p.v, at.values(values.slot), at.values_empty(values.slot), values.parity ^ 1,
+        tile.is_cut(block) ? landing.values_landed(values.slot) : at.values_full(values.slot), tile, block);
+    values.advance();
+  }
+
+  // Load a key block of K or V, once its buffer is empty. All lanes.
+  template <int kBands>
+  KJIT_DEVICE void load_boxes(const attention_tensor_map &m, uint32_t shared, uint32_t empty, int parity, uint32_t full,
+                              const RaggedTile &tile, int block) const {
+    const int boxes = cfg::kKeyRows / ragged.box_rows, head = tile.head / p.heads_per_kv;
+    Box box = {};
+    if (lane < boxes) box = box_of(tile, block, lane); // looked up while the buffer is waited for
+    mbarrier_wait_parity(empty, parity);
+    if (lane == 0) mbarrier_arrive_expect_tx(full, kBands * cfg::kKeyRows * cfg::kRowBytes);
+    __syncwarp(); // the bytes are expected before they come
+    if (lane < boxes) {
+      for (int i = 0; i < kBands; i++)
+        load_band(m, shared + (i * cfg::kKeyRows + lane * ragged.box_rows) * cfg::kRowBytes, full, i * 64, box.row,
+                  head, box.outer);
+    }
+    __syncwarp();
+  }
+
+  // The last block of the grid to finish sets both counters to zero for the next launch.
+  KJIT_DEVICE void finish() const {
+    if (lane != 0) return;
+    __threadfence();
+    if (atomicAdd(v.arrivals + 1, 1) != (int)gridDim.x - 1) return;
+    v.arrivals[0] = 0;
+    v.arrivals[1] = 0;
+  }
+};

@@ -1,0 +1,130 @@
+/* attention_prefill_sm90 as a family: field table, canonical form, geometry, rules, and the instance of struct
+ * kjit_family. What it shares with attention_sm90, whose headers its kernel includes, is asked of that family.
+ *
+ * Threads: constant data and pure functions. */
+#include "attention/prefill/prefill_config.h"
+
+#include <string.h>
+
+#include "attention/rule.h"
+#include "attention/sm90/sm90_config.h"
+#include "base/error.h"
+#include "base/text.h"
+
+/* Shared memory of sm_90, per block after opting in: target.c. */
+#define SHARED_BYTES 232448u
+
+/* ---- Fields ---- */
+
+#define COUNT(name, kind, text) +1
+
+#define ROW(name, kind, text) {#name, "", text, KJIT_FIELD_##kind, offsetof(struct prefill_config, name), NULL, 0},
+
+enum { FIELD_COUNT = 0 PREFILL_FIELDS(COUNT) };
+
+_Static_assert(FIELD_COUNT <= KJIT_FIELD_COUNT_MAX, "too many fields");
+_Static_assert(sizeof(struct prefill_config) == 4 * FIELD_COUNT, "a config is its fields, without padding");
+
+static const kjit_field_info rows[FIELD_COUNT] = {PREFILL_FIELDS(ROW)};
+
+/* ---- Canonical form and geometry ---- */
+
+/* The config as attention_sm90's headers see it: tiles of a ragged problem differ in length, as causal ones do. */
+static kjit_attention_sm90_config as_sm90(const struct prefill_config *config) {
+  return (kjit_attention_sm90_config){.dtype = config->dtype,
+                                      .head_dim = config->head_dim,
+                                      .head_dim_v = config->head_dim_v,
+                                      .causal = 1,
+                                      .consumers = config->consumers,
+                                      .tile_n = config->tile_n,
+                                      .stages = config->stages,
+                                      .q_buffers = config->q_buffers,
+                                      .o_chunks = config->o_chunks,
+                                      .ping_pong = config->ping_pong,
+                                      .rescale_slack = config->rescale_slack,
+                                      .packed = config->packed,
+                                      .split = 0};
+}
+
+/* Behind attention_sm90's memory the tiles' coordinates, and an mbarrier for each buffer of Q and of V: tile.cuh. */
+uint32_t prefill_shared_bytes(const struct prefill_config *config) {
+  const kjit_attention_sm90_config base = as_sm90(config);
+  const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
+  return sm90_shared_bytes(&base) + PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * (q_buffers + stages);
+}
+
+bool prefill_fits(const struct prefill_config *config) {
+  const kjit_attention_sm90_config base = as_sm90(config);
+  return sm90_fits(&base) && prefill_shared_bytes(config) <= SHARED_BYTES;
+}
+
+static void canonicalize(const kjit_family *family, int32_t *values) {
+  struct prefill_config *config = (struct prefill_config *)values;
+  const kjit_attention_sm90_config base = as_sm90(config), canonical = sm90_canonical(&base);
+  (void)family;
+  config->ping_pong = canonical.ping_pong;
+  config->o_chunks = canonical.o_chunks;
+}
+
+static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
+  const struct prefill_config *config = prefill_config_view(values);
+  const kjit_attention_sm90_config base = as_sm90(config);
+  (void)family;
+  *out = (kjit_geometry){.threads = {sm90_threads(&base), 1, 1}, .shared_bytes = prefill_shared_bytes(config)};
+}
+
+/* KJIT_shared_bytes is what attention_sm90's headers lay out; the launch's memory has a name of its own. */
+static void derive(const kjit_family *family, const int32_t *values, struct text *out) {
+  const struct prefill_config *config = prefill_config_view(values);
+  const kjit_attention_sm90_config base = as_sm90(config);
+  (void)family;
+  text_appendf(out, "#define KJIT_launch_bytes %u\n#define KJIT_shared_bytes %u\n#define KJIT_threads %u\n",
+               prefill_shared_bytes(config), sm90_shared_bytes(&base), sm90_threads(&base));
+}
+
+/* ---- Rules ---- */
+
+static kjit_status check(const kjit_family *family, const int32_t *values, kjit_error *error) {
+  const struct prefill_config *config = prefill_config_view(values);
+  const kjit_attention_sm90_config base = as_sm90(config);
+  (void)family;
+  if (!rule_is_between(config->softcap, 0, 1)) return rule_broken(error, "softcap", config->softcap, "0 or 1");
+  const kjit_status status = sm90_check(&base, error);
+  if (status != KJIT_OK || prefill_fits(config)) return status;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                   "tile_n is %d: a block needs %u bytes of shared memory; must be at most %u", (int)config->tile_n,
+                   prefill_shared_bytes(config), SHARED_BYTES);
+}
+
+static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
+                               kjit_error *error) {
+  (void)family, (void)values; /* nothing more to check: shared memory is among the rules */
+  if (strcmp(place->arch, SM90_ARCH) == 0) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: attention_prefill_sm90 requires " SM90_ARCH " (current: %s)",
+                   place->arch);
+}
+
+static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
+  (void)family, (void)values;
+  return true;
+}
+
+/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
+static const char *const options[] = {"--use_fast_math"};
+
+const kjit_family prefill_family = {
+    .table = {.family = "attention_prefill_sm90",
+              .fields = rows,
+              .count = FIELD_COUNT,
+              .config_bytes = sizeof(struct prefill_config)},
+    .entry = "attention_prefill_sm90",
+    .main_file = "attention_prefill_sm90/attention_prefill_sm90.cu",
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .check = check,
+    .check_place = check_place,
+    .is_arch_specific = is_arch_specific,
+    .canonicalize = canonicalize,
+    .geometry = geometry,
+    .derive = derive,
+};

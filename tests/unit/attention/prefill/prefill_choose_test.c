@@ -1,0 +1,152 @@
+/* Which serving problems attention_prefill_sm90 takes, and that its configs are legal for every head size. No GPU. */
+#include "attention/prefill/prefill_config.h"
+#include "attention/prefill/prefill_serving.h"
+#include "base/error.h"
+#include "support/test.h"
+
+static const struct family_place hopper = {.arch = "sm_90a", .sm_count = 132, .shared_per_block = 232448};
+
+/* Sixteen sequences of up to 2,048 rows. */
+static struct serving_problem large(void) {
+  return (struct serving_problem){.dtype = KJIT_BF16,
+                                  .head_dim = 128,
+                                  .head_dim_v = 128,
+                                  .heads_kv = 8,
+                                  .group = 4,
+                                  .packed_rows = 8192,
+                                  .batch = 16,
+                                  .rows = 16384,
+                                  .is_plain = true};
+}
+
+static bool takes_pass(const struct serving_problem *problem, kjit_serving_pass pass) {
+  struct serving_choice choice = {0};
+  kjit_error error;
+  error_clear(&error);
+  assert_status(KJIT_OK, serving_choose(problem, pass, &hopper, &choice, &error), &error);
+  return choice.family == &prefill_serving_family;
+}
+
+static bool takes(const struct serving_problem *problem) {
+  return takes_pass(problem, KJIT_SERVING_ATTEND);
+}
+
+static void test_prefill_choose__many_rows_are_its_own(void **state) {
+  struct serving_problem problem = large();
+  (void)state;
+  assert_true(takes(&problem));
+  problem.packed_rows = 64;
+  assert_false(takes(&problem));
+}
+
+static void test_prefill_choose__other_passes_are_another_familys(void **state) {
+  const struct serving_problem problem = large();
+  (void)state;
+  assert_false(takes_pass(&problem, KJIT_SERVING_PLAN));
+  assert_false(takes_pass(&problem, KJIT_SERVING_APPEND));
+}
+
+static void test_prefill_choose__what_tma_cannot_load_is_another_familys(void **state) {
+  struct serving_problem problem = large();
+  (void)state;
+  problem.is_plain = false;
+  assert_false(takes(&problem));
+}
+
+static void test_prefill_choose__pages_must_fit_a_step_of_keys(void **state) {
+  static const int64_t fitting[] = {8, 16, 32, 64, 128, 256, 1024}, others[] = {1, 4, 12, 24, 48, 96, 192, 200};
+  struct serving_problem problem = large();
+  (void)state;
+  for (size_t i = 0; i < sizeof fitting / sizeof *fitting; i++) {
+    problem.page_size = fitting[i];
+    assert_true(takes(&problem));
+  }
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    problem.page_size = others[i];
+    assert_false(takes(&problem));
+  }
+}
+
+static void test_prefill_choose__few_tiles_go_to_the_family_that_divides_them(void **state) {
+  struct serving_problem problem = large();
+  (void)state;
+  problem.batch = 1;
+  problem.rows = 96; /* 3 tiles of 128 packed rows for each of 8 key heads */
+  assert_false(takes(&problem));
+  problem.rows = 256;
+  assert_true(takes(&problem));
+}
+
+static void test_prefill_choose__without_splits_the_batch_does_not_matter(void **state) {
+  struct serving_problem problem = large();
+  (void)state;
+  problem.is_unsplit = true;
+  problem.batch = 1;
+  problem.rows = 17;
+  assert_true(takes(&problem));
+}
+
+static void test_prefill_choose__another_architecture_has_another_family(void **state) {
+  const struct serving_problem problem = large();
+  struct family_place place = hopper;
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  place.arch = "sm_100a";
+  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &place, &choice, &error), &error);
+  assert_true(choice.family != &prefill_serving_family);
+}
+
+static void test_prefill_choose__what_no_family_computes_is_told_by_the_last(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  problem.head_dim = 300;
+  assert_status(KJIT_ERR_UNSUPPORTED, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+  assert_contains(error.message, "head_dim is 300: attention_serving takes");
+}
+
+static void test_prefill_choose__configs_of_every_head_size_are_legal(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  for (problem.head_dim = 8; problem.head_dim <= 256; problem.head_dim += 8)
+    for (problem.head_dim_v = 8; problem.head_dim_v <= 256; problem.head_dim_v += 8) {
+      assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+      assert_true(choice.family == &prefill_serving_family);
+      assert_status(KJIT_OK, prefill_family.check(&prefill_family, choice.values, &error), &error);
+    }
+}
+
+static void test_prefill_choose__packed_heads_divide_a_group(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  for (problem.group = 1; problem.group <= 130; problem.group++) {
+    assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+    assert_int_equal(0, problem.group % prefill_config_view(choice.values)->packed);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_prefill_choose__many_rows_are_its_own),
+      cmocka_unit_test(test_prefill_choose__other_passes_are_another_familys),
+      cmocka_unit_test(test_prefill_choose__what_tma_cannot_load_is_another_familys),
+      cmocka_unit_test(test_prefill_choose__pages_must_fit_a_step_of_keys),
+      cmocka_unit_test(test_prefill_choose__few_tiles_go_to_the_family_that_divides_them),
+      cmocka_unit_test(test_prefill_choose__without_splits_the_batch_does_not_matter),
+      cmocka_unit_test(test_prefill_choose__another_architecture_has_another_family),
+      cmocka_unit_test(test_prefill_choose__what_no_family_computes_is_told_by_the_last),
+      cmocka_unit_test(test_prefill_choose__configs_of_every_head_size_are_legal),
+      cmocka_unit_test(test_prefill_choose__packed_heads_divide_a_group),
+  };
+  return cmocka_run_group_tests_name("prefill_choose", tests, NULL, NULL);
+}
