@@ -18,7 +18,8 @@
 
 #define COUNT(name, kind, text) +1
 
-#define ROW(name, kind, text) {#name, "", text, KJIT_FIELD_##kind, offsetof(struct prefill_config, name), NULL, 0},
+#define ROW(name, kind, text)                                                                                          \
+  {#name, "", text, KJIT_FIELD_##kind, offsetof(struct prefill_config, name), NULL, 0, NULL},
 
 enum { FIELD_COUNT = 0 PREFILL_FIELDS(COUNT) };
 
