@@ -1,7 +1,7 @@
 """Reads the recipes of cache/warmup, so that tests can run what is written in them.
 
-read_yaml() knows the part of YAML that the recipes use, because a test has to run where no YAML library is: maps, lists,
-plain and quoted scalars, flow lists and ">-". read_dockerfile() gives the instructions of a Dockerfile in order."""
+read_yaml() knows the part of YAML that the recipes use, because a test has to run where no YAML library is: maps,
+lists, plain and quoted scalars, flow lists and ">-". read_dockerfile() gives a Dockerfile's instructions in order."""
 
 import json
 import re

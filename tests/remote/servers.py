@@ -207,7 +207,8 @@ def faulty(fault=None):
     server.mutex, server.released = threading.Lock(), threading.Event()
     server.elsewhere = ""
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # It looks that often whether it is to end.
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
         yield server

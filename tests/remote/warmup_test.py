@@ -81,7 +81,8 @@ class WarmupCase(harness.KjitCase):
 
     def holds_all(self, folder):
         """The folder answers the whole manifest without a compiler."""
-        report = self.json("warm", "--manifest", self.manifest, "--arch", ARCHS, KJIT_CACHE_DIR=folder, KJIT_NVRTC=NOWHERE)
+        report = self.json("warm", "--manifest", self.manifest, "--arch", ARCHS, KJIT_CACHE_DIR=folder,
+                           KJIT_NVRTC=NOWHERE)
         self.assertEqual((report["cached"], report["built"], report["failed"]), (self.distinct, 0, 0))
 
 
@@ -245,7 +246,8 @@ class Image(WarmupCase):
 
     def test_image__takes_from_a_store_and_writes_nothing_to_it(self):
         with storage_helper.running(self.folder) as store:
-            self.kjit("warm", "--manifest", self.manifest, "--arch", ARCHS, "--shard", "1/2", KJIT_CACHE_REMOTE=store.url)
+            self.kjit("warm", "--manifest", self.manifest, "--arch", ARCHS, "--shard", "1/2",
+                      KJIT_CACHE_REMOTE=store.url)
             before = dict(store.objects)
             container = self.build(KERNEL_STORE=store.url)
             self.assertEqual(store.objects, before)
@@ -275,9 +277,8 @@ class Workflow(WarmupCase):
                 continue
             environment = {key: self.filled_in(value, store, shard)
                            for key, value in {**job.get("env", {}), **step.get("env", {})}.items()}
-            result = self.run_command("bash", "-e", "-c", self.filled_in(step["run"], store, shard),
-                                      environment={**self.environment, "KJIT_CACHE_DIR": self.folder / f"runner-{shard}",
-                                                   **environment})
+            runner = {**self.environment, "KJIT_CACHE_DIR": self.folder / f"runner-{shard}", **environment}
+            result = self.run_command("bash", "-e", "-c", self.filled_in(step["run"], store, shard), environment=runner)
             code = code or result.returncode
             outputs.append(result.stdout + result.stderr)
         return code, "\n".join(outputs)
@@ -315,7 +316,8 @@ class Clusters(WarmupCase):
 
     def fills(self, script, python, *arguments):
         with storage_helper.running(self.folder) as store:
-            self.environment.update(KJIT_CACHE_REMOTE=f"{store.url}|total_ms=20000", KJIT_CACHE_DIR=self.folder / "worker")
+            self.environment.update(KJIT_CACHE_REMOTE=f"{store.url}|total_ms=20000",
+                                    KJIT_CACHE_DIR=self.folder / "worker")
             result = self.run_words([python, WARMUP / script, self.manifest, ARCHS, "4", *arguments])
             report = json.loads(result.stdout.splitlines()[-1])
             self.assertEqual((report["built"], report["failed"]), (self.distinct, 0))
