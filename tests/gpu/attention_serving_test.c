@@ -185,8 +185,8 @@ static void test_serving__splits_are_right(void **state) {
 
 /* More packed rows than a tile of the decoding kernels has: on Hopper another family computes these. */
 static void test_serving__prefill_is_right(void **state) {
-  struct serving_case cases[5];
-  for (int i = 0; i < 5; i++) {
+  struct serving_case cases[6];
+  for (int i = 0; i < 6; i++) {
     struct serving_case *c = &cases[i];
     *c = serving_plain_case();
     set_lengths(c, 4, (const int[]){70, 0, 1, 33}, (const int[]){70, 9, 140, 0});
@@ -194,7 +194,7 @@ static void test_serving__prefill_is_right(void **state) {
     c->group = 2;
     c->ragged_q = i != 2;
     c->causal = i != 2;
-    c->cache = i == 0 ? SERVING_RAGGED : i == 2 ? SERVING_DENSE : SERVING_PAGED;
+    c->cache = i == 0 || i == 5 ? SERVING_RAGGED : i == 2 ? SERVING_DENSE : SERVING_PAGED;
   }
   cases[0].head_dim = cases[0].head_dim_v = 128; /* two consumers, and rows that no warp has */
   cases[1].window_left = 50;                     /* blocks in front of what all rows see */
@@ -213,7 +213,9 @@ static void test_serving__prefill_is_right(void **state) {
   cases[4].layout = SERVING_KV_TOGETHER;
   cases[4].rows[3] = 210; /* several tiles */
   cases[4].keys[3] = 290;
-  expect_right(state, cases, 5);
+  cases[5].head_dim = cases[5].head_dim_v = 128;
+  cases[5].keys[2] = 60; /* short sequences that attend to little more than themselves */
+  expect_right(state, cases, 6);
 }
 
 /* Copy the rows of the first sequence, which lie in front. */

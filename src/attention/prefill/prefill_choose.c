@@ -5,7 +5,8 @@
  *    tile is never divided among multiprocessors here, and attention_serving, which divides, is 2.5 times as slow on a
  *    multiprocessor.
  * 3. Three consumers for heads of up to 64 columns, else two; the largest step of keys; two Q buffers where there is
- *    room, or else memory for O.
+ *    room, or else memory for O. Short sequences have three consumers with heads of up to 128 columns too: their tiles
+ *    are one or two steps long, so that starting a tile counts for more than its products.
  *
  * Pure; any thread. */
 #include <string.h>
@@ -78,7 +79,8 @@ static bool fit_buffers(struct prefill_config *config) {
 
 /* Step 3. A step of keys is a power of two, so that pages of most sizes fit it. */
 static void choose_tile(struct prefill_config *config) {
-  config->tile_n = config->head_dim_v <= 128 ? MOST_KEYS : MOST_KEYS / 2;
+  const int32_t most_columns = config->consumers == 3 ? 64 : 128; /* of V, as three consumers have fewer registers */
+  config->tile_n = config->head_dim_v <= most_columns ? MOST_KEYS : MOST_KEYS / 2;
   while (!fit_buffers(config))
     config->tile_n /= 2;
 }
@@ -86,10 +88,11 @@ static void choose_tile(struct prefill_config *config) {
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
                           const struct family_place *place, int32_t *values, kjit_error *error) {
   const int64_t widest = integer_max(problem->head_dim, problem->head_dim_v);
+  const bool is_short = problem->is_short && !problem->is_unsplit; /* it depends on what else is in the batch */
   struct prefill_config config = {.dtype = problem->dtype,
                                   .head_dim = (int32_t)problem->head_dim,
                                   .head_dim_v = (int32_t)problem->head_dim_v,
-                                  .consumers = widest <= 64 ? 3 : 2,
+                                  .consumers = widest <= 64 || (widest <= 128 && is_short) ? 3 : 2,
                                   .stages = 2,
                                   .ping_pong = 1,
                                   .rescale_slack = RESCALE_SLACK,

@@ -316,6 +316,8 @@ kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, cons
     status = add_attend(&problem, rows, 1, &place, configs, count, error);
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, 1, &place, configs, count, error);
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
+  problem.is_short = known.page_size == 0;
+  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
   if (status == KJIT_OK) status = add_kernel(&problem, KJIT_SERVING_APPEND, &place, configs, count, error);
   if (status != KJIT_OK) *count = 0;
   return status;

@@ -22,6 +22,7 @@ struct serving_problem {
   int64_t page_size;   /* 0: no pages */
   bool softcap;
   bool is_plain;   /* keys from slot 0 on, no rotary tables, strides that a tensor map can have */
+  bool is_short;   /* up to 256 rows of a sequence, which attend to little more than themselves */
   bool is_unsplit; /* a row's keys are to be summed in one piece, whatever the batch */
 };
 

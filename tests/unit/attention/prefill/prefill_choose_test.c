@@ -79,11 +79,30 @@ static void test_prefill_choose__few_tiles_go_to_the_family_that_divides_them(vo
 
 static void test_prefill_choose__without_splits_the_batch_does_not_matter(void **state) {
   struct serving_problem problem = large();
+  struct serving_choice one = {0}, other = {0};
+  kjit_error error;
   (void)state;
+  error_clear(&error);
   problem.is_unsplit = true;
+  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &one, &error), &error);
   problem.batch = 1;
   problem.rows = 17;
-  assert_true(takes(&problem));
+  problem.is_short = true;
+  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &other, &error), &error);
+  assert_ptr_equal(one.family, &prefill_serving_family);
+  assert_ptr_equal(other.family, &prefill_serving_family);
+  assert_memory_equal(one.values, other.values, sizeof one.values);
+}
+
+static void test_prefill_choose__short_sequences_have_larger_tiles(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  problem.is_short = true;
+  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+  assert_int_equal(3, prefill_config_view(choice.values)->consumers);
 }
 
 static void test_prefill_choose__another_architecture_has_another_family(void **state) {
@@ -117,6 +136,7 @@ static void test_prefill_choose__configs_of_every_head_size_are_legal(void **sta
   error_clear(&error);
   for (problem.head_dim = 8; problem.head_dim <= 256; problem.head_dim += 8)
     for (problem.head_dim_v = 8; problem.head_dim_v <= 256; problem.head_dim_v += 8) {
+      problem.is_short = !problem.is_short;
       assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
       assert_true(choice.family == &prefill_serving_family);
       assert_status(KJIT_OK, prefill_family.check(&prefill_family, choice.values, &error), &error);
@@ -143,6 +163,7 @@ int main(void) {
       cmocka_unit_test(test_prefill_choose__pages_must_fit_a_step_of_keys),
       cmocka_unit_test(test_prefill_choose__few_tiles_go_to_the_family_that_divides_them),
       cmocka_unit_test(test_prefill_choose__without_splits_the_batch_does_not_matter),
+      cmocka_unit_test(test_prefill_choose__short_sequences_have_larger_tiles),
       cmocka_unit_test(test_prefill_choose__another_architecture_has_another_family),
       cmocka_unit_test(test_prefill_choose__what_no_family_computes_is_told_by_the_last),
       cmocka_unit_test(test_prefill_choose__configs_of_every_head_size_are_legal),
