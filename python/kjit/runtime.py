@@ -283,6 +283,7 @@ class Runtime(CacheUpkeep):
         parts: Iterable[Part] = (),
         no_compile: bool = False,
         strict_sources: bool = False,
+        keep_unused: bool = False,
         timeout_ms: int = 0,
     ) -> Artifact:
         """Compile a kernel of your own; no GPU needed. The arguments are those of kjit.Module.
@@ -303,6 +304,7 @@ class Runtime(CacheUpkeep):
             parts=parts,
             no_compile=no_compile,
             strict_sources=strict_sources,
+            keep_unused=keep_unused,
             timeout_ms=timeout_ms,
         )
         return self._build(request)

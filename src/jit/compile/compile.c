@@ -271,6 +271,7 @@ static kjit_status compile_unit(struct job *job) {
   if (status == KJIT_OK && !preamble_only) status = read_names(job);
   if (status == KJIT_OK && !preamble_only) status = read_code(job);
   if (status == KJIT_OK && !preamble_only) compile_keep_ptx(job);
+  if (status == KJIT_OK && !preamble_only) compile_drop_unused(job);
   if (job->program) (void)job->api->nvrtcDestroyProgram(&job->program);
   return status;
 }
