@@ -17,7 +17,7 @@ set(cold_files
   attention/attention_empty.c attention/attention_tier.c attention/rule.c
   attention/prefill/prefill_config.c attention/serving/serving_arguments.c attention/serving/serving_config.c
   attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
-  base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/one_line.c base/quiet_thread.c
+  base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/nvtx.c base/one_line.c base/quiet_thread.c
   family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c
   jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_held.c
   jit/builder_produce.c jit/builder_recorded.c jit/fork_guard.c jit/inspect.c jit/record.c

@@ -69,6 +69,12 @@ typedef struct kjit_part {
 #define KJIT_BUILD_STRICT_SOURCES 0x100u
 /** Do not look for the toolkit's headers: only the request's own headers and folders count. */
 #define KJIT_BUILD_NO_TOOLKIT 0x200u
+/**
+ * Leave the cubin as the compiler made it. Without this flag, variables of namespaces, classes and templates that
+ * nothing in the module uses and `names` does not name are taken out of it, where that saves 4 KiB: of libcu++'s
+ * headers come a thousand of them, 135 KB in each cubin. Machine code does not change. Part of the key.
+ */
+#define KJIT_BUILD_KEEP_UNUSED 0x400u
 
 /**
  * Nonzero: give up; the call ends with KJIT_ERR_CANCELLED. Asked by the calling thread, every few milliseconds while it
@@ -100,10 +106,11 @@ typedef int (*kjit_stop_fn)(void *user);
  * Options: those that change nothing but the code and the messages. Others are refused by name. Their spelling does
  * not matter: "-lineinfo" and "--generate-line-info" are one.
  *
- * -dlto lets nvJitLink drop every variable and kernel that neither `entry` nor `names` names: a kernel with cuda/std
- * and curand falls from 268,760 to 3,624 bytes (sm_80, CUDA 13.0) in about the same time. It is not the default,
- * because a variable that is looked up by name later must then be among `names`, and because the key names nvJitLink
- * too, so that a machine without it would not find what another one built.
+ * -dlto lets nvJitLink drop every variable and kernel that neither `entry` nor `names` names, those that
+ * KJIT_BUILD_KEEP_UNUSED speaks of and others: a kernel with cuda/std and curand falls from 268,760 to 3,624 bytes
+ * (sm_80, CUDA 13.0) in about the same time. It is not the default, because a variable that is looked up by name later
+ * must then be among `names`, and because the key names nvJitLink too, so that a machine without it would not find what
+ * another one built.
  */
 typedef struct kjit_build_request {
   size_t struct_size;

@@ -29,6 +29,9 @@ typedef enum kjit_cache_mode {
 /** Ask NVRTC for the time of its phases (kjit_artifact_get_phases()). Kernels are then compiled in this process, also
  * with a compile server. Environment: KJIT_TIME=on. */
 #define KJIT_RUNTIME_TIME_PHASES 0x4u
+/** Show compiles, links and loads as ranges of the NVTX domain "kjit", under a profiler that sets
+ * $NVTX_INJECTION64_PATH. Environment: KJIT_NVTX=on. */
+#define KJIT_RUNTIME_NVTX 0x8u
 
 /**
  * Where kernels are compiled. Environment: KJIT_COMPILE_SERVER=on|off.

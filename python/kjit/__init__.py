@@ -99,6 +99,7 @@ def compile_source(
     parts: Iterable[Part] = (),
     no_compile: bool = False,
     strict_sources: bool = False,
+    keep_unused: bool = False,
     timeout_ms: int = 0,
 ) -> Artifact:
     """Runtime.compile_source() of the default runtime: a kernel of your own. No GPU needed."""
@@ -115,6 +116,7 @@ def compile_source(
         parts=parts,
         no_compile=no_compile,
         strict_sources=strict_sources,
+        keep_unused=keep_unused,
         timeout_ms=timeout_ms,
     )
 

@@ -93,6 +93,7 @@ def request_for(
     parts: Iterable[Part] = (),
     no_compile: bool = False,
     strict_sources: bool = False,
+    keep_unused: bool = False,
     timeout_ms: int = 0,
 ) -> Any:
     """build_request(), or the request that equal arguments made before. It must not be written to."""
@@ -104,7 +105,7 @@ def request_for(
     if not wanted[2] and (text is None or len(text) <= _MEMO_TEXT_MAX):
         macros = tuple([(macro, _macro_text(value)) for macro, value in defines.items()]) if defines else ()
         texts = tuple(headers.items()) if headers else ()
-        flags = no_compile, strict_sources, timeout_ms
+        flags = no_compile, strict_sources, keep_unused, timeout_ms
         key = (text, entry, arch, name, macros, texts, folders, wanted, flags)
         found = _memo.get(key)
         if found is not None:
@@ -122,6 +123,7 @@ def request_for(
         parts=wanted[2],
         no_compile=no_compile,
         strict_sources=strict_sources,
+        keep_unused=keep_unused,
         timeout_ms=timeout_ms,
     )
     if key is not None:
@@ -145,11 +147,12 @@ def build_request(
     parts: Iterable[Part] = (),
     no_compile: bool = False,
     strict_sources: bool = False,
+    keep_unused: bool = False,
     timeout_ms: int = 0,
 ) -> Any:
-    flags = (_abi.KJIT_BUILD_NO_COMPILE if no_compile else 0) | (
-        _abi.KJIT_BUILD_STRICT_SOURCES if strict_sources else 0
-    )
+    flags = _abi.KJIT_BUILD_NO_COMPILE if no_compile else 0
+    flags |= _abi.KJIT_BUILD_STRICT_SOURCES if strict_sources else 0
+    flags |= _abi.KJIT_BUILD_KEEP_UNUSED if keep_unused else 0
     request = struct(
         _abi.kjit_build_request,
         arch=None if arch is None else arch.encode(),

@@ -117,6 +117,7 @@ class Runtime(CacheUpkeep):
     whatever was measured. dump_dir: a folder in which each compile leaves its source, PTX, machine code and log;
     time_phases: Artifact.phases says where a compile's time went. tiered: while the kernel of an attention call is
     built, another that is quick to compile serves the calls; a number: exactly so many calls.
+    nvtx: a profiler is shown compiles, links and loads.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Runtime(CacheUpkeep):
         dump_dir: Optional[Path] = None,
         time_phases: bool = False,
         tiered: Union[None, bool, int] = None,
+        nvtx: bool = False,
     ) -> None:
         _require("cache_mode", cache_mode, CACHE_MODES)
         _require("pch", pch, PCH_MODES)
@@ -159,7 +161,8 @@ class Runtime(CacheUpkeep):
             libcuda_path=text_or_none(libcuda_path),
             flags=(_abi.KJIT_RUNTIME_IGNORE_ENVIRONMENT if ignore_environment else 0)
             | (_abi.KJIT_RUNTIME_IGNORE_TUNED if ignore_tuned else 0)
-            | (_abi.KJIT_RUNTIME_TIME_PHASES if time_phases else 0),
+            | (_abi.KJIT_RUNTIME_TIME_PHASES if time_phases else 0)
+            | (_abi.KJIT_RUNTIME_NVTX if nvtx else 0),
             dump_dir=text_or_none(dump_dir),
             record_path=text_or_none(record),
             memory_max_bytes=memory_max_bytes,
@@ -280,6 +283,7 @@ class Runtime(CacheUpkeep):
         parts: Iterable[Part] = (),
         no_compile: bool = False,
         strict_sources: bool = False,
+        keep_unused: bool = False,
         timeout_ms: int = 0,
     ) -> Artifact:
         """Compile a kernel of your own; no GPU needed. The arguments are those of kjit.Module.
@@ -300,6 +304,7 @@ class Runtime(CacheUpkeep):
             parts=parts,
             no_compile=no_compile,
             strict_sources=strict_sources,
+            keep_unused=keep_unused,
             timeout_ms=timeout_ms,
         )
         return self._build(request)

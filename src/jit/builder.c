@@ -285,6 +285,10 @@ void builder_forget(struct builder *builder, const kjit_artifact *artifact) {
   if (builder->user.dir.folder >= 0) disk_cache_set_aside(&builder->user, &name, 0, "the driver refused it");
 }
 
+bool builder_tells_ranges(const struct builder *builder) {
+  return nvrtc_inspected(builder->nvrtc) & NVRTC_INSPECT_RANGES;
+}
+
 struct source_shelf *builder_sources(struct builder *builder) {
   return &builder->sources;
 }

@@ -2,6 +2,8 @@
 #ifndef KJIT_JIT_BUILDER_H
 #define KJIT_JIT_BUILDER_H
 
+#include <stdbool.h>
+
 #include <kjit/build.h>
 #include <kjit/doctor.h>
 
@@ -28,6 +30,9 @@ void builder_forget(struct builder *builder, const kjit_artifact *artifact);
 
 /* What kjit_runtime_cancel() promises. Thread-safe. */
 void builder_cancel(struct builder *builder);
+
+/* Whether a profiler is to be told ranges (base/nvtx.h). Thread-safe. */
+bool builder_tells_ranges(const struct builder *builder);
 
 /* The embedded kernels' sources, kept as long as the builder. */
 struct source_shelf *builder_sources(struct builder *builder);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/nvtx.h"
 #include "jit/builder.h"
 #include "jit/builder_background.h"
 #include "jit/builder_fork.h"
@@ -107,12 +108,20 @@ static kjit_status create_server(struct builder *builder, const kjit_runtime_opt
   return compile_server_create(&builder->server, &settings, error);
 }
 
-/* KJIT_DUMP and KJIT_TIME, or the options in their place. */
+/* A switch is on by its flag, or by its variable with any word but "off". */
+static bool is_switched_on(const struct builder *builder, const kjit_runtime_options *options, uint32_t flag,
+                           const char *variable) {
+  const char *const word = read_environment(builder, options, variable);
+  return options->flags & flag || (word && strcmp(word, "off") != 0);
+}
+
+/* KJIT_DUMP, KJIT_TIME and KJIT_NVTX, or the options in their place. */
 static kjit_status choose_inspection(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
   const char *dump = options->dump_dir ? options->dump_dir : read_environment(builder, options, "KJIT_DUMP");
-  const char *const time = read_environment(builder, options, "KJIT_TIME");
-  const bool timed = options->flags & KJIT_RUNTIME_TIME_PHASES || (time && strcmp(time, "off") != 0);
+  const bool timed = is_switched_on(builder, options, KJIT_RUNTIME_TIME_PHASES, "KJIT_TIME");
   if (timed || dump) nvrtc_inspect(builder->nvrtc, NVRTC_INSPECT_TIME);
+  if (is_switched_on(builder, options, KJIT_RUNTIME_NVTX, "KJIT_NVTX") && nvtx_open())
+    nvrtc_inspect(builder->nvrtc, NVRTC_INSPECT_RANGES);
   if (!dump) return KJIT_OK;
   if (*dump != '/') return error_invalid(error, "KJIT_DUMP", "must be an absolute path of a folder");
   nvrtc_inspect(builder->nvrtc, NVRTC_INSPECT_PTX);

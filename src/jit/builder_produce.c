@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/nvtx.h"
 #include "jit/builder_held.h"
 #include "jit/cache/cache_publish.h"
 #include "jit/cache/failure_cache.h"
@@ -105,7 +106,7 @@ static kjit_status compile_somewhere(struct builder_call *call, struct compile_r
   const compile_stop stop = builder_call_is_over; /* without a deadline too, because the builder may be cancelled */
   kjit_status status = KJIT_OK;
   /* A worker's answer has neither PTX nor times. */
-  const bool inspects = nvrtc_inspected(builder->nvrtc) != 0;
+  const bool inspects = nvrtc_inspected(builder->nvrtc) & (NVRTC_INSPECT_PTX | NVRTC_INSPECT_TIME);
   if (builder->server && !inspects &&
       compile_server_run(builder->server, call->request, stop, call, result, &status, error))
     return status;
@@ -128,7 +129,10 @@ static kjit_status compile(struct builder_call *call, kjit_artifact **out, kjit_
   struct compile_result result = {0};
   struct entry_image image = {0};
   const int64_t start_ns = builder_now_ns(builder);
+  const bool ranges = nvrtc_inspected(builder->nvrtc) & NVRTC_INSPECT_RANGES;
+  if (ranges) nvtx_push("compile", call->request->label, call->request->target.name);
   kjit_status status = compile_somewhere(call, &result, error);
+  if (ranges) nvtx_pop();
   if (status == KJIT_ERR_CANCELLED) {
     error_clear(error);
     status = builder_call_end(call, "the compile was stopped", error);

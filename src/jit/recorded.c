@@ -128,7 +128,7 @@ static bool take_repeated(struct recorded *recorded, const struct key_field *fie
   else if (key_field_is(field, KEY_TAG_OPTION))
     recorded->options[request->option_count++] = value;
   else if (key_field_is(field, KEY_TAG_OUTPUT))
-    request->flags |= KJIT_BUILD_OBJECT;
+    request->flags |= strcmp(value, KEY_OUTPUT_WHOLE) ? KJIT_BUILD_OBJECT : KJIT_BUILD_KEEP_UNUSED;
   else
     return key_field_is(field, KEY_TAG_FORMAT); /* compared as text in the end */
   return true;

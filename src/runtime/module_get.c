@@ -1,6 +1,7 @@
 /* From a request to a loaded module: build it, take its record, and load it if this thread is the first. A cubin that
  * the driver refuses is built again once. Any thread may come; those that want the same module wait at its gate. */
 #include "base/error.h"
+#include "base/nvtx.h"
 
 #include "jit/artifact.h"
 #include "runtime/runtime_internal.h"
@@ -75,7 +76,10 @@ static kjit_status make_loaded(struct kjit_module *module, const struct jit_requ
                      request->entry, request->target.name);
   }
   if (!gate_enter(&module->runtime->keeper, &module->loaded)) return KJIT_OK;
+  const bool ranges = builder_tells_ranges(module->runtime->builder);
+  if (ranges) nvtx_push("load", request->label, request->target.name);
   const kjit_status status = load(module, request, artifact, entry, error);
+  if (ranges) nvtx_pop();
   gate_leave(&module->runtime->keeper, &module->loaded, status == KJIT_OK);
   return status;
 }

@@ -63,6 +63,9 @@ static kjit_status choose_by_environment(kjit_runtime_options *options, kjit_err
   return status == KJIT_OK ? choose_tiered(options, error) : status;
 }
 
+#define KNOWN_FLAGS                                                                                                    \
+  (KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED | KJIT_RUNTIME_TIME_PHASES | KJIT_RUNTIME_NVTX)
+
 /* Copy and check the caller's options; unknown flags are refused, because a newer header may give them a meaning. */
 static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_options *given, kjit_error *error) {
   *out = kjit_runtime_options_default();
@@ -73,7 +76,7 @@ static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_op
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.cache_mode: %u; must be a kjit_cache_mode, 0 to %d",
                      out->cache_mode, KJIT_CACHE_OFF);
   }
-  if (out->flags & ~(KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED | KJIT_RUNTIME_TIME_PHASES)) {
+  if (out->flags & ~KNOWN_FLAGS) {
     return error_set(error, KJIT_ERR_INVALID_ARG, "options.flags: 0x%x; only KJIT_RUNTIME_* may be set", out->flags);
   }
   if (out->reserved) return error_invalid(error, "options.reserved", "must be zero");

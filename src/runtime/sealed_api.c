@@ -137,8 +137,8 @@ kjit_status kjit_sealer_add(kjit_sealer *sealer, kjit_runtime *runtime, const kj
   if (!sealer) return error_invalid(error, "sealer", "must not be NULL");
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
   if (!request) return error_invalid(error, "request", "must not be NULL");
-  if (request->flags & KJIT_BUILD_OBJECT)
-    return error_invalid(error, "request.flags", "KJIT_BUILD_OBJECT gives no kernel to seal");
+  if (request->flags & JIT_REQUEST_OUTPUT_FLAGS)
+    return error_invalid(error, "request.flags", "KJIT_BUILD_OBJECT and KJIT_BUILD_KEEP_UNUSED cannot be sealed");
   struct sealing sealing = {sealer, runtime, NULL};
   const kjit_status status = builder_custom(runtime->builder, request, NULL, NULL, add, &sealing, error);
   if (artifact && (status == KJIT_OK || status == KJIT_ERR_COMPILE))

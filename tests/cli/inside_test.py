@@ -22,6 +22,8 @@ __device__ __noinline__ float twice(float x) {
 
 
 class Inside(harness.KjitCase):
+    profiler = ""  # tests/support/fake_nvtx_library.c
+
     def setUp(self):
         super().setUp()
         if not self.has_nvrtc():
@@ -119,7 +121,16 @@ class Inside(harness.KjitCase):
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertNotIn(str(self.folder), made.stdout)  # the key is the same on every machine
 
+    def test_ranges__of_a_link_stand_within_those_of_its_compile(self):
+        told = self.folder / "told"
+        profiler = {"KJIT_NVTX": "on", "NVTX_INJECTION64_PATH": self.profiler, "FAKE_NVTX_FILE": told}
+        made = self.compile("--", "-dlto", environment=profiler)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        ranges = ["domain kjit", "push compile k.cu sm_90", "push link k.cu sm_90", "pop", "pop"]
+        self.assertEqual(told.read_text().splitlines(), ranges)
+
 
 if __name__ == "__main__":
+    Inside.profiler = sys.argv[2]
     harness.KjitCase.program = sys.argv[1]
     harness.main(sys.modules["__main__"])

@@ -31,6 +31,7 @@ def make_request(case: dict[str, Any]) -> Any:
         arch=case.get("arch", "sm_90").encode(),
         entry=case["entry"].encode() if case.get("entry") else None,
         source=_abi.kjit_source(b"case.cu", text, len(text)),
+        flags=_abi.KJIT_BUILD_KEEP_UNUSED,
     )
     headers = [_abi.kjit_source(name.encode(), data.encode(), 0) for name, data in case.get("headers", {}).items()]
     defines = [_abi.kjit_define(name.encode(), value.encode()) for name, value in case.get("defines", {}).items()]

@@ -29,6 +29,7 @@ static const char usage[] =
     "  -- OPTION...      for the compiler: --maxrregcount=64, -lineinfo, --std=c++20, ...\n"
     "  --arch ARCH       sm_80, sm_90, sm_90a, ...\n"
     "  -o FILE           write the cubin\n"
+    "  --keep-unused     leave variables in FILE.cu's cubin that nothing uses\n"
     "  --show-source     print the text that would be compiled; without --json nothing is compiled\n"
     "  --time            where the compile's time went; nothing is known of a kernel that is in the cache\n"
     "  --show-key        print the key and what it covers\n"
@@ -38,7 +39,7 @@ static const char usage[] =
 struct compile_options {
   const char *flash, *attention, *family, *entry, *arch, *output;
   struct option_list words, defines, include_dirs;
-  bool show_source, show_key, time, json;
+  bool show_source, show_key, time, json, keep_unused;
 };
 
 /* What is asked for, whichever way it was said. */
@@ -123,6 +124,7 @@ static kjit_build_request custom_request(const struct subject *subject, const st
   request.arch = options->arch;
   request.options = options->words.items + 1;
   request.option_count = options->words.count - 1;
+  if (options->keep_unused) request.flags |= KJIT_BUILD_KEEP_UNUSED;
   return request;
 }
 
@@ -296,6 +298,7 @@ static int compile_run(int argc, char **argv) {
       {.kind = OPTION_LIST, .name = "-D", .target = &options.defines},
       {.kind = OPTION_LIST, .name = "-I", .target = &options.include_dirs},
       {.kind = OPTION_FLAG, .name = "--show-source", .target = &options.show_source},
+      {.kind = OPTION_FLAG, .name = "--keep-unused", .target = &options.keep_unused},
       {.kind = OPTION_FLAG, .name = "--time", .target = &options.time},
       {.kind = OPTION_FLAG, .name = "--show-key", .target = &options.show_key},
       {.kind = OPTION_FLAG, .name = "--json", .target = &options.json},

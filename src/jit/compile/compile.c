@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/nvtx.h"
 #include "base/text.h"
 #include "jit/compile/compile_inspect.h"
 #include "jit/compile/compile_internal.h"
@@ -270,6 +271,7 @@ static kjit_status compile_unit(struct job *job) {
   if (status == KJIT_OK && !preamble_only) status = read_names(job);
   if (status == KJIT_OK && !preamble_only) status = read_code(job);
   if (status == KJIT_OK && !preamble_only) compile_keep_ptx(job);
+  if (status == KJIT_OK && !preamble_only) compile_drop_unused(job);
   if (job->program) (void)job->api->nvrtcDestroyProgram(&job->program);
   return status;
 }
@@ -292,14 +294,23 @@ static kjit_status prepare_pch(const struct job *job) {
   return KJIT_OK;
 }
 
+/* Link, and note how long it took. */
+static kjit_status link_unit(struct job *job) {
+  const bool ranges = nvrtc_inspected(job->nvrtc) & NVRTC_INSPECT_RANGES;
+  const double start = now_ms();
+  if (ranges) nvtx_push("link", job->request->label, job->request->target.name);
+  const kjit_status status = link_run(job);
+  if (ranges) nvtx_pop();
+  job->result->phases.link_ms = now_ms() - start;
+  return status;
+}
+
 static kjit_status run(struct job *job) {
   kjit_status status = KJIT_OK;
   if (job->plan.compiles) status = compile_unit(job);
   if (status == KJIT_OK && job->pch && job->pch->create) return status;
   if (status == KJIT_OK && should_stop(&job->stop)) status = compile_failure(job, NVRTC_ERROR_CANCELLED);
-  const double link_start = now_ms();
-  if (status == KJIT_OK && job->plan.links) status = link_run(job);
-  if (job->plan.links) job->result->phases.link_ms = now_ms() - link_start;
+  if (status == KJIT_OK && job->plan.links) status = link_unit(job);
   if (status == KJIT_OK && !job->plan.compiles && !job->plan.links) status = take_part(job);
   if (status == KJIT_OK) status = compile_read_output(job);
   if (status == KJIT_ERR_COMPILE && !job->result->log) {

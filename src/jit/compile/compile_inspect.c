@@ -48,16 +48,20 @@ void compile_time_end(int file, struct job *job) {
   }
 }
 
-void compile_keep_ptx(struct job *job) {
+char *compile_read_ptx(const struct job *job, size_t *bytes) {
   const struct nvrtc_api *const api = job->api;
-  size_t bytes = 0;
-  if (!(nvrtc_inspected(job->nvrtc) & NVRTC_INSPECT_PTX) || !api->nvrtcGetPTXSize || !api->nvrtcGetPTX) return;
-  if (api->nvrtcGetPTXSize(job->program, &bytes) != NVRTC_SUCCESS || bytes == 0 || bytes > PTX_LIMIT) return;
-  char *const ptx = mem_alloc(job->mem, bytes + 1);
-  if (ptx && api->nvrtcGetPTX(job->program, ptx) == NVRTC_SUCCESS)
-    job->result->ptx = ptx;
-  else
-    mem_free(job->mem, ptx);
+  *bytes = 0;
+  if (!api->nvrtcGetPTXSize || !api->nvrtcGetPTX) return NULL;
+  if (api->nvrtcGetPTXSize(job->program, bytes) != NVRTC_SUCCESS || *bytes == 0 || *bytes > PTX_LIMIT) return NULL;
+  char *const ptx = mem_alloc(job->mem, *bytes + 1);
+  if (ptx && api->nvrtcGetPTX(job->program, ptx) == NVRTC_SUCCESS) return ptx;
+  mem_free(job->mem, ptx);
+  return NULL;
+}
+
+void compile_keep_ptx(struct job *job) {
+  size_t bytes;
+  if (nvrtc_inspected(job->nvrtc) & NVRTC_INSPECT_PTX) job->result->ptx = compile_read_ptx(job, &bytes);
 }
 
 bool compile_wants_lines(const struct jit_request *request) {

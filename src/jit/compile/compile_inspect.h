@@ -26,6 +26,9 @@ void compile_append_line(struct text *text, const char *path, const char *name);
 /* The texts of `count` files behind such lines (mem_free each), or NULL for all where memory is short. */
 bool compile_line_texts(const struct mem *mem, const struct source_file *files, size_t count, const char **texts);
 
+/* The PTX of a compile that succeeded (mem_free); NULL when this NVRTC gives none, or memory is short. */
+char *compile_read_ptx(const struct job *job, size_t *bytes);
+
 /* Keep the PTX of a compile that succeeded, where somebody asked for it. Without it nothing else changes. */
 void compile_keep_ptx(struct job *job);
 

@@ -47,6 +47,10 @@ void compile_error_line(const char *log, const char **line, int *bytes);
 /* Messages about name expressions name a hidden file of NVRTC's; have them name the expression. In place. */
 void compile_log_rewrite(char *log);
 
+/* Take unused variables (unused.h) out of a cubin that no linker will see, unless the request wants it whole. Before
+ * the program is destroyed. */
+void compile_drop_unused(struct job *job);
+
 /* Of finished machine code: its kernels with their figures, and that the entry is among them. Takes the lines with
  * figures out of the log. */
 kjit_status compile_read_output(struct job *job);

@@ -1,14 +1,17 @@
 /* What came out of a compile: which kernels the image has, with which figures, and whether the one that was asked for
- * is there. Any thread; everything belongs to one job. */
+ * is there; and what of the image goes before that, because nothing uses it. Any thread; everything belongs to one job.
+ */
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "jit/compile/compile_inspect.h"
 #include "jit/compile/compile_internal.h"
 #include "jit/compile/cubin.h"
 #include "jit/compile/ptxas_log.h"
 #include "jit/compile/symbols.h"
+#include "jit/compile/unused.h"
 
 /* A kernel's figures. The linker's are those of the finished code; where it says nothing, the compiler's are taken. */
 static void read_figures(const struct job *job, const char *kernel, struct kernel_figures *out) {
@@ -113,4 +116,26 @@ kjit_status compile_read_output(struct job *job) {
   }
   if (result->log) ptxas_log_strip(result->log);
   return status;
+}
+
+/* The names that the request asks for stay, though nothing in the module may use them. */
+static const char *next_kept(void *user, size_t *bytes) {
+  struct symbol symbol;
+  if (!symbols_next(user, &symbol)) return NULL;
+  *bytes = symbol.linkage_bytes;
+  return symbol.linkage;
+}
+
+void compile_drop_unused(struct job *job) {
+  struct compile_result *const result = job->result;
+  struct symbols kept;
+  size_t bytes;
+  if (job->plan.links || job->request->flags & JIT_REQUEST_OUTPUT_FLAGS ||
+      !unused_is_likely(result->cubin, result->cubin_bytes))
+    return;
+  char *const ptx = compile_read_ptx(job, &bytes);
+  symbols_init(&kept, job->names.data ? job->names.data : "", job->names.bytes);
+  if (ptx)
+    result->cubin_bytes = unused_drop(job->mem, result->cubin, result->cubin_bytes, ptx, bytes, next_kept, &kept);
+  mem_free(job->mem, ptx);
 }

@@ -38,8 +38,9 @@ const char *nvrtc_file(struct nvrtc *nvrtc, kjit_error *error);
 /* The file of its builtins, "" when its folder has none. NULL when there is no NVRTC. */
 const char *nvrtc_builtins(struct nvrtc *nvrtc);
 
-/* What compiles are to leave besides code: PTX, and times of phases. Set before the first compile. */
-enum { NVRTC_INSPECT_PTX = 1, NVRTC_INSPECT_TIME = 2 };
+/* What compiles are to leave besides code: PTX, times of phases, and ranges for a profiler (base/nvtx.h). Set before
+ * the first compile. */
+enum { NVRTC_INSPECT_PTX = 1, NVRTC_INSPECT_TIME = 2, NVRTC_INSPECT_RANGES = 4 };
 void nvrtc_inspect(struct nvrtc *nvrtc, unsigned what);
 unsigned nvrtc_inspected(const struct nvrtc *nvrtc);
 

@@ -56,7 +56,10 @@ static void put_parts(struct text *text, const struct jit_request *request) {
     put_string(text, KEY_TAG_PART, jit_part_kind_name(request->parts[i].kind));
     put_digest(text, &request->parts[i].digest);
   }
-  if (request->flags & KJIT_BUILD_OBJECT) put_string(text, KEY_TAG_OUTPUT, "object");
+  if (request->flags & KJIT_BUILD_OBJECT)
+    put_string(text, KEY_TAG_OUTPUT, KEY_OUTPUT_OBJECT);
+  else if (request->flags & KJIT_BUILD_KEEP_UNUSED)
+    put_string(text, KEY_TAG_OUTPUT, KEY_OUTPUT_WHOLE);
 }
 
 static void put_sources(struct text *text, const struct source_set *sources) {
@@ -138,7 +141,7 @@ static void identify_string(struct digest_state *state, const char *value) {
 void key_identify(struct digest *identity, const struct jit_request *request, const char *compiler) {
   struct digest_state state;
   const uint64_t counts[5] = {request->option_count, compiler != NULL, request->name_count, request->part_count,
-                              request->flags & KJIT_BUILD_OBJECT};
+                              request->flags & JIT_REQUEST_OUTPUT_FLAGS};
   digest_begin(&state);
   digest_add(&state, counts, sizeof counts);
   digest_add(&state, request->sources->digest.bytes, DIGEST_BYTES);

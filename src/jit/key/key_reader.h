@@ -24,8 +24,12 @@
 #define KEY_TAG_SOURCE   "source" /* repeated, each followed by its digest */
 #define KEY_TAG_DIGEST   "digest"
 #define KEY_TAG_PART     "part"   /* repeated, each followed by its digest */
-#define KEY_TAG_OUTPUT   "output" /* where it is not the finished cubin */
+#define KEY_TAG_OUTPUT   "output" /* where it is not the finished cubin without unused variables */
 #define KEY_TAG_COMPILER "compiler"
+
+/* Values of the output. */
+#define KEY_OUTPUT_OBJECT "object"
+#define KEY_OUTPUT_WHOLE  "whole" /* with KJIT_BUILD_KEEP_UNUSED */
 
 /* Slices of the key text, not NUL-terminated. */
 struct key_field {

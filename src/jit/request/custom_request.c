@@ -210,7 +210,9 @@ static struct jit_request request_of(const struct storage *storage, const kjit_b
                               .part_count = request->part_count,
                               .options = (const char *const *)storage->options,
                               .option_count = storage->option_count,
-                              .flags = request->flags,
+                              /* An object keeps what it has anyway. */
+                              .flags = request->flags & KJIT_BUILD_OBJECT ? request->flags & ~KJIT_BUILD_KEEP_UNUSED
+                                                                          : request->flags,
                               .timeout_ms = request->timeout_ms,
                               .stop = request->stop,
                               .stop_user = request->stop_user};

@@ -13,7 +13,10 @@
 /* What may be set in a request's flags. */
 #define JIT_REQUEST_FLAGS                                                                                              \
   (KJIT_BUILD_RESIDENT_ONLY | KJIT_BUILD_NO_COMPILE | KJIT_BUILD_KEY_ONLY | KJIT_BUILD_OBJECT |                        \
-   KJIT_BUILD_STRICT_SOURCES | KJIT_BUILD_NO_TOOLKIT)
+   KJIT_BUILD_STRICT_SOURCES | KJIT_BUILD_NO_TOOLKIT | KJIT_BUILD_KEEP_UNUSED)
+
+/* Those that say what is made. */
+#define JIT_REQUEST_OUTPUT_FLAGS (KJIT_BUILD_OBJECT | KJIT_BUILD_KEEP_UNUSED)
 
 /* Compiled code that is an input. */
 struct jit_part {

@@ -159,7 +159,7 @@ void wire_request_put(struct text *out, const struct jit_request *request, const
   put_string(out, request->entry);
   put_string(out, request->prologue);
   put_string(out, request->main_path ? request->main_path : "");
-  put_u32(out, request->flags & KJIT_BUILD_OBJECT);
+  put_u32(out, request->flags & JIT_REQUEST_OUTPUT_FLAGS);
   put_strings(out, request->names, request->name_count);
   put_strings(out, request->options, request->option_count);
   put_u32(out, (uint32_t)sources->count);
@@ -257,7 +257,7 @@ const char *wire_request_read(struct wire_request *wire, const struct mem *mem, 
   wire->request.prologue = get_string(&reader);
   wire->request.main_path = get_string(&reader);
   wire->request.flags = get_u32(&reader);
-  if (!reader.fault && wire->request.flags & ~KJIT_BUILD_OBJECT) reader.fault = "it has a flag that is none";
+  if (!reader.fault && wire->request.flags & ~JIT_REQUEST_OUTPUT_FLAGS) reader.fault = "it has a flag that is none";
   wire->request.names = wire->names = read_strings(&reader, mem, &wire->request.name_count);
   wire->request.options = wire->options = read_strings(&reader, mem, &wire->request.option_count);
   read_files(wire, &reader, mem);

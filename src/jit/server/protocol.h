@@ -58,7 +58,7 @@ struct wire_request {
   enum wire_work work;
 };
 
-/* Append the payload of a request. Of its flags only KJIT_BUILD_OBJECT goes along, since it says what is made; the
+/* Append the payload of a request. Of its flags only those that say what is made go along; the
  * others, time limit and stop function stay behind: the caller acts on them. */
 void wire_request_put(struct text *out, const struct jit_request *request, const char *identity, enum wire_work work,
                       uint64_t memory_bytes);

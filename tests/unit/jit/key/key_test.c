@@ -71,6 +71,9 @@ static void test_key__each_field_matters(void **state) {
   cache_request_make(&made, 1);
   assert_true(differs(&made.request, "nvrtc-2"));
   assert_true(differs(&made.request, NULL));
+  made.request.flags = KJIT_BUILD_KEEP_UNUSED;
+  assert_true(differs(&made.request, "nvrtc-1"));
+  made.request.flags = 0;
   strcpy(made.request.target.name, "sm_90");
   assert_true(differs(&made.request, "nvrtc-1"));
   cache_request_make(&made, 1);
