@@ -4,9 +4,12 @@
  * the call itself, and plans. The families are `attention_backward_sm90` (Hopper) and `flash_backward` (sm_80 and
  * later).
  *
- * A call launches one to four kernels, one after the other on the caller's stream: one for dq (and delta), one for dk
- * and dv, or one for each of these two. None uses atomics, and every sum has a fixed order, so equal inputs on equal
- * cards give equal bits. The library holds no memory for a call: the one scratch tensor, delta, is the caller's.
+ * A call launches one to four kernels, one after the other on the caller's stream. Either one for dq (and delta) and
+ * one for dk and dv, or one for each of these two: every sum has a fixed order, so equal inputs on equal cards give
+ * equal bits, and the one scratch tensor, delta, is the caller's. Or three kernels of attention_backward_sm90 (passes
+ * 8, 7 and 16), which make fewer products and sum dq in fp32 in device memory that the library holds, 4 bytes for each
+ * element of dq: in any order, or with KJIT_ATTENTION_DETERMINISTIC in a fixed one. The library chooses the first way;
+ * the second is had by naming its configs.
  */
 #ifndef KJIT_ATTENTION_BACKWARD_H
 #define KJIT_ATTENTION_BACKWARD_H
@@ -16,6 +19,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/** A bit of kjit_attention_backward_args.flags and of the problem's flags in kjit_attention_backward_choose(): equal
+ * inputs on equal cards give equal bits. */
+#define KJIT_ATTENTION_DETERMINISTIC 0x4u
 
 #define KJIT_GRADIENT_Q 0x1u /**< dq */
 #define KJIT_GRADIENT_K 0x2u /**< dk */
@@ -44,7 +51,7 @@ typedef struct kjit_attention_backward_args {
   kjit_tensor dv;    /**< written; data NULL: not wanted                                                             */
   kjit_tensor delta; /**< scratch, written: as lse, memory of its own; data may be NULL where dv alone is wanted     */
   float scale;    /**< softmax scale, > 0 and finite; 0: 1/√head_dim                                              */
-  uint32_t flags; /**< KJIT_ATTENTION_CAUSAL or 0                                                                 */
+  uint32_t flags; /**< KJIT_ATTENTION_CAUSAL, KJIT_ATTENTION_DETERMINISTIC                                        */
 } kjit_attention_backward_args;
 
 static inline kjit_attention_backward_args kjit_attention_backward_args_default(void) {
@@ -87,6 +94,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_backward_choose(const kjit_at
  *                                  or no gradient is wanted
  * @retval KJIT_ERR_INVALID_CONFIG  a config breaks a rule, or does not fit the tensors or the other configs
  * @retval KJIT_ERR_UNSUPPORTED     the current device cannot run it, or no family computes it there
+ * @retval KJIT_ERR_DRIVER          besides: the device has no memory for the sums of dq
  * @retval those of kjit_kernel_get() and kjit_kernel_launch()
  * @par Thread safety  Thread-safe.
  */
@@ -143,12 +151,13 @@ typedef struct kjit_flash_backward_config {
   X(head_dim, INT, "columns of q and k: a multiple of 8 from 8 to 256")                                                \
   X(head_dim_v, INT, "columns of v and o: a multiple of 8 from 8 to 256")                                              \
   X(causal, BOOL, "row i sees keys up to i + seq_kv - seq_q")                                                          \
-  X(pass, INT, "what is computed: 1 dq and delta, 2 dk, 4 dv, 6 dk and dv")                                            \
+  X(pass, INT, "1 dq and delta, 2 dk, 4 dv, 6 dk and dv; 7 dk, dv, dq in sums, 8 delta, sums of zero, 16 dq of sums")  \
   X(consumers, INT, "warpgroups that compute, 1 to 3; each owns 64 rows")                                              \
   X(tile, INT, "rows of a step: a multiple of 16 from 16 to 256")                                                      \
   X(stages, INT, "tiles of a step with head_dim columns in shared memory: 1 to 4, from 2 with pipelined")              \
   X(value_stages, INT, "the same with head_dim_v columns; from 2 with pipelined and dv")                               \
-  X(pipelined, BOOL, "a step's sums run beside the next step's scores")
+  X(pipelined, BOOL, "a step's sums run beside the next step's scores")                                                \
+  X(direct, BOOL, "pass 7: dq is added to its sums from registers, not by the bulk copy engine; otherwise 0")
 
 /** One configuration of attention_backward_sm90, with a member for each of the family's kjit_config.values. */
 typedef struct kjit_attention_backward_sm90_config {

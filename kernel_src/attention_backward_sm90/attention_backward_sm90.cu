@@ -1,5 +1,4 @@
-// Attention backward for Hopper (sm_90a): TMA, mbarriers, warp-specialised wgmma; dq, dk and dv, each a sum in a fixed
-// order, without atomics.
+// Attention backward for Hopper (sm_90a): TMA, mbarriers, warp-specialised wgmma; dq, dk and dv.
 //
 //   P = exp(scale * Q K^T - lse), delta = rowsum(dO * O) - dLSE, dS = P * (dO V^T - delta)
 //   dV = P^T dO, dK = scale * dS^T Q, dQ = scale * dS K, each (batch, head) by itself
@@ -7,6 +6,9 @@
 // Tensors   as flash_backward's, through tensor maps, so any strides that are multiples of 16 bytes.
 // Passes    One source for several kernels, by the field `pass`: dq (which also writes delta), dk and dv, dk alone, dv
 //           alone. P and dS are computed anew in each, so a pass depends on no other but for delta.
+//           Or three kernels with five products a pair of tiles: delta and zeros; dk and dv, while dq is summed in
+//           global memory in fp32 (summing.cuh); dq from these sums (sums.cuh). That is fewer products for more
+//           memory traffic, and in a fixed order only where blocks take turns.
 // Grid      (ceil(own rows / tile), heads, batch): queries and heads_q for dq, keys and heads_kv for dk and dv.
 // Warps     the first warpgroup is the producer (producer.cuh); 1 to 3 consumer warpgroups of 64 own rows each multiply
 //           and store (consumer.cuh).
@@ -22,28 +24,52 @@
 
 #include "attention_backward_sm90/consumer.cuh"
 #include "attention_backward_sm90/producer.cuh"
+#include "attention_backward_sm90/sharing.cuh"
+#include "attention_backward_sm90/summing.cuh"
+#include "attention_backward_sm90/sums.cuh"
 
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "attention_backward_sm90 requires sm_90a"
 #endif
+
+// Pass 7 has consumers of its own.
+template <bool kSumsDq, bool kShares> struct ConsumerOf { using type = Consumer; };
+template <> struct ConsumerOf<true, false> { using type = SummingConsumer<cfg::kDqColumns>; };
+template <> struct ConsumerOf<true, true> { using type = SharingConsumer<cfg::kDqColumns>; };
+
+// The warps of the first warpgroup.
+KJIT_DEVICE void produce(const attention_backward_sm90_params &p, const Layout &layout, const Work &work, int warp) {
+  const Producer producer{p, layout, work};
+  if (warp == 0 && threadIdx.x == 0) producer.load_tiles();
+  if (cfg::kOwnsKeys && warp == 1) producer.load_statistics(threadIdx.x % kLanesPerWarp);
+  if constexpr (cfg::kSumsDq && !cfg::kDirect) {
+    if (warp >= 2 && threadIdx.x % kLanesPerWarp == 0) Adder{p, layout, work, warp - 2}.run();
+  }
+}
 
 extern "C" __global__
 __launch_bounds__(cfg::kThreads,
                   1) void attention_backward_sm90(const __grid_constant__ attention_backward_sm90_params p) {
   extern __shared__ char raw[];
   const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
-  if (threadIdx.x == 0) layout.initialise();
-  __syncthreads(); // the mbarriers are initialised for every thread
-  const Work work(p.rest);
-  // The shuffle tells the compiler that the number is the same in all threads of a warp.
-  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0);
-  if (warp < kThreadsPerWarpgroup / kLanesPerWarp) {
-    setmaxnreg_dec<cfg::kProducerRegisters>();
-    const Producer producer{p, layout, work};
-    if (warp == 0 && threadIdx.x == 0) producer.load_tiles();
-    if (cfg::kOwnsKeys && warp == 1) producer.load_statistics(threadIdx.x % kLanesPerWarp);
+  const Work work(p.rest, cfg::kCausal && (!cfg::kOwnsKeys || p.turns));
+  if constexpr (cfg::kIsBegin) {
+    BeginSums{p}.run();
+  } else if constexpr (cfg::kIsEnd) {
+    EndSums(p, layout, work, 0, threadIdx.x).run();
   } else {
-    setmaxnreg_inc<cfg::kConsumerRegisters>();
-    Consumer(p, layout, work, warp / 4 - 1, threadIdx.x % kThreadsPerWarpgroup).run();
+    if (threadIdx.x == 0) layout.initialise();
+    __syncthreads(); // the mbarriers are initialised for every thread
+    // The shuffle tells the compiler that the number is the same in all threads of a warp.
+    const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0);
+    if (warp < kThreadsPerWarpgroup / kLanesPerWarp) {
+      setmaxnreg_dec<cfg::kProducerRegisters>();
+      produce(p, layout, work, warp);
+    } else {
+      setmaxnreg_inc<cfg::kConsumerRegisters>();
+      typename ConsumerOf<cfg::kSumsDq, cfg::kShares>::type(p, layout, work, warp / 4 - 1,
+                                                            threadIdx.x % kThreadsPerWarpgroup)
+          .run();
+    }
   }
 }

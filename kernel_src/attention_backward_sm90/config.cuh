@@ -14,13 +14,15 @@
 #elif !defined(KJIT_causal)
 #error "KJIT_causal is not defined: 0 or 1"
 #elif !defined(KJIT_pass)
-#error "KJIT_pass is not defined: the gradients to compute: 1 dq, 2 dk, 4 dv, 6 dk and dv"
+#error "KJIT_pass is not defined: what to compute: 1 dq, 2 dk, 4 dv, 6 dk and dv, 7 all, 8 delta, 16 dq from sums"
 #elif !defined(KJIT_consumers) || !defined(KJIT_tile)
 #error "KJIT_consumers or KJIT_tile is not defined: warpgroups of 64 own rows, rows of a step"
 #elif !defined(KJIT_stages) || !defined(KJIT_value_stages)
 #error "KJIT_stages or KJIT_value_stages is not defined: tiles of a step in shared memory"
 #elif !defined(KJIT_pipelined)
 #error "KJIT_pipelined is not defined: 0 or 1"
+#elif !defined(KJIT_direct)
+#error "KJIT_direct is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -38,6 +40,16 @@ BACKWARD_SM90_WGMMA(KJIT_head_dim)
 #if KJIT_head_dim_v != KJIT_tile && KJIT_head_dim_v != KJIT_head_dim
 BACKWARD_SM90_WGMMA(KJIT_head_dim_v)
 #endif
+// And of a consumer's half of dQ's columns, where it is not as wide as one of these.
+#if KJIT_pass == 7 && KJIT_tile == 64 && KJIT_head_dim == 64 && KJIT_head_dim_v != 32
+BACKWARD_SM90_WGMMA(32)
+#endif
+
+// And where consumers share keys: of 32 queries, and of half of the columns.
+#if KJIT_pass == 7 && KJIT_head_dim > 128
+BACKWARD_SM90_WGMMA(32)
+BACKWARD_SM90_WGMMA(128)
+#endif
 
 using namespace kjit;
 
@@ -53,24 +65,41 @@ constexpr int kConsumers = KJIT_consumers;
 constexpr int kStages = KJIT_stages;
 constexpr int kValueStages = KJIT_value_stages;
 constexpr bool kPipelined = KJIT_pipelined;
+constexpr bool kDirect = KJIT_direct;
 
-constexpr bool kComputesDq = kPass & FLASH_BACKWARD_DQ;
+// Three kernels together compute all gradients by five products a pair of tiles: delta and zeros (BACKWARD_SM90_BEGIN),
+// dk and dv with dq summed in fp32 in global memory (BACKWARD_SM90_SUM), dq from these sums (BACKWARD_SM90_END).
+constexpr bool kSumsDq = kPass == BACKWARD_SM90_SUM;
+constexpr bool kIsBegin = kPass == BACKWARD_SM90_BEGIN;
+constexpr bool kIsEnd = kPass == BACKWARD_SM90_END;
+
+constexpr bool kComputesDq = kPass == FLASH_BACKWARD_DQ; // in registers
 constexpr bool kComputesDk = kPass & FLASH_BACKWARD_DK;
 constexpr bool kComputesDv = kPass & FLASH_BACKWARD_DV;
 constexpr bool kNeedsDs = kComputesDq || kComputesDk;
 constexpr bool kOwnsKeys = kComputesDk || kComputesDv;
 
+// Of heads above 128 columns a thread cannot hold dk and dv of its rows: the consumers of pass 7 share 64 keys
+// (sharing.cuh). Otherwise each has 64 rows of its own.
+constexpr bool kShares = kSumsDq && kHeadDim > 128;
 constexpr int kGroupRows = BACKWARD_SM90_GROUP_ROWS;
-constexpr int kOwnRows = kGroupRows * kConsumers;
+constexpr int kOwnGroups = kShares ? 1 : kConsumers;
+constexpr int kOwnRows = kGroupRows * kOwnGroups;
 constexpr int kStepRows = KJIT_tile;
-constexpr int kThreads = kThreadsPerWarpgroup * (kConsumers + 1);
+
+// What one consumer computes: scores of so many rows of a step, sums of so many columns.
+constexpr int kScoreRows = kShares ? kStepRows / 2 : kStepRows;
+constexpr int kSumColumns = kShares ? 128 : kHeadDim;
+constexpr int kSumValueColumns = kShares ? 128 : kHeadDimV;
+constexpr int kThreads = kThreadsPerWarpgroup * (kIsBegin || kIsEnd ? 1 : kConsumers + 1);
 
 // Registers of each thread after setmaxnreg. A block starts with the registers that ptxas gives each of its threads,
 // 168 with three warpgroups and 128 with four; the warpgroups together may have no more than that.
 constexpr int kProducerRegisters = kConsumers == 1 ? 56 : kConsumers == 2 ? 24 : 32;
 constexpr int kConsumerRegisters = kConsumers == 1 ? 256 : kConsumers == 2 ? 240 : 160;
 
-static_assert(kPass == 1 || kPass == 2 || kPass == 4 || kPass == 6, "pass: 1, 2, 4 or 6");
+static_assert(kPass == 1 || kPass == 2 || kPass == 4 || kPass == 6 || kSumsDq || kIsBegin || kIsEnd,
+              "pass: 1, 2, 4, 6, 7, 8 or 16");
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
 static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
 static_assert(kConsumers >= 1 && kConsumers <= 3, "consumers: 1 to 3");
@@ -94,5 +123,20 @@ constexpr int kStepBandBytes = kStepRows * kRowBytes;
 constexpr int kStepBytes = kStepBandBytes * bands(kHeadDim);
 constexpr int kStepValueBytes = kStepBandBytes * bands(kHeadDimV);
 constexpr int kStatisticsBytes = kOwnsKeys ? BACKWARD_SM90_QUERY_BYTES * kStepRows : 0;
+
+// Where dq is summed: how the two consumers share the product dS K of a step, and which tile of sums that gives. With
+// steps of 128 queries each takes 64 of them and all columns; with 64 queries each takes half of the columns, whole
+// bands of them where there are two.
+constexpr bool kSumsRows = kStepRows == 2 * kGroupRows;
+constexpr int kDqColumns = BACKWARD_SM90_DQ_COLUMNS(kHeadDim, kStepRows);
+constexpr int kDqBytes = kGroupRows * kDqColumns * 4;                   // of a consumer, in fp32
+constexpr int kSumBytes = BACKWARD_SM90_SUM_BYTES(kHeadDim, kStepRows); // of 64 queries
+constexpr int kDsStages = 2;
+constexpr int kDsBytes = kSumsDq ? 2 * kStepBandBytes : 0; // dS of 128 keys in two bands; or P and dS of 64
+static_assert(!kSumsDq || (kConsumers == 2 && (kSumsRows || kStepRows == kGroupRows)),
+              "pass 7: two consumers, steps of 64 or 128 queries");
+static_assert(!kSumsDq || kSumsRows || kHeadDim >= 64, "pass 7: with steps of 64 queries head_dim is 64 or more");
+static_assert(!kShares || (kDirect && bands(kHeadDim) == 4 && bands(kHeadDimV) == 4 && !kSumsRows),
+              "pass 7: above 128 columns both head sizes are above 192, with steps of 64 queries, and direct");
 
 } // namespace cfg

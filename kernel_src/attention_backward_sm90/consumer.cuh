@@ -24,11 +24,11 @@
 #include "flash_backward/row_delta.cuh"
 
 struct Consumer {
-  static constexpr int kStep8 = cfg::kStepRows / 8;
-  static constexpr int kStep16 = cfg::kStepRows / 16;
-  static constexpr int kDx8 = cfg::kHeadDim / 8;
-  static constexpr int kDv8 = cfg::kHeadDimV / 8;
-  using Scores = Wgmma<cfg::Element, cfg::kStepRows>;
+  static constexpr int kStep8 = cfg::kScoreRows / 8;
+  static constexpr int kStep16 = cfg::kScoreRows / 16;
+  static constexpr int kDx8 = cfg::kSumColumns / 8;
+  static constexpr int kDv8 = cfg::kSumValueColumns / 8;
+  using Scores = Wgmma<cfg::Element, cfg::kScoreRows>;
 
   const attention_backward_sm90_params &p;
   const Layout at;
@@ -63,13 +63,17 @@ struct Consumer {
     store_gradients();
   }
 
-private:
+protected:
   KJIT_DEVICE int own_barrier() const { return 1 + consumer; }
 
   // The r-th (0 or 1) of this thread's two rows, in the sequence.
   KJIT_DEVICE int own_row(int r) const {
-    return work.tile * cfg::kOwnRows + consumer * cfg::kGroupRows + warp * 16 + lane / 4 + 8 * r;
+    return work.tile * cfg::kOwnRows + own_group() * cfg::kGroupRows + warp * 16 + lane / 4 + 8 * r;
   }
+  KJIT_DEVICE int own_group() const { return cfg::kShares ? 0 : consumer; }
+
+  // The first row of a step that this consumer computes scores of.
+  KJIT_DEVICE int first_score() const { return cfg::kShares ? consumer * cfg::kScoreRows : 0; }
 
   template <int kTiles8> KJIT_DEVICE static void clear(float (&x)[kTiles8][4]) {
 #pragma unroll
@@ -112,10 +116,10 @@ private:
   }
 
   KJIT_DEVICE void issue_dv(int slot) {
-    if constexpr (cfg::kComputesDv) issue_sum<cfg::kHeadDimV>(dv, rounded_p, at.step_value(slot));
+    if constexpr (cfg::kComputesDv) issue_sum<cfg::kSumValueColumns>(dv, rounded_p, at.step_value(slot));
   }
   KJIT_DEVICE void issue_dx(int slot) {
-    if constexpr (cfg::kNeedsDs) issue_sum<cfg::kHeadDim>(dx, rounded_ds, at.step(slot));
+    if constexpr (cfg::kNeedsDs) issue_sum<cfg::kSumColumns>(dx, rounded_ds, at.step(slot));
   }
 
   KJIT_DEVICE void release(uint32_t barrier) const {
@@ -131,7 +135,7 @@ private:
 
   // Two neighbouring queries of the step: their LSE in words 0 and 1, their delta in words 2 and 3.
   KJIT_DEVICE Chunk query_pair(int slot, int n) const {
-    return ld_shared_16(at.statistics(slot) + (n * 4 + lane % 4) * 16);
+    return ld_shared_16(at.statistics(slot) + (first_score() / 2 + n * 4 + lane % 4) * 16);
   }
 
   // S becomes P. Pairs that do not meet get 0.
@@ -140,9 +144,11 @@ private:
     int limit[2] = {0, 0}; // own row r meets columns below, or for keys from here on
     if constexpr (kMasked) {
 #pragma unroll
-      for (int r = 0; r < 2; r++)
+      for (int r = 0; r < 2; r++) {
         limit[r] = (cfg::kOwnsKeys ? first_query(p.rest, own_row(r)) : keys_seen(p.rest, own_row(r))) -
-                   step * cfg::kStepRows - lane % 4 * 2;
+                   step * cfg::kStepRows - first_score() - lane % 4 * 2;
+        if (cfg::kSumsDq && own_row(r) >= p.rest.seq_kv) limit[r] = cfg::kStepRows; // dq sums over keys: none of these
+      }
     }
 #pragma unroll
     for (int n = 0; n < kStep8; n++) {
@@ -307,8 +313,8 @@ private:
   // ---- Storing ----
 
   KJIT_DEVICE void store_gradients() {
-    if constexpr (cfg::kNeedsDs) to_shared<cfg::kHeadDim>(dx, p.rest.scale, at.own(consumer));
-    if constexpr (cfg::kComputesDv) to_shared<cfg::kHeadDimV>(dv, 1.0f, at.own_value(consumer));
+    if constexpr (cfg::kNeedsDs) to_shared<cfg::kSumColumns>(dx, p.rest.scale, at.own(consumer));
+    if constexpr (cfg::kComputesDv) to_shared<cfg::kSumValueColumns>(dv, 1.0f, at.own_value(consumer));
     fence_async_proxy();
     bar_sync(own_barrier(), kThreadsPerWarpgroup);
     if (thread != 0) return;

@@ -24,6 +24,13 @@ struct attention_backward_sm90_params {
   struct attention_backward_map out;        /* dq or dk; unused where neither is computed       */
   struct attention_backward_map out_value;  /* dv; unused where it is not computed              */
   struct flash_backward_params rest;        /* pointers, strides, lengths and scale             */
+
+  /* Where dq is summed (passes 7, 8 and 16): for each batch, query head and 64 queries a tile of fp32 sums, in the
+   * order of wgmma's accumulators (sums.cuh); and two counters for each such tile, by which key tiles take turns. */
+  float *sums;
+  int *turns;     /* pass 7: null where sums may be added in any order */
+  int row_blocks; /* tiles of a batch and head */
+  int unused;     /* zero: no padding          */
 };
 
 #endif

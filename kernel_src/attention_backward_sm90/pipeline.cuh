@@ -4,6 +4,8 @@
 //   own value   [consumer][band][64 rows][64]   head_dim_v columns; loaded once; dv is stored through it
 //   step        [stages][band][rows][64]        head_dim columns
 //   step value  [value_stages][band][rows][64]  head_dim_v columns
+//   dS          [2][consumer][rows][64]         where dq is summed: of two steps, rows are queries, columns keys
+//   dQ          [consumer][columns / 8][128][4] where dq is summed, unless `direct`: a consumer's part, in fp32
 //   statistics  [stages][rows / 2][4]           with queries as the step: two LSE, then two delta, of neighbours
 //   then the mbarriers
 //
@@ -17,17 +19,21 @@
 
 namespace shared {
 
-constexpr int kOwnValueAt = cfg::kConsumers * cfg::kGroupBytes;
-constexpr int kStepAt = kOwnValueAt + cfg::kConsumers * cfg::kGroupValueBytes;
+constexpr int kOwnValueAt = cfg::kOwnGroups * cfg::kGroupBytes;
+constexpr int kStepAt = kOwnValueAt + cfg::kOwnGroups * cfg::kGroupValueBytes;
 constexpr int kStepValueAt = kStepAt + cfg::kStages * cfg::kStepBytes;
-constexpr int kStatisticsAt = kStepValueAt + cfg::kValueStages * cfg::kStepValueBytes;
+constexpr int kDsAt = kStepValueAt + cfg::kValueStages * cfg::kStepValueBytes;
+constexpr int kDqAt = kDsAt + cfg::kDsStages * cfg::kDsBytes;
+constexpr int kStatisticsAt = kDqAt + (cfg::kSumsDq && !cfg::kDirect ? cfg::kConsumers * cfg::kDqBytes : 0);
 constexpr int kBarriersAt = kStatisticsAt + cfg::kStages * cfg::kStatisticsBytes;
-constexpr int kBarriers = 1 + 2 * cfg::kStages + 2 * cfg::kValueStages;
+constexpr int kStepBarriers = 1 + 2 * cfg::kStages + 2 * cfg::kValueStages;
+constexpr int kBarriers = kStepBarriers + (cfg::kSumsDq ? 2 * cfg::kConsumers : 0);
 constexpr int kBytes = kBarriersAt + BACKWARD_SM90_BARRIER_BYTES * kBarriers;
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
 // outside.
-static_assert(kBytes + BACKWARD_SM90_ALIGNMENT - 1 == KJIT_shared_bytes,
+static_assert((cfg::kIsBegin ? 0 : (cfg::kIsEnd ? cfg::kGroupBytes : kBytes) + BACKWARD_SM90_ALIGNMENT - 1) ==
+                  KJIT_shared_bytes,
               "shared_bytes: what the host asks for is what is used");
 
 } // namespace shared
@@ -60,12 +66,18 @@ struct Layout {
   KJIT_DEVICE uint32_t statistics(int slot) const {
     return base + shared::kStatisticsAt + slot * cfg::kStatisticsBytes;
   }
+  KJIT_DEVICE uint32_t ds(int slot) const { return base + shared::kDsAt + slot * cfg::kDsBytes; }
+  KJIT_DEVICE uint32_t dq(int consumer) const { return base + shared::kDqAt + consumer * cfg::kDqBytes; }
 
   KJIT_DEVICE uint32_t own_full() const { return barrier(0); }
   KJIT_DEVICE uint32_t step_full(int slot) const { return barrier(1 + slot); }
   KJIT_DEVICE uint32_t step_empty(int slot) const { return barrier(1 + cfg::kStages + slot); }
   KJIT_DEVICE uint32_t value_full(int slot) const { return barrier(1 + 2 * cfg::kStages + slot); }
   KJIT_DEVICE uint32_t value_empty(int slot) const { return barrier(1 + 2 * cfg::kStages + cfg::kValueStages + slot); }
+  KJIT_DEVICE uint32_t dq_full(int consumer) const { return barrier(shared::kStepBarriers + consumer); }
+  KJIT_DEVICE uint32_t dq_empty(int consumer) const {
+    return barrier(shared::kStepBarriers + cfg::kConsumers + consumer);
+  }
 
   // Initialise the mbarriers. One thread, before a barrier of the block.
   KJIT_DEVICE void initialise() const {
@@ -78,6 +90,10 @@ struct Layout {
     for (int i = 0; i < cfg::kValueStages; i++) {
       mbarrier_init(value_full(i), 1);
       mbarrier_init(value_empty(i), kWarps);
+    }
+    for (int i = 0; cfg::kSumsDq && i < cfg::kConsumers; i++) {
+      mbarrier_init(dq_full(i), kThreadsPerWarpgroup / kLanesPerWarp);
+      mbarrier_init(dq_empty(i), 1);
     }
     fence_mbarrier_init();
   }

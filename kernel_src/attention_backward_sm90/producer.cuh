@@ -69,8 +69,8 @@ private:
   KJIT_DEVICE void load_own() const {
     constexpr bool kValue = cfg::kNeedsDs; // dv alone reads no own value
     mbarrier_arrive_expect_tx(at.own_full(),
-                              cfg::kConsumers * (cfg::kGroupBytes + (kValue ? cfg::kGroupValueBytes : 0)));
-    for (int c = 0; c < cfg::kConsumers; c++) {
+                              cfg::kOwnGroups * (cfg::kGroupBytes + (kValue ? cfg::kGroupValueBytes : 0)));
+    for (int c = 0; c < cfg::kOwnGroups; c++) {
       const int row = work.tile * cfg::kOwnRows + c * cfg::kGroupRows;
       for (int i = 0; i < cfg::bands(cfg::kHeadDim); i++)
         tma_load(at.own(c) + i * cfg::kGroupBandBytes, map(p.own), at.own_full(), i * 64, row, work.head, work.batch);

@@ -14,9 +14,10 @@ struct Work {
   int first_step_head, step_heads; // key head of the query head; query heads that share the key head
   Steps steps;
 
-  KJIT_DEVICE explicit Work(const flash_backward_params &p)
-      : tile(cfg::kCausal && !cfg::kOwnsKeys ? gridDim.x - 1 - blockIdx.x : blockIdx.x), head(blockIdx.y),
-        batch(blockIdx.z), first_step_head(cfg::kOwnsKeys ? head * p.heads_per_kv : head / p.heads_per_kv),
+  // `last_first`: the last tile goes to the first block.
+  KJIT_DEVICE Work(const flash_backward_params &p, bool last_first)
+      : tile(last_first ? gridDim.x - 1 - blockIdx.x : blockIdx.x), head(blockIdx.y), batch(blockIdx.z),
+        first_step_head(cfg::kOwnsKeys ? head * p.heads_per_kv : head / p.heads_per_kv),
         step_heads(cfg::kOwnsKeys ? p.heads_per_kv : 1),
         steps(cfg::kOwnsKeys ? query_steps(p, tile) : key_steps(p, tile)) {}
 

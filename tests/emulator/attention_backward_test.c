@@ -33,6 +33,59 @@ static void run_size(void **state, int64_t head_dim, int64_t head_dim_v, size_t 
   backward_run_cases(fixture, cases, LENGTHS);
 }
 
+/* The kernels that sum dq: several tiles of keys, steps of 64 and 128 queries, ragged ones. */
+static void run_sums(void **state, int64_t head_dim, int64_t head_dim_v, int32_t tile, size_t turn) {
+  static const struct { int64_t seq_q, seq_kv; } sizes[] = {{100, 150}, {150, 100}};
+  struct gpu_fixture *fixture = gpu_require(state);
+  struct backward_case cases[2];
+  for (size_t i = 0; i < 2; i++) {
+    const bool causal = (turn + i) % 2 != 0;
+    cases[i] = (struct backward_case){
+        .problem = {.asked = PROBLEM_OF(.dtype = causal ? KJIT_FP16 : KJIT_BF16, .batch = 1, .heads_q = 2,
+                                        .heads_kv = 1 + (int64_t)((turn + i) / 2 % 2), .seq_q = sizes[i].seq_q,
+                                        .seq_kv = sizes[i].seq_kv, .head_dim = head_dim, .head_dim_v = head_dim_v,
+                                        .flags = causal ? KJIT_ATTENTION_CAUSAL : 0),
+                    .layout = layouts[(turn + i) % 4],
+                    .scale = i == 1 ? 1 : 0, /* scores far apart */
+                    .lse = true,
+                    .seed = random_next(&fixture->random)},
+        .choices = {.dlse = i % 2 != 0, .expanded = i == 1, .seed = random_next(&fixture->random)},
+        .sums = tile,
+        .direct = head_dim > 128 || turn == 3,
+        .serial = turn % 2 != 0,
+        .in_any_order = (turn + i) / 2 % 2 != 0};
+  }
+  backward_run_cases(fixture, cases, 2);
+}
+
+static void test_attention_backward_sm90__sums_of_head_size_64_are_right(void **state) {
+  run_sums(state, 64, 64, 128, 0);
+}
+
+static void test_attention_backward_sm90__sums_of_head_size_128_are_right(void **state) {
+  run_sums(state, 128, 128, 64, 1);
+}
+
+static void test_attention_backward_sm90__sums_of_head_size_256_are_right(void **state) {
+  run_sums(state, 256, 256, 64, 0);
+}
+
+static void test_attention_backward_sm90__sums_of_head_sizes_200_and_232_are_right(void **state) {
+  run_sums(state, 200, 232, 64, 1);
+}
+
+static void test_attention_backward_sm90__sums_by_half_bands_are_right(void **state) {
+  run_sums(state, 64, 64, 64, 2);
+}
+
+static void test_attention_backward_sm90__sums_of_head_sizes_72_and_40_are_right(void **state) {
+  run_sums(state, 72, 40, 64, 3);
+}
+
+static void test_attention_backward_sm90__sums_of_head_sizes_24_and_56_are_right(void **state) {
+  run_sums(state, 24, 56, 128, 1);
+}
+
 static void test_flash_backward__head_size_64_is_right(void **state) {
   run_size(state, 64, 64, 0, "sm_90");
 }
@@ -100,6 +153,7 @@ int main(void) {
       cmocka_unit_test(test_flash_backward__each_gradient_alone_is_right),
       cmocka_unit_test(test_attention_backward_sm90__head_size_64_is_right),
       cmocka_unit_test(test_attention_backward_sm90__head_sizes_72_and_40_are_right),
+      cmocka_unit_test(test_attention_backward_sm90__sums_of_head_sizes_24_and_56_are_right),
   };
   const struct CMUnitTest rest[] = {
       cmocka_unit_test(test_flash_backward__head_size_64_is_right),
@@ -109,6 +163,12 @@ int main(void) {
       cmocka_unit_test(test_attention_backward_sm90__head_sizes_192_and_128_are_right),
       cmocka_unit_test(test_attention_backward_sm90__head_size_256_is_right),
       cmocka_unit_test(test_attention_backward_sm90__each_gradient_alone_is_right),
+      cmocka_unit_test(test_attention_backward_sm90__sums_of_head_size_256_are_right),
+      cmocka_unit_test(test_attention_backward_sm90__sums_of_head_sizes_200_and_232_are_right),
+      cmocka_unit_test(test_attention_backward_sm90__sums_by_half_bands_are_right),
+      cmocka_unit_test(test_attention_backward_sm90__sums_of_head_sizes_72_and_40_are_right),
+      cmocka_unit_test(test_attention_backward_sm90__sums_of_head_size_64_are_right),
+      cmocka_unit_test(test_attention_backward_sm90__sums_of_head_size_128_are_right),
   };
   int failed = cmocka_run_group_tests_name("attention backward on the emulator", tests, emulator_setup, gpu_teardown);
   if (getenv("KJIT_TEST_ALL_CONFIGS"))

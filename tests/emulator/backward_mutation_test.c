@@ -45,6 +45,18 @@ static const struct mutation sm90_mutations[] = {
     {"delta is left out", CONSUMER, "(dp[n][i] - delta)", "dp[n][i]"},
 };
 
+#define SUMMING "attention_backward_sm90/summing.cuh"
+static const struct mutation sum_mutations[] = {
+    {"dq is made before the other consumer has written its dS", SUMMING, "meet();\\n    issue_dq();", "issue_dq();"},
+    {"dS is swizzled otherwise than the product reads it", SUMMING, "(chunk ^ lane % 8)", "(chunk ^ lane % 4)"},
+    {"a part of dq is written over one that is still being added", SUMMING,
+     "mbarrier_wait_parity(at.dq_empty(consumer), dq_parity ^ 1);", ";"},
+    {"a part of dq is added before it is there", SUMMING, "mbarrier_wait_parity(at.dq_full(consumer), parity);", ";"},
+    {"one consumer's keys are left out of dq", SUMMING, "for (int keys = 0; keys < cfg::kConsumers; keys++)",
+     "for (int keys = 0; keys < 1; keys++)"},
+    {"dq is not scaled", "attention_backward_sm90/sums.cuh", "p.rest.scale, at.own(0)", "1.0f, at.own(0)"},
+};
+
 static void set_mutation(const struct mutation *mutation) {
   char text[1024];
   const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
@@ -85,8 +97,8 @@ static bool is_caught(struct gpu_fixture *fixture, const struct backward_case *o
 }
 
 /* A mask, groups, more steps than stages, whole and ragged tiles, a gradient of lse. */
-static void assert_caught(void **state, const char *arch, int64_t head_dim, const struct mutation *mutations,
-                          size_t count) {
+static void assert_caught(void **state, const char *arch, int32_t sums, int64_t head_dim,
+                          const struct mutation *mutations, size_t count) {
   struct gpu_fixture *fixture = gpu_require(state);
   const struct backward_case one = {
       .problem = {.asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 1, .heads_q = 2, .heads_kv = 1, .seq_q = 220,
@@ -94,7 +106,8 @@ static void assert_caught(void **state, const char *arch, int64_t head_dim, cons
                   .lse = true,
                   .seed = 3},
       .choices = {.dlse = true, .seed = 4},
-      .arch = arch};
+      .arch = arch,
+      .sums = sums};
   struct attention_data data;
   struct gradients gradients;
   size_t missed = 0;
@@ -110,12 +123,16 @@ static void assert_caught(void **state, const char *arch, int64_t head_dim, cons
 }
 
 static void test_flash_backward__mistakes_are_caught(void **state) {
-  assert_caught(state, "sm_90", 64, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
+  assert_caught(state, "sm_90", 0, 64, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
 }
 
 /* Of a head size whose kernels are pipelined. */
 static void test_attention_backward_sm90__mistakes_are_caught(void **state) {
-  assert_caught(state, NULL, 96, sm90_mutations, sizeof sm90_mutations / sizeof *sm90_mutations);
+  assert_caught(state, NULL, 0, 96, sm90_mutations, sizeof sm90_mutations / sizeof *sm90_mutations);
+}
+
+static void test_attention_backward_sm90__mistakes_in_summing_dq_are_caught(void **state) {
+  assert_caught(state, NULL, 64, 72, sum_mutations, sizeof sum_mutations / sizeof *sum_mutations);
 }
 
 static int setup(void **state) {
@@ -128,5 +145,12 @@ int main(void) {
       cmocka_unit_test(test_flash_backward__mistakes_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_are_caught),
   };
-  return cmocka_run_group_tests_name("mutations of attention backward", tests, setup, gpu_teardown);
+  /* These take the emulator a minute more. */
+  const struct CMUnitTest rest[] = {
+      cmocka_unit_test(test_attention_backward_sm90__mistakes_in_summing_dq_are_caught),
+  };
+  int failed = cmocka_run_group_tests_name("mutations of attention backward", tests, setup, gpu_teardown);
+  if (getenv("KJIT_TEST_ALL_CONFIGS"))
+    failed += cmocka_run_group_tests_name("mutations of summing dq", rest, setup, gpu_teardown);
+  return failed;
 }

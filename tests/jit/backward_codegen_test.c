@@ -22,7 +22,7 @@ enum {
   MASKS = 2,
   WANTED = 3, /* all gradients, dk alone, dv alone */
   ARCHS = 3,
-  MOST = SIZES * MASKS * WANTED * ARCHS * KJIT_ATTENTION_BACKWARD_KERNELS_MAX
+  MOST = SIZES * MASKS * WANTED * ARCHS * KJIT_ATTENTION_BACKWARD_KERNELS_MAX + 2 * EQUAL
 };
 
 static const char *const archs[ARCHS] = {"sm_90a", "sm_80", "sm_86"};
@@ -68,11 +68,34 @@ static void choose(struct batch *batch, size_t size, size_t mask, size_t want, s
   }
 }
 
-/* What the planner chooses over the grid, sorted, each once. */
+/* The kernel that sums dq, which the planner does not choose yet. */
+static void add_sums(struct batch *batch, int32_t head_dim, int32_t causal) {
+  const int32_t tile = head_dim <= 64 ? 128 : 64;
+  const kjit_attention_backward_sm90_config config = {.dtype = causal ? KJIT_FP16 : KJIT_BF16,
+                                                      .head_dim = head_dim,
+                                                      .head_dim_v = head_dim,
+                                                      .causal = causal,
+                                                      .pass = 7,
+                                                      .consumers = 2,
+                                                      .tile = tile,
+                                                      .stages = 2,
+                                                      .value_stages = 2,
+                                                      .pipelined = 1,
+                                                      .direct = head_dim > 128};
+  struct kernel *kernel = &batch->kernels[batch->codegen.count++];
+  *kernel = (struct kernel){.config.family = kjit_family_find("attention_backward_sm90"), .arch = "sm_90a"};
+  memcpy(kernel->config.values, &config, sizeof config);
+}
+
+/* What the planner chooses over the grid, and the kernels that sum dq, sorted, each once. */
 static void choose_all(struct batch *batch) {
   size_t kept = 0;
   for (size_t i = 0; i < SIZES * MASKS * WANTED * ARCHS; i++)
     choose(batch, i % SIZES, i / SIZES % MASKS, i / SIZES / MASKS % WANTED, i / SIZES / MASKS / WANTED);
+  for (int32_t head_dim = 8; head_dim <= 256; head_dim += head_dim == 128 ? 72 : 8) {
+    add_sums(batch, head_dim, 0);
+    add_sums(batch, head_dim, 1);
+  }
   qsort(batch->kernels, batch->codegen.count, sizeof *batch->kernels, compare);
   for (size_t i = 0; i < batch->codegen.count; i++) {
     if (kept && compare(&batch->kernels[kept - 1], &batch->kernels[i]) == 0) continue;

@@ -2,6 +2,7 @@
  * attention_plan.c runs.
  *
  * Threads: any number may choose and launch. */
+#include <stddef.h>
 #include <string.h>
 
 #include "attention/attention_arguments.h"
@@ -9,10 +10,25 @@
 #include "attention/backward/backward_arguments.h"
 #include "attention/backward/backward_call.h"
 #include "base/error.h"
+#include "base/struct_intake.h"
 #include "family/config.h"
 #include "runtime/runtime_internal.h"
 
 #define ALL_GRADIENTS (KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V)
+
+/* As for a forward call, but for the flag that only backward calls have. */
+static kjit_status take_problem(kjit_attention_problem *out, const kjit_attention_problem *given, kjit_error *error) {
+  kjit_attention_problem plain;
+  kjit_status status =
+      struct_intake(&plain, sizeof plain, given, offsetof(kjit_attention_problem, seen_keys), "problem", error);
+  if (status != KJIT_OK) return status;
+  const uint32_t deterministic = plain.flags & KJIT_ATTENTION_DETERMINISTIC;
+  plain.flags &= ~KJIT_ATTENTION_DETERMINISTIC;
+  plain.struct_size = sizeof plain;
+  status = attention_problem_take(out, &plain, error);
+  out->flags |= deterministic;
+  return status;
+}
 
 kjit_status kjit_attention_backward_choose(const kjit_attention_problem *problem, uint32_t gradients, const char *arch,
                                            kjit_config *configs, size_t *count, kjit_error *error) {
@@ -29,7 +45,7 @@ kjit_status kjit_attention_backward_choose(const kjit_attention_problem *problem
   if (!gradients || gradients & ~ALL_GRADIENTS)
     return error_invalid(error, "gradients", "must be one or more of KJIT_GRADIENT_*");
   if (!arch) return error_invalid(error, "arch", "must not be NULL");
-  kjit_status status = attention_problem_take(&taken, problem, error);
+  kjit_status status = take_problem(&taken, problem, error);
   if (status == KJIT_OK) status = family_place_of_arch(arch, &place, error);
   if (status == KJIT_OK) status = backward_choose(&taken, gradients, &place, &choice, error);
   if (status != KJIT_OK) return status;

@@ -85,7 +85,7 @@ static kjit_status check_forward(const kjit_attention_backward_args *args, int32
   forward.o = args->o;
   forward.lse = args->lse;
   forward.scale = args->scale;
-  forward.flags = args->flags;
+  forward.flags = args->flags & ~KJIT_ATTENTION_DETERMINISTIC;
   const kjit_status status = attention_arguments_check(&forward, device, error);
   return status == KJIT_OK ? check_grid(&forward, error) : status;
 }
@@ -138,6 +138,6 @@ void backward_arguments_problem(const kjit_attention_backward_args *args, kjit_a
   forward.q = args->q;
   forward.k = args->k;
   forward.v = args->v;
-  forward.flags = args->flags;
+  forward.flags = args->flags & ~KJIT_ATTENTION_DETERMINISTIC;
   attention_arguments_problem(&forward, problem);
 }

@@ -16,6 +16,7 @@
 
 #include "attention/attention_arguments.h"
 #include "attention/backward/backward_arguments.h"
+#include "attention/stream_workspace.h"
 #include "base/error.h"
 #include "base/recent.h"
 #include "base/struct_intake.h"
@@ -51,6 +52,19 @@ static void destroy_decisions(kjit_runtime *runtime, void *decisions) {
 
 static const struct runtime_slot slot = {create_decisions, destroy_decisions};
 
+/* ---- Memory that the launches of a call share ---- */
+
+static void *create_workspace(kjit_runtime *runtime) {
+  return stream_workspace_create(runtime);
+}
+
+static void destroy_workspace(kjit_runtime *runtime, void *workspace) {
+  (void)runtime; /* it knows its own */
+  stream_workspace_destroy(workspace);
+}
+
+static const struct runtime_slot workspace_slot = {create_workspace, destroy_workspace};
+
 /* ---- Choosing ---- */
 
 /* The first family that computes some of `wanted`. The first family's reason stays in `why_not`, because on a Hopper
@@ -75,6 +89,11 @@ kjit_status backward_choose(const kjit_attention_problem *problem, uint32_t grad
                             struct backward_choice *out, kjit_error *error) {
   uint32_t wanted = gradients;
   memset(out, 0, sizeof *out); /* the padding too, because choices are remembered as bytes */
+  for (size_t i = 0; i < BACKWARD_FAMILY_COUNT; i++) {
+    const struct backward_family *family = backward_families[i];
+    if (!family->choose_all || (family->arch && strcmp(family->arch, place->arch) != 0)) continue;
+    if (family->choose_all(problem, gradients, place, out)) return KJIT_OK;
+  }
   if ((gradients & KJIT_GRADIENT_K) && !(gradients & KJIT_GRADIENT_Q)) wanted |= BACKWARD_DELTA;
   while (wanted) {
     const kjit_status status = choose_next(problem, wanted, place, out, error);
@@ -86,49 +105,63 @@ kjit_status backward_choose(const kjit_attention_problem *problem, uint32_t grad
 
 /* ---- Configs of the caller ---- */
 
-/* What is not computed after a config, which must be a part of what was not computed before it. */
-static kjit_status check_off(uint32_t computed, uint32_t *left, size_t index, kjit_error *error) {
-  const bool needs_delta = computed & KJIT_GRADIENT_K && *left & (KJIT_GRADIENT_Q | BACKWARD_DELTA);
-  if (needs_delta)
+#define GRADIENTS (KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V)
+
+/* What a call for `gradients` may compute: these, and what leads to them. */
+static uint32_t useful_for(uint32_t gradients) {
+  return gradients | (gradients & (KJIT_GRADIENT_Q | KJIT_GRADIENT_K) ? BACKWARD_DELTA : 0) |
+         (gradients & KJIT_GRADIENT_Q ? BACKWARD_ZEROS | BACKWARD_SUMS : 0);
+}
+
+/* Check that a config finds what it needs computed before it, and computes what is wanted and was not. */
+static kjit_status check_turn(uint32_t computes, uint32_t needs, uint32_t useful, uint32_t done, size_t index,
+                              kjit_error *error) {
+  if (needs & ~done & (BACKWARD_ZEROS | BACKWARD_SUMS))
+    return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                     "configs[%zu]: sums dq, whose passes must come in the order 8, 7, 16 of attention_backward_sm90",
+                     index);
+  if (needs & ~done)
     return error_set(error, KJIT_ERR_INVALID_CONFIG,
                      "configs[%zu]: computes dk, which must come behind dq or delta (pass 1 or 8)", index);
-  if (computed & ~*left)
+  if (computes & ~useful || computes & done & GRADIENTS)
     return error_set(error, KJIT_ERR_INVALID_CONFIG,
                      "configs[%zu]: computes a gradient that is not wanted or was computed before it", index);
-  *left &= ~computed;
   return KJIT_OK;
 }
 
 static kjit_status take_config(const kjit_config *config, size_t index, const kjit_attention_problem *problem,
-                               struct backward_choice *out, uint32_t *left, kjit_error *error) {
+                               uint32_t useful, struct backward_choice *out, uint32_t *done, kjit_error *error) {
   const struct backward_family *family = backward_family_of(config->family);
   if (!family)
     return error_set(error, KJIT_ERR_INVALID_ARG, "configs[%zu].family: must be one that computes attention backward",
                      index);
-  const kjit_status status = family->fit(problem, config->values, error);
+  kjit_status status = family->fit(problem, config->values, error);
   if (status != KJIT_OK) return status;
   out->kernels[index].family = family;
   memcpy(out->kernels[index].values, config->values, sizeof out->kernels[index].values);
-  return check_off(family->computes(config->values), left, index, error);
+  const uint32_t computes = family->computes(config->values);
+  status = check_turn(computes, family->needs(config->values), useful, *done, index, error);
+  *done |= computes;
+  return status;
 }
 
 static kjit_status take_configs(const kjit_config *configs, size_t count, const kjit_attention_problem *problem,
                                 uint32_t gradients, struct backward_choice *out, kjit_error *error) {
-  uint32_t left = gradients;
+  const uint32_t useful = useful_for(gradients);
+  uint32_t done = 0;
   kjit_status status = KJIT_OK;
   memset(out, 0, sizeof *out);
-  if ((gradients & KJIT_GRADIENT_K) && !(gradients & KJIT_GRADIENT_Q)) left |= BACKWARD_DELTA;
   if (count < 1 || count > KJIT_ATTENTION_BACKWARD_KERNELS_MAX)
     return error_invalid(error, "count", "must be from 1 to KJIT_ATTENTION_BACKWARD_KERNELS_MAX");
   for (size_t i = 0; i < count && status == KJIT_OK; i++)
-    status = take_config(&configs[i], i, problem, out, &left, error);
+    status = take_config(&configs[i], i, problem, useful, out, &done, error);
   out->count = (uint32_t)count;
+  const uint32_t left = gradients & ~done;
   if (status != KJIT_OK || !left) return status;
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "configs: none computes %s",
                    left & KJIT_GRADIENT_Q   ? "dq"
                    : left & KJIT_GRADIENT_K ? "dk"
-                   : left & KJIT_GRADIENT_V ? "dv"
-                                            : "delta, which dk needs");
+                                            : "dv");
 }
 
 /* ---- Preparing ---- */
@@ -160,8 +193,10 @@ static kjit_status prepare_launches(struct backward_call *call, kjit_runtime *ru
                                     const kjit_device_info *device, kjit_error *error) {
   kjit_status status = KJIT_OK;
   call->count = decision->choice.count;
+  call->workspace = runtime_slot_get(runtime, &workspace_slot);
+  if (!call->workspace) return error_no_memory(error);
   for (size_t i = 0; i < call->count && status == KJIT_OK; i++) {
-    call->launches[i].kernel = decision->kernels[i];
+    call->launches[i] = (struct backward_launch){.kernel = decision->kernels[i]};
     status = decision->choice.kernels[i].family->prepare(
         &call->launches[i], runtime, decision->choice.kernels[i].values, args, problem, device, error);
   }
@@ -177,6 +212,7 @@ static kjit_status prepare(struct backward_call *call, kjit_runtime *runtime, co
   if (status == KJIT_OK) status = backward_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;
   backward_arguments_problem(args, &problem);
+  problem.flags |= args->flags & KJIT_ATTENTION_DETERMINISTIC; /* a decision may depend on it */
   const uint32_t gradients = backward_arguments_gradients(args);
   const kjit_device_info *device = runtime_known_device(runtime, call->device);
   if (!device) device = runtime_device(runtime, call->device, error);
@@ -201,13 +237,40 @@ kjit_status backward_call_prepare(struct backward_call *call, kjit_runtime *runt
   return status == KJIT_OK ? prepare(call, runtime, configs, count, &known, error) : status;
 }
 
+/* The most memory that a launch of the call shares with others: (0, 0) when none does. */
+static void find_shared(const struct backward_call *call, size_t *sum_bytes, size_t *turns) {
+  *sum_bytes = *turns = 0;
+  for (size_t i = 0; i < call->count; i++) {
+    if (call->launches[i].sum_bytes > *sum_bytes) *sum_bytes = call->launches[i].sum_bytes;
+    if (call->launches[i].turns > *turns) *turns = call->launches[i].turns;
+  }
+}
+
+static kjit_status enqueue_launch(const struct backward_launch *launch, CUstream stream, kjit_error *error) {
+  const kjit_geometry *geometry = &launch->kernel->geometry;
+  return runtime_kernel_enqueue(launch->kernel->kernel, launch->grid, geometry->threads, geometry->shared_bytes,
+                                &launch->params, stream, error);
+}
+
+/* The same for a launch that is to work in `space`. */
+static kjit_status enqueue_placed(const struct backward_launch *launch, const struct stream_space *space,
+                                  CUstream stream, kjit_error *error) {
+  if (!launch->place) return enqueue_launch(launch, stream, error);
+  struct backward_launch placed = *launch;
+  placed.place(&placed, space->partials, space->arrivals);
+  return enqueue_launch(&placed, stream, error);
+}
+
 kjit_status backward_call_enqueue(const struct backward_call *call, CUstream stream, kjit_error *error) {
   kjit_status status = KJIT_OK;
-  for (size_t i = 0; i < call->count && status == KJIT_OK; i++) {
-    const struct backward_launch *launch = &call->launches[i];
-    const kjit_geometry *geometry = &launch->kernel->geometry;
-    status = runtime_kernel_enqueue(launch->kernel->kernel, launch->grid, geometry->threads, geometry->shared_bytes,
-                                    &launch->params, stream, error);
-  }
+  struct stream_space space = {0};
+  size_t sum_bytes, turns;
+  find_shared(call, &sum_bytes, &turns);
+  if (sum_bytes && !stream_workspace_get(call->workspace, sum_bytes, turns, stream, &space))
+    return error_set(error, KJIT_ERR_DRIVER, "attention backward: the device has no %zu bytes for the sums of dq",
+                     sum_bytes);
+  for (size_t i = 0; i < call->count && status == KJIT_OK; i++)
+    status = enqueue_placed(&call->launches[i], &space, stream, error);
+  if (sum_bytes) stream_workspace_put(call->workspace, &space, stream);
   return status;
 }

@@ -10,15 +10,20 @@
 struct backward_launch {
   const struct config_kernel *kernel;
   uint32_t grid[3];
+  size_t sum_bytes, turns; /* the device memory that it shares with the call's other launches: sums, and counters */
+  void (*place)(struct backward_launch *launch, float *sums, int *turns); /* where that is; NULL: it needs none */
   union {
     struct attention_backward_sm90_params sm90;
     struct flash_backward_params flash;
   } params; /* the kernel's one argument */
 };
 
+struct stream_workspace;
+
 struct backward_call {
   int32_t device; /* the current device, which the call is for */
   uint32_t count;
+  struct stream_workspace *workspace; /* where launches find the memory that they share */
   struct backward_launch launches[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
 };
 
@@ -43,7 +48,8 @@ struct backward_choice {
 };
 
 /* Choose the kernels that together compute `gradients` (KJIT_GRADIENT_*), for a problem whose defaults are filled in.
- * KJIT_ERR_UNSUPPORTED says why no family computes one of them. Pure. */
+ * KJIT_ERR_UNSUPPORTED says why no family computes one of them. The problem's flags may have
+ * KJIT_ATTENTION_DETERMINISTIC. Pure. */
 kjit_status backward_choose(const kjit_attention_problem *problem, uint32_t gradients, const struct family_place *place,
                             struct backward_choice *out, kjit_error *error);
 

@@ -8,13 +8,17 @@
 #include "family/config_kernel.h"
 #include "family/family.h"
 
-/* What one kernel computes: KJIT_GRADIENT_* and this bit, for delta where no kernel computes dq. */
+/* What one kernel computes: KJIT_GRADIENT_* and these bits: delta where no kernel computes dq, sums of zero for dq, and
+ * dq in sums. */
 #define BACKWARD_DELTA 0x8u
+#define BACKWARD_ZEROS 0x10u
+#define BACKWARD_SUMS  0x20u
 
 /* Most fields of such a family: the size of what is remembered for each kernel of a problem. */
 enum { BACKWARD_FIELDS_MAX = 12, BACKWARD_FAMILY_COUNT = 2 };
 
 struct backward_launch;
+struct backward_choice;
 
 struct backward_family {
   const kjit_family *family;
@@ -25,8 +29,14 @@ struct backward_family {
   kjit_status (*choose)(const kjit_attention_problem *problem, uint32_t wanted, const struct family_place *place,
                         int32_t *values, kjit_error *error);
 
-  /* What a config computes. */
+  /* Choose all kernels of a call at once, where together they are faster than those that choose() gives one by one.
+   * False: they are not. NULL: they never are. */
+  bool (*choose_all)(const kjit_attention_problem *problem, uint32_t gradients, const struct family_place *place,
+                     struct backward_choice *out);
+
+  /* What a config computes, and of that which must be computed before it. */
   uint32_t (*computes)(const int32_t *values);
+  uint32_t (*needs)(const int32_t *values);
 
   /* Check that a config fits a problem. KJIT_ERR_INVALID_CONFIG. */
   kjit_status (*fit)(const kjit_attention_problem *problem, const int32_t *values, kjit_error *error);

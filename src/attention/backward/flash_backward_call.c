@@ -92,7 +92,12 @@ kjit_status flash_backward_choose(const kjit_attention_problem *problem, uint32_
 }
 
 static uint32_t computes(const int32_t *values) {
-  return (uint32_t)flash_backward_view(values)->pass;
+  const uint32_t pass = (uint32_t)flash_backward_view(values)->pass;
+  return pass & FLASH_BACKWARD_DQ ? pass | BACKWARD_DELTA : pass;
+}
+
+static uint32_t needs(const int32_t *values) {
+  return flash_backward_view(values)->pass & FLASH_BACKWARD_DK ? BACKWARD_DELTA : 0;
 }
 
 _Static_assert(KJIT_GRADIENT_Q == FLASH_BACKWARD_DQ && KJIT_GRADIENT_K == FLASH_BACKWARD_DK &&
@@ -128,5 +133,6 @@ static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime
 const struct backward_family flash_backward = {.family = &flash_backward_family,
                                                .choose = flash_backward_choose,
                                                .computes = computes,
+                                               .needs = needs,
                                                .fit = fit,
                                                .prepare = prepare};

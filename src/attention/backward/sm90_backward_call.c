@@ -19,6 +19,7 @@ enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
 
 /* The maps of a launch, in the order of the argument struct, and everything that they depend on. */
 #define MAPS 6
+#define OUT  4
 struct key {
   struct runtime_tensor tensors[MAPS];
 };
@@ -53,6 +54,9 @@ struct launch_tensors {
 
 /* The first two tensors are a block's own, the next two are walked over, and the last two are written. */
 static struct launch_tensors list_tensors(const kjit_attention_backward_args *args, int32_t pass) {
+  if (pass == BACKWARD_SM90_BEGIN) return (struct launch_tensors){0};
+  if (pass == BACKWARD_SM90_END) return (struct launch_tensors){.name = {[OUT] = "dq"}, .tensor = {[OUT] = &args->dq}};
+  if (pass == BACKWARD_SM90_SUM) pass = FLASH_BACKWARD_DK | FLASH_BACKWARD_DV;
   if (pass & FLASH_BACKWARD_DQ)
     return (struct launch_tensors){{"q", "dout", "k", "v", "dq", NULL},
                                    {&args->q, &args->dout, &args->k, &args->v, &args->dq, NULL}};
@@ -104,6 +108,34 @@ static kjit_status get_maps(kjit_runtime *runtime, const kjit_attention_backward
   return status;
 }
 
+/* ---- Sums of dq ---- */
+
+/* The kernel takes turns only where its tiles of keys must come in one order. */
+static void place(struct backward_launch *launch, float *sums, int *turns) {
+  launch->params.sm90.sums = sums;
+  launch->params.sm90.turns = turns;
+}
+
+static void place_without_turns(struct backward_launch *launch, float *sums, int *turns) {
+  (void)turns;
+  launch->params.sm90.sums = sums;
+}
+
+/* What the three kernels that sum dq share: a tile of sums for every 64 queries, in whole tiles of the steps, and two
+ * counters for each (sums.cuh). */
+static void share_sums(struct backward_launch *launch, const kjit_attention_backward_sm90_config *config,
+                       const kjit_attention_backward_args *args, const kjit_attention_problem *problem) {
+  const int32_t pass = config->pass;
+  if (pass != BACKWARD_SM90_SUM && pass != BACKWARD_SM90_BEGIN && pass != BACKWARD_SM90_END) return;
+  const int64_t blocks = integer_divide_up(problem->seq_q, config->tile) * config->tile / BACKWARD_SM90_GROUP_ROWS;
+  const size_t tiles = (size_t)(problem->batch * problem->heads_q * blocks);
+  launch->params.sm90.row_blocks = (int)blocks;
+  launch->sum_bytes = tiles * (size_t)BACKWARD_SM90_SUM_BYTES(config->head_dim, config->tile);
+  launch->turns = 2 * tiles;
+  const bool in_order = args->flags & KJIT_ATTENTION_DETERMINISTIC;
+  launch->place = pass == BACKWARD_SM90_SUM && !in_order ? place_without_turns : place;
+}
+
 static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime, const int32_t *values,
                            const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
                            const kjit_device_info *device, kjit_error *error) {
@@ -111,8 +143,9 @@ static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime
   const bool keys = sm90_backward_owns_keys(config);
   (void)device;
   launch->params.sm90 = (struct attention_backward_sm90_params){0};
-  launch->grid[0] = (uint32_t)integer_divide_up(keys ? problem->seq_kv : problem->seq_q,
-                                                BACKWARD_SM90_GROUP_ROWS * (int64_t)config->consumers);
+  launch->grid[0] =
+      (uint32_t)integer_divide_up(keys ? problem->seq_kv : problem->seq_q, sm90_backward_own_rows(config));
+  share_sums(launch, config, args, problem);
   launch->grid[1] = (uint32_t)(keys ? problem->heads_kv : problem->heads_q);
   launch->grid[2] = (uint32_t)problem->batch;
   backward_fill(args, problem, &launch->params.sm90.rest);
@@ -120,18 +153,40 @@ static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime
 }
 
 static uint32_t computes(const int32_t *values) {
-  return (uint32_t)sm90_backward_view(values)->pass;
+  const uint32_t pass = (uint32_t)sm90_backward_view(values)->pass;
+  switch (pass) {
+  case BACKWARD_SM90_BEGIN:
+    return BACKWARD_DELTA | BACKWARD_ZEROS;
+  case BACKWARD_SM90_SUM:
+    return KJIT_GRADIENT_K | KJIT_GRADIENT_V | BACKWARD_SUMS;
+  case BACKWARD_SM90_END:
+    return KJIT_GRADIENT_Q;
+  default:
+    return pass & FLASH_BACKWARD_DQ ? pass | BACKWARD_DELTA : pass;
+  }
+}
+
+static uint32_t needs(const int32_t *values) {
+  const int32_t pass = sm90_backward_view(values)->pass;
+  if (pass == BACKWARD_SM90_SUM) return BACKWARD_DELTA | BACKWARD_ZEROS;
+  if (pass == BACKWARD_SM90_END) return BACKWARD_SUMS;
+  return pass & FLASH_BACKWARD_DK ? BACKWARD_DELTA : 0;
 }
 
 static kjit_status fit(const kjit_attention_problem *problem, const int32_t *values, kjit_error *error) {
   const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
-  const struct backward_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
+  struct backward_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
+  const bool is_around = config->pass == BACKWARD_SM90_BEGIN || config->pass == BACKWARD_SM90_END;
+  if (is_around) traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;           /* they know no mask */
+  if (config->pass == BACKWARD_SM90_END) traits.head_dim_v = (int32_t)problem->head_dim_v; /* nor columns of v */
   return backward_match(problem, &traits, error);
 }
 
 const struct backward_family sm90_backward = {.family = &sm90_backward_family,
                                               .arch = SM90_BACKWARD_ARCH,
                                               .choose = sm90_backward_choose,
+                                              .choose_all = sm90_backward_choose_sums,
                                               .computes = computes,
+                                              .needs = needs,
                                               .fit = fit,
                                               .prepare = prepare};

@@ -40,29 +40,62 @@ bool sm90_backward_owns_keys(const kjit_attention_backward_sm90_config *config) 
   return config->pass & (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV);
 }
 
+/* Do the consumers share their 64 keys? A thread cannot hold dk and dv of wide heads. */
+static bool shares(const kjit_attention_backward_sm90_config *config) {
+  return config->pass == BACKWARD_SM90_SUM && config->head_dim > 2 * BACKWARD_SM90_GROUP_ROWS;
+}
+
+int32_t sm90_backward_own_rows(const kjit_attention_backward_sm90_config *config) {
+  return BACKWARD_SM90_GROUP_ROWS * (shares(config) ? 1 : config->consumers);
+}
+
+/* Is this one of the two kernels around the one that sums dq in global memory? They make no steps. */
+static bool is_around_sums(const kjit_attention_backward_sm90_config *config) {
+  return config->pass == BACKWARD_SM90_BEGIN || config->pass == BACKWARD_SM90_END;
+}
+
 static uint32_t bands(int32_t columns) {
   return (uint32_t)integer_divide_up(columns, BACKWARD_SM90_BAND_COLUMNS);
 }
 
-/* Shared memory as pipeline.cuh lays it out: own tiles, tiles of the steps, statistics of queries, mbarriers. */
-static uint32_t shared_bytes(const kjit_attention_backward_sm90_config *config) {
+/* What summing dq takes besides: two buffers of dS, each consumer's part of dq, two mbarriers for it. */
+static uint32_t summing_bytes(const kjit_attention_backward_sm90_config *config) {
+  const uint32_t consumers = (uint32_t)config->consumers, rows_of_step = (uint32_t)config->tile;
+  const uint32_t columns = (uint32_t)BACKWARD_SM90_DQ_COLUMNS(config->head_dim, config->tile);
+  const uint32_t ds = 2 * consumers * rows_of_step * BACKWARD_SM90_ROW_BYTES;
+  const uint32_t dq = config->direct ? 0 : BACKWARD_SM90_GROUP_ROWS * columns * 4;
+  return ds + consumers * (dq + 2 * BACKWARD_SM90_BARRIER_BYTES);
+}
+
+/* Shared memory of a kernel that makes steps, as pipeline.cuh lays it out: own tiles, tiles of the steps, what summing
+ * dq takes, statistics of queries, mbarriers. */
+static uint32_t step_bytes(const kjit_attention_backward_sm90_config *config) {
   const uint32_t wide = bands(config->head_dim), value = bands(config->head_dim_v);
   const uint32_t stages = (uint32_t)config->stages, value_stages = (uint32_t)config->value_stages;
   const uint32_t rows_of_step = (uint32_t)config->tile;
-  const uint32_t own =
-      (uint32_t)config->consumers * BACKWARD_SM90_GROUP_ROWS * BACKWARD_SM90_ROW_BYTES * (wide + value);
+  const uint32_t own = (uint32_t)sm90_backward_own_rows(config) * BACKWARD_SM90_ROW_BYTES * (wide + value);
   const uint32_t steps = rows_of_step * BACKWARD_SM90_ROW_BYTES * (stages * wide + value_stages * value);
   const uint32_t statistics = sm90_backward_owns_keys(config) ? stages * BACKWARD_SM90_QUERY_BYTES * rows_of_step : 0;
-  return own + steps + statistics + BACKWARD_SM90_BARRIER_BYTES * (1 + 2 * stages + 2 * value_stages) +
-         BACKWARD_SM90_ALIGNMENT - 1;
+  const uint32_t barriers = BACKWARD_SM90_BARRIER_BYTES * (1 + 2 * stages + 2 * value_stages);
+  const uint32_t summing = config->pass == BACKWARD_SM90_SUM ? summing_bytes(config) : 0;
+  return own + steps + summing + statistics + barriers;
+}
+
+static uint32_t shared_bytes(const kjit_attention_backward_sm90_config *config) {
+  if (config->pass == BACKWARD_SM90_BEGIN) return 0;
+  const uint32_t rows_of_dq = BACKWARD_SM90_GROUP_ROWS * BACKWARD_SM90_ROW_BYTES * bands(config->head_dim);
+  return (config->pass == BACKWARD_SM90_END ? rows_of_dq : step_bytes(config)) + BACKWARD_SM90_ALIGNMENT - 1;
 }
 
 /* Registers of a consumer thread for what it sums, for S and dP, and for the operands of the sums. Without `pipelined`
- * P's operand has been used when dS's is made. */
+ * P's operand has been used when dS's is made; where dq is summed P's takes the place of P. */
 static int32_t registers(const kjit_attention_backward_sm90_config *config) {
+  if (is_around_sums(config)) return 0;
+  if (shares(config)) return 3 * 64 + config->tile / 4; /* half of dk, dv and dq, the next S of half of the queries */
   const int32_t dx = config->pass & (FLASH_BACKWARD_DQ | FLASH_BACKWARD_DK) ? config->head_dim / 2 : 0;
   const int32_t dv = config->pass & FLASH_BACKWARD_DV ? config->head_dim_v / 2 : 0;
   const int32_t scores = (dx ? 2 : 1) * config->tile / 2;
+  if (config->pass == BACKWARD_SM90_SUM) return dx + dv + scores + (config->tile == BACKWARD_SM90_GROUP_ROWS ? 16 : 0);
   const int32_t operands = (config->pipelined && dx && dv ? 2 : 1) * config->tile / 4;
   return dx + dv + scores + operands;
 }
@@ -91,8 +124,10 @@ static kjit_status check_kind(const kjit_attention_backward_sm90_config *config,
 
 static kjit_status check_counts(const kjit_attention_backward_sm90_config *config, kjit_error *error) {
   const int32_t pass = config->pass;
-  if (pass != 1 && pass != 2 && pass != 4 && pass != 6)
-    return rule_broken(error, "pass", pass, "1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv)");
+  if (pass != 1 && pass != 2 && pass != 4 && pass != 6 && pass != BACKWARD_SM90_SUM && !is_around_sums(config))
+    return rule_broken(error, "pass", pass,
+                       "1 (dq), 2 (dk), 4 (dv), 6 (dk and dv), 7 (dk, dv, and dq in sums), 8 (delta, and sums of zero) "
+                       "or 16 (dq from sums)");
   if (!rule_is_between(config->consumers, 1, MAX_CONSUMERS))
     return rule_broken(error, "consumers", config->consumers, "1 to 3");
   if (!rule_is_between(config->tile, STEP, MAX_TILE) || config->tile % STEP != 0)
@@ -100,9 +135,28 @@ static kjit_status check_counts(const kjit_attention_backward_sm90_config *confi
   if (!rule_is_between(config->pipelined, 0, 1)) return rule_broken(error, "pipelined", config->pipelined, "0 or 1");
   if (!rule_is_between(config->stages, config->pipelined ? 2 : 1, MAX_STAGES))
     return rule_broken(error, "stages", config->stages, "1 to 4, from 2 with pipelined");
-  const bool keeps_value = config->pipelined && pass & FLASH_BACKWARD_DV;
+  const bool keeps_value = config->pipelined && pass & FLASH_BACKWARD_DV && pass != BACKWARD_SM90_SUM;
   if (rule_is_between(config->value_stages, keeps_value ? 2 : 1, MAX_STAGES)) return KJIT_OK;
   return rule_broken(error, "value_stages", config->value_stages, "1 to 4, from 2 with pipelined and dv");
+}
+
+/* How queries and columns of dq are shared by two consumers: config.cuh. */
+static kjit_status check_sums(const kjit_attention_backward_sm90_config *config, kjit_error *error) {
+  if (!rule_is_between(config->direct, 0, 1)) return rule_broken(error, "direct", config->direct, "0 or 1");
+  const int32_t half = BACKWARD_SM90_GROUP_ROWS, whole = 2 * half, head_dim = config->head_dim;
+  if (config->pass != BACKWARD_SM90_SUM && !is_around_sums(config)) return KJIT_OK;
+  if (config->pass == BACKWARD_SM90_SUM && config->consumers != 2)
+    return rule_broken(error, "consumers", config->consumers, "2 with pass 7");
+  if (config->tile != half && config->tile != whole)
+    return rule_broken(error, "tile", config->tile, "64 or 128 with pass 7, 8 and 16");
+  if (config->tile == whole && head_dim > whole)
+    return rule_broken(error, "tile", config->tile, "64 with pass 7, 8 and 16 and head_dim above 128");
+  if (config->tile == half && head_dim != 64 && (head_dim < half || (head_dim > whole && head_dim <= 192)))
+    return rule_broken(error, "head_dim", head_dim, "64 to 128 or above 192 with pass 7, 8 and 16 and tile 64");
+  if (!shares(config)) return KJIT_OK;
+  if (config->head_dim_v <= 192)
+    return rule_broken(error, "head_dim_v", config->head_dim_v, "above 192 with pass 7 and head_dim above 192");
+  return config->direct ? KJIT_OK : rule_broken(error, "direct", 0, "1 with pass 7 and head_dim above 192");
 }
 
 static kjit_status check_room(const kjit_attention_backward_sm90_config *config, kjit_error *error) {
@@ -126,6 +180,7 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   kjit_status status = check_kind(config, error);
   (void)family;
   if (status == KJIT_OK) status = check_counts(config, error);
+  if (status == KJIT_OK) status = check_sums(config, error);
   return status == KJIT_OK ? check_room(config, error) : status;
 }
 
@@ -146,11 +201,22 @@ static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
   return true;
 }
 
+/* The kernels around the sums have neither mask nor steps; `tile` says how the sums lie. */
+static void canonicalize(const kjit_family *family, int32_t *values) {
+  kjit_attention_backward_sm90_config *config = (kjit_attention_backward_sm90_config *)values;
+  (void)family;
+  if (config->pass != BACKWARD_SM90_SUM) config->direct = 0;
+  if (!is_around_sums(config)) return;
+  config->causal = config->pipelined = config->direct = 0;
+  config->consumers = config->stages = config->value_stages = 1;
+  if (config->pass == BACKWARD_SM90_END) config->head_dim_v = 8;
+}
+
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
+  const uint32_t groups = is_around_sums(config) ? 1 : (uint32_t)config->consumers + 1;
   (void)family;
-  *out = (kjit_geometry){.threads = {BACKWARD_SM90_GROUP_THREADS * ((uint32_t)config->consumers + 1), 1, 1},
-                         .shared_bytes = shared_bytes(config)};
+  *out = (kjit_geometry){.threads = {BACKWARD_SM90_GROUP_THREADS * groups, 1, 1}, .shared_bytes = shared_bytes(config)};
 }
 
 /* exp2 by the special function unit is exact enough, because the result is rounded to 16 bits. */
@@ -168,6 +234,7 @@ const kjit_family sm90_backward_family = {
     .check = check,
     .check_place = check_place,
     .is_arch_specific = is_arch_specific,
+    .canonicalize = canonicalize,
     .geometry = geometry,
     .derive = config_derive_geometry,
 };

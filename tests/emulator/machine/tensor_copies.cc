@@ -160,10 +160,8 @@ void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *
   block.loads.push_back(copy);
 }
 
-void tensor_store(const void *map, unsigned shared, const int *coordinates, int rank) {
-  static const char what[] = "cp.async.bulk.tensor store";
-  Block &block = *self().block;
-  const TensorCopy copy = prepare(shared, map, 0, coordinates, rank, what);
+// Shared memory is read later, when the thread waits for it.
+void begin_store(Block &block, const TensorCopy &copy, const char *what) {
   for_box_chunks(block, copy, [&](uint32_t address, Chunk &chunk) {
     if (chunk.copying) fail("%s from shared 0x%x: a copy to it is in flight", what, address);
     check_proxy(block, address, what);
@@ -173,13 +171,55 @@ void tensor_store(const void *map, unsigned shared, const int *coordinates, int 
   self().open_stores.push_back(copy);
 }
 
+void tensor_store(const void *map, unsigned shared, const int *coordinates, int rank) {
+  static const char what[] = "cp.async.bulk.tensor store";
+  Block &block = *self().block;
+  begin_store(block, prepare(shared, map, 0, coordinates, rank, what), what);
+}
+
+// cp.reduce.async.bulk, as a store of a tensor of one row that adds.
+void bulk_add(void *global, unsigned shared, unsigned bytes) {
+  static const char what[] = "cp.reduce.async.bulk";
+  constexpr unsigned kValueBytes = sizeof(float);
+  if (bytes % kChunkBytes != 0 || bytes == 0 || bytes / kValueBytes > UINT16_MAX)
+    fail("%s of %u bytes: must be a multiple of 16, and at most 262140 here", what, bytes);
+  if (reinterpret_cast<uintptr_t>(global) % kChunkBytes != 0) fail("%s to %p: must be 16-byte aligned", what, global);
+  Block &block = *self().block;
+  TensorCopy copy = {};
+  copy.map.rank = 1;
+  copy.map.element_bytes = kValueBytes;
+  copy.map.box[0] = static_cast<uint16_t>(bytes / kValueBytes);
+  copy.map.size[0] = copy.map.box[0];
+  copy.map.address = reinterpret_cast<uint64_t>(global);
+  copy.shared = shared;
+  copy.adds = true;
+  shared_at(block, shared, bytes, kChunkBytes, what);
+  check_rows(copy, what);
+  begin_store(block, copy, what);
+}
+
 void tensor_store_commit() {
   self().store_groups.push_back(std::move(self().open_stores));
   self().open_stores.clear();
 }
 
+void add_row(const Block &block, const TensorCopy &copy) {
+  const char *const from = block.shared + (copy.shared - block.shared_base);
+  char *const to = row_of(copy, 0).start;
+  for (size_t i = 0; i < copy.map.box[0]; i++) {
+    float value, sum;
+    memcpy(&value, from + i * sizeof value, sizeof value);
+    memcpy(&sum, to + i * sizeof sum, sizeof sum);
+    sum += value;
+    memcpy(to + i * sizeof sum, &sum, sizeof sum);
+  }
+}
+
 void perform_store(Thread &thread, const TensorCopy &copy) {
-  move_box(*thread.block, copy, false);
+  if (copy.adds)
+    add_row(*thread.block, copy);
+  else
+    move_box(*thread.block, copy, false);
   for_box_chunks(*thread.block, copy, [&](uint32_t address, Chunk &chunk) {
     order_access(thread, address, kChunkBytes, Access::kRead, "cp.async.bulk.tensor store");
     chunk.reading--;
@@ -241,6 +281,7 @@ bool deliver_load(Block &block, bool idle) {
 void fill_tensor_copies(emulator_device_api *device) {
   device->tensor_load = tensor_load;
   device->tensor_store = tensor_store;
+  device->bulk_add = bulk_add;
   device->tensor_store_commit = tensor_store_commit;
   device->tensor_store_wait = tensor_store_wait;
   device->proxy_fence = proxy_fence;

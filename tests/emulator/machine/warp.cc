@@ -90,13 +90,18 @@ void load_matrix(emulator_matrix_access *operands) {
   });
 }
 
+// The lanes' registers are a matrix, as load_one_matrix() has it; its rows, or its columns, go to memory.
 template <typename Members> void store_one_matrix(const Members &members, int matrix) {
-  for (int row = 0; row < 8; row++) {
-    uint32_t words[4];
-    for (int i = 0; i < 4; i++)
-      words[i] = *operands_of<emulator_matrix_access>(members, row * 4 + i).r[matrix];
-    memcpy(row_memory(members, matrix, row, Access::kWrite, "stmatrix"), words, kChunkBytes);
+  uint16_t values[8][8];
+  const bool transposed = operands_of<emulator_matrix_access>(members, 0).transposed;
+  for (int lane = 0; lane < kLanes; lane++) {
+    const uint32_t word = *operands_of<emulator_matrix_access>(members, lane).r[matrix];
+    const int row = lane / 4, column = lane % 4 * 2;
+    (transposed ? values[column][row] : values[row][column]) = static_cast<uint16_t>(word);
+    (transposed ? values[column + 1][row] : values[row][column + 1]) = static_cast<uint16_t>(word >> 16);
   }
+  for (int row = 0; row < 8; row++)
+    memcpy(row_memory(members, matrix, row, Access::kWrite, "stmatrix"), values[row], kChunkBytes);
 }
 
 void store_matrix(emulator_matrix_access *operands) {

@@ -86,7 +86,7 @@ static void parse(const char *family, const char *text, kjit_config *config) {
 
 #define SM90_CONFIG(head, pass)                                                                                        \
   "dtype=bf16,head_dim=" head ",head_dim_v=64,causal=0,pass=" pass                                                     \
-  ",consumers=2,tile=64,stages=2,value_stages=2,pipelined=0"
+  ",consumers=2,tile=64,stages=2,value_stages=2,pipelined=0,direct=0"
 
 static void expect_refused(struct fixture *f, const kjit_config *configs, size_t count, kjit_status status,
                            const char *message) {
@@ -125,6 +125,28 @@ static void test_attention_backward__configs_of_the_caller_are_launched(void **s
   assert_int_equal(fake_driver.launch.block[0], 384);
 }
 
+#define SUM_CONFIG(pass, consumers, stages)                                                                            \
+  "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,pass=" pass ",consumers=" consumers ",tile=128,stages=" stages        \
+  ",value_stages=" stages ",pipelined=0,direct=0"
+
+/* The three kernels that sum dq in memory that they share, in their order alone. */
+static void test_attention_backward__kernels_that_sum_dq_come_in_their_order(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_backward_args args = backward_args();
+  kjit_config configs[3], wrong[2];
+  parse("attention_backward_sm90", SUM_CONFIG("8", "1", "1"), &configs[0]);
+  parse("attention_backward_sm90", SUM_CONFIG("7", "2", "2"), &configs[1]);
+  parse("attention_backward_sm90", SUM_CONFIG("16", "1", "1"), &configs[2]);
+  const int before = fake_driver_calls_of(FAKE_LaunchKernel);
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, configs, 3, &args, NULL, &f->error), &f->error);
+  assert_int_equal(fake_driver_calls_of(FAKE_LaunchKernel) - before, 3);
+  wrong[0] = configs[0];
+  wrong[1] = configs[2];
+  expect_refused(f, wrong, 2, KJIT_ERR_INVALID_CONFIG,
+                 "configs[1]: sums dq, whose passes must come in the order 8, 7, 16 of attention_backward_sm90");
+  expect_refused(f, configs, 2, KJIT_ERR_INVALID_CONFIG, "configs: none computes dq");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       BACKWARD_TEST(test_attention_backward__launches_dq_then_dk_and_dv),
@@ -132,6 +154,7 @@ int main(void) {
       BACKWARD_TEST(test_attention_backward_plan__runs_every_kernel),
       BACKWARD_TEST(test_attention_backward__configs_must_compute_each_gradient_once),
       BACKWARD_TEST(test_attention_backward__configs_of_the_caller_are_launched),
+      BACKWARD_TEST(test_attention_backward__kernels_that_sum_dq_come_in_their_order),
   };
   return cmocka_run_group_tests_name("backward_call", tests, NULL, NULL);
 }

@@ -145,14 +145,18 @@ static void test_flash_backward_rules__say_what_is_wrong(void **state) {
 
 #define SM90(pass, consumers, tile, stages, value_stages, pipelined)                                                   \
   "dtype=bf16,head_dim=128,head_dim_v=128,causal=0,pass=" pass ",consumers=" consumers ",tile=" tile ",stages=" stages \
-  ",value_stages=" value_stages ",pipelined=" pipelined
+  ",value_stages=" value_stages ",pipelined=" pipelined ",direct=0"
 
 static void test_attention_backward_sm90_rules__say_what_is_wrong(void **state) {
   static const char family[] = "attention_backward_sm90";
   (void)state;
   expect_rule(family, SM90("1", "2", "64", "3", "3", "1"), NULL);
-  expect_rule(family, SM90("8", "2", "64", "3", "3", "1"),
-              "pass is 8: must be 1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv)");
+  expect_rule(family, SM90("5", "2", "64", "3", "3", "1"),
+              "pass is 5: must be 1 (dq), 2 (dk), 4 (dv), 6 (dk and dv), 7 (dk, dv, and dq in sums), 8 (delta, and "
+              "sums of zero) or 16 (dq from sums)");
+  expect_rule(family, SM90("7", "2", "64", "2", "2", "1"), NULL);
+  expect_rule(family, SM90("7", "2", "96", "2", "2", "1"), "tile is 96: must be 64 or 128 with pass 7, 8 and 16");
+  expect_rule(family, SM90("7", "1", "64", "2", "2", "1"), "consumers is 1: must be 2 with pass 7");
   expect_rule(family, SM90("1", "4", "64", "3", "3", "1"), "consumers is 4: must be 1 to 3");
   expect_rule(family, SM90("1", "2", "40", "3", "3", "1"), "tile is 40: must be a multiple of 16 from 16 to 256");
   expect_rule(family, SM90("1", "2", "64", "1", "3", "1"), "stages is 1: must be 1 to 4, from 2 with pipelined");

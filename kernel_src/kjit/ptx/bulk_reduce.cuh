@@ -1,0 +1,55 @@
+// Adding shared memory to global memory by the bulk copy engine (sm_90), and taking turns at it.
+//
+// A sum: all threads that wrote the shared memory call fence_async_proxy() (tma.cuh) and then pass a barrier; one
+// thread calls bulk_reduce_add_f32() and cp_async_bulk_commit_group(), and waits for its groups before the shared
+// memory is written again. Each element is added by itself, in no order among blocks of threads. Where the order
+// matters, a block waits for its turn before it adds, and passes the turn on after its additions have reached global
+// memory:
+//   while (ld_acquire(turn) != mine) continue;
+//   fence_async_proxy_all(); bulk_reduce_add_f32(...); cp_async_bulk_commit_group(); cp_async_bulk_wait_group<0>();
+//   fence_async_proxy_all(); red_release_add(turn, 1);
+#pragma once
+#include <kjit/types.cuh>
+
+namespace kjit {
+
+// Add `bytes` bytes of fp32 values in shared memory to as many in global memory. One thread.
+//   global  16-byte aligned
+//   shared  shared::cta address, 16-byte aligned
+//   bytes   a multiple of 16
+// PTX ISA 9.0, "Data Movement and Conversion Instructions: cp.reduce.async.bulk"
+KJIT_DEVICE void bulk_reduce_add_f32(void *global, uint32_t shared, int bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global), "r"(shared),
+               "r"(bytes)
+               : "memory");
+}
+
+// Add four fp32 values to global memory, 16-byte aligned; each by itself, in no order among threads. Each thread by
+// itself. PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: red" (.v4)
+KJIT_DEVICE void red_add_f32_x4(void *global, float a, float b, float c, float d) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(global), "f"(a), "f"(b), "f"(c), "f"(d)
+               : "memory");
+}
+
+// Order the calling thread's ordinary accesses to any memory, and those that it has seen, before and after what the
+// copy engine does for it. PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: membar, fence"
+// (fence.proxy.async)
+KJIT_DEVICE void fence_async_proxy_all() {
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+// Load a word of global memory; what was written before another thread's red_release_add() to it is then visible.
+// PTX ISA 9.0, "Data Movement and Conversion Instructions: ld" (.acquire)
+KJIT_DEVICE int ld_acquire(const int *global) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(global) : "memory");
+  return value;
+}
+
+// Add to a word of global memory, after all that the thread has written or seen written.
+// PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: red" (.release)
+KJIT_DEVICE void red_release_add(int *global, int value) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(global), "r"(value) : "memory");
+}
+
+} // namespace kjit

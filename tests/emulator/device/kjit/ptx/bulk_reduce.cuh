@@ -1,0 +1,39 @@
+// What the instructions of kernel_src/kjit/ptx/bulk_reduce.cuh do.
+#pragma once
+#include <kjit/types.cuh>
+
+EMULATOR_PTX("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;"){
+    static void run(void *global, unsigned shared, int bytes){emulator->bulk_add(global, shared, (unsigned)bytes);
+}
+}
+;
+
+EMULATOR_PTX("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"){
+    static void run(void *global, float a, float b, float c, float d){const float values[4] = {a, b, c, d};
+float sums[4];
+emulator->load_global(sums, global, sizeof sums);
+for (int i = 0; i < 4; i++)
+  sums[i] += values[i];
+emulator->store_global(global, sums, sizeof sums);
+}
+}
+;
+
+EMULATOR_PTX("fence.proxy.async;"){static void run(){emulator->proxy_fence();
+}
+}
+;
+
+EMULATOR_PTX("ld.acquire.gpu.global.s32 %0, [%1];"){
+    static void run(int &value, const int *global){emulator->load_global(&value, global, sizeof value);
+}
+}
+;
+
+EMULATOR_PTX("red.release.gpu.global.add.s32 [%0], %1;"){
+    static void run(int *global, int value){atomicAdd(global, value);
+}
+}
+;
+
+#include_next <kjit/ptx/bulk_reduce.cuh>
