@@ -34,7 +34,7 @@ static void run_size(void **state, int64_t head_dim, int64_t head_dim_v, size_t 
 }
 
 /* The kernels that sum dq: several tiles of keys, steps of 64 and 128 queries, ragged ones. */
-static void run_sums(void **state, int64_t head_dim, int64_t head_dim_v, int32_t tile, size_t turn) {
+static void run_sums(void **state, int64_t head_dim, int64_t head_dim_v, int32_t tile, size_t turn, size_t count) {
   static const struct { int64_t seq_q, seq_kv; } sizes[] = {{100, 150}, {150, 100}};
   struct gpu_fixture *fixture = gpu_require(state);
   struct backward_case cases[2];
@@ -55,35 +55,35 @@ static void run_sums(void **state, int64_t head_dim, int64_t head_dim_v, int32_t
         .serial = turn % 2 != 0,
         .in_any_order = (turn + i) / 2 % 2 != 0};
   }
-  backward_run_cases(fixture, cases, 2);
+  backward_run_cases(fixture, cases, count);
 }
 
 static void test_attention_backward_sm90__sums_of_head_size_64_are_right(void **state) {
-  run_sums(state, 64, 64, 128, 0);
+  run_sums(state, 64, 64, 128, 0, 2);
 }
 
 static void test_attention_backward_sm90__sums_of_head_size_128_are_right(void **state) {
-  run_sums(state, 128, 128, 64, 1);
+  run_sums(state, 128, 128, 64, 1, 2);
 }
 
 static void test_attention_backward_sm90__sums_of_head_size_256_are_right(void **state) {
-  run_sums(state, 256, 256, 64, 0);
+  run_sums(state, 256, 256, 64, 0, 2);
 }
 
 static void test_attention_backward_sm90__sums_of_head_sizes_200_and_232_are_right(void **state) {
-  run_sums(state, 200, 232, 64, 1);
+  run_sums(state, 200, 232, 64, 1, 2);
 }
 
 static void test_attention_backward_sm90__sums_by_half_bands_are_right(void **state) {
-  run_sums(state, 64, 64, 64, 2);
+  run_sums(state, 64, 64, 64, 2, 2);
 }
 
 static void test_attention_backward_sm90__sums_of_head_sizes_72_and_40_are_right(void **state) {
-  run_sums(state, 72, 40, 64, 3);
+  run_sums(state, 72, 40, 64, 3, 2);
 }
 
 static void test_attention_backward_sm90__sums_of_head_sizes_24_and_56_are_right(void **state) {
-  run_sums(state, 24, 56, 128, 1);
+  run_sums(state, 24, 56, 128, 1, 1);
 }
 
 static void test_flash_backward__head_size_64_is_right(void **state) {
