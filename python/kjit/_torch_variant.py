@@ -1,0 +1,262 @@
+"""Attention variants on PyTorch tensors: called directly where it can be, as an operator where PyTorch has to see it.
+
+An operator takes no functions, so it is given the text that they were read to, with the numbers and tensors that they
+capture; under torch.compile they are read while the program is traced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional
+
+import torch
+
+from . import _abi, _torch
+from .runtime import Config
+from .variant import NO_MEMBERS, Bound, Members, Reading, bind, read, tensor_view
+
+_int32_pointer = ctypes.POINTER(ctypes.c_int32)
+
+
+def _tensors_of(members: Members) -> list[Any]:
+    """The tensors among the members, in the order in which a prepared call keeps them; None: not given."""
+    blocks = members.blocks
+    lists = (None,) * 4 if blocks is None else blocks.tensors()
+    return [members.sinks, members.alibi_slopes, members.bias, *lists]
+
+
+class Lists:
+    """The block lists of a call: those of FlexAttention's BlockMask, where they lie."""
+
+    __slots__ = ("counts", "indices", "full_counts", "full_indices", "rows", "keys")
+
+    def __init__(self, counts: Any, indices: Any, full_counts: Any, full_indices: Any, rows: int, keys: int) -> None:
+        self.counts, self.indices, self.full_counts, self.full_indices = counts, indices, full_counts, full_indices
+        self.rows, self.keys = rows, keys
+
+    @classmethod
+    def of(cls, blocks: Any) -> Lists:
+        if isinstance(blocks, Lists):
+            return blocks
+        lists = blocks.kv_num_blocks, blocks.kv_indices, blocks.full_kv_num_blocks, blocks.full_kv_indices
+        return cls(*lists, *blocks.BLOCK_SIZE)
+
+    def tensors(self) -> tuple[Any, Any, Any, Any]:
+        return self.counts, self.indices, self.full_counts, self.full_indices
+
+
+def _signature(tensor: torch.Tensor) -> Any:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()
+
+
+class _Prepared:
+    """A variant's call prepared for tensors of one signature, on one thread: a run sets addresses and numbers."""
+
+    def __init__(self, call: _torch._Call, bound: Optional[Bound], members: Members, tensors: list[Any]) -> None:
+        self.call, args = call, call.args
+        views = [None if tensor is None else tensor_view(tensor) for tensor in tensors]
+        self.views = [view for view in views if view is not None]
+        self.bound = bound  # not its tensors: they change
+        if bound is not None:
+            self.variant, self.bound = bound.variant, None
+            count = len(bound.tensors)
+            args.variant = bound.variant._handle
+            self.scalars = (ctypes.c_int32 * max(1, len(bound.values)))()
+            args.scalar_values = ctypes.cast(self.scalars, _int32_pointer)
+            self.own = (_abi.kjit_tensor * max(1, count))(*views[:count])
+            args.variant_tensors = ctypes.cast(self.own, ctypes.POINTER(_abi.kjit_tensor))
+            self.views = [*(self.own[i] for i in range(count)), *(view for view in views[count:] if view is not None)]
+            views = views[count:]
+        self._set_members(args, members, views)
+        self.pack = None if bound is None else bound.variant._packer.pack_into
+        self.run = call.run
+
+    def _set_members(self, args: Any, members: Members, views: list[Any]) -> None:
+        for name, view in zip(("sinks", "alibi_slopes", "bias"), views):
+            if view is not None:
+                setattr(args, name, ctypes.pointer(view))
+        if members.blocks is not None:
+            self._set_lists(args, members.blocks, views[3:])
+        if members.window is not None:
+            args.flags |= _abi.KJIT_ATTENTION_WINDOW
+            args.window_left, args.window_right = members.window
+        args.softcap, args.attention_chunk = members.softcap, members.attention_chunk
+
+    def _set_lists(self, args: Any, blocks: Lists, views: list[Any]) -> None:
+        """The struct holds copies of the views, so it is those that a run writes to."""
+        lists = self.lists = _abi.kjit_block_lists()
+        for name, view in zip(("counts", "indices", "full_counts", "full_indices"), views):
+            if view is not None:
+                setattr(lists, name, view)
+                self.views[[each is view for each in self.views].index(True)] = getattr(lists, name)
+        lists.query_rows, lists.key_rows = blocks.rows, blocks.keys
+        args.blocks = ctypes.pointer(lists)
+
+
+def direct(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+    bound: Optional[Bound],
+    members: Members,
+) -> Any:
+    """Launch on these tensors, past PyTorch's dispatcher."""
+    try:
+        calls = _torch._calls.variants
+    except AttributeError:
+        calls = _torch._calls.variants = {}
+    given = None if out is None else _signature(out)
+    read_tensors = [] if bound is None else list(bound.tensors)
+    tensors = read_tensors if members is NO_MEMBERS else [*read_tensors, *_tensors_of(members)]
+    others = tuple([None if tensor is None else _signature(tensor) for tensor in tensors])
+    blocks = None if members.blocks is None else (members.blocks.rows, members.blocks.keys)
+    numbers = None if members is NO_MEMBERS else (members.window, members.softcap, members.attention_chunk, blocks)
+    signature = (
+        q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.get_device(),
+        k.get_device(), v.get_device(), given, scale, causal, layout, return_lse, config,
+        None if bound is None else bound.variant, others, numbers,
+    )  # fmt: skip
+    prepared = calls.get(signature)
+    if prepared is None and _torch.is_ragged(q, v):
+        return _torch.padded(
+            lambda *given: direct(*given, bound, members), q, k, v, scale, causal, layout, out, return_lse, config
+        )
+    if out is None:
+        known = prepared is not None and prepared.call.out_is_like_q
+        out = torch.empty_like(q) if known else _torch._empty_out(q, v)
+    lse = None
+    if return_lse:
+        lse = _torch._empty_lse(q, layout) if prepared is None else prepared.call.empty_lse()
+    if prepared is None:
+        if out.numel() == 0 and q.dim() == 4 and k.numel():
+            return out if lse is None else (out, lse)  # nothing to compute, and no grid to launch
+        call = _torch._Call(q, k, v, out, lse, scale, causal, layout, config)
+        prepared = _Prepared(call, bound, members, tensors)
+        if len(calls) >= _torch._CALLS_MAX:
+            calls.clear()
+        calls[signature] = prepared
+    at = 0
+    for tensor in tensors:
+        if tensor is not None:
+            prepared.views[at].data = tensor.data_ptr()
+            at += 1
+    if bound is not None and bound.values:
+        prepared.pack(prepared.scalars, 0, *bound.values)
+    prepared.run(q, k, v, out, lse)
+    return out if lse is None else (out, lse)
+
+
+# The operator. Its second result is empty where it is not wanted.
+
+torch.library.define(
+    "kjit::attention_variant",
+    "(Tensor q, Tensor k, Tensor v, float? scale, bool causal, str layout, str config, bool return_lse, "
+    "str? score, str? mask, str[] int_names, SymInt[] ints, str[] float_names, float[] floats, str[] tensor_names, "
+    "Tensor[] tensors, Tensor? sinks, Tensor? alibi_slopes, Tensor? bias, Tensor[] blocks, SymInt[] sizes, "
+    "float softcap) -> (Tensor, Tensor)",
+    tags=torch.Tag.needs_fixed_stride_order,
+)
+
+# `sizes` holds the window, 1 and its two bounds or three zeros, the chunk, and a list block's rows and keys.
+
+
+def _sizes(members: Members) -> list[int]:
+    window = (0, 0, 0) if members.window is None else (1, *members.window)
+    blocks = (0, 0) if members.blocks is None else (members.blocks.rows, members.blocks.keys)
+    return [*window, members.attention_chunk, *blocks]
+
+
+def _members_of(sinks: Any, alibi_slopes: Any, bias: Any, blocks: Any, sizes: Any, softcap: float) -> Members:
+    window = (int(sizes[1]), int(sizes[2])) if sizes[0] else None
+    lists = None
+    if blocks:
+        full = (blocks[2], blocks[3]) if len(blocks) > 2 else (None, None)
+        lists = Lists(blocks[0], blocks[1], *full, int(sizes[4]), int(sizes[5]))
+    return Members(lists, sinks, window, softcap, alibi_slopes, bias, int(sizes[3]))
+
+
+@torch.library.impl("kjit::attention_variant", "default")
+def _attention_variant(
+    q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str, return_lse: bool,
+    score: Any, mask: Any, int_names: Any, ints: Any, float_names: Any, floats: Any, tensor_names: Any,
+    tensors: Any, sinks: Any, alibi_slopes: Any, bias: Any, blocks: Any, sizes: Any, softcap: float,
+) -> Any:  # fmt: skip
+    members = NO_MEMBERS
+    if sinks is not None or alibi_slopes is not None or bias is not None or softcap or any(sizes):
+        members = _members_of(sinks, alibi_slopes, bias, blocks, sizes, softcap)
+    bound = None
+    if score is not None or mask is not None:
+        names, values = (*int_names, *float_names), (*map(int, ints), *floats)
+        bound = Reading(score, mask, names, values, tuple(tensor_names), tuple(tensors)).bound()
+    result = direct(q, k, v, scale, causal, layout, None, return_lse, config or None, bound, members)
+    return result if return_lse else (result, q.new_empty((0,), dtype=torch.float32))
+
+
+@torch.library.register_fake("kjit::attention_variant")
+def _attention_variant_fake(
+    q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str, return_lse: bool, *rest: Any
+) -> Any:
+    lse = _torch._empty_lse(q, layout) if return_lse else q.new_empty((0,), dtype=torch.float32)
+    return _torch._empty_out(q, v), lse
+
+
+def _no_gradient(context: Any, *gradients: Any) -> Any:
+    raise NotImplementedError("kjit computes no gradients of attention variants")
+
+
+torch.library.register_autograd("kjit::attention_variant", _no_gradient)
+
+
+def _as_operator(
+    tensors: Any, scale: Any, causal: bool, layout: str, out: Any, return_lse: bool, config: Any, said: Any,
+    members: Members,
+) -> Any:  # fmt: skip
+    text = config or "" if isinstance(config, str) or config is None else config._text
+    reading = Reading(None, None, (), (), (), ()) if said is None else read(*said)
+    ints = [(name, value) for name, value in zip(reading.names, reading.values) if not isinstance(value, float)]
+    floats = [(name, value) for name, value in zip(reading.names, reading.values) if isinstance(value, float)]
+    blocks = [] if members.blocks is None else [tensor for tensor in members.blocks.tensors() if tensor is not None]
+    result, lse = torch.ops.kjit.attention_variant(
+        *tensors, scale, causal, layout, text, return_lse,
+        reading.score, reading.mask, [name for name, _ in ints], [int(value) for _, value in ints],
+        [name for name, _ in floats], [value for _, value in floats], list(reading.tensor_names),
+        list(reading.tensors), members.sinks, members.alibi_slopes, members.bias, blocks, _sizes(members),
+        float(members.softcap),
+    )  # fmt: skip
+    if out is not None:
+        result = out.copy_(result)
+    return (result, lse) if return_lse else result
+
+
+def attention_variant(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+    said: Optional[tuple[Any, ...]],
+    members: Members,
+) -> Any:
+    """kjit.attention() with a variant. `said` is what bind() takes, None where plain members say everything."""
+    if q.dtype is torch.float32 or k.dtype is torch.float32 or v.dtype is torch.float32:
+        q, k, v = _torch._autocast(q, k, v)
+    if members.blocks is not None:
+        members = members._replace(blocks=Lists.of(members.blocks))
+    plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
+    wants_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if wants_gradient:
+        raise NotImplementedError("kjit computes no gradients of attention variants")
+    if torch.compiler.is_compiling() or not plain:
+        return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members)
+    bound = None if said is None else bind(*said)
+    return direct(q, k, v, scale, causal, layout, out, return_lse, config, bound, members)
