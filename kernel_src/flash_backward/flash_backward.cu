@@ -16,6 +16,9 @@
 // Shared    own tiles of head_dim and head_dim_v columns, then `stages` times a step's two tiles and, with queries as
 //           the step, LSE and delta; heads in whole 16s. Gradients are stored through the memory of the own tiles.
 // Registers rows of a warp * (columns of what is summed + 2 * rows of a step) / 32 for accumulators.
+// Variants  With KJIT_variant the scores went through the caller's score function and mask (variant.cuh): P is made of
+//           the changed score, dS is multiplied by the function's derivative, and steps that hold no seen pair are not
+//           made.
 // Tolerance max|dx - ref| <= 2 max|ref16 - ref| + a rounding against float64: P and dS are rounded to 16 bits once, the
 //           sums once, all else is fp32.
 #include <kjit/ptx/cp_async.cuh>
@@ -33,6 +36,13 @@
 
 #if __CUDA_ARCH__ < 800
 #error "flash_backward requires sm_80 or higher"
+#endif
+
+#ifdef KJIT_variant
+#include "flash_backward/variant.cuh"
+using Parameters = flash_backward_variant_params;
+#else
+using Parameters = flash_backward_params;
 #endif
 
 namespace {
@@ -62,8 +72,18 @@ struct Block {
   float dv[cfg::kRowTiles][cfg::kHeadDimV / 8][4]; // dv
   RowStatistics own_statistics[cfg::kRowTiles];    // with queries as own rows
 
-  KJIT_DEVICE Block(const flash_backward_params &params, uint32_t shared)
-      : p(params), shared(shared), warp(threadIdx.x / kLanesPerWarp), lane(threadIdx.x % kLanesPerWarp),
+#ifdef KJIT_variant
+  const variant::Hooks hooks;
+#endif
+
+  KJIT_DEVICE Block(const Parameters &params, uint32_t shared)
+      :
+#ifdef KJIT_variant
+        p(params.base),
+#else
+        p(params),
+#endif
+        shared(shared), warp(threadIdx.x / kLanesPerWarp), lane(threadIdx.x % kLanesPerWarp),
         own_tile(cfg::kCausal && !cfg::kOwnsKeys ? gridDim.x - 1 - blockIdx.x : blockIdx.x), own_head(blockIdx.y),
         own(products::own_addresses<cfg::OwnTile>(shared, warp, lane)),
         own_value(products::own_addresses<cfg::OwnValueTile>(shared + cfg::OwnTile::kBytes, warp, lane)),
@@ -71,7 +91,13 @@ struct Block {
         step_columns(products::column_addresses<cfg::StepTile>(stage_address(0), lane)),
         step_value_rows(products::row_addresses<cfg::StepValueTile>(stage_address(0) + cfg::StepTile::kBytes, lane)),
         step_value_columns(
-            products::column_addresses<cfg::StepValueTile>(stage_address(0) + cfg::StepTile::kBytes, lane)) {}
+            products::column_addresses<cfg::StepValueTile>(stage_address(0) + cfg::StepTile::kBytes, lane))
+#ifdef KJIT_variant
+        ,
+        hooks(params.variant)
+#endif
+  {
+  }
 
   // A stage is a tile of head_dim columns, one of head_dim_v columns, and the statistics.
   KJIT_DEVICE uint32_t stage_address(int stage) const { return shared + cfg::kOwnBytes + stage * cfg::kStageBytes; }
@@ -198,12 +224,89 @@ struct Block {
     }
   }
 
-  template <bool kMasked> KJIT_DEVICE void step(int tile, int stage) {
+#ifdef KJIT_variant
+  // ---- Variants ----
+
+  // The query and the key of a pair in a row of the own tile and a row of the step's.
+  KJIT_DEVICE void pair_of(int m, int n, int i, int tile, int &query, int &key) const {
+    const int row = own_row(m, i / 2), column = tile * cfg::kStepRows + n * 8 + lane % 4 * 2 + i % 2;
+    query = cfg::kOwnsKeys ? column : row;
+    key = cfg::kOwnsKeys ? row : column;
+  }
+
+  // What a step's pairs are: VARIANT_EMPTY, VARIANT_PARTIAL or VARIANT_FULL. The same for all threads of the block.
+  KJIT_DEVICE int state_of(int head, int tile) const {
+    const int own_first = own_tile * cfg::kOwnRows, step_first = tile * cfg::kStepRows;
+    return cfg::kOwnsKeys ? hooks.state(head, step_first, cfg::kStepRows, own_first, cfg::kOwnRows)
+                          : hooks.state(head, own_first, cfg::kOwnRows, step_first, cfg::kStepRows);
+  }
+
+  // Which of a thread's pairs count, a bit for each. A loop that is not unrolled, because the mask's code then stands
+  // in the kernel once, and before the products, because its values need the registers of the accumulators.
+  KJIT_DEVICE void judge(variant::PairBits &seen, int head, int tile) const {
+#pragma unroll
+    for (int w = 0; w < variant::PairBits::kWords; w++)
+      seen.word[w] = 0;
+#pragma unroll 1
+    for (int at = 0; at < variant::PairBits::kPairs; at++) {
+      int query, key;
+      pair_of(at / (cfg::kStepTiles * 8), at / 4 % (cfg::kStepTiles * 2), at % 4, tile, query, key);
+      seen.set(at, key < keys_seen(p, query) && hooks.sees(head, query, key));
+    }
+  }
+
+  // S becomes P of the changed scores, and `slopes` their derivatives.
+  template <bool kMasked>
+  KJIT_DEVICE void transform(products::Scores &s, products::Scores &slopes, const variant::PairBits &seen, int head,
+                             int tile, int stage) const {
+#pragma unroll
+    for (int n = 0; n < cfg::kStepTiles * 2; n++) {
+      Chunk pair = {};
+      if constexpr (cfg::kOwnsKeys) pair = ld_shared_16(statistics_address(stage) + (n * 4 + lane % 4) * 16);
+#pragma unroll
+      for (int m = 0; m < cfg::kRowTiles; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          const float lse = cfg::kOwnsKeys ? __uint_as_float(pair.word[i % 2]) : own_statistics[m].lse[i / 2];
+          int query, key;
+          pair_of(m, n, i, tile, query, key);
+          const float score = s[m][n][i];
+          if constexpr (cfg::kNeedsDs) slopes[m][n][i] = hooks.slope(score, head, query, key);
+          const float power = ex2_approx(hooks.score_log2(score, p.scale_log2, head, query, key) - lse);
+          // A row behind the last has an LSE of +inf, and the score of a row of zeros may be +inf too.
+          const bool counts = lse < infinity() && (!kMasked || seen.holds((m * cfg::kStepTiles * 2 + n) * 4 + i));
+          s[m][n][i] = counts ? power : 0.0f;
+        }
+    }
+  }
+
+  // P becomes P times the derivative; 0 where P is 0, because the derivative may be infinite there.
+  KJIT_DEVICE static void apply_slopes(products::Scores &probabilities, const products::Scores &slopes) {
+#pragma unroll
+    for (int m = 0; m < cfg::kRowTiles; m++)
+#pragma unroll
+      for (int n = 0; n < cfg::kStepTiles * 2; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+          if (probabilities[m][n][i] != 0.0f) probabilities[m][n][i] *= slopes[m][n][i];
+  }
+#endif
+
+  template <bool kMasked> KJIT_DEVICE void step(int tile, int stage, int head) {
     const uint32_t at = stage * cfg::kStageBytes;
     products::Scores s;
     products::Rounded rounded;
+#ifdef KJIT_variant
+    products::Scores slopes;
+    variant::PairBits seen;
+    if constexpr (kMasked) judge(seen, head, tile);
+    products::scores<cfg::kSlices>(s, own, step_rows, at);
+    transform<kMasked>(s, slopes, seen, head, tile, stage);
+#else
+    (void)head;
     products::scores<cfg::kSlices>(s, own, step_rows, at);
     exponentiate<kMasked>(s, tile, stage);
+#endif
     if constexpr (cfg::kComputesDv) {
       products::round(rounded, s);
       products::accumulate<cfg::kHeadDimV / 8>(dv, rounded, step_value_columns, at);
@@ -211,6 +314,9 @@ struct Block {
     if constexpr (cfg::kNeedsDs) {
       products::Scores dp;
       products::scores<cfg::kValueSlices>(dp, own_value, step_value_rows, at);
+#ifdef KJIT_variant
+      if constexpr (variant::kScored) apply_slopes(s, slopes);
+#endif
       differentiate(dp, s, stage);
       products::round(rounded, dp);
       products::accumulate<cfg::kHeadDim / 8>(dx, rounded, step_columns, at);
@@ -244,10 +350,20 @@ struct Block {
       const int next_stage = cfg::kStages == 2 ? stage ^ 1 : 0;
       if (more && cfg::kOwnsKeys) read_statistics(statistics, next_head, next_tile);
       if (more && cfg::kStages == 2) load_step(next_head, next_tile, next_stage);
+#ifdef KJIT_variant
+      const int state = state_of(head, tile);
+      if (state != VARIANT_EMPTY) {
+        if (state == VARIANT_PARTIAL || steps.is_masked(tile))
+          step<true>(tile, stage, head);
+        else
+          step<false>(tile, stage, head);
+      }
+#else
       if (steps.is_masked(tile))
-        step<true>(tile, stage);
+        step<true>(tile, stage, head);
       else
-        step<false>(tile, stage);
+        step<false>(tile, stage, head);
+#endif
       if (!more) break;
       if constexpr (cfg::kStages == 1) {
         __syncthreads(); // everybody has finished with this step's tiles
@@ -324,7 +440,7 @@ struct Block {
 } // namespace
 
 extern "C" __global__
-__launch_bounds__(cfg::kThreads) void flash_backward(const __grid_constant__ flash_backward_params p) {
+__launch_bounds__(cfg::kThreads) void flash_backward(const __grid_constant__ Parameters p) {
   extern __shared__ __align__(128) char shared[];
   Block block(p, cvta_to_shared(shared));
   block.run();

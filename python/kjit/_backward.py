@@ -62,7 +62,7 @@ def backward(
         for gradient in gradients:
             gradient.zero_()
         return gradients[0], gradients[1], gradients[2]
-    if _torch._is_ragged(q, v):
+    if _torch.is_ragged(q, v):
         scale = _torch.scale_of(q, scale)
         wide = [_torch.pad_columns(tensor) for tensor in (dout, q, k, v, out)]
         found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted)
