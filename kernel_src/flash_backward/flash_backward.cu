@@ -292,18 +292,17 @@ struct Block {
   }
 #endif
 
-  template <bool kMasked> KJIT_DEVICE void step(int tile, int stage, int head) {
+  template <bool kMasked> KJIT_DEVICE void step(int tile, int stage, [[maybe_unused]] int query_head = 0) {
     const uint32_t at = stage * cfg::kStageBytes;
     products::Scores s;
     products::Rounded rounded;
 #ifdef KJIT_variant
     products::Scores slopes;
     variant::PairBits seen;
-    if constexpr (kMasked) judge(seen, head, tile);
+    if constexpr (kMasked) judge(seen, query_head, tile);
     products::scores<cfg::kSlices>(s, own, step_rows, at);
-    transform<kMasked>(s, slopes, seen, head, tile, stage);
+    transform<kMasked>(s, slopes, seen, query_head, tile, stage);
 #else
-    (void)head;
     products::scores<cfg::kSlices>(s, own, step_rows, at);
     exponentiate<kMasked>(s, tile, stage);
 #endif
@@ -351,18 +350,19 @@ struct Block {
       if (more && cfg::kOwnsKeys) read_statistics(statistics, next_head, next_tile);
       if (more && cfg::kStages == 2) load_step(next_head, next_tile, next_stage);
 #ifdef KJIT_variant
-      const int state = state_of(head, tile);
+      const int query_head = cfg::kOwnsKeys ? head : own_head; // `head` is that of the step's rows
+      const int state = state_of(query_head, tile);
       if (state != VARIANT_EMPTY) {
         if (state == VARIANT_PARTIAL || steps.is_masked(tile))
-          step<true>(tile, stage, head);
+          step<true>(tile, stage, query_head);
         else
-          step<false>(tile, stage, head);
+          step<false>(tile, stage, query_head);
       }
 #else
       if (steps.is_masked(tile))
-        step<true>(tile, stage, head);
+        step<true>(tile, stage);
       else
-        step<false>(tile, stage, head);
+        step<false>(tile, stage);
 #endif
       if (!more) break;
       if constexpr (cfg::kStages == 1) {

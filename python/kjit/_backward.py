@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 
@@ -53,8 +53,12 @@ def backward(
     causal: bool,
     layout: str,
     wanted: list[bool],
+    set_variant: Optional[Callable[[Any], Any]] = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dq, dk and dv on the current stream, new tensors; those that are not wanted are empty, and not computed."""
+    """dq, dk and dv on the current stream, new tensors; those that are not wanted are empty, and not computed.
+
+    set_variant puts a variant into the arguments and returns what must stay alive during the call.
+    """
     gradients = tuple(_empty(tensor, want) for tensor, want in zip((q, k, v), wanted))
     if not any(wanted):
         return gradients[0], gradients[1], gradients[2]
@@ -89,7 +93,9 @@ def backward(
     for name, gradient, want in zip(("dq", "dk", "dv"), gradients, wanted):
         views[name] = _torch._view(gradient) if want else None
     args = build_backward(views, scale=scale, causal=causal, layout=layout)
+    kept = None if set_variant is None else set_variant(args)
     _launch(args, q)
+    del kept
     return gradients[0], gradients[1], gradients[2]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _abi, _torch
+from . import _abi, _backward, _torch
 from .runtime import Config
 from .variant import NO_MEMBERS, Bound, Members, Reading, bind, read, tensor_view
 
@@ -206,24 +206,139 @@ def _attention_variant_fake(
     return _torch._empty_out(q, v), lse
 
 
-def _no_gradient(context: Any, *gradients: Any) -> Any:
-    raise NotImplementedError("kjit computes no gradients of attention variants")
+# What autograd keeps of it, and the operator of its gradients: those of q, k, v, and of the sinks.
+
+torch.library.define(
+    "kjit::attention_variant_backward",
+    "(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float? scale, bool causal, "
+    "str layout, str? score, str? mask, str[] int_names, SymInt[] ints, str[] float_names, float[] floats, "
+    "str[] tensor_names, Tensor[] tensors, Tensor? sinks, Tensor? alibi_slopes, Tensor? bias, SymInt[] sizes, "
+    "float softcap, bool[4] wanted) -> (Tensor, Tensor, Tensor, Tensor)",
+    tags=torch.Tag.needs_fixed_stride_order,
+)
 
 
-torch.library.register_autograd("kjit::attention_variant", _no_gradient)
+def _fill(args: Any, bound: Optional[Bound], members: Members) -> list[Any]:
+    """Put a variant into arguments that are used once. Returns what must stay alive during the call."""
+    kept: list[Any] = []
+    if bound is not None:
+        scalars = bound.scalars()
+        views = (_abi.kjit_tensor * max(1, len(bound.tensors)))(*map(tensor_view, bound.tensors))
+        args.variant = bound.variant._handle
+        args.scalar_values = ctypes.cast(scalars, _int32_pointer)
+        args.variant_tensors = ctypes.cast(views, ctypes.POINTER(_abi.kjit_tensor))
+        kept += [scalars, views]
+    for name in ("sinks", "alibi_slopes", "bias"):
+        tensor = getattr(members, name)
+        if tensor is not None:
+            kept.append(tensor_view(tensor))
+            setattr(args, name, ctypes.pointer(kept[-1]))
+    if members.window is not None:
+        args.flags |= _abi.KJIT_ATTENTION_WINDOW
+        args.window_left, args.window_right = members.window
+    args.softcap, args.attention_chunk = members.softcap, members.attention_chunk
+    return kept
+
+
+def _sink_gradient(dout: Any, dlse: Any, out: Any, lse: Any, sinks: Any, layout: str) -> torch.Tensor:
+    """Of each head: the sum over its rows of -exp(sink - lse) · delta, delta being rowsum(dO · O) - dLSE."""
+    delta = (dout.float() * out.float()).sum(-1)
+    delta = delta if layout == "bhsd" else delta.transpose(1, 2)
+    delta = delta if dlse is None else delta - dlse
+    return -(torch.exp(sinks.view(1, -1, 1) - lse) * delta).sum((0, 2))  # type: ignore[no-any-return]
+
+
+@torch.library.impl("kjit::attention_variant_backward", "default")
+def _attention_variant_backward(
+    dout: Any, dlse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: Any, causal: bool, layout: str,
+    score: Any, mask: Any, int_names: Any, ints: Any, float_names: Any, floats: Any, tensor_names: Any, tensors: Any,
+    sinks: Any, alibi_slopes: Any, bias: Any, sizes: Any, softcap: float, wanted: Any,
+) -> Any:  # fmt: skip
+    members = _members_of(sinks, alibi_slopes, bias, (), sizes, softcap)
+    bound = None
+    if score is not None or mask is not None:
+        names, values = (*int_names, *float_names), (*map(int, ints), *floats)
+        bound = Reading(score, mask, names, values, tuple(tensor_names), tuple(tensors)).bound()
+    gradients = _backward.backward(
+        dout, dlse, q, k, v, out, lse, scale, causal, layout, list(wanted[:3]), lambda args: _fill(args, bound, members)
+    )
+    of_sinks = q.new_empty((0,), dtype=torch.float32)
+    if wanted[3]:
+        of_sinks = _sink_gradient(dout, dlse, out, lse, sinks, layout)
+    return (*gradients, of_sinks)
+
+
+@torch.library.register_fake("kjit::attention_variant_backward")
+def _attention_variant_backward_fake(dout: Any, dlse: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
+    sinks, wanted = rest[13], rest[18]
+    of_sinks = torch.empty_like(sinks) if wanted[3] else q.new_empty((0,), dtype=torch.float32)
+    return (*(_backward._empty(tensor, want) for tensor, want in zip((q, k, v), wanted)), of_sinks)
+
+
+def _no_gradient_of(value: Any) -> Any:
+    """What autograd takes for an input without a gradient: a list of tensors has a list of nothing."""
+    is_list = isinstance(value, list) and all(isinstance(each, torch.Tensor) for each in value)
+    return [None] * len(value) if is_list else None
+
+
+def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    q, k, v, scale, causal, layout, _, ctx.has_lse, score, mask, int_names, ints, float_names, floats, names = inputs[:15]
+    tensors, sinks, slopes, bias, _, sizes, softcap = inputs[15:]
+    ctx.said = scale, causal, layout, score, mask, int_names, ints, float_names, floats, names
+    ctx.numbers, ctx.nothing = (sizes, softcap), [_no_gradient_of(value) for value in inputs]
+    ctx.save_for_backward(q, k, v, *output, sinks, slopes, bias, *tensors)
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, dout: Any, dlse: Any) -> Any:
+    q, k, v, out, lse, sinks, slopes, bias, *tensors = ctx.saved_tensors
+    needed = ctx.needs_input_grad
+    wanted = [*needed[:3], sinks is not None and needed[16]]
+    found = list(ctx.nothing)
+    if (dout is None and dlse is None) or not any(wanted):
+        return tuple(found)
+    dout = torch.zeros_like(out) if dout is None else dout
+    gradients = torch.ops.kjit.attention_variant_backward(
+        dout, dlse, q, k, v, out, lse, *ctx.said, tensors, sinks, slopes, bias, *ctx.numbers, wanted
+    )
+    for place, gradient, want in zip((0, 1, 2, 16), gradients, wanted):
+        found[place] = gradient if want else None
+    return tuple(found)
+
+
+torch.library.register_autograd("kjit::attention_variant", _gradients, setup_context=_setup_context)
+torch.library.register_autograd("kjit::attention_variant_backward", _backward._no_second_derivative)
+
+
+def _refuse_other_gradients(reading: Reading, members: Members) -> None:
+    """What is read beside q, k, v and the sinks has no gradient: an error that names it."""
+    others = [*zip(reading.tensor_names, reading.tensors)]
+    others += [("alibi_slopes", members.alibi_slopes), ("bias", members.bias)]
+    for name, tensor in others:
+        if tensor is not None and tensor.requires_grad:
+            raise NotImplementedError(
+                f"{name}, of shape {tuple(tensor.shape)}, requires a gradient: kjit computes those of q, k, v and "
+                "sinks; detach() it where it is constant"
+            )
+    if members.blocks is not None:
+        raise NotImplementedError("lists of blocks have no gradients: give the mask alone")
 
 
 def _as_operator(
     tensors: Any, scale: Any, causal: bool, layout: str, out: Any, return_lse: bool, config: Any, said: Any,
-    members: Members,
+    members: Members, wants_gradient: bool,
 ) -> Any:  # fmt: skip
     text = config or "" if isinstance(config, str) or config is None else config._text
     reading = Reading(None, None, (), (), (), ()) if said is None else read(*said)
+    if wants_gradient:
+        _refuse_other_gradients(reading, members)
+        if out is not None:
+            raise ValueError("out is given while gradients are wanted: they need an output that nobody writes over")
     ints = [(name, value) for name, value in zip(reading.names, reading.values) if not isinstance(value, float)]
     floats = [(name, value) for name, value in zip(reading.names, reading.values) if isinstance(value, float)]
     blocks = [] if members.blocks is None else [tensor for tensor in members.blocks.tensors() if tensor is not None]
     result, lse = torch.ops.kjit.attention_variant(
-        *tensors, scale, causal, layout, text, return_lse,
+        *tensors, scale, causal, layout, text, return_lse or wants_gradient,
         reading.score, reading.mask, [name for name, _ in ints], [int(value) for _, value in ints],
         [name for name, _ in floats], [value for _, value in floats], list(reading.tensor_names),
         list(reading.tensors), members.sinks, members.alibi_slopes, members.bias, blocks, _sizes(members),
@@ -232,6 +347,13 @@ def _as_operator(
     if out is not None:
         result = out.copy_(result)
     return (result, lse) if return_lse else result
+
+
+def _requires_gradient(said: Any, members: Members) -> bool:
+    """Does a tensor of a text, or a member, require one? Those that functions capture are met when they are read."""
+    given = () if said is None or not said[5] else said[5].values()
+    others = (members.sinks, members.alibi_slopes, members.bias)
+    return any(tensor is not None and tensor.requires_grad for tensor in (*given, *others))
 
 
 def attention_variant(
@@ -253,10 +375,12 @@ def attention_variant(
     if members.blocks is not None:
         members = members._replace(blocks=Lists.of(members.blocks))
     plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
-    wants_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if wants_gradient:
-        raise NotImplementedError("kjit computes no gradients of attention variants")
-    if torch.compiler.is_compiling() or not plain:
-        return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members)
+    wants_gradient = torch.is_grad_enabled() and (
+        q.requires_grad or k.requires_grad or v.requires_grad or _requires_gradient(said, members)
+    )
+    if torch.compiler.is_compiling() or not plain or wants_gradient:
+        return _as_operator(
+            (q, k, v), scale, causal, layout, out, return_lse, config, said, members, wants_gradient
+        )
     bound = None if said is None else bind(*said)
     return direct(q, k, v, scale, causal, layout, out, return_lse, config, bound, members)

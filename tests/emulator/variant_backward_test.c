@@ -58,9 +58,10 @@ static const struct mutation mutations[] = {
     {"pairs are judged for the next key", "window", KERNEL, "hooks.sees(head, query, key)",
      "hooks.sees(head, query, key + 1)"},
     {"a partial step is taken as full", "window", KERNEL, "state == VARIANT_PARTIAL || steps", "steps"},
-    {"a bit is another pair's", "document", KERNEL, "seen.holds((m * cfg::kStepTiles * 2 + n) * 4 + i)",
+    {"the function gets the key head", "alibi", KERNEL, "cfg::kOwnsKeys ? head : own_head; //", "head; //"},
+    {"a bit is another pair's", "window", KERNEL, "seen.holds((m * cfg::kStepTiles * 2 + n) * 4 + i)",
      "seen.holds((m * cfg::kStepTiles * 2 + n) * 4 + (i ^ 1))"},
-    {"keys of a block's range end too early", "window", HOOKS, "key_of(key_end - 1) + 1", "key_of(key_end - 1) / 2 + 1"},
+    {"a step is judged by its first query", "alibi", HOOKS, "query_of(query_end - 1) + 1", "query_of(query) + 1"},
 };
 
 static bool is_caught(const struct gpu_fixture *fixture, const struct mutation *mutation) {

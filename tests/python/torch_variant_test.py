@@ -114,6 +114,64 @@ class Calls(OnFakeDevice):
         self.assertEqual((out.shape, aux.lse.shape), (q.shape, q.shape[:3]))
 
 
+class Gradients(OnFakeDevice):
+    def setUp(self):
+        super().setUp()
+        self.q, self.k, self.v = (tensor.requires_grad_(True) for tensor in problem())
+
+    def test_backward__is_one_call_of_the_kernels(self):
+        slope, sinks = torch.rand(2), torch.zeros(2, requires_grad=True)
+        functions = dict(score_mod=lambda s, b, h, i, j: s + slope[h] * (j - i), mask_mod=lambda b, h, i, j: i >= j)
+        out = kjit.attention(self.q, self.k, self.v, sinks=sinks, **functions)
+        before = self.launched()
+        out.sum().backward()
+        self.assertEqual((before, self.launched() - before), (1, 2))
+        shapes = [tensor.grad.shape for tensor in (self.q, self.k, self.v, sinks)]
+        self.assertEqual(shapes, [self.q.shape, self.k.shape, self.v.shape, (2,)])
+
+    def test_members__have_gradients_too(self):
+        bias = torch.zeros(1, 2, 16, 32)
+        kjit.attention(self.q, self.k, self.v, window=(7, 0), softcap=3.0, bias=bias, return_lse=True)[1].sum().backward()
+        self.assertEqual((self.launched(), self.q.grad.shape), (3, self.q.shape))
+
+    def test_what_has_no_gradient__is_named(self):
+        table, bias = torch.zeros(32, requires_grad=True), torch.zeros(1, 2, 16, 32, requires_grad=True)
+        for sentence, options in (
+            (r"tensor0, of shape \(32,\), requires a gradient", dict(score_mod=lambda s, b, h, i, j: s + table[j])),
+            (r"^t, of shape", dict(score="score + t[k]", tensors={"t": table})),
+            ("^bias, of shape", dict(bias=bias)),
+        ):
+            with self.assertRaisesRegex(NotImplementedError, sentence):
+                kjit.attention(self.q, self.k, self.v, **options)
+        with self.assertRaisesRegex(NotImplementedError, "^bias"):
+            kjit.attention(*problem(), bias=bias)
+
+    def test_gradients__are_traced_in_one_graph(self):
+        def loss(q, k, v):
+            return kjit.attention(q * 2, k, v, mask_mod=lambda b, h, i, j: i - j <= 5).float().square().sum()
+
+        torch._dynamo.reset()
+        torch.compile(loss, fullgraph=True, backend="aot_eager")(self.q, self.k, self.v).backward()
+        self.assertEqual((self.launched(), self.q.grad.shape), (3, self.q.shape))
+
+    def test_gradients__of_gradients_are_refused(self):
+        out = kjit.attention(self.q, self.k, self.v, window=(3, 0))
+        (dq,) = torch.autograd.grad(out.sum(), self.q, create_graph=True)
+        with self.assertRaisesRegex(NotImplementedError, "no second derivative"):
+            dq.sum().backward()
+
+    def test_sink_gradient__is_autograds(self):
+        import variant_reference
+
+        q, k, v = (torch.randn(2, n, 2, 8, dtype=torch.float64) for n in (5, 7, 7))
+        sinks = torch.randn(2, dtype=torch.float64, requires_grad=True)
+        out, lse = variant_reference.attention(q, k, v, sinks=sinks, causal=True, return_lse=True)
+        dout, dlse = torch.randn_like(out), torch.randn_like(lse)
+        (exact,) = torch.autograd.grad((out, lse), sinks, (dout, dlse))
+        found = _torch_variant._sink_gradient(dout, dlse, out.detach(), lse.detach(), sinks.detach(), "bshd")
+        torch.testing.assert_close(found, exact, check_dtype=False, rtol=1e-4, atol=1e-5)
+
+
 class Recalled(OnFakeDevice):
     """A function that comes again is not traced again, and one that sees something else is."""
 
@@ -239,7 +297,7 @@ class Compiled(OnFakeDevice):
                 eager = variant.read(**functions)
                 self.assertEqual(nodes[0].args[8:10], (eager.score, eager.mask))
 
-    def test_numbers__that_change_do_not_compile_again(self):
+    def test_numbers_of_texts__that_change_do_not_compile_again(self):
         q, k, v = problem()
         compiles = []
 
@@ -248,7 +306,7 @@ class Compiled(OnFakeDevice):
             return module.forward
 
         def block(q, k, v, size):
-            return kjit.attention(q, k, v, mask_mod=lambda b, h, i, j: (i - j <= size) & (i >= j))
+            return kjit.attention(q, k, v, mask="q - k <= size and q >= k", params={"size": size})
 
         function = torch.compile(block, fullgraph=True, backend=backend)
         for size in range(5, 12):
