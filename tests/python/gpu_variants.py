@@ -183,6 +183,38 @@ class Gradients(unittest.TestCase):
         self.check("sinks", sinks=sinks, window=(30, 0))
 
 
+@needs_gpu
+class Enabled(unittest.TestCase):
+    def test_sdpa__is_kjits_and_comes_back(self):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        sdpa = torch.nn.functional.scaled_dot_product_attention
+        q, k, v = (t.transpose(1, 2).requires_grad_(True) for t in inputs(11, seq_q=128, seq_kv=128, heads_kv=4))
+        bias = torch.randn(1, 1, 128, 128, device=DEVICE, dtype=q.dtype)
+        right = sdpa(q, k, v, is_causal=True)
+        dout = torch.randn_like(right)
+        right_gradients = torch.autograd.grad(right, (q, k, v), dout)
+        with torch.no_grad():
+            right_masked = sdpa(q, k, v, attn_mask=bias)
+        kjit.enable()
+        try:
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                found = sdpa(q, k, v, is_causal=True)
+                gradients = torch.autograd.grad(found, (q, k, v), dout)
+            self.assertEqual(kjit.enabled_counts["sdpa"], 2)
+            with torch.no_grad(), sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+                masked = sdpa(q, k, v, attn_mask=bias)
+            self.assertEqual(dict(kjit.enabled_counts), {"sdpa": 3})
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                sdpa(q, k, v, dropout_p=0.5)
+            self.assertEqual(kjit.enabled_counts["dropout"], 1)
+        finally:
+            kjit.disable()
+        pairs = [(found, right), (masked, right_masked), *zip(gradients, right_gradients)]
+        for one, other in pairs:
+            self.assertLessEqual((one - other).abs().max().item(), 0.02 * other.abs().max().item())
+
+
 @unittest.skipUnless(HAS_TRANSFORMERS, "transformers with a GPU is not here")
 class Models(unittest.TestCase):
     def test_models__compute_what_eager_computes(self):
