@@ -100,7 +100,9 @@ struct Block {
   }
 
   // A stage is a tile of head_dim columns, one of head_dim_v columns, and the statistics.
-  KJIT_DEVICE uint32_t stage_address(int stage) const { return shared + cfg::kOwnBytes + stage * cfg::kStageBytes; }
+  KJIT_DEVICE uint32_t stage_address(int stage) const {
+    return shared + cfg::kOwnBytes + stage * cfg::kStageBytes;
+  }
   KJIT_DEVICE uint32_t statistics_address(int stage) const {
     return stage_address(stage) + cfg::StepTile::kBytes + cfg::StepValueTile::kBytes;
   }
@@ -224,74 +226,6 @@ struct Block {
     }
   }
 
-#ifdef KJIT_variant
-  // ---- Variants ----
-
-  // The query and the key of a pair in a row of the own tile and a row of the step's.
-  KJIT_DEVICE void pair_of(int m, int n, int i, int tile, int &query, int &key) const {
-    const int row = own_row(m, i / 2), column = tile * cfg::kStepRows + n * 8 + lane % 4 * 2 + i % 2;
-    query = cfg::kOwnsKeys ? column : row;
-    key = cfg::kOwnsKeys ? row : column;
-  }
-
-  // What a step's pairs are: VARIANT_EMPTY, VARIANT_PARTIAL or VARIANT_FULL. The same for all threads of the block.
-  KJIT_DEVICE int state_of(int head, int tile) const {
-    const int own_first = own_tile * cfg::kOwnRows, step_first = tile * cfg::kStepRows;
-    return cfg::kOwnsKeys ? hooks.state(head, step_first, cfg::kStepRows, own_first, cfg::kOwnRows)
-                          : hooks.state(head, own_first, cfg::kOwnRows, step_first, cfg::kStepRows);
-  }
-
-  // Which of a thread's pairs count, a bit for each. A loop that is not unrolled, because the mask's code then stands
-  // in the kernel once, and before the products, because its values need the registers of the accumulators.
-  KJIT_DEVICE void judge(variant::PairBits &seen, int head, int tile) const {
-#pragma unroll
-    for (int w = 0; w < variant::PairBits::kWords; w++)
-      seen.word[w] = 0;
-#pragma unroll 1
-    for (int at = 0; at < variant::PairBits::kPairs; at++) {
-      int query, key;
-      pair_of(at / (cfg::kStepTiles * 8), at / 4 % (cfg::kStepTiles * 2), at % 4, tile, query, key);
-      seen.set(at, key < keys_seen(p, query) && hooks.sees(head, query, key));
-    }
-  }
-
-  // S becomes P of the changed scores, and `slopes` their derivatives.
-  template <bool kMasked>
-  KJIT_DEVICE void transform(products::Scores &s, products::Scores &slopes, const variant::PairBits &seen, int head,
-                             int tile, int stage) const {
-#pragma unroll
-    for (int n = 0; n < cfg::kStepTiles * 2; n++) {
-      Chunk pair = {};
-      if constexpr (cfg::kOwnsKeys) pair = ld_shared_16(statistics_address(stage) + (n * 4 + lane % 4) * 16);
-#pragma unroll
-      for (int m = 0; m < cfg::kRowTiles; m++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-          const float lse = cfg::kOwnsKeys ? __uint_as_float(pair.word[i % 2]) : own_statistics[m].lse[i / 2];
-          int query, key;
-          pair_of(m, n, i, tile, query, key);
-          const float score = s[m][n][i];
-          if constexpr (cfg::kNeedsDs) slopes[m][n][i] = hooks.slope(score, head, query, key);
-          const float power = ex2_approx(hooks.score_log2(score, p.scale_log2, head, query, key) - lse);
-          // A row behind the last has an LSE of +inf, and the score of a row of zeros may be +inf too.
-          const bool counts = lse < infinity() && (!kMasked || seen.holds((m * cfg::kStepTiles * 2 + n) * 4 + i));
-          s[m][n][i] = counts ? power : 0.0f;
-        }
-    }
-  }
-
-  // P becomes P times the derivative; 0 where P is 0, because the derivative may be infinite there.
-  KJIT_DEVICE static void apply_slopes(products::Scores &probabilities, const products::Scores &slopes) {
-#pragma unroll
-    for (int m = 0; m < cfg::kRowTiles; m++)
-#pragma unroll
-      for (int n = 0; n < cfg::kStepTiles * 2; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-          if (probabilities[m][n][i] != 0.0f) probabilities[m][n][i] *= slopes[m][n][i];
-  }
-#endif
-
   template <bool kMasked> KJIT_DEVICE void step(int tile, int stage, [[maybe_unused]] int query_head = 0) {
     const uint32_t at = stage * cfg::kStageBytes;
     products::Scores s;
@@ -299,9 +233,9 @@ struct Block {
 #ifdef KJIT_variant
     products::Scores slopes;
     variant::PairBits seen;
-    if constexpr (kMasked) judge(seen, query_head, tile);
+    if constexpr (kMasked) variant::judge(*this, seen, query_head, tile);
     products::scores<cfg::kSlices>(s, own, step_rows, at);
-    transform<kMasked>(s, slopes, seen, query_head, tile, stage);
+    variant::transform<kMasked>(*this, s, slopes, seen, query_head, tile, stage);
 #else
     products::scores<cfg::kSlices>(s, own, step_rows, at);
     exponentiate<kMasked>(s, tile, stage);
@@ -314,7 +248,7 @@ struct Block {
       products::Scores dp;
       products::scores<cfg::kValueSlices>(dp, own_value, step_value_rows, at);
 #ifdef KJIT_variant
-      if constexpr (variant::kScored) apply_slopes(s, slopes);
+      if constexpr (variant::kScored) variant::apply_slopes(s, slopes);
 #endif
       differentiate(dp, s, stage);
       products::round(rounded, dp);
@@ -351,7 +285,7 @@ struct Block {
       if (more && cfg::kStages == 2) load_step(next_head, next_tile, next_stage);
 #ifdef KJIT_variant
       const int query_head = cfg::kOwnsKeys ? head : own_head; // `head` is that of the step's rows
-      const int state = state_of(query_head, tile);
+      const int state = variant::state_of(*this, query_head, tile);
       if (state != VARIANT_EMPTY) {
         if (state == VARIANT_PARTIAL || steps.is_masked(tile))
           step<true>(tile, stage, query_head);
@@ -439,8 +373,7 @@ struct Block {
 
 } // namespace
 
-extern "C" __global__
-__launch_bounds__(cfg::kThreads) void flash_backward(const __grid_constant__ Parameters p) {
+extern "C" __global__ __launch_bounds__(cfg::kThreads) void flash_backward(const __grid_constant__ Parameters p) {
   extern __shared__ __align__(128) char shared[];
   Block block(p, cvta_to_shared(shared));
   block.run();

@@ -8,8 +8,8 @@
 #include "variant_trial.h"
 
 static const struct variant_shape shapes[] = {
-    {1, 2, 2, 200, 333, 64, true},   {2, 4, 1, 65, 130, 64, false},  {1, 8, 2, 1, 1500, 64, true},
-    {1, 4, 2, 333, 777, 128, false}, {1, 8, 1, 3, 2100, 128, true},  {1, 2, 1, 190, 450, 256, true},
+    {1, 2, 2, 200, 333, 64, true},   {2, 4, 1, 65, 130, 64, false}, {1, 8, 2, 1, 1500, 64, true},
+    {1, 4, 2, 333, 777, 128, false}, {1, 8, 1, 3, 2100, 128, true}, {1, 2, 1, 190, 450, 256, true},
     {1, 2, 2, 130, 300, 40, false},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
@@ -42,8 +42,8 @@ static size_t run(const struct gpu_fixture *fixture, const struct variant_case *
   return 1;
 }
 
-/* The cases `first` to `end` - 1 of the table, each on two shapes and every other one on flash_forward's kernel too; with
- * KJIT_TEST_ALL_CONFIGS=1 on all shapes and both. */
+/* The cases `first` to `end` - 1 of the table, each on two shapes and every other one on flash_forward's kernel too;
+ * with KJIT_TEST_ALL_CONFIGS=1 on all shapes and both. */
 static void run_cases(void **state, size_t first, size_t end) {
   const struct gpu_fixture *fixture = gpu_require(state);
   const bool all = getenv("KJIT_TEST_ALL_CONFIGS") != NULL;
@@ -80,9 +80,8 @@ static void test_attention_variant__gradients_are_right_and_the_same_bits(void *
   for (size_t i = 0; i < variant_gradient_case_count; i++) {
     const struct variant_gradient_case *one = &variant_gradient_cases[i];
     struct variant_gradient_report report;
-    assert_status(
-        KJIT_OK,
-        variant_gradients_run(&fixture->card, fixture->runtime, one, &sizes[i % 2], &report, &error), &error);
+    assert_status(KJIT_OK, variant_gradients_run(&fixture->card, fixture->runtime, one, &sizes[i % 2], &report, &error),
+                  &error);
     if (!report.passed)
       print_error("%s: errors %.2g %.2g %.2g of the largest value; %s bits\n", one->name, report.error[0],
                   report.error[1], report.error[2], report.same_bits ? "the same" : "other");

@@ -37,9 +37,9 @@ const struct variant_gradient_case *variant_gradient_case_named(const char *name
   return NULL;
 }
 
-enum { Q, K, V, O, DOUT, DQ, DK, DV, WIDE };                 /* 16-bit tensors */
-enum { LSE, DLSE, DELTA, SINKS, SLOPE, BIAS, NARROW };       /* fp32 tensors   */
-enum { TOLERANCE_PERCENT = 2, WINDOW = 19, TENSORS = 3 };    /* of the largest value */
+enum { Q, K, V, O, DOUT, DQ, DK, DV, WIDE };              /* 16-bit tensors */
+enum { LSE, DLSE, DELTA, SINKS, SLOPE, BIAS, NARROW };    /* fp32 tensors   */
+enum { TOLERANCE_PERCENT = 2, WINDOW = 19, TENSORS = 3 }; /* of the largest value */
 static const float cap = 2.5f;
 
 struct trial {
@@ -142,7 +142,8 @@ static void *address(struct card_buffer memory) {
 /* The texts as a variant, which the reference reads even where the call says the same by plain members. */
 static kjit_status make_variant(struct trial *t, kjit_error *error) {
   static const kjit_variant_scalar scalars[] = {{"window", KJIT_VARIANT_INT32}, {"cap", KJIT_VARIANT_FP32}};
-  static const kjit_variant_tensor tensors[TENSORS] = {{"slope", KJIT_FP32, 1}, {"doc", KJIT_INT32, 2}, {"bias", KJIT_FP32, 3}};
+  static const kjit_variant_tensor tensors[TENSORS] = {
+      {"slope", KJIT_FP32, 1}, {"doc", KJIT_INT32, 2}, {"bias", KJIT_FP32, 3}};
   const struct variant_gradient_shape *s = t->shape;
   const int64_t heads[] = {s->heads}, documents[] = {s->batch, keys_of(t)}, bias[] = {s->heads, s->seq_q, s->seq_kv};
   kjit_attention_variant_text text = kjit_attention_variant_text_default();
@@ -282,9 +283,17 @@ static void row_of(const struct trial *t, int b, int h, int q, struct pair *pair
   const int hk = h / (s->heads / s->heads_kv);
   double most = t->one->sinks ? (double)t->narrow[SINKS][h] : -INFINITY, sum = 0;
   for (int k = 0; k < s->seq_kv; k++) {
-    kjit_variant_evaluation place = {.struct_size = sizeof place, .seq_q = s->seq_q, .seq_kv = s->seq_kv,
-                                     .heads_q = s->heads, .heads_kv = s->heads_kv, .scalar_values = t->scalars,
-                                     .tensors = t->host, .b = b, .h = h, .q = q, .k = k};
+    kjit_variant_evaluation place = {.struct_size = sizeof place,
+                                     .seq_q = s->seq_q,
+                                     .seq_kv = s->seq_kv,
+                                     .heads_q = s->heads,
+                                     .heads_kv = s->heads_kv,
+                                     .scalar_values = t->scalars,
+                                     .tensors = t->host,
+                                     .b = b,
+                                     .h = h,
+                                     .q = q,
+                                     .k = k};
     place.score = product(t, Q, q, h, K, k, hk, b) / sqrt((double)s->head_dim);
     const kjit_status status = kjit_attention_variant_evaluate(t->variant, &place, NULL);
     const bool seen = status == KJIT_OK && place.seen && (!t->one->causal || k <= q + s->seq_kv - s->seq_q);

@@ -1,5 +1,5 @@
-/* Gradients of an attention variant on one problem, beside float64: inputs made on the host, the forward and the backward
- * call, and a reference that evaluates the variant's text on the host. */
+/* Gradients of an attention variant on one problem, beside float64: inputs made on the host, the forward and the
+ * backward call, and a reference that evaluates the variant's text on the host. */
 #ifndef KJIT_TESTS_GPU_VARIANT_GRADIENTS_H
 #define KJIT_TESTS_GPU_VARIANT_GRADIENTS_H
 
@@ -9,7 +9,8 @@
 
 #include "support/card.h"
 
-/* Texts may read: window (int32), cap (fp32), slope[heads] (fp32), doc[batch, keys] (int32), bias[heads, q, k] (fp32). */
+/* Texts may read: window (int32), cap (fp32), slope[heads] (fp32), doc[batch, keys] (int32), bias[heads, q, k] (fp32).
+ */
 struct variant_gradient_case {
   const char *name;
   const char *score, *mask;

@@ -19,7 +19,7 @@ struct backward_launch {
     struct attention_backward_sm90_params sm90;
     struct flash_backward_params flash;
     struct flash_backward_variant_params flash_variant; /* begins with `flash` */
-  } params; /* the kernel's one argument */
+  } params;                                             /* the kernel's one argument */
 };
 
 struct stream_workspace;
