@@ -282,7 +282,9 @@ def _no_gradient_of(value: Any) -> Any:
 
 
 def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-    q, k, v, scale, causal, layout, _, ctx.has_lse, score, mask, int_names, ints, float_names, floats, names = inputs[:15]
+    q, k, v, scale, causal, layout, _, ctx.has_lse, score, mask, int_names, ints, float_names, floats, names = inputs[
+        :15
+    ]
     tensors, sinks, slopes, bias, _, sizes, softcap = inputs[15:]
     ctx.said = scale, causal, layout, score, mask, int_names, ints, float_names, floats, names
     ctx.numbers, ctx.nothing = (sizes, softcap), [_no_gradient_of(value) for value in inputs]
@@ -379,8 +381,6 @@ def attention_variant(
         q.requires_grad or k.requires_grad or v.requires_grad or _requires_gradient(said, members)
     )
     if torch.compiler.is_compiling() or not plain or wants_gradient:
-        return _as_operator(
-            (q, k, v), scale, causal, layout, out, return_lse, config, said, members, wants_gradient
-        )
+        return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members, wants_gradient)
     bound = None if said is None else bind(*said)
     return direct(q, k, v, scale, causal, layout, out, return_lse, config, bound, members)

@@ -284,9 +284,7 @@ def from_functions(score_mod: Optional[Function] = None, mask_mod: Optional[Func
     return bound
 
 
-def require_one_kind(
-    score: Optional[str], mask: Optional[str], functions: bool, params: Any, tensors: Any
-) -> None:
+def require_one_kind(score: Optional[str], mask: Optional[str], functions: bool, params: Any, tensors: Any) -> None:
     if functions and (score is not None or mask is not None or params or tensors):
         raise TypeError("give functions (score_mod, mask_mod) or texts (score, mask, params, tensors), not both")
     if not functions and score is None and mask is None and (params or tensors):
@@ -305,9 +303,7 @@ def read(
     if score_mod is not None or mask_mod is not None:
         return _trace_functions(score_mod, mask_mod)[0]
     params, tensors = params or {}, tensors or {}
-    return Reading(
-        score, mask, tuple(params), tuple(params.values()), tuple(tensors), tuple(tensors.values())
-    )
+    return Reading(score, mask, tuple(params), tuple(params.values()), tuple(tensors), tuple(tensors.values()))
 
 
 def bind(

@@ -232,7 +232,11 @@ class Models(unittest.TestCase):
                 if name == "t5":
                     given["decoder_input_ids"] = tokens[:, :PROMPT]
                 logits = []
-                for dtype, implementation in ((torch.float32, "eager"), (torch.bfloat16, "eager"), (torch.bfloat16, "kjit")):
+                for dtype, implementation in (
+                    (torch.float32, "eager"),
+                    (torch.bfloat16, "eager"),
+                    (torch.bfloat16, "kjit"),
+                ):
                     model = make(name, DEVICE, dtype)
                     model.set_attn_implementation(implementation)
                     transformers_attention.counts.clear()

@@ -131,7 +131,9 @@ class Gradients(OnFakeDevice):
 
     def test_members__have_gradients_too(self):
         bias = torch.zeros(1, 2, 16, 32)
-        kjit.attention(self.q, self.k, self.v, window=(7, 0), softcap=3.0, bias=bias, return_lse=True)[1].sum().backward()
+        kjit.attention(self.q, self.k, self.v, window=(7, 0), softcap=3.0, bias=bias, return_lse=True)[
+            1
+        ].sum().backward()
         self.assertEqual((self.launched(), self.q.grad.shape), (3, self.q.shape))
 
     def test_what_has_no_gradient__is_named(self):
@@ -277,7 +279,9 @@ class Compiled(OnFakeDevice):
 
         (out, lse), nodes = self.compiled(block, q, k, v, slope, mask)
         self.assertEqual((out.shape, lse.shape, len(nodes)), (q.shape, q.shape[:3], 1))
-        eager = variant.read(None, None, lambda s, b, h, i, j: 30.0 * torch.tanh(s / 30.0) + slope[h] * (j - i), mask_mod)
+        eager = variant.read(
+            None, None, lambda s, b, h, i, j: 30.0 * torch.tanh(s / 30.0) + slope[h] * (j - i), mask_mod
+        )
         self.assertEqual(nodes[0].args[8:10], (eager.score, eager.mask))
 
     def test_functions__are_read_as_python_reads_them(self):

@@ -1,4 +1,4 @@
-"""Models of transformers whose attention is not the plain causal one, in their smallest form and with random weights."""
+"""Models of transformers whose attention is not the plain causal one, in their smallest form, with random weights."""
 
 from typing import Any, NamedTuple
 

@@ -15,11 +15,11 @@ MISSING = [name for name in ("torch", "transformers") if importlib.util.find_spe
 if not MISSING:
     import torch
     from transformers import AttentionInterface, masking_utils
-    from transformers_models import MODELS, generate, make
 
     import variant_reference
     from kjit import transformers_attention
     from kjit.transformers_mask import Mask, padding_function
+    from transformers_models import MODELS, generate, make
 
 
 def in_sixteen_bits(q, k, v, *, scale, causal):

@@ -1,5 +1,5 @@
-"""Attention variants in float64 by PyTorch, with the arguments of kjit.attention: what stands in for kernels where there
-is no GPU, and what their results are compared with where there is one."""
+"""Attention variants in float64 by PyTorch, with the arguments of kjit.attention: what stands in for kernels where
+there is no GPU, and what their results are compared with where there is one."""
 
 import math
 import random
