@@ -326,6 +326,11 @@ def _refuse_other_gradients(reading: Reading, members: Members) -> None:
         raise NotImplementedError("lists of blocks have no gradients: give the mask alone")
 
 
+def _in_one_line(text: Optional[str]) -> Optional[str]:
+    """Inductor writes an operator's texts into comments of its program, where a second line would be code."""
+    return None if text is None else text.replace("\n", " ")
+
+
 def _as_operator(
     tensors: Any, scale: Any, causal: bool, layout: str, out: Any, return_lse: bool, config: Any, said: Any,
     members: Members, wants_gradient: bool,

@@ -78,7 +78,7 @@ class Tracer:
     def value(self, text: str) -> Scalar:
         name = f"v{self.count}"
         self.count += 1
-        self.lines.append(f"let {name} = {text};\n")
+        self.lines.append(f"let {name} = {text}; ")
         return Scalar(self, name)
 
     def text(self, result: Any) -> str:

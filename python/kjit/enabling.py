@@ -43,8 +43,11 @@ def _with_fallback(original: Optional[Any], compute: Callable[..., Any]) -> Call
     """A kernel that asks kjit first. It is given the dispatch keys, with which the original is called."""
 
     def kernel(keys: Any, *given: Any, **named: Any) -> Any:
+        import torch
+
         try:
-            result = compute(*given, **named)
+            with torch.no_grad():  # this is below autograd, but the tensors still say that they require gradients
+                result = compute(*given, **named)
         except (_Refused, Error, NotImplementedError) as error:
             enabled_counts[str(error)] += 1
             if original is None:

@@ -24,6 +24,7 @@ HAS_KERNELS = torch is not None and hasattr(torch.library, "get_kernel")
 
 
 def dense(q, k, v, scale, causal, layout, out, return_lse, config):
+    assert not torch.is_grad_enabled()
     result, lse = variant_reference.attention(q, k, v, scale=scale, causal=causal, layout=layout, return_lse=True)
     result = result if out is None else out.copy_(result)
     return (result, lse.float()) if return_lse else result
@@ -46,6 +47,7 @@ class Enabled(unittest.TestCase):
             self.addCleanup(patch.stop)
         self.addCleanup(kjit.disable)
         self.q, self.k, self.v = (torch.randn(1, 2, n, 16) for n in (6, 9, 9))
+        self.q.requires_grad_(True)
 
     def flash(self, **options):
         return torch.ops.aten._scaled_dot_product_flash_attention(self.q, self.k, self.v, **options)
@@ -67,6 +69,7 @@ class Enabled(unittest.TestCase):
     def test_masks__are_biases(self):
         kjit.enable()
         bias = torch.randn(1, 1, 6, 9)
+        self.q.requires_grad_(False)
         call = torch.ops.aten._scaled_dot_product_efficient_attention
         out = call(self.q, self.k, self.v, bias, False)[0]
         exact = torch.nn.functional.scaled_dot_product_attention(self.q, self.k, self.v, attn_mask=bias)

@@ -1,6 +1,6 @@
-"""Attention variants on PyTorch tensors without a GPU: tensors of the processor's memory that are said to be device 0's,
-and a driver that only counts. What is launched, what is read again, what torch.compile sees. What a kernel computes is
-gpu_variants.py's."""
+"""Attention variants on PyTorch tensors without a GPU: tensors of the processor's memory that are said to be device
+0's, and a driver that only counts. What is launched, what is read again, what torch.compile sees. What a kernel
+computes is gpu_variants.py's."""
 
 import ctypes
 import gc
@@ -100,10 +100,13 @@ class Calls(OnFakeDevice):
 
     def test_tensors__that_were_captured_are_not_kept(self):
         q, k, v = problem()
-        slope = torch.rand(2)
-        gone = weakref.ref(slope)
-        kjit.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + slope[h])
-        del slope
+
+        def call():
+            slope = torch.rand(2)
+            kjit.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + slope[h])
+            return weakref.ref(slope)
+
+        gone = call()
         gc.collect()
         self.assertIsNone(gone())
 
@@ -325,11 +328,11 @@ class Compiled(OnFakeDevice):
 
         def block(q, k, v):
             one = kjit.attention(q, k, v, window=(7, 0), softcap=3.0, sinks=sinks, bias=bias)
-            text = dict(mask="q - k <= size", score="cap * tanh(score / cap)", params={"size": 3, "cap": 2.5})
+            text = dict(mask="q -\n k <= size", score="cap * tanh(score / cap)", params={"size": 3, "cap": 2.5})
             return one + kjit.attention(q, k, v, **text)
 
         _, nodes = self.compiled(block, q, k, v)
-        self.assertEqual((len(nodes), self.launched()), (2, 2))
+        self.assertEqual((len(nodes), self.launched(), nodes[1].args[9]), (2, 2, "q -  k <= size"))
         self.assertEqual(len(_torch._calls.variants), 2)
 
     def test_block_lists__are_inputs_of_the_operator(self):
@@ -352,8 +355,8 @@ class Compiled(OnFakeDevice):
 
     def test_operator__passes_pytorchs_own_checks(self):
         arguments = (
-            *problem(), None, False, "bshd", "", True, "score + c * t[k]", "q - k <= w", ["w"], [7], ["c"], [0.5], ["t"],
-            [torch.zeros(32)], torch.zeros(2), None, None, [], [0] * 6, 0.0,
+            *problem(), None, False, "bshd", "", True, "score + c * t[k]", "q - k <= w", ["w"], [7], ["c"], [0.5],
+            ["t"], [torch.zeros(32)], torch.zeros(2), None, None, [], [0] * 6, 0.0,
         )  # fmt: skip
         operator = torch.ops.kjit.attention_variant.default
         torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
