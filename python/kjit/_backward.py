@@ -69,13 +69,13 @@ def backward(
     if _torch.is_ragged(q, v):
         scale = _torch.scale_of(q, scale)
         wide = [_torch.pad_columns(tensor) for tensor in (dout, q, k, v, out)]
-        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted)
+        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted, set_variant)
         cut = [
             gradient[..., : tensor.shape[-1]].contiguous() if want else gradient
             for gradient, tensor, want in zip(found, (q, k, v), wanted)
         ]
         return cut[0], cut[1], cut[2]
-    if q.shape[0] > _BATCH_MAX:
+    if q.shape[0] > _BATCH_MAX and set_variant is None:  # a variant's functions count batch entries from the first
         for first in range(0, q.shape[0], _BATCH_MAX):
             part = [None if t is None else t[first : first + _BATCH_MAX] for t in (dout, dlse, q, k, v, out, lse)]
             for whole, piece, want in zip(gradients, backward(*part, scale, causal, layout, wanted), wanted):
