@@ -346,7 +346,8 @@ def _as_operator(
     blocks = [] if members.blocks is None else [tensor for tensor in members.blocks.tensors() if tensor is not None]
     result, lse = torch.ops.kjit.attention_variant(
         *tensors, scale, causal, layout, text, return_lse or wants_gradient,
-        reading.score, reading.mask, [name for name, _ in ints], [int(value) for _, value in ints],
+        _in_one_line(reading.score), _in_one_line(reading.mask),
+        [name for name, _ in ints], [int(value) for _, value in ints],
         [name for name, _ in floats], [value for _, value in floats], list(reading.tensor_names),
         list(reading.tensors), members.sinks, members.alibi_slopes, members.bias, blocks, _sizes(members),
         float(members.softcap),
