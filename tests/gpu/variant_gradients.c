@@ -71,11 +71,11 @@ static int keys_of(const struct trial *t) {
 
 static void count(struct trial *t) {
   const struct variant_gradient_shape *s = t->shape;
-  const size_t rows = (size_t)(s->batch * s->heads * s->seq_q), q = rows * (size_t)s->head_dim;
-  const size_t k = (size_t)(s->batch * s->heads_kv * s->seq_kv * s->head_dim);
+  const size_t heads = (size_t)s->heads, queries = (size_t)s->seq_q, keys = (size_t)s->seq_kv;
+  const size_t rows = (size_t)s->batch * heads * queries, q = rows * (size_t)s->head_dim;
+  const size_t k = (size_t)s->batch * (size_t)s->heads_kv * keys * (size_t)s->head_dim;
   const size_t wide[WIDE] = {q, k, k, q, q, q, k, k};
-  const size_t narrow[NARROW] = {
-      rows, rows, rows, (size_t)s->heads, (size_t)s->heads, (size_t)(s->heads * s->seq_q * s->seq_kv)};
+  const size_t narrow[NARROW] = {rows, rows, rows, (size_t)s->heads, (size_t)s->heads, heads * queries * keys};
   memcpy(t->wide_count, wide, sizeof wide);
   memcpy(t->narrow_count, narrow, sizeof narrow);
 }
@@ -87,7 +87,7 @@ static kjit_status upload(struct trial *t, struct card_buffer *memory, const voi
 }
 
 static kjit_status create(struct trial *t, kjit_error *error) {
-  const size_t documents = (size_t)(t->shape->batch * keys_of(t));
+  const size_t documents = (size_t)t->shape->batch * (size_t)keys_of(t);
   kjit_status status = KJIT_OK;
   count(t);
   for (int i = 0; i < WIDE && status == KJIT_OK; i++) {
