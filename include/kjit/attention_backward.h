@@ -51,7 +51,24 @@ typedef struct kjit_attention_backward_args {
   kjit_tensor dv;    /**< written; data NULL: not wanted                                                             */
   kjit_tensor delta; /**< scratch, written: as lse, memory of its own; data may be NULL where dv alone is wanted     */
   float scale;    /**< softmax scale, > 0 and finite; 0: 1/√head_dim                                              */
-  uint32_t flags; /**< KJIT_ATTENTION_CAUSAL, KJIT_ATTENTION_DETERMINISTIC                                        */
+  uint32_t flags; /**< KJIT_ATTENTION_CAUSAL, KJIT_ATTENTION_WINDOW, KJIT_ATTENTION_DETERMINISTIC                 */
+
+  /** @name Attention variants
+   * Those of the forward call. Gradients are those of q, k and v; what the functions read is taken as constant. With
+   * `sinks` the lse is that of the forward call with them, and the gradient of the sink of head h is the sum over batch
+   * and rows of -exp(sinks[h] - lse)·delta. Lists of blocks have no gradients: KJIT_ERR_UNSUPPORTED.
+   * @{ */
+  const kjit_attention_variant *variant; /**< NULL: none. Borrowed for the call, or for the making of a plan         */
+  const int32_t *scalar_values;          /**< of the variant's scalars                                               */
+  const kjit_tensor *variant_tensors;    /**< the variant's tensors                                                  */
+  const kjit_block_lists *blocks;        /**< must be NULL                                                           */
+  const kjit_tensor *sinks;              /**< as for the forward call; NULL: none                                    */
+  const kjit_tensor *alibi_slopes;       /**< as for the forward call; NULL: none                                    */
+  const kjit_tensor *bias;               /**< as for the forward call; NULL: none                                    */
+  int32_t window_left, window_right;     /**< with KJIT_ATTENTION_WINDOW                                             */
+  int32_t attention_chunk;               /**< 0: none                                                                */
+  float softcap;                         /**< 0: none                                                                */
+  /** @} */
 } kjit_attention_backward_args;
 
 static inline kjit_attention_backward_args kjit_attention_backward_args_default(void) {

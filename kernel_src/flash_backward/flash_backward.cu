@@ -16,6 +16,9 @@
 // Shared    own tiles of head_dim and head_dim_v columns, then `stages` times a step's two tiles and, with queries as
 //           the step, LSE and delta; heads in whole 16s. Gradients are stored through the memory of the own tiles.
 // Registers rows of a warp * (columns of what is summed + 2 * rows of a step) / 32 for accumulators.
+// Variants  With KJIT_variant the scores went through the caller's score function and mask (variant.cuh): P is made of
+//           the changed score, dS is multiplied by the function's derivative, and steps that hold no seen pair are not
+//           made.
 // Tolerance max|dx - ref| <= 2 max|ref16 - ref| + a rounding against float64: P and dS are rounded to 16 bits once, the
 //           sums once, all else is fp32.
 #include <kjit/ptx/cp_async.cuh>
@@ -33,6 +36,13 @@
 
 #if __CUDA_ARCH__ < 800
 #error "flash_backward requires sm_80 or higher"
+#endif
+
+#ifdef KJIT_variant
+#include "flash_backward/variant.cuh"
+using Parameters = flash_backward_variant_params;
+#else
+using Parameters = flash_backward_params;
 #endif
 
 namespace {
@@ -62,8 +72,18 @@ struct Block {
   float dv[cfg::kRowTiles][cfg::kHeadDimV / 8][4]; // dv
   RowStatistics own_statistics[cfg::kRowTiles];    // with queries as own rows
 
-  KJIT_DEVICE Block(const flash_backward_params &params, uint32_t shared)
-      : p(params), shared(shared), warp(threadIdx.x / kLanesPerWarp), lane(threadIdx.x % kLanesPerWarp),
+#ifdef KJIT_variant
+  const variant::Hooks hooks;
+#endif
+
+  KJIT_DEVICE Block(const Parameters &params, uint32_t shared)
+      :
+#ifdef KJIT_variant
+        p(params.base),
+#else
+        p(params),
+#endif
+        shared(shared), warp(threadIdx.x / kLanesPerWarp), lane(threadIdx.x % kLanesPerWarp),
         own_tile(cfg::kCausal && !cfg::kOwnsKeys ? gridDim.x - 1 - blockIdx.x : blockIdx.x), own_head(blockIdx.y),
         own(products::own_addresses<cfg::OwnTile>(shared, warp, lane)),
         own_value(products::own_addresses<cfg::OwnValueTile>(shared + cfg::OwnTile::kBytes, warp, lane)),
@@ -71,10 +91,18 @@ struct Block {
         step_columns(products::column_addresses<cfg::StepTile>(stage_address(0), lane)),
         step_value_rows(products::row_addresses<cfg::StepValueTile>(stage_address(0) + cfg::StepTile::kBytes, lane)),
         step_value_columns(
-            products::column_addresses<cfg::StepValueTile>(stage_address(0) + cfg::StepTile::kBytes, lane)) {}
+            products::column_addresses<cfg::StepValueTile>(stage_address(0) + cfg::StepTile::kBytes, lane))
+#ifdef KJIT_variant
+        ,
+        hooks(params.variant)
+#endif
+  {
+  }
 
   // A stage is a tile of head_dim columns, one of head_dim_v columns, and the statistics.
-  KJIT_DEVICE uint32_t stage_address(int stage) const { return shared + cfg::kOwnBytes + stage * cfg::kStageBytes; }
+  KJIT_DEVICE uint32_t stage_address(int stage) const {
+    return shared + cfg::kOwnBytes + stage * cfg::kStageBytes;
+  }
   KJIT_DEVICE uint32_t statistics_address(int stage) const {
     return stage_address(stage) + cfg::StepTile::kBytes + cfg::StepValueTile::kBytes;
   }
@@ -198,12 +226,20 @@ struct Block {
     }
   }
 
-  template <bool kMasked> KJIT_DEVICE void step(int tile, int stage) {
+  template <bool kMasked> KJIT_DEVICE void step(int tile, int stage, [[maybe_unused]] int query_head = 0) {
     const uint32_t at = stage * cfg::kStageBytes;
     products::Scores s;
     products::Rounded rounded;
+#ifdef KJIT_variant
+    products::Scores slopes;
+    variant::PairBits seen;
+    if constexpr (kMasked) variant::judge(*this, seen, query_head, tile);
+    products::scores<cfg::kSlices>(s, own, step_rows, at);
+    variant::transform<kMasked>(*this, s, slopes, seen, query_head, tile, stage);
+#else
     products::scores<cfg::kSlices>(s, own, step_rows, at);
     exponentiate<kMasked>(s, tile, stage);
+#endif
     if constexpr (cfg::kComputesDv) {
       products::round(rounded, s);
       products::accumulate<cfg::kHeadDimV / 8>(dv, rounded, step_value_columns, at);
@@ -211,6 +247,9 @@ struct Block {
     if constexpr (cfg::kNeedsDs) {
       products::Scores dp;
       products::scores<cfg::kValueSlices>(dp, own_value, step_value_rows, at);
+#ifdef KJIT_variant
+      if constexpr (variant::kScored) variant::apply_slopes(s, slopes);
+#endif
       differentiate(dp, s, stage);
       products::round(rounded, dp);
       products::accumulate<cfg::kHeadDim / 8>(dx, rounded, step_columns, at);
@@ -244,10 +283,21 @@ struct Block {
       const int next_stage = cfg::kStages == 2 ? stage ^ 1 : 0;
       if (more && cfg::kOwnsKeys) read_statistics(statistics, next_head, next_tile);
       if (more && cfg::kStages == 2) load_step(next_head, next_tile, next_stage);
+#ifdef KJIT_variant
+      const int query_head = cfg::kOwnsKeys ? head : own_head; // `head` is that of the step's rows
+      const int state = variant::state_of(*this, query_head, tile);
+      if (state != VARIANT_EMPTY) {
+        if (state == VARIANT_PARTIAL || steps.is_masked(tile))
+          step<true>(tile, stage, query_head);
+        else
+          step<false>(tile, stage, query_head);
+      }
+#else
       if (steps.is_masked(tile))
         step<true>(tile, stage);
       else
         step<false>(tile, stage);
+#endif
       if (!more) break;
       if constexpr (cfg::kStages == 1) {
         __syncthreads(); // everybody has finished with this step's tiles
@@ -323,8 +373,7 @@ struct Block {
 
 } // namespace
 
-extern "C" __global__
-__launch_bounds__(cfg::kThreads) void flash_backward(const __grid_constant__ flash_backward_params p) {
+extern "C" __global__ __launch_bounds__(cfg::kThreads) void flash_backward(const __grid_constant__ Parameters p) {
   extern __shared__ __align__(128) char shared[];
   Block block(p, cvta_to_shared(shared));
   block.run();

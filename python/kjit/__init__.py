@@ -20,6 +20,7 @@ from ._request import Part
 from .artifact import Artifact, KernelInfo
 from .attention import attention, forward, forward_timed, plan
 from .bundle import Bundle, BundleWriter, bundle_keygen
+from .enabling import disable, enable, enabled_counts
 from .errors import (
     CompileError,
     DeadlinePassed,
@@ -196,7 +197,10 @@ __all__ = [
     "compile_source",
     "config_set",
     "default_runtime",
+    "disable",
     "doctor",
+    "enable",
+    "enabled_counts",
     "explain",
     "flash_attn_combine",
     "flash_attn_func",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 
@@ -53,8 +53,12 @@ def backward(
     causal: bool,
     layout: str,
     wanted: list[bool],
+    set_variant: Optional[Callable[[Any], Any]] = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dq, dk and dv on the current stream, new tensors; those that are not wanted are empty, and not computed."""
+    """dq, dk and dv on the current stream, new tensors; those that are not wanted are empty, and not computed.
+
+    set_variant puts a variant into the arguments and returns what must stay alive during the call.
+    """
     gradients = tuple(_empty(tensor, want) for tensor, want in zip((q, k, v), wanted))
     if not any(wanted):
         return gradients[0], gradients[1], gradients[2]
@@ -62,16 +66,16 @@ def backward(
         for gradient in gradients:
             gradient.zero_()
         return gradients[0], gradients[1], gradients[2]
-    if _torch._is_ragged(q, v):
+    if _torch.is_ragged(q, v):
         scale = _torch.scale_of(q, scale)
         wide = [_torch.pad_columns(tensor) for tensor in (dout, q, k, v, out)]
-        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted)
+        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted, set_variant)
         cut = [
             gradient[..., : tensor.shape[-1]].contiguous() if want else gradient
             for gradient, tensor, want in zip(found, (q, k, v), wanted)
         ]
         return cut[0], cut[1], cut[2]
-    if q.shape[0] > _BATCH_MAX:
+    if q.shape[0] > _BATCH_MAX and set_variant is None:  # a variant's functions count batch entries from the first
         for first in range(0, q.shape[0], _BATCH_MAX):
             part = [None if t is None else t[first : first + _BATCH_MAX] for t in (dout, dlse, q, k, v, out, lse)]
             for whole, piece, want in zip(gradients, backward(*part, scale, causal, layout, wanted), wanted):
@@ -89,7 +93,9 @@ def backward(
     for name, gradient, want in zip(("dq", "dk", "dv"), gradients, wanted):
         views[name] = _torch._view(gradient) if want else None
     args = build_backward(views, scale=scale, causal=causal, layout=layout)
+    kept = None if set_variant is None else set_variant(args)
     _launch(args, q)
+    del kept
     return gradients[0], gradients[1], gradients[2]
 
 

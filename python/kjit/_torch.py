@@ -15,7 +15,6 @@ from ._arguments import LAYOUTS, View, build, require_layout
 from ._library import call, lib, raise_error, untyped
 from .flash_config import FlashForwardKernelConfig
 from .runtime import Config, as_config, default_runtime
-from .variant import Extras, tensor_view
 
 Result = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]
 
@@ -147,7 +146,7 @@ def _elsewhere(device: int) -> bool:
 _COLUMN_STEP = 8
 
 
-def _is_ragged(q: torch.Tensor, v: torch.Tensor) -> bool:
+def is_ragged(q: torch.Tensor, v: torch.Tensor) -> bool:
     """Is a head size none that a kernel takes?"""
     return q.dim() == 4 and v.dim() == 4 and bool(q.shape[-1] % _COLUMN_STEP or v.shape[-1] % _COLUMN_STEP)
 
@@ -163,7 +162,8 @@ def scale_of(q: torch.Tensor, scale: Optional[float]) -> Optional[float]:
     return float(q.shape[-1]) ** -0.5 if scale is None and q.shape[-1] else scale
 
 
-def _padded(
+def padded(
+    compute: Callable[..., Result],
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -173,11 +173,10 @@ def _padded(
     out: Optional[torch.Tensor],
     return_lse: bool,
     config: Optional[Config],
-    extras: Optional[Extras] = None,
 ) -> Result:
-    """A call whose head sizes are no multiples of 8: on padded copies, whose output is cut."""
+    """A call whose head sizes are no multiples of 8: `compute` on padded copies, whose output is cut."""
     given = (*map(pad_columns, (q, k, v)), scale_of(q, scale), causal, layout, None, return_lse, config)
-    result = _direct(*given) if extras is None else attention_variant(*given, extras)
+    result = compute(*given)
     found, lse = result if isinstance(result, tuple) else (result, None)
     found = (_empty_out(q, v) if out is None else out).copy_(found[..., : v.shape[-1]])
     return found if lse is None else (found, lse)
@@ -204,8 +203,8 @@ def _direct(
     given = None if out is None else (out.shape, out.stride(), out.dtype, out.get_device())
     signature = (shapes, kinds, given, scale, causal, layout, return_lse, config)
     prepared = calls.get(signature)
-    if prepared is None and _is_ragged(q, v):
-        return _padded(q, k, v, scale, causal, layout, out, return_lse, config)
+    if prepared is None and is_ragged(q, v):
+        return padded(_direct, q, k, v, scale, causal, layout, out, return_lse, config)
     if out is None:
         out = torch.empty_like(q) if prepared is not None and prepared.out_is_like_q else _empty_out(q, v)
     lse = None
@@ -310,82 +309,6 @@ def attention(
     if torch.compiler.is_compiling() or not plain or wants_gradient:
         return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config, wants_gradient)
     return _direct(q, k, v, scale, causal, layout, out, return_lse, config)
-
-
-def _pointer(kept: list[Any], tensor: torch.Tensor) -> Any:
-    """A pointer to a tensor's kjit_tensor, which is kept alive."""
-    view = tensor_view(tensor)
-    kept.append(view)
-    return ctypes.pointer(view)
-
-
-def _set_extras(args: Any, extras: Extras) -> list[Any]:
-    """Put what dense attention lacks into the arguments. Returns what must stay alive during the call."""
-    kept: list[Any] = []
-    if not hasattr(type(args), "variant"):
-        raise NotImplementedError(f"{extras.names()}: this libkjit computes no attention variants")
-    bound = extras.bound
-    if bound is not None:
-        scalars = bound.scalars()
-        views = (_abi.kjit_tensor * max(1, len(bound.tensors)))(*map(tensor_view, bound.tensors))
-        args.variant = bound.variant._handle
-        args.scalar_values = ctypes.cast(scalars, ctypes.POINTER(ctypes.c_int32))
-        args.variant_tensors = ctypes.cast(views, ctypes.POINTER(_abi.kjit_tensor))
-        kept += [scalars, views, bound]
-    if extras.blocks is not None:
-        args.blocks = ctypes.pointer(_block_lists(kept, extras.blocks))
-    for name in ("sinks", "alibi_slopes", "bias"):
-        tensor = getattr(extras, name)
-        if tensor is not None:
-            setattr(args, name, _pointer(kept, tensor))
-    if extras.window is not None:
-        args.flags |= _abi.KJIT_ATTENTION_WINDOW
-        args.window_left, args.window_right = extras.window
-    args.softcap, args.attention_chunk = extras.softcap, extras.attention_chunk
-    return kept
-
-
-def _block_lists(kept: list[Any], blocks: Any) -> Any:
-    """The lists of a FlexAttention BlockMask, where they lie."""
-    lists = _abi.kjit_block_lists()
-    members = {
-        "counts": blocks.kv_num_blocks,
-        "indices": blocks.kv_indices,
-        "full_counts": blocks.full_kv_num_blocks,
-        "full_indices": blocks.full_kv_indices,
-    }
-    for name, tensor in members.items():
-        if tensor is not None:
-            setattr(lists, name, tensor_view(tensor))
-    lists.query_rows, lists.key_rows = blocks.BLOCK_SIZE
-    kept.append(lists)
-    return lists
-
-
-def attention_variant(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scale: Optional[float],
-    causal: bool,
-    layout: str,
-    out: Optional[torch.Tensor],
-    return_lse: bool,
-    config: Optional[Config],
-    extras: Extras,
-) -> Any:
-    """With a variant, or what follows from plain members."""
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        _no_backward(None)
-    if _is_ragged(q, v):
-        return _padded(q, k, v, scale, causal, layout, out, return_lse, config, extras)
-    out = _empty_out(q, v) if out is None else out
-    lse = _empty_lse(q, layout) if return_lse else None
-    prepared = _Call(q, k, v, out, lse, scale, causal, layout, config)
-    kept = _set_extras(prepared.args, extras)
-    prepared.run(q, k, v, out, lse)
-    del kept
-    return out if lse is None else (out, lse)
 
 
 def forward_timed(

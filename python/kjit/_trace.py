@@ -2,8 +2,10 @@
 
 The function is called once with objects in place of its numbers. Each operation on such an object writes one `let` of
 the text, so the text is as long as the function's work, however often a value is used. A tensor that is indexed by such
-an object becomes a tensor of the variant; numbers are written into the text, where the library makes launch parameters
-of them. _trace_torch.py has what PyTorch's functions and tensors need besides.
+an object becomes a tensor of the variant. The operands of arithmetic and comparisons that are plain numbers become
+scalars of the variant, so that the same function with another number has the same text; other numbers are written into
+the text, where the library makes launch parameters of most. _trace_torch.py has what PyTorch's functions and tensors
+need besides.
 """
 
 from __future__ import annotations
@@ -37,28 +39,46 @@ class TraceError(TypeError):
         super().__init__(place() + message)
 
 
-class Tracer:
-    """One trace: the lines of the text that is being written, and the tensors met."""
+#: Operations whose plain operand becomes a scalar. Divisors of integers, shifts and bit masks are part of the code.
+_SCALAR_SIGNS = frozenset(("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!="))
 
-    __slots__ = ("lines", "count", "tensors", "names")
+#: Scalars of a trace; the library has room for 32, which the numbers that stay in the text share.
+_SCALARS_MAX = 24
+
+
+class Tracer:
+    """One trace: the lines of the text that is being written, and the tensors and numbers met."""
+
+    __slots__ = ("lines", "count", "tensors", "values", "is_pure")
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.count = 0
         self.tensors: list[Any] = []
-        self.names: dict[int, str] = {}
+        self.values: list[Union[int, float]] = []
+        #: PyTorch computed nothing on the way that the text does not hold: equal functions have equal traces.
+        self.is_pure = True
 
     def tensor_name(self, tensor: Any) -> str:
-        name = self.names.get(id(tensor))
-        if name is None:
-            name = self.names[id(tensor)] = f"tensor{len(self.tensors)}"
-            self.tensors.append(tensor)
-        return name
+        for i, known in enumerate(self.tensors):
+            if known is tensor:
+                return f"tensor{i}"
+        self.tensors.append(tensor)
+        return f"tensor{len(self.tensors) - 1}"
+
+    def operand(self, sign: str, value: Any) -> str:
+        """The operand of an operation as text; a plain number becomes a scalar where it may be one."""
+        kind = type(value)
+        if (kind is int or kind is float) and sign in _SCALAR_SIGNS and len(self.values) < _SCALARS_MAX:
+            if value not in (-1, 0, 1, 2) and -(2**31) <= value < 2**31:
+                self.values.append(value)
+                return f"n{len(self.values) - 1}"
+        return as_text(value, self)
 
     def value(self, text: str) -> Scalar:
         name = f"v{self.count}"
         self.count += 1
-        self.lines.append(f"let {name} = {text};\n")
+        self.lines.append(f"let {name} = {text}; ")
         return Scalar(self, name)
 
     def text(self, result: Any) -> str:
@@ -86,6 +106,8 @@ def as_text(value: Any, tracer: Optional[Tracer] = None) -> str:
     if getattr(value, "is_cuda", False) and tracer is not None:
         return tracer.tensor_name(value)
     if hasattr(value, "item"):  # a 0-d tensor of the processor, a numpy number
+        if tracer is not None:
+            tracer.is_pure = False
         return as_text(value.item())
     raise TraceError(f"a {kind.__name__} is no number that an attention variant can use")
 
@@ -105,12 +127,12 @@ def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
             return self.tracer.value(f"{self.name} {sign} {other.name}")
         if not is_operand(other):
             return NotImplemented
-        return self.tracer.value(f"{self.name} {sign} {as_text(other, self.tracer)}")
+        return self.tracer.value(f"{self.name} {sign} {self.tracer.operand(sign, other)}")
 
     def reverse(self: Scalar, other: Any) -> Any:
         if not is_operand(other):
             return NotImplemented
-        return self.tracer.value(f"{as_text(other, self.tracer)} {sign} {self.name}")
+        return self.tracer.value(f"{self.tracer.operand(sign, other)} {sign} {self.name}")
 
     return forward, reverse
 
@@ -200,6 +222,8 @@ class Scalar:
     # The methods of a tensor that score and mask functions use.
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by Python and by torch.compile, never by a user's function
+            raise AttributeError(name)
         word = METHODS.get(name)
         if word is None:
             raise TraceError(f"{name} is not computed by attention variants; there are {', '.join(sorted(METHODS))}")
@@ -259,7 +283,7 @@ def _swapped(sign: str) -> Callable[..., Any]:
 def operate(sign: str, a: Any, b: Any) -> Scalar:
     """a <sign> b, one of them a Scalar."""
     tracer: Tracer = a.tracer if type(a) is Scalar else b.tracer
-    return tracer.value(f"{as_text(a, tracer)} {sign} {as_text(b, tracer)}")
+    return tracer.value(f"{tracer.operand(sign, a)} {sign} {tracer.operand(sign, b)}")
 
 
 def _call(function: str) -> Callable[..., Any]:
@@ -404,6 +428,8 @@ class Partial:
         return self
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         raise TraceError(f"{name} of a tensor with {self.ndim} axes left: index each axis, or compare and any()")
 
     __torch_function__ = Scalar.__torch_function__

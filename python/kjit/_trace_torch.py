@@ -43,6 +43,7 @@ def _operand(tracer: Tracer, value: Any) -> Any:
     if value.ndim:
         raise TraceError(f"a tensor of shape {tuple(value.shape)} beside a number: index each of its axes")
     if value.device.type == "cpu":
+        tracer.is_pure = False
         return value.item()
     return tracer.value(tracer.tensor_name(value))
 
@@ -85,4 +86,6 @@ class Mode(TorchFunctionMode):
         named = named or {}
         if _holds(arguments) or (named and _holds(tuple(named.values()))):
             return apply(function, arguments, named)
+        if getattr(function, "__name__", "") != "__get__":  # shape, dtype and the like are not computed
+            self.tracer.is_pure = False
         return function(*arguments, **named)

@@ -10,16 +10,18 @@ from . import variant as variants
 from .runtime import Config
 
 _torch: Any = None
+_attention_variant: Any = None
 
 
 def _is_torch(tensor: Any) -> bool:
     """PyTorch is imported by whoever made a tensor of it, never by this package."""
-    global _torch
+    global _torch, _attention_variant
     if _torch is None and "torch" in sys.modules:
         from . import _backward  # noqa: F401 - registers the gradients of what _torch registers
         from . import _torch as module
+        from . import _torch_variant
 
-        _torch = module
+        _torch, _attention_variant = module, _torch_variant.attention_variant
     return _torch is not None and isinstance(tensor, _torch.torch.Tensor)
 
 
@@ -72,17 +74,21 @@ def attention(
     Unsupported, which is a NotImplementedError, says what cannot be computed on this GPU.
     PyTorch tensors, CuPy and JAX arrays, and any array with __dlpack__ where `out` is given.
     """
-    functions = score_mod is not None or mask_mod is not None or blocks is not None or sinks is not None
+    functions = score_mod is not None or mask_mod is not None
     texts = score is not None or mask is not None or params is not None or tensors is not None
-    members = window is not None or alibi_slopes is not None or bias is not None or softcap or attention_chunk
-    if functions or texts or members:
-        bound = variants.bind(score, mask, score_mod, mask_mod, params, tensors)
-        window = None if window is None or tuple(window) == (-1, -1) else window
-        extras = variants.Extras(bound, blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk)
-        if extras.names():
+    members = variants.NO_MEMBERS
+    others = blocks is not None or sinks is not None or window is not None or alibi_slopes is not None
+    if others or bias is not None or softcap or attention_chunk:
+        window = None if window is None or tuple(window) == (-1, -1) else tuple(window)
+        members = variants.Members(blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk)
+    if functions or texts or members is not variants.NO_MEMBERS:
+        if functions or texts or members.names():
+            variants.require_one_kind(score, mask, functions, params, tensors)
             if not _is_torch(q):
-                raise NotImplementedError(f"{extras.names()}: kjit takes this with PyTorch tensors")
-            return _torch.attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, extras)
+                given = "score and mask" if functions or texts else members.names()
+                raise NotImplementedError(f"{given}: kjit takes this with PyTorch tensors")
+            said = (score, mask, score_mod, mask_mod, params, tensors) if functions or texts else None
+            return _attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, said, members)
     if _is_torch(q):
         return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config)
     from . import _dlpack

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import inspect
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from . import _abi, _trace
+from . import _abi, _recall, _trace
 from ._library import as_dict, call, lib
 
 Function = Callable[..., Any]
@@ -26,7 +26,7 @@ class Variant:
     scalars: {name: "int32" or "fp32"}; tensors: {name: (dtype, rank)}, dtypes by PyTorch's numbers.
     """
 
-    __slots__ = ("_handle", "scalars", "tensors", "score", "mask", "__weakref__")
+    __slots__ = ("_handle", "_packer", "scalars", "tensors", "score", "mask", "__weakref__")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Variant:
         self._handle = ctypes.c_void_p()
         self.score, self.mask = score, mask
         self.scalars, self.tensors = dict(scalars), dict(tensors)
+        self._packer = struct.Struct("=" + "".join("f" if kind == "fp32" else "i" for kind in scalars.values()))
         kinds = {"int32": _abi.KJIT_VARIANT_INT32, "fp32": _abi.KJIT_VARIANT_FP32}
         declared: Any = (_abi.kjit_variant_scalar * max(1, len(scalars)))(
             *(_abi.kjit_variant_scalar(name.encode(), kinds[kind]) for name, kind in scalars.items())
@@ -63,8 +64,12 @@ class Variant:
 
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)
-        if handle:
+        if handle and lib is not None:  # at exit the module's names may be gone
             lib.kjit_attention_variant_free(handle)
+
+    def pack(self, buffer: Any, values: Iterable[Number]) -> None:
+        """Write the values of the scalars into a buffer of int32."""
+        self._packer.pack_into(buffer, 0, *values)
 
     def _text(self, function: Any) -> str:
         needed = ctypes.c_size_t()
@@ -111,12 +116,9 @@ class Bound(NamedTuple):
 
     def scalars(self) -> Any:
         """The values as the library takes them: int32, floats by their bits."""
-        kinds = tuple(self.variant.scalars.values())
-        bits = b"".join(
-            struct.pack("=f", value) if kind == "fp32" else struct.pack("=i", int(value))
-            for kind, value in zip(kinds, self.values)
-        )
-        return (ctypes.c_int32 * max(1, len(kinds))).from_buffer_copy(bits.ljust(4, b"\0"))
+        buffer = (ctypes.c_int32 * max(1, len(self.values)))()
+        self.variant.pack(buffer, self.values)
+        return buffer
 
     def evaluate(
         self,
@@ -151,10 +153,9 @@ class Bound(NamedTuple):
         return Evaluation(at.new_score, bool(at.seen), at.score_grad)
 
 
-class Extras(NamedTuple):
-    """What a call of attention has besides dense attention."""
+class Members(NamedTuple):
+    """What a call of attention has besides dense attention and functions."""
 
-    bound: Optional[Bound] = None
     blocks: Any = None
     sinks: Any = None
     window: Optional[tuple[int, int]] = None
@@ -166,7 +167,11 @@ class Extras(NamedTuple):
     def names(self) -> str:
         """Those that are given, for a message."""
         given = (name for name, value in zip(self._fields, self) if value is not None and not _is_zero(value))
-        return ", ".join("score and mask" if name == "bound" else name for name in given)
+        return ", ".join(given)
+
+
+#: Of a call that has functions or texts alone.
+NO_MEMBERS = Members()
 
 
 def _is_zero(value: Any) -> bool:
@@ -200,6 +205,30 @@ def tensor_view(tensor: Any) -> Any:
     return view
 
 
+class Reading(NamedTuple):
+    """What functions or texts of a call say. It is made without the library, so that torch.compile can trace it."""
+
+    score: Optional[str]
+    mask: Optional[str]
+    names: tuple[str, ...]  # of the scalars
+    values: tuple[Number, ...]
+    tensor_names: tuple[str, ...]
+    tensors: tuple[Any, ...]
+
+    def bound(self) -> Bound:
+        kinds = tuple(["fp32" if isinstance(value, float) else "int32" for value in self.values])
+        types = tuple([(_dtype_number(tensor), tensor.ndim) for tensor in self.tensors])
+        key = (self.score, self.mask, self.names, kinds, self.tensor_names, types)
+        variant = _known.get(key)
+        if variant is None:
+            scalars, tensors = dict(zip(self.names, kinds)), dict(zip(self.tensor_names, types))
+            variant = Variant(self.score, self.mask, scalars, tensors)
+            if len(_known) >= _KNOWN_MAX:
+                _known.clear()
+            _known[key] = variant
+        return Bound(variant, self.values, self.tensors)
+
+
 def from_text(
     score: Optional[str] = None,
     mask: Optional[str] = None,
@@ -207,20 +236,7 @@ def from_text(
     tensors: Mapping[str, Any] = {},
 ) -> Bound:
     """A variant by its texts, with the values of its scalars and tensors. An int is an int32, a float an fp32."""
-    scalars = {name: "fp32" if isinstance(value, float) else "int32" for name, value in params.items()}
-    kinds = {name: (_dtype_number(tensor), tensor.ndim) for name, tensor in tensors.items()}
-    key = (score, mask, tuple(scalars.items()), tuple(kinds.items()))
-    return Bound(_find(key, score, mask, scalars, kinds), tuple(params.values()), tuple(tensors.values()))
-
-
-def _find(key: Any, score: Any, mask: Any, scalars: Any, tensors: Any) -> Variant:
-    variant = _known.get(key)
-    if variant is None:
-        variant = Variant(score, mask, scalars, tensors)
-        if len(_known) >= _KNOWN_MAX:
-            _known.clear()
-        _known[key] = variant
-    return variant
+    return read(score, mask, None, None, params, tensors).bound()
 
 
 def _positional(function: Function) -> int:
@@ -233,21 +249,61 @@ def _positional(function: Function) -> int:
     )
 
 
-def from_functions(score_mod: Optional[Function] = None, mask_mod: Optional[Function] = None) -> Bound:
-    """A variant by its functions, as FlexAttention takes them: score_mod(score, b, h, q, k), mask_mod(b, h, q, k).
+#: Names of traced scalars and tensors.
+_NUMBERS = tuple(f"n{i}" for i in range(_abi.KJIT_VARIANT_SCALAR_COUNT_MAX))
+_TENSORS = tuple(f"tensor{i}" for i in range(_abi.KJIT_VARIANT_TENSOR_COUNT_MAX))
 
-    The functions are read anew at each call, which takes microseconds: so what they capture may change, and nothing is
-    stale. Raises TypeError with the user's file and line for what cannot be computed.
-    """
+
+def _trace_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -> tuple[Reading, bool]:
+    """What they compute, and whether functions that are made alike compute the same."""
     tracer = _trace.Tracer()
     score = None if score_mod is None else _trace.trace(tracer, score_mod, _trace.SCORE_INPUTS)
     mask = None if mask_mod is None else _trace.trace(tracer, mask_mod, _trace.MASK_INPUTS)
-    tensors = tracer.tensors
-    if len(tensors) > _abi.KJIT_VARIANT_TENSOR_COUNT_MAX:
-        raise TypeError(f"the functions read {len(tensors)} tensors; {_abi.KJIT_VARIANT_TENSOR_COUNT_MAX} is the most")
-    kinds = {f"tensor{i}": (_dtype_number(tensor), tensor.ndim) for i, tensor in enumerate(tensors)}
-    key = (score, mask, (), tuple(kinds.values()))
-    return Bound(_find(key, score, mask, {}, kinds), (), tuple(tensors))
+    tensors, values = tuple(tracer.tensors), tuple(tracer.values)
+    if len(tensors) > len(_TENSORS):
+        raise TypeError(f"the functions read {len(tensors)} tensors; {len(_TENSORS)} is the most")
+    names = _NUMBERS[: len(values)], _TENSORS[: len(tensors)]
+    return Reading(score, mask, names[0], values, names[1], tensors), tracer.is_pure
+
+
+def from_functions(score_mod: Optional[Function] = None, mask_mod: Optional[Function] = None) -> Bound:
+    """A variant by its functions, as FlexAttention takes them: score_mod(score, b, h, q, k), mask_mod(b, h, q, k).
+
+    The functions are read anew at each call, which takes microseconds, unless nothing that they can see has changed
+    (_recall.py): so what they capture may change, and nothing is stale. Raises TypeError with the user's file and line
+    for what cannot be computed.
+    """
+    place = _recall.place_of(score_mod, mask_mod)
+    found = None if place is None else _recall.find(place)
+    if found is not None:
+        return Bound(*found)
+    reading, is_pure = _trace_functions(score_mod, mask_mod)
+    bound = reading.bound()
+    if is_pure and place is not None:
+        _recall.keep(place, *bound)
+    return bound
+
+
+def require_one_kind(score: Optional[str], mask: Optional[str], functions: bool, params: Any, tensors: Any) -> None:
+    if functions and (score is not None or mask is not None or params or tensors):
+        raise TypeError("give functions (score_mod, mask_mod) or texts (score, mask, params, tensors), not both")
+    if not functions and score is None and mask is None and (params or tensors):
+        raise TypeError("params and tensors belong to a score or a mask")
+
+
+def read(
+    score: Optional[str] = None,
+    mask: Optional[str] = None,
+    score_mod: Optional[Function] = None,
+    mask_mod: Optional[Function] = None,
+    params: Optional[Mapping[str, Number]] = None,
+    tensors: Optional[Mapping[str, Any]] = None,
+) -> Reading:
+    """The reading of a call that has functions or texts."""
+    if score_mod is not None or mask_mod is not None:
+        return _trace_functions(score_mod, mask_mod)[0]
+    params, tensors = params or {}, tensors or {}
+    return Reading(score, mask, tuple(params), tuple(params.values()), tuple(tensors), tuple(tensors.values()))
 
 
 def bind(
@@ -259,15 +315,11 @@ def bind(
     tensors: Optional[Mapping[str, Any]] = None,
 ) -> Optional[Bound]:
     """The variant of a call; None: the call has none."""
-    if score_mod is not None or mask_mod is not None:
-        if score is not None or mask is not None or params or tensors:
-            raise TypeError("give functions (score_mod, mask_mod) or texts (score, mask, params, tensors), not both")
+    functions = score_mod is not None or mask_mod is not None
+    require_one_kind(score, mask, functions, params, tensors)
+    if functions:
         return from_functions(score_mod, mask_mod)
-    if score is None and mask is None:
-        if params or tensors:
-            raise TypeError("params and tensors belong to a score or a mask")
-        return None
-    return from_text(score, mask, params or {}, tensors or {})
+    return None if score is None and mask is None else from_text(score, mask, params or {}, tensors or {})
 
 
 def explain(

@@ -152,6 +152,11 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
   return KJIT_OK;
 }
 
+void attention_variant_leave_blocks(struct attention_variant_launch *launch) {
+  launch->is_listed = launch->is_mapped = false;
+  describe(launch, false);
+}
+
 /* ---- Kernels that run before ---- */
 
 static int64_t stride_of(const kjit_tensor *tensor, uint32_t axis) {

@@ -46,6 +46,9 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
                                    const struct attention_variant_source *source,
                                    const struct kjit_variant_arguments *arguments, kjit_error *error);
 
+/* Leave out what finds blocks and what adds sinks, for kernels that do neither. Before a kernel is looked up. */
+void attention_variant_leave_blocks(struct attention_variant_launch *launch);
+
 /* Choose how the tiles of a config find their key blocks, and find or build the kernels for it. */
 kjit_status attention_variant_prepare(struct attention_variant_launch *launch, kjit_runtime *runtime,
                                       const kjit_attention_args *args, const struct attention_tiling *tiling,

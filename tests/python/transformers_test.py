@@ -1,4 +1,5 @@
-"""The registration with transformers and the example, with plain arithmetic in the place of kjit's call."""
+"""The registration with transformers and the example, with float64 arithmetic in the place of kjit's call: what models
+ask for reaches kjit, as functions and without masks, and comes to what their eager attention computes."""
 
 import importlib.util
 import sys
@@ -13,18 +14,20 @@ HERE = harness.Path(__file__).resolve().parent
 MISSING = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 if not MISSING:
     import torch
-    from torch.nn.functional import scaled_dot_product_attention
-    from transformers import AttentionInterface
+    from transformers import AttentionInterface, masking_utils
 
+    import variant_reference
     from kjit import transformers_attention
+    from kjit.transformers_mask import Mask, padding_function
+    from transformers_models import MODELS, generate, make
 
 
-def stand_in(q, k, v, *, scale, causal):
-    """What kjit.attention computes; causal is aligned bottom right."""
-    seq_q, seq_kv = q.shape[1], k.shape[1]
+def in_sixteen_bits(q, k, v, *, scale, causal):
+    """What sdpa gives for the same call, to the bit; causal is aligned bottom right."""
+    seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool).tril(k.shape[1] - q.shape[1]) if causal else None
     heads = [tensor.transpose(1, 2) for tensor in (q, k, v)]
-    seen = torch.ones(seq_q, seq_kv, dtype=torch.bool).tril(seq_kv - seq_q) if causal else None
-    return scaled_dot_product_attention(*heads, attn_mask=seen, scale=scale, enable_gqa=True).transpose(1, 2)
+    result = torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=seen, scale=scale, enable_gqa=True)
+    return result.transpose(1, 2)
 
 
 def unsupported(*tensors, **options):
@@ -40,13 +43,30 @@ def load_example():
 
 
 @unittest.skipIf(MISSING, f"not installed: {', '.join(MISSING)}")
-class Transformers(unittest.TestCase):
+class WithTransformers(unittest.TestCase):
     def use(self, call):
         patch = mock.patch.object(transformers_attention, "attention", call)
         patch.start()
         self.addCleanup(patch.stop)
         transformers_attention.counts.clear()
+        transformers_attention.register()
 
+    def record(self):
+        """Float64 arithmetic that remembers what it was asked for, and tries the functions on the library."""
+        asked = []
+
+        def call(q, k, v, **options):
+            asked.append({name for name, value in options.items() if value is not False and name != "scale"})
+            if "mask_mod" in options or "score_mod" in options:
+                mods = options.get("mask_mod"), options.get("score_mod")
+                variant_reference.check_traced(self, q, k, *mods, count=4)
+            return variant_reference.attention(q, k, v, **options)
+
+        self.use(call)
+        return asked
+
+
+class Calls(WithTransformers):
     def call(self, name, seq_q=8, mask=None, **options):
         q, k, v = (torch.randn(1, heads, seq, 16) for heads, seq in ((4, seq_q), (2, 8), (2, 8)))
         module = types.SimpleNamespace(is_causal=True, num_key_value_groups=2, training=False)
@@ -54,25 +74,46 @@ class Transformers(unittest.TestCase):
         attention = AttentionInterface()[name]
         out, weights = attention(module, q, k, v, mask, **options)
         self.assertIsNone(weights)
-        causal = seq_q > 1 and options.get("is_causal") is not False
-        exact = stand_in(*(tensor.transpose(1, 2) for tensor in (q, k, v)), scale=0.25, causal=causal)
+        causal = mask is None and seq_q > 1 and options.get("is_causal") is not False
+        names = {"softcap": "softcap", "position_bias": "bias", "s_aux": "sinks"}
+        members = {names[name]: value for name, value in options.items() if name in names}
+        if isinstance(mask, torch.Tensor) and mask.dtype is torch.bool:
+            members["mask_mod"] = lambda b, h, q, k: mask[b, 0, q, k]
+        elif mask is not None:
+            members["bias"] = mask
+        exact = variant_reference.attention(
+            *(tensor.transpose(1, 2) for tensor in (q, k, v)), scale=0.25, causal=causal, **members
+        )
         return out, exact
 
     def test_call__has_the_layout_and_the_mask_of_the_model(self):
-        self.use(stand_in)
-        transformers_attention.register()
+        self.use(variant_reference.attention)
         for options in ({}, {"seq_q": 1}, {"is_causal": False}):
             out, exact = self.call("kjit", **options)
             torch.testing.assert_close(out, exact)
             self.assertTrue(out.is_contiguous())
         self.assertEqual(transformers_attention.counts, {"kjit": 3})
 
+    def test_call__takes_masks_of_four_axes_caps_biases_and_sinks(self):
+        asked = self.record()
+        seen = torch.rand(1, 1, 8, 8) < 0.5
+        for options in (
+            {"mask": seen | torch.eye(8, dtype=torch.bool)},
+            {"mask": torch.randn(1, 1, 8, 8)},
+            {"softcap": 2.0},
+            {"position_bias": torch.randn(1, 4, 8, 8)},
+            {"s_aux": torch.randn(4)},
+            {"softcap": 2.0, "s_aux": torch.randn(4), "mask": seen},
+        ):
+            torch.testing.assert_close(*self.call("kjit", **options))
+        self.assertEqual(transformers_attention.counts, {"kjit": 6})
+        self.assertEqual(asked[0], {"mask_mod"})
+        self.assertEqual(asked[-1], {"mask_mod", "score_mod", "sinks"})
+
     def test_call__that_is_not_computed_goes_to_the_fallback_and_is_counted(self):
-        self.use(stand_in)
-        transformers_attention.register()
-        self.call("kjit", mask=torch.ones(1, 1, 8, 8, dtype=torch.bool))
+        self.use(variant_reference.attention)
         self.call("kjit", dropout=0.5)
-        self.assertEqual(transformers_attention.counts, {"attention_mask": 1, "dropout": 1})
+        self.assertEqual(transformers_attention.counts, {"dropout": 1})
         self.use(unsupported)
         out, exact = self.call("kjit")
         torch.testing.assert_close(out, exact)
@@ -81,20 +122,98 @@ class Transformers(unittest.TestCase):
     def test_fallback__can_be_refused(self):
         self.use(unsupported)
         transformers_attention.register("kjit_alone", fallback=None)
-        for reason, options in (
-            ("no kernel for this", {}),
-            ("dropout", {"dropout": 0.5}),
-            ("softcap", {"softcap": 30.0}),
-        ):
+        for reason, options in (("no kernel for this", {}), ("dropout", {"dropout": 0.5})):
             with self.assertRaisesRegex(NotImplementedError, f"{reason}: not computed by kjit here"):
                 self.call("kjit_alone", **options)
 
     def test_example__generates_what_sdpa_generates(self):
-        self.use(stand_in)
+        self.use(in_sixteen_bits)
         found = load_example().compare("cpu", tokens=12)
         self.assertEqual((found["same_tokens"], found["tokens"]), (12, 12))
         self.assertLess(found["logit_difference"], 0.02 * found["largest_logit"] + 0.01)
         self.assertEqual(found["calls"], {"kjit": 4 * 12})  # layers, tokens
+
+
+class Masks(WithTransformers):
+    def mask(self, **given):
+        return Mask({"batch_size": 2, "q_length": 8, "kv_length": 8, "device": "cpu", **given})
+
+    def test_causal_mask__needs_no_function(self):
+        self.assertEqual(self.mask().seen(8), (True, None))
+        self.assertEqual(self.mask(q_length=1, q_offset=7).seen(8), (False, None))
+        self.assertEqual(self.mask(attention_mask=torch.ones(2, 8, dtype=torch.bool)).seen(8), (True, None))
+
+    def test_mask__of_a_cache_that_is_not_full_is_a_function(self):
+        for q_offset in (3, torch.tensor(3)):
+            mask = self.mask(q_length=2, q_offset=q_offset)
+            seen = mask.seen(8)
+            self.assertFalse(seen.causal)
+            bound = kjit.variant.bind(mask_mod=seen.mask_mod)
+            row = [bound.evaluate(0, 0, 0, 1, k, seq_q=2, seq_kv=8).seen for k in range(8)]
+            self.assertEqual(row, mask[0, 0, 1].tolist())
+            self.assertEqual(sum(row), 5)
+
+    def test_padding__on_one_side_is_a_row_interval(self):
+        for lengths, side in (((3, 8), "left"), ((5, 1), "right")):
+            keys = torch.arange(8).expand(2, 8)
+            length = torch.tensor(lengths)[:, None]
+            given = keys >= 8 - length if side == "left" else keys < length
+            mask = self.mask(attention_mask=given)
+            bound = kjit.variant.bind(mask_mod=mask.seen(8).mask_mod)
+            self.assertEqual(bound.variant.info["intervals"], 1)
+            for q in range(8):
+                row = [bound.evaluate(0, 1, 0, q, k, seq_q=8, seq_kv=8).seen for k in range(8)]
+                self.assertEqual(row, mask.tensor()[1, 0, q].tolist())
+
+    def test_padding__in_the_middle_is_read_key_by_key(self):
+        given = torch.tensor([[1, 0, 1, 1]], dtype=torch.bool)
+        function = padding_function(given, 3, 1)
+        self.assertEqual([bool(function(0, 0, 0, k)) for k in (1, 2, 3)], [False, True, True])
+        self.assertIsNone(padding_function(given, 2, 2))
+
+    def test_mask__is_a_tensor_for_models_that_look_into_it(self):
+        mask = self.mask()
+        exact = masking_utils.sdpa_mask(2, 8, 8, allow_is_causal_skip=False)
+        self.assertTrue(torch.equal(mask[:, :, :, :5], exact[..., :5]))
+        self.assertTrue(torch.equal(torch.logical_not(mask), ~exact))
+        self.assertEqual((mask.shape, mask.dtype, mask.ndim), ((2, 1, 8, 8), torch.bool, 4))
+
+
+class Models(WithTransformers):
+    """Each model in its smallest form, of random weights: what it generates with eager and with kjit."""
+
+    def compare(self, name, wanted, **inputs):
+        asked = self.record()
+        model = make(name)
+        exact = generate(model, "eager", **inputs)
+        found = generate(model, "kjit", **inputs)
+        self.assertEqual(found.sequences.tolist(), exact.sequences.tolist())
+        for one, other in zip(found.logits, exact.logits):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+        self.assertEqual(set(transformers_attention.counts), {"kjit"})
+        self.assertEqual(set().union(*asked), wanted)
+
+    def test_generate__is_that_of_eager(self):
+        for name, model in MODELS.items():
+            for padded in (False, True):
+                with self.subTest(name, padded=padded):
+                    self.compare(name, model.padded if padded else model.asked, padded=padded)
+
+    def test_static_cache__is_read_by_its_function(self):
+        self.compare("mistral", {"mask_mod"}, cache="static")
+
+    def test_packed_sequences__see_themselves_alone(self):
+        model = make("mistral")
+        self.record()
+        tokens = torch.randint(0, 50, (1, 20), generator=torch.Generator().manual_seed(2))
+        positions = torch.cat((torch.arange(12), torch.arange(8)))[None]
+        logits = []
+        for implementation in ("eager", "kjit"):
+            model.set_attn_implementation(implementation)
+            with torch.no_grad():
+                logits.append(model(tokens, position_ids=positions, use_cache=False).logits)
+        torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-3)
+        self.assertEqual(set(transformers_attention.counts), {"kjit"})
 
 
 if __name__ == "__main__":

@@ -47,7 +47,8 @@ kjit_status kjit_attention_backward_choose(const kjit_attention_problem *problem
   if (!arch) return error_invalid(error, "arch", "must not be NULL");
   kjit_status status = take_problem(&taken, problem, error);
   if (status == KJIT_OK) status = family_place_of_arch(arch, &place, error);
-  if (status == KJIT_OK) status = backward_choose(&taken, gradients, &place, &choice, error);
+  const struct backward_wanted wanted = {.problem = &taken, .gradients = gradients};
+  if (status == KJIT_OK) status = backward_choose(&wanted, &place, &choice, error);
   if (status != KJIT_OK) return status;
   for (size_t i = 0; i < choice.count; i++) {
     configs[i].family = choice.kernels[i].family->family;

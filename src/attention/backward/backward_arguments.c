@@ -67,6 +67,29 @@ static kjit_status check_given(const kjit_attention_backward_args *args, kjit_er
   return error_invalid(error, "delta.data", "must be scratch memory of lse's shape where dq or dk is wanted");
 }
 
+kjit_attention_args backward_arguments_forward(const kjit_attention_backward_args *args) {
+  kjit_attention_args forward = kjit_attention_args_default();
+  forward.q = args->q;
+  forward.k = args->k;
+  forward.v = args->v;
+  forward.o = args->o;
+  forward.lse = args->lse;
+  forward.scale = args->scale;
+  forward.flags = args->flags & ~KJIT_ATTENTION_DETERMINISTIC;
+  forward.variant = args->variant;
+  forward.scalar_values = args->scalar_values;
+  forward.variant_tensors = args->variant_tensors;
+  forward.blocks = args->blocks;
+  forward.sinks = args->sinks;
+  forward.alibi_slopes = args->alibi_slopes;
+  forward.bias = args->bias;
+  forward.window_left = args->window_left;
+  forward.window_right = args->window_right;
+  forward.attention_chunk = args->attention_chunk;
+  forward.softcap = args->softcap;
+  return forward;
+}
+
 /* Check what the backward kernels take less of than the forward ones: heads and batch entries are axes of their grids,
  * and every axis has an element. */
 static kjit_status check_grid(const kjit_attention_args *forward, kjit_error *error) {
@@ -78,16 +101,11 @@ static kjit_status check_grid(const kjit_attention_args *forward, kjit_error *er
 
 /* Check the part of the arguments that is a forward call. */
 static kjit_status check_forward(const kjit_attention_backward_args *args, int32_t device, kjit_error *error) {
-  kjit_attention_args forward = kjit_attention_args_default();
-  forward.q = args->q;
-  forward.k = args->k;
-  forward.v = args->v;
-  forward.o = args->o;
-  forward.lse = args->lse;
-  forward.scale = args->scale;
-  forward.flags = args->flags & ~KJIT_ATTENTION_DETERMINISTIC;
-  const kjit_status status = attention_arguments_check(&forward, device, error);
-  return status == KJIT_OK ? check_grid(&forward, error) : status;
+  const kjit_attention_args forward = backward_arguments_forward(args);
+  kjit_status status = attention_arguments_check(&forward, device, error);
+  if (status == KJIT_OK) status = check_grid(&forward, error);
+  if (status != KJIT_OK || !args->blocks) return status;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "blocks: lists of blocks have no gradients: give the mask alone");
 }
 
 static kjit_status check_operand(const struct operand *operand, int32_t device, kjit_error *error) {
@@ -134,10 +152,6 @@ kjit_status backward_arguments_check(const kjit_attention_backward_args *args, i
 }
 
 void backward_arguments_problem(const kjit_attention_backward_args *args, kjit_attention_problem *problem) {
-  kjit_attention_args forward = kjit_attention_args_default();
-  forward.q = args->q;
-  forward.k = args->k;
-  forward.v = args->v;
-  forward.flags = args->flags & ~KJIT_ATTENTION_DETERMINISTIC;
+  const kjit_attention_args forward = backward_arguments_forward(args);
   attention_arguments_problem(&forward, problem);
 }

@@ -16,6 +16,9 @@ void backward_arguments_list(const kjit_attention_backward_args *args, struct ba
  * the tensor, the member and the rule. */
 kjit_status backward_arguments_check(const kjit_attention_backward_args *args, int32_t device, kjit_error *error);
 
+/* The forward call whose gradients are wanted. */
+kjit_attention_args backward_arguments_forward(const kjit_attention_backward_args *args);
+
 /* The problem that checked arguments describe. */
 void backward_arguments_problem(const kjit_attention_backward_args *args, kjit_attention_problem *problem);
 

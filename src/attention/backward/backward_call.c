@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "attention/attention_arguments.h"
+#include "attention/attention_variant_call.h"
 #include "attention/backward/backward_arguments.h"
 #include "attention/stream_workspace.h"
 #include "base/error.h"
@@ -26,17 +27,18 @@
 /* ---- What was decided before ---- */
 
 /* What a decision depends on. Everything else that it depends on (the cards) does not change while the runtime lives.
- */
+ * Of a variant it is the digest of its text; zeros: there is none. */
 struct key {
   kjit_attention_problem problem;
   uint64_t device;
   uint64_t gradients;
+  struct digest variant;
 };
 struct decision {
   struct backward_choice choice;
   const struct config_kernel *kernels[KJIT_ATTENTION_BACKWARD_KERNELS_MAX]; /* live as long as the runtime */
 };
-_Static_assert(sizeof(struct key) == 8 * 12, "a key has no padding");
+_Static_assert(sizeof(struct key) == 8 * 12 + DIGEST_BYTES, "a key has no padding");
 _Static_assert(sizeof(struct decision) % 8 == 0, "a decision is whole words");
 
 /* How many decisions are remembered, a power of two: a program that trains comes back to few problems. */
@@ -69,15 +71,16 @@ static const struct runtime_slot workspace_slot = {create_workspace, destroy_wor
 
 /* The first family that computes some of `wanted`. The first family's reason stays in `why_not`, because on a Hopper
  * card that is the family made for it. */
-static kjit_status choose_next(const kjit_attention_problem *problem, uint32_t wanted, const struct family_place *place,
+static kjit_status choose_next(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
                                struct backward_choice *out, kjit_error *error) {
   kjit_error why_not;
   error_clear(&why_not);
   for (size_t i = 0; i < BACKWARD_FAMILY_COUNT; i++) {
     const struct backward_family *family = backward_families[i];
     if (family->arch && strcmp(family->arch, place->arch) != 0) continue;
+    if (wanted->is_variant && !family->add_variant) continue;
     int32_t *values = out->kernels[out->count].values;
-    if (family->choose(problem, wanted, place, values, &why_not) != KJIT_OK) continue;
+    if (family->choose(wanted->problem, left, place, values, &why_not) != KJIT_OK) continue;
     out->kernels[out->count++].family = family;
     return KJIT_OK;
   }
@@ -85,20 +88,22 @@ static kjit_status choose_next(const kjit_attention_problem *problem, uint32_t w
                    place->arch, why_not.message);
 }
 
-kjit_status backward_choose(const kjit_attention_problem *problem, uint32_t gradients, const struct family_place *place,
+kjit_status backward_choose(const struct backward_wanted *wanted, const struct family_place *place,
                             struct backward_choice *out, kjit_error *error) {
-  uint32_t wanted = gradients;
+  uint32_t left = wanted->gradients;
   memset(out, 0, sizeof *out); /* the padding too, because choices are remembered as bytes */
   for (size_t i = 0; i < BACKWARD_FAMILY_COUNT; i++) {
     const struct backward_family *family = backward_families[i];
-    if (!family->choose_all || (family->arch && strcmp(family->arch, place->arch) != 0)) continue;
-    if (family->choose_all(problem, gradients, place, out)) return KJIT_OK;
+    if (!family->choose_all || (wanted->is_variant && !family->add_variant) ||
+        (family->arch && strcmp(family->arch, place->arch) != 0))
+      continue;
+    if (family->choose_all(wanted->problem, wanted->gradients, place, out)) return KJIT_OK;
   }
-  if ((gradients & KJIT_GRADIENT_K) && !(gradients & KJIT_GRADIENT_Q)) wanted |= BACKWARD_DELTA;
-  while (wanted) {
-    const kjit_status status = choose_next(problem, wanted, place, out, error);
+  if ((left & KJIT_GRADIENT_K) && !(left & KJIT_GRADIENT_Q)) left |= BACKWARD_DELTA;
+  while (left) {
+    const kjit_status status = choose_next(wanted, left, place, out, error);
     if (status != KJIT_OK) return status;
-    wanted &= ~out->kernels[out->count - 1].family->computes(out->kernels[out->count - 1].values);
+    left &= ~out->kernels[out->count - 1].family->computes(out->kernels[out->count - 1].values);
   }
   return KJIT_OK;
 }
@@ -129,12 +134,16 @@ static kjit_status check_turn(uint32_t computes, uint32_t needs, uint32_t useful
   return KJIT_OK;
 }
 
-static kjit_status take_config(const kjit_config *config, size_t index, const kjit_attention_problem *problem,
+static kjit_status take_config(const kjit_config *config, size_t index, const struct backward_wanted *wanted,
                                uint32_t useful, struct backward_choice *out, uint32_t *done, kjit_error *error) {
+  const kjit_attention_problem *problem = wanted->problem;
   const struct backward_family *family = backward_family_of(config->family);
   if (!family)
     return error_set(error, KJIT_ERR_INVALID_ARG, "configs[%zu].family: must be one that computes attention backward",
                      index);
+  if (wanted->is_variant && !family->add_variant)
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "configs[%zu].family: %s computes no gradients of variants", index,
+                     family->family->table.family);
   kjit_status status = family->fit(problem, config->values, error);
   if (status != KJIT_OK) return status;
   out->kernels[index].family = family;
@@ -145,16 +154,16 @@ static kjit_status take_config(const kjit_config *config, size_t index, const kj
   return status;
 }
 
-static kjit_status take_configs(const kjit_config *configs, size_t count, const kjit_attention_problem *problem,
-                                uint32_t gradients, struct backward_choice *out, kjit_error *error) {
-  const uint32_t useful = useful_for(gradients);
+static kjit_status take_configs(const kjit_config *configs, size_t count, const struct backward_wanted *wanted,
+                                struct backward_choice *out, kjit_error *error) {
+  const uint32_t gradients = wanted->gradients, useful = useful_for(gradients);
   uint32_t done = 0;
   kjit_status status = KJIT_OK;
   memset(out, 0, sizeof *out);
   if (count < 1 || count > KJIT_ATTENTION_BACKWARD_KERNELS_MAX)
     return error_invalid(error, "count", "must be from 1 to KJIT_ATTENTION_BACKWARD_KERNELS_MAX");
   for (size_t i = 0; i < count && status == KJIT_OK; i++)
-    status = take_config(&configs[i], i, problem, useful, out, &done, error);
+    status = take_config(&configs[i], i, wanted, useful, out, &done, error);
   out->count = (uint32_t)count;
   const uint32_t left = gradients & ~done;
   if (status != KJIT_OK || !left) return status;
@@ -166,46 +175,72 @@ static kjit_status take_configs(const kjit_config *configs, size_t count, const 
 
 /* ---- Preparing ---- */
 
-static kjit_status find_kernels(kjit_runtime *runtime, const kjit_device_info *device, struct decision *decision,
-                                kjit_error *error) {
+/* What a call asks for; `variant` is NULL for dense attention. */
+struct asked {
+  struct backward_wanted wanted;
+  const struct attention_variant_launch *variant;
+};
+
+static kjit_status find_kernels(kjit_runtime *runtime, const struct asked *asked, const kjit_device_info *device,
+                                struct decision *decision, kjit_error *error) {
+  const struct config_extra *extra = asked->variant ? &asked->variant->extra : NULL;
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < decision->choice.count && status == KJIT_OK; i++)
     status = config_kernel_get(runtime, decision->choice.kernels[i].family->family, decision->choice.kernels[i].values,
-                               device, NULL, 0, &decision->kernels[i], error);
+                               device, extra, 0, &decision->kernels[i], error);
   return status;
 }
 
-static kjit_status decide(kjit_runtime *runtime, const kjit_attention_problem *problem, uint32_t gradients,
-                          const kjit_device_info *device, struct decision *decision, kjit_error *error) {
+static kjit_status decide(kjit_runtime *runtime, const struct asked *asked, const kjit_device_info *device,
+                          struct decision *decision, kjit_error *error) {
   struct recent *decisions = runtime_slot_get(runtime, &slot);
   if (!decisions) return error_no_memory(error);
-  const struct key key = {*problem, (uint64_t)device->ordinal, gradients};
+  struct key key = {
+      .problem = *asked->wanted.problem, .device = (uint64_t)device->ordinal, .gradients = asked->wanted.gradients};
+  if (asked->variant) key.variant = asked->variant->extra.digest;
   if (recent_get(decisions, &key, decision)) return KJIT_OK;
   const struct family_place place = family_place_of_device(device);
-  kjit_status status = backward_choose(problem, gradients, &place, &decision->choice, error);
-  if (status == KJIT_OK) status = find_kernels(runtime, device, decision, error);
+  kjit_status status = backward_choose(&asked->wanted, &place, &decision->choice, error);
+  if (status == KJIT_OK) status = find_kernels(runtime, asked, device, decision, error);
   if (status == KJIT_OK) recent_put(decisions, &key, decision);
   return status;
 }
 
-static kjit_status prepare_launches(struct backward_call *call, kjit_runtime *runtime, const struct decision *decision,
-                                    const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
+static kjit_status prepare_launches(struct backward_call *call, kjit_runtime *runtime, const struct asked *asked,
+                                    const struct decision *decision, const kjit_attention_backward_args *args,
                                     const kjit_device_info *device, kjit_error *error) {
   kjit_status status = KJIT_OK;
   call->count = decision->choice.count;
   call->workspace = runtime_slot_get(runtime, &workspace_slot);
   if (!call->workspace) return error_no_memory(error);
   for (size_t i = 0; i < call->count && status == KJIT_OK; i++) {
+    const struct backward_family *family = decision->choice.kernels[i].family;
     call->launches[i] = (struct backward_launch){.kernel = decision->kernels[i]};
-    status = decision->choice.kernels[i].family->prepare(
-        &call->launches[i], runtime, decision->choice.kernels[i].values, args, problem, device, error);
+    status = family->prepare(&call->launches[i], runtime, decision->choice.kernels[i].values, args,
+                             asked->wanted.problem, device, error);
+    if (status == KJIT_OK && asked->variant) family->add_variant(&call->launches[i], asked->variant);
   }
   return status;
+}
+
+/* Take the variant of checked arguments. The kernels find no blocks and know no sinks: the log-sum-exp has the sinks in
+ * it. */
+static kjit_status take_variant(struct attention_variant_launch *launch, const kjit_attention_backward_args *args,
+                                int32_t device, struct asked *asked, kjit_error *error) {
+  const kjit_attention_args forward = backward_arguments_forward(args);
+  if (!attention_variant_is_asked(&forward)) return KJIT_OK;
+  const kjit_status status = attention_variant_of_args(launch, &forward, device, error);
+  if (status != KJIT_OK) return status;
+  attention_variant_leave_blocks(launch);
+  asked->variant = launch;
+  asked->wanted.is_variant = true;
+  return KJIT_OK;
 }
 
 static kjit_status prepare(struct backward_call *call, kjit_runtime *runtime, const kjit_config *configs, size_t count,
                            const kjit_attention_backward_args *args, kjit_error *error) {
   kjit_attention_problem problem;
+  struct attention_variant_launch variant;
   struct decision decision;
   memset(&decision, 0, sizeof decision);
   kjit_status status = runtime_current_device(runtime, &call->device, error);
@@ -213,17 +248,19 @@ static kjit_status prepare(struct backward_call *call, kjit_runtime *runtime, co
   if (status != KJIT_OK) return status;
   backward_arguments_problem(args, &problem);
   problem.flags |= args->flags & KJIT_ATTENTION_DETERMINISTIC; /* a decision may depend on it */
-  const uint32_t gradients = backward_arguments_gradients(args);
+  struct asked asked = {.wanted = {.problem = &problem, .gradients = backward_arguments_gradients(args)}};
+  status = take_variant(&variant, args, call->device, &asked, error);
+  if (status != KJIT_OK) return status;
   const kjit_device_info *device = runtime_known_device(runtime, call->device);
   if (!device) device = runtime_device(runtime, call->device, error);
   if (!device) return (kjit_status)error->status;
   if (!configs) {
-    status = decide(runtime, &problem, gradients, device, &decision, error);
+    status = decide(runtime, &asked, device, &decision, error);
   } else {
-    status = take_configs(configs, count, &problem, gradients, &decision.choice, error);
-    if (status == KJIT_OK) status = find_kernels(runtime, device, &decision, error);
+    status = take_configs(configs, count, &asked.wanted, &decision.choice, error);
+    if (status == KJIT_OK) status = find_kernels(runtime, &asked, device, &decision, error);
   }
-  return status == KJIT_OK ? prepare_launches(call, runtime, &decision, args, &problem, device, error) : status;
+  return status == KJIT_OK ? prepare_launches(call, runtime, &asked, &decision, args, device, error) : status;
 }
 
 kjit_status backward_call_prepare(struct backward_call *call, kjit_runtime *runtime, const kjit_config *configs,

@@ -2,9 +2,12 @@
 #ifndef KJIT_ATTENTION_BACKWARD_BACKWARD_CALL_H
 #define KJIT_ATTENTION_BACKWARD_BACKWARD_CALL_H
 
+#include <stdbool.h>
+
+#include "attention/attention_variant_launch.h"
 #include "attention/backward/backward_family.h"
 #include "attention_backward_sm90/params.h"
-#include "flash_backward/params.h"
+#include "flash_backward/variant_params.h"
 
 /* One kernel of the call, ready to be enqueued. */
 struct backward_launch {
@@ -15,7 +18,8 @@ struct backward_launch {
   union {
     struct attention_backward_sm90_params sm90;
     struct flash_backward_params flash;
-  } params; /* the kernel's one argument */
+    struct flash_backward_variant_params flash_variant; /* begins with `flash` */
+  } params;                                             /* the kernel's one argument */
 };
 
 struct stream_workspace;
@@ -47,10 +51,17 @@ struct backward_choice {
   } kernels[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
 };
 
-/* Choose the kernels that together compute `gradients` (KJIT_GRADIENT_*), for a problem whose defaults are filled in.
- * KJIT_ERR_UNSUPPORTED says why no family computes one of them. The problem's flags may have
- * KJIT_ATTENTION_DETERMINISTIC. Pure. */
-kjit_status backward_choose(const kjit_attention_problem *problem, uint32_t gradients, const struct family_place *place,
+/* What is computed: a problem whose defaults are filled in, the gradients (KJIT_GRADIENT_*), and whether a variant's
+ * functions stand between the products and the softmax. */
+struct backward_wanted {
+  const kjit_attention_problem *problem;
+  uint32_t gradients;
+  bool is_variant;
+};
+
+/* Choose the kernels that together compute what is wanted. KJIT_ERR_UNSUPPORTED says why no family computes one of the
+ * gradients. The problem's flags may have KJIT_ATTENTION_DETERMINISTIC. Pure. */
+kjit_status backward_choose(const struct backward_wanted *wanted, const struct family_place *place,
                             struct backward_choice *out, kjit_error *error);
 
 /* Check everything, choose configs if `configs` is NULL, then find the kernels, or build and load them. Resets the

@@ -19,6 +19,7 @@ enum { BACKWARD_FIELDS_MAX = 12, BACKWARD_FAMILY_COUNT = 2 };
 
 struct backward_launch;
 struct backward_choice;
+struct attention_variant_launch;
 
 struct backward_family {
   const kjit_family *family;
@@ -45,6 +46,9 @@ struct backward_family {
   kjit_status (*prepare)(struct backward_launch *launch, kjit_runtime *runtime, const int32_t *values,
                          const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
                          const kjit_device_info *device, kjit_error *error);
+
+  /* The same for a launch whose kernel was made for a variant, after prepare(). NULL: its kernels take none. */
+  void (*add_variant)(struct backward_launch *launch, const struct attention_variant_launch *variant);
 };
 
 /* The families, in the order in which the planner asks them. */

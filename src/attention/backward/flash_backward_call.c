@@ -130,9 +130,16 @@ static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime
   return KJIT_OK;
 }
 
+static void add_variant(struct backward_launch *launch, const struct attention_variant_launch *variant) {
+  struct flash_backward_variant_params *params = &launch->params.flash_variant;
+  params->variant = variant->params;
+  params->variant.score_scale = params->base.scale;
+}
+
 const struct backward_family flash_backward = {.family = &flash_backward_family,
                                                .choose = flash_backward_choose,
                                                .computes = computes,
                                                .needs = needs,
                                                .fit = fit,
-                                               .prepare = prepare};
+                                               .prepare = prepare,
+                                               .add_variant = add_variant};

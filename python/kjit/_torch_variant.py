@@ -1,0 +1,392 @@
+"""Attention variants on PyTorch tensors: called directly where it can be, as an operator where PyTorch has to see it.
+
+An operator takes no functions, so it is given the text that they were read to, with the numbers and tensors that they
+capture; under torch.compile they are read while the program is traced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional
+
+import torch
+
+from . import _abi, _backward, _torch
+from .runtime import Config
+from .variant import NO_MEMBERS, Bound, Members, Reading, bind, read, tensor_view
+
+_int32_pointer = ctypes.POINTER(ctypes.c_int32)
+
+
+def _tensors_of(members: Members) -> list[Any]:
+    """The tensors among the members, in the order in which a prepared call keeps them; None: not given."""
+    blocks = members.blocks
+    lists = (None,) * 4 if blocks is None else blocks.tensors()
+    return [members.sinks, members.alibi_slopes, members.bias, *lists]
+
+
+class Lists:
+    """The block lists of a call: those of FlexAttention's BlockMask, where they lie."""
+
+    __slots__ = ("counts", "indices", "full_counts", "full_indices", "rows", "keys")
+
+    def __init__(self, counts: Any, indices: Any, full_counts: Any, full_indices: Any, rows: int, keys: int) -> None:
+        self.counts, self.indices, self.full_counts, self.full_indices = counts, indices, full_counts, full_indices
+        self.rows, self.keys = rows, keys
+
+    @classmethod
+    def of(cls, blocks: Any) -> Lists:
+        if isinstance(blocks, Lists):
+            return blocks
+        lists = blocks.kv_num_blocks, blocks.kv_indices, blocks.full_kv_num_blocks, blocks.full_kv_indices
+        return cls(*lists, *blocks.BLOCK_SIZE)
+
+    def tensors(self) -> tuple[Any, Any, Any, Any]:
+        return self.counts, self.indices, self.full_counts, self.full_indices
+
+
+def _signature(tensor: torch.Tensor) -> Any:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device()
+
+
+class _Prepared:
+    """A variant's call prepared for tensors of one signature, on one thread: a run sets addresses and numbers."""
+
+    def __init__(self, call: _torch._Call, bound: Optional[Bound], members: Members, tensors: list[Any]) -> None:
+        self.call, args = call, call.args
+        views = [None if tensor is None else tensor_view(tensor) for tensor in tensors]
+        self.views = [view for view in views if view is not None]
+        self.bound = bound  # not its tensors: they change
+        if bound is not None:
+            self.variant, self.bound = bound.variant, None
+            count = len(bound.tensors)
+            args.variant = bound.variant._handle
+            self.scalars = (ctypes.c_int32 * max(1, len(bound.values)))()
+            args.scalar_values = ctypes.cast(self.scalars, _int32_pointer)
+            self.own = (_abi.kjit_tensor * max(1, count))(*views[:count])
+            args.variant_tensors = ctypes.cast(self.own, ctypes.POINTER(_abi.kjit_tensor))
+            self.views = [*(self.own[i] for i in range(count)), *(view for view in views[count:] if view is not None)]
+            views = views[count:]
+        self._set_members(args, members, views)
+        self.pack = None if bound is None else bound.variant._packer.pack_into
+        self.run = call.run
+
+    def _set_members(self, args: Any, members: Members, views: list[Any]) -> None:
+        for name, view in zip(("sinks", "alibi_slopes", "bias"), views):
+            if view is not None:
+                setattr(args, name, ctypes.pointer(view))
+        if members.blocks is not None:
+            self._set_lists(args, members.blocks, views[3:])
+        if members.window is not None:
+            args.flags |= _abi.KJIT_ATTENTION_WINDOW
+            args.window_left, args.window_right = members.window
+        args.softcap, args.attention_chunk = members.softcap, members.attention_chunk
+
+    def _set_lists(self, args: Any, blocks: Lists, views: list[Any]) -> None:
+        """The struct holds copies of the views, so it is those that a run writes to."""
+        lists = self.lists = _abi.kjit_block_lists()
+        for name, view in zip(("counts", "indices", "full_counts", "full_indices"), views):
+            if view is not None:
+                setattr(lists, name, view)
+                self.views[[each is view for each in self.views].index(True)] = getattr(lists, name)
+        lists.query_rows, lists.key_rows = blocks.rows, blocks.keys
+        args.blocks = ctypes.pointer(lists)
+
+
+def direct(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+    bound: Optional[Bound],
+    members: Members,
+) -> Any:
+    """Launch on these tensors, past PyTorch's dispatcher."""
+    try:
+        calls = _torch._calls.variants
+    except AttributeError:
+        calls = _torch._calls.variants = {}
+    given = None if out is None else _signature(out)
+    read_tensors = [] if bound is None else list(bound.tensors)
+    tensors = read_tensors if members is NO_MEMBERS else [*read_tensors, *_tensors_of(members)]
+    others = tuple([None if tensor is None else _signature(tensor) for tensor in tensors])
+    blocks = None if members.blocks is None else (members.blocks.rows, members.blocks.keys)
+    numbers = None if members is NO_MEMBERS else (members.window, members.softcap, members.attention_chunk, blocks)
+    signature = (
+        q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.get_device(),
+        k.get_device(), v.get_device(), given, scale, causal, layout, return_lse, config,
+        None if bound is None else bound.variant, others, numbers,
+    )  # fmt: skip
+    prepared = calls.get(signature)
+    if prepared is None and _torch.is_ragged(q, v):
+        return _torch.padded(
+            lambda *given: direct(*given, bound, members), q, k, v, scale, causal, layout, out, return_lse, config
+        )
+    if out is None:
+        known = prepared is not None and prepared.call.out_is_like_q
+        out = torch.empty_like(q) if known else _torch._empty_out(q, v)
+    lse = None
+    if return_lse:
+        lse = _torch._empty_lse(q, layout) if prepared is None else prepared.call.empty_lse()
+    if prepared is None:
+        if out.numel() == 0 and q.dim() == 4 and k.numel():
+            return out if lse is None else (out, lse)  # nothing to compute, and no grid to launch
+        call = _torch._Call(q, k, v, out, lse, scale, causal, layout, config)
+        prepared = _Prepared(call, bound, members, tensors)
+        if len(calls) >= _torch._CALLS_MAX:
+            calls.clear()
+        calls[signature] = prepared
+    at = 0
+    for tensor in tensors:
+        if tensor is not None:
+            prepared.views[at].data = tensor.data_ptr()
+            at += 1
+    if bound is not None and bound.values:
+        prepared.pack(prepared.scalars, 0, *bound.values)
+    prepared.run(q, k, v, out, lse)
+    return out if lse is None else (out, lse)
+
+
+# The operator. Its second result is empty where it is not wanted.
+
+torch.library.define(
+    "kjit::attention_variant",
+    "(Tensor q, Tensor k, Tensor v, float? scale, bool causal, str layout, str config, bool return_lse, "
+    "str? score, str? mask, str[] int_names, SymInt[] ints, str[] float_names, float[] floats, str[] tensor_names, "
+    "Tensor[] tensors, Tensor? sinks, Tensor? alibi_slopes, Tensor? bias, Tensor[] blocks, SymInt[] sizes, "
+    "float softcap) -> (Tensor, Tensor)",
+    tags=torch.Tag.needs_fixed_stride_order,
+)
+
+# `sizes` holds the window, 1 and its two bounds or three zeros, the chunk, and a list block's rows and keys.
+
+
+def _sizes(members: Members) -> list[int]:
+    window = (0, 0, 0) if members.window is None else (1, *members.window)
+    blocks = (0, 0) if members.blocks is None else (members.blocks.rows, members.blocks.keys)
+    return [*window, members.attention_chunk, *blocks]
+
+
+def _members_of(sinks: Any, alibi_slopes: Any, bias: Any, blocks: Any, sizes: Any, softcap: float) -> Members:
+    window = (int(sizes[1]), int(sizes[2])) if sizes[0] else None
+    lists = None
+    if blocks:
+        full = (blocks[2], blocks[3]) if len(blocks) > 2 else (None, None)
+        lists = Lists(blocks[0], blocks[1], *full, int(sizes[4]), int(sizes[5]))
+    return Members(lists, sinks, window, softcap, alibi_slopes, bias, int(sizes[3]))
+
+
+@torch.library.impl("kjit::attention_variant", "default")
+def _attention_variant(
+    q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str, return_lse: bool,
+    score: Any, mask: Any, int_names: Any, ints: Any, float_names: Any, floats: Any, tensor_names: Any,
+    tensors: Any, sinks: Any, alibi_slopes: Any, bias: Any, blocks: Any, sizes: Any, softcap: float,
+) -> Any:  # fmt: skip
+    members = NO_MEMBERS
+    if sinks is not None or alibi_slopes is not None or bias is not None or softcap or any(sizes):
+        members = _members_of(sinks, alibi_slopes, bias, blocks, sizes, softcap)
+    bound = None
+    if score is not None or mask is not None:
+        names, values = (*int_names, *float_names), (*map(int, ints), *floats)
+        bound = Reading(score, mask, names, values, tuple(tensor_names), tuple(tensors)).bound()
+    result = direct(q, k, v, scale, causal, layout, None, return_lse, config or None, bound, members)
+    return result if return_lse else (result, q.new_empty((0,), dtype=torch.float32))
+
+
+@torch.library.register_fake("kjit::attention_variant")
+def _attention_variant_fake(
+    q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str, return_lse: bool, *rest: Any
+) -> Any:
+    lse = _torch._empty_lse(q, layout) if return_lse else q.new_empty((0,), dtype=torch.float32)
+    return _torch._empty_out(q, v), lse
+
+
+# What autograd keeps of it, and the operator of its gradients: those of q, k, v, and of the sinks.
+
+torch.library.define(
+    "kjit::attention_variant_backward",
+    "(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float? scale, bool causal, "
+    "str layout, str? score, str? mask, str[] int_names, SymInt[] ints, str[] float_names, float[] floats, "
+    "str[] tensor_names, Tensor[] tensors, Tensor? sinks, Tensor? alibi_slopes, Tensor? bias, SymInt[] sizes, "
+    "float softcap, bool[4] wanted) -> (Tensor, Tensor, Tensor, Tensor)",
+    tags=torch.Tag.needs_fixed_stride_order,
+)
+
+
+def _fill(args: Any, bound: Optional[Bound], members: Members) -> list[Any]:
+    """Put a variant into arguments that are used once. Returns what must stay alive during the call."""
+    kept: list[Any] = []
+    if bound is not None:
+        scalars = bound.scalars()
+        views = (_abi.kjit_tensor * max(1, len(bound.tensors)))(*map(tensor_view, bound.tensors))
+        args.variant = bound.variant._handle
+        args.scalar_values = ctypes.cast(scalars, _int32_pointer)
+        args.variant_tensors = ctypes.cast(views, ctypes.POINTER(_abi.kjit_tensor))
+        kept += [scalars, views]
+    for name in ("sinks", "alibi_slopes", "bias"):
+        tensor = getattr(members, name)
+        if tensor is not None:
+            kept.append(tensor_view(tensor))
+            setattr(args, name, ctypes.pointer(kept[-1]))
+    if members.window is not None:
+        args.flags |= _abi.KJIT_ATTENTION_WINDOW
+        args.window_left, args.window_right = members.window
+    args.softcap, args.attention_chunk = members.softcap, members.attention_chunk
+    return kept
+
+
+def _sink_gradient(dout: Any, dlse: Any, out: Any, lse: Any, sinks: Any, layout: str) -> torch.Tensor:
+    """Of each head: the sum over its rows of -exp(sink - lse) · delta, delta being rowsum(dO · O) - dLSE."""
+    delta = (dout.float() * out.float()).sum(-1)
+    delta = delta if layout == "bhsd" else delta.transpose(1, 2)
+    delta = delta if dlse is None else delta - dlse
+    return -(torch.exp(sinks.view(1, -1, 1) - lse) * delta).sum((0, 2))  # type: ignore[no-any-return]
+
+
+@torch.library.impl("kjit::attention_variant_backward", "default")
+def _attention_variant_backward(
+    dout: Any, dlse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: Any, causal: bool, layout: str,
+    score: Any, mask: Any, int_names: Any, ints: Any, float_names: Any, floats: Any, tensor_names: Any, tensors: Any,
+    sinks: Any, alibi_slopes: Any, bias: Any, sizes: Any, softcap: float, wanted: Any,
+) -> Any:  # fmt: skip
+    members = _members_of(sinks, alibi_slopes, bias, (), sizes, softcap)
+    bound = None
+    if score is not None or mask is not None:
+        names, values = (*int_names, *float_names), (*map(int, ints), *floats)
+        bound = Reading(score, mask, names, values, tuple(tensor_names), tuple(tensors)).bound()
+    gradients = _backward.backward(
+        dout, dlse, q, k, v, out, lse, scale, causal, layout, list(wanted[:3]), lambda args: _fill(args, bound, members)
+    )
+    of_sinks = q.new_empty((0,), dtype=torch.float32)
+    if wanted[3]:
+        of_sinks = _sink_gradient(dout, dlse, out, lse, sinks, layout)
+    return (*gradients, of_sinks)
+
+
+@torch.library.register_fake("kjit::attention_variant_backward")
+def _attention_variant_backward_fake(dout: Any, dlse: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
+    sinks, wanted = rest[13], rest[18]
+    of_sinks = torch.empty_like(sinks) if wanted[3] else q.new_empty((0,), dtype=torch.float32)
+    return (*(_backward._empty(tensor, want) for tensor, want in zip((q, k, v), wanted)), of_sinks)
+
+
+def _no_gradient_of(value: Any) -> Any:
+    """What autograd takes for an input without a gradient: a list of tensors has a list of nothing."""
+    is_list = isinstance(value, list) and all(isinstance(each, torch.Tensor) for each in value)
+    return [None] * len(value) if is_list else None
+
+
+def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    q, k, v, scale, causal, layout, _, ctx.has_lse, score, mask, int_names, ints, float_names, floats, names = inputs[
+        :15
+    ]
+    tensors, sinks, slopes, bias, _, sizes, softcap = inputs[15:]
+    ctx.said = scale, causal, layout, score, mask, int_names, ints, float_names, floats, names
+    ctx.numbers, ctx.nothing = (sizes, softcap), [_no_gradient_of(value) for value in inputs]
+    ctx.save_for_backward(q, k, v, *output, sinks, slopes, bias, *tensors)
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, dout: Any, dlse: Any) -> Any:
+    q, k, v, out, lse, sinks, slopes, bias, *tensors = ctx.saved_tensors
+    needed = ctx.needs_input_grad
+    wanted = [*needed[:3], sinks is not None and needed[16]]
+    found = list(ctx.nothing)
+    if (dout is None and dlse is None) or not any(wanted):
+        return tuple(found)
+    dout = torch.zeros_like(out) if dout is None else dout
+    gradients = torch.ops.kjit.attention_variant_backward(
+        dout, dlse, q, k, v, out, lse, *ctx.said, tensors, sinks, slopes, bias, *ctx.numbers, wanted
+    )
+    for place, gradient, want in zip((0, 1, 2, 16), gradients, wanted):
+        found[place] = gradient if want else None
+    return tuple(found)
+
+
+torch.library.register_autograd("kjit::attention_variant", _gradients, setup_context=_setup_context)
+torch.library.register_autograd("kjit::attention_variant_backward", _backward._no_second_derivative)
+
+
+def _refuse_other_gradients(reading: Reading, members: Members) -> None:
+    """What is read beside q, k, v and the sinks has no gradient: an error that names it."""
+    others = [*zip(reading.tensor_names, reading.tensors)]
+    others += [("alibi_slopes", members.alibi_slopes), ("bias", members.bias)]
+    for name, tensor in others:
+        if tensor is not None and tensor.requires_grad:
+            raise NotImplementedError(
+                f"{name}, of shape {tuple(tensor.shape)}, requires a gradient: kjit computes those of q, k, v and "
+                "sinks; detach() it where it is constant"
+            )
+    if members.blocks is not None:
+        raise NotImplementedError("lists of blocks have no gradients: give the mask alone")
+
+
+def _in_one_line(text: Optional[str]) -> Optional[str]:
+    """Inductor writes an operator's texts into comments of its program, where a second line would be code."""
+    return None if text is None else text.replace("\n", " ")
+
+
+def _as_operator(
+    tensors: Any, scale: Any, causal: bool, layout: str, out: Any, return_lse: bool, config: Any, said: Any,
+    members: Members, wants_gradient: bool,
+) -> Any:  # fmt: skip
+    text = config or "" if isinstance(config, str) or config is None else config._text
+    reading = Reading(None, None, (), (), (), ()) if said is None else read(*said)
+    if wants_gradient:
+        _refuse_other_gradients(reading, members)
+        if out is not None:
+            raise ValueError("out is given while gradients are wanted: they need an output that nobody writes over")
+    ints = [(name, value) for name, value in zip(reading.names, reading.values) if not isinstance(value, float)]
+    floats = [(name, value) for name, value in zip(reading.names, reading.values) if isinstance(value, float)]
+    blocks = [] if members.blocks is None else [tensor for tensor in members.blocks.tensors() if tensor is not None]
+    result, lse = torch.ops.kjit.attention_variant(
+        *tensors, scale, causal, layout, text, return_lse or wants_gradient,
+        _in_one_line(reading.score), _in_one_line(reading.mask),
+        [name for name, _ in ints], [int(value) for _, value in ints],
+        [name for name, _ in floats], [value for _, value in floats], list(reading.tensor_names),
+        list(reading.tensors), members.sinks, members.alibi_slopes, members.bias, blocks, _sizes(members),
+        float(members.softcap),
+    )  # fmt: skip
+    if out is not None:
+        result = out.copy_(result)
+    return (result, lse) if return_lse else result
+
+
+def _requires_gradient(said: Any, members: Members) -> bool:
+    """Does a tensor of a text, or a member, require one? Those that functions capture are met when they are read."""
+    given = () if said is None or not said[5] else said[5].values()
+    others = (members.sinks, members.alibi_slopes, members.bias)
+    return any(tensor is not None and tensor.requires_grad for tensor in (*given, *others))
+
+
+def attention_variant(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+    said: Optional[tuple[Any, ...]],
+    members: Members,
+) -> Any:
+    """kjit.attention() with a variant. `said` is what bind() takes, None where plain members say everything."""
+    if q.dtype is torch.float32 or k.dtype is torch.float32 or v.dtype is torch.float32:
+        q, k, v = _torch._autocast(q, k, v)
+    if members.blocks is not None:
+        members = members._replace(blocks=Lists.of(members.blocks))
+    plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
+    wants_gradient = torch.is_grad_enabled() and (
+        q.requires_grad or k.requires_grad or v.requires_grad or _requires_gradient(said, members)
+    )
+    if torch.compiler.is_compiling() or not plain or wants_gradient:
+        return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members, wants_gradient)
+    bound = None if said is None else bind(*said)
+    return direct(q, k, v, scale, causal, layout, out, return_lse, config, bound, members)

@@ -1,0 +1,132 @@
+/* Gradients of attention variants on the emulator beside float64, and with one mistake each in the kernel: masks of
+ * each kind, score functions, sinks, plain members; groups of heads, lengths that differ. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "emulator_fixture.h"
+#include "support/test.h"
+#include "variant_gradients.h"
+
+static const struct variant_gradient_shape small = {1, 2, 1, 40, 70, 32}, longer = {2, 2, 2, 150, 130, 64};
+
+static void run_case(void **state, const char *name, const struct variant_gradient_shape *shape) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  struct variant_gradient_report report;
+  kjit_error error = {0};
+  const struct variant_gradient_case *one = variant_gradient_case_named(name);
+  assert_non_null(one);
+  assert_status(KJIT_OK, variant_gradients_run(&fixture->card, fixture->runtime, one, shape, &report, &error), &error);
+  if (!report.passed)
+    print_error("%s: errors %.2g %.2g %.2g of the largest value; %s bits\n", name, report.error[0], report.error[1],
+                report.error[2], report.same_bits ? "the same" : "other");
+  assert_true(report.passed);
+}
+
+#define CASE(name)                                                                                                     \
+  static void test_variant_gradients__of_##name##_are_right(void **state) {                                            \
+    run_case(state, #name, &small);                                                                                    \
+  }                                                                                                                    \
+  static void test_variant_gradients__of_longer_##name##_are_right(void **state) {                                     \
+    run_case(state, #name, &longer);                                                                                   \
+  }
+
+CASE(window)
+CASE(document)
+CASE(every_other_row)
+CASE(softcap)
+CASE(alibi)
+CASE(square)
+CASE(log)
+CASE(sinks)
+CASE(plain_window)
+CASE(plain_members)
+
+/* ---- Mistakes ---- */
+
+struct mutation {
+  const char *what, *variant, *file, *before, *after;
+};
+
+#define KERNEL "flash_backward/flash_backward.cu"
+#define HOOKS  "flash_backward/variant.cuh"
+
+static const struct mutation mutations[] = {
+    {"the derivative is left out", "square", KERNEL, "variant::apply_slopes(s, slopes);", ";"},
+    {"the derivative is that of the product that was not scaled", "square", HOOKS,
+     "kjit_variant_score_grad(v.arguments, product * v.score_scale,", "kjit_variant_score_grad(v.arguments, product,"},
+    {"the score's powers are those of e", "softcap", HOOKS, "           kLog2E;", "           1.0f;"},
+    {"pairs are judged for the next key", "window", HOOKS, "block.hooks.sees(head, query, key)",
+     "block.hooks.sees(head, query, key + 1)"},
+    {"a partial step is taken as full", "window", KERNEL, "state == VARIANT_PARTIAL || steps", "steps"},
+    {"the function gets the key head", "alibi", KERNEL, "cfg::kOwnsKeys ? head : own_head; //", "head; //"},
+    {"a bit is another pair's", "window", HOOKS, "seen.holds((m * cfg::kStepTiles * 2 + n) * 4 + i)",
+     "seen.holds((m * cfg::kStepTiles * 2 + n) * 4 + (i ^ 1))"},
+    {"a step is judged by its first query", "alibi", HOOKS, "query_of(query_end - 1) + 1", "query_of(query) + 1"},
+};
+
+static bool is_caught(const struct gpu_fixture *fixture, const struct mutation *mutation) {
+  struct variant_gradient_report report = {0};
+  kjit_runtime *runtime = NULL;
+  kjit_error error = {0};
+  char text[1024];
+  const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
+  assert_true(length > 0 && length < (int)sizeof text);
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MUTATION", text, 1));
+  assert_int_equal(0, setenv("KJIT_CACHE_MODE", "off", 1));
+  assert_status(KJIT_OK, kjit_runtime_create(&runtime, NULL, &error), &error);
+  const kjit_status status = variant_gradients_run(
+      &fixture->card, runtime, variant_gradient_case_named(mutation->variant), &small, &report, &error);
+  kjit_runtime_destroy(runtime);
+  assert_int_equal(0, unsetenv("KJIT_CACHE_MODE"));
+  assert_int_equal(0, unsetenv("KJIT_EMULATOR_MUTATION"));
+  emulator_clear_complaint(&fixture->card);
+  if (status != KJIT_OK) assert_status(KJIT_ERR_DRIVER, status, &error); /* it did compile */
+  return status != KJIT_OK || !report.passed;
+}
+
+static void test_variant_gradients__mistakes_are_caught(void **state) {
+  const struct gpu_fixture *fixture = gpu_require(state);
+  size_t missed = 0;
+  for (size_t i = 0; i < sizeof mutations / sizeof *mutations; i++) {
+    if (is_caught(fixture, &mutations[i])) continue;
+    print_error("%s, and the result is right\n", mutations[i].what);
+    missed++;
+  }
+  assert_int_equal(0, missed);
+}
+
+#define TEST(name)   cmocka_unit_test(test_variant_gradients__of_##name##_are_right)
+#define LONGER(name) cmocka_unit_test(test_variant_gradients__of_longer_##name##_are_right)
+
+int main(void) {
+  /* The first two have a mask, a score function and sinks; the emulator takes minutes for all, which
+   * KJIT_TEST_ALL_CONFIGS=1 asks for. */
+  const struct CMUnitTest tests[] = {TEST(square), TEST(sinks)};
+  const struct CMUnitTest rest[] = {TEST(window),
+                                    TEST(document),
+                                    TEST(every_other_row),
+                                    TEST(softcap),
+                                    TEST(alibi),
+                                    TEST(log),
+                                    TEST(plain_window),
+                                    TEST(plain_members),
+                                    LONGER(window),
+                                    LONGER(document),
+                                    LONGER(every_other_row),
+                                    LONGER(softcap),
+                                    LONGER(alibi),
+                                    LONGER(square),
+                                    LONGER(log),
+                                    LONGER(sinks),
+                                    LONGER(plain_window),
+                                    LONGER(plain_members),
+                                    cmocka_unit_test(test_variant_gradients__mistakes_are_caught)};
+  cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
+  int failed =
+      cmocka_run_group_tests_name("gradients of variants on the emulator", tests, emulator_setup, gpu_teardown);
+  if (getenv("KJIT_TEST_ALL_CONFIGS")) {
+    (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints of the mistakes are what is wanted */
+    failed += cmocka_run_group_tests_name("the rest of the gradients", rest, emulator_setup, gpu_teardown);
+  }
+  return failed;
+}

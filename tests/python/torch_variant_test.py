@@ -1,0 +1,370 @@
+"""Attention variants on PyTorch tensors without a GPU: tensors of the processor's memory that are said to be device
+0's, and a driver that only counts. What is launched, what is read again, what torch.compile sees. What a kernel
+computes is gpu_variants.py's."""
+
+import ctypes
+import gc
+import os
+import sys
+import unittest
+import weakref
+from unittest import mock
+
+import harness
+import kjit
+from kjit import variant
+
+try:
+    import torch
+except ImportError:
+    torch = None
+else:
+    from torch.nn.attention import flex_attention as flex
+
+    from kjit import _torch, _torch_variant
+    from kjit.variant import from_functions, tensor_view
+
+DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
+DTYPES = ("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool", "bfloat16")
+
+
+def problem(batch=1, seq_q=16, seq_kv=32, heads=2, head_dim=64):
+    shapes = ((batch, seq_q, heads, head_dim), *((batch, seq_kv, heads, head_dim),) * 2)
+    return [torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes]
+
+
+def on_device(tensor):
+    view = tensor_view(tensor)
+    view.device = 0
+    return view
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class OnFakeDevice(unittest.TestCase):
+    def setUp(self):
+        if kjit.doctor()["nvrtc_status"] != 0:
+            self.skipTest("NVRTC is not installed")
+        view = _torch._view
+        for module, name, value in (
+            (_torch, "_view", lambda t: view(t)._replace(device=0)),
+            (_torch, "_raw_stream", lambda device: 0x5500),
+            (_torch_variant, "tensor_view", on_device),
+        ):
+            patch = mock.patch.object(module, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        _torch._calls.__dict__.clear()
+        DRIVER.cuCtxSetCurrent(ctypes.c_void_p(1))
+        self.before = DRIVER.asked_launches()
+
+    def launched(self):
+        return DRIVER.asked_launches() - self.before
+
+
+class Calls(OnFakeDevice):
+    def test_call__again_is_found_prepared(self):
+        q, k, v = problem()
+        sinks, bias = torch.zeros(2), torch.zeros(1, 2, 16, 32)
+        for size in (3, 4, 5):
+            kjit.attention(q, k, v, mask_mod=lambda b, h, i, j: i - j <= size)  # noqa: B023
+            kjit.attention(q, k, v, window=(3, 0), sinks=sinks, return_lse=True)
+            kjit.attention(q, k, v, bias=bias, softcap=2.0)
+        self.assertEqual((len(_torch._calls.variants), self.launched()), (3, 9))
+
+    def test_call__reads_the_numbers_and_tensors_of_each_time(self):
+        q, k, v = problem()
+        for size in (3, 9):
+            slope = torch.rand(2)
+            kjit.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + slope[h] * (size * j))  # noqa: B023
+            (prepared,) = _torch._calls.variants.values()
+            self.assertEqual((prepared.scalars[0], prepared.views[0].data), (size, slope.data_ptr()))
+
+    def test_block_lists__are_those_of_each_call(self):
+        q, k, v = problem(seq_q=128, seq_kv=256)
+        for seed in (1, 2):
+            mask = flex.create_block_mask(lambda b, h, i, j: i >= j - seed, 1, 2, 128, 256, device="cpu")  # noqa: B023
+            kjit.attention(q, k, v, blocks=mask)
+            (prepared,) = _torch._calls.variants.values()
+            self.assertEqual(prepared.lists.counts.data, mask.kv_num_blocks.data_ptr())
+            self.assertEqual(prepared.lists.full_indices.data, mask.full_kv_indices.data_ptr())
+
+    def test_captured_tensors__may_be_of_any_type_of_numbers(self):
+        q, k, v = problem()
+        for name in DTYPES:
+            table = torch.ones(16, 40).to(getattr(torch, name))[:, ::3]
+            kjit.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + table[i, j])  # noqa: B023
+        self.assertEqual(self.launched(), len(DTYPES))
+        with self.assertRaisesRegex(TypeError, "a tensor of complex64"):
+            table = torch.ones(16, 16, dtype=torch.complex64)
+            kjit.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + table[i, j])
+
+    def test_tensors__that_were_captured_are_not_kept(self):
+        q, k, v = problem()
+
+        def call():
+            slope = torch.rand(2)
+            kjit.attention(q, k, v, score_mod=lambda s, b, h, i, j: s + slope[h])
+            return weakref.ref(slope)
+
+        gone = call()
+        gc.collect()
+        self.assertIsNone(gone())
+
+    def test_flex_attention__gives_what_is_asked_for(self):
+        q, k, v = (tensor.transpose(1, 2).contiguous() for tensor in problem(seq_q=128, seq_kv=128))
+        mask = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, 128, 128, device="cpu")
+        out, aux = kjit.flex_attention(q, k, v, block_mask=mask, return_aux=flex.AuxRequest(lse=True))
+        self.assertEqual((out.shape, aux.lse.shape), (q.shape, q.shape[:3]))
+
+
+class Gradients(OnFakeDevice):
+    def setUp(self):
+        super().setUp()
+        self.q, self.k, self.v = (tensor.requires_grad_(True) for tensor in problem())
+
+    def test_backward__is_one_call_of_the_kernels(self):
+        slope, sinks = torch.rand(2), torch.zeros(2, requires_grad=True)
+        functions = dict(score_mod=lambda s, b, h, i, j: s + slope[h] * (j - i), mask_mod=lambda b, h, i, j: i >= j)
+        out = kjit.attention(self.q, self.k, self.v, sinks=sinks, **functions)
+        before = self.launched()
+        out.sum().backward()
+        self.assertEqual((before, self.launched() - before), (1, 2))
+        shapes = [tensor.grad.shape for tensor in (self.q, self.k, self.v, sinks)]
+        self.assertEqual(shapes, [self.q.shape, self.k.shape, self.v.shape, (2,)])
+
+    def test_members__have_gradients_too(self):
+        bias = torch.zeros(1, 2, 16, 32)
+        kjit.attention(self.q, self.k, self.v, window=(7, 0), softcap=3.0, bias=bias, return_lse=True)[
+            1
+        ].sum().backward()
+        self.assertEqual((self.launched(), self.q.grad.shape), (3, self.q.shape))
+
+    def test_what_has_no_gradient__is_named(self):
+        table, bias = torch.zeros(32, requires_grad=True), torch.zeros(1, 2, 16, 32, requires_grad=True)
+        for sentence, options in (
+            (r"tensor0, of shape \(32,\), requires a gradient", dict(score_mod=lambda s, b, h, i, j: s + table[j])),
+            (r"^t, of shape", dict(score="score + t[k]", tensors={"t": table})),
+            ("^bias, of shape", dict(bias=bias)),
+        ):
+            with self.assertRaisesRegex(NotImplementedError, sentence):
+                kjit.attention(self.q, self.k, self.v, **options)
+        with self.assertRaisesRegex(NotImplementedError, "^bias"):
+            kjit.attention(*problem(), bias=bias)
+
+    def test_gradients__are_traced_in_one_graph(self):
+        def loss(q, k, v):
+            return kjit.attention(q * 2, k, v, mask_mod=lambda b, h, i, j: i - j <= 5).float().square().sum()
+
+        torch._dynamo.reset()
+        torch.compile(loss, fullgraph=True, backend="aot_eager")(self.q, self.k, self.v).backward()
+        self.assertEqual((self.launched(), self.q.grad.shape), (3, self.q.shape))
+
+    def test_gradients__of_gradients_are_refused(self):
+        out = kjit.attention(self.q, self.k, self.v, window=(3, 0))
+        (dq,) = torch.autograd.grad(out.sum(), self.q, create_graph=True)
+        with self.assertRaisesRegex(NotImplementedError, "no second derivative"):
+            dq.sum().backward()
+
+    def test_sink_gradient__is_autograds(self):
+        import variant_reference
+
+        q, k, v = (torch.randn(2, n, 2, 8, dtype=torch.float64) for n in (5, 7, 7))
+        sinks = torch.randn(2, dtype=torch.float64, requires_grad=True)
+        out, lse = variant_reference.attention(q, k, v, sinks=sinks, causal=True, return_lse=True)
+        dout, dlse = torch.randn_like(out), torch.randn_like(lse)
+        (exact,) = torch.autograd.grad((out, lse), sinks, (dout, dlse))
+        found = _torch_variant._sink_gradient(dout, dlse, out.detach(), lse.detach(), sinks.detach(), "bshd")
+        torch.testing.assert_close(found, exact, check_dtype=False, rtol=1e-4, atol=1e-5)
+
+
+class Recalled(OnFakeDevice):
+    """A function that comes again is not traced again, and one that sees something else is."""
+
+    def traces(self, *functions):
+        traced = mock.Mock(wraps=variant._trace_functions)
+        with mock.patch.object(variant, "_trace_functions", traced):
+            values = [from_functions(None, function) for function in functions]
+        return traced.call_count, values
+
+    def test_functions__made_alike_are_traced_once(self):
+        doc = torch.zeros(16, dtype=torch.int32)
+
+        def make(size):
+            return lambda b, h, i, j: (doc[i] == doc[j]) & (i - j <= size)
+
+        count, (one, other, third) = self.traces(make(5), make(5), make(6))
+        self.assertEqual(count, 2)
+        self.assertIs(one.variant, other.variant)
+        self.assertIs(one.variant, third.variant)
+        self.assertEqual((one.values, other.values, third.values), ((5,), (5,), (6,)))
+        self.assertIs(other.tensors[0], doc)
+
+    def test_combined_masks__are_traced_once(self):
+        def causal(b, h, i, j):
+            return i >= j
+
+        def window(b, h, i, j):
+            return i - j < 7
+
+        count, _ = self.traces(*(flex.and_masks(causal, window) for _ in range(3)))
+        self.assertEqual(count, 1)
+
+    def test_what_can_change_without_a_sign__is_read_each_time(self):
+        class Options:
+            size = 3
+
+        options, sizes, lengths = Options(), [3], torch.tensor([3])
+
+        def by_list(b, h, i, j):
+            return j < sizes[0]
+
+        for function, change in (
+            (lambda b, h, i, j: j < options.size, lambda: setattr(options, "size", 4)),
+            (lambda b, h, i, j: j < Options.size, lambda: setattr(Options, "size", 4)),
+            (by_list, lambda: sizes.__setitem__(0, 4)),
+            (lambda b, h, i, j: j < int(lengths[0]), lambda: lengths.add_(1)),
+            (lambda b, h, i, j: j < lengths.sum(), lambda: lengths.sub_(2)),
+        ):
+            before = self.traces(function)[1][0]
+            change()
+            count, (after,) = self.traces(function)
+            self.assertEqual(count, 1)
+            self.assertNotEqual((before.variant.mask, before.values), (after.variant.mask, after.values))
+
+    def test_globals__are_looked_at(self):
+        names = {"SIZE": 3}
+        exec("def mask(b, h, i, j):\n    return j < SIZE", names)
+        self.assertEqual(self.traces(names["mask"])[1][0].values, (3,))
+        names["SIZE"] = 8
+        self.assertEqual(self.traces(names["mask"])[1][0].values, (8,))
+
+    def test_tensor__of_the_same_id_is_another(self):
+        def make():
+            table = torch.zeros(16)
+            return lambda b, h, i, j: table[i] > j
+
+        for _ in range(20):
+            (bound,) = self.traces(make())[1]
+            self.assertEqual(len(bound.tensors), 1)
+            self.assertIsNotNone(bound.tensors[0])
+
+
+class Compiled(OnFakeDevice):
+    def setUp(self):
+        super().setUp()
+        torch._dynamo.reset()
+
+    def compiled(self, function, *inputs, **options):
+        """What torch.compile makes of it in one graph, and the operators in that."""
+        nodes = []
+
+        def backend(module, example_inputs):
+            nodes.extend(node for node in module.graph.nodes if node.op == "call_function")
+            return module.forward
+
+        result = torch.compile(function, fullgraph=True, backend=backend, **options)(*inputs)
+        return result, [node for node in nodes if str(node.target) == "kjit.attention_variant"]
+
+    def test_flex_attention__is_one_operator(self):
+        q, k, v = (tensor.transpose(1, 2).contiguous() for tensor in problem(seq_q=128, seq_kv=128))
+        doc, slope = torch.zeros(1, 128, dtype=torch.int64), torch.rand(2, dtype=torch.float16)
+
+        def mask_mod(b, h, i, j):
+            return (doc[b, i] == doc[b, j]) & (i >= j)
+
+        mask = flex.create_block_mask(mask_mod, 1, None, 128, 128, device="cpu")
+
+        def block(q, k, v, slope, mask):
+            def score_mod(s, b, h, i, j):
+                return 30.0 * torch.tanh(s / 30.0) + slope[h] * (j - i)
+
+            return kjit.flex_attention(q * 2, k, v, score_mod, mask, return_lse=True)
+
+        (out, lse), nodes = self.compiled(block, q, k, v, slope, mask)
+        self.assertEqual((out.shape, lse.shape, len(nodes)), (q.shape, q.shape[:3], 1))
+        eager = variant.read(
+            None, None, lambda s, b, h, i, j: 30.0 * torch.tanh(s / 30.0) + slope[h] * (j - i), mask_mod
+        )
+        self.assertEqual(nodes[0].args[8:10], (eager.score, eager.mask))
+
+    def test_functions__are_read_as_python_reads_them(self):
+        import variant_test
+
+        q, k, v = problem(batch=2, seq_q=96, seq_kv=96, heads=4)
+        masks, scores = variant_test.cases()
+        kinds = [("mask_mod", name, function) for name, function in masks.items()]
+        kinds += [("score_mod", name, function) for name, function in scores.items()]
+        for kind, name, function in kinds:
+            if name not in COMPILED:
+                continue
+            with self.subTest(name):
+                torch._dynamo.reset()
+                functions = {kind: function}
+                _, nodes = self.compiled(lambda q, k, v: kjit.attention(q, k, v, **functions), q, k, v)  # noqa: B023
+                eager = variant.read(**functions)
+                self.assertEqual(nodes[0].args[8:10], (eager.score, eager.mask))
+
+    def test_numbers_of_texts__that_change_do_not_compile_again(self):
+        q, k, v = problem()
+        compiles = []
+
+        def backend(module, example_inputs):
+            compiles.append(module)
+            return module.forward
+
+        def block(q, k, v, size):
+            return kjit.attention(q, k, v, mask="q - k <= size and q >= k", params={"size": size})
+
+        function = torch.compile(block, fullgraph=True, backend=backend)
+        for size in range(5, 12):
+            function(q, k, v, size)
+            (prepared,) = _torch._calls.variants.values()
+            self.assertEqual(prepared.scalars[0], size)
+        self.assertEqual(len(compiles), 2)  # the second has the number as an input
+
+    def test_members_and_texts__are_operators_too(self):
+        q, k, v = problem()
+        sinks, bias = torch.zeros(2), torch.zeros(1, 1, 16, 32, dtype=torch.bfloat16)
+
+        def block(q, k, v):
+            one = kjit.attention(q, k, v, window=(7, 0), softcap=3.0, sinks=sinks, bias=bias)
+            text = dict(mask="q -\n k <= size", score="cap * tanh(score / cap)", params={"size": 3, "cap": 2.5})
+            return one + kjit.attention(q, k, v, **text)
+
+        _, nodes = self.compiled(block, q, k, v)
+        self.assertEqual((len(nodes), self.launched(), nodes[1].args[9]), (2, 2, "q -  k <= size"))
+        self.assertEqual(len(_torch._calls.variants), 2)
+
+    def test_block_lists__are_inputs_of_the_operator(self):
+        q, k, v = (tensor.transpose(1, 2).contiguous() for tensor in problem(seq_q=256, seq_kv=256))
+        counts = torch.ones(1, 1, 2, dtype=torch.int32)
+        indices = torch.zeros(1, 1, 2, 2, dtype=torch.int32)
+        mask = flex.BlockMask.from_kv_blocks(counts, indices, BLOCK_SIZE=128)
+        _, nodes = self.compiled(lambda q, k, v, mask: kjit.flex_attention(q, k, v, block_mask=mask), q, k, v, mask)
+        self.assertEqual((len(nodes), self.launched()), (1, 3))  # the states of blocks, the lists, attention
+
+    def test_fake__tells_shapes_without_a_call(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            q, k, v = problem()
+            sinks = torch.zeros(2)
+            out, lse = kjit.attention(q, k, v[..., :32], sinks=sinks, mask="q >= k", return_lse=True)
+            self.assertEqual((out.shape, lse.shape, out.dtype), ((1, 16, 2, 32), (1, 2, 16), torch.bfloat16))
+        self.assertEqual(self.launched(), 0)
+
+    def test_operator__passes_pytorchs_own_checks(self):
+        arguments = (
+            *problem(), None, False, "bshd", "", True, "score + c * t[k]", "q - k <= w", ["w"], [7], ["c"], [0.5],
+            ["t"], [torch.zeros(32)], torch.zeros(2), None, None, [], [0] * 6, 0.0,
+        )  # fmt: skip
+        operator = torch.ops.kjit.attention_variant.default
+        torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+#: Functions with one of each thing that a trace meets; each takes torch.compile a second or more.
+COMPILED = ("window", "flamingo", "top-k, by slice", "bool of where", "alibi", "bias, chained", "clamp")
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules["__main__"])
