@@ -89,27 +89,30 @@ static kjit_status check_dtypes(const kjit_attention_args *args, kjit_error *err
 /* Pairs of axes that must be equally long: a tensor's axis and that of a tensor before it. */
 static const struct {
   const struct tensor_rule *rule;
+  const char *other_name;
+  size_t tensor, other; /* where in the arguments they are */
   enum axis axis;
-  char like;
 } equal_axes[] = {
-    {&k_rule, BATCH, 'q'}, {&k_rule, HEAD_DIM, 'q'}, {&v_rule, BATCH, 'q'},
-    {&v_rule, SEQ, 'k'},   {&v_rule, HEADS, 'k'},    {&o_rule, BATCH, 'q'},
-    {&o_rule, SEQ, 'q'},   {&o_rule, HEADS, 'q'},    {&o_rule, HEAD_DIM, 'v'},
+#define EQUAL(name, like, axis)                                                                                        \
+  { &name##_rule, #like, offsetof(kjit_attention_args, name), offsetof(kjit_attention_args, like), axis }
+    EQUAL(k, q, BATCH), EQUAL(k, q, HEAD_DIM), EQUAL(v, q, BATCH), EQUAL(v, k, SEQ),      EQUAL(v, k, HEADS),
+    EQUAL(o, q, BATCH), EQUAL(o, q, SEQ),      EQUAL(o, q, HEADS), EQUAL(o, v, HEAD_DIM),
+#undef EQUAL
 };
 
-static const kjit_tensor *tensor_named(const kjit_attention_args *args, char name) {
-  return name == 'q' ? &args->q : name == 'k' ? &args->k : name == 'v' ? &args->v : &args->o;
+static const kjit_tensor *tensor_at(const kjit_attention_args *args, size_t offset) {
+  return (const kjit_tensor *)((const char *)args + offset);
 }
 
 static kjit_status check_equal_axes(const kjit_attention_args *args, kjit_error *error) {
-  kjit_status status = KJIT_OK;
-  for (size_t i = 0; i < sizeof equal_axes / sizeof *equal_axes && status == KJIT_OK; i++) {
-    const struct tensor_rule *rule = equal_axes[i].rule;
-    const char like[] = {equal_axes[i].like, '\0'};
-    status = tensor_check_length(rule, tensor_named(args, rule->name[0]), equal_axes[i].axis,
-                                 tensor_named(args, like[0])->shape[equal_axes[i].axis], like, error);
+  for (size_t i = 0; i < sizeof equal_axes / sizeof *equal_axes; i++) {
+    const enum axis axis = equal_axes[i].axis;
+    const kjit_tensor *tensor = tensor_at(args, equal_axes[i].tensor);
+    const int64_t wanted = tensor_at(args, equal_axes[i].other)->shape[axis];
+    if (tensor->shape[axis] == wanted) continue; /* here, because this runs on every launch by arguments */
+    return tensor_check_length(equal_axes[i].rule, tensor, axis, wanted, equal_axes[i].other_name, error);
   }
-  return status;
+  return KJIT_OK;
 }
 
 static kjit_status check_heads(const kjit_attention_args *args, kjit_error *error) {

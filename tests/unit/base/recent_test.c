@@ -65,6 +65,25 @@ static void test_recent__what_was_put_is_found(void **state) {
   recent_destroy(&mem, recent);
 }
 
+/* They differ behind what is hashed, so they share a slot. */
+static void test_recent__long_keys_that_begin_alike_are_told_apart(void **state) {
+  (void)state;
+  uint64_t key[40] = {1}, value = 7, found = 0;
+  assert_true(mem_init(&mem, NULL));
+  struct recent *recent = recent_create(&mem, 64, sizeof key, sizeof value);
+  assert_non_null(recent);
+  recent_put(recent, key, &value);
+  key[39] = 1;
+  assert_false(recent_get(recent, key, &found));
+  value = 8;
+  recent_put(recent, key, &value);
+  assert_true(recent_get(recent, key, &found));
+  assert_int_equal(8, found);
+  key[39] = 0;
+  assert_false(recent_get(recent, key, &found));
+  recent_destroy(&mem, recent);
+}
+
 static void test_recent__another_key_takes_the_place(void **state) {
   (void)state;
   struct recent *recent = create(1);
@@ -118,6 +137,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_recent__nothing_is_found_before_it_was_put),
       cmocka_unit_test(test_recent__what_was_put_is_found),
+      cmocka_unit_test(test_recent__long_keys_that_begin_alike_are_told_apart),
       cmocka_unit_test(test_recent__another_key_takes_the_place),
       cmocka_unit_test(test_recent__threads_never_find_a_mixture),
   };
