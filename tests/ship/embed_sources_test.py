@@ -26,7 +26,7 @@ class WithoutSources(harness.KjitCase):
         folder = harness.tempfile.mkdtemp(prefix="kjit-build-")
         cls.addClassCleanup(harness.shutil.rmtree, folder)
         for command in (["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, f"-DCMAKE_C_COMPILER={COMPILER}",
-                         "-DCMAKE_BUILD_TYPE=Release", "-DKJIT_EMBED_SOURCES=OFF", "-DKJIT_BUILD_TESTS=OFF",
+                         "-DCMAKE_BUILD_TYPE=Debug", "-DKJIT_EMBED_SOURCES=OFF", "-DKJIT_BUILD_TESTS=OFF",
                          "-DKJIT_BUILD_BENCH=OFF", "-DKJIT_BUILD_EXAMPLES=OFF"],
                         ["cmake", "--build", folder, "--target", "kjit_command"]):
             done = harness.subprocess.run([str(word) for word in command], capture_output=True, text=True)
