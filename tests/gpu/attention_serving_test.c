@@ -12,7 +12,7 @@
 #ifdef KJIT_ON_EMULATOR
 #include "emulator_fixture.h"
 #define SETUP   emulator_setup
-#define RANDOM  16
+#define RANDOM  (getenv("KJIT_TEST_ALL_CONFIGS") ? 16 : 6)
 #define LONGEST 150
 #define RUNS    2
 #else
