@@ -57,20 +57,11 @@ static const struct mutation sum_mutations[] = {
     {"dq is not scaled", "attention_backward_sm90/sums.cuh", "p.rest.scale, at.own(0)", "1.0f, at.own(0)"},
 };
 
-static void set_mutation(const struct mutation *mutation) {
-  char text[1024];
-  const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
-  assert_true(length > 0 && length < (int)sizeof text);
-  assert_int_equal(0, setenv("KJIT_EMULATOR_MUTATION", text, 1));
-}
-
 /* The backward call with a runtime that compiles anew. */
 static kjit_status run_anew(struct gpu_fixture *fixture, const struct backward_case *one,
                             const struct gradients *gradients, kjit_error *error) {
   kjit_runtime *const kept = fixture->runtime;
-  assert_int_equal(0, setenv("KJIT_CACHE_MODE", "off", 1));
-  assert_status(KJIT_OK, kjit_runtime_create(&fixture->runtime, NULL, error), error);
-  assert_int_equal(0, unsetenv("KJIT_CACHE_MODE"));
+  fixture->runtime = emulator_runtime_anew(error);
   const kjit_status status = backward_run(fixture, one, gradients, error);
   kjit_runtime_destroy(fixture->runtime);
   fixture->runtime = kept;
@@ -82,15 +73,9 @@ static bool is_caught(struct gpu_fixture *fixture, const struct backward_case *o
                       const struct mutation *mutation) {
   struct gradients_verdict verdict = {0};
   kjit_error error = {0};
-  set_mutation(mutation);
+  emulator_mutate(mutation->file, mutation->before, mutation->after);
   const kjit_status status = run_anew(fixture, one, gradients, &error);
-  assert_int_equal(0, unsetenv("KJIT_EMULATOR_MUTATION"));
-  if (status != KJIT_OK) {
-    assert_status(KJIT_ERR_DRIVER, status, &error); /* it did compile */
-    print_message("%s: %s\n", mutation->what, emulator_complaint(&fixture->card));
-    emulator_clear_complaint(&fixture->card);
-    return true;
-  }
+  if (emulator_stopped_mutation(&fixture->card, mutation->what, status, &error)) return true;
   assert_status(KJIT_OK, gradients_judge(gradients, &verdict, &error), &error);
   if (!verdict.passed) print_message("%s: a wrong result\n", mutation->what);
   return !verdict.passed;

@@ -3,6 +3,7 @@
 #include "emulator_fixture.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,4 +46,28 @@ void emulator_clear_complaint(const struct card *card) {
   void *symbol = find(card, "kjit_emulator_clear_complaint");
   memcpy(&clear, &symbol, sizeof symbol);
   clear();
+}
+
+void emulator_mutate(const char *file, const char *before, const char *after) {
+  char text[1024];
+  const int length = snprintf(text, sizeof text, "%s\n%s\n%s", file, before, after);
+  assert_true(length > 0 && length < (int)sizeof text);
+  set("KJIT_EMULATOR_MUTATION", text);
+}
+
+kjit_runtime *emulator_runtime_anew(kjit_error *error) {
+  kjit_runtime *runtime = NULL;
+  set("KJIT_CACHE_MODE", "off");
+  assert_status(KJIT_OK, kjit_runtime_create(&runtime, NULL, error), error);
+  assert_int_equal(0, unsetenv("KJIT_CACHE_MODE"));
+  return runtime;
+}
+
+bool emulator_stopped_mutation(const struct card *card, const char *what, kjit_status status, const kjit_error *error) {
+  assert_int_equal(0, unsetenv("KJIT_EMULATOR_MUTATION"));
+  if (status == KJIT_OK) return false;
+  assert_status(KJIT_ERR_DRIVER, status, error); /* it did compile */
+  print_message("%s: %s\n", what, emulator_complaint(card));
+  emulator_clear_complaint(card);
+  return true;
 }

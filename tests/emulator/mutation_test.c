@@ -71,24 +71,14 @@ static const struct mutation attention_rescale[] = {
      "if (tries == 0) exponentiate_scores(added);\\n      if (cfg"},
 };
 
-static void set_mutation(const struct mutation *mutation) {
-  char text[1024];
-  const int length = snprintf(text, sizeof text, "%s\n%s\n%s", mutation->file, mutation->before, mutation->after);
-  assert_true(length > 0 && length < (int)sizeof text);
-  assert_int_equal(0, setenv("KJIT_EMULATOR_MUTATION", text, 1));
-}
-
 /* A call with a runtime that compiles anew. */
 typedef kjit_status (*forward)(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream,
                                kjit_error *error);
 
 static kjit_status run_anew(const struct gpu_fixture *fixture, const struct gpu_trial *trial, forward call,
                             kjit_error *error) {
-  kjit_runtime *runtime = NULL;
   assert_status(KJIT_OK, attention_data_poison(&trial->data, fixture->card.stream, error), error);
-  assert_int_equal(0, setenv("KJIT_CACHE_MODE", "off", 1));
-  assert_status(KJIT_OK, kjit_runtime_create(&runtime, NULL, error), error);
-  assert_int_equal(0, unsetenv("KJIT_CACHE_MODE"));
+  kjit_runtime *const runtime = emulator_runtime_anew(error);
   const kjit_status status = call(runtime, trial, fixture->card.stream, error);
   kjit_runtime_destroy(runtime);
   return status;
@@ -99,15 +89,9 @@ static bool is_caught(const struct gpu_fixture *fixture, const struct gpu_trial 
                       const struct mutation *mutation) {
   struct attention_verdict verdict = {0};
   kjit_error error = {0};
-  set_mutation(mutation);
+  emulator_mutate(mutation->file, mutation->before, mutation->after);
   const kjit_status status = run_anew(fixture, trial, call, &error);
-  assert_int_equal(0, unsetenv("KJIT_EMULATOR_MUTATION"));
-  if (status != KJIT_OK) {
-    assert_status(KJIT_ERR_DRIVER, status, &error); /* it did compile */
-    print_message("%s: %s\n", mutation->what, emulator_complaint(&fixture->card));
-    emulator_clear_complaint(&fixture->card);
-    return true;
-  }
+  if (emulator_stopped_mutation(&fixture->card, mutation->what, status, &error)) return true;
   assert_status(KJIT_OK, attention_judge(&trial->data, &trial->reference, &verdict, &error), &error);
   if (!verdict.passed) print_message("%s: a wrong result\n", mutation->what);
   return !verdict.passed;
