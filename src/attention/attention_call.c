@@ -101,7 +101,6 @@ static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, co
   return KJIT_OK;
 }
 
-/* Step 2 for a config of the caller: fit it to the problem. */
 /* A variant needs a family whose kernel has its hooks. */
 static kjit_status check_hooks(const struct attention_family *family, const struct asked *asked, kjit_error *error) {
   if (!asked->variant || family->tiling) return KJIT_OK;
@@ -109,6 +108,7 @@ static kjit_status check_hooks(const struct attention_family *family, const stru
                    family->family->table.family);
 }
 
+/* Step 2 for a config of the caller: fit it to the problem. */
 static kjit_status take_config(kjit_runtime *runtime, const kjit_config *config, const struct asked *asked,
                                const kjit_device_info *device, struct decision *decision, kjit_error *error) {
   decision->family = attention_family_of(config->family);
