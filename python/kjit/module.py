@@ -34,7 +34,8 @@ class Module:
     options: NVRTC's, ("--use_fast_math",); not -D, -I, -arch. include_dirs: folders of further headers. arch: "sm_90a",
     …; by default that of the current GPU, with its own features. name: what messages call the source. parts: compiled
     code to be linked with it. no_compile: a miss is NotFound. strict_sources: every header is read and compared, in
-    place of its stamp. keep_unused: variables of namespaces that nothing uses stay in the cubin. timeout_ms: DeadlinePassed when it is not there in time; 0 is none.
+    place of its stamp. keep_unused: variables of namespaces that nothing uses stay in the cubin. timeout_ms:
+    DeadlinePassed when it is not there in time; 0 is none.
 
     On CompileError, `log` has what the compiler said.
     """
