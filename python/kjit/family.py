@@ -308,7 +308,7 @@ class Family:
         return made
 
     def legal(self, field: str) -> str:
-        """A field's legal values in words: "one of 64, 96, 128"; "" for kjit's own families, whose field.text has it."""
+        """A field's legal values in words: "one of 64, 96, 128"; "" for kjit's own families: see their field.text."""
         for each in self.fields:
             if each.name == field:
                 return each.legal

@@ -56,9 +56,10 @@ def place(runtime: Runtime, arch: Optional[str]) -> tuple[Any, Optional[bytes]]:
 
 def problem_of(handle: Any, problem: Union[str, dict[str, Any]]) -> Any:
     """A kjit_family_problem of text or of names and values."""
-    text = problem if isinstance(problem, str) else ",".join(f"{name}={_word(value)}" for name, value in problem.items())
+    if not isinstance(problem, str):
+        problem = ",".join(f"{name}={_word(value)}" for name, value in problem.items())
     made = _abi.kjit_family_problem()
-    call(lib.kjit_family_problem_parse, handle, text.encode(), ctypes.byref(made))
+    call(lib.kjit_family_problem_parse, handle, problem.encode(), ctypes.byref(made))
     return made
 
 
