@@ -10,8 +10,8 @@
  *
  * A variant's calls go the same way: its text is a part of what a decision and a kernel are kept under.
  *
- * Threads: any number may call. Decisions are kept in base/recent.h and kernels in family/config_kernel.h, both without
- * locks; a thread waits only while a kernel is built. */
+ * Threads: any number may call. Decisions are kept in base/threads/recent.h and kernels in family/config_kernel.h, both
+ * without locks; a thread waits only while a kernel is built. */
 #include "attention/attention_call.h"
 
 #include <assert.h>
@@ -23,8 +23,8 @@
 #include "attention/attention_variant_call.h"
 #include "attention/tune/tune_attention.h"
 #include "base/error.h"
-#include "base/recent.h"
 #include "base/struct_intake.h"
+#include "base/threads/recent.h"
 #include "family/config.h"
 #include "family/tune/tune_store.h"
 #include "runtime/runtime_internal.h"

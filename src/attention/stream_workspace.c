@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#include "base/push_table.h"
+#include "base/threads/push_table.h"
 #include "runtime/runtime_internal.h"
 
 #define LEAST_PARTIAL_BYTES ((size_t)1 << 20)

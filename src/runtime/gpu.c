@@ -1,8 +1,8 @@
 /* The connection to the GPUs: libcuda opened once, cuInit(), the list of devices, the device that is current on a
  * thread.
  *
- * 1. gpu_open() opens the driver on the first call that needs it. A gate (base/gate.h) lets one thread try while others
- *    wait; after a failure the next caller tries again.
+ * 1. gpu_open() opens the driver on the first call that needs it. A gate (base/threads/gate.h) lets one thread try
+ * while others wait; after a failure the next caller tries again.
  * 2. gpu_device() reads a device's properties on first use, behind a gate of its own.
  * 3. gpu_current() asks the driver which device is current on the calling thread; every launch does.
  *

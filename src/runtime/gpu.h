@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "base/gate.h"
 #include "base/mem.h"
+#include "base/threads/gate.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
 

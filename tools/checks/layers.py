@@ -12,6 +12,7 @@ LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itsel
 # The rooms of a layer, likewise from the lowest on; "." is what lies in the layer's own folder. A layer that is not
 # named here has no rooms.
 ROOMS = {
+    "base": (".", "files", "threads"),
     "jit": ("request", "key", "compile", "server", "cache", "bundle", "remote", ".", "admin"),
     "family": (".", "expression", "definition", "file", "tune"),
 }

@@ -20,7 +20,7 @@
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/integer.h"
-#include "base/recent.h"
+#include "base/threads/recent.h"
 #include "runtime/runtime_internal.h"
 
 _Static_assert(sizeof(struct decode_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "the kernel's map is the driver's");

@@ -1,6 +1,6 @@
 /* Tensor maps of calls: what the driver encodes is kept under a description of the tensors, because encoding four maps
- * takes a microsecond and finding them some tens of nanoseconds. Any thread; a look-up takes no lock (base/recent.h),
- * and a miss encodes into the caller's own parameters. */
+ * takes a microsecond and finding them some tens of nanoseconds. Any thread; a look-up takes no lock
+ * (base/threads/recent.h), and a miss encodes into the caller's own parameters. */
 #include "attention/sm90/sm90_maps.h"
 
 #include <stdalign.h>

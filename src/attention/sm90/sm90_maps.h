@@ -6,7 +6,7 @@
 #include <kjit/attention_sm90.h>
 
 #include "attention_sm90/params.h"
-#include "base/recent.h"
+#include "base/threads/recent.h"
 
 /* NULL when out of memory. `mem` must outlive it. */
 struct recent *sm90_maps_create(const struct mem *mem);

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "base/push_table.h"
+#include "base/threads/push_table.h"
 #include "runtime/runtime_internal.h"
 
 /* Pairs of a context, 128 KiB: more streams than a program has at a time. Streams that come and go use pairs up. */

@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/frame.h"
+#include "base/files/file.h"
+#include "base/files/frame.h"
 #include "jit/key/key_reader.h"
 
 /* An unpacked dictionary. The first thread that needs it makes it. */

@@ -12,7 +12,7 @@
 
 #include "base/dynlib.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "jit/compile/nvrtc_identity.h"
 
 /* What is known of the file before it is opened: a key needs the identity alone, so a hit never opens the library. */

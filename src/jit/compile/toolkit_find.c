@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/dynlib.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "jit/compile/environment_find.h"
 #include "jit/compile/nvrtc_find.h"
 

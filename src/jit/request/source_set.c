@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/frame.h"
+#include "base/files/frame.h"
 #include "base/text.h"
 #include "jit/request/directive_scan.h"
 #include "jit/request/embedded_sources.h"

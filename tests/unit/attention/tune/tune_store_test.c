@@ -3,7 +3,7 @@
 #include "unit/attention/tune/tune_results.h"
 
 #include "attention/tune/tune_attention.h"
-#include "base/frame.h"
+#include "base/files/frame.h"
 #include "family/tune/tune_store.h"
 #include "family/tune/tune_text.h"
 

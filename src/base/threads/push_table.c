@@ -7,7 +7,7 @@
  * children.
  *
  * Threads: any number may find and add. An entry is complete before the release that publishes it. */
-#include "base/push_table.h"
+#include "base/threads/push_table.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,7 +11,7 @@
  * only if the version was even and is the same as before. Every word is stored with release and loaded with acquire
  * order, so a reader who sees one word of a write also sees the odd version that was stored before it, and so
  * notices. */
-#include "base/recent.h"
+#include "base/threads/recent.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
