@@ -20,7 +20,7 @@ set(cold_files
   base/dynlib.c base/log.c base/nvtx.c base/one_line.c base/threads/quiet_thread.c
   family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c
   jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_held.c
-  jit/builder_produce.c jit/builder_recorded.c jit/fork_guard.c jit/inspect.c jit/record.c
+  jit/builder_produce.c jit/builder_recorded.c base/threads/fork_guard.c jit/inspect.c jit/record.c
   jit/record_sources.c jit/recorded.c
   runtime/bundle_api.c runtime/cache_api.c runtime/card.c runtime/device.c runtime/doctor.c runtime/driver.c
   runtime/gpu.c runtime/prepare.c runtime/record_api.c runtime/runtime.c runtime/timing.c)
