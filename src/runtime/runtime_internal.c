@@ -57,6 +57,10 @@ kjit_status runtime_current_device(kjit_runtime *runtime, int32_t *ordinal, kjit
   return gpu_current(&runtime->gpu, ordinal, error);
 }
 
+kjit_status runtime_device_of_launch(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error) {
+  return gpu_current_of_launch(&runtime->gpu, ordinal, error);
+}
+
 const kjit_device_info *runtime_device(kjit_runtime *runtime, int32_t ordinal, kjit_error *error) {
   const struct device *device;
   return gpu_device(&runtime->gpu, ordinal, &device, error) == KJIT_OK ? &device->info : NULL;
