@@ -31,7 +31,7 @@ NOT_CALLED = {
     "kjit_worker_main": "it is the program kjit-compile-worker, which the package carries",
 }
 #: The parts of a contest. Python has the whole of it, Family.tune() and Family.choose(), and `kjit tune` the rest.
-TUNING = re.compile(r"kjit_(tune|contest|family_candidates|family_problem|family_class|family_tune)\w*")
+TUNING = re.compile(r"kjit_(tune|contest|family_problem)\w*")
 
 SOURCE = '#include "value.h"\nextern "C" __global__ void k(float *x) { x[0] = VALUE; }'
 
