@@ -231,7 +231,8 @@ def main() -> int:
     runtime, result = kjit.default_runtime(), Result(rows)
     configs = {row.problem: config_of(runtime, row.problem, None) for row in rows if "kjit" in row.milliseconds}
     save(arguments.out / "attention_race.csv", rows, configs)
-    print(f"{torch.cuda.get_device_name()}, seed {arguments.seed}, {left_out} of {arguments.count} left out: time was up")
+    rest = f"{left_out} of {arguments.count} left out: time was up"
+    print(f"{torch.cuda.get_device_name()}, seed {arguments.seed}, {rest}")
     print(result.worst(configs))
     for line in result.lines():
         print(line)

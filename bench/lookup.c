@@ -6,7 +6,7 @@
 
 #include "attention/flash/flash_family.h"
 #include "base/mem.h"
-#include "base/push_table.h"
+#include "base/threads/push_table.h"
 #include "output.h"
 #include "seed_map.h"
 #include "support/random.h"

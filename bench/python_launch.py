@@ -5,8 +5,9 @@ usage: python_launch.py [--calls N] [--rounds N] [--json FILE]
 
 A launch is of five arguments (three arrays, an int, a float), one block of one thread. The ways take turns, round by
 round, so that what else the machine does meets all alike; the figure is the median over the rounds of a round's mean.
-Arrays are PyTorch's where it is there, CuPy's for CuPy, else of __cuda_array_interface__. A way that is not installed is
-named and left out. "bare" is cuLaunchKernel() by ctypes with its arguments made beforehand: what a call costs at least.
+Arrays are PyTorch's where it is there, CuPy's for CuPy, else of __cuda_array_interface__. A way that is not installed
+is named and left out. "bare" is cuLaunchKernel() by ctypes with its arguments made beforehand: what a call costs at
+least.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def cuda_core_way(ways, arrays):
     device = Device()
     device.set_current()
     stream = device.create_stream()
-    program = Program(SOURCE, code_type="c++", options=ProgramOptions(arch="sm_" + "".join(map(str, device.compute_capability))))
+    arch = "sm_" + "".join(map(str, device.compute_capability))
+    program = Program(SOURCE, code_type="c++", options=ProgramOptions(arch=arch))
     kernel = program.compile("cubin").get_kernel("five")
     config = LaunchConfig(grid=1, block=1)
     n, s = ctypes.c_int(7), ctypes.c_float(0.5)

@@ -11,19 +11,19 @@ if(NOT KJIT_SMALL)
 endif()
 
 # attention/backward launches too, but two or more kernels that each take as long as a forward call.
-set(cold_folders jit/admin jit/bundle jit/cache jit/compile jit/key jit/remote jit/request jit/server
+set(cold_folders base/files jit/admin jit/bundle jit/cache jit/compile jit/key jit/remote jit/request jit/server
     attention/backward attention/tune attention/variant family/definition family/file family/tune)
 set(cold_files
   attention/attention_empty.c attention/attention_tier.c attention/rule.c
   attention/prefill/prefill_config.c attention/serving/serving_arguments.c attention/serving/serving_config.c
   attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
-  base/dynlib.c base/elf_view.c base/file.c base/frame.c base/log.c base/nvtx.c base/one_line.c base/quiet_thread.c
+  base/dynlib.c base/log.c base/nvtx.c base/one_line.c base/threads/quiet_thread.c
   family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c
   jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_held.c
-  jit/builder_produce.c jit/builder_recorded.c jit/fork_guard.c jit/inspect.c jit/record.c
+  jit/builder_produce.c jit/builder_recorded.c base/threads/fork_guard.c jit/inspect.c jit/record.c
   jit/record_sources.c jit/recorded.c
-  runtime/bundle_api.c runtime/cache_api.c runtime/card.c runtime/device.c runtime/doctor.c runtime/driver.c runtime/gpu.c
-  runtime/prepare.c runtime/record_api.c runtime/runtime.c runtime/timing.c)
+  runtime/bundle_api.c runtime/cache_api.c runtime/card.c runtime/device.c runtime/doctor.c runtime/driver.c
+  runtime/gpu.c runtime/prepare.c runtime/record_api.c runtime/runtime.c runtime/timing.c)
 # A launch asks these for its class and its row.
 set(hot_files attention/tune/tune_attention.c attention/tune/tune_class.c family/tune/tune_store.c
               family/tune/tune_table.c)

@@ -46,7 +46,7 @@ typedef struct kjit_variant_scalar {
 typedef struct kjit_variant_tensor {
   const char *name; /**< a C identifier that is no word of the language */
   int32_t dtype;    /**< PyTorch's ScalarType: uint8 0, int8 1, int16 2, int32 3, int64 4 (of which the low 32 bits are
-                         used), fp16 5, fp32 6, fp64 7, bool 11, bf16 15                                               */
+                         used), fp16 5, fp32 6, fp64 7, bool 11, bf16 15                                              */
   uint32_t rank; /**< number of indices, 0 to 4                                                                     */
 } kjit_variant_tensor;
 

@@ -1,8 +1,8 @@
 /**
  * @file
  * Which of several kernels is the fastest, by timings that scatter. The caller says through two functions how one
- * entrant is timed and checked, so that nothing here knows of a GPU. `kjit tune`, kjit_family_tune() and
- * kjit_attention_tune() measure with it; docs/tune.md says why it is done so.
+ * entrant is timed and checked, so that nothing here knows of a GPU. `kjit tune` and kjit_tune_run()
+ * measure with it; docs/tune.md says why it is done so.
  *
  * 1. Entrant 0, which all others are compared with, is checked; a wrong result ends the contest.
  * 2. Elimination: in each round every entrant that is still in runs equally often, in shuffled order. The slower half

@@ -49,27 +49,26 @@ namespace kjit {
 #ifdef KJIT_HPP_EXCEPTIONS
 /** What a failed call throws: the C error, whose message is what(). */
 class error : public std::runtime_error {
- public:
+public:
   explicit error(const kjit_error &what) : std::runtime_error(what.message), what_(what) {}
   /** Which rule was broken, as the C function returns it. */
   kjit_status status() const noexcept { return static_cast<kjit_status>(what_.status); }
   /** Everything that the C function said, the driver's or compiler's own code among it. */
   const kjit_error &details() const noexcept { return what_; }
 
- private:
+private:
   kjit_error what_;
 };
 
 namespace detail {
 /** Call f(kjit_error &) and throw what it says when its result converts to false. */
-template <class F>
-auto or_throw(F &&f) {
+template <class F> auto or_throw(F &&f) {
   kjit_error what = KJIT_ZERO;
   auto result = f(what);
   if (!result) throw error(what);
   return result;
 }
-}  // namespace detail
+} // namespace detail
 #endif
 
 /** A grid, a block or a cluster: blocks or threads in x, y and z. What is left out is 1. */
@@ -99,9 +98,8 @@ struct launch {
 
 namespace detail {
 /** A reference-counted C object: copying takes a reference, destroying gives it back. */
-template <class T, T *(*Retain)(T *), void (*Release)(T *)>
-class shared {
- public:
+template <class T, T *(*Retain)(T *), void (*Release)(T *)> class shared {
+public:
   shared() = default;
   explicit shared(T *taken) noexcept : object_(taken) {}
   shared(const shared &other) : object_(other.object_ ? Retain(other.object_) : nullptr) {}
@@ -116,18 +114,18 @@ class shared {
   T *get() const noexcept { return object_; }
   explicit operator bool() const noexcept { return object_ != nullptr; }
 
- private:
+private:
   T *object_ = nullptr;
 };
 
 struct end_runtime {
   void operator()(kjit_runtime *runtime) const noexcept { kjit_runtime_destroy(runtime); }
 };
-}  // namespace detail
+} // namespace detail
 
 /** A compiled kernel or module in host memory. */
 class artifact : public detail::shared<kjit_artifact, kjit_artifact_retain, kjit_artifact_release> {
- public:
+public:
   using shared::shared;
 
   /** What is known of it; its pointers are borrowed from the artifact. All zero for an empty object. */
@@ -147,13 +145,13 @@ class artifact : public detail::shared<kjit_artifact, kjit_artifact_retain, kjit
     return {static_cast<const char *>(known.cubin), known.cubin_bytes};
   }
 
- private:
+private:
   static std::string text(const char *text) { return text ? text : ""; }
 };
 
 /** A loaded kernel. */
 class kernel : public detail::shared<kjit_kernel, kjit_kernel_retain, kjit_kernel_release> {
- public:
+public:
   using shared::shared;
 
   /**
@@ -191,7 +189,7 @@ class kernel : public detail::shared<kjit_kernel, kjit_kernel_retain, kjit_kerne
 
 /** A loaded module: its kernels by name or name expression, and its global variables. */
 class module : public detail::shared<kjit_module, kjit_module_retain, kjit_module_release> {
- public:
+public:
   using shared::shared;
 
   kernel get_kernel(const char *name, kjit_error &what) const noexcept {
@@ -205,8 +203,7 @@ class module : public detail::shared<kjit_module, kjit_module_retain, kjit_modul
     return kjit_module_write_global(get(), name, 0, &value, sizeof value, stream, &what) == KJIT_OK;
   }
   /** Copy a variable's first sizeof(T) bytes from the device; waits for the stream. */
-  template <class T>
-  bool read_global(const char *name, T &value, CUstream stream, kjit_error &what) const noexcept {
+  template <class T> bool read_global(const char *name, T &value, CUstream stream, kjit_error &what) const noexcept {
     static_assert(std::is_trivially_copyable_v<T>, "a variable is copied byte by byte");
     return kjit_module_read_global(get(), name, 0, &value, sizeof value, stream, &what) == KJIT_OK;
   }
@@ -224,12 +221,10 @@ class module : public detail::shared<kjit_module, kjit_module_retain, kjit_modul
   kernel get_kernel(const char *name) const {
     return detail::or_throw([&](kjit_error &what) { return get_kernel(name, what); });
   }
-  template <class T>
-  void write_global(const char *name, const T &value, CUstream stream) const {
+  template <class T> void write_global(const char *name, const T &value, CUstream stream) const {
     detail::or_throw([&](kjit_error &what) { return write_global(name, value, stream, what); });
   }
-  template <class T>
-  T read_global(const char *name, CUstream stream) const {
+  template <class T> T read_global(const char *name, CUstream stream) const {
     T value{};
     detail::or_throw([&](kjit_error &what) { return read_global(name, value, stream, what); });
     return value;
@@ -242,7 +237,7 @@ class module : public detail::shared<kjit_module, kjit_module_retain, kjit_modul
  * chained. May be used for any number of builds.
  */
 class request {
- public:
+public:
   /** `name` is what messages call the source. */
   request(std::string_view name, std::string_view text) : name_(keep(name)), text_(keep(text)) {}
   request(const request &) = delete; /* its pointers are into itself */
@@ -295,7 +290,7 @@ class request {
     return c;
   }
 
- private:
+private:
   const char *keep(std::string_view text) { return texts_.emplace_back(text).c_str(); }
   request &set(const char *&member, std::string_view text) {
     member = keep(text);
@@ -316,7 +311,7 @@ class request {
 
 /** The runtime: caches, compiler, driver and loaded kernels. One for a process is usual. */
 class runtime {
- public:
+public:
   /** An empty object after a failure. */
   static runtime create(const kjit_runtime_options &options, kjit_error &what) noexcept {
     kjit_runtime *made = nullptr;
@@ -357,11 +352,11 @@ class runtime {
   }
 #endif
 
- private:
+private:
   explicit runtime(kjit_runtime *taken) noexcept : object_(taken) {}
   std::unique_ptr<kjit_runtime, detail::end_runtime> object_;
 };
 
-}  // namespace kjit
+} // namespace kjit
 
 #endif

@@ -25,7 +25,7 @@ extern "C" {
 /** What a function of a store answers. */
 typedef enum kjit_remote_answer {
   KJIT_REMOTE_DONE = 0,       /**< done                                                                     */
-  KJIT_REMOTE_ABSENT = 1,     /**< no such object; of a lease: another holds it; of a put: there already     */
+  KJIT_REMOTE_ABSENT = 1,     /**< no such object; of a put that is a lease: another is there                */
   KJIT_REMOTE_FAILED = 2,     /**< it could not be done; after several of them the store is left alone a while */
   KJIT_REMOTE_UNSUPPORTED = 3 /**< the store cannot do this; it is not asked for it again                    */
 } kjit_remote_answer;
@@ -49,18 +49,16 @@ typedef struct kjit_remote_store {
   /** Give the object's bytes to `write`, in order. */
   kjit_remote_answer (*get)(void *user, const char *name, uint32_t timeout_ms, kjit_remote_write_fn write,
                             void *write_user);
-  /** Store an object: whole or not at all. With `only_if_absent` one that is there stays (::KJIT_REMOTE_ABSENT), where
-      the store can do that; else it is replaced. */
-  kjit_remote_answer (*put)(void *user, const char *name, const void *data, size_t bytes, int only_if_absent,
+  /** Store an object: whole or not at all, in place of one that is there. When `lease_seconds` is not 0, the object is
+      a lease: one that is there stays (::KJIT_REMOTE_ABSENT), and a store that lets objects run out does so after as
+      many seconds. A store that cannot put under this condition answers ::KJIT_REMOTE_UNSUPPORTED, or replaces. */
+  kjit_remote_answer (*put)(void *user, const char *name, const void *data, size_t bytes, uint32_t lease_seconds,
                             uint32_t timeout_ms);
   void (*close)(void *user); /**< NULL: nothing to do                                                     */
   /** The members below may be NULL. Is the object there? */
   kjit_remote_answer (*exists)(void *user, const char *name, uint32_t timeout_ms);
-  /** Take the lease of this name for `seconds`, unless somebody has it. `owner` tells this process from others. */
-  kjit_remote_answer (*try_lease)(void *user, const char *name, const char *owner, uint32_t seconds,
-                                  uint32_t timeout_ms);
-  /** Give a lease back, if it is still the owner's. */
-  kjit_remote_answer (*release)(void *user, const char *name, const char *owner, uint32_t timeout_ms);
+  /** Remove an object. Leases are removed, nothing else is; a store without this function has no leases. */
+  kjit_remote_answer (*remove)(void *user, const char *name, uint32_t timeout_ms);
 } kjit_remote_store;
 
 /** What kjit_remote_check() and kjit_remote_push() count. */

@@ -123,9 +123,9 @@ typedef struct kjit_runtime_options {
   uint32_t remote_end_ms;     /**< kjit_runtime_destroy() waits so long for entries that are in line for a remote store,
                                    and drops the others; 0: 2,000                                                 */
   const char *dump_dir;       /**< absolute path of a folder in which each compile leaves a folder NAME.ARCH.KEY with
-                                 source.cu, kernel.ptx, kernel.cubin, log.txt, options.txt, key.txt and times.txt, at most
-                                 4,096 of them; made when it is missing. Kernels are then compiled in this process. NULL:
-                                   $KJIT_DUMP, or nowhere                                                          */
+                                   source.cu, kernel.ptx, kernel.cubin, log.txt, options.txt, key.txt and times.txt, at
+                                   most 4,096 of them; made when it is missing. Kernels are then compiled in this
+                                   process. NULL: $KJIT_DUMP, or nowhere                                           */
   /** Remote stores (remote.h), asked after every folder, in order. cache_remote: "URL[,URL]", each with options behind
       "|", as in cache/README.md; NULL: $KJIT_CACHE_REMOTE, unless remote_stores are given. A store that cannot be used
       is told to the log and left out. With trusted_keys, or else those of $KJIT_CACHE_TRUSTED_KEYS, separated by ",",

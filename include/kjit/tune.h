@@ -11,11 +11,18 @@
 #define KJIT_TUNE_H
 
 #include <kjit/attention.h>
+#include <kjit/contest.h>
 #include <kjit/family_tune.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/** What is tuned: a problem of attention, or of a user's family. A plain value. */
+typedef struct kjit_tune_problem {
+  kjit_attention_problem attention;
+  const kjit_family_problem *family; /**< NULL: `attention` is it; else that is not read */
+} kjit_tune_problem;
 
 /** The table that a device's choices look at. Only ever grows at the end. */
 typedef struct kjit_tune_info {
@@ -49,19 +56,21 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_get_info(kjit_runtime *runtime, co
 
 /* ---- Making a table ---- */
 
-/** Enough for every class as text, with the NUL. */
+/** Enough for every class of attention as text, with the NUL; for a family's, KJIT_FAMILY_PROBLEM_TEXT_MAX. */
 #define KJIT_TUNE_CLASS_TEXT_MAX 192
 
 /**
- * The class that a problem belongs to, as a table names it: `dtype=bf16,causal=0,head_dim=128,…`.
+ * The class that a problem belongs to, as a table names it: `dtype=bf16,causal=0,head_dim=128,…` of attention, given
+ * fields and buckets of a family.
  * @param      problem   the problem
  * @param[out] text      the class
- * @param      capacity  room in text, at least KJIT_TUNE_CLASS_TEXT_MAX
+ * @param      capacity  room in text, at least KJIT_TUNE_CLASS_TEXT_MAX or KJIT_FAMILY_PROBLEM_TEXT_MAX
  * @retval KJIT_OK
- * @retval KJIT_ERR_INVALID_ARG  names the member of the problem, or capacity is below KJIT_TUNE_CLASS_TEXT_MAX
+ * @retval KJIT_ERR_INVALID_ARG     names the member of the problem, or there is too little room
+ * @retval KJIT_ERR_INVALID_CONFIG  a given value is not legal, or an expression cannot be computed: with its numbers
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, size_t capacity,
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_class(const kjit_tune_problem *problem, char *text, size_t capacity,
                                                     kjit_error *error);
 
 /** A config to be measured. `refused` is borrowed from the list. */
@@ -77,38 +86,23 @@ typedef struct kjit_tune_candidate {
 typedef struct kjit_tune_candidates kjit_tune_candidates;
 
 /**
- * List what is worth measuring for a problem, and what is not: the rules' choice first, then configs that differ in one
- * or two fields, the nearest first. No two that are worth compiling are the same kernel. Needs no GPU.
- * @param[out] out      ended with kjit_tune_candidates_destroy(), before the runtime
- * @param      runtime  the runtime
- * @param      problem  the problem
- * @param      device   the card, as kjit_device_get_info() fills it; NULL for the usual card of `arch`
- * @param      arch     used when device is NULL
- * @retval those of kjit_attention_choose()
- * @par Thread safety  Thread-safe.
- */
-KJIT_API KJIT_NODISCARD kjit_status kjit_tune_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
-                                                                const kjit_attention_problem *problem,
-                                                                const kjit_device_info *device, const char *arch,
-                                                                kjit_error *error);
-
-/**
- * The same for a problem of a user's family: what kjit_family_choose() says without a table first, then the configs of
- * a set in the set's order, with the problem's given fields; or, without a set, its neighbours in one or two fields.
+ * List what is worth measuring for a problem, and what is not: what is chosen without a table first, then configs that
+ * differ in one or two fields, the nearest first; or, with a set, the set's configs in its order, with the problem's
+ * given fields. No two that are worth compiling are the same kernel. Needs no GPU.
  * @param[out] out      ended with kjit_tune_candidates_destroy(), before the runtime and the family
  * @param      runtime  the runtime
  * @param      problem  the problem
- * @param      set      NULL for the neighbours
- * @param      device   the card; NULL for the usual card of `arch`
+ * @param      set      NULL for the neighbours; of attention it must be NULL
+ * @param      device   the card, as kjit_device_get_info() fills it; NULL for the usual card of `arch`
  * @param      arch     used when device is NULL
  * @retval KJIT_ERR_NOT_FOUND  the family has no such set
- * @retval those of kjit_family_choose()
+ * @retval those of kjit_attention_choose() or kjit_family_choose()
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_family_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
-                                                                  const kjit_family_problem *problem, const char *set,
-                                                                  const kjit_device_info *device, const char *arch,
-                                                                  kjit_error *error);
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
+                                                                const kjit_tune_problem *problem, const char *set,
+                                                                const kjit_device_info *device, const char *arch,
+                                                                kjit_error *error);
 
 /**
  * Build a candidate, or find it in the cache, and read the compiler's report. It is refused if it does not compile,
@@ -153,11 +147,10 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_device_any(const char *arch, kjit_
 /** What was measured for one problem. */
 typedef struct kjit_tune_result {
   size_t struct_size;
-  kjit_attention_problem problem;
-  const kjit_config *config;                 /**< what was fastest; NULL: the rules' choice stays          */
-  double microseconds;                       /**< median, above 0 and at most one day                      */
-  double rules_microseconds;                 /**< of the rules' choice, likewise                           */
-  const kjit_family_problem *family_problem; /**< of a user's family, in place of `problem`; NULL: `problem` is it   */
+  kjit_tune_problem problem;
+  const kjit_config *config; /**< what was fastest; NULL: the rules' choice stays          */
+  double microseconds;       /**< median, above 0 and at most one day                      */
+  double rules_microseconds; /**< of the rules' choice, likewise                           */
 } kjit_tune_result;
 
 static inline kjit_tune_result kjit_tune_result_default(void) {
@@ -198,15 +191,78 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_tune_print(kjit_runtime *runtime, const
                                                     const kjit_tune_result *result, const char *before, char **text,
                                                     kjit_error *error);
 
+/* ---- All of it at once ---- */
+
+/** What is timed: a config whose cubin is built. Everything is borrowed for the call. */
+typedef struct kjit_tune_trial {
+  size_t index; /**< of the candidate in its list */
+  const kjit_config *config;
+  const kjit_artifact *artifact;
+} kjit_tune_trial;
+
+/** How kjit_tune_run() measures. */
+typedef struct kjit_tune_options {
+  size_t struct_size;
+  const char
+      *set; /**< candidates: the configs of this set; NULL: those around what `choose` says, by one or two fields */
+  uint32_t most;  /**< candidates, the nearest first; 0: all                                                     */
+  uint32_t flags; /**< KJIT_TUNE_*                                                                               */
+  kjit_contest_settings contest;
+  void *user; /**< of the functions, which are called on the caller's thread */
+  /** Time one run, in microseconds. A failure drops the candidate. */
+  kjit_status (*time)(void *user, const kjit_tune_trial *trial, double *microseconds, kjit_error *error);
+  /** Is the result right? NULL: it is. */
+  kjit_status (*check)(void *user, const kjit_tune_trial *trial, int *right, kjit_error *error);
+  /** Not 0: stop. NULL: never. */
+  int (*over)(void *user);
+} kjit_tune_options;
+
+/** Leave the card's table as it is: the outcome is told, and kept nowhere. */
+#define KJIT_TUNE_NO_PUBLISH 1u
+
+static inline kjit_tune_options kjit_tune_options_default(void) {
+  kjit_tune_options options = KJIT_ZERO;
+  options.struct_size = sizeof options;
+  options.contest = kjit_contest_settings_default();
+  return options;
+}
+
+/** What tuning found for a problem. Only ever grows at the end. */
+typedef struct kjit_tune_outcome {
+  size_t struct_size;
+  kjit_config config;        /**< the fastest, canonical                                          */
+  uint32_t decided_by;       /**< KJIT_DECIDED_BY_RULES: the rules' choice was not beaten         */
+  uint32_t candidates;       /**< that were worth timing, the rules' choice included              */
+  uint32_t refused;          /**< by rules, as repetitions, by the compiler's report              */
+  uint32_t failed;           /**< that were dropped because a run failed or was wrong             */
+  double microseconds;       /**< median of `config`                                              */
+  double rules_microseconds; /**< median of the rules' choice in the same measurement             */
+  char first_failure[256];   /**< why the first of the failed was dropped, its config in front; "" */
+} kjit_tune_outcome;
+
 /**
- * Tune a problem of attention, as kjit_family_tune() does for a user's family. Candidates are those of
- * kjit_tune_candidates_create(); `options->set` must be NULL.
+ * Tune a problem: list candidates, build those that the rules do not refuse, drop those that the compiler's report
+ * speaks against, time the others against one another (kjit_contest_run()), and put the outcome into the card's table
+ * in the user's cache folder, from which later runtimes answer for the whole class.
+ * Kernels are compiled one after the other; `kjit warm` or `kjit tune` compiles them in parallel before.
+ * @param      runtime  the runtime
+ * @param      problem  the problem
+ * @param      device   the card, as kjit_device_get_info() fills it; NULL: the device "any" of `arch`, which attention
+ *                      has not
+ * @param      arch     used when device is NULL
+ * @param      options  `time` must be set; of attention `set` must be NULL
+ * @param[out] outcome  `outcome->struct_size` must be set
+ * @retval KJIT_OK
+ * @retval KJIT_ERR_CANCELLED    over() said so; nothing was kept
+ * @retval KJIT_ERR_NOT_FOUND    the family has no such set
+ * @retval those of kjit_tune_candidates_create(), kjit_config_build() and time() for what the rules choose, and those
+ * of kjit_tune_publish()
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_attention_tune(kjit_runtime *runtime, const kjit_attention_problem *problem,
-                                                        const kjit_device_info *device,
-                                                        const kjit_tune_options *options, kjit_tune_outcome *outcome,
-                                                        kjit_error *error);
+KJIT_API KJIT_NODISCARD kjit_status kjit_tune_run(kjit_runtime *runtime, const kjit_tune_problem *problem,
+                                                  const kjit_device_info *device, const char *arch,
+                                                  const kjit_tune_options *options, kjit_tune_outcome *outcome,
+                                                  kjit_error *error);
 
 #ifdef __cplusplus
 }

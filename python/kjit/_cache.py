@@ -119,5 +119,5 @@ class CacheUpkeep:
         return self._report(lib.kjit_cache_export, os.fsencode(path), text_or_none(filter))
 
     def cache_import(self, path: Path) -> dict[str, int]:
-        """Publish a bundle's kernels in the user folder; what was published. Only of files whose kernels you would run."""
+        """Publish a bundle's kernels in the user folder; what was published. Only of files whose code you would run."""
         return self._report(lib.kjit_cache_import, os.fsencode(path))

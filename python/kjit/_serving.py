@@ -1,4 +1,4 @@
-"""Serving attention on PyTorch tensors: one prepared call for each signature, so that a call sets addresses and launches.
+"""Serving attention on PyTorch tensors: one prepared call for each signature; each call sets addresses and launches.
 
 flash_attn.py and flash_attn_interface.py have the functions that people call; docs/serving.md what they mean.
 """

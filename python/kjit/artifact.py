@@ -43,7 +43,10 @@ _KNOWN_CUBIN_MAX = 1 << 20
 
 if native is not None:
     native.configure_requests(
-        address_of(lib.kjit_build), address_of(lib.kjit_artifact_get_info), address_of(lib.kjit_artifact_release), _known
+        address_of(lib.kjit_build),
+        address_of(lib.kjit_artifact_get_info),
+        address_of(lib.kjit_artifact_release),
+        _known,
     )
 
 _info_bytes = ctypes.sizeof(_abi.kjit_artifact_info)
@@ -76,7 +79,8 @@ def _read(info: Any) -> Artifact:
     members = as_dict(info)
     members["cubin"] = ctypes.string_at(info.cubin, info.cubin_bytes) if info.cubin else b""
     members["origin"] = lib.kjit_origin_name(info.origin).decode()
-    return Artifact(**{field.name: members[field.name] for field in dataclasses.fields(Artifact) if field.name in members})
+    names = (field.name for field in dataclasses.fields(Artifact))
+    return Artifact(**{name: members[name] for name in names if name in members})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -308,7 +308,7 @@ class Family:
         return made
 
     def legal(self, field: str) -> str:
-        """A field's legal values in words: "one of 64, 96, 128"; "" for kjit's own families, whose field.text has it."""
+        """A field's legal values in words: "one of 64, 96, 128"; "" for kjit's own families: see their field.text."""
         for each in self.fields:
             if each.name == field:
                 return each.legal
@@ -393,8 +393,10 @@ class Family:
         runtime = runtime or default_runtime()
         calls = tuning.Calls(time, check, self.Config._of_copy)
         calls.options.set = None if set is None else set.encode()
-        where = (runtime.handle, ctypes.byref(tuning.problem_of(self._handle, problem)), *tuning.place(runtime, arch))
-        return tuning.run(calls, lib.kjit_family_tune, where, most=most, runs=runs, margin=margin, publish=publish)
+        made = tuning.problem_of(self._handle, problem)
+        asked = _abi.kjit_tune_problem(family=ctypes.pointer(made))
+        where = (runtime.handle, ctypes.byref(asked), *tuning.place(runtime, arch))
+        return tuning.run(calls, where, most=most, runs=runs, margin=margin, publish=publish)
 
     def get(
         self, config: Union[FamilyConfig, str], arch: Optional[str] = None, *, runtime: Optional[Runtime] = None

@@ -1,8 +1,9 @@
 """FlashAttention-3's functions, by its signatures: `from kjit.flash_attn_interface import flash_attn_with_kvcache`.
 
 What the library computes means what it means there; an argument that it does not compute is a NotImplementedError that
-names it. `pack_gqa` and `deterministic` change nothing: query heads are always packed, and every run gives the same bits.
-Lengths stay on the device, so that every function can be captured into a CUDA graph. docs/serving.md has the details.
+names it. `pack_gqa` and `deterministic` change nothing: query heads are always packed, and every run gives the same
+bits. Lengths stay on the device, so that every function can be captured into a CUDA graph. docs/serving.md has the
+details.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ def flash_attn_varlen_func(
     sinks: Optional[Tensor] = None,
 ) -> Any:
     """q: (total_q, heads_q, head_dim); k, v: (total_k, heads_kv, head_dim), or with a page table (pages, page size,
-    heads_kv, head_dim). Sequence b has the rows from cu_seqlens_q[b] up to cu_seqlens_q[b + 1], or seqused_q[b] of them.
+    heads_kv, head_dim). Sequence b has the rows from cu_seqlens_q[b] to cu_seqlens_q[b + 1] - 1, or seqused_q[b] of
+    them.
 
     max_seqlen_q and max_seqlen_k are bounds: they may be padded, and do not change the result. The arguments behind the
     star are those of other engines' forks: block_table (or page_table), out, scheduler_metadata, and one logit for each
@@ -322,8 +324,9 @@ class _Shape:
 def flash_attn_combine(
     out_partial: Tensor, lse_partial: Tensor, out: Optional[Tensor] = None, out_dtype: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Merge partial results over disjoint keys: out_partial (splits, ..., heads, head_dim) and lse_partial (splits, ...,
-    heads) give (out, lse), where lse = ln sum exp(lse_partial) and out the average of out_partial by these weights.
+    """Merge partial results over disjoint keys: out_partial (splits, ..., heads, head_dim) and lse_partial (splits,
+    ..., heads) give (out, lse), where lse = ln sum exp(lse_partial) and out the average of out_partial by the weights
+    exp(lse_partial - lse).
 
     Computed by PyTorch's own kernels, since kjit's never leave partial results to their caller.
     """

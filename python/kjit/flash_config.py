@@ -29,7 +29,8 @@ class _DTypeMethods:
     def to_torch_dtype(self) -> Any:
         import torch
 
-        return {"FP16": torch.float16, "BF16": torch.bfloat16, "FP32": torch.float32}[self.name]  # type: ignore[attr-defined]
+        types = {"FP16": torch.float16, "BF16": torch.bfloat16, "FP32": torch.float32}
+        return types[self.name]  # type: ignore[attr-defined]
 
 
 class _DTypeBase(_DTypeMethods, enum.IntEnum):
@@ -184,17 +185,20 @@ class _ConfigMethods:
     def canonical(self) -> Any:
         """The config whose machine code is the same, with fields that mean nothing here at their plain value."""
         self.check()
-        return type(self)._from_struct(_flash_struct(lib.kjit_config_canonical(self._kernel)))  # type: ignore[attr-defined]
+        canonical = lib.kjit_config_canonical(self._kernel)  # type: ignore[attr-defined]
+        return type(self)._from_struct(_flash_struct(canonical))
 
     def geometry(self) -> Geometry:
         self.check()
         numbers = lib.kjit_config_geometry(self._kernel)  # type: ignore[attr-defined]
-        return Geometry(numbers.threads[0], numbers.shared_bytes, self.B_r // self.n_warps)  # type: ignore[attr-defined]
+        rows = self.B_r // self.n_warps  # type: ignore[attr-defined]
+        return Geometry(numbers.threads[0], numbers.shared_bytes, rows)
 
     def ctas_per_sm(self, registers: int, arch: str) -> int:
         """Blocks that fit one multiprocessor at once, with this many registers per thread."""
         self.check(arch)
-        blocks: int = lib.kjit_config_blocks_per_sm(self._kernel, registers, arch.encode())  # type: ignore[attr-defined]
+        kernel = self._kernel  # type: ignore[attr-defined]
+        blocks: int = lib.kjit_config_blocks_per_sm(kernel, registers, arch.encode())
         return blocks
 
 

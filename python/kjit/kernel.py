@@ -1,8 +1,8 @@
 """Kernels that are loaded, and their launches.
 
 A launch is done by a launcher in C (_launcher.py), which leaves what it does not know to Kernel._enqueue(). That writes
-the arguments into a frame: memory that was laid out for this kernel when it was loaded, so that a launch makes no ctypes
-object. A frame belongs to one launch at a time; threads take theirs from a list.
+the arguments into a frame: memory that was laid out for this kernel when it was loaded, so that a launch makes no
+ctypes object. A frame belongs to one launch at a time; threads take theirs from a list.
 """
 
 from __future__ import annotations

@@ -312,7 +312,7 @@ class Runtime(CacheUpkeep):
     def source_of_request(
         self, text: str, entry: Optional[str] = None, arch: Optional[str] = None, **options: Any
     ) -> str:
-        """The text that compile_source() would compile: the defines, a #line, the source. Headers are not looked for."""
+        """The text that compile_source() would compile: the defines, a #line, the source. Headers are not read."""
         request = request_for(text, entry=entry, arch=arch or "sm_90", **options)
         made = ctypes.c_void_p()
         call(lib.kjit_build_source, self.handle, ctypes.byref(request), ctypes.byref(made))
@@ -331,7 +331,7 @@ class Runtime(CacheUpkeep):
         return Key(found.key.decode(), found.request.decode())
 
     def compile_recorded(self, path: Path, arch: Optional[str] = None, *, no_compile: bool = False) -> Artifact:
-        """A request that was recorded with its sources: the ".request" file beside a manifest, of which a line names it.
+        """A request that was recorded with its sources: the ".request" file beside a manifest that names it in a line.
 
         arch: refused unless it is the recorded one.
         """

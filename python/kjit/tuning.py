@@ -56,9 +56,10 @@ def place(runtime: Runtime, arch: Optional[str]) -> tuple[Any, Optional[bytes]]:
 
 def problem_of(handle: Any, problem: Union[str, dict[str, Any]]) -> Any:
     """A kjit_family_problem of text or of names and values."""
-    text = problem if isinstance(problem, str) else ",".join(f"{name}={_word(value)}" for name, value in problem.items())
+    if not isinstance(problem, str):
+        problem = ",".join(f"{name}={_word(value)}" for name, value in problem.items())
     made = _abi.kjit_family_problem()
-    call(lib.kjit_family_problem_parse, handle, text.encode(), ctypes.byref(made))
+    call(lib.kjit_family_problem_parse, handle, problem.encode(), ctypes.byref(made))
     return made
 
 
@@ -131,16 +132,14 @@ class Calls:
         return self._guard(error, run)
 
 
-def run(
-    calls: Calls, function: Any, arguments: tuple[Any, ...], *, most: int, runs: int, margin: float, publish: bool
-) -> Tuned:
-    """Call kjit_family_tune() or kjit_attention_tune() with these options."""
+def run(calls: Calls, where: tuple[Any, ...], *, most: int, runs: int, margin: float, publish: bool) -> Tuned:
+    """Call kjit_tune_run() for a problem in its place, with these options."""
     calls.options.most = most
     calls.options.contest.final_runs, calls.options.contest.margin = runs, margin
     calls.options.flags = 0 if publish else _abi.KJIT_TUNE_NO_PUBLISH
     outcome = struct(_abi.kjit_tune_outcome)
     try:
-        call(function, *arguments, ctypes.byref(calls.options), ctypes.byref(outcome))
+        call(lib.kjit_tune_run, *where, ctypes.byref(calls.options), ctypes.byref(outcome))
     finally:
         if calls.raised is not None:
             raise calls.raised
@@ -202,5 +201,6 @@ def tune_attention(
     )
     device, _ = place(runtime, None)
     calls = Calls(time, check, config_of)
-    where = (runtime.handle, ctypes.byref(problem), device)
-    return run(calls, lib.kjit_attention_tune, where, most=most, runs=runs, margin=margin, publish=publish)
+    asked = _abi.kjit_tune_problem(attention=problem)
+    where = (runtime.handle, ctypes.byref(asked), device, None)
+    return run(calls, where, most=most, runs=runs, margin=margin, publish=publish)

@@ -8,10 +8,12 @@
  * 3. The kernel is looked up by its config; the first time it is checked, compiled and loaded.
  * 4. The family prepares its launch.
  *
+ * Of a dense call without a config that comes a third time, with the same arguments, all this is recalled at once.
+ *
  * A variant's calls go the same way: its text is a part of what a decision and a kernel are kept under.
  *
- * Threads: any number may call. Decisions are kept in base/recent.h and kernels in family/config_kernel.h, both without
- * locks; a thread waits only while a kernel is built. */
+ * Threads: any number may call. Decisions are kept in base/threads/recent.h and kernels in family/config_kernel.h, both
+ * without locks; a thread waits only while a kernel is built. */
 #include "attention/attention_call.h"
 
 #include <assert.h>
@@ -23,8 +25,8 @@
 #include "attention/attention_variant_call.h"
 #include "attention/tune/tune_attention.h"
 #include "base/error.h"
-#include "base/recent.h"
 #include "base/struct_intake.h"
+#include "base/threads/recent.h"
 #include "family/config.h"
 #include "family/tune/tune_store.h"
 #include "runtime/runtime_internal.h"
@@ -51,6 +53,16 @@ _Static_assert(sizeof(struct variant_key) == sizeof(struct key) + DIGEST_BYTES, 
 _Static_assert(sizeof(struct decision) == 2 * sizeof(void *) + 4 * ATTENTION_FIELDS_MAX + 8, "nor has a decision");
 _Static_assert(sizeof(struct decision) % 8 == 0, "a decision is whole words");
 
+/* A dense call that came before, argument for argument, is taken as it was prepared: its checks, its choice and its
+ * tensor maps depend on the arguments alone. */
+#define KEPT_CALL_BYTES (offsetof(struct attention_call, of) + ATTENTION_DENSE_CALL_BYTES)
+_Static_assert(KEPT_CALL_BYTES % 8 == 0 && sizeof(kjit_attention_args) % 8 == 0, "calls and arguments are whole words");
+_Static_assert(KEPT_CALL_BYTES <= sizeof(struct attention_call), "what is kept is a part of a call");
+
+/* More than most models have layers, because each layer's arguments are others. 165 KiB, of which the system gives what
+ * is touched. */
+#define KEPT_CALLS 128
+
 /* How many decisions are remembered, a power of two. A program comes back to few problems, but while it generates text
  * every position is a problem of its own, because the cache of keys grows. */
 #define PLACES 256
@@ -64,6 +76,12 @@ static void destroy_decisions(kjit_runtime *runtime, void *decisions) {
 }
 
 static const struct runtime_slot slot = {create_decisions, destroy_decisions};
+
+static void *create_kept_calls(kjit_runtime *runtime) {
+  return recent_create(runtime_mem(runtime), KEPT_CALLS, sizeof(kjit_attention_args), KEPT_CALL_BYTES);
+}
+
+static const struct runtime_slot kept_slot = {create_kept_calls, destroy_decisions};
 
 static void *create_variant_decisions(kjit_runtime *runtime) {
   return recent_create(runtime_mem(runtime), PLACES, sizeof(struct variant_key), sizeof(struct decision));
@@ -211,13 +229,15 @@ static kjit_status prepare_empty(struct attention_call *call, kjit_runtime *runt
   return attention_empty_prepare(&call->of.empty, runtime, args, error);
 }
 
-static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
-                           const kjit_attention_args *args, const CUstream *stream, kjit_error *error) {
+/* Steps 1 to 4. `*is_again` becomes true when the same tensors came before, and the call would be prepared likewise
+ * again. */
+static kjit_status prepare_anew(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
+                                const kjit_attention_args *args, const CUstream *stream, bool *is_again,
+                                kjit_error *error) {
   kjit_attention_problem problem;
   struct decision decision;
   decision.family = NULL;
-  kjit_status status = runtime_current_device(runtime, &call->device, error);
-  if (status == KJIT_OK) status = attention_arguments_check(args, call->device, error);
+  kjit_status status = attention_arguments_check(args, call->device, error);
   if (status != KJIT_OK) return status;
   if (attention_arguments_are_empty(args)) return prepare_empty(call, runtime, args, error);
   attention_arguments_problem(args, &problem);
@@ -234,9 +254,28 @@ static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, c
     status = prepare_variant(call, runtime, &decision, args, &problem, device, error);
   if (status != KJIT_OK) return status;
   assert(decision.family);
-  const struct attention_launch launch = {decision.kernel, decision.values, (uint32_t)decision.parts, asked.variant};
+  const struct attention_launch launch = {decision.kernel, decision.values, (uint32_t)decision.parts, asked.variant,
+                                          is_again};
   call->family = decision.family;
   return call->family->prepare(&call->of, runtime, &launch, args, &problem, device, error);
+}
+
+/* A call by arguments is recalled; otherwise it is prepared, and kept the second time that its tensors come, so that
+ * tensors that come once cost no copy. With the tiered build nothing is kept, since a call may be served by a kernel
+ * that is not the chosen one. The tensors' device is compared, because the arguments do not say which one was current.
+ */
+static kjit_status prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,
+                           const kjit_attention_args *args, const CUstream *stream, kjit_error *error) {
+  int32_t current;
+  bool is_again = false;
+  kjit_status status = runtime_device_of_launch(runtime, &current, error);
+  if (status != KJIT_OK) return status;
+  struct recent *const kept = config || runtime_is_tiered(runtime) ? NULL : runtime_slot_get(runtime, &kept_slot);
+  if (kept && recent_get(kept, args, call) && call->device == current) return KJIT_OK;
+  call->device = current;
+  status = prepare_anew(call, runtime, config, args, stream, &is_again, error);
+  if (status == KJIT_OK && kept && is_again && !call->is_variant) recent_put(kept, args, call);
+  return status;
 }
 
 kjit_status attention_call_prepare(struct attention_call *call, kjit_runtime *runtime, const kjit_config *config,

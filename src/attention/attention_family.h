@@ -23,7 +23,12 @@ struct attention_launch {
   const int32_t *values;
   uint32_t parts;
   const struct attention_variant_launch *variant; /* NULL: dense attention */
+  bool *is_again; /* set by a family that still has what it keeps of the same tensors; NULL: nobody wants to know */
 };
+
+/* What a dense launch reads of a family's struct of a call lies within so many bytes from its beginning, because
+ * attention_call.c keeps them of calls that come again. */
+#define ATTENTION_DENSE_CALL_BYTES 704
 
 struct attention_family {
   const kjit_family *family;

@@ -24,7 +24,7 @@
 
 #include "attention/flash/flash_call.h"
 #include "attention/flash/flash_choose.h"
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 #include "family/config.h"
 #include "family/config_kernel.h"
 #include "jit/builder.h"

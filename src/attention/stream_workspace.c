@@ -4,13 +4,15 @@
  * stream's latest. Where a stream cannot be identified, is captured, or the limit is reached, memory is borrowed from
  * the stream's allocator instead.
  *
- * Threads: streams are in a push-only table, pieces in a push-only list, and a stream's latest piece is replaced by
- * compare-and-swap; no thread waits for another. */
+ * Threads: streams are in a push-only table, pieces in push-only lists, one of all and one for each stream; no thread
+ * waits for another. */
 #include "attention/stream_workspace.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 
-#include "base/push_table.h"
+#include "base/threads/push.h"
+#include "base/threads/push_table.h"
 #include "runtime/runtime_internal.h"
 
 #define LEAST_PARTIAL_BYTES ((size_t)1 << 20)
@@ -19,21 +21,22 @@
 
 /* One piece of memory: partial results, then counters of arrivals. It does not change. */
 struct piece {
-  struct piece *next; /* next piece of all streams, in a list that only grows */
+  struct push_node of_all;    /* among the pieces of all streams */
+  struct push_node of_stream; /* among those of its stream */
   struct runtime_memory memory;
   size_t partial_bytes, arrivals;
 };
 
-/* A stream and its latest piece. */
+/* A stream's pieces, of which the newest is used. */
 struct stream_pieces {
-  _Atomic(struct piece *) latest;
+  struct push_list pieces; /* struct piece, by of_stream */
 };
 
 struct stream_workspace {
   kjit_runtime *runtime;
   struct push_table streams; /* struct runtime_stream to struct stream_pieces */
-  _Atomic(struct piece *) pieces;
-  _Atomic(size_t) bytes; /* bytes of all pieces together */
+  struct push_list pieces;   /* struct piece, by of_all */
+  _Atomic(size_t) bytes;     /* bytes of all pieces together */
 };
 
 struct stream_workspace *stream_workspace_create(kjit_runtime *runtime) {
@@ -48,12 +51,13 @@ struct stream_workspace *stream_workspace_create(kjit_runtime *runtime) {
 void stream_workspace_destroy(struct stream_workspace *workspace) {
   if (!workspace) return;
   const struct mem *mem = runtime_mem(workspace->runtime);
-  struct piece *piece = atomic_load_explicit(&workspace->pieces, memory_order_acquire);
-  while (piece) {
-    struct piece *const next = piece->next;
+  struct push_node *node = push_list_newest(&workspace->pieces);
+  while (node) {
+    struct push_node *const next = node->next;
+    struct piece *const piece = (struct piece *)(void *)node;
     runtime_memory_destroy(workspace->runtime, &piece->memory);
     mem_free(mem, piece);
-    piece = next;
+    node = next;
   }
   push_table_finish(&workspace->streams);
   mem_free(mem, workspace);
@@ -91,10 +95,14 @@ static bool reserve(struct stream_workspace *workspace, size_t bytes) {
 }
 
 static void enlist(struct stream_workspace *workspace, struct piece *piece) {
-  piece->next = atomic_load_explicit(&workspace->pieces, memory_order_relaxed);
-  while (!atomic_compare_exchange_weak_explicit(&workspace->pieces, &piece->next, piece, memory_order_release,
-                                                memory_order_relaxed))
+  piece->of_all.next = push_list_newest(&workspace->pieces);
+  while (!push_list_add(&workspace->pieces, &piece->of_all))
     continue;
+}
+
+static struct piece *latest_of(const struct stream_pieces *pieces) {
+  struct push_node *const node = push_list_newest(&pieces->pieces);
+  return node ? (struct piece *)(void *)((char *)node - offsetof(struct piece, of_stream)) : NULL;
 }
 
 /* Make a piece that is at least as large as the latest. NULL when there is no memory. */
@@ -127,13 +135,12 @@ static bool is_enough(const struct piece *piece, size_t partial_bytes, size_t ar
 /* Give the stream a larger piece. Several threads may do so at once; each one's piece is right for its own launch. */
 static struct piece *grow(struct stream_workspace *workspace, struct stream_pieces *pieces, size_t partial_bytes,
                           size_t arrivals, CUstream stream) {
-  struct piece *latest = atomic_load_explicit(&pieces->latest, memory_order_acquire);
+  struct piece *const latest = latest_of(pieces);
   if (is_enough(latest, partial_bytes, arrivals)) return latest;
   struct piece *const made = make_piece(workspace, latest, partial_bytes, arrivals, stream);
-  if (made) {
-    (void)atomic_compare_exchange_strong_explicit(&pieces->latest, &latest, made, memory_order_acq_rel,
-                                                  memory_order_relaxed);
-  }
+  if (!made) return NULL;
+  made->of_stream.next = latest ? &latest->of_stream : NULL;
+  (void)push_list_add(&pieces->pieces, &made->of_stream); /* where another was faster, its piece stays the newest */
   return made;
 }
 

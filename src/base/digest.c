@@ -1,6 +1,6 @@
 /* BLAKE2b-256 by libsodium, and digests as text.
  *
- * sodium_init() is called once, by the first thread that needs a digest. Without it the hash would still be right,
+ * sodium_init() is called by the first thread that needs a digest. Without it the hash would still be right,
  * because it only selects the implementation for this CPU. The functions keep no other state, so any number of
  * threads may call them; a struct digest_state belongs to one thread at a time.
  *
@@ -8,20 +8,19 @@
  * name. */
 #include "base/digest.h"
 
-#include <pthread.h>
 #include <sodium.h>
+#include <stdatomic.h>
 #include <string.h>
 
 _Static_assert(DIGEST_BYTES == crypto_generichash_BYTES, "BLAKE2b-256 is libsodium's default width");
 
-/* A failure is ignored, because hashing then works with the portable code, at half the speed. */
-static void start_sodium(void) {
-  (void)!sodium_init();
-}
-
+/* Threads that come at the same time all call sodium_init(), which has a lock of its own and does nothing when it is
+ * called again. A failure is ignored, because hashing then works with the portable code, at half the speed. */
 static void start_once(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, start_sodium);
+  static _Atomic(bool) started;
+  if (atomic_load_explicit(&started, memory_order_acquire)) return;
+  (void)!sodium_init();
+  atomic_store_explicit(&started, true, memory_order_release);
 }
 
 void digest_of(struct digest *out, const void *data, size_t bytes) {

@@ -9,8 +9,8 @@
  * kjit_config_get_kernel() goes by no table: its kernels are counted, so that those of a family with many configs can
  * be unloaded, and a kernel of the table is not.
  *
- * Threads: readers take no lock (base/push_table.h). Two threads that miss at the same time both ask the builder, which
- * compiles once; the second one's entry is dropped. */
+ * Threads: readers take no lock (base/threads/push_table.h). Two threads that miss at the same time both ask the
+ * builder, which compiles once; the second one's entry is dropped. */
 #include "family/config_kernel.h"
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/push_table.h"
+#include "base/threads/push_table.h"
 #include "family/config.h"
 #include "family/config_build.h"
 #include "runtime/runtime_internal.h"

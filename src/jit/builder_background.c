@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 #include "jit/builder_produce.h"
 #include "jit/server/protocol.h"
 

@@ -16,7 +16,7 @@
 
 #include "base/dynlib.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "jit/builder_call.h"
 #include "jit/builder_internal.h"
 #include "jit/compile/compile_inspect.h"

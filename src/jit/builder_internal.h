@@ -6,13 +6,13 @@
 
 #include <kjit/runtime.h>
 
+#include "base/threads/fork_guard.h"
 #include "jit/artifact.h"
 #include "jit/bundle/bundle_set.h"
 #include "jit/cache/cache_lock.h"
 #include "jit/cache/disk_cache.h"
 #include "jit/compile/compile.h"
 #include "jit/compile/toolkit_find.h"
-#include "jit/fork_guard.h"
 #include "jit/key/key.h"
 #include "jit/record.h"
 #include "jit/remote/remote.h"

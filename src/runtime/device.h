@@ -4,7 +4,7 @@
 
 #include <kjit/kernel.h>
 
-#include "base/gate.h"
+#include "base/threads/gate.h"
 #include "runtime/driver.h"
 
 struct device {

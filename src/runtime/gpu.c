@@ -1,10 +1,11 @@
 /* The connection to the GPUs: libcuda opened once, cuInit(), the list of devices, the device that is current on a
  * thread.
  *
- * 1. gpu_open() opens the driver on the first call that needs it. A gate (base/gate.h) lets one thread try while others
- *    wait; after a failure the next caller tries again.
+ * 1. gpu_open() opens the driver on the first call that needs it. A gate (base/threads/gate.h) lets one thread try
+ * while others wait; after a failure the next caller tries again.
  * 2. gpu_device() reads a device's properties on first use, behind a gate of its own.
- * 3. gpu_current() asks the driver which device is current on the calling thread; every launch does.
+ * 3. gpu_current() asks the driver which device is current on the calling thread; every launch does, unless there is
+ * one device.
  *
  * A process that was forked after CUDA had started is refused with a sentence, because CUDA's state does not survive
  * fork() and the driver would crash or hang. `owner` is the process that started CUDA. All functions but gpu_init() and
@@ -153,6 +154,17 @@ static kjit_status refuse_no_context(const struct gpu *gpu, CUresult result, kji
   return error_set_cause(error, KJIT_ERR_NO_DRIVER, KJIT_CAUSE_CUDA, (int64_t)result,
                          "no CUDA context is current on this thread: call cuCtxSetCurrent, or any function of the CUDA "
                          "runtime that uses the device, before");
+}
+
+kjit_status gpu_current_of_launch(struct gpu *gpu, int32_t *ordinal, kjit_error *error) {
+  if (!gate_is_open(&gpu->gate) || gpu->device_count != 1) return gpu_current(gpu, ordinal, error);
+  *ordinal = 0;
+  return KJIT_OK;
+}
+
+kjit_status gpu_launch_failed(const struct gpu *gpu, CUresult result, const char *kernel, kjit_error *error) {
+  if (result == CUDA_ERROR_INVALID_CONTEXT || gpu_is_forked(gpu)) return refuse_no_context(gpu, result, error);
+  return driver_fail(&gpu->driver.cu, KJIT_ERR_DRIVER, result, error, "launching kernel \"%.80s\"", kernel);
 }
 
 kjit_status gpu_current(struct gpu *gpu, int32_t *ordinal, kjit_error *error) {

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "base/gate.h"
 #include "base/mem.h"
+#include "base/threads/gate.h"
 #include "runtime/device.h"
 #include "runtime/driver.h"
 
@@ -42,6 +42,13 @@ kjit_status gpu_device(struct gpu *gpu, int32_t ordinal, const struct device **o
 
 /* The current context's device. KJIT_ERR_NO_DRIVER when there is none. Once open: one driver call. */
 kjit_status gpu_current(struct gpu *gpu, int32_t *ordinal, kjit_error *error);
+
+/* The same for a call that launches: where the driver shows one device, it is that one, and nobody is asked. Whether a
+ * context is current at all the launch finds out; gpu_launch_failed() then says so. */
+kjit_status gpu_current_of_launch(struct gpu *gpu, int32_t *ordinal, kjit_error *error);
+
+/* Say why a launch failed: as gpu_current() would have, or by the kernel's name and the driver's number. */
+kjit_status gpu_launch_failed(const struct gpu *gpu, CUresult result, const char *kernel, kjit_error *error);
 
 /* Is this a process forked from the one that opened the driver? No driver call is safe then. */
 bool gpu_is_forked(const struct gpu *gpu);

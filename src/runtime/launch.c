@@ -37,7 +37,7 @@ static kjit_status take_args(const struct kjit_kernel *kernel, const kjit_arg *a
 }
 
 static kjit_status report_launch(const struct kjit_kernel *kernel, CUresult result, kjit_error *error) {
-  return driver_fail(kernel->cu, KJIT_ERR_DRIVER, result, error, "launching kernel \"%.80s\"", kernel->name);
+  return gpu_launch_failed(kernel->gpu, result, kernel->name, error);
 }
 
 /* Enqueue. A CUkernel may be passed where a CUfunction is wanted ("cuLaunchKernel" in the driver API manual): the
@@ -89,7 +89,7 @@ static kjit_status launch_with(struct kjit_kernel *kernel, const kjit_launch *la
   int32_t ordinal = -1;
   kjit_status status = launch_check_shape(launch, &shape, error);
   if (status == KJIT_OK) status = take_args(kernel, args, arg_count, pointers, error);
-  if (status == KJIT_OK) status = gpu_current(kernel->gpu, &ordinal, error);
+  if (status == KJIT_OK) status = gpu_current_of_launch(kernel->gpu, &ordinal, error);
   if (status == KJIT_OK) status = launch_check_device(kernel, ordinal, launch, &shape, error);
   if (status != KJIT_OK) return status;
   note_use(kernel, ordinal, stream);

@@ -85,11 +85,12 @@ static kjit_status take_options(kjit_runtime_options *out, const kjit_runtime_op
 
 /* End what the families keep, before the kernels and the builder that they use. */
 static void finish_slots(kjit_runtime *runtime) {
-  struct runtime_slot_state *at = atomic_load_explicit(&runtime->slots, memory_order_acquire);
+  struct push_node *at = push_list_newest(&runtime->slots);
   while (at) {
-    struct runtime_slot_state *const next = at->next;
-    at->slot->destroy(runtime, at->state);
-    mem_free(&runtime->mem, at);
+    struct push_node *const next = at->next;
+    struct runtime_slot_state *const used = (struct runtime_slot_state *)(void *)at;
+    used->slot->destroy(runtime, used->state);
+    mem_free(&runtime->mem, used);
     at = next;
   }
 }

@@ -21,10 +21,12 @@ struct builder *runtime_builder(kjit_runtime *runtime) {
   return runtime->builder;
 }
 
-static void *find_state(const struct runtime_slot_state *at, const struct runtime_slot *slot) {
-  while (at && at->slot != slot)
-    at = at->next;
-  return at ? at->state : NULL;
+static void *find_state(const struct push_node *newest, const struct runtime_slot *slot) {
+  for (const struct push_node *node = newest; node; node = node->next) {
+    const struct runtime_slot_state *const used = (const void *)node;
+    if (used->slot == slot) return used->state;
+  }
+  return NULL;
 }
 
 /* The first use of a slot. Of two threads that are both here, the second gives its state up. */
@@ -33,12 +35,11 @@ static void *make_state(kjit_runtime *runtime, const struct runtime_slot *slot) 
   void *const state = made ? slot->create(runtime) : NULL;
   void *found = NULL;
   if (!state) goto done;
-  *made = (struct runtime_slot_state){slot, state, atomic_load_explicit(&runtime->slots, memory_order_acquire)};
+  *made = (struct runtime_slot_state){{push_list_newest(&runtime->slots)}, slot, state};
   do {
-    found = find_state(made->next, slot);
+    found = find_state(made->node.next, slot);
     if (found) goto done;
-  } while (!atomic_compare_exchange_weak_explicit(&runtime->slots, &made->next, made, memory_order_acq_rel,
-                                                  memory_order_acquire));
+  } while (!push_list_add(&runtime->slots, &made->node));
   return state;
 
 done:
@@ -48,12 +49,16 @@ done:
 }
 
 void *runtime_slot_get(kjit_runtime *runtime, const struct runtime_slot *slot) {
-  void *const state = find_state(atomic_load_explicit(&runtime->slots, memory_order_acquire), slot);
+  void *const state = find_state(push_list_newest(&runtime->slots), slot);
   return state ? state : make_state(runtime, slot);
 }
 
 kjit_status runtime_current_device(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error) {
   return gpu_current(&runtime->gpu, ordinal, error);
+}
+
+kjit_status runtime_device_of_launch(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error) {
+  return gpu_current_of_launch(&runtime->gpu, ordinal, error);
 }
 
 const kjit_device_info *runtime_device(kjit_runtime *runtime, int32_t ordinal, kjit_error *error) {

@@ -49,6 +49,10 @@ void *runtime_slot_get(kjit_runtime *runtime, const struct runtime_slot *slot);
 /* The current context's device, as CUDA's ordinal. KJIT_ERR_NO_DRIVER when there is no context. Costs some 10 ns. */
 kjit_status runtime_current_device(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error);
 
+/* The same for a call that ends in a launch, which finds out whether a context is current: see gpu_current_of_launch().
+ */
+kjit_status runtime_device_of_launch(kjit_runtime *runtime, int32_t *ordinal, kjit_error *error);
+
 /* Properties of a device, read from the driver once. NULL with the error set for an ordinal that does not exist. */
 const kjit_device_info *runtime_device(kjit_runtime *runtime, int32_t ordinal, kjit_error *error);
 
@@ -130,13 +134,17 @@ void runtime_memory_give_back(kjit_runtime *runtime, uint64_t address, CUstream 
 
 /* A stream, by numbers that the driver never gives out again. */
 struct runtime_stream {
-  uint64_t context, stream;
+  uint64_t context; /* where the handle means another stream in each context; else 0 */
+  uint64_t stream;
   uint64_t thread; /* of the caller, where the handle means another stream on each thread; else 0 */
 };
 
 /* False while work on it is recorded into a graph in place of being run, and where the driver does not tell. The driver
  * must be open. Costs some 10 ns. */
 bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runtime_stream *out);
+
+/* The current context, by a number that is given out once. False where the driver does not tell. */
+bool runtime_context_identify(kjit_runtime *runtime, uint64_t *out);
 
 /* Is work on the stream recorded into a graph in place of being run? True too where the driver does not tell. */
 bool runtime_stream_is_captured(kjit_runtime *runtime, CUstream stream);

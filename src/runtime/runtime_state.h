@@ -4,16 +4,17 @@
 
 #include <stdbool.h>
 
+#include "base/threads/push.h"
 #include "runtime/gpu.h"
 #include "runtime/module.h"
 
 struct runtime_slot; /* runtime_internal.h */
 
-/* One slot that is in use, in a list that only grows at its head, so that readers need no lock. */
+/* One slot that is in use. */
 struct runtime_slot_state {
+  struct push_node node;
   const struct runtime_slot *slot;
   void *state;
-  struct runtime_slot_state *next;
 };
 
 #define CACHE_LINE_BYTES 64
@@ -28,7 +29,7 @@ struct kjit_runtime {
   struct builder *builder;
   struct gpu gpu;
   struct module_table modules;
-  _Atomic(struct runtime_slot_state *) slots;
+  struct push_list slots; /* struct runtime_slot_state */
   _Atomic(uint64_t) kernels_loaded, kernels_unloaded, first_tier_calls, tier_swaps;
   /* Written by every launch, so away from what every launch reads. */
   char apart[CACHE_LINE_BYTES];

@@ -14,6 +14,19 @@ static uint64_t own_number(void) {
   return number;
 }
 
+/* NULL and the driver's two constants are handles of another stream in each context. All others are streams that were
+ * created, whose numbers are given out once in the life of a program. */
+static bool is_of_each_context(CUstream stream) {
+  return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD;
+}
+
+bool runtime_context_identify(kjit_runtime *runtime, uint64_t *out) {
+  unsigned long long context = 0;
+  if (runtime->gpu.driver.cu.CtxGetId(NULL, &context) != CUDA_SUCCESS) return false;
+  *out = context;
+  return true;
+}
+
 bool runtime_stream_is_captured(kjit_runtime *runtime, CUstream stream) {
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   return runtime->gpu.driver.cu.StreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
@@ -25,7 +38,8 @@ bool runtime_stream_identify(kjit_runtime *runtime, CUstream stream, struct runt
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   unsigned long long context = 0, id = 0;
   if (cu->StreamIsCapturing(stream, &capture) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_NONE) return false;
-  if (cu->CtxGetId(NULL, &context) != CUDA_SUCCESS || cu->StreamGetId(stream, &id) != CUDA_SUCCESS) return false;
+  if (cu->StreamGetId(stream, &id) != CUDA_SUCCESS) return false;
+  if (is_of_each_context(stream) && cu->CtxGetId(NULL, &context) != CUDA_SUCCESS) return false;
   *out = (struct runtime_stream){
       .context = context, .stream = id, .thread = stream == CU_STREAM_PER_THREAD ? own_number() : 0};
   return true;

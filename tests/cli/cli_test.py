@@ -438,8 +438,8 @@ class Warm(CommandCase):
 
     def killed_once(self, number, **environment):
         """A run of three kernels one after the other, in which the process that compiles the first gets a signal."""
-        process = subprocess.Popen([str(KJIT), "warm", "--manifest", self.write("manifest", self.MANIFEST), "--jobs", "1",
-                                    "--json"], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        command = [str(KJIT), "warm", "--manifest", self.write("manifest", self.MANIFEST), "--jobs", "1", "--json"]
+        process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    env=harness.full_environment(self.environment | environment))
         compiler = self.first_compile(process)
         time.sleep(0.1)  # it says first that it is there

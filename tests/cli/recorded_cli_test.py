@@ -1,5 +1,5 @@
-"""Requests of a user's own sources: recorded by one kjit, built by another that has none of the files. Run with the path
-of kjit."""
+"""Requests of a user's own sources: recorded by one kjit, built by another that has none of the files. Run with the
+path of kjit."""
 
 import hashlib
 import shutil
@@ -147,7 +147,8 @@ class Refused(RecordedCase):
         name = self.requests()[0].name
         inner = self.folder / "inner"
         inner.mkdir()
-        for path in (f"../app.manifest.sources/{name}", f"{self.sources()}/{name}", f"a/../../app.manifest.sources/{name}"):
+        folder = "app.manifest.sources"
+        for path in (f"../{folder}/{name}", f"{self.sources()}/{name}", f"a/../../{folder}/{name}"):
             self.manifest = inner / "asked"
             self.manifest.write_text(f"{path} sm_90 custom scale.cu\n")
             self.refused(naming="lies in the manifest's folder or below it")
@@ -158,9 +159,10 @@ class Refused(RecordedCase):
         self.record()
         self.move_away()
         request = self.requests()[0].read_bytes()
-        main = next(path for path in self.texts() if b"__global__" in path.read_bytes() and b"FACTOR" in path.read_bytes()
-                    and b"threadIdx" in path.read_bytes() and len(path.read_bytes()) < 1000)
-        evil = f'#include "{secret}"\n'.encode() + main.read_bytes()
+        words = (b"__global__", b"FACTOR", b"threadIdx")
+        texts = {path: path.read_bytes() for path in self.texts()}
+        main = next(path for path, text in texts.items() if len(text) < 1000 and all(word in text for word in words))
+        evil = f'#include "{secret}"\n'.encode() + texts[main]
         digest = hashlib.blake2b(evil, digest_size=32).hexdigest()
         (self.sources() / digest).write_bytes(evil)
         forged = request.replace(main.name.encode(), digest.encode())

@@ -35,8 +35,11 @@ class TuneFamily(harness.KjitCase):
         return f"exec {sys.executable} {self.write('runner.py', BEGIN + body)}"
 
     def arguments(self, *more, body=FORMULA):
-        return ("tune", "--family", self.softmax, "--runner", self.runner(body), "--arch", "sm_90", "--problem", PROBLEM,
-                "--candidates", "6", "--runs", "3", *more)
+        return ("tune", "--family", self.softmax, "--runner", self.runner(body), "--arch", "sm_90",
+                "--problem", PROBLEM, "--candidates", "6", "--runs", "3", *more)
+
+    def dry_run(self, *more):
+        return ("tune", "--family", self.softmax, "--dry-run", "--arch", "sm_90", *more)
 
     def tune(self, *more, body=FORMULA, exit_code=DONE):
         return self.json(*self.arguments(*more, body=body), exit_code=exit_code)
@@ -174,20 +177,20 @@ class Usage(TuneFamily):
 
     def test_tune_family__bad_problem_has_its_place(self):
         def naming(text, name):
-            self.refused("tune", "--family", self.softmax, "--dry-run", "--arch", "sm_90", "--problem", text, naming=name)
+            self.refused(*self.dry_run("--problem", text), naming=name)
 
-        naming("column=4,row_count=1", 'column 1: "column" is no given field and no integer parameter of softmax; did you')
+        naming("column=4,row_count=1",
+               'column 1: "column" is no given field and no integer parameter of softmax; did you')
         naming("columns=4", "row_count is missing")
         naming("columns=x,row_count=1", "column 9: expected a whole number")
         naming("columns=1,columns=1", "column 11: expected every name at most once")
         naming("dtype=fp64,columns=1,row_count=1", "column 7: expected a value of dtype")
         path = self.write("problems", f"{PROBLEM}\nm=3\n")
-        self.refused("tune", "--family", self.softmax, "--dry-run", "--arch", "sm_90", "--problems", path,
-                     naming=f"{path}:2: column 1")
+        self.refused(*self.dry_run("--problems", path), naming=f"{path}:2: column 1")
 
     def test_tune_family__unknown_set_lists_those_there_are(self):
-        self.refused("tune", "--family", self.softmax, "--dry-run", "--arch", "sm_90", "--problem", PROBLEM, "--set", "no",
-                     naming="there are small, candidates", exit_code=FAILED)
+        self.refused(*self.dry_run("--problem", PROBLEM, "--set", "no"), naming="there are small, candidates",
+                     exit_code=FAILED)
 
     def test_family_choose__needs_a_problem(self):
         self.refused("family", "choose", self.softmax, naming="a problem is needed", exit_code=USAGE)

@@ -53,7 +53,7 @@ class Nvrtc:
 
 
 def options_of(case: dict[str, Any], toolkit: list[str]) -> list[str]:
-    """The command line of a case: the standing options of kjit, because ptxas notes its own in the cubin, and those of the case."""
+    """The command line of a case: kjit's standing options, since ptxas notes its own in the cubin, and the case's."""
     options = [f"--gpu-architecture={case.get('arch', 'sm_90')}"]
     if not any(option.lstrip("-").startswith("std=") for option in case.get("options", ())):
         options.append("--std=c++17")

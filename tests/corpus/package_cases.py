@@ -98,8 +98,8 @@ def warp_cases() -> Iterator[Case]:
     native = str(Path(warp.__file__).parent / "native")
     for name in [each for folder in _WARP for each in _below(folder)]:
         example = _import(name)
-        kernels = [value for value in vars(example or object).values() if isinstance(value, warp.Kernel)] if example else []
-        mine = [kernel for kernel in kernels if kernel.module.name == name]
+        values = vars(example).values() if example else []
+        mine = [value for value in values if isinstance(value, warp.Kernel) and value.module.name == name]
         try:
             text = _warp_text(warp, mine[0].module) if mine else ""
         except Exception as error:  # kernels over libmathdx need a GPU to be generated

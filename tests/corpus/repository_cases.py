@@ -45,8 +45,8 @@ def cases(root: Path) -> list[dict[str, Any]]:
         file = root / repository / name
         if file.is_file():
             dirs = [str(file.parent), *(str(root / repository / folder) for folder in folders)]
-            found.append({"name": f"{repository}/{file.parent.name}/{file.name}", "text": file.read_text(), "dirs": dirs,
-                          "names": [kernel]})
+            found.append({"name": f"{repository}/{file.parent.name}/{file.name}", "text": file.read_text(),
+                          "dirs": dirs, "names": [kernel]})
     return found
 
 

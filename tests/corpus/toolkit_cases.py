@@ -30,7 +30,8 @@ def _over(headers: str, parameters: str, body: str, before: str = "") -> str:
 
 
 _TEXTS: dict[str, str] = {
-    "fp16": _over("cuda_fp16.h", "__half2 *p, int n", "if (threadIdx.x < n) p[threadIdx.x] = __hfma2(p[0], p[1], p[2]);"),
+    "fp16": _over("cuda_fp16.h", "__half2 *p, int n",
+                  "if (threadIdx.x < n) p[threadIdx.x] = __hfma2(p[0], p[1], p[2]);"),
     "bf16": _over("cuda_bf16.h", "__nv_bfloat162 *p", "p[threadIdx.x] = __hadd2(p[threadIdx.x], p[0]);"),
     "fp8": _over("cuda_fp8.h", "__nv_fp8_e4m3 *p, const float *x",
                  "p[threadIdx.x] = __nv_fp8_e4m3(x[threadIdx.x]);"),
@@ -57,7 +58,8 @@ _TEXTS: dict[str, str] = {
                                  "  __pipeline_commit();\n  __pipeline_wait_prior(0);\n  p[threadIdx.x] = s[31];"),
     "cooperative_groups": _over("cooperative_groups.h", "int *p",
                                 "auto tile = cooperative_groups::tiled_partition<16>("
-                                "cooperative_groups::this_thread_block());\n  p[threadIdx.x] = tile.shfl_down(p[0], 1);"),
+                                "cooperative_groups::this_thread_block());\n"
+                                "  p[threadIdx.x] = tile.shfl_down(p[0], 1);"),
     "cooperative_groups_reduce": _over("cooperative_groups.h cooperative_groups/reduce.h", "int *p",
                                        "namespace cg = cooperative_groups;\n"
                                        "  auto tile = cg::tiled_partition<32>(cg::this_thread_block());\n"

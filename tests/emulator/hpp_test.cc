@@ -51,12 +51,15 @@ bool open_world(world &w) {
   return ready;
 }
 
-float *data(const card_buffer &buffer) { return reinterpret_cast<float *>(buffer.address); }
+float *data(const card_buffer &buffer) {
+  return reinterpret_cast<float *>(buffer.address);
+}
 
 void test_errors_without_exceptions(const kjit::runtime &runtime) {
   kjit_error what = KJIT_ZERO;
   const kjit::kernel none = runtime.get_kernel(kjit::request("bad.cu", "nothing").entry("k"), what);
-  expect(!none && what.status == KJIT_ERR_COMPILE, "a kernel that does not compile is empty and says why", what.message);
+  expect(!none && what.status == KJIT_ERR_COMPILE, "a kernel that does not compile is empty and says why",
+         what.message);
   expect(!kjit::artifact(), "an empty artifact is false");
 }
 
@@ -93,7 +96,8 @@ void test_exceptions(const kjit::runtime &runtime) {
 void test_request_may_be_moved(const kjit::runtime &runtime) {
   kjit::request first = axpb().arch("sm_90");
   const kjit::request second = std::move(first);
-  expect(runtime.build(second).key() == runtime.build(axpb().arch("sm_90")).key(), "a moved request is the same request");
+  expect(runtime.build(second).key() == runtime.build(axpb().arch("sm_90")).key(),
+         "a moved request is the same request");
 }
 #endif
 

@@ -122,13 +122,21 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int option_count, const ch
 }
 
 /* Host compilers do not say what a name expression is lowered to, and there is no LTO-IR here. */
-nvrtcResult nvrtcAddNameExpression(nvrtcProgram, const char *) { return NVRTC_ERROR_INVALID_INPUT; }
+nvrtcResult nvrtcAddNameExpression(nvrtcProgram, const char *) {
+  return NVRTC_ERROR_INVALID_INPUT;
+}
 
-nvrtcResult nvrtcGetLoweredName(nvrtcProgram, const char *, const char **) { return NVRTC_ERROR_INVALID_INPUT; }
+nvrtcResult nvrtcGetLoweredName(nvrtcProgram, const char *, const char **) {
+  return NVRTC_ERROR_INVALID_INPUT;
+}
 
-nvrtcResult nvrtcGetLTOIRSize(nvrtcProgram, size_t *) { return NVRTC_ERROR_INVALID_INPUT; }
+nvrtcResult nvrtcGetLTOIRSize(nvrtcProgram, size_t *) {
+  return NVRTC_ERROR_INVALID_INPUT;
+}
 
-nvrtcResult nvrtcGetLTOIR(nvrtcProgram, char *) { return NVRTC_ERROR_INVALID_INPUT; }
+nvrtcResult nvrtcGetLTOIR(nvrtcProgram, char *) {
+  return NVRTC_ERROR_INVALID_INPUT;
+}
 
 nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t *bytes) {
   return program ? give_size(program->result.image, 0, bytes) : NVRTC_ERROR_INVALID_PROGRAM;

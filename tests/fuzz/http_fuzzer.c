@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "jit/remote/object_lease.h"
 #include "jit/remote/remote_url.h"
 #include "support/fake_curl.h"
 
@@ -54,20 +55,20 @@ static int take(void *user, const void *data, size_t bytes) {
   return *taken > 200;
 }
 
-static kjit_remote_answer ask(const kjit_remote_store *store, enum asked asked, size_t *taken) {
+static kjit_remote_answer ask(const kjit_remote_store *store, atomic_bool *works, enum asked asked, size_t *taken) {
   switch (asked) {
   case ASK_GET:
     return store->get(store->user, NAME, 60000, take, taken);
   case ASK_PUT:
   case ASK_PUT_IF_ABSENT:
-    return store->put(store->user, NAME, "entry", 5, asked == ASK_PUT_IF_ABSENT, 60000);
+    return store->put(store->user, NAME, "entry", 5, asked == ASK_PUT_IF_ABSENT ? 30 : 0, 60000);
   case ASK_EXISTS:
     return store->exists(store->user, NAME, 60000);
   case ASK_LEASE:
-    return store->try_lease(store->user, NAME, "owner", 30, 60000);
+    return object_lease_take(store, works, NAME, "owner", 30, 60000);
   case ASK_RELEASE:
   default:
-    return store->release(store->user, NAME, "owner", 60000);
+    return object_lease_release(store, NAME, "owner", 60000);
   }
 }
 
@@ -78,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   kjit_remote_store store = {.struct_size = sizeof store};
   struct server server = {.data = data, .size = size, .at = 1};
   struct mem mem;
+  atomic_bool works = false;
   if (!size) return 0;
   mem_init(&mem, NULL);
   fake_curl = (struct fake_curl){.answer = answer, .user = &server};
@@ -87,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const enum asked asked = (enum asked)((data[0] + round) % ASKED);
     const long before = fake_curl.performed;
     server.given = 0;
-    const kjit_remote_answer said = ask(&store, asked, &taken);
+    const kjit_remote_answer said = ask(&store, &works, asked, &taken);
     const long requests = fake_curl.performed - before;
     require(said >= KJIT_REMOTE_DONE && said <= KJIT_REMOTE_UNSUPPORTED);
     require(requests >= 1 && requests <= (asked == ASK_LEASE ? 6 : asked == ASK_RELEASE ? 2 : 1));

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/frame.h"
+#include "base/files/frame.h"
 #include "jit/bundle/sealed.h"
 
 /* What an input may make us allocate: larger claims are a matter of the bounds' own tests. */

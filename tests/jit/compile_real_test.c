@@ -2,7 +2,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "base/elf_view.h"
+#include "base/files/elf_view.h"
 #include "jit/compile/cubin.h"
 #include "jit/real_nvrtc.h"
 

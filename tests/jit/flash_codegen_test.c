@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/digest.h"
-#include "base/elf_view.h"
+#include "base/files/elf_view.h"
 #include "codegen.h"
 
 #define MAX_CONFIGS 128

@@ -1,5 +1,5 @@
 /* Unused variables in cubins of the real NVRTC: what goes, what stays, and that code is the same. */
-#include "base/elf_view.h"
+#include "base/files/elf_view.h"
 #include "jit/compile/cubin_image.h"
 #include "jit/real_nvrtc.h"
 

@@ -2,8 +2,8 @@
 
 usage: coming_from_test.py C_COMPILER LIBRARY_FOLDER         (KJIT_LIBCUDA names the driver)
 
-The C blocks are functions run(kjit, x, n, stream, error), called by the program below; the Python blocks define run(x, n).
-Each must launch once.
+The C blocks are functions run(kjit, x, n, stream, error), called by the program below; the Python blocks define
+run(x, n). Each must launch once.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""FlashAttention's serving functions on a GPU: FlashAttention-3's own grids of varlen and kvcache beside float64, poison
-in everything that no kernel may read, graphs, many sequences, caches beyond 2^31 elements."""
+"""FlashAttention's serving functions on a GPU: FlashAttention-3's own grids of varlen and kvcache beside float64,
+poison in everything that no kernel may read, graphs, many sequences, caches beyond 2^31 elements."""
 
 import random
 import sys
@@ -130,7 +130,8 @@ class KvCache(unittest.TestCase):
         pages, page, heads, size = 65536, 32, 8, 128  # 2^31 elements of keys
         if torch.cuda.mem_get_info()[0] < 12 << 30:
             self.skipTest("not 12 GiB free")
-        k_cache, v_cache = (torch.empty(pages + 8, page, heads, size, dtype=torch.bfloat16, device="cuda") for _ in "kv")
+        shape = (pages + 8, page, heads, size)
+        k_cache, v_cache = (torch.empty(shape, dtype=torch.bfloat16, device="cuda") for _ in "kv")
         table = ints([[pages + 7 - i for i in range(4)], [0, pages // 2, pages - 1, pages]])
         k, v = (torch.randn(8 * page, heads, size, dtype=torch.bfloat16, device="cuda") for _ in range(2))
         for cache, rows in ((k_cache, k), (v_cache, v)):
@@ -169,7 +170,8 @@ class KvCache(unittest.TestCase):
             chosen = [random.choice([0, 1, random.randint(1, capacity)]) for _ in range(batch)]
             lengths.copy_(ints(chosen))
             cut = ints([0, *torch.tensor(chosen).cumsum(0).tolist()])
-            keys, values = (torch.cat([t[b * capacity : b * capacity + n] for b, n in enumerate(chosen)]) for t in (k, v))
+            used = [slice(b * capacity, b * capacity + n) for b, n in enumerate(chosen)]
+            keys, values = (torch.cat([t[rows] for rows in used]) for t in (k, v))
             before = None
             for _ in range(3):
                 graph.replay()

@@ -1,7 +1,7 @@
 """NVRTC and its headers where nothing names them: an environment that is not active, and an NVRTC that carries them.
 
-The layouts are pip's and conda's; the libraries in them are a fake NVRTC, whose file names say a version that no machine
-has, so that it is taken for the best there is.
+The layouts are pip's and conda's; the libraries in them are a fake NVRTC, whose file names say a version that no
+machine has, so that it is taken for the best there is.
 """
 
 import os
@@ -62,7 +62,8 @@ class Layouts(harness.TemporaryFolder):
             self.assertEqual(self.shown(sys.executable, PYTHONPATH=str(site)), str(expected))
 
     def test_program__in_an_environment_that_is_not_active_finds_its_nvrtc(self):
-        marks = {"venv": ("pyvenv.cfg", "lib/python3.9/site-packages/nvidia/cuda_nvrtc/lib"), "conda": ("conda-meta", "lib")}
+        marks = {"venv": ("pyvenv.cfg", "lib/python3.9/site-packages/nvidia/cuda_nvrtc/lib"),
+                 "conda": ("conda-meta", "lib")}
         for name, (mark, below) in marks.items():
             with self.subTest(name):
                 folder = self.folder / name

@@ -55,7 +55,8 @@ def _hidden(rows, keys, causal, window, chunk, device):
     return hidden
 
 
-def attention(q, k, v, cu_q, cu_k, causal=False, window=(-1, -1), chunk=0, softcap=0.0, sinks=None, lse=False, half=False):
+def attention(q, k, v, cu_q, cu_k, causal=False, window=(-1, -1), chunk=0, softcap=0.0, sinks=None, lse=False,
+              half=False):
     """Of ragged tensors, in float64; with half as 16-bit arithmetic has it."""
     out = q.new_zeros((*q.shape[:2], v.shape[-1]), dtype=torch.float64)
     sums = out.new_full(q.shape[:2], -torch.inf)
@@ -76,7 +77,7 @@ def attention(q, k, v, cu_q, cu_k, causal=False, window=(-1, -1), chunk=0, softc
         if sinks is not None:
             sink = sinks.double()[:, None, None].expand(*scores.shape[:2], 1)
             scores = torch.cat([scores, sink], dim=-1)
-            one_v = torch.cat([one_v, torch.zeros_like(one_v[:1]) if len(one_v) else one_v.new_zeros(1, *one_v.shape[1:])])
+            one_v = torch.cat([one_v, one_v.new_zeros(1, *one_v.shape[1:])])
         weights = scores.softmax(-1).nan_to_num()
         if half:
             weights = weights.to(q.dtype)

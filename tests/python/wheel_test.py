@@ -50,8 +50,8 @@ class Wheel(harness.TemporaryFolder):
         wheel = self.build()
         self.assertRegex(wheel.name, r"^kjit-\d+\.\d+\.\d+-py3-none-manylinux_2_\d+_\w+\.whl$")
         names = set(zipfile.ZipFile(wheel).namelist())
-        needed = {f"kjit/{name}" for name in ("_native.abi3.so", "kjit-compile-worker", "libkjit.so", "_abi.py", "py.typed",
-                                              "flash_config.pyi", "runtime.py")}
+        needed = {f"kjit/{name}" for name in ("_native.abi3.so", "kjit-compile-worker", "libkjit.so", "_abi.py",
+                                              "py.typed", "flash_config.pyi", "runtime.py")}
         self.assertEqual(needed - names, set())
         self.assertFalse({name for name in names if name.endswith((".in", ".h", ".a"))})
         self.assertEqual(self.pip("install", "-q", "--no-index", "--no-deps", wheel).returncode, 0)

@@ -62,9 +62,9 @@ class Package(harness.TemporaryFolder):
         self.assertIn("one of 1, 2, 4, 8", self.done(kjit, "family", "show", work / "softmax.yaml", **alone))
         if self.run_command(kjit, "doctor", environment=alone).returncode not in (0, 3):
             self.skipTest("there is no NVRTC")
-        made = self.done(kjit, "compile", "--family", work / "softmax.yaml", "vec=8", "--arch", "sm_90", **alone)
-        self.assertIn("softmax", made)
-        warmed = self.done(kjit, "warm", "--family", work / "softmax.yaml", "--set", "small", "--arch", "sm_90", **alone)
+        family = ("--family", work / "softmax.yaml", "--arch", "sm_90")
+        self.assertIn("softmax", self.done(kjit, "compile", *family, "vec=8", **alone))
+        warmed = self.done(kjit, "warm", *family, "--set", "small", **alone)
         self.assertIn("2 requested, 2 distinct: 1 built, 1 from the cache, 0 failed", warmed)
 
     def test_tarball__manual_page_names_every_command(self):

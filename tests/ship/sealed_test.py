@@ -131,7 +131,8 @@ class Sealed(harness.KjitCase):
         first, second = self.write("a.cu", 'extern "C" __global__ void a() {}\n'), self.write(
             "b.cu", 'extern "C" __global__ void b() {}\n')
         out = self.folder / "two.kprog"
-        self.kjit("pack", first, second, "--entry", f"{first}:a", "--entry", f"{second}:b", "--arch", "sm_90", "-o", out)
+        self.kjit("pack", first, second, "--entry", f"{first}:a", "--entry", f"{second}:b", "--arch", "sm_90",
+                  "-o", out)
         listed = self.json("pack", "--list", out)["kernels"]
         self.assertEqual([(kernel["source"], kernel["entry"]) for kernel in listed], [("a.cu", "a"), ("b.cu", "b")])
 
@@ -148,11 +149,15 @@ class Sealed(harness.KjitCase):
         self.assertEqual(refused.stderr.count("\n"), 1)
 
     def test_pack__usage_errors_are_named(self):
-        for arguments, naming in ((("pack",), "FILE.cu"), (("pack", "k.cu"), "--entry"),
-                                  (("pack", "k.cu", "--entry", "k"), "--arch"),
-                                  (("pack", "k.cu", "--entry", "k", "--arch", "sm_90"), "-o"),
-                                  (("pack", "a.cu", "b.cu", "--entry", "k", "--arch", "sm_90", "-o", "x"), "FILE.cu:NAME"),
-                                  (("bundle", "create", "x", "--program", "p", "--set", "prebuilt"), "--program")):
+        cases = (
+            (("pack",), "FILE.cu"),
+            (("pack", "k.cu"), "--entry"),
+            (("pack", "k.cu", "--entry", "k"), "--arch"),
+            (("pack", "k.cu", "--entry", "k", "--arch", "sm_90"), "-o"),
+            (("pack", "a.cu", "b.cu", "--entry", "k", "--arch", "sm_90", "-o", "x"), "FILE.cu:NAME"),
+            (("bundle", "create", "x", "--program", "p", "--set", "prebuilt"), "--program"),
+        )
+        for arguments, naming in cases:
             self.assertIn(naming, self.kjit(*arguments, exit_code=USAGE).stderr)
 
 

@@ -1,32 +1,73 @@
 #!/usr/bin/env python3
-"""Every C file is as clang-format writes it; every text file ends in a newline and has no trailing blanks or tabs."""
+"""Every C file is as clang-format writes it; every text file has lines of at most 120 columns, ends in a newline and
+has no trailing blanks or tabs.
 
+A text file is each file of the project that is UTF-8 without a null byte, whatever its name. Data is left out, because
+a program wrote it and a program reads it: corpora, golden files, tables.
+"""
+
+import os
 import shutil
 import subprocess
 import sys
+import unicodedata
 
-from project import ROOT, SOURCE_FOLDERS, finish, name, sources
+from project import ROOT, finish, name, sources
 
-TOP_FOLDERS = ("", ".ci", "cache", "cmake", "docs", *SOURCE_FOLDERS)
-TEXT_SUFFIXES = {".md", ".py", ".cmake", ".txt", ".sh", ".c", ".h", ".cu", ".cuh", ".def", ".json", ".in"}
-
-
-def text_files():
-    """Every file of the project that people read; scripts without a suffix too. Golden files are as they are."""
-    for folder in TOP_FOLDERS:
-        for path in (ROOT / folder).rglob("*") if folder else ROOT.glob("*"):
-            text = path.suffix in TEXT_SUFFIXES or (path.suffix == "" and path.parent == ROOT / "tools")
-            if text and path.is_file() and path.stat().st_size > 0 and "golden" not in path.parts:
-                yield path
+MOST_COLUMNS = 120
+NOT_OURS = ("build", "gpu-bundle", "__pycache__", "node_modules")  # what .gitignore names, by the first part
+DATA_FOLDERS = ("tests/fuzz/corpus/", "tests/golden/")
+DATA_SUFFIXES = (".csv", ".kjit-tuned", ".manifest")  # of a manifest, a line is a kernel
+WITH_TABS = ("Makefile",)  # make asks for them
 
 
-def faults_of_text(path):
-    for number, line in enumerate(path.read_text().split("\n"), 1):
+def is_ours(folder, part):
+    """Whether a folder or file of this name belongs to the project: not what builds, editors and tools left there."""
+    if part.startswith("."):
+        return part.startswith((".ci", ".clang", ".editor", ".git")) and part != ".git"
+    return part not in NOT_OURS and not (folder == ROOT and part.startswith("build-"))
+
+
+def files_of_project():
+    for folder, folders, files in os.walk(ROOT):
+        here = type(ROOT)(folder)
+        folders[:] = sorted(part for part in folders if is_ours(here, part))
+        yield from (here / part for part in sorted(files) if is_ours(here, part))
+
+
+def is_data(path):
+    return path.suffix in DATA_SUFFIXES or name(path).startswith(DATA_FOLDERS)
+
+
+def texts():
+    """(path, text) of every text file of the project that people read."""
+    for path in files_of_project():
+        if path.is_symlink() or is_data(path):
+            continue
+        content = path.read_bytes()
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            continue
+        if text and "\0" not in text:
+            yield path, text
+
+
+def columns(line):
+    """How wide a line is on a terminal: combining characters take no column."""
+    return sum(unicodedata.combining(character) == 0 for character in line)
+
+
+def faults_of_text(path, text):
+    for number, line in enumerate(text.split("\n"), 1):
+        where = f"{name(path)}:{number}"
         if line != line.rstrip():
-            yield f"{name(path)}:{number}: blanks at the end of the line"
-        if "\t" in line:
-            yield f"{name(path)}:{number}: a tab"
-    if not path.read_text().endswith("\n"):
+            yield f"{where}: blanks at the end of the line"
+        if "\t" in line and path.name not in WITH_TABS:
+            yield f"{where}: a tab"
+        if columns(line) > MOST_COLUMNS:
+            yield f"{where}: {columns(line)} columns; {MOST_COLUMNS} is the most"
+    if not text.endswith("\n"):
         yield f"{name(path)}: no newline at the end"
 
 
@@ -34,14 +75,14 @@ def main():
     formatter = shutil.which("clang-format")
     if formatter is None:
         sys.exit("clang-format is not installed: on Debian, apt-get install clang-format")
-    files = sources(suffixes=(".c", ".h", ".cu", ".cuh", ".cpp"))
+    files = sources(suffixes=(".c", ".h", ".hpp", ".cu", ".cuh", ".cc", ".cpp"))
     result = subprocess.run([formatter, "--dry-run", "--ferror-limit=1", *map(str, files)],
                             capture_output=True, text=True)
     faults = [line for line in result.stderr.splitlines() if "warning:" in line or "error:" in line]
-    texts = sorted(text_files())
-    for path in texts:
-        faults += faults_of_text(path)
-    finish(faults, f"format, {len(files)} C files, {len(texts)} text files")
+    count = 0
+    for count, (path, text) in enumerate(texts(), 1):
+        faults += faults_of_text(path, text)
+    finish(faults, f"format, {len(files)} C files, {count} text files")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Includes go down the layers, never up; only one file opens libraries; no layer prints.
+"""Includes go down the layers, never up; only one file opens libraries; no layer prints; threads meet in few ways.
 
 The layers are those of ARCHITECTURE.md: attention -> family -> runtime -> jit -> base.
 """
@@ -12,6 +12,7 @@ LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itsel
 # The rooms of a layer, likewise from the lowest on; "." is what lies in the layer's own folder. A layer that is not
 # named here has no rooms.
 ROOMS = {
+    "base": (".", "files", "threads"),
     "jit": ("request", "key", "compile", "server", "cache", "bundle", "remote", ".", "admin"),
     "family": (".", "expression", "definition", "file", "tune"),
 }
@@ -28,6 +29,24 @@ PRINTING = re.compile(r"\b(printf|vprintf|fprintf|vfprintf|puts|putchar|fputs|fp
 # The body of a program of kjit's own, which forks: its processes end where a program's main() would return.
 ENDS_ITS_PROCESS = "src/jit/server/worker.c"
 OPENING = re.compile(r"\b(dlopen|dlsym|dlclose)\s*\(")
+
+# Threads meet in the ways of src/base/threads, which ARCHITECTURE.md lists. Whoever needs another one adds it there, or
+# says here why his file alone does without.
+MEETING = (
+    (re.compile(r"\batomic_compare_exchange\w*"), {
+        "src/jit/remote/remote_tier.c": "of the callers of a store that failed, one sets the time of the next try",
+    }),
+    (re.compile(r"\bpthread_once\b"), {
+        "src/base/nvtx.c": "the profiler's interface belongs to the process, so there is no keeper of a gate",
+        "src/base/threads/fork_guard.c": "libc starts it again in a child that was forked in its middle",
+    }),
+    (re.compile(r"\bpthread_cond_t\b"), {
+        "src/attention/attention_tier.c": "a thread of its own waits for work",
+        "src/jit/remote/remote_internal.h": "a thread of its own waits for work",
+        "src/jit/resident.c": "waits have deadlines, and what is waited for can be refused, not only done",
+    }),
+    (re.compile(r"\b(pthread_rwlock\w*|pthread_spin\w*|pthread_barrier\w*|pthread_key\w*|sem_\w+)\b"), {}),
+)
 
 
 def includes(path):
@@ -129,6 +148,17 @@ def faults_of_calls(path):
             yield f"{name(path)}:{number}: {call.group(1)} belongs to src/base/dynlib.c"
 
 
+def faults_of_meeting(path):
+    """Threads meet in the ways that there are."""
+    if path.is_relative_to(ROOT / "src/base/threads") and name(path) != "src/base/threads/fork_guard.c":
+        return
+    for number, line in enumerate(without_comments(path.read_text()).splitlines(), 1):
+        for pattern, exceptions in MEETING:
+            found = pattern.search(line)
+            if found and name(path) not in exceptions:
+                yield f"{name(path)}:{number}: {found.group(0)} belongs to src/base/threads (ARCHITECTURE.md)"
+
+
 def main():
     files = sources()
     faults = []
@@ -139,6 +169,7 @@ def main():
                 faults.append(f"{name(path)}:{number}: #include {include}: {fault}")
     for path in sources("src", suffixes=(".c", ".h")):
         faults += faults_of_calls(path)
+        faults += faults_of_meeting(path)
     finish(faults, f"layers, {len(files)} files")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_FOLDERS = ("include", "src", "kernel_src", "tools", "tests", "bench", "examples", "python")
-SOURCE_SUFFIXES = (".c", ".h", ".def", ".cu", ".cuh", ".cpp")
+SOURCE_SUFFIXES = (".c", ".h", ".def", ".cu", ".cuh", ".cc", ".cpp")
 
 
 def sources(*folders, suffixes=SOURCE_SUFFIXES):

@@ -225,7 +225,6 @@ static void outcome_take(struct tune_class_report *class, const struct runners *
 
 static kjit_status row_put(struct tune *tune, const struct tune_class_report *class, kjit_error *error) {
   kjit_tune_result result = kjit_tune_result_default();
-  result.family_problem = class->field.problem->of_family;
   result.problem = class->field.problem->asked;
   result.microseconds = class->outcome.microseconds;
   result.rules_microseconds = class->outcome.first_microseconds;
@@ -237,9 +236,9 @@ static kjit_status row_put(struct tune *tune, const struct tune_class_report *cl
 static kjit_status class_begin(struct tune *tune, const struct tune_class_report *class, const struct runners *runners,
                                kjit_error *error) {
   const struct tune_problem *problem = class->field.problem;
-  if (problem->of_family != NULL)
-    return runner_set(tune->runner, problem->of_family, runners->entrants, runners->count, error);
-  return stage_set(tune->stage, &problem->asked, runners->entrants, runners->count, error);
+  if (problem->asked.family != NULL)
+    return runner_set(tune->runner, problem->asked.family, runners->entrants, runners->count, error);
+  return stage_set(tune->stage, &problem->asked.attention, runners->entrants, runners->count, error);
 }
 
 static kjit_status class_measure(struct tune *tune, struct tune_class_report *class, kjit_error *error) {

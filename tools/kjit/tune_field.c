@@ -49,12 +49,9 @@ static kjit_status take_list(struct field_of_entrants *field, const char *arch, 
 kjit_status field_make(struct field_of_entrants *field, kjit_runtime *runtime, const struct tune_card *card,
                        const struct tune_problem *problem, const char *set, size_t most, kjit_error *error) {
   const kjit_device_info *device = card->device.name[0] != '\0' ? &card->device : NULL;
-  kjit_status status;
   *field = (struct field_of_entrants){.problem = problem};
-  if (problem->of_family != NULL)
-    status = kjit_family_candidates_create(&field->list, runtime, problem->of_family, set, device, card->arch, error);
-  else
-    status = kjit_tune_candidates_create(&field->list, runtime, &problem->asked, device, card->arch, error);
+  const kjit_status status =
+      kjit_tune_candidates_create(&field->list, runtime, &problem->asked, set, device, card->arch, error);
   return status == KJIT_OK ? take_list(field, card->arch, most, error) : status;
 }
 

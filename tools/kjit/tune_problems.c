@@ -18,7 +18,7 @@ static const char blanks[] = " \t";
 
 void tune_problems_free(struct tune_problems *problems) {
   for (size_t i = 0; i < problems->count; i++) {
-    free(problems->items[i].of_family);
+    free((void *)(uintptr_t)problems->items[i].asked.family);
     free(problems->items[i].class_text);
   }
   free(problems->items);
@@ -44,34 +44,35 @@ static kjit_status grow(struct tune_problems *problems, kjit_error *error) {
   return KJIT_OK;
 }
 
-/* Keep the problem, if it is the first of its class; its family problem is copied. */
-static kjit_status keep(struct tune_problems *problems, const kjit_attention_problem *asked,
-                        const kjit_family_problem *of_family, const char *class_text, kjit_error *error) {
+/* Keep the problem, if it is the first of its class; a family's problem is copied. */
+static kjit_status keep(struct tune_problems *problems, const kjit_tune_problem *asked, kjit_error *error) {
+  char class_text[KJIT_FAMILY_PROBLEM_TEXT_MAX];
+  kjit_family_problem *copy = NULL;
+  kjit_status status = kjit_tune_class(asked, class_text, sizeof class_text, error);
+  if (status != KJIT_OK) return status;
   problems->asked++;
   if (has_class(problems, class_text)) return KJIT_OK;
-  const kjit_status status = grow(problems, error);
+  status = grow(problems, error);
   if (status != KJIT_OK) return status;
   struct tune_problem problem = {.asked = *asked, .class_text = strdup(class_text)};
-  if (of_family != NULL) problem.of_family = malloc(sizeof *of_family);
-  if (problem.of_family != NULL) *problem.of_family = *of_family;
+  if (asked->family != NULL) copy = malloc(sizeof *copy);
+  if (copy != NULL) *copy = *asked->family;
+  problem.asked.family = copy;
   problems->items[problems->count++] = problem;
-  if (problem.class_text != NULL && (of_family == NULL) == (problem.of_family == NULL)) return KJIT_OK;
+  if (problem.class_text != NULL && (asked->family == NULL) == (copy == NULL)) return KJIT_OK;
   return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for %zu problems", problems->count);
 }
 
 static kjit_status add(struct tune_problems *problems, const kjit_attention_problem *asked, kjit_error *error) {
-  char class_text[KJIT_TUNE_CLASS_TEXT_MAX];
-  const kjit_status status = kjit_tune_class(asked, class_text, sizeof class_text, error);
-  return status == KJIT_OK ? keep(problems, asked, NULL, class_text, error) : status;
+  const kjit_tune_problem problem = {.attention = *asked};
+  return keep(problems, &problem, error);
 }
 
 static kjit_status add_of_family(struct tune_problems *problems, const char *text, kjit_error *error) {
-  static const kjit_attention_problem none;
-  char class_text[KJIT_FAMILY_PROBLEM_TEXT_MAX];
   kjit_family_problem problem;
-  kjit_status status = kjit_family_problem_parse(problems->family, text, &problem, error);
-  if (status == KJIT_OK) status = kjit_family_class(&problem, class_text, sizeof class_text, error);
-  return status == KJIT_OK ? keep(problems, &none, &problem, class_text, error) : status;
+  const kjit_tune_problem asked = {.family = &problem};
+  const kjit_status status = kjit_family_problem_parse(problems->family, text, &problem, error);
+  return status == KJIT_OK ? keep(problems, &asked, error) : status;
 }
 
 kjit_status tune_problems_set_family(struct tune_problems *problems, const char *path, kjit_error *error) {

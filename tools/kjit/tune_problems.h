@@ -4,13 +4,14 @@
 
 #include <stdbool.h>
 
+#include <kjit/tune.h>
+
 #include "attention_text.h"
 #include "family_files.h"
 
-/* A problem of attention, or of a user's family. */
+/* A problem and its class. */
 struct tune_problem {
-  kjit_attention_problem asked;
-  kjit_family_problem *of_family; /* NULL: `asked` is it */
+  kjit_tune_problem asked; /* a family's problem is a copy that this struct owns */
   char *class_text;
 };
 

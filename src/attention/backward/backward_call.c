@@ -8,8 +8,8 @@
  * 3. The kernels are looked up by their configs; the first time they are checked, compiled and loaded.
  * 4. The families prepare their launches, which run one after the other on the caller's stream.
  *
- * Threads: any number may call. Decisions are kept in base/recent.h and kernels in family/config_kernel.h, both without
- * locks; a thread waits only while a kernel is built. */
+ * Threads: any number may call. Decisions are kept in base/threads/recent.h and kernels in family/config_kernel.h, both
+ * without locks; a thread waits only while a kernel is built. */
 #include "attention/backward/backward_call.h"
 
 #include <string.h>
@@ -19,8 +19,8 @@
 #include "attention/backward/backward_arguments.h"
 #include "attention/stream_workspace.h"
 #include "base/error.h"
-#include "base/recent.h"
 #include "base/struct_intake.h"
+#include "base/threads/recent.h"
 #include "family/config.h"
 #include "runtime/runtime_internal.h"
 

@@ -2,7 +2,7 @@
  * the grid.
  *
  * Threads: what a launch is prepared into is its caller's own. Maps are shared by all threads; a look-up takes no lock
- * (base/recent.h), and a miss encodes into the caller's own parameters. */
+ * (base/threads/recent.h), and a miss encodes into the caller's own parameters. */
 #include <stddef.h>
 
 #include "attention/backward/backward_call.h"
@@ -12,7 +12,7 @@
 #include "attention_backward_sm90/layout.h"
 #include "base/error.h"
 #include "base/integer.h"
-#include "base/recent.h"
+#include "base/threads/recent.h"
 #include "runtime/runtime_internal.h"
 
 enum axis { BATCH, SEQ, HEADS, HEAD_DIM };

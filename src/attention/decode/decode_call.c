@@ -20,7 +20,7 @@
 #include "attention/tensor_check.h"
 #include "base/error.h"
 #include "base/integer.h"
-#include "base/recent.h"
+#include "base/threads/recent.h"
 #include "runtime/runtime_internal.h"
 
 _Static_assert(sizeof(struct decode_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "the kernel's map is the driver's");
@@ -45,6 +45,8 @@ struct state {
   struct recent *maps;
   struct stream_workspace *workspace;
 };
+
+_Static_assert(sizeof(struct decode_call) <= ATTENTION_DENSE_CALL_BYTES, "a dense launch reads no more");
 
 static void destroy_state(kjit_runtime *runtime, void *user) {
   struct state *state = user;
@@ -115,9 +117,11 @@ static kjit_status check_strides(const char *name, const kjit_tensor *tensor, kj
 
 static kjit_status get_maps(struct recent *maps, kjit_runtime *runtime, const kjit_attention_args *args,
                             const kjit_attention_decode_sm90_config *config,
-                            struct attention_decode_sm90_params *params, kjit_error *error) {
+                            struct attention_decode_sm90_params *params, bool *is_again, kjit_error *error) {
   const struct key key = {{describe(&args->k, config->tile_n), describe(&args->v, config->tile_n)}};
-  if (recent_get(maps, &key, params)) return KJIT_OK;
+  const bool found = recent_get(maps, &key, params);
+  if (is_again) *is_again = found;
+  if (found) return KJIT_OK;
   kjit_status status = check_strides("k", &args->k, error);
   if (status == KJIT_OK) status = check_strides("v", &args->v, error);
   if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key.tensors[0], "k", &params->k, error);
@@ -183,7 +187,7 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   struct state *state = runtime_slot_get(runtime, &slot);
   (void)device; /* the number of runs was decided with the config */
   if (!state) return error_no_memory(error);
-  const kjit_status status = get_maps(state->maps, runtime, args, config, &call->params, error);
+  const kjit_status status = get_maps(state->maps, runtime, args, config, &call->params, launch->is_again, error);
   if (status != KJIT_OK) return status;
   const struct decode_tiles tiles = decode_tiles_of(problem, config);
   call->kernel = launch->kernel;

@@ -1,7 +1,7 @@
 /* The argument of an attention_prefill_sm90 launch: that of a serving call, and tensor maps of Q, K and V. Encoded maps
  * are kept under a description of the tensors, as sm90_maps.c has it.
  *
- * Threads: any; a look-up takes no lock (base/recent.h), and a miss encodes into the caller's own argument. */
+ * Threads: any; a look-up takes no lock (base/threads/recent.h), and a miss encodes into the caller's own argument. */
 #include "attention/prefill/prefill_serving.h"
 
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "attention_prefill_sm90/params.h"
 #include "base/error.h"
 #include "base/integer.h"
-#include "base/recent.h"
+#include "base/threads/recent.h"
 #include "runtime/runtime_internal.h"
 
 _Static_assert(sizeof(struct attention_prefill_params) <= SERVING_ARGUMENT_MAX, "an argument has its place");

@@ -87,7 +87,7 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
   call->runtime = runtime;
   *is_empty = serving_arguments_are_empty(args);
   if (*is_empty) return KJIT_OK;
-  kjit_status status = runtime_current_device(runtime, &ordinal, error);
+  kjit_status status = runtime_device_of_launch(runtime, &ordinal, error);
   if (status == KJIT_OK) status = serving_arguments_check(args, ordinal, error);
   if (status != KJIT_OK) return status;
   call->device = runtime_known_device(runtime, ordinal);

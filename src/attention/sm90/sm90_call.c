@@ -11,6 +11,7 @@
 #include "attention/sm90/sm90_call.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "attention/attention_arguments.h"
 #include "attention/attention_variant_launch.h"
@@ -31,6 +32,10 @@ struct state {
   struct sm90_tickets *tickets;
   struct stream_workspace *workspace;
 };
+
+_Static_assert(offsetof(struct sm90_call, params.base) + sizeof(struct attention_sm90_params) <=
+                   ATTENTION_DENSE_CALL_BYTES,
+               "a dense launch reads no more");
 
 static void destroy_state(kjit_runtime *runtime, void *user) {
   struct state *state = user;
@@ -138,7 +143,8 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   const kjit_attention_sm90_config *config = sm90_config_view(launch->values);
   struct state *state = runtime_slot_get(runtime, &slot);
   if (!state) return error_no_memory(error);
-  const kjit_status status = sm90_maps_get(state->maps, runtime, args, config, &call->params.base, error);
+  const kjit_status status =
+      sm90_maps_get(state->maps, runtime, args, config, &call->params.base, launch->is_again, error);
   if (status != KJIT_OK) return status;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   call->kernel = launch->kernel;

@@ -10,15 +10,15 @@ struct sm90_tickets;
 struct stream_workspace;
 
 struct sm90_call {
-  struct attention_sm90_variant_params params; /* complete except for the memory that belongs to a stream; a dense
-                                                   kernel takes params.base alone */
   const struct config_kernel *kernel;
   struct sm90_tickets *tickets;       /* NULL: the launch needs none */
   struct stream_workspace *workspace; /* NULL: no tile is split      */
   size_t partial_bytes, arrivals;     /* bytes of partial results, and counters of arrivals, in the workspace */
   uint32_t sm_count;
   uint32_t tiles;
-  uint32_t parts; /* splits of a tile; used with a workspace */
+  uint32_t parts;                              /* splits of a tile; used with a workspace */
+  struct attention_sm90_variant_params params; /* complete except for the memory that belongs to a stream; a dense
+                                                   kernel takes params.base alone */
 };
 
 extern const struct attention_family sm90_attention;

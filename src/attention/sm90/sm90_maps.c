@@ -1,6 +1,6 @@
 /* Tensor maps of calls: what the driver encodes is kept under a description of the tensors, because encoding four maps
- * takes a microsecond and finding them some tens of nanoseconds. Any thread; a look-up takes no lock (base/recent.h),
- * and a miss encodes into the caller's own parameters. */
+ * takes a microsecond and finding them some tens of nanoseconds. Any thread; a look-up takes no lock
+ * (base/threads/recent.h), and a miss encodes into the caller's own parameters. */
 #include "attention/sm90/sm90_maps.h"
 
 #include <stdalign.h>
@@ -97,10 +97,12 @@ static kjit_status encode(kjit_runtime *runtime, const kjit_attention_args *args
 
 kjit_status sm90_maps_get(struct recent *maps, kjit_runtime *runtime, const kjit_attention_args *args,
                           const kjit_attention_sm90_config *config, struct attention_sm90_params *params,
-                          kjit_error *error) {
+                          bool *is_again, kjit_error *error) {
   const struct key key = {{describe_rows(&args->q, &args->k, config), describe(&args->k, config->tile_n),
                            describe(&args->v, config->tile_n), describe_rows(&args->o, &args->k, config)}};
-  if (recent_get(maps, &key, params)) return KJIT_OK;
+  const bool found = recent_get(maps, &key, params);
+  if (is_again) *is_again = found;
+  if (found) return KJIT_OK;
   const kjit_status status = encode(runtime, args, &key, params, error);
   if (status == KJIT_OK) recent_put(maps, &key, params);
   return status;

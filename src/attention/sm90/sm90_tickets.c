@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "base/push_table.h"
+#include "base/threads/push_table.h"
 #include "runtime/runtime_internal.h"
 
 /* Pairs of a context, 128 KiB: more streams than a program has at a time. Streams that come and go use pairs up. */
@@ -101,11 +101,13 @@ static int *meet_context(struct sm90_tickets *tickets, uint64_t id) {
 /* Give a pair to a stream that has not been seen. The stream zeroes the pair itself before another thread can find it,
  * so launches that use it come after. A stream for which there is no pair is remembered too. */
 static int *meet_stream(struct sm90_tickets *tickets, const struct runtime_stream *identified, CUstream stream) {
+  uint64_t id;
+  if (!runtime_context_identify(tickets->runtime, &id)) return NULL;
   pthread_mutex_lock(&tickets->lock);
-  struct context *const context = find_context(tickets, identified->context);
+  struct context *const context = find_context(tickets, id);
   struct pair pair = {context ? take_pair(context) : NULL};
   pthread_mutex_unlock(&tickets->lock);
-  if (!context) pair.address = meet_context(tickets, identified->context);
+  if (!context) pair.address = meet_context(tickets, id);
   if (pair.address && !runtime_memory_clear(tickets->runtime, (uintptr_t)pair.address, PAIR_BYTES, stream))
     pair.address = NULL;
   const struct pair *kept = push_table_add(&tickets->streams, identified, sizeof *identified, &pair);

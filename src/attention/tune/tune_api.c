@@ -1,6 +1,6 @@
-/* The public functions of include/kjit/tune.h that are about attention, and those that take either kind of problem.
- * Each checks and copies its arguments and hands them to the mechanism in family/tune. Any thread: everything belongs
- * to the call, except the runtime's tables, which tune_store.h guards. */
+/* The public functions of include/kjit/tune.h, which take a problem of attention or of a user's family. Each checks and
+ * copies its arguments and hands them to the mechanism in family/tune. Any thread: everything belongs to the call,
+ * except the runtime's tables, which tune_store.h guards. */
 #include <kjit/tune.h>
 
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "family/config.h"
 #include "family/definition/family_problem.h"
 #include "family/pair_form.h"
+#include "family/tune/family_tune.h"
 #include "family/tune/tune_device.h"
 #include "family/tune/tune_list.h"
 #include "family/tune/tune_run.h"
@@ -43,12 +44,11 @@ kjit_status kjit_tune_get_info(kjit_runtime *runtime, const kjit_family *family,
   return status == KJIT_OK ? tune_device_info(runtime, subject, &known, info, error) : status;
 }
 
-/* The class as a row of a tuned table names it, so that a person can find the row. */
-kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, size_t capacity, kjit_error *error) {
+static kjit_status class_of_attention(const kjit_attention_problem *problem, char *text, size_t capacity,
+                                      kjit_error *error) {
   kjit_attention_problem taken;
   struct tune_class class;
   struct text out;
-  error_clear(error);
   if (!text || capacity < KJIT_TUNE_CLASS_TEXT_MAX)
     return error_invalid(error, "text", "must have room for KJIT_TUNE_CLASS_TEXT_MAX bytes");
   *text = '\0';
@@ -60,62 +60,98 @@ kjit_status kjit_tune_class(const kjit_attention_problem *problem, char *text, s
   return KJIT_OK;
 }
 
-/* ---- Candidates ---- */
+/* The class as a row of a tuned table names it, so that a person can find the row. */
+kjit_status kjit_tune_class(const kjit_tune_problem *problem, char *text, size_t capacity, kjit_error *error) {
+  error_clear(error);
+  if (!problem) return error_invalid(error, "problem", "must not be NULL");
+  return problem->family ? family_problem_class(problem->family, text, capacity, error)
+                         : class_of_attention(&problem->attention, text, capacity, error);
+}
+
+/* ---- Where tuning starts ---- */
+
+/* A checked problem of either kind on its card, and the rules' choice for it. `start` points into the rest. */
+struct beginning {
+  struct tune_start start;
+  kjit_device_info device;
+  struct family_place place;
+  kjit_attention_problem problem;
+  struct tune_attention_start attention;
+  struct family_asked family;
+};
 
 /* The limits of the place come from the card where one is given, and otherwise from what its architecture
  * guarantees. */
-static kjit_status find_place(kjit_runtime *runtime, const kjit_device_info *device, const char *arch,
-                              kjit_device_info *known, struct family_place *place, kjit_error *error) {
-  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+static kjit_status find_place(struct beginning *beginning, kjit_runtime *runtime, const kjit_device_info *device,
+                              const char *arch, kjit_error *error) {
   if (!device && !arch) return error_invalid(error, "arch", "must not be NULL where device is");
-  if (!device) return family_place_of_arch(arch, place, error);
-  const kjit_status status = take_device(runtime, device, known, error);
-  *place = family_place_of_device(known);
+  if (!device) return family_place_of_arch(arch, &beginning->place, error);
+  const kjit_status status = take_device(runtime, device, &beginning->device, error);
+  beginning->place = family_place_of_device(&beginning->device);
   return status;
 }
 
+static kjit_status begin_attention(struct beginning *beginning, kjit_runtime *runtime,
+                                   const kjit_attention_problem *problem, const kjit_device_info *device,
+                                   const char *arch, kjit_error *error) {
+  kjit_status status = find_place(beginning, runtime, device, arch, error);
+  if (status == KJIT_OK) status = attention_problem_take(&beginning->problem, problem, error);
+  if (status == KJIT_OK)
+    status = tune_attention_start_init(&beginning->attention, &beginning->problem, &beginning->place, error);
+  beginning->start = beginning->attention.start;
+  return status;
+}
+
+static kjit_status begin(struct beginning *beginning, kjit_runtime *runtime, const kjit_tune_problem *problem,
+                         const kjit_device_info *device, const char *arch, kjit_error *error) {
+  memset(beginning, 0, sizeof *beginning);
+  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
+  if (!problem) return error_invalid(error, "problem", "must not be NULL");
+  if (!problem->family) return begin_attention(beginning, runtime, &problem->attention, device, arch, error);
+  const kjit_status status = family_asked_init(&beginning->family, problem->family, device, arch, error);
+  if (status != KJIT_OK) return status;
+  beginning->start = family_asked_start(&beginning->family);
+  beginning->device = beginning->family.device;
+  return KJIT_OK;
+}
+
+/* `unread` takes the errors of a caller that wants none, because the steps below read them. */
 kjit_status kjit_tune_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
-                                        const kjit_attention_problem *problem, const kjit_device_info *device,
-                                        const char *arch, kjit_error *error) {
-  kjit_attention_problem taken;
-  kjit_device_info known = {0};
-  struct family_place place;
-  struct tune_attention_start start;
+                                        const kjit_tune_problem *problem, const char *set,
+                                        const kjit_device_info *device, const char *arch, kjit_error *error) {
+  struct beginning beginning;
   kjit_error unread;
   if (!error) error = &unread;
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
-  kjit_status status = find_place(runtime, device, arch, &known, &place, error);
-  if (status == KJIT_OK) status = attention_problem_take(&taken, problem, error);
-  if (status == KJIT_OK) status = tune_attention_start_init(&start, &taken, &place, error);
-  return status == KJIT_OK ? tune_list_create(out, runtime_mem(runtime), &start.start, NULL, error) : status;
+  const kjit_status status = begin(&beginning, runtime, problem, device, arch, error);
+  if (status != KJIT_OK) return status;
+  if (set && !problem->family) return error_invalid(error, "set", "must be NULL for attention");
+  return tune_list_create(out, runtime_mem(runtime), &beginning.start, set, error);
 }
 
-/* The steps are those of kjit_family_tune(); what differs is who describes the problem and who fits a config to it.
- * `unread` takes the errors of a caller that wants none, because the steps below read them. */
-kjit_status kjit_attention_tune(kjit_runtime *runtime, const kjit_attention_problem *problem,
-                                const kjit_device_info *device, const kjit_tune_options *options,
-                                kjit_tune_outcome *outcome, kjit_error *error) {
+/* The outcome is filled in even where tuning failed, so that the caller learns how far it came and what failed
+ * first. */
+kjit_status kjit_tune_run(kjit_runtime *runtime, const kjit_tune_problem *problem, const kjit_device_info *device,
+                          const char *arch, const kjit_tune_options *options, kjit_tune_outcome *outcome,
+                          kjit_error *error) {
   kjit_tune_outcome all = {.struct_size = sizeof all};
-  kjit_attention_problem taken;
-  kjit_tune_options known_options;
-  kjit_device_info known;
-  struct tune_attention_start start;
+  kjit_tune_options taken;
+  struct beginning beginning;
   kjit_error unread;
   if (!error) error = &unread;
   error_clear(error);
   if (!outcome) return error_invalid(error, "outcome", "must not be NULL");
-  kjit_status status = take_device(runtime, device, &known, error);
-  if (status == KJIT_OK) status = attention_problem_take(&taken, problem, error);
-  if (status == KJIT_OK) status = tune_options_take(&known_options, options, error);
-  if (status == KJIT_OK && known_options.set) return error_invalid(error, "options.set", "must be NULL for attention");
-  const struct family_place place = family_place_of_device(&known);
-  if (status == KJIT_OK) status = tune_attention_start_init(&start, &taken, &place, error);
+  if (problem && !problem->family && !device) return error_invalid(error, "device", "must not be NULL for attention");
+  kjit_status status = tune_options_take(&taken, options, error);
+  if (status == KJIT_OK && taken.set && problem && !problem->family)
+    return error_invalid(error, "options.set", "must be NULL for attention");
+  if (status == KJIT_OK) status = begin(&beginning, runtime, problem, device, arch, error);
   if (status != KJIT_OK) return status;
-  const struct tune_places places = tune_store_places(runtime, &tune_attention);
-  const struct tune_job job = {runtime, &places, &start.start, &known};
-  status = tune_run(&job, &known_options, &all, error);
+  const struct tune_places places = tune_store_places(runtime, beginning.start.subject);
+  const struct tune_job job = {runtime, &places, &beginning.start, &beginning.device};
+  status = tune_run(&job, &taken, &all, error);
   const kjit_status filled = struct_fill(outcome, &all, sizeof all, "outcome", status == KJIT_OK ? error : NULL);
   return status == KJIT_OK ? filled : status;
 }
@@ -132,7 +168,7 @@ struct taken_result {
 
 /* A family's problem knows its class by the family's own expressions. */
 static kjit_status take_of_family(struct taken_result *taken, kjit_error *error) {
-  const kjit_family_problem *const problem = taken->result.family_problem;
+  const kjit_family_problem *const problem = taken->result.problem.family;
   const kjit_config *const config = taken->result.config;
   kjit_status status = family_problem_take(problem, error);
   if (status == KJIT_OK) status = family_problem_classify(problem, taken->class, error);
@@ -150,7 +186,7 @@ static kjit_status take_of_attention(struct taken_result *taken, kjit_error *err
   const kjit_config *const config = taken->result.config;
   kjit_attention_problem problem;
   struct tune_class class;
-  const kjit_status status = attention_problem_take(&problem, &taken->result.problem, error);
+  const kjit_status status = attention_problem_take(&problem, &taken->result.problem.attention, error);
   if (status != KJIT_OK) return status;
   taken->subject = &tune_attention;
   tune_class_of(&problem, &class);
@@ -167,8 +203,8 @@ static kjit_status take_result(kjit_runtime *runtime, const kjit_device_info *de
                                struct tune_places *places, struct tune_update *update, kjit_error *error) {
   struct taken_result taken = {.subject = NULL};
   kjit_status status = struct_intake(&taken.result, sizeof taken.result, given, sizeof taken.result, "result", error);
-  if (status == KJIT_OK && !taken.result.family_problem) status = take_of_attention(&taken, error);
-  if (status == KJIT_OK && taken.result.family_problem) status = take_of_family(&taken, error);
+  if (status == KJIT_OK && !taken.result.problem.family) status = take_of_attention(&taken, error);
+  if (status == KJIT_OK && taken.result.problem.family) status = take_of_family(&taken, error);
   if (status != KJIT_OK) return status;
   *places = tune_store_places(runtime, taken.subject);
   const struct tune_measured measured = {.class = taken.class,

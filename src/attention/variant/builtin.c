@@ -10,13 +10,14 @@
 #include "attention/variant/dtypes.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/threads/push.h"
 
 #define ALIBI_CHOICES 3 /* none, by head, by batch and head */
 #define BIAS_CHOICES  4 /* none, fp16, bf16, fp32 */
 #define FLAG_CHOICES  32
 
 /* Never freed: one small object for each kind of call that the process makes. */
-static _Atomic(kjit_attention_variant *) variants[FLAG_CHOICES * ALIBI_CHOICES * BIAS_CHOICES];
+static struct push_place variants[FLAG_CHOICES * ALIBI_CHOICES * BIAS_CHOICES];
 
 static bool bias_choice(const struct variant_builtin_members *members, size_t *choice) {
   *choice = 0;
@@ -97,19 +98,13 @@ kjit_status attention_variant_builtin(const kjit_attention_variant **out, const 
   const size_t index = (bias * ALIBI_CHOICES + members->alibi_rank) * FLAG_CHOICES + flags;
   /* No member is present: the call has no variant, and the kernels are compiled without one. */
   if (!index) return KJIT_OK;
-  kjit_attention_variant *found = atomic_load_explicit(&variants[index], memory_order_acquire);
-  if (!found) {
-    kjit_attention_variant *made, *expected = NULL;
-    const kjit_status status = create(&made, members, error);
-    if (status != KJIT_OK) return status;
-    found = made;
-    if (!atomic_compare_exchange_strong_explicit(&variants[index], &expected, made, memory_order_acq_rel,
-                                                 memory_order_acquire)) {
-      variant_release(made);
-      found = expected;
-    }
-  }
-  *out = found;
+  *out = push_place_get(&variants[index]);
+  if (*out) return KJIT_OK;
+  kjit_attention_variant *made;
+  const kjit_status status = create(&made, members, error);
+  if (status != KJIT_OK) return status;
+  *out = push_place_fill(&variants[index], made);
+  if (*out != made) variant_release(made);
   return KJIT_OK;
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/nearest.h"
 #include "family/definition/constant_scan.h"
 #include "family/definition/definition.h"

@@ -207,10 +207,9 @@ kjit_status family_problem_classify(const kjit_family_problem *problem, int32_t 
   return status == KJIT_OK ? subject->check(subject, class, error) : status;
 }
 
-kjit_status kjit_family_class(const kjit_family_problem *problem, char *text, size_t capacity, kjit_error *error) {
+kjit_status family_problem_class(const kjit_family_problem *problem, char *text, size_t capacity, kjit_error *error) {
   int32_t class[TUNE_CLASS_MAX] = {0};
   struct text out;
-  error_clear(error);
   kjit_status status = check_room(text, capacity, error);
   if (status == KJIT_OK) status = family_problem_take(problem, error);
   if (status == KJIT_OK) status = family_problem_classify(problem, class, error);

@@ -12,4 +12,7 @@ kjit_status family_problem_take(const kjit_family_problem *problem, kjit_error *
 /* The class of a problem, as many int32 as the subject's table says. */
 kjit_status family_problem_classify(const kjit_family_problem *problem, int32_t *class, kjit_error *error);
 
+/* As kjit_tune_class(), for a problem that is not checked yet. */
+kjit_status family_problem_class(const kjit_family_problem *problem, char *text, size_t capacity, kjit_error *error);
+
 #endif

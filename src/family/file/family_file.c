@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "family/file/file_reader.h"
 
 #define KEY_COUNT(keys) (sizeof(keys) / sizeof *(keys))

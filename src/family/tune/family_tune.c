@@ -1,8 +1,8 @@
-/* Choosing and tuning for users' families: each is a subject of tuned tables (definition_tune.c), and this file brings
- * problems, places and tables together.
+/* Choosing for users' families, and where tuning starts for them: each is a subject of tuned tables
+ * (definition_tune.c), and this file brings problems, places and tables together.
  *
  * Threads: everything belongs to the call, except the runtime's tables, which tune_store.h guards. */
-#include <kjit/tune.h>
+#include "family/tune/family_tune.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,20 +12,8 @@
 #include "family/config.h"
 #include "family/definition/family_problem.h"
 #include "family/tune/tune_device.h"
-#include "family/tune/tune_list.h"
-#include "family/tune/tune_run.h"
 #include "family/tune/tune_store.h"
 #include "runtime/runtime_internal.h"
-
-/* A problem, and the card or architecture that it is on. */
-struct asked {
-  const kjit_family_problem *problem;
-  const struct family_definition *definition;
-  kjit_device_info device; /* "any" where an architecture alone is known */
-  struct family_place place;
-  int32_t class[TUNE_CLASS_MAX];
-  int32_t values[KJIT_FIELD_COUNT_MAX]; /* what the family's own rules choose */
-};
 
 /* A config is fitted to a problem by the values that the problem gives. */
 static kjit_status fit(const void *user, int32_t *values, kjit_error *error) {
@@ -39,7 +27,7 @@ static kjit_status fit(const void *user, int32_t *values, kjit_error *error) {
 
 /* Check the problem, name its class and its place. Nothing is looked up yet, so that a wrong problem is refused whether
  * there is a table or not. */
-static kjit_status ask(struct asked *asked, const kjit_family_problem *problem, const kjit_device_info *device,
+static kjit_status ask(struct family_asked *asked, const kjit_family_problem *problem, const kjit_device_info *device,
                        const char *arch, kjit_error *error) {
   memset(asked, 0, sizeof *asked);
   kjit_status status = family_problem_take(problem, error);
@@ -52,7 +40,7 @@ static kjit_status ask(struct asked *asked, const kjit_family_problem *problem, 
 }
 
 /* What the family's own rules choose: legal there, and canonical. */
-static kjit_status choose_by_rules(struct asked *asked, kjit_error *error) {
+static kjit_status choose_by_rules(struct family_asked *asked, kjit_error *error) {
   const struct family_definition *const definition = asked->definition;
   (void)!fit(asked->problem, asked->values, NULL);
   kjit_status status =
@@ -63,7 +51,7 @@ static kjit_status choose_by_rules(struct asked *asked, kjit_error *error) {
 }
 
 /* What the table has for the class, fitted to this problem; false: nothing that is legal. */
-static bool choose_by_table(kjit_runtime *runtime, const struct asked *asked, int32_t *values) {
+static bool choose_by_table(kjit_runtime *runtime, const struct family_asked *asked, int32_t *values) {
   const struct tune_subject *const subject = asked->definition->subject;
   const kjit_family *const family = &asked->definition->family;
   struct tune_table *const table = asked->device.ordinal == TUNE_NO_DEVICE
@@ -82,7 +70,7 @@ static bool choose_by_table(kjit_runtime *runtime, const struct asked *asked, in
 kjit_status kjit_family_choose(kjit_runtime *runtime, const kjit_family_problem *problem,
                                const kjit_device_info *device, const char *arch, kjit_config *config,
                                uint32_t *decided_by, kjit_error *error) {
-  struct asked asked;
+  struct family_asked asked;
   error_clear(error);
   if (decided_by) *decided_by = KJIT_DECIDED_BY_NONE;
   if (!config) return error_invalid(error, "config", "must not be NULL");
@@ -98,8 +86,13 @@ kjit_status kjit_family_choose(kjit_runtime *runtime, const kjit_family_problem 
   return KJIT_OK;
 }
 
-/* Where tuning starts: the rules' choice, around which candidates are listed and against which they are timed. */
-static struct tune_start start_of(const struct asked *asked) {
+kjit_status family_asked_init(struct family_asked *asked, const kjit_family_problem *problem,
+                              const kjit_device_info *device, const char *arch, kjit_error *error) {
+  const kjit_status status = ask(asked, problem, device, arch, error);
+  return status == KJIT_OK ? choose_by_rules(asked, error) : status;
+}
+
+struct tune_start family_asked_start(const struct family_asked *asked) {
   return (struct tune_start){.subject = asked->definition->subject,
                              .family = &asked->definition->family,
                              .values = asked->values,
@@ -107,49 +100,6 @@ static struct tune_start start_of(const struct asked *asked) {
                              .place = &asked->place,
                              .fit = fit,
                              .problem = asked->problem};
-}
-
-/* `unread` takes the errors of a caller that wants none, because the steps below read them. */
-kjit_status kjit_family_candidates_create(kjit_tune_candidates **out, kjit_runtime *runtime,
-                                          const kjit_family_problem *problem, const char *set,
-                                          const kjit_device_info *device, const char *arch, kjit_error *error) {
-  struct asked asked;
-  kjit_error unread;
-  if (!error) error = &unread;
-  error_clear(error);
-  if (!out) return error_invalid(error, "out", "must not be NULL");
-  *out = NULL;
-  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  kjit_status status = ask(&asked, problem, device, arch, error);
-  if (status == KJIT_OK) status = choose_by_rules(&asked, error);
-  if (status != KJIT_OK) return status;
-  const struct tune_start start = start_of(&asked);
-  return tune_list_create(out, runtime_mem(runtime), &start, set, error);
-}
-
-/* The outcome is filled in even where tuning failed, so that the caller learns how far it came and what failed
- * first. */
-kjit_status kjit_family_tune(kjit_runtime *runtime, const kjit_family_problem *problem, const kjit_device_info *device,
-                             const char *arch, const kjit_tune_options *options, kjit_tune_outcome *outcome,
-                             kjit_error *error) {
-  kjit_tune_outcome all = {.struct_size = sizeof all};
-  kjit_tune_options taken;
-  struct asked asked;
-  kjit_error unread;
-  if (!error) error = &unread;
-  error_clear(error);
-  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (!outcome) return error_invalid(error, "outcome", "must not be NULL");
-  kjit_status status = tune_options_take(&taken, options, error);
-  if (status == KJIT_OK) status = ask(&asked, problem, device, arch, error);
-  if (status == KJIT_OK) status = choose_by_rules(&asked, error);
-  if (status != KJIT_OK) return status;
-  const struct tune_places places = tune_store_places(runtime, asked.definition->subject);
-  const struct tune_start start = start_of(&asked);
-  const struct tune_job job = {runtime, &places, &start, &asked.device};
-  status = tune_run(&job, &taken, &all, error);
-  const kjit_status filled = struct_fill(outcome, &all, sizeof all, "outcome", status == KJIT_OK ? error : NULL);
-  return status == KJIT_OK ? filled : status;
 }
 
 kjit_status kjit_tune_device_any(const char *arch, kjit_device_info *device, kjit_error *error) {

@@ -16,7 +16,7 @@ struct tune_job {
 /* Take the caller's options. KJIT_ERR_INVALID_ARG. */
 kjit_status tune_options_take(kjit_tune_options *out, const kjit_tune_options *given, kjit_error *error);
 
-/* The statuses are those of kjit_family_tune(). `outcome` is complete: of this library's size. */
+/* The statuses are those of kjit_tune_run(). `outcome` is complete: of this library's size. */
 kjit_status tune_run(const struct tune_job *job, const kjit_tune_options *options, kjit_tune_outcome *outcome,
                      kjit_error *error);
 

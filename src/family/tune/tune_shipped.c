@@ -2,7 +2,7 @@
  * are. Pure functions; any thread. */
 #include "family/tune/tune_shipped.h"
 
-#include "base/frame.h"
+#include "base/files/frame.h"
 
 struct tune_shipped tune_shipped_embedded(void) {
   return (struct tune_shipped){.files = tuned_sources,

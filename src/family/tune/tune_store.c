@@ -7,19 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/threads/push.h"
 #include "runtime/runtime_internal.h"
 
 struct kept {
+  struct push_node node;
   const struct tune_subject *subject; /* of a user's family: the family is retained */
   int32_t ordinal;                    /* the device's; TUNE_NO_DEVICE for an architecture's table */
   char arch[16];
   struct tune_table *table;
-  struct kept *next;
 };
 
 /* What tuning keeps in a runtime: one for each device and for each architecture that was asked for. */
 struct state {
-  _Atomic(struct kept *) newest; /* a list that only ever grows at its head, so readers need no lock */
+  struct push_list tables; /* struct kept */
 };
 
 struct tune_places tune_store_places(kjit_runtime *runtime, const struct tune_subject *subject) {
@@ -40,11 +41,11 @@ static void destroy_kept(const struct mem *mem, struct kept *kept) {
 /* End all tables. Runs when the runtime ends, so no other thread is in here. */
 static void destroy_state(kjit_runtime *runtime, void *user) {
   struct state *state = user;
-  struct kept *kept = atomic_load(&state->newest);
-  while (kept) {
-    struct kept *const next = kept->next;
-    destroy_kept(runtime_mem(runtime), kept);
-    kept = next;
+  struct push_node *node = push_list_newest(&state->tables);
+  while (node) {
+    struct push_node *const next = node->next;
+    destroy_kept(runtime_mem(runtime), (struct kept *)(void *)node);
+    node = next;
   }
   mem_free(runtime_mem(runtime), state);
 }
@@ -61,10 +62,10 @@ static struct state *find_state(kjit_runtime *runtime) {
 }
 
 /* Find a table of a subject. Devices are told apart by number; a table of no device is found by its architecture. */
-static struct tune_table *find(const struct state *state, const struct tune_subject *subject, int32_t ordinal,
+static struct tune_table *find(const struct push_node *newest, const struct tune_subject *subject, int32_t ordinal,
                                const char *arch) {
-  const struct kept *kept = atomic_load_explicit(&state->newest, memory_order_acquire);
-  for (; kept; kept = kept->next) {
+  for (const struct push_node *node = newest; node; node = node->next) {
+    const struct kept *const kept = (const void *)node;
     if (kept->subject != subject || kept->ordinal != ordinal) continue;
     if (ordinal != TUNE_NO_DEVICE || !strcmp(kept->arch, arch)) return kept->table;
   }
@@ -85,22 +86,22 @@ static struct tune_table *keep(struct state *state, const struct tune_places *pl
   made->ordinal = ordinal;
   made->table = table;
   snprintf(made->arch, sizeof made->arch, "%s", arch);
-  made->next = atomic_load_explicit(&state->newest, memory_order_acquire);
+  made->node.next = push_list_newest(&state->tables);
   do {
-    struct tune_table *const found = find(state, places->subject, ordinal, arch);
+    struct tune_table *const found = find(made->node.next, places->subject, ordinal, arch);
     if (found) {
       destroy_kept(mem, made);
       return found;
     }
-  } while (!atomic_compare_exchange_weak_explicit(&state->newest, &made->next, made, memory_order_acq_rel,
-                                                  memory_order_acquire));
+  } while (!push_list_add(&state->tables, &made->node));
   return table;
 }
 
 struct tune_table *tune_store_of_device(kjit_runtime *runtime, const struct tune_subject *subject,
                                         const kjit_device_info *device) {
   struct state *state = find_state(runtime);
-  struct tune_table *table = state ? find(state, subject, device->ordinal, device->arch) : NULL;
+  struct tune_table *table =
+      state ? find(push_list_newest(&state->tables), subject, device->ordinal, device->arch) : NULL;
   if (table || !state) return table;
   const struct tune_places places = tune_store_places(runtime, subject);
   return keep(state, &places, device->ordinal, device->arch_specific, tune_load_of_device(&places, device));
@@ -109,7 +110,8 @@ struct tune_table *tune_store_of_device(kjit_runtime *runtime, const struct tune
 struct tune_table *tune_store_of_arch(kjit_runtime *runtime, const struct tune_subject *subject,
                                       const struct family_place *place) {
   struct state *state = find_state(runtime);
-  struct tune_table *table = state ? find(state, subject, TUNE_NO_DEVICE, place->arch) : NULL;
+  struct tune_table *table =
+      state ? find(push_list_newest(&state->tables), subject, TUNE_NO_DEVICE, place->arch) : NULL;
   if (table || !state) return table;
   const struct tune_places places = tune_store_places(runtime, subject);
   return keep(state, &places, TUNE_NO_DEVICE, place->arch, tune_load_of_arch(&places, place));

@@ -12,13 +12,13 @@
  * the pointer by compare-and-swap. So any number of threads may read; closing must wait for them. */
 #include "jit/bundle/bundle.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/frame.h"
+#include "base/files/file.h"
+#include "base/files/frame.h"
+#include "base/threads/push.h"
 #include "jit/key/key_reader.h"
 
 /* An unpacked dictionary. The first thread that needs it makes it. */
@@ -37,7 +37,7 @@ struct bundle {
   struct bundle_table table;
   uint8_t signature[BUNDLE_SIGNATURE_BYTES];
   bool is_signed;
-  _Atomic(struct dictionary *) *dictionaries; /* one for each group */
+  struct push_place *dictionaries; /* one for each group: struct dictionary */
 };
 
 const char *bundle_name(const struct bundle *bundle) {
@@ -130,10 +130,7 @@ static kjit_status check_trust(struct bundle *bundle, const struct trust *trust,
 
 static kjit_status make_dictionaries(struct bundle *bundle, kjit_error *error) {
   bundle->dictionaries = mem_alloc_array(bundle->mem, bundle->table.group_count, sizeof *bundle->dictionaries);
-  if (!bundle->dictionaries) return error_no_memory(error);
-  for (uint32_t i = 0; i < bundle->table.group_count; i++)
-    atomic_init(&bundle->dictionaries[i], NULL);
-  return KJIT_OK;
+  return bundle->dictionaries ? KJIT_OK : error_no_memory(error);
 }
 
 /* With trusted keys, damage is reported as KJIT_ERR_UNTRUSTED, because an altered bundle is not what was signed. */
@@ -166,7 +163,7 @@ kjit_status bundle_open(struct bundle **out, const struct mem *mem, const struct
 void bundle_close(struct bundle *bundle) {
   if (!bundle) return;
   for (uint32_t i = 0; bundle->dictionaries && i < bundle->table.group_count; i++)
-    mem_free(bundle->mem, atomic_load(&bundle->dictionaries[i]));
+    mem_free(bundle->mem, push_place_get(&bundle->dictionaries[i]));
   mem_free(bundle->mem, bundle->dictionaries);
   mem_free(bundle->mem, bundle->copy);
   mem_free(bundle->mem, bundle->name);
@@ -222,14 +219,12 @@ static struct dictionary *make_dictionary(const struct bundle *bundle, const str
 /* The dictionary of group `index`. Two threads may unpack it at the same time; then the second result is freed. */
 static struct frame_bytes find_dictionary(struct bundle *bundle, uint32_t index, const char **damage, bool *no_memory) {
   struct bundle_group group;
-  struct dictionary *known = atomic_load_explicit(&bundle->dictionaries[index], memory_order_acquire);
+  struct dictionary *known = push_place_get(&bundle->dictionaries[index]);
   bundle_table_group(&bundle->table, index, &group);
   if (!known && group.packed_bytes) {
     struct dictionary *const made = make_dictionary(bundle, &group, damage, no_memory);
-    if (made && !atomic_compare_exchange_strong(&bundle->dictionaries[index], &known, made))
-      mem_free(bundle->mem, made);
-    else
-      known = made;
+    if (made) known = push_place_fill(&bundle->dictionaries[index], made);
+    if (known != made) mem_free(bundle->mem, made);
   }
   return known ? (struct frame_bytes){known->data, known->bytes} : (struct frame_bytes){NULL, 0};
 }

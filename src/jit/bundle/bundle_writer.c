@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/frame.h"
+#include "base/files/frame.h"
 #include "jit/bundle/bundle_layout.h"
 #include "jit/key/key_reader.h"
 

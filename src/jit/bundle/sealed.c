@@ -12,8 +12,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/frame.h"
+#include "base/files/file.h"
+#include "base/files/frame.h"
 
 struct sealed_block {
   struct sealed_block *next;

@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/frame.h"
+#include "base/files/frame.h"
 #include "base/text.h"
 #include "jit/key/key.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/elf_view.h"
+#include "base/files/elf_view.h"
 
 /* A kernel's machine code is in section .text.<name>, and what the driver must know of it in .nv.info.<name>: records
  * of a format byte, an attribute byte and 16 bits, which are the value or, in format 4, the bytes that follow. None of

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/elf_view.h"
 #include "base/error.h"
+#include "base/files/elf_view.h"
 #include "jit/compile/link_symbols.h"
 
 #include "base/table.h"

@@ -12,7 +12,7 @@
 
 #include "base/dynlib.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "jit/compile/nvrtc_identity.h"
 
 /* What is known of the file before it is opened: a key needs the identity alone, so a hit never opens the library. */
@@ -41,15 +41,14 @@ static const char *const usual_folders[] = {"/usr/local/cuda/lib64",
 
 void linker_init(struct linker *linker, const struct mem *mem) {
   linker->mem = mem;
-  atomic_init(&linker->place, NULL);
-  atomic_init(&linker->loaded, NULL);
+  linker->place = linker->loaded = (struct push_place){NULL};
 }
 
 /* The library stays open, as NVRTC does, because it cannot be unloaded safely. */
 void linker_finish(struct linker *linker) {
   if (!linker->mem) return;
-  mem_free(linker->mem, atomic_load(&linker->loaded));
-  mem_free(linker->mem, atomic_load(&linker->place));
+  mem_free(linker->mem, push_place_get(&linker->loaded));
+  mem_free(linker->mem, push_place_get(&linker->place));
 }
 
 static bool find_in_folder(char path[DYNLIB_PATH_BYTES], const char *folder) {
@@ -103,18 +102,13 @@ static kjit_status find(struct linker_place *place, const char *beside, kjit_err
 
 /* Find it once. Of two threads that look at the same time, the first one's place is kept and the other's given back. */
 static kjit_status get_place(struct linker *linker, const char *beside, struct linker_place **out, kjit_error *error) {
-  struct linker_place *known = atomic_load_explicit(&linker->place, memory_order_acquire);
-  *out = known;
-  if (known) return KJIT_OK;
+  *out = push_place_get(&linker->place);
+  if (*out) return KJIT_OK;
   struct linker_place *place = mem_alloc(linker->mem, sizeof *place);
   if (!place) return error_no_memory(error);
   const kjit_status status = find(place, beside, error);
-  if (status == KJIT_OK && atomic_compare_exchange_strong(&linker->place, &known, place)) {
-    *out = place;
-    return KJIT_OK;
-  }
-  mem_free(linker->mem, place);
-  *out = known;
+  if (status == KJIT_OK) *out = push_place_fill(&linker->place, place);
+  if (*out != place) mem_free(linker->mem, place);
   return status;
 }
 
@@ -148,7 +142,7 @@ static kjit_status load(struct linker_loaded *loaded, const char *path, kjit_err
 }
 
 kjit_status linker_open(struct linker *linker, const char *beside, const struct linker_api **api, kjit_error *error) {
-  struct linker_loaded *known = atomic_load_explicit(&linker->loaded, memory_order_acquire);
+  struct linker_loaded *known = push_place_get(&linker->loaded);
   struct linker_place *place;
   *api = known ? &known->api : NULL;
   if (known) return KJIT_OK;
@@ -157,12 +151,11 @@ kjit_status linker_open(struct linker *linker, const char *beside, const struct 
   struct linker_loaded *const loaded = mem_alloc(linker->mem, sizeof *loaded);
   if (!loaded) return error_no_memory(error);
   status = load(loaded, place->library, error);
-  if (status == KJIT_OK && atomic_compare_exchange_strong(&linker->loaded, &known, loaded)) {
-    *api = &loaded->api;
-    return KJIT_OK;
+  if (status == KJIT_OK) known = push_place_fill(&linker->loaded, loaded);
+  if (known != loaded) {
+    dynlib_close(&loaded->library);
+    mem_free(linker->mem, loaded);
   }
-  dynlib_close(&loaded->library);
-  mem_free(linker->mem, loaded);
   *api = known ? &known->api : NULL;
   return status;
 }

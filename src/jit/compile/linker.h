@@ -3,6 +3,7 @@
 #define KJIT_JIT_COMPILE_LINKER_H
 
 #include "base/mem.h"
+#include "base/threads/push.h"
 
 /* nvJitLink's functions by the names that every version from 12.0 on exports. Results are nvJitLinkResult's numbers: 0
  * is success. Declared here because toolkits may lack its header. A test passes a table of fakes. */
@@ -21,8 +22,8 @@ struct linker_loaded;
 /* Both pointers are set once, by whoever comes first: no lock is held while files are read or libraries opened. */
 struct linker {
   const struct mem *mem;
-  _Atomic(struct linker_place *) place;
-  _Atomic(struct linker_loaded *) loaded;
+  struct push_place place;  /* struct linker_place */
+  struct push_place loaded; /* struct linker_loaded */
 };
 
 void linker_init(struct linker *linker, const struct mem *mem);

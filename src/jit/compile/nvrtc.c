@@ -11,13 +11,13 @@
 #include "jit/compile/nvrtc.h"
 
 #include <cuda.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/dynlib.h"
 #include "base/error.h"
+#include "base/threads/push.h"
 #include "jit/compile/linker.h"
 #include "jit/compile/nvrtc_find.h"
 
@@ -43,15 +43,15 @@ struct nvrtc_loaded {
   int major, minor;
 };
 
-/* Both pointers are set once, by whoever comes first: no lock is held while files are read or libraries opened. */
+/* Each place is filled once, by whoever comes first: no lock is held while files are read or libraries opened. */
 struct nvrtc {
   const struct mem *mem;
   char *asked; /* path to use, NULL for the usual places */
   const char *asked_by;
-  unsigned inspected; /* NVRTC_INSPECT_* */
-  _Atomic(struct nvrtc_place *) place;
-  _Atomic(struct nvrtc_loaded *) loaded;
-  _Atomic(char *) identity_with_linker;
+  unsigned inspected;                     /* NVRTC_INSPECT_* */
+  struct push_place place;                /* struct nvrtc_place */
+  struct push_place loaded;               /* struct nvrtc_loaded */
+  struct push_place identity_with_linker; /* text */
   struct linker linker;
 };
 
@@ -59,9 +59,6 @@ static struct nvrtc *make(const struct mem *mem) {
   struct nvrtc *nvrtc = mem_alloc(mem, sizeof *nvrtc);
   if (!nvrtc) return NULL;
   nvrtc->mem = mem;
-  atomic_init(&nvrtc->place, NULL);
-  atomic_init(&nvrtc->loaded, NULL);
-  atomic_init(&nvrtc->identity_with_linker, NULL);
   linker_init(&nvrtc->linker, mem);
   return nvrtc;
 }
@@ -103,8 +100,8 @@ kjit_status nvrtc_create_fake(struct nvrtc **out, const struct mem *mem, const s
   strcpy(place->identity, identity);
   loaded->api = *api;
   (void)api->nvrtcVersion(&loaded->major, &loaded->minor);
-  atomic_store(&nvrtc->place, place);
-  atomic_store(&nvrtc->loaded, loaded);
+  (void)push_place_fill(&nvrtc->place, place);
+  (void)push_place_fill(&nvrtc->loaded, loaded);
   *out = nvrtc;
   return KJIT_OK;
 }
@@ -127,9 +124,9 @@ unsigned nvrtc_inspected(const struct nvrtc *nvrtc) {
 
 void nvrtc_destroy(struct nvrtc *nvrtc) {
   if (!nvrtc) return;
-  mem_free(nvrtc->mem, atomic_load(&nvrtc->loaded));
-  mem_free(nvrtc->mem, atomic_load(&nvrtc->place));
-  mem_free(nvrtc->mem, atomic_load(&nvrtc->identity_with_linker));
+  mem_free(nvrtc->mem, push_place_get(&nvrtc->loaded));
+  mem_free(nvrtc->mem, push_place_get(&nvrtc->place));
+  mem_free(nvrtc->mem, push_place_get(&nvrtc->identity_with_linker));
   linker_finish(&nvrtc->linker);
   mem_free(nvrtc->mem, nvrtc->asked);
   mem_free(nvrtc->mem, nvrtc);
@@ -137,19 +134,14 @@ void nvrtc_destroy(struct nvrtc *nvrtc) {
 
 /* Only success is kept: NVRTC may be installed while the process runs. */
 static kjit_status get_place(struct nvrtc *nvrtc, const struct nvrtc_place **out, kjit_error *error) {
-  struct nvrtc_place *known = atomic_load_explicit(&nvrtc->place, memory_order_acquire);
-  *out = known;
-  if (known) return KJIT_OK;
+  *out = push_place_get(&nvrtc->place);
+  if (*out) return KJIT_OK;
   struct nvrtc_place *place = mem_alloc(nvrtc->mem, sizeof *place);
   if (!place) return error_no_memory(error);
   const struct nvrtc_search search = {nvrtc->asked, nvrtc->asked_by, ""};
   const kjit_status status = nvrtc_find(place, &search, error);
-  if (status == KJIT_OK && atomic_compare_exchange_strong(&nvrtc->place, &known, place)) {
-    *out = place;
-    return KJIT_OK;
-  }
-  mem_free(nvrtc->mem, place);
-  *out = known;
+  if (status == KJIT_OK) *out = push_place_fill(&nvrtc->place, place);
+  if (*out != place) mem_free(nvrtc->mem, place);
   return status;
 }
 
@@ -220,7 +212,7 @@ static kjit_status load(struct nvrtc_loaded *loaded, const struct nvrtc_place *p
 
 /* A thread that comes second has opened the same libraries once more, and gives that reference back. */
 static kjit_status get_loaded(struct nvrtc *nvrtc, struct nvrtc_loaded **out, kjit_error *error) {
-  *out = atomic_load_explicit(&nvrtc->loaded, memory_order_acquire);
+  *out = push_place_get(&nvrtc->loaded);
   if (*out) return KJIT_OK;
   const struct nvrtc_place *place;
   kjit_status status = get_place(nvrtc, &place, error);
@@ -228,11 +220,8 @@ static kjit_status get_loaded(struct nvrtc *nvrtc, struct nvrtc_loaded **out, kj
   struct nvrtc_loaded *loaded = mem_alloc(nvrtc->mem, sizeof *loaded);
   if (!loaded) return error_no_memory(error);
   status = load(loaded, place, error);
-  if (status == KJIT_OK && atomic_compare_exchange_strong(&nvrtc->loaded, out, loaded)) {
-    *out = loaded;
-    return KJIT_OK;
-  }
-  unload(nvrtc->mem, loaded);
+  if (status == KJIT_OK) *out = push_place_fill(&nvrtc->loaded, loaded);
+  if (*out != loaded) unload(nvrtc->mem, loaded);
   return status;
 }
 
@@ -257,7 +246,7 @@ kjit_status nvrtc_open_linker(struct nvrtc *nvrtc, const struct linker_api **api
 }
 
 const char *nvrtc_identity_with_linker(struct nvrtc *nvrtc, kjit_error *error) {
-  char *known = atomic_load_explicit(&nvrtc->identity_with_linker, memory_order_acquire);
+  const char *const known = push_place_get(&nvrtc->identity_with_linker);
   if (known) return known;
   const char *const compiler = nvrtc_identity(nvrtc, error);
   const char *const linker = compiler ? nvrtc_linker_identity(nvrtc, error) : NULL;
@@ -269,7 +258,7 @@ const char *nvrtc_identity_with_linker(struct nvrtc *nvrtc, kjit_error *error) {
     return NULL;
   }
   (void)snprintf(both, bytes, "%s+%s", compiler, linker);
-  if (atomic_compare_exchange_strong(&nvrtc->identity_with_linker, &known, both)) return both;
-  mem_free(nvrtc->mem, both);
-  return known;
+  const char *const kept = push_place_fill(&nvrtc->identity_with_linker, both);
+  if (kept != both) mem_free(nvrtc->mem, both);
+  return kept;
 }

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/digest.h"
-#include "base/elf_view.h"
 #include "base/error.h"
+#include "base/files/elf_view.h"
 
 /* The largest file that is read: libnvrtc has 110 MB, and hashing ten times as much would take seconds. */
 #define LIBRARY_LIMIT ((size_t)1 << 30)

@@ -5,7 +5,7 @@
 #include <kjit/common.h>
 
 #include "base/dynlib.h"
-#include "base/file.h"
+#include "base/files/file.h"
 
 #define NVRTC_IDENTITY_BYTES 128 /* what kjit_doctor_report has room for */
 

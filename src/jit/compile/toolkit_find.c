@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/dynlib.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "jit/compile/environment_find.h"
 #include "jit/compile/nvrtc_find.h"
 
@@ -59,11 +59,11 @@ void toolkit_init(struct toolkit *toolkit, const struct mem *mem) {
   toolkit->mem = mem;
   toolkit->cache_dir = NULL;
   toolkit->writable = false;
-  atomic_init(&toolkit->place, NULL);
+  toolkit->place = (struct push_place){NULL};
 }
 
 void toolkit_finish(struct toolkit *toolkit) {
-  if (toolkit->mem) mem_free(toolkit->mem, atomic_load(&toolkit->place));
+  if (toolkit->mem) mem_free(toolkit->mem, push_place_get(&toolkit->place));
 }
 
 static bool has_file(const char *dir, const char *name) {
@@ -173,14 +173,12 @@ static struct toolkit_place *find(const struct toolkit *toolkit, struct nvrtc *n
 }
 
 void toolkit_extras(struct toolkit *toolkit, struct nvrtc *nvrtc, bool memory_only, struct custom_extras *extras) {
-  struct toolkit_place *place = atomic_load_explicit(&toolkit->place, memory_order_acquire);
+  struct toolkit_place *place = push_place_get(&toolkit->place);
   if (!place && !memory_only) {
     struct toolkit_place *found = find(toolkit, nvrtc);
     if (!found) return;
-    if (atomic_compare_exchange_strong(&toolkit->place, &place, found))
-      place = found;
-    else
-      mem_free(toolkit->mem, found);
+    place = push_place_fill(&toolkit->place, found);
+    if (place != found) mem_free(toolkit->mem, found);
   }
   if (!place) return;
   extras->dirs = place->list;

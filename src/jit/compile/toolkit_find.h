@@ -2,9 +2,9 @@
 #ifndef KJIT_JIT_COMPILE_TOOLKIT_FIND_H
 #define KJIT_JIT_COMPILE_TOOLKIT_FIND_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/threads/push.h"
 #include "jit/compile/nvrtc.h"
 #include "jit/request/custom_request.h"
 
@@ -12,7 +12,7 @@
 
 /* Zero it before use. */
 struct toolkit {
-  _Atomic(struct toolkit_place *) place;
+  struct push_place place; /* struct toolkit_place */
   const struct mem *mem;
   const char *cache_dir; /* where NVRTC's own headers may lie; NULL: there is no such folder. Borrowed */
   bool writable;         /* they may be put there */

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "base/elf_view.h"
+#include "base/files/elf_view.h"
 #include "jit/compile/cubin_image.h"
 #include "jit/compile/name_uses.h"
 

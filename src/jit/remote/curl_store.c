@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "jit/remote/curl_api.h"
-#include "jit/remote/object_lease.h"
 #include "jit/remote/remote_pool.h"
 #include "jit/remote/remote_url.h"
 
@@ -26,7 +25,6 @@ struct curl_store {
   const struct mem *mem;
   const struct curl_api *api;
   struct remote_pool pool;
-  atomic_bool leases_work;
   bool is_s3;
   uint32_t connect_ms;
   char *base;  /* without a "/" at its end */
@@ -170,9 +168,9 @@ static kjit_remote_answer store_get(void *user, const char *name, uint32_t timeo
   return ask(user, &exchange, name, timeout_ms);
 }
 
-static kjit_remote_answer store_put(void *user, const char *name, const void *data, size_t bytes, int only_if_absent,
-                                    uint32_t timeout_ms) {
-  struct exchange exchange = {.method = "PUT", .data = data, .bytes = bytes, .only_if_absent = only_if_absent != 0};
+static kjit_remote_answer store_put(void *user, const char *name, const void *data, size_t bytes,
+                                    uint32_t lease_seconds, uint32_t timeout_ms) {
+  struct exchange exchange = {.method = "PUT", .data = data, .bytes = bytes, .only_if_absent = lease_seconds != 0};
   return ask(user, &exchange, name, timeout_ms);
 }
 
@@ -184,22 +182,6 @@ static kjit_remote_answer store_exists(void *user, const char *name, uint32_t ti
 static kjit_remote_answer store_remove(void *user, const char *name, uint32_t timeout_ms) {
   struct exchange exchange = {.method = "DELETE"};
   return ask(user, &exchange, name, timeout_ms);
-}
-
-/* A lease is an object here, put with "If-None-Match: *" (object_lease.h). */
-static struct object_lease lease_of(struct curl_store *store) {
-  return (struct object_lease){store, store_get, store_put, store_remove, &store->leases_work};
-}
-
-static kjit_remote_answer store_try_lease(void *user, const char *name, const char *owner, uint32_t seconds,
-                                          uint32_t timeout_ms) {
-  const struct object_lease lease = lease_of(user);
-  return object_lease_take(&lease, name, owner, seconds, timeout_ms);
-}
-
-static kjit_remote_answer store_release(void *user, const char *name, const char *owner, uint32_t timeout_ms) {
-  const struct object_lease lease = lease_of(user);
-  return object_lease_release(&lease, name, owner, timeout_ms);
 }
 
 /* ---- Opening ---- */
@@ -295,8 +277,7 @@ kjit_status curl_store_open_with(kjit_remote_store *out, const struct mem *mem, 
   out->get = store_get;
   out->put = store_put;
   out->exists = store_exists;
-  out->try_lease = store_try_lease;
-  out->release = store_release;
+  out->remove = store_remove;
   out->close = store_close;
   return KJIT_OK;
 }

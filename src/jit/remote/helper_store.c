@@ -3,7 +3,7 @@
  *
  * "crsh:/path" is the socket of a helper that somebody else runs. "ccache+SCHEME://…" is the URL that the program
  * ccache-storage-SCHEME is started with (helper_start.c). An object's key is the 32 bytes that its name spells in hex.
- * Leases are objects (object_lease.h), put without the flag that overwrites: how exact they are is the helper's matter.
+ * Leases are put without the flag that overwrites: how exact they are is the helper's matter.
  *
  * Any thread. After helper_store_open() the struct changes by its atomics alone. */
 #include <stdio.h>
@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "jit/remote/helper_start.h"
 #include "jit/remote/helper_wire.h"
-#include "jit/remote/object_lease.h"
 #include "jit/remote/remote_clock.h"
 #include "jit/remote/remote_object.h"
 
@@ -21,7 +20,6 @@ struct helper_store {
   struct remote_pool pool;
   struct helper helper;
   uint32_t connect_ms;
-  atomic_bool leases_work;
 };
 
 /* One request and what it needs. */
@@ -71,11 +69,11 @@ static kjit_remote_answer store_get(void *user, const char *name, uint32_t timeo
   return answer == HELPER_OK ? KJIT_REMOTE_DONE : KJIT_REMOTE_FAILED;
 }
 
-static kjit_remote_answer store_put(void *user, const char *name, const void *data, size_t bytes, int only_if_absent,
-                                    uint32_t timeout_ms) {
-  const struct errand errand = {.request = HELPER_PUT, .data = data, .bytes = bytes, .overwrite = !only_if_absent};
+static kjit_remote_answer store_put(void *user, const char *name, const void *data, size_t bytes,
+                                    uint32_t lease_seconds, uint32_t timeout_ms) {
+  const struct errand errand = {.request = HELPER_PUT, .data = data, .bytes = bytes, .overwrite = !lease_seconds};
   const enum helper_answer answer = run(user, &errand, name, timeout_ms);
-  if (answer == HELPER_NOOP && only_if_absent) return KJIT_REMOTE_ABSENT;
+  if (answer == HELPER_NOOP && lease_seconds) return KJIT_REMOTE_ABSENT;
   return answer == HELPER_OK ? KJIT_REMOTE_DONE : KJIT_REMOTE_FAILED;
 }
 
@@ -84,21 +82,6 @@ static kjit_remote_answer store_remove(void *user, const char *name, uint32_t ti
   const enum helper_answer answer = run(user, &errand, name, timeout_ms);
   if (answer == HELPER_NOOP) return KJIT_REMOTE_ABSENT;
   return answer == HELPER_OK ? KJIT_REMOTE_DONE : KJIT_REMOTE_FAILED;
-}
-
-static struct object_lease lease_of(struct helper_store *store) {
-  return (struct object_lease){store, store_get, store_put, store_remove, &store->leases_work};
-}
-
-static kjit_remote_answer store_try_lease(void *user, const char *name, const char *owner, uint32_t seconds,
-                                          uint32_t timeout_ms) {
-  const struct object_lease lease = lease_of(user);
-  return object_lease_take(&lease, name, owner, seconds, timeout_ms);
-}
-
-static kjit_remote_answer store_release(void *user, const char *name, const char *owner, uint32_t timeout_ms) {
-  const struct object_lease lease = lease_of(user);
-  return object_lease_release(&lease, name, owner, timeout_ms);
 }
 
 static void store_close(void *user) {
@@ -132,8 +115,7 @@ kjit_status helper_store_open(kjit_remote_store *out, const struct mem *mem, con
   out->user = store;
   out->get = store_get;
   out->put = store_put;
-  out->try_lease = store_try_lease;
-  out->release = store_release;
+  out->remove = store_remove;
   out->close = store_close;
   return KJIT_OK;
 }

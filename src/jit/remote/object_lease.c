@@ -31,68 +31,69 @@ static int receive(void *user, const void *data, size_t bytes) {
   return 0;
 }
 
-static kjit_remote_answer get(const struct object_lease *lease, const char *name, struct lease_text *text,
+static kjit_remote_answer get(const kjit_remote_store *store, const char *name, struct lease_text *text,
                               int64_t deadline_ns) {
   const uint32_t left_ms = remote_left_ms(deadline_ns);
-  return left_ms ? lease->get(lease->user, name, left_ms, receive, text) : KJIT_REMOTE_FAILED;
+  return left_ms ? store->get(store->user, name, left_ms, receive, text) : KJIT_REMOTE_FAILED;
 }
 
-static kjit_remote_answer put(const struct object_lease *lease, const char *name, const char *text,
+static kjit_remote_answer put(const kjit_remote_store *store, const char *name, const char *text, uint32_t seconds,
                               int64_t deadline_ns) {
   const uint32_t left_ms = remote_left_ms(deadline_ns);
-  return left_ms ? lease->put(lease->user, name, text, strlen(text), 1, left_ms) : KJIT_REMOTE_FAILED;
+  return left_ms ? store->put(store->user, name, text, strlen(text), seconds, left_ms) : KJIT_REMOTE_FAILED;
 }
 
-static kjit_remote_answer drop(const struct object_lease *lease, const char *name, int64_t deadline_ns) {
+static kjit_remote_answer drop(const kjit_remote_store *store, const char *name, int64_t deadline_ns) {
   const uint32_t left_ms = remote_left_ms(deadline_ns);
-  return left_ms ? lease->remove(lease->user, name, left_ms) : KJIT_REMOTE_FAILED;
+  return left_ms ? store->remove(store->user, name, left_ms) : KJIT_REMOTE_FAILED;
 }
 
 /* Is the lease that another put there over? What is no lease is over too. A clock that is wrong costs a build, or a
  * wait within its bound. */
-static bool is_over(const struct object_lease *lease, const char *name, uint32_t seconds, int64_t deadline_ns) {
+static bool is_over(const kjit_remote_store *store, const char *name, uint32_t seconds, int64_t deadline_ns) {
   struct lease_text text = {.bytes = 0};
-  if (get(lease, name, &text, deadline_ns) != KJIT_REMOTE_DONE) return false;
+  if (get(store, name, &text, deadline_ns) != KJIT_REMOTE_DONE) return false;
   if (strncmp(text.data, LEASE_HEAD, sizeof LEASE_HEAD - 1) != 0) return true;
   const long long expiry = strtoll(text.data + sizeof LEASE_HEAD - 1, NULL, 10), now = (long long)time(NULL);
   return expiry <= now || expiry - 2 * (long long)seconds > now;
 }
 
 /* Does the store heed the condition? Asked by putting the lease that was just put once more. */
-static kjit_remote_answer find_out(const struct object_lease *lease, const char *name, const char *text,
-                                   int64_t deadline_ns) {
-  const kjit_remote_answer again = put(lease, name, text, deadline_ns);
+static kjit_remote_answer find_out(const kjit_remote_store *store, atomic_bool *works, const char *name,
+                                   const char *text, uint32_t seconds, int64_t deadline_ns) {
+  const kjit_remote_answer again = put(store, name, text, seconds, deadline_ns);
   if (again == KJIT_REMOTE_ABSENT) {
-    atomic_store(lease->works, true);
+    atomic_store(works, true);
     return KJIT_REMOTE_DONE;
   }
   if (again == KJIT_REMOTE_FAILED) return again;
-  (void)drop(lease, name, deadline_ns);
+  (void)drop(store, name, deadline_ns);
   return KJIT_REMOTE_UNSUPPORTED;
 }
 
-kjit_remote_answer object_lease_take(const struct object_lease *lease, const char *name, const char *owner,
-                                     uint32_t seconds, uint32_t timeout_ms) {
+kjit_remote_answer object_lease_take(const kjit_remote_store *store, atomic_bool *works, const char *name,
+                                     const char *owner, uint32_t seconds, uint32_t timeout_ms) {
   const int64_t deadline_ns = remote_deadline_ns(timeout_ms);
   char text[LEASE_MAX_BYTES];
   snprintf(text, sizeof text, LEASE_HEAD "%lld %.80s\n", (long long)time(NULL) + (long long)seconds, owner);
-  kjit_remote_answer answer = put(lease, name, text, deadline_ns);
+  kjit_remote_answer answer = put(store, name, text, seconds, deadline_ns);
   if (answer == KJIT_REMOTE_ABSENT) {
-    atomic_store(lease->works, true);
-    if (!is_over(lease, name, seconds, deadline_ns)) return answer;
+    atomic_store(works, true);
+    if (!is_over(store, name, seconds, deadline_ns)) return answer;
     /* Two may remove it at the same time, and both build then, which costs time alone. */
-    (void)drop(lease, name, deadline_ns);
-    answer = put(lease, name, text, deadline_ns);
+    (void)drop(store, name, deadline_ns);
+    answer = put(store, name, text, seconds, deadline_ns);
   }
-  if (answer == KJIT_REMOTE_DONE && !atomic_load(lease->works)) answer = find_out(lease, name, text, deadline_ns);
+  if (answer == KJIT_REMOTE_DONE && !atomic_load(works))
+    answer = find_out(store, works, name, text, seconds, deadline_ns);
   return answer;
 }
 
-kjit_remote_answer object_lease_release(const struct object_lease *lease, const char *name, const char *owner,
+kjit_remote_answer object_lease_release(const kjit_remote_store *store, const char *name, const char *owner,
                                         uint32_t timeout_ms) {
   const int64_t deadline_ns = remote_deadline_ns(timeout_ms);
   struct lease_text text = {.bytes = 0};
-  const kjit_remote_answer answer = get(lease, name, &text, deadline_ns);
+  const kjit_remote_answer answer = get(store, name, &text, deadline_ns);
   if (answer != KJIT_REMOTE_DONE) return answer;
-  return strstr(text.data, owner) ? drop(lease, name, deadline_ns) : KJIT_REMOTE_ABSENT;
+  return strstr(text.data, owner) ? drop(store, name, deadline_ns) : KJIT_REMOTE_ABSENT;
 }

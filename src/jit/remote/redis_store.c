@@ -101,21 +101,23 @@ static kjit_remote_answer set_answer(const struct redis_reply *reply) {
   return reply->kind == REDIS_STATUS && !strcmp(reply->line, "OK") ? KJIT_REMOTE_DONE : KJIT_REMOTE_FAILED;
 }
 
-/* EX lets the server forget the object after the store's time to live; NX makes it keep one that is there. */
-static kjit_remote_answer store_put(void *user, const char *name, const void *data, size_t bytes, int only_if_absent,
-                                    uint32_t timeout_ms) {
+/* EX lets the server forget the object, a lease when it is over and any other after the store's time to live. NX makes
+ * it keep one that is there. */
+static kjit_remote_answer store_put(void *user, const char *name, const void *data, size_t bytes,
+                                    uint32_t lease_seconds, uint32_t timeout_ms) {
   struct redis_store *store = user;
   char full[NAME_BYTES], seconds[24];
   struct redis_reply reply;
   make_name(name, full);
   struct redis_part parts[6] = {part("SET"), part(full), {data, bytes}};
   size_t count = 3;
-  if (store->ttl_s) {
-    snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)store->ttl_s);
+  const uint64_t life_s = lease_seconds ? lease_seconds : store->ttl_s;
+  if (life_s) {
+    snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)life_s);
     parts[count++] = part("EX");
     parts[count++] = part(seconds);
   }
-  if (only_if_absent) parts[count++] = part("NX");
+  if (lease_seconds) parts[count++] = part("NX");
   run(store, parts, count, timeout_ms, &reply, NULL, NULL);
   return set_answer(&reply);
 }
@@ -130,28 +132,12 @@ static kjit_remote_answer store_exists(void *user, const char *name, uint32_t ti
   return reply.number ? KJIT_REMOTE_DONE : KJIT_REMOTE_ABSENT;
 }
 
-/* A lease is a key that exists: SET NX says in one step whether it was free, and EX ends it if its owner dies. */
-static kjit_remote_answer store_try_lease(void *user, const char *name, const char *owner, uint32_t seconds,
-                                          uint32_t timeout_ms) {
-  char full[NAME_BYTES], life[16];
-  struct redis_reply reply;
-  make_name(name, full);
-  snprintf(life, sizeof life, "%u", seconds);
-  const struct redis_part parts[] = {part("SET"), part(full), part(owner), part("NX"), part("EX"), part(life)};
-  run(user, parts, 6, timeout_ms, &reply, NULL, NULL);
-  return set_answer(&reply);
-}
-
-static kjit_remote_answer store_release(void *user, const char *name, const char *owner, uint32_t timeout_ms) {
-  /* In one step, because between a look and a removal the lease may run out and be another's. */
-  static const char script[] =
-      "if redis.call('GET',KEYS[1])==ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end";
+static kjit_remote_answer store_remove(void *user, const char *name, uint32_t timeout_ms) {
   char full[NAME_BYTES];
   struct redis_reply reply;
   make_name(name, full);
-  const struct redis_part parts[] = {part("EVAL"), part(script), part("1"), part(full), part(owner)};
-  run(user, parts, 5, timeout_ms, &reply, NULL, NULL);
-  if (reply.kind == REDIS_ERROR) return KJIT_REMOTE_UNSUPPORTED; /* no scripts here: the lease runs out by itself */
+  const struct redis_part parts[] = {part("DEL"), part(full)};
+  run(user, parts, 2, timeout_ms, &reply, NULL, NULL);
   if (reply.kind != REDIS_INTEGER) return KJIT_REMOTE_FAILED;
   return reply.number ? KJIT_REMOTE_DONE : KJIT_REMOTE_ABSENT;
 }
@@ -218,8 +204,7 @@ kjit_status redis_store_open(kjit_remote_store *out, const struct mem *mem, cons
   out->get = store_get;
   out->put = store_put;
   out->exists = store_exists;
-  out->try_lease = store_try_lease;
-  out->release = store_release;
+  out->remove = store_remove;
   out->close = store_close;
   return KJIT_OK;
 }

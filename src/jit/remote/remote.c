@@ -15,9 +15,10 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "jit/remote/object_lease.h"
 #include "jit/remote/remote_internal.h"
 
-#define STORE_OLDEST_BYTES (offsetof(kjit_remote_store, release) + sizeof(void *))
+#define STORE_OLDEST_BYTES (offsetof(kjit_remote_store, remove) + sizeof(void *))
 
 static kjit_status add_store(struct remote *remote, const kjit_remote_store *given, kjit_error *error) {
   struct remote_tier *tier = &remote->tiers[remote->count];
@@ -221,7 +222,7 @@ static void lease_owner(const struct remote *remote, char owner[REMOTE_OWNER_BYT
 
 /* Is this store asked for leases? One that nobody may write into has none. */
 static bool has_leases(const struct remote *remote, struct remote_tier *tier) {
-  return !remote->read_only && !(tier->store.flags & KJIT_REMOTE_READ_ONLY) && tier->store.try_lease &&
+  return !remote->read_only && !(tier->store.flags & KJIT_REMOTE_READ_ONLY) && tier->store.get && tier->store.remove &&
          atomic_load(&tier->leases_after_ns) <= remote_now_ns(remote);
 }
 
@@ -234,7 +235,8 @@ enum remote_turn remote_lease(struct remote *remote, const struct digest *key, i
     struct remote_tier *const tier = &remote->tiers[i];
     uint32_t timeout_ms;
     if (!has_leases(remote, tier) || !remote_tier_admits(remote, tier, deadline_ns, &timeout_ms)) continue;
-    const kjit_remote_answer answer = tier->store.try_lease(tier->store.user, name, owner, REMOTE_LEASE_S, timeout_ms);
+    const kjit_remote_answer answer =
+        object_lease_take(&tier->store, &tier->leases_work, name, owner, REMOTE_LEASE_S, timeout_ms);
     remote_tier_note(remote, tier, answer);
     if (answer == KJIT_REMOTE_ABSENT) return REMOTE_TURN_OTHERS;
     if (answer == KJIT_REMOTE_DONE) {
@@ -254,9 +256,8 @@ void remote_lease_return(struct remote *remote, const struct digest *key, int64_
   for (size_t i = 0; i < remote->count; i++) {
     struct remote_tier *const tier = &remote->tiers[i];
     uint32_t timeout_ms;
-    if (!has_leases(remote, tier) || !tier->store.release) continue;
-    if (!remote_tier_admits(remote, tier, deadline_ns, &timeout_ms)) continue;
-    remote_tier_note(remote, tier, tier->store.release(tier->store.user, name, owner, timeout_ms));
+    if (!has_leases(remote, tier) || !remote_tier_admits(remote, tier, deadline_ns, &timeout_ms)) continue;
+    remote_tier_note(remote, tier, object_lease_release(&tier->store, name, owner, timeout_ms));
     return; /* remote_lease() took it from the first store that has leases */
   }
 }

@@ -28,6 +28,7 @@ struct remote_tier {
   atomic_uint failures; /* in a row */
   _Atomic int64_t open_until_ns;
   atomic_bool told_refusal;
+  atomic_bool leases_work;         /* found out by the first lease, as object_lease.h says */
   _Atomic int64_t leases_after_ns; /* its leases are not asked for before; INT64_MAX: it has none */
 };
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "jit/remote/remote_internal.h"
 
 #define SECRET_HEAD       "kjit-secret-key 1 "

@@ -7,7 +7,7 @@
 #include <kjit/build.h>
 
 #include "base/digest.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "jit/request/target.h"
 
 /* An include that the walk did not reach is given to the compiler under a name that begins so and is nowhere. A

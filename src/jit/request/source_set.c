@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/frame.h"
+#include "base/files/frame.h"
 #include "base/text.h"
 #include "jit/request/directive_scan.h"
 #include "jit/request/embedded_sources.h"
@@ -48,8 +48,8 @@ bool source_set_seal(struct source_set *set, struct source_file *files, size_t c
 }
 
 struct shelved_set {
+  struct push_node node;
   struct source_set set;
-  struct shelved_set *next;
   char *texts;                /* of every embedded source, unpacked */
   struct source_file files[]; /* room for every embedded source, then the texts */
 };
@@ -122,44 +122,43 @@ static struct shelved_set *make(const struct embedded_source *main_source, const
 
 void source_shelf_init(struct source_shelf *shelf, const struct mem *mem) {
   shelf->mem = mem;
-  atomic_init(&shelf->newest, NULL);
+  shelf->sets = (struct push_list){{NULL}};
 }
 
 void source_shelf_finish(struct source_shelf *shelf) {
-  struct shelved_set *set = atomic_exchange(&shelf->newest, NULL);
-  while (set) {
-    struct shelved_set *const next = set->next;
-    mem_free(shelf->mem, set);
-    set = next;
+  struct push_node *node = push_list_newest(&shelf->sets);
+  shelf->sets = (struct push_list){{NULL}};
+  while (node) {
+    struct push_node *const next = node->next;
+    mem_free(shelf->mem, node); /* the set begins with it */
+    node = next;
   }
 }
 
-/* The list only ever grows at its head, so readers need no lock. */
-static const struct source_set *find_made(const struct shelved_set *head, const char *main_name) {
-  for (; head; head = head->next) {
-    if (!strcmp(head->set.files[0].name, main_name)) return &head->set;
+static const struct source_set *find_made(const struct push_node *newest, const char *main_name) {
+  for (const struct push_node *node = newest; node; node = node->next) {
+    const struct shelved_set *const made = (const void *)node;
+    if (!strcmp(made->set.files[0].name, main_name)) return &made->set;
   }
   return NULL;
 }
 
 /* Put a set on the shelf. When two threads made the same set, the second frees its own and takes the first's. */
 static const struct source_set *put(struct source_shelf *shelf, struct shelved_set *made) {
-  struct shelved_set *head = atomic_load_explicit(&shelf->newest, memory_order_acquire);
+  made->node.next = push_list_newest(&shelf->sets);
   do {
-    const struct source_set *const found = find_made(head, made->set.files[0].name);
+    const struct source_set *const found = find_made(made->node.next, made->set.files[0].name);
     if (found) {
       mem_free(shelf->mem, made);
       return found;
     }
-    made->next = head;
-  } while (
-      !atomic_compare_exchange_weak_explicit(&shelf->newest, &head, made, memory_order_acq_rel, memory_order_acquire));
+  } while (!push_list_add(&shelf->sets, &made->node));
   return &made->set;
 }
 
 kjit_status source_shelf_get(struct source_shelf *shelf, const char *main_name, const struct source_set **out,
                              kjit_error *error) {
-  *out = find_made(atomic_load_explicit(&shelf->newest, memory_order_acquire), main_name);
+  *out = find_made(push_list_newest(&shelf->sets), main_name);
   if (*out) return KJIT_OK;
   const struct embedded_source *source = embedded_source_find(main_name, strlen(main_name));
   if (!source) {

@@ -2,11 +2,11 @@
 #ifndef KJIT_JIT_REQUEST_SOURCE_SET_H
 #define KJIT_JIT_REQUEST_SOURCE_SET_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/digest.h"
 #include "base/mem.h"
+#include "base/threads/push.h"
 
 struct source_file {
   const char *name; /* as in #include, relative */
@@ -26,7 +26,7 @@ struct source_set {
 /* The closures of embedded kernels, each unpacked when it is first asked for and kept until the end. */
 struct source_shelf {
   const struct mem *mem;
-  _Atomic(struct shelved_set *) newest;
+  struct push_list sets; /* struct shelved_set */
 };
 
 void source_shelf_init(struct source_shelf *shelf, const struct mem *mem);

@@ -91,8 +91,7 @@ template <typename Members> void check_alike(const Members &members) {
     const emulator_wgmma &other = product_of(members, i);
     if (other.a_descriptor != first.a_descriptor || other.b_descriptor != first.b_descriptor ||
         other.columns != first.columns || other.accumulate != first.accumulate ||
-        other.a_transposed != first.a_transposed || other.b_transposed != first.b_transposed ||
-        !other.a != !first.a)
+        other.a_transposed != first.a_transposed || other.b_transposed != first.b_transposed || !other.a != !first.a)
       fail("wgmma: thread %zu of the warpgroup has other operands than thread 0", i);
   }
 }

@@ -105,7 +105,73 @@ static void test_attention_forward__later_calls_ask_the_driver_little(void **sta
   calls = atomic_load(&fake_driver.calls);
   forward(f, &causal, STREAM(1));
   assert_int_equal(atomic_load(&fake_driver.calls) - calls, 5); /* and: capturing? which context? which stream? */
+  forward(f, &causal, STREAM(7));
+  calls = atomic_load(&fake_driver.calls);
+  forward(f, &causal, STREAM(7));
+  assert_int_equal(atomic_load(&fake_driver.calls) - calls, 4); /* a created stream's number says all */
   assert_int_equal(atomic_load(&fake_nvrtc.compiles), 2);
+}
+
+/* One device, which is sm_90. */
+static int setup_one_device(void **state) {
+  if (setup(state) != 0) return -1;
+  fixture_close(*state);
+  fake_driver.device_count = 1;
+  return fixture_open(*state) != KJIT_OK;
+}
+
+static void test_attention_forward__one_device_is_not_asked_for(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_args args = grouped_args(0, 6, 2, 0);
+  forward(f, &args, STREAM(7));
+  const long calls = atomic_load(&fake_driver.calls);
+  forward(f, &args, STREAM(7));
+  assert_int_equal(atomic_load(&fake_driver.calls) - calls, 1);
+  fake_driver_set_current(-1);
+  assert_status(KJIT_ERR_NO_DRIVER, kjit_attention_forward(f->runtime, NULL, &args, STREAM(7), &f->error), &f->error);
+  assert_contains(f->error.message, "cuCtxSetCurrent");
+}
+
+/* A call that came before in everything but one argument. */
+static void test_attention_forward__recalled_call_is_that_of_its_arguments(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_args args = grouped_args(0, 6, 2, 0);
+  for (int i = 0; i < 4; i++)
+    forward(f, &args, STREAM(7));
+  const struct attention_sm90_params first = *launched();
+  kjit_attention_args other = args;
+  other.scale = 0.5f;
+  forward(f, &other, STREAM(7));
+  assert_true(launched()->scale == 0.5f);
+  other = args;
+  other.o.data = address(9);
+  forward(f, &other, STREAM(7));
+  assert_memory_not_equal(&first.o, &launched()->o, sizeof first.o);
+  other = args;
+  other.lse = (kjit_tensor){
+      .data = address(5), .dtype = KJIT_FP32, .rank = 3, .shape = {2, 6, 1000}, .stride = {6 * 1024, 1024, 1}};
+  forward(f, &other, STREAM(7));
+  assert_ptr_equal(address(5), launched()->lse);
+  other = args;
+  other.window_left = 5;
+  other.flags = KJIT_ATTENTION_WINDOW;
+  forward(f, &other, STREAM(7));
+  assert_int_equal(2, atomic_load(&fake_nvrtc.compiles)); /* a window is another kernel */
+  other = args;
+  other.q.stride[3] = 2;
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_forward(f->runtime, NULL, &other, STREAM(7), &f->error),
+                &f->error);
+  forward(f, &args, STREAM(7));
+  assert_memory_equal(&first, launched(), offsetof(struct attention_sm90_params, partials)); /* padding may differ */
+}
+
+static void test_attention_forward__recalled_call_needs_its_device(void **state) {
+  struct fixture *f = *state;
+  const kjit_attention_args args = grouped_args(0, 6, 2, 0);
+  for (int i = 0; i < 4; i++)
+    forward(f, &args, STREAM(7));
+  fake_driver_set_current(1);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_forward(f->runtime, NULL, &args, STREAM(7), &f->error), &f->error);
 }
 
 static void test_attention_forward__refused_map_names_the_tensor(void **state) {
@@ -275,6 +341,10 @@ int main(void) {
       ATTENTION_TEST(test_attention_forward__maps_are_encoded_once_for_the_same_tensors),
       ATTENTION_TEST(test_attention_forward__many_tensors_each_get_their_own_maps),
       ATTENTION_TEST(test_attention_forward__later_calls_ask_the_driver_little),
+      cmocka_unit_test_setup_teardown(test_attention_forward__one_device_is_not_asked_for, setup_one_device,
+                                      fixture_teardown),
+      ATTENTION_TEST(test_attention_forward__recalled_call_is_that_of_its_arguments),
+      ATTENTION_TEST(test_attention_forward__recalled_call_needs_its_device),
       ATTENTION_TEST(test_attention_forward__refused_map_names_the_tensor),
       ATTENTION_TEST(test_attention_forward__stride_beyond_the_copy_engine_is_unsupported),
       ATTENTION_TEST(test_attention_forward__log_sum_exp_goes_where_it_is_wanted),

@@ -105,6 +105,7 @@ CUresult fake_launch_kernel(CUfunction function, unsigned int grid_x, unsigned i
                             unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
                             CUstream stream, void **parameters, void **extra) {
   ENTER(LaunchKernel);
+  if (fake_current() < 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (extra) return CUDA_ERROR_INVALID_VALUE;
   const CUlaunchConfig config = {.gridDimX = grid_x,
                                  .gridDimY = grid_y,
@@ -119,6 +120,7 @@ CUresult fake_launch_kernel(CUfunction function, unsigned int grid_x, unsigned i
 
 CUresult fake_launch_kernel_ex(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra) {
   ENTER(LaunchKernelEx);
+  if (fake_current() < 0) return CUDA_ERROR_INVALID_CONTEXT;
   return extra ? CUDA_ERROR_INVALID_VALUE : remember(config, function, parameters);
 }
 

@@ -40,6 +40,11 @@ static void test_tune_class__buckets_grow_and_contain_their_name(void **state) {
   assert_int_equal(tune_class_count(INT64_C(65535) * 65535), 1 << 30);
 }
 
+static kjit_status class_of(const kjit_attention_problem *problem, char *text, size_t capacity, kjit_error *error) {
+  const kjit_tune_problem asked = {.attention = *problem};
+  return kjit_tune_class(&asked, text, capacity, error);
+}
+
 static void test_tune_class__problem_gives_every_field(void **state) {
   (void)state;
   kjit_attention_problem problem = tune_problem(4097, 192);
@@ -49,7 +54,7 @@ static void test_tune_class__problem_gives_every_field(void **state) {
   problem.seq_kv = 8190;
   problem.batch = 3;
   problem.flags = KJIT_ATTENTION_CAUSAL;
-  assert_status(KJIT_OK, kjit_tune_class(&problem, text, sizeof text, NULL), NULL);
+  assert_status(KJIT_OK, class_of(&problem, text, sizeof text, NULL), NULL);
   assert_string_equal(text, "dtype=bf16,causal=1,head_dim=192,head_dim_v=128,group=4,seq_q=4096,seq_kv=8192,pairs=64");
 }
 
@@ -61,11 +66,11 @@ static void test_tune_class__open_defaults_are_filled_in(void **state) {
   problem.dtype = KJIT_FP16;
   problem.seq_q = 1;
   problem.head_dim = 64;
-  assert_status(KJIT_OK, kjit_tune_class(&problem, text, sizeof text, NULL), NULL);
+  assert_status(KJIT_OK, class_of(&problem, text, sizeof text, NULL), NULL);
   assert_string_equal(text, "dtype=fp16,causal=0,head_dim=64,head_dim_v=64,group=1,seq_q=1,seq_kv=1,pairs=1");
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_class(&problem, text, 10, &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, class_of(&problem, text, 10, &error), &error);
   problem.seq_q = -1;
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_class(&problem, text, sizeof text, &error), &error);
+  assert_status(KJIT_ERR_INVALID_ARG, class_of(&problem, text, sizeof text, &error), &error);
   assert_contains(error.message, "problem.seq_q");
 }
 

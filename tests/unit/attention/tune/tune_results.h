@@ -32,8 +32,10 @@ static inline kjit_attention_problem causal_problem(void) {
 /* A candidate other than the rules' choice: the first that one field changes. */
 static inline void other_config(struct fixture *f, const kjit_attention_problem *problem, kjit_config *config) {
   const kjit_device_info device = device_of(f);
+  const kjit_tune_problem asked = {.attention = *problem};
   kjit_tune_candidates *list = NULL;
-  assert_status(KJIT_OK, kjit_tune_candidates_create(&list, f->runtime, problem, &device, NULL, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_tune_candidates_create(&list, f->runtime, &asked, NULL, &device, NULL, &f->error),
+                &f->error);
   size_t i = 1;
   while (kjit_tune_candidates_get(list, i)->refused[0])
     i++;
@@ -43,7 +45,7 @@ static inline void other_config(struct fixture *f, const kjit_attention_problem 
 
 static inline kjit_tune_result result_of(const kjit_attention_problem *problem, const kjit_config *config) {
   kjit_tune_result result = kjit_tune_result_default();
-  result.problem = *problem;
+  result.problem.attention = *problem;
   result.config = config;
   result.microseconds = 90.25;
   result.rules_microseconds = 100;

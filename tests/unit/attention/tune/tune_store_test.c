@@ -3,7 +3,7 @@
 #include "unit/attention/tune/tune_results.h"
 
 #include "attention/tune/tune_attention.h"
-#include "base/frame.h"
+#include "base/files/frame.h"
 #include "family/tune/tune_store.h"
 #include "family/tune/tune_text.h"
 
@@ -26,8 +26,8 @@ static void test_tune__result_decides_in_the_next_runtime(void **state) {
   const kjit_tune_result result = causal_result(f, &config);
   publish(f, &result);
   open_again(f);
-  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_TABLE);
-  const kjit_config chosen = choose(f, &result.problem, NULL);
+  assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_TABLE);
+  const kjit_config chosen = choose(f, &result.problem.attention, NULL);
   assert_int_equal(kjit_config_compare(&chosen, &config), 0);
   assert_int_equal(info_of(f).user_rows, 1);
   forward(f, &args, NULL);
@@ -42,7 +42,7 @@ static void test_tune__a_config_of_the_callers_own_is_not_replaced(void **state)
   const kjit_tune_result result = causal_result(f, &config);
   publish(f, &result);
   open_again(f);
-  assert_status(KJIT_OK, sm90_config_choose(&result.problem, MULTIPROCESSORS, &rules, &f->error), &f->error);
+  assert_status(KJIT_OK, sm90_config_choose(&result.problem.attention, MULTIPROCESSORS, &rules, &f->error), &f->error);
   assert_status(KJIT_OK, sm90_forward(f->runtime, &rules, &args, NULL, &f->error), &f->error);
   assert_int_equal(fake_driver.launch.shared_bytes, sm90_shared_bytes(&rules));
 }
@@ -51,9 +51,9 @@ static void test_tune__later_calls_open_no_file(void **state) {
   struct fixture *f = *state;
   kjit_config config;
   const kjit_tune_result result = causal_result(f, &config);
-  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_RULES);
   publish(f, &result);
-  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_RULES);
 }
 
 static kjit_status open_with(struct fixture *f, uint32_t flags, const char *site) {
@@ -77,13 +77,13 @@ static void test_tune__tables_can_be_switched_off(void **state) {
   const kjit_tune_result result = causal_result(f, &config);
   publish(f, &result);
   assert_status(KJIT_OK, open_with(f, KJIT_RUNTIME_IGNORE_ENVIRONMENT | KJIT_RUNTIME_IGNORE_TUNED, NULL), &f->error);
-  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_RULES);
   assert_int_equal(info_of(f).enabled, 0);
   setenv("KJIT_TUNED", "off", 1);
   assert_status(KJIT_OK, open_with(f, 0, NULL), &f->error);
   assert_int_equal(info_of(f).enabled, 0);
   assert_status(KJIT_OK, open_with(f, KJIT_RUNTIME_IGNORE_ENVIRONMENT, NULL), &f->error);
-  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_TABLE);
+  assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_TABLE);
   setenv("KJIT_TUNED", "maybe", 1);
   assert_status(KJIT_ERR_INVALID_ARG, open_with(f, 0, NULL), &f->error);
   assert_string_equal(f->error.message, "KJIT_TUNED: must be on or off");
@@ -97,7 +97,7 @@ static void test_tune__the_users_row_is_believed_before_the_sites(void **state) 
   char site[TEMP_PATH_BYTES];
   longer.seq_kv = 7000;
   const kjit_tune_result mine = causal_result(f, &config),
-                         sites[] = {result_of(&mine.problem, NULL), result_of(&longer, &config)};
+                         sites[] = {result_of(&mine.problem.attention, NULL), result_of(&longer, &config)};
   publish(f, &sites[0]);
   publish(f, &sites[1]);
   temp_folder_path(&f->folder, "site", site);
@@ -111,7 +111,7 @@ static void test_tune__the_users_row_is_believed_before_the_sites(void **state) 
   const kjit_tune_info info = info_of(f);
   assert_int_equal(info.user_rows, 1);
   assert_int_equal(info.site_rows, 1);
-  assert_int_equal(decided_by(f, &mine.problem), KJIT_DECIDED_BY_TABLE);
+  assert_int_equal(decided_by(f, &mine.problem.attention), KJIT_DECIDED_BY_TABLE);
   assert_int_equal(decided_by(f, &longer), KJIT_DECIDED_BY_TABLE);
 }
 
@@ -129,7 +129,7 @@ static void test_tune__table_of_another_card_or_kernel_is_not_used(void **state)
     write_file(f, changed);
     free(changed);
     open_again(f);
-    assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
+    assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_RULES);
     assert_contains(f->warnings, "is not used: it was measured on another card, driver or library");
     f->warnings[0] = '\0';
   }
@@ -138,7 +138,7 @@ static void test_tune__table_of_another_card_or_kernel_is_not_used(void **state)
   write_file(f, whole);
   free(whole);
   open_again(f);
-  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_RULES);
   assert_int_equal(info_of(f).ignored_rows, 1);
   assert_string_equal(f->warnings, "");
 }
@@ -200,7 +200,8 @@ static void test_tune__shipped_table_decides_for_its_architecture(void **state) 
   assert_status(KJIT_OK, family_place_of_arch("sm_90a", &place, &f->error), &f->error);
   struct tune_table *table = tune_load_of_arch(&made.places, &place);
   const struct attention_measured measured = tune_attention_measured(table);
-  assert_status(KJIT_OK, attention_choose(&result.problem, &place, &measured, false, &choice, &f->error), &f->error);
+  assert_status(KJIT_OK, attention_choose(&result.problem.attention, &place, &measured, false, &choice, &f->error),
+                &f->error);
   assert_int_equal(choice.decided_by, KJIT_DECIDED_BY_TABLE);
   tune_table_destroy(table);
   assert_status(KJIT_OK, family_place_of_arch("sm_80", &place, &f->error), &f->error);
@@ -252,15 +253,16 @@ static void test_tune__attention_is_tuned_by_a_function_of_the_callers(void **st
   const kjit_device_info device = device_of(f);
   kjit_tune_options options = kjit_tune_options_default();
   kjit_tune_outcome outcome = {.struct_size = sizeof outcome};
+  const kjit_tune_problem asked = {.attention = problem};
   options.time = time_by_index;
-  assert_status(KJIT_OK, kjit_attention_tune(f->runtime, &problem, &device, &options, &outcome, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_tune_run(f->runtime, &asked, &device, NULL, &options, &outcome, &f->error), &f->error);
   assert_int_equal(outcome.decided_by, KJIT_DECIDED_BY_TABLE);
   assert_int_equal(outcome.rules_microseconds, 100);
   open_again(f);
   const kjit_config chosen = choose(f, &problem, NULL);
   assert_int_equal(kjit_config_compare(&chosen, &outcome.config), 0);
   options.set = "all";
-  assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_tune(f->runtime, &problem, &device, &options, &outcome, &f->error),
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_run(f->runtime, &asked, &device, NULL, &options, &outcome, &f->error),
                 &f->error);
 }
 

@@ -6,12 +6,12 @@
 static void test_tune__a_later_result_takes_the_place_of_an_earlier_one(void **state) {
   struct fixture *f = *state;
   kjit_config config;
-  const kjit_tune_result won = causal_result(f, &config), lost = result_of(&won.problem, NULL);
+  const kjit_tune_result won = causal_result(f, &config), lost = result_of(&won.problem.attention, NULL);
   publish(f, &won);
   publish(f, &lost);
   open_again(f);
   assert_int_equal(info_of(f).user_rows, 1);
-  assert_int_equal(decided_by(f, &won.problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &won.problem.attention), KJIT_DECIDED_BY_RULES);
 }
 
 static void test_tune__damaged_table_is_ignored_then_begun_anew(void **state) {
@@ -24,12 +24,12 @@ static void test_tune__damaged_table_is_ignored_then_begun_anew(void **state) {
   write_file(f, text);
   free(text);
   open_again(f);
-  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_RULES);
+  assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_RULES);
   assert_contains(f->warnings, "is not used: line 13: column 5: expected the number of rows");
   publish(f, &result);
   assert_contains(f->warnings, "is damaged and begun anew: line 13");
   open_again(f);
-  assert_int_equal(decided_by(f, &result.problem), KJIT_DECIDED_BY_TABLE);
+  assert_int_equal(decided_by(f, &result.problem.attention), KJIT_DECIDED_BY_TABLE);
 }
 
 static void test_tune__results_that_make_no_sense_are_refused(void **state) {
@@ -42,10 +42,10 @@ static void test_tune__results_that_make_no_sense_are_refused(void **state) {
   assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
   assert_contains(f->error.message, "result.microseconds is 0");
   result = good;
-  result.problem.seq_q = 0;
+  result.problem.attention.seq_q = 0;
   assert_status(KJIT_ERR_INVALID_ARG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
   result = good;
-  result.problem.head_dim = 128;
+  result.problem.attention.head_dim = 128;
   assert_status(KJIT_ERR_INVALID_CONFIG, kjit_tune_publish(f->runtime, &device, &result, &f->error), &f->error);
   result = good;
   kjit_config nameless = config;
@@ -64,7 +64,7 @@ static void test_tune__table_of_the_callers_own_grows_by_results(void **state) {
   kjit_tune_result result = causal_result(f, &config);
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, NULL, &first, &f->error), &f->error);
   assert_contains(first, "\nend 1\n");
-  result.problem.seq_kv = 7000;
+  result.problem.attention.seq_kv = 7000;
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, first, &second, &f->error), &f->error);
   assert_contains(second, "\nend 2\n");
   assert_status(KJIT_OK, kjit_tune_print(f->runtime, &device, &result, second, &again, &f->error), &f->error);
@@ -171,7 +171,7 @@ static void test_tune__every_allocation_may_fail(void **state) {
   for (long n = 0; by != KJIT_DECIDED_BY_TABLE; n++) {
     assert_true(n < 200);
     atomic_store(&f->memory.fail_at, atomic_load(&f->memory.calls) + n);
-    by = decided_by(f, &result.problem);
+    by = decided_by(f, &result.problem.attention);
     atomic_store(&f->memory.fail_at, FAIL_NEVER);
   }
 }

@@ -74,7 +74,8 @@ static struct world begin(struct fixture *f, const char *problem) {
 static kjit_status tune(struct fixture *f, struct world *w, kjit_tune_outcome *outcome) {
   w->options.user = w;
   *outcome = (kjit_tune_outcome){.struct_size = sizeof *outcome};
-  return kjit_family_tune(f->runtime, &w->problem, NULL, "sm_80", &w->options, outcome, &f->error);
+  const kjit_tune_problem asked = {.family = &w->problem};
+  return kjit_tune_run(f->runtime, &asked, NULL, "sm_80", &w->options, outcome, &f->error);
 }
 
 /* In a runtime that reads the table anew: "BM=..,each=.. by ..". */
@@ -196,10 +197,11 @@ static void test_family_tune__bad_arguments_are_named(void **state) {
 static void test_family_problem__is_printed_as_it_is_read(void **state) {
   struct fixture *f = *state;
   struct world w = begin(f, " n = 7 , kind=fancy,m=-5");
+  const kjit_tune_problem asked = {.family = &w.problem};
   char text[KJIT_FAMILY_PROBLEM_TEXT_MAX];
   assert_status(KJIT_OK, kjit_family_problem_print(&w.problem, text, sizeof text, &f->error), &f->error);
   assert_string_equal(text, "kind=fancy,m=-5,n=7");
-  assert_status(KJIT_OK, kjit_family_class(&w.problem, text, sizeof text, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_tune_class(&asked, text, sizeof text, &f->error), &f->error);
   assert_string_equal(text, "kind=fancy,rows=1,fancy=7");
   kjit_family_release(w.family);
 }

@@ -7,7 +7,7 @@
 #include "support/test.h"
 
 #include "base/bytes.h"
-#include "base/frame.h"
+#include "base/files/frame.h"
 #include "jit/bundle/sealed.h"
 #include "jit/bundle/sealed_writer.h"
 #include "jit/request/custom_request.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "jit/remote/object_lease.h"
 #include "jit/remote/remote_clock.h"
 #include "jit/remote/remote_url.h"
 #include "support/fake_curl.h"
@@ -23,6 +24,7 @@ struct script {
 };
 
 static struct mem mem;
+static atomic_bool leases_work; /* as the tier keeps it of its store */
 
 static int follow_script(struct fake_curl *curl) {
   struct script *script = curl->user;
@@ -41,6 +43,7 @@ static kjit_remote_store open_store(struct script *script) {
   kjit_remote_store store = {.struct_size = sizeof store};
   const struct remote_url url = {.address = "http://cache", .connect_ms = 500};
   mem_init(&mem, NULL);
+  atomic_store(&leases_work, false);
   fake_curl = (struct fake_curl){.answer = follow_script, .user = script};
   assert_status(KJIT_OK, curl_store_open_with(&store, &mem, &url, &fake_curl_api, NULL), NULL);
   return store;
@@ -57,7 +60,7 @@ static void test_curl_store__lease_of_several_requests_keeps_one_bound(void **st
   struct script script = {
       .lasts_ms = 30, .codes = {412, 200, 204, 201}, .bodies = {NULL, "kjit-lease 1 1000 nobody\n", NULL, NULL}};
   kjit_remote_store store = open_store(&script);
-  const kjit_remote_answer answer = store.try_lease(store.user, NAME, "owner", 30, TOTAL_MS);
+  const kjit_remote_answer answer = object_lease_take(&store, &leases_work, NAME, "owner", 30, TOTAL_MS);
   assert_int_equal(KJIT_REMOTE_DONE, answer);
   assert_int_equal(4, fake_curl.performed);
   for (int i = 1; i < 4; i++)
@@ -69,7 +72,7 @@ static void test_curl_store__lease_asks_no_more_when_its_time_is_over(void **sta
   (void)state;
   struct script script = {.lasts_ms = SHORT_MS / 2 + 10, .codes = {412, 200, 204, 201, 412}};
   kjit_remote_store store = open_store(&script);
-  assert_int_equal(KJIT_REMOTE_FAILED, store.try_lease(store.user, NAME, "owner", 30, SHORT_MS));
+  assert_int_equal(KJIT_REMOTE_FAILED, object_lease_take(&store, &leases_work, NAME, "owner", 30, SHORT_MS));
   assert_in_range(fake_curl.performed, 1, 2);
   store.close(store.user);
 }
@@ -79,7 +82,7 @@ static void test_curl_store__release_keeps_one_bound(void **state) {
   struct script script = {
       .lasts_ms = SHORT_MS + 10, .codes = {200, 204}, .bodies = {"kjit-lease 1 1000 owner\n", NULL}};
   kjit_remote_store store = open_store(&script);
-  assert_int_equal(KJIT_REMOTE_FAILED, store.release(store.user, NAME, "owner", SHORT_MS));
+  assert_int_equal(KJIT_REMOTE_FAILED, object_lease_release(&store, NAME, "owner", SHORT_MS));
   assert_int_equal(1, fake_curl.performed);
   store.close(store.user);
 }
@@ -88,7 +91,7 @@ static void test_curl_store__server_without_conditions_has_no_leases(void **stat
   (void)state;
   struct script script = {.codes = {201, 201, 204}};
   kjit_remote_store store = open_store(&script);
-  assert_int_equal(KJIT_REMOTE_UNSUPPORTED, store.try_lease(store.user, NAME, "owner", 30, TOTAL_MS));
+  assert_int_equal(KJIT_REMOTE_UNSUPPORTED, object_lease_take(&store, &leases_work, NAME, "owner", 30, TOTAL_MS));
   assert_string_equal("DELETE", fake_curl.method); /* the lease is not left lying there */
   store.close(store.user);
 }

@@ -20,8 +20,7 @@ struct object {
 struct memory_store {
   pthread_mutex_t mutex;
   struct object objects[OBJECTS];
-  char lease[DIGEST_HEX_BYTES];
-  atomic_long gets, puts, leases, releases, closed;
+  atomic_long gets, puts, leases, removals, closed; /* leases are put too, and counted apart */
   atomic_int fails, held, lies; /* each call fails; another holds every lease; each get gives 1 GiB of zeros */
   int sleep_ms;
 };
@@ -60,10 +59,23 @@ static inline void store_set(struct memory_store *store, const char *name, const
   memcpy(object->data, data, bytes);
 }
 
+/* A lease is put where none is; with `held` somebody always has it. */
+static inline kjit_remote_answer memory_put_lease(struct memory_store *store, const char *name, const void *data,
+                                                  size_t bytes) {
+  atomic_fetch_add(&store->leases, 1);
+  if (atomic_load(&store->fails)) return KJIT_REMOTE_FAILED;
+  pthread_mutex_lock(&store->mutex);
+  const bool taken = atomic_load(&store->held) || find(store, name);
+  if (!taken) store_set(store, name, data, bytes);
+  pthread_mutex_unlock(&store->mutex);
+  return taken ? KJIT_REMOTE_ABSENT : KJIT_REMOTE_DONE;
+}
+
 static inline kjit_remote_answer memory_put(void *user, const char *name, const void *data, size_t bytes,
-                                            int only_if_absent, uint32_t timeout_ms) {
+                                            uint32_t lease_seconds, uint32_t timeout_ms) {
   struct memory_store *store = user;
-  (void)timeout_ms, (void)only_if_absent;
+  (void)timeout_ms;
+  if (lease_seconds) return memory_put_lease(store, name, data, bytes);
   atomic_fetch_add(&store->puts, 1);
   if (atomic_load(&store->fails)) return KJIT_REMOTE_FAILED;
   if (store->sleep_ms) usleep((useconds_t)store->sleep_ms * 1000);
@@ -73,27 +85,25 @@ static inline kjit_remote_answer memory_put(void *user, const char *name, const 
   return KJIT_REMOTE_DONE;
 }
 
-static inline kjit_remote_answer memory_try_lease(void *user, const char *name, const char *owner, uint32_t seconds,
-                                                  uint32_t timeout_ms) {
+static inline kjit_remote_answer memory_remove(void *user, const char *name, uint32_t timeout_ms) {
   struct memory_store *store = user;
-  (void)owner, (void)seconds, (void)timeout_ms;
-  atomic_fetch_add(&store->leases, 1);
-  if (atomic_load(&store->fails)) return KJIT_REMOTE_FAILED;
+  (void)timeout_ms;
+  atomic_fetch_add(&store->removals, 1);
   pthread_mutex_lock(&store->mutex);
-  const bool taken = atomic_load(&store->held) || !strcmp(store->lease, name);
-  if (!taken) strcpy(store->lease, name);
+  struct object *object = find(store, name);
+  if (object) object->name[0] = '\0';
   pthread_mutex_unlock(&store->mutex);
-  return taken ? KJIT_REMOTE_ABSENT : KJIT_REMOTE_DONE;
+  return object ? KJIT_REMOTE_DONE : KJIT_REMOTE_ABSENT;
 }
 
-static inline kjit_remote_answer memory_release(void *user, const char *name, const char *owner, uint32_t timeout_ms) {
-  struct memory_store *store = user;
-  (void)owner, (void)timeout_ms;
+/* How many objects of a store are leases. */
+static inline int count_leases(struct memory_store *store) {
+  int count = 0;
   pthread_mutex_lock(&store->mutex);
-  if (!strcmp(store->lease, name)) store->lease[0] = '\0';
+  for (int i = 0; i < OBJECTS; i++)
+    count += store->objects[i].name[0] && !memcmp(store->objects[i].data, "kjit-lease", 10);
   pthread_mutex_unlock(&store->mutex);
-  atomic_fetch_add(&store->releases, 1);
-  return KJIT_REMOTE_DONE;
+  return count;
 }
 
 static inline void memory_close(void *user) {

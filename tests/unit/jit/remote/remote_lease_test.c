@@ -3,8 +3,7 @@
 
 static void test_remote__lease_is_taken_and_given_back(void **state) {
   struct fleet *fleet = *state;
-  fleet->tables[0].try_lease = memory_try_lease;
-  fleet->tables[0].release = memory_release;
+  fleet->tables[0].remove = memory_remove;
   next_machine(fleet);
   assert_int_equal(KJIT_ORIGIN_BUILT, get(fleet, 1));
   assert_int_equal(1, count(fleet, COUNT_remote_leases));
@@ -12,8 +11,8 @@ static void test_remote__lease_is_taken_and_given_back(void **state) {
   assert_status(KJIT_ERR_COMPILE, cache_world_get(fleet->world, 2, 0, NULL, NULL), NULL);
   atomic_store(&fake_nvrtc.reject, 0);
   next_machine(fleet);
-  assert_int_equal(2, atomic_load(&fleet->stores[0].releases));
-  assert_string_equal("", fleet->stores[0].lease);
+  assert_int_equal(2, atomic_load(&fleet->stores[0].removals));
+  assert_int_equal(0, count_leases(&fleet->stores[0]));
 }
 
 static void *give_lease_back(void *user) {
@@ -30,8 +29,7 @@ static void *give_lease_back(void *user) {
 static void test_remote__who_lacks_the_lease_waits_for_the_entry(void **state) {
   struct fleet *fleet = *state;
   pthread_t thread;
-  fleet->tables[0].try_lease = memory_try_lease;
-  fleet->tables[0].release = memory_release;
+  fleet->tables[0].remove = memory_remove;
   fleet->world->options.remote_stores = &fleet->tables[1]; /* the entry, made aside */
   next_machine(fleet);
   get(fleet, 1);
@@ -49,7 +47,7 @@ static void test_remote__wait_for_a_lease_ends_at_the_deadline(void **state) {
   struct fleet *fleet = *state;
   struct cache_request made;
   kjit_artifact *artifact = NULL;
-  fleet->tables[0].try_lease = memory_try_lease;
+  fleet->tables[0].remove = memory_remove;
   next_machine(fleet);
   atomic_store(&fleet->stores[0].held, 1);
   cache_request_make(&made, 1);
@@ -77,7 +75,7 @@ static void hold_every_lease(struct fleet *fleet, struct file_ops *ops) {
   ops->sleep_ns = hurried_sleep_ns;
   hurried_ns = 0;
   fleet->world->parts.ops = ops;
-  fleet->tables[0].try_lease = memory_try_lease;
+  fleet->tables[0].remove = memory_remove;
   next_machine(fleet);
   atomic_store(&fleet->stores[0].held, 1);
 }

@@ -1,7 +1,7 @@
 /* fork() while other threads are at work: no thread is inside what a guard protects while the process is copied, and
  * the child starts from a known state. There is one set of handlers per process and any number of guards. */
-#ifndef KJIT_JIT_FORK_GUARD_H
-#define KJIT_JIT_FORK_GUARD_H
+#ifndef KJIT_BASE_FORK_GUARD_H
+#define KJIT_BASE_FORK_GUARD_H
 
 #include <stdbool.h>
 

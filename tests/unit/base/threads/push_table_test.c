@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "base/push_table.h"
+#include "base/threads/push_table.h"
 #include "support/failing_allocator.h"
 
 /* Keys of 80 bytes, of which a number differs; values of 16. */

@@ -2,14 +2,13 @@
  * kernels by their config, device memory by stream. Entries stay where they are until the table ends.
  *
  * It is a tree over the bits of a key's hash: the first bits choose one of ROOTS places, each further three bits one
- * of a node's eight children. A place that is NULL is filled once, by compare and swap, and never changes again. So
- * readers take no lock and write nothing, and a writer waits for nobody. */
+ * of a node's eight children. A place is filled once (push.h) and never changes again. So readers take no lock and
+ * write nothing, and a writer waits for nobody. */
 #ifndef KJIT_BASE_PUSH_TABLE_H
 #define KJIT_BASE_PUSH_TABLE_H
 
-#include <stdatomic.h>
-
 #include "base/mem.h"
+#include "base/threads/push.h"
 
 /* 8 KiB of roots: ten thousand resident configs are then 1.9 steps deep in the mean, and each step may wait for memory.
  * With 64 roots and four children they were 4.3 deep. */
@@ -20,7 +19,7 @@ struct push_table_entry;
 struct push_table {
   const struct mem *mem;
   size_t value_bytes;
-  _Atomic(struct push_table_entry *) roots[PUSH_TABLE_ROOTS];
+  struct push_place roots[PUSH_TABLE_ROOTS]; /* struct push_table_entry */
 };
 
 /* `mem` must outlive the table. Values are copied, aligned for any type, and never change. */

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "base/gate.h"
+#include "base/threads/gate.h"
 
 #define THREADS 8
 

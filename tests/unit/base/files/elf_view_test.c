@@ -1,4 +1,4 @@
-#include "base/elf_view.h"
+#include "base/files/elf_view.h"
 
 #include "support/fake_elf.h"
 #include "support/test.h"

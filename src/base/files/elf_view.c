@@ -7,7 +7,7 @@
  *
  * Nothing is allocated and nothing is kept. A view may be read by any number of threads while its bytes stay as they
  * are. */
-#include "base/elf_view.h"
+#include "base/files/elf_view.h"
 
 #include <elf.h>
 #include <string.h>

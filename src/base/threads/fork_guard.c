@@ -7,7 +7,7 @@
  * The list is protected by one mutex, which is held from before the fork until after it, in both processes. Guards
  * may be added and removed by any thread, but not from inside a guard's own functions. pthread_atfork() has no
  * counterpart that removes handlers, so they stay, with an empty list, for as long as the library is loaded. */
-#include "jit/fork_guard.h"
+#include "base/threads/fork_guard.h"
 
 #include <pthread.h>
 #include <stddef.h>

@@ -11,7 +11,7 @@
  * only if the version was even and is the same as before. Every word is stored with release and loaded with acquire
  * order, so a reader who sees one word of a write also sees the odd version that was stored before it, and so
  * notices. */
-#include "base/recent.h"
+#include "base/threads/recent.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -24,6 +24,9 @@
 /* Of a long key this much selects the slot, because a hash of all of it costs as much as the rest of a look-up. Keys
  * that begin alike take one slot in turns. */
 #define HASHED_BYTES 128
+
+/* Words of a long key that are compared before the others. */
+#define COMPARED_FIRST 32
 
 struct recent {
   size_t slots, key_words, value_words;
@@ -58,12 +61,18 @@ static uint64_t word_of(const void *data, size_t index) {
 
 /* This loop and the next run on every launch by arguments, over a hundred words: unrolled, and without a branch for
  * each word, they take half the instructions. */
-static bool is_key(const _Atomic(uint64_t) *words, const void *key, size_t count) {
+static bool is_same(const _Atomic(uint64_t) *words, const void *key, size_t from, size_t end) {
   uint64_t differs = 0;
 #pragma GCC unroll 8
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = from; i < end; i++)
     differs |= atomic_load_explicit(&words[i], memory_order_acquire) ^ word_of(key, i);
   return differs == 0;
+}
+
+/* Of a long key the beginning is compared first, because most keys that differ do so there. */
+static bool is_key(const _Atomic(uint64_t) *words, const void *key, size_t count) {
+  const size_t first = count < COMPARED_FIRST ? count : COMPARED_FIRST;
+  return is_same(words, key, 0, first) && (first == count || is_same(words, key, first, count));
 }
 
 static void copy_value(void *value, const _Atomic(uint64_t) *words, size_t count) {

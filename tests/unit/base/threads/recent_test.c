@@ -1,4 +1,4 @@
-#include "base/recent.h"
+#include "base/threads/recent.h"
 
 #include <pthread.h>
 #include <stdbool.h>

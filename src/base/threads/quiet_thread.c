@@ -1,5 +1,5 @@
 /* Starts threads of the library's own: see quiet_thread.h. Any thread may start one. */
-#include "base/quiet_thread.h"
+#include "base/threads/quiet_thread.h"
 
 #include <signal.h>
 

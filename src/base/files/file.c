@@ -6,7 +6,7 @@
  * maps must expect that another process changes them, which bundle.c does and entries avoid by being read.
  *
  * No state is kept between calls; any thread may call. */
-#include "base/file.h"
+#include "base/files/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

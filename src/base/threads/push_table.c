@@ -7,7 +7,7 @@
  * children.
  *
  * Threads: any number may find and add. An entry is complete before the release that publishes it. */
-#include "base/push_table.h"
+#include "base/threads/push_table.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,12 +20,10 @@ enum { CHILDREN = 8 };
 /* A step of a walk reads the hash and one child: both in the first line of memory. */
 struct push_table_entry {
   uint64_t hash;
-  _Atomic(struct push_table_entry *) children[CHILDREN];
+  struct push_place children[CHILDREN]; /* struct push_table_entry */
   size_t key_bytes;
   max_align_t value[]; /* and the key behind it, in the same memory */
 };
-
-typedef _Atomic(struct push_table_entry *) place;
 
 void push_table_init(struct push_table *table, const struct mem *mem, size_t value_bytes) {
   memset(table, 0, sizeof *table);
@@ -56,10 +54,9 @@ static bool is_same(const struct push_table *table, const struct push_table_entr
 const void *push_table_find(const struct push_table *table, const void *key, size_t bytes) {
   const uint64_t hash = hash_64(key, bytes);
   uint64_t rest = begin(hash);
-  const struct push_table_entry *entry =
-      atomic_load_explicit(&table->roots[hash >> (64 - PUSH_TABLE_ROOT_BITS)], memory_order_acquire);
+  const struct push_table_entry *entry = push_place_get(&table->roots[hash >> (64 - PUSH_TABLE_ROOT_BITS)]);
   while (entry && !is_same(table, entry, hash, key, bytes))
-    entry = atomic_load_explicit(&entry->children[take_bits(&rest)], memory_order_acquire);
+    entry = push_place_get(&entry->children[take_bits(&rest)]);
   return entry ? entry->value : NULL;
 }
 
@@ -79,11 +76,10 @@ const void *push_table_add(struct push_table *table, const void *key, size_t byt
   uint64_t rest = begin(hash);
   struct push_table_entry *const made = make(table, hash, key, bytes, value);
   if (!made) return NULL;
-  place *at = &table->roots[hash >> (64 - PUSH_TABLE_ROOT_BITS)];
+  struct push_place *at = &table->roots[hash >> (64 - PUSH_TABLE_ROOT_BITS)];
   for (;;) {
-    struct push_table_entry *there = NULL;
-    if (atomic_compare_exchange_strong_explicit(at, &there, made, memory_order_acq_rel, memory_order_acquire))
-      return made->value;
+    struct push_table_entry *const there = push_place_fill(at, made);
+    if (there == made) return made->value;
     if (is_same(table, there, hash, key, bytes)) {
       mem_free(table->mem, made);
       return there->value;
@@ -96,11 +92,12 @@ const void *push_table_add(struct push_table *table, const void *key, size_t byt
 static void free_all(const struct mem *mem, struct push_table_entry *entry) {
   if (!entry) return;
   for (size_t i = 0; i < CHILDREN; i++)
-    free_all(mem, atomic_load_explicit(&entry->children[i], memory_order_acquire));
+    free_all(mem, push_place_get(&entry->children[i]));
   mem_free(mem, entry);
 }
 
 void push_table_finish(struct push_table *table) {
   for (size_t i = 0; i < PUSH_TABLE_ROOTS; i++)
-    free_all(table->mem, atomic_exchange_explicit(&table->roots[i], NULL, memory_order_relaxed));
+    free_all(table->mem, push_place_get(&table->roots[i]));
+  memset(table->roots, 0, sizeof table->roots);
 }

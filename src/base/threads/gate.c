@@ -3,7 +3,7 @@
  * The state of a gate is one atomic integer. Whoever finds it open goes on without a lock. Everybody else takes the
  * keeper's mutex: the first changes the state from closed to busy and leaves with the work to do; the others wait on
  * the keeper's condition until the worker has called gate_leave(). The mutex is never held while the work is done. */
-#include "base/gate.h"
+#include "base/threads/gate.h"
 
 bool gate_keeper_init(struct gate_keeper *keeper) {
   if (pthread_mutex_init(&keeper->lock, NULL)) return false;

@@ -7,7 +7,7 @@
  *
  * A frame may come from anybody. Its magic, its stated size and its end are checked before zstd sees its blocks. No
  * state outlives a call; any thread may call. */
-#include "base/frame.h"
+#include "base/files/frame.h"
 
 #include <string.h>
 
