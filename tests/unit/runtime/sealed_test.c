@@ -37,7 +37,7 @@ static kjit_program *open_sealed(struct fixture *f, kjit_sealer *sealer, uint32_
   kjit_bundle_blob blob;
   kjit_program *program;
   assert_status(KJIT_OK, kjit_sealer_finish(sealer, flags, &blob, &f->error), &f->error);
-  assert_status(KJIT_OK, kjit_program_open_blob(f->runtime, &blob, &program, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_program_open(f->runtime, NULL, &blob, &program, &f->error), &f->error);
   return program;
 }
 
