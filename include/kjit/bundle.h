@@ -23,7 +23,8 @@ typedef struct kjit_bundle kjit_bundle;
  *
  * @param[out] out           closed with kjit_bundle_close()
  * @param      path          a file, mapped while the bundle is open; to replace it, rename another over it, since
- *                           writing into a mapped file changes the open bundle
+ *                           writing into a mapped file changes the open bundle; NULL: `blob` is it
+ * @param      blob          its bytes, which must outlive the bundle; NULL: `path` is it
  * @param      trusted_keys  public keys, 64 lower-case hex digits each; may be NULL when `trusted_key_count` is 0
  * @param      trusted_key_count  how many there are; 0 accepts any sound bundle
  * @retval KJIT_OK
@@ -32,26 +33,13 @@ typedef struct kjit_bundle kjit_bundle;
  * @retval KJIT_ERR_CORRUPT      not a bundle, or damaged; the message says where
  * @retval KJIT_ERR_UNTRUSTED    trusted keys are given and it is unsigned, signed by another key, or altered; or its
  *                               signature is wrong
- * @retval KJIT_ERR_INVALID_ARG  a key is malformed
+ * @retval KJIT_ERR_INVALID_ARG  a key is malformed; neither or both of path and blob are given
  * @retval KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_open(kjit_bundle **out, const char *path,
+KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_open(kjit_bundle **out, const char *path, const kjit_bundle_blob *blob,
                                                      const char *const *trusted_keys, size_t trusted_key_count,
                                                      kjit_error *error);
-
-/**
- * Open a bundle in memory as kjit_bundle_open() opens a file.
- * @param[out] out                closed with kjit_bundle_close()
- * @param      blob               its bytes; they must outlive the bundle
- * @param      trusted_keys       as for kjit_bundle_open()
- * @param      trusted_key_count  as for kjit_bundle_open()
- * @retval KJIT_OK, KJIT_ERR_CORRUPT, KJIT_ERR_UNTRUSTED, KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_MEMORY
- * @par Thread safety  Thread-safe.
- */
-KJIT_API KJIT_NODISCARD kjit_status kjit_bundle_open_blob(kjit_bundle **out, const kjit_bundle_blob *blob,
-                                                          const char *const *trusted_keys, size_t trusted_key_count,
-                                                          kjit_error *error);
 
 /**
  * Close a bundle.

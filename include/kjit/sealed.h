@@ -26,7 +26,8 @@ extern "C" {
  *
  * With kjit_runtime_options.trusted_keys the program must be signed by one of these keys.
  *
- * @param      path  read whole before the call returns
+ * @param      path  read whole before the call returns; NULL: `blob` is it
+ * @param      blob  its bytes, which must outlive the program; NULL: `path` is it
  * @param[out] out   released with kjit_program_release(), before the runtime is destroyed
  * @retval KJIT_OK
  * @retval KJIT_ERR_NOT_FOUND    no such file
@@ -34,15 +35,13 @@ extern "C" {
  * @retval KJIT_ERR_CORRUPT      not a sealed program, or damaged; the message says where
  * @retval KJIT_ERR_UNTRUSTED    the runtime has trusted keys, and none of them signed what is there; or its signature
  * is wrong
- * @retval KJIT_ERR_INVALID_ARG, KJIT_ERR_NO_MEMORY
+ * @retval KJIT_ERR_INVALID_ARG  neither or both of path and blob are given
+ * @retval KJIT_ERR_NO_MEMORY
  * @par Thread safety  Thread-safe.
  */
-KJIT_API KJIT_NODISCARD kjit_status kjit_program_open(kjit_runtime *runtime, const char *path, kjit_program **out,
+KJIT_API KJIT_NODISCARD kjit_status kjit_program_open(kjit_runtime *runtime, const char *path,
+                                                      const kjit_bundle_blob *blob, kjit_program **out,
                                                       kjit_error *error);
-
-/** The same for bytes in memory, which must outlive the program. */
-KJIT_API KJIT_NODISCARD kjit_status kjit_program_open_blob(kjit_runtime *runtime, const kjit_bundle_blob *blob,
-                                                           kjit_program **out, kjit_error *error);
 
 /** One kernel of a sealed program. Pointers are borrowed from the program. */
 typedef struct kjit_program_kernel {

@@ -182,6 +182,37 @@ def padded(
     return found if lse is None else (found, lse)
 
 
+def first_call(
+    make: Callable[[_Call], Any],
+    calls: dict[Any, Any],
+    signature: Any,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scale: Optional[float],
+    causal: bool,
+    layout: str,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    config: Optional[Config],
+) -> tuple[Any, torch.Tensor, Optional[torch.Tensor]]:
+    """What make() makes of the prepared call, kept under its signature, and the outputs; None: nothing to compute."""
+    if out is None:
+        out = _empty_out(q, v)
+    lse = _empty_lse(q, layout) if return_lse else None
+    if out.numel() == 0 and q.dim() == 4 and k.numel():
+        return None, out, lse  # no grid to launch
+    prepared = make(_Call(q, k, v, out, lse, scale, causal, layout, config))
+    if len(calls) >= _CALLS_MAX:
+        calls.clear()
+    calls[signature] = prepared
+    return prepared, out, lse
+
+
+def _as_it_is(call: _Call) -> _Call:
+    return call
+
+
 def _direct(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -203,20 +234,17 @@ def _direct(
     given = None if out is None else (out.shape, out.stride(), out.dtype, out.get_device())
     signature = (shapes, kinds, given, scale, causal, layout, return_lse, config)
     prepared = calls.get(signature)
-    if prepared is None and is_ragged(q, v):
-        return padded(_direct, q, k, v, scale, causal, layout, out, return_lse, config)
-    if out is None:
-        out = torch.empty_like(q) if prepared is not None and prepared.out_is_like_q else _empty_out(q, v)
-    lse = None
-    if return_lse:
-        lse = _empty_lse(q, layout) if prepared is None else prepared.empty_lse()
     if prepared is None:
-        if out.numel() == 0 and q.dim() == 4 and k.numel():
-            return out if lse is None else (out, lse)  # nothing to compute, and no grid to launch
-        prepared = _Call(q, k, v, out, lse, scale, causal, layout, config)
-        if len(calls) >= _CALLS_MAX:
-            calls.clear()
-        calls[signature] = prepared
+        given_all = (q, k, v, scale, causal, layout, out, return_lse, config)
+        if is_ragged(q, v):
+            return padded(_direct, *given_all)
+        prepared, out, lse = first_call(_as_it_is, calls, signature, *given_all)
+        if prepared is None:
+            return out if lse is None else (out, lse)
+    else:
+        if out is None:
+            out = torch.empty_like(q) if prepared.out_is_like_q else _empty_out(q, v)
+        lse = prepared.empty_lse() if return_lse else None
     prepared.run(q, k, v, out, lse)
     return out if lse is None else (out, lse)
 

@@ -123,24 +123,19 @@ def direct(
         None if bound is None else bound.variant, others, numbers,
     )  # fmt: skip
     prepared = calls.get(signature)
-    if prepared is None and _torch.is_ragged(q, v):
-        return _torch.padded(
-            lambda *given: direct(*given, bound, members), q, k, v, scale, causal, layout, out, return_lse, config
-        )
-    if out is None:
-        known = prepared is not None and prepared.call.out_is_like_q
-        out = torch.empty_like(q) if known else _torch._empty_out(q, v)
-    lse = None
-    if return_lse:
-        lse = _torch._empty_lse(q, layout) if prepared is None else prepared.call.empty_lse()
     if prepared is None:
-        if out.numel() == 0 and q.dim() == 4 and k.numel():
-            return out if lse is None else (out, lse)  # nothing to compute, and no grid to launch
-        call = _torch._Call(q, k, v, out, lse, scale, causal, layout, config)
-        prepared = _Prepared(call, bound, members, tensors)
-        if len(calls) >= _torch._CALLS_MAX:
-            calls.clear()
-        calls[signature] = prepared
+        given_all = (q, k, v, scale, causal, layout, out, return_lse, config)
+        if _torch.is_ragged(q, v):
+            return _torch.padded(lambda *given: direct(*given, bound, members), *given_all)
+        prepared, out, lse = _torch.first_call(
+            lambda call, held=tensors: _Prepared(call, bound, members, held), calls, signature, *given_all
+        )
+        if prepared is None:
+            return out if lse is None else (out, lse)
+    else:
+        if out is None:
+            out = torch.empty_like(q) if prepared.call.out_is_like_q else _torch._empty_out(q, v)
+        lse = prepared.call.empty_lse() if return_lse else None
     at = 0
     for tensor in tensors:
         if tensor is not None:

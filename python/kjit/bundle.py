@@ -35,9 +35,9 @@ class Bundle:
         if isinstance(source, bytes):
             self._memory = ctypes.create_string_buffer(source, len(source))
             blob = _abi.kjit_bundle_blob(ctypes.addressof(self._memory), len(source))
-            call(lib.kjit_bundle_open_blob, ctypes.byref(self._handle), ctypes.byref(blob), keys, count)
+            call(lib.kjit_bundle_open, ctypes.byref(self._handle), None, ctypes.byref(blob), keys, count)
         else:
-            call(lib.kjit_bundle_open, ctypes.byref(self._handle), os.fsencode(source), keys, count)
+            call(lib.kjit_bundle_open, ctypes.byref(self._handle), os.fsencode(source), None, keys, count)
 
     def close(self) -> None:
         lib.kjit_bundle_close(self._handle)

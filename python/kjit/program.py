@@ -67,10 +67,10 @@ class Program:
         )
         self._start(lib.kjit_program_create, ctypes.byref(request))
 
-    def _start(self, create: Any, what: Any) -> None:
+    def _start(self, create: Any, *what: Any) -> None:
         self._handle = ctypes.c_void_p()
         self._known: dict[Any, Artifact] = {}
-        _call(create, self._runtime.handle, what, ctypes.byref(self._handle))
+        _call(create, self._runtime.handle, *what, ctypes.byref(self._handle))
         self._runtime._own(self, lib.kjit_program_release, self._handle)
 
     @classmethod
@@ -87,9 +87,9 @@ class Program:
         if isinstance(source, bytes):
             program._memory = ctypes.create_string_buffer(source, len(source))  # outlives the handle
             blob = _abi.kjit_bundle_blob(ctypes.addressof(program._memory), len(source))
-            program._start(lib.kjit_program_open_blob, ctypes.byref(blob))
+            program._start(lib.kjit_program_open, None, ctypes.byref(blob))
         else:
-            program._start(lib.kjit_program_open, os.fsencode(source))
+            program._start(lib.kjit_program_open, os.fsencode(source), None)
         return program
 
     def kernels(self) -> list[SealedKernel]:

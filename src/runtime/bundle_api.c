@@ -45,23 +45,15 @@ static kjit_status open_source(kjit_bundle **out, const struct bundle_source *so
   return status;
 }
 
-kjit_status kjit_bundle_open(kjit_bundle **out, const char *path, const char *const *trusted_keys,
-                             size_t trusted_key_count, kjit_error *error) {
+kjit_status kjit_bundle_open(kjit_bundle **out, const char *path, const kjit_bundle_blob *blob,
+                             const char *const *trusted_keys, size_t trusted_key_count, kjit_error *error) {
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
-  if (!path || !*path) return error_invalid(error, "path", "must name a file");
-  return open_source(out, &(struct bundle_source){path, NULL, 0}, trusted_keys, trusted_key_count, error);
-}
-
-kjit_status kjit_bundle_open_blob(kjit_bundle **out, const kjit_bundle_blob *blob, const char *const *trusted_keys,
-                                  size_t trusted_key_count, kjit_error *error) {
-  error_clear(error);
-  if (!out) return error_invalid(error, "out", "must not be NULL");
-  *out = NULL;
-  if (!blob) return error_invalid(error, "blob", "must not be NULL");
-  return open_source(out, &(struct bundle_source){NULL, blob->data, blob->bytes}, trusted_keys, trusted_key_count,
-                     error);
+  if (!path == !blob) return error_invalid(error, "path", "or blob must be given, and not both");
+  if (path && !*path) return error_invalid(error, "path", "must name a file");
+  const struct bundle_source source = {path, blob ? blob->data : NULL, blob ? blob->bytes : 0};
+  return open_source(out, &source, trusted_keys, trusted_key_count, error);
 }
 
 /* The allocator is copied, because it lies in the memory that is freed. */

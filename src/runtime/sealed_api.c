@@ -33,23 +33,15 @@ static kjit_status open_source(kjit_runtime *runtime, const char *path, const vo
   return status;
 }
 
-kjit_status kjit_program_open(kjit_runtime *runtime, const char *path, kjit_program **out, kjit_error *error) {
+kjit_status kjit_program_open(kjit_runtime *runtime, const char *path, const kjit_bundle_blob *blob, kjit_program **out,
+                              kjit_error *error) {
   error_clear(error);
   if (!out) return error_invalid(error, "out", "must not be NULL");
   *out = NULL;
   if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (!path || !*path) return error_invalid(error, "path", "must name a file");
-  return open_source(runtime, path, NULL, 0, out, error);
-}
-
-kjit_status kjit_program_open_blob(kjit_runtime *runtime, const kjit_bundle_blob *blob, kjit_program **out,
-                                   kjit_error *error) {
-  error_clear(error);
-  if (!out) return error_invalid(error, "out", "must not be NULL");
-  *out = NULL;
-  if (!runtime) return error_invalid(error, "runtime", "must not be NULL");
-  if (!blob) return error_invalid(error, "blob", "must not be NULL");
-  return open_source(runtime, NULL, blob->data, blob->bytes, out, error);
+  if (!path == !blob) return error_invalid(error, "path", "or blob must be given, and not both");
+  if (path && !*path) return error_invalid(error, "path", "must name a file");
+  return open_source(runtime, path, blob ? blob->data : NULL, blob ? blob->bytes : 0, out, error);
 }
 
 /* One visit for each kernel. A unit is one compile, whose kernels share target, defines and sources. */

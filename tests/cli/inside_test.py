@@ -109,8 +109,9 @@ class Inside(harness.KjitCase):
                 environment = {"KJIT_COMPILE_SERVER": server, "KJIT_CACHE_MODE": "off", "KJIT_DUMP": None}
                 made = self.compile("-o", output, "--", "-lineinfo", environment=environment)
                 self.assertEqual(made.returncode, 0, made.stderr)
-                table = subprocess.run(["readelf", "--debug-dump=rawline", output], capture_output=True, text=True)
-                lines = [line for line in table.stdout.splitlines() if line.startswith("  ") and "\t/" in line]
+                dumped = subprocess.run(["readelf", "--debug-dump=rawline", output], capture_output=True, text=True)
+                table = dumped.stdout
+                lines = [line for line in table.splitlines() if line.startswith("  ") and "\t/" in line]
                 folders = [line.split("\t")[1] for line in lines]
                 self.assertIn(str(self.source.parent), folders)
                 self.assertIn(str(self.header.parent), folders)

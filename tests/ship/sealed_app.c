@@ -15,9 +15,9 @@ static kjit_status open_program(kjit_runtime *runtime, const char *path, kjit_pr
 #ifdef LINKED
   (void)path;
   const kjit_bundle_blob blob = {sealed_program, sealed_program_bytes};
-  return kjit_program_open_blob(runtime, &blob, program, error);
+  return kjit_program_open(runtime, NULL, &blob, program, error);
 #else
-  return kjit_program_open(runtime, path, program, error);
+  return kjit_program_open(runtime, path, NULL, program, error);
 #endif
 }
 

@@ -37,7 +37,6 @@ size_t __sanitizer_get_current_allocated_bytes(void);
   X(kjit_bundle_close)                                                                                                 \
   X(kjit_bundle_keygen)                                                                                                \
   X(kjit_bundle_open)                                                                                                  \
-  X(kjit_bundle_open_blob)                                                                                             \
   X(kjit_bundle_sign)                                                                                                  \
   X(kjit_bundle_writer_add_cache)                                                                                      \
   X(kjit_bundle_writer_create)                                                                                         \
@@ -210,7 +209,7 @@ static void ship(struct world *w, const struct library *kjit) {
   expect_ok(kjit->kjit_bundle_writer_add_cache(writer, runtime, NULL, NULL, &error), &error);
   expect_ok(kjit->kjit_bundle_writer_finish(writer, &blob, &error), &error);
   expect_ok(kjit->kjit_bundle_keygen(secret, public, &error), &error);
-  expect_ok(kjit->kjit_bundle_open_blob(&bundle, &blob, NULL, 0, &error), &error);
+  expect_ok(kjit->kjit_bundle_open(&bundle, NULL, &blob, NULL, 0, &error), &error);
   expect_ok(kjit->kjit_bundle_sign(bundle, secret, signature, &error), &error);
   FILE *const file = fopen(w->bundle, "wb");
   assert_non_null(file);

@@ -111,7 +111,7 @@ static kjit_status blob_sign(const struct bundle_options *options, const kjit_bu
   char secret[BUNDLE_KEY_HEX_BYTES];
   kjit_bundle *bundle = NULL;
   kjit_status status = bundle_key_read(options->keys.items[0], BUNDLE_KEY_SECRET, secret, error);
-  if (status == KJIT_OK) status = kjit_bundle_open_blob(&bundle, blob, NULL, 0, error);
+  if (status == KJIT_OK) status = kjit_bundle_open(&bundle, NULL, blob, NULL, 0, error);
   if (status == KJIT_OK) status = kjit_bundle_sign(bundle, secret, signature, error);
   kjit_bundle_close(bundle);
   explicit_bzero(secret, sizeof secret);
@@ -142,7 +142,7 @@ static kjit_status blob_write(const struct bundle_options *options, const kjit_b
 static kjit_status blob_check(const struct bundle_options *options, const kjit_bundle_blob *blob, kjit_error *error) {
   kjit_bundle *bundle = NULL;
   kjit_bundle_info info = {.struct_size = sizeof info};
-  kjit_status status = kjit_bundle_open_blob(&bundle, blob, NULL, 0, error);
+  kjit_status status = kjit_bundle_open(&bundle, NULL, blob, NULL, 0, error);
   if (status == KJIT_OK) status = kjit_bundle_get_info(bundle, &info, error);
   kjit_bundle_close(bundle);
   if (status != KJIT_OK || info.entries > 0) return status;
@@ -153,7 +153,7 @@ static kjit_status blob_check(const struct bundle_options *options, const kjit_b
 static int blob_report(const struct bundle_options *options, const kjit_bundle_blob *blob, kjit_error *error) {
   kjit_bundle *bundle = NULL;
   kjit_bundle_info info = {.struct_size = sizeof info};
-  kjit_status status = kjit_bundle_open_blob(&bundle, blob, NULL, 0, error);
+  kjit_status status = kjit_bundle_open(&bundle, NULL, blob, NULL, 0, error);
   if (status == KJIT_OK) status = kjit_bundle_get_info(bundle, &info, error);
   kjit_bundle_close(bundle);
   if (status != KJIT_OK) return report_failure(options->json, error, NULL);

@@ -115,7 +115,7 @@ int bundle_sign(const struct bundle_options *options) {
   kjit_bundle *bundle = NULL;
   if (options->keys.count != 1) return usage_error("bundle sign: one --key with the secret key's file is needed");
   kjit_status status = bundle_key_read(options->keys.items[0], BUNDLE_KEY_SECRET, secret, &error);
-  if (status == KJIT_OK) status = kjit_bundle_open(&bundle, path, NULL, 0, &error);
+  if (status == KJIT_OK) status = kjit_bundle_open(&bundle, path, NULL, NULL, 0, &error);
   if (status == KJIT_OK) status = file_sign(bundle, path, options->out != NULL ? options->out : path, secret, &error);
   kjit_bundle_close(bundle);
   explicit_bzero(secret, sizeof secret);

@@ -22,7 +22,7 @@ kjit_status bundle_add_programs(const struct bundle_options *options, kjit_bundl
   kjit_status status = open_runtime(&runtime, error);
   for (size_t i = 0; i < options->programs.count && status == KJIT_OK; i++) {
     struct adding adding = {NULL, writer, error};
-    status = kjit_program_open(runtime, options->programs.items[i], &adding.program, error);
+    status = kjit_program_open(runtime, options->programs.items[i], NULL, &adding.program, error);
     if (status == KJIT_OK) status = kjit_program_list(adding.program, kernel_add, &adding, error);
     if (status == KJIT_OK) status = (kjit_status)error->status;
     kjit_program_release(adding.program);

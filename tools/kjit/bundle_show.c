@@ -60,7 +60,7 @@ static kjit_status bundle_look(const struct bundle_options *options, const char 
   kjit_bundle *bundle = NULL;
   const char **keys = bundle_keys_read(&options->keys, error);
   if (keys == NULL) return (kjit_status)error->status;
-  kjit_status status = kjit_bundle_open(&bundle, path, keys, options->keys.count, error);
+  kjit_status status = kjit_bundle_open(&bundle, path, NULL, keys, options->keys.count, error);
   if (status == KJIT_OK) status = kjit_bundle_get_info(bundle, info, error);
   if (status == KJIT_OK) status = kjit_bundle_list(bundle, kernel_show, showing, error);
   kjit_bundle_close(bundle);

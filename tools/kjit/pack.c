@@ -116,7 +116,7 @@ static kjit_status blob_write(const struct pack_options *options, const kjit_sea
   }
   if (status != KJIT_OK) return status;
   if (!options->c_source) return bundle_file_write(options->out, 0644, pieces, 2, error);
-  char *text = bundle_c_source("kjit pack --c-source: for kjit_program_open_blob()", options->symbol, pieces, 2);
+  char *text = bundle_c_source("kjit pack --c-source: for kjit_program_open()", options->symbol, pieces, 2);
   if (text == NULL) return error_say(error, KJIT_ERR_NO_MEMORY, "out of memory for the C source");
   const struct bundle_piece source = {text, strlen(text)};
   status = bundle_file_write(options->out, 0644, &source, 1, error);
@@ -135,7 +135,7 @@ static int kernel_count(void *user, const kjit_program_kernel *kernel) {
 static kjit_status blob_count(kjit_runtime *runtime, const kjit_bundle_blob *blob, struct counts *counts,
                               kjit_error *error) {
   kjit_program *program = NULL;
-  kjit_status status = kjit_program_open_blob(runtime, blob, &program, error);
+  kjit_status status = kjit_program_open(runtime, NULL, blob, &program, error);
   if (status == KJIT_OK) status = kjit_program_list(program, kernel_count, counts, error);
   kjit_program_release(program);
   counts->bytes = blob->bytes;
@@ -211,7 +211,7 @@ static int program_list(const struct pack_options *options) {
   kjit_error error = {0};
   json_t *kernels = json_array();
   kjit_status status = open_runtime(&runtime, &error);
-  if (status == KJIT_OK) status = kjit_program_open(runtime, options->words.items[0], &program, &error);
+  if (status == KJIT_OK) status = kjit_program_open(runtime, options->words.items[0], NULL, &program, &error);
   if (status == KJIT_OK)
     status = kjit_program_list(program, options->json ? kernel_add : kernel_print, kernels, &error);
   kjit_program_release(program);

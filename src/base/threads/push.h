@@ -25,8 +25,8 @@ static inline void *push_place_get(const struct push_place *place) {
  * the caller still owns `made`. */
 static inline void *push_place_fill(struct push_place *place, void *made) {
   void *there = NULL;
-  const bool mine = atomic_compare_exchange_strong_explicit(&place->value, &there, made, memory_order_acq_rel,
-                                                            memory_order_acquire);
+  const bool mine =
+      atomic_compare_exchange_strong_explicit(&place->value, &there, made, memory_order_acq_rel, memory_order_acquire);
   return mine ? made : there;
 }
 

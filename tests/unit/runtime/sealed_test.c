@@ -2,6 +2,7 @@
  * architecture and defines. */
 #include "fixture.h"
 
+#include <kjit/bundle.h>
 #include <kjit/sealed.h>
 
 #define SOURCE "#include <h.h>\nextern \"C\" __global__ void k() {}\n"
@@ -37,7 +38,7 @@ static kjit_program *open_sealed(struct fixture *f, kjit_sealer *sealer, uint32_
   kjit_bundle_blob blob;
   kjit_program *program;
   assert_status(KJIT_OK, kjit_sealer_finish(sealer, flags, &blob, &f->error), &f->error);
-  assert_status(KJIT_OK, kjit_program_open_blob(f->runtime, &blob, &program, &f->error), &f->error);
+  assert_status(KJIT_OK, kjit_program_open(f->runtime, NULL, &blob, &program, &f->error), &f->error);
   return program;
 }
 
@@ -219,9 +220,23 @@ static void test_sealed__lists_its_kernels_once_each(void **state) {
   kjit_sealer_destroy(sealer);
 }
 
+static void test_sealed__is_a_file_or_bytes_and_not_both(void **state) {
+  struct fixture *f = *state;
+  const kjit_bundle_blob blob = {"x", 1};
+  kjit_program *program;
+  kjit_bundle *bundle;
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_program_open(f->runtime, NULL, NULL, &program, &f->error), &f->error);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_program_open(f->runtime, "x", &blob, &program, &f->error), &f->error);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_bundle_open(&bundle, NULL, NULL, NULL, 0, &f->error), &f->error);
+  assert_status(KJIT_ERR_INVALID_ARG, kjit_bundle_open(&bundle, "x", &blob, NULL, 0, &f->error), &f->error);
+  assert_null(program);
+  assert_null(bundle);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       FIXTURE_TEST(test_sealed__has_the_key_of_its_source),
+      FIXTURE_TEST(test_sealed__is_a_file_or_bytes_and_not_both),
       FIXTURE_TEST(test_sealed__compiles_from_its_own_texts_what_no_tier_has),
       FIXTURE_TEST(test_sealed__without_texts_the_cache_answers_and_a_miss_says_why),
       FIXTURE_TEST(test_sealed__a_kernel_is_launched_on_the_device),

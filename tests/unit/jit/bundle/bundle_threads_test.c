@@ -50,7 +50,7 @@ static int count_kernel(void *user, const kjit_cache_entry *entry) {
 static const char *list_file(const struct shared *shared) {
   kjit_bundle *bundle = NULL;
   unsigned sound = 0;
-  if (kjit_bundle_open(&bundle, shared->path, NULL, 0, NULL) != KJIT_OK) return "the file cannot be opened";
+  if (kjit_bundle_open(&bundle, shared->path, NULL, NULL, 0, NULL) != KJIT_OK) return "the file cannot be opened";
   const kjit_status listed = kjit_bundle_list(bundle, count_kernel, &sound, NULL);
   kjit_bundle_close(bundle);
   return listed == KJIT_OK && sound == 2 * KERNELS ? NULL : "the file's list is another";
