@@ -9,19 +9,19 @@
 // count with what they see, and the number of partial results is bounded by the blocks of threads, whatever the
 // lengths.
 //
-// The cuts depend on lengths, config and card alone, never on the order in which blocks run.
+// The cuts depend on lengths, config and card alone, never on the order in which blocks run. Kernels with equal rows of a
+// tile cut alike. Whoever includes this has included a config.cuh that defines the constants of namespace cfg.
 #pragma once
 #include <kjit/types.cuh>
 
-#include "attention_serving/config.cuh"
 #include "attention_serving/lengths.cuh"
 #include "attention_serving/params.h"
 
 namespace plan {
 
 // What starting and ending a tile costs, in keys; and the shortest run, in keys of a full tile.
-constexpr int kOverheadKeys = 2 * cfg::kKeys;
-constexpr int kLeastRunKeys = 4 * cfg::kKeys;
+constexpr int kOverheadKeys = 128;
+constexpr int kLeastRunKeys = 256;
 
 // The sum over t < tiles of first + t * kRows, each cut to [0, most].
 KJIT_DEVICE int64_t cut_sum(int64_t tiles, int64_t first, int64_t most) {
