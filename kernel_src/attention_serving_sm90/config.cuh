@@ -57,9 +57,6 @@ KJIT_DEVICE void sync_workers() {
   bar_sync(kWorkersBarrier, kWorkers);
 }
 
-// Q as the A operand of the first product: in registers where they suffice, otherwise in shared memory.
-constexpr bool kQueryInRegisters = kHeadDim <= SERVING_SM90_REGISTER_HEAD_DIM;
-
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
 static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
 static_assert(kRows == 16 || kRows == 32 || kRows == 64, "rows: 16, 32 or 64");
@@ -77,9 +74,10 @@ constexpr int kRowBytes = SERVING_SM90_ROW_BYTES;
 constexpr int kKeyBytes = kKeys * kRowBytes * bands(kHeadDim);
 constexpr int kValueBytes = kKeys * kRowBytes * bands(kHeadDimV);
 
-// Memory of the workers for one tile: Q where it is not in registers; when the tile is done, what merging takes in its
-// place (attention_serving/merge.cuh); before the first tile, the costs of a chunk of sequences.
-constexpr int kQueryBytes = kQueryInRegisters ? 0 : SERVING_SM90_M * kRowBytes * bands(kHeadDim);
+// Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
+// done, what merging takes in its place (attention_serving/merge.cuh); before the first tile, the costs of a chunk of
+// sequences.
+constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + SERVING_SM90_M) * kRowBytes;
 constexpr int kStatisticsAt = SERVING_SM90_MEMBERS * kRows * SERVING_SM90_STATISTICS_BYTES;
 constexpr int kWordAt = kStatisticsAt + kRows * SERVING_SM90_STATISTICS_BYTES;
 constexpr int kMergeBytes = kWordAt + 16;

@@ -10,7 +10,6 @@ enum {
   SERVING_SM90_ROW_BYTES = 128,        /* bytes of a band's row                                        */
   SERVING_SM90_ALIGNMENT = 1024,       /* of the start of shared memory: the pattern of the swizzle    */
   SERVING_SM90_BARRIER_BYTES = 8,      /* of an mbarrier                                               */
-  SERVING_SM90_REGISTER_HEAD_DIM = 128, /* up to this head_dim Q lies in registers                     */
   SERVING_SM90_MEMBERS = 16,           /* partial results that are merged together                     */
   SERVING_SM90_STATISTICS_BYTES = 8,    /* a row's maximum and sum                                     */
   SERVING_SM90_JOBS = 4,               /* that the producer may be ahead of the workers                */

@@ -26,7 +26,6 @@ struct Worker {
   static constexpr int kKeyTiles = cfg::kKeys / 16;          // products of O, 16 keys each
   static constexpr int kColumns8 = cfg::kKeys / 8;
   static constexpr int kOutput8 = cfg::kHeadDimV / 8;
-  static constexpr int kQueryDepth = cfg::kQueryInRegisters ? kDepth : 1;
   // The maximum of a row that has seen no key: finite, so that differences are numbers.
   static constexpr float kNoKey = -1e30f;
 
@@ -36,7 +35,6 @@ struct Worker {
   const float scale_log2; // of what the softmax sees
   int rows = 0;               // of the tile, those that exist
   Ring<cfg::kStages> ring;    // the block that is being multiplied
-  uint32_t q[kQueryDepth][4]; // Q as the A operand
   float s[kColumns8][4];      // scores
   uint32_t probabilities[kKeyTiles][4];
   float o[kOutput8][4];
@@ -92,10 +90,7 @@ private:
   }
 
   KJIT_DEVICE void start(const PlannedTile &tile, const PackedRows &packed) {
-    if constexpr (cfg::kQueryInRegisters)
-      load_query_registers(tile, packed);
-    else
-      load_query_shared(tile, packed);
+    load_query(tile, packed);
 #pragma unroll
     for (int n = 0; n < kOutput8; n++)
 #pragma unroll
@@ -109,25 +104,9 @@ private:
     }
   }
 
-  // Registers of the A operand: rows own_row(0) and own_row(1), columns 16 * d + 2 * (lane % 4) and 8 further.
-  KJIT_DEVICE void load_query_registers(const PlannedTile &tile, const PackedRows &packed) {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const bool exists = own_row(r) < rows;
-      const char *const row = query_row(tile, packed, exists ? own_row(r) : 0);
-#pragma unroll
-      for (int d = 0; d < kQueryDepth; d++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-          const int column = 16 * d + 8 * half + 2 * (lane % 4);
-          q[d][r + 2 * half] = exists && column < cfg::kHeadDim ? *(const uint32_t *)(row + 2 * column) : 0u;
-        }
-    }
-  }
-
-  // Write Q to shared memory with the 128-byte swizzle: 16-byte chunk index XOR row % 8. Rows that do not exist keep
-  // what was there, because rows of S do not mix.
-  KJIT_DEVICE void load_query_shared(const PlannedTile &tile, const PackedRows &packed) {
+  // Write Q to shared memory with the 128-byte swizzle: 16-byte chunk index XOR row % 8. A band has kRows rows, where the
+  // product reads 64: what lies behind counts as rows that do not exist, and rows of S do not mix.
+  KJIT_DEVICE void load_query(const PlannedTile &tile, const PackedRows &packed) {
     constexpr int kChunks = cfg::bands(cfg::kHeadDim) * cfg::kRowBytes / kChunkBytes; // of a row
     cfg::sync_workers(); // Q is multiplied no more, and what was merged in its place is done with
     for (int i = (int)threadIdx.x; i < rows * kChunks; i += cfg::kWorkers) {
@@ -135,7 +114,7 @@ private:
       Chunk value = {};
       if (chunk * kChunkElements < cfg::kHeadDim)
         value = ld_global_nc_16(query_row(tile, packed, row) + chunk * kChunkBytes);
-      st_shared_16(at.query() + chunk / 8 * SERVING_SM90_M * cfg::kRowBytes + row * cfg::kRowBytes +
+      st_shared_16(at.query() + chunk / 8 * cfg::kRows * cfg::kRowBytes + row * cfg::kRowBytes +
                        ((chunk % 8 ^ row % 8) << 4),
                    value);
     }
@@ -184,17 +163,12 @@ private:
   }
 
   KJIT_DEVICE void multiply_scores(int slot) {
-    const uint64_t k = wgmma_descriptor(at.keys(slot), 16);
+    const uint64_t q = wgmma_descriptor(at.query(), 16), k = wgmma_descriptor(at.keys(slot), 16);
     wgmma_fence();
 #pragma unroll
-    for (int d = 0; d < kDepth; d++) {
-      if constexpr (cfg::kQueryInRegisters)
-        Wgmma<cfg::Element, cfg::kKeys>::mma_async_rs(s, q[d % kQueryDepth], k + band_step(cfg::kKeys, d), d > 0);
-      else
-        Wgmma<cfg::Element, cfg::kKeys>::mma_async_ss(s,
-                                                      wgmma_descriptor(at.query(), 16) + band_step(SERVING_SM90_M, d),
-                                                      k + band_step(cfg::kKeys, d), d > 0);
-    }
+    for (int d = 0; d < kDepth; d++)
+      Wgmma<cfg::Element, cfg::kKeys>::mma_async_ss(s, q + band_step(cfg::kRows, d), k + band_step(cfg::kKeys, d),
+                                                    d > 0);
     wgmma_commit_group();
     wgmma_wait_group<0>();
   }

@@ -42,13 +42,11 @@ static uint32_t bands(int32_t columns) {
   return (uint32_t)integer_divide_up(columns, SERVING_SM90_BAND_COLUMNS);
 }
 
-/* Memory of the workers for one tile, as config.cuh has it: Q where it is not in registers, or what merging takes. */
+/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t merge =
       (SERVING_SM90_MEMBERS + 1) * (uint32_t)config->rows * SERVING_SM90_STATISTICS_BYTES + 16;
-  const uint32_t q = config->head_dim <= SERVING_SM90_REGISTER_HEAD_DIM
-                         ? 0
-                         : SERVING_SM90_M * SERVING_SM90_ROW_BYTES * bands(config->head_dim);
+  const uint32_t q = ((bands(config->head_dim) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
   return q > merge ? q : merge;
 }
 
@@ -62,9 +60,7 @@ uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config) {
 }
 
 uint32_t serving_sm90_registers(const struct serving_sm90_config *config) {
-  const uint32_t keys = (uint32_t)config->keys, columns = (uint32_t)config->head_dim;
-  const uint32_t q = config->head_dim <= SERVING_SM90_REGISTER_HEAD_DIM ? (columns + 15) / 16 * 4 : 0;
-  return q + (uint32_t)config->head_dim_v / 2 + keys / 2 + keys / 4;
+  return (uint32_t)config->head_dim_v / 2 + (uint32_t)config->keys / 2 + (uint32_t)config->keys / 4;
 }
 
 size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
@@ -73,10 +69,10 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
 
 /* ---- Rules ---- */
 
-/* The registers that Q, S, P and O may take of the 255, 200, 136 or 96 that a thread has with 1 to 4 blocks on an SM.
+/* The registers that S, P and O may take of the 255, 168, 112 or 80 that a thread has with 1 to 4 blocks on an SM.
  * The rest is for addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
 static int32_t most_registers(int32_t blocks_per_sm) {
-  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 144, 88, 56};
+  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120, 72, 40};
   return most[blocks_per_sm - 1];
 }
 
@@ -105,7 +101,7 @@ static kjit_status check_tile(const struct serving_sm90_config *config, kjit_err
     return rule_broken(error, "blocks_per_sm", config->blocks_per_sm, "1 to 4");
   if (serving_sm90_fits(config)) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_CONFIG,
-                   "keys is %d: a thread needs %u registers for Q, S, P and O and a block %u bytes of shared memory; "
+                   "keys is %d: a thread needs %u registers for S, P and O and a block %u bytes of shared memory; "
                    "must be at most %d and %u with blocks_per_sm %d",
                    (int)config->keys, serving_sm90_registers(config), serving_sm90_shared_bytes(config),
                    (int)most_registers(config->blocks_per_sm), most_shared(config->blocks_per_sm),

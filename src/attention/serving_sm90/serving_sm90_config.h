@@ -34,7 +34,7 @@ static inline const struct serving_sm90_config *serving_sm90_view(const int32_t 
 }
 
 uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config); /* dynamic, with room to align it */
-uint32_t serving_sm90_registers(const struct serving_sm90_config *config);    /* of a thread for Q, S, P and O */
+uint32_t serving_sm90_registers(const struct serving_sm90_config *config);    /* of a thread for S, P and O */
 
 /* Bytes of a partial result: O of a tile in fp32, and each row's maximum and sum. */
 size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config);
