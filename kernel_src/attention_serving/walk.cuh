@@ -44,11 +44,12 @@ struct Walk {
   KJIT_DEVICE bool begin(plan::Chunk &chunk) {
     attention_serving_run at;
     if (p.plan && p.plan->tag == p.plan_tag && p.plan->runs == (int)gridDim.x) {
-      runs = {(int)gridDim.x, p.plan->length};
+      runs = {(int)gridDim.x, p.plan->parts, p.plan->length};
       at = ((const attention_serving_run *)(p.plan + 1))[blockIdx.x];
     } else {
       runs = plan::make_runs(p, chunk, (int)gridDim.x);
-      at = plan::find_run(p, chunk, blockIdx.x * runs.length);
+      at = runs.parts ? plan::run_of_part(p, runs, (int)blockIdx.x)
+                      : plan::find_run(p, chunk, blockIdx.x * runs.length);
     }
     if (at.sequence >= p.batch) return false;
     tile.sequence = at.sequence;
@@ -62,6 +63,7 @@ struct Walk {
   // Go on to the next tile in which the block has a share. Whole warps. @return false when there is none
   KJIT_DEVICE bool next() {
     const int64_t end = (blockIdx.x + 1) * runs.length;
+    if (runs.parts) return false;
     while (advance() && tile.begins < end)
       if (has_share()) return true;
     return false;
@@ -121,6 +123,11 @@ private:
 
   KJIT_DEVICE Share share_of_block() const {
     const int block = (int)blockIdx.x;
+    if (runs.parts) {
+      const int part = block % runs.parts, first = block - part;
+      return {first, first + runs.parts - 1, (int)((int64_t)tile.blocks * part / runs.parts),
+              (int)((int64_t)tile.blocks * (part + 1) / runs.parts)};
+    }
     const int64_t from = block * runs.length - tile.begins, to = from + runs.length;
     const Share whole = {block, block, 0, tile.blocks};
     if (from <= 0 && to >= tile.cost) return whole;
