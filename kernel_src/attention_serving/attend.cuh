@@ -153,7 +153,7 @@ private:
     __syncthreads(); // everybody has finished with the shared memory of the tile before
     if (share.from < share.to) accumulate(warp, tile, rows, share);
     __syncthreads(); // everybody has finished with the tiles: O takes their place
-    const Result result{{p, rows, tile.sequence, shared}};
+    const Result result{{{p, rows, tile.sequence}, shared}};
     if (cfg::kKeyWarps == 1 && share.first == share.last) {
       result.finish_rows(warp.o, warp.softmax, warp.scale_log2);
       return;

@@ -1,71 +1,31 @@
-// The end of a tile: from fp32 values to O and the log-sum-exp, and the merge of partial results.
+// The merge of partial results, level by level.
 //
 // Where the keys of a tile were divided among the blocks of threads `first` to `last`, each writes a partial result and
 // arrives at the counter of its group of up to kMergedAtOnce neighbours. The last of a group to arrive merges the
 // group's partial results, in their order, into that of the group's first block, and arrives for the whole group at the
 // counter of the next level, where up to kMergedAtOnce groups meet, and so on; the last level's merge is the result. So
 // the bits do not depend on who is last, nobody waits for anybody, and no block reads more than kMergedAtOnce partial
-// results a level. Counters are left at zero for the next launch. A block of threads has two slots: for the tile that
-// it began and did not end, and for a tile that another began.
+// results a level. Counters are left at zero for the next launch.
 //
-// Whoever includes this has included a config.cuh that defines namespace cfg: kRows, kHeadDimV, kPartialFloats, Element;
-// the threads that merge, which are the block's first kWorkers, and sync_workers(), their barrier; and, in their shared
-// memory, kStatisticsAt and kWordAt. What lies in front of kStatisticsAt is theirs during a merge.
+// Whoever includes this has included a config.cuh that defines, beside what output.cuh takes, the threads that merge,
+// which are the block's first kWorkers, and sync_workers(), their barrier; and, in their shared memory, kStatisticsAt and
+// kWordAt. What lies in front of kStatisticsAt is theirs during a merge.
 #pragma once
 #include <kjit/ptx/cvt.cuh>
-#include <kjit/ptx/math.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
 
-#include "attention_serving/element.cuh"
-#include "attention_serving/params.h"
-#include "attention_serving/rows.cuh"
-#include "softmax/online_softmax.cuh"
+#include "attention_serving/output.cuh"
 
-struct Merge {
+struct Merge : Output {
   static constexpr int kChunks = cfg::kHeadDimV / kChunkElements; // of a row of O
   static constexpr int kMergedAtOnce = 16;
   static_assert(kMergedAtOnce * cfg::kRows * 8 <= cfg::kStatisticsAt, "members' statistics lie in front of the rows'");
 
-  const attention_serving_params &p;
-  const PackedRows &rows;
-  const int sequence;
   char *const shared;
-
-  struct Statistics {
-    float maximum, sum; // the largest score times log2 e, and the sum of exp2(score * log2 e - maximum)
-  };
 
   KJIT_DEVICE Statistics *statistics(int key_warp) const {
     return (Statistics *)(shared + cfg::kStatisticsAt) + key_warp * cfg::kRows;
-  }
-
-  // The factor by which what is relative to `maximum` is made relative to `to`. No key, no weight.
-  static KJIT_DEVICE float weight(float maximum, float to) {
-    return maximum == masked_score() ? 0.0f : ex2_approx(maximum - to);
-  }
-
-  // This tile's sink takes part in a row's statistics: one more score without a value. `factor`: what O is multiplied
-  // by.
-  KJIT_DEVICE Statistics with_sink(Statistics all, int head, float &factor) const {
-    factor = 1.0f;
-    if (!p.sinks) return all;
-    const float logit = p.sinks_fp32 ? ((const float *)p.sinks)[head]
-                                     : element_value(cfg::Element{}, ((const unsigned short *)p.sinks)[head]);
-    const float sink = logit * kLog2E, maximum = fmaxf(all.maximum, sink);
-    factor = weight(all.maximum, maximum);
-    return {maximum, all.sum * factor + weight(sink, maximum)};
-  }
-
-  // Where a row of O lies, in elements.
-  KJIT_DEVICE int64_t output_at(int query, int head) const {
-    return sequence * p.o_stride.batch + (rows.s.first_row + query) * p.o_stride.seq + head * p.o_stride.head;
-  }
-
-  KJIT_DEVICE void write_log_sum_exp(int query, int head, Statistics all) const {
-    if (p.lse)
-      p.lse[sequence * p.lse_batch_stride + head * p.lse_head_stride + rows.s.first_row + query] =
-          all.sum == 0.0f ? masked_score() : (all.maximum + lg2_approx(all.sum)) * kLn2;
   }
 
   // Write one chunk of O, and with the first chunk of a row its log-sum-exp.
@@ -82,17 +42,6 @@ struct Merge {
     st_global_16((char *)p.o + output_at(query, head) * 2 + chunk * kChunkBytes, out);
     if (chunk == 0) write_log_sum_exp(query, head, all);
   }
-
-  KJIT_DEVICE float *partial(int block, bool began) const {
-    return p.partials + (int64_t)(2 * block + began) * cfg::kPartialFloats;
-  }
-  static KJIT_DEVICE Statistics *statistics_of(float *partial) {
-    return (Statistics *)(partial + cfg::kRows * cfg::kHeadDimV);
-  }
-
-  struct alignas(16) Quad {
-    float x[4];
-  };
 
   // One chunk of a partial result, and with the first chunk of a row its statistics.
   static KJIT_DEVICE void keep_chunk(float *partial, int row, int chunk, Statistics all, const float (&values)[8]) {

@@ -69,6 +69,11 @@ struct Walk {
     return false;
   }
 
+  // Does the run end in this tile, so that there is no share behind this one?
+  KJIT_DEVICE bool ends() const {
+    return runs.parts || tile.begins + tile.cost >= (blockIdx.x + 1) * runs.length;
+  }
+
 private:
   // Has the block a share in the tile? If so, which.
   KJIT_DEVICE bool has_share() {

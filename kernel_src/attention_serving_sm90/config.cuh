@@ -62,7 +62,7 @@ static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_di
 static_assert(kRows == 16 || kRows == 32 || kRows == 64, "rows: 16, 32 or 64");
 static_assert(kKeys % 16 == 0 && kKeys <= 256, "keys: a multiple of 16 up to 256");
 static_assert(kStages >= 2 && kStages <= 16, "stages: 2 to 16");
-static_assert(kBlocksPerSm >= 1 && kBlocksPerSm <= 4, "blocks_per_sm: 1 to 4");
+static_assert(kBlocksPerSm >= 1 && kBlocksPerSm <= 2, "blocks_per_sm: 1 or 2");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as there are");
 
 // A tile lies in shared memory as bands of 64 columns, [band][rows][64], each with rows of 128 bytes that TMA swizzles.
@@ -75,11 +75,10 @@ constexpr int kKeyBytes = kKeys * kRowBytes * bands(kHeadDim);
 constexpr int kValueBytes = kKeys * kRowBytes * bands(kHeadDimV);
 
 // Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
-// done, what merging takes in its place (attention_serving/merge.cuh); before the first tile, the costs of a chunk of
+// done, what merging takes in its place (meeting.cuh); before the first tile, the costs of a chunk of
 // sequences.
 constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + SERVING_SM90_M) * kRowBytes;
-constexpr int kStatisticsAt = SERVING_SM90_MEMBERS * kRows * SERVING_SM90_STATISTICS_BYTES;
-constexpr int kWordAt = kStatisticsAt + kRows * SERVING_SM90_STATISTICS_BYTES;
+constexpr int kWordAt = SERVING_SM90_SCRATCH_BYTES * kWorkers;
 constexpr int kMergeBytes = kWordAt + 16;
 constexpr int kWorkBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
 constexpr int kPlanBytes = kThreads * 12;

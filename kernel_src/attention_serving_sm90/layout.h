@@ -10,10 +10,10 @@ enum {
   SERVING_SM90_ROW_BYTES = 128,        /* bytes of a band's row                                        */
   SERVING_SM90_ALIGNMENT = 1024,       /* of the start of shared memory: the pattern of the swizzle    */
   SERVING_SM90_BARRIER_BYTES = 8,      /* of an mbarrier                                               */
-  SERVING_SM90_MEMBERS = 16,           /* partial results that are merged together                     */
-  SERVING_SM90_STATISTICS_BYTES = 8,    /* a row's maximum and sum                                     */
+  SERVING_SM90_SCRATCH_BYTES = 24,     /* of each worker for adding up partial results                 */
+  SERVING_SM90_MEETING_INTS = 4,       /* counters of a tile that lies in several runs (meeting.cuh)   */
   SERVING_SM90_JOBS = 4,               /* that the producer may be ahead of the workers                */
-  SERVING_SM90_JOB_BYTES = 96          /* of a job's description                                       */
+  SERVING_SM90_JOB_BYTES = 112         /* of a job's description                                       */
 };
 
 #endif

@@ -42,7 +42,7 @@ private:
   KJIT_DEVICE void announce() {
     mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);
     if (lane == 0) {
-      at.job(jobs.slot) = {walk.tile, walk.share};
+      at.job(jobs.slot) = {walk.tile, walk.share, walk.ends()};
       mbarrier_arrive(at.job_full(jobs.slot));
     }
     __syncwarp();

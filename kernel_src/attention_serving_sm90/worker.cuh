@@ -16,9 +16,10 @@
 #include <kjit/warp.cuh>
 
 #include "attention_serving_sm90/config.cuh"
+#include "attention_serving_sm90/meeting.cuh"
 #include "attention_serving_sm90/shared.cuh"
 
-#include "attention_serving/merge.cuh"
+#include "attention_serving/output.cuh"
 #include "attention_serving/walk.cuh"
 
 struct Worker {
@@ -49,26 +50,28 @@ struct Worker {
       mbarrier_wait_parity(at.job_full(jobs.slot), jobs.parity);
       const Job &job = at.job(jobs.slot);
       if (job.tile.sequence >= p.batch) return;
-      work_on(job.tile, job.share);
+      work_on(job.tile, job.share, job.is_last);
       __syncwarp(); // all lanes have read the job
       if (lane == 0) mbarrier_arrive(at.job_empty(jobs.slot));
     }
   }
 
 private:
-  KJIT_DEVICE void work_on(const PlannedTile &tile, const Share &share) {
+  KJIT_DEVICE void work_on(const PlannedTile &tile, const Share &share, bool is_last) {
     const PackedRows packed(p, tile.s, tile.head, tile.index);
+    const Output output{p, packed, tile.sequence};
+    const Meeting meeting{output, share, is_last, at.work()};
     rows = packed.count();
+    if (share.first != share.last) meeting.begin();
     start(tile, packed);
 #pragma unroll 1
     for (int block = share.from; block < share.to; block++)
       step(tile, tile.start + block * cfg::kKeys);
-    const Merge merge{p, packed, tile.sequence, at.work()};
     if (share.first == share.last) {
-      store(merge);
+      store(output);
     } else {
-      keep(merge.partial((int)blockIdx.x, (int)blockIdx.x == share.first));
-      merge.arrive(share.first, share.last);
+      keep(meeting.own_partial());
+      meeting.arrive();
     }
   }
 
@@ -118,7 +121,7 @@ private:
                        ((chunk % 8 ^ row % 8) << 4),
                    value);
     }
-    fence_async_proxy();
+    fence_async_proxy(); // before Q is multiplied
     cfg::sync_workers();
   }
 
@@ -152,7 +155,7 @@ private:
       const int row = i % kInBand / kChunks;
       if (row < from || row >= to) st_shared_16(at.values(slot) + i * kChunkBytes, {{0, 0, 0, 0}});
     }
-    fence_async_proxy();
+    fence_async_proxy(); // before V is multiplied
     cfg::sync_workers();
   }
 
@@ -263,27 +266,27 @@ private:
 
   // ---- The end of a share ----
 
-  KJIT_DEVICE Merge::Statistics statistics_of(int r) const {
+  KJIT_DEVICE Output::Statistics statistics_of(int r) const {
     const float total = quad_sum(sum[r]);
     return {total == 0.0f ? masked_score() : maximum[r] * scale_log2, total};
   }
 
   // Store the result of a tile that this block of threads has alone.
-  KJIT_DEVICE void store(const Merge &merge) const {
+  KJIT_DEVICE void store(const Output &output) const {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       if (!has_rows(r)) continue;
-      Merge::Statistics all = statistics_of(r);
+      Output::Statistics all = statistics_of(r);
       int query, head;
-      if (!merge.rows.find(own_row(r), query, head)) continue;
+      if (!output.rows.find(own_row(r), query, head)) continue;
       float factor;
-      all = merge.with_sink(all, head, factor);
+      all = output.with_sink(all, head, factor);
       const float inverse = all.sum == 0.0f ? 0.0f : factor / all.sum;
-      char *const row = (char *)p.o + 2 * merge.output_at(query, head) + 4 * (lane % 4);
+      char *const row = (char *)p.o + 2 * output.output_at(query, head) + 4 * (lane % 4);
 #pragma unroll
       for (int n = 0; n < kOutput8; n++)
         *(uint32_t *)(row + 16 * n) = cvt_rn_x2(cfg::Element{}, o[n][2 * r] * inverse, o[n][2 * r + 1] * inverse);
-      if (lane % 4 == 0) merge.write_log_sum_exp(query, head, all);
+      if (lane % 4 == 0) output.write_log_sum_exp(query, head, all);
     }
   }
 
@@ -296,13 +299,13 @@ private:
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       if (!has_rows(r)) continue;
-      const Merge::Statistics all = statistics_of(r);
+      const Output::Statistics all = statistics_of(r);
       if (own_row(r) >= rows) continue;
       float *const row = partial + own_row(r) * cfg::kHeadDimV + 2 * (lane % 4);
 #pragma unroll
       for (int n = 0; n < kOutput8; n++)
         *(Pair *)(row + 8 * n) = {{o[n][2 * r], o[n][2 * r + 1]}};
-      if (lane % 4 == 0) Merge::statistics_of(partial)[own_row(r)] = all;
+      if (lane % 4 == 0) Output::statistics_of(partial)[own_row(r)] = all;
     }
   }
 };

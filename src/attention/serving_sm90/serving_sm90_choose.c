@@ -3,8 +3,8 @@
  * 1. The problem must be one that TMA can load: no keys padded on the left, no rotary, pages of a multiple of 8
  *    positions.
  * 2. 16, 32 or 64 rows of a tile, the fewest that hold a sequence's packed rows; key blocks and blocks of threads on a
- *    multiprocessor as attention_decode_sm90 has them: two blocks with 64 keys for up to 16 rows of head size 128, else
- *    one with 128 keys, or 64 for wider heads; as many stages as shared memory holds.
+ *    multiprocessor as attention_decode_sm90 has them: two blocks with 64 keys for up to 16 rows of head sizes above 64
+ *    up to 128, else one with 128 keys, or 64 for wider heads; as many stages as shared memory holds.
  *
  * Pure; any thread. */
 #include <string.h>
@@ -38,8 +38,9 @@ static bool fill_stages(struct serving_sm90_config *config) {
 
 static void choose_tile(struct serving_sm90_config *config, int64_t packed_rows) {
   const int32_t columns = config->head_dim + config->head_dim_v;
+  const int32_t widest = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   config->rows = packed_rows <= 16 ? 16 : packed_rows <= 32 ? 32 : 64;
-  config->blocks_per_sm = config->rows == 16 && columns == COLUMNS_128 ? 2 : 1;
+  config->blocks_per_sm = config->rows == 16 && widest > 64 && widest <= 128 ? 2 : 1;
   config->keys = config->blocks_per_sm == 1 && columns <= COLUMNS_128 ? 128 : 64;
   while (!fill_stages(config))
     config->keys /= 2;

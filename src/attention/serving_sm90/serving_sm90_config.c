@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attention/rule.h"
+#include "attention/serving/serving_family.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -16,7 +17,7 @@ enum {
   MAX_KEYS = 128,           /* a lane looks up the page of each box */
   MIN_STAGES = 2,           /* a block is loaded while another is used */
   MAX_STAGES = 16,          /* more does not fit with any block worth having */
-  MAX_BLOCKS_PER_SM = 4,    /* with more a thread has fewer than 96 registers */
+  MAX_BLOCKS_PER_SM = 2,    /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
   SHARED_BYTES = 232448,    /* of sm_90, per block after opting in: target.c */
   SHARED_BYTES_SM = 233472, /* of an SM of sm_90, all blocks together */
   SYSTEM_BYTES = 1024       /* that the driver takes of each block's */
@@ -31,6 +32,7 @@ enum {
 
 enum { FIELD_COUNT = 0 SERVING_SM90_FIELDS(COUNT) };
 
+_Static_assert(MAX_BLOCKS_PER_SM * SERVING_SM90_MEETING_INTS <= SERVING_MOST_BLOCKS_PER_SM, "counters have their place");
 _Static_assert(FIELD_COUNT <= KJIT_FIELD_COUNT_MAX, "too many fields");
 _Static_assert(sizeof(struct serving_sm90_config) == 4 * FIELD_COUNT, "a config is its fields, without padding");
 
@@ -45,7 +47,7 @@ static uint32_t bands(int32_t columns) {
 /* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t merge =
-      (SERVING_SM90_MEMBERS + 1) * (uint32_t)config->rows * SERVING_SM90_STATISTICS_BYTES + 16;
+      SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
   const uint32_t q = ((bands(config->head_dim) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
   return q > merge ? q : merge;
 }
@@ -69,10 +71,10 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
 
 /* ---- Rules ---- */
 
-/* The registers that S, P and O may take of the 255, 168, 112 or 80 that a thread has with 1 to 4 blocks on an SM.
+/* The registers that S, P and O may take of the 255 or 168 that a thread has with 1 or 2 blocks on an SM.
  * The rest is for addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
 static int32_t most_registers(int32_t blocks_per_sm) {
-  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120, 72, 40};
+  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120};
   return most[blocks_per_sm - 1];
 }
 
@@ -98,7 +100,7 @@ static kjit_status check_tile(const struct serving_sm90_config *config, kjit_err
   if (!rule_is_between(config->stages, MIN_STAGES, MAX_STAGES))
     return rule_broken(error, "stages", config->stages, "2 to 16");
   if (!rule_is_between(config->blocks_per_sm, 1, MAX_BLOCKS_PER_SM))
-    return rule_broken(error, "blocks_per_sm", config->blocks_per_sm, "1 to 4");
+    return rule_broken(error, "blocks_per_sm", config->blocks_per_sm, "1 or 2");
   if (serving_sm90_fits(config)) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_CONFIG,
                    "keys is %d: a thread needs %u registers for S, P and O and a block %u bytes of shared memory; "

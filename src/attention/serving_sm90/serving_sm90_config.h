@@ -17,7 +17,7 @@
   X(rows, INT, "query rows of a tile, query heads that share a key head packed into them: 16, 32 or 64")               \
   X(keys, INT, "key rows of a block: 16, 32, 64 or 128")                                                               \
   X(stages, INT, "blocks of K and V in shared memory: 2 to 16")                                                        \
-  X(blocks_per_sm, INT, "blocks of threads that share a multiprocessor: 1 to 4")                                       \
+  X(blocks_per_sm, INT, "blocks of threads that share a multiprocessor: 1 or 2")                                       \
   X(softcap, BOOL, "scores are capped")
 
 struct serving_sm90_config {
