@@ -37,7 +37,7 @@ constexpr bool kPaged = KJIT_paged;
 constexpr bool kSoftcap = KJIT_softcap;
 
 constexpr int kThreads = kWarps * kLanesPerWarp;
-constexpr int kWorkers = kThreads; // that merge partial results
+constexpr int kWorkers = kThreads;            // that merge partial results
 constexpr int kRowWarps = kRows / 16;         // warps along the rows: each has 16
 constexpr int kKeyWarps = kWarps / kRowWarps; // warps along the keys of a tile
 constexpr int kWarpKeys = kKeys / kKeyWarps;  // keys of a warp in each tile

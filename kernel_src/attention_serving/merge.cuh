@@ -8,8 +8,8 @@
 // results a level. Counters are left at zero for the next launch.
 //
 // Whoever includes this has included a config.cuh that defines, beside what output.cuh takes, the threads that merge,
-// which are the block's first kWorkers, and sync_workers(), their barrier; and, in their shared memory, kStatisticsAt and
-// kWordAt. What lies in front of kStatisticsAt is theirs during a merge.
+// which are the block's first kWorkers, and sync_workers(), their barrier; and, in their shared memory, kStatisticsAt
+// and kWordAt. What lies in front of kStatisticsAt is theirs during a merge.
 #pragma once
 #include <kjit/ptx/cvt.cuh>
 #include <kjit/ptx/memory.cuh>

@@ -1,6 +1,6 @@
 // Where a tile's result goes, and what a partial result is: O of the tile in fp32, not divided by the sums, then each
-// row's statistics. A block of threads has two slots for partial results: for the tile that it began and did not end, and
-// for a tile that another began.
+// row's statistics. A block of threads has two slots for partial results: for the tile that it began and did not end,
+// and for a tile that another began.
 //
 // Whoever includes this has included a config.cuh that defines cfg::Element, kRows, kHeadDimV and kPartialFloats.
 #pragma once

@@ -9,8 +9,8 @@
 // count with what they see, and the number of partial results is bounded by the blocks of threads, whatever the
 // lengths.
 //
-// The cuts depend on lengths, config and card alone, never on the order in which blocks run. Kernels with equal rows of a
-// tile cut alike. Whoever includes this has included a config.cuh that defines the constants of namespace cfg.
+// The cuts depend on lengths, config and card alone, never on the order in which blocks run. Kernels with equal rows of
+// a tile cut alike. Whoever includes this has included a config.cuh that defines the constants of namespace cfg.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -175,8 +175,8 @@ KJIT_DEVICE attention_serving_run run_of_part(const attention_serving_params &p,
   return {tile / p.heads_kv, tile % p.heads_kv, 0, 0, 0};
 }
 
-// The sequence of a chunk that holds position `at` of the line, which the chunk holds; `before` goes on from the chunk's
-// begin to the sequence's. Every warp by itself, whose lanes look at 32 sequences together.
+// The sequence of a chunk that holds position `at` of the line, which the chunk holds; `before` goes on from the
+// chunk's begin to the sequence's. Every warp by itself, whose lanes look at 32 sequences together.
 KJIT_DEVICE int sequence_at(const attention_serving_params &p, const Chunk &chunk, int loaded, int64_t at,
                             int64_t &before) {
   const int lane = (int)threadIdx.x % kLanesPerWarp;

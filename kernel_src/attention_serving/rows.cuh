@@ -1,5 +1,5 @@
-// A tile's packed rows: the query heads that share a key head are rows of one tile. Row r of a sequence's packed rows is
-// query r / group and query head r % group of the group; a tile is cfg::kRows of them.
+// A tile's packed rows: the query heads that share a key head are rows of one tile. Row r of a sequence's packed rows
+// is query r / group and query head r % group of the group; a tile is cfg::kRows of them.
 //
 // Whoever includes this has included a config.cuh that defines the constants of namespace cfg.
 #pragma once

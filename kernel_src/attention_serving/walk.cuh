@@ -1,8 +1,8 @@
 // A block of threads' walk along its run of the schedule: the tiles that it has a share in, and which key blocks these
 // shares are.
 //
-// Everything follows from the schedule and the lengths, so that every warp can walk by itself. Whoever includes this has
-// included a config.cuh that defines the constants of namespace cfg.
+// Everything follows from the schedule and the lengths, so that every warp can walk by itself. Whoever includes this
+// has included a config.cuh that defines the constants of namespace cfg.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -48,8 +48,8 @@ struct Walk {
       at = ((const attention_serving_run *)(p.plan + 1))[blockIdx.x];
     } else {
       runs = plan::make_runs(p, chunk, (int)gridDim.x);
-      at = runs.parts ? plan::run_of_part(p, runs, (int)blockIdx.x)
-                      : plan::find_run(p, chunk, blockIdx.x * runs.length);
+      at =
+          runs.parts ? plan::run_of_part(p, runs, (int)blockIdx.x) : plan::find_run(p, chunk, blockIdx.x * runs.length);
     }
     if (at.sequence >= p.batch) return false;
     tile.sequence = at.sequence;
@@ -70,9 +70,7 @@ struct Walk {
   }
 
   // Does the run end in this tile, so that there is no share behind this one?
-  KJIT_DEVICE bool ends() const {
-    return runs.parts || tile.begins + tile.cost >= (blockIdx.x + 1) * runs.length;
-  }
+  KJIT_DEVICE bool ends() const { return runs.parts || tile.begins + tile.cost >= (blockIdx.x + 1) * runs.length; }
 
 private:
   // Has the block a share in the tile? If so, which.

@@ -1,9 +1,9 @@
 // Partial results of a tile whose keys lie in several runs, and how the tile's blocks of threads add them up.
 //
-// Each block of threads writes its share's unnormalised O, with the rows' maxima and sums, to a partial result in global
-// memory, and arrives. The tile's result is cut into slices, and the blocks of threads that arrive merge a slice each, so
-// that many multiprocessors read the partial results. It is attention_decode_sm90's way (attention_decode_sm90/merge.cuh),
-// with the tiles of a ragged problem:
+// Each block of threads writes its share's unnormalised O, with the rows' maxima and sums, to a partial result in
+// global memory, and arrives. The tile's result is cut into slices, and the blocks of threads that arrive merge a slice
+// each, so that many multiprocessors read the partial results. It is attention_decode_sm90's way
+// (attention_decode_sm90/merge.cuh), with the tiles of a ragged problem:
 //   1. When it begins a share, a block counts itself in `started` (begin()).
 //   2. When it has written its partial result it arrives: it adds one to `arrived`. If all of the tile's blocks have
 //      started and it has nothing else to do, it also adds one to `claims`, in the same word and by the same atomic
@@ -14,8 +14,8 @@
 //      have started, and a block does not wait before it arrives.
 //   4. The last to arrive merges the slices that nobody has claimed; no claim can come after it.
 //   5. Who finishes the last slice sets the counters to zero for the next launch.
-// A tile's counters are at its first run, which begins no other tile that it does not end. The order of the sums depends
-// on the schedule alone, so that repeated launches are equal to the bit.
+// A tile's counters are at its first run, which begins no other tile that it does not end. The order of the sums
+// depends on the schedule alone, so that repeated launches are equal to the bit.
 #pragma once
 #include <kjit/ptx/cvt.cuh>
 #include <kjit/ptx/memory.cuh>
@@ -57,9 +57,7 @@ struct Meeting {
     if (threadIdx.x == 0) atomicAdd(started(), 1);
   }
 
-  KJIT_DEVICE float *own_partial() const {
-    return output.partial((int)blockIdx.x, (int)blockIdx.x == share.first);
-  }
+  KJIT_DEVICE float *own_partial() const { return output.partial((int)blockIdx.x, (int)blockIdx.x == share.first); }
 
   // Arrive, and merge slices. All workers, when each has written its part of the partial result.
   KJIT_DEVICE void arrive() const {

@@ -1,10 +1,10 @@
-// The producer: one warp that walks along the run, tells the workers each share of a tile, and loads its K and V by TMA,
-// key block after key block, as far ahead of the workers as there are stages, across the ends of tiles too.
+// The producer: one warp that walks along the run, tells the workers each share of a tile, and loads its K and V by
+// TMA, key block after key block, as far ahead of the workers as there are stages, across the ends of tiles too.
 //
-// A key block comes in boxes of p.box_rows positions: one, or with pages as many as lie in pages of their own. Boxes have
-// numbers from the share's first on; lane i looks up the page of box i of each 32 and issues its copies, so that the
-// page table is read once for many blocks, coalesced, and before it is needed. A box behind the tile's last key is asked
-// for in a page that does not exist, so that TMA writes zeros and nothing is looked up.
+// A key block comes in boxes of p.box_rows positions: one, or with pages as many as lie in pages of their own. Boxes
+// have numbers from the share's first on; lane i looks up the page of box i of each 32 and issues its copies, so that
+// the page table is read once for many blocks, coalesced, and before it is needed. A box behind the tile's last key is
+// asked for in a page that does not exist, so that TMA writes zeros and nothing is looked up.
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/tma.cuh>

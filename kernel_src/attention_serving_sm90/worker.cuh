@@ -2,8 +2,8 @@
 //
 // For each share the warpgroup loads Q, then for each key block computes S = Q K^T, the online softmax of S, and
 // O += P V. A tile's rows are wgmma's 64; those that do not exist are multiplied too, but warps that have none of the
-// tile's rows skip the softmax. Each step waits for the one before: a multiprocessor runs several blocks of threads, and
-// while one of them computes its softmax, the others use the tensor cores.
+// tile's rows skip the softmax. Each step waits for the one before: a multiprocessor runs several blocks of threads,
+// and while one of them computes its softmax, the others use the tensor cores.
 //
 // What no row sees may be anything, a slot that was never written among it. Scores of such keys become -inf, whatever
 // they were; rows of V are zeroed in shared memory before they are multiplied, because 0 times NaN is NaN.
@@ -33,10 +33,10 @@ struct Worker {
   const attention_serving_params &p;
   const Layout at;
   const int warp, lane;
-  const float scale_log2; // of what the softmax sees
-  int rows = 0;               // of the tile, those that exist
-  Ring<cfg::kStages> ring;    // the block that is being multiplied
-  float s[kColumns8][4];      // scores
+  const float scale_log2;  // of what the softmax sees
+  int rows = 0;            // of the tile, those that exist
+  Ring<cfg::kStages> ring; // the block that is being multiplied
+  float s[kColumns8][4];   // scores
   uint32_t probabilities[kKeyTiles][4];
   float o[kOutput8][4];
   float maximum[2], sum[2]; // of this thread's rows warp * 16 + lane / 4 and + 8; the sums over this thread's columns
@@ -88,8 +88,8 @@ private:
   KJIT_DEVICE const char *query_row(const PlannedTile &tile, const PackedRows &packed, int row) const {
     int query, head;
     packed.find(row, query, head);
-    return (const char *)p.q +
-           2 * (tile.sequence * p.q_stride.batch + (tile.s.first_row + query) * p.q_stride.seq + head * p.q_stride.head);
+    return (const char *)p.q + 2 * (tile.sequence * p.q_stride.batch + (tile.s.first_row + query) * p.q_stride.seq +
+                                    head * p.q_stride.head);
   }
 
   KJIT_DEVICE void start(const PlannedTile &tile, const PackedRows &packed) {
@@ -107,8 +107,8 @@ private:
     }
   }
 
-  // Write Q to shared memory with the 128-byte swizzle: 16-byte chunk index XOR row % 8. A band has kRows rows, where the
-  // product reads 64: what lies behind counts as rows that do not exist, and rows of S do not mix.
+  // Write Q to shared memory with the 128-byte swizzle: 16-byte chunk index XOR row % 8. A band has kRows rows, where
+  // the product reads 64: what lies behind counts as rows that do not exist, and rows of S do not mix.
   KJIT_DEVICE void load_query(const PlannedTile &tile, const PackedRows &packed) {
     constexpr int kChunks = cfg::bands(cfg::kHeadDim) * cfg::kRowBytes / kChunkBytes; // of a row
     cfg::sync_workers(); // Q is multiplied no more, and what was merged in its place is done with

@@ -80,8 +80,8 @@ static const struct mutation prefill_mutations[] = {
      "if (cfg::kOutputBands == 0 && band == 0) release_query(buffer);\n      write_rows(tile, out, band, end);"},
 };
 
-/* Caught by decoding of sequences in pages on Hopper, with a window, where unused slots hold NaN. As above, the first by
- * default. */
+/* Caught by decoding of sequences in pages on Hopper, with a window, where unused slots hold NaN. As above, the first
+ * by default. */
 static const struct mutation sm90_mutations[] = {
     {"a row of V behind the last key is left", "attention_serving_sm90/worker.cuh", "row < from || row >= to",
      "row < from || row > to"},
@@ -97,6 +97,9 @@ static const struct mutation sm90_mutations[] = {
     {"the next 32 pages are those before them", "attention_serving_sm90/producer.cuh", "box = following;", ";"},
     {"a buffer is loaded while it is multiplied", "attention_serving_sm90/producer.cuh",
      "mbarrier_wait_parity(empty, ring.parity ^ 1);", ";"},
+    {"partial results are merged before all have arrived", "attention_serving_sm90/meeting.cuh",
+     "== (uint32_t)parts - 1", "== (uint32_t)parts - 2"},
+    {"the counters are left as they are", "attention_serving_sm90/meeting.cuh", "*met() = 0;", ";"},
     {"a job takes the place of one that is worked on", "attention_serving_sm90/producer.cuh",
      "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},
 };

@@ -56,7 +56,8 @@ static struct runtime_tensor describe_queries(const struct attention_serving_par
   const struct attention_serving_strides *strides = &params->q_stride;
   const uint64_t wide = (uint64_t)config->head_dim, seq = (uint64_t)params->rows_q, group = (uint64_t)params->group;
   const uint64_t key_heads = (uint64_t)params->heads_kv, outer = params->cu_q ? 1 : (uint64_t)params->batch;
-  const uint64_t row = serving_box_stride(strides->seq, seq, wide), batch = serving_box_stride(strides->batch, outer, wide);
+  const uint64_t row = serving_box_stride(strides->seq, seq, wide),
+                 batch = serving_box_stride(strides->batch, outer, wide);
   const uint64_t head = serving_box_stride(strides->head, group * key_heads, wide);
   struct runtime_tensor tensor = {.address = (uintptr_t)params->q,
                                   .size = {wide, seq, group * key_heads, outer},

@@ -18,9 +18,8 @@ static inline uint64_t serving_box_stride(long long stride, uint64_t length, uin
 /* The map over (columns, positions, heads, rows of the cache or pages), in boxes of `rows` positions of one head. */
 static inline struct runtime_tensor serving_box_describe(const struct attention_serving_params *params,
                                                          const void *data,
-                                                         const struct attention_serving_strides *strides,
-                                                         int32_t dtype, int32_t columns, int32_t rows,
-                                                         kjit_map_promotion promotion) {
+                                                         const struct attention_serving_strides *strides, int32_t dtype,
+                                                         int32_t columns, int32_t rows, kjit_map_promotion promotion) {
   const uint64_t wide = (uint64_t)columns, heads = (uint64_t)params->heads_kv;
   const uint64_t seq = (uint64_t)(params->page_size ? params->page_size : params->rows_k);
   const uint64_t outer = (uint64_t)params->cache_rows;

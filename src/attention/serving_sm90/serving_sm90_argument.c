@@ -1,5 +1,5 @@
-/* The argument of an attention_serving_sm90 launch: that of a serving call, and tensor maps of K and V. Encoded maps are
- * kept under a description of the tensors.
+/* The argument of an attention_serving_sm90 launch: that of a serving call, and tensor maps of K and V. Encoded maps
+ * are kept under a description of the tensors.
  *
  * Threads: any; a look-up takes no lock (base/recent.h), and a miss encodes into the caller's own argument. */
 #include "attention/serving_sm90/serving_sm90_serving.h"

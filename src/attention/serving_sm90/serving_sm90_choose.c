@@ -15,10 +15,10 @@
 #include "base/error.h"
 
 enum {
-  LEAST_BOX = 8,     /* rows of a box: the swizzle's pattern repeats after as many */
+  LEAST_BOX = 8, /* rows of a box: the swizzle's pattern repeats after as many */
   MAX_HEAD = 256,
   MAX_STAGES = 16,
-  COLUMNS_128 = 256  /* columns of K and V together with head sizes of 128 */
+  COLUMNS_128 = 256 /* columns of K and V together with head sizes of 128 */
 };
 
 static const char *why_not(const struct serving_problem *problem) {

@@ -32,7 +32,7 @@ enum {
 
 enum { FIELD_COUNT = 0 SERVING_SM90_FIELDS(COUNT) };
 
-_Static_assert(MAX_BLOCKS_PER_SM * SERVING_SM90_MEETING_INTS <= SERVING_MOST_BLOCKS_PER_SM, "counters have their place");
+_Static_assert(MAX_BLOCKS_PER_SM *SERVING_SM90_MEETING_INTS <= SERVING_MOST_BLOCKS_PER_SM, "counters have their place");
 _Static_assert(FIELD_COUNT <= KJIT_FIELD_COUNT_MAX, "too many fields");
 _Static_assert(sizeof(struct serving_sm90_config) == 4 * FIELD_COUNT, "a config is its fields, without padding");
 
@@ -46,8 +46,7 @@ static uint32_t bands(int32_t columns) {
 
 /* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
-  const uint32_t merge =
-      SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
+  const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
   const uint32_t q = ((bands(config->head_dim) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
   return q > merge ? q : merge;
 }
