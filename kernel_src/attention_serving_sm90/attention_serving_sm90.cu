@@ -14,6 +14,7 @@
 //           merge in a fixed order (attention_serving/merge.cuh).
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/tma.cuh>
 
 #include "attention_serving_sm90/config.cuh"
 
@@ -31,6 +32,10 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void a
   const uint32_t aligned = (start + SERVING_SM90_ALIGNMENT - 1) & ~(SERVING_SM90_ALIGNMENT - 1u);
   const Layout layout{aligned, raw + (aligned - start)};
   if (threadIdx.x == 0) layout.initialise();
+  if (threadIdx.x == cfg::kWorkers) { // of the warp that will load
+    prefetch_tensormap((const TensorMap *)&p.k);
+    prefetch_tensormap((const TensorMap *)&p.v);
+  }
   Walk walk(p.serving, p.serving.page_table ? p.box_rows : 1);
   const bool any = walk.begin(*(plan::Chunk *)layout.work());
   __syncthreads(); // the mbarriers are initialised, and everybody has read the plan
