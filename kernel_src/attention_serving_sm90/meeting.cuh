@@ -42,6 +42,8 @@ struct Piece {
   }
 };
 
+static_assert(sizeof(Piece) == SERVING_SM90_SCRATCH_BYTES, "a piece has its place in the scratch");
+
 struct Meeting {
   static constexpr int kQuads = cfg::kHeadDimV / 4; // of a row
   static constexpr int kLoaded = 8;                 // partial results that a thread loads at the same time
@@ -59,24 +61,26 @@ struct Meeting {
 
   KJIT_DEVICE float *own_partial() const { return output.partial((int)blockIdx.x, (int)blockIdx.x == share.first); }
 
+  // Whether all blocks of the tile have started, so that it is safe to wait for them; thread 0's answer counts. Asked
+  // before the partial result is written, because the answer takes as long as that.
+  KJIT_DEVICE bool may_wait() const { return threadIdx.x == 0 && is_last && *(volatile int *)started() == count(); }
+
   // Arrive, and merge slices. All workers, when each has written its part of the partial result.
-  KJIT_DEVICE void arrive() const {
-    const int parts = share.last - share.first + 1, rows = output.rows.count();
-    const int helpers = helpers_of(parts), slice_quads = cfg::kWorkers / helpers;
-    const int slices = ceil_div(rows * kQuads, slice_quads);
+  KJIT_DEVICE void arrive(bool may_wait) const {
+    const Slices slices = cut();
     uint32_t *const word = (uint32_t *)(shared + cfg::kWordAt);
     cfg::sync_workers(); // all have written their part, and have read the word of the tile before
-    if (threadIdx.x == 0) *word = meet(parts);
+    if (threadIdx.x == 0) *word = meet(may_wait);
     cfg::sync_workers();
     const int claim = (int)(*word >> 16);
     const bool arrives_last = *word & 1, is_waiting = *word & 2;
-    if ((!is_waiting && !arrives_last) || claim >= slices) return;
-    if (!arrives_last) wait_for_all(parts);
-    const int end = arrives_last ? slices : claim + 1;
+    if ((!is_waiting && !arrives_last) || claim >= slices.count) return;
+    if (!arrives_last) wait_for_all();
+    const int end = arrives_last ? slices.count : claim + 1;
     for (int slice = claim; slice < end; slice++)
-      merge_slice(slice, slice_quads, helpers, parts, rows);
+      merge_slice(slices, slice);
     cfg::sync_workers(); // the scratch has been read; all stores are done
-    if (threadIdx.x == 0) finish(end - claim, slices);
+    if (threadIdx.x == 0) finish(end - claim, slices.count);
   }
 
 private:
@@ -84,27 +88,37 @@ private:
   KJIT_DEVICE int *met() const { return started() + 1; }  // arrived, and claims << 16
   KJIT_DEVICE int *done() const { return started() + 2; } // slices that are merged
 
-  KJIT_DEVICE static int helpers_of(int parts) {
+  // How many blocks of threads work on the tile.
+  KJIT_DEVICE int count() const { return share.last - share.first + 1; }
+
+  // No more slices than blocks, because the last to arrive would merge the rest one after the other. As long as a slice
+  // leaves threads without work, several of them share a quad's partial results.
+  struct Slices {
+    int quads, count, helpers; // quads of all slices together
+    int each;                  // quads of a slice
+  };
+  KJIT_DEVICE Slices cut() const {
+    const int quads = output.rows.count() * kQuads, parts = count();
     int helpers = 1;
-    while (helpers < kMostHelpers && helpers * kLoaded < parts)
+    while (helpers < kMostHelpers && helpers * kLoaded < parts && ceil_div(quads, parts) * helpers * 2 <= cfg::kWorkers)
       helpers *= 2;
-    return helpers;
+    const int wanted = ceil_div(quads * helpers, cfg::kWorkers), slices = wanted < parts ? wanted : parts;
+    return {quads, slices, helpers, ceil_div(quads, slices)};
   }
 
   // Arrive, and claim a slice if it is safe to wait for the others and no other work is left to do. Thread 0.
   // @return bit 0: this is the last to arrive; bit 1: a slice is claimed; from bit 16 on, the claims that came before
-  KJIT_DEVICE uint32_t meet(int parts) const {
-    const bool safe = is_last && *(volatile int *)started() == parts;
+  KJIT_DEVICE uint32_t meet(bool may_wait) const {
     __threadfence(); // the block's partial result comes before its arrival
-    const uint32_t before = (uint32_t)atomicAdd(met(), safe ? 0x10001 : 1);
+    const uint32_t before = (uint32_t)atomicAdd(met(), may_wait ? 0x10001 : 1);
     __threadfence(); // the others' arrivals come before what is read of them
-    const bool arrives_last = (before & 0xffff) == (uint32_t)parts - 1;
-    return (before >> 16) << 16 | (safe ? 2 : 0) | (arrives_last ? 1 : 0);
+    const bool arrives_last = (before & 0xffff) == (uint32_t)count() - 1;
+    return (before >> 16) << 16 | (may_wait ? 2 : 0) | (arrives_last ? 1 : 0);
   }
 
-  KJIT_DEVICE void wait_for_all(int parts) const {
+  KJIT_DEVICE void wait_for_all() const {
     if (threadIdx.x == 0) {
-      while ((*(volatile int *)met() & 0xffff) != parts)
+      while ((*(volatile int *)met() & 0xffff) != count())
         __nanosleep(20);
       __threadfence();
     }
@@ -118,27 +132,30 @@ private:
     *done() = 0;
   }
 
-  // Merge one slice: slice_quads quads, of which each has `helpers` threads that share the partial results.
-  KJIT_DEVICE void merge_slice(int slice, int slice_quads, int helpers, int parts, int rows) const {
+  // Merge one slice, as many quads at a time as the threads and their helpers make.
+  KJIT_DEVICE void merge_slice(const Slices &slices, int slice) const {
     Piece *const scratch = (Piece *)shared;
-    const int thread = (int)threadIdx.x, helper = thread / slice_quads;
-    const int quad = slice * slice_quads + thread % slice_quads;
-    const bool exists = quad < rows * kQuads;
-    Piece sum = {{0.0f, 0.0f, 0.0f, 0.0f}, {masked_score(), 0.0f}};
-    if (exists) add_up(sum, quad, helper, helpers, parts);
-    if (helpers > 1) {
-      cfg::sync_workers(); // the scratch of the slice before has been read
-      if (helper > 0) scratch[thread] = sum;
-      cfg::sync_workers();
-      if (helper > 0) return;
-      for (int i = 1; i < helpers; i++)
-        sum.add(scratch[thread + i * slice_quads]);
+    const int at_once = cfg::kWorkers / slices.helpers, thread = (int)threadIdx.x, helper = thread / at_once;
+    const int from = slice * slices.each, to = from + slices.each < slices.quads ? from + slices.each : slices.quads;
+#pragma unroll 1
+    for (int first = from; first < to; first += at_once) {
+      const int quad = first + thread % at_once;
+      Piece sum = {{0.0f, 0.0f, 0.0f, 0.0f}, {masked_score(), 0.0f}};
+      if (quad < to) add_up(sum, quad, helper, slices.helpers);
+      if (slices.helpers > 1) {
+        cfg::sync_workers(); // the scratch of the quads before has been read
+        if (helper > 0) scratch[thread] = sum;
+        cfg::sync_workers();
+        for (int i = 1; i < slices.helpers && helper == 0; i++)
+          sum.add(scratch[thread + i * at_once]);
+      }
+      if (quad < to && helper == 0) store(quad, sum);
     }
-    if (exists) store(quad, sum);
   }
 
   // The sum of a quad over the partial results from, from + step, ...
-  KJIT_DEVICE void add_up(Piece &sum, int quad, int from, int step, int parts) const {
+  KJIT_DEVICE void add_up(Piece &sum, int quad, int from, int step) const {
+    const int parts = count();
 #pragma unroll 1
     for (int i = from; i < parts; i += kLoaded * step) {
       Piece pieces[kLoaded];

@@ -41,6 +41,7 @@ private:
   // Let the workers have the share that the walk has come to, or the end.
   KJIT_DEVICE void announce() {
     mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);
+    __syncwarp(); // all lanes have seen this phase: a short job can be done, and the next phase over, in no time
     if (lane == 0) {
       at.job(jobs.slot) = {walk.tile, walk.share, walk.ends()};
       mbarrier_arrive(at.job_full(jobs.slot));

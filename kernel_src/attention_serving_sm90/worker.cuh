@@ -70,8 +70,9 @@ private:
     if (share.first == share.last) {
       store(output);
     } else {
+      const bool may_wait = meeting.may_wait();
       keep(meeting.own_partial());
-      meeting.arrive();
+      meeting.arrive(may_wait);
     }
   }
 

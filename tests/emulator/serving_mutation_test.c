@@ -98,7 +98,7 @@ static const struct mutation sm90_mutations[] = {
     {"a buffer is loaded while it is multiplied", "attention_serving_sm90/producer.cuh",
      "mbarrier_wait_parity(empty, ring.parity ^ 1);", ";"},
     {"partial results are merged before all have arrived", "attention_serving_sm90/meeting.cuh",
-     "== (uint32_t)parts - 1", "== (uint32_t)parts - 2"},
+     "== (uint32_t)count() - 1", "== (uint32_t)count() - 2"},
     {"the counters are left as they are", "attention_serving_sm90/meeting.cuh", "*met() = 0;", ";"},
     {"a job takes the place of one that is worked on", "attention_serving_sm90/producer.cuh",
      "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},

@@ -1,7 +1,7 @@
 /* The argument of an attention_serving_sm90 launch: that of a serving call, and tensor maps of K and V. Encoded maps
  * are kept under a description of the tensors.
  *
- * Threads: any; a look-up takes no lock (base/recent.h), and a miss encodes into the caller's own argument. */
+ * Threads: any; a look-up takes no lock (base/threads/recent.h), and a miss encodes into the caller's own argument. */
 #include "attention/serving_sm90/serving_sm90_serving.h"
 
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "attention/serving_sm90/serving_sm90_config.h"
 #include "attention_serving_sm90/params.h"
 #include "base/error.h"
-#include "base/recent.h"
+#include "base/threads/recent.h"
 #include "runtime/runtime_internal.h"
 
 _Static_assert(sizeof(struct serving_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "the kernel's map is the driver's");
