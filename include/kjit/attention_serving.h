@@ -4,10 +4,10 @@
  * appended on the way. Lengths, offsets and page tables lie in device memory and are never read by the host, so a call
  * can be captured into a graph and replayed with other lengths. docs/serving.md has the semantics in full.
  *
- * The kernels are those of the family `attention_serving`, for sm_80 and later, and on Hopper, for many rows of q, of
- * the family `attention_prefill_sm90`. Which one a call gets depends on dtype, head sizes, heads, pages, whether there
- * is a softcap, and how many rows of q there are, and not on lengths on the device: a model needs a handful, which
- * kjit_attention_serving_kernels() lists.
+ * The kernels are those of the family `attention_serving`, for sm_80 and later, and on Hopper those of
+ * `attention_serving_sm90`, for few rows of q, and of `attention_prefill_sm90`, for many. Which one a call gets depends
+ * on dtype, head sizes, heads, pages, whether there is a softcap, and how many rows of q there are, and not on lengths
+ * on the device: a model needs a handful, which kjit_attention_serving_kernels() lists.
  */
 #ifndef KJIT_ATTENTION_SERVING_H
 #define KJIT_ATTENTION_SERVING_H

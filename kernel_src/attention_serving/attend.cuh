@@ -15,9 +15,9 @@
 #include "attention_serving/config.cuh"
 #include "attention_serving/lengths.cuh"
 #include "attention_serving/params.h"
-#include "attention_serving/plan.cuh"
 #include "attention_serving/result.cuh"
 #include "attention_serving/tiles.cuh"
+#include "attention_serving/walk.cuh"
 #include "softmax/online_softmax.cuh"
 
 // The products and the softmax of one warp.
@@ -129,129 +129,31 @@ private:
   }
 };
 
-// A tile of the schedule.
-struct Tile {
-  int sequence, head, index;
-  Sequence s;
-  int tiles;            // of the sequence
-  int64_t begins, cost; // on the line of all work
-  Seen keys;            // that some row sees
-  Seen all_see;         // that every row sees
-  int blocks;           // key blocks of `keys`
-};
-
-// Which blocks of threads work on a tile, and on which key blocks this one does: [from, to).
-struct Share {
-  int first, last;
-  int from, to;
-};
-
 struct Attend {
   const attention_serving_params &p;
   char *const shared;
   const uint32_t tiles;
-  plan::Runs runs;
-  Tile tile;
+  Walk walk;
 
   KJIT_DEVICE Attend(const attention_serving_params &params, char *shared, uint32_t address)
-      : p(params), shared(shared), tiles(address) {}
+      : p(params), shared(shared), tiles(address), walk(params) {}
 
   KJIT_DEVICE void run() {
-    plan::Chunk &chunk = *(plan::Chunk *)shared;
-    attention_serving_run at;
-    if (p.plan && p.plan->tag == p.plan_tag && p.plan->runs == (int)gridDim.x) {
-      runs = {(int)gridDim.x, p.plan->length};
-      at = ((const attention_serving_run *)(p.plan + 1))[blockIdx.x];
-    } else {
-      runs = plan::make_runs(p, chunk, (int)gridDim.x);
-      at = plan::find_run(p, chunk, blockIdx.x * runs.length);
-    }
-    if (at.sequence >= p.batch) return;
-    tile.sequence = at.sequence;
-    tile.head = at.head;
-    tile.index = at.tile;
-    tile.begins = at.begins;
-    tile.s = sequence_of(p, at.sequence);
-    const int64_t end = (blockIdx.x + 1) * runs.length;
-    do {
-      describe();
-      const Share share = share_of_block();
-      if ((int)blockIdx.x >= share.first && (int)blockIdx.x <= share.last) work(share);
-    } while (advance() && tile.begins < end);
+    for (bool found = walk.begin(*(plan::Chunk *)shared); found; found = walk.next())
+      work(walk.tile, walk.share);
   }
 
 private:
-  // Fill in what follows from the tile's place.
-  KJIT_DEVICE void describe() {
-    const PackedRows rows(p, tile.s, tile.head, tile.index);
-    const Seen first = seen_by(p, tile.s, rows.query(0)), last = seen_by(p, tile.s, rows.query(cfg::kRows - 1));
-    tile.tiles = plan::tiles_of(p, tile.s);
-    tile.cost = plan::begin_of(p, tile.s, tile.index + 1) - plan::begin_of(p, tile.s, tile.index);
-    // What a row sees begins and ends no earlier than what the row before it sees.
-    tile.keys = {first.low, last.high};
-    tile.all_see = {last.low, first.high};
-    const int keys = at_least_0(tile.keys.high - tile.keys.low);
-    tile.blocks = (keys + cfg::kKeys - 1) / cfg::kKeys;
-  }
-
-  // The next tile; false behind the last.
-  KJIT_DEVICE bool advance() {
-    tile.begins += tile.cost;
-    if (++tile.index < tile.tiles) return true;
-    tile.index = 0;
-    if (++tile.head < p.heads_kv) return true;
-    tile.head = 0;
-    // Sequences without rows are skipped, 32 at a time.
-    const int lane = (int)threadIdx.x % kLanesPerWarp;
-    for (int b = tile.sequence + 1; b < p.batch; b += kLanesPerWarp) {
-      const bool has_rows = b + lane < p.batch && sequence_of(p, b + lane).rows > 0;
-      const unsigned found = __ballot_sync(0xffffffffu, has_rows);
-      if (!found) continue;
-      unsigned bit = 0;
-      while (!(found >> bit & 1u))
-        bit++;
-      tile.sequence = b + (int)bit;
-      tile.s = sequence_of(p, tile.sequence);
-      return true;
-    }
-    return false;
-  }
-
-  // The key block in which position x of the tile lies: the overhead comes first, then the blocks in equal parts.
-  KJIT_DEVICE int block_at(int64_t x) const {
-    const int64_t overhead = (int64_t)plan::kOverheadKeys * p.group;
-    if (x <= overhead) return 0;
-    return x >= tile.cost ? tile.blocks : (int)((x - overhead) * tile.blocks / (tile.cost - overhead));
-  }
-
-  KJIT_DEVICE Share share_of_block() const {
-    const int block = (int)blockIdx.x;
-    const int64_t from = block * runs.length - tile.begins, to = from + runs.length;
-    const Share whole = {block, block, 0, tile.blocks};
-    if (from <= 0 && to >= tile.cost) return whole;
-    if (p.most_splits == 1 || tile.blocks == 0 || tile.cost <= plan::kOverheadKeys * (int64_t)p.group) {
-      const int owner = (int)(tile.begins / runs.length);
-      return {owner, owner, 0, tile.blocks};
-    }
-    // The first position that lies in key block 1, or is the end: who has it has computed block 0.
-    const int64_t overhead = (int64_t)plan::kOverheadKeys * p.group, keys = tile.cost - overhead;
-    const int64_t second = overhead + (keys + tile.blocks - 1) / tile.blocks;
-    const int first = (int)((tile.begins + second - 1) / runs.length);
-    const int last = (int)((tile.begins + tile.cost - 1) / runs.length);
-    if (first == last) return {first, last, 0, tile.blocks};
-    return {first, last, block == first ? 0 : block_at(from), block_at(to)};
-  }
-
   // Compute this block's share of the tile.
-  KJIT_DEVICE void work(const Share &share) {
+  KJIT_DEVICE void work(const PlannedTile &tile, const Share &share) {
     const PackedRows rows(p, tile.s, tile.head, tile.index);
     const int thread = (int)threadIdx.x, index = thread / kLanesPerWarp;
     Warp warp(p, tiles, index, thread % kLanesPerWarp);
     warp.start(rows, index % cfg::kRowWarps);
     __syncthreads(); // everybody has finished with the shared memory of the tile before
-    if (share.from < share.to) accumulate(warp, rows, share);
+    if (share.from < share.to) accumulate(warp, tile, rows, share);
     __syncthreads(); // everybody has finished with the tiles: O takes their place
-    const Result result{p, rows, tile.sequence, shared};
+    const Result result{{{p, rows, tile.sequence}, shared}};
     if (cfg::kKeyWarps == 1 && share.first == share.last) {
       result.finish_rows(warp.o, warp.softmax, warp.scale_log2);
       return;
@@ -266,8 +168,8 @@ private:
     result.arrive(share.first, share.last);
   }
 
-  KJIT_DEVICE void accumulate(Warp &warp, const PackedRows &rows, const Share &share) {
-    const KeyValueSource source(p, tile.s, tile.head, tile.keys.low, tile.keys.high, tiles + cfg::QTile::kBytes,
+  KJIT_DEVICE void accumulate(Warp &warp, const PlannedTile &tile, const PackedRows &rows, const Share &share) {
+    const KeyValueSource source(p, tile.s, tile.head, tile.start, tile.keys.high, tiles + cfg::QTile::kBytes,
                                 tiles + cfg::kRowTableAt);
     load_query(p, rows, tile.sequence, tiles);
     if (p.cos) {
@@ -288,7 +190,7 @@ private:
       cp_async_commit_group();
       KeyValueSource::Slot next;
       if constexpr (cfg::kPaged) next = source.look_up(ahead + 1);
-      const int key = tile.keys.low + j * cfg::kKeys;
+      const int key = tile.start + j * cfg::kKeys;
       warp.step(j % cfg::kStages * cfg::kStageBytes, key,
                 key < tile.all_see.low || key + cfg::kKeys > tile.all_see.high);
       if constexpr (cfg::kPaged) source.enter(ahead + 1, next);

@@ -37,6 +37,7 @@ constexpr bool kPaged = KJIT_paged;
 constexpr bool kSoftcap = KJIT_softcap;
 
 constexpr int kThreads = kWarps * kLanesPerWarp;
+constexpr int kWorkers = kThreads;            // that merge partial results
 constexpr int kRowWarps = kRows / 16;         // warps along the rows: each has 16
 constexpr int kKeyWarps = kWarps / kRowWarps; // warps along the keys of a tile
 constexpr int kWarpKeys = kKeys / kKeyWarps;  // keys of a warp in each tile
@@ -81,5 +82,9 @@ static_assert(kThreads == KJIT_threads, "threads: the host launches as many as t
 
 // A partial result: O of the tile, unnormalised, then each row's maximum (of scores times log2 e) and sum.
 constexpr int kPartialFloats = kRows * (kHeadDimV + 2);
+
+KJIT_DEVICE void sync_workers() {
+  __syncthreads();
+}
 
 } // namespace cfg

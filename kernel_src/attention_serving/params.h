@@ -27,6 +27,8 @@ struct attention_serving_run {
 struct attention_serving_plan_head {
   unsigned tag; /* params.plan_tag of the launch that wrote it; another tag: the schedule is not for this call */
   int runs;
+  int parts; /* above 0: all tiles are alike, and run r is part r % parts of tile r / parts */
+  int reserved;
   long long length; /* units of work of a run */
 };
 

@@ -1,46 +1,19 @@
-// The end of a tile: from accumulators to O and the log-sum-exp, or to a partial result, and the merge of partial
-// results.
-//
-// Where the keys of a tile were divided among the blocks of threads `first` to `last`, each writes a partial result and
-// arrives at the counter of its group of up to kMergedAtOnce neighbours. The last of a group to arrive merges the
-// group's partial results, in their order, into that of the group's first block, and arrives for the whole group at the
-// counter of the next level, where up to kMergedAtOnce groups meet, and so on; the last level's merge is the result. So
-// the bits do not depend on who is last, nobody waits for anybody, and no block reads more than kMergedAtOnce partial
-// results a level. Counters are left at zero for the next launch. A block of threads has two slots: for the tile that
-// it began and did not end, and for a tile that another began.
+// The end of a tile: from the accumulators of mma.sync to O and the log-sum-exp, or to a partial result (merge.cuh).
 #pragma once
 #include <kjit/ptx/cvt.cuh>
-#include <kjit/ptx/math.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
 #include <kjit/warp.cuh>
 
 #include "attention_serving/config.cuh"
-#include "attention_serving/element.cuh"
+#include "attention_serving/merge.cuh"
 #include "attention_serving/params.h"
 #include "attention_serving/tiles.cuh"
-#include "softmax/online_softmax.cuh"
 
-struct Result {
-  static constexpr int kChunks = cfg::kHeadDimV / kChunkElements; // of a row of O
-  static constexpr int kMergedAtOnce = 16;
-  static_assert(kMergedAtOnce * cfg::kRows * 4 <= cfg::kTilesBytes, "the weights of a merge lie where the tiles were");
-
-  const attention_serving_params &p;
-  const PackedRows &rows;
-  const int sequence;
-  char *const shared;
-
-  struct Statistics {
-    float maximum, sum; // the largest score times log2 e, and the sum of exp2(score * log2 e - maximum)
-  };
-
+struct Result : Merge {
   // O of a warp along the keys, and its statistics, in shared memory.
   KJIT_DEVICE float *output(int key_warp, int row) const {
     return (float *)shared + (key_warp * cfg::kRows + row) * cfg::kOutputStride;
-  }
-  KJIT_DEVICE Statistics *statistics(int key_warp) const {
-    return (Statistics *)(shared + cfg::kStatisticsAt) + key_warp * cfg::kRows;
   }
 
   // Put a warp's accumulators into shared memory. All threads have read what lay there.
@@ -61,11 +34,6 @@ struct Result {
         to[n * 8 + 1] = o[0][n][2 * r + 1];
       }
     }
-  }
-
-  // The factor by which what is relative to `maximum` is made relative to `to`. No key, no weight.
-  static KJIT_DEVICE float weight(float maximum, float to) {
-    return maximum == masked_score() ? 0.0f : ex2_approx(maximum - to);
   }
 
   // Statistics of all warps along the keys together, and their weights.
@@ -91,29 +59,6 @@ struct Result {
 #pragma unroll
       for (int i = 0; i < 8; i++)
         values[i] += weights[w] * output(w, row)[chunk * 8 + i];
-  }
-
-  // This tile's sink takes part in a row's statistics: one more score without a value. `factor`: what O is multiplied
-  // by.
-  KJIT_DEVICE Statistics with_sink(Statistics all, int head, float &factor) const {
-    factor = 1.0f;
-    if (!p.sinks) return all;
-    const float logit = p.sinks_fp32 ? ((const float *)p.sinks)[head]
-                                     : element_value(cfg::Element{}, ((const unsigned short *)p.sinks)[head]);
-    const float sink = logit * kLog2E, maximum = fmaxf(all.maximum, sink);
-    factor = weight(all.maximum, maximum);
-    return {maximum, all.sum * factor + weight(sink, maximum)};
-  }
-
-  // Where a row of O lies, in elements.
-  KJIT_DEVICE int64_t output_at(int query, int head) const {
-    return sequence * p.o_stride.batch + (rows.s.first_row + query) * p.o_stride.seq + head * p.o_stride.head;
-  }
-
-  KJIT_DEVICE void write_log_sum_exp(int query, int head, Statistics all) const {
-    if (p.lse)
-      p.lse[sequence * p.lse_batch_stride + head * p.lse_head_stride + rows.s.first_row + query] =
-          all.sum == 0.0f ? masked_score() : (all.maximum + lg2_approx(all.sum)) * kLn2;
   }
 
   // The whole result of a warp that has its rows' keys alone, 16 rows, straight from its accumulators: through shared
@@ -150,21 +95,6 @@ struct Result {
     }
   }
 
-  // Write one chunk of O, and with the first chunk of a row its log-sum-exp.
-  KJIT_DEVICE void write(int row, int chunk, Statistics all, const float (&values)[8]) const {
-    int query, head;
-    if (!rows.find(row, query, head)) return;
-    float factor;
-    all = with_sink(all, head, factor);
-    const float inverse = all.sum == 0.0f ? 0.0f : factor / all.sum;
-    Chunk out;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-      out.word[i] = cvt_rn_x2(cfg::Element{}, values[2 * i] * inverse, values[2 * i + 1] * inverse);
-    st_global_16((char *)p.o + output_at(query, head) * 2 + chunk * kChunkBytes, out);
-    if (chunk == 0) write_log_sum_exp(query, head, all);
-  }
-
   // The tile was computed as a whole: what keep() left is the result.
   KJIT_DEVICE void finish() const {
     const int count = rows.count();
@@ -177,25 +107,6 @@ struct Result {
     }
   }
 
-  KJIT_DEVICE float *partial(int block, bool began) const {
-    return p.partials + (int64_t)(2 * block + began) * cfg::kPartialFloats;
-  }
-  static KJIT_DEVICE Statistics *statistics_of(float *partial) {
-    return (Statistics *)(partial + cfg::kRows * cfg::kHeadDimV);
-  }
-
-  struct alignas(16) Quad {
-    float x[4];
-  };
-
-  // One chunk of a partial result, and with the first chunk of a row its statistics.
-  static KJIT_DEVICE void keep_chunk(float *partial, int row, int chunk, Statistics all, const float (&values)[8]) {
-    Quad *const quads = (Quad *)(partial + row * cfg::kHeadDimV + chunk * 8);
-    quads[0] = {{values[0], values[1], values[2], values[3]}};
-    quads[1] = {{values[4], values[5], values[6], values[7]}};
-    if (chunk == 0) statistics_of(partial)[row] = all;
-  }
-
   // Write what keep() left as the partial result of this block of threads.
   KJIT_DEVICE void write_partial(int first) const {
     const int count = rows.count(); // rows that do not exist are neither written nor merged
@@ -206,103 +117,6 @@ struct Result {
       const Statistics all = join(row, weights);
       joined_chunk(row, chunk, weights, values);
       keep_chunk(to, row, chunk, all, values);
-    }
-  }
-
-  // Arrive with a partial result, and merge level after level as long as this block of threads is the last of its group
-  // to arrive. The counters of a tile are those of its blocks but the last, which no other tile uses: fewer groups meet
-  // on all levels together than blocks work on the tile.
-  KJIT_DEVICE void arrive(int first, int last) const {
-    int member = (int)blockIdx.x - first, count = last - first + 1, *counters = p.arrivals + first;
-#pragma unroll 1
-    for (int distance = 1;; distance *= kMergedAtOnce) {
-      const int groups = ceil_div(count, kMergedAtOnce), group = member / kMergedAtOnce;
-      const int left = count - group * kMergedAtOnce, members = left < kMergedAtOnce ? left : kMergedAtOnce;
-      if (!is_last(counters + group, members)) return;
-      merge({first, first + group * kMergedAtOnce * distance, distance, members}, groups == 1);
-      if (groups == 1) return;
-      counters += groups;
-      member = group;
-      count = groups;
-    }
-  }
-
-private:
-  // Partial results that are merged together: of the blocks of threads from `from` on, each `distance` behind the one
-  // before; `first` began the tile.
-  struct Group {
-    int first, from, distance, count;
-  };
-
-  KJIT_DEVICE float *partial_of(const Group &group, int member) const {
-    const int block = group.from + member * group.distance;
-    return partial(block, block == group.first);
-  }
-
-  // Is this block of threads the last of `count` to arrive? What the others wrote is then visible to all its threads.
-  KJIT_DEVICE bool is_last(int *counter, int count) const {
-    int *const word = (int *)(shared + cfg::kWordAt);
-    __syncthreads(); // all threads have written their part, and have read the word of the level before
-    if (threadIdx.x == 0) {
-      __threadfence(); // the block's writes come before the arrival
-      const bool last = atomicAdd(counter, 1) == count - 1;
-      if (last) *counter = 0; // for the next launch
-      __threadfence();        // the others' arrivals come before what is read of them
-      *word = last;
-    }
-    __syncthreads();
-    return *word != 0;
-  }
-
-  // Each member's weight for each row, where the tiles were.
-  KJIT_DEVICE float *weights(int member) const {
-    return (float *)shared + member * cfg::kRows;
-  }
-
-  // Merge a group into its first member's partial result or, at the last level, into the result.
-  KJIT_DEVICE void merge(const Group &group, bool is_result) const {
-    const int count = rows.count();
-    Statistics *const all = statistics(0);
-    for (int row = (int)threadIdx.x; row < count; row += cfg::kThreads) {
-      Statistics joined = {masked_score(), 0.0f};
-      for (int m = 0; m < group.count; m++)
-        joined.maximum = fmaxf(joined.maximum, statistics_of(partial_of(group, m))[row].maximum);
-      for (int m = 0; m < group.count; m++) {
-        const Statistics part = statistics_of(partial_of(group, m))[row];
-        const float factor = weight(part.maximum, joined.maximum);
-        weights(m)[row] = factor;
-        joined.sum += factor * part.sum;
-      }
-      all[row] = joined;
-    }
-    __syncthreads(); // the weights are known to all, and nobody reads the members' statistics any more
-    float *const to = partial_of(group, 0);
-    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kThreads) {
-      const int row = i / kChunks, chunk = i % kChunks;
-      float values[8];
-      merge_chunk(group, row, chunk, values);
-      if (is_result)
-        write(row, chunk, all[row], values);
-      else
-        keep_chunk(to, row, chunk, all[row], values);
-    }
-  }
-
-  // Neighbouring members are loaded together, because one after the other each would be waited for.
-  KJIT_DEVICE void merge_chunk(const Group &group, int row, int chunk, float (&values)[8]) const {
-#pragma unroll
-    for (int n = 0; n < 8; n++)
-      values[n] = 0.0f;
-#pragma unroll 4
-    for (int m = 0; m < group.count; m++) {
-      const Quad *const quads = (const Quad *)(partial_of(group, m) + row * cfg::kHeadDimV + chunk * 8);
-      const Quad low = quads[0], high = quads[1];
-      const float part = weights(m)[row];
-#pragma unroll
-      for (int n = 0; n < 4; n++) {
-        values[n] += part * low.x[n];
-        values[4 + n] += part * high.x[n];
-      }
     }
   }
 };

@@ -11,6 +11,7 @@
 #include "attention_serving/lengths.cuh"
 #include "attention_serving/params.h"
 #include "attention_serving/rotary.cuh"
+#include "attention_serving/rows.cuh"
 
 // The offset of a 16-byte chunk in a swizzled tile.
 template <typename Tile> KJIT_DEVICE uint32_t chunk_offset(int row, int chunk) {
@@ -29,37 +30,6 @@ template <typename Tile, typename Visit> KJIT_DEVICE void for_chunks(Visit visit
     visit(index / kChunks, index % kChunks);
   }
 }
-
-// A tile's packed rows: which query and head each is.
-struct PackedRows {
-  const attention_serving_params &p;
-  const Sequence &s;
-  int first; // packed row of the tile's row 0
-  int head;  // first query head of the group
-
-  KJIT_DEVICE PackedRows(const attention_serving_params &params, const Sequence &sequence, int key_head, int tile)
-      : p(params), s(sequence), first(tile * cfg::kRows), head(key_head * params.group) {}
-
-  // Query and head of row `row` of the tile; false for a row behind the last.
-  KJIT_DEVICE bool find(int row, int &query, int &query_head) const {
-    const int packed = first + row;
-    query = p.group == 1 ? packed : packed / p.group;
-    query_head = head + packed - query * p.group;
-    return query < s.rows;
-  }
-
-  // How many rows of the tile exist.
-  KJIT_DEVICE int count() const {
-    const int64_t left = (int64_t)s.rows * p.group - first;
-    return left < cfg::kRows ? (int)left : cfg::kRows;
-  }
-
-  // The query of row `row`, or the last one for a row behind it.
-  KJIT_DEVICE int query(int row) const {
-    const int query = p.group == 1 ? first + row : (first + row) / p.group;
-    return query < s.rows ? query : s.rows - 1;
-  }
-};
 
 // Start loading Q; one group of copies.
 KJIT_DEVICE void load_query(const attention_serving_params &p, const PackedRows &rows, int sequence, uint32_t tile) {

@@ -23,15 +23,15 @@ static const struct mutation decode_mutations[] = {
     {"keys behind the last count", "attention_serving/attend.cuh", "if (masked) mask(s, key + key_offset);", ";"},
     {"a page is looked up in the row of another sequence", "attention_serving/tiles.cuh",
      "pages = p.page_table + s.cache_row", "pages = p.page_table + 0"},
-    {"partial results are merged before all have arrived", "attention_serving/result.cuh", "== count - 1;",
+    {"partial results are merged before all have arrived", "attention_serving/merge.cuh", "== count - 1;",
      "== count - 2;"},
-    {"the counter is left as it is", "attention_serving/result.cuh", "if (last) *counter = 0;", ";"},
-    {"a part begins a block late", "attention_serving/attend.cuh", "block == first ? 0 : block_at(from)",
+    {"the counter is left as it is", "attention_serving/merge.cuh", "if (last) *counter = 0;", ";"},
+    {"a part begins a block late", "attention_serving/walk.cuh", "block == first ? 0 : block_at(from)",
      "block == first ? 0 : block_at(from) + 1"},
     {"warps along the keys are not joined", "attention_serving/result.cuh",
      "for (int w = 0; w < cfg::kKeyWarps; w++)\\n#pragma unroll\\n      for (int i = 0; i < 8; i++)\\n        values",
      "for (int w = 0; w < 1; w++)\\n#pragma unroll\\n      for (int i = 0; i < 8; i++)\\n        values"},
-    {"a part's weight is forgotten", "attention_serving/result.cuh", "values[n] += part * low.x[n];",
+    {"a part's weight is forgotten", "attention_serving/merge.cuh", "values[n] += part * low.x[n];",
      "values[n] += low.x[n];"},
     {"O takes the place of tiles that are read", "attention_serving/attend.cuh",
      "__syncthreads(); // everybody has finished with the tiles", "// everybody has finished with the tiles"},
@@ -80,6 +80,30 @@ static const struct mutation prefill_mutations[] = {
      "if (cfg::kOutputBands == 0 && band == 0) release_query(buffer);\n      write_rows(tile, out, band, end);"},
 };
 
+/* Caught by decoding of sequences in pages on Hopper, with a window, where unused slots hold NaN. As above, the first
+ * by default. */
+static const struct mutation sm90_mutations[] = {
+    {"a row of V behind the last key is left", "attention_serving_sm90/worker.cuh", "row < from || row >= to",
+     "row < from || row > to"},
+    {"what was cleared is not fenced off from wgmma", "attention_serving_sm90/worker.cuh",
+     "fence_async_proxy(); // before V", "// before V"},
+    {"one key too many is seen", "attention_serving_sm90/worker.cuh", ">= count) s[n]", "> count) s[n]"},
+    {"nobody waits for V", "attention_serving_sm90/worker.cuh", "mbarrier_wait_parity(at.values_full(slot), parity);",
+     ";"},
+    {"rows of the next sequence are written", "attention_serving_sm90/worker.cuh",
+     "if (!output.rows.find(own_row(r), query, head)) continue;", "output.rows.find(own_row(r), query, head);"},
+    {"a page is looked up in the row of another sequence", "attention_serving_sm90/producer.cuh",
+     "s.page_table[tile.s.cache_row * s.page_table_stride + index]", "s.page_table[index]"},
+    {"the next 32 pages are those before them", "attention_serving_sm90/producer.cuh", "box = following;", ";"},
+    {"a buffer is loaded while it is multiplied", "attention_serving_sm90/producer.cuh",
+     "mbarrier_wait_parity(empty, ring.parity ^ 1);", ";"},
+    {"partial results are merged before all have arrived", "attention_serving_sm90/meeting.cuh",
+     "== (uint32_t)count() - 1", "== (uint32_t)count() - 2"},
+    {"the counters are left as they are", "attention_serving_sm90/meeting.cuh", "*met() = 0;", ";"},
+    {"a job takes the place of one that is worked on", "attention_serving_sm90/producer.cuh",
+     "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},
+};
+
 /* Run twice with a runtime that compiles anew. Is the result right both times? */
 static kjit_status run_anew(const struct gpu_fixture *fixture, const struct serving_case *c, bool *right,
                             kjit_error *error) {
@@ -124,6 +148,7 @@ static void test_serving__mistakes_are_caught(void **state) {
   c.batch = 3;
   c.group = 4;
   c.cache = SERVING_PAGED;
+  c.page_size = 4; /* which Hopper's own kernel does not take */
   c.rows[1] = c.rows[2] = 1;
   c.keys[0] = 1500; /* parted among blocks of threads */
   c.keys[1] = 70;
@@ -134,6 +159,8 @@ static void test_serving__mistakes_are_caught(void **state) {
 
 static void test_serving__mistakes_with_unused_slots_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
+  c.use_leftpad = true; /* which Hopper's own kernels do not take */
+  c.leftpad[0] = 3;
   assert_caught(state, &c, dense_mutations, sizeof dense_mutations / sizeof *dense_mutations);
 }
 
@@ -172,6 +199,26 @@ static void test_serving__mistakes_in_prefill_are_caught(void **state) {
   assert_caught(state, &c, prefill_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
 }
 
+static void test_serving__mistakes_in_decoding_on_hopper_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.batch = 5;
+  c.heads_kv = 2; /* more tiles for each of four blocks of threads than jobs have places */
+  c.group = 3;
+  c.cache = SERVING_PAGED;
+  c.page_size = 8;
+  c.window_left = 2000;
+  c.workspace = true;
+  for (int b = 0; b < c.batch; b++)
+    c.rows[b] = 1;
+  c.keys[0] = 1500; /* parted among blocks of threads, each part in more than 32 pages */
+  c.keys[1] = 70;
+  c.keys[2] = 0;
+  c.keys[3] = 9;
+  c.keys[4] = 13;
+  const size_t all = sizeof sm90_mutations / sizeof *sm90_mutations;
+  assert_caught(state, &c, sm90_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
+}
+
 static int setup(void **state) {
   (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
   return emulator_setup(state);
@@ -183,6 +230,7 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_with_unused_slots_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_prefill_are_caught),
+      cmocka_unit_test(test_serving__mistakes_in_decoding_on_hopper_are_caught),
   };
   return cmocka_run_group_tests_name("mutations of attention_serving", tests, setup, gpu_teardown);
 }

@@ -79,9 +79,9 @@ static void test_serving__dense_decode_is_right(void **state) {
 }
 
 static void test_serving__paged_decode_is_right(void **state) {
-  static const int pages[] = {1, 3, 16, 64, 256};
-  struct serving_case cases[10];
-  for (int i = 0; i < 10; i++) {
+  static const int pages[] = {1, 3, 8, 16, 48, 64, 256};
+  struct serving_case cases[14];
+  for (int i = 0; i < 14; i++) {
     cases[i] = serving_plain_case();
     set_lengths(&cases[i], 4, (const int[]){1, 1, 1, 1}, (const int[]){64, 0, 257, 16});
     cases[i].group = 4;
@@ -90,7 +90,22 @@ static void test_serving__paged_decode_is_right(void **state) {
     cases[i].layout = (enum serving_layout)(i % 3);
     cases[i].use_cache_index = i % 2;
   }
-  expect_right(state, cases, 10);
+  expect_right(state, cases, 14);
+}
+
+/* Tiles that are alike are cut into equal parts, with a schedule and without. */
+static void test_serving__alike_sequences_are_right(void **state) {
+  struct serving_case cases[4];
+  for (int i = 0; i < 4; i++) {
+    cases[i] = serving_plain_case();
+    set_lengths(&cases[i], 2, (const int[]){1, 1}, i < 2 ? (const int[]){800, 800} : (const int[]){70, 70});
+    cases[i].group = 4;
+    cases[i].cache = SERVING_PAGED;
+    cases[i].page_size = i % 2 ? 16 : 4;
+    cases[i].schedule = i % 2;
+    cases[i].workspace = true;
+  }
+  expect_right(state, cases, 4);
 }
 
 static void test_serving__ragged_prefill_is_right(void **state) {
@@ -267,6 +282,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving__dense_decode_is_right),
       cmocka_unit_test(test_serving__paged_decode_is_right),
+      cmocka_unit_test(test_serving__alike_sequences_are_right),
       cmocka_unit_test(test_serving__ragged_prefill_is_right),
       cmocka_unit_test(test_serving__head_sizes_are_right),
       cmocka_unit_test(test_serving__windows_chunks_caps_and_sinks_are_right),

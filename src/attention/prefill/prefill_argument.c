@@ -6,9 +6,8 @@
 
 #include <stddef.h>
 
-#include <kjit/tensor_map.h>
-
 #include "attention/prefill/prefill_config.h"
+#include "attention/serving/serving_box.h"
 #include "attention/sm90/sm90_config.h"
 #include "attention_prefill_sm90/params.h"
 #include "base/error.h"
@@ -20,7 +19,7 @@ _Static_assert(sizeof(struct attention_prefill_params) <= SERVING_ARGUMENT_MAX, 
 _Static_assert(offsetof(struct attention_prefill_params, base) == 0, "the maps are what the argument begins with");
 _Static_assert(offsetof(struct attention_sm90_params, o) == 3 * RUNTIME_TENSOR_MAP_BYTES, "q, k, v, then the rest");
 
-enum { TENSORS = 3, ELEMENT_BYTES = 2 };
+enum { TENSORS = 3 };
 
 /* Bytes of L2 that K and V of heads at work may take; the rest is for Q, O and other sequences. */
 #define L2_FOR_KEYS ((int64_t)32 << 20)
@@ -45,27 +44,10 @@ static void destroy_maps(kjit_runtime *runtime, void *maps) {
 
 static const struct runtime_slot slot = {create_maps, destroy_maps};
 
-/* The stride of an axis in bytes. That of an axis of length 1 is never used, but is one that the driver accepts. */
-static uint64_t stride_bytes(long long stride, uint64_t length, uint64_t columns) {
-  return (length == 1 ? columns : (uint64_t)stride) * ELEMENT_BYTES;
-}
-
-/* Keys or values: (columns, positions, heads, sequences or pages), in boxes of `rows` rows of one head. */
 static struct runtime_tensor describe_keys(const struct attention_serving_params *params, const void *data,
                                            const struct attention_serving_strides *strides,
                                            const struct prefill_config *config, int32_t columns, int32_t rows) {
-  const uint64_t wide = (uint64_t)columns, heads = (uint64_t)params->heads_kv;
-  const uint64_t seq = (uint64_t)(params->page_size ? params->page_size : params->rows_k);
-  const uint64_t outer = (uint64_t)params->cache_rows;
-  return (struct runtime_tensor){.address = (uintptr_t)data,
-                                 .size = {wide, seq, heads, outer},
-                                 .stride = {stride_bytes(strides->seq, seq, wide),
-                                            stride_bytes(strides->head, heads, wide),
-                                            stride_bytes(strides->batch, outer, wide)},
-                                 .box = {(uint32_t)rows, 1},
-                                 .rank = 4,
-                                 .dtype = config->dtype,
-                                 .promotion = KJIT_MAP_PROMOTION_256B};
+  return serving_box_describe(params, data, strides, config->dtype, columns, rows, KJIT_MAP_PROMOTION_256B);
 }
 
 /* Q: (columns, rows, heads, sequences) or, with packed heads, (columns, heads of a group, rows, groups, sequences). */
@@ -74,8 +56,9 @@ static struct runtime_tensor describe_queries(const struct attention_serving_par
   const struct attention_serving_strides *strides = &params->q_stride;
   const uint64_t wide = (uint64_t)config->head_dim, seq = (uint64_t)params->rows_q, group = (uint64_t)params->group;
   const uint64_t key_heads = (uint64_t)params->heads_kv, outer = params->cu_q ? 1 : (uint64_t)params->batch;
-  const uint64_t row = stride_bytes(strides->seq, seq, wide), batch = stride_bytes(strides->batch, outer, wide);
-  const uint64_t head = stride_bytes(strides->head, group * key_heads, wide);
+  const uint64_t row = serving_box_stride(strides->seq, seq, wide),
+                 batch = serving_box_stride(strides->batch, outer, wide);
+  const uint64_t head = serving_box_stride(strides->head, group * key_heads, wide);
   struct runtime_tensor tensor = {.address = (uintptr_t)params->q,
                                   .size = {wide, seq, group * key_heads, outer},
                                   .stride = {row, head, batch},
@@ -121,7 +104,7 @@ kjit_status prefill_argument(kjit_runtime *runtime, const int32_t *values,
                              const struct attention_serving_params *params, void *argument, kjit_error *error) {
   const struct prefill_config *config = prefill_config_view(values);
   struct attention_prefill_params *const to = argument;
-  const int64_t key_bytes = (int64_t)(config->head_dim + config->head_dim_v) * ELEMENT_BYTES;
+  const int64_t key_bytes = (int64_t)(config->head_dim + config->head_dim_v) * SERVING_BOX_ELEMENT_BYTES;
   const int32_t page = params->page_size;
   struct recent *const maps = runtime_slot_get(runtime, &slot);
   if (!maps) return error_no_memory(error);

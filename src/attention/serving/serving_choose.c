@@ -8,6 +8,7 @@
 
 #include "attention/prefill/prefill_serving.h"
 #include "attention/serving/serving_config.h"
+#include "attention/serving_sm90/serving_sm90_serving.h"
 #include "base/error.h"
 
 /* Shared memory of a multiprocessor beyond what one block may have; and what the system takes of it for each block. */
@@ -110,7 +111,8 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t b
 static const struct serving_family mma_family = {
     .family = &serving_kernel_family, .choose = choose, .runs = runs, .partial_bytes = partial_bytes};
 
-const struct serving_family *const serving_families[SERVING_FAMILY_COUNT] = {&prefill_serving_family, &mma_family};
+const struct serving_family *const serving_families[SERVING_FAMILY_COUNT] = {&prefill_serving_family,
+                                                                             &serving_sm90_serving_family, &mma_family};
 
 kjit_status serving_choose(const struct serving_problem *problem, kjit_serving_pass pass,
                            const struct family_place *place, struct serving_choice *out, kjit_error *error) {

@@ -54,7 +54,7 @@ struct serving_family {
                           void *argument, kjit_error *error);
 };
 
-enum { SERVING_FAMILY_COUNT = 2 };
+enum { SERVING_FAMILY_COUNT = 3 };
 
 /* The families, in the order in which they are asked. */
 extern const struct serving_family *const serving_families[SERVING_FAMILY_COUNT];

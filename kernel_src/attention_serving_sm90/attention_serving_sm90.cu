@@ -1,0 +1,49 @@
+// Attention for serving with few query rows over many keys, for Hopper (sm_90a): decoding at the speed of memory.
+//
+//   O = softmax(scale * Q K^T) V for each (sequence, head), over the keys that a row sees
+//   (attention_serving/lengths.cuh)
+//
+// Tensors   attention_serving/params.h; fp16 or bf16. K and V are read by TMA, over a cache, over the keys of all
+//           sequences, or over pages of a multiple of 8 positions. Lengths, offsets and page tables are read on the
+//           device. With pages no keys padded on the left; no rotary.
+// Grid      blocks_per_sm blocks of threads for each multiprocessor, each with an equal run of all work, whatever the
+//           batch (attention_serving/plan.cuh).
+// Threads   one warpgroup that multiplies, stores and merges (worker.cuh), and a warp that loads (producer.cuh).
+// Shared    stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh).
+// Results   a tile whose keys lie in several runs leaves partial results, which the last blocks of threads to arrive
+//           merge in a fixed order (attention_serving/merge.cuh).
+// Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
+#include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/tma.cuh>
+
+#include "attention_serving_sm90/config.cuh"
+
+#include "attention_serving_sm90/producer.cuh"
+#include "attention_serving_sm90/worker.cuh"
+
+#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "attention_serving_sm90 requires sm_90a"
+#endif
+
+extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void attention_serving_sm90(
+    const __grid_constant__ attention_serving_sm90_params p) {
+  extern __shared__ char raw[];
+  const uint32_t start = cvta_to_shared(raw);
+  const uint32_t aligned = (start + SERVING_SM90_ALIGNMENT - 1) & ~(SERVING_SM90_ALIGNMENT - 1u);
+  const Layout layout{aligned, raw + (aligned - start)};
+  if (threadIdx.x == 0) layout.initialise();
+  if (threadIdx.x == cfg::kWorkers) { // of the warp that will load
+    prefetch_tensormap((const TensorMap *)&p.k);
+    prefetch_tensormap((const TensorMap *)&p.v);
+  }
+  Walk walk(p.serving, p.serving.page_table ? p.box_rows : 1);
+  const bool any = walk.begin(*(plan::Chunk *)layout.work());
+  __syncthreads(); // the mbarriers are initialised, and everybody has read the plan
+  if (!any) return;
+  // The shuffle tells the compiler that the number is the same in all threads of a warp.
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0), lane = (int)threadIdx.x % kLanesPerWarp;
+  if (warp == cfg::kWorkers / kLanesPerWarp)
+    Producer(p, layout, lane, walk).run();
+  else
+    Worker(p.serving, layout, warp, lane).run();
+}

@@ -1,0 +1,90 @@
+// The configuration of attention_serving_sm90: the macros that kjit writes in front of the source (KJIT_<field>) become
+// typed constants, and their values are checked. No other file reads these macros. It also has what the headers of
+// attention_serving that this kernel includes expect of a config.cuh.
+#pragma once
+#include <kjit/ptx/barrier.cuh>
+#include <kjit/ptx/wgmma.cuh>
+#include <kjit/types.cuh>
+
+#include "attention_serving_sm90/layout.h"
+
+#if !defined(KJIT_dtype)
+#error "KJIT_dtype is not defined: element type, 5 (fp16) or 15 (bf16)"
+#elif !defined(KJIT_head_dim) || !defined(KJIT_head_dim_v)
+#error "KJIT_head_dim or KJIT_head_dim_v is not defined: columns of Q and K, columns of V and O"
+#elif !defined(KJIT_rows) || !defined(KJIT_keys)
+#error "KJIT_rows or KJIT_keys is not defined: packed query rows of a tile, key rows of a block"
+#elif !defined(KJIT_stages) || !defined(KJIT_blocks_per_sm)
+#error "KJIT_stages or KJIT_blocks_per_sm is not defined: key blocks in shared memory, blocks of threads on an SM"
+#elif !defined(KJIT_softcap)
+#error "KJIT_softcap is not defined: 0 or 1"
+#elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
+#error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
+#endif
+
+#if KJIT_dtype == 15
+KJIT_WGMMA(KJIT_keys, Bf16)
+#if KJIT_head_dim_v != KJIT_keys
+KJIT_WGMMA(KJIT_head_dim_v, Bf16)
+#endif
+#elif KJIT_dtype == 5
+KJIT_WGMMA(KJIT_keys, Fp16)
+#if KJIT_head_dim_v != KJIT_keys
+KJIT_WGMMA(KJIT_head_dim_v, Fp16)
+#endif
+#endif
+
+using namespace kjit;
+
+namespace cfg {
+
+using Element = ElementOf<KJIT_dtype>::type;
+
+constexpr int kHeadDim = KJIT_head_dim;
+constexpr int kHeadDimV = KJIT_head_dim_v;
+constexpr int kRows = KJIT_rows;
+constexpr int kKeys = KJIT_keys;
+constexpr int kStages = KJIT_stages;
+constexpr int kBlocksPerSm = KJIT_blocks_per_sm;
+constexpr bool kSoftcap = KJIT_softcap;
+
+constexpr int kWorkers = SERVING_SM90_WORKERS;
+constexpr int kThreads = SERVING_SM90_THREADS;
+constexpr int kWorkersBarrier = 1;
+
+// A barrier among the threads that multiply, store and merge.
+KJIT_DEVICE void sync_workers() {
+  bar_sync(kWorkersBarrier, kWorkers);
+}
+
+static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
+static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
+static_assert(kRows == 16 || kRows == 32 || kRows == 64, "rows: 16, 32 or 64");
+static_assert(kKeys % 16 == 0 && kKeys <= 256, "keys: a multiple of 16 up to 256");
+static_assert(kStages >= 2 && kStages <= 16, "stages: 2 to 16");
+static_assert(kBlocksPerSm >= 1 && kBlocksPerSm <= 2, "blocks_per_sm: 1 or 2");
+static_assert(kThreads == KJIT_threads, "threads: the host launches as many as there are");
+
+// A tile lies in shared memory as bands of 64 columns, [band][rows][64], each with rows of 128 bytes that TMA swizzles.
+// TMA fills columns that the head does not have with zeros; they are multiplied only up to the next multiple of 16.
+__device__ constexpr int bands(int columns) {
+  return (columns + SERVING_SM90_BAND_COLUMNS - 1) / SERVING_SM90_BAND_COLUMNS;
+}
+constexpr int kRowBytes = SERVING_SM90_ROW_BYTES;
+constexpr int kKeyBytes = kKeys * kRowBytes * bands(kHeadDim);
+constexpr int kValueBytes = kKeys * kRowBytes * bands(kHeadDimV);
+
+// Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
+// done, what merging takes in its place (meeting.cuh); before the first tile, the costs of a chunk of
+// sequences.
+constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + SERVING_SM90_M) * kRowBytes;
+constexpr int kWordAt = SERVING_SM90_SCRATCH_BYTES * kWorkers;
+constexpr int kMergeBytes = kWordAt + 16;
+constexpr int kWorkBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
+constexpr int kPlanBytes = kThreads * 12;
+static_assert(kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");
+
+// A partial result: O of the tile, unnormalised, then each row's maximum (of scores times log2 e) and sum.
+constexpr int kPartialFloats = kRows * (kHeadDimV + 2);
+
+} // namespace cfg

@@ -1,0 +1,19 @@
+/* Numbers of the layout of shared memory that the host's geometry and the kernel share. */
+#ifndef KJIT_KERNEL_SRC_ATTENTION_SERVING_SM90_LAYOUT_H
+#define KJIT_KERNEL_SRC_ATTENTION_SERVING_SM90_LAYOUT_H
+
+enum {
+  SERVING_SM90_WORKERS = 128,      /* one warpgroup, which multiplies                              */
+  SERVING_SM90_THREADS = 160,      /* and the warp that loads                                      */
+  SERVING_SM90_M = 64,             /* rows of wgmma's A operand and accumulators                   */
+  SERVING_SM90_BAND_COLUMNS = 64,  /* columns of a band: 128 bytes, the widest swizzle             */
+  SERVING_SM90_ROW_BYTES = 128,    /* bytes of a band's row                                        */
+  SERVING_SM90_ALIGNMENT = 1024,   /* of the start of shared memory: the pattern of the swizzle    */
+  SERVING_SM90_BARRIER_BYTES = 8,  /* of an mbarrier                                               */
+  SERVING_SM90_SCRATCH_BYTES = 24, /* of each worker for adding up partial results                 */
+  SERVING_SM90_MEETING_INTS = 4,   /* counters of a tile that lies in several runs (meeting.cuh)   */
+  SERVING_SM90_JOBS = 4,           /* that the producer may be ahead of the workers                */
+  SERVING_SM90_JOB_BYTES = 112     /* of a job's description                                       */
+};
+
+#endif

@@ -1,0 +1,105 @@
+// The producer: one warp that walks along the run, tells the workers each share of a tile, and loads its K and V by
+// TMA, key block after key block, as far ahead of the workers as there are stages, across the ends of tiles too.
+//
+// A key block comes in boxes of p.box_rows positions: one, or with pages as many as lie in pages of their own. Boxes
+// have numbers from the share's first on; lane i looks up the page of box i of each 32 and issues its copies, so that
+// the page table is read once for many blocks, coalesced, and before it is needed. A box behind the tile's last key is
+// asked for in a page that does not exist, so that TMA writes zeros and nothing is looked up.
+#pragma once
+#include <kjit/ptx/mbarrier.cuh>
+#include <kjit/ptx/tma.cuh>
+#include <kjit/types.cuh>
+
+#include "attention_serving_sm90/config.cuh"
+#include "attention_serving_sm90/params.h"
+#include "attention_serving_sm90/shared.cuh"
+
+#include "attention_serving/walk.cuh"
+
+struct Producer {
+  const attention_serving_sm90_params &p;
+  const Layout at;
+  const int lane;
+  Walk walk;
+  const int boxes; // of a key block
+  Ring<cfg::kStages> ring;
+  Ring<SERVING_SM90_JOBS> jobs;
+
+  KJIT_DEVICE Producer(const attention_serving_sm90_params &params, Layout layout, int lane, const Walk &first)
+      : p(params), at(layout), lane(lane), walk(first), boxes(cfg::kKeys / params.box_rows) {}
+
+  KJIT_DEVICE void run() {
+    do {
+      announce();
+      load_share(walk.tile, walk.share);
+    } while (walk.next());
+    walk.tile.sequence = p.serving.batch;
+    announce();
+  }
+
+private:
+  // Let the workers have the share that the walk has come to, or the end.
+  KJIT_DEVICE void announce() {
+    mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);
+    __syncwarp(); // all lanes have seen this phase: a short job can be done, and the next phase over, in no time
+    if (lane == 0) {
+      at.job(jobs.slot) = {walk.tile, walk.share, walk.ends()};
+      mbarrier_arrive(at.job_full(jobs.slot));
+    }
+    __syncwarp();
+    jobs.advance();
+  }
+
+  // Where a box lies: its row in the map, and the map's row of the cache, or page.
+  struct Box {
+    int row, outer;
+  };
+  KJIT_DEVICE Box box_of(const PlannedTile &tile, int key) const {
+    const attention_serving_params &s = p.serving;
+    if (key >= tile.keys.high) return {0, s.cache_rows};
+    const int position = tile.s.first_slot + key;
+    if (!s.page_table) return {position, s.cu_k ? 0 : tile.s.cache_row};
+    const int index = s.page_shift >= 0 ? position >> s.page_shift : position / s.page_size;
+    return {position - index * s.page_size, s.page_table[tile.s.cache_row * s.page_table_stride + index]};
+  }
+
+  KJIT_DEVICE void load_share(const PlannedTile &tile, const Share &share) {
+    const int first = tile.start + share.from * cfg::kKeys;
+    Box box = box_of(tile, first + lane * p.box_rows), following = {};
+    int held = 0; // the number of lane 0's box
+    for (int block = share.from; block < share.to; block++) {
+      const int number = (block - share.from) * boxes;
+      if (number == held + kLanesPerWarp) {
+        held = number;
+        box = following;
+      }
+      // The next 32 pages are asked for when the first of these are used.
+      if (number == held) following = box_of(tile, first + (held + kLanesPerWarp + lane) * p.box_rows);
+      load_block(tile, box, lane - (number - held));
+    }
+  }
+
+  // Load a block of K and V, each once its buffer is empty. `index`: the lane's box among the block's.
+  KJIT_DEVICE void load_block(const PlannedTile &tile, Box box, int index) {
+    load_boxes<cfg::bands(cfg::kHeadDim)>(p.k, at.keys(ring.slot), at.keys_empty(ring.slot), at.keys_full(ring.slot),
+                                          tile.head, box, index);
+    load_boxes<cfg::bands(cfg::kHeadDimV)>(p.v, at.values(ring.slot), at.values_empty(ring.slot),
+                                           at.values_full(ring.slot), tile.head, box, index);
+    ring.advance();
+  }
+
+  template <int kBands>
+  KJIT_DEVICE void load_boxes(const serving_tensor_map &map, uint32_t shared, uint32_t empty, uint32_t full, int head,
+                              Box box, int index) const {
+    mbarrier_wait_parity(empty, ring.parity ^ 1);
+    if (lane == 0) mbarrier_arrive_expect_tx(full, kBands * cfg::kKeys * cfg::kRowBytes);
+    __syncwarp(); // the bytes are expected before they come
+    if (index >= 0 && index < boxes) {
+#pragma unroll
+      for (int i = 0; i < kBands; i++)
+        tma_load(shared + (i * cfg::kKeys + index * p.box_rows) * cfg::kRowBytes, (const TensorMap *)&map, full,
+                 i * SERVING_SM90_BAND_COLUMNS, box.row, head, box.outer);
+    }
+    __syncwarp();
+  }
+};

@@ -1,0 +1,91 @@
+// The layout of shared memory, and its mbarriers.
+//
+//   K, V       [stages][band][keys][64] each. "Full" completes when TMA has written a block, "empty" when every warp
+//              is done multiplying it.
+//   work       of the workers for one tile (config.cuh)
+//   jobs       [SERVING_SM90_JOBS] shares of tiles, which the producer finds for the workers
+//   then the mbarriers
+#pragma once
+#include <kjit/ptx/mbarrier.cuh>
+#include <kjit/types.cuh>
+
+#include "attention_serving_sm90/config.cuh"
+
+#include "attention_serving/walk.cuh"
+
+namespace shared {
+
+constexpr int kValuesAt = cfg::kStages * cfg::kKeyBytes;
+constexpr int kWorkAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
+constexpr int kJobsAt = kWorkAt + cfg::kWorkBytes;
+constexpr int kBarriersAt = kJobsAt + SERVING_SM90_JOBS * SERVING_SM90_JOB_BYTES;
+constexpr int kBytes = kBarriersAt + SERVING_SM90_BARRIER_BYTES * (4 * cfg::kStages + 2 * SERVING_SM90_JOBS);
+
+// The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
+// outside.
+static_assert(kBytes + SERVING_SM90_ALIGNMENT - 1 == KJIT_shared_bytes, "shared_bytes: the host asks for what is used");
+
+} // namespace shared
+
+// A share of a tile. The last job's sequence is `batch`: there is no further one.
+struct alignas(16) Job {
+  PlannedTile tile;
+  Share share;
+  bool is_last; // known to be: a block that has no job behind this one may not know it yet
+};
+static_assert(sizeof(Job) == SERVING_SM90_JOB_BYTES, "a job has its place in shared memory");
+
+// The shared::cta addresses of buffers and mbarriers, from the address of the whole.
+struct Layout {
+  uint32_t base;
+  char *start; // the same as a pointer
+
+  KJIT_DEVICE uint32_t keys(int slot) const { return base + slot * cfg::kKeyBytes; }
+  KJIT_DEVICE uint32_t values(int slot) const { return base + shared::kValuesAt + slot * cfg::kValueBytes; }
+  KJIT_DEVICE uint32_t query() const { return base + shared::kWorkAt; }
+
+  KJIT_DEVICE char *work() const { return start + shared::kWorkAt; }
+  KJIT_DEVICE Job &job(int slot) const { return ((Job *)(start + shared::kJobsAt))[slot]; }
+
+  KJIT_DEVICE uint32_t keys_full(int slot) const { return barrier(slot); }
+  KJIT_DEVICE uint32_t keys_empty(int slot) const { return barrier(cfg::kStages + slot); }
+  KJIT_DEVICE uint32_t values_full(int slot) const { return barrier(2 * cfg::kStages + slot); }
+  KJIT_DEVICE uint32_t values_empty(int slot) const { return barrier(3 * cfg::kStages + slot); }
+  KJIT_DEVICE uint32_t job_full(int slot) const { return barrier(4 * cfg::kStages + slot); }
+  KJIT_DEVICE uint32_t job_empty(int slot) const { return barrier(4 * cfg::kStages + SERVING_SM90_JOBS + slot); }
+
+  // Initialise the mbarriers. One thread, before a barrier of the block. "Full" takes one arrival, of the lane that
+  // expects the bytes; "empty" takes one of each warp that multiplies.
+  KJIT_DEVICE void initialise() const {
+    for (int i = 0; i < cfg::kStages; i++) {
+      mbarrier_init(keys_full(i), 1);
+      mbarrier_init(keys_empty(i), cfg::kWorkers / kLanesPerWarp);
+      mbarrier_init(values_full(i), 1);
+      mbarrier_init(values_empty(i), cfg::kWorkers / kLanesPerWarp);
+    }
+    for (int i = 0; i < SERVING_SM90_JOBS; i++) {
+      mbarrier_init(job_full(i), 1);
+      mbarrier_init(job_empty(i), cfg::kWorkers / kLanesPerWarp);
+    }
+    fence_mbarrier_init();
+  }
+
+private:
+  KJIT_DEVICE uint32_t barrier(int index) const {
+    return base + shared::kBarriersAt + SERVING_SM90_BARRIER_BYTES * index;
+  }
+};
+
+// A slot of a ring of kSlots, and the parity of the phase that its mbarriers are in.
+template <int kSlots> struct Ring {
+  int slot = 0;
+  int parity = 0;
+
+  KJIT_DEVICE void advance() {
+    slot++;
+    if (slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};

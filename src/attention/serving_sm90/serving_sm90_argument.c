@@ -1,0 +1,68 @@
+/* The argument of an attention_serving_sm90 launch: that of a serving call, and tensor maps of K and V. Encoded maps
+ * are kept under a description of the tensors.
+ *
+ * Threads: any; a look-up takes no lock (base/threads/recent.h), and a miss encodes into the caller's own argument. */
+#include "attention/serving_sm90/serving_sm90_serving.h"
+
+#include <stddef.h>
+
+#include "attention/serving/serving_box.h"
+#include "attention/serving_sm90/serving_sm90_config.h"
+#include "attention_serving_sm90/params.h"
+#include "base/error.h"
+#include "base/threads/recent.h"
+#include "runtime/runtime_internal.h"
+
+_Static_assert(sizeof(struct serving_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "the kernel's map is the driver's");
+_Static_assert(sizeof(struct attention_serving_sm90_params) <= SERVING_ARGUMENT_MAX, "an argument has its place");
+_Static_assert(offsetof(struct attention_serving_sm90_params, serving) == 2 * RUNTIME_TENSOR_MAP_BYTES,
+               "k, v, then the rest");
+
+/* Everything that the maps depend on. */
+struct key {
+  struct runtime_tensor tensors[2];
+};
+
+/* How many calls are remembered, a power of two: more than a model has layers. */
+#define PLACES 256
+
+static void *create_maps(kjit_runtime *runtime) {
+  return recent_create(runtime_mem(runtime), PLACES, sizeof(struct key), 2 * RUNTIME_TENSOR_MAP_BYTES);
+}
+
+static void destroy_maps(kjit_runtime *runtime, void *maps) {
+  recent_destroy(runtime_mem(runtime), maps);
+}
+
+static const struct runtime_slot slot = {create_maps, destroy_maps};
+
+/* The largest power of two that divides both. */
+static int32_t common_power_of_two(int32_t a, int32_t b) {
+  const int32_t either = a | b;
+  return either & -either;
+}
+
+/* L2 fetches 128 bytes at a time, a row of a box: attention/decode/decode_call.c. */
+static struct runtime_tensor describe(const struct attention_serving_params *params, const void *data,
+                                      const struct attention_serving_strides *strides, int32_t dtype, int32_t columns,
+                                      int32_t rows) {
+  return serving_box_describe(params, data, strides, dtype, columns, rows, KJIT_MAP_PROMOTION_128B);
+}
+
+kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
+                                  const struct attention_serving_params *params, void *argument, kjit_error *error) {
+  const struct serving_sm90_config *config = serving_sm90_view(values);
+  struct attention_serving_sm90_params *const to = argument;
+  struct recent *const maps = runtime_slot_get(runtime, &slot);
+  if (!maps) return error_no_memory(error);
+  to->serving = *params;
+  to->box_rows = params->page_size ? common_power_of_two(params->page_size, config->keys) : config->keys;
+  const struct key key = {
+      {describe(params, params->k, &params->k_stride, config->dtype, config->head_dim, to->box_rows),
+       describe(params, params->v, &params->v_stride, config->dtype, config->head_dim_v, to->box_rows)}};
+  if (recent_get(maps, &key, to)) return KJIT_OK;
+  kjit_status status = runtime_tensor_map_encode(runtime, &key.tensors[0], "k", &to->k, error);
+  if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key.tensors[1], "v", &to->v, error);
+  if (status == KJIT_OK) recent_put(maps, &key, to);
+  return status;
+}

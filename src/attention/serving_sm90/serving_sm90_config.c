@@ -1,0 +1,159 @@
+/* attention_serving_sm90 as a family: field table, geometry, rules, and the instance of struct kjit_family.
+ *
+ * Threads: constant data and pure functions. */
+#include "attention/serving_sm90/serving_sm90_config.h"
+
+#include <string.h>
+
+#include "attention/rule.h"
+#include "attention/serving/serving_family.h"
+#include "attention/sm90/sm90_config.h"
+#include "base/error.h"
+#include "base/integer.h"
+#include "family/config.h"
+
+enum {
+  ROW_STEP = 16,            /* rows of a warp's accumulators */
+  MAX_KEYS = 128,           /* a lane looks up the page of each box */
+  MIN_STAGES = 2,           /* a block is loaded while another is used */
+  MAX_STAGES = 16,          /* more does not fit with any block worth having */
+  MAX_BLOCKS_PER_SM = 2,    /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
+  SHARED_BYTES = 232448,    /* of sm_90, per block after opting in: target.c */
+  SHARED_BYTES_SM = 233472, /* of an SM of sm_90, all blocks together */
+  SYSTEM_BYTES = 1024       /* that the driver takes of each block's */
+};
+
+/* ---- Fields ---- */
+
+#define COUNT(name, kind, text) +1
+
+#define ROW(name, kind, text)                                                                                          \
+  {#name, "", text, KJIT_FIELD_##kind, offsetof(struct serving_sm90_config, name), NULL, 0, NULL},
+
+enum { FIELD_COUNT = 0 SERVING_SM90_FIELDS(COUNT) };
+
+_Static_assert(MAX_BLOCKS_PER_SM *SERVING_SM90_MEETING_INTS <= SERVING_MOST_BLOCKS_PER_SM, "counters have their place");
+_Static_assert(FIELD_COUNT <= KJIT_FIELD_COUNT_MAX, "too many fields");
+_Static_assert(sizeof(struct serving_sm90_config) == 4 * FIELD_COUNT, "a config is its fields, without padding");
+
+static const kjit_field_info rows[FIELD_COUNT] = {SERVING_SM90_FIELDS(ROW)};
+
+/* ---- Geometry ---- */
+
+static uint32_t bands(int32_t columns) {
+  return (uint32_t)integer_divide_up(columns, SERVING_SM90_BAND_COLUMNS);
+}
+
+/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place. */
+static uint32_t work_bytes(const struct serving_sm90_config *config) {
+  const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
+  const uint32_t q = ((bands(config->head_dim) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
+  return q > merge ? q : merge;
+}
+
+/* Shared memory as shared.cuh lays it out. */
+uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config) {
+  const uint32_t stages = (uint32_t)config->stages;
+  const uint32_t kv =
+      (uint32_t)config->keys * SERVING_SM90_ROW_BYTES * (bands(config->head_dim) + bands(config->head_dim_v));
+  return stages * kv + work_bytes(config) + SERVING_SM90_JOBS * SERVING_SM90_JOB_BYTES +
+         SERVING_SM90_BARRIER_BYTES * (4 * stages + 2 * SERVING_SM90_JOBS) + SERVING_SM90_ALIGNMENT - 1;
+}
+
+uint32_t serving_sm90_registers(const struct serving_sm90_config *config) {
+  return (uint32_t)config->head_dim_v / 2 + (uint32_t)config->keys / 2 + (uint32_t)config->keys / 4;
+}
+
+size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
+  return (size_t)config->rows * (size_t)(config->head_dim_v + 2) * sizeof(float);
+}
+
+/* ---- Rules ---- */
+
+/* The registers that S, P and O may take of the 255 or 168 that a thread has with 1 or 2 blocks on an SM.
+ * The rest is for addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
+static int32_t most_registers(int32_t blocks_per_sm) {
+  static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120};
+  return most[blocks_per_sm - 1];
+}
+
+/* The shared memory that a block may have beside the others of its SM. */
+static uint32_t most_shared(int32_t blocks_per_sm) {
+  return blocks_per_sm == 1 ? SHARED_BYTES : SHARED_BYTES_SM / (uint32_t)blocks_per_sm - SYSTEM_BYTES;
+}
+
+bool serving_sm90_fits(const struct serving_sm90_config *config) {
+  return (int32_t)serving_sm90_registers(config) <= most_registers(config->blocks_per_sm) &&
+         serving_sm90_shared_bytes(config) <= most_shared(config->blocks_per_sm);
+}
+
+static bool is_power_of_two(int32_t value) {
+  return (value & (value - 1)) == 0;
+}
+
+static kjit_status check_tile(const struct serving_sm90_config *config, kjit_error *error) {
+  if (!rule_is_between(config->rows, ROW_STEP, SERVING_SM90_M) || !is_power_of_two(config->rows))
+    return rule_broken(error, "rows", config->rows, "16, 32 or 64");
+  if (!rule_is_between(config->keys, ROW_STEP, MAX_KEYS) || !is_power_of_two(config->keys))
+    return rule_broken(error, "keys", config->keys, "16, 32, 64 or 128");
+  if (!rule_is_between(config->stages, MIN_STAGES, MAX_STAGES))
+    return rule_broken(error, "stages", config->stages, "2 to 16");
+  if (!rule_is_between(config->blocks_per_sm, 1, MAX_BLOCKS_PER_SM))
+    return rule_broken(error, "blocks_per_sm", config->blocks_per_sm, "1 or 2");
+  if (serving_sm90_fits(config)) return KJIT_OK;
+  return error_set(error, KJIT_ERR_INVALID_CONFIG,
+                   "keys is %d: a thread needs %u registers for S, P and O and a block %u bytes of shared memory; "
+                   "must be at most %d and %u with blocks_per_sm %d",
+                   (int)config->keys, serving_sm90_registers(config), serving_sm90_shared_bytes(config),
+                   (int)most_registers(config->blocks_per_sm), most_shared(config->blocks_per_sm),
+                   (int)config->blocks_per_sm);
+}
+
+static kjit_status check(const kjit_family *family, const int32_t *values, kjit_error *error) {
+  const struct serving_sm90_config *config = serving_sm90_view(values);
+  (void)family;
+  if (config->dtype != KJIT_FP16 && config->dtype != KJIT_BF16)
+    return rule_broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+  if (!rule_is_between(config->softcap, 0, 1)) return rule_broken(error, "softcap", config->softcap, "0 or 1");
+  kjit_status status = rule_check_head("head_dim", config->head_dim, error);
+  if (status == KJIT_OK) status = rule_check_head("head_dim_v", config->head_dim_v, error);
+  return status == KJIT_OK ? check_tile(config, error) : status;
+}
+
+static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
+                               kjit_error *error) {
+  (void)family, (void)values; /* nothing more to check: shared memory is among the rules */
+  if (strcmp(place->arch, SM90_ARCH) == 0) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: attention_serving_sm90 requires " SM90_ARCH " (current: %s)",
+                   place->arch);
+}
+
+static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
+  (void)family, (void)values;
+  return true;
+}
+
+static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
+  const struct serving_sm90_config *config = serving_sm90_view(values);
+  (void)family;
+  *out = (kjit_geometry){.threads = {SERVING_SM90_THREADS, 1, 1}, .shared_bytes = serving_sm90_shared_bytes(config)};
+}
+
+/* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
+static const char *const options[] = {"--use_fast_math"};
+
+const kjit_family serving_sm90_family = {
+    .table = {.family = "attention_serving_sm90",
+              .fields = rows,
+              .count = FIELD_COUNT,
+              .config_bytes = sizeof(struct serving_sm90_config)},
+    .entry = "attention_serving_sm90",
+    .main_file = "attention_serving_sm90/attention_serving_sm90.cu",
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .check = check,
+    .check_place = check_place,
+    .is_arch_specific = is_arch_specific,
+    .geometry = geometry,
+    .derive = config_derive_geometry,
+};

@@ -1,0 +1,45 @@
+/* Configs of attention_serving_sm90: their fields, the numbers that follow from them, and which are legal. Pure. */
+#ifndef KJIT_ATTENTION_SERVING_SM90_SERVING_SM90_CONFIG_H
+#define KJIT_ATTENTION_SERVING_SM90_SERVING_SM90_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attention_serving_sm90/layout.h"
+#include "family/family.h"
+
+/* X(name, kind, text): the fields in their order. The kernel sees each as `#define KJIT_<name> <value>`. */
+#define SERVING_SM90_FIELDS(X)                                                                                         \
+  X(dtype, DTYPE, "element type of q, k, v and o: FP16 (5) or BF16 (15)")                                              \
+  X(head_dim, INT, "columns of q and k: a multiple of 8 from 8 to 256")                                                \
+  X(head_dim_v, INT, "columns of v and o: a multiple of 8 from 8 to 256")                                              \
+  X(rows, INT, "query rows of a tile, query heads that share a key head packed into them: 16, 32 or 64")               \
+  X(keys, INT, "key rows of a block: 16, 32, 64 or 128")                                                               \
+  X(stages, INT, "blocks of K and V in shared memory: 2 to 16")                                                        \
+  X(blocks_per_sm, INT, "blocks of threads that share a multiprocessor: 1 or 2")                                       \
+  X(softcap, BOOL, "scores are capped")
+
+struct serving_sm90_config {
+#define SERVING_SM90_MEMBER(name, kind, text) int32_t name;
+  SERVING_SM90_FIELDS(SERVING_SM90_MEMBER)
+#undef SERVING_SM90_MEMBER
+};
+
+extern const kjit_family serving_sm90_family;
+
+/* The family's values as a struct. */
+static inline const struct serving_sm90_config *serving_sm90_view(const int32_t *values) {
+  return (const struct serving_sm90_config *)values;
+}
+
+uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config); /* dynamic, with room to align it */
+uint32_t serving_sm90_registers(const struct serving_sm90_config *config);    /* of a thread for S, P and O */
+
+/* Bytes of a partial result: O of a tile in fp32, and each row's maximum and sum. */
+size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config);
+
+/* The two rules that depend on the tile: a thread's registers, a block's shared memory. */
+bool serving_sm90_fits(const struct serving_sm90_config *config);
+
+#endif
