@@ -5,6 +5,7 @@
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/ldmatrix.cuh>
 #include <kjit/ptx/math.cuh>
 #include <kjit/ptx/memory.cuh>
@@ -166,6 +167,7 @@ struct Attend {
       runs = plan::make_runs(p, chunk, (int)gridDim.x);
       at = plan::find_run(p, chunk, blockIdx.x * runs.length);
     }
+    griddepcontrol_wait(); // every thread, because the launch must not end before the append pass in front of it
     if (at.sequence >= p.batch) return;
     tile.sequence = at.sequence;
     tile.head = at.head;

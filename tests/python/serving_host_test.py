@@ -22,6 +22,8 @@ else:
 DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
 HEADS, HEADS_KV, SIZE, PAGE = 32, 8, 128, 16
 MOST_KERNELS = 12
+PROGRAMMATIC = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+DRIVER.asked_attribute.restype = ctypes.c_uint
 
 
 def ints(*values):
@@ -149,6 +151,14 @@ class Host(unittest.TestCase):
             for _ in range(2):
                 other()
             self.assertEqual(len(_serving._calls.known), known + count + 1, count)
+
+    def test_append__is_overlapped_by_what_attends(self):
+        """Attention is a programmatic dependent of the append pass in front of it, and of nothing else."""
+        cache, new = Cache(4), memory(4, 1, HEADS_KV, SIZE)
+        cache.decode(4, k=new, v=new)
+        self.assertEqual(DRIVER.asked_attribute(PROGRAMMATIC), 1)
+        cache.decode(4)
+        self.assertEqual(DRIVER.asked_attribute(PROGRAMMATIC), 0xFFFFFFFF)
 
     def test_columns__that_are_no_neighbours_are_copied(self):
         wide = torch.zeros(8, HEADS, SIZE, 2, dtype=torch.bfloat16)[..., 0]

@@ -18,8 +18,6 @@
 /* The most sequences, and the most query heads of a group. */
 #define MAX_BATCH (1 << 24)
 #define MAX_HEADS 65535
-/* Rows of a sequence up to which it is short: kernels differ in how long a tile takes to start. */
-#define SHORT_ROWS 256
 
 enum axis { OUTER, SEQ, HEADS, COLUMNS };
 
@@ -268,13 +266,6 @@ static bool can_be_mapped(const kjit_tensor *tensor, int64_t together) {
   return true;
 }
 
-/* Do short sequences attend to themselves, as far as the tensors' shapes tell? */
-static bool is_short(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k,
-                     int64_t most_rows) {
-  return most_rows <= SHORT_ROWS && args->cu_seqlens_q && args->cu_seqlens_k && !args->page_table &&
-         k->shape[SEQ] <= 2 * q->shape[SEQ];
-}
-
 struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
   const kjit_tensor q = view_of(args, Q), k = view_of(args, K), v = view_of(args, V), o = view_of(args, O);
   const int64_t group = q.shape[HEADS] / k.shape[HEADS];
@@ -292,7 +283,6 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .page_size = args->page_table ? k.shape[SEQ] : 0,
                                   .softcap = args->softcap > 0,
                                   .is_plain = is_mapped && !args->leftpad_k && !args->rotary_cos,
-                                  .is_short = is_short(args, &q, &k, most),
                                   .is_unsplit = args->num_splits == 1};
 }
 

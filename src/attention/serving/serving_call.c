@@ -113,15 +113,16 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
   return KJIT_OK;
 }
 
+/* `is_dependent`: it begins before the append pass in front of it has ended. */
 static kjit_status enqueue(const struct call *call, const struct serving_choice *choice, uint32_t blocks,
-                           const void *params, CUstream stream, kjit_error *error) {
+                           const void *params, bool is_dependent, CUstream stream, kjit_error *error) {
   const struct config_kernel *kernel;
   const uint32_t grid[3] = {blocks, 1, 1};
   const kjit_status status =
       config_kernel_get(call->runtime, choice->family->family, choice->values, call->device, NULL, 0, &kernel, error);
   if (status != KJIT_OK) return status;
-  return runtime_kernel_enqueue(kernel->kernel, grid, kernel->geometry.threads, kernel->geometry.shared_bytes, params,
-                                stream, error);
+  return (is_dependent ? runtime_kernel_enqueue_dependent : runtime_kernel_enqueue)(
+      kernel->kernel, grid, kernel->geometry.threads, kernel->geometry.shared_bytes, params, stream, error);
 }
 
 /* Choose and enqueue one of the small passes. */
@@ -130,7 +131,7 @@ static kjit_status enqueue_pass(const struct call *call, kjit_serving_pass pass,
   struct serving_choice choice;
   const struct family_place place = family_place_of_device(call->device);
   const kjit_status status = serving_choose(&call->problem, pass, &place, &choice, error);
-  return status == KJIT_OK ? enqueue(call, &choice, blocks, &call->params, stream, error) : status;
+  return status == KJIT_OK ? enqueue(call, &choice, blocks, &call->params, false, stream, error) : status;
 }
 
 static kjit_status enqueue_append(const struct call *call, CUstream stream, kjit_error *error) {
@@ -147,9 +148,10 @@ static kjit_status enqueue_with(struct call *call, const struct stream_space *sp
   const struct serving_family *family = call->choice.family;
   call->params.partials = space->partials;
   call->params.arrivals = space->arrivals;
-  if (!family->argument) return enqueue(call, &call->choice, call->runs, &call->params, stream, error);
+  const bool appended = call->params.k_new && family->waits && runtime_has_dependents(call->device);
+  if (!family->argument) return enqueue(call, &call->choice, call->runs, &call->params, appended, stream, error);
   const kjit_status status = family->argument(call->runtime, call->choice.values, &call->params, argument, error);
-  return status == KJIT_OK ? enqueue(call, &call->choice, call->runs, argument, stream, error) : status;
+  return status == KJIT_OK ? enqueue(call, &call->choice, call->runs, argument, appended, stream, error) : status;
 }
 
 /* Step 4 with the caller's workspace, or with the stream's own. */
@@ -315,8 +317,6 @@ kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, cons
   for (int64_t rows = 1; rows * problem.group <= MOST_FEW_ROWS && status == KJIT_OK; rows++)
     status = add_attend(&problem, rows, 1, &place, configs, count, error);
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, 1, &place, configs, count, error);
-  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
-  problem.is_short = known.page_size == 0;
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
   if (status == KJIT_OK) status = add_kernel(&problem, KJIT_SERVING_APPEND, &place, configs, count, error);
   if (status != KJIT_OK) *count = 0;
