@@ -160,6 +160,16 @@ class Host(unittest.TestCase):
         cache.decode(4)
         self.assertEqual(DRIVER.asked_attribute(PROGRAMMATIC), 0xFFFFFFFF)
 
+    def test_mixed__decoding_has_a_launch_of_its_own(self):
+        """Beside prefill that does not divide keys; where there is no cache, nothing is decoded."""
+        cache, launches = Cache(4), DRIVER.asked_launches()
+        cache.mixed(4, (1, 1, 3000, 1))
+        self.assertEqual(DRIVER.asked_launches() - launches, 2)
+        q, k, v = memory(3003, HEADS, SIZE), memory(3003, HEADS_KV, SIZE), memory(3003, HEADS_KV, SIZE)
+        launches = DRIVER.asked_launches()
+        flash_attn.flash_attn_varlen_func(q, k, v, ints(0, 1, 2, 3002, 3003), ints(0, 1, 2, 3002, 3003), 3000, 3000)
+        self.assertEqual(DRIVER.asked_launches() - launches, 1)
+
     def test_columns__that_are_no_neighbours_are_copied(self):
         wide = torch.zeros(8, HEADS, SIZE, 2, dtype=torch.bfloat16)[..., 0]
         keys = torch.zeros(8, HEADS_KV, SIZE, 2, dtype=torch.bfloat16)[..., 0]

@@ -125,6 +125,7 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t b
 
 const struct serving_family prefill_serving_family = {.family = &prefill_family,
                                                       .arch = SM90_ARCH,
+                                                      .undivided_rows = FEW_ROWS,
                                                       .waits = true,
                                                       .choose = choose,
                                                       .runs = runs,

@@ -266,6 +266,11 @@ static bool can_be_mapped(const kjit_tensor *tensor, int64_t together) {
   return true;
 }
 
+/* Sequences of a ragged batch have as many keys as rows, but for those of a cache. */
+static bool is_mixed(const kjit_attention_serving_args *args) {
+  return args->batch > 1 && (args->cu_seqlens_q || args->seqused_q) && (args->page_table || args->seqused_k);
+}
+
 struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
   const kjit_tensor q = view_of(args, Q), k = view_of(args, K), v = view_of(args, V), o = view_of(args, O);
   const int64_t group = q.shape[HEADS] / k.shape[HEADS];
@@ -282,6 +287,7 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .rows = args->cu_seqlens_q ? q.shape[SEQ] : args->batch * most,
                                   .page_size = args->page_table ? k.shape[SEQ] : 0,
                                   .softcap = args->softcap > 0,
+                                  .is_mixed = is_mixed(args),
                                   .is_plain = is_mapped && !args->leftpad_k && !args->rotary_cos,
                                   .is_unsplit = args->num_splits == 1};
 }
