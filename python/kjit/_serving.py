@@ -15,6 +15,7 @@ import torch
 from . import _abi, _cuda
 from ._library import call, lib, raise_error, struct, untyped
 from ._torch import _CALLS_MAX, _DTYPES, _elsewhere, _raw_stream, _view
+from ._native_part import native
 from .runtime import default_runtime
 
 #: Arguments that are int32 arrays on the device, by the library's names.
@@ -136,13 +137,13 @@ class _Call:
         def number(field: str) -> ctypes.c_uint64:
             return ctypes.c_uint64.from_address(base + getattr(fields, field).offset)
 
-        # A kjit_tensor begins with its address.
-        self.slots = [
-            (index, number(name)) for index, name in enumerate(problem.names) if problem.tensors[index] is not None
-        ]
-        self.out, self.lse = number("o"), number("lse")
-        self.page_table, self.sinks = number("page_table"), number("sinks")
-        self.schedule, self.workspace = number("schedule"), number("workspace")
+        # Where addresses are written, in the order of `run`. A kjit_tensor begins with its address.
+        given = (*problem.tensors, problem.page_table, problem.sinks, out)
+        self.places = tuple(
+            0 if tensor is None else base + getattr(fields, name).offset
+            for name, tensor in zip((*problem.names, "page_table", "sinks", "o"), given)
+        )
+        self.lse, self.schedule, self.workspace = number("lse"), number("schedule"), number("workspace")
         self.workspace_bytes: Optional[int] = None
         if lse is not None:
             self.args.lse = _tensor(lse)
@@ -196,6 +197,34 @@ _is_capturing: Callable[[], bool] = getattr(
 )
 
 
+def _signature_in_python(head: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`head`, and of each tensor its shape, strides and dtype, None for None; the devices of the first three: q, k, v."""
+    signature = [head]
+    add = signature.append
+    for index, tensor in enumerate(tensors):
+        if tensor is None:
+            add(None)
+        else:
+            add(tensor.shape)
+            add(tensor.stride())
+            add(tensor.dtype)
+            if index < 3:
+                add(tensor.get_device())
+    return tuple(signature)
+
+
+def _write_in_python(places: tuple[int, ...], tensors: tuple[Any, ...]) -> None:
+    """The tensors' addresses to where each has its place, an address; 0: none."""
+    for place, tensor in zip(places, tensors):
+        if place:
+            ctypes.c_uint64.from_address(place).value = tensor.data_ptr()
+
+
+#: The same in C, where there is such a part (_native_part.py).
+_signature = _signature_in_python if native is None else native.signature
+_write_addresses = _write_in_python if native is None else native.write_addresses
+
+
 def _prepare(
     problem: Problem, out: Optional[torch.Tensor], return_lse: bool
 ) -> tuple[tuple[int, ...], Optional[_Call]]:
@@ -230,25 +259,8 @@ def run(
         calls = _calls.known
     except AttributeError:
         calls = _calls.known = {}
-    q, k, v = tensors[:3]
-    signature: list[Any] = [names, options, batch, return_lse, q.get_device(), k.get_device(), v.get_device()]
-    add = signature.append
-    for tensor in tensors:
-        if tensor is None:
-            add(None)
-        else:
-            add(tensor.shape)
-            add(tensor.stride())
-            add(tensor.dtype)
-    if page_table is not None:
-        signature += page_table.shape, page_table.stride(), page_table.dtype
-    if sinks is not None:
-        add(sinks.dtype)
-    if out is not None:
-        signature += out.shape, out.stride(), out.dtype, out.get_device()
-    # Whether the last three are there changes what follows, so that they cannot be taken for one another.
-    add((page_table is None, sinks is None, out is None))
-    key = tuple(signature)
+    given = (*tensors, page_table, sinks, out)
+    key = _signature((names, options, batch, return_lse), given)
     found = calls.get(key)
     if found is None:
         found = _prepare(Problem(names, tensors, options, batch, page_table, sinks), out, return_lse)
@@ -262,14 +274,10 @@ def run(
             given[index] = given[index].contiguous()
         return run(names, tuple(given), options, batch, page_table, sinks, out, return_lse, schedule)
     if out is None:
+        q = tensors[0]
         out = torch.empty_like(q) if prepared.out_shape is None else q.new_empty(prepared.out_shape)
-    for index, slot in prepared.slots:
-        slot.value = tensors[index].data_ptr()
-    prepared.out.value = out.data_ptr()
-    if page_table is not None:
-        prepared.page_table.value = page_table.data_ptr()
-    if sinks is not None:
-        prepared.sinks.value = sinks.data_ptr()
+        given = (*tensors, page_table, sinks, out)
+    _write_addresses(prepared.places, given)
     if schedule is None:
         prepared.schedule.value = 0
     else:
