@@ -2,6 +2,7 @@
 server's life, some microseconds. Without a GPU."""
 
 import ctypes
+import importlib.util
 import math
 import os
 import sys
@@ -70,7 +71,9 @@ class Cache:
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")
-class Host(unittest.TestCase):
+class OnFakeDevice(unittest.TestCase):
+    """Tensors of the processor's memory are said to be device 0's."""
+
     def setUp(self):
         if kjit.doctor()["nvrtc_status"] != 0:
             self.skipTest("NVRTC is not installed")
@@ -85,6 +88,8 @@ class Host(unittest.TestCase):
         _serving._calls.__dict__.clear()
         DRIVER.cuCtxSetCurrent(ctypes.c_void_p(1))
 
+
+class Host(OnFakeDevice):
     def ways(self):
         """Every kind of call, by version 2's and version 3's names."""
         cache, new = Cache(4), [memory(4, 1, HEADS_KV, SIZE) for _ in "kv"]
@@ -217,6 +222,72 @@ class Host(unittest.TestCase):
         kernels = runtime.stats()["kernels_loaded"]
         print(f"    {kernels} kernels", flush=True)
         self.assertGreater(kernels, 5)  # some of every kind        self.assertLessEqual(kernels, MOST_KERNELS)
+
+
+@unittest.skipIf(torch is None or importlib.util.find_spec("transformers") is None, "transformers is not installed")
+class Transformers(OnFakeDevice):
+    """A tiny model by FlashAttention's names, which are kjit's: what it asks for is launched, and nothing else is."""
+
+    LAYERS, TOKENS = 2, 3
+
+    def setUp(self):
+        super().setUp()
+        kjit.install_as_flash_attn()
+        import transformers
+        from transformers.utils import import_utils
+
+        view = _torch._view
+        for owner, name, value in (
+            (import_utils, "is_torch_cuda_available", lambda: True),
+            (_torch, "_view", lambda t: view(t)._replace(device=0)),
+        ):
+            patch = mock.patch.object(owner, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.transformers = transformers
+
+    def model(self, version):
+        config = self.transformers.LlamaConfig(
+            hidden_size=64, intermediate_size=64, num_hidden_layers=self.LAYERS, num_attention_heads=2,
+            num_key_value_heads=1, head_dim=64, vocab_size=64, max_position_embeddings=256,
+        )  # fmt: skip
+        return self.transformers.LlamaForCausalLM._from_config(
+            config, attn_implementation=f"flash_attention_{version}", dtype=torch.bfloat16
+        ).eval()
+
+    def test_transformers__finds_flash_attention(self):
+        import importlib.metadata as metadata
+
+        self.assertEqual(metadata.version("flash_attn"), "2.8.3")
+        self.assertEqual(metadata.packages_distributions()["flash_attn_interface"], ["flash-attn-3"])
+
+    def test_transformers__padded_batches_are_launched(self):
+        prompts = torch.randint(3, 64, (2, 7))
+        mask = torch.ones_like(prompts)
+        mask[0, :3] = 0
+        for version in (2, 3):
+            launches = DRIVER.asked_launches()
+            self.model(version).generate(
+                prompts, attention_mask=mask, max_new_tokens=self.TOKENS, do_sample=False, pad_token_id=0
+            )
+            self.assertEqual(DRIVER.asked_launches() - launches, self.LAYERS * self.TOKENS)
+
+    def test_transformers__continuous_batching_is_launched(self):
+        """The forward passes of prefill and of each token, whatever else transformers runs to warm up."""
+        how = self.transformers.GenerationConfig(
+            max_new_tokens=self.TOKENS, do_sample=False, eos_token_id=-1, pad_token_id=0
+        )
+        try:
+            few = self.transformers.ContinuousBatchingConfig(num_blocks=16, max_batch_tokens=64)
+        except (AttributeError, TypeError):
+            self.skipTest("this transformers has another way to bound a cache")
+        for version in (2, 3):
+            launches = DRIVER.asked_launches()
+            found = self.model(version).generate_batch(
+                [[5, 6, 7, 8], [9, 10]], generation_config=how, continuous_batching_config=few, progress_bar=False
+            )
+            self.assertEqual([len(each.generated_tokens) for each in found.values()], [self.TOKENS] * 2)
+            self.assertGreaterEqual(DRIVER.asked_launches() - launches, self.LAYERS * self.TOKENS)
 
 
 if __name__ == "__main__":
