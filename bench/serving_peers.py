@@ -5,9 +5,9 @@ usage: serving_peers.py [--sets dense,paged,prefill] [--part I/N] [--rounds N] [
                         [--out FOLDER]
        serving_peers.py --draw FILE.csv --out FOLDER
 
-All peers take turns in one run, the L2 cache flushed before each call (gpu_clock.py). FlashAttention-3 gets its schedule
-(get_scheduler_metadata) beforehand, as a step of many layers has it. Bandwidth counts keys and values once; TFLOP/s the
-products that the mask leaves. FOLDER receives serving_peers.csv, .md and .png.
+All peers take turns in one run, the L2 cache flushed before each call (gpu_clock.py). FlashAttention-3 gets its
+schedule (get_scheduler_metadata) beforehand, as a step of many layers has it. Bandwidth counts keys and values once;
+TFLOP/s the products that the mask leaves. FOLDER receives serving_peers.csv, .md and .png.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def decode_problems(kind: str, pages: tuple[Optional[int], ...], batches: tuple[
 def dense_problems() -> list[Problem]:
     """The cells of the decode set, and shorter and longer ones."""
     table = ((8, 64, 8, 1, 65536), (1, 64, 8, 1, 65536), (1, 64, 8, 1, 8192), (1, 32, 1, 1, 65536), (1, 32, 1, 1, 8192),
-             (1, 32, 1, 4, 65536), (1, 32, 1, 16, 65536), (1, 32, 8, 1, 1024), (8, 32, 8, 1, 4096), (32, 32, 8, 1, 4096),
-             (20, 64, 8, 1, 8192))  # fmt: skip
+             (1, 32, 1, 4, 65536), (1, 32, 1, 16, 65536), (1, 32, 8, 1, 1024), (8, 32, 8, 1, 4096),
+             (32, 32, 8, 1, 4096), (20, 64, 8, 1, 8192))  # fmt: skip
     cells = [Problem("dense", f"{b} x {k}" + (f" rows {s}" if s > 1 else ""), (s,) * b, (k,) * b, h, hk)
              for b, h, hk, s, k in table]  # fmt: skip
     return cells + decode_problems("dense", (None,), (8, 64))
@@ -259,9 +259,11 @@ def table_of(rows: list[Row]) -> str:
         lines.append([row.problem, *(number(row.microseconds.get(name), 1) for name in names),
                       number(row.rate("kjit"), digits), number(share, 2), number(row.factor, 2)])  # fmt: skip
     factors = [row.factor for row in rows if row.factor]
-    mean = math.exp(statistics.mean(map(math.log, factors))) if factors else None
-    words_of = f"{rows[0].set}: {len(rows)} problems, × {number(mean, 3)} in the geometric mean, least {number(min(factors), 2)}." if factors else rows[0].set
-    return f"{words_of}\n\n{markdown(head, lines)}"
+    title = f"{rows[0].set}: {len(rows)} problems"
+    if factors:
+        mean = math.exp(statistics.mean(map(math.log, factors)))
+        title += f", × {number(mean, 3)} in the geometric mean, least {number(min(factors), 2)}"
+    return f"{title}.\n\n{markdown(head, lines)}"
 
 
 def read_rows(path: Path) -> list[Row]:

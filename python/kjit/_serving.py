@@ -198,7 +198,7 @@ _is_capturing: Callable[[], bool] = getattr(
 
 
 def _signature_in_python(head: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`head`, and of each tensor its shape, strides and dtype, None for None; the devices of the first three: q, k, v."""
+    """`head`, and of each tensor shape, strides and dtype, None for None; of the first three, q, k, v, the device."""
     signature = [head]
     add = signature.append
     for index, tensor in enumerate(tensors):

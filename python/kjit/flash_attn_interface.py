@@ -101,14 +101,15 @@ def flash_attn_varlen_func(
     return serving.run(
         serving.VARLEN,
         (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k),
-        (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q, False),
+        (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q,
+         False),
         cu_seqlens_q.shape[0] - 1,
         block_table if page_table is None else page_table,
         s_aux if sinks is None else sinks,
         out,
         return_attn_probs,
         scheduler_metadata,
-    )
+    )  # fmt: skip
 
 
 def flash_attn_with_kvcache(
