@@ -1,191 +1,323 @@
 #!/usr/bin/env python3
-"""Decoding and ragged prefill beside PyTorch's scaled_dot_product_attention, where that computes the same.
+"""Serving attention beside FlashAttention-3, and beside PyTorch's cuDNN where that computes the same.
 
-usage: serving_peers.py [--out FOLDER] [--seconds N]
+usage: serving_peers.py [--sets dense,paged,prefill] [--part I/N] [--rounds N] [--seconds N] [--fa3 MODULE]
+                        [--out FOLDER]
+       serving_peers.py --draw FILE.csv --out FOLDER
 
-Keys and values rotate through buffers larger than the L2 cache. Times are medians between events around one call on a
-busy stream. Bandwidth counts keys and values once.
+All peers take turns in one run, the L2 cache flushed before each call (gpu_clock.py). FlashAttention-3 gets its
+schedule (get_scheduler_metadata) beforehand, as a step of many layers has it. Bandwidth counts keys and values once;
+TFLOP/s the products that the mask leaves. FOLDER receives serving_peers.csv, .md and .png.
 """
 
+from __future__ import annotations
+
 import argparse
+import importlib
+import math
+import random
 import statistics
 import sys
 import time
 from pathlib import Path
+from typing import Any, Callable, NamedTuple, Optional
 
-import torch
+from tables import find_package, markdown, number, pyplot, read_csv, save_figure, wrapped, words, write_csv
 
-from kjit import flash_attn, flash_attn_interface
+find_package()
 
-FLUSH_BYTES = 192 << 20
-
-
-def measure(calls, repeats=30):
-    """Median microseconds of one call; `calls` are tried in turn, each on tensors of its own."""
-    for call in calls:
-        call()
-    torch.cuda.synchronize()
-    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
-    torch.cuda._sleep(20_000_000)
-    for i, (start, end) in enumerate(events):
-        start.record()
-        calls[i % len(calls)]()
-        end.record()
-    torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(end) for start, end in events) * 1000
+HEAD = ("set", "problem", "peer", "microseconds", "gigabytes", "gigaflops", "copy_tb_s")
+SETS = ("dense", "paged", "prefill")
+HEADS = ((32, 8), (64, 8), (16, 1), (32, 32))
+MOST_BYTES = 24 << 30
 
 
-def captured(calls, repeats=20):
-    """Microseconds a call in a graph of all calls, one after the other."""
-    for call in calls:
-        call()
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for call in calls:
-            call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    graph.replay()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    start.record()
-    for _ in range(repeats):
-        graph.replay()
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end) * 1000 / repeats / len(calls)
+class Problem(NamedTuple):
+    set: str
+    name: str
+    rows: tuple[int, ...]  # of each sequence
+    keys: tuple[int, ...]
+    heads: int
+    heads_kv: int
+    size: int = 128
+    page: Optional[int] = None
+
+    def __str__(self) -> str:
+        page = "" if self.page is None else f" page {self.page}"
+        return f"{self.name} {self.heads}/{self.heads_kv} hd{self.size}{page}"
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.keys) * self.heads_kv * self.size * 4
+
+    @property
+    def flops(self) -> float:
+        pairs = sum(q * (k - q) + q * (q + 1) / 2 for q, k in zip(self.rows, self.keys))
+        return 4 * pairs * self.heads * self.size
 
 
-def copies_of(bytes_each):
-    return max(1, min(64, -(-FLUSH_BYTES // max(bytes_each, 1)) + 1))
+def ragged(batch: int, least: int, most: int) -> tuple[int, ...]:
+    generator = random.Random(batch)
+    return tuple(generator.randint(least, most) for _ in range(batch))
 
 
-def decode_cell(batch, heads, heads_kv, keys, size=128, page=None, rows=1, ragged=False):
-    lengths = [keys] * batch
-    if ragged:
-        torch.manual_seed(0)
-        lengths = torch.randint(200, keys, (batch,)).tolist()
-    used = sum(lengths) * heads_kv * size * 4
-    most = max(lengths)
-    seqused = torch.tensor(lengths, dtype=torch.int32, device="cuda")
-    q = torch.randn(batch, rows, heads, size, dtype=torch.bfloat16, device="cuda")
-    calls, peers = [], []
-    for _ in range(copies_of(used)):
-        if page is None:
-            k, v = (torch.randn(batch, most, heads_kv, size, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-            table = None
-        else:
-            counts = [-(-n // page) for n in lengths]
-            k, v = (torch.randn(sum(counts), page, heads_kv, size, dtype=torch.bfloat16, device="cuda") for _ in "kv")
-            order = torch.randperm(sum(counts), device="cuda").int()
-            table = torch.full((batch, max(counts)), -1, dtype=torch.int32, device="cuda")
-            at = 0
-            for b, count in enumerate(counts):
-                table[b, :count] = order[at : at + count]
-                at += count
-        calls.append(
-            lambda k=k, v=v, table=table: flash_attn_interface.flash_attn_with_kvcache(
-                q, k, v, cache_seqlens=seqused, page_table=table, causal=rows > 1
-            )
-        )
-        if page is None and not ragged and rows == 1:
-            views = [t.transpose(1, 2) for t in (q, k, v)]
-            peers.append(
-                lambda views=views: torch.nn.functional.scaled_dot_product_attention(*views, enable_gqa=True)
-            )
-    ours, graph = measure(calls), captured(calls)
-    theirs = "-"
-    if peers:
-        try:
-            theirs = f"{measure(peers):.1f}"
-        except RuntimeError as error:
-            theirs = type(error).__name__
-    return ours, graph, theirs, used / ours / 1e6
-
-
-def varlen_cell(lengths, heads, heads_kv, size):
-    total = sum(lengths)
-    cu = torch.nn.functional.pad(torch.tensor(lengths).cumsum(0), (1, 0)).int().cuda()
-    q = torch.randn(total, heads, size, dtype=torch.bfloat16, device="cuda")
-    k, v = (torch.randn(total, heads_kv, size, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-    most = max(lengths)
-    ours = measure([lambda: flash_attn.flash_attn_varlen_func(q, k, v, cu, cu, most, most, causal=True)], 12)
-    flops = sum(2 * n * n * heads * size for n in lengths)  # two products, half of each masked
-    return ours, flops / ours / 1e6
-
-
-def host_cell():
-    """Microseconds of the host for one call."""
-    q = torch.randn(4, 1, 32, 128, dtype=torch.bfloat16, device="cuda")
-    k, v = (torch.randn(64, 16, 8, 128, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-    table = torch.arange(64, dtype=torch.int32, device="cuda").view(4, 16)
-    lengths = torch.full((4,), 100, dtype=torch.int32, device="cuda")
+def decode_problems(kind: str, pages: tuple[Optional[int], ...], batches: tuple[int, ...]) -> list[Problem]:
     found = []
-    for _ in range(20):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(50):
-            flash_attn_interface.flash_attn_with_kvcache(q, k, v, cache_seqlens=lengths, page_table=table)
-        found.append((time.perf_counter() - start) / 50)
-    return statistics.median(found) * 1e6
+    for batch in batches:
+        for heads, heads_kv in HEADS:
+            for page in pages:
+                lengths = (("8192", (8192,) * batch), ("200-16000", ragged(batch, 200, 16000)))
+                for name, keys in lengths[: 1 if page is None else 2]:
+                    problem = Problem(kind, f"{batch} x {name}", (1,) * batch, keys, heads, heads_kv, 128, page)
+                    if problem.bytes <= MOST_BYTES:
+                        found.append(problem)
+    return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--seconds", type=float, default=90)
-    options = parser.parse_args()
-    deadline = time.monotonic() + options.seconds
-    lines = []
+def dense_problems() -> list[Problem]:
+    """The cells of the decode set, and shorter and longer ones."""
+    table = ((8, 64, 8, 1, 65536), (1, 64, 8, 1, 65536), (1, 64, 8, 1, 8192), (1, 32, 1, 1, 65536), (1, 32, 1, 1, 8192),
+             (1, 32, 1, 4, 65536), (1, 32, 1, 16, 65536), (1, 32, 8, 1, 1024), (8, 32, 8, 1, 4096),
+             (32, 32, 8, 1, 4096), (20, 64, 8, 1, 8192))  # fmt: skip
+    cells = [Problem("dense", f"{b} x {k}" + (f" rows {s}" if s > 1 else ""), (s,) * b, (k,) * b, h, hk)
+             for b, h, hk, s, k in table]  # fmt: skip
+    return cells + decode_problems("dense", (None,), (8, 64))
 
-    def say(line):
-        print(line, flush=True)
-        lines.append(line)
 
-    say(f"host: {host_cell():.1f} us a call")
-    say("decode: batch heads keys page      us  graph   sdpa    TB/s")
-    cells = [
-        (1, 32, 8, 1024, 128, None, 1, False), (1, 32, 8, 8192, 128, None, 1, False),
-        (1, 64, 8, 8192, 128, None, 1, False), (8, 64, 8, 8192, 128, None, 1, False),
-        (1, 32, 1, 8192, 128, None, 1, False), (8, 32, 8, 4096, 128, None, 1, False),
-        (20, 64, 8, 8192, 128, None, 1, False),
-        (32, 32, 8, 4096, 128, None, 1, False), (8, 64, 8, 65536, 128, None, 1, False),
-        (1, 64, 8, 65536, 128, None, 1, False), (1, 32, 1, 65536, 128, None, 1, False),
-        (24, 64, 8, 8192, 128, 16, 1, False), (16, 32, 8, 16000, 128, 16, 1, True),
-        (32, 16, 1, 8192, 128, 16, 1, False), (64, 32, 8, 8192, 128, 1, 1, False),
-        (64, 32, 8, 8192, 128, 64, 1, False), (64, 32, 8, 8192, 128, 256, 1, True),
-        (32, 32, 32, 4096, 128, 16, 1, False), (32, 64, 8, 8192, 64, 16, 1, False),
-        (16, 16, 8, 8192, 256, 16, 1, False), (16, 32, 8, 8192, 128, 16, 4, False),
-        (256, 32, 8, 2048, 128, 16, 1, True),
-    ]  # fmt: skip
-    for cell in cells:
+def prefill_problems() -> list[Problem]:
+    generator = random.Random(0)
+    lognormal = tuple(min(max(int(generator.lognormvariate(6.5, 1.0)), 16), 16384) for _ in range(64))
+    short = tuple(generator.randint(16, 256) for _ in range(256))
+    lengths = {"lognormal": lognormal, "256 x 128": (128,) * 256, "512 x 64": (64,) * 512, "128 x 256": (256,) * 128,
+               "256 x 16-256": short, "1 x 16384": (16384,), "8 x 2048": (2048,) * 8}  # fmt: skip
+    found = [Problem("prefill", name, n, n, 32, 8, size) for size in (128, 64) for name, n in lengths.items()]
+    chunk, cached = (512,) * 8, (8704,) * 8
+    mixed = (2048,) + (1,) * 31, (4096,) + ragged(31, 1000, 16000)
+    found += [Problem("prefill", "lognormal", lognormal, lognormal, 32, 8, 128, page) for page in (16, 64, 256)]
+    found.append(Problem("prefill", "8 x 512 on 8192", chunk, cached, 32, 8, 128, 16))
+    found.append(Problem("prefill", "2048 beside 31 decoded", *mixed, 32, 8, 128, 16))
+    found.append(Problem("prefill", "2048 beside 1 x 131072", (2048, 1), (2048, 131072), 32, 8, 128, 16))
+    return found
+
+
+def problems(kinds: list[str]) -> list[Problem]:
+    found = dense_problems() if "dense" in kinds else []
+    if "paged" in kinds:
+        found += decode_problems("paged", (16, 256, 64, 1), (1, 8, 24, 64, 256))
+    return found + (prefill_problems() if "prefill" in kinds else [])
+
+
+class Tensors:
+    """A problem's tensors on the GPU."""
+
+    def __init__(self, torch: Any, problem: Problem) -> None:
+        self.torch, self.problem = torch, problem
+        rows, keys, page = problem.rows, problem.keys, problem.page
+        kind = {"dtype": torch.bfloat16, "device": "cuda"}
+        self.cu_q, self.cu_k = (
+            torch.nn.functional.pad(torch.tensor(n).cumsum(0), (1, 0)).to("cuda", torch.int32) for n in (rows, keys)
+        )
+        self.lengths = torch.tensor(keys, dtype=torch.int32, device="cuda")
+        self.table = None
+        self.q = torch.randn(sum(rows), problem.heads, problem.size, **kind)
+        if page is not None:
+            counts = [-(-n // page) for n in keys]
+            shape: tuple[int, ...] = (sum(counts), page)
+            order = torch.randperm(sum(counts), device="cuda").int()
+            self.table = torch.zeros(len(keys), max(counts), dtype=torch.int32, device="cuda")
+            for b, part in enumerate(order.split(counts)):
+                self.table[b, : counts[b]] = part
+        elif problem.set == "dense":
+            shape = (len(keys), keys[0])
+        else:
+            shape = (sum(keys),)
+        self.k, self.v = (torch.empty(*shape, problem.heads_kv, problem.size, **kind).normal_() for _ in "kv")
+
+    def call(self, module: Any, schedule: bool) -> Callable[[], Any]:
+        """The problem by a module with FlashAttention-3's functions."""
+        rows, keys, page = self.problem.rows, self.problem.keys, self.problem.page
+        longest = max(rows), max(keys)
+        if page is None and self.problem.set == "prefill":
+            given = self.q, self.k, self.v, self.cu_q, self.cu_k, *longest
+            return lambda: module.flash_attn_varlen_func(*given, causal=True)
+        equal = min(rows) == longest[0]
+        q = self.q.unflatten(0, (len(rows), longest[0])) if equal else self.q
+        options = {"cache_seqlens": self.lengths, "page_table": self.table, "causal": longest[0] > 1}
+        if not equal:
+            options.update(cu_seqlens_q=self.cu_q, max_seqlen_q=longest[0])
+        if schedule and equal:
+            options["scheduler_metadata"] = module.get_scheduler_metadata(
+                len(rows), longest[0], page * self.table.shape[1] if page else keys[0], self.problem.heads,
+                self.problem.heads_kv, self.problem.size, self.lengths, self.torch.bfloat16, page_size=page,
+                causal=options["causal"],
+            )  # fmt: skip
+        return lambda: module.flash_attn_with_kvcache(q, self.k, self.v, **options)
+
+    def cudnn(self) -> Callable[[], Any]:
+        """PyTorch's own, where all sequences are alike and nothing is masked."""
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        views = [t.transpose(1, 2) for t in (self.q.unflatten(0, (len(self.problem.rows), 1)), self.k, self.v)]
+        function = self.torch.nn.functional.scaled_dot_product_attention
+
+        def run() -> Any:
+            with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+                return function(*views, enable_gqa=True)
+
+        return run
+
+
+def peers_of(tensors: Tensors, kjit: Any, fa3: Any) -> dict[str, Callable[[], Any]]:
+    """What computes the problem, checked to give what kjit gives; who does not is left out, and said."""
+    found = {"kjit": tensors.call(kjit, False)}
+    first = found["kjit"]()
+    candidates = {}
+    if fa3 is not None:
+        candidates["FA3"] = lambda: tensors.call(fa3, True)
+    if tensors.problem.set == "dense" and max(tensors.problem.rows) == 1:
+        candidates["cuDNN"] = tensors.cudnn
+    for name, make in candidates.items():
+        try:
+            run = make()
+            other = run()
+            other = (other.transpose(1, 2) if name == "cuDNN" else other).reshape(first.shape)
+            apart = (first.float() - other.float()).abs().max().item()
+            if not apart < 0.1:
+                print(f"{tensors.problem}: {name} differs by {apart:.3f}", flush=True)
+            found[name] = run
+        except Exception as error:  # a peer without this problem must not end the run
+            print(f"{tensors.problem}: {name}: {str(error).splitlines()[0][:90]}", flush=True)
+    return found
+
+
+def measure(options: argparse.Namespace) -> list[tuple[Any, ...]]:
+    import torch
+    from gpu_clock import Clock, make_copy, medians
+
+    from kjit import flash_attn_interface as kjit
+
+    fa3 = None
+    try:
+        fa3 = importlib.import_module(options.fa3)
+    except ImportError as error:
+        print(f"no FlashAttention-3: {error}", flush=True)
+    torch.manual_seed(0)
+    clock, deadline = Clock(), time.monotonic() + options.seconds
+    copy = medians(clock.rounds({"copy": make_copy()}, 9))["copy"]
+    copied = 2 * (1 << 30) / copy / 1e9
+    print(f"copy: {copied:.2f} TB/s", flush=True)
+    part, parts = map(int, options.part.split("/"))
+    results: list[tuple[Any, ...]] = []
+    for problem in problems(options.sets)[part - 1 :: parts]:
         if time.monotonic() > deadline:
-            say("no time left")
+            print("no time left", flush=True)
             break
         try:
-            ours, graph, theirs, bandwidth = decode_cell(*cell)
-        except Exception as error:  # one cell must not end the others
-            say(f"{cell}: {type(error).__name__}: {str(error)[:100]}")
+            tensors = Tensors(torch, problem)
+            times = medians(clock.rounds(peers_of(tensors, kjit, fa3), options.rounds, until=deadline))
+        except Exception as error:  # one problem must not end the others
+            print(f"{problem}: {type(error).__name__}: {str(error)[:100]}", flush=True)
             continue
-        batch, heads, heads_kv, keys, size, page, rows, ragged = cell
-        say(
-            f"{batch:4d} {heads}/{heads_kv} hd{size} {'<' if ragged else ''}{keys} page {page or '-'} rows {rows}: "
-            f"{ours:8.1f} {graph:7.1f} {theirs:>7} {bandwidth:6.2f}"
-        )
-    torch.manual_seed(0)
-    lognormal = [min(max(int(x), 16), 16384) for x in torch.empty(64).log_normal_(6.5, 1.0).tolist()]
-    for name, lengths in (("lognormal", lognormal), ("256 x 128", [128] * 256), ("one 16384", [16384])):
-        for heads, heads_kv, size in ((32, 8, 128), (32, 8, 64)):
-            if time.monotonic() > deadline:
-                break
-            ours, tflops = varlen_cell(lengths, heads, heads_kv, size)
-            say(f"varlen causal {name} {heads}/{heads_kv} hd{size}: {ours:9.1f} us {tflops:6.0f} TFLOP/s")
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "serving.txt").write_text("\n".join(lines) + "\n")
+        print(f"{problem}: " + ", ".join(f"{name} {ms * 1000:.1f}" for name, ms in times.items()), flush=True)
+        for name, ms in times.items():
+            facts = round(problem.bytes / 1e9, 4), round(problem.flops / 1e9, 2), round(copied, 3)
+            results.append((problem.set, str(problem), name, round(ms * 1000, 2), *facts))
+    if clock.late:
+        print(f"{clock.late} calls were enqueued late: their times hold host time", flush=True)
+    return results
+
+
+class Row:
+    """One problem's figures by peer."""
+
+    def __init__(self, lines: list[dict[str, str]]) -> None:
+        first = lines[0]
+        self.set, self.problem, self.copy = first["set"], first["problem"], float(first["copy_tb_s"])
+        self.gigabytes, self.gigaflops = float(first["gigabytes"]), float(first["gigaflops"])
+        self.microseconds = {line["peer"]: float(line["microseconds"]) for line in lines}
+
+    @property
+    def factor(self) -> Optional[float]:
+        """How much faster kjit is than the best of the others."""
+        others = [us for name, us in self.microseconds.items() if name != "kjit"]
+        return min(others) / self.microseconds["kjit"] if others and "kjit" in self.microseconds else None
+
+    def rate(self, peer: str) -> float:
+        """TB/s, or for prefill TFLOP/s."""
+        amount = self.gigaflops if self.set == "prefill" else self.gigabytes
+        return amount / self.microseconds[peer] * 1e3
+
+
+def table_of(rows: list[Row]) -> str:
+    unit = "TFLOP/s" if rows[0].set == "prefill" else "TB/s"
+    names = [name for name in ("kjit", "FA3", "cuDNN") if any(name in row.microseconds for row in rows)]
+    head = ["problem", *(f"{name} µs" for name in names), f"kjit {unit}", "of the copy", "× best other"]
+    lines = []
+    for row in rows:
+        share = None if unit == "TFLOP/s" else row.rate("kjit") / row.copy
+        digits = 0 if unit == "TFLOP/s" else 2
+        lines.append([row.problem, *(number(row.microseconds.get(name), 1) for name in names),
+                      number(row.rate("kjit"), digits), number(share, 2), number(row.factor, 2)])  # fmt: skip
+    factors = [row.factor for row in rows if row.factor]
+    title = f"{rows[0].set}: {len(rows)} problems"
+    if factors:
+        mean = math.exp(statistics.mean(map(math.log, factors)))
+        title += f", × {number(mean, 3)} in the geometric mean, least {number(min(factors), 2)}"
+    return f"{title}.\n\n{markdown(head, lines)}"
+
+
+def read_rows(path: Path) -> list[Row]:
+    found: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for line in read_csv(path):
+        found.setdefault((line["set"], line["problem"]), []).append(line)
+    return [row for row in map(Row, found.values()) if "kjit" in row.microseconds]
+
+
+def draw(rows: list[Row], folder: Path) -> None:
+    """For each set a point a problem: how much faster kjit is than the best other, over the bytes or products."""
+    kinds = [kind for kind in SETS if any(row.set == kind and row.factor for row in rows)]
+    figure, axes = pyplot().subplots(1, len(kinds), figsize=(4.8 * len(kinds), 3.6), squeeze=False)
+    for axis, kind in zip(axes[0], kinds):
+        chosen = [row for row in rows if row.set == kind and row.factor]
+        amounts = [row.gigaflops / 1e3 if kind == "prefill" else row.gigabytes for row in chosen]
+        axis.scatter(amounts, [row.factor for row in chosen], s=14)
+        axis.axhline(1, color="0.5", linewidth=1)
+        axis.set_xscale("log")
+        axis.set_title(kind, fontsize=10)
+        axis.set_xlabel("TFLOP" if kind == "prefill" else "GB of keys and values")
+        axis.grid(alpha=0.25)
+    axes[0][0].set_ylabel("kjit × best other")
+    save_figure(figure, folder, "serving_peers")
+
+
+def write_report(path: Path, folder: Path) -> None:
+    rows = read_rows(path)
+    tables = [table_of([row for row in rows if row.set == kind]) for kind in SETS if any(r.set == kind for r in rows)]
+    text = "# Serving attention beside its peers\n\n" + wrapped(__doc__.split("\n\n")[2].replace("\n", " "))
+    (folder / "serving_peers.md").write_text(text + "\n\n" + "\n\n".join(tables) + "\n")
+    try:
+        draw(rows, folder)
+    except ImportError:
+        print("no plot: matplotlib is not installed")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=words(SETS), default=list(SETS))
+    parser.add_argument("--part", default="1/1", help="I/N: every N-th problem from the I-th on")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=240)
+    parser.add_argument("--fa3", default="flash_attn_interface", help="module with FlashAttention-3's functions")
+    parser.add_argument("--draw", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("."))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.draw
+    if path is None:
+        path = options.out / "serving_peers.csv"
+        write_csv(path, HEAD, measure(options))
+    write_report(path, options.out)
+    return 0
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@
 // Shared    attention_sm90's (attention_sm90/pipeline.cuh), and behind it that of tile.cuh.
 // Registers as attention_sm90's; spills: within the budget of serving_codegen_test.c.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/setmaxnreg.cuh>
 
@@ -33,7 +34,8 @@ __launch_bounds__(cfg::kThreads, 1) void attention_prefill_sm90(const __grid_con
   int *const order = p.order + (int64_t)blockIdx.x * p.serving.batch;
   const int listed = order::write(p.serving, raw + (aligned - start), order);
   if (threadIdx.x == 0) layout.initialise();
-  __syncthreads(); // the mbarriers are initialised for every thread
+  __syncthreads();       // the mbarriers are initialised for every thread
+  griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
   // The shuffle tells the compiler that the number is the same in all threads of a warp.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0), lane = (int)threadIdx.x % kLanesPerWarp;
   const int warpgroup = warp / (kThreadsPerWarpgroup / kLanesPerWarp);

@@ -3,7 +3,8 @@
 // The order of the loads is that of attention_sm90's producer, which this one is derived from. K and V of a key block
 // come in boxes of p.box_rows rows: one box, or with pages as many as the block has pages; lane i looks up the page of
 // box i and issues its copies. A box of keys that the sequence does not have is asked for in a page that does not
-// exist, so that TMA writes zeros and nothing is looked up.
+// exist, so that TMA writes zeros and nothing is looked up. Of each key block K is loaded, then V of the block before
+// it, so a page's number is kept from one to the other.
 //
 // What lies behind a sequence's last row of Q or last key are other sequences' rows, or slots that were never written.
 // K's do no harm, because their scores are masked. Q's and V's are cleared (clipper.cuh), so Q, and a V that has such
@@ -18,8 +19,19 @@ struct RaggedProducer : Producer {
   const attention_serving_params &v;
   const RaggedLayout landing;
   const int lane;
-  int pending = -1; // the key block of `pending_tile` whose V is still to be loaded; -1: none
-  RaggedTile pending_tile = {};
+
+  // Where this lane's box of a key block lies: its row in the map, and the map's batch or page.
+  struct Box {
+    int row, outer;
+  };
+
+  // The key block whose V is still to be loaded.
+  struct Pending {
+    int key_head; // -1: there is none
+    bool is_cut;
+    Box box;
+  };
+  Pending pending = {-1, false, {0, 0}};
 
   KJIT_DEVICE RaggedProducer(const attention_prefill_params &params, RaggedLayout layout, int lane)
       : Producer{params.base, layout}, ragged(params), v(params.serving), landing(layout), lane(lane) {}
@@ -29,25 +41,28 @@ struct RaggedProducer : Producer {
     RaggedTile tile = {};
     // The first number is the block's own; the counter's numbers come behind those.
     for (int number = (int)blockIdx.x; walk.find(number, tile);) {
+      // A page's number is asked for a key block ahead, and is there when the block's buffer is empty.
+      Box ahead = box_of(tile, tile.blocks.end - 1);
       load_ragged_query(tile);
       // As in attention_sm90: early enough to hide the atomic's latency, late enough that the block is nearly free.
       const int ask_at = tile.blocks.first + 1 < tile.blocks.end ? tile.blocks.first + 1 : tile.blocks.first;
       int following = 0;
       for (int block = tile.blocks.end - 1; block >= tile.blocks.first; block--) {
         if (block == ask_at && lane == 0) following = (int)gridDim.x + atomicAdd(v.arrivals, 1);
-        load_ragged_keys(tile, block);
-        if (pending >= 0) load_ragged_values(pending_tile, pending);
-        pending = block;
-        pending_tile = tile;
+        const Box box = ahead;
+        if (block > tile.blocks.first) ahead = box_of(tile, block - 1);
+        load_ragged_keys(tile, box);
+        if (pending.key_head >= 0) load_ragged_values();
+        pending = {tile.head / p.heads_per_kv, tile.is_cut(block), box};
       }
       if (cfg::kQueryBuffers == 1) {
-        load_ragged_values(pending_tile, pending);
-        pending = -1;
+        load_ragged_values();
+        pending.key_head = -1;
       }
       number = broadcast_from_lane_0(following);
     }
     announce_ragged_end();
-    if (pending >= 0) load_ragged_values(pending_tile, pending);
+    if (pending.key_head >= 0) load_ragged_values();
     finish();
   }
 
@@ -87,42 +102,40 @@ private:
     __syncwarp();
   }
 
-  // Where this lane's box of a key block lies: its row in the map, and the map's batch or page.
-  struct Box {
-    int row, outer;
-  };
-  KJIT_DEVICE Box box_of(const RaggedTile &tile, int block, int box) const {
-    const int key = block * cfg::kKeyRows + box * ragged.box_rows, position = tile.s.first_slot + key;
+  // This lane's box of a key block; of lanes that have none any box.
+  KJIT_DEVICE Box box_of(const RaggedTile &tile, int block) const {
+    const int key = block * cfg::kKeyRows + lane * ragged.box_rows, position = tile.s.first_slot + key;
     if (!v.page_table) return {position, v.cu_k ? 0 : tile.s.cache_row};
-    if (key >= tile.s.keys) return {0, v.cache_rows};
+    if (key >= tile.s.keys || !has_box()) return {0, v.cache_rows};
     const int index = v.page_shift >= 0 ? position >> v.page_shift : position / v.page_size;
     return {position - index * v.page_size, v.page_table[tile.s.cache_row * v.page_table_stride + index]};
   }
 
-  KJIT_DEVICE void load_ragged_keys(const RaggedTile &tile, int block) {
+  // Is a box of a key block this lane's? A block has at most as many as a warp has lanes, as a box has 8 rows or more.
+  KJIT_DEVICE bool has_box() const { return lane * ragged.box_rows < cfg::kKeyRows; }
+
+  KJIT_DEVICE void load_ragged_keys(const RaggedTile &tile, Box box) {
     load_boxes<cfg::bands(cfg::kHeadDim)>(p.k, at.keys(keys.slot), at.keys_empty(keys.slot), keys.parity ^ 1,
-                                          at.keys_full(keys.slot), tile, block);
+                                          at.keys_full(keys.slot), box, tile.head / p.heads_per_kv);
     keys.advance();
   }
 
-  KJIT_DEVICE void load_ragged_values(const RaggedTile &tile, int block) {
-    load_boxes<cfg::bands(cfg::kHeadDimV)>(
-        p.v, at.values(values.slot), at.values_empty(values.slot), values.parity ^ 1,
-        tile.is_cut(block) ? landing.values_landed(values.slot) : at.values_full(values.slot), tile, block);
+  // V of the pending key block.
+  KJIT_DEVICE void load_ragged_values() {
+    const uint32_t full = pending.is_cut ? landing.values_landed(values.slot) : at.values_full(values.slot);
+    load_boxes<cfg::bands(cfg::kHeadDimV)>(p.v, at.values(values.slot), at.values_empty(values.slot), values.parity ^ 1,
+                                           full, pending.box, pending.key_head);
     values.advance();
   }
 
   // Load a key block of K or V, once its buffer is empty. All lanes.
   template <int kBands>
   KJIT_DEVICE void load_boxes(const attention_tensor_map &m, uint32_t shared, uint32_t empty, int parity, uint32_t full,
-                              const RaggedTile &tile, int block) const {
-    const int boxes = cfg::kKeyRows / ragged.box_rows, head = tile.head / p.heads_per_kv;
-    Box box = {};
-    if (lane < boxes) box = box_of(tile, block, lane); // looked up while the buffer is waited for
+                              Box box, int head) const {
     mbarrier_wait_parity(empty, parity);
     if (lane == 0) mbarrier_arrive_expect_tx(full, kBands * cfg::kKeyRows * cfg::kRowBytes);
     __syncwarp(); // the bytes are expected before they come
-    if (lane < boxes) {
+    if (has_box()) {
       for (int i = 0; i < kBands; i++)
         load_band(m, shared + (i * cfg::kKeyRows + lane * ragged.box_rows) * cfg::kRowBytes, full, i * 64, box.row,
                   head, box.outer);

@@ -2,6 +2,7 @@
 // position used_k[b] + i. A warp moves one (row, key head) at a time. A position that the cache does not have is
 // skipped.
 #pragma once
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
 
@@ -71,6 +72,7 @@ KJIT_DEVICE void move_key(const attention_serving_params &p, const Chunk *from, 
 }
 
 KJIT_DEVICE void run(const attention_serving_params &p) {
+  griddepcontrol_launch_dependents(); // the attend pass begins meanwhile, and waits before it reads the cache
   const int lane = (int)threadIdx.x % kLanesPerWarp, warps = (int)gridDim.x * cfg::kWarps;
   const int64_t count = (int64_t)(p.cu_new ? p.rows_new : p.batch * (int64_t)p.rows_new) * p.heads_kv;
   for (int64_t i = (int64_t)blockIdx.x * cfg::kWarps + (int)threadIdx.x / kLanesPerWarp; i < count; i += warps) {

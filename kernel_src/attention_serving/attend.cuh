@@ -5,6 +5,7 @@
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/ldmatrix.cuh>
 #include <kjit/ptx/math.cuh>
 #include <kjit/ptx/memory.cuh>
@@ -139,7 +140,9 @@ struct Attend {
       : p(params), shared(shared), tiles(address), walk(params) {}
 
   KJIT_DEVICE void run() {
-    for (bool found = walk.begin(*(plan::Chunk *)shared); found; found = walk.next())
+    bool found = walk.begin(*(plan::Chunk *)shared);
+    griddepcontrol_wait(); // every thread, because the launch must not end before the append pass in front of it
+    for (; found; found = walk.next())
       work(walk.tile, walk.share);
   }
 

@@ -54,6 +54,7 @@ KJIT_DEVICE Sequence sequence_of(const attention_serving_params &p, int b) {
   s.first_row = p.cu_q ? p.cu_q[b] : 0;
   const int wanted = p.used_q ? p.used_q[b] : p.cu_q ? p.cu_q[b + 1] - s.first_row : p.rows_q;
   s.rows = at_least_0(smaller(wanted, p.rows_q - s.first_row));
+  if (s.rows < p.least_rows || (p.most_rows && s.rows > p.most_rows)) s.rows = 0; // another launch computes them
   s.cache_row = p.cache_index ? p.cache_index[b] : b;
   const int pad = p.leftpad ? p.leftpad[b] : 0;
   const int first_of_all = p.cu_k && !p.page_size ? p.cu_k[b] : 0;

@@ -78,6 +78,8 @@ struct attention_serving_params {
   int rotary_by_row;      /* row i of q is rotated by its own position; else all rows by that of the first */
   int sinks_fp32;         /* sinks are fp32; else of the dtype of q */
   int most_splits;        /* a tile's keys are divided among at most so many blocks of threads; 0: any number */
+  int least_rows;         /* sequences with fewer rows are another launch's */
+  int most_rows;          /* and so are those with more; 0: any number */
   unsigned plan_tag;      /* digest of everything that a schedule depends on but the lengths */
   float scale;            /* of the scores */
   float scale_log2;       /* the same times log2(e) */

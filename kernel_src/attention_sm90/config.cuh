@@ -51,7 +51,7 @@ constexpr int kConsumers = KJIT_consumers;
 constexpr int kKeyRows = KJIT_tile_n;
 constexpr int kStages = KJIT_stages;
 constexpr int kQueryBuffers = KJIT_q_buffers;
-constexpr int kOutputBands = KJIT_q_buffers == 1 && !KJIT_split ? KJIT_o_chunks : 0;
+constexpr int kOutputBands = KJIT_split ? 0 : KJIT_o_chunks;
 constexpr bool kPingPong = KJIT_ping_pong && kConsumers > 1;
 constexpr int kRescaleThreshold = KJIT_rescale_slack;
 // True when shared memory has room for a tile's last product and the next tile's first one at the same time.

@@ -6,14 +6,16 @@ flash_attn.py and flash_attn_interface.py have the functions that people call; d
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 import torch
 
 from . import _abi, _cuda
 from ._library import call, lib, raise_error, struct, untyped
 from ._torch import _CALLS_MAX, _DTYPES, _elsewhere, _raw_stream, _view
+from ._native_part import native
 from .runtime import default_runtime
 
 #: Arguments that are int32 arrays on the device, by the library's names.
@@ -46,23 +48,57 @@ def _require_int32(name: str, tensor: torch.Tensor, rank: int = 1) -> None:
         )
 
 
+#: Names of the tensors that a kind of call takes, in the order in which `run` gets them.
+VARLEN = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
+DENSE = VARLEN[:3]
+CACHE = ("q", "k", "v", "seqused_k", "k_new", "v_new", "cache_batch_idx", "leftpad_k", "cu_seqlens_q",
+         "cu_seqlens_k_new", "rotary_cos", "rotary_sin", "rotary_seqlens")  # fmt: skip
+DECODE = CACHE[:4]
+
+#: Of these the tensors that are copied when their columns are no neighbours, as FlashAttention does. A cache is not.
+_COPIED = {DENSE: (0, 1, 2), VARLEN: (0, 1, 2), CACHE: (0, 4, 5), DECODE: (0,)}
+
+
+class Options(NamedTuple):
+    """What a call has besides tensors, by FlashAttention's names."""
+
+    softmax_scale: Optional[float] = None
+    causal: bool = False
+    window_size: tuple[int, int] = (-1, -1)
+    attention_chunk: int = 0
+    softcap: float = 0.0
+    num_splits: int = 0
+    sm_margin: int = 0
+    max_seqlen_q: int = 0
+    rotary_interleaved: bool = False
+
+    def fill(self, args: Any) -> None:
+        if self.softmax_scale is not None and self.softmax_scale == 0:
+            raise ValueError("softmax_scale is 0: must be positive, or None for 1/sqrt(head_dim)")
+        left, right = self.window_size
+        args.scale = self.softmax_scale or 0.0
+        args.window_left, args.window_right = max(left, -1), max(right, -1)
+        args.attention_chunk, args.softcap = self.attention_chunk, self.softcap
+        args.num_splits, args.sm_margin, args.max_seqlen_q = self.num_splits, self.sm_margin, self.max_seqlen_q
+        args.flags = _abi.KJIT_ATTENTION_CAUSAL if self.causal else 0
+        if self.rotary_interleaved:
+            args.flags |= _abi.KJIT_SERVING_ROTARY_INTERLEAVED
+
+
 class Problem(NamedTuple):
-    """Arguments of one call: tensors in the order of `names` (None: not given), and numbers by the library's names."""
+    """Arguments of one call: tensors in the order of `names` (None: not given), and an Options or a tuple like one."""
 
     names: tuple[str, ...]
     tensors: tuple[Any, ...]
-    numbers: tuple[tuple[str, Any], ...]
-    flags: int
+    options: tuple[Any, ...]
     batch: int
     page_table: Any = None
     sinks: Any = None
 
     def fill(self) -> Any:
         """A kjit_attention_serving_args; what is checked here the library cannot see."""
-        args = struct(_abi.kjit_attention_serving_args, batch=self.batch, flags=self.flags)
-        args.window_left = args.window_right = -1
-        for name, value in self.numbers:
-            setattr(args, name, value)
+        args = struct(_abi.kjit_attention_serving_args, batch=self.batch)
+        Options(*self.options).fill(args)
         for name, tensor in zip(self.names, self.tensors):
             if tensor is None:
                 continue
@@ -92,8 +128,6 @@ class _Call:
         q = problem.tensors[0]
         self.args = problem.fill()
         self.args.o = _tensor(out)
-        if lse is not None:
-            self.args.lse = _tensor(lse)
         self.runtime = default_runtime()
         self.device = q.get_device()
         if q.is_cuda:
@@ -103,16 +137,21 @@ class _Call:
         def number(field: str) -> ctypes.c_uint64:
             return ctypes.c_uint64.from_address(base + getattr(fields, field).offset)
 
-        # A kjit_tensor begins with its address.
-        self.slots = [
-            (index, number(name)) for index, name in enumerate(problem.names) if problem.tensors[index] is not None
-        ]
-        self.out, self.lse = number("o"), number("lse")
-        self.page_table, self.sinks = number("page_table"), number("sinks")
-        self.schedule, self.workspace = number("schedule"), number("workspace")
+        # Where addresses are written, in the order of `run`. A kjit_tensor begins with its address.
+        given = (*problem.tensors, problem.page_table, problem.sinks, out)
+        self.places = tuple(
+            0 if tensor is None else base + getattr(fields, name).offset
+            for name, tensor in zip((*problem.names, "page_table", "sinks", "o"), given)
+        )
+        self.lse, self.schedule, self.workspace = number("lse"), number("schedule"), number("workspace")
         self.workspace_bytes: Optional[int] = None
-        self.lse_shape = None if lse is None else (lse.shape, lse.stride())
-        self.out_is_like_q = tuple(out.shape) == tuple(q.shape)
+        if lse is not None:
+            self.args.lse = _tensor(lse)
+            self.empty_lse = functools.partial(
+                torch.empty_strided, tuple(lse.shape), lse.stride(), dtype=lse.dtype, device=lse.device
+            )
+        # Without a shape of its own the result is like q: made by the way that takes PyTorch the least.
+        self.out_shape = None if tuple(out.shape) == tuple(q.shape) else tuple(out.shape)
         self.error, self.stream = _abi.kjit_error(), ctypes.c_void_p()
         self.arguments = (
             ctypes.c_void_p(self.runtime.handle),
@@ -135,84 +174,156 @@ class _Call:
         self.workspace.value, self.args.workspace_bytes = memory.data_ptr(), self.workspace_bytes
         return memory
 
-    def run(self, problem: Problem, out: torch.Tensor, lse: Optional[torch.Tensor]) -> None:
-        tensors = problem.tensors
-        for index, slot in self.slots:
-            slot.value = tensors[index].data_ptr()
-        self.out.value = out.data_ptr()
-        if lse is not None:
-            self.lse.value = lse.data_ptr()
-        if problem.page_table is not None:
-            self.page_table.value = problem.page_table.data_ptr()
-        if problem.sinks is not None:
-            self.sinks.value = problem.sinks.data_ptr()
+    def launch(self) -> None:
+        """On the current stream, with the addresses that were written."""
         device = self.device
-        memory = self.borrow() if device >= 0 and _is_capturing() else None
-        if memory is None:
-            self.workspace.value = 0
-        self.stream.value = _raw_stream(device) if device >= 0 else 0
+        memory = None
+        if device >= 0:
+            self.stream.value = _raw_stream(device)
+            if _is_capturing():
+                memory = self.borrow()
         failed = _serving(*self.arguments)
         if failed and _elsewhere(device):
             with torch.cuda.device(device):
                 failed = _serving(*self.arguments)
+        if memory is not None:
+            self.workspace.value = 0  # the caching allocator keeps it from others until the graph has used it
         if failed:
             raise_error(self.error)
-        del memory  # the caching allocator keeps it from others until the graph has used it
 
 
-_is_capturing = torch.cuda.is_current_stream_capturing
+_is_capturing: Callable[[], bool] = getattr(
+    torch._C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
+)
+
+
+def _signature_in_python(head: Any, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`head`, and of each tensor shape, strides and dtype, None for None; of the first three, q, k, v, the device."""
+    signature = [head]
+    add = signature.append
+    for index, tensor in enumerate(tensors):
+        if tensor is None:
+            add(None)
+        else:
+            add(tensor.shape)
+            add(tensor.stride())
+            add(tensor.dtype)
+            if index < 3:
+                add(tensor.get_device())
+    return tuple(signature)
+
+
+def _write_in_python(places: tuple[int, ...], tensors: tuple[Any, ...]) -> None:
+    """The tensors' addresses to where each has its place, an address; 0: none."""
+    for place, tensor in zip(places, tensors):
+        if place:
+            ctypes.c_uint64.from_address(place).value = tensor.data_ptr()
+
+
+#: The same in C, where there is such a part (_native_part.py).
+_signature = _signature_in_python if native is None else native.signature
+_write_addresses = _write_in_python if native is None else native.write_addresses
+
+
+def _prepare(
+    problem: Problem, out: Optional[torch.Tensor], return_lse: bool
+) -> tuple[tuple[int, ...], Optional[_Call]]:
+    """Which tensors must be copied before a call of this signature; if none, the call for it."""
+    tensors = problem.tensors
+    copied = tuple(i for i in _COPIED[problem.names] if tensors[i] is not None and tensors[i].stride(-1) != 1)
+    if copied:
+        return copied, None
+    q, v = tensors[0], tensors[2]
+    if out is None:
+        out = torch.empty_like(q) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
+    lse = None
+    if return_lse:
+        shape = (q.shape[1], q.shape[0]) if q.dim() == 3 else (q.shape[0], q.shape[2], q.shape[1])
+        lse = q.new_empty(shape, dtype=torch.float32)
+    return (), _Call(problem, out, lse)
 
 
 def run(
-    problem: Problem, out: Optional[torch.Tensor], return_lse: bool, schedule: Optional[torch.Tensor] = None
+    names: tuple[str, ...],
+    tensors: tuple[Any, ...],
+    options: tuple[Any, ...],
+    batch: int,
+    page_table: Any,
+    sinks: Any,
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    schedule: Optional[torch.Tensor],
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-    """Launch on the current stream."""
+    """Launch on the current stream. A call of a signature that was there before sets addresses and launches."""
     try:
         calls = _calls.known
     except AttributeError:
         calls = _calls.known = {}
-    names, tensors, numbers, flags, batch, page_table, sinks = problem
-    q = tensors[0]
-    key = (
-        names,
-        tuple([None if tensor is None else (tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors]),
-        q.get_device(),
-        tensors[1].get_device(),
-        tensors[2].get_device(),
-        None if out is None else (out.shape, out.stride(), out.dtype, out.get_device()),
-        numbers,
-        flags,
-        batch,
-        None if page_table is None else (page_table.shape, page_table.stride(), page_table.dtype),
-        None if sinks is None else sinks.dtype,
-        return_lse,
-    )
-    prepared = calls.get(key)
-    lse = None
-    if prepared is None:
-        v = tensors[2]
-        if out is None:
-            out = torch.empty_like(q) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
-        if return_lse:
-            shape = (q.shape[1], q.shape[0]) if q.dim() == 3 else (q.shape[0], q.shape[2], q.shape[1])
-            lse = q.new_empty(shape, dtype=torch.float32)
-        prepared = _Call(problem, out, lse)
+    given = (*tensors, page_table, sinks, out)
+    key = _signature((names, options, batch, return_lse), given)
+    found = calls.get(key)
+    if found is None:
+        found = _prepare(Problem(names, tensors, options, batch, page_table, sinks), out, return_lse)
         if len(calls) >= _CALLS_MAX:
             calls.clear()
-        calls[key] = prepared
-    else:
-        if out is None:
-            v = tensors[2]
-            out = torch.empty_like(q) if prepared.out_is_like_q else q.new_empty((*q.shape[:-1], v.shape[-1]))
-        if return_lse:
-            lse = q.new_empty(prepared.lse_shape[0], dtype=torch.float32)
+        calls[key] = found
+    copied, prepared = found
+    if prepared is None:
+        given = list(tensors)
+        for index in copied:
+            given[index] = given[index].contiguous()
+        return run(names, tuple(given), options, batch, page_table, sinks, out, return_lse, schedule)
+    if out is None:
+        q = tensors[0]
+        out = torch.empty_like(q) if prepared.out_shape is None else q.new_empty(prepared.out_shape)
+        given = (*tensors, page_table, sinks, out)
+    _write_addresses(prepared.places, given)
     if schedule is None:
         prepared.schedule.value = 0
     else:
         prepared.schedule.value = schedule.data_ptr()
         prepared.args.schedule_bytes = schedule.numel() * schedule.element_size()
-    prepared.run(problem, out, lse)
-    return out if lse is None else (out, lse)
+    if not return_lse:
+        prepared.launch()
+        return out
+    lse = prepared.empty_lse()
+    prepared.lse.value = lse.data_ptr()
+    prepared.launch()
+    return out, lse
+
+
+def run_cache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: Optional[torch.Tensor],
+    v: Optional[torch.Tensor],
+    rotary_cos: Optional[torch.Tensor],
+    rotary_sin: Optional[torch.Tensor],
+    cache_seqlens: Union[None, int, torch.Tensor],
+    cache_batch_idx: Optional[torch.Tensor],
+    cache_leftpad: Optional[torch.Tensor],
+    page_table: Optional[torch.Tensor],
+    cu_seqlens_q: Optional[torch.Tensor],
+    cu_seqlens_k_new: Optional[torch.Tensor],
+    rotary_seqlens: Optional[torch.Tensor],
+    options: tuple[Any, ...],
+    sinks: Optional[torch.Tensor],
+    out: Optional[torch.Tensor],
+    return_lse: bool,
+    schedule: Optional[torch.Tensor],
+) -> Any:
+    """Attention over a cache, by FlashAttention's names."""
+    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+    if isinstance(cache_seqlens, int):
+        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
+    if k is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
+        names, tensors = DECODE, (q, k_cache, v_cache, cache_seqlens)
+    else:
+        names = CACHE
+        tensors = (q, k_cache, v_cache, cache_seqlens, k, v, cache_batch_idx, cache_leftpad, cu_seqlens_q,
+                   cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens)  # fmt: skip
+    return run(names, tensors, options, batch, page_table, sinks, out, return_lse, schedule)
 
 
 def write_schedule(problem: Problem, out: Any, device: Any) -> torch.Tensor:

@@ -13,6 +13,18 @@ from typing import Any, Optional
 
 from .attention import attention
 
+_module: Any = None
+
+
+def _serving() -> Any:
+    """PyTorch is imported by whoever made a tensor of it, never by this package."""
+    global _module
+    if _module is None:
+        from . import _serving as module
+
+        _module = module
+    return _module
+
 
 def _not_computed(name: str, value: object) -> NotImplementedError:
     return NotImplementedError(f"{name}={value!r}: kjit does not compute this yet")
@@ -113,28 +125,16 @@ def _ragged(
     return_attn_probs: bool,
     block_table: Any = None,
 ) -> Any:
-    from . import flash_attn_interface
-
     if dropout_p != 0.0:
         raise _not_computed("dropout_p", dropout_p)
     if alibi_slopes is not None:
         raise _not_computed("alibi_slopes", "...")
-    found = flash_attn_interface.flash_attn_varlen_func(
-        q,
-        k,
-        v,
-        cu_seqlens_q,
-        cu_seqlens_k,
-        max_seqlen_q,
-        max_seqlen_k,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=tuple(window_size),
-        softcap=softcap,
-        num_splits=0,
-        return_attn_probs=return_attn_probs,
-        block_table=block_table,
-    )
+    serving = _module or _serving()
+    found = serving.run(
+        serving.VARLEN, (q, k, v, cu_seqlens_q, cu_seqlens_k, None, None),
+        (softmax_scale, causal, tuple(window_size), 0, softcap, 0, 0, max_seqlen_q, False),
+        cu_seqlens_q.shape[0] - 1, block_table, None, None, return_attn_probs, None,
+    )  # fmt: skip
     return (*found, None) if return_attn_probs else found
 
 
@@ -236,30 +236,15 @@ def flash_attn_with_kvcache(
 
     Returns out, or (out, lse) with return_softmax_lse; lse is (batch, heads_q, seq_q).
     """
-    from . import flash_attn_interface
-
     if alibi_slopes is not None:
         raise _not_computed("alibi_slopes", "...")
-    return flash_attn_interface.flash_attn_with_kvcache(
-        q,
-        k_cache,
-        v_cache,
-        k,
-        v,
-        rotary_cos=rotary_cos,
-        rotary_sin=rotary_sin,
-        cache_seqlens=cache_seqlens,
-        cache_batch_idx=cache_batch_idx,
-        cache_leftpad=cache_leftpad,
-        page_table=block_table,
-        softmax_scale=softmax_scale,
-        causal=causal,
-        window_size=tuple(window_size),
-        softcap=softcap,
-        rotary_interleaved=rotary_interleaved,
-        num_splits=num_splits,
-        return_softmax_lse=return_softmax_lse,
-    )
+    serving = _module or _serving()
+    return serving.run_cache(
+        q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table,
+        None, None, None,
+        (softmax_scale, causal, tuple(window_size), 0, softcap, num_splits, 0, 0, rotary_interleaved),
+        None, None, return_softmax_lse, None,
+    )  # fmt: skip
 
 
 def get_scheduler_metadata(*args: Any, **options: Any) -> Any:

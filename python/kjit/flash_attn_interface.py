@@ -10,62 +10,16 @@ from __future__ import annotations
 
 from typing import Any, Optional, Union
 
-from . import _abi
-from .flash_attn import _not_computed
+from . import flash_attn
+from .flash_attn import _not_computed, _serving
 from .flash_attn import flash_attn_func as _dense
 
 Tensor = Any  # a PyTorch tensor
-
-_module: Any = None
-
-_VARLEN = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
-_CACHE = ("q", "k", "v", "seqused_k", "k_new", "v_new", "cache_batch_idx", "leftpad_k", "cu_seqlens_q",
-          "cu_seqlens_k_new", "rotary_cos", "rotary_sin", "rotary_seqlens")  # fmt: skip
-
-
-def _serving() -> Any:
-    """PyTorch is imported by whoever made a tensor of it, never by this package."""
-    global _module
-    if _module is None:
-        from . import _serving as module
-
-        _module = module
-    return _module
-
 
 def _refuse(**values: Any) -> None:
     for name, value in values.items():
         if value is not None:
             raise _not_computed(name, "..." if hasattr(value, "shape") else value)
-
-
-def _contiguous(tensor: Tensor) -> Tensor:
-    """As FlashAttention does: columns must be neighbours."""
-    return tensor if tensor is None or tensor.stride(-1) == 1 else tensor.contiguous()
-
-
-def _numbers(
-    softmax_scale: Optional[float],
-    window_size: tuple[int, int],
-    attention_chunk: int,
-    softcap: float,
-    num_splits: int,
-    sm_margin: int,
-    max_seqlen_q: int,
-) -> tuple[tuple[str, Any], ...]:
-    if softmax_scale is not None and softmax_scale == 0:
-        raise ValueError("softmax_scale is 0: must be positive, or None for 1/sqrt(head_dim)")
-    left, right = window_size
-    return (
-        ("scale", softmax_scale or 0.0),
-        ("window_left", max(left, -1)),
-        ("window_right", max(right, -1)),
-        ("attention_chunk", attention_chunk),
-        ("softcap", softcap),
-        ("num_splits", num_splits),
-        ("sm_margin", sm_margin),
-        ("max_seqlen_q", max_seqlen_q),
-    )
 
 
 def flash_attn_func(
@@ -96,11 +50,9 @@ def flash_attn_func(
     if tuple(window_size) == (-1, -1) and attention_chunk == 0 and softcap == 0.0:
         found = _dense(q, k, v, softmax_scale=softmax_scale, causal=causal, return_attn_probs=return_attn_probs)
         return found[:2] if return_attn_probs else found
-    numbers = _numbers(softmax_scale, window_size, attention_chunk, softcap, num_splits, sm_margin, 0)
-    tensors = (_contiguous(q), _contiguous(k), _contiguous(v))
-    flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
+    options = (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, 0, False)
     serving = _serving()
-    return serving.run(serving.Problem(_VARLEN[:3], tensors, numbers, flags, q.shape[0]), None, return_attn_probs)
+    return serving.run(serving.DENSE, (q, k, v), options, q.shape[0], None, None, None, return_attn_probs, None)
 
 
 def flash_attn_varlen_func(
@@ -145,18 +97,19 @@ def flash_attn_varlen_func(
     """
     if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
         _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-    serving = _serving()
-    numbers = _numbers(softmax_scale, window_size, attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q)
-    problem = serving.Problem(
-        _VARLEN,
-        (_contiguous(q), _contiguous(k), _contiguous(v), cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k),
-        numbers,
-        _abi.KJIT_ATTENTION_CAUSAL if causal else 0,
+    serving = flash_attn._module or _serving()
+    return serving.run(
+        serving.VARLEN,
+        (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k),
+        (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q,
+         False),
         cu_seqlens_q.shape[0] - 1,
         block_table if page_table is None else page_table,
         s_aux if sinks is None else sinks,
-    )
-    return serving.run(problem, out, return_attn_probs, scheduler_metadata)
+        out,
+        return_attn_probs,
+        scheduler_metadata,
+    )  # fmt: skip
 
 
 def flash_attn_with_kvcache(
@@ -202,36 +155,14 @@ def flash_attn_with_kvcache(
     """
     if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
         _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
-    serving = _serving()
-    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-    if isinstance(cache_seqlens, int):
-        torch = serving.torch
-        cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
-    numbers = _numbers(softmax_scale, window_size, attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q or 0)
-    flags = _abi.KJIT_ATTENTION_CAUSAL if causal else 0
-    if rotary_interleaved:
-        flags |= _abi.KJIT_SERVING_ROTARY_INTERLEAVED
-    if k is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
-        names, tensors = _CACHE[:4], (_contiguous(q), k_cache, v_cache, cache_seqlens)
-    else:
-        names = _CACHE
-        tensors = (
-            _contiguous(q),
-            k_cache,
-            v_cache,
-            cache_seqlens,
-            _contiguous(k),
-            _contiguous(v),
-            cache_batch_idx,
-            cache_leftpad,
-            cu_seqlens_q,
-            cu_seqlens_k_new,
-            rotary_cos,
-            rotary_sin,
-            rotary_seqlens,
-        )
-    problem = serving.Problem(names, tensors, numbers, flags, batch, page_table, sinks)
-    return serving.run(problem, out, return_softmax_lse, scheduler_metadata)
+    serving = flash_attn._module or _serving()
+    return serving.run_cache(
+        q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, page_table,
+        cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens,
+        (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q or 0,
+         rotary_interleaved),
+        sinks, out, return_softmax_lse, scheduler_metadata,
+    )  # fmt: skip
 
 
 def get_scheduler_metadata(
@@ -284,10 +215,11 @@ def get_scheduler_metadata(
         None,
     )
     softcap = 1.0 if has_softcap else 0.0
-    numbers = _numbers(None, window_size, attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q)
-    flags = (_abi.KJIT_ATTENTION_CAUSAL if causal else 0) | _abi.KJIT_SERVING_ROTARY_INTERLEAVED
+    options = serving.Options(
+        None, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q, True
+    )
     pages = None if page_size is None else _Shape(cache_seqlens, (batch_size, _LENGTH_MAX // positions))
-    problem = serving.Problem(_CACHE, tensors, numbers, flags, batch_size, pages)
+    problem = serving.Problem(serving.CACHE, tensors, options, batch_size, pages)
     return serving.write_schedule(problem, _Shape(memory, (*rows, num_heads_q, width)), memory.device)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.metadata
 import sys
 import types
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Optional
 
 from . import flash_attn
 
-#: The version of FlashAttention whose signatures these are.
-VERSION = "2.8.3"
+#: The versions of FlashAttention whose signatures these are.
+VERSION, THIRD_VERSION = "2.8.3", "3.0.0"
 
 
 def _module(name: str, names: dict[str, Any], is_package: bool = False) -> types.ModuleType:
@@ -46,10 +48,48 @@ def index_first_axis(tensor: Any, indices: Any) -> Any:
     return tensor[indices]
 
 
+class _Distribution(importlib.metadata.Distribution):
+    """What importlib.metadata tells of an installed package: its name, its version, and what is imported of it."""
+
+    def __init__(self, name: str, version: str, module: str) -> None:
+        self.texts = {
+            "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: by kjit\n",
+            "top_level.txt": module,
+        }
+
+    def read_text(self, filename: str) -> Optional[str]:
+        return self.texts.get(filename)
+
+    def locate_file(self, path: Any) -> Any:
+        raise FileNotFoundError(f"{path}: kjit's flash_attn has no files")
+
+
+class _Distributions(importlib.metadata.DistributionFinder):
+    """Answers for FlashAttention's packages, since callers such as transformers ask what is installed, and by what
+    name, before they import it."""
+
+    known = {
+        "flash-attn": _Distribution("flash-attn", VERSION, "flash_attn"),
+        "flash-attn-3": _Distribution("flash-attn-3", THIRD_VERSION, "flash_attn_interface"),
+    }
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> None:
+        """No module is found by it: they are in sys.modules."""
+
+    @classmethod
+    def find_distributions(cls, context: Any = importlib.metadata.DistributionFinder.Context()) -> Iterable[Any]:
+        if context.name is None:
+            return list(cls.known.values())
+        found = cls.known.get(context.name.replace("_", "-").lower())
+        return [] if found is None else [found]
+
+
 def install_as_flash_attn() -> None:
     """Make `import flash_attn` and `import flash_attn_interface` give kjit's functions, in this process.
 
-    Call it before anything imports them. An installed FlashAttention is not looked at from then on.
+    Call it before anything imports them, and before transformers looks for them. An installed FlashAttention is not
+    looked at from then on.
     """
     from . import flash_attn_interface
 
@@ -67,4 +107,6 @@ def install_as_flash_attn() -> None:
     sys.modules["flash_attn"] = package
     sys.modules["flash_attn.flash_attn_interface"] = inner
     sys.modules["flash_attn.bert_padding"] = bert
-    sys.modules["flash_attn_interface"] = _module("flash_attn_interface", {**third, "__version__": "3.0.0"})
+    sys.modules["flash_attn_interface"] = _module("flash_attn_interface", {**third, "__version__": THIRD_VERSION})
+    if _Distributions not in sys.meta_path:
+        sys.meta_path.insert(0, _Distributions)  # type: ignore[arg-type]

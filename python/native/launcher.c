@@ -11,6 +11,7 @@
  * because the driver waits in it when a stream's queue is full. */
 #include "arguments.h"
 #include "recall.h"
+#include "tensors.h"
 
 #include <string.h>
 
@@ -217,6 +218,8 @@ static PyMethodDef functions[] = {
     {"configure", configure, METH_VARARGS, "configure(kinds, kind_of, failed, stream_number)"},
     {"configure_requests", recall_configure, METH_VARARGS, "configure_requests(build, get_info, release, known)"},
     {"build", recall_build, METH_VARARGS, "build(runtime, request)"},
+    {"signature", tensors_signature, METH_VARARGS, "signature(head, tensors)"},
+    {"write_addresses", tensors_write_addresses, METH_VARARGS, "write_addresses(places, tensors)"},
     {"set_stream", set_stream, METH_VARARGS, "set_stream(kind, function)"},
     {NULL, NULL, 0, NULL},
 };
@@ -230,7 +233,7 @@ static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
 PyMODINIT_FUNC PyInit__native(void) {
   static const char *const kind_names[] = {"OTHER", "TORCH", "CUPY", "INTERFACE", "TOBYTES", "KJIT_BYTES", "BUFFER"};
   name_enqueue = PyUnicode_InternFromString("_enqueue");
-  PyObject *const type = name_enqueue && arguments_start() ? PyType_FromSpec(&launcher_spec) : NULL;
+  PyObject *const type = name_enqueue && arguments_start() && tensors_start() ? PyType_FromSpec(&launcher_spec) : NULL;
   PyObject *const module = type ? PyModule_Create(&definition) : NULL;
   bool made = module && PyModule_AddObject(module, "Launcher", type) == 0;
   for (int i = 0; made && i <= KIND_BUFFER; i++)

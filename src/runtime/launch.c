@@ -6,7 +6,10 @@
 #include "runtime/launch_check.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
+
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* How many parameters' addresses have room on the stack: more than any kernel that a person wrote has. */
 #define ARGS_ON_STACK 64
@@ -63,6 +66,31 @@ static kjit_status enqueue_with(const struct kjit_kernel *kernel, const kjit_lau
   const CUlaunchConfig config = launch_config(launch, shape, stream, attributes, count);
   const CUresult result = kernel->cu->LaunchKernelEx(&config, (CUfunction)kernel->handle, pointers, NULL);
   return result == CUDA_SUCCESS ? KJIT_OK : report_launch(kernel, result, error);
+}
+
+kjit_status runtime_kernel_enqueue_dependent(const kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
+                                             uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
+                                             kjit_error *error) {
+  CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                 .value = {.programmaticStreamSerializationAllowed = 1}};
+  const CUlaunchConfig config = {.gridDimX = grid[0],
+                                 .gridDimY = grid[1],
+                                 .gridDimZ = grid[2],
+                                 .blockDimX = block[0],
+                                 .blockDimY = block[1],
+                                 .blockDimZ = block[2],
+                                 .sharedMemBytes = dynamic_shared_bytes,
+                                 .hStream = stream,
+                                 .attrs = &attribute,
+                                 .numAttrs = 1};
+  void *pointers[] = {(void *)(uintptr_t)parameters};
+  const CUresult result = kernel->cu->LaunchKernelEx(&config, (CUfunction)kernel->handle, pointers, NULL);
+  return result == CUDA_SUCCESS ? KJIT_OK : report_launch(kernel, result, error);
+}
+
+/* Streams under capture take them from CUDA 12.3 on; the drivers of 12.4 are the first that are no previews of that. */
+bool runtime_has_dependents(const kjit_device_info *device) {
+  return strtoul(device->arch + strlen("sm_"), NULL, 10) >= 90 && device->driver_version >= 12040;
 }
 
 /* Note that a kernel was launched. One that was captured stays loaded, because its graph may run at any later time. The

@@ -78,6 +78,15 @@ kjit_status runtime_kernel_enqueue(const kjit_kernel *kernel, const uint32_t gri
                                    uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
                                    kjit_error *error);
 
+/* The same as a programmatic dependent of the launch before it on the stream: it may start before that one has ended,
+ * and its kernel waits by griddepcontrol. Only where runtime_has_dependents(). */
+kjit_status runtime_kernel_enqueue_dependent(const kjit_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
+                                             uint32_t dynamic_shared_bytes, const void *parameters, CUstream stream,
+                                             kjit_error *error);
+
+/* Does the device have programmatic dependent launches, also in a stream under capture? */
+bool runtime_has_dependents(const kjit_device_info *device);
+
 #define RUNTIME_TENSOR_RANK_MAX 5
 
 /* A 16-bit tensor as TMA sees it, innermost axis first and contiguous. Without padding. */

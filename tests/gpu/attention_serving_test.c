@@ -292,5 +292,6 @@ int main(void) {
       cmocka_unit_test(test_serving__rows_do_not_depend_on_their_neighbours),
       cmocka_unit_test(test_serving__problems_by_chance_are_right),
   };
+  cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("serving attention", tests, SETUP, gpu_teardown);
 }

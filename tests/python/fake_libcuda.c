@@ -47,6 +47,7 @@ CUresult cuCtxSynchronize(void) {
 int asked_launches(void);
 int asked_current(void);
 int asked_live(void);
+int asked_allocations(void);
 void *asked_stream(void);
 void asked_to_fail(int fails);
 void asked_parameters(size_t count, size_t bytes);
@@ -66,6 +67,11 @@ int asked_current(void) {
 /* Libraries and memory that were not given back. */
 int asked_live(void) {
   return atomic_load(&fake_driver.live);
+}
+
+/* How often memory was asked for. */
+int asked_allocations(void) {
+  return fake_driver_calls_of(FAKE_MemAlloc) + fake_driver_calls_of(FAKE_MemAllocAsync);
 }
 
 /* Of the last launch. */

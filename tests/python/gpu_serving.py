@@ -1,6 +1,7 @@
 """FlashAttention's serving functions on a GPU: FlashAttention-3's own grids of varlen and kvcache beside float64,
 poison in everything that no kernel may read, graphs, many sequences, caches beyond 2^31 elements."""
 
+import importlib.util
 import random
 import sys
 import unittest
@@ -180,6 +181,66 @@ class KvCache(unittest.TestCase):
                     check(self, out.flatten(0, 1), (q, keys, values, cu_q, cut), chosen)
                     self.assertTrue(before is None or torch.equal(out, before), "other bits")
                     before = out.clone()
+
+
+@unittest.skipUnless(HAS_GPU and importlib.util.find_spec("transformers"), "a GPU, PyTorch or transformers is not here")
+class Transformers(unittest.TestCase):
+    """A tiny model by FlashAttention's names, which are kjit's, beside sdpa: the same tokens, but where two of them are
+    as likely as 16 bits can tell."""
+
+    PROMPTS = [[5, 6, 7, 8, 9], [9, 10], [3] * 40, list(range(4, 60)), [33], [40, 41, 42, 43]]
+    TOKENS = 8
+
+    def setUp(self):
+        kjit.install_as_flash_attn()
+        import transformers
+
+        torch.manual_seed(3)
+        self.transformers = transformers
+        config = transformers.LlamaConfig(
+            hidden_size=256, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            head_dim=64, vocab_size=64, max_position_embeddings=512, initializer_range=0.2,
+        )  # fmt: skip
+        self.model = transformers.LlamaForCausalLM._from_config(config, dtype=torch.bfloat16).cuda().eval()
+        self.wanted = [self.generate("sdpa", torch.tensor([prompt]).cuda())[0] for prompt in self.PROMPTS]
+
+    def generate(self, implementation, prompts, mask=None):
+        self.model.set_attn_implementation(implementation)
+        mask = torch.ones_like(prompts) if mask is None else mask
+        out = self.model.generate(
+            prompts, attention_mask=mask, max_new_tokens=self.TOKENS, do_sample=False, pad_token_id=0, eos_token_id=None
+        )
+        return out[:, prompts.shape[1] :].tolist()
+
+    def check_tokens(self, found, what):
+        alike = sum(one == other for one, other in zip(found, self.wanted))
+        self.assertGreaterEqual(alike, len(self.wanted) - 1, (what, found, self.wanted))
+
+    def test_transformers__padded_batches_give_the_same_tokens(self):
+        longest = max(map(len, self.PROMPTS))
+        prompts = torch.tensor([[0] * (longest - len(p)) + p for p in self.PROMPTS]).cuda()
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in self.PROMPTS]).cuda()
+        for version in (2, 3):
+            launches = kjit.default_runtime().stats()["launches"]
+            self.check_tokens(self.generate(f"flash_attention_{version}", prompts, mask), version)
+            self.assertGreaterEqual(kjit.default_runtime().stats()["launches"] - launches, 2 * self.TOKENS)
+
+    def test_transformers__continuous_batching_gives_the_same_tokens(self):
+        how = self.transformers.GenerationConfig(
+            max_new_tokens=self.TOKENS, do_sample=False, eos_token_id=-1, pad_token_id=0
+        )
+        options = {}
+        if hasattr(self.transformers, "ContinuousBatchingConfig"):
+            options["continuous_batching_config"] = self.transformers.ContinuousBatchingConfig(
+                num_blocks=64, max_batch_tokens=256
+            )
+        for version in (2, 3):
+            self.model.set_attn_implementation(f"flash_attention_{version}")
+            launches = kjit.default_runtime().stats()["launches"]
+            found = self.model.generate_batch(self.PROMPTS, generation_config=how, progress_bar=False, **options)
+            tokens = [found[name].generated_tokens for name in sorted(found, key=lambda name: int(name.split("_")[-1]))]
+            self.check_tokens(tokens, version)
+            self.assertGreater(kjit.default_runtime().stats()["launches"] - launches, 0)
 
 
 if __name__ == "__main__":

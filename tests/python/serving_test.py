@@ -42,6 +42,7 @@ class Serving(unittest.TestCase):
             (_serving, "_view", lambda t: view(t)._replace(device=0)),
             (_serving, "_raw_stream", lambda device: 0),
             (torch, "empty_like", lambda t: on_device(empty_like(t))),
+            (torch, "empty_strided", lambda *a, _empty=torch.empty_strided, **kind: on_device(_empty(*a, **kind))),
             (torch, "empty", lambda *shape, _empty=torch.empty, **kind: on_device(_empty(*shape, **kind))),
         )
         for owner, name, value in patches:

@@ -4,9 +4,9 @@
  * 2. There must be more rows than the smaller tiles of attention_serving hold, and tiles for two fifths of the card: a
  *    tile is never divided among multiprocessors here, and attention_serving, which divides, is 2.5 times as slow on a
  *    multiprocessor.
- * 3. Three consumers for heads of up to 64 columns, else two; the largest step of keys; two Q buffers where there is
- *    room, or else memory for O. Short sequences have three consumers with heads of up to 128 columns too: their tiles
- *    are one or two steps long, so that starting a tile counts for more than its products.
+ * 3. Three consumers for heads of up to 64 columns, else two; the largest step of keys; two Q buffers and memory of its
+ *    own for O, or, where there is no room for both, one of them. With both, a tile's Q is loaded while the tile before
+ *    it is computed, even if that one is a single step, because the buffer is free once its last scores are there.
  *
  * Pure; any thread. */
 #include <string.h>
@@ -68,6 +68,8 @@ static int32_t packed_of(int64_t group) {
 /* The end of a tile overlaps with the start of the next when there are two Q buffers, or memory for O. */
 static bool fit_buffers(struct prefill_config *config) {
   config->q_buffers = 2;
+  config->o_chunks = sm90_chunks(config->head_dim_v);
+  if (prefill_fits(config)) return true;
   config->o_chunks = 0;
   if (prefill_fits(config)) return true;
   config->q_buffers = 1;
@@ -79,8 +81,7 @@ static bool fit_buffers(struct prefill_config *config) {
 
 /* Step 3. A step of keys is a power of two, so that pages of most sizes fit it. */
 static void choose_tile(struct prefill_config *config) {
-  const int32_t most_columns = config->consumers == 3 ? 64 : 128; /* of V, as three consumers have fewer registers */
-  config->tile_n = config->head_dim_v <= most_columns ? MOST_KEYS : MOST_KEYS / 2;
+  config->tile_n = config->head_dim_v <= 128 ? MOST_KEYS : MOST_KEYS / 2;
   while (!fit_buffers(config))
     config->tile_n /= 2;
 }
@@ -88,11 +89,10 @@ static void choose_tile(struct prefill_config *config) {
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
                           const struct family_place *place, int32_t *values, kjit_error *error) {
   const int64_t widest = integer_max(problem->head_dim, problem->head_dim_v);
-  const bool is_short = problem->is_short && !problem->is_unsplit; /* it depends on what else is in the batch */
   struct prefill_config config = {.dtype = problem->dtype,
                                   .head_dim = (int32_t)problem->head_dim,
                                   .head_dim_v = (int32_t)problem->head_dim_v,
-                                  .consumers = widest <= 64 || (widest <= 128 && is_short) ? 3 : 2,
+                                  .consumers = widest <= 64 ? 3 : 2,
                                   .stages = 2,
                                   .ping_pong = 1,
                                   .rescale_slack = RESCALE_SLACK,
@@ -125,6 +125,8 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t b
 
 const struct serving_family prefill_serving_family = {.family = &prefill_family,
                                                       .arch = SM90_ARCH,
+                                                      .undivided_rows = FEW_ROWS,
+                                                      .waits = true,
                                                       .choose = choose,
                                                       .runs = runs,
                                                       .partial_bytes = partial_bytes,

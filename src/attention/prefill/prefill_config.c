@@ -47,11 +47,20 @@ static kjit_attention_sm90_config as_sm90(const struct prefill_config *config) {
                                       .split = 0};
 }
 
+/* As attention_sm90's headers lay it out. Unlike there, O may have memory of its own beside two Q buffers. */
+static uint32_t tile_bytes(const struct prefill_config *config) {
+  kjit_attention_sm90_config base = as_sm90(config);
+  if (base.q_buffers == 1 || base.o_chunks == 0) return sm90_shared_bytes(&base);
+  /* With one Q buffer, and what the second one adds. */
+  const uint32_t q = (uint32_t)base.consumers * SM90_GROUP_ROWS * SM90_ROW_BYTES * (uint32_t)sm90_chunks(base.head_dim);
+  base.q_buffers = 1;
+  return sm90_shared_bytes(&base) + q + 2 * SM90_BARRIER_BYTES + SM90_TILE_BYTES;
+}
+
 /* Behind attention_sm90's memory the tiles' coordinates, and an mbarrier for each buffer of Q and of V: tile.cuh. */
 uint32_t prefill_shared_bytes(const struct prefill_config *config) {
-  const kjit_attention_sm90_config base = as_sm90(config);
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
-  return sm90_shared_bytes(&base) + PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * (q_buffers + stages);
+  return tile_bytes(config) + PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * (q_buffers + stages);
 }
 
 bool prefill_fits(const struct prefill_config *config) {
@@ -64,7 +73,6 @@ static void canonicalize(const kjit_family *family, int32_t *values) {
   const kjit_attention_sm90_config base = as_sm90(config), canonical = sm90_canonical(&base);
   (void)family;
   config->ping_pong = canonical.ping_pong;
-  config->o_chunks = canonical.o_chunks;
 }
 
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
@@ -80,7 +88,7 @@ static void derive(const kjit_family *family, const int32_t *values, struct text
   const kjit_attention_sm90_config base = as_sm90(config);
   (void)family;
   text_appendf(out, "#define KJIT_launch_bytes %u\n#define KJIT_shared_bytes %u\n#define KJIT_threads %u\n",
-               prefill_shared_bytes(config), sm90_shared_bytes(&base), sm90_threads(&base));
+               prefill_shared_bytes(config), tile_bytes(config), sm90_threads(&base));
 }
 
 /* ---- Rules ---- */

@@ -18,8 +18,6 @@
 /* The most sequences, and the most query heads of a group. */
 #define MAX_BATCH (1 << 24)
 #define MAX_HEADS 65535
-/* Rows of a sequence up to which it is short: kernels differ in how long a tile takes to start. */
-#define SHORT_ROWS 256
 
 enum axis { OUTER, SEQ, HEADS, COLUMNS };
 
@@ -268,11 +266,9 @@ static bool can_be_mapped(const kjit_tensor *tensor, int64_t together) {
   return true;
 }
 
-/* Do short sequences attend to themselves, as far as the tensors' shapes tell? */
-static bool is_short(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k,
-                     int64_t most_rows) {
-  return most_rows <= SHORT_ROWS && args->cu_seqlens_q && args->cu_seqlens_k && !args->page_table &&
-         k->shape[SEQ] <= 2 * q->shape[SEQ];
+/* Sequences of a ragged batch have as many keys as rows, but for those of a cache. */
+static bool is_mixed(const kjit_attention_serving_args *args) {
+  return args->batch > 1 && (args->cu_seqlens_q || args->seqused_q) && (args->page_table || args->seqused_k);
 }
 
 struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
@@ -291,8 +287,8 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .rows = args->cu_seqlens_q ? q.shape[SEQ] : args->batch * most,
                                   .page_size = args->page_table ? k.shape[SEQ] : 0,
                                   .softcap = args->softcap > 0,
+                                  .is_mixed = is_mixed(args),
                                   .is_plain = is_mapped && !args->leftpad_k && !args->rotary_cos,
-                                  .is_short = is_short(args, &q, &k, most),
                                   .is_unsplit = args->num_splits == 1};
 }
 

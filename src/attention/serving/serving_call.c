@@ -4,7 +4,8 @@
  * 2. the problem and the card choose a config, which is a few comparisons; its kernel is looked up, and the first time
  *    compiled and loaded;
  * 3. with new keys the append pass is enqueued;
- * 4. the attend pass is enqueued, with the caller's workspace or the stream's.
+ * 4. the attend pass is enqueued, with the caller's workspace or the stream's; where sequences with few rows on many
+ *    keys may be among others, and the family does not divide their keys, in two launches, one for each kind.
  *
  * Threads: any number may call; the workspace is shared as attention/stream_workspace.h says. */
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "attention/serving/serving_config.h"
 #include "attention/stream_workspace.h"
 #include "base/error.h"
+#include "base/integer.h"
 #include "base/struct_intake.h"
 #include "family/config.h"
 #include "family/config_kernel.h"
@@ -31,16 +33,30 @@ static void destroy_workspace(kjit_runtime *runtime, void *state) {
 
 static const struct runtime_slot slot = {create_workspace, destroy_workspace};
 
+/* A launch of the attend pass, for the sequences that have from least_rows to most_rows rows (0: any number). */
+struct part {
+  struct serving_choice choice;
+  uint32_t runs; /* its blocks of threads */
+  int least_rows, most_rows;
+};
+
+enum { MOST_PARTS = 2 };
+
 /* A call with everything decided but its kernels. */
 struct call {
   kjit_runtime *runtime;
   const kjit_device_info *device;
   struct serving_problem problem;
-  struct serving_choice choice; /* of the attend pass */
-  uint32_t runs;                /* its blocks of threads */
-  size_t partial_bytes;
+  struct part parts[MOST_PARTS]; /* in the order in which they are launched */
+  int part_count;
+  size_t partial_bytes; /* most of a part */
   struct attention_serving_params params;
 };
+
+/* The part for which a schedule is made: that of the call's own problem. */
+static const struct part *main_part(const struct call *call) {
+  return &call->parts[call->part_count - 1];
+}
 
 /* Longest append pass: enough blocks of threads to fill any card, each of which takes row after row. */
 #define APPEND_BLOCKS_PER_SM 8
@@ -57,7 +73,7 @@ static size_t workspace_bytes(const struct call *call) {
 }
 
 static size_t schedule_bytes(const struct call *call) {
-  return sizeof(struct attention_serving_plan_head) + call->runs * sizeof(struct attention_serving_run);
+  return sizeof(struct attention_serving_plan_head) + main_part(call)->runs * sizeof(struct attention_serving_run);
 }
 
 static uint32_t mix(uint32_t digest, int64_t value) {
@@ -71,13 +87,49 @@ static unsigned plan_tag(const struct call *call) {
   uint32_t tag = mix(1, params->batch);
   tag = mix(tag, (int64_t)params->heads_kv << 32 | (uint32_t)params->group);
   tag = mix(tag, (int64_t)params->window_left << 32 | (uint32_t)params->window_right);
-  tag = mix(tag, (int64_t)params->most_splits << 32 | call->runs);
+  tag = mix(tag, (int64_t)params->most_splits << 32 | main_part(call)->runs);
   /* Where lengths are offsets, the totals that they end with are no part of them. */
   tag = mix(tag, params->cu_q ? -1 : params->rows_q);
   tag = mix(tag, params->cu_new ? -1 : params->rows_new);
   for (size_t i = 0; i < SERVING_FIELDS_MAX; i++)
-    tag = mix(tag, call->choice.values[i]);
+    tag = mix(tag, main_part(call)->choice.values[i]);
   return tag | 1;
+}
+
+/* Choose a part's kernel. */
+static kjit_status decide_part(struct call *call, const struct serving_problem *problem, int32_t sm_margin,
+                               struct part *part, kjit_error *error) {
+  const struct family_place place = family_place_of_device(call->device);
+  const uint32_t multiprocessors = call->device->multiprocessors, margin = (uint32_t)sm_margin;
+  *part = (struct part){0};
+  const kjit_status status = serving_choose(problem, KJIT_SERVING_ATTEND, &place, &part->choice, error);
+  if (status != KJIT_OK) return status;
+  const struct serving_family *family = part->choice.family;
+  part->runs = family->runs(part->choice.values, margin < multiprocessors ? multiprocessors - margin : 1);
+  const size_t bytes = family->partial_bytes(part->choice.values, part->runs, problem->batch);
+  if (bytes > call->partial_bytes) call->partial_bytes = bytes;
+  return KJIT_OK;
+}
+
+/* The call's launches. Sequences with few rows have one of their own, the first, where the family that takes the
+ * problem does not divide their keys. */
+static kjit_status decide_parts(struct call *call, int32_t sm_margin, kjit_error *error) {
+  struct part all;
+  call->partial_bytes = 0;
+  call->part_count = 0;
+  kjit_status status = decide_part(call, &call->problem, sm_margin, &all, error);
+  if (status != KJIT_OK) return status;
+  const int few = (int)(all.choice.family->undivided_rows / call->problem.group);
+  if (call->problem.is_mixed && few > 0) {
+    struct serving_problem problem = call->problem;
+    problem.packed_rows = few * problem.group;
+    problem.rows = integer_min(problem.rows, problem.batch * few);
+    status = decide_part(call, &problem, sm_margin, &call->parts[call->part_count], error);
+    call->parts[call->part_count++].most_rows = few;
+    all.least_rows = few + 1;
+  }
+  call->parts[call->part_count++] = all;
+  return status;
 }
 
 /* Steps 1 and 2, without the kernel. `is_empty`: there is nothing to do. */
@@ -96,32 +148,27 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
     assert(error->status != KJIT_OK);
     return (kjit_status)error->status;
   }
-  const struct family_place place = family_place_of_device(call->device);
   call->problem = serving_arguments_problem(args);
-  call->choice.family = NULL;
-  status = serving_choose(&call->problem, KJIT_SERVING_ATTEND, &place, &call->choice, error);
+  status = decide_parts(call, args->sm_margin, error);
   if (status != KJIT_OK) return status;
-  assert(call->choice.family);
-  const uint32_t multiprocessors = call->device->multiprocessors, margin = (uint32_t)args->sm_margin;
-  call->runs = call->choice.family->runs(call->choice.values, margin < multiprocessors ? multiprocessors - margin : 1);
-  call->partial_bytes = call->choice.family->partial_bytes(call->choice.values, call->runs, args->batch);
   serving_arguments_fill(args, &call->params);
-  call->params.runs = (int)call->runs;
+  call->params.runs = (int)main_part(call)->runs;
   call->params.plan_tag = plan_tag(call);
   if (args->schedule && args->schedule_bytes >= schedule_bytes(call))
     call->params.plan = (struct attention_serving_plan_head *)(uintptr_t)args->schedule;
   return KJIT_OK;
 }
 
+/* `is_dependent`: it begins before the append pass in front of it has ended. */
 static kjit_status enqueue(const struct call *call, const struct serving_choice *choice, uint32_t blocks,
-                           const void *params, CUstream stream, kjit_error *error) {
+                           const void *params, bool is_dependent, CUstream stream, kjit_error *error) {
   const struct config_kernel *kernel;
   const uint32_t grid[3] = {blocks, 1, 1};
   const kjit_status status =
       config_kernel_get(call->runtime, choice->family->family, choice->values, call->device, NULL, 0, &kernel, error);
   if (status != KJIT_OK) return status;
-  return runtime_kernel_enqueue(kernel->kernel, grid, kernel->geometry.threads, kernel->geometry.shared_bytes, params,
-                                stream, error);
+  return (is_dependent ? runtime_kernel_enqueue_dependent : runtime_kernel_enqueue)(
+      kernel->kernel, grid, kernel->geometry.threads, kernel->geometry.shared_bytes, params, stream, error);
 }
 
 /* Choose and enqueue one of the small passes. */
@@ -130,7 +177,7 @@ static kjit_status enqueue_pass(const struct call *call, kjit_serving_pass pass,
   struct serving_choice choice;
   const struct family_place place = family_place_of_device(call->device);
   const kjit_status status = serving_choose(&call->problem, pass, &place, &choice, error);
-  return status == KJIT_OK ? enqueue(call, &choice, blocks, &call->params, stream, error) : status;
+  return status == KJIT_OK ? enqueue(call, &choice, blocks, &call->params, false, stream, error) : status;
 }
 
 static kjit_status enqueue_append(const struct call *call, CUstream stream, kjit_error *error) {
@@ -140,16 +187,33 @@ static kjit_status enqueue_append(const struct call *call, CUstream stream, kjit
   return enqueue_pass(call, KJIT_SERVING_APPEND, (uint32_t)(wanted < most ? wanted : most), stream, error);
 }
 
-/* Enqueue the attend pass with its workspace. */
-static kjit_status enqueue_with(struct call *call, const struct stream_space *space, CUstream stream,
+/* Enqueue a part of the attend pass. */
+static kjit_status enqueue_part(struct call *call, const struct part *part, bool is_dependent, CUstream stream,
                                 kjit_error *error) {
   _Alignas(SERVING_ARGUMENT_ALIGNMENT) char argument[SERVING_ARGUMENT_MAX];
-  const struct serving_family *family = call->choice.family;
+  const struct serving_family *family = part->choice.family;
+  struct attention_serving_params *params = &call->params;
+  params->least_rows = part->least_rows;
+  params->most_rows = part->most_rows;
+  params->runs = (int)part->runs;
+  if (call->part_count > 1) params->plan = NULL; /* a schedule is of all sequences */
+  if (!family->argument) return enqueue(call, &part->choice, part->runs, params, is_dependent, stream, error);
+  const kjit_status status = family->argument(call->runtime, part->choice.values, params, argument, error);
+  return status == KJIT_OK ? enqueue(call, &part->choice, part->runs, argument, is_dependent, stream, error) : status;
+}
+
+/* Enqueue the attend pass with its workspace. The first part follows the append pass, if there is one. */
+static kjit_status enqueue_with(struct call *call, const struct stream_space *space, CUstream stream,
+                                kjit_error *error) {
+  kjit_status status = KJIT_OK;
   call->params.partials = space->partials;
   call->params.arrivals = space->arrivals;
-  if (!family->argument) return enqueue(call, &call->choice, call->runs, &call->params, stream, error);
-  const kjit_status status = family->argument(call->runtime, call->choice.values, &call->params, argument, error);
-  return status == KJIT_OK ? enqueue(call, &call->choice, call->runs, argument, stream, error) : status;
+  for (int i = 0; i < call->part_count && status == KJIT_OK; i++) {
+    const struct part *part = &call->parts[i];
+    const bool appended = i == 0 && call->params.k_new && part->choice.family->waits;
+    status = enqueue_part(call, part, appended && runtime_has_dependents(call->device), stream, error);
+  }
+  return status;
 }
 
 /* Step 4 with the caller's workspace, or with the stream's own. */
@@ -315,8 +379,6 @@ kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, cons
   for (int64_t rows = 1; rows * problem.group <= MOST_FEW_ROWS && status == KJIT_OK; rows++)
     status = add_attend(&problem, rows, 1, &place, configs, count, error);
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, 1, &place, configs, count, error);
-  if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
-  problem.is_short = known.page_size == 0;
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
   if (status == KJIT_OK) status = add_kernel(&problem, KJIT_SERVING_APPEND, &place, configs, count, error);
   if (status != KJIT_OK) *count = 0;

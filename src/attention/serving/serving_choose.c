@@ -109,7 +109,7 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t b
 }
 
 static const struct serving_family mma_family = {
-    .family = &serving_kernel_family, .choose = choose, .runs = runs, .partial_bytes = partial_bytes};
+    .family = &serving_kernel_family, .waits = true, .choose = choose, .runs = runs, .partial_bytes = partial_bytes};
 
 const struct serving_family *const serving_families[SERVING_FAMILY_COUNT] = {&prefill_serving_family,
                                                                              &serving_sm90_serving_family, &mma_family};

@@ -22,7 +22,7 @@ struct serving_problem {
   int64_t page_size;   /* 0: no pages */
   bool softcap;
   bool is_plain;   /* keys from slot 0 on, no rotary tables, strides that a tensor map can have */
-  bool is_short;   /* up to 256 rows of a sequence, which attend to little more than themselves */
+  bool is_mixed;   /* sequences with few rows and many keys may be among those with many rows */
   bool is_unsplit; /* a row's keys are to be summed in one piece, whatever the batch */
 };
 
@@ -36,6 +36,15 @@ enum {
 struct serving_family {
   const kjit_family *family;
   const char *arch; /* the only architecture that its kernels are for, "sm_90a"; NULL when there are several */
+
+  /* Never divides a sequence's keys, so that a sequence of up to so many packed rows on many keys is left to a family
+   * that does, in a launch of its own; 0: divides. */
+  int32_t undivided_rows;
+
+  /* Its attend kernel waits (griddepcontrol) before it reads what the append pass writes: keys and values of the cache.
+   * Then it is launched as a programmatic dependent of that pass, and begins beside it. Until then it may read
+   * everything else, and write to its workspace alone. */
+  bool waits;
 
   /* Choose the config of a pass, in canonical form. KJIT_ERR_UNSUPPORTED says why the family does not compute it. A
    * pass that the family does not have is another family's. `error` may be NULL. */

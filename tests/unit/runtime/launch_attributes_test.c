@@ -1,5 +1,6 @@
 /* What a launch says beside its shape, and what is asked of the driver about a kernel. */
 #include "fixture.h"
+#include "runtime/runtime_internal.h"
 
 struct args {
   uint64_t a, b;
@@ -121,6 +122,27 @@ static void test_launch_attributes__handles_are_the_drivers(void **state) {
   assert_ptr_equal(handles.kernel, fake_driver.launch.function);
 }
 
+static void test_launch_attributes__a_dependent_is_programmatic(void **state) {
+  struct fixture *f = *state;
+  const kjit_kernel *const kernel = kernel_of(f);
+  const uint32_t grid[3] = {7, 1, 1}, block[3] = {32, 1, 1};
+  assert_status(KJIT_OK, runtime_kernel_enqueue_dependent(kernel, grid, block, 16, &args, NULL, &f->error), &f->error);
+  assert_int_equal(7, fake_driver.launch.grid[0]);
+  assert_int_equal(16, fake_driver.launch.shared_bytes);
+  assert_int_equal(1, fake_driver.launch.attribute_count);
+  assert_int_equal(
+      1,
+      attribute(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)->value.programmaticStreamSerializationAllowed);
+}
+
+static void test_launch_attributes__dependents_need_hopper_and_a_driver_that_captures_them(void **state) {
+  (void)state;
+  assert_true(runtime_has_dependents(&(kjit_device_info){.arch = "sm_90", .driver_version = 13000}));
+  assert_true(runtime_has_dependents(&(kjit_device_info){.arch = "sm_120", .driver_version = 12080}));
+  assert_false(runtime_has_dependents(&(kjit_device_info){.arch = "sm_89", .driver_version = 13000}));
+  assert_false(runtime_has_dependents(&(kjit_device_info){.arch = "sm_90", .driver_version = 12020}));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       FIXTURE_TEST(test_launch_attributes__clusters_beyond_eight_are_allowed_once),
@@ -128,6 +150,8 @@ int main(void) {
       FIXTURE_TEST(test_launch_attributes__bad_attributes_are_named),
       FIXTURE_TEST(test_launch_attributes__occupancy_is_the_drivers),
       FIXTURE_TEST(test_launch_attributes__handles_are_the_drivers),
+      FIXTURE_TEST(test_launch_attributes__a_dependent_is_programmatic),
+      FIXTURE_TEST(test_launch_attributes__dependents_need_hopper_and_a_driver_that_captures_them),
   };
   return cmocka_run_group_tests_name("launch_attributes", tests, NULL, NULL);
 }

@@ -87,22 +87,26 @@ static void test_prefill_choose__without_splits_the_batch_does_not_matter(void *
   assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &one, &error), &error);
   problem.batch = 1;
   problem.rows = 17;
-  problem.is_short = true;
   assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &other, &error), &error);
   assert_ptr_equal(one.family, &prefill_serving_family);
   assert_ptr_equal(other.family, &prefill_serving_family);
   assert_memory_equal(one.values, other.values, sizeof one.values);
 }
 
-static void test_prefill_choose__short_sequences_have_larger_tiles(void **state) {
+static void test_prefill_choose__common_heads_have_two_q_buffers_and_memory_for_o(void **state) {
   struct serving_problem problem = large();
   struct serving_choice choice;
   kjit_error error;
   (void)state;
   error_clear(&error);
-  problem.is_short = true;
-  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
-  assert_int_equal(3, prefill_config_view(choice.values)->consumers);
+  for (problem.head_dim = 64; problem.head_dim <= 128; problem.head_dim += 64) {
+    problem.head_dim_v = problem.head_dim;
+    assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+    const struct prefill_config *config = prefill_config_view(choice.values);
+    assert_int_equal(2, config->q_buffers);
+    assert_int_equal(problem.head_dim / 64, config->o_chunks);
+    assert_int_equal(128, config->tile_n);
+  }
 }
 
 static void test_prefill_choose__another_architecture_has_another_family(void **state) {
@@ -136,7 +140,6 @@ static void test_prefill_choose__configs_of_every_head_size_are_legal(void **sta
   error_clear(&error);
   for (problem.head_dim = 8; problem.head_dim <= 256; problem.head_dim += 8)
     for (problem.head_dim_v = 8; problem.head_dim_v <= 256; problem.head_dim_v += 8) {
-      problem.is_short = !problem.is_short;
       assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
       assert_true(choice.family == &prefill_serving_family);
       assert_status(KJIT_OK, prefill_family.check(&prefill_family, choice.values, &error), &error);
@@ -163,7 +166,7 @@ int main(void) {
       cmocka_unit_test(test_prefill_choose__pages_must_fit_a_step_of_keys),
       cmocka_unit_test(test_prefill_choose__few_tiles_go_to_the_family_that_divides_them),
       cmocka_unit_test(test_prefill_choose__without_splits_the_batch_does_not_matter),
-      cmocka_unit_test(test_prefill_choose__short_sequences_have_larger_tiles),
+      cmocka_unit_test(test_prefill_choose__common_heads_have_two_q_buffers_and_memory_for_o),
       cmocka_unit_test(test_prefill_choose__another_architecture_has_another_family),
       cmocka_unit_test(test_prefill_choose__what_no_family_computes_is_told_by_the_last),
       cmocka_unit_test(test_prefill_choose__configs_of_every_head_size_are_legal),

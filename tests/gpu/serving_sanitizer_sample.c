@@ -1,0 +1,109 @@
+/* Serving attention on small problems, judged beside float64: small enough to run under compute-sanitizer. Exit code 0:
+ * all right; 1: something is not; 3: no GPU.
+ *
+ *   compute-sanitizer --tool memcheck  --error-exitcode 9 gpu_serving_sanitizer_sample
+ *   compute-sanitizer --tool initcheck --error-exitcode 9 gpu_serving_sanitizer_sample
+ *   compute-sanitizer --tool racecheck --error-exitcode 9 gpu_serving_sanitizer_sample */
+#include <kjit/kjit.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sample.h"
+#include "serving_trial.h"
+
+enum { CASES = 14, RUNS = 2 };
+
+static void set_lengths(struct serving_case *c, int batch, const int *rows, const int *keys) {
+  c->batch = batch;
+  memcpy(c->rows, rows, (size_t)batch * sizeof *rows);
+  memcpy(c->keys, keys, (size_t)batch * sizeof *keys);
+}
+
+/* Decoding: dense, pages of 1, 16 and 64, keys that many blocks share, several rows, a window, empty sequences. */
+static void list_decoding(struct serving_case *cases) {
+  static const int pages[] = {1, 16, 64};
+  for (int i = 0; i < 7; i++) {
+    struct serving_case *c = &cases[i];
+    set_lengths(c, 4, (const int[]){1, 1, 1, 1}, (const int[]){300, 0, 1, 70});
+    c->heads_kv = 2;
+    c->group = 4;
+    c->head_dim = c->head_dim_v = i % 2 ? 64 : 128;
+    c->cache = i ? SERVING_PAGED : SERVING_DENSE;
+    c->page_size = pages[i % 3];
+  }
+  cases[1].keys[0] = 2000;
+  cases[2].schedule = true;
+  cases[3].window_left = 40;
+  for (int b = 0; b < 4; b++)
+    cases[4].rows[b] = 5;
+  cases[4].causal = true;
+  for (int i = 5; i < 7; i++) { /* with new keys, whose pass the attention overlaps with */
+    cases[i].append = true;
+    cases[i].keys[1] = -1;
+    cases[i].rotary_columns = 32;
+    cases[i].causal = true;
+    for (int b = 0; b < 4; b++)
+      cases[i].added[b] = 1;
+  }
+}
+
+/* Prefill: one to three consumers, pages, windows, short sequences, and rows that no sequence has. */
+static void list_prefill(struct serving_case *cases) {
+  for (int i = 0; i < 7; i++) {
+    struct serving_case *c = &cases[i];
+    set_lengths(c, 5, (const int[]){200, 0, 1, 33, 130}, (const int[]){200, 9, 140, 33, 300});
+    c->heads_kv = 2;
+    c->group = 4;
+    c->head_dim = c->head_dim_v = i == 6 ? 256 : i % 2 ? 64 : 128;
+    c->ragged_q = true;
+    c->causal = i != 5;
+    c->cache = i < 2 ? SERVING_RAGGED : SERVING_PAGED;
+    c->page_size = i % 2 ? 16 : 64;
+    c->lse = true;
+  }
+  for (int i = 0; i < 2; i++)
+    set_lengths(&cases[i], 5, (const int[]){128, 0, 1, 33, 250}, (const int[]){128, 9, 60, 33, 255});
+  cases[3].window_left = 50;
+  cases[4].use_cache_index = true;
+  cases[5].softcap = 20;
+}
+
+static bool run_case(const struct sample *sample, const struct serving_case *c, char text[SERVING_TEXT_MAX],
+                     kjit_error *error) {
+  struct serving_trial trial;
+  kjit_status status = serving_trial_create(&trial, sample->runtime, &sample->card, c, error);
+  for (int run = 0; run < RUNS && status == KJIT_OK; run++) { /* the second finds the first one's counters */
+    status = serving_trial_reset(&trial, error);
+    if (status == KJIT_OK) status = serving_trial_enqueue(&trial, sample->card.stream, error);
+    if (status == KJIT_OK) status = card_synchronize(&sample->card, sample->card.stream, error);
+  }
+  const bool right = status == KJIT_OK && serving_trial_judge(&trial, text, error);
+  serving_trial_destroy(&trial);
+  return right;
+}
+
+static int run_all(const struct sample *sample) {
+  struct serving_case cases[CASES];
+  int failures = 0;
+  for (int i = 0; i < CASES; i++) {
+    cases[i] = serving_plain_case();
+    cases[i].seed = (uint64_t)i;
+    cases[i].dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+  }
+  list_decoding(cases);
+  list_prefill(cases + 7);
+  for (int i = 0; i < CASES; i++) {
+    char text[SERVING_TEXT_MAX] = "", what[SERVING_TEXT_MAX];
+    kjit_error error = {0};
+    const bool right = run_case(sample, &cases[i], text, &error);
+    serving_case_print(&cases[i], what);
+    printf("%s %s\n  %s %s\n", right ? "ok   " : "WRONG", what, text, error.message);
+    failures += !right;
+  }
+  printf("%d not right\n", failures);
+  return failures ? 1 : 0;
+}
+
+int main(void) {
+  return sample_main(NULL, run_all);
+}
