@@ -67,8 +67,15 @@ struct RaggedProducer : Producer {
   }
 
 private:
-  KJIT_DEVICE void load_ragged_query(const RaggedTile &tile) {
+  // All lanes have passed before lane 0 announces a tile, because consumers give a tile without keys back at once: a lane
+  // that still waited would then wait for a phase that is over.
+  KJIT_DEVICE void wait_for_empty_query() const {
     mbarrier_wait_parity(at.query_empty(queries.slot), queries.parity ^ 1);
+    __syncwarp();
+  }
+
+  KJIT_DEVICE void load_ragged_query(const RaggedTile &tile) {
+    wait_for_empty_query();
     if (lane == 0) {
       const uint32_t landed = landing.query_landed(queries.slot);
       store_ragged_tile(landing.ragged_tile(queries.slot), tile); // ordered by the arrival
@@ -94,7 +101,7 @@ private:
   }
 
   KJIT_DEVICE void announce_ragged_end() {
-    mbarrier_wait_parity(at.query_empty(queries.slot), queries.parity ^ 1);
+    wait_for_empty_query();
     if (lane == 0) {
       store_end_of_tiles(landing.ragged_tile(queries.slot));
       mbarrier_arrive(landing.query_landed(queries.slot));
