@@ -330,6 +330,7 @@ class Interrupted(ShipCase):
 
     def setUp(self):
         super().setUp()
+        self.environment.update(harness.REALLY_COMPILES)
         self.manifest = self.write("small", "".join(f"flash_forward sm_80 {form}\n" for form in self.FORMS))
 
     def start(self):
@@ -377,4 +378,4 @@ class Interrupted(ShipCase):
 
 
 if __name__ == "__main__":
-    harness.main(sys.modules[__name__])
+    harness.main(sys.modules[__name__], shares_compiles_of=KJIT)
