@@ -26,7 +26,7 @@ if os.environ.get("KJIT_TEST_ALL_CONFIGS") == "1":
     ARCHS += ("sm_86", "sm_89", "sm_90", "sm_100a")
 SCHEDULERS = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP",
               "JOB_COMPLETION_INDEX", "PARALLEL_SEQ")
-KILLS = int(os.environ.get("KJIT_TEST_KILLS", 30))
+KILLS = int(os.environ.get("KJIT_TEST_KILLS", 15))
 
 
 class ShipCase(harness.KjitCase):
