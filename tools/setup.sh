@@ -3,6 +3,7 @@
 #
 #   need_packages PACKAGE...          Debian packages: installed when root, otherwise the command is named
 #   need_cuda                         CUDA's headers and NVRTC: those of the machine, else fetched into build/cuda
+#   configure_preset PRESET           configure alone
 #   build_preset PRESET [TARGET]...   configure and build, with ccache where it is
 
 set -euo pipefail
@@ -48,15 +49,24 @@ need_cuda() {
     export KJIT_NVRTC=${KJIT_NVRTC:-$(echo "$root"/build/cuda/lib/libnvrtc.so.*)}
 }
 
+# CMake in this process and in all that it starts, tests too, compiles through ccache. An object does not depend on the
+# folder that it is built in, so that tests which build the library anew find what the preset has compiled just before.
+use_ccache() {
+    command -v ccache >/dev/null || return 0
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1
+}
+
+# Two scripts at once take turns: they share the build folder.
+configure_preset() {
+    mkdir -p "$root/build"
+    (cd "$root" && use_ccache && exec 9>"build/$1.lock" && flock 9 && cmake --preset "$1")
+}
+
 build_preset() {
-    local preset=$1 launcher=() targets=()
+    local preset=$1 targets=()
     shift
-    if command -v ccache >/dev/null; then
-        launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    fi
     [ $# -eq 0 ] || targets=(--target "$@")
     mkdir -p "$root/build"
-    # Two scripts at once take turns: they share the build folder.
-    (cd "$root" && exec 9>"build/$preset.lock" && flock 9 && cmake --preset "$preset" "${launcher[@]}" &&
+    (cd "$root" && use_ccache && exec 9>"build/$preset.lock" && flock 9 && cmake --preset "$preset" &&
         cmake --build --preset "$preset" --parallel "$jobs" "${targets[@]}")
 }

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import harness
-from harness import DONE, FAILED, NO_GPU, NO_NVRTC, NOWHERE, USAGE
+from harness import DONE, FAILED, NO_GPU, NO_NVRTC, NOWHERE, REALLY_COMPILES, USAGE
 
 KJIT = Path(sys.argv[1]).resolve()
 
@@ -440,7 +440,7 @@ class Warm(CommandCase):
         """A run of three kernels one after the other, in which the process that compiles the first gets a signal."""
         command = [str(KJIT), "warm", "--manifest", self.write("manifest", self.MANIFEST), "--jobs", "1", "--json"]
         process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env=harness.full_environment(self.environment | environment))
+                                   env=harness.full_environment(self.environment | environment | REALLY_COMPILES))
         compiler = self.first_compile(process)
         time.sleep(0.1)  # it says first that it is there
         os.kill(compiler, number)
@@ -466,7 +466,7 @@ class Warm(CommandCase):
     def test_warm__interrupted_keeps_what_is_done_and_says_how_to_go_on(self):
         process = subprocess.Popen([str(KJIT), "warm", "--set", "autotune", "--arch", "sm_80", "--jobs", "1", "--json"],
                                    text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env=harness.full_environment(self.environment))
+                                   env=harness.full_environment(self.environment | REALLY_COMPILES))
         self.first_compile(process)
         process.send_signal(signal.SIGINT)
         sent = time.monotonic()
@@ -669,4 +669,4 @@ class NoGpu(CommandCase):
 
 
 if __name__ == "__main__":
-    harness.main(sys.modules[__name__])
+    harness.main(sys.modules[__name__], shares_compiles_of=KJIT)

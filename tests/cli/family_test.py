@@ -130,4 +130,4 @@ class Warm(FamilyCase):
 
 
 if __name__ == "__main__":
-    harness.main(sys.modules[__name__])
+    harness.main(sys.modules[__name__], shares_compiles_of=KJIT)

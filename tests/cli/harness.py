@@ -40,8 +40,25 @@ class CaseResult(unittest.TestResult):
         print(f"[  SKIPPED ] {test._testMethodName}\n    {reason}", flush=True)
 
 
-def main(module):
-    """Run every case of a module; leave with 0 when none failed."""
+def share_compiles(kjit):
+    """Compiles of this program are those of all that share a tools/check run: what was compiled before is taken from
+    the folder that TEST_REMEMBERED_COMPILES names (tests/support/remembering_nvrtc.c). Without it nothing changes."""
+    library = os.environ.get("TEST_REMEMBERING_NVRTC")
+    if not library or not os.environ.get("TEST_REMEMBERED_COMPILES"):
+        return
+    report = json.loads(subprocess.run([kjit, "doctor", "--json"], capture_output=True, timeout=HANGS_S).stdout)
+    if report["nvrtc"]["found"]:
+        real = Path(report["nvrtc"]["path"]).resolve()
+        builtins = sorted(real.parent.glob("libnvrtc-builtins.so*"))
+        os.environ.update(TEST_REAL_NVRTC=str(real), KJIT_NVRTC=library)
+        os.environ.update({"TEST_REAL_NVRTC_BUILTINS": str(path) for path in builtins[:1]})
+
+
+def main(module, shares_compiles_of=None):
+    """Run every case of a module; leave with 0 when none failed. `shares_compiles_of`: a kjit command, for programs
+    that need kernels and ask nothing about how they are compiled."""
+    if shares_compiles_of:
+        share_compiles(shares_compiles_of)
     # A shell's background job ignores it, and so would all that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     started = time.monotonic()
@@ -57,6 +74,8 @@ HANGS_S = 900
 # What the kjit command ends with.
 DONE, FAILED, USAGE, NO_GPU, NO_NVRTC = range(5)
 NOWHERE = "/nonexistent/library.so"
+# For a run that a test interrupts: its compiles are not shared (share_compiles()), as they have to take their time.
+REALLY_COMPILES = {"TEST_REMEMBERED_COMPILES": None}
 
 
 def full_environment(changes):

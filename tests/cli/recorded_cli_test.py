@@ -173,4 +173,4 @@ class Refused(RecordedCase):
 
 
 if __name__ == "__main__":
-    harness.main(sys.modules[__name__])
+    harness.main(sys.modules[__name__], shares_compiles_of=RecordedCase.program)

@@ -196,4 +196,4 @@ if not (EMULATOR / "libemulated_cuda.so").exists():
     del Emulated  # beside sanitizers there is none
 
 if __name__ == "__main__":
-    harness.main(sys.modules[__name__])
+    harness.main(sys.modules[__name__], shares_compiles_of=KJIT)

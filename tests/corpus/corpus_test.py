@@ -1,6 +1,6 @@
 """What bare NVRTC makes of public kernels, kjit makes of them: the same verdict, the same bytes.
 
-A dozen kernels over the toolkit's headers are always compared. KJIT_TEST_CORPUS=1 adds the rest of those;
+Nine kernels over the toolkit's headers are always compared. KJIT_TEST_CORPUS=1 adds the rest of those;
 KJIT_CORPUS_PYTHON, a Python with the packages of requirements.txt, adds theirs; KJIT_CORPUS_DIR, a folder filled by
 repository_cases.py, adds what lies there. README.md says how, and what is known to differ.
 """
@@ -70,7 +70,7 @@ class Corpus(unittest.TestCase):
         verdicts = self.check(cases)
         compiled = [each["name"] for each in verdicts if each["bare"] == "compiles"]
         refused = [each["name"] for each in verdicts if each["bare"] == "refused"]
-        self.assertGreaterEqual(len(compiled), 12)
+        self.assertGreaterEqual(len(compiled), 12 if whole else 7)
         self.assertGreaterEqual(len(refused), 2)
 
     def test_corpus__packages_kernels_compile_to_the_same_bytes(self):

@@ -128,9 +128,8 @@ _OPTIONS: dict[str, list[str]] = {
     "math_constants": ["-default-device", "--restrict"],
 }
 
-SMALL = ("fp16", "bf16", "fp8", "cooperative_groups", "cuda_barrier", "std_tuple", "cub_block_reduce",
-         "cub_warp_reduce", "thrust_functional", "curand_philox", "mma", "refused_missing_header",
-         "refused_error_directive", "warned_unused", "assert_off")
+SMALL = ("fp16", "fp8", "cooperative_groups", "cuda_barrier", "cub_block_reduce", "mma", "refused_missing_header",
+         "refused_error_directive", "warned_unused")
 
 
 def cases() -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kAlignment = 256;
 
 // NaN in every floating type.
-constexpr unsigned char kPoison = 0xff;
+constexpr unsigned char kPoisonByte = 0xff;
 
 // What the host gives: a test that asks for a card's worth of memory must be refused, as a full card would.
 constexpr size_t kMostBytes = static_cast<size_t>(6) << 30;
@@ -48,14 +48,14 @@ bool map_memory(size_t bytes, Allocation *out) {
     munmap(mapped, out->mapped_bytes);
     return false;
   }
-  memset(out->mapped + page, kPoison, inner);
+  memset(out->mapped + page, kPoisonByte, inner);
   out->address = reinterpret_cast<uint64_t>(out->mapped) + page + inner - round_up(bytes, kAlignment);
   out->bytes = bytes;
   return true;
 }
 
 bool is_poison(const char *begin, const char *end) {
-  return std::all_of(begin, end, [](char byte) { return static_cast<unsigned char>(byte) == kPoison; });
+  return std::all_of(begin, end, [](char byte) { return static_cast<unsigned char>(byte) == kPoisonByte; });
 }
 
 // Nobody wrote between the allocation and the pages around it.

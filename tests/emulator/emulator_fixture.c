@@ -55,6 +55,10 @@ void emulator_mutate(const char *file, const char *before, const char *after) {
   set("KJIT_EMULATOR_MUTATION", text);
 }
 
+size_t emulator_mutation_step(void) {
+  return getenv("KJIT_TEST_ALL_CONFIGS") ? 1 : 2;
+}
+
 kjit_runtime *emulator_runtime_anew(kjit_error *error) {
   kjit_runtime *runtime = NULL;
   set("KJIT_CACHE_MODE", "off");

@@ -20,6 +20,9 @@ void emulator_clear_complaint(const struct card *card);
  * is replaced by `after`. */
 void emulator_mutate(const char *file, const char *before, const char *after);
 
+/* Of a list of mistakes every so many are made: 2, or all (1) with KJIT_TEST_ALL_CONFIGS=1. */
+size_t emulator_mutation_step(void);
+
 /* A runtime without a cache, which compiles anew what others have compiled. */
 kjit_runtime *emulator_runtime_anew(kjit_error *error);
 

@@ -103,7 +103,7 @@ static void assert_caught(void **state, const struct trial_problem *problem, for
   struct gpu_trial trial;
   size_t missed = 0;
   gpu_trial_create(&trial, &fixture->kernels, problem);
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < count; i += emulator_mutation_step()) {
     if (is_caught(fixture, &trial, call, &mutations[i])) continue;
     print_error("%s, and the result is right\n", mutations[i].what);
     missed++;

@@ -109,7 +109,7 @@ static bool is_clean(kjit_runtime *runtime, const struct variant_row *row, const
 /* Of rows x head sizes x families every `step`th, a number that has no divisor in common with the last two, so that a
  * sample has all of them; all with KJIT_TEST_ALL_CONFIGS=1. */
 static size_t sample_step(void) {
-  return CODEGEN_STEP == 1 ? 1 : 5;
+  return CODEGEN_STEP == 1 ? 1 : 7;
 }
 
 static void check(struct codegen *codegen, size_t nth) {

@@ -10,7 +10,7 @@
 
 #include "codegen.h"
 
-#define SAMPLE 18
+#define SAMPLE 10
 
 /* Head sizes: every multiple of 8 for all, then pairs that differ. */
 static const int64_t pairs[][2] = {{192, 128}, {128, 64}, {64, 128}, {256, 8},

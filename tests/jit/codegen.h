@@ -12,8 +12,8 @@
 
 #define CODEGEN_THREADS 2
 
-/* Of many alike configs every third, unless KJIT_TEST_ALL_CONFIGS is set. */
-#define CODEGEN_STEP (getenv("KJIT_TEST_ALL_CONFIGS") ? 1 : 3)
+/* Of many alike configs every sixth, unless KJIT_TEST_ALL_CONFIGS is set. */
+#define CODEGEN_STEP (getenv("KJIT_TEST_ALL_CONFIGS") ? 1 : 6)
 
 /* First member of a family's own batch, which knows what its configs are. */
 struct codegen {

@@ -10,7 +10,7 @@
 #include "support/attention_grid.h"
 #include "support/configs.h"
 
-#define SAMPLE 24
+#define SAMPLE 12
 
 /* What came of a config. */
 struct outcome {

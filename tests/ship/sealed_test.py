@@ -162,4 +162,4 @@ class Sealed(harness.KjitCase):
 
 
 if __name__ == "__main__":
-    harness.main(sys.modules[__name__])
+    harness.main(sys.modules[__name__], shares_compiles_of=KJIT)

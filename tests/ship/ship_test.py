@@ -26,7 +26,7 @@ if os.environ.get("KJIT_TEST_ALL_CONFIGS") == "1":
     ARCHS += ("sm_86", "sm_89", "sm_90", "sm_100a")
 SCHEDULERS = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP",
               "JOB_COMPLETION_INDEX", "PARALLEL_SEQ")
-KILLS = int(os.environ.get("KJIT_TEST_KILLS", 30))
+KILLS = int(os.environ.get("KJIT_TEST_KILLS", 15))
 
 
 class ShipCase(harness.KjitCase):
@@ -330,6 +330,7 @@ class Interrupted(ShipCase):
 
     def setUp(self):
         super().setUp()
+        self.environment.update(harness.REALLY_COMPILES)
         self.manifest = self.write("small", "".join(f"flash_forward sm_80 {form}\n" for form in self.FORMS))
 
     def start(self):
@@ -377,4 +378,4 @@ class Interrupted(ShipCase):
 
 
 if __name__ == "__main__":
-    harness.main(sys.modules[__name__])
+    harness.main(sys.modules[__name__], shares_compiles_of=KJIT)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Count what the test runs did, case by case, and say which cases failed or were skipped.
+"""Count what the test runs did, case by case, and say which cases failed or were skipped, and what took longest.
 
-usage: results.py FOLDER [FAILED_STEP...]     FOLDER holds one JUnit file of ctest for each preset
+usage: results.py FOLDER [FAILED_STEP...]     FOLDER holds one JUnit file of ctest for each preset, and `steps`:
+                                              lines of a step's name and its seconds
 The last line reads "N passed, N failed, N skipped"; the exit code is 1 if anything failed or nothing ran.
 """
 
@@ -35,11 +36,22 @@ def print_cases(title, cases):
         print(f"    {title}: {case} ({', '.join(presets)})")
 
 
+def print_times(folder, tests):
+    """The seconds of each step and their sum, and the ten tests that took longest, by the clock on the wall."""
+    if (folder / "steps").exists():
+        steps = [line.split() for line in (folder / "steps").read_text().splitlines()]
+        seconds = ", ".join(f"{name} {spent}" for name, spent in steps)
+        print(f"seconds: {seconds}; together {sum(int(spent) for _, spent in steps)}")
+    longest = sorted(tests, reverse=True)[:10]
+    print("longest tests: " + ", ".join(f"{name} ({preset}) {spent:.0f}" for spent, name, preset in longest))
+
+
 def main():
     folder, failed_steps = Path(sys.argv[1]), sys.argv[2:]
-    total, cases = Counter(), {"failed": {}, "skipped": {}}
+    total, cases, times = Counter(), {"failed": {}, "skipped": {}}, []
     for path in sorted(folder.glob("*.xml")):
-        tests = ElementTree.parse(path).getroot().iter("testcase")
+        tests = list(ElementTree.parse(path).getroot().iter("testcase"))
+        times += [(float(test.get("time") or 0), test.get("name"), path.stem) for test in tests]
         results = [result for test in tests for result in results_of_program(test)]
         counts = Counter(result for result, _ in results)
         print(f"{path.stem:8} {counts['passed']:5} passed {counts['failed']:5} failed {counts['skipped']:5} skipped")
@@ -51,6 +63,7 @@ def main():
     print_cases("failed", cases["failed"])
     for step in failed_steps:
         print(f"    failed: step {step}")
+    print_times(folder, times)
     total["failed"] += len(failed_steps)
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     sys.exit(0 if total["passed"] > 0 and total["failed"] == 0 else 1)

@@ -1,5 +1,4 @@
 // ucontext makes a stack and enters it; from then on _setjmp() and _longjmp() change stacks without a system call.
-#undef _FORTIFY_SOURCE // its longjmp() takes another stack for a mistake
 #include "machine/fiber.h"
 
 #include <stdint.h>

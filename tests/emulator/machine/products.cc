@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRows = 64, kDepth = 16, kMostColumns = 256;
 constexpr uint32_t kRowBytes = 128, kPieceElements = 8;
-constexpr uint32_t kPoison = 0x7fff7fff;
+constexpr uint32_t kPoisonBits = 0x7fff7fff;
 
 // A shared-memory descriptor's fields, in bytes.
 struct Descriptor {
@@ -68,7 +68,7 @@ float &value_at(Accumulators &accumulators, int thread, int i) {
 
 void poison_registers(float *registers, int count) {
   for (int i = 0; i < count; i++)
-    memcpy(&registers[i], &kPoison, sizeof kPoison);
+    memcpy(&registers[i], &kPoisonBits, sizeof kPoisonBits);
 }
 
 uint32_t bits_of(float value) {
@@ -78,7 +78,7 @@ uint32_t bits_of(float value) {
 }
 
 bool are_poisoned(const float *registers, int count) {
-  return std::all_of(registers, registers + count, [](float value) { return bits_of(value) == kPoison; });
+  return std::all_of(registers, registers + count, [](float value) { return bits_of(value) == kPoisonBits; });
 }
 
 template <typename Members> const emulator_wgmma &product_of(const Members &members, size_t thread) {
