@@ -251,8 +251,9 @@ def main() -> int:
     bench = Bench(arguments.peers, arguments.rounds)
     rows, left_out = run(bench, chosen, arguments.seconds, started)
     head = (
-        f"{torch.cuda.get_device_name()}, {DTYPE}, randn; PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN "
-        f"{torch.backends.cudnn.version()}. TFLOP/s, medians of interleaved rounds, L2 flushed, without host time; "
+        f"{torch.cuda.get_device_name()}, {DTYPE}, randn; PyTorch {torch.__version__}, CUDA {torch.version.cuda}, "
+        f"cuDNN {torch.backends.cudnn.version()}. "
+        f"TFLOP/s, medians of interleaved rounds, L2 flushed, without host time; "
         f"{left_out} problems left out. `bench/backward_peers.py {' '.join(sys.argv[1:])}`"
     )
     names = [name for name in bench.names if any(name in row.milliseconds for row in rows)]
