@@ -8,8 +8,8 @@
  * one for dk and dv, or one for each of these two: every sum has a fixed order, so equal inputs on equal cards give
  * equal bits, and the one scratch tensor, delta, is the caller's. Or three kernels of attention_backward_sm90 (passes
  * 8, 7 and 16), which make fewer products and sum dq in fp32 in device memory that the library holds, 4 bytes for each
- * element of dq: in any order, or with KJIT_ATTENTION_DETERMINISTIC in a fixed one. The library chooses the first way;
- * the second is had by naming its configs.
+ * element of dq, at most 1 GiB where the library chooses: in any order, so that the last bits of dq differ from run to
+ * run, or with KJIT_ATTENTION_DETERMINISTIC in a fixed one. The library takes the way that was faster on the card.
  */
 #ifndef KJIT_ATTENTION_BACKWARD_H
 #define KJIT_ATTENTION_BACKWARD_H
@@ -174,7 +174,8 @@ typedef struct kjit_flash_backward_config {
   X(stages, INT, "tiles of a step with head_dim columns in shared memory: 1 to 4, from 2 with pipelined")              \
   X(value_stages, INT, "the same with head_dim_v columns; from 2 with pipelined and dv")                               \
   X(pipelined, BOOL, "a step's sums run beside the next step's scores")                                                \
-  X(direct, BOOL, "pass 7: dq is added to its sums from registers, not by the bulk copy engine; otherwise 0")
+  X(direct, BOOL, "pass 7: dq is added to its sums from registers, not by the bulk copy engine; otherwise 0")          \
+  X(staggered, BOOL, "pass 7: one consumer is half a step behind the other; 0 with head_dim above 128 and otherwise")
 
 /** One configuration of attention_backward_sm90, with a member for each of the family's kjit_config.values. */
 typedef struct kjit_attention_backward_sm90_config {

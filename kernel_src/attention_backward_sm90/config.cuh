@@ -23,6 +23,8 @@
 #error "KJIT_pipelined is not defined: 0 or 1"
 #elif !defined(KJIT_direct)
 #error "KJIT_direct is not defined: 0 or 1"
+#elif !defined(KJIT_staggered)
+#error "KJIT_staggered is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -66,6 +68,7 @@ constexpr int kStages = KJIT_stages;
 constexpr int kValueStages = KJIT_value_stages;
 constexpr bool kPipelined = KJIT_pipelined;
 constexpr bool kDirect = KJIT_direct;
+constexpr bool kStaggered = KJIT_staggered;
 
 // Three kernels together compute all gradients by five products a pair of tiles: delta and zeros (BACKWARD_SM90_BEGIN),
 // dk and dv with dq summed in fp32 in global memory (BACKWARD_SM90_SUM), dq from these sums (BACKWARD_SM90_END).

@@ -10,7 +10,8 @@
 //   then the mbarriers
 //
 // "Full" completes when TMA, and for statistics a warp of the producer, has written a buffer. "Empty" completes when
-// every warp of every consumer has arrived, being done with it.
+// every warp of every consumer has arrived, being done with it. Of dS both are counted by the consumers' warps: full
+// when all have written their part, empty when the products of all that read it have ended.
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
@@ -27,7 +28,9 @@ constexpr int kDqAt = kDsAt + cfg::kDsStages * cfg::kDsBytes;
 constexpr int kStatisticsAt = kDqAt + (cfg::kSumsDq && !cfg::kDirect ? cfg::kConsumers * cfg::kDqBytes : 0);
 constexpr int kBarriersAt = kStatisticsAt + cfg::kStages * cfg::kStatisticsBytes;
 constexpr int kStepBarriers = 1 + 2 * cfg::kStages + 2 * cfg::kValueStages;
-constexpr int kBarriers = kStepBarriers + (cfg::kSumsDq ? 2 * cfg::kConsumers : 0);
+constexpr int kDqBarriers = cfg::kSumsDq ? 2 * cfg::kConsumers : 0;
+constexpr int kDsBarriers = cfg::kStaggered ? 2 * cfg::kDsStages : 0;
+constexpr int kBarriers = kStepBarriers + kDqBarriers + kDsBarriers;
 constexpr int kBytes = kBarriersAt + BACKWARD_SM90_BARRIER_BYTES * kBarriers;
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
@@ -78,6 +81,8 @@ struct Layout {
   KJIT_DEVICE uint32_t dq_empty(int consumer) const {
     return barrier(shared::kStepBarriers + cfg::kConsumers + consumer);
   }
+  KJIT_DEVICE uint32_t ds_full(int slot) const { return barrier(shared::kStepBarriers + shared::kDqBarriers + slot); }
+  KJIT_DEVICE uint32_t ds_empty(int slot) const { return ds_full(cfg::kDsStages + slot); }
 
   // Initialise the mbarriers. One thread, before a barrier of the block.
   KJIT_DEVICE void initialise() const {
@@ -95,6 +100,8 @@ struct Layout {
       mbarrier_init(dq_full(i), kThreadsPerWarpgroup / kLanesPerWarp);
       mbarrier_init(dq_empty(i), 1);
     }
+    for (int i = 0; i < shared::kDsBarriers; i++)
+      mbarrier_init(ds_full(i), kWarps); // and ds_empty() behind them
     fence_mbarrier_init();
   }
 

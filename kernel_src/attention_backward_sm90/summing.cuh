@@ -3,19 +3,26 @@
 //
 // A block owns 128 keys, 64 for each of two consumers, and steps over queries; dk and dv are summed in registers as
 // consumer.cuh has it. dQ = dS K sums over all keys, so over blocks: each step computes the 128 keys' part. For that
-// both consumers write their dS, transposed, to shared memory (a band of 64 keys each), meet at a barrier, and each
-// multiplies its half of dQ: half of the rows, or half of the columns (config.cuh). There are two buffers of dS, so
-// that one barrier a step is enough: who writes a buffer again has passed the barrier of the step between, which
-// the other consumer passes only after its product of the step before has ended.
+// both consumers write their dS, transposed, to shared memory (a band of 64 keys each), and each multiplies its half of
+// dQ: half of the rows, or half of the columns (config.cuh).
+//
+// Plainly both meet at a barrier between writing dS and multiplying it. There are two buffers of dS, so that one
+// barrier a step is enough: who writes a buffer again has passed the barrier of the step between, which the other
+// consumer passes only after its product of the step before has ended.
+//
+// With `staggered` a consumer multiplies dQ of the step before, for which the other one's dS is there already. So the
+// two need not go in step, and consumer 1 begins later, so that one computes exponentials while the other one's
+// products run. mbarriers of the two buffers keep them within a step of each other.
 //
 // The half goes to shared memory in the order of the accumulators, each thread its own 16 bytes at a time, and from
-// there to the sums by one bulk addition, while the consumers go on with the next step. With `direct` each thread adds
-// its registers itself.
+// there to the sums by one bulk addition, while the consumers go on. With `direct` each thread adds its registers
+// itself.
 //
-// A step, pipelined, with its S there already: dP is issued; exponentials; dV issued; dS; dK issued; barrier; dQ
-// issued; wait for dV and dK; S of the next step issued; wait for dQ, which is stored; wait for S. At the barrier dV
-// and dK are in flight, while dQ is stored the next S. Were S issued before dV and dK have ended, ptxas would run out
-// of registers (C7512); so it would with steps of 128 queries, were dV issued before dS has taken the place of dP.
+// A step, pipelined, with its S there already: dP is issued; exponentials; dV issued; dS, written; dQ issued, then dK;
+// wait for dV and dQ, which is stored while dK runs, whose one operand in registers leaves shared memory time for it; S
+// of the next step issued; wait for dK and S. dQ takes the place of S where it has as many registers: with registers of
+// its own ptxas would run out of them (C7512). So it would with steps of 128 queries, were all of dV issued before dS
+// has taken the place of dP; a quarter of it is, unless staggered consumers give the tensor cores enough to do.
 #pragma once
 #include <kjit/ptx/bulk_reduce.cuh>
 #include <kjit/ptx/stmatrix_trans.cuh>
@@ -25,11 +32,15 @@
 
 template <int kColumns> struct SummingConsumer : Consumer {
   static constexpr int kDq8 = kColumns / 8;
-  static constexpr bool kEarlyDv = !cfg::kSumsRows;
+  static constexpr bool kInPlaceOfS = kDq8 == kStep8;
+  // Of a step's queries, 16 each: those of which dV is issued before dS is computed.
+  static constexpr int kEarly16 = !cfg::kSumsRows ? kStep16 : cfg::kStaggered ? 0 : kStep16 / 4;
   using PartOfDq = Wgmma<cfg::Element, kColumns>;
 
-  float dq[kDq8][4];
-  int ds_slot = 0;
+  float dq_apart[kInPlaceOfS ? 1 : kDq8][4];
+  StepRing<cfg::kDsStages> ds, before; // the buffer of this step's dS; staggered: of the step before
+  bool has_before = false;
+  int head_before = 0, step_before = 0; // whose dQ is added next
   int dq_parity = 0;
 
   using Consumer::Consumer;
@@ -38,14 +49,27 @@ template <int kColumns> struct SummingConsumer : Consumer {
     clear(dx);
     clear(dv);
     mbarrier_wait_parity(at.own_full(), 0);
-    if (work.steps.first < work.steps.end) summing_steps();
+    if (work.steps.first < work.steps.end) {
+      summing_steps();
+      if constexpr (cfg::kStaggered) finish_dq();
+    }
     meet(); // the other consumer's products no longer read this one's keys, through whose memory dk is stored
     store_gradients();
   }
 
 private:
-  // The barrier of both consumers; those of Consumer::own_barrier() are 1 and 2.
-  KJIT_DEVICE static void meet() { bar_sync(1 + cfg::kConsumers, cfg::kConsumers * kThreadsPerWarpgroup); }
+  // Barriers of both consumers; those of Consumer::own_barrier() are 1 and 2.
+  static constexpr int kMeet = 1 + cfg::kConsumers, kStart = 2 + cfg::kConsumers;
+  static constexpr int kThreads = cfg::kConsumers * kThreadsPerWarpgroup;
+
+  KJIT_DEVICE static void meet() { bar_sync(kMeet, kThreads); }
+
+  KJIT_DEVICE auto &dq() {
+    if constexpr (kInPlaceOfS)
+      return s;
+    else
+      return dq_apart;
+  }
 
   KJIT_DEVICE void issue_next_scores() {
     mbarrier_wait_parity(at.step_full(ring.slot), ring.parity);
@@ -57,6 +81,7 @@ private:
   KJIT_DEVICE void summing_steps() {
     const Steps &steps = work.steps;
     const bool ragged = (work.tile + 1) * cfg::kOwnRows > p.rest.seq_kv;
+    if (cfg::kStaggered && consumer == 1) bar_sync(kStart, kThreads);
     if constexpr (cfg::kPipelined) {
       issue_next_scores();
       wgmma_wait_group<0>();
@@ -77,63 +102,125 @@ private:
 
   template <bool kMasked, bool kLast> KJIT_DEVICE void summing_step(int head, int step) {
     constexpr bool kNext = cfg::kPipelined && !kLast;
+    constexpr int kPending = kWgmmaPartialWaits ? 1 : 0;
     const int slot = ring.slot, value_slot = values.slot;
     if constexpr (!cfg::kPipelined) issue_next_scores();
     mbarrier_wait_parity(at.value_full(value_slot), values.parity);
     issue_scores<cfg::kHeadDimV>(dp, at.own_value(consumer), at.step_value(value_slot));
-    if constexpr (!cfg::kPipelined) wgmma_wait_group<kWgmmaPartialWaits ? 1 : 0>(); // S
+    if constexpr (!cfg::kPipelined) wgmma_wait_group<kPending>(); // S
     exponentiate<kMasked>(step, slot);
-    if constexpr (kEarlyDv) sum_dv(value_slot);
-    wgmma_wait_group<kEarlyDv && kWgmmaPartialWaits ? 1 : 0>(); // dP
-    differentiate(slot);
-    round(rounded_ds, dp);
-    write_ds();
-    if constexpr (!kEarlyDv) sum_dv(value_slot);
+    if constexpr (kEarly16) sum_dv<0, kEarly16>(value_slot);
+    wgmma_wait_group<kEarly16 ? kPending : 0>(); // dP
+    if constexpr (cfg::kStaggered) mbarrier_wait_parity(at.ds_empty(ds.slot), ds.parity ^ 1);
+    differentiate_and_write<0, kEarly16>(slot);
+    if constexpr (kEarly16 < kStep16) {
+      if constexpr (kEarly16) wgmma_wait_group<0>(); // the first part of dV
+      differentiate_and_write<kEarly16, kStep16>(slot);
+      fence_async_proxy();
+      sum_dv<kEarly16, kStep16>(value_slot);
+    } else {
+      fence_async_proxy();
+    }
+    if constexpr (cfg::kStaggered) {
+      pass_ds_on();
+      issue_dq_before();
+    } else {
+      meet();
+      issue_dq(at.ds(ds.slot));
+      ds.advance();
+    }
     wgmma_fence();
     issue_dx(slot);
     wgmma_commit_group();
-    meet();
-    issue_dq();
-    wgmma_wait_group<kWgmmaPartialWaits ? 1 : 0>(); // dV and dK
+    wgmma_wait_group<kPending>(); // dV and dQ
     release(at.value_empty(value_slot));
-    release_step(slot);
+    if constexpr (cfg::kStaggered) {
+      if (has_before) give_dq_away();
+      has_before = true;
+    }
+    head_before = head, step_before = step;
+    if constexpr (!cfg::kStaggered) add_or_store_dq();
     ring.advance();
     values.advance();
     if constexpr (kNext) issue_next_scores();
-    wgmma_wait_group<kNext && kWgmmaPartialWaits ? 1 : 0>(); // dQ
-    if constexpr (cfg::kDirect)
-      add_dq<kDq8>(*this, dq, head, step);
-    else
-      store_dq();
+    wgmma_wait_group<kNext ? kPending : 0>(); // dK
+    release_step(slot);
     if constexpr (kNext) wgmma_wait_group<0>();
-    ds_slot ^= 1;
   }
 
-  KJIT_DEVICE void sum_dv(int value_slot) {
-    round(rounded_p, s);
+  // dQ of the last step.
+  KJIT_DEVICE void finish_dq() {
+    mbarrier_wait_parity(at.ds_full(before.slot), before.parity);
+    issue_dq(at.ds(before.slot));
+    wgmma_wait_group<0>();
+    give_dq_away();
+  }
+
+  // Issue dV of some of a step's queries, 16 each, as one group.
+  template <int kFrom, int kTo> KJIT_DEVICE void sum_dv(int value_slot) {
+#pragma unroll
+    for (int k = kFrom; k < kTo; k++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        rounded_p[k][i] = pair_of(s, k, i);
     wgmma_fence();
-    issue_dv(value_slot);
+    const uint64_t b = wgmma_descriptor(at.step_value(value_slot), cfg::kStepBandBytes);
+#pragma unroll
+    for (int k = kFrom; k < kTo; k++)
+      Wgmma<cfg::Element, cfg::kSumValueColumns>::template mma_async_rs<true>(
+          dv, rounded_p[k], b + wgmma_descriptor_step(k * 16 * cfg::kRowBytes), 1);
     wgmma_commit_group();
   }
 
-  // dS to shared memory, transposed: rows are queries, this consumer's band has its 64 keys, with the 128-byte swizzle.
-  KJIT_DEVICE void write_ds() const {
+  // dS of these queries, also to shared memory, transposed: rows are queries, this consumer's band has its 64 keys,
+  // with the 128-byte swizzle.
+  template <int kFrom, int kTo> KJIT_DEVICE void differentiate_and_write(int slot) {
+#pragma unroll
+    for (int n = 2 * kFrom; n < 2 * kTo; n++) {
+      const Chunk pair = query_pair(slot, n);
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        dp[n][i] = s[n][i] * (dp[n][i] - __uint_as_float(pair.word[2 + i % 2]));
+    }
     const int row = lane / 16 * 8 + lane % 8, chunk = warp * 2 + lane / 8 % 2;
     const uint32_t to =
-        at.ds(ds_slot) + consumer * cfg::kStepBandBytes + row * cfg::kRowBytes + ((chunk ^ lane % 8) << 4);
+        at.ds(ds.slot) + consumer * cfg::kStepBandBytes + row * cfg::kRowBytes + ((chunk ^ lane % 8) << 4);
 #pragma unroll
-    for (int k = 0; k < kStep16; k++)
+    for (int k = kFrom; k < kTo; k++) {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        rounded_ds[k][i] = pair_of(dp, k, i);
       stmatrix_trans_x4(to + k * 16 * cfg::kRowBytes, rounded_ds[k][0], rounded_ds[k][1], rounded_ds[k][2],
                         rounded_ds[k][3]);
-    fence_async_proxy();
+    }
+  }
+
+  // Two accumulators, rounded: a register of operand A.
+  KJIT_DEVICE static uint32_t pair_of(const float (&c)[kStep8][4], int k, int i) {
+    return cvt_rn_x2(cfg::Element{}, c[2 * k + i / 2][i % 2 * 2], c[2 * k + i / 2][i % 2 * 2 + 1]);
+  }
+
+  // This consumer's dS is written. The first time that lets consumer 1 begin, about half a step later than consumer 0.
+  KJIT_DEVICE void pass_ds_on() {
+    __syncwarp(); // the lanes' writes are behind their fences before one lane says so
+    release(at.ds_full(ds.slot));
+    ds.advance();
+    if (!has_before && consumer == 0) bar_arrive(kStart, kThreads);
+  }
+
+  // Issue dQ of the step before. In the first step there is none: a product of the keys, which nobody reads, takes its
+  // place, because ptxas serialises products that are in flight across a branch around others.
+  KJIT_DEVICE void issue_dq_before() {
+    if (has_before) mbarrier_wait_parity(at.ds_full(before.slot), before.parity);
+    issue_dq(has_before ? at.ds(before.slot) : at.own(0));
   }
 
   // Issue this consumer's half of dS K as one group: the bands of dS are the keys of the first and the second consumer.
-  KJIT_DEVICE void issue_dq() {
+  KJIT_DEVICE void issue_dq(uint32_t ds_tile) {
     const int row = cfg::kSumsRows ? consumer * cfg::kGroupRows : 0;
     const int column = cfg::kSumsRows ? 0 : consumer * cfg::kDqColumns;
     constexpr int kBand = BACKWARD_SM90_BAND_COLUMNS;
-    uint64_t a = wgmma_descriptor(at.ds(ds_slot) + row * cfg::kRowBytes, 16);
+    uint64_t a = wgmma_descriptor(ds_tile + row * cfg::kRowBytes, 16);
     asm volatile("" : "+l"(a)); // as in issue_scores()
     const uint64_t b =
         wgmma_descriptor(at.own(0) + column / kBand * cfg::kGroupBandBytes + column % kBand * 2, cfg::kGroupBandBytes);
@@ -143,9 +230,23 @@ private:
 #pragma unroll
       for (int k = 0; k < cfg::kGroupRows / 16; k++)
         PartOfDq::template mma_async_ss<false, true>(
-            dq, a + wgmma_descriptor_step(keys * cfg::kStepBandBytes + k * 32),
+            dq(), a + wgmma_descriptor_step(keys * cfg::kStepBandBytes + k * 32),
             b + wgmma_descriptor_step(keys * cfg::kGroupBytes + k * 16 * cfg::kRowBytes), keys + k > 0);
     wgmma_commit_group();
+  }
+
+  // The products of dQ of the step before have ended: its dS may be written over, and it is added to the sums.
+  KJIT_DEVICE void give_dq_away() {
+    release(at.ds_empty(before.slot));
+    before.advance();
+    add_or_store_dq();
+  }
+
+  KJIT_DEVICE void add_or_store_dq() {
+    if constexpr (cfg::kDirect)
+      add_dq<kDq8>(*this, dq(), head_before, step_before);
+    else
+      store_dq();
   }
 
   // Hand this consumer's half over to the thread that adds it.
@@ -154,15 +255,10 @@ private:
     dq_parity ^= 1;
     const uint32_t to = at.dq(consumer) + thread * kChunkBytes;
 #pragma unroll
-    for (int n = 0; n < kDq8; n++) {
-      Chunk chunk;
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        chunk.word[i] = __float_as_uint(dq[n][i]);
-      st_shared_16(to + n * kThreadsPerWarpgroup * kChunkBytes, chunk);
-    }
+    for (int n = 0; n < kDq8; n++)
+      st_shared_f32_x4(to + n * kThreadsPerWarpgroup * kChunkBytes, dq()[n][0], dq()[n][1], dq()[n][2], dq()[n][3]);
     fence_async_proxy();
-    __syncwarp(); // the lanes' writes are behind their fences before one lane says so
+    __syncwarp(); // as above
     release(at.dq_full(consumer));
   }
 };

@@ -53,10 +53,12 @@ def backward(
     causal: bool,
     layout: str,
     wanted: list[bool],
+    deterministic: bool = False,
     set_variant: Optional[Callable[[Any], Any]] = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """dq, dk and dv on the current stream, new tensors; those that are not wanted are empty, and not computed.
 
+    deterministic: equal inputs give equal bits, which torch.use_deterministic_algorithms() asks for too.
     set_variant puts a variant into the arguments and returns what must stay alive during the call.
     """
     gradients = tuple(_empty(tensor, want) for tensor, want in zip((q, k, v), wanted))
@@ -69,7 +71,7 @@ def backward(
     if _torch.is_ragged(q, v):
         scale = _torch.scale_of(q, scale)
         wide = [_torch.pad_columns(tensor) for tensor in (dout, q, k, v, out)]
-        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted, set_variant)
+        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted, deterministic, set_variant)
         cut = [
             gradient[..., : tensor.shape[-1]].contiguous() if want else gradient
             for gradient, tensor, want in zip(found, (q, k, v), wanted)
@@ -78,7 +80,8 @@ def backward(
     if q.shape[0] > _BATCH_MAX and set_variant is None:  # a variant's functions count batch entries from the first
         for first in range(0, q.shape[0], _BATCH_MAX):
             part = [None if t is None else t[first : first + _BATCH_MAX] for t in (dout, dlse, q, k, v, out, lse)]
-            for whole, piece, want in zip(gradients, backward(*part, scale, causal, layout, wanted), wanted):
+            pieces = backward(*part, scale, causal, layout, wanted, deterministic)
+            for whole, piece, want in zip(gradients, pieces, wanted):
                 if want:
                     whole[first : first + _BATCH_MAX] = piece
         return gradients[0], gradients[1], gradients[2]
@@ -93,6 +96,8 @@ def backward(
     for name, gradient, want in zip(("dq", "dk", "dv"), gradients, wanted):
         views[name] = _torch._view(gradient) if want else None
     args = build_backward(views, scale=scale, causal=causal, layout=layout)
+    if deterministic or torch.are_deterministic_algorithms_enabled():
+        args.flags |= _abi.KJIT_ATTENTION_DETERMINISTIC
     kept = None if set_variant is None else set_variant(args)
     _launch(args, q)
     del kept
@@ -119,7 +124,7 @@ def _launch(args: Any, q: torch.Tensor) -> None:
 torch.library.define(
     "kjit::attention_backward",
     "(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float? scale, bool causal, "
-    "str layout, bool[3] wanted) -> (Tensor, Tensor, Tensor)",
+    "str layout, bool[3] wanted, bool deterministic=False) -> (Tensor, Tensor, Tensor)",
     tags=torch.Tag.needs_fixed_stride_order,
 )
 
@@ -130,7 +135,8 @@ def _attention_backward(*arguments: Any) -> Any:
 
 
 def _attention_backward_fake(
-    dout: Any, dlse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: Any, causal: Any, layout: Any, wanted: Any
+    dout: Any, dlse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: Any, causal: Any, layout: Any, wanted: Any,
+    deterministic: bool = False,
 ) -> Any:
     return tuple(_empty(tensor, want) for tensor, want in zip((q, k, v), wanted))
 
@@ -146,7 +152,7 @@ torch.library.register_autograd("kjit::attention_backward", _no_second_derivativ
 # What autograd keeps of kjit::attention_lse, and what it does with it.
 
 def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-    q, k, v, ctx.scale, ctx.causal, ctx.layout, _ = inputs
+    q, k, v, ctx.scale, ctx.causal, ctx.layout, _, ctx.deterministic = inputs
     ctx.save_for_backward(q, k, v, *output)
     ctx.set_materialize_grads(False)  # a loss that does not read lse costs nothing
 
@@ -155,13 +161,14 @@ def _attention_lse_backward(context: Any, dout: Any, dlse: Any) -> Any:
     q, k, v, out, lse = context.saved_tensors
     wanted = list(context.needs_input_grad[:3])
     if (dout is None and dlse is None) or not any(wanted):
-        return (None,) * 7
+        return (None,) * 8
     if dout is None:
         dout = torch.zeros_like(out)
     gradients = torch.ops.kjit.attention_backward(
-        dout, dlse, q, k, v, out, lse, context.scale, context.causal, context.layout, wanted
+        dout, dlse, q, k, v, out, lse, context.scale, context.causal, context.layout, wanted,
+        context.deterministic,
     )
-    return (*(gradient if want else None for gradient, want in zip(gradients, wanted)), None, None, None, None)
+    return (*(gradient if want else None for gradient, want in zip(gradients, wanted)), *(None,) * 5)
 
 
 torch.library.register_autograd("kjit::attention_lse", _attention_lse_backward, setup_context=_setup_context)

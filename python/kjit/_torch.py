@@ -254,7 +254,9 @@ def _direct(
 _ARGUMENTS = "Tensor q, Tensor k, Tensor v, float? scale, bool causal, str layout, str config"
 torch.library.define("kjit::attention", f"({_ARGUMENTS}) -> Tensor", tags=torch.Tag.needs_fixed_stride_order)
 torch.library.define(
-    "kjit::attention_lse", f"({_ARGUMENTS}) -> (Tensor, Tensor)", tags=torch.Tag.needs_fixed_stride_order
+    "kjit::attention_lse",
+    f"({_ARGUMENTS}, bool deterministic=False) -> (Tensor, Tensor)",  # of the gradients; the results always are
+    tags=torch.Tag.needs_fixed_stride_order,
 )
 
 
@@ -264,7 +266,9 @@ def _attention(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, co
 
 
 @torch.library.impl("kjit::attention_lse", "default")
-def _attention_lse(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
+def _attention_lse(
+    q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str, deterministic: bool = False
+) -> Any:
     return _direct(q, k, v, scale, causal, layout, None, True, config or None)
 
 
@@ -272,7 +276,9 @@ def _attention_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: st
     return _empty_out(q, v)
 
 
-def _attention_lse_fake(q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str) -> Any:
+def _attention_lse_fake(
+    q: Any, k: Any, v: Any, scale: Any, causal: bool, layout: str, config: str, deterministic: bool = False
+) -> Any:
     return _empty_out(q, v), _empty_lse(q, layout)
 
 
@@ -299,6 +305,7 @@ def _as_operator(
     return_lse: bool,
     config: Optional[Config],
     wants_gradient: bool,
+    deterministic: bool,
 ) -> Any:
     text = config or "" if isinstance(config, str) or config is None else config._text
     if wants_gradient and out is not None:
@@ -306,7 +313,7 @@ def _as_operator(
     if not return_lse and not wants_gradient:
         result = torch.ops.kjit.attention(q, k, v, scale, causal, layout, text)
         return result if out is None else out.copy_(result)  # an operator's output is its own
-    result, lse = torch.ops.kjit.attention_lse(q, k, v, scale, causal, layout, text)
+    result, lse = torch.ops.kjit.attention_lse(q, k, v, scale, causal, layout, text, deterministic)
     if out is not None:
         result = out.copy_(result)
     return (result, lse) if return_lse else result
@@ -329,13 +336,14 @@ def attention(
     out: Optional[torch.Tensor],
     return_lse: bool,
     config: Optional[Config],
+    deterministic: bool = False,
 ) -> Any:
     if q.dtype is torch.float32 or k.dtype is torch.float32 or v.dtype is torch.float32:
         q, k, v = _autocast(q, k, v)
     plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
     wants_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     if torch.compiler.is_compiling() or not plain or wants_gradient:
-        return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config, wants_gradient)
+        return _as_operator(q, k, v, scale, causal, layout, out, return_lse, config, wants_gradient, deterministic)
     return _direct(q, k, v, scale, causal, layout, out, return_lse, config)
 
 

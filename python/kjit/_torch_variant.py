@@ -254,9 +254,11 @@ def _attention_variant_backward(
     if score is not None or mask is not None:
         names, values = (*int_names, *float_names), (*map(int, ints), *floats)
         bound = Reading(score, mask, names, values, tuple(tensor_names), tuple(tensors)).bound()
+    # Variants' kernels sum in one order anyway, and the flag keeps it so.
     gradients = _backward.backward(
-        dout, dlse, q, k, v, out, lse, scale, causal, layout, list(wanted[:3]), lambda args: _fill(args, bound, members)
-    )
+        dout, dlse, q, k, v, out, lse, scale, causal, layout, list(wanted[:3]), True,
+        lambda args: _fill(args, bound, members),
+    )  # fmt: skip
     of_sinks = q.new_empty((0,), dtype=torch.float32)
     if wanted[3]:
         of_sinks = _sink_gradient(dout, dlse, out, lse, sinks, layout)

@@ -49,6 +49,7 @@ def attention(
     alibi_slopes: Any = None,
     bias: Any = None,
     attention_chunk: int = 0,
+    deterministic: bool = False,
 ) -> Any:
     """Attention on the current stream; asynchronous.
 
@@ -69,8 +70,9 @@ def attention(
     bias: added to the scaled scores, (batch, heads_q, seq_q, seq_kv), strides of 0 where it is broadcast.
 
     Returns the output, or with return_lse (output, lse): lse is ln sum exp(scale q k), fp32, (batch, heads_q, seq_q).
-    PyTorch computes gradients of q, k and v, of output and lse, where one of them requires them; equal inputs give
-    equal bits. A second derivative is a NotImplementedError.
+    PyTorch computes gradients of q, k and v, of output and lse, where one of them requires them. With deterministic, or
+    after torch.use_deterministic_algorithms(True), equal inputs give gradients of equal bits; without it the last bits
+    of q's may differ from run to run. A second derivative is a NotImplementedError.
     Unsupported, which is a NotImplementedError, says what cannot be computed on this GPU.
     PyTorch tensors, CuPy and JAX arrays, and any array with __dlpack__ where `out` is given.
     """
@@ -90,7 +92,7 @@ def attention(
             said = (score, mask, score_mod, mask_mod, params, tensors) if functions or texts else None
             return _attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, said, members)
     if _is_torch(q):
-        return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config)
+        return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config, deterministic)
     from . import _dlpack
 
     return _dlpack.attention(q, k, v, scale, causal, layout, out, return_lse, config)

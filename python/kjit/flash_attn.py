@@ -1,7 +1,8 @@
 """FlashAttention's functions, by its signatures: `from kjit.flash_attn import flash_attn_func`.
 
 What the library computes means what it means there; an argument that it does not compute is a NotImplementedError that
-names it. `deterministic` concerns gradients, which are always so here: equal inputs give equal bits.
+names it. `deterministic` concerns gradients: with it, or after torch.use_deterministic_algorithms(True), equal inputs
+give equal bits.
 
 The functions of ragged batches and caches read no length on the host, so that they can be captured into a CUDA graph.
 docs/serving.md has their details.
@@ -40,11 +41,13 @@ def _forward(
     window_size: tuple[int, int],
     softcap: float,
     alibi_slopes: Any,
+    deterministic: bool,
     return_attn_probs: bool,
 ) -> Any:
     if dropout_p != 0.0:
         raise _not_computed("dropout_p", dropout_p)
     options: dict[str, Any] = {
+        "deterministic": deterministic,
         "window": None if tuple(window_size) == (-1, -1) else window_size,
         "softcap": softcap,
         "alibi_slopes": alibi_slopes,
@@ -72,7 +75,9 @@ def flash_attn_func(
 
     Returns out, or (out, lse, None) with return_attn_probs.
     """
-    return _forward(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
+    return _forward(
+        q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
+    )
 
 
 def flash_attn_kvpacked_func(
@@ -89,7 +94,9 @@ def flash_attn_kvpacked_func(
 ) -> Any:
     """kv: (batch, seq_kv, 2, heads, head_dim), read where it lies."""
     k, v = kv[:, :, 0], kv[:, :, 1]
-    return _forward(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
+    return _forward(
+        q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
+    )
 
 
 def flash_attn_qkvpacked_func(
@@ -105,7 +112,9 @@ def flash_attn_qkvpacked_func(
 ) -> Any:
     """qkv: (batch, seq, 3, heads, head_dim), read where it lies."""
     q, k, v = qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2]
-    return _forward(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
+    return _forward(
+        q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs
+    )
 
 
 def _ragged(

@@ -1,9 +1,9 @@
 """FlashAttention-3's functions, by its signatures: `from kjit.flash_attn_interface import flash_attn_with_kvcache`.
 
 What the library computes means what it means there; an argument that it does not compute is a NotImplementedError that
-names it. `pack_gqa` and `deterministic` change nothing: query heads are always packed, and every run gives the same
-bits. Lengths stay on the device, so that every function can be captured into a CUDA graph. docs/serving.md has the
-details.
+names it. `pack_gqa` changes nothing, because query heads are packed wherever that is faster. `deterministic` concerns
+the gradients of flash_attn_func(), as it does there; outputs have the same bits in every run anyway.
+Lengths stay on the device, so that every function can be captured into a CUDA graph. docs/serving.md has the details.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def flash_attn_func(
     if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
         _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     if tuple(window_size) == (-1, -1) and attention_chunk == 0 and softcap == 0.0:
-        found = _dense(q, k, v, softmax_scale=softmax_scale, causal=causal, return_attn_probs=return_attn_probs)
+        options = {"deterministic": deterministic, "return_attn_probs": return_attn_probs}
+        found = _dense(q, k, v, softmax_scale=softmax_scale, causal=causal, **options)
         return found[:2] if return_attn_probs else found
     options = (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, 0, False)
     serving = _serving()

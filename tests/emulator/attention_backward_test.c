@@ -52,6 +52,7 @@ static void run_sums(void **state, int64_t head_dim, int64_t head_dim_v, int32_t
         .choices = {.dlse = i % 2 != 0, .expanded = i == 1, .seed = random_next(&fixture->random)},
         .sums = tile,
         .direct = head_dim > 128 || turn == 3,
+        .staggered = head_dim <= 128 && turn < 3 && i == 0,
         .serial = turn % 2 != 0,
         .in_any_order = (turn + i) / 2 % 2 != 0};
   }

@@ -47,7 +47,8 @@ static const struct mutation sm90_mutations[] = {
 
 #define SUMMING "attention_backward_sm90/summing.cuh"
 static const struct mutation sum_mutations[] = {
-    {"dq is made before the other consumer has written its dS", SUMMING, "meet();\\n    issue_dq();", "issue_dq();"},
+    {"dq is made before the other consumer has written its dS", SUMMING, "meet();\\n      issue_dq(at.ds(ds.slot));",
+     "issue_dq(at.ds(ds.slot));"},
     {"dS is swizzled otherwise than the product reads it", SUMMING, "(chunk ^ lane % 8)", "(chunk ^ lane % 4)"},
     {"a part of dq is written over one that is still being added", SUMMING,
      "mbarrier_wait_parity(at.dq_empty(consumer), dq_parity ^ 1);", ";"},
@@ -55,6 +56,15 @@ static const struct mutation sum_mutations[] = {
     {"one consumer's keys are left out of dq", SUMMING, "for (int keys = 0; keys < cfg::kConsumers; keys++)",
      "for (int keys = 0; keys < 1; keys++)"},
     {"dq is not scaled", "attention_backward_sm90/sums.cuh", "p.rest.scale, at.own(0)", "1.0f, at.own(0)"},
+};
+
+/* With consumers half a step apart. */
+static const struct mutation staggered_mutations[] = {
+    {"dq is made before the other consumer has written its dS", SUMMING,
+     "if (has_before) mbarrier_wait_parity(at.ds_full(before.slot), before.parity);", ";"},
+    {"dS is written over one that is still being multiplied", SUMMING,
+     "if constexpr (cfg::kStaggered) mbarrier_wait_parity(at.ds_empty(ds.slot), ds.parity ^ 1);", ";"},
+    {"the last step is left out of dq", SUMMING, "if constexpr (cfg::kStaggered) finish_dq();", ";"},
 };
 
 /* The backward call with a runtime that compiles anew. */
@@ -82,7 +92,7 @@ static bool is_caught(struct gpu_fixture *fixture, const struct backward_case *o
 }
 
 /* A mask, groups, more steps than stages, whole and ragged tiles, a gradient of lse. */
-static void assert_caught(void **state, const char *arch, int32_t sums, int64_t head_dim,
+static void assert_caught(void **state, const char *arch, int32_t sums, bool staggered, int64_t head_dim,
                           const struct mutation *mutations, size_t count) {
   struct gpu_fixture *fixture = gpu_require(state);
   const struct backward_case one = {
@@ -92,7 +102,8 @@ static void assert_caught(void **state, const char *arch, int32_t sums, int64_t 
                   .seed = 3},
       .choices = {.dlse = true, .seed = 4},
       .arch = arch,
-      .sums = sums};
+      .sums = sums,
+      .staggered = staggered};
   struct attention_data data;
   struct gradients gradients;
   size_t missed = 0;
@@ -108,16 +119,21 @@ static void assert_caught(void **state, const char *arch, int32_t sums, int64_t 
 }
 
 static void test_flash_backward__mistakes_are_caught(void **state) {
-  assert_caught(state, "sm_90", 0, 64, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
+  assert_caught(state, "sm_90", 0, false, 64, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
 }
 
 /* Of a head size whose kernels are pipelined. */
 static void test_attention_backward_sm90__mistakes_are_caught(void **state) {
-  assert_caught(state, NULL, 0, 96, sm90_mutations, sizeof sm90_mutations / sizeof *sm90_mutations);
+  assert_caught(state, NULL, 0, false, 96, sm90_mutations, sizeof sm90_mutations / sizeof *sm90_mutations);
 }
 
 static void test_attention_backward_sm90__mistakes_in_summing_dq_are_caught(void **state) {
-  assert_caught(state, NULL, 64, 72, sum_mutations, sizeof sum_mutations / sizeof *sum_mutations);
+  assert_caught(state, NULL, 64, false, 72, sum_mutations, sizeof sum_mutations / sizeof *sum_mutations);
+}
+
+static void test_attention_backward_sm90__mistakes_of_staggered_consumers_are_caught(void **state) {
+  assert_caught(state, NULL, 64, true, 72, staggered_mutations,
+                sizeof staggered_mutations / sizeof *staggered_mutations);
 }
 
 static int setup(void **state) {
@@ -133,6 +149,7 @@ int main(void) {
   /* These take the emulator a minute more. */
   const struct CMUnitTest rest[] = {
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_summing_dq_are_caught),
+      cmocka_unit_test(test_attention_backward_sm90__mistakes_of_staggered_consumers_are_caught),
   };
   int failed = cmocka_run_group_tests_name("mutations of attention backward", tests, setup, gpu_teardown);
   if (getenv("KJIT_TEST_ALL_CONFIGS"))

@@ -28,6 +28,7 @@ static struct backward_case grid_case(struct gpu_fixture *fixture, int64_t head_
                   .lse = true,
                   .seed = random_next(&fixture->random)},
       .choices = {.dlse = turn % 5 == 0, .expanded = turn % 7 == 3, .seed = random_next(&fixture->random)},
+      .in_any_order = turn % 2 != 0,
       .arch = arch};
 }
 
@@ -89,6 +90,7 @@ static void test_attention_backward__random_problems_are_right(void **state) {
     cases[i] = grid_case(fixture, size, size, (size_t)(random_next(&fixture->random) % 1000), NULL);
     cases[i].problem.asked.seq_q = 1 + (int64_t)(random_next(&fixture->random) % 700);
     cases[i].problem.asked.seq_kv = 1 + (int64_t)(random_next(&fixture->random) % 700);
+    cases[i].in_any_order = i % 2 == 0;
     cases[i].problem.scale = i % 4 == 0 ? 1.0 : 0; /* scores far apart */
   }
   backward_run_cases(fixture, cases, count);
@@ -128,6 +130,7 @@ static void test_attention_backward__runs_have_equal_bits(void **state) {
   for (size_t i = 0; i < 4; i++) {
     struct backward_case one =
         grid_case(fixture, i % 2 ? 128 : 64, i % 2 ? 128 : 64, 10, i < 2 ? NULL : flash_arch(fixture));
+    one.in_any_order = false;
     problem_set_causal(&one.problem, i % 2 != 0);
     assert_same_bits(fixture, &one, 50);
   }

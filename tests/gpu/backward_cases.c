@@ -33,7 +33,8 @@ static kjit_status take_sums(const struct backward_case *one, kjit_config *confi
         .stages = 2,
         .value_stages = 2,
         .pipelined = !one->serial,
-        .direct = one->direct};
+        .direct = one->direct,
+        .staggered = one->staggered};
     configs[*count] = (kjit_config){.family = kjit_family_find("attention_backward_sm90")};
     memcpy(configs[*count].values, &config, sizeof config);
     status = kjit_config_check(&configs[*count], "sm_90a", error);
@@ -46,7 +47,9 @@ static kjit_status choose(const struct gpu_fixture *fixture, const struct backwa
                           size_t *count, kjit_error *error) {
   const char *arch = one->arch ? one->arch : strcmp(fixture->card.arch, "sm_90") == 0 ? "sm_90a" : fixture->card.arch;
   if (one->sums) return take_sums(one, configs, count, error);
-  return kjit_attention_backward_choose(&one->problem.asked, wanted_of(one), arch, configs, count, error);
+  kjit_attention_problem asked = one->problem.asked;
+  if (!one->in_any_order) asked.flags |= KJIT_ATTENTION_DETERMINISTIC;
+  return kjit_attention_backward_choose(&asked, wanted_of(one), arch, configs, count, error);
 }
 
 /* ---- Compiling ---- */
@@ -132,9 +135,10 @@ void backward_case_create(struct gpu_fixture *fixture, const struct backward_cas
 static void describe(const struct backward_case *one, char *text, size_t capacity) {
   char problem[PROBLEM_TEXT_MAX];
   problem_print(&one->problem, problem);
-  snprintf(text, capacity, "%s wanted=%u dlse=%d expanded=%d arch=%s sums=%d serial=%d direct=%d any_order=%d", problem,
+  snprintf(text, capacity,
+           "%s wanted=%u dlse=%d expanded=%d arch=%s sums=%d serial=%d direct=%d staggered=%d any_order=%d", problem,
            wanted_of(one), one->choices.dlse, one->choices.expanded, one->arch ? one->arch : "chosen", (int)one->sums,
-           one->serial, one->direct, one->in_any_order);
+           one->serial, one->direct, one->staggered, one->in_any_order);
 }
 
 /* Right, and the second run's bits are the first one's. */

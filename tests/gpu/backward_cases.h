@@ -11,8 +11,9 @@ struct backward_case {
   const char *arch;  /* "sm_90" or "sm_80": kernels of flash_backward for it; NULL: the library chooses */
   int32_t sums;      /* 64 or 128: the kernels of attention_backward_sm90 that sum dq, with steps of so many queries */
   bool direct;       /* with sums: dq is added from registers */
+  bool staggered;    /* with sums: consumers half a step apart */
   bool serial;       /* with sums: a step's scores are not issued in the step before */
-  bool in_any_order; /* with sums: without KJIT_ATTENTION_DETERMINISTIC, so that the second run's bits may differ */
+  bool in_any_order; /* without KJIT_ATTENTION_DETERMINISTIC, so that the second run's bits may differ */
 };
 
 /* Compile what the cases need in parallel; then for each run the forward call, the backward call twice, and judge:

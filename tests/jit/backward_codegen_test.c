@@ -22,7 +22,7 @@ enum {
   MASKS = 2,
   WANTED = 3, /* all gradients, dk alone, dv alone */
   ARCHS = 3,
-  MOST = SIZES * MASKS * WANTED * ARCHS * KJIT_ATTENTION_BACKWARD_KERNELS_MAX + 2 * EQUAL
+  MOST = SIZES * MASKS * WANTED * ARCHS * KJIT_ATTENTION_BACKWARD_KERNELS_MAX + 4 * EQUAL
 };
 
 static const char *const archs[ARCHS] = {"sm_90a", "sm_80", "sm_86"};
@@ -58,6 +58,7 @@ static void choose(struct batch *batch, size_t size, size_t mask, size_t want, s
   problem.dtype = (size + mask) % 2 ? KJIT_FP16 : KJIT_BF16;
   problem.flags = mask ? KJIT_ATTENTION_CAUSAL : 0;
   problem.seq_q = 4096;
+  problem.flags |= KJIT_ATTENTION_DETERMINISTIC; /* add_sums() has the other kernels */
   problem.head_dim = size < EQUAL ? 8 * (int64_t)(size + 1) : pairs[size - EQUAL][0];
   problem.head_dim_v = size < EQUAL ? problem.head_dim : pairs[size - EQUAL][1];
   assert_status(KJIT_OK, kjit_attention_backward_choose(&problem, wanted[want], archs[arch], configs, &count, &error),
@@ -68,8 +69,8 @@ static void choose(struct batch *batch, size_t size, size_t mask, size_t want, s
   }
 }
 
-/* The kernel that sums dq, which the planner does not choose yet. */
-static void add_sums(struct batch *batch, int32_t head_dim, int32_t causal) {
+/* The kernel that sums dq, which choose() does not ask for. */
+static void add_sums(struct batch *batch, int32_t head_dim, int32_t causal, int32_t staggered) {
   const int32_t tile = head_dim <= 64 ? 128 : 64;
   const kjit_attention_backward_sm90_config config = {.dtype = causal ? KJIT_FP16 : KJIT_BF16,
                                                       .head_dim = head_dim,
@@ -81,7 +82,8 @@ static void add_sums(struct batch *batch, int32_t head_dim, int32_t causal) {
                                                       .stages = 2,
                                                       .value_stages = 2,
                                                       .pipelined = 1,
-                                                      .direct = head_dim > 128};
+                                                      .direct = head_dim > 128,
+                                                      .staggered = staggered};
   struct kernel *kernel = &batch->kernels[batch->codegen.count++];
   *kernel = (struct kernel){.config.family = kjit_family_find("attention_backward_sm90"), .arch = "sm_90a"};
   memcpy(kernel->config.values, &config, sizeof config);
@@ -93,8 +95,10 @@ static void choose_all(struct batch *batch) {
   for (size_t i = 0; i < SIZES * MASKS * WANTED * ARCHS; i++)
     choose(batch, i % SIZES, i / SIZES % MASKS, i / SIZES / MASKS % WANTED, i / SIZES / MASKS / WANTED);
   for (int32_t head_dim = 8; head_dim <= 256; head_dim += head_dim == 128 ? 72 : 8) {
-    add_sums(batch, head_dim, 0);
-    add_sums(batch, head_dim, 1);
+    for (int32_t staggered = 0; staggered <= (head_dim <= 64); staggered++) {
+      add_sums(batch, head_dim, 0, staggered);
+      add_sums(batch, head_dim, 1, staggered);
+    }
   }
   qsort(batch->kernels, batch->codegen.count, sizeof *batch->kernels, compare);
   for (size_t i = 0; i < batch->codegen.count; i++) {

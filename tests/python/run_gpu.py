@@ -34,7 +34,7 @@ def gpu_count():
 def main():
     started = time.monotonic()
     print(f"kjit {kjit.__version__} of {Path(kjit.__file__).parent}", flush=True)
-    names = ["gpu_torch", "gpu_serving", "gpu_frameworks", "gpu_modules", "gpu_leaks", "gpu_variants"]
+    names = ["gpu_torch", "gpu_serving", "gpu_frameworks", "gpu_modules", "gpu_leaks", "gpu_variants", "gpu_training"]
     suite = unittest.defaultTestLoader.loadTestsFromNames(names)
     wanted = sys.argv[1:]
     cases = [case for module in suite for group in module for case in group]

@@ -17,7 +17,7 @@ try:
 except ImportError:
     torch = None
 else:
-    from kjit import _torch
+    from kjit import _abi, _torch
 
 DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
 DRIVER.asked_stream.restype = ctypes.c_void_p
@@ -322,6 +322,38 @@ class Operators(OnFakeDevice):
             for tensor, need in zip(tensors, needed):
                 self.assertEqual(tensor.grad is not None, bool(need))
                 self.assertTrue(tensor.grad is None or tensor.grad.shape == tensor.shape)
+
+    def flags_of_backward(self, compiled=False, **options):
+        """The flags of the C call that computes the gradients."""
+        flags, module = [], _torch_backward()
+
+        def attention(q, k, v):
+            return kjit.attention(q, k, v, **options).float().sum()
+
+        with mock.patch.object(module, "_launch", lambda args, q: flags.append(args.flags)):
+            function = torch.compile(attention, fullgraph=True, backend="aot_eager") if compiled else attention
+            function(*problem(requires_grad=True)).backward()
+        return flags
+
+    def test_gradients__have_equal_bits_where_the_caller_says_so(self):
+        wanted = _abi.KJIT_ATTENTION_DETERMINISTIC
+        self.assertEqual(self.flags_of_backward(), [0])
+        self.assertEqual(self.flags_of_backward(deterministic=True), [wanted])
+        self.assertEqual(self.flags_of_backward(deterministic=True, compiled=True), [wanted])
+
+    def test_gradients__have_equal_bits_where_pytorch_says_so(self):
+        torch.use_deterministic_algorithms(True)
+        self.addCleanup(torch.use_deterministic_algorithms, False)
+        self.assertEqual(self.flags_of_backward(), [_abi.KJIT_ATTENTION_DETERMINISTIC])
+
+    def test_gradients__of_flash_attn_have_equal_bits_where_the_caller_says_so(self):
+        from kjit import flash_attn, flash_attn_interface
+
+        for function in (flash_attn.flash_attn_func, flash_attn_interface.flash_attn_func):
+            flags = []
+            with mock.patch.object(_torch_backward(), "_launch", lambda args, q: flags.append(args.flags)):
+                function(*problem(requires_grad=True), deterministic=True).sum().backward()
+            self.assertEqual(flags, [_abi.KJIT_ATTENTION_DETERMINISTIC])
 
     def test_gradients__of_lse_need_no_gradient_of_the_output(self):
         q, k, v = problem(requires_grad=True)

@@ -24,6 +24,14 @@ KJIT_DEVICE void bulk_reduce_add_f32(void *global, uint32_t shared, int bytes) {
                : "memory");
 }
 
+// Four fp32 values into shared memory, 16-byte aligned, where the copy engine adds them from. Each thread by itself.
+// Accumulators of wgmma must go there as the floating-point values that they are: were their bits an integer anywhere,
+// the compiler would move them between registers while products are in flight, and ptxas serialise these (C7514).
+// PTX ISA 9.0, "Data Movement and Conversion Instructions: st"
+KJIT_DEVICE void st_shared_f32_x4(uint32_t shared, float a, float b, float c, float d) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+
 // Add four fp32 values to global memory, 16-byte aligned; each by itself, in no order among threads. Each thread by
 // itself. PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: red" (.v4)
 KJIT_DEVICE void red_add_f32_x4(void *global, float a, float b, float c, float d) {

@@ -58,13 +58,14 @@ static uint32_t bands(int32_t columns) {
   return (uint32_t)integer_divide_up(columns, BACKWARD_SM90_BAND_COLUMNS);
 }
 
-/* What summing dq takes besides: two buffers of dS, each consumer's part of dq, two mbarriers for it. */
+/* What summing dq takes besides: two buffers of dS, each consumer's part of dq, mbarriers for both. */
 static uint32_t summing_bytes(const kjit_attention_backward_sm90_config *config) {
   const uint32_t consumers = (uint32_t)config->consumers, rows_of_step = (uint32_t)config->tile;
   const uint32_t columns = (uint32_t)BACKWARD_SM90_DQ_COLUMNS(config->head_dim, config->tile);
   const uint32_t ds = 2 * consumers * rows_of_step * BACKWARD_SM90_ROW_BYTES;
   const uint32_t dq = config->direct ? 0 : BACKWARD_SM90_GROUP_ROWS * columns * 4;
-  return ds + consumers * (dq + 2 * BACKWARD_SM90_BARRIER_BYTES);
+  const uint32_t barriers = 2 * consumers + (config->staggered ? 2 * 2 : 0);
+  return ds + consumers * dq + barriers * BACKWARD_SM90_BARRIER_BYTES;
 }
 
 /* Shared memory of a kernel that makes steps, as pipeline.cuh lays it out: own tiles, tiles of the steps, what summing
@@ -143,6 +144,7 @@ static kjit_status check_counts(const kjit_attention_backward_sm90_config *confi
 /* How queries and columns of dq are shared by two consumers: config.cuh. */
 static kjit_status check_sums(const kjit_attention_backward_sm90_config *config, kjit_error *error) {
   if (!rule_is_between(config->direct, 0, 1)) return rule_broken(error, "direct", config->direct, "0 or 1");
+  if (!rule_is_between(config->staggered, 0, 1)) return rule_broken(error, "staggered", config->staggered, "0 or 1");
   const int32_t half = BACKWARD_SM90_GROUP_ROWS, whole = 2 * half, head_dim = config->head_dim;
   if (config->pass != BACKWARD_SM90_SUM && !is_around_sums(config)) return KJIT_OK;
   if (config->pass == BACKWARD_SM90_SUM && config->consumers != 2)
@@ -206,6 +208,7 @@ static void canonicalize(const kjit_family *family, int32_t *values) {
   kjit_attention_backward_sm90_config *config = (kjit_attention_backward_sm90_config *)values;
   (void)family;
   if (config->pass != BACKWARD_SM90_SUM) config->direct = 0;
+  if (config->pass != BACKWARD_SM90_SUM || shares(config)) config->staggered = 0;
   if (!is_around_sums(config)) return;
   config->causal = config->pipelined = config->direct = 0;
   config->consumers = config->stages = config->value_stages = 1;

@@ -6,27 +6,46 @@
 #include "attention/backward/backward_call.h"
 #include "attention/backward/sm90_backward.h"
 #include "attention_backward_sm90/layout.h"
+#include "base/integer.h"
 #include "family/config.h"
 
-/* Queries from which on these kernels are faster than those that sum in registers, by the larger head size; NEVER where
- * no card has shown it. `in_order`: where blocks take turns. */
+/* Queries and keys from which on these kernels are faster than those that sum in registers, by the larger head size and
+ * by mask (full, causal); NEVER where no card has shown it. `in_order`: where blocks take turns. `staggered`: from
+ * where on the two consumers of a block are half a step apart. */
 #define NEVER INT64_MAX
 static const struct {
   int32_t columns;
-  int64_t in_any_order, in_order;
-} faster_from[] = {{64, NEVER, NEVER}, {128, NEVER, NEVER}, {256, NEVER, NEVER}};
+  int64_t in_any_order[2], in_order[2], staggered;
+} faster_from[] = {{64, {512, 512}, {16384, 1024}, 2048},
+                   {128, {512, 2048}, {NEVER, NEVER}, NEVER},
+                   {256, {NEVER, NEVER}, {NEVER, NEVER}, NEVER}};
 
 /* The most memory for sums that the planner asks for: 4 bytes for each element of dq. */
 #define MOST_BYTES ((int64_t)1 << 30)
 
-static bool is_faster(const kjit_attention_problem *problem) {
+/* The row of a problem. Its head sizes are those that a kernel takes. */
+static size_t row_of(const kjit_attention_problem *problem) {
   const int64_t columns = problem->head_dim > problem->head_dim_v ? problem->head_dim : problem->head_dim_v;
-  for (size_t i = 0; i < sizeof faster_from / sizeof *faster_from; i++) {
-    if (columns > faster_from[i].columns) continue;
-    const bool in_order = problem->flags & KJIT_ATTENTION_DETERMINISTIC;
-    return problem->seq_q >= (in_order ? faster_from[i].in_order : faster_from[i].in_any_order);
-  }
-  return false;
+  size_t row = 0;
+  while (columns > faster_from[row].columns && row + 1 < sizeof faster_from / sizeof *faster_from)
+    row++;
+  return row;
+}
+
+/* Grouped heads: with fewer blocks than a card has multiprocessors it is the block that takes longest, and that is done
+ * sooner when dq has blocks of its own, one for each query head. */
+#define LEAST_BLOCKS 132
+
+static int64_t blocks_of(const kjit_attention_problem *problem) {
+  return integer_divide_up(problem->seq_kv, 2 * BACKWARD_SM90_GROUP_ROWS) * problem->heads_kv * problem->batch;
+}
+
+static bool is_faster(const kjit_attention_problem *problem) {
+  const size_t row = row_of(problem), causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;
+  const bool in_order = problem->flags & KJIT_ATTENTION_DETERMINISTIC;
+  const int64_t length = problem->seq_q < problem->seq_kv ? problem->seq_q : problem->seq_kv;
+  if (problem->heads_q != problem->heads_kv && blocks_of(problem) < LEAST_BLOCKS) return false;
+  return length >= (in_order ? faster_from[row].in_order : faster_from[row].in_any_order)[causal];
 }
 
 bool sm90_backward_choose_sums(const kjit_attention_problem *problem, uint32_t gradients,
@@ -46,7 +65,8 @@ bool sm90_backward_choose_sums(const kjit_attention_problem *problem, uint32_t g
                                                 .stages = 2,
                                                 .value_stages = 2,
                                                 .pipelined = 1,
-                                                .direct = wide ? 1 : 0};
+                                                .direct = wide ? 1 : 0,
+                                                .staggered = problem->seq_q >= faster_from[row_of(problem)].staggered};
   for (out->count = 0; out->count < sizeof passes / sizeof *passes; out->count++) {
     int32_t *values = out->kernels[out->count].values;
     config.pass = passes[out->count];

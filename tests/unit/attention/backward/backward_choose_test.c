@@ -52,7 +52,7 @@ static void test_backward_choose__dq_comes_first_and_delta_before_dk(void **stat
 static void test_backward_choose__hopper_has_a_family_of_its_own(void **state) {
   const kjit_attention_problem problem = problem_of(128, 128);
   (void)state;
-  assert_int_equal(16, passes(&problem, ALL, "sm_90a", "attention_backward_sm90"));
+  assert_int_equal(886, passes(&problem, ALL, "sm_90a", "attention_backward_sm90"));
   assert_int_equal(86, passes(&problem, KJIT_GRADIENT_K | KJIT_GRADIENT_V, "sm_90a", "attention_backward_sm90"));
   assert_int_equal(16, passes(&problem, ALL, "sm_90", "flash_backward"));
 }
@@ -63,6 +63,39 @@ static void test_backward_choose__dk_and_dv_of_large_heads_are_two_kernels(void 
   assert_int_equal(124, passes(&problem, ALL, "sm_80", "flash_backward"));
   assert_int_equal(124, passes(&problem, ALL, "sm_90a", "attention_backward_sm90"));
   assert_int_equal(824, passes(&problem, KJIT_GRADIENT_K | KJIT_GRADIENT_V, "sm_86", "flash_backward"));
+}
+
+/* The kernels for 4 x 8 heads, or with groups of 8, and so many queries and keys. */
+static int passes_of(int64_t head_dim, int64_t seq, uint32_t flags, int64_t heads_kv) {
+  kjit_attention_problem problem = problem_of(head_dim, head_dim);
+  problem.batch = 4;
+  problem.heads_q = 8;
+  problem.heads_kv = heads_kv;
+  problem.seq_q = problem.seq_kv = seq;
+  problem.flags = flags;
+  return passes(&problem, ALL, "sm_90a", "attention_backward_sm90");
+}
+
+/* By five products (8, 7, 16) where the measured lengths say so, else by seven (1, 6). */
+static void test_backward_choose__sums_dq_in_memory_where_that_is_faster(void **state) {
+  enum { FIVE = 886, SEVEN = 16, CAUSAL = KJIT_ATTENTION_CAUSAL, IN_ORDER = KJIT_ATTENTION_DETERMINISTIC };
+  (void)state;
+  assert_int_equal(FIVE, passes_of(64, 4096, 0, 8));
+  assert_int_equal(FIVE, passes_of(40, 512, CAUSAL, 8));
+  assert_int_equal(SEVEN, passes_of(64, 256, 0, 8));
+  assert_int_equal(SEVEN, passes_of(64, 4096, IN_ORDER, 8));
+  assert_int_equal(FIVE, passes_of(64, 4096, CAUSAL | IN_ORDER, 8));
+  assert_int_equal(FIVE, passes_of(128, 512, 0, 8));
+  assert_int_equal(SEVEN, passes_of(128, 1024, CAUSAL, 8));
+  assert_int_equal(FIVE, passes_of(128, 2048, CAUSAL, 8));
+  assert_int_equal(SEVEN, passes_of(128, 16384, CAUSAL | IN_ORDER, 8));
+  assert_int_equal(124, passes_of(256, 16384, 0, 8));
+}
+
+static void test_backward_choose__few_blocks_of_grouped_heads_leave_dq_its_own_kernel(void **state) {
+  (void)state;
+  assert_int_equal(16, passes_of(64, 1024, 0, 1));
+  assert_int_equal(886, passes_of(64, 16384, 0, 1));
 }
 
 /* Every head size, on cards with much and little shared memory. */
@@ -145,7 +178,7 @@ static void test_flash_backward_rules__say_what_is_wrong(void **state) {
 
 #define SM90(pass, consumers, tile, stages, value_stages, pipelined)                                                   \
   "dtype=bf16,head_dim=128,head_dim_v=128,causal=0,pass=" pass ",consumers=" consumers ",tile=" tile ",stages=" stages \
-  ",value_stages=" value_stages ",pipelined=" pipelined ",direct=0"
+  ",value_stages=" value_stages ",pipelined=" pipelined ",direct=0,staggered=0"
 
 static void test_attention_backward_sm90_rules__say_what_is_wrong(void **state) {
   static const char family[] = "attention_backward_sm90";
@@ -176,6 +209,8 @@ int main(void) {
       cmocka_unit_test(test_backward_choose__dq_comes_first_and_delta_before_dk),
       cmocka_unit_test(test_backward_choose__hopper_has_a_family_of_its_own),
       cmocka_unit_test(test_backward_choose__dk_and_dv_of_large_heads_are_two_kernels),
+      cmocka_unit_test(test_backward_choose__sums_dq_in_memory_where_that_is_faster),
+      cmocka_unit_test(test_backward_choose__few_blocks_of_grouped_heads_leave_dq_its_own_kernel),
       cmocka_unit_test(test_backward_choose__every_head_size_has_kernels),
       cmocka_unit_test(test_backward_choose__refuses_what_no_family_computes),
       cmocka_unit_test(test_flash_backward_rules__say_what_is_wrong),

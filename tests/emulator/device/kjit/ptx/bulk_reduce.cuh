@@ -8,6 +8,13 @@ EMULATOR_PTX("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [
 }
 ;
 
+EMULATOR_PTX("st.shared.v4.f32 [%0], {%1, %2, %3, %4};"){
+    static void run(unsigned shared, float a, float b, float c, float d){const float values[4] = {a, b, c, d};
+emulator->store_shared(shared, values, sizeof values);
+}
+}
+;
+
 EMULATOR_PTX("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};"){
     static void run(void *global, float a, float b, float c, float d){const float values[4] = {a, b, c, d};
 float sums[4];
