@@ -83,7 +83,8 @@ class Cache(WithRuntime):
         self.assertTrue(any("value.h" in field for field in fields), fields)
         self.assertTrue(any("option" in field for field in fields), fields)
         (header,) = (row for row in why.differences if "value.h" in row.field)
-        self.assertEqual((header.line, header.wanted_line, header.found_line), (1, "#define VALUE 2", "#define VALUE 1"))
+        lines = (header.line, header.wanted_line, header.found_line)
+        self.assertEqual(lines, (1, "#define VALUE 2", "#define VALUE 1"))
 
     def test_verify__finds_damage_and_repairs_it(self):
         made = self.compile(1)
