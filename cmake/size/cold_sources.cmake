@@ -32,7 +32,9 @@ set(hot_files attention/tune/tune_attention.c attention/tune/tune_class.c family
 list(APPEND hot_files family/definition/definition_rules.c family/definition/definition_text.c
                       family/definition/definition_tune.c family/definition/definition_value.c family/file/family_api.c)
 # Nine megabytes of headers go through the scanner before a compile of CUB.
-list(APPEND hot_files jit/request/directive_scan.c)
+list(APPEND hot_files jit/request/condition.c jit/request/directive_scan.c jit/request/include_closure.c
+                      jit/request/include_find.c jit/request/include_walk.c jit/request/macro_expand.c
+                      jit/request/macro_table.c)
 
 foreach(folder IN LISTS cold_folders)
   file(GLOB names RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.c)

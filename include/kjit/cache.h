@@ -160,6 +160,13 @@ typedef struct kjit_cache_difference {
   const char *field;  /**< "target", "compiler", "option", "prologue", "source flash_forward/params.h", … */
   const char *wanted; /**< in the key asked about; "" if it lacks the field                               */
   const char *found;  /**< in the nearest entry; "" if that lacks it                                      */
+  /** Of a source: the first line that differs, from 1. 0 for any other field, and when one of the two texts is not kept
+      (kjit_runtime_options.source_max_bytes). */
+  uint32_t line;
+  uint32_t reserved;       /**< zero */
+  const char *wanted_line; /**< that line in the source asked about, at most 500 bytes of UTF-8 around the first
+                                difference, other bytes as "\xNN"; NULL: the file ends before it, or line is 0 */
+  const char *found_line;  /**< the same in the nearest entry's source */
 } kjit_cache_difference;
 
 /**

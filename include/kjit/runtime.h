@@ -73,6 +73,9 @@ typedef enum kjit_tiered {
   KJIT_TIERED_ON = 2
 } kjit_tiered;
 
+/** For kjit_runtime_options.source_max_bytes: no text of a source is written to the cache folder. */
+#define KJIT_KEEP_NO_SOURCES UINT64_MAX
+
 /** A bundle in memory, as `kjit bundle create --c-source` writes it. Borrowed: it must outlive the runtime. */
 typedef struct kjit_bundle_blob {
   const void *data;
@@ -139,6 +142,10 @@ typedef struct kjit_runtime_options {
   uint32_t tier_calls; /**< with KJIT_TIERED_ON: so many calls that choose a kernel are served by the first tier, and
                           the next one waits for the kernel, so that which kernel computes a call depends neither on
                           time nor on the cache. 0: until it is loaded                                               */
+  /** Bound on the texts of one's own sources that the user folder keeps beside the kernels, the toolkit's headers left
+      out, so that `kjit cache why` can name the line that changed; the oldest go first. 0: $KJIT_CACHE_SOURCES
+      ("off" or a number of bytes) or 64 MiB; KJIT_KEEP_NO_SOURCES: none are kept. */
+  uint64_t source_max_bytes;
 } kjit_runtime_options;
 
 /** Options with struct_size set and everything else at its default. */

@@ -20,6 +20,11 @@ class Difference(NamedTuple):
     wanted: str
     #: In the nearest entry; "" if that lacks it.
     found: str
+    #: Of a source: the first line that differs, from 1; 0 for other fields, and when a text is not kept.
+    line: int = 0
+    #: That line in either source, shortened; None if the file ends before it, and when line is 0.
+    wanted_line: Optional[str] = None
+    found_line: Optional[str] = None
 
 
 class Why(NamedTuple):
@@ -84,8 +89,9 @@ class CacheUpkeep:
 
         def visit(user: Any, difference: Any) -> int:
             row = difference.contents
-            texts = (text.decode(errors="replace") for text in (row.field, row.wanted, row.found))
-            differences.append(Difference(*texts))
+            field, wanted, found = (text.decode(errors="replace") for text in (row.field, row.wanted, row.found))
+            lines = (text and text.decode() for text in (row.wanted_line, row.found_line))
+            differences.append(Difference(field, wanted, found, row.line, *lines))
             return 0
 
         nearest = ctypes.create_string_buffer(65)

@@ -117,7 +117,8 @@ class Runtime(CacheUpkeep):
     whatever was measured. dump_dir: a folder in which each compile leaves its source, PTX, machine code and log;
     time_phases: Artifact.phases says where a compile's time went. tiered: while the kernel of an attention call is
     built, another that is quick to compile serves the calls; a number: exactly so many calls.
-    nvtx: a profiler is shown compiles, links and loads.
+    nvtx: a profiler is shown compiles, links and loads. source_max_bytes: bound on the texts of your sources that the
+    cache folder keeps for cache_why(); 0 keeps none.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class Runtime(CacheUpkeep):
         time_phases: bool = False,
         tiered: Union[None, bool, int] = None,
         nvtx: bool = False,
+        source_max_bytes: Optional[int] = None,
     ) -> None:
         _require("cache_mode", cache_mode, CACHE_MODES)
         _require("pch", pch, PCH_MODES)
@@ -174,6 +176,7 @@ class Runtime(CacheUpkeep):
             compile_memory_max_bytes=compile_memory_max_bytes,
             tiered=_tiered(tiered),
             tier_calls=0 if tiered is None or isinstance(tiered, bool) else tiered,
+            source_max_bytes=0 if source_max_bytes is None else source_max_bytes or _abi.KJIT_KEEP_NO_SOURCES,
         )
         self._blobs = _put_bundles(options, bundles)  # the library reads them as long as the runtime lives
         put_array(options, "trusted_keys", "trusted_key_count", [key.encode() for key in trusted_keys])

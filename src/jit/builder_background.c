@@ -58,6 +58,7 @@ static struct background_build *build_create(const struct builder_call *call, st
   wire_request_put(&build->payload, call->request, call->compiler, WIRE_COMPILE, 0);
   if (!build->payload.failed && !wire_request_read(&build->wire, mem, build->payload.data, build->payload.bytes)) {
     build->compiler = build->wire.identity;
+    build->wire.request.keeps_texts = call->request->keeps_texts;
     return build;
   }
   build_destroy(build);

@@ -64,6 +64,19 @@ static kjit_status choose_bounds(struct builder *builder, const kjit_runtime_opt
   return read_bytes(builder, options, "KJIT_CACHE_MAX_BYTES", &builder->user.max_bytes, error);
 }
 
+/* The bound on sources' texts. "off" is a word, because a bound of 0 means the default everywhere else. */
+static kjit_status choose_texts(struct builder *builder, const kjit_runtime_options *options, kjit_error *error) {
+  static const char name[] = "KJIT_CACHE_SOURCES";
+  uint64_t *bytes = &builder->user.max_text_bytes;
+  const char *value = read_environment(builder, options, name);
+  *bytes = options->source_max_bytes ? options->source_max_bytes : BUILDER_DEFAULT_TEXT_BYTES;
+  if (*bytes == KJIT_KEEP_NO_SOURCES) *bytes = 0;
+  if (options->source_max_bytes || !value) return KJIT_OK;
+  if (strcmp(value, "off") != 0) return read_bytes(builder, options, name, bytes, error);
+  *bytes = 0;
+  return KJIT_OK;
+}
+
 struct word {
   const char *name;
   uint32_t value;
@@ -225,6 +238,7 @@ static kjit_status set_up(struct builder *builder, const kjit_runtime_options *o
   init_tier(&builder->site, builder, KJIT_ORIGIN_SITE, parts->use_grain_s);
   kjit_status status = choose_mode(builder, options, error);
   if (status == KJIT_OK) status = choose_bounds(builder, options, error);
+  if (status == KJIT_OK) status = choose_texts(builder, options, error);
   if (status != KJIT_OK) return status;
   if (!builder->nvrtc)
     status = nvrtc_create(&builder->nvrtc, builder->mem, options->nvrtc_path,

@@ -37,6 +37,7 @@
 
 #define BUILDER_DEFAULT_MAX_BYTES   ((uint64_t)1 << 30)
 #define BUILDER_DEFAULT_MAX_ENTRIES 100000
+#define BUILDER_DEFAULT_TEXT_BYTES  ((uint64_t)64 << 20)
 
 /* Bounds on the artifacts in memory that no loaded kernel holds: thousands of kernels of usual size. An evicted one
  * costs a read of its entry when it is asked for again. */

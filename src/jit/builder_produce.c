@@ -9,8 +9,10 @@
 #include "jit/builder_held.h"
 #include "jit/cache/cache_publish.h"
 #include "jit/cache/failure_cache.h"
+#include "jit/cache/text_store.h"
 #include "jit/compile/compile.h"
 #include "jit/compile/symbols.h"
+#include "jit/compile/toolkit_find.h"
 #include "jit/inspect.h"
 
 /* Pauses between two looks at a lock: short at first, because the other process may be nearly done, then longer, so
@@ -162,6 +164,15 @@ kjit_status builder_make_key(struct builder_call *call, kjit_artifact **out, kji
   return artifact_create(out, call->builder->mem, &image, &call->identity, KJIT_ORIGIN_NONE, error);
 }
 
+/* Keep the texts of a caller's source, so that it can be told later which line of it changed. */
+static void keep_texts(const struct builder_call *call) {
+  struct builder *builder = call->builder;
+  struct custom_extras extras = {0};
+  if (!call->request->keeps_texts) return;
+  toolkit_extras(&builder->toolkit, builder->nvrtc, true, &extras);
+  text_store_put(&builder->user, call->request->sources, &(struct text_store_skip){extras.dirs, extras.dir_count});
+}
+
 /* Step 8. A kernel is published for every other process; a failure only for a while. */
 static void publish(struct builder_call *call, kjit_status status, kjit_artifact *artifact, bool lease,
                     int64_t *expires_ns) {
@@ -173,6 +184,7 @@ static void publish(struct builder_call *call, kjit_status status, kjit_artifact
     remote_publish(builder->remote, &call->key->digest, image->data, image->bytes, lease);
     const int64_t start_ns = builder_now_ns(builder);
     (void)cache_publish(&builder->user, &name, image->data, image->bytes);
+    keep_texts(call);
     artifact_set_publish(artifact, builder_now_ns(builder) - start_ns);
     return;
   }

@@ -113,7 +113,23 @@ static bool is_plain(const kjit_launch *launch) {
            launch->attribute_count | launch->reserved);
 }
 
+/* A launch with all six numbers given and right, and with nothing besides: nearly every one. A 0 wraps to a number
+ * beyond every limit. Without branches, because all of it is true nearly always. */
+static bool is_usual(const kjit_launch *launch) {
+  const uint32_t *const grid = launch->grid, *const block = launch->block, *const cluster = launch->cluster;
+  const bool fits = (grid[0] - 1 < GRID_X_MAX) & (grid[1] - 1 < GRID_YZ_MAX) & (grid[2] - 1 < GRID_YZ_MAX) &
+                    (block[0] - 1 < BLOCK_XY_MAX) & (block[1] - 1 < BLOCK_XY_MAX) & (block[2] - 1 < BLOCK_Z_MAX);
+  return fits && !(cluster[0] | cluster[1] | cluster[2]) && is_plain(launch);
+}
+
 kjit_status launch_check_shape(const kjit_launch *launch, struct launch_shape *shape, kjit_error *error) {
+  if (is_usual(launch) && launch->block[0] * launch->block[1] * launch->block[2] <= BLOCK_THREADS_MAX) {
+    memcpy(shape->grid, launch->grid, sizeof shape->grid);
+    memcpy(shape->block, launch->block, sizeof shape->block);
+    shape->threads = launch->block[0] * launch->block[1] * launch->block[2];
+    shape->cluster_blocks = 0;
+    return KJIT_OK;
+  }
   kjit_status status = resolve_grid(launch, shape, error);
   if (status == KJIT_OK) status = resolve("block", launch->block, block_max, shape->block, error);
   if (status != KJIT_OK) return status;
@@ -189,7 +205,8 @@ kjit_status launch_check_device(struct kjit_kernel *kernel, int32_t ordinal, con
                      "__launch_bounds__",
                      shape->threads, kernel->name, max_threads, ordinal);
   }
-  return check_features(kernel, ordinal, launch, shape, error);
+  const bool newer = shape->cluster_blocks | launch->flags | launch->sync_domain;
+  return newer ? check_features(kernel, ordinal, launch, shape, error) : KJIT_OK;
 }
 
 /* -- As the driver takes it --------------------------------------------------------------------------------------- */

@@ -549,6 +549,20 @@ class Cache(CommandCase):
             self.assertEqual(json.loads(result.stdout), {"nearest": self.key, "differences": [
                 {"field": "prologue", "wanted": "#define THREADS 64", "found": "#define THREADS 256"}]})
 
+    def test_cache__why_shows_the_line_that_differs(self):
+        header, source = self.folder / "taps.h", self.folder / "taps.cu"
+        source.write_text('#include "taps.h"\nextern "C" __global__ void taps(int *out) { *out = TAPS; }\n')
+        keys = []
+        for taps in (7, 9):
+            header.write_text(f"#pragma once\n#define TAPS {taps}\n")
+            keys.append(self.json("compile", source, "--entry", "taps", "--arch", "sm_80")["key"])
+        shown = self.kjit("cache", "why", keys[1]).stdout
+        self.assertIn("  taps.h:2:\n    wanted  #define TAPS 9\n    found   #define TAPS 7\n", shown)
+        (difference,) = self.json("cache", "why", keys[1])["differences"]
+        self.assertEqual((difference["line"], difference["found_line"]), (2, "#define TAPS 7"))
+        shutil.rmtree(self.cache / "texts")
+        self.assertRegex(self.kjit("cache", "why", keys[1]).stdout, r"  source taps\.h\n    wanted  [0-9a-f]{64}\n")
+
     def test_cache__export_then_import_restores_the_entries(self):
         file = self.folder / "export"
         written = self.json("cache", "export", file)

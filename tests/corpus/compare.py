@@ -3,18 +3,23 @@
 usage: compare.py < CASE.json > VERDICT.json
 
 Both get the same text, headers, folders, names and options. Equal means: both compile it to the same bytes, or both
-refuse it. kjit's cache is off.
+refuse it. With KJIT_CORPUS_DEFAULT=1 kjit leaves unused variables out, as it does by default; equal then means the same
+machine code of each function, in a cubin that is no larger. kjit's cache is off.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
+import struct
 import sys
 import time
 from typing import Any
 
 import bare
+
+BY_DEFAULT = os.environ.get("KJIT_CORPUS_DEFAULT") == "1"
 
 
 def _put(request: Any, member: str, count: str, values: list[Any], kind: Any) -> None:
@@ -31,7 +36,7 @@ def make_request(case: dict[str, Any]) -> Any:
         arch=case.get("arch", "sm_90").encode(),
         entry=case["entry"].encode() if case.get("entry") else None,
         source=_abi.kjit_source(b"case.cu", text, len(text)),
-        flags=_abi.KJIT_BUILD_KEEP_UNUSED,
+        flags=0 if BY_DEFAULT else _abi.KJIT_BUILD_KEEP_UNUSED,
     )
     headers = [_abi.kjit_source(name.encode(), data.encode(), 0) for name, data in case.get("headers", {}).items()]
     defines = [_abi.kjit_define(name.encode(), value.encode()) for name, value in case.get("defines", {}).items()]
@@ -74,6 +79,29 @@ def differing_bytes(one: bytes, other: bytes) -> int:
     return abs(len(one) - len(other)) + sum(a != b for a, b in zip(one, other))
 
 
+def machine_code(cubin: bytes) -> dict[bytes, bytes]:
+    """What the sections .text.* of an ELF file of 64 bits hold, by name."""
+    if not cubin:
+        return {}
+    (table,) = struct.unpack_from("<Q", cubin, 40)
+    size, count, names = struct.unpack_from("<HHH", cubin, 58)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
+    start = headers[names][4]
+    found = {}
+    for name, _, _, _, offset, length in headers:
+        text = cubin[start + name:cubin.index(b"\0", start + name)]
+        if text.startswith(b".text."):
+            found[text] = cubin[offset:offset + length]
+    return found
+
+
+def are_equal(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
+    if theirs["ok"] != ours["ok"] or not BY_DEFAULT:
+        return theirs["ok"] == ours["ok"] and theirs["cubin"] == ours["cubin"]
+    shrunk = len(ours["cubin"]) <= len(theirs["cubin"])
+    return shrunk and machine_code(theirs["cubin"]) == machine_code(ours["cubin"])
+
+
 def compare(case: dict[str, Any]) -> dict[str, Any]:
     library = bare.find_nvrtc()
     theirs = bare.Nvrtc(library).compile(case, bare.options_of(case, bare.find_toolkit()))
@@ -82,8 +110,9 @@ def compare(case: dict[str, Any]) -> dict[str, Any]:
         "name": case["name"],
         "bare": "compiles" if theirs["ok"] else "refused",
         "kjit": "compiles" if ours["ok"] else "refused",
-        "equal": theirs["ok"] == ours["ok"] and theirs["cubin"] == ours["cubin"],
+        "equal": are_equal(theirs, ours),
         "bytes": len(theirs["cubin"]),
+        "kjit_bytes": len(ours["cubin"]),
         "differing": differing_bytes(theirs["cubin"], ours["cubin"]),
         "bare_ms": theirs["ms"],
         "kjit_ms": ours["ms"],

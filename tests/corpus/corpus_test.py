@@ -2,7 +2,8 @@
 
 Nine kernels over the toolkit's headers are always compared. KJIT_TEST_CORPUS=1 adds the rest of those;
 KJIT_CORPUS_PYTHON, a Python with the packages of requirements.txt, adds theirs; KJIT_CORPUS_DIR, a folder filled by
-repository_cases.py, adds what lies there. README.md says how, and what is known to differ.
+repository_cases.py, adds what lies there. KJIT_CORPUS_DEFAULT=1 compares what kjit makes by default, without unused
+variables: the same verdict and the same machine code. README.md says how, and what is known to differ.
 """
 
 import concurrent.futures
@@ -40,7 +41,10 @@ def line(verdict):
     if "ended" in verdict:
         return f"| {verdict['name']} | - | - | {verdict['ended']} | | | |"
     equal = "equal" if verdict["equal"] else f"**{verdict['differing']} bytes differ**"
-    return (f"| {verdict['name']} | {verdict['bare']} | {verdict['kjit']} | {equal} | {verdict['bytes']} "
+    bytes_ = str(verdict["bytes"])
+    if verdict["kjit_bytes"] != verdict["bytes"]:
+        bytes_ += f" -> {verdict['kjit_bytes']}"
+    return (f"| {verdict['name']} | {verdict['bare']} | {verdict['kjit']} | {equal} | {bytes_} "
             f"| {verdict['bare_ms']:.0f} | {verdict['kjit_ms']:.0f} |")
 
 

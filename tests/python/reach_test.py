@@ -82,6 +82,9 @@ class Cache(WithRuntime):
         fields = {row.field for row in why.differences}
         self.assertTrue(any("value.h" in field for field in fields), fields)
         self.assertTrue(any("option" in field for field in fields), fields)
+        (header,) = (row for row in why.differences if "value.h" in row.field)
+        lines = (header.line, header.wanted_line, header.found_line)
+        self.assertEqual(lines, (1, "#define VALUE 2", "#define VALUE 1"))
 
     def test_verify__finds_damage_and_repairs_it(self):
         made = self.compile(1)

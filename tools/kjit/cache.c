@@ -21,7 +21,7 @@ static const char usage[] =
     "                        --sass shows it by the toolkit's nvdisasm, --ptx shows what was kept of it in the\n"
     "                        folder $KJIT_DUMP, --source shows the defines and the digests of the sources that were\n"
     "                        compiled\n"
-    "  why KEY               which fields of the key differ from the nearest other entry; with - for KEY, of the\n"
+    "  why KEY               what differs from the nearest other entry, sources by their line; with - for KEY, of the\n"
     "                        key that 'kjit compile --show-key' printed, read from standard input\n"
     "  stats                 what it holds, and hits, misses, builds and waits of all processes\n"
     "  verify [--repair]     check every entry; exit code 1 if one is damaged; --repair removes those\n"

@@ -92,20 +92,45 @@ int cache_entries_show(kjit_runtime *runtime, const char *key, bool json) {
   return report_failure(json, &error, NULL);
 }
 
+static json_t *line_json(const char *line) {
+  return line ? json_text(line) : json_null();
+}
+
 static int difference_append(void *user, const kjit_cache_difference *difference) {
-  return json_array_append_new(user, json_pack("{s:o, s:o, s:o}", "field", json_text(difference->field), "wanted",
-                                               json_text(difference->wanted), "found", json_text(difference->found)));
+  json_t *object = json_pack("{s:o, s:o, s:o}", "field", json_text(difference->field), "wanted",
+                             json_text(difference->wanted), "found", json_text(difference->found));
+  if (difference->line > 0) {
+    json_object_set_new(object, "line", json_integer(difference->line));
+    json_object_set_new(object, "wanted_line", line_json(difference->wanted_line));
+    json_object_set_new(object, "found_line", line_json(difference->found_line));
+  }
+  return json_array_append_new(user, object);
+}
+
+/* Where the texts of a source are kept, its first line that differs says more than their digests. */
+static void print_difference(const json_t *difference) {
+  static const char source[] = "source ", ended[] = "(the file ends before this line)";
+  const char *field, *wanted, *found;
+  if (json_unpack((json_t *)difference, "{s:s, s:s, s:s}", "field", &field, "wanted", &wanted, "found", &found) != 0)
+    return;
+  const json_int_t line = json_integer_value(json_object_get(difference, "line"));
+  if (line > 0 && strncmp(field, source, strlen(source)) == 0) {
+    wanted = json_string_value(json_object_get(difference, "wanted_line"));
+    found = json_string_value(json_object_get(difference, "found_line"));
+    wanted = wanted != NULL ? wanted : ended;
+    found = found != NULL ? found : ended;
+    printf("  %s:%lld:\n", field + strlen(source), (long long)line);
+  } else {
+    printf("  %s\n", field);
+  }
+  printf("    wanted  %s\n    found   %s\n", wanted, found);
 }
 
 static void print_differences(const char *nearest, const json_t *differences) {
   size_t i;
   json_t *difference;
   printf("nearest entry %.*s differs in:\n", SHORT_KEY, nearest);
-  json_array_foreach(differences, i, difference) {
-    const char *field, *wanted, *found;
-    if (json_unpack(difference, "{s:s, s:s, s:s}", "field", &field, "wanted", &wanted, "found", &found) == 0)
-      printf("  %s\n    wanted  %s\n    found   %s\n", field, wanted, found);
-  }
+  json_array_foreach(differences, i, difference) print_difference(difference);
 }
 
 static int why(kjit_runtime *runtime, const char *key, bool json) {

@@ -2,8 +2,8 @@
  *
  * Verify reads and checks every entry and may remove the damaged ones. Prune and clear are one operation with other
  * bounds: lock the file "usage", count the folder, evict to exactly the goal, unlock, then sweep abandoned temporary
- * files and old failures. Stats are read from "usage" without its lock, after this process's own counters were
- * written.
+ * files and old failures; clear also removes the texts of sources. Stats are read from "usage" without its lock, after
+ * this process's own counters were written.
  *
  * Other processes may publish and evict meanwhile: an entry that disappears during a walk is no error. The functions
  * run on the calling thread, and the only lock is that of "usage", held while something is removed. */
@@ -19,6 +19,7 @@
 #include "jit/cache/cache_walk.h"
 #include "jit/cache/failure_cache.h"
 #include "jit/cache/temp_file.h"
+#include "jit/cache/text_store.h"
 
 /* A verification under way. */
 struct check {
@@ -105,6 +106,7 @@ static kjit_status shrink_folder(struct builder *builder, const char *what, uint
   }
   if (done == 0) done = sweep(builder, 1, &found);
   if (done == 0) done = failure_cache_sweep(&builder->user, max_entries ? builder->failure_s : 0);
+  if (done == 0 && !max_entries) done = text_store_clear(&builder->user);
   status = admin_failed(builder, what, done, error);
   return status == KJIT_OK ? admin_fill_report(report, &found, error) : status;
 }

@@ -4,7 +4,10 @@
  * every entry and remembers the entry with the fewest; that entry is then read again and each difference is handed
  * to the caller's visitor. Every entry is read, so this is a tool for people and not part of any look-up. Runs on
  * the calling thread without a lock; if the nearest entry is removed between the walk and the second reading, the
- * error says to ask again. */
+ * error says to ask again.
+ *
+ * Of a source whose text differs, both texts are looked for in the folder (text_store.h), and where both are there the
+ * first line that differs is told too. */
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -13,7 +16,9 @@
 #include "base/text.h"
 #include "jit/admin/admin_common.h"
 #include "jit/admin/cache_admin.h"
+#include "jit/admin/line_difference.h"
 #include "jit/cache/cache_walk.h"
+#include "jit/cache/text_store.h"
 #include "jit/key/key_items.h"
 #include "jit/key/key_reader.h"
 
@@ -49,9 +54,9 @@ static int consider(void *user, int folder, const struct entry_name *name) {
   return made == KJIT_ERR_NO_MEMORY ? -ENOMEM : 0;
 }
 
-/* The caller's visitor, which gets each difference as three strings. */
+/* The caller's visitor, which gets each difference as strings. */
 struct telling {
-  const struct mem *mem;
+  struct disk_cache *cache;
   kjit_cache_difference_visit visit;
   void *user;
   bool failed;
@@ -61,11 +66,15 @@ static char *copy(const struct mem *mem, const struct key_slice *slice) {
   return mem_duplicate(mem, slice ? slice->data : "", slice ? slice->bytes : 0);
 }
 
+static bool is_source(const struct key_item *item) {
+  return item->tag.bytes == strlen(KEY_TAG_SOURCE) && !memcmp(item->tag.data, KEY_TAG_SOURCE, item->tag.bytes);
+}
+
 static char *field_name(const struct mem *mem, const struct key_item *item) {
   struct text text;
   text_init(&text, mem, SIZE_MAX - 1);
   text_append_bytes(&text, item->tag.data, item->tag.bytes);
-  if (item->tag.bytes == strlen(KEY_TAG_SOURCE) && !memcmp(item->tag.data, KEY_TAG_SOURCE, item->tag.bytes)) {
+  if (is_source(item)) {
     text_append(&text, " ");
     text_append_bytes(&text, item->identity.data, item->identity.bytes);
   }
@@ -74,15 +83,38 @@ static char *field_name(const struct mem *mem, const struct key_item *item) {
   return name;
 }
 
+/* The first line in which two versions of a source differ; line 0 when a text is not kept, or there is no memory for
+ * it.
+ */
+static void find_line(struct disk_cache *cache, const struct key_item *wanted, const struct key_item *found,
+                      struct line_difference *out) {
+  char *left = NULL, *right = NULL;
+  size_t left_bytes = 0, right_bytes = 0;
+  *out = (struct line_difference){0};
+  if (!wanted || !found || !is_source(wanted)) return;
+  if (text_store_get(cache, wanted->value.data, wanted->value.bytes, &left, &left_bytes) == KJIT_OK &&
+      text_store_get(cache, found->value.data, found->value.bytes, &right, &right_bytes) == KJIT_OK)
+    line_difference_find(out, left, left_bytes, right, right_bytes);
+  mem_free(cache->mem, left);
+  mem_free(cache->mem, right);
+}
+
+static const char *shown(const struct line_difference *line, const struct line_side *side) {
+  return line->line && !side->missing ? side->text : NULL;
+}
+
 static int tell(void *user, const struct key_item *wanted, const struct key_item *found) {
   struct telling *telling = user;
-  const struct mem *mem = telling->mem;
+  const struct mem *mem = telling->cache->mem;
+  struct line_difference line;
   char *field = field_name(mem, wanted ? wanted : found);
   char *left = copy(mem, wanted ? &wanted->value : NULL), *right = copy(mem, found ? &found->value : NULL);
   telling->failed = !field || !left || !right;
   int stop = telling->failed;
   if (!stop) {
-    const kjit_cache_difference difference = {sizeof difference, field, left, right};
+    find_line(telling->cache, wanted, found, &line);
+    const kjit_cache_difference difference = {
+        sizeof difference, field, left, right, line.line, 0, shown(&line, &line.left), shown(&line, &line.right)};
     stop = telling->visit(telling->user, &difference);
   }
   mem_free(mem, field);
@@ -93,7 +125,7 @@ static int tell(void *user, const struct key_item *wanted, const struct key_item
 
 static kjit_status tell_all(struct nearest *nearest, kjit_cache_difference_visit visit, void *user, kjit_error *error) {
   struct disk_cache *cache = &nearest->builder->user;
-  struct telling telling = {cache->mem, visit, user, 0};
+  struct telling telling = {cache, visit, user, 0};
   struct key_items items = {0};
   struct entry_image image;
   struct stat status;

@@ -35,7 +35,8 @@ struct disk_cache {
   _Atomic uint64_t usage_stuck_at; /* the checksum in "usage" when a wait for its lock timed out; 0: none did */
   uint64_t max_bytes;              /* bounds; see cache_usage.h */
   uint64_t max_entries;
-  int64_t use_grain_s; /* a use is recorded when the last record is at least this old */
+  uint64_t max_text_bytes; /* of callers' sources; 0: none are kept (text_store.h) */
+  int64_t use_grain_s;     /* a use is recorded when the last record is at least this old */
 };
 
 /* Look an entry up. KJIT_OK; KJIT_ERR_NOT_FOUND for a miss, whatever its reason; KJIT_ERR_NO_MEMORY. A key without a

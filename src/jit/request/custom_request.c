@@ -200,6 +200,7 @@ static kjit_status fill_storage(struct storage *storage, const kjit_build_reques
 /* The sources are missing in it until custom_request_collect() or custom_request_use() provides them. */
 static struct jit_request request_of(const struct storage *storage, const kjit_build_request *request) {
   return (struct jit_request){.family = "custom",
+                              .keeps_texts = true,
                               .label = storage->label,
                               .target = storage->target,
                               .entry = storage->entry,

@@ -26,8 +26,6 @@
 #include "jit/request/include_closure_internal.h"
 #include "jit/request/predefined.h"
 
-#include "base/table.h"
-
 struct node_entry {
   UT_hash_handle hh;
   struct node *node;
@@ -77,15 +75,29 @@ static void add_entry(struct closure *closure, struct node_entry **table, const 
   if (!added) closure->arena.failed = true;
 }
 
+/* A file on disk is known by its device and inode, a header in memory by its text. */
 static struct content *find_content(struct closure *closure, const struct include_place *place) {
-  for (struct content *content = closure->contents; content; content = content->next) {
-    const struct file_stamp *stamp = &content->stamp;
-    if (place->header ? content->given == place->header->text
-                      : stamp->kind == FILE_STAMP_FILE && stamp->device == place->stamp.device &&
-                            stamp->inode == place->stamp.inode)
-      return content;
+  struct content *content = NULL;
+  if (!place->header) {
+    const uint64_t file[2] = {place->stamp.device, place->stamp.inode};
+    HASH_FIND(hh, closure->by_file, file, sizeof file, content);
+    return content;
   }
-  return NULL;
+  for (content = closure->contents; content && content->given != place->header->text;)
+    content = content->next;
+  return content;
+}
+
+static void add_content(struct closure *closure, struct content *content) {
+  const struct mem *mem = closure->mem;
+  bool added = true;
+  content->next = closure->contents;
+  closure->contents = content;
+  if (content->stamp.kind != FILE_STAMP_FILE) return;
+  content->file[0] = content->stamp.device;
+  content->file[1] = content->stamp.inode;
+  HASH_ADD_KEYPTR(hh, closure->by_file, content->file, sizeof content->file, content);
+  if (!added) closure->arena.failed = true;
 }
 
 static kjit_status read_content(struct closure *closure, const struct include_place *place, struct content *content) {
@@ -109,9 +121,8 @@ static struct content *get_content(struct closure *closure, const struct include
   if (content) return content;
   content = arena_alloc(&closure->arena, sizeof *content);
   if (!content) return NULL;
-  content->next = closure->contents;
-  closure->contents = content;
   closure_fail(closure, read_content(closure, place, content));
+  add_content(closure, content);
   if (closure->status != KJIT_OK) return NULL;
   closure->bytes += content->bytes;
   if (closure->bytes > CLOSURE_BYTES_LIMIT)
@@ -290,7 +301,10 @@ kjit_status include_closure_seal(struct include_closure *out, struct source_set 
     if (!node->read) continue;
     const char *text = node->rewritten ? node->rewritten : node->content->text;
     const size_t bytes = node->rewritten ? node->rewritten_bytes : node->content->bytes;
-    list[count++] = (struct source_file){.name = node->name, .path = node->path, .text = text, .bytes = bytes};
+    list[count] = (struct source_file){.name = node->name, .path = node->path, .text = text, .bytes = bytes};
+    /* Known from the reading, where the text is the file's own; all zero for a text in memory. */
+    if (!node->rewritten) list[count].digest = node->content->digest;
+    count++;
   }
   const size_t alias_count = closure_aliases(closure, aliases);
   for (size_t i = 0; i < alias_count; i++) {
@@ -322,6 +336,7 @@ void include_closure_finish(struct include_closure *out) {
   out->state = NULL;
   if (!closure) return;
   const struct mem *mem = closure->mem;
+  HASH_CLEAR(hh, closure->by_file);
   HASH_CLEAR(hh, closure->by_path);
   HASH_CLEAR(hh, closure->by_name);
   HASH_CLEAR(hh, closure->aliases);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "base/table.h"
 #include "jit/request/condition.h"
 #include "jit/request/directive_scan.h"
 #include "jit/request/include_find.h"
@@ -34,6 +35,8 @@ struct content {
   char *owned;        /* the text: mem_free */
   const char *given;  /* the text of a header in memory, where the caller has it */
   struct content *next;
+  uint64_t file[2]; /* device and inode */
+  UT_hash_handle hh;
 };
 
 /* Where a directive led when the walk came to it. */
@@ -79,7 +82,7 @@ struct closure {
   const struct include_terms *terms;
   struct node *main, **last_node;
   size_t node_count;
-  struct content *contents;
+  struct content *contents, *by_file;
   struct alias_entry *aliases;
   size_t alias_count;
   struct node_entry *by_path, *by_name;

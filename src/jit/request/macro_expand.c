@@ -21,8 +21,8 @@ struct list {
 
 struct call {
   const struct macro_body *body;
-  struct token *arguments[ARGUMENT_LIMIT];
   size_t count;
+  struct token *arguments[ARGUMENT_LIMIT]; /* `count` of them; the others are not set, because that takes long */
 };
 
 static void append(struct list *list, struct token *token) {
@@ -75,6 +75,7 @@ static bool read_arguments(struct call *call, struct arena *arena, struct token 
   struct list list = {NULL, &call->arguments[0]};
   assert(*at);
   call->count = 1;
+  call->arguments[0] = NULL;
   for (struct token *token = (*at)->next; token; token = token->next) {
     if (token_is(token, ")") && depth-- == 0) {
       *end = token->hidden;
@@ -85,6 +86,7 @@ static bool read_arguments(struct call *call, struct arena *arena, struct token 
     const bool rest = call->body->variadic && call->count == call->body->parameter_count;
     if (token_is(token, ",") && depth == 0 && !rest) {
       if (call->count == ARGUMENT_LIMIT) return false;
+      call->arguments[call->count] = NULL;
       list.last = &call->arguments[call->count++];
       continue;
     }
@@ -225,8 +227,10 @@ static struct token *substitute(struct macro_expansion *expansion, const struct 
  * call. */
 static struct token *replace(struct macro_expansion *expansion, struct token *token) {
   struct arena *arena = expansion->table->arena;
-  struct call call = {.body = macro_find(expansion->table, token)};
+  struct call call;
   const struct hidden *hidden = token->hidden, *end = NULL;
+  call.body = macro_find(expansion->table, token);
+  call.count = 0;
   if (!call.body || is_hidden(hidden, call.body->name) || !expansion->steps) return NULL;
   expansion->steps--;
   struct token *rest = token->next;

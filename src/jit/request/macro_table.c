@@ -149,6 +149,7 @@ static size_t skip_number(const char *text, size_t bytes, size_t at) {
 static size_t skip_mark(const char *text, size_t bytes, size_t at) {
   static const char *const marks[] = {
       "<=>", "...", "<<=", ">>=", "##", "&&", "||", "==", "!=", "<=", ">=", "<<", ">>", "::", "->"};
+  if (!strchr("<.>#&|=!:-", text[at])) return at + 1;
   for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
     const size_t length = strlen(marks[i]);
     if (length <= bytes - at && !memcmp(text + at, marks[i], length)) return at + length;
@@ -184,10 +185,6 @@ struct token *macro_tokens(struct arena *arena, const char *text, size_t bytes) 
     *last = token;
     last = &token->next;
   }
-}
-
-bool token_is(const struct token *token, const char *text) {
-  return token && token->bytes == strlen(text) && !memcmp(token->text, text, token->bytes);
 }
 
 /* -- Bodies ------------------------------------------------------------------------------------------------------- */

@@ -34,6 +34,7 @@ struct jit_request {
   const char *family;      /* "flash_forward"; "custom" for a caller's own source */
   const char *family_file; /* a user's family file, absolute, for records; NULL: none. Not part of the key. */
   bool is_users;           /* of a user's family: kjit's own have no file either */
+  bool keeps_texts;        /* a caller's own source: its texts are kept (text_store.h). Not part of the key. */
   bool is_generated;       /* a header was generated for it: no manifest can name it. Not part of the key. */
   const char *label;       /* for people: the short form, or the source's name. Not part of the key. */
   struct target target;

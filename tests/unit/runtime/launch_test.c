@@ -298,6 +298,21 @@ static void test_launch__without_context_is_no_driver(void **state) {
   assert_status(KJIT_ERR_NO_DRIVER, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
 }
 
+/* With one device the launch does not ask which is current; what the driver refuses is explained all the same. */
+static void test_launch__without_context_beside_one_device_is_no_driver(void **state) {
+  struct fixture *f = *state;
+  const kjit_launch shape = kjit_launch_default();
+  fake_driver.device_count = 1;
+  kjit_kernel *const kernel = kernel_of(f);
+  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
+  const int asked = fake_driver_calls_of(FAKE_CtxGetDevice);
+  assert_status(KJIT_OK, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
+  assert_int_equal(asked, fake_driver_calls_of(FAKE_CtxGetDevice));
+  fake_driver_set_current(-1);
+  assert_status(KJIT_ERR_NO_DRIVER, kjit_kernel_launch(kernel, &shape, &arg, 1, NULL, &f->error), &f->error);
+  assert_contains(f->error.message, "no CUDA context is current");
+}
+
 static void test_launch__struct_of_another_version(void **state) {
   struct fixture *f = *state;
   struct {
@@ -362,6 +377,7 @@ int main(void) {
       FIXTURE_TEST(test_launch__bad_clusters_are_refused),
       FIXTURE_TEST(test_launch__drivers_refusal_is_reported_and_not_counted),
       FIXTURE_TEST(test_launch__without_context_is_no_driver),
+      FIXTURE_TEST(test_launch__without_context_beside_one_device_is_no_driver),
       FIXTURE_TEST(test_launch__struct_of_another_version),
       FIXTURE_TEST(test_launch__enqueue_makes_one_driver_call),
       FIXTURE_TEST(test_launch__ready_kernel_makes_two_driver_calls_and_no_allocation),

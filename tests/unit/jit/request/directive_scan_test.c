@@ -74,6 +74,19 @@ static void test_directive_scan__comments_hide_directives(void **state) {
   assert_found("", "// goes on \\\n#include \"b.h\"\n");
 }
 
+/* Comments without a backslash are skipped by another way than those with one: both count lines and find the end. */
+static void test_directive_scan__lines_in_comments_are_counted(void **state) {
+  (void)state;
+  assert_found("q a.h:4", "/* one\n * two\n */\n#include \"a.h\"\n");
+  assert_found("q a.h:4", "/* one\\\n * two\n */\n#include \"a.h\"\n");
+  assert_found("q a.h:3", "// one\\\n#include \"b.h\"\n#include \"a.h\"\n");
+  assert_found("q a.h:3", "/* one *\\\n/\n#include \"a.h\"\n");
+  assert_found("q a.h:2", "/\\\n* one */ #include \"a.h\"\n");
+  assert_found("q a.h:2", "//\n#include \"a.h\"\n//");
+  assert_found("q a.h:1", "/**/#include \"a.h\"\n/*/ #include \"b.h\"\n");
+  assert_found("", "/* one\n#include \"a.h\"\n");
+}
+
 static void test_directive_scan__literals_hide_what_looks_like_comments(void **state) {
   (void)state;
   assert_found("q a.h:2", "const char *s = \"/*\", c = '\"', d = '\\'';\n#include \"a.h\"\n");
@@ -135,6 +148,7 @@ int main(void) {
       cmocka_unit_test(test_directive_scan__both_forms_are_found_with_their_lines),
       cmocka_unit_test(test_directive_scan__blanks_and_comments_may_stand_anywhere),
       cmocka_unit_test(test_directive_scan__comments_hide_directives),
+      cmocka_unit_test(test_directive_scan__lines_in_comments_are_counted),
       cmocka_unit_test(test_directive_scan__literals_hide_what_looks_like_comments),
       cmocka_unit_test(test_directive_scan__raw_strings_hide_directives),
       cmocka_unit_test(test_directive_scan__only_a_line_start_makes_a_directive),
