@@ -11,7 +11,8 @@
 //           key head; with split-KV (the field `split`) a tile's key blocks are divided among blocks of threads, and
 //           the last of them to finish merges the partial results (partials.cuh).
 // Warps     the first warpgroup is the producer, of which one thread issues all TMA loads (producer.cuh); 1 to 3
-//           consumer warpgroups of 64 query rows each multiply and store (consumer.cuh).
+//           consumer warpgroups of 64 query rows each multiply and store (consumer.cuh). An attention variant's second
+//           warp finds the key blocks of the next tile (variant_producer.cuh).
 // Shared    q_buffers * Q + stages * (K + V), each padded to bands of 64 columns, o_chunks bands of O, and barriers
 //           (pipeline.cuh); up to 1023 bytes more, as the start is rounded up to the swizzle's 1024.
 // Registers a consumer thread holds O (head_dim_v / 2), S (tile_n / 2) and P (tile_n / 4); setmaxnreg lets it have 256
@@ -44,7 +45,10 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, 1) void attention_sm90(co
   if (warpgroup == 0) {
     setmaxnreg_dec<cfg::kProducerRegisters>();
 #ifdef KJIT_variant
-    if (threadIdx.x < kLanesPerWarp) VariantProducer(p, layout, threadIdx.x).run();
+    if (threadIdx.x == 0)
+      VariantProducer(p, layout).run();
+    else if (threadIdx.x / kLanesPerWarp == 1)
+      VariantPlanner(p, layout, threadIdx.x % kLanesPerWarp).run();
 #else
     if (threadIdx.x == 0) Producer{p, layout}.run();
 #endif

@@ -10,7 +10,8 @@
 //   V      [stages][band][tile_n rows][64]               empty: every consumer's product with it is done
 //   O      [consumer][o_chunks bands][64 rows][64]       used by its consumer alone, so it needs no mbarrier
 //   then the mbarriers, then a tile's coordinates for each Q buffer (schedule.cuh), then, with split-KV, one word for
-//   each consumer (partials.cuh), then, for an attention variant, one word for each K buffer (variant_producer.cuh)
+//   each consumer (partials.cuh), then, for an attention variant, one word for each K buffer, and what is planned of
+//   the next tile with two mbarriers of its own (variant_producer.cuh)
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
@@ -28,7 +29,8 @@ constexpr int kTilesAt = kBarriersAt + SM90_BARRIER_BYTES * kBarriers; // an eve
 constexpr int kTileBytes = cfg::kSplitKv ? 2 * SM90_TILE_BYTES : SM90_TILE_BYTES;
 constexpr int kWordsAt = kTilesAt + kTileBytes * cfg::kQueryBuffers;
 constexpr int kEntriesAt = kWordsAt + (cfg::kSplitKv ? SM90_WORD_BYTES * cfg::kConsumers : 0);
-constexpr int kBytes = kEntriesAt + (cfg::kVariant ? SM90_WORD_BYTES * cfg::kStages : 0);
+constexpr int kPlanBarriersAt = (kEntriesAt + SM90_WORD_BYTES * cfg::kStages + 15) / 16 * 16;
+constexpr int kPlanAt = kPlanBarriersAt + 2 * SM90_BARRIER_BYTES;
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
 // outside. A variant's words come on top of what the config alone needs.
@@ -68,6 +70,10 @@ struct Layout {
   KJIT_DEVICE uint32_t word(int consumer) const { return base + shared::kWordsAt + 4 * consumer; }
   KJIT_DEVICE uint32_t entry(int slot) const { return base + shared::kEntriesAt + SM90_WORD_BYTES * slot; }
 
+  KJIT_DEVICE uint32_t plan() const { return base + shared::kPlanAt; }
+
+  KJIT_DEVICE uint32_t plan_full() const { return base + shared::kPlanBarriersAt; }
+  KJIT_DEVICE uint32_t plan_empty() const { return base + shared::kPlanBarriersAt + SM90_BARRIER_BYTES; }
   KJIT_DEVICE uint32_t query_full(int slot) const { return barrier(slot); }
   KJIT_DEVICE uint32_t query_empty(int slot) const { return barrier(cfg::kQueryBuffers + slot); }
   KJIT_DEVICE uint32_t keys_full(int slot) const { return barrier(2 * cfg::kQueryBuffers + slot); }
@@ -90,6 +96,10 @@ struct Layout {
       mbarrier_init(keys_empty(i), cfg::kConsumers);
       mbarrier_init(values_full(i), 1);
       mbarrier_init(values_empty(i), cfg::kConsumers);
+    }
+    if constexpr (cfg::kVariant) {
+      mbarrier_init(plan_full(), 1);
+      mbarrier_init(plan_empty(), 1);
     }
     fence_mbarrier_init();
   }

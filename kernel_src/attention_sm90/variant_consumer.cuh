@@ -1,20 +1,34 @@
 // The consumer of an attention variant, derived from the dense one: the steps and their products are the same.
 //
-// What differs: which key block a step is for stands in the entry that the producer left with the K buffer; a step's
-// mask is decided into keep words before its products are issued; and where the variant has a score function, the
-// scores go through it when no product is in flight, because it may branch or call (ptxas serialises products across
-// either).
+// What differs:
+//   blocks   which key block a step is for stands in the entry that the producer left with the K buffer
+//   masks    a step's mask is decided into keep words: where keys are judged one by one, before its products are
+//   issued,
+//            because that is a loop; where a row sees intervals of keys, straight code while the products are in flight
+//   scores   a score function may branch or call, so scores go through it when no product is in flight (ptxas
+//   serialises
+//            products across either). A folded one (variant::RowScore) costs a full block one FMA a score, or one more
+//            where it has a term, because it is computed in the exponent
+//   rows     what a tile's rows have in common for all keys, such as an interval's bounds and a slope, is computed once
+//            a tile, where its tensors' latency hides behind the wait for the products that end the tile before
 #pragma once
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/variant_tile.cuh"
+#include "attention_variant/row_score.cuh"
 
 struct VariantConsumer : Consumer {
   using Keep = variant::KeepWords<kColumns8>;
+  using Pairs = variant::TermPairs<kColumns8>;
   // Masks alone are straight code, which may run while O is in flight.
   static constexpr bool kAppliedInFlight = !variant::kScored;
 
+  // One interval's bounds are kept for a tile; of more, registers would be spilled.
+  static constexpr bool kKeepsBounds = !variant::kJudged && variant::kMasked && variant::kIntervals == 1;
+
   const attention_variant_params &v;
-  int entry = 0; // of the step that is next: 4 * block + 2 * (seen as a whole) + (the tile's last)
+  variant::RowScore scores_of[2]; // of the tile that the next scores belong to
+  int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
+  int entry = 0;                  // of the step that is next: 4 * block + 2 * (seen as a whole) + (the tile's last)
 
   KJIT_DEVICE VariantConsumer(const attention_sm90_variant_params &params, Layout layout, int consumer, int thread)
       : Consumer(params.base, layout, consumer, thread), v(params.variant) {}
@@ -23,7 +37,7 @@ struct VariantConsumer : Consumer {
     wgmma_define_accumulators(o[0]); // a tile's first O = P V decides by `accumulate` whether it reads O
     if (cfg::kPingPong && consumer == cfg::kConsumers - 1) bar_arrive(turn_barrier(0), kTurnThreads);
     Tile tile;
-    if (!next_tile(tile)) return;
+    if (!begin_tile(tile)) return;
     first_block(tile);
     while (true) {
       const int buffer = queries.slot;
@@ -32,7 +46,7 @@ struct VariantConsumer : Consumer {
       Tile next;
       if constexpr (cfg::kOverlapsTiles) {
         release_stored(); // the next tile's Q may wait for this buffer
-        if (!next_tile(next)) {
+        if (!begin_tile(next)) {
           last_block(tile, buffer, first_product);
           break;
         }
@@ -40,7 +54,7 @@ struct VariantConsumer : Consumer {
       } else {
         last_block(tile, buffer, first_product);
         release_stored();
-        if (!next_tile(next)) break;
+        if (!begin_tile(next)) break;
         first_block(next);
       }
       tile = next;
@@ -53,25 +67,62 @@ private:
     return variant_row(v, p, tile, output_row(p, tile, consumer, own_row(r)));
   }
 
+  // Wait for the next tile, and compute what its rows have in common. @return false when there is no further tile
+  KJIT_DEVICE bool begin_tile(Tile &tile) {
+    if (!next_tile(tile)) return false;
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      if constexpr (variant::kFolded) scores_of[r].begin(v, row(tile, r));
+    return true;
+  }
+
   // Wait for the next K, and read which block it is. All threads: what comes next depends on it.
   KJIT_DEVICE void read_entry() {
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
     entry = broadcast_from_lane_0(ld_shared_4(at.entry(keys.slot)));
   }
-  KJIT_DEVICE int first_key() const { return entry / 4 * cfg::kKeyRows; }
-  KJIT_DEVICE bool is_full() const { return entry / 2 % 2; }
-  KJIT_DEVICE bool is_last() const { return entry % 2; }
-
-  KJIT_DEVICE void decide(const Tile &tile, Keep (&keep)[2]) const {
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-      keep[r].decide(v, row(tile, r), first_key(), lane);
+  KJIT_DEVICE int first_key() const {
+    return entry / 4 * cfg::kKeyRows;
+  }
+  KJIT_DEVICE bool is_full() const {
+    return entry / 2 % 2;
+  }
+  KJIT_DEVICE bool is_last() const {
+    return entry % 2;
   }
 
-  template <bool kPartial> KJIT_DEVICE void apply(const Tile &tile, const Keep (&keep)[2]) {
+  // Judge a block key by key, before its products are issued.
+  KJIT_DEVICE void judge(const Tile &tile, Keep (&keep)[2]) const {
+    const variant::Row rows[2] = {row(tile, 0), row(tile, 1)};
+    variant::judge_rows(keep, v, rows, first_key(), lane);
+  }
+
+  // Decide a block by intervals, while its products are in flight.
+  KJIT_DEVICE void compare(const Tile &tile, Keep (&keep)[2]) const {
 #pragma unroll
     for (int r = 0; r < 2; r++)
-      variant::apply<kPartial, true>(s[0], r, v, row(tile, r), keep[r], first_key(), lane);
+      if constexpr (kKeepsBounds)
+        keep[r].decide_between(low[r], high[r], first_key(), lane);
+      else
+        keep[r].decide(v, row(tile, r), first_key(), lane);
+  }
+
+  // Load the terms that lie in a tensor, while the products are in flight.
+  template <bool kWhole> KJIT_DEVICE void load_terms(const Tile &tile, Pairs (&pairs)[2]) const {
+    if constexpr (variant::kTiled) {
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        pairs[r].template load<kWhole>(v, row(tile, r), first_key(), lane);
+    }
+  }
+
+  template <bool kPartial> KJIT_DEVICE void apply(const Tile &tile, const Keep (&keep)[2], const Pairs (&pairs)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      if constexpr (variant::kFolded)
+        scores_of[r].template apply<kPartial>(s[0], r, v, row(tile, r), keep[r], pairs[r], first_key(), lane);
+      else
+        variant::apply<kPartial, true>(s[0], r, v, row(tile, r), keep[r], first_key(), lane);
   }
 
   KJIT_DEVICE void release_own_scores(int buffer) {
@@ -80,19 +131,31 @@ private:
     if (cfg::kOutputBands > 0 && is_last()) release_query(buffer);
   }
 
-  // Decide a tile's first step, in which every kind of block takes the same code.
-  KJIT_DEVICE void decide_first(const Tile &tile, Keep (&keep)[2]) {
+  // Decide a tile's first step, in which every kind of block takes the same code: before its products are issued, and
+  // while they are in flight.
+  KJIT_DEVICE void decide_before(const Tile &tile, Keep (&keep)[2]) {
     read_entry();
-    if (is_full()) {
-      keep[0].keep_all();
-      keep[1].keep_all();
-    } else {
-      decide(tile, keep);
+    if constexpr (variant::kJudged) {
+      if (is_full()) {
+        keep[0].keep_all();
+        keep[1].keep_all();
+      } else {
+        judge(tile, keep);
+      }
     }
   }
+  KJIT_DEVICE void decide_first_in_flight(const Tile &tile, Keep (&keep)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      if constexpr (kKeepsBounds) variant::interval(v, row(tile, r), 0, low[r], high[r]);
+    decide_in_flight(tile, keep);
+  }
+  KJIT_DEVICE void decide_in_flight(const Tile &tile, Keep (&keep)[2]) const {
+    if constexpr (!variant::kJudged) compare(tile, keep);
+  }
 
-  KJIT_DEVICE void first_softmax(Softmax &state, const Tile &tile, const Keep (&keep)[2]) {
-    apply<true>(tile, keep);
+  KJIT_DEVICE void first_softmax(Softmax &state, const Tile &tile, const Keep (&keep)[2], const Pairs (&pairs)[2]) {
+    apply<true>(tile, keep, pairs);
     typename Softmax::Rows now, factors;
     state.template find_maximum<true>(s, now, p.scale, p.scale_log2);
     state.template set_max<true>(now, factors, p.scale_log2);
@@ -102,13 +165,16 @@ private:
   // A tile's first key block, when no product of the tile before it is left to overlap with.
   KJIT_DEVICE void first_block(const Tile &tile) {
     Keep keep[2];
-    decide_first(tile, keep);
+    Pairs terms[2];
+    decide_before(tile, keep);
     wait_for_turn();
     issue_scores(queries.slot);
     pass_turn();
+    decide_first_in_flight(tile, keep);
+    load_terms<false>(tile, terms);
     wgmma_wait_group<0>();
     release_own_scores(queries.slot);
-    first_softmax(softmax, tile, keep);
+    first_softmax(softmax, tile, keep, terms);
     round_scores();
   }
 
@@ -131,30 +197,76 @@ private:
   // One step: the scores of a block together with the product O += P V of the block before it.
   template <bool kPartial> KJIT_DEVICE void step(const Tile &tile, int buffer, int accumulate) {
     Keep keep[2];
-    if constexpr (kPartial) decide(tile, keep);
+    Pairs terms[2];
+    if constexpr (kPartial && variant::kJudged) judge(tile, keep);
     issue_both(buffer, accumulate);
+    if constexpr (kPartial) decide_in_flight(tile, keep);
+    load_terms<!kPartial>(tile, terms);
     wait_for_scores();
     release_own_scores(buffer);
-    if constexpr (kAppliedInFlight) apply<kPartial>(tile, keep);
+    if constexpr (kAppliedInFlight) apply<kPartial>(tile, keep, terms);
     wgmma_wait_group<0>();
     release_values();
-    if constexpr (!kAppliedInFlight) apply<kPartial>(tile, keep);
-    next_softmax<kPartial>();
+    if constexpr (variant::kFolded && !kPartial) {
+      folded_softmax(tile, terms);
+    } else {
+      if constexpr (!kAppliedInFlight) apply<kPartial>(tile, keep, terms);
+      next_softmax<kPartial>();
+    }
+  }
+
+  // As next_softmax(), with the score function folded into the exponent. The scores stay as they are, unless the
+  // maximum has to rise, which is rare: then they go through the function and are exponentiated again.
+  KJIT_DEVICE void folded_softmax(const Tile &tile, const Pairs (&pairs)[2]) {
+    typename Softmax::Rows added;
+    if constexpr (variant::kFolded) {
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        exponentiate_folded(tile, pairs[r], r, added[0][r]);
+      if (cfg::kRescaleThreshold == 0 || Softmax::exceeds_threshold(added)) {
+        const Keep all[2] = {};
+        apply<false>(tile, all, pairs);
+        softmax.raise_max(s, o, p.scale_log2);
+        exponentiate_scores(added);
+      }
+    }
+    softmax.add(added);
+  }
+
+  KJIT_DEVICE void exponentiate_folded(const Tile &tile, const Pairs &pairs, int r, float &added) {
+    if constexpr (variant::kFolded) {
+      const variant::Row own = row(tile, r);
+      const variant::RowScore::Terms<kColumns8> terms(scores_of[r], v, own, pairs, first_key() + lane % 4 * 2,
+                                                      softmax.max[0][r]);
+      float even = 0.0f, odd = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kColumns8; n++) {
+        const float p0 = ex2_approx(scores_of[r].of(s[0][n][2 * r], terms.at(8 * n)));
+        const float p1 = ex2_approx(scores_of[r].of(s[0][n][2 * r + 1], terms.at(8 * n + 1)));
+        even += p0;
+        odd += p1;
+        probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);
+      }
+      added = even + odd;
+    }
   }
 
   // The last product O += P V of `tile` together with the first scores of `next`.
   KJIT_DEVICE void switch_tile(const Tile &tile, const Tile &next, int buffer, int accumulate) {
     Keep keep[2];
-    decide_first(next, keep);
+    Pairs terms[2];
+    decide_before(next, keep);
     issue_both(queries.slot, accumulate);
+    decide_first_in_flight(next, keep);
+    load_terms<false>(next, terms);
     wait_for_scores();
     release_own_scores(queries.slot);
     Softmax following;
-    if constexpr (kAppliedInFlight) first_softmax(following, next, keep);
+    if constexpr (kAppliedInFlight) first_softmax(following, next, keep, terms);
     wgmma_wait_group<0>();
     release_values();
     finish_tile(tile, buffer);
-    if constexpr (!kAppliedInFlight) first_softmax(following, next, keep);
+    if constexpr (!kAppliedInFlight) first_softmax(following, next, keep, terms);
     softmax = following;
     round_scores();
   }

@@ -1,5 +1,11 @@
-// The producer of an attention variant: all lanes of one warp find out which key blocks a tile visits; lane 0 issues
-// the TMA loads, in the order of the dense producer, which this one is derived from.
+// The producer of an attention variant: two warps of the producer's warpgroup.
+//
+// The planner, one warp, takes the number of the next tile from the scheduler and finds out which key blocks that tile
+// visits, while the tile before it is loaded: evaluating the bounds of a tile's rows takes longer than a step, and as
+// long as the tensors take that a mask may read. It leaves what it found in shared memory, the plan. The producer, one
+// thread, issues the TMA loads of a planned tile, in the order of the dense producer, which it is derived from. It asks
+// for the next plan kPlannedAhead key blocks before a tile's last one: early enough to hide the planning, late enough
+// that a block takes a number when it is nearly free.
 //
 // With each K buffer the producer leaves an entry for the consumers: the key block's number, whether all rows of the
 // tile see all of its keys, and whether it is the tile's last block. The consumers read it before their first product
@@ -8,38 +14,97 @@
 #include "attention_sm90/producer.cuh"
 #include "attention_sm90/variant_tile.cuh"
 
-struct VariantProducer : Producer {
+// The plan in shared memory: the tile's coordinates (store_tile()), the walk's numbers, its ranges.
+struct Plan {
+  static constexpr int kPlannedAhead = 3;
+  static constexpr int kNumbersAt = shared::kTileBytes, kRangesAt = kNumbersAt + 16;
+  static_assert(2 * SM90_BARRIER_BYTES + kRangesAt + 16 * variant::kIntervals <= SM90_PLAN_BYTES,
+                "SM90_PLAN_BYTES: what the host asks for is enough");
+
+  // Write a tile and its walk. One thread.
+  KJIT_DEVICE static void store(uint32_t plan, const Tile &tile, const variant::BlockWalk &walk) {
+    store_tile(plan, tile);
+    const uint64_t first = (uint64_t)walk.first_entry;
+    st_shared_16(plan + kNumbersAt,
+                 {{(uint32_t)walk.count, (uint32_t)walk.position, (uint32_t)first, (uint32_t)(first >> 32)}});
+#pragma unroll
+    for (int i = 0; i < variant::kIntervals; i++) {
+      const variant::BlockRange &range = walk.ranges[i];
+      st_shared_16(plan + kRangesAt + 16 * i, {{(uint32_t)range.first, (uint32_t)range.end, (uint32_t)range.full_first,
+                                                (uint32_t)range.full_end}});
+    }
+  }
+
+  // Read them. One thread. @return false when there are no more tiles
+  KJIT_DEVICE static bool load(uint32_t plan, Tile &tile, variant::BlockWalk &walk) {
+    const Chunk where = ld_shared_16(plan);
+    tile.query_tile = where.word[0];
+    if (tile.query_tile == kNoTile) return false;
+    tile.head = where.word[1];
+    tile.batch = where.word[2];
+    if constexpr (cfg::kSplitKv) {
+      const Chunk split = ld_shared_16(plan + 16);
+      tile.index = split.word[0];
+      tile.num_splits = split.word[1] >> 16;
+      tile.split = split.word[1] & 0xffff;
+      tile.blocks = {(int)split.word[2], (int)split.word[3]};
+    }
+    const Chunk numbers = ld_shared_16(plan + kNumbersAt);
+    walk.count = numbers.word[0];
+    walk.position = numbers.word[1];
+    walk.first_entry = (int64_t)((uint64_t)numbers.word[3] << 32 | numbers.word[2]);
+#pragma unroll
+    for (int i = 0; i < variant::kIntervals; i++) {
+      const Chunk range = ld_shared_16(plan + kRangesAt + 16 * i);
+      walk.ranges[i] = {(int)range.word[0], (int)range.word[1], (int)range.word[2], (int)range.word[3]};
+    }
+    return true;
+  }
+};
+
+struct VariantPlanner {
+  const attention_sm90_params &p;
   const attention_variant_params &v;
+  const Layout at;
   const int lane;
-  int pending = variant::kNoBlock; // the key block of `pending_tile` whose V is still to be loaded
-  Tile pending_tile = {};
 
-  KJIT_DEVICE VariantProducer(const attention_sm90_variant_params &params, Layout layout, int lane)
-      : Producer{params.base, layout}, v(params.variant), lane(lane) {}
+  KJIT_DEVICE VariantPlanner(const attention_sm90_variant_params &params, Layout layout, int lane)
+      : p(params.base), v(params.variant), at(layout), lane(lane) {}
 
+  // All lanes of a warp.
   KJIT_DEVICE void run() {
     TileScheduler queue{p};
-    int number = broadcast_from_lane_0(lane == 0 ? queue.next() : 0);
-    while (number != kNoTile) {
-      Tile tile = tile_by_number(p, number);
+    int parity = 1;
+    while (true) {
+      mbarrier_wait_parity(at.plan_empty(), parity);
+      parity ^= 1;
+      Tile tile;
       variant::BlockWalk walk;
-      begin_walk(walk, v, p, tile, lane);
-      if (cfg::kSplitKv && !take_split(tile, walk)) {
-        number = broadcast_from_lane_0(lane == 0 ? queue.next() : 0);
-        continue;
+      const bool found = find_tile(queue, tile, walk);
+      if (lane == 0) {
+        if (found)
+          Plan::store(at.plan(), tile, walk);
+        else
+          store_end_of_tiles(at.plan());
+        mbarrier_arrive(at.plan_full()); // orders the stores
       }
-      int following = kNoTile;
-      if (lane == 0) following = load_tile_blocks(queue, tile, walk);
-      __syncwarp();
-      number = broadcast_from_lane_0(following);
+      if (!found) break;
     }
-    if (lane != 0) return;
-    announce_end();
-    if (pending >= 0) load_values(pending_tile, pending);
-    queue.finish();
+    if (lane == 0) queue.finish();
   }
 
 private:
+  // @return false when there are no more tiles
+  KJIT_DEVICE bool find_tile(TileScheduler &queue, Tile &tile, variant::BlockWalk &walk) const {
+    while (true) {
+      const int number = broadcast_from_lane_0(lane == 0 ? queue.next() : 0);
+      if (number == kNoTile) return false;
+      tile = tile_by_number(p, number);
+      begin_walk(walk, v, p, tile, lane);
+      if (!cfg::kSplitKv || take_split(tile, walk)) return true;
+    }
+  }
+
   // Give a split its part of the tile's walk; the first splits have one block more where they cannot be equal.
   // @return false for a split that does not exist, because the tile has fewer blocks than there are splits
   KJIT_DEVICE bool take_split(Tile &tile, variant::BlockWalk &walk) const {
@@ -51,18 +116,41 @@ private:
     walk.count = walk.position + least + (tile.split < longer);
     return true;
   }
+};
 
-  // Load a tile. @return the number of the next one, taken one key block before the last as the dense producer does
-  KJIT_DEVICE int load_tile_blocks(TileScheduler &queue, const Tile &tile, variant::BlockWalk &walk) {
+struct VariantProducer : Producer {
+  const attention_variant_params &v;
+  int pending = variant::kNoBlock; // the key block of `pending_tile` whose V is still to be loaded
+  Tile pending_tile = {};
+
+  KJIT_DEVICE VariantProducer(const attention_sm90_variant_params &params, Layout layout)
+      : Producer{params.base, layout}, v(params.variant) {}
+
+  // One thread.
+  KJIT_DEVICE void run() {
+    variant::BlockWalk walk;
+    walk.entries = v.lists.entries;
+    Tile tile;
+    for (int parity = 0;; parity ^= 1) {
+      mbarrier_wait_parity(at.plan_full(), parity);
+      if (!Plan::load(at.plan(), tile, walk)) break;
+      load_tile_blocks(tile, walk);
+    }
+    announce_end();
+    if (pending >= 0) load_values(pending_tile, pending);
+  }
+
+private:
+  KJIT_DEVICE void load_tile_blocks(const Tile &tile, variant::BlockWalk &walk) {
     load_query(tile);
-    const int ask_at = walk.count - walk.position > 1 ? walk.count - 2 : walk.position;
-    int following = kNoTile;
-    int entry = walk.next();
-    while (entry >= 0) {
-      if (walk.position - 1 == ask_at) following = queue.next();
-      const int after = walk.next();
+    const int ask_at = variant::larger(walk.count - 1 - Plan::kPlannedAhead, walk.position);
+    int entry = walk.entry(walk.position);
+    for (int i = walk.position; i < walk.count; i++) {
+      if (i == ask_at) mbarrier_arrive(at.plan_empty());
+      const bool is_last = i + 1 == walk.count;
+      const int after = is_last ? 0 : walk.entry(i + 1);
       mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);
-      st_shared_4(at.entry(keys.slot), 2 * entry + (after < 0)); // ordered by the arrival
+      st_shared_4(at.entry(keys.slot), 2 * entry + is_last); // ordered by the arrival
       load_keys(tile, entry / 2);
       if (pending >= 0) load_values(pending_tile, pending);
       pending = entry / 2;
@@ -73,6 +161,5 @@ private:
       load_values(pending_tile, pending);
       pending = variant::kNoBlock;
     }
-    return following;
   }
 };

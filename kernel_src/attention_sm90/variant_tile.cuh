@@ -1,7 +1,7 @@
 // A tile's rows as an attention variant sees them, and the walk over the key blocks that they see.
 #pragma once
 #include "attention_sm90/schedule.cuh"
-#include "attention_variant/hooks.cuh"
+#include "attention_variant/block_walk.cuh"
 
 KJIT_DEVICE variant::Row variant_row(const attention_variant_params &v, const attention_sm90_params &p,
                                      const Tile &tile, const OutputRow &row) {

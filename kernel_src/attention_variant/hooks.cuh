@@ -1,13 +1,12 @@
-// What the kernels of an attention variant call: which keys a row sees, what becomes of a score, and which key blocks a
-// tile visits. The variant's own functions come from the generated header attention_variant.cuh.
+// What the kernels of an attention variant call: which keys a row sees and what becomes of a score. The variant's own
+// functions come from the generated header attention_variant.cuh.
 //
 // Masks are judged into keep words, one bit for each score of a thread, before the scores are computed: a mask that
 // stood in the loop over the scores would cost hundreds of spilled bytes (docs/variants.md). Accumulators of mma.m16n8
 // and of wgmma.m64 lie alike in a thread, so the words serve both families: bit 2n + i of a row is the score in columns
 // 8n + 2 (lane % 4) + i.
 //
-// The blocks come from row intervals (tile_ranges(), evaluated by the lanes of a warp) where the mask is an OR of
-// intervals, else from lists that block_list.cu made.
+// row_score.cuh has what a score function that folds into the exponent costs less by, block_walk.cuh the key blocks.
 #pragma once
 #include <kjit/attention/variant_real_ranges.h>
 #include <kjit/ptx/math.cuh>
@@ -21,15 +20,21 @@
 
 #if !defined(KJIT_variant_lists) || !defined(KJIT_variant_map) || !defined(KJIT_variant_sinks)
 #error "KJIT_variant_lists, KJIT_variant_map or KJIT_variant_sinks is not defined: 0 or 1"
+#elif !defined(KJIT_variant_pairs)
+#error "KJIT_variant_pairs is not defined: 0 or 1"
 #endif
 
 namespace variant {
 
 constexpr bool kScored = KJIT_VARIANT_SCORE;
 constexpr bool kMasked = KJIT_VARIANT_MASK;
+// score = slope * core(inner * s) + term, so that slope and term fold into the exponent (RowScore)
+constexpr bool kFolded = kScored && (KJIT_VARIANT_AFFINE || KJIT_VARIANT_CORE);
 constexpr bool kListed = KJIT_variant_lists; // blocks come from lists, where the launch has memory for them
 constexpr bool kMapped = KJIT_variant_map;   // the caller gave states of blocks
 constexpr bool kSinks = KJIT_variant_sinks;
+// The term is a tensor's element of 16 bits for each key, two of which lie in a word.
+constexpr bool kTiled = kFolded && KJIT_VARIANT_TILE && KJIT_variant_pairs;
 // Every score of a partial block is judged by itself.
 constexpr bool kJudged = kMapped || (kMasked && KJIT_VARIANT_INTERVALS == 0);
 // Row intervals: those of the mask, or the one that ends where the row's keys end.
@@ -99,6 +104,15 @@ template <int kColumns8> struct KeepWords {
       word[w] = ~0u;
   }
 
+  // Decide for the keys from `first_key` on, of which those from low to high - 1 count.
+  KJIT_DEVICE void decide_between(int low, int high, int first_key, int lane) {
+    const int first = first_key + lane % 4 * 2;
+#pragma unroll
+    for (int w = 0; w < kWords; w++)
+      word[w] = 0;
+    add_between(low - first, high - first);
+  }
+
   // Decide for the keys from `first_key` on.
   KJIT_DEVICE void decide(const attention_variant_params &v, const Row &row, int first_key, int lane) {
     const int first = first_key + lane % 4 * 2;
@@ -131,11 +145,16 @@ private:
     for (int which = 0; which < kIntervals; which++) {
       int low, high;
       interval(v, row, which, low, high);
-      const int from = bits_below(low - first), to = bits_below(high - first);
-#pragma unroll
-      for (int w = 0; w < kWords; w++)
-        word[w] |= ones(to - 32 * w) & ~ones(from - 32 * w);
+      add_between(low - first, high - first);
     }
+  }
+
+  // Add the scores of columns low to high - 1, which count from the thread's first one.
+  KJIT_DEVICE void add_between(int low, int high) {
+    const int from = bits_below(low), to = bits_below(high);
+#pragma unroll
+    for (int w = 0; w < kWords; w++)
+      word[w] |= ones(to - 32 * w) & ~ones(from - 32 * w);
   }
 
   // How many of the thread's columns lie below `column`, which counts from the thread's first one.
@@ -171,138 +190,33 @@ KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_
     }
 }
 
-// Key blocks first to end - 1, of which full_first to full_end - 1 are seen as a whole by all rows.
-struct BlockRange {
-  int first, end, full_first, full_end;
-};
-
-// The smallest value of a warp's lanes, in every lane.
-KJIT_DEVICE int warp_min(int x) {
+// Decide for a thread's two rows whose every key is judged by itself. Both rows are judged in the same turn of the
+// loop, and kAtOnce keys of each, so that loads of the mask's tensors wait for each other rarely, and what depends on
+// the key alone is computed once.
+template <int kColumns8>
+KJIT_DEVICE void judge_rows(KeepWords<kColumns8> (&keep)[2], const attention_variant_params &v, const Row (&rows)[2],
+                            int first_key, int lane) {
+  constexpr int kBits = KeepWords<kColumns8>::kBits, kAtOnce = 4;
+  const int first = first_key + lane % 4 * 2;
 #pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2)
-    x = smaller(x, __shfl_xor_sync(0xffffffffu, x, lanes));
-  return x;
-}
-
-constexpr int kManyKeys = 0x7fffffff;
-
-// The blocks of `key_rows` keys that a tile's rows see, one range for each interval. All lanes of a warp.
-//   row_of(i)  the i-th of `rows` rows; exists(i) whether it does
-template <int key_rows, typename RowOf, typename Exists>
-KJIT_DEVICE void tile_ranges(BlockRange (&ranges)[kIntervals], const attention_variant_params &v, int rows, int lane,
-                             RowOf row_of, Exists exists) {
-  int lowest[kIntervals], highest[kIntervals], full_low[kIntervals], full_high[kIntervals];
-#pragma unroll
-  for (int which = 0; which < kIntervals; which++) {
-    lowest[which] = full_high[which] = kManyKeys;
-    highest[which] = full_low[which] = 0;
-  }
+  for (int w = 0; w < KeepWords<kColumns8>::kWords; w++) {
+    uint32_t bits[2] = {0, 0};
 #pragma unroll 1
-  for (int i = lane; i < rows; i += kLanesPerWarp) {
-    if (!exists(i)) continue;
-    const Row row = row_of(i);
+    for (int bit = 0; bit < (kBits - 32 * w < 32 ? kBits - 32 * w : 32); bit += kAtOnce) {
 #pragma unroll
-    for (int which = 0; which < kIntervals; which++) {
-      int low, high;
-      interval(v, row, which, low, high);
-      if (low < high) {
-        lowest[which] = smaller(lowest[which], low);
-        highest[which] = larger(highest[which], high);
+      for (int i = 0; i < kAtOnce; i++) {
+        const int key = first + w * 128 + (bit + i) / 2 * 8 + i % 2;
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+          const bool seen = key < rows[r].limit & sees(v, rows[r], key);
+          bits[r] |= (uint32_t)seen << (bit + i);
+        }
       }
-      full_low[which] = larger(full_low[which], low);
-      full_high[which] = smaller(full_high[which], high);
     }
-  }
-#pragma unroll
-  for (int which = 0; which < kIntervals; which++) {
-    const int low = warp_min(lowest[which]), high = -warp_min(-highest[which]);
-    const int full = -warp_min(-full_low[which]), full_end = warp_min(full_high[which]);
-    BlockRange &range = ranges[which];
-    range.first = low < high ? low / key_rows : 0;
-    range.end = low < high ? (high + key_rows - 1) / key_rows : 0;
-    range.full_first = (int)(((uint32_t)full + key_rows - 1) / key_rows);
-    range.full_end = kJudged || full_end < 0 ? 0 : full_end / key_rows;
+    keep[0].word[w] = bits[0];
+    keep[1].word[w] = bits[1];
   }
 }
-
-// Sort ranges by their ends, the largest first, and cut off what an earlier one covers, so that no block is in two.
-KJIT_DEVICE void separate(BlockRange (&ranges)[kIntervals]) {
-#pragma unroll
-  for (int round = 0; round + 1 < kIntervals; round++)
-#pragma unroll
-    for (int i = 0; i + 1 < kIntervals; i++)
-      if (ranges[i].end < ranges[i + 1].end) {
-        const BlockRange later = ranges[i];
-        ranges[i] = ranges[i + 1];
-        ranges[i + 1] = later;
-      }
-#pragma unroll
-  for (int i = 1; i < kIntervals; i++) {
-    int floor = ranges[0].end > ranges[0].first ? ranges[0].first : kManyKeys;
-#pragma unroll
-    for (int j = 1; j < i; j++)
-      if (ranges[j].end > ranges[j].first) floor = smaller(floor, ranges[j].first);
-    ranges[i].end = smaller(ranges[i].end, floor);
-  }
-}
-
-constexpr int kNoBlock = -1;
-
-// The key blocks of a tile, one after the other from the last to the first. An entry is as those of
-// attention_block_lists are. There is always at least one, so that a tile that sees no key still writes zeros.
-struct BlockWalk {
-  BlockRange ranges[kIntervals];
-  const int *entries = nullptr;
-  int count;    // of entries
-  int position; // of the next entry
-
-  // Begin a tile. All lanes of a warp; `list` is the tile's list where there are any.
-  template <int key_rows, typename RowOf, typename Exists>
-  KJIT_DEVICE void begin(const attention_variant_params &v, int list, int rows, int lane, RowOf row_of, Exists exists) {
-    position = 0;
-    if (kListed && v.lists.counts != nullptr) {
-      entries = v.lists.entries + (int64_t)list * v.lists.capacity;
-      count = v.lists.counts[list];
-      return;
-    }
-    entries = nullptr;
-    tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists);
-    separate(ranges);
-    count = 0;
-#pragma unroll
-    for (int i = 0; i < kIntervals; i++)
-      count += larger(ranges[i].end - ranges[i].first, 0);
-    if (count > 0) return;
-    count = 1;
-    ranges[0] = {0, 1, 0, 0};
-  }
-
-  // The entry of a position below `count`.
-  KJIT_DEVICE int entry(int at) const {
-    if (kListed && entries != nullptr) return entries[at];
-    int block = 0;
-    bool found = false;
-#pragma unroll
-    for (int i = 0; i < kIntervals; i++) {
-      const int length = larger(ranges[i].end - ranges[i].first, 0);
-      if (!found && at < length) {
-        block = ranges[i].end - 1 - at;
-        found = true;
-      }
-      at -= length;
-    }
-    bool full = false;
-#pragma unroll
-    for (int i = 0; i < kIntervals; i++)
-      full |= block >= ranges[i].full_first && block < ranges[i].full_end;
-    return 2 * block + full;
-  }
-
-  // The next entry, or kNoBlock.
-  KJIT_DEVICE int next() {
-    return position < count ? entry(position++) : kNoBlock;
-  }
-};
 
 // Add each row's sink to a softmax, once: a logit that has no value. `head_of(m, r)` is a row's query head.
 template <bool kLog2, typename Softmax, typename Output, typename HeadOf>

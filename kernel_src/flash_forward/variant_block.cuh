@@ -4,7 +4,7 @@
 // are those of a walk (attention_variant/hooks.cuh), which every warp begins for itself. A step's mask is decided into
 // keep words before the scores are computed. And the scores go through the variant's function before the softmax.
 #pragma once
-#include "attention_variant/hooks.cuh"
+#include "attention_variant/block_walk.cuh"
 
 namespace {
 

@@ -157,13 +157,15 @@ static void remember(struct recent *decisions, const struct asked *asked, const 
 /* Choose for a variant: by the rules alone, because what was measured was dense attention; and as if every key were
  * seen, because another window must not be another kernel. How many splits a tile gets follows from the keys that are
  * seen. */
-static kjit_status choose_for_variant(const kjit_attention_problem *problem, const kjit_device_info *device,
+static kjit_status choose_for_variant(const struct asked *asked, const kjit_device_info *device,
                                       struct attention_choice *out, kjit_error *error) {
   const struct family_place place = family_place_of_device(device);
   const struct attention_measured nothing = {0};
-  kjit_attention_problem all = *problem;
+  kjit_attention_problem all = *asked->problem;
   all.seen_keys = 0;
-  return attention_choose(&all, &place, &nothing, true, out, error);
+  const kjit_status status = attention_choose(&all, &place, &nothing, true, out, error);
+  if (status == KJIT_OK && out->family->suit) out->family->suit(&all, asked->variant, out->values);
+  return status;
 }
 
 static kjit_status complete_choice(kjit_runtime *runtime, const struct asked *asked,
@@ -196,7 +198,7 @@ static kjit_status decide(kjit_runtime *runtime, const struct asked *asked, cons
   struct recent *decisions = runtime_slot_get(runtime, asked->variant ? &variant_slot : &slot);
   if (!decisions) return error_no_memory(error);
   if (recall(decisions, asked, device, decision)) return KJIT_OK;
-  kjit_status status = asked->variant ? choose_for_variant(asked->problem, device, &choice, error)
+  kjit_status status = asked->variant ? choose_for_variant(asked, device, &choice, error)
                                       : attention_call_choose(runtime, asked->problem, device, &choice, error);
   if (status != KJIT_OK) return status;
   if (complete_first_tier(runtime, asked, &choice, device, decision)) return KJIT_OK;

@@ -40,6 +40,9 @@ struct attention_family {
   kjit_status (*choose)(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
                         kjit_error *error);
 
+  /* Change a chosen config into one that suits a variant. NULL: all variants take what was chosen. */
+  void (*suit)(const kjit_attention_problem *problem, const struct attention_variant_launch *variant, int32_t *values);
+
   /* Fit a config to a problem: fields that follow from the problem alone are set, and those that the config's owner
    * chose are checked against it. KJIT_ERR_INVALID_CONFIG or KJIT_ERR_UNSUPPORTED. Runs on every launch. */
   kjit_status (*fit)(const kjit_attention_problem *problem, int32_t *values, kjit_error *error);

@@ -82,6 +82,7 @@ static struct variant_builtin_members members_of(const kjit_attention_args *args
       .has_softcap = args->softcap > 0,
       .alibi_rank = args->alibi_slopes ? args->alibi_slopes->rank : 0,
       .alibi_dtype = args->alibi_slopes ? args->alibi_slopes->dtype : 0,
+      .alibi_is_behind = (args->flags & KJIT_ATTENTION_CAUSAL) != 0,
       .has_bias = args->bias != NULL,
       .bias_dtype = args->bias ? args->bias->dtype : 0,
   };
@@ -124,14 +125,33 @@ static kjit_status read_variant(const kjit_attention_args *args, struct readings
   return check_alone(args, error);
 }
 
+/* Some interval begins by the query's place, and none that has no beginning ends by it. */
+static bool is_narrow(const kjit_attention_variant *variant) {
+  const struct variant_node *const nodes = variant->tree.nodes;
+  bool narrow = false;
+  for (size_t i = 0; i < variant->intervals.count; i++) {
+    const struct variant_interval *const piece = &variant->intervals.pieces[i];
+    if (nodes[piece->lo].uses & USES_Q)
+      narrow = true;
+    else if (nodes[piece->hi].uses & USES_Q)
+      return false;
+  }
+  return narrow;
+}
+
 static struct attention_variant_source source_of(const kjit_attention_variant *variant) {
   const bool has_mask = variant->mask != VARIANT_NONE;
+  const int tile_axes = variant->class.tile ? variant->tree.tensor_ranks[variant->class.tile - 1] : 0;
   const unsigned uses = has_mask ? variant->tree.nodes[variant->mask].uses : 0;
   return (struct attention_variant_source){.header = variant->header,
                                            .digest = variant->digest,
                                            .has_score = !variant->class.is_identity,
                                            .has_mask = has_mask,
                                            .intervals = (int)variant->intervals.count,
+                                           .is_narrow = is_narrow(variant),
+                                           .is_curved = variant->class.core != 0,
+                                           .tile = variant->class.tile,
+                                           .tile_axes = tile_axes,
                                            .by_batch = (uses & USES_B) != 0,
                                            .by_head = (uses & USES_H) != 0};
 }

@@ -116,17 +116,20 @@ static kjit_status check_sinks(const kjit_attention_args *args, kjit_error *erro
                            : status;
 }
 
-/* The defines of each way to find blocks, by three bits: lists, a map, sinks. */
-#define DEFINES(lists, map, sinks)                                                                                     \
+/* The defines of each way to find blocks, by four bits: lists, a map, sinks, pairs. */
+#define DEFINES(lists, map, sinks, pairs)                                                                              \
   "#define KJIT_variant 1\n#define KJIT_variant_lists " #lists "\n#define KJIT_variant_map " #map                      \
-  "\n#define KJIT_variant_sinks " #sinks "\n"
-static const char *const defines[] = {DEFINES(0, 0, 0), DEFINES(1, 0, 0), DEFINES(0, 1, 0), DEFINES(1, 1, 0),
-                                      DEFINES(0, 0, 1), DEFINES(1, 0, 1), DEFINES(0, 1, 1), DEFINES(1, 1, 1)};
+  "\n#define KJIT_variant_sinks " #sinks "\n#define KJIT_variant_pairs " #pairs "\n"
+#define DEFINES_OF_BLOCKS(sinks, pairs)                                                                                \
+  DEFINES(0, 0, sinks, pairs), DEFINES(1, 0, sinks, pairs), DEFINES(0, 1, sinks, pairs), DEFINES(1, 1, sinks, pairs)
+static const char *const defines[] = {DEFINES_OF_BLOCKS(0, 0), DEFINES_OF_BLOCKS(1, 0), DEFINES_OF_BLOCKS(0, 1),
+                                      DEFINES_OF_BLOCKS(1, 1)};
 
 /* The parts of the request that the variant adds. The bits that choose the defines change the variant's digest, which
  * is told apart from all others by each of its bytes. */
 static void describe(struct attention_variant_launch *launch, bool has_sinks) {
-  const unsigned bits = (launch->is_listed ? 1u : 0) | (launch->is_mapped ? 2u : 0) | (has_sinks ? 4u : 0);
+  const unsigned bits =
+      (launch->is_listed ? 1u : 0) | (launch->is_mapped ? 2u : 0) | (has_sinks ? 4u : 0) | (launch->has_pairs ? 8u : 0);
   launch->extra = (struct config_extra){.name = VARIANT_HEADER,
                                         .text = launch->source.header,
                                         .bytes = strlen(launch->source.header),
@@ -134,6 +137,18 @@ static void describe(struct attention_variant_launch *launch, bool has_sinks) {
                                         .digest = launch->source.digest,
                                         .closure_main = "attention_variant/block_list.cu"};
   launch->extra.digest.bytes[0] ^= (uint8_t)bits;
+}
+
+/* Can the terms of keys 2i and 2i + 1 be read as one aligned word, of every key that there is? */
+static bool has_pairs(const struct attention_variant_source *source, const struct kjit_variant_arguments *arguments) {
+  if (source->tile == 0) return false;
+  const struct kjit_variant_tensor_argument *tensor = &arguments->tensors[source->tile - 1];
+  const int last = source->tile_axes - 1;
+  bool pairs = tensor->stride[last] == 1 && tensor->size[last] % 2 == 0 && tensor->size[last] >= arguments->seq_kv &&
+               (uintptr_t)tensor->data % 4 == 0;
+  for (int axis = 0; axis < last; axis++)
+    pairs = pairs && (tensor->size[axis] == 1 || tensor->stride[axis] % 2 == 0);
+  return pairs;
 }
 
 kjit_status attention_variant_take(struct attention_variant_launch *launch, const kjit_attention_args *args,
@@ -146,6 +161,7 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
   launch->source = *source;
   launch->params.arguments = *arguments;
   launch->params.sinks = args->sinks ? args->sinks->data : NULL;
+  launch->has_pairs = has_pairs(source, arguments);
   launch->is_mapped = args->blocks != NULL;
   launch->is_listed = launch->is_mapped || (source->has_mask && source->intervals == 0);
   describe(launch, args->sinks != NULL);
@@ -153,7 +169,7 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
 }
 
 void attention_variant_leave_blocks(struct attention_variant_launch *launch) {
-  launch->is_listed = launch->is_mapped = false;
+  launch->is_listed = launch->is_mapped = launch->has_pairs = false;
   describe(launch, false);
 }
 

@@ -18,6 +18,10 @@ struct attention_variant_source {
   bool has_score;         /* KJIT_VARIANT_SCORE */
   bool has_mask;          /* KJIT_VARIANT_MASK  */
   int intervals;          /* KJIT_VARIANT_INTERVALS */
+  bool is_narrow;         /* each row's keys begin where its query's place says: windows, chunks, documents */
+  bool is_curved;         /* the score function is one of s alone, multiplied and added to, such as tanh's */
+  int tile;               /* 0, or 1 + the tensor with the terms of KJIT_VARIANT_TILE */
+  int tile_axes;          /* of that tensor */
   bool by_batch, by_head; /* whether the mask may differ between batch entries, and between heads */
 };
 

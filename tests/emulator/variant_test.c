@@ -66,6 +66,8 @@ CASE(by_head)
 CASE(nothing)
 CASE(softcap)
 CASE(alibi)
+CASE(pairs_causal)
+CASE(relative)
 CASE(sinks)
 CASE(window_sinks)
 CASE(softcap_sinks)
@@ -79,8 +81,8 @@ int main(void) {
   /* The first five have a case of each hook: intervals, judged masks, scores, sinks, given lists. The emulator takes
    * minutes for all of them, which KJIT_TEST_ALL_CONFIGS=1 asks for. */
   const struct CMUnitTest tests[] = {TEST(window), TEST(document), TEST(softcap), TEST(sinks), TEST(blocks_document)};
-  const struct CMUnitTest rest[] = {TEST(streaming),     TEST(every_other_row), TEST(by_head),
-                                    TEST(nothing),       TEST(alibi),           TEST(window_sinks),
+  const struct CMUnitTest rest[] = {TEST(streaming),     TEST(every_other_row), TEST(by_head),      TEST(nothing),
+                                    TEST(alibi),         TEST(window_sinks),    TEST(pairs_causal), TEST(relative),
                                     TEST(softcap_sinks), TEST(blocks),          TEST(blocks_48)};
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   int failed = cmocka_run_group_tests_name("variants on the emulator", tests, emulator_setup, gpu_teardown);

@@ -5,7 +5,7 @@
 #include "support/random.h"
 #include "variant_trial.h"
 
-enum { DOC, LENGTH, FLAG, SLOPE, BIAS, TABLE, WORLD_TENSORS };
+enum { DOC, LENGTH, FLAG, SLOPE, BIAS, TABLE, LEVEL, WORLD_TENSORS };
 
 struct variant_trial {
   const struct card *card;

@@ -63,6 +63,19 @@ static float *floats(struct variant_trial *t, size_t count, double scale) {
   return values;
 }
 
+/* The bias loses the bits that bf16 has not, so that both have the same numbers. */
+static void make_level(struct variant_world *w) {
+  const size_t count = (size_t)w->heads * (size_t)w->seq_q * (size_t)w->seq_kv;
+  w->level = malloc(count * sizeof *w->level);
+  for (size_t i = 0; w->level && w->bias && i < count; i++) {
+    uint32_t bits;
+    memcpy(&bits, &w->bias[i], 4);
+    bits &= 0xffff0000u;
+    w->level[i] = (uint16_t)(bits >> 16);
+    memcpy(&w->bias[i], &bits, 4);
+  }
+}
+
 static void make_world(struct variant_trial *t) {
   const struct variant_shape *s = t->shape;
   struct variant_world *w = &t->world;
@@ -87,6 +100,7 @@ static void make_world(struct variant_trial *t) {
   for (int h = 0; h < s->heads; h++)
     w->slope[h] = (float)exp2(-(h + 1) * 8.0 / s->heads);
   w->bias = floats(t, (size_t)s->heads * (size_t)s->seq_q * (size_t)s->seq_kv, 0.5);
+  make_level(w);
   w->table = floats(t, (size_t)keys, 0.5);
   w->sinks = floats(t, (size_t)s->heads, 1);
   w->window = 37;
@@ -105,7 +119,8 @@ static kjit_status upload_world(struct variant_trial *t, kjit_error *error) {
                             {w->flag, keys},
                             {w->slope, heads * 4},
                             {w->bias, heads * (size_t)w->seq_q * (size_t)w->seq_kv * 4},
-                            {w->table, keys * 4}};
+                            {w->table, keys * 4},
+                            {w->level, heads * (size_t)w->seq_q * (size_t)w->seq_kv * 2}};
   kjit_status status = KJIT_OK;
   for (int i = 0; i < WORLD_TENSORS && status == KJIT_OK; i++)
     status = upload(t->card, &t->dworld[i], parts[i].data, parts[i].bytes, error);
@@ -236,6 +251,7 @@ static void declare(const struct variant_trial *t, struct declared *all) {
   declare_tensor(t, all, FLAG, "flag", 11, 1, (int64_t[]){w->keys});
   declare_tensor(t, all, SLOPE, "slope", KJIT_FP32, 1, (int64_t[]){w->heads});
   declare_tensor(t, all, BIAS, "bias", KJIT_FP32, 4, (int64_t[]){1, w->heads, w->seq_q, w->seq_kv});
+  declare_tensor(t, all, LEVEL, "level", KJIT_BF16, 4, (int64_t[]){1, w->heads, w->seq_q, w->seq_kv});
   declare_tensor(t, all, TABLE, "table", KJIT_FP32, 1, (int64_t[]){w->keys});
 }
 
@@ -291,7 +307,8 @@ static void finish(struct variant_trial *t) {
   void *const pointers[] = {t->q,           t->k,           t->v,          t->o,
                             t->lse,         t->states,      t->world.doc,  t->world.length,
                             t->world.flag,  t->world.slope, t->world.bias, t->world.table,
-                            t->world.sinks, t->q32,         t->k32,        t->v32};
+                            t->world.sinks, t->world.level, t->q32,        t->k32,
+                            t->v32};
   for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
     card_buffer_destroy(t->card, buffers[i]);
   for (int i = 0; i < WORLD_TENSORS; i++)

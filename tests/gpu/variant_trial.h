@@ -17,6 +17,7 @@ struct variant_world {
   uint8_t *flag;          /* (keys): one of eight is true                     */
   float *slope;           /* (heads)                                          */
   float *bias;            /* (1, heads, seq_q, seq_kv)                        */
+  uint16_t *level;        /* the bias in bf16, exactly                        */
   float *table;           /* (keys): by key, or by distance                   */
   float *sinks;           /* (heads)                                          */
   int32_t window, prefix; /* numbers that the texts call window and prefix */

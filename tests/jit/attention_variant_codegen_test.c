@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attention/attention_variant_kernels.h"
+#include "attention/sm90/sm90_choose.h"
 #include "attention/variant/variant.h"
 #include "codegen.h"
 #include "family/config_build.h"
@@ -16,21 +17,24 @@
 
 struct variant_row {
   const char *name, *score, *mask;
-  bool lists;
+  bool lists, tiled;
   uint32_t budget; /* bytes of spills, stores and loads together, of attention_sm90; of flash_forward */
   uint32_t flash_budget;
 };
 
-/* Three consumers of heads of 64 have 160 registers a thread, of which scores, output and probabilities take 128. */
+/* Three consumers of heads of 64 have 160 registers a thread, of which scores, output and probabilities take 128. Terms
+ * that lie in a tensor take 32 more, with two consumers. */
 static const struct variant_row rows[] = {
-    {"window", NULL, "q - k <= window && q >= k", false, 48, 128},
-    {"streaming", NULL, "(q - k <= window && q >= k) || k < 4", false, 192, 160},
-    {"document", NULL, "doc[b, q] == doc[b, k]", true, 48, 160},
-    {"natten", NULL, "abs(clamp(q // 64, 4, 59) - k // 64) <= 4 && abs(clamp(q % 64, 4, 59) - k % 64) <= 4", true, 48,
-     160},
-    {"alibi", "score + slope[h] * float(k - q)", NULL, false, 128, 128},
-    {"softcap", "cap * tanh(score / cap)", NULL, false, 144, 128},
-    {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, 144, 176},
+    {"window", NULL, "q - k <= window && q >= k", false, false, 16, 128},
+    {"streaming", NULL, "(q - k <= window && q >= k) || k < 4", false, false, 192, 160},
+    {"document", NULL, "doc[b, q] == doc[b, k]", true, false, 96, 160},
+    {"natten", NULL, "abs(clamp(q // 64, 4, 59) - k // 64) <= 4 && abs(clamp(q % 64, 4, 59) - k % 64) <= 4", true,
+     false, 96, 160},
+    {"alibi", "score + slope[h] * float(k - q)", NULL, false, false, 16, 128},
+    {"softcap", "cap * tanh(score / cap)", NULL, false, false, 16, 128},
+    {"bias", "score + bias[b, h, q, k]", NULL, false, true, 256, 1200},
+    {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, false, 144,
+     176},
 };
 enum { ROWS = sizeof rows / sizeof *rows, HEADS = 3, KERNELS = 2 };
 static const int64_t head_dims[HEADS] = {64, 128, 256};
@@ -56,14 +60,15 @@ static kjit_status get_artifact(void *user, const struct jit_request *request, k
 
 static kjit_status make_variant(const struct variant_row *row, kjit_attention_variant **out, kjit_error *error) {
   static const kjit_variant_scalar scalars[] = {{"window", KJIT_VARIANT_INT32}, {"cap", KJIT_VARIANT_FP32}};
-  static const kjit_variant_tensor tensors[] = {{"doc", KJIT_INT32, 2}, {"slope", KJIT_FP32, 1}};
+  static const kjit_variant_tensor tensors[] = {
+      {"doc", KJIT_INT32, 2}, {"slope", KJIT_FP32, 1}, {"bias", KJIT_BF16, 4}};
   const kjit_attention_variant_text text = {.struct_size = sizeof text,
                                             .score = row->score,
                                             .mask = row->mask,
                                             .scalars = scalars,
                                             .scalar_count = 2,
                                             .tensors = tensors,
-                                            .tensor_count = 2};
+                                            .tensor_count = 3};
   return kjit_attention_variant_create(out, &text, error);
 }
 
@@ -77,9 +82,9 @@ static kjit_status build(kjit_runtime *runtime, const struct variant_row *row, c
       .text = variant->header,
       .bytes = variant->header_bytes,
       .defines = row->lists ? "#define KJIT_variant 1\n#define KJIT_variant_lists 1\n#define KJIT_variant_map 0\n"
-                              "#define KJIT_variant_sinks 1\n"
+                              "#define KJIT_variant_sinks 1\n#define KJIT_variant_pairs 1\n"
                             : "#define KJIT_variant 1\n#define KJIT_variant_lists 0\n#define KJIT_variant_map 0\n"
-                              "#define KJIT_variant_sinks 1\n",
+                              "#define KJIT_variant_sinks 1\n#define KJIT_variant_pairs 1\n",
       .digest = variant->digest,
       .closure_main = "attention_variant/block_list.cu",
   };
@@ -126,8 +131,11 @@ static void check(struct codegen *codegen, size_t nth) {
   problem.heads_q = 16;
   problem.seq_q = 4096;
   problem.head_dim = head_dims[index / KERNELS % HEADS];
-  if (kjit_attention_choose(NULL, &problem, arch, &config, NULL, &error) != KJIT_OK ||
-      !is_clean(codegen->runtime, row, &config, arch, is_flash ? row->flash_budget : row->budget))
+  const bool chosen = kjit_attention_choose(NULL, &problem, arch, &config, NULL, &error) == KJIT_OK;
+  if (chosen && !is_flash && row->tiled)
+    sm90_suit_variant(&problem, &(struct sm90_variant_needs){.is_tiled = true},
+                      (kjit_attention_sm90_config *)config.values);
+  if (!chosen || !is_clean(codegen->runtime, row, &config, arch, is_flash ? row->flash_budget : row->budget))
     atomic_fetch_add(&batch->wrong, 1);
 }
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import sys
+import tempfile
 import types
 import unittest
 from unittest import mock
@@ -14,6 +15,7 @@ import attention_report
 import fa3_table
 import harness
 import jit_peers
+import variant_peers
 from attention_problems import SETS, Problem, cell, is_cell, neighbours, select, with_neighbours
 from attention_report import Report, Row
 
@@ -37,6 +39,32 @@ def made_up_rows():
         row(ONE_QUERY, kjit=3, FA2=2),
         row(Problem(1, 8, 8, 1024, 1024, 64, 64), FA2=100),
     ]
+
+
+class Variants(unittest.TestCase):
+    """bench/variant_peers.py: what a visited block costs beside dense causal attention's."""
+
+    ROWS = [
+        variant_peers.Row(64, 4096, "causal, dense", 100, 100, {"kjit": 1.0, "FA3": 1.2}),
+        variant_peers.Row(64, 4096, "window", 30, 40, {"kjit": 0.5}),
+        variant_peers.Row(128, 4096, "window", 30, 40, {"kjit": 0.5}),
+    ]
+
+    def test_per_block__is_beside_causal_of_the_same_size(self):
+        found = [variant_peers.per_block(each, self.ROWS) for each in self.ROWS]
+        self.assertEqual(found, [1.0, 0.8, None])
+
+    def test_table__has_a_line_for_each_row_and_dashes_for_what_is_missing(self):
+        lines = variant_peers.table(self.ROWS).splitlines()
+        self.assertEqual(len(lines), 2 + len(self.ROWS))
+        self.assertIn("| 1.20 |", lines[2])
+        self.assertTrue(lines[3].endswith("| — | — | — | — |"), lines[3])
+
+    def test_csv__comes_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = harness.Path(folder) / "rows.csv"
+            variant_peers.write(path, self.ROWS)
+            self.assertEqual(variant_peers.read(path), self.ROWS)
 
 
 class Race(unittest.TestCase):

@@ -328,6 +328,14 @@ KJIT_VARIANT_INLINE long long kjit_variant_at4(const struct kjit_variant_tensor_
   return kjit_variant_at3(tensor, i, j, k) + kjit_variant_step(tensor, 3, l);
 }
 
+/* The number of 16 bits. */
+KJIT_VARIANT_INLINE float kjit_fp16_of(unsigned bits) {
+  return kjit_float_from_half((unsigned short)bits);
+}
+KJIT_VARIANT_INLINE float kjit_bf16_of(unsigned bits) {
+  return kjit_float_from_bits(bits << 16);
+}
+
 /* One function an element type: KJIT_VARIANT_LOAD(name, result, type in memory, how an element `x` becomes a result).
  */
 #define KJIT_VARIANT_LOAD(name, result, memory, value)                                                                 \
@@ -342,8 +350,8 @@ KJIT_VARIANT_LOAD(int8, int, signed char, x)
 KJIT_VARIANT_LOAD(int16, int, short, x)
 KJIT_VARIANT_LOAD(int32, int, int, x)
 KJIT_VARIANT_LOAD(int64, int, long long, (int)(unsigned)x)
-KJIT_VARIANT_LOAD(fp16, kjit_real, unsigned short, (kjit_real)kjit_float_from_half(x))
-KJIT_VARIANT_LOAD(bf16, kjit_real, unsigned short, (kjit_real)kjit_float_from_bits((unsigned)x << 16))
+KJIT_VARIANT_LOAD(fp16, kjit_real, unsigned short, (kjit_real)kjit_fp16_of(x))
+KJIT_VARIANT_LOAD(bf16, kjit_real, unsigned short, (kjit_real)kjit_bf16_of(x))
 KJIT_VARIANT_LOAD(fp32, kjit_real, float, (kjit_real)x)
 KJIT_VARIANT_LOAD(fp64, kjit_real, double, (kjit_real)x)
 

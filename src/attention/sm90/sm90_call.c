@@ -81,6 +81,14 @@ static kjit_status choose(const kjit_attention_problem *problem, const struct fa
   return sm90_choose(problem, &card, (kjit_attention_sm90_config *)values, error);
 }
 
+static void suit(const kjit_attention_problem *problem, const struct attention_variant_launch *variant,
+                 int32_t *values) {
+  const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_listed,
+                                           .is_tiled = variant->has_pairs,
+                                           .is_curved = variant->source.is_curved};
+  sm90_suit_variant(problem, &needs, (kjit_attention_sm90_config *)values);
+}
+
 static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
   const kjit_status status = match(problem, sm90_config_view(values), error);
   return status == KJIT_OK ? sm90_check_problem(problem, error) : status;
@@ -221,14 +229,16 @@ static void tiling(const kjit_attention_problem *problem, const int32_t *values,
                                    .batch = (uint32_t)problem->batch};
 }
 
-/* One word for each K buffer, in which the producer says which key block it holds. */
+/* One word for each K buffer, in which the producer says which key block it holds, and the plan of the next tile, which
+ * is aligned to 16 bytes. */
 static uint32_t variant_shared(const int32_t *values) {
-  return SM90_WORD_BYTES * (uint32_t)sm90_config_view(values)->stages;
+  return SM90_WORD_BYTES * (uint32_t)sm90_config_view(values)->stages + 15 + SM90_PLAN_BYTES;
 }
 
 const struct attention_family sm90_attention = {.family = &sm90_family,
                                                 .arch = SM90_ARCH,
                                                 .choose = choose,
+                                                .suit = suit,
                                                 .fit = fit,
                                                 .count_parts = count_parts,
                                                 .prepare = prepare,

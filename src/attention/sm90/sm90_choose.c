@@ -8,8 +8,6 @@
  * Pure; any thread. */
 #include "attention/sm90/sm90_choose.h"
 
-#include <stdbool.h>
-
 #include "attention/sm90/sm90_tiles.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -199,6 +197,37 @@ static void add_stages(const kjit_attention_problem *problem, kjit_attention_sm9
     config->stages--;
     return;
   }
+}
+
+/* A tensor's terms leave fewer registers for a step's scores. Heads of up to 64 columns take three consumers and 80
+ * keys, up to 128 two and 112. */
+static void suit_tensor(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
+  enum { KEYS_OF_THREE = 80, KEYS_OF_TWO = 112 };
+  if (problem->head_dim_v > 128) return;
+  config->consumers = problem->head_dim_v <= 64 ? config->consumers : (int32_t)integer_min(config->consumers, 2);
+  fit_tile(config, (int32_t)integer_min(config->tile_n, config->consumers == 3 ? KEYS_OF_THREE : KEYS_OF_TWO),
+           config->q_buffers);
+}
+
+/* Two consumers' tiles have less to begin and to end, which is much of a tile with few key blocks; three suit a score
+ * function that takes the exponent unit twice, because then products and exponents of three alternate. Splits and
+ * packed heads stay as they are. */
+void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
+                       kjit_attention_sm90_config *config) {
+  const struct head_class *class = find_class(problem->head_dim_v);
+  const bool has_three = class->of[0].rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
+  if (config->split || config->packed > 1) return;
+  int32_t consumers = config->consumers;
+  if (needs->is_narrow)
+    consumers = (int32_t)integer_min(consumers, 2);
+  else if (needs->is_curved && consumers == 2 && has_three)
+    consumers = 3;
+  if (consumers != config->consumers) {
+    set_consumers(config, class, problem->seq_kv, consumers);
+    choose_tile(config);
+  }
+  if (needs->is_tiled) suit_tensor(problem, config);
+  *config = sm90_canonical(config);
 }
 
 kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error *error) {

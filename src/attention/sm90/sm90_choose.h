@@ -2,6 +2,8 @@
 #ifndef KJIT_ATTENTION_SM90_SM90_CHOOSE_H
 #define KJIT_ATTENTION_SM90_SM90_CHOOSE_H
 
+#include <stdbool.h>
+
 #include "attention/sm90/sm90_config.h"
 #include "attention/sm90/sm90_tiles.h"
 
@@ -9,6 +11,17 @@
  * rule. KJIT_ERR_UNSUPPORTED, with the reason, for a problem that the family does not compute. */
 kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90_card *card,
                         kjit_attention_sm90_config *out, kjit_error *error);
+
+/* What of a variant tells which config suits it. */
+struct sm90_variant_needs {
+  bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or has them listed */
+  bool is_tiled;  /* its terms lie in a tensor, and are kept in registers beside the scores */
+  bool is_curved; /* its score function takes the exponent unit, such as tanh */
+};
+
+/* Change a chosen config into one that suits a variant. */
+void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
+                       kjit_attention_sm90_config *config);
 
 /* Check that the kernel can index this problem, whatever the config. KJIT_ERR_UNSUPPORTED. */
 kjit_status sm90_check_problem(const kjit_attention_problem *problem, kjit_error *error);

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "base/threads/push.h"
 
-#define ALIBI_CHOICES 3 /* none, by head, by batch and head */
+#define ALIBI_CHOICES 5 /* none, by head, by batch and head; of both, where no key lies ahead */
 #define BIAS_CHOICES  4 /* none, fp16, bf16, fp32 */
 #define FLAG_CHOICES  32
 
@@ -51,8 +51,10 @@ static void write_mask(const struct variant_builtin_members *members, struct tex
 static void write_score(const struct variant_builtin_members *members, struct text *score) {
   text_append(score, members->has_softcap ? "softcap * tanh(score / softcap)" : "score");
   if (members->has_bias) text_append(score, " + bias[b, h, q, k]");
+  /* Where no key lies ahead of its query the distance needs no abs(), and is linear along a row. */
   if (members->alibi_rank)
-    text_appendf(score, " - alibi[%sh] * abs(q + seq_kv - seq_q - k)", members->alibi_rank == 2 ? "b, " : "");
+    text_appendf(score, " - alibi[%sh] * %s(q + seq_kv - seq_q - k)", members->alibi_rank == 2 ? "b, " : "",
+                 members->alibi_is_behind ? "" : "abs");
 }
 
 static kjit_status create(kjit_attention_variant **out, const struct variant_builtin_members *members,
@@ -95,7 +97,8 @@ kjit_status attention_variant_builtin(const kjit_attention_variant **out, const 
   if (members->alibi_rank && members->alibi_dtype != VARIANT_DTYPE_fp32)
     return error_invalid(error, "alibi_slopes", "must be fp32");
   if (!bias_choice(members, &bias)) return error_invalid(error, "bias", "must be fp16, bf16 or fp32");
-  const size_t index = (bias * ALIBI_CHOICES + members->alibi_rank) * FLAG_CHOICES + flags;
+  const size_t alibi = members->alibi_rank + (members->alibi_rank && members->alibi_is_behind ? 2 : 0);
+  const size_t index = (bias * ALIBI_CHOICES + alibi) * FLAG_CHOICES + flags;
   /* No member is present: the call has no variant, and the kernels are compiled without one. */
   if (!index) return KJIT_OK;
   *out = push_place_get(&variants[index]);

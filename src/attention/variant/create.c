@@ -136,6 +136,13 @@ static bool build_program(kjit_attention_variant *variant, struct variant_progra
   return variant_program_build(program, &variant->tree, &root, 1);
 }
 
+static bool build_tile_program(kjit_attention_variant *variant) {
+  const struct variant_tree *const tree = &variant->tree;
+  if (!variant->class.tile) return variant_program_build(&variant->programs.tile, tree, NULL, 0);
+  const struct variant_node *const load = &tree->nodes[variant->class.term];
+  return variant_program_build(&variant->programs.tile, tree, load->operands, variant_operand_count(tree, load) - 1u);
+}
+
 /* One program for each question that a kernel or the host asks. `text` has the score and the mask together, for
  * the canonical text, whose digest tells equal variants from different ones. */
 static bool build_programs(kjit_attention_variant *variant) {
@@ -152,7 +159,26 @@ static bool build_programs(kjit_attention_variant *variant) {
          build_program(variant, &variant->programs.mask, variant->mask) &&
          build_program(variant, &variant->programs.score_grad, variant->score_grad) &&
          build_program(variant, &variant->programs.slope, variant->class.slope) &&
-         build_program(variant, &variant->programs.term, variant->class.term);
+         build_program(variant, &variant->programs.term, variant->class.term) &&
+         build_program(variant, &variant->programs.inner, variant->class.inner) &&
+         build_program(variant, &variant->programs.step, variant->class.step) && build_tile_program(variant);
+}
+
+/* A term that is one load of 16 bits, along k in the tensor's last axis. */
+static uint8_t tile_of(const kjit_attention_variant *variant) {
+  const struct variant_tree *const tree = &variant->tree;
+  if (variant->class.term == VARIANT_NONE) return 0;
+  const struct variant_node *const load = &tree->nodes[variant->class.term];
+  if (load->operation != VARIANT_LOAD) return 0;
+  const size_t last = variant_operand_count(tree, load) - 1u;
+  const int32_t dtype = variant->tensor_dtypes[load->payload];
+  if (dtype != VARIANT_DTYPE_fp16 && dtype != VARIANT_DTYPE_bf16) return 0;
+  for (size_t i = 0; i <= last && i < 4; i++) {
+    const struct variant_node *const index = &tree->nodes[load->operands[i]];
+    const bool is_k = index->operation == VARIANT_INPUT && index->payload == INPUT_K;
+    if (i == last ? !is_k : (index->uses & USES_K) != 0) return 0;
+  }
+  return (uint8_t)(load->payload + 1);
 }
 
 /* What follows from the trees. A mask that is always true is none. */
@@ -163,6 +189,7 @@ static bool find_out(kjit_attention_variant *variant) {
   if (variant->mask != VARIANT_NONE && variant_is_truth(tree, variant->mask, true)) variant->mask = VARIANT_NONE;
   variant_derive_intervals(tree, variant->mask, &variant->intervals);
   variant_classify_score(tree, variant->score, &variant->class);
+  variant->class.tile = tile_of(variant);
   variant->score_grad = variant_derive(tree, variant->score);
   return variant_tree_is_whole(tree) && build_programs(variant);
 }
@@ -216,7 +243,8 @@ void variant_release(kjit_attention_variant *variant) {
   const struct mem mem = variant->mem;
   struct variant_program *const programs[] = {
       &variant->programs.text,   &variant->programs.score, &variant->programs.mask, &variant->programs.score_grad,
-      &variant->programs.bounds, &variant->programs.slope, &variant->programs.term};
+      &variant->programs.bounds, &variant->programs.slope, &variant->programs.term, &variant->programs.inner,
+      &variant->programs.step,   &variant->programs.tile};
   for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
     variant_program_finish(programs[i], &mem);
   for (size_t i = 0; i < variant->scalar_count; i++)

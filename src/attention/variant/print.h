@@ -14,9 +14,15 @@ void variant_print_canonical(const kjit_attention_variant *variant, struct text 
 void variant_print_types(const kjit_attention_variant *variant, struct text *out);
 
 /* VARIANT_HEADER_NAME:
- *   #define KJIT_VARIANT_SCORE 0|1, KJIT_VARIANT_AFFINE 0|1, KJIT_VARIANT_MASK 0|1, KJIT_VARIANT_INTERVALS 0..4
+ *   #define KJIT_VARIANT_SCORE 0|1, KJIT_VARIANT_AFFINE 0|1, KJIT_VARIANT_CORE 0|1, KJIT_VARIANT_LINEAR 0..2
+ *   #define KJIT_VARIANT_TILE 0|1, with it KJIT_VARIANT_TILE_TENSOR 0..7, KJIT_VARIANT_TILE_AXES 1..4
+ *   #define KJIT_VARIANT_MASK 0|1, KJIT_VARIANT_INTERVALS 0..4
  *   float kjit_variant_score(a, s, b, h, q, k); float kjit_variant_score_grad(a, s, b, h, q, k);
- *   float kjit_variant_slope(a, b, h, q); float kjit_variant_term(a, b, h, q, k);
+ *   float kjit_variant_slope(a, b, h, q); float kjit_variant_term(a, b, h, q, k);    with AFFINE, with CORE
+ *   float kjit_variant_inner(a, b, h, q); float kjit_variant_core(x);                with CORE
+ *   float kjit_variant_term_step(a, b, h, q);     with LINEAR 1; 2: the term is the same for all keys of a row
+ *   const char *kjit_variant_tile_row(a, b, h, q); void kjit_variant_tile_pair(pair, &low, &high);    with TILE: where
+ *                                                          a row's terms begin, and the terms in 32 bits of them
  *   bool  kjit_variant_mask(a, b, h, q, k);
  *   void  kjit_variant_interval(a, which, b, h, q, &lo, &hi);
  *   int   kjit_variant_block(a, b, h, q0, q1, k0, k1);

@@ -96,15 +96,66 @@ static void print_interval(const kjit_attention_variant *variant, struct text *o
   text_append(out, "  lo = kjit_integer_maximum(least, 0);\n  hi = kjit_integer_minimum(most, a.seq_kv);\n}\n");
 }
 
+/* A term that is one load along k: where a row of it begins, and two neighbours of it. */
+static void print_tile(const kjit_attention_variant *variant, struct text *out) {
+  const struct variant_program *const program = &variant->programs.tile;
+  const unsigned tensor = variant->class.tile - 1u;
+  const char *const dtype = variant_dtype_name(variant->tensor_dtypes[tensor]);
+  text_appendf(out,
+               "\n#define KJIT_VARIANT_TILE_TENSOR %u\n#define KJIT_VARIANT_TILE_AXES %zu\n\nKJIT_VARIANT_INLINE const "
+               "char *kjit_variant_tile_row(const "
+               "kjit_variant_arguments &a, int b, int h, int q) {\n",
+               tensor, program->result_count + 1);
+  print_body(variant, program, out);
+  text_appendf(out, "  return (const char *)a.tensors[%u].data + 2 * kjit_variant_at%zu(&a.tensors[%u], ", tensor,
+               program->result_count + 1, tensor);
+  for (size_t i = 0; i < program->result_count; i++)
+    text_appendf(out, "n%u, ", (unsigned)program->results[i]);
+  text_appendf(out,
+               "0);\n}\n\nKJIT_VARIANT_INLINE void kjit_variant_tile_pair(unsigned pair, float &low, float &high) "
+               "{\n  low = kjit_%s_of(pair & 0xffffu);\n  high = kjit_%s_of(pair >> 16);\n}\n",
+               dtype, dtype);
+}
+
+/* KJIT_VARIANT_LINEAR: a term that adds the same for each further key, or 2, nothing. */
+static int linear_along_rows(const kjit_attention_variant *variant) {
+  const variant_node_index step = variant->class.step;
+  if (step == VARIANT_NONE) return 0;
+  return variant_is_real(&variant->tree, step, 0) ? 2 : 1;
+}
+
+/* What a kernel folds into the exponent: score = slope · core(inner · s) + term, where the core is s itself in an
+ * affine score, and what one more key adds to a term that is linear along a row. */
+static void print_parts(const kjit_attention_variant *variant, struct text *out) {
+  print_function(variant, &variant->programs.slope,
+                 "kjit_real kjit_variant_slope(const kjit_variant_arguments &a, int b, int h, int q)", "1.0f", out);
+  print_function(variant, &variant->programs.term,
+                 "kjit_real kjit_variant_term(const kjit_variant_arguments &a, int b, int h, int q, int k)", "0.0f",
+                 out);
+  if (variant->class.core) {
+    print_function(variant, &variant->programs.inner,
+                   "kjit_real kjit_variant_inner(const kjit_variant_arguments &a, int b, int h, int q)", "1.0f", out);
+    text_appendf(out, "\nKJIT_VARIANT_INLINE kjit_real kjit_variant_core(kjit_real x) {\n  return kjit_%s(x);\n}\n",
+                 variant_operation_name((enum variant_operation)variant->class.core));
+  }
+  if (variant->class.tile) print_tile(variant, out);
+  if (linear_along_rows(variant) == 1)
+    print_function(variant, &variant->programs.step,
+                   "kjit_real kjit_variant_term_step(const kjit_variant_arguments &a, int b, int h, int q)", "0.0f",
+                   out);
+}
+
 /* The macros come first, because kernels leave out whole steps by them: no score function, no mask, intervals instead
  * of a mask. */
 void variant_print_header(const kjit_attention_variant *variant, struct text *out) {
   const bool affine = variant->class.is_affine;
   text_append(out, "#pragma once\n#include <kjit/attention/variant_real_ranges.h>\n\n");
   text_appendf(out,
-               "#define KJIT_VARIANT_SCORE %d\n#define KJIT_VARIANT_AFFINE %d\n#define KJIT_VARIANT_MASK %d\n"
-               "#define KJIT_VARIANT_INTERVALS %zu\n",
-               !variant->class.is_identity, affine, variant->mask != VARIANT_NONE, variant->intervals.count);
+               "#define KJIT_VARIANT_SCORE %d\n#define KJIT_VARIANT_AFFINE %d\n#define KJIT_VARIANT_CORE %d\n"
+               "#define KJIT_VARIANT_LINEAR %d\n#define KJIT_VARIANT_TILE %d\n#define KJIT_VARIANT_MASK %d\n#define "
+               "KJIT_VARIANT_INTERVALS %zu\n",
+               !variant->class.is_identity, affine, variant->class.core != 0, linear_along_rows(variant),
+               variant->class.tile != 0, variant->mask != VARIANT_NONE, variant->intervals.count);
   print_function(
       variant, &variant->programs.score,
       "kjit_real kjit_variant_score(const kjit_variant_arguments &a, kjit_real s, int b, int h, int q, int k)", "s",
@@ -113,13 +164,7 @@ void variant_print_header(const kjit_attention_variant *variant, struct text *ou
       variant, &variant->programs.score_grad,
       "kjit_real kjit_variant_score_grad(const kjit_variant_arguments &a, kjit_real s, int b, int h, int q, int k)",
       "0.0f", out);
-  if (affine) {
-    print_function(variant, &variant->programs.slope,
-                   "kjit_real kjit_variant_slope(const kjit_variant_arguments &a, int b, int h, int q)", "1.0f", out);
-    print_function(variant, &variant->programs.term,
-                   "kjit_real kjit_variant_term(const kjit_variant_arguments &a, int b, int h, int q, int k)", "0.0f",
-                   out);
-  }
+  if (affine || variant->class.core) print_parts(variant, out);
   print_function(variant, &variant->programs.mask,
                  "bool kjit_variant_mask(const kjit_variant_arguments &a, int b, int h, int q, int k)", "true", out);
   print_interval(variant, out);

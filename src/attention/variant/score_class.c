@@ -1,5 +1,5 @@
-/* Classifies a score: is it affine in s with a slope that is the same for a row, and what are the terms that it adds?
- * Each question is one loop over the nodes, operands first.
+/* Classifies a score: is it affine in s, or in a function of s alone, with a slope that is the same for a row, and what
+ * are the terms that it adds? Each question is one loop over the nodes, operands first.
  *
  * Threads: nothing is shared. */
 #include "attention/variant/score_class.h"
@@ -11,13 +11,14 @@
 
 /* -- Affine in s -------------------------------------------------------------------------------------------------- */
 
-/* score = slope · s + term; slope is VARIANT_NONE where that cannot be said. Both are nodes. */
+/* A node = slope · variable + term; slope is VARIANT_NONE where that cannot be said. Both are nodes. */
 struct line {
   variant_node_index slope, term;
 };
 
 struct lines {
   struct variant_tree *tree;
+  variant_node_index variable; /* the node of s, or of a function of it */
   struct line of[LOOKED_AT_MAX];
 };
 
@@ -55,7 +56,6 @@ static struct line scaled(struct lines *lines, enum variant_operation operation,
 static struct line find_line(struct lines *lines, const struct variant_node *node) {
   struct variant_tree *const tree = lines->tree;
   const struct line none = {VARIANT_NONE, 0};
-  if (node->operation == VARIANT_INPUT) return (struct line){variant_real(tree, 1), variant_real(tree, 0)};
   if (node->type != TYPE_real) return none;
   const struct line a = line_of(lines, node->operands[0]), b = line_of(lines, node->operands[1]);
   const enum variant_operation operation = (enum variant_operation)node->operation;
@@ -86,19 +86,114 @@ static struct line find_line(struct lines *lines, const struct variant_node *nod
   }
 }
 
-/* New nodes are appended while the old ones are looked at, so each node is copied before the tree's memory may move. */
+/* The lines of all nodes up to `last` in the variable. New nodes are appended while the old ones are looked at, so each
+ * node is copied before the tree's memory may move. */
+static void find_lines(struct lines *lines, variant_node_index variable, variant_node_index last) {
+  struct variant_tree *const tree = lines->tree;
+  lines->variable = variable;
+  for (variant_node_index i = 0; i <= last; i++) {
+    const struct variant_node node = tree->nodes[i];
+    if (!(node.uses & USES_SCORE)) continue;
+    if (i == variable)
+      lines->of[i] = (struct line){variant_real(tree, 1), variant_real(tree, 0)};
+    else
+      lines->of[i] = node.operation == VARIANT_INPUT ? (struct line){VARIANT_NONE, 0} : find_line(lines, &node);
+  }
+}
+
+/* A function of one real number whose values of a row can be multiplied and added to in the exponent. */
+static bool is_core(const struct variant_tree *tree, const struct variant_node *node) {
+  return node->type == TYPE_real && node->operation > VARIANT_LOAD && variant_operand_count(tree, node) == 1 &&
+         node->uses & USES_SCORE && tree->nodes[node->operands[0]].type == TYPE_real;
+}
+
+/* The outermost function f such that score = slope · f(inner · s) + term. */
+static void find_core(struct lines *lines, variant_node_index score, struct variant_score_class *out) {
+  struct variant_tree *const tree = lines->tree;
+  const variant_node_index zero = variant_real(tree, 0);
+  for (size_t tried = (size_t)score + 1; tried-- > 0;) {
+    const struct variant_node node = tree->nodes[tried];
+    if (!is_core(tree, &node)) continue;
+    find_lines(lines, lines->variable, node.operands[0]);
+    const struct line inner = line_of(lines, node.operands[0]);
+    if (!is_line(&inner) || inner.term != zero || inner.slope == zero) continue;
+    const variant_node_index s = lines->variable;
+    find_lines(lines, (variant_node_index)tried, score);
+    const struct line line = line_of(lines, score);
+    lines->variable = s;
+    if (!is_line(&line) || !variant_tree_is_whole(tree)) continue;
+    *out = (struct variant_score_class){.is_identity = out->is_identity,
+                                        .is_pointwise = out->is_pointwise,
+                                        .terms = out->terms,
+                                        .slope = line.slope,
+                                        .term = line.term,
+                                        .core = node.operation,
+                                        .inner = inner.slope,
+                                        .step = VARIANT_NONE};
+    return;
+  }
+}
+
 static void find_affine(struct variant_tree *tree, variant_node_index score, struct variant_score_class *out) {
   struct lines lines = {.tree = tree};
-  if (score >= LOOKED_AT_MAX) return;
-  for (size_t i = 0; i <= score; i++) {
-    const struct variant_node node = tree->nodes[i];
-    if (node.uses & USES_SCORE) lines.of[i] = find_line(&lines, &node);
-  }
+  if (score >= LOOKED_AT_MAX || tree->nodes[score].type != TYPE_real) return;
+  find_lines(&lines, variant_input(tree, INPUT_SCORE), score);
   const struct line line = line_of(&lines, score);
-  if (!is_line(&line) || !variant_tree_is_whole(tree) || tree->nodes[score].type != TYPE_real) return;
-  out->is_affine = true;
-  out->slope = line.slope;
-  out->term = line.term;
+  if (is_line(&line) && variant_tree_is_whole(tree)) {
+    out->is_affine = true;
+    out->slope = line.slope;
+    out->term = line.term;
+  } else if (tree->nodes[score].uses & USES_SCORE) {
+    find_core(&lines, score, out);
+  }
+}
+
+/* -- Terms that are linear along a row ------------------------------------------------------------------------------
+ */
+
+/* What one more key adds to a node, from what it adds to the operands; VARIANT_NONE where that is not the same for all
+ * keys. Products of integers are left out, because they may wrap. */
+static variant_node_index find_step(struct variant_tree *tree, const variant_node_index *steps,
+                                    const struct variant_node *node) {
+  const variant_node_index a = steps[node->operands[0]], b = steps[node->operands[1]];
+  const bool a_is_free = !(tree->nodes[node->operands[0]].uses & USES_K);
+  const bool b_is_free = !(tree->nodes[node->operands[1]].uses & USES_K);
+  const enum variant_operation operation = (enum variant_operation)node->operation;
+  switch (operation) {
+  case VARIANT_INPUT:
+    return variant_integer(tree, 1);
+  case VARIANT_integer_add:
+  case VARIANT_integer_subtract:
+  case VARIANT_real_add:
+  case VARIANT_real_subtract:
+    return a == VARIANT_NONE || b == VARIANT_NONE ? VARIANT_NONE : variant_binary(tree, operation, a, b);
+  case VARIANT_integer_negate:
+  case VARIANT_real_negate:
+  case VARIANT_real_from_integer:
+    return a == VARIANT_NONE ? VARIANT_NONE : variant_unary(tree, operation, a);
+  case VARIANT_real_multiply:
+    if (a != VARIANT_NONE && b_is_free) return variant_binary(tree, operation, a, node->operands[1]);
+    return b != VARIANT_NONE && a_is_free ? variant_binary(tree, operation, b, node->operands[0]) : VARIANT_NONE;
+  case VARIANT_real_divide:
+    return a != VARIANT_NONE && b_is_free ? variant_binary(tree, operation, a, node->operands[1]) : VARIANT_NONE;
+  default:
+    return VARIANT_NONE;
+  }
+}
+
+static void find_steps(struct variant_tree *tree, struct variant_score_class *out) {
+  variant_node_index steps[LOOKED_AT_MAX] = {0};
+  if (out->term == VARIANT_NONE || out->term >= LOOKED_AT_MAX) return;
+  for (variant_node_index i = 0; i <= out->term; i++) {
+    const struct variant_node node = tree->nodes[i];
+    if (node.uses & USES_K)
+      steps[i] = find_step(tree, steps, &node);
+    else if (node.type == TYPE_integer)
+      steps[i] = variant_integer(tree, 0);
+    else
+      steps[i] = node.type == TYPE_real ? variant_real(tree, 0) : VARIANT_NONE;
+  }
+  out->step = steps[out->term];
 }
 
 /* -- Terms -------------------------------------------------------------------------------------------------------- */
@@ -234,9 +329,11 @@ static void find_terms(const struct variant_tree *tree, variant_node_index score
 }
 
 void variant_classify_score(struct variant_tree *tree, variant_node_index score, struct variant_score_class *out) {
-  *out = (struct variant_score_class){.slope = VARIANT_NONE, .term = VARIANT_NONE};
+  *out = (struct variant_score_class){.slope = VARIANT_NONE, .term = VARIANT_NONE, .inner = VARIANT_NONE};
+  out->step = VARIANT_NONE;
   const struct variant_node *const node = &tree->nodes[score];
   out->is_identity = node->operation == VARIANT_INPUT && node->payload == INPUT_SCORE;
   find_terms(tree, score, out);
   find_affine(tree, score, out);
+  find_steps(tree, out);
 }

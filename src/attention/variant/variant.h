@@ -36,7 +36,10 @@ struct variant_score_class {
   bool is_affine;    /* score · slope(b, h, q) + term(b, h, q, k) */
   bool is_pointwise; /* depends on more than the score by its score alone */
   uint32_t terms;    /* KJIT_VARIANT_TERM_*: what is added */
-  variant_node_index slope, term;
+  uint8_t core;      /* 0, or the operation f of a score = slope · f(inner · s) + term */
+  variant_node_index slope, term, inner;
+  variant_node_index step; /* what one more key adds to the term; VARIANT_NONE where that differs */
+  uint8_t tile;            /* 0, or 1 + the tensor whose elements [.., k], 16 bits each, are the term */
 };
 
 struct kjit_attention_variant {
@@ -50,7 +53,8 @@ struct kjit_attention_variant {
   struct {
     struct variant_program text; /* the score and the mask, as the canonical text has them */
     struct variant_program score, mask, score_grad, bounds;
-    struct variant_program slope, term; /* of an affine score */
+    struct variant_program slope, term, inner, step; /* of a score that is affine, or so in its core */
+    struct variant_program tile;                     /* the indices in front of k of the load that is the term */
   } programs;
   struct variant_slots slots; /* literals, behind the declared scalars */
   size_t scalar_count, tensor_count;
@@ -122,7 +126,8 @@ struct variant_builtin_members {
   bool has_softcap;
   uint32_t alibi_rank; /* 0: none; 1: (heads); 2: (batch, heads) */
   int32_t alibi_dtype;
-  bool has_bias; /* (batch, heads_q, seq_q, seq_kv), strides 0 where it is broadcast */
+  bool alibi_is_behind; /* no key is seen beyond the query's own place, whatever the mask's other parts say */
+  bool has_bias;        /* (batch, heads_q, seq_q, seq_kv), strides 0 where it is broadcast */
   int32_t bias_dtype;
 };
 

@@ -69,6 +69,67 @@ static void test_variant_score__affine_form_is_the_score(void **state) {
   }
 }
 
+/* Functions whose values are multiplied and added to: the operation, and whether what is added is linear along a row.
+ */
+static const struct part_case {
+  const char *text;
+  int core, linear; /* linear: 2 where it is the same for all keys */
+} part_cases[] = {
+    {"score", 0, 2},
+    {"C * tanh(score / C)", VARIANT_real_tanh, 2},
+    {"C * tanh_exact(score / C) + slope[h] * (k - q)", VARIANT_real_tanh_exact, 1},
+    {"slope[h] * abs(2 * score) + t[q]", VARIANT_real_absolute, 2},
+    {"score - slope[h] * (q + OFF - k) / 2", 0, 1},
+    {"score - slope[h] * abs(q + OFF - k)", 0, 0},
+    {"score + float(k * k)", 0, 0},
+    {"score + float(3 * k)", 0, 0}, /* integers wrap */
+    {"score + t[k]", 0, 0},
+    {"score + bias[b, h, q, k]", 0, 0},
+    {"tanh(score) + tanh(2 * score)", 0, 0},
+    {"tanh(score + 1)", 0, 0},
+    {"t[k] * tanh(score)", 0, 0},
+    {"tanh(score) * score", 0, 0},
+};
+
+static double core_of(const struct variant_score_class *class, double x) {
+  if (class->core == VARIANT_real_tanh || class->core == VARIANT_real_tanh_exact) return tanh(x);
+  return class->core == VARIANT_real_absolute ? fabs(x) : x;
+}
+
+static int linear_of(const struct variant_made *made) {
+  const variant_node_index step = made->variant->class.step;
+  if (step == VARIANT_NONE) return 0;
+  return variant_is_real(&made->variant->tree, step, 0) ? 2 : 1;
+}
+
+static bool parts_are_the_score(const struct variant_made *made, const struct variant_place *place) {
+  const struct variant_score_class *const class = &made->variant->class;
+  const struct variant_place next = {place->b, place->h, place->q, place->k + 1};
+  const double term = run(made, &made->variant->programs.term, place);
+  const double inner = class->core ? run(made, &made->variant->programs.inner, place) : 1;
+  const double sum = run(made, &made->variant->programs.slope, place) * core_of(class, inner * 0.7) + term;
+  const double score = variant_score_at(made->variant, &made->arguments, 0.7, place);
+  if (fabs(score - sum) > 1e-6) return false;
+  if (class->step == VARIANT_NONE) return true;
+  const double rise = run(made, &made->variant->programs.term, &next) - term;
+  return fabs(rise - run(made, &made->variant->programs.step, place)) < 1e-6;
+}
+
+static void test_variant_score__parts_that_fold_are_the_score(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof part_cases / sizeof *part_cases; i++) {
+    struct variant_made made = variant_must_make(part_cases[i].text, NULL);
+    const struct variant_score_class *const class = &made.variant->class;
+    if (class->core != part_cases[i].core || linear_of(&made) != part_cases[i].linear)
+      fail_msg("%s: core %d, linear %d", part_cases[i].text, class->core, linear_of(&made));
+    for (int k = 0; (class->is_affine || class->core) && k < SEQ - 1; k += 3) {
+      const struct variant_place place = {1, k % HEADS, (k * 7) % SEQ, k};
+      if (!parts_are_the_score(&made, &place)) fail_msg("%s at q %d, k %d", part_cases[i].text, place.q, k);
+    }
+    kjit_attention_variant_free(made.variant);
+  }
+}
+
 static void test_variant_score__derivative_is_that_of_differences(void **state) {
   (void)state;
   for (size_t i = 0; i < CASE_COUNT; i++) {
@@ -153,6 +214,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_variant_score__classes_are_found),
       cmocka_unit_test(test_variant_score__affine_form_is_the_score),
+      cmocka_unit_test(test_variant_score__parts_that_fold_are_the_score),
       cmocka_unit_test(test_variant_score__derivative_is_that_of_differences),
       cmocka_unit_test(test_variant_score__public_evaluation_gives_all_three),
       cmocka_unit_test(test_variant_score__explanation_names_everything),

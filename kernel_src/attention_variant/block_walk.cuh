@@ -1,0 +1,143 @@
+// Which key blocks a tile visits: from row intervals (tile_ranges(), evaluated by the lanes of a warp) where the mask
+// is an OR of intervals, else from lists that block_list.cu made.
+#pragma once
+#include "attention_variant/hooks.cuh"
+
+namespace variant {
+
+// Key blocks first to end - 1, of which full_first to full_end - 1 are seen as a whole by all rows.
+struct BlockRange {
+  int first, end, full_first, full_end;
+};
+
+// The smallest value of a warp's lanes, in every lane.
+KJIT_DEVICE int warp_min(int x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2)
+    x = smaller(x, __shfl_xor_sync(0xffffffffu, x, lanes));
+  return x;
+}
+
+constexpr int kManyKeys = 0x7fffffff;
+
+// The blocks of `key_rows` keys that a tile's rows see, one range for each interval. All lanes of a warp.
+//   row_of(i)  the i-th of `rows` rows; exists(i) whether it does
+template <int key_rows, typename RowOf, typename Exists>
+KJIT_DEVICE void tile_ranges(BlockRange (&ranges)[kIntervals], const attention_variant_params &v, int rows, int lane,
+                             RowOf row_of, Exists exists) {
+  int lowest[kIntervals], highest[kIntervals], full_low[kIntervals], full_high[kIntervals];
+#pragma unroll
+  for (int which = 0; which < kIntervals; which++) {
+    lowest[which] = full_high[which] = kManyKeys;
+    highest[which] = full_low[which] = 0;
+  }
+#pragma unroll 2 // so that the loads of two rows are waited for together
+  for (int i = lane; i < rows; i += kLanesPerWarp) {
+    if (!exists(i)) continue;
+    const Row row = row_of(i);
+#pragma unroll
+    for (int which = 0; which < kIntervals; which++) {
+      int low, high;
+      interval(v, row, which, low, high);
+      if (low < high) {
+        lowest[which] = smaller(lowest[which], low);
+        highest[which] = larger(highest[which], high);
+      }
+      full_low[which] = larger(full_low[which], low);
+      full_high[which] = smaller(full_high[which], high);
+    }
+  }
+#pragma unroll
+  for (int which = 0; which < kIntervals; which++) {
+    const int low = warp_min(lowest[which]), high = -warp_min(-highest[which]);
+    const int full = -warp_min(-full_low[which]), full_end = warp_min(full_high[which]);
+    BlockRange &range = ranges[which];
+    range.first = low < high ? low / key_rows : 0;
+    range.end = low < high ? (high + key_rows - 1) / key_rows : 0;
+    range.full_first = (int)(((uint32_t)full + key_rows - 1) / key_rows);
+    range.full_end = kJudged || full_end < 0 ? 0 : full_end / key_rows;
+  }
+}
+
+// Sort ranges by their ends, the largest first, and cut off what an earlier one covers, so that no block is in two.
+KJIT_DEVICE void separate(BlockRange (&ranges)[kIntervals]) {
+#pragma unroll
+  for (int round = 0; round + 1 < kIntervals; round++)
+#pragma unroll
+    for (int i = 0; i + 1 < kIntervals; i++)
+      if (ranges[i].end < ranges[i + 1].end) {
+        const BlockRange later = ranges[i];
+        ranges[i] = ranges[i + 1];
+        ranges[i + 1] = later;
+      }
+#pragma unroll
+  for (int i = 1; i < kIntervals; i++) {
+    int floor = ranges[0].end > ranges[0].first ? ranges[0].first : kManyKeys;
+#pragma unroll
+    for (int j = 1; j < i; j++)
+      if (ranges[j].end > ranges[j].first) floor = smaller(floor, ranges[j].first);
+    ranges[i].end = smaller(ranges[i].end, floor);
+  }
+}
+
+constexpr int kNoBlock = -1;
+
+// The key blocks of a tile, one after the other from the last to the first. An entry is as those of
+// attention_block_lists are. There is always at least one, so that a tile that sees no key still writes zeros.
+struct BlockWalk {
+  BlockRange ranges[kIntervals];
+  int64_t first_entry = kNoBlock; // of the tile's list; kNoBlock: its blocks are the ranges
+  const int *entries = nullptr;   // of all lists
+  int count;                      // of entries
+  int position;                   // of the next entry
+
+  // Begin a tile. All lanes of a warp; `list` is the tile's list where there are any.
+  template <int key_rows, typename RowOf, typename Exists>
+  KJIT_DEVICE void begin(const attention_variant_params &v, int list, int rows, int lane, RowOf row_of, Exists exists) {
+    position = 0;
+    entries = v.lists.entries;
+    first_entry = kNoBlock;
+    if (kListed && v.lists.counts != nullptr) {
+      first_entry = (int64_t)list * v.lists.capacity;
+      count = v.lists.counts[list];
+      return;
+    }
+    tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists);
+    separate(ranges);
+    count = 0;
+#pragma unroll
+    for (int i = 0; i < kIntervals; i++)
+      count += larger(ranges[i].end - ranges[i].first, 0);
+    if (count > 0) return;
+    count = 1;
+    ranges[0] = {0, 1, 0, 0};
+  }
+
+  // The entry of a position below `count`.
+  KJIT_DEVICE int entry(int at) const {
+    if (kListed && first_entry >= 0) return entries[first_entry + at];
+    int block = 0;
+    bool found = false;
+#pragma unroll
+    for (int i = 0; i < kIntervals; i++) {
+      const int length = larger(ranges[i].end - ranges[i].first, 0);
+      if (!found && at < length) {
+        block = ranges[i].end - 1 - at;
+        found = true;
+      }
+      at -= length;
+    }
+    bool full = false;
+#pragma unroll
+    for (int i = 0; i < kIntervals; i++)
+      full |= block >= ranges[i].full_first && block < ranges[i].full_end;
+    return 2 * block + full;
+  }
+
+  // The next entry, or kNoBlock.
+  KJIT_DEVICE int next() {
+    return position < count ? entry(position++) : kNoBlock;
+  }
+};
+
+} // namespace variant

@@ -1,0 +1,123 @@
+// A score function that folds into the exponent: slope * core(inner * s) + term, where the core is s itself or a
+// function of it, such as tanh, and the term is linear along a row, or a tensor's elements, or anything else.
+//
+// What is the same for all keys of a row is computed once a tile (RowScore::begin()). A score then costs an FMA, and
+// one more where its term is not the same for all keys of the row.
+#pragma once
+#include "attention_variant/hooks.cuh"
+
+namespace variant {
+
+// The terms of a thread's scores of one row, with kTiled: a word for two neighbouring keys. They are loaded before the
+// scores are there, because loads from the loop over scores would be waited for one after the other.
+template <int kColumns8> struct TermPairs {
+  uint32_t pair[kColumns8];
+
+  // kWhole: there is a term for every key of the block.
+  template <bool kWhole>
+  KJIT_DEVICE void load(const attention_variant_params &v, const Row &row, int first_key, int lane) {
+#if KJIT_VARIANT_TILE
+    const char *const terms = kjit_variant_tile_row(v.arguments, row.batch, row.head, row.query);
+    const kjit_variant_tensor_argument &tensor = v.arguments.tensors[KJIT_VARIANT_TILE_TENSOR];
+    const int most = tensor.size[KJIT_VARIANT_TILE_AXES - 1] - 2, first = first_key + lane % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < kColumns8; n++)
+      if constexpr (kWhole)
+        pair[n] = ((const uint32_t *)(terms + 2 * (int64_t)first))[4 * n];
+      else
+        pair[n] = *(const uint32_t *)(terms + 2 * (int64_t)smaller(first + 8 * n, most));
+#endif
+  }
+
+  KJIT_DEVICE float at(int column) const {
+    float low = 0, high = 0;
+#if KJIT_VARIANT_TILE
+    kjit_variant_tile_pair(pair[column / 8], low, high);
+#endif
+    return column % 2 ? high : low;
+  }
+};
+
+// A row's score function in base 2, slope * core(inner * s) + term: what is the same for all keys of the row. Used with
+// kFolded alone.
+struct RowScore {
+  float slope;      // of the core or, where that is s itself, of the unscaled score; times log2(e)
+  float inner;      // of the unscaled score; with a core
+  float term, step; // of key `limit - 1`, and what one more key adds, times log2(e); where the term is linear
+
+  KJIT_DEVICE void begin(const attention_variant_params &v, const Row &row) {
+#if KJIT_VARIANT_AFFINE || KJIT_VARIANT_CORE
+    slope = kjit_variant_slope(v.arguments, row.batch, row.head, row.query) * kLog2E;
+#if KJIT_VARIANT_CORE
+    inner = kjit_variant_inner(v.arguments, row.batch, row.head, row.query) * v.score_scale;
+#else
+    slope *= v.score_scale;
+#endif
+#if KJIT_VARIANT_LINEAR
+    term = kjit_variant_term(v.arguments, row.batch, row.head, row.query, row.limit - 1) * kLog2E;
+#endif
+#if KJIT_VARIANT_LINEAR == 1
+    step = kjit_variant_term_step(v.arguments, row.batch, row.head, row.query) * kLog2E;
+#endif
+#endif
+  }
+
+  // The terms of a block's keys, less a number: at(column) for columns that count from the thread's first key.
+  template <int kColumns8> struct Terms {
+    const RowScore &score;
+    const attention_variant_params &v;
+    const Row &row;
+    const TermPairs<kColumns8> &pairs;
+    int first;
+    float offset;
+
+    KJIT_DEVICE Terms(const RowScore &score, const attention_variant_params &v, const Row &row,
+                      const TermPairs<kColumns8> &pairs, int first, float less)
+        : score(score), v(v), row(row), pairs(pairs), first(first) {
+#if KJIT_VARIANT_LINEAR
+      offset =
+          (KJIT_VARIANT_LINEAR == 2 ? score.term : fmaf(score.step, (float)(first - (row.limit - 1)), score.term)) -
+          less;
+#else
+      offset = -less;
+#endif
+    }
+    KJIT_DEVICE float at(int column) const {
+#if KJIT_VARIANT_LINEAR
+      return KJIT_VARIANT_LINEAR == 2 ? offset : fmaf(score.step, (float)column, offset);
+#elif KJIT_VARIANT_AFFINE || KJIT_VARIANT_CORE
+      if constexpr (kTiled) return fmaf(pairs.at(column), kLog2E, offset);
+      return fmaf(kjit_variant_term(v.arguments, row.batch, row.head, row.query, first + column), kLog2E, offset);
+#else
+      return offset;
+#endif
+    }
+  };
+
+  // The score in base 2 of an unscaled score, with a term as Terms gives it.
+  KJIT_DEVICE float of(float s, float term_less) const {
+#if KJIT_VARIANT_CORE
+    return fmaf(kjit_variant_core(s * inner), slope, term_less);
+#else
+    return fmaf(s, slope, term_less);
+#endif
+  }
+
+  // As variant::apply().
+  template <bool kPartial, int kColumns8>
+  KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_params &v, const Row &row,
+                         const KeepWords<kColumns8> &keep, const TermPairs<kColumns8> &pairs, int first_key,
+                         int lane) const {
+    const Terms<kColumns8> terms(*this, v, row, pairs, first_key + lane % 4 * 2, 0.0f);
+#pragma unroll
+    for (int n = 0; n < kColumns8; n++)
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        float &score = s[n][2 * r + i];
+        score = of(score, terms.at(8 * n + i));
+        if (kPartial && !keep.keeps(n, i)) score = masked_score();
+      }
+  }
+};
+
+} // namespace variant
