@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import dataclasses
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +22,8 @@ from attention_race import Drawn
 from tables import find_package, markdown, words
 
 #: consumers, blocks_per_sm, stages, q_buffers
-SHAPES = ((2, 2, 2, 2), (2, 2, 3, 1), (2, 2, 2, 3), (4, 1, 4, 2), (4, 1, 2, 3), (3, 1, 2, 2), (3, 1, 2, 3), (3, 1, 3, 2),
-          (2, 1, 3, 2), (2, 1, 2, 4), (1, 3, 2, 2), (1, 4, 1, 2))  # fmt: skip
+SHAPES = ((2, 2, 2, 2), (2, 2, 3, 2), (2, 2, 2, 3), (4, 1, 4, 2), (4, 1, 2, 3), (3, 1, 2, 2), (3, 1, 2, 3), (3, 1, 3, 2),
+          (2, 1, 2, 2), (2, 1, 3, 2), (2, 1, 2, 4), (1, 2, 1, 2), (1, 3, 2, 2), (1, 4, 1, 2))  # fmt: skip
 
 
 def _problem(batch: int, heads: int, seq_q: int, seq_kv: int, head_dim: int, causal: bool = False,
@@ -43,6 +44,22 @@ PROBLEMS = {
     "grouped": _problem(256, 32, 128, 128, 128, heads_kv=8),
     "hd32": _problem(512, 16, 100, 100, 32),
 }
+
+#: Few queries against many keys, as in decoding: attention_decode_sm90's tile_n and blocks_per_sm.
+DECODE_SHAPES = ((64, 1), (64, 2), (64, 3), (64, 4), (128, 1), (128, 2), (128, 3))
+DECODES = {
+    "d64_457": dataclasses.replace(_problem(13, 40, 1, 457, 64, heads_kv=20), use="decode"),
+    "d48_3731": dataclasses.replace(_problem(20, 20, 1, 3731, 48, layout="bhsd"), use="decode"),
+    "d96_48847": dataclasses.replace(_problem(1, 28, 1, 48847, 96), use="decode"),
+    "d64_1414": dataclasses.replace(_problem(109, 48, 1, 1414, 64, heads_kv=12, layout="bhsd"), use="decode"),
+    "d64_395": dataclasses.replace(_problem(7, 96, 1, 395, 64, heads_kv=24, layout="bhsd"), use="decode"),
+    "d128_307": dataclasses.replace(_problem(60, 32, 61, 307, 128), use="decode"),
+    "d32_41921": dataclasses.replace(_problem(9, 4, 31, 41921, 32), use="decode"),
+    "d64_8k": dataclasses.replace(_problem(8, 64, 1, 8192, 64, heads_kv=8), use="decode"),
+    "d128_6234": dataclasses.replace(_problem(16, 32, 1, 6234, 128, heads_kv=8), use="decode"),
+    "d128_696": dataclasses.replace(_problem(4, 48, 16, 696, 128), use="decode"),
+}
+PROBLEMS.update(DECODES)
 
 
 class Given:
@@ -68,6 +85,18 @@ def _short_text(problem: Problem, shape: tuple[int, int, int, int], step: int) -
     )
 
 
+def _decode_text(problem: Problem, tile_n: int, blocks: int) -> str:
+    """With as many stages as shared memory holds."""
+    rows = (problem.seq_q * problem.heads_q // problem.heads_kv + 15) // 16 * 16
+    bands = (problem.head_dim + 63) // 64
+    room = (232448 if blocks == 1 else 233472 // blocks - 1024) - 6000 - (64 * 128 * bands if problem.head_dim > 128 else 0)
+    stages = min(16, room // (tile_n * 256 * bands))
+    return (
+        f"dtype={problem.dtype},head_dim={problem.head_dim},head_dim_v={problem.head_dim_v},causal=0,rows={rows},"
+        f"tile_n={tile_n},stages={stages},blocks_per_sm={blocks}"
+    )
+
+
 def _sm90_text(problem: Problem) -> str:
     """What attention_sm90's planner takes where it is asked: two consumers, two buffers for Q."""
     keys = 64 if problem.seq_kv <= 64 else 128
@@ -78,11 +107,19 @@ def _sm90_text(problem: Problem) -> str:
     )
 
 
-def _variants(problem: Problem, step: int) -> dict[str, Optional[Given]]:
+def _variants(problem: Drawn, step: int) -> dict[str, Optional[Given]]:
     """Named configs; those that break a rule are left out."""
     found: dict[str, Optional[Given]] = {"kjit": None}
     named = {"sm90": ("attention_sm90", _sm90_text(problem))}
-    for shape in SHAPES:
+    if problem.use == "decode":
+        named = {
+            f"tile {tile_n} b{blocks}": ("attention_decode_sm90", _decode_text(problem, tile_n, blocks))
+            for tile_n, blocks in DECODE_SHAPES
+        }
+        whole = _sm90_text(problem)
+        named["sm90"] = ("attention_sm90", whole)
+        named["sm90 split"] = ("attention_sm90", whole.replace("q_buffers=2", "q_buffers=1").replace("split=0", "split=1"))
+    for shape in SHAPES if problem.use != "decode" else ():
         named["c{} b{} s{} q{}".format(*shape)] = ("attention_short_sm90", _short_text(problem, shape, step))
     for name, (family, text) in named.items():
         try:

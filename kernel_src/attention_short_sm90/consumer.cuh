@@ -43,11 +43,13 @@ struct Consumer {
     int number = consumer;
 #pragma unroll 1
     for (Walk walk(p); !walk.is_done(); walk.advance()) {
+      const int end = walk.end();
       mbarrier_wait_parity(at.keys_full(heads.slot), heads.parity);
+      if (number >= end) bar_sync(own_barrier(), kThreadsPerWarpgroup); // all threads have seen that K is there
 #pragma unroll 1
-      for (const int end = walk.end(); number < end; number += cfg::kConsumers)
-        attend(walk.tile(number));
-      mbarrier_arrive_if(at.head_empty(heads.slot), thread == 0); // store() ended with a barrier of the warpgroup
+      for (; number < end; number += cfg::kConsumers)
+        attend(walk.tile(number)); // ends with a barrier of the warpgroup's threads
+      mbarrier_arrive_if(at.head_empty(heads.slot), thread == 0);
       heads.advance();
     }
     if (thread == 0) cp_async_bulk_wait_group<0>(); // shared memory must live until TMA has read it
@@ -68,9 +70,10 @@ private:
 
   KJIT_DEVICE void compute_probabilities(const Tile &tile, Softmax &softmax, uint32_t (&probabilities)[kKeyTiles][4]) {
     float s[1][kColumns8][4];
+    if constexpr (cfg::kQueryBuffers == 1) release_stored(); // the Q that is waited for comes into the same buffer
     mbarrier_wait_parity(at.query_full(consumer, queries.slot), queries.parity);
     issue_scores(s[0]);
-    release_stored();
+    if constexpr (cfg::kQueryBuffers > 1) release_stored(); // TMA had the time of a product to read it
     wgmma_wait_group<0>();
     mask(tile, s[0]);
     typename Softmax::Rows now, factors;
@@ -141,6 +144,9 @@ private:
     }
   }
 
+  // The named barrier of this consumer's threads.
+  KJIT_DEVICE int own_barrier() const { return 1 + consumer; }
+
   // The r-th (0 or 1) of this thread's two rows, among the tile's 64.
   KJIT_DEVICE int own_row(int r) const { return warp * 16 + lane / 4 + 8 * r; }
 
@@ -158,7 +164,7 @@ private:
     const uint32_t out = at.query(consumer, queries.slot);
     output_to_shared(out, o);
     fence_async_proxy();
-    bar_sync(1 + consumer, kThreadsPerWarpgroup);
+    bar_sync(own_barrier(), kThreadsPerWarpgroup);
     if (thread == 0) {
       for (int i = 0; i < cfg::bands(cfg::kHeadDimV); i++)
         tma_store((const TensorMap *)&p.o, out + i * cfg::kBandBytes, i * SHORT_BAND_COLUMNS, tile.query, tile.head,

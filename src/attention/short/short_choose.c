@@ -28,18 +28,24 @@ kjit_status short_check_problem(const kjit_attention_problem *problem, kjit_erro
   return sm90_check_problem(problem, error);
 }
 
+/* Where heads share keys and queries are few, attention_sm90 packs heads into the rows that a tile has left. */
+static bool wants_packing(const kjit_attention_problem *problem) {
+  return problem->heads_q > problem->heads_kv && 3 * problem->seq_q < 2 * integer_round_up(problem->seq_q, SHORT_ROWS);
+}
+
 static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
       problem->head_dim_v > MAX_HEAD)
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_short_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
-  if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= LEAST_TILES_A_SM * (int64_t)sm_count)
+  if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= LEAST_TILES_A_SM * (int64_t)sm_count &&
+      !wants_packing(problem))
     return short_check_problem(problem, error);
   return error_set(error, KJIT_ERR_UNSUPPORTED,
-                   "seq_kv is %lld: attention_short_sm90 is for up to 256 keys and at least %d tiles of 64 queries for "
-                   "each of %u multiprocessors",
-                   (long long)problem->seq_kv, LEAST_TILES_A_SM, sm_count);
+                   "seq_q is %lld and seq_kv %lld: attention_short_sm90 is for up to 256 keys, at least %d tiles of 64 "
+                   "queries for each of %u multiprocessors, and tiles that are two thirds full where heads share keys",
+                   (long long)problem->seq_q, (long long)problem->seq_kv, LEAST_TILES_A_SM, sm_count);
 }
 
 /* Warpgroups and blocks on an SM, from the most threads with the fewest registers each to the fewest threads. */
