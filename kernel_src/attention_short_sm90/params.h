@@ -16,8 +16,11 @@ struct attention_short_sm90_params {
   int seq_q;       /* >= 1 */
   int seq_kv;      /* 1 to tile_n */
   int query_tiles; /* of a query head: ceil(seq_q / 64) */
-  int run_tiles;   /* tiles of a block of threads; the first run_rest blocks have one more */
+  int whole_heads; /* 1: a run is whole key heads, as many apart as there are blocks; 0: neighbouring tiles */
+  int run_length;  /* of a block of threads, in key heads or tiles; the first run_rest blocks have one more */
   int run_rest;
+  int step_batches; /* from a key head of a run to its next: so many batch entries, */
+  int step_heads;   /* and so many key heads, below heads_kv */
   float scale;      /* softmax scale, above 0 */
   float scale_log2; /* scale * log2(e) */
 };

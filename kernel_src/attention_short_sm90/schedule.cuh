@@ -1,8 +1,11 @@
 // Which tiles a block of threads works on, and in which order.
 //
 // A tile is 64 queries of one query head. The tiles of all heads are numbered so that those that share a key head follow
-// each other, and every block has a run of neighbouring numbers, so that it loads the K and V of a key head once. Within
-// a run the consumers take the tiles in turn.
+// each other. Every block has a run of tiles, within which the consumers take the tiles in turn. There are two kinds of
+// runs, by p.whole_heads:
+//   neighbouring numbers   where a key head has many tiles: its K and V are loaded once, and runs are equally long
+//   whole key heads,       as many apart as there are blocks, where a key head has few tiles: blocks work on neighbouring
+//                          heads at the same time, whose rows lie side by side in memory where tokens come before heads
 #pragma once
 #include <kjit/types.cuh>
 
@@ -22,8 +25,9 @@ struct Walk {
 
   KJIT_DEVICE explicit Walk(const attention_short_sm90_params &p) : p(p) {
     const int block = (int)blockIdx.x, longer = block < p.run_rest ? block : p.run_rest;
-    const int number = block * p.run_tiles + longer, index = number / tiles_of_head();
-    count = p.run_tiles + (block < p.run_rest);
+    const int unit = p.whole_heads ? tiles_of_head() : 1;
+    const int number = p.whole_heads ? block * unit : block * p.run_length + longer, index = number / tiles_of_head();
+    count = (p.run_length + (block < p.run_rest)) * unit;
     first = index * tiles_of_head() - number;
     key_head = index % p.heads_kv;
     batch = index / p.heads_kv;
@@ -41,8 +45,10 @@ struct Walk {
 
   KJIT_DEVICE void advance() {
     first += tiles_of_head();
-    if (++key_head < p.heads_kv) return;
-    key_head = 0;
+    batch += p.step_batches;
+    key_head += p.step_heads;
+    if (key_head < p.heads_kv) return;
+    key_head -= p.heads_kv;
     batch++;
   }
 

@@ -5,6 +5,7 @@
  * sm90_maps.h says. */
 #include "attention/short/short_call.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "attention/attention_arguments.h"
@@ -56,15 +57,26 @@ static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, k
 
 /* ---- Preparing ---- */
 
+enum {
+  FEW_TILES = 8, /* of a key head: so few make whole heads the runs' unit */
+  MANY_HEADS = 8 /* key heads of a run: with fewer, one more or less would be noticed */
+};
+
 /* Divide the tiles into as many runs as blocks of threads run at a time. */
 static void cut(struct short_call *call, const kjit_attention_problem *problem,
                 const kjit_attention_short_sm90_config *config, uint32_t sm_count) {
-  const int64_t tiles = short_tiles(problem), resident = (int64_t)sm_count * config->blocks_per_sm;
-  const int64_t blocks = integer_min(tiles, resident);
+  struct attention_short_sm90_params *params = &call->params;
+  const int64_t tiles = short_tiles(problem), heads = problem->batch * problem->heads_kv;
+  const int64_t blocks = integer_min(tiles, (int64_t)sm_count * config->blocks_per_sm);
+  const bool whole = tiles <= FEW_TILES * heads && heads >= MANY_HEADS * blocks;
+  const int64_t units = whole ? heads : tiles, step = whole ? blocks : 1;
   call->blocks = (uint32_t)blocks;
-  call->params.query_tiles = (int)integer_divide_up(problem->seq_q, SHORT_ROWS);
-  call->params.run_tiles = (int)(tiles / blocks);
-  call->params.run_rest = (int)(tiles % blocks);
+  params->query_tiles = (int)integer_divide_up(problem->seq_q, SHORT_ROWS);
+  params->whole_heads = whole;
+  params->run_length = (int)(units / blocks);
+  params->run_rest = (int)(units % blocks);
+  params->step_batches = (int)(step / problem->heads_kv);
+  params->step_heads = (int)(step % problem->heads_kv);
 }
 
 static void fill(const kjit_attention_args *args, const kjit_attention_problem *problem,

@@ -17,6 +17,8 @@ enum {
   MAX_HEAD = 256,
   MAX_KEYS = 256,
   KEY_STEP = 16,
+  FEW_TILES = 4,       /* of a key head: with more, Q is most of what is read */
+  MOST_AHEAD = 4,      /* heads or tiles of Q in shared memory; with more nothing was gained */
   LEAST_TILES_A_SM = 4 /* fewer tiles of 64 queries leave nothing to load ahead */
 };
 
@@ -49,13 +51,16 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
 }
 
 /* Warpgroups and blocks on an SM, from the most threads with the fewest registers each to the fewest threads. */
-static const struct {
+struct shape {
   int32_t consumers, blocks_per_sm;
-} shapes[] = {{2, 2}, {3, 1}, {2, 1}, {1, 1}};
+};
+static const struct shape shapes_of_many_heads[] = {{4, 1}, {2, 2}, {3, 1}, {2, 1}, {1, 1}};
+static const struct shape shapes_of_many_tiles[] = {{2, 2}, {4, 1}, {3, 1}, {2, 1}, {1, 1}};
+enum { SHAPES = sizeof shapes_of_many_heads / sizeof *shapes_of_many_heads };
 
 /* Take the first shape whose registers and shared memory hold the problem, with two heads and two tiles of Q. */
-static bool choose_shape(kjit_attention_short_sm90_config *config) {
-  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+static bool choose_shape(const struct shape shapes[SHAPES], kjit_attention_short_sm90_config *config) {
+  for (size_t i = 0; i < SHAPES; i++) {
     config->consumers = shapes[i].consumers;
     config->blocks_per_sm = shapes[i].blocks_per_sm;
     if (short_fits(config)) return true;
@@ -63,11 +68,9 @@ static bool choose_shape(kjit_attention_short_sm90_config *config) {
   return false;
 }
 
-/* More tiles of Q where a head has many, more heads where it has few. */
-static void use_room(const kjit_attention_problem *problem, kjit_attention_short_sm90_config *config) {
-  const int64_t tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
-  int32_t *const more = tiles > 2 * (int64_t)config->consumers ? &config->q_buffers : &config->stages;
-  while (*more < 4) {
+/* One more of what a block reads most of, up to four, as far as shared memory goes. */
+static void use_room(int32_t *more, const kjit_attention_short_sm90_config *config) {
+  while (*more < MOST_AHEAD) {
     ++*more;
     if (short_fits(config)) continue;
     --*more;
@@ -86,10 +89,12 @@ kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_coun
                                              .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP),
                                              .stages = 2,
                                              .q_buffers = 2};
-  if (!choose_shape(&config))
+  const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
+  const bool has_many_tiles = head_tiles > FEW_TILES;
+  if (!choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))
     return error_set(error, KJIT_ERR_UNSUPPORTED, "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld",
                      (long long)problem->seq_kv, (long long)problem->head_dim);
-  use_room(problem, &config);
+  use_room(has_many_tiles ? &config.q_buffers : &config.stages, &config);
   status = short_check(&config, error);
   if (status == KJIT_OK) *out = config;
   return status;
