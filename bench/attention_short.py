@@ -22,8 +22,8 @@ from attention_race import Drawn
 from tables import find_package, markdown, words
 
 #: consumers, blocks_per_sm, stages, q_buffers
-SHAPES = ((2, 2, 2, 2), (2, 2, 3, 2), (2, 2, 2, 3), (4, 1, 4, 2), (4, 1, 2, 3), (3, 1, 2, 2), (3, 1, 2, 3), (3, 1, 3, 2),
-          (2, 1, 2, 2), (2, 1, 3, 2), (2, 1, 2, 4), (1, 2, 1, 2), (1, 3, 2, 2), (1, 4, 1, 2))  # fmt: skip
+SHAPES = ((2, 2, 2, 2), (2, 2, 3, 2), (2, 2, 2, 3), (4, 1, 4, 2), (4, 1, 2, 3), (3, 1, 2, 2), (3, 1, 2, 3),
+          (3, 1, 3, 2), (2, 1, 2, 2), (2, 1, 3, 2), (2, 1, 2, 4), (1, 2, 1, 2), (1, 3, 2, 2), (1, 4, 1, 2))  # fmt: skip
 
 
 def _problem(batch: int, heads: int, seq_q: int, seq_kv: int, head_dim: int, causal: bool = False,
@@ -89,7 +89,8 @@ def _decode_text(problem: Problem, tile_n: int, blocks: int) -> str:
     """With as many stages as shared memory holds."""
     rows = (problem.seq_q * problem.heads_q // problem.heads_kv + 15) // 16 * 16
     bands = (problem.head_dim + 63) // 64
-    room = (232448 if blocks == 1 else 233472 // blocks - 1024) - 6000 - (64 * 128 * bands if problem.head_dim > 128 else 0)
+    room = 232448 if blocks == 1 else 233472 // blocks - 1024
+    room -= 6000 + (64 * 128 * bands if problem.head_dim > 128 else 0)
     stages = min(16, room // (tile_n * 256 * bands))
     return (
         f"dtype={problem.dtype},head_dim={problem.head_dim},head_dim_v={problem.head_dim_v},causal=0,rows={rows},"
@@ -118,7 +119,8 @@ def _variants(problem: Drawn, step: int) -> dict[str, Optional[Given]]:
         }
         whole = _sm90_text(problem)
         named["sm90"] = ("attention_sm90", whole)
-        named["sm90 split"] = ("attention_sm90", whole.replace("q_buffers=2", "q_buffers=1").replace("split=0", "split=1"))
+        split = whole.replace("q_buffers=2", "q_buffers=1").replace("split=0", "split=1")
+        named["sm90 split"] = ("attention_sm90", split)
     for shape in SHAPES if problem.use != "decode" else ():
         named["c{} b{} s{} q{}".format(*shape)] = ("attention_short_sm90", _short_text(problem, shape, step))
     for name, (family, text) in named.items():
@@ -146,7 +148,10 @@ def _build(configs: list[Given]) -> None:
         list(pool.map(build, configs))
 
 
-def _runs(inputs: Any, variants: dict[str, Optional[Given]], peers: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _runs(
+    inputs: Any, variants: dict[str, Optional[Given]], peers: dict[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """What computes the inputs rightly, and why the others do not."""
     import torch
 
     from kjit import _torch

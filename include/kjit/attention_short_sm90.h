@@ -1,8 +1,8 @@
 /**
  * @file
- * The family `attention_short_sm90`: attention forward for Hopper over few keys (up to 256), as with short sequences and
- * in cross attention, in 9 fields. All keys of a head lie in shared memory, whole rows of scores in registers. sm_90a
- * alone.
+ * The family `attention_short_sm90`: attention forward for Hopper over few keys (up to 256), as with short sequences
+ * and in cross attention, in 9 fields. All keys of a head lie in shared memory, whole rows of scores in registers.
+ * sm_90a alone.
  *
  * KJIT_ATTENTION_SHORT_SM90_FIELDS is the one description of a config. The struct below, order, the kernel's #define
  * lines, the text form, JSON and the fields of kjit_family_find("attention_short_sm90") all come from it.

@@ -11,7 +11,8 @@
 //           of the next key heads and queries while this one is computed, in several blocks of threads.
 // Warps     1 to 4 consumer warpgroups, which take the tiles in turn (consumer.cuh), and behind them one warp, or with
 //           three consumers one warpgroup, of which one thread issues all loads (producer.cuh).
-// Shared    consumers * q_buffers * Q + stages * (K + V), each padded to bands of 64 columns, and barriers (shared.cuh);
+// Shared    consumers * q_buffers * Q + stages * (K + V), each padded to bands of 64 columns, and barriers
+// (shared.cuh);
 //           up to 1023 bytes more, as the start is rounded up to the swizzle's 1024.
 // Registers a consumer thread holds S (tile_n / 2), then P (tile_n / 4) and O (head_dim_v / 2).
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
@@ -25,8 +26,9 @@
 #error "attention_short_sm90 requires sm_90a"
 #endif
 
-extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void attention_short_sm90(
-    const __grid_constant__ attention_short_sm90_params p) {
+extern "C" __global__
+__launch_bounds__(cfg::kThreads,
+                  cfg::kBlocksPerSm) void attention_short_sm90(const __grid_constant__ attention_short_sm90_params p) {
   extern __shared__ char raw[];
   const Layout layout{(cvta_to_shared(raw) + SHORT_ALIGNMENT - 1) & ~(SHORT_ALIGNMENT - 1u)};
   if (threadIdx.x == 0) layout.initialise();

@@ -97,7 +97,7 @@ private:
     wgmma_fence();
 #pragma unroll
     for (int part = 0; part < cfg::kKeyRows / cfg::kScoreColumns; part++) {
-      auto &scores = *(float(*)[kScores8][4])&s[part * kScores8];
+      auto &scores = *(float(*)[kScores8][4]) & s[part * kScores8];
       const uint64_t k_part = k + wgmma_descriptor_step(part * cfg::kScoreColumns * cfg::kRowBytes);
 #pragma unroll
       for (int d = 0; d < kDepth; d++)
@@ -145,10 +145,14 @@ private:
   }
 
   // The named barrier of this consumer's threads.
-  KJIT_DEVICE int own_barrier() const { return 1 + consumer; }
+  KJIT_DEVICE int own_barrier() const {
+    return 1 + consumer;
+  }
 
   // The r-th (0 or 1) of this thread's two rows, among the tile's 64.
-  KJIT_DEVICE int own_row(int r) const { return warp * 16 + lane / 4 + 8 * r; }
+  KJIT_DEVICE int own_row(int r) const {
+    return warp * 16 + lane / 4 + 8 * r;
+  }
 
   KJIT_DEVICE void normalise(const Tile &tile, Softmax &softmax, float (&o)[1][kOutput8][4]) const {
     softmax.finish(o, p.scale, [&](int, int r, float log_sum_exp) {
@@ -189,5 +193,7 @@ private:
         stmatrix_x2(address, r0, r1);
     }
   }
-  KJIT_DEVICE static uint32_t pack(const float (&c)[4], int i) { return cvt_rn_x2(cfg::Element{}, c[i], c[i + 1]); }
+  KJIT_DEVICE static uint32_t pack(const float (&c)[4], int i) {
+    return cvt_rn_x2(cfg::Element{}, c[i], c[i + 1]);
+  }
 };

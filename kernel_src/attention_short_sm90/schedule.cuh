@@ -1,10 +1,11 @@
 // Which tiles a block of threads works on, and in which order.
 //
-// A tile is 64 queries of one query head. The tiles of all heads are numbered so that those that share a key head follow
-// each other. Every block has a run of tiles, within which the consumers take the tiles in turn. There are two kinds of
-// runs, by p.whole_heads:
+// A tile is 64 queries of one query head. The tiles of all heads are numbered so that those that share a key head
+// follow each other. Every block has a run of tiles, within which the consumers take the tiles in turn. There are two
+// kinds of runs, by p.whole_heads:
 //   neighbouring numbers   where a key head has many tiles: its K and V are loaded once, and runs are equally long
-//   whole key heads,       as many apart as there are blocks, where a key head has few tiles: blocks work on neighbouring
+//   whole key heads,       as many apart as there are blocks, where a key head has few tiles: blocks work on
+//   neighbouring
 //                          heads at the same time, whose rows lie side by side in memory where tokens come before heads
 #pragma once
 #include <kjit/types.cuh>

@@ -22,7 +22,8 @@ constexpr int kBarriersAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
 constexpr int kBytes = kBarriersAt + SHORT_BARRIER_BYTES * (2 * kQueries + 3 * cfg::kStages);
 
 // The start is rounded up to the swizzle's pattern.
-static_assert(kBytes + SHORT_ALIGNMENT - 1 == KJIT_shared_bytes, "shared_bytes: what the host asks for is what is used");
+static_assert(kBytes + SHORT_ALIGNMENT - 1 == KJIT_shared_bytes,
+              "shared_bytes: what the host asks for is what is used");
 
 } // namespace shared
 

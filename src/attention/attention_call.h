@@ -8,8 +8,8 @@
 #include "attention/attention_empty.h"
 #include "attention/attention_variant_launch.h"
 #include "attention/decode/decode_call.h"
-#include "attention/short/short_call.h"
 #include "attention/flash/flash_call.h"
+#include "attention/short/short_call.h"
 #include "attention/sm90/sm90_call.h"
 
 struct attention_call {

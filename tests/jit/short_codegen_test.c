@@ -1,5 +1,5 @@
-/* What the real compiler makes of attention_short_sm90's configs: those that the planner chooses for usual sizes compile
- * without a word and within a budget of spills. */
+/* What the real compiler makes of attention_short_sm90's configs: those that the planner chooses for usual sizes
+ * compile without a word and within a budget of spills. */
 #include <stdbool.h>
 
 #include <kjit/attention.h>
@@ -12,9 +12,9 @@
 static const struct size {
   int64_t seq_q, seq_kv, head_dim, head_dim_v;
   bool causal;
-} sizes[] = {{128, 128, 64, 64, false}, {197, 197, 64, 64, false},  {4096, 77, 64, 64, false}, {256, 256, 64, 64, true},
-             {50, 50, 32, 32, true},    {128, 128, 128, 128, true}, {90, 90, 80, 80, false},   {1024, 77, 160, 160, false},
-             {64, 64, 192, 128, false}};
+} sizes[] = {{128, 128, 64, 64, false}, {197, 197, 64, 64, false},   {4096, 77, 64, 64, false},
+             {256, 256, 64, 64, true},  {50, 50, 32, 32, true},      {128, 128, 128, 128, true},
+             {90, 90, 80, 80, false},   {1024, 77, 160, 160, false}, {64, 64, 192, 128, false}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 struct batch {
@@ -74,8 +74,8 @@ static void test_short_codegen__chosen_configs_compile_without_a_word_and_within
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(
-          test_short_codegen__chosen_configs_compile_without_a_word_and_within_the_budget, setup, codegen_teardown),
+      cmocka_unit_test_setup_teardown(test_short_codegen__chosen_configs_compile_without_a_word_and_within_the_budget,
+                                      setup, codegen_teardown),
   };
   return cmocka_run_group_tests_name("short_codegen", tests, NULL, NULL);
 }

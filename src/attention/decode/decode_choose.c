@@ -52,8 +52,7 @@ static bool is_better_whole(const struct decode_tiles *tiles, const kjit_attenti
 uint32_t decode_runs(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
                      uint32_t sm_count) {
   const int64_t resident = (int64_t)sm_count * config->blocks_per_sm, blocks = tiles->count * tiles->key_blocks;
-  if (tiles->count >= MANY_ROUNDS * resident || is_better_whole(tiles, config, resident))
-    return (uint32_t)tiles->count;
+  if (tiles->count >= MANY_ROUNDS * resident || is_better_whole(tiles, config, resident)) return (uint32_t)tiles->count;
   const int64_t even = tiles->count <= resident ? resident / tiles->count * tiles->count : 0;
   const int64_t runs = even * 16 >= resident * 15 ? even : resident;
   return (uint32_t)integer_min(runs, blocks);
@@ -105,7 +104,8 @@ static bool fill_stages(kjit_attention_decode_sm90_config *config) {
 static void choose_tile(kjit_attention_decode_sm90_config *config, int64_t rows) {
   static const struct {
     int32_t columns, rows, tile_n, blocks_per_sm;
-  } tiles[] = {{64, 64, 128, 3}, {64, 64, 128, 2}, {128, 16, 64, 3}, {128, 16, 64, 2}, {128, 64, 128, 1}, {256, 64, 64, 1}};
+  } tiles[] = {{64, 64, 128, 3}, {64, 64, 128, 2},  {128, 16, 64, 3},
+               {128, 16, 64, 2}, {128, 64, 128, 1}, {256, 64, 64, 1}};
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
     if (columns > tiles[i].columns || rows > tiles[i].rows) continue;

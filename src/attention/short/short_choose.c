@@ -92,8 +92,9 @@ kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_coun
   const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
   const bool has_many_tiles = head_tiles > FEW_TILES;
   if (!choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))
-    return error_set(error, KJIT_ERR_UNSUPPORTED, "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld",
-                     (long long)problem->seq_kv, (long long)problem->head_dim);
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
+                     (long long)problem->head_dim);
   use_room(has_many_tiles ? &config.q_buffers : &config.stages, &config);
   status = short_check(&config, error);
   if (status == KJIT_OK) *out = config;
