@@ -210,8 +210,8 @@ def main() -> int:
         times = gpu_clock.medians(clock.rounds(runs, arguments.rounds))
         best_peer = min((times[peer] for peer in peers if peer in times), default=float("nan"))
         for run, milliseconds in sorted(times.items(), key=lambda item: item[1]):
-            body.append([name, str(problem), run, f"{1e3 * milliseconds:.1f}",
-                         f"{problem.bytes_moved / milliseconds / 1e6:.0f}", f"{best_peer / milliseconds:.2f}"])  # fmt: skip
+            speed, ratio = problem.bytes_moved / milliseconds / 1e6, best_peer / milliseconds
+            body.append([name, str(problem), run, f"{1e3 * milliseconds:.1f}", f"{speed:.0f}", f"{ratio:.2f}"])
     print(markdown(["name", "problem", "what", "us", "GB/s", "x best peer"], body))
     return 1 if failed else 0
 

@@ -1,7 +1,8 @@
 /**
  * @file
  * Attention forward: the arguments of a call, the choice of a kernel, the call itself, and plans. The families are
- * attention_decode_sm90.h (Hopper, few query rows), attention_short_sm90.h (few keys), attention_sm90.h (Hopper) and flash_forward.h (sm_80 and later).
+ * attention_decode_sm90.h (Hopper, few query rows), attention_short_sm90.h (few keys), attention_sm90.h (Hopper) and
+ * flash_forward.h (sm_80 and later).
  */
 #ifndef KJIT_ATTENTION_H
 #define KJIT_ATTENTION_H
