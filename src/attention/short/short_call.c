@@ -20,6 +20,8 @@
 _Static_assert(offsetof(struct attention_short_sm90_params, lse) == SM90_MAPS * RUNTIME_TENSOR_MAP_BYTES,
                "q, k, v, o, then the rest");
 
+_Static_assert(sizeof(struct short_call) <= ATTENTION_DENSE_CALL_BYTES, "a dense launch reads no more");
+
 enum lse_axis { LSE_BATCH, LSE_HEADS };
 
 /* What the family keeps in a runtime: its maps. */
@@ -102,7 +104,7 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   struct recent *maps = runtime_slot_get(runtime, &slot);
   if (!maps) return error_no_memory(error);
   const kjit_status status =
-      sm90_maps_get(maps, runtime, args, &boxes, (struct attention_tensor_map *)&call->params, error);
+      sm90_maps_get(maps, runtime, args, &boxes, (struct attention_tensor_map *)&call->params, launch->is_again, error);
   if (status != KJIT_OK) return status;
   call->kernel = launch->kernel;
   fill(args, problem, &call->params);
