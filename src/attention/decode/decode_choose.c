@@ -18,7 +18,7 @@ enum {
   LEAST_KEYS = 256,    /* fewer keys are a matter of the launch alone                        */
   MANY_ROUNDS = 3,     /* of tiles over the card: the last one is a small part of the time   */
   ROWS_OF_A_WARP = 16, /* so many rows use the products that a tile makes in any case        */
-  MODEST_KEYS = 2048,  /* with more, the last round of whole heads leaves much of the card idle */
+  SHORT_CACHE = 1024,  /* keys of which a head takes so long that a last round of few heads is noticed */
   ELEMENT_BYTES = 2,
   MERGE_NS = 6000,         /* what merging adds to a launch, about, on an H200 */
   MEMORY_BYTES_A_NS = 4200 /* that an H200 reads                               */
@@ -72,8 +72,7 @@ kjit_status decode_check_problem(const kjit_attention_problem *problem, kjit_err
 
 /* Where heads alone fill the card and a tile's rows are used, attention_sm90 needs no splits and is faster. */
 static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, int64_t rows, uint32_t sm_count) {
-  return rows >= ROWS_OF_A_WARP && problem->seq_kv <= MODEST_KEYS &&
-         problem->batch * problem->heads_kv >= (int64_t)sm_count;
+  return rows >= ROWS_OF_A_WARP && problem->batch * problem->heads_kv * 5 >= (int64_t)sm_count * 4;
 }
 
 static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {
@@ -98,16 +97,23 @@ static bool fill_stages(kjit_attention_decode_sm90_config *config) {
   return decode_fits(config);
 }
 
+/* Heads of few keys that are more than two blocks an SM take at once, but not more than four. */
+static bool has_one_round_of_four(const kjit_attention_problem *problem, uint32_t sm_count) {
+  const int64_t heads = problem->batch * problem->heads_kv;
+  return problem->seq_kv <= SHORT_CACHE && heads > 2 * (int64_t)sm_count && heads <= 4 * (int64_t)sm_count;
+}
+
 /* Keys of a block and blocks of threads on an SM, as measured on an H200: two or three of them where registers and
  * shared memory allow, because one computes while others wait. Of wide rows one, since so many partial results of
  * more than 16 rows are slow to merge. */
-static void choose_tile(kjit_attention_decode_sm90_config *config, int64_t rows) {
+static void choose_tile(const kjit_attention_problem *problem, int64_t rows, uint32_t sm_count,
+                        kjit_attention_decode_sm90_config *config) {
   static const struct {
     int32_t columns, rows, tile_n, blocks_per_sm;
-  } tiles[] = {{64, 64, 128, 3}, {64, 64, 128, 2},  {128, 16, 64, 3},
+  } tiles[] = {{64, 16, 64, 4},  {64, 64, 128, 3},  {64, 64, 128, 2}, {128, 16, 64, 3},
                {128, 16, 64, 2}, {128, 64, 128, 1}, {256, 64, 64, 1}};
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
-  for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+  for (size_t i = has_one_round_of_four(problem, sm_count) ? 0 : 1; i < sizeof tiles / sizeof *tiles; i++) {
     if (columns > tiles[i].columns || rows > tiles[i].rows) continue;
     config->tile_n = tiles[i].tile_n;
     config->blocks_per_sm = tiles[i].blocks_per_sm;
@@ -125,7 +131,7 @@ kjit_status decode_choose(const kjit_attention_problem *problem, uint32_t sm_cou
                                               .head_dim_v = (int32_t)problem->head_dim_v,
                                               .causal = problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_q > 1,
                                               .rows = (int32_t)integer_round_up(rows, 16)};
-  choose_tile(&config, rows);
+  choose_tile(problem, rows, sm_count, &config);
   status = decode_check(&config, error);
   if (status == KJIT_OK) *out = config;
   return status;

@@ -17,9 +17,9 @@ enum {
   MAX_HEAD = 256,
   MAX_KEYS = 256,
   KEY_STEP = 16,
-  FEW_TILES = 4,       /* of a key head: with more, Q is most of what is read */
-  MOST_AHEAD = 4,      /* heads or tiles of Q in shared memory; with more nothing was gained */
-  LEAST_TILES_A_SM = 4 /* fewer tiles of 64 queries leave nothing to load ahead */
+  FEW_TILES = 4,   /* of a key head: with more, Q is most of what is read */
+  MOST_HEADS = 4,  /* in shared memory; with more nothing was gained */
+  MOST_QUERIES = 3 /* tiles of a consumer, as heads */
 };
 
 int64_t short_tiles(const kjit_attention_problem *problem) {
@@ -41,22 +41,22 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_short_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
-  if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= LEAST_TILES_A_SM * (int64_t)sm_count &&
-      !wants_packing(problem))
+  if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= (int64_t)sm_count && !wants_packing(problem))
     return short_check_problem(problem, error);
-  return error_set(error, KJIT_ERR_UNSUPPORTED,
-                   "seq_q is %lld and seq_kv %lld: attention_short_sm90 is for up to 256 keys, at least %d tiles of 64 "
-                   "queries for each of %u multiprocessors, and tiles that are two thirds full where heads share keys",
-                   (long long)problem->seq_q, (long long)problem->seq_kv, LEAST_TILES_A_SM, sm_count);
+  return error_set(
+      error, KJIT_ERR_UNSUPPORTED,
+      "seq_q is %lld and seq_kv %lld: attention_short_sm90 is for up to 256 keys, at least one tile of "
+      "64 queries for each of %u multiprocessors, and tiles that are two thirds full where heads share keys",
+      (long long)problem->seq_q, (long long)problem->seq_kv, sm_count);
 }
 
-/* Warpgroups and blocks on an SM, from the most threads with the fewest registers each to the fewest threads. */
+/* Warpgroups and blocks on an SM, the better ones first, as measured on an H200; docs/lab-notes.md. */
 struct shape {
   int32_t consumers, blocks_per_sm;
 };
-static const struct shape shapes_of_many_heads[] = {{4, 1}, {2, 2}, {3, 1}, {2, 1}, {1, 1}};
-static const struct shape shapes_of_many_tiles[] = {{2, 2}, {4, 1}, {3, 1}, {2, 1}, {1, 1}};
-enum { SHAPES = sizeof shapes_of_many_heads / sizeof *shapes_of_many_heads };
+enum { SHAPES = 5 };
+static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2}, {4, 1}, {3, 1}, {2, 1}, {1, 1}};
+static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1}, {2, 2}, {3, 1}, {2, 1}, {1, 1}};
 
 /* Take the first shape whose registers and shared memory hold the problem, with two heads and two tiles of Q. */
 static bool choose_shape(const struct shape shapes[SHAPES], kjit_attention_short_sm90_config *config) {
@@ -68,9 +68,9 @@ static bool choose_shape(const struct shape shapes[SHAPES], kjit_attention_short
   return false;
 }
 
-/* One more of what a block reads most of, up to four, as far as shared memory goes. */
-static void use_room(int32_t *more, const kjit_attention_short_sm90_config *config) {
-  while (*more < MOST_AHEAD) {
+/* More of what a block reads most of, up to `most`, as far as shared memory goes. */
+static void use_room(int32_t *more, int32_t most, const kjit_attention_short_sm90_config *config) {
+  while (*more < most) {
     ++*more;
     if (short_fits(config)) continue;
     --*more;
@@ -95,7 +95,10 @@ kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_coun
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
                      (long long)problem->head_dim);
-  use_room(has_many_tiles ? &config.q_buffers : &config.stages, &config);
+  if (has_many_tiles)
+    use_room(&config.q_buffers, MOST_QUERIES, &config);
+  else
+    use_room(&config.stages, MOST_HEADS, &config);
   status = short_check(&config, error);
   if (status == KJIT_OK) *out = config;
   return status;
