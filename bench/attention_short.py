@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
 
 from attention_problems import Problem
-from attention_race import Drawn
+from attention_race import Drawn, build_ahead
 from tables import find_package, markdown, words
 
 #: consumers, blocks_per_sm, stages, q_buffers
@@ -43,6 +43,8 @@ PROBLEMS = {
     "hd128": _problem(256, 16, 128, 128, 128),
     "grouped": _problem(256, 32, 128, 128, 128, heads_kv=8),
     "hd32": _problem(512, 16, 100, 100, 32),
+    "few": _problem(16, 12, 128, 128, 64),
+    "cross_40": _problem(16, 8, 4096, 77, 40),
 }
 
 #: Few queries against many keys, as in decoding: attention_decode_sm90's tile_n and blocks_per_sm.
@@ -57,6 +59,9 @@ DECODES = {
     "d32_41921": dataclasses.replace(_problem(9, 4, 31, 41921, 32), use="decode"),
     "d64_8k": dataclasses.replace(_problem(8, 64, 1, 8192, 64, heads_kv=8), use="decode"),
     "d128_6234": dataclasses.replace(_problem(16, 32, 1, 6234, 128, heads_kv=8), use="decode"),
+    "d64_300": dataclasses.replace(_problem(40, 8, 1, 300, 64), use="decode"),
+    "d96_31q": dataclasses.replace(_problem(8, 8, 31, 8192, 96), use="decode"),
+    "d240_54q": dataclasses.replace(_problem(9, 12, 54, 3411, 240), use="decode"),
     "d128_696": dataclasses.replace(_problem(4, 48, 16, 696, 128), use="decode"),
 }
 PROBLEMS.update(DECODES)
@@ -134,16 +139,14 @@ def _variants(problem: Drawn, step: int) -> dict[str, Optional[Given]]:
 def _build(configs: list[Given]) -> None:
     """Compile in parallel."""
     import kjit
-    from kjit import _abi
     from kjit._library import lib
 
-    runtime, error = kjit.default_runtime(), _abi.kjit_error()
+    runtime = kjit.default_runtime()
 
     def build(config: Given) -> None:
         artifact = ctypes.c_void_p()
         lib.kjit_config_build(runtime.handle, ctypes.byref(config._kernel), b"sm_90a", 0, ctypes.byref(artifact), None)
 
-    del error
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(build, configs))
 
@@ -191,12 +194,14 @@ def main() -> int:
     find_package()
     import attention_calls
     import gpu_clock
+    import kjit
     from attention_inputs import Inputs
 
     peers = attention_calls.find([name for name in arguments.peers.split(",") if name])
     problems = {name: PROBLEMS[name] for name in arguments.problems}
     variants = {name: {"kjit": None} if arguments.plain else _variants(problem, arguments.step)
                 for name, problem in problems.items()}  # fmt: skip
+    build_ahead(kjit.default_runtime(), list(problems.values())).shutdown()
     _build([config for each in variants.values() for config in each.values() if config])
     print(f"built after {time.monotonic() - started:.1f} s", file=sys.stderr)
     clock, body, failed = gpu_clock.Clock(), [], False
