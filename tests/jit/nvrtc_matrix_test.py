@@ -55,8 +55,8 @@ CONFIGS = (
     ("attention_serving", "pass=plan," + HEAD_128 +
      ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=1,paged=0,softcap=0", "sm_80", 0),
 )
-FAMILIES = ("attention_sm90", "attention_decode_sm90", "attention_short_sm90", "flash_forward", "attention_backward_sm90",
-            "flash_backward", "attention_serving")
+FAMILIES = ("attention_sm90", "attention_decode_sm90", "attention_short_sm90", "flash_forward",
+            "attention_backward_sm90", "flash_backward", "attention_serving")
 
 
 def kernels():

@@ -94,10 +94,9 @@ static kjit_status encode(kjit_runtime *runtime, const kjit_attention_args *args
 kjit_status sm90_maps_get(struct recent *known, kjit_runtime *runtime, const kjit_attention_args *args,
                           const struct sm90_boxes *boxes, struct attention_tensor_map maps[TENSORS], bool *is_again,
                           kjit_error *error) {
-  const struct key key = {{describe_rows(&args->q, &args->k, boxes),
-                           tensor_box_describe(&args->k, boxes->key_rows, boxes->promotion),
-                           tensor_box_describe(&args->v, boxes->key_rows, boxes->promotion),
-                           describe_rows(&args->o, &args->k, boxes)}};
+  const struct key key = {
+      {describe_rows(&args->q, &args->k, boxes), tensor_box_describe(&args->k, boxes->key_rows, boxes->promotion),
+       tensor_box_describe(&args->v, boxes->key_rows, boxes->promotion), describe_rows(&args->o, &args->k, boxes)}};
   const bool found = recent_get(known, &key, maps);
   if (is_again) *is_again = found;
   if (found) return KJIT_OK;
