@@ -45,6 +45,7 @@
 #include <kjit/attention_backward.h>
 #include <kjit/attention_decode_sm90.h>
 #include <kjit/attention_serving.h>
+#include <kjit/attention_short_sm90.h>
 #include <kjit/attention_sm90.h>
 #include <kjit/attention_variant.h>
 #include <kjit/build.h>

@@ -9,6 +9,7 @@
 #include "attention/attention_variant_launch.h"
 #include "attention/decode/decode_call.h"
 #include "attention/flash/flash_call.h"
+#include "attention/short/short_call.h"
 #include "attention/sm90/sm90_call.h"
 
 struct attention_call {
@@ -17,6 +18,7 @@ struct attention_call {
   bool is_variant;
   union {
     struct decode_call decode;
+    struct short_call few;
     struct sm90_call sm90;
     struct flash_call flash;
     struct empty_call empty;

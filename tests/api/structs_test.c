@@ -23,6 +23,7 @@ static void test_structs__sizes_stay(void **state) {
   assert_int_equal(52, sizeof(kjit_flash_config));
   assert_int_equal(80, sizeof(kjit_attention_problem));
   assert_int_equal(52, sizeof(kjit_attention_sm90_config));
+  assert_int_equal(36, sizeof(kjit_attention_short_sm90_config));
 }
 
 static void test_structs__defaults_are_zero_but_for_the_size(void **state) {

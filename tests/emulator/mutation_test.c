@@ -48,6 +48,20 @@ static const struct mutation attention_mutations[] = {
     {"a step of 16 columns is 16 bytes", "attention_sm90/consumer.cuh", "depth % 4 * 32", "depth % 4 * 16"},
 };
 
+static const struct mutation short_mutations[] = {
+    {"the producer overwrites a head that is still read", "attention_short_sm90/producer.cuh",
+     "mbarrier_wait_parity(at.head_empty(heads.slot), heads.parity ^ 1);", ";"},
+    {"the next Q comes before the output has left", "attention_short_sm90/consumer.cuh",
+     "cp_async_bulk_wait_group_read<0>();", ";"},
+    {"a head is given back by a consumer that has not waited for it", "attention_short_sm90/consumer.cuh",
+     "mbarrier_wait_parity(at.keys_full(heads.slot), heads.parity);",
+     "if (number < end) mbarrier_wait_parity(at.keys_full(heads.slot), heads.parity);"},
+    {"keys behind the end count", "attention_short_sm90/consumer.cuh", "mask(tile, s[0]);", ";"},
+    {"TMA does not see the output", "attention_short_sm90/consumer.cuh", "fence_async_proxy();", ";"},
+    {"a run begins with its head's first tile", "attention_short_sm90/schedule.cuh",
+     "first = index * tiles_of_head() - number;", "first = 0;"},
+};
+
 /* Of heads so large that one Q is in shared memory and O leaves in two halves. */
 static const struct mutation attention_one_query[] = {
     {"half of O goes over the other that is still leaving", "attention_sm90/consumer.cuh",
@@ -157,6 +171,23 @@ static void test_attention__mistakes_are_caught(void **state) {
                 sizeof attention_mutations / sizeof *attention_mutations);
 }
 
+static kjit_status run_short(kjit_runtime *runtime, const struct gpu_trial *trial, CUstream stream, kjit_error *error) {
+  static const char text[] = "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,tile_n=80,consumers=4,stages=2,q_buffers=2,"
+                             "blocks_per_sm=1";
+  kjit_config config;
+  const kjit_status status = kjit_config_parse(kjit_family_find("attention_short_sm90"), text, &config, error);
+  return status == KJIT_OK ? kjit_attention_forward(runtime, &config, &trial->data.args, stream, error) : status;
+}
+
+/* Three tiles a head for four consumers, so that some have none of it; runs of several heads that begin within one. */
+static void test_attention_short__mistakes_are_caught(void **state) {
+  const struct trial_problem problem = {
+      .asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 7, .heads_q = 3, .seq_q = 140, .seq_kv = 70, .head_dim = 64),
+      .lse = 1,
+      .seed = 1};
+  assert_caught(state, &problem, run_short, short_mutations, sizeof short_mutations / sizeof *short_mutations);
+}
+
 static void test_attention__mistakes_with_one_query_buffer_are_caught(void **state) {
   struct trial_problem problem = attention_problem(0);
   problem.asked.seq_kv = 250; /* too few to be shared out */
@@ -181,6 +212,7 @@ int main(void) {
       cmocka_unit_test(test_flash_forward__mistakes_are_caught),
       cmocka_unit_test(test_flash_forward__a_forgotten_rescale_is_caught),
       cmocka_unit_test(test_attention__mistakes_are_caught),
+      cmocka_unit_test(test_attention_short__mistakes_are_caught),
       cmocka_unit_test(test_attention__mistakes_with_one_query_buffer_are_caught),
       cmocka_unit_test(test_attention__a_forgotten_rescale_is_caught),
   };

@@ -107,6 +107,29 @@ static void test_attention_forward__short_queries_against_many_keys_are_right(vo
   attention_run_problems(fixture, problems, 4 * SHORTS * 2);
 }
 
+/* Enough tiles for attention_short_sm90: runs of whole heads and of tiles, every number of consumers. */
+static void test_attention_forward__few_keys_of_many_heads_are_right(void **state) {
+  static const struct {
+    int64_t batch, heads_q, heads_kv, seq_q, seq_kv, head_dim, head_dim_v;
+  } shapes[] = {{400, 12, 12, 128, 128, 64, 64}, {300, 8, 8, 50, 50, 64, 64},   {100, 6, 6, 197, 197, 64, 64},
+                {8, 5, 5, 2000, 77, 64, 64},     {60, 8, 2, 100, 256, 64, 64},  {150, 6, 6, 120, 90, 80, 80},
+                {100, 8, 4, 128, 128, 128, 128}, {200, 6, 6, 64, 64, 192, 128}, {700, 4, 4, 33, 16, 32, 32}};
+  enum { SHAPES = sizeof shapes / sizeof *shapes };
+  struct gpu_fixture *fixture = attention_require(state);
+  struct trial_problem problems[2 * SHAPES];
+  for (size_t i = 0; i < 2 * SHAPES; i++)
+    problems[i] = (struct trial_problem){
+        .asked =
+            PROBLEM_OF(.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16, .batch = shapes[i / 2].batch,
+                       .heads_q = shapes[i / 2].heads_q, .heads_kv = shapes[i / 2].heads_kv,
+                       .seq_q = shapes[i / 2].seq_q, .seq_kv = shapes[i / 2].seq_kv, .head_dim = shapes[i / 2].head_dim,
+                       .head_dim_v = shapes[i / 2].head_dim_v, .flags = i % 2 ? KJIT_ATTENTION_CAUSAL : 0),
+        .layout = i % 3 ? LAYOUT_BSHD : LAYOUT_BHSD,
+        .lse = 1,
+        .seed = random_next(&fixture->random)};
+  attention_run_problems(fixture, problems, 2 * SHAPES);
+}
+
 /* Few heads: tiles that leave most of a card idle, of all lengths in one launch. */
 static void test_attention_forward__small_grids_are_right(void **state) {
   static const int64_t seqs[] = {513, 1024, 2000, 4096};
@@ -192,6 +215,7 @@ int main(void) {
       cmocka_unit_test(test_attention_forward__lengths_at_head_sizes_192_and_128_are_right),
       cmocka_unit_test(test_attention_forward__every_head_size_is_right),
       cmocka_unit_test(test_attention_forward__short_queries_against_many_keys_are_right),
+      cmocka_unit_test(test_attention_forward__few_keys_of_many_heads_are_right),
       cmocka_unit_test(test_attention_forward__small_grids_are_right),
       cmocka_unit_test(test_attention_forward__random_problems_are_right),
       cmocka_unit_test(test_attention_forward__broadcast_keys_are_right),

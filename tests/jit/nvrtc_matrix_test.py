@@ -40,6 +40,10 @@ DECODES = [problem for problem in PROBLEMS if "seq_q=1," in problem]
 # (family, config, architecture, bytes that may be spilled): what the planner chooses for usual shapes.
 HEAD_128 = "dtype=bf16,head_dim=128,head_dim_v=128"
 CONFIGS = (
+    ("attention_short_sm90", "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,tile_n=128,consumers=4,stages=4,"
+     "q_buffers=2,blocks_per_sm=1", "sm_90a", 0),
+    ("attention_short_sm90", "dtype=fp16,head_dim=64,head_dim_v=64,causal=1,tile_n=208,consumers=3,stages=3,"
+     "q_buffers=2,blocks_per_sm=1", "sm_90a", 96),
     ("attention_backward_sm90", HEAD_128 + ",causal=0,pass=1,consumers=2,tile=64,stages=3,value_stages=3,"
      "pipelined=1,direct=0,staggered=0", "sm_90a", 16),
     ("attention_backward_sm90", HEAD_128 + ",causal=0,pass=6,consumers=2,tile=48,stages=3,value_stages=3,"
@@ -51,8 +55,8 @@ CONFIGS = (
     ("attention_serving", "pass=plan," + HEAD_128 +
      ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=1,paged=0,softcap=0", "sm_80", 0),
 )
-FAMILIES = ("attention_sm90", "attention_decode_sm90", "flash_forward", "attention_backward_sm90", "flash_backward",
-            "attention_serving")
+FAMILIES = ("attention_sm90", "attention_decode_sm90", "attention_short_sm90", "flash_forward",
+            "attention_backward_sm90", "flash_backward", "attention_serving")
 
 
 def kernels():

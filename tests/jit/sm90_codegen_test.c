@@ -33,16 +33,19 @@ static int compare(const void *a, const void *b) {
   return kjit_config_compare(a, b);
 }
 
-/* What the planner chooses over the grid, sorted, each once. */
+/* What the planner chooses of the family over the grid, sorted, each once. */
 static void choose_all(struct batch *batch) {
-  size_t kept = 0;
+  const kjit_family *const family = kjit_family_find("attention_sm90");
+  size_t kept = 0, chosen = 0;
   for (size_t i = 0; i < ATTENTION_GRID_SIZE; i++) {
     const kjit_attention_problem problem = attention_grid_problem(i);
+    kjit_config *const config = &batch->configs[chosen];
     kjit_error error;
-    assert_status(KJIT_OK, kjit_attention_choose(NULL, &problem, "sm_90a", &batch->configs[i], NULL, &error), &error);
+    assert_status(KJIT_OK, kjit_attention_choose(NULL, &problem, "sm_90a", config, NULL, &error), &error);
+    chosen += config->family == family;
   }
-  qsort(batch->configs, ATTENTION_GRID_SIZE, sizeof *batch->configs, compare);
-  for (size_t i = 0; i < ATTENTION_GRID_SIZE; i++) {
+  qsort(batch->configs, chosen, sizeof *batch->configs, compare);
+  for (size_t i = 0; i < chosen; i++) {
     if (kept && compare(&batch->configs[kept - 1], &batch->configs[i]) == 0) continue;
     batch->configs[kept++] = batch->configs[i];
   }

@@ -101,10 +101,11 @@ static kjit_status split_config(const char *given, const kjit_family **family, c
   }
   *text = given + bytes + (given[bytes] == ' ');
   if (*family != NULL) return KJIT_OK;
-  return error_say(error, KJIT_ERR_PARSE,
-                   "--config: \"%.80s\": must begin with a family that "
-                   "computes attention (attention_sm90, attention_decode_sm90, flash_forward) and a blank",
-                   given);
+  return error_say(
+      error, KJIT_ERR_PARSE,
+      "--config: \"%.80s\": must begin with a family that "
+      "computes attention (attention_sm90, attention_decode_sm90, attention_short_sm90, flash_forward) and a blank",
+      given);
 }
 
 /* Read the config that the caller names. The library refuses a config of attention_sm90 that contradicts the problem.

@@ -73,8 +73,7 @@ static const struct runtime_slot slot = {create_state, destroy_state};
 
 static kjit_status choose(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
                           kjit_error *error) {
-  (void)place;
-  return decode_choose(problem, (kjit_attention_decode_sm90_config *)values, error);
+  return decode_choose(problem, place->sm_count, (kjit_attention_decode_sm90_config *)values, error);
 }
 
 /* A causal problem with one query sees every key, as one without a mask does, so that either kernel computes it. */

@@ -16,8 +16,8 @@ struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
 
 /* Choose for a problem whose defaults are filled in. KJIT_ERR_UNSUPPORTED, with the reason, for a problem that the
  * family does not compute, or that another family computes faster. */
-kjit_status decode_choose(const kjit_attention_problem *problem, kjit_attention_decode_sm90_config *out,
-                          kjit_error *error);
+kjit_status decode_choose(const kjit_attention_problem *problem, uint32_t sm_count,
+                          kjit_attention_decode_sm90_config *out, kjit_error *error);
 
 /* Check that the kernel can index this problem, whatever the config. KJIT_ERR_UNSUPPORTED. */
 kjit_status decode_check_problem(const kjit_attention_problem *problem, kjit_error *error);

@@ -113,7 +113,7 @@ kjit_status flash_choose(const kjit_attention_problem *problem, const struct fam
 
 kjit_status flash_choose_small(const kjit_attention_problem *problem, const struct family_place *place,
                                struct flash_variant *out, kjit_error *error) {
-  static const struct tile small = {64, 32, 4, 2, 2, 2};
+  static const struct tile small = {64, 16, 4, 2, 2, 0}; /* steps of 32 keys take a third longer to compile */
   const kjit_status status = check_head_sizes(problem, error);
   if (status != KJIT_OK) return status;
   const struct flash_traits traits = flash_traits_of(problem);

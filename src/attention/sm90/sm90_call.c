@@ -151,8 +151,9 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   const kjit_attention_sm90_config *config = sm90_config_view(launch->values);
   struct state *state = runtime_slot_get(runtime, &slot);
   if (!state) return error_no_memory(error);
-  const kjit_status status =
-      sm90_maps_get(state->maps, runtime, args, config, &call->params.base, launch->is_again, error);
+  const struct sm90_boxes boxes = {config->packed, config->tile_n, KJIT_MAP_PROMOTION_256B};
+  const kjit_status status = sm90_maps_get(state->maps, runtime, args, &boxes,
+                                           (struct attention_tensor_map *)&call->params.base, launch->is_again, error);
   if (status != KJIT_OK) return status;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   call->kernel = launch->kernel;

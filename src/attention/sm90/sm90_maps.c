@@ -23,7 +23,7 @@ _Static_assert(offsetof(struct attention_sm90_params, lse) == 4 * RUNTIME_TENSOR
 
 enum axis { BATCH, SEQ, HEADS, HEAD_DIM };
 
-#define TENSORS 4
+#define TENSORS SM90_MAPS
 
 /* Everything that the maps depend on. */
 struct key {
@@ -42,13 +42,10 @@ struct recent *sm90_maps_create(const struct mem *mem) {
   return recent_create(mem, PLACES, sizeof(struct key), MAPS_BYTES);
 }
 
-static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t rows) {
-  return tensor_box_describe(tensor, rows, KJIT_MAP_PROMOTION_256B);
-}
-
 /* Describe Q or O with its heads grouped by the key head that they share: (head_dim, heads of a group, seq, groups,
  * batch). A box that reaches past a group's last head reads zeros there. */
-static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t groups, int32_t packed) {
+static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t groups,
+                                             const struct sm90_boxes *boxes) {
   const int64_t group = tensor->shape[HEADS] / groups;
   const uint64_t head = tensor_box_stride_bytes(tensor, TENSOR_BOX_HEADS);
   return (struct runtime_tensor){
@@ -57,16 +54,16 @@ static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t 
                (uint64_t)tensor->shape[BATCH]},
       .stride = {head, tensor_box_stride_bytes(tensor, TENSOR_BOX_SEQ), groups == 1 ? head : head * (uint64_t)group,
                  tensor_box_stride_bytes(tensor, TENSOR_BOX_BATCH)},
-      .box = {(uint32_t)packed, (uint32_t)(SM90_GROUP_ROWS / packed)},
+      .box = {(uint32_t)boxes->packed, (uint32_t)(SM90_GROUP_ROWS / boxes->packed)},
       .rank = 5,
       .dtype = tensor->dtype,
-      .promotion = KJIT_MAP_PROMOTION_256B};
+      .promotion = boxes->promotion};
 }
 
 static struct runtime_tensor describe_rows(const kjit_tensor *tensor, const kjit_tensor *keys,
-                                           const kjit_attention_sm90_config *config) {
-  if (config->packed == 1) return describe(tensor, SM90_GROUP_ROWS);
-  return describe_packed(tensor, keys->shape[HEADS], config->packed);
+                                           const struct sm90_boxes *boxes) {
+  if (boxes->packed == 1) return tensor_box_describe(tensor, SM90_GROUP_ROWS, boxes->promotion);
+  return describe_packed(tensor, keys->shape[HEADS], boxes);
 }
 
 static const char *const names[TENSORS] = {"q", "k", "v", "o"};
@@ -82,28 +79,28 @@ static kjit_status check_stride(const char *name, const kjit_tensor *tensor, enu
 }
 
 static kjit_status encode(kjit_runtime *runtime, const kjit_attention_args *args, const struct key *key,
-                          struct attention_sm90_params *params, kjit_error *error) {
+                          struct attention_tensor_map maps[TENSORS], kjit_error *error) {
   const kjit_tensor *const tensors[TENSORS] = {&args->q, &args->k, &args->v, &args->o};
-  struct attention_tensor_map *const maps[TENSORS] = {&params->q, &params->k, &params->v, &params->o};
   kjit_status status = KJIT_OK;
   for (size_t i = 0; i < TENSORS && status == KJIT_OK; i++) {
     for (int axis = BATCH; axis <= HEADS && status == KJIT_OK; axis++)
       status = check_stride(names[i], tensors[i], (enum axis)axis,
                             key->tensors[i].rank == 5 ? (int64_t)key->tensors[i].size[1] : 1, error);
-    if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key->tensors[i], names[i], maps[i], error);
+    if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key->tensors[i], names[i], &maps[i], error);
   }
   return status;
 }
 
-kjit_status sm90_maps_get(struct recent *maps, kjit_runtime *runtime, const kjit_attention_args *args,
-                          const kjit_attention_sm90_config *config, struct attention_sm90_params *params,
-                          bool *is_again, kjit_error *error) {
-  const struct key key = {{describe_rows(&args->q, &args->k, config), describe(&args->k, config->tile_n),
-                           describe(&args->v, config->tile_n), describe_rows(&args->o, &args->k, config)}};
-  const bool found = recent_get(maps, &key, params);
+kjit_status sm90_maps_get(struct recent *known, kjit_runtime *runtime, const kjit_attention_args *args,
+                          const struct sm90_boxes *boxes, struct attention_tensor_map maps[TENSORS], bool *is_again,
+                          kjit_error *error) {
+  const struct key key = {
+      {describe_rows(&args->q, &args->k, boxes), tensor_box_describe(&args->k, boxes->key_rows, boxes->promotion),
+       tensor_box_describe(&args->v, boxes->key_rows, boxes->promotion), describe_rows(&args->o, &args->k, boxes)}};
+  const bool found = recent_get(known, &key, maps);
   if (is_again) *is_again = found;
   if (found) return KJIT_OK;
-  const kjit_status status = encode(runtime, args, &key, params, error);
-  if (status == KJIT_OK) recent_put(maps, &key, params);
+  const kjit_status status = encode(runtime, args, &key, maps, error);
+  if (status == KJIT_OK) recent_put(known, &key, maps);
   return status;
 }

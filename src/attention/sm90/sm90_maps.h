@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include <kjit/attention_sm90.h>
+#include <kjit/tensor_map.h>
 
 #include "attention_sm90/params.h"
 #include "base/threads/recent.h"
@@ -13,11 +14,19 @@
 /* NULL when out of memory. `mem` must outlive it. */
 struct recent *sm90_maps_create(const struct mem *mem);
 
-/* Put the maps of checked arguments, for a config, into params->q, k, v, o. KJIT_ERR_UNSUPPORTED names the tensor that
- * TMA cannot address. `*is_again` becomes true when they were still there; it may be NULL. Thread-safe; no thread waits
- * for another. */
-kjit_status sm90_maps_get(struct recent *maps, kjit_runtime *runtime, const kjit_attention_args *args,
-                          const kjit_attention_sm90_config *config, struct attention_sm90_params *params,
-                          bool *is_again, kjit_error *error);
+enum { SM90_MAPS = 4 }; /* of q, k, v and o, in this order */
+
+/* What the maps depend on beside the tensors. */
+struct sm90_boxes {
+  int32_t packed;               /* query heads in the 64 rows of a box of q or o */
+  int32_t key_rows;             /* rows of a box of k or v */
+  kjit_map_promotion promotion; /* how many bytes L2 fetches at a time */
+};
+
+/* Put the maps of checked arguments into `maps`. KJIT_ERR_UNSUPPORTED names the tensor that TMA cannot address.
+ * `*is_again` becomes true when they were still there; it may be NULL. Thread-safe; no thread waits for another. */
+kjit_status sm90_maps_get(struct recent *known, kjit_runtime *runtime, const kjit_attention_args *args,
+                          const struct sm90_boxes *boxes, struct attention_tensor_map maps[SM90_MAPS], bool *is_again,
+                          kjit_error *error);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "attention/decode/decode_config.h"
 #include "attention/flash/flash_family.h"
+#include "attention/short/short_config.h"
 #include "attention/sm90/sm90_config.h"
 #include "family/config_build.h"
 
@@ -36,8 +37,8 @@ static kjit_status digest(const struct tune_subject *subject, size_t index, stru
 _Static_assert(ATTENTION_FAMILY_COUNT <= TUNE_FAMILIES_MAX, "a table's header has a digest for each family");
 _Static_assert(sizeof(struct tune_class) <= TUNE_CLASS_MAX * sizeof(int32_t), "a row has room for a class");
 
-static const kjit_family *const families[ATTENTION_FAMILY_COUNT] = {&sm90_family, &flash_forward_family,
-                                                                    &decode_family};
+static const kjit_family *const families[ATTENTION_FAMILY_COUNT] = {&sm90_family, &flash_forward_family, &decode_family,
+                                                                    &short_family};
 
 const struct tune_subject tune_attention = {.class = &tune_class_fields,
                                             .families = families,

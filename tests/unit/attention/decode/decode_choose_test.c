@@ -19,7 +19,7 @@ static kjit_attention_problem problem_of(int64_t batch, int64_t heads_q, int64_t
 
 static kjit_status choose(const kjit_attention_problem *problem, kjit_attention_decode_sm90_config *config) {
   kjit_error error;
-  return decode_choose(problem, config, &error);
+  return decode_choose(problem, 132, config, &error);
 }
 
 static void test_decode_choose__few_rows_over_many_keys_are_its_own(void **state) {
@@ -80,6 +80,22 @@ static void test_decode_runs__have_a_key_block_each(void **state) {
   assert_int_equal(5, runs_of(1, 1, 257));
 }
 
+static void test_decode_runs__of_short_caches_are_the_tiles_where_these_fill_half_the_card(void **state) {
+  (void)state;
+  assert_int_equal(168, runs_of(21, 8, 395));
+  assert_int_equal(264, runs_of(21, 8, 4096));
+}
+
+static void test_decode_choose__rows_of_many_heads_are_not_its_own(void **state) {
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem many = problem_of(60, 32, 32, 61, 307, 128), few = problem_of(1, 32, 32, 61, 307, 128),
+                               one = problem_of(60, 32, 32, 1, 307, 128);
+  (void)state;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many, &config));
+  assert_int_equal(KJIT_OK, choose(&few, &config));
+  assert_int_equal(KJIT_OK, choose(&one, &config));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_decode_choose__few_rows_over_many_keys_are_its_own),
@@ -88,6 +104,8 @@ int main(void) {
       cmocka_unit_test(test_decode_runs__end_where_tiles_end_if_that_fills_the_card),
       cmocka_unit_test(test_decode_runs__are_the_tiles_where_these_are_many_rounds),
       cmocka_unit_test(test_decode_runs__have_a_key_block_each),
+      cmocka_unit_test(test_decode_runs__of_short_caches_are_the_tiles_where_these_fill_half_the_card),
+      cmocka_unit_test(test_decode_choose__rows_of_many_heads_are_not_its_own),
   };
   return cmocka_run_group_tests_name("decode_choose", tests, NULL, NULL);
 }

@@ -1,0 +1,105 @@
+/* The planner of attention_short_sm90: which problems are its own, and the config for each.
+ *
+ * 1. The problem has few keys and enough tiles to fill the card, or another family takes it.
+ * 2. Consumers and blocks on an SM: as many warpgroups as registers allow, because one computes while others wait.
+ * 3. What shared memory is left holds more tiles of Q, or more heads' K and V, whichever a block reads more of.
+ *
+ * Threads: pure functions. */
+#include "attention/short/short_choose.h"
+
+#include <stdbool.h>
+
+#include "attention/sm90/sm90_choose.h"
+#include "base/error.h"
+#include "base/integer.h"
+
+enum {
+  MAX_HEAD = 256,
+  MAX_KEYS = 256,
+  KEY_STEP = 16,
+  FEW_TILES = 4,   /* of a key head: with more, Q is most of what is read */
+  MOST_HEADS = 4,  /* in shared memory; with more nothing was gained */
+  MOST_QUERIES = 3 /* tiles of a consumer, as heads */
+};
+
+int64_t short_tiles(const kjit_attention_problem *problem) {
+  return integer_divide_up(problem->seq_q, SHORT_ROWS) * problem->heads_q * problem->batch;
+}
+
+kjit_status short_check_problem(const kjit_attention_problem *problem, kjit_error *error) {
+  return sm90_check_problem(problem, error);
+}
+
+/* Where heads share keys and queries are few, attention_sm90 packs heads into the rows that a tile has left. */
+static bool wants_packing(const kjit_attention_problem *problem) {
+  return problem->heads_q > problem->heads_kv && 3 * problem->seq_q < 2 * integer_round_up(problem->seq_q, SHORT_ROWS);
+}
+
+static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {
+  if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
+      problem->head_dim_v > MAX_HEAD)
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "head_dim is %lld and head_dim_v %lld: attention_short_sm90 takes multiples of 8 up to 256",
+                     (long long)problem->head_dim, (long long)problem->head_dim_v);
+  if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= (int64_t)sm_count && !wants_packing(problem))
+    return short_check_problem(problem, error);
+  return error_set(
+      error, KJIT_ERR_UNSUPPORTED,
+      "seq_q is %lld and seq_kv %lld: attention_short_sm90 is for up to 256 keys, at least one tile of "
+      "64 queries for each of %u multiprocessors, and tiles that are two thirds full where heads share keys",
+      (long long)problem->seq_q, (long long)problem->seq_kv, sm_count);
+}
+
+/* Warpgroups and blocks on an SM, the better ones first, as measured on an H200; docs/lab-notes.md. */
+struct shape {
+  int32_t consumers, blocks_per_sm;
+};
+enum { SHAPES = 5 };
+static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2}, {4, 1}, {3, 1}, {2, 1}, {1, 1}};
+static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1}, {2, 2}, {3, 1}, {2, 1}, {1, 1}};
+
+/* Take the first shape whose registers and shared memory hold the problem, with two heads and two tiles of Q. */
+static bool choose_shape(const struct shape shapes[SHAPES], kjit_attention_short_sm90_config *config) {
+  for (size_t i = 0; i < SHAPES; i++) {
+    config->consumers = shapes[i].consumers;
+    config->blocks_per_sm = shapes[i].blocks_per_sm;
+    if (short_fits(config)) return true;
+  }
+  return false;
+}
+
+/* More of what a block reads most of, up to `most`, as far as shared memory goes. */
+static void use_room(int32_t *more, int32_t most, const kjit_attention_short_sm90_config *config) {
+  while (*more < most) {
+    ++*more;
+    if (short_fits(config)) continue;
+    --*more;
+    return;
+  }
+}
+
+kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_count,
+                         kjit_attention_short_sm90_config *out, kjit_error *error) {
+  kjit_status status = check_own(problem, sm_count, error);
+  if (status != KJIT_OK) return status;
+  kjit_attention_short_sm90_config config = {.dtype = problem->dtype,
+                                             .head_dim = (int32_t)problem->head_dim,
+                                             .head_dim_v = (int32_t)problem->head_dim_v,
+                                             .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
+                                             .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP),
+                                             .stages = 2,
+                                             .q_buffers = 2};
+  const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
+  const bool has_many_tiles = head_tiles > FEW_TILES;
+  if (!choose_shape(has_many_tiles ? shapes_of_many_tiles : shapes_of_many_heads, &config))
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
+                     (long long)problem->head_dim);
+  if (has_many_tiles)
+    use_room(&config.q_buffers, MOST_QUERIES, &config);
+  else
+    use_room(&config.stages, MOST_HEADS, &config);
+  status = short_check(&config, error);
+  if (status == KJIT_OK) *out = config;
+  return status;
+}

@@ -1,0 +1,33 @@
+/* Configs of attention_short_sm90: their fields, the numbers that follow from them, and which are legal. Pure. */
+#ifndef KJIT_ATTENTION_SHORT_SHORT_CONFIG_H
+#define KJIT_ATTENTION_SHORT_SHORT_CONFIG_H
+
+#include <stdbool.h>
+
+#include <kjit/attention_short_sm90.h>
+
+#include "attention_short_sm90/layout.h"
+#include "family/family.h"
+
+/* The one architecture that the kernel compiles for. */
+#define SHORT_ARCH "sm_90a"
+
+extern const kjit_family short_family;
+
+/* The family's values as a struct. */
+static inline const kjit_attention_short_sm90_config *short_config_view(const int32_t *values) {
+  return (const kjit_attention_short_sm90_config *)values;
+}
+
+/* Numbers that follow from a legal config, or from one whose only faults are those of short_fits(). */
+uint32_t short_threads(const kjit_attention_short_sm90_config *config);
+uint32_t short_shared_bytes(const kjit_attention_short_sm90_config *config); /* dynamic, with room to align it */
+uint32_t short_registers(const kjit_attention_short_sm90_config *config);    /* of a consumer thread for S, P and O */
+
+/* The two rules that depend on the tile: a thread's registers, a block's shared memory. */
+bool short_fits(const kjit_attention_short_sm90_config *config);
+
+/* Check every rule. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be <rule>". */
+kjit_status short_check(const kjit_attention_short_sm90_config *config, kjit_error *error);
+
+#endif

@@ -1,0 +1,83 @@
+/* The planner of attention_short_sm90: whose problems it takes, and that its configs are legal. */
+#include <string.h>
+
+#include "attention/short/short_choose.h"
+#include "support/test.h"
+
+enum { MULTIPROCESSORS = 132 };
+
+static kjit_attention_problem problem_of(int64_t pairs, int64_t seq_q, int64_t seq_kv, int64_t head_dim) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.batch = pairs;
+  problem.heads_q = problem.heads_kv = 1;
+  problem.seq_q = seq_q;
+  problem.seq_kv = seq_kv;
+  problem.head_dim = problem.head_dim_v = head_dim;
+  return problem;
+}
+
+static kjit_status choose(const kjit_attention_problem *problem, kjit_attention_short_sm90_config *config) {
+  kjit_error error = {0};
+  return short_choose(problem, MULTIPROCESSORS, config, &error);
+}
+
+static void test_short_choose__few_keys_of_many_heads_are_its_own(void **state) {
+  kjit_attention_short_sm90_config config;
+  const kjit_attention_problem mine = problem_of(512, 128, 128, 64), many_keys = problem_of(512, 128, 257, 64),
+                               few_tiles = problem_of(65, 128, 128, 64);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&mine, &config));
+  assert_int_equal(128, config.tile_n);
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many_keys, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&few_tiles, &config));
+}
+
+/* Packed into a tile's rows they are done sooner, by attention_sm90. */
+static void test_short_choose__few_queries_of_grouped_heads_are_not_its_own(void **state) {
+  kjit_attention_short_sm90_config config;
+  kjit_attention_problem problem = problem_of(1024, 20, 128, 64);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  problem.heads_q = 8;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&problem, &config));
+  problem.seq_q = 128;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+}
+
+static void test_short_choose__configs_of_every_size_are_legal(void **state) {
+  (void)state;
+  for (int64_t columns = 8; columns <= 256; columns += 8)
+    for (int64_t keys = 1; keys <= 256; keys += 15) {
+      kjit_attention_short_sm90_config config;
+      kjit_error error = {0};
+      const kjit_attention_problem problem = problem_of(1024, 300, keys, columns);
+      if (choose(&problem, &config) != KJIT_OK) {
+        assert_true(keys * columns > 80 * 160); /* shared memory or registers are too few */
+        continue;
+      }
+      assert_status(KJIT_OK, short_check(&config, &error), &error);
+      assert_in_range(config.tile_n - keys, 0, 15);
+    }
+}
+
+static void test_short_check__a_config_of_too_many_registers_is_refused(void **state) {
+  kjit_attention_short_sm90_config config;
+  kjit_error error = {0};
+  const kjit_attention_problem problem = problem_of(1024, 128, 128, 64);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  config.consumers = config.blocks_per_sm = 4;
+  assert_int_equal(KJIT_ERR_INVALID_CONFIG, short_check(&config, &error));
+  assert_non_null(strstr(error.message, "registers"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
+      cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),
+      cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),
+      cmocka_unit_test(test_short_check__a_config_of_too_many_registers_is_refused),
+  };
+  return cmocka_run_group_tests_name("short_choose", tests, NULL, NULL);
+}
