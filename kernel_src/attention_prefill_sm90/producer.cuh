@@ -67,8 +67,8 @@ struct RaggedProducer : Producer {
   }
 
 private:
-  // All lanes have passed before lane 0 announces a tile, because consumers give a tile without keys back at once: a lane
-  // that still waited would then wait for a phase that is over.
+  // All lanes have passed before lane 0 announces a tile, because consumers give a tile without keys back at once: a
+  // lane that still waited would then wait for a phase that is over.
   KJIT_DEVICE void wait_for_empty_query() const {
     mbarrier_wait_parity(at.query_empty(queries.slot), queries.parity ^ 1);
     __syncwarp();

@@ -95,31 +95,6 @@ static void test_sm90_choose__three_consumers_at_128_want_long_queries(void **st
   }
 }
 
-static void test_sm90_choose__variants_get_what_suits_them(void **state) {
-  (void)state;
-  static const struct {
-    int64_t head_dim;
-    struct sm90_variant_needs needs;
-    int32_t consumers, tile_n;
-  } rows[] = {{64, {false, false, false}, 3, 128},
-              {64, {.is_narrow = true}, 2, 128},
-              {64, {.is_tiled = true}, 3, 80},
-              {128, {false, false, false}, 2, 128},
-              {128, {.is_curved = true}, 3, 80},
-              {128, {.is_tiled = true}, 2, 112},
-              {128, {.is_narrow = true, .is_curved = true}, 2, 128},
-              {256, {true, true, true}, 2, 64}};
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    const kjit_attention_problem problem = problem_of(4096, rows[i].head_dim, KJIT_ATTENTION_CAUSAL);
-    kjit_attention_sm90_config config = choose(&problem, 0);
-    kjit_error error = {0};
-    sm90_suit_variant(&problem, &rows[i].needs, &config);
-    assert_int_equal(config.consumers, rows[i].consumers);
-    assert_int_equal(config.tile_n, rows[i].tile_n);
-    assert_status(KJIT_OK, sm90_check(&config, &error), &error);
-  }
-}
-
 static void test_sm90_choose__short_causal_takes_smaller_tiles_at_64(void **state) {
   (void)state;
   kjit_attention_problem problem = problem_of(2047, 64, KJIT_ATTENTION_CAUSAL);
@@ -381,7 +356,6 @@ int main(void) {
       cmocka_unit_test(test_sm90_choose__round_head_sizes_get_what_was_measured),
       cmocka_unit_test(test_sm90_choose__tiles_overlap_where_there_is_room),
       cmocka_unit_test(test_sm90_choose__three_consumers_at_128_want_long_queries),
-      cmocka_unit_test(test_sm90_choose__variants_get_what_suits_them),
       cmocka_unit_test(test_sm90_choose__short_causal_takes_smaller_tiles_at_64),
       cmocka_unit_test(test_sm90_choose__a_last_round_that_is_nearly_empty_takes_smaller_tiles_at_64),
       cmocka_unit_test(test_sm90_choose__few_rows_take_few_consumers),

@@ -1,0 +1,42 @@
+/* What the planner changes in a dense problem's config so that it suits a variant of attention. */
+#include "support/test.h"
+
+#include "attention/sm90/sm90_choose.h"
+#include "attention/sm90/sm90_config.h"
+#include "base/error.h"
+
+static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
+  (void)state;
+  static const struct {
+    int64_t head_dim;
+    struct sm90_variant_needs needs;
+    int32_t consumers, tile_n;
+  } rows[] = {{64, {false, false, false}, 3, 128},
+              {64, {.is_narrow = true}, 2, 128},
+              {64, {.is_tiled = true}, 3, 80},
+              {128, {false, false, false}, 2, 128},
+              {128, {.is_curved = true}, 3, 80},
+              {128, {.is_tiled = true}, 2, 112},
+              {128, {.is_narrow = true, .is_curved = true}, 2, 128},
+              {256, {true, true, true}, 2, 64}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    kjit_attention_problem problem = kjit_attention_problem_default();
+    problem.dtype = KJIT_BF16;
+    problem.flags = KJIT_ATTENTION_CAUSAL;
+    problem.batch = problem.heads_q = problem.heads_kv = 16;
+    problem.seq_q = problem.seq_kv = 4096;
+    problem.head_dim = problem.head_dim_v = rows[i].head_dim;
+    kjit_attention_sm90_config config;
+    kjit_error error = {0};
+    assert_status(KJIT_OK, sm90_config_choose(&problem, 0, &config, &error), &error);
+    sm90_suit_variant(&problem, &rows[i].needs, &config);
+    assert_int_equal(config.consumers, rows[i].consumers);
+    assert_int_equal(config.tile_n, rows[i].tile_n);
+    assert_status(KJIT_OK, sm90_check(&config, &error), &error);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_sm90_suit_variant__needs_get_what_suits_them)};
+  return cmocka_run_group_tests_name("sm90_variant", tests, NULL, NULL);
+}
