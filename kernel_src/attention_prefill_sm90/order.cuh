@@ -25,7 +25,7 @@ struct Places {
   int of[cfg::kWarps][kClasses];
   int listed; // sequences that have rows
 };
-static_assert(sizeof(Places) + kClasses * sizeof(int) <= shared::kBytes, "the places lie where the tiles will");
+static_assert(sizeof(Places) + kClasses * sizeof(int) <= shared::kEntriesAt, "the places lie where the tiles will");
 
 KJIT_DEVICE int tiles_of_head(const Sequence &s) {
   return (s.rows + cfg::kTileQueries - 1) / cfg::kTileQueries;

@@ -34,14 +34,14 @@ KJIT_DEVICE KeyBlocks key_blocks_of_rows(const attention_serving_params &p, cons
   return {low / cfg::kKeyRows, (high + cfg::kKeyRows - 1) / cfg::kKeyRows};
 }
 
-// Behind attention_sm90's shared memory: tiles' coordinates for each Q buffer, then mbarriers. Data that TMA has
-// written "lands" at these mbarriers first where rows of it have to be cleared; who clears them (clipper.cuh) then
-// arrives at the buffer's "full" mbarrier.
+// Behind what attention_sm90 has in shared memory without a variant: tiles' coordinates for each Q buffer, then
+// mbarriers. Data that TMA has written "lands" at these mbarriers first where rows of it have to be cleared; who clears
+// them (clipper.cuh) then arrives at the buffer's "full" mbarrier.
 //
 //   query_landed   one for each Q buffer: all of a tile's Q, and the tile's coordinates
 //   values_landed  one for each V buffer: a key block of V that has rows behind the sequence's last key
 struct RaggedLayout : Layout {
-  static constexpr int kTilesAt = shared::kBytes;
+  static constexpr int kTilesAt = shared::kEntriesAt;
   static constexpr int kBarriersAt = kTilesAt + PREFILL_TILE_BYTES * cfg::kQueryBuffers;
   static constexpr int kEnd = kBarriersAt + SM90_BARRIER_BYTES * (cfg::kQueryBuffers + cfg::kStages);
   static_assert(kTilesAt % 16 == 0, "coordinates are written 16 bytes at a time");

@@ -4,6 +4,7 @@
 #include "attention/sm90/sm90_choose.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
+#include "unit/attention/sm90/sm90_configs.h"
 
 static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
   (void)state;
