@@ -147,7 +147,7 @@ class Transformers(Attention):
         out, weights = attention(module, q, k, v, None, scaling=0.125)
         self.assertIsNone(weights)
         self.check(out, *(tensor.transpose(1, 2) for tensor in (q, k, v)), 0.125)
-        with self.assertRaisesRegex(NotImplementedError, "attention_mask: not computed by kjit here"):
+        with self.assertRaisesRegex(NotImplementedError, "attention_mask of 1 axes: not computed by kjit here"):
             attention(module, q, k, v, torch.ones(1, device=DEVICE))
 
 

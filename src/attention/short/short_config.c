@@ -20,6 +20,7 @@ enum {
   SHARED_BYTES = 232448,    /* of sm_90, per block after opting in: target.c */
   SHARED_BYTES_SM = 233472, /* of an SM of sm_90, all blocks together */
   SYSTEM_BYTES = 1024,      /* that the driver takes of each block's */
+  MOST_V_OF_FOUR = 192,     /* columns: ptxas refuses a wider product where threads begin with 128 registers */
   OTHER_REGISTERS = 30      /* for addresses, row maxima and sums, and for what the compiler needs */
 };
 
@@ -103,13 +104,22 @@ static uint32_t most_shared(int32_t blocks_per_sm) {
   return blocks_per_sm == 1 ? SHARED_BYTES : SHARED_BYTES_SM / (uint32_t)blocks_per_sm - SYSTEM_BYTES;
 }
 
+/* Three consumers and their producer are four warpgroups, which begin with 128 registers a thread; setmaxnreg, which
+ * changes that, comes too late for ptxas. */
+static bool is_too_wide(const kjit_attention_short_sm90_config *config) {
+  return config->consumers == SHORT_CONSUMERS_WITH_GROUP && config->head_dim_v > MOST_V_OF_FOUR;
+}
+
 bool short_fits(const kjit_attention_short_sm90_config *config) {
-  return short_registers(config) <= most_registers(config) &&
+  return !is_too_wide(config) && short_registers(config) <= most_registers(config) &&
          short_shared_bytes(config) <= most_shared(config->blocks_per_sm);
 }
 
 static kjit_status check_tile(const kjit_attention_short_sm90_config *config, kjit_error *error) {
   const uint32_t registers = short_registers(config), shared = short_shared_bytes(config);
+  if (is_too_wide(config))
+    return error_set(error, KJIT_ERR_INVALID_CONFIG, "head_dim_v is %d: must be at most %d with consumers %d",
+                     (int)config->head_dim_v, MOST_V_OF_FOUR, (int)config->consumers);
   if (registers > most_registers(config))
     return error_set(error, KJIT_ERR_INVALID_CONFIG,
                      "tile_n is %d: with head_dim_v %d a thread needs %u registers; must be at most %u with consumers "

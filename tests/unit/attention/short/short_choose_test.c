@@ -72,11 +72,25 @@ static void test_short_check__a_config_of_too_many_registers_is_refused(void **s
   assert_non_null(strstr(error.message, "registers"));
 }
 
+static void test_short_choose__wide_heads_get_no_three_consumers(void **state) {
+  kjit_attention_short_sm90_config config;
+  kjit_error error = {0};
+  const kjit_attention_problem problem = problem_of(1024, 129, 9, 200);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  assert_in_range(config.consumers, 1, 2);
+  config.consumers = 3;
+  config.blocks_per_sm = 1;
+  assert_int_equal(KJIT_ERR_INVALID_CONFIG, short_check(&config, &error));
+  assert_non_null(strstr(error.message, "head_dim_v is 200: must be at most 192 with consumers 3"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
       cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),
       cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),
+      cmocka_unit_test(test_short_choose__wide_heads_get_no_three_consumers),
       cmocka_unit_test(test_short_check__a_config_of_too_many_registers_is_refused),
   };
   return cmocka_run_group_tests_name("short_choose", tests, NULL, NULL);
