@@ -14,8 +14,8 @@ static const struct size {
   bool causal;
 } sizes[] = {{128, 128, 64, 64, false}, {197, 197, 64, 64, false},   {4096, 77, 64, 64, false},
              {256, 256, 64, 64, true},  {50, 50, 32, 32, true},      {128, 128, 128, 128, true},
-             {90, 90, 80, 80, false},   {1024, 77, 160, 160, false}, {64, 64, 192, 128, false},
-             {129, 9, 200, 200, true}};
+             {129, 9, 200, 200, true},  {1024, 77, 160, 160, false}, {64, 64, 192, 128, false},
+             {90, 90, 80, 80, false}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 struct batch {
