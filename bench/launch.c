@@ -269,6 +269,7 @@ static kjit_status add_sm90_all(struct bench *bench, kjit_error *error) {
   struct trial_problem causal = full, split = full;
   problem_set_causal(&causal, 1);
   causal.asked.heads_q = 2 * bench->card.multiprocessors; /* a tile each: more than blocks, so that they take tickets */
+  causal.asked.seq_kv = 272;                              /* more keys than attention_short_sm90 takes */
   split.asked.seq_q = 1;
   split.asked.seq_kv = 4096;
   kjit_status status = add_sm90(bench, "sm90 full", &full, error);
