@@ -13,17 +13,19 @@
 #include "attention/sm90/sm90_call.h"
 
 struct attention_call {
-  const struct attention_family *family;
-  int32_t device; /* the current device, which the call is for */
-  bool is_variant;
-  union {
-    struct decode_call decode;
-    struct short_call few;
-    struct sm90_call sm90;
-    struct flash_call flash;
-    struct empty_call empty;
-  } of;                                    /* the family's own struct */
-  struct attention_variant_launch variant; /* where is_variant; last, because a dense call ends before it */
+  struct { /* all that a dense call needs, so that it can be kept without the rest */
+    const struct attention_family *family;
+    int32_t device; /* the current device, which the call is for */
+    bool is_variant;
+    union {
+      struct decode_call decode;
+      struct short_call few;
+      struct sm90_call sm90;
+      struct flash_call flash;
+      struct empty_call empty;
+    } of; /* the family's own struct */
+  };
+  struct attention_variant_launch variant; /* where is_variant */
 };
 
 /* Check everything, choose a config if `config` is NULL, then find the kernel, or build and load it. `stream` is where

@@ -82,7 +82,9 @@ class Source(Consumer):
     def test_source__add_subdirectory_builds_the_library_alone(self):
         shutil.copytree(EXAMPLES / "add_subdirectory", self.folder / "add_subdirectory")
         shutil.copy(EXAMPLES / "version.c", self.folder)
-        self.configure_and_build(self.folder / "add_subdirectory", f"-DKJIT_FOLDER={ROOT}")
+        # With dev's very flags, so that tools/check's ccache has every object.
+        flags = ("-DCMAKE_BUILD_TYPE=Debug", "-DKJIT_WERROR=ON")
+        self.configure_and_build(self.folder / "add_subdirectory", f"-DKJIT_FOLDER={ROOT}", *flags)
         self.check_version(self.folder / "build/uses_kjit")
         self.assertEqual(list((self.folder / "build").rglob("*_test")), [])
 

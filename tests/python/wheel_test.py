@@ -39,9 +39,11 @@ class Wheel(harness.TemporaryFolder):
         return self.run_command(self.python, "-m", "pip", *arguments, environment=environment)
 
     def build(self):
-        # What is in the wheel does not depend on how well it is optimised, which takes half of the time.
+        # What is in the wheel does not depend on how well it is optimised. With dev's very flags tools/check's ccache has
+        # every object.
         result = self.run_command(ROOT / "tools/make-wheel", self.folder / "wheels", sys.executable,
-                                  environment={"SKBUILD_CMAKE_BUILD_TYPE": "Debug"})
+                                  environment={"SKBUILD_CMAKE_BUILD_TYPE": "Debug",
+                                               "SKBUILD_CMAKE_DEFINE": "KJIT_WERROR=ON"})
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         (wheel,) = (self.folder / "wheels").glob("kjit-*.whl")
         return wheel

@@ -27,7 +27,8 @@ class WithoutSources(harness.KjitCase):
         cls.addClassCleanup(harness.shutil.rmtree, folder)
         for command in (["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, f"-DCMAKE_C_COMPILER={COMPILER}",
                          "-DCMAKE_BUILD_TYPE=Debug", "-DKJIT_EMBED_SOURCES=OFF", "-DKJIT_BUILD_TESTS=OFF",
-                         "-DKJIT_BUILD_BENCH=OFF", "-DKJIT_BUILD_EXAMPLES=OFF"],
+                         # Compiled with dev's very flags, so that tools/check's ccache has every object.
+                         "-DKJIT_WERROR=ON", "-DKJIT_BUILD_BENCH=OFF", "-DKJIT_BUILD_EXAMPLES=OFF"],
                         ["cmake", "--build", folder, "--target", "kjit_command"]):
             done = harness.subprocess.run([str(word) for word in command], capture_output=True, text=True)
             assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -79,7 +79,9 @@ static void add_entry(struct closure *closure, struct node_entry **table, const 
 static struct content *find_content(struct closure *closure, const struct include_place *place) {
   struct content *content = NULL;
   if (!place->header) {
-    const uint64_t file[2] = {place->stamp.device, place->stamp.inode};
+    uint64_t file[2];
+    memcpy(&file[0], &place->stamp.device, sizeof file[0]); /* copied, because clang's analyzer takes the bytes of */
+    memcpy(&file[1], &place->stamp.inode, sizeof file[1]);  /* numbers that are assigned for bytes without a value */
     HASH_FIND(hh, closure->by_file, file, sizeof file, content);
     return content;
   }
