@@ -99,7 +99,7 @@ int64_t macro_operator(struct macro_expansion *expansion, struct token **at) {
   if (token_is(*at, "defined")) return is_defined(expansion, at);
   if (token_is(*at, "__has_include")) return has_include(expansion, at, 0);
   if (token_is(*at, "__has_include_next")) return has_include(expansion, at, 1);
-  if (!token_is((*at)->next, "(") || !asks_compiler(*at)) return -1;
+  if (!*at || !token_is((*at)->next, "(") || !asks_compiler(*at)) return -1;
   bool closed = false;
   struct token *end = skip_brackets((*at)->next, &closed);
   if (!closed) return -1;
