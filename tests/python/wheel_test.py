@@ -39,8 +39,8 @@ class Wheel(harness.TemporaryFolder):
         return self.run_command(self.python, "-m", "pip", *arguments, environment=environment)
 
     def build(self):
-        # What is in the wheel does not depend on how well it is optimised. With dev's very flags tools/check's ccache has
-        # every object.
+        # What is in the wheel does not depend on how well it is optimised. With dev's very flags tools/check's ccache
+        # has every object.
         result = self.run_command(ROOT / "tools/make-wheel", self.folder / "wheels", sys.executable,
                                   environment={"SKBUILD_CMAKE_BUILD_TYPE": "Debug",
                                                "SKBUILD_CMAKE_DEFINE": "KJIT_WERROR=ON"})
