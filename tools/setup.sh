@@ -54,6 +54,8 @@ need_cuda() {
 use_ccache() {
     command -v ccache >/dev/null || return 0
     export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1
+    # Named, because tests have an XDG_CACHE_HOME of their own, below which ccache would begin with nothing.
+    CCACHE_DIR=${CCACHE_DIR:-$(ccache --get-config cache_dir)} && export CCACHE_DIR
 }
 
 # Two scripts at once take turns: they share the build folder.
