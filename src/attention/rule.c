@@ -1,7 +1,10 @@
 /* Rules of fields that several families have, and the one wording of what breaks them. Pure functions; any thread. */
 #include "attention/rule.h"
 
+#include <string.h>
+
 #include "base/error.h"
+#include "jit/request/target.h"
 
 enum { HEAD_STEP = 8, MOST_COLUMNS = 256 };
 
@@ -23,4 +26,19 @@ kjit_status rule_check_grid(int64_t batch, int64_t heads, const char *who, kjit_
 kjit_status rule_unequal(const char *field, int32_t value, int64_t wanted, const char *what, kjit_error *error) {
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "%s is %d: must be the %s, %lld", field, (int)value, what,
                    (long long)wanted);
+}
+
+kjit_status rule_check_hopper(const kjit_family *family, const int32_t *values, const struct family_place *place,
+                              kjit_error *error) {
+  struct target target;
+  const kjit_status status = target_parse(&target, place->arch, error);
+  (void)values;
+  if (status != KJIT_OK || !strcmp(target.name, HOPPER_ARCH)) return status;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: %s requires " HOPPER_ARCH " (current: %s)", family->table.family,
+                   target.name);
+}
+
+bool rule_is_arch_specific(const kjit_family *family, const int32_t *values) {
+  (void)family, (void)values;
+  return true;
 }

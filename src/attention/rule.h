@@ -6,6 +6,8 @@
 
 #include <kjit/common.h>
 
+#include "family/family.h"
+
 /* KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be <rule>". */
 kjit_status rule_broken(kjit_error *error, const char *field, int32_t value, const char *rule);
 
@@ -31,5 +33,14 @@ static inline kjit_status rule_check_equal(const char *field, int32_t value, int
                                            kjit_error *error) {
   return value == wanted ? KJIT_OK : rule_unequal(field, value, wanted, what, error);
 }
+
+/* The one architecture that has wgmma and setmaxnreg. */
+#define HOPPER_ARCH "sm_90a"
+
+/* check_place and is_arch_specific of every family whose kernels compile for HOPPER_ARCH alone.
+ * KJIT_ERR_UNSUPPORTED for another architecture; shared memory is among such a family's rules. */
+kjit_status rule_check_hopper(const kjit_family *family, const int32_t *values, const struct family_place *place,
+                              kjit_error *error);
+bool rule_is_arch_specific(const kjit_family *family, const int32_t *values);
 
 #endif

@@ -4,9 +4,6 @@
 
 #include "attention/backward/backward_family.h"
 
-/* The one architecture that the kernels compile for. */
-#define SM90_BACKWARD_ARCH "sm_90a"
-
 extern const kjit_family sm90_backward_family;
 extern const struct backward_family sm90_backward;
 

@@ -7,6 +7,7 @@
 
 #include "attention/backward/backward_call.h"
 #include "attention/backward/sm90_backward.h"
+#include "attention/rule.h"
 #include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 #include "attention_backward_sm90/layout.h"
@@ -183,7 +184,7 @@ static kjit_status fit(const kjit_attention_problem *problem, const int32_t *val
 }
 
 const struct backward_family sm90_backward = {.family = &sm90_backward_family,
-                                              .arch = SM90_BACKWARD_ARCH,
+                                              .arch = HOPPER_ARCH,
                                               .choose = sm90_backward_choose,
                                               .choose_all = sm90_backward_choose_sums,
                                               .computes = computes,

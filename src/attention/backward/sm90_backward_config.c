@@ -5,14 +5,12 @@
 #include "attention/rule.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #include "attention_backward_sm90/layout.h"
 #include "base/error.h"
 #include "base/integer.h"
 #include "family/config.h"
 #include "flash_backward/params.h"
-#include "jit/request/target.h"
 
 enum {
   MAX_CONSUMERS = 3,    /* with the producer 512 threads; a fourth would leave each 128 registers */
@@ -186,22 +184,7 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   return status == KJIT_OK ? check_room(config, error) : status;
 }
 
-static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
-                               kjit_error *error) {
-  struct target target;
-  const kjit_status status = target_parse(&target, place->arch, error);
-  (void)family, (void)values; /* nothing more to check: shared memory is among the rules */
-  if (status != KJIT_OK || !strcmp(target.name, SM90_BACKWARD_ARCH)) return status;
-  return error_set(error, KJIT_ERR_UNSUPPORTED,
-                   "arch: attention_backward_sm90 requires " SM90_BACKWARD_ARCH " (current: %s)", target.name);
-}
-
 /* ---- The family ---- */
-
-static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
-  (void)family, (void)values;
-  return true;
-}
 
 /* The kernels around the sums have neither mask nor steps; `tile` says how the sums lie. */
 static void canonicalize(const kjit_family *family, int32_t *values) {
@@ -235,8 +218,8 @@ const kjit_family sm90_backward_family = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .check = check,
-    .check_place = check_place,
-    .is_arch_specific = is_arch_specific,
+    .check_place = rule_check_hopper,
+    .is_arch_specific = rule_is_arch_specific,
     .canonicalize = canonicalize,
     .geometry = geometry,
     .derive = config_derive_geometry,

@@ -223,7 +223,7 @@ static kjit_status enqueue(const void *user, const struct attention_variant_bloc
 }
 
 const struct attention_family decode_attention = {.family = &decode_family,
-                                                  .arch = DECODE_ARCH,
+                                                  .arch = HOPPER_ARCH,
                                                   .is_special = true,
                                                   .choose = choose,
                                                   .fit = fit,

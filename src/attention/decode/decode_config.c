@@ -3,13 +3,10 @@
  * Threads: constant data and pure functions. */
 #include "attention/decode/decode_config.h"
 
-#include <string.h>
-
 #include "attention/rule.h"
 #include "base/error.h"
 #include "base/integer.h"
 #include "family/config.h"
-#include "jit/request/target.h"
 
 enum {
   KEY_STEP = 16,            /* wgmma's K: keys of one product with V */
@@ -130,21 +127,6 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   return decode_check(decode_config_view(values), error);
 }
 
-static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
-                               kjit_error *error) {
-  struct target target;
-  (void)family, (void)values; /* nothing more to check: shared memory is among the rules */
-  const kjit_status status = target_parse(&target, place->arch, error);
-  if (status != KJIT_OK || !strcmp(target.name, DECODE_ARCH)) return status;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: attention_decode_sm90 requires " DECODE_ARCH " (current: %s)",
-                   target.name);
-}
-
-static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
-  (void)family, (void)values;
-  return true;
-}
-
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   const kjit_attention_decode_sm90_config *config = decode_config_view(values);
   (void)family;
@@ -164,8 +146,8 @@ const kjit_family decode_family = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .check = check,
-    .check_place = check_place,
-    .is_arch_specific = is_arch_specific,
+    .check_place = rule_check_hopper,
+    .is_arch_specific = rule_is_arch_specific,
     .geometry = geometry,
     .derive = config_derive_geometry,
 };

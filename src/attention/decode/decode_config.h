@@ -9,9 +9,6 @@
 #include "attention_decode_sm90/layout.h"
 #include "family/family.h"
 
-/* The one architecture that the kernel compiles for. */
-#define DECODE_ARCH "sm_90a"
-
 extern const kjit_family decode_family;
 
 /* The family's values as a struct. */

@@ -13,6 +13,7 @@
 
 #include "attention/prefill/prefill_config.h"
 #include "attention/prefill/prefill_serving.h"
+#include "attention/rule.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
 #include "base/integer.h"
@@ -124,7 +125,7 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t b
 }
 
 const struct serving_family prefill_serving_family = {.family = &prefill_family,
-                                                      .arch = SM90_ARCH,
+                                                      .arch = HOPPER_ARCH,
                                                       .undivided_rows = FEW_ROWS,
                                                       .waits = true,
                                                       .choose = choose,

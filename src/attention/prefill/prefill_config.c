@@ -4,8 +4,6 @@
  * Threads: constant data and pure functions. */
 #include "attention/prefill/prefill_config.h"
 
-#include <string.h>
-
 #include "attention/rule.h"
 #include "attention/sm90/sm90_config.h"
 #include "base/error.h"
@@ -105,19 +103,6 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
                    prefill_shared_bytes(config), SHARED_BYTES);
 }
 
-static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
-                               kjit_error *error) {
-  (void)family, (void)values; /* nothing more to check: shared memory is among the rules */
-  if (strcmp(place->arch, SM90_ARCH) == 0) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: attention_prefill_sm90 requires " SM90_ARCH " (current: %s)",
-                   place->arch);
-}
-
-static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
-  (void)family, (void)values;
-  return true;
-}
-
 /* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */
 static const char *const options[] = {"--use_fast_math"};
 
@@ -131,8 +116,8 @@ const kjit_family prefill_family = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .check = check,
-    .check_place = check_place,
-    .is_arch_specific = is_arch_specific,
+    .check_place = rule_check_hopper,
+    .is_arch_specific = rule_is_arch_specific,
     .canonicalize = canonicalize,
     .geometry = geometry,
     .derive = derive,

@@ -9,6 +9,7 @@
  * Pure; any thread. */
 #include <string.h>
 
+#include "attention/rule.h"
 #include "attention/serving_sm90/serving_sm90_config.h"
 #include "attention/serving_sm90/serving_sm90_serving.h"
 #include "attention/sm90/sm90_config.h"
@@ -71,7 +72,7 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t b
 }
 
 const struct serving_family serving_sm90_serving_family = {.family = &serving_sm90_family,
-                                                           .arch = SM90_ARCH,
+                                                           .arch = HOPPER_ARCH,
                                                            .choose = choose,
                                                            .runs = runs,
                                                            .partial_bytes = partial_bytes,

@@ -3,8 +3,6 @@
  * Threads: constant data and pure functions. */
 #include "attention/serving_sm90/serving_sm90_config.h"
 
-#include <string.h>
-
 #include "attention/rule.h"
 #include "attention/serving/serving_family.h"
 #include "attention/sm90/sm90_config.h"
@@ -120,19 +118,6 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   return status == KJIT_OK ? check_tile(config, error) : status;
 }
 
-static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
-                               kjit_error *error) {
-  (void)family, (void)values; /* nothing more to check: shared memory is among the rules */
-  if (strcmp(place->arch, SM90_ARCH) == 0) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: attention_serving_sm90 requires " SM90_ARCH " (current: %s)",
-                   place->arch);
-}
-
-static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
-  (void)family, (void)values;
-  return true;
-}
-
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   const struct serving_sm90_config *config = serving_sm90_view(values);
   (void)family;
@@ -152,8 +137,8 @@ const kjit_family serving_sm90_family = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .check = check,
-    .check_place = check_place,
-    .is_arch_specific = is_arch_specific,
+    .check_place = rule_check_hopper,
+    .is_arch_specific = rule_is_arch_specific,
     .geometry = geometry,
     .derive = config_derive_geometry,
 };

@@ -123,7 +123,7 @@ static kjit_status enqueue(const void *user, const struct attention_variant_bloc
 }
 
 const struct attention_family short_attention = {.family = &short_family,
-                                                 .arch = SHORT_ARCH,
+                                                 .arch = HOPPER_ARCH,
                                                  .is_special = true,
                                                  .choose = choose,
                                                  .fit = fit,

@@ -9,9 +9,6 @@
 #include "attention_short_sm90/layout.h"
 #include "family/family.h"
 
-/* The one architecture that the kernel compiles for. */
-#define SHORT_ARCH "sm_90a"
-
 extern const kjit_family short_family;
 
 /* The family's values as a struct. */

@@ -237,7 +237,7 @@ static uint32_t variant_shared(const int32_t *values) {
 }
 
 const struct attention_family sm90_attention = {.family = &sm90_family,
-                                                .arch = SM90_ARCH,
+                                                .arch = HOPPER_ARCH,
                                                 .choose = choose,
                                                 .suit = suit,
                                                 .fit = fit,

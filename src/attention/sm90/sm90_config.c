@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/integer.h"
 #include "family/config.h"
-#include "jit/request/target.h"
 
 enum {
   MAX_CONSUMERS = 3,    /* with the producer 512 threads; a fourth would leave each 128 registers */
@@ -160,30 +159,11 @@ kjit_status sm90_check(const kjit_attention_sm90_config *config, kjit_error *err
   return status;
 }
 
-kjit_status sm90_check_arch(const char *arch, kjit_error *error) {
-  struct target target;
-  const kjit_status status = target_parse(&target, arch, error);
-  if (status != KJIT_OK || !strcmp(target.name, SM90_ARCH)) return status;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "arch: attention_sm90 requires " SM90_ARCH " (current: %s)",
-                   target.name);
-}
-
 /* ---- The family ---- */
 
 static kjit_status check(const kjit_family *family, const int32_t *values, kjit_error *error) {
   (void)family;
   return sm90_check(sm90_config_view(values), error);
-}
-
-static kjit_status check_place(const kjit_family *family, const int32_t *values, const struct family_place *place,
-                               kjit_error *error) {
-  (void)family, (void)values; /* nothing more to check: shared memory is among the rules */
-  return sm90_check_arch(place->arch, error);
-}
-
-static bool is_arch_specific(const kjit_family *family, const int32_t *values) {
-  (void)family, (void)values;
-  return true;
 }
 
 static void canonicalize(const kjit_family *family, int32_t *values) {
@@ -215,8 +195,8 @@ const kjit_family sm90_family = {
     .option_count = sizeof options / sizeof *options,
     .hints = hints,
     .check = check,
-    .check_place = check_place,
-    .is_arch_specific = is_arch_specific,
+    .check_place = rule_check_hopper,
+    .is_arch_specific = rule_is_arch_specific,
     .canonicalize = canonicalize,
     .geometry = geometry,
     .derive = config_derive_geometry,

@@ -10,9 +10,6 @@
 #include "attention_sm90/layout.h"
 #include "family/family.h"
 
-/* The one architecture that the kernel compiles for. */
-#define SM90_ARCH "sm_90a"
-
 extern const kjit_family sm90_family;
 
 /* The family's values as a struct. */
@@ -37,9 +34,5 @@ kjit_attention_sm90_config sm90_canonical(const kjit_attention_sm90_config *conf
 
 /* Check every rule. KJIT_ERR_INVALID_CONFIG: "<field> is <value>: must be <rule>". */
 kjit_status sm90_check(const kjit_attention_sm90_config *config, kjit_error *error);
-
-/* Check that `arch` names the kernel's architecture. KJIT_ERR_UNSUPPORTED for another one, KJIT_ERR_INVALID_ARG for a
- * name that is none. */
-kjit_status sm90_check_arch(const char *arch, kjit_error *error);
 
 #endif
