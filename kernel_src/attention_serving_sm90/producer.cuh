@@ -81,9 +81,9 @@ private:
 
   // Load a block of K and V, each once its buffer is empty. `index`: the lane's box among the block's.
   KJIT_DEVICE void load_block(const PlannedTile &tile, Box box, int index) {
-    load_boxes<cfg::bands(cfg::kHeadDim)>(p.k, at.keys(ring.slot), at.keys_empty(ring.slot), at.keys_full(ring.slot),
+    load_boxes<cfg::kKeyBands>(p.k, at.keys(ring.slot), at.keys_empty(ring.slot), at.keys_full(ring.slot),
                                           tile.head, box, index);
-    load_boxes<cfg::bands(cfg::kHeadDimV)>(p.v, at.values(ring.slot), at.values_empty(ring.slot),
+    load_boxes<cfg::kValueBands>(p.v, at.values(ring.slot), at.values_empty(ring.slot),
                                            at.values_full(ring.slot), tile.head, box, index);
     ring.advance();
   }
@@ -98,7 +98,7 @@ private:
 #pragma unroll
       for (int i = 0; i < kBands; i++)
         tma_load(shared + (i * cfg::kKeys + index * p.box_rows) * cfg::kRowBytes, (const TensorMap *)&map, full,
-                 i * SERVING_SM90_BAND_COLUMNS, box.row, head, box.outer);
+                 i * cfg::kCacheColumns, box.row, head, box.outer);
     }
     __syncwarp();
   }

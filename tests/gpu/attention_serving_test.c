@@ -198,6 +198,43 @@ static void test_serving__splits_are_right(void **state) {
   expect_right(state, cases, 8);
 }
 
+/* A cache of e4m3, of every shape. Scales of q by which a row in bf16 does not fit fp16 as it is. */
+static void test_serving__e4m3_cache_is_right(void **state) {
+  static const int sizes[][2] = {{64, 64}, {128, 128}, {80, 144}, {256, 256}};
+  struct serving_case cases[16];
+  for (int i = 0; i < 16; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    c->narrow = true;
+    set_lengths(c, 3, (const int[]){1, 1, 1}, (const int[]){64, i % 4 == 1 ? 0 : 257, i < 8 ? 257 : 31});
+    c->dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
+    c->head_dim = sizes[i % 4][0];
+    c->head_dim_v = sizes[i % 4][1];
+    c->group = i < 4 ? 4 : i < 8 ? 20 : i < 12 ? 40 : 3; /* tiles of 16, 32 and 64 rows */
+    c->cache = i % 3 == 2 ? SERVING_DENSE : SERVING_PAGED;
+    c->page_size = i % 5 == 4 ? 3 : 16;
+    c->layout = (enum serving_layout)(i % 3);
+    c->causal = i % 2;
+    c->softcap = i == 6 ? 5 : 0;
+    c->sinks = i == 7 ? KJIT_FP32 : 0;
+    c->window_left = i == 10 ? 40 : -1;
+    c->schedule = i == 11;
+    c->append = i >= 12;
+    for (int b = 0; b < 3; b++)
+      c->added[b] = i >= 12 ? 1 : 0;
+    c->rotary_columns = i >= 14 ? 32 : 0;
+    c->use_leftpad = i == 13;
+    c->leftpad[2] = i == 13 ? 5 : 0;
+  }
+  cases[1].query_size = cases[5].query_size = 1e9f; /* beyond fp16 */
+  cases[1].scale = cases[5].scale = 1e-10f;
+  cases[3].query_size = 1e-9f;
+  cases[3].scale = 1e8f;
+  cases[9].rows[0] = cases[9].rows[2] = 70;
+  cases[9].ragged_q = true;
+  expect_right(state, cases, 16);
+}
+
 /* More packed rows than a tile of the decoding kernels has: on Hopper another family computes these. */
 static void test_serving__prefill_is_right(void **state) {
   struct serving_case cases[6];
@@ -288,6 +325,7 @@ int main(void) {
       cmocka_unit_test(test_serving__windows_chunks_caps_and_sinks_are_right),
       cmocka_unit_test(test_serving__append_and_rotary_are_right),
       cmocka_unit_test(test_serving__splits_are_right),
+      cmocka_unit_test(test_serving__e4m3_cache_is_right),
       cmocka_unit_test(test_serving__prefill_is_right),
       cmocka_unit_test(test_serving__rows_do_not_depend_on_their_neighbours),
       cmocka_unit_test(test_serving__problems_by_chance_are_right),

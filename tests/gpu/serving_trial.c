@@ -7,7 +7,11 @@
 #include <string.h>
 
 #include "serving_judge.h"
+#include "support/e4m3.h"
 #include "support/half.h"
+
+/* NaN in e4m3, twice. */
+#define NARROW_POISON 0x7f7f
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -18,8 +22,9 @@ static kjit_status allocate(struct serving_trial *trial, int which, size_t eleme
   memory->elements = elements;
   memory->host = malloc((elements + 8) * 2);
   if (!memory->host) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu elements", elements);
+  const bool narrow = which == SERVING_CACHE && trial->c.narrow;
   for (size_t i = 0; i < elements; i++)
-    memory->host[i] = CARD_POISON;
+    memory->host[i] = narrow ? NARROW_POISON : CARD_POISON;
   return card_buffer_create(trial->card, &memory->card, (elements + 8) * 2, error);
 }
 
@@ -35,6 +40,23 @@ static uint16_t normal(struct serving_trial *trial, struct random *random) {
   for (int i = 0; i < 4; i++)
     sum += (double)(random_next(random) >> 40) / 16777216.0 - 0.5;
   return half_from_float(trial->c.dtype, (float)(sum * 1.7320508));
+}
+
+size_t serving_cache_bytes(const struct serving_case *c) {
+  return c->narrow ? 1 : 2;
+}
+
+float serving_descale(const struct serving_trial *trial, int b, int head, bool is_v) {
+  const struct serving_case *c = &trial->c;
+  const size_t at = (size_t)((is_v ? c->batch : b) * c->heads_kv + head);
+  float value = 1;
+  if (c->narrow) memcpy(&value, trial->memory[SERVING_DESCALES].host + 2 * at, sizeof value);
+  return value;
+}
+
+double serving_cached(const struct serving_trial *trial, const void *cache, size_t at, float descale) {
+  if (trial->c.narrow) return (double)(e4m3_to_float(((const uint8_t *)cache)[at]) * descale);
+  return (double)half_to_float(trial->c.dtype, ((const uint16_t *)cache)[at]);
 }
 
 static void place_cache(struct serving_trial *trial) {
@@ -119,6 +141,17 @@ void serving_query(const struct serving_trial *trial, int b, int row, int head, 
   if (c->rotary_columns) rotate(trial, out, serving_rotary_position(trial, b) + (by_row ? row : 0));
 }
 
+/* A row of 16-bit numbers into the cache. */
+static void put_cached(struct serving_trial *trial, size_t at, const uint16_t *row, int columns, float descale) {
+  void *const cache = trial->memory[SERVING_CACHE].host;
+  for (int i = 0; i < columns; i++) {
+    if (trial->c.narrow)
+      ((uint8_t *)cache)[at + (size_t)i] = e4m3_from_float(half_to_float(trial->c.dtype, row[i]) / descale);
+    else
+      ((uint16_t *)cache)[at + (size_t)i] = row[i];
+  }
+}
+
 /* Numbers for one key or value: into the cache or among the new ones, and into the logical array. */
 static void fill_key(struct serving_trial *trial, int b, int position, int head, struct random *random) {
   const struct serving_case *c = &trial->c;
@@ -128,25 +161,27 @@ static void fill_key(struct serving_trial *trial, int b, int position, int head,
     new_row += (size_t)c->added[i];
   for (int is_v = 0; is_v < 2; is_v++) {
     const int columns = is_v ? c->head_dim_v : c->head_dim;
-    uint16_t *to;
-    if (c->append && index >= 0)
-      to = trial->memory[is_v ? SERVING_V_NEW : SERVING_K_NEW].host +
-           ((new_row + (size_t)index) * (size_t)c->heads_kv + (size_t)head) * (size_t)columns;
-    else
-      to = trial->memory[SERVING_CACHE].host + (is_v ? trial->v_base : 0) + serving_slot(trial, b, position) +
-           head * trial->cache_stride[2];
+    const bool is_new = c->append && index >= 0;
+    const float descale = serving_descale(trial, b, head, is_v);
+    uint16_t row[256];
     for (int i = 0; i < columns; i++)
-      to[i] = normal(trial, random);
-    if (position < c->leftpad[b]) {
-      for (int i = 0; i < columns; i++)
-        to[i] = c->append && index >= 0 ? to[i] : CARD_POISON;
-      continue;
-    }
+      row[i] = normal(trial, random);
+    if (is_new)
+      memcpy(trial->memory[is_v ? SERVING_V_NEW : SERVING_K_NEW].host +
+                 ((new_row + (size_t)index) * (size_t)c->heads_kv + (size_t)head) * (size_t)columns,
+             row, (size_t)columns * sizeof *row);
+    else if (position >= c->leftpad[b])
+      put_cached(trial,
+                 (is_v ? trial->v_base : 0) + serving_slot(trial, b, position) + (size_t)(head * trial->cache_stride[2]),
+                 row, columns, descale);
+    if (position < c->leftpad[b]) continue;
     const size_t key = trial->k_first[b] + (size_t)(position - c->leftpad[b]);
     double *const logical = (is_v ? trial->v : trial->k) + (key * (size_t)c->heads_kv + (size_t)head) * (size_t)columns;
     for (int i = 0; i < columns; i++)
-      logical[i] = (double)half_to_float(c->dtype, to[i]);
+      logical[i] = (double)half_to_float(c->dtype, row[i]);
     if (!is_v && c->rotary_columns && index >= 0) rotate(trial, logical, serving_rotary_position(trial, b) + index);
+    for (int i = 0; i < columns && c->narrow; i++)
+      logical[i] = (double)(e4m3_to_float(e4m3_from_float((float)logical[i] / descale)) * descale);
   }
 }
 
@@ -159,10 +194,15 @@ static void fill_inputs(struct serving_trial *trial) {
     trial->memory[SERVING_COS].host[i] = half_from_float(c->dtype, (float)cos(angle));
     trial->memory[SERVING_SIN].host[i] = half_from_float(c->dtype, (float)sin(angle));
   }
+  for (size_t i = 0; i < trial->memory[SERVING_DESCALES].elements / 2; i++) {
+    const float descale = 0.01f * (float)(1 + random_below(&random, 300));
+    memcpy(trial->memory[SERVING_DESCALES].host + 2 * i, &descale, sizeof descale);
+  }
   for (int b = 0; b < c->batch; b++) {
     uint16_t *q = trial->memory[SERVING_Q].host + (size_t)(c->ragged_q ? trial->row_first[b] : b * trial->q_rows) * row;
     for (size_t i = 0; i < (size_t)c->rows[b] * row; i++)
-      q[i] = normal(trial, &random);
+      q[i] = half_from_float(c->dtype, half_to_float(c->dtype, normal(trial, &random)) *
+                                           (c->query_size > 0 ? c->query_size : 1));
     for (int position = 0; position < c->keys[b] + c->added[b]; position++)
       for (int head = 0; head < c->heads_kv; head++)
         fill_key(trial, b, position, head, &random);
@@ -204,7 +244,19 @@ static kjit_tensor rows_tensor(const struct serving_trial *trial, int which, int
 static kjit_tensor cache_tensor(const struct serving_trial *trial, size_t first, int columns) {
   const int64_t shape[4] = {trial->outer, trial->positions, trial->c.heads_kv, columns};
   const int64_t stride[4] = {trial->cache_stride[0], trial->cache_stride[1], trial->cache_stride[2], 1};
-  return tensor(trial, SERVING_CACHE, first, shape, stride, trial->c.cache == SERVING_RAGGED ? 3 : 4);
+  kjit_tensor out = tensor(trial, SERVING_CACHE, 0, shape, stride, trial->c.cache == SERVING_RAGGED ? 3 : 4);
+  out.data = (char *)out.data + first * serving_cache_bytes(&trial->c);
+  if (trial->c.narrow) out.dtype = KJIT_FP8_E4M3;
+  return out;
+}
+
+/* `first`: of the numbers; one for each sequence, or the same for all. */
+static kjit_tensor descale_tensor(const struct serving_trial *trial, size_t first, bool by_sequence) {
+  const int64_t heads = trial->c.heads_kv, shape[4] = {0, 0, trial->c.batch, heads};
+  const int64_t stride[4] = {0, 0, by_sequence ? heads : 0, 1};
+  kjit_tensor out = tensor(trial, SERVING_DESCALES, 2 * first, shape, stride, 2);
+  out.dtype = KJIT_FP32;
+  return out;
 }
 
 /* Takes its place among the int32 arrays. */
@@ -291,6 +343,10 @@ static void fill_args(struct serving_trial *trial) {
     args->k_new = rows_tensor(trial, SERVING_K_NEW, new_batch, new_rows, c->heads_kv, c->head_dim, c->ragged_new);
     args->v_new = rows_tensor(trial, SERVING_V_NEW, new_batch, new_rows, c->heads_kv, c->head_dim_v, c->ragged_new);
   }
+  if (c->narrow) {
+    args->k_descale = descale_tensor(trial, 0, true);
+    args->v_descale = descale_tensor(trial, (size_t)(c->batch * c->heads_kv), false);
+  }
   args->window_left = c->window_left;
   args->window_right = c->window_right;
   args->attention_chunk = c->chunk;
@@ -325,7 +381,7 @@ static kjit_status allocate_all(struct serving_trial *trial, kjit_error *error) 
   const size_t cache = (size_t)trial->outer * (size_t)trial->positions * (size_t)c->heads_kv * d * 2;
   const size_t sizes[SERVING_MEMORIES] = {
       [SERVING_Q] = rows * (size_t)(heads * c->head_dim),
-      [SERVING_CACHE] = cache,
+      [SERVING_CACHE] = (cache * serving_cache_bytes(c) + 1) / 2,
       [SERVING_O] = rows * (size_t)(heads * c->head_dim_v),
       [SERVING_LSE] = rows * (size_t)heads * 2,
       [SERVING_K_NEW] = new_rows * (size_t)(c->heads_kv * c->head_dim),
@@ -334,6 +390,7 @@ static kjit_status allocate_all(struct serving_trial *trial, kjit_error *error) 
       [SERVING_COS] = positions * (size_t)(c->rotary_columns / 2),
       [SERVING_SIN] = positions * (size_t)(c->rotary_columns / 2),
       [SERVING_SINKS] = (size_t)heads * 2,
+      [SERVING_DESCALES] = (size_t)((c->batch + 1) * c->heads_kv) * 2,
   };
   kjit_status status = KJIT_OK;
   for (int i = 0; i < SERVING_SCHEDULE && status == KJIT_OK; i++)

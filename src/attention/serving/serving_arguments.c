@@ -24,12 +24,19 @@ enum axis { OUTER, SEQ, HEADS, COLUMNS };
 static const char *const axes[] = {"batch", "seq", "heads", "head_dim"};
 static const char *const lse_axes[] = {"batch", "heads", "seq"};
 
-#define RULE(name, written)                                                                                            \
-  { name, axes, 4, 2, 8, 16, written, 0 }
-static const struct tensor_rule q_rule = RULE("q", false), k_rule = RULE("k", false), v_rule = RULE("v", false),
-                                o_rule = RULE("o", true), k_new_rule = RULE("k_new", false),
-                                v_new_rule = RULE("v_new", false), k_written = RULE("k", true),
-                                v_written = RULE("v", true);
+#define RULE(name, bytes, written)                                                                                     \
+  { name, axes, 4, bytes, 16 / (bytes), 16, written, 0 }
+static const struct tensor_rule q_rule = RULE("q", 2, false), o_rule = RULE("o", 2, true),
+                                k_new_rule = RULE("k_new", 2, false), v_new_rule = RULE("v_new", 2, false);
+/* Of the cache: read, or also written; of two bytes an element, or of one. */
+static const struct tensor_rule k_rules[2][2] = {{RULE("k", 2, false), RULE("k", 2, true)},
+                                                 {RULE("k", 1, false), RULE("k", 1, true)}};
+static const struct tensor_rule v_rules[2][2] = {{RULE("v", 2, false), RULE("v", 2, true)},
+                                                 {RULE("v", 1, false), RULE("v", 1, true)}};
+/* Looked at with a third axis of length 1, so that their last stride is free. */
+static const char *const descale_axes[] = {"batch", "heads", "1"};
+static const struct tensor_rule k_descale_rule = {"k_descale", descale_axes, 3, 4, 1, 4, false, 0},
+                                v_descale_rule = {"v_descale", descale_axes, 3, 4, 1, 4, false, 0};
 static const struct tensor_rule lse_rule = {"lse", lse_axes, 3, 4, 1, 4, true, 0};
 
 /* A tensor with its rule, as a tensor of four axes. */
@@ -37,7 +44,7 @@ struct operand {
   const struct tensor_rule *rule;
   kjit_tensor tensor;
 };
-enum { Q, K, V, O, K_NEW, V_NEW, LSE, OPERANDS };
+enum { Q, K, V, O, K_NEW, V_NEW, LSE, K_DESCALE, V_DESCALE, OPERANDS };
 
 static kjit_tensor with_outer_axis(const kjit_tensor *tensor) {
   kjit_tensor view = *tensor;
@@ -73,18 +80,33 @@ static kjit_tensor lse_view(const kjit_attention_serving_args *args) {
   return view;
 }
 
+static kjit_tensor descale_view(const kjit_tensor *descale) {
+  kjit_tensor view = *descale;
+  if (view.rank != 2) return view;
+  view.rank = 3;
+  view.shape[2] = view.stride[2] = 1;
+  return view;
+}
+
+/* Are keys and values of 8 bits? */
+static bool is_narrow(const kjit_attention_serving_args *args) {
+  return args->k.dtype == KJIT_FP8_E4M3;
+}
+
 static void list_operands(const kjit_attention_serving_args *args, struct operand operands[OPERANDS]) {
-  const bool appends = args->k_new.data != NULL;
+  const bool appends = args->k_new.data != NULL, narrow = is_narrow(args);
   const struct tensor_rule *const rules[] = {
-      &q_rule, appends ? &k_written : &k_rule, appends ? &v_written : &v_rule, &o_rule, &k_new_rule, &v_new_rule};
+      &q_rule, &k_rules[narrow][appends], &v_rules[narrow][appends], &o_rule, &k_new_rule, &v_new_rule};
   for (int i = Q; i <= V_NEW; i++)
     operands[i] = (struct operand){rules[i], view_of(args, i)};
   operands[LSE] = (struct operand){&lse_rule, lse_view(args)};
+  operands[K_DESCALE] = (struct operand){&k_descale_rule, descale_view(&args->k_descale)};
+  operands[V_DESCALE] = (struct operand){&v_descale_rule, descale_view(&args->v_descale)};
 }
 
 /* A tensor that takes part: without keys at all, k and v do not. */
 static bool takes_part(const struct operand operands[OPERANDS], int operand) {
-  if (operand == LSE || operand == K_NEW || operand == V_NEW) return operands[operand].tensor.data != NULL;
+  if (operand >= K_NEW) return operands[operand].tensor.data != NULL;
   if (operand != K && operand != V) return true;
   return operands[K].tensor.shape[OUTER] != 0 && operands[K].tensor.shape[SEQ] != 0;
 }
@@ -99,7 +121,41 @@ bool serving_arguments_are_empty(const kjit_attention_serving_args *args) {
 static kjit_status check_dtype(const char *name, int32_t dtype, int32_t wanted, kjit_error *error) {
   if (dtype == wanted) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_ARG, "%s.dtype is %d: must be %s (%d)", name, (int)dtype,
-                   wanted == KJIT_FP32 ? "FP32" : "q's", (int)wanted);
+                   wanted == KJIT_FP32       ? "FP32"
+                   : wanted == KJIT_FP8_E4M3 ? "k's"
+                                             : "q's",
+                   (int)wanted);
+}
+
+static int32_t dtype_of(const struct operand operands[OPERANDS], int operand) {
+  const bool narrow = operands[K].tensor.dtype == KJIT_FP8_E4M3;
+  if (operand >= LSE) return KJIT_FP32;
+  return narrow && (operand == K || operand == V) ? KJIT_FP8_E4M3 : operands[Q].tensor.dtype;
+}
+
+/* What an 8-bit cache asks for beside its dtype, and what it alone may have. */
+static kjit_status check_narrow(const kjit_attention_serving_args *args, const struct operand operands[OPERANDS],
+                                kjit_error *error) {
+  if (!is_narrow(args)) {
+    if (!args->k_descale.data && !args->v_descale.data) return KJIT_OK;
+    return error_invalid(error, args->k_descale.data ? "k_descale" : "v_descale",
+                         "must be without data unless k is FP8_E4M3");
+  }
+  for (int i = K; i <= V; i++) {
+    const int64_t columns = operands[i].tensor.shape[COLUMNS];
+    if (columns % 16 == 0) continue;
+    return error_set(error, KJIT_ERR_INVALID_ARG, "%s.shape[3] (head_dim) is %lld: must be a multiple of 16 in FP8_E4M3",
+                     operands[i].rule->name, (long long)columns);
+  }
+  kjit_status status = KJIT_OK;
+  for (int i = K_DESCALE; i <= V_DESCALE && status == KJIT_OK; i++) {
+    const struct operand *operand = &operands[i];
+    if (!operand->tensor.data) continue;
+    status = tensor_check_length(operand->rule, &operand->tensor, 0, args->batch, "args", error);
+    if (status == KJIT_OK)
+      status = tensor_check_length(operand->rule, &operand->tensor, 1, operands[K].tensor.shape[HEADS], "k", error);
+  }
+  return status;
 }
 
 static kjit_status check_tensors(const struct operand operands[OPERANDS], int32_t device, kjit_error *error) {
@@ -112,7 +168,7 @@ static kjit_status check_tensors(const struct operand operands[OPERANDS], int32_
     if (!takes_part(operands, i)) continue;
     status = tensor_check_place(operand->rule, &operand->tensor, device, error);
     if (status == KJIT_OK)
-      status = check_dtype(operand->rule->name, operand->tensor.dtype, i == LSE ? KJIT_FP32 : dtype, error);
+      status = check_dtype(operand->rule->name, operand->tensor.dtype, dtype_of(operands, i), error);
     if (status == KJIT_OK) status = tensor_check_shape(operand->rule, &operand->tensor, error);
     if (status == KJIT_OK) status = tensor_check_layout(operand->rule, &operand->tensor, error);
   }
@@ -249,6 +305,7 @@ kjit_status serving_arguments_check(const kjit_attention_serving_args *args, int
   status = check_tensors(operands, device, error);
   if (status == KJIT_OK) status = check_batch(args, operands, error);
   if (status == KJIT_OK) status = check_equal_axes(operands, error);
+  if (status == KJIT_OK) status = check_narrow(args, operands, error);
   if (status == KJIT_OK) status = check_cache(args, operands, error);
   return status == KJIT_OK ? check_append(args, operands, error) : status;
 }
@@ -287,6 +344,7 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .rows = args->cu_seqlens_q ? q.shape[SEQ] : args->batch * most,
                                   .page_size = args->page_table ? k.shape[SEQ] : 0,
                                   .softcap = args->softcap > 0,
+                                  .is_narrow = is_narrow(args),
                                   .is_mixed = is_mixed(args),
                                   .is_plain = is_mapped && !args->leftpad_k && !args->rotary_cos,
                                   .is_unsplit = args->num_splits == 1};
@@ -295,6 +353,11 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
 static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {
   return (struct attention_serving_strides){
       .batch = tensor_stride(tensor, OUTER), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
+}
+
+static struct attention_serving_descales descales_of(const kjit_tensor *tensor) {
+  if (!tensor->data) return (struct attention_serving_descales){0};
+  return (struct attention_serving_descales){tensor->data, tensor_stride(tensor, 0), tensor_stride(tensor, 1)};
 }
 
 /* A window, cut to what the kernel's int32 sums take, and to the chunk, beyond which a row sees nothing anyway. */
@@ -372,6 +435,8 @@ void serving_arguments_fill(const kjit_attention_serving_args *args, struct atte
     params->lse_batch_stride = tensor_stride(&lse, 0);
     params->lse_head_stride = tensor_stride(&lse, 1);
   }
+  params->k_descale = descales_of(&args->k_descale);
+  params->v_descale = descales_of(&args->v_descale);
   fill_numbers(args, &q, &k, params);
   fill_arrays(args, params);
   if (!k_new.data) return;

@@ -58,8 +58,8 @@ kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
   to->serving = *params;
   to->box_rows = params->page_size ? common_power_of_two(params->page_size, config->keys) : config->keys;
   const struct key key = {
-      {describe(params, params->k, &params->k_stride, config->dtype, config->head_dim, to->box_rows),
-       describe(params, params->v, &params->v_stride, config->dtype, config->head_dim_v, to->box_rows)}};
+      {describe(params, params->k, &params->k_stride, config->cache, config->head_dim, to->box_rows),
+       describe(params, params->v, &params->v_stride, config->cache, config->head_dim_v, to->box_rows)}};
   if (recent_get(maps, &key, to)) return KJIT_OK;
   kjit_status status = runtime_tensor_map_encode(runtime, &key.tensors[0], "k", &to->k, error);
   if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key.tensors[1], "v", &to->v, error);

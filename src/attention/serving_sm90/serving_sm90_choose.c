@@ -36,11 +36,22 @@ static bool fill_stages(struct serving_sm90_config *config, int32_t most) {
   return false;
 }
 
+/* The most keys up to 128 that leave three stages. */
+static void choose_narrow_tile(struct serving_sm90_config *config) {
+  config->keys = 128;
+  while (!fill_stages(config, MAX_STAGES) || config->stages < 3)
+    config->keys /= 2;
+}
+
 /* Step 2. */
 static void choose_tile(struct serving_sm90_config *config, int64_t packed_rows) {
   const int32_t widest = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   config->rows = packed_rows <= 16 ? 16 : packed_rows <= 32 ? 32 : 64;
   config->blocks_per_sm = widest <= 128 ? 2 : 1;
+  if (serving_sm90_is_narrow(config)) {
+    choose_narrow_tile(config);
+    return;
+  }
   config->keys = 64;
   while (!fill_stages(config, widest > 64 && widest <= 128 ? 2 : MAX_STAGES))
     config->keys /= 2;
@@ -53,6 +64,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
   const char *reason = why_not(problem);
   if (reason) return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_serving_sm90 does not take %s", reason);
   struct serving_sm90_config config = {.dtype = problem->dtype,
+                                       .cache = problem->is_narrow ? KJIT_FP8_E4M3 : problem->dtype,
                                        .head_dim = (int32_t)problem->head_dim,
                                        .head_dim_v = (int32_t)problem->head_dim_v,
                                        .softcap = problem->softcap};
