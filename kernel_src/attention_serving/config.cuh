@@ -5,6 +5,7 @@
 #include <kjit/types.cuh>
 
 #include "attention_serving/byte_tile.cuh"
+#include "attention_serving/params.h"
 
 #if !defined(KJIT_pass) || !defined(KJIT_dtype)
 #error "KJIT_pass or KJIT_dtype is not defined: 0 (attend), 1 (plan) or 2 (append); 5 (fp16) or 15 (bf16)"
@@ -43,7 +44,8 @@ constexpr int kCacheElements = kChunkBytes / kCacheBytes; // of a chunk
 constexpr bool kPaged = KJIT_paged;
 constexpr bool kSoftcap = KJIT_softcap;
 
-constexpr int kThreads = kWarps * kLanesPerWarp;
+constexpr int kPlanThreads = SERVING_PLAN_THREADS;
+constexpr int kThreads = kPass == kPlan ? kPlanThreads : kWarps * kLanesPerWarp;
 constexpr int kWorkers = kThreads;            // that merge partial results
 constexpr int kRowWarps = kRows / 16;         // warps along the rows: each has 16
 constexpr int kKeyWarps = kWarps / kRowWarps; // warps along the keys of a tile
@@ -92,9 +94,10 @@ constexpr int kRowTableAt = kStatisticsAt + kKeyWarps * kRows * 2 * 4;
 constexpr int kRowTableBytes = kPaged ? 2 * kKeys * 16 : 0;
 constexpr int kWordAt = kRowTableAt + kRowTableBytes;
 constexpr int kPlanBytes = kThreads * 12; // the costs of a chunk of sequences, before the first tile
-constexpr int kSharedBytes = kPass == kAttend ? kWordAt + 16 : kPass == kPlan ? kPlanBytes : 0;
+constexpr int kScheduleBytes = kPlanBytes + kThreads / kLanesPerWarp * 4; // schedule.cuh
+constexpr int kSharedBytes = kPass == kAttend ? kWordAt + 16 : kPass == kPlan ? kScheduleBytes : 0;
 
-static_assert(kPlanBytes <= kTilesBytes, "the plan lies where the tiles will");
+static_assert(kPass != kAttend || kPlanBytes <= kTilesBytes, "the plan lies where the tiles will");
 
 static_assert(kSharedBytes == KJIT_shared_bytes, "shared_bytes: what the host asks for is what is used");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as the warps have");

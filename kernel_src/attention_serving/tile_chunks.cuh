@@ -20,6 +20,6 @@ template <typename Tile> struct TileChunks {
   static KJIT_DEVICE uint32_t offset(int row, int chunk) { return chunk_offset<Tile>(row, chunk); }
 };
 template <int kRows, int kColumns> struct TileChunks<ByteTile<kRows, kColumns>> {
-  static constexpr int kRow = kColumns / kChunkBytes;
+  static constexpr int kRow = ceil_div(kColumns, 64) * 4; // columns are multiplied 64 at a time
   static KJIT_DEVICE uint32_t offset(int row, int chunk) { return ByteTile<kRows, kColumns>::offset(row, chunk); }
 };

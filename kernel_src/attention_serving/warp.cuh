@@ -67,12 +67,13 @@ struct Warp {
 
   // After the last block, before the accumulators are looked at.
   KJIT_DEVICE void end() {
-    if constexpr (!cfg::kNarrow) return;
+    if constexpr (cfg::kNarrow) {
 #pragma unroll
-    for (int n = 0; n < cfg::kOutputTiles8; n++)
+      for (int n = 0; n < cfg::kOutputTiles8; n++)
 #pragma unroll
-      for (int i = 0; i < 4; i++)
-        o[0][n][i] *= value_factor;
+        for (int i = 0; i < 4; i++)
+          o[0][n][i] *= value_factor;
+    }
   }
 
 private:

@@ -21,7 +21,7 @@ enum {
   MAX_STAGES = 4,
   MAX_BLOCKS = SERVING_MOST_BLOCKS_PER_SM,
   MAX_ACCUMULATORS = 200, /* fp32 registers of a thread for O and S */
-  PLAN_BYTES = 12         /* of shared memory a thread: the cost and the keys of a sequence */
+  PLAN_BYTES = 12         /* of shared memory a thread of the plan pass: a mark, and a word for each warp */
 };
 
 /* ---- Fields ---- */
@@ -48,7 +48,7 @@ static const kjit_field_info rows[FIELD_COUNT] = {KJIT_ATTENTION_SERVING_FIELDS(
 /* ---- Geometry ---- */
 
 uint32_t serving_threads(const kjit_attention_serving_config *config) {
-  return LANES * (uint32_t)config->warps;
+  return config->pass == KJIT_SERVING_PLAN ? SERVING_PLAN_THREADS : LANES * (uint32_t)config->warps;
 }
 
 static uint32_t columns(int32_t head) {
@@ -65,7 +65,7 @@ static uint32_t cache_row_bytes(const kjit_attention_serving_config *config) {
  * maxima and sums; with pages two tables of rows; a word. */
 uint32_t serving_shared_bytes(const kjit_attention_serving_config *config) {
   if (config->pass == KJIT_SERVING_APPEND) return 0;
-  if (config->pass == KJIT_SERVING_PLAN) return PLAN_BYTES * serving_threads(config);
+  if (config->pass == KJIT_SERVING_PLAN) return SERVING_PLAN_THREADS * PLAN_BYTES + SERVING_PLAN_THREADS / LANES * 4;
   const uint32_t d = columns(config->head_dim), dv = columns(config->head_dim_v);
   const uint32_t tile_rows = (uint32_t)config->rows, keys = (uint32_t)config->keys;
   const uint32_t key_warps = (uint32_t)config->warps / (tile_rows / TILE);
@@ -162,7 +162,8 @@ static void canonicalize(const kjit_family *family, int32_t *values) {
   config->paged = config->softcap = 0;
   if (config->pass == KJIT_SERVING_PLAN) {
     config->dtype = config->cache = KJIT_FP16;
-    config->head_dim = config->head_dim_v = 64;
+    config->head_dim = config->head_dim_v = config->keys = 64;
+    config->warps = config->rows > 64 ? MAX_WARPS : 4;
     return;
   }
   config->rows = config->keys = 64;

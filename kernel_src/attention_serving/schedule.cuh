@@ -1,0 +1,155 @@
+// The plan pass: write the schedule (plan.cuh). One block of cfg::kThreads threads, whatever the batch.
+//
+//   1. A thread adds up the costs of neighbouring sequences, ceil(batch / threads) of them. Sums over warps, then over
+//      the block, give every thread the totals and where its first sequence begins on the line.
+//   2. Runs are found a window at a time, one by each thread. Each sequence in which a run begins leaves a mark, itself
+//      and its begin, at the first run of the window that begins there.
+//   3. The last mark at or before a run is the run's sequence. Its head and tile follow by a division and a search.
+// So no thread walks along the sequences or along the runs, and the time hardly depends on how long these are.
+#pragma once
+#include <kjit/ptx/griddepcontrol.cuh>
+#include <kjit/types.cuh>
+
+#include "attention_serving/config.cuh"
+#include "attention_serving/lengths.cuh"
+#include "attention_serving/params.h"
+#include "attention_serving/plan.cuh"
+
+namespace plan {
+
+struct Schedule {
+  static constexpr int kWarps = cfg::kThreads / kLanesPerWarp;
+  static_assert(kWarps <= kLanesPerWarp, "a warp adds up what the warps have");
+
+  // In shared memory: a mark of each run of the window; in its place before, the totals of each warp.
+  struct Marks {
+    int64_t begins[cfg::kThreads]; // of the sequence, on the line
+    int sequences[cfg::kThreads];  // negative: no mark
+    int last[kWarps];              // the last mark of each warp's runs, or -1
+  };
+  static_assert(sizeof(Marks) == cfg::kScheduleBytes, "marks have their place in shared memory");
+  static_assert(sizeof(Totals) * kWarps <= sizeof(int64_t) * cfg::kThreads, "totals lie where the marks will");
+
+  const attention_serving_params &p;
+  Marks &marks;
+  const int thread, lane, warp;
+  const int from, to; // this thread's sequences
+  int64_t begin = 0;  // of the first of them, on the line
+
+  KJIT_DEVICE Schedule(const attention_serving_params &params, char *shared)
+      : p(params), marks(*(Marks *)shared), thread((int)threadIdx.x), lane(thread % kLanesPerWarp),
+        warp(thread / kLanesPerWarp), from(first_of(thread)), to(first_of(thread + 1)) {}
+
+  KJIT_DEVICE void write(int count) {
+    const Runs runs = runs_of(p, add_up(), count);
+    attention_serving_run *const out = (attention_serving_run *)(p.plan + 1);
+    if (thread == 0) {
+      p.plan->tag = p.plan_tag;
+      p.plan->runs = count;
+      p.plan->parts = runs.parts;
+      p.plan->length = runs.length;
+    }
+    if (runs.parts) {
+      for (int r = thread; r < count; r += cfg::kThreads)
+        out[r] = run_of_part(p, runs, r);
+      return;
+    }
+    for (int first = 0; first < count; first += cfg::kThreads) {
+      mark(first, runs.length);
+      const int found = last_mark();
+      if (first + thread < count) out[first + thread] = find((first + thread) * runs.length, found);
+    }
+  }
+
+private:
+  KJIT_DEVICE int first_of(int thread) const {
+    const int64_t first = (int64_t)thread * ceil_div(p.batch, cfg::kThreads);
+    return first < p.batch ? (int)first : p.batch;
+  }
+
+  // Of one head of a sequence.
+  KJIT_DEVICE int64_t cost_of(int b) const {
+    const Sequence s = sequence_of(p, b);
+    return begin_of(p, s, tiles_of(p, s));
+  }
+
+  // The sum of the values of this lane and of those before it.
+  KJIT_DEVICE int64_t sum_to_lane(int64_t value) const {
+#pragma unroll
+    for (int distance = 1; distance < kLanesPerWarp; distance *= 2) {
+      const int64_t before = value_of_lane(value, lane - distance);
+      if (lane >= distance) value += before;
+    }
+    return value;
+  }
+
+  // Step 1: the totals of all sequences; `begin` of this thread's.
+  KJIT_DEVICE Totals add_up() {
+    Totals own;
+    for (int b = from; b < to; b++) {
+      const Sequence s = sequence_of(p, b);
+      const int tiles = tiles_of(p, s);
+      Totals one;
+      one.cost = one.least = one.most = begin_of(p, s, tiles);
+      one.keys = s.keys;
+      one.single = tiles == 1;
+      own.add(one);
+    }
+    Totals *const of_warps = (Totals *)&marks;
+    const int64_t in_warp = sum_to_lane(own.cost) - own.cost;
+    const Totals mine = totals_of_warp(own);
+    if (lane == 0) of_warps[warp] = mine;
+    __syncthreads(); // the warps' totals are there
+    const Totals other = lane < kWarps ? of_warps[lane] : Totals{};
+    const int64_t before = sum_to_lane(other.cost) - other.cost;
+    begin = (in_warp + value_of_lane(before, warp)) * p.heads_kv;
+    const Totals all = totals_of_warp(other);
+    __syncthreads(); // everybody has read them
+    return all;
+  }
+
+  // Step 2, for the runs from `first` on.
+  KJIT_DEVICE void mark(int first, int64_t length) {
+    marks.sequences[thread] = -1;
+    __syncthreads(); // the marks are cleared, and those of the window before were read
+    int64_t at = begin, run = (at + length - 1) / length;
+    for (int b = from; b < to; b++) {
+      const int64_t end = at + cost_of(b) * p.heads_kv, behind = (end + length - 1) / length;
+      const int64_t place = (run < first ? first : run) - first;
+      if (behind > run && behind > first && place < cfg::kThreads) {
+        marks.sequences[place] = b;
+        marks.begins[place] = at;
+      }
+      at = end;
+      run = behind;
+    }
+    __syncthreads(); // the marks are there
+  }
+
+  // The place of the last mark at or before this thread's; -1 where there is none.
+  KJIT_DEVICE int last_mark() {
+    const unsigned marked = __ballot_sync(0xffffffffu, marks.sequences[thread] >= 0);
+    const unsigned up_to_lane = marked & (0xffffffffu >> (kLanesPerWarp - 1 - lane));
+    if (lane == 0) marks.last[warp] = highest(marked);
+    __syncthreads(); // the warps' last marks are there
+    const unsigned with = __ballot_sync(0xffffffffu, lane < warp && marks.last[lane < kWarps ? lane : 0] >= 0);
+    if (up_to_lane) return warp * kLanesPerWarp + highest(up_to_lane);
+    return with ? highest(with) * kLanesPerWarp + marks.last[highest(with)] : -1;
+  }
+
+  static KJIT_DEVICE int highest(unsigned bits) { return bits ? 31 - __clz((int)bits) : -1; }
+
+  // Step 3: the tile that holds position `at`, of the sequence that left mark `found`.
+  KJIT_DEVICE attention_serving_run find(int64_t at, int found) const {
+    if (found < 0) return {p.batch, 0, 0, 0, 0};
+    const int b = marks.sequences[found];
+    const int64_t before = marks.begins[found];
+    const Sequence s = sequence_of(p, b);
+    const int64_t cost = begin_of(p, s, tiles_of(p, s));
+    if (at >= before + cost * p.heads_kv) return {p.batch, 0, 0, 0, 0}; // behind all work
+    const int head = (int)((at - before) / cost), tile = tile_at(p, s, at - before - head * cost);
+    return {b, head, tile, 0, before + head * cost + begin_of(p, s, tile)};
+  }
+};
+
+} // namespace plan
