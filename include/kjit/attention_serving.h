@@ -36,8 +36,8 @@ extern "C" {
  * q, k, v, o, k_new, v_new are of one 16-bit dtype, on the current device, the last axis contiguous, data 16-byte
  * aligned, the other strides multiples of 16 bytes; heads_q is a multiple of heads_kv. lse is fp32. k and v may both be
  * KJIT_FP8_E4M3 instead, with columns that are multiples of 16: keys then count as k · k_descale, values as
- * v · v_descale, and new ones are divided by it and rounded to nearest even, to 448 where they are larger. The int32 arrays
- * are contiguous device memory; NULL where they do not apply. Rows and keys of sequence b:
+ * v · v_descale, and new ones are divided by it and rounded to nearest even, to 448 where they are larger. The int32
+ * arrays are contiguous device memory; NULL where they do not apply. Rows and keys of sequence b:
  *
  *  - rows: seqused_q[b], else cu_seqlens_q[b + 1] - cu_seqlens_q[b], else q's;
  *  - keys: seqused_k[b], else cu_seqlens_k[b + 1] - cu_seqlens_k[b], else the cache's positions; less leftpad_k[b];
@@ -50,14 +50,14 @@ extern "C" {
 typedef struct kjit_attention_serving_args {
   size_t struct_size;
   kjit_tensor q, k, v;
-  kjit_tensor o;            /**< written */
-  kjit_tensor lse;          /**< written: natural log, sinks included; data NULL: not wanted */
-  kjit_tensor k_new, v_new; /**< appended to the cache at seqused_k[b] + i before attention; data NULL: none.
-                                 k and v are then written. Positions that the cache does not have are skipped. */
+  kjit_tensor o;                    /**< written */
+  kjit_tensor lse;                  /**< written: natural log, sinks included; data NULL: not wanted */
+  kjit_tensor k_new, v_new;         /**< appended to the cache at seqused_k[b] + i before attention; data NULL: none.
+                                         k and v are then written. Positions beyond the cache are skipped. */
   kjit_tensor k_descale, v_descale; /**< (batch, heads_kv) fp32, positive, any strides, 0 included: of a cache in
                                          KJIT_FP8_E4M3; data NULL: 1 */
-  int64_t batch;            /**< sequences; without a sequence, or a row of q, nothing is done, nor appended */
-  int64_t max_seqlen_q;     /**< no sequence has more rows: shapes the choice of the kernel, never the result; 0: q's */
+  int64_t batch;                    /**< sequences; without a sequence, or a row of q, nothing is done, nor appended */
+  int64_t max_seqlen_q; /**< no sequence has more rows: shapes the choice of the kernel, never the result; 0: q's */
   const int32_t *cu_seqlens_q, *cu_seqlens_k, *cu_seqlens_k_new; /**< batch + 1 each */
   const int32_t *seqused_q, *seqused_k;                          /**< batch each; k_new needs seqused_k */
   const int32_t *cache_batch_idx;      /**< batch: row of the cache, or of the page table; NULL: b */

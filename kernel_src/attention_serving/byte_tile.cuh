@@ -1,5 +1,5 @@
-// A tile of one byte an element in shared memory, kRows x kColumns, as TMA writes it with the 128-byte swizzle: bands of
-// 128 columns, [band][kRows][128], in which a 16-byte chunk's index is XORed with its row.
+// A tile of one byte an element in shared memory, kRows x kColumns, as TMA writes it with the 128-byte swizzle: bands
+// of 128 columns, [band][kRows][128], in which a 16-byte chunk's index is XORed with its row.
 #pragma once
 #include <kjit/types.cuh>
 

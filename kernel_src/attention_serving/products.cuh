@@ -69,5 +69,7 @@ struct WideProducts {
   }
 
 private:
-  static KJIT_DEVICE int first_key(int warp) { return warp / cfg::kRowWarps * cfg::kWarpKeys; }
+  static KJIT_DEVICE int first_key(int warp) {
+    return warp / cfg::kRowWarps * cfg::kWarpKeys;
+  }
 };

@@ -118,11 +118,15 @@ struct NarrowProducts {
   }
 
 private:
-  static KJIT_DEVICE int first_key(int warp) { return warp / cfg::kRowWarps * cfg::kWarpKeys; }
+  static KJIT_DEVICE int first_key(int warp) {
+    return warp / cfg::kRowWarps * cfg::kWarpKeys;
+  }
 
   // The row in memory of the `n`th of 8 keys. Neighbours are 4 rows apart, so that the 16 bytes of 4 lanes each lie in
   // both halves of the banks.
-  static KJIT_DEVICE int key_row(int n) { return n % 2 * 4 + n / 2; }
+  static KJIT_DEVICE int key_row(int n) {
+    return n % 2 * 4 + n / 2;
+  }
 
   static KJIT_DEVICE void multiply_chunk(float (&o)[1][cfg::kOutputTiles8][4], const uint32_t (&a)[4], int c,
                                          uint32_t first, uint32_t second) {

@@ -137,7 +137,9 @@ private:
     return with ? highest(with) * kLanesPerWarp + marks.last[highest(with)] : -1;
   }
 
-  static KJIT_DEVICE int highest(unsigned bits) { return bits ? 31 - __clz((int)bits) : -1; }
+  static KJIT_DEVICE int highest(unsigned bits) {
+    return bits ? 31 - __clz((int)bits) : -1;
+  }
 
   // Step 3: the tile that holds position `at`, of the sequence that left mark `found`.
   KJIT_DEVICE attention_serving_run find(int64_t at, int found) const {

@@ -75,8 +75,8 @@ struct KeyValueSource {
   KJIT_DEVICE KeyValueSource(const attention_serving_params &params, const Sequence &s, int head, int first, int end,
                              uint32_t tiles, uint32_t table)
       : p(params), k((const char *)params.k + head * params.k_stride.head * cfg::kCacheBytes),
-        v((const char *)params.v + head * params.v_stride.head * cfg::kCacheBytes), pages(nullptr), first(first), end(end),
-        first_slot(s.first_slot), tiles(tiles), table(table) {
+        v((const char *)params.v + head * params.v_stride.head * cfg::kCacheBytes), pages(nullptr), first(first),
+        end(end), first_slot(s.first_slot), tiles(tiles), table(table) {
     if constexpr (cfg::kPaged) {
       pages = p.page_table + s.cache_row * p.page_table_stride;
     } else {

@@ -28,8 +28,7 @@ struct Warp {
 
   // `keys`, `values`: the first tiles of K and V in shared memory.
   KJIT_DEVICE Warp(const attention_serving_params &params, uint32_t keys, uint32_t values, int warp, int lane)
-      : p(params), lane(lane), key_offset(warp / cfg::kRowWarps * cfg::kWarpKeys),
-        products(keys, values, warp, lane) {}
+      : p(params), lane(lane), key_offset(warp / cfg::kRowWarps * cfg::kWarpKeys), products(keys, values, warp, lane) {}
 
   KJIT_DEVICE void start(const PackedRows &rows, int sequence, int key_head, int row_warp) {
     const Descales descales = descales_of(p, sequence, key_head);

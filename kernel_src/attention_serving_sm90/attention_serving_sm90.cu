@@ -3,14 +3,15 @@
 //   O = softmax(scale * Q K^T) V for each (sequence, head), over the keys that a row sees
 //   (attention_serving/lengths.cuh)
 //
-// Tensors   attention_serving/params.h; fp16 or bf16, K and V also e4m3. K and V are read by TMA, over a cache, over the keys of all
+// Tensors   attention_serving/params.h; fp16 or bf16, K and V also e4m3. K and V are read by TMA, over a cache, over
+// the keys of all
 //           sequences, or over pages of a multiple of 8 positions. Lengths, offsets and page tables are read on the
 //           device. With pages no keys padded on the left; no rotary.
 // Grid      blocks_per_sm blocks of threads for each multiprocessor, each with an equal run of all work, whatever the
 //           batch (attention_serving/plan.cuh).
-// Threads   one warpgroup that multiplies, stores and merges (worker.cuh, worker_e4m3.cuh), and a warp that loads (producer.cuh).
-// Shared    stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh).
-// Results   a tile whose keys lie in several runs leaves partial results, which the last blocks of threads to arrive
+// Threads   one warpgroup that multiplies, stores and merges (worker.cuh, worker_e4m3.cuh), and a warp that loads
+// (producer.cuh). Shared    stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh). Results   a tile
+// whose keys lie in several runs leaves partial results, which the last blocks of threads to arrive
 //           merge in a fixed order (attention_serving/merge.cuh).
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include <kjit/ptx/memory.cuh>

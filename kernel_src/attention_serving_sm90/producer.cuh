@@ -81,10 +81,10 @@ private:
 
   // Load a block of K and V, each once its buffer is empty. `index`: the lane's box among the block's.
   KJIT_DEVICE void load_block(const PlannedTile &tile, Box box, int index) {
-    load_boxes<cfg::kKeyBands>(p.k, at.keys(ring.slot), at.keys_empty(ring.slot), at.keys_full(ring.slot),
-                                          tile.head, box, index);
-    load_boxes<cfg::kValueBands>(p.v, at.values(ring.slot), at.values_empty(ring.slot),
-                                           at.values_full(ring.slot), tile.head, box, index);
+    load_boxes<cfg::kKeyBands>(p.k, at.keys(ring.slot), at.keys_empty(ring.slot), at.keys_full(ring.slot), tile.head,
+                               box, index);
+    load_boxes<cfg::kValueBands>(p.v, at.values(ring.slot), at.values_empty(ring.slot), at.values_full(ring.slot),
+                                 tile.head, box, index);
     ring.advance();
   }
 

@@ -1,6 +1,7 @@
 // The layout of shared memory, and its mbarriers.
 //
-//   K, V       [stages][band][keys][64] each, or [128] of 8-bit elements. "Full" completes when TMA has written a block, "empty" when every warp
+//   K, V       [stages][band][keys][64] each, or [128] of 8-bit elements. "Full" completes when TMA has written a
+//   block, "empty" when every warp
 //              is done multiplying it.
 //   work       of the workers for one tile (config.cuh)
 //   jobs       [SERVING_SM90_JOBS] shares of tiles, which the producer finds for the workers

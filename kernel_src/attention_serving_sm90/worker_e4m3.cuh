@@ -1,10 +1,10 @@
 // The workers where K and V are of 8 bits: four warps that multiply by mma.sync what they widen in registers
-// (attention_serving/products_e4m3.cuh). wgmma would take 8-bit operands from shared memory only if Q were of 8 bits too,
-// and V with its keys contiguous.
+// (attention_serving/products_e4m3.cuh). wgmma would take 8-bit operands from shared memory only if Q were of 8 bits
+// too, and V with its keys contiguous.
 //
 // kRowWarps of the warps stand along the rows of a tile, the others along the keys of a block, each with a softmax of
-// its own. When a share is done, the warps along the keys are joined in the workers' memory; a tile that lies in several
-// runs is then merged as with K and V of 16 bits (meeting.cuh).
+// its own. When a share is done, the warps along the keys are joined in the workers' memory; a tile that lies in
+// several runs is then merged as with K and V of 16 bits (meeting.cuh).
 //
 // Rows of V that no row sees are zeroed in shared memory before they are multiplied, because 0 times NaN is NaN.
 #pragma once

@@ -7,6 +7,12 @@
 /* Element of the cache at which a position of a sequence begins, of head 0 of k; v lies v_base further. */
 size_t serving_slot(const struct serving_trial *trial, int b, int position);
 
+/* The row of the cache, or of the page table, that a sequence has. */
+int serving_cache_row(const struct serving_case *c, int b);
+
+/* Fill in trial->args, and the int32 arrays. */
+void serving_fill_args(struct serving_trial *trial);
+
 /* Bytes of an element of the cache. */
 size_t serving_cache_bytes(const struct serving_case *c);
 

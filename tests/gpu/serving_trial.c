@@ -96,7 +96,7 @@ static void count_places(struct serving_trial *trial) {
   place_cache(trial);
 }
 
-static int cache_row(const struct serving_case *c, int b) {
+int serving_cache_row(const struct serving_case *c, int b) {
   return c->use_cache_index ? c->batch + 1 - b : b;
 }
 
@@ -104,7 +104,7 @@ size_t serving_slot(const struct serving_trial *trial, int b, int position) {
   const struct serving_case *c = &trial->c;
   if (c->cache == SERVING_RAGGED) return (trial->k_first[b] + (size_t)position) * (size_t)trial->cache_stride[1];
   if (c->cache == SERVING_DENSE)
-    return (size_t)(cache_row(c, b) * trial->cache_stride[0] + position * trial->cache_stride[1]);
+    return (size_t)(serving_cache_row(c, b) * trial->cache_stride[0] + position * trial->cache_stride[1]);
   /* Pages of a sequence lie backwards, so that neighbours are not neighbours in memory. */
   const int end = MAX(c->keys[b] + c->added[b], 0), pages = (end + c->page_size - 1) / c->page_size;
   const int page = trial->pages_first[b] + pages - 1 - position / c->page_size;
@@ -172,7 +172,8 @@ static void fill_key(struct serving_trial *trial, int b, int position, int head,
              row, (size_t)columns * sizeof *row);
     else if (position >= c->leftpad[b])
       put_cached(trial,
-                 (is_v ? trial->v_base : 0) + serving_slot(trial, b, position) + (size_t)(head * trial->cache_stride[2]),
+                 (is_v ? trial->v_base : 0) + serving_slot(trial, b, position) +
+                     (size_t)(head * trial->cache_stride[2]),
                  row, columns, descale);
     if (position < c->leftpad[b]) continue;
     const size_t key = trial->k_first[b] + (size_t)(position - c->leftpad[b]);
@@ -201,8 +202,8 @@ static void fill_inputs(struct serving_trial *trial) {
   for (int b = 0; b < c->batch; b++) {
     uint16_t *q = trial->memory[SERVING_Q].host + (size_t)(c->ragged_q ? trial->row_first[b] : b * trial->q_rows) * row;
     for (size_t i = 0; i < (size_t)c->rows[b] * row; i++)
-      q[i] = half_from_float(c->dtype, half_to_float(c->dtype, normal(trial, &random)) *
-                                           (c->query_size > 0 ? c->query_size : 1));
+      q[i] = half_from_float(c->dtype,
+                             half_to_float(c->dtype, normal(trial, &random)) * (c->query_size > 0 ? c->query_size : 1));
     for (int position = 0; position < c->keys[b] + c->added[b]; position++)
       for (int head = 0; head < c->heads_kv; head++)
         fill_key(trial, b, position, head, &random);
@@ -216,156 +217,10 @@ static void fill_inputs(struct serving_trial *trial) {
   }
 }
 
-/* ---- Arguments ---- */
+/* ---- All of it ---- */
 
 static void *address(const struct serving_trial *trial, int which) {
   return (void *)(uintptr_t)trial->memory[which].card.address;
-}
-
-static kjit_tensor tensor(const struct serving_trial *trial, int which, size_t first, const int64_t shape[4],
-                          const int64_t stride[4], uint32_t rank) {
-  kjit_tensor out = {
-      (char *)address(trial, which) + first * 2, trial->c.dtype, trial->card->ordinal, rank, 0, {0}, {0}};
-  for (uint32_t i = 0; i < rank; i++) {
-    out.shape[i] = shape[4 - rank + i];
-    out.stride[i] = stride[4 - rank + i];
-  }
-  return out;
-}
-
-/* A tensor of rows one behind the other. */
-static kjit_tensor rows_tensor(const struct serving_trial *trial, int which, int batch, int rows, int heads,
-                               int columns, bool ragged) {
-  const int64_t shape[4] = {batch, rows, heads, columns};
-  const int64_t stride[4] = {(int64_t)rows * heads * columns, (int64_t)heads * columns, columns, 1};
-  return tensor(trial, which, 0, shape, stride, ragged ? 3 : 4);
-}
-
-static kjit_tensor cache_tensor(const struct serving_trial *trial, size_t first, int columns) {
-  const int64_t shape[4] = {trial->outer, trial->positions, trial->c.heads_kv, columns};
-  const int64_t stride[4] = {trial->cache_stride[0], trial->cache_stride[1], trial->cache_stride[2], 1};
-  kjit_tensor out = tensor(trial, SERVING_CACHE, 0, shape, stride, trial->c.cache == SERVING_RAGGED ? 3 : 4);
-  out.data = (char *)out.data + first * serving_cache_bytes(&trial->c);
-  if (trial->c.narrow) out.dtype = KJIT_FP8_E4M3;
-  return out;
-}
-
-/* `first`: of the numbers; one for each sequence, or the same for all. */
-static kjit_tensor descale_tensor(const struct serving_trial *trial, size_t first, bool by_sequence) {
-  const int64_t heads = trial->c.heads_kv, shape[4] = {0, 0, trial->c.batch, heads};
-  const int64_t stride[4] = {0, 0, by_sequence ? heads : 0, 1};
-  kjit_tensor out = tensor(trial, SERVING_DESCALES, 2 * first, shape, stride, 2);
-  out.dtype = KJIT_FP32;
-  return out;
-}
-
-/* Takes its place among the int32 arrays. */
-struct tables {
-  int32_t *host;
-  const int32_t *card;
-  size_t used;
-};
-static const int32_t *table(struct tables *tables, size_t count) {
-  const int32_t *at = tables->card + tables->used;
-  tables->used += count;
-  return at;
-}
-
-static void fill_page_table(struct serving_trial *trial, int32_t *host) {
-  const struct serving_case *c = &trial->c;
-  for (int i = 0; i < trial->table_rows * trial->max_pages; i++)
-    host[i] = i % 3 == 0 ? -1 : i % 3 == 1 ? 2147480000 : trial->outer;
-  for (int b = 0; b < c->batch; b++) {
-    const int end = MAX(c->keys[b] + c->added[b], 0), pages = (end + c->page_size - 1) / c->page_size;
-    for (int i = 0; i < pages; i++)
-      host[cache_row(c, b) * trial->max_pages + i] = trial->pages_first[b] + pages - 1 - i;
-  }
-}
-
-static void fill_tables(struct serving_trial *trial) {
-  const struct serving_case *c = &trial->c;
-  kjit_attention_serving_args *args = &trial->args;
-  struct tables tables = {(int32_t *)(void *)trial->memory[SERVING_TABLES].host, address(trial, SERVING_TABLES), 0};
-  int32_t *const host = tables.host;
-  const size_t n = (size_t)c->batch + 1;
-  int new_rows = 0;
-  size_t at[8];
-  for (int i = 0; i < 8; i++)
-    at[i] = (size_t)(table(&tables, n) - tables.card);
-  for (int b = 0; b <= c->batch; b++) {
-    host[at[0] + (size_t)b] = trial->row_first[b];
-    host[at[1] + (size_t)b] = (int32_t)trial->k_first[b];
-    host[at[2] + (size_t)b] = new_rows;
-    if (b == c->batch) break;
-    new_rows += c->added[b];
-    host[at[3] + (size_t)b] = c->rows[b];
-    host[at[4] + (size_t)b] = c->keys[b];
-    host[at[5] + (size_t)b] = cache_row(c, b);
-    host[at[6] + (size_t)b] = c->leftpad[b];
-    host[at[7] + (size_t)b] = serving_rotary_position(trial, b);
-  }
-  if (c->ragged_q) args->cu_seqlens_q = tables.card + at[0];
-  if (c->cache == SERVING_RAGGED) args->cu_seqlens_k = tables.card + at[1];
-  if (c->ragged_new) args->cu_seqlens_k_new = tables.card + at[2];
-  if (c->use_seqused_q || !c->ragged_q) args->seqused_q = tables.card + at[3];
-  if (c->cache != SERVING_RAGGED) args->seqused_k = tables.card + at[4];
-  if (c->use_cache_index) args->cache_batch_idx = tables.card + at[5];
-  if (c->use_leftpad) args->leftpad_k = tables.card + at[6];
-  if (c->use_rotary_seqlens) args->rotary_seqlens = tables.card + at[7];
-  if (c->cache != SERVING_PAGED) return;
-  args->page_table = tables.card + tables.used;
-  args->page_table_stride = args->max_pages = trial->max_pages;
-  fill_page_table(trial, host + tables.used);
-}
-
-static void fill_args(struct serving_trial *trial) {
-  const struct serving_case *c = &trial->c;
-  kjit_attention_serving_args *args = &trial->args;
-  const int heads = c->heads_kv * c->group, batch = c->ragged_q ? 1 : c->batch;
-  const int rows = c->ragged_q ? trial->total_rows : trial->q_rows;
-  int new_rows = c->added[0];
-  for (int b = 1; b < c->batch && c->ragged_new; b++)
-    new_rows += c->added[b];
-  *args = kjit_attention_serving_args_default();
-  args->batch = c->batch;
-  args->max_seqlen_q = trial->q_rows;
-  args->q = rows_tensor(trial, SERVING_Q, batch, rows, heads, c->head_dim, c->ragged_q);
-  args->o = rows_tensor(trial, SERVING_O, batch, rows, heads, c->head_dim_v, c->ragged_q);
-  args->k = cache_tensor(trial, 0, c->head_dim);
-  args->v = cache_tensor(trial, trial->v_base, c->head_dim_v);
-  if (c->lse) {
-    const int64_t shape[4] = {1, batch, heads, rows}, stride[4] = {0, (int64_t)heads * rows, rows, 1};
-    args->lse = tensor(trial, SERVING_LSE, 0, shape, stride, c->ragged_q ? 2 : 3);
-    args->lse.dtype = KJIT_FP32;
-  }
-  if (c->append && new_rows) {
-    const int new_batch = c->ragged_new ? 1 : c->batch;
-    args->k_new = rows_tensor(trial, SERVING_K_NEW, new_batch, new_rows, c->heads_kv, c->head_dim, c->ragged_new);
-    args->v_new = rows_tensor(trial, SERVING_V_NEW, new_batch, new_rows, c->heads_kv, c->head_dim_v, c->ragged_new);
-  }
-  if (c->narrow) {
-    args->k_descale = descale_tensor(trial, 0, true);
-    args->v_descale = descale_tensor(trial, (size_t)(c->batch * c->heads_kv), false);
-  }
-  args->window_left = c->window_left;
-  args->window_right = c->window_right;
-  args->attention_chunk = c->chunk;
-  args->num_splits = c->num_splits;
-  args->sm_margin = c->sm_margin;
-  args->scale = c->scale;
-  args->softcap = c->softcap;
-  args->flags = (c->causal ? KJIT_ATTENTION_CAUSAL : 0) | (c->interleaved ? KJIT_SERVING_ROTARY_INTERLEAVED : 0);
-  if (c->sinks) {
-    args->sinks = address(trial, SERVING_SINKS);
-    args->sinks_dtype = c->sinks;
-  }
-  if (c->rotary_columns && args->k_new.data) {
-    args->rotary_cos = address(trial, SERVING_COS);
-    args->rotary_sin = address(trial, SERVING_SIN);
-    args->rotary_columns = c->rotary_columns;
-    args->rotary_rows = (int64_t)(trial->memory[SERVING_COS].elements / (size_t)(c->rotary_columns / 2));
-  }
-  fill_tables(trial);
 }
 
 static kjit_status allocate_all(struct serving_trial *trial, kjit_error *error) {
@@ -429,7 +284,7 @@ kjit_status serving_trial_create(struct serving_trial *trial, kjit_runtime *runt
   kjit_status status = allocate_all(trial, error);
   if (status == KJIT_OK) {
     fill_inputs(trial);
-    fill_args(trial);
+    serving_fill_args(trial);
     for (int i = 0; i < SERVING_SCHEDULE && status == KJIT_OK; i++)
       status = upload(trial, i, error);
   }

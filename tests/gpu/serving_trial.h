@@ -35,7 +35,7 @@ struct serving_case {
   int window_left, window_right, chunk;
   float softcap, scale;
   float query_size; /* numbers of q are multiplied by it; 0: 1 */
-  int sinks; /* 0: none; KJIT_FP32; or the dtype */
+  int sinks;        /* 0: none; KJIT_FP32; or the dtype */
   int num_splits, sm_margin;
   bool lse, schedule, workspace;
   uint64_t seed;

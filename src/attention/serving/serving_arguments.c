@@ -1,25 +1,18 @@
-/* What a serving caller asks for, checked: tensors, then what goes with what, then numbers.
- *
- * Tensors whose rows follow one another have three axes, the others four. They are looked at as (outer, seq, heads,
- * columns) tensors, with an outer axis of length 1 where there is none, so that one set of rules serves both.
+/* What a serving caller asks for, checked: tensors, as serving_views.h has them, then what goes with what, then
+ * numbers.
  *
  * Threads: everything here is pure. */
 #include "attention/serving/serving_arguments.h"
 
 #include <math.h>
 
-#include "attention/attention_arguments.h"
-#include "attention/tensor_box.h"
+#include "attention/serving/serving_views.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 
-/* Longest sequence and widest window: sums of two still fit int32_t. */
-#define MAX_LENGTH (1 << 30)
 /* The most sequences, and the most query heads of a group. */
 #define MAX_BATCH (1 << 24)
 #define MAX_HEADS 65535
-
-enum axis { OUTER, SEQ, HEADS, COLUMNS };
 
 static const char *const axes[] = {"batch", "seq", "heads", "head_dim"};
 static const char *const lse_axes[] = {"batch", "heads", "seq"};
@@ -44,64 +37,16 @@ struct operand {
   const struct tensor_rule *rule;
   kjit_tensor tensor;
 };
-enum { Q, K, V, O, K_NEW, V_NEW, LSE, K_DESCALE, V_DESCALE, OPERANDS };
-
-static kjit_tensor with_outer_axis(const kjit_tensor *tensor) {
-  kjit_tensor view = *tensor;
-  view.rank = 4;
-  view.shape[OUTER] = 1;
-  view.stride[OUTER] = 0;
-  for (int axis = SEQ; axis <= COLUMNS; axis++) {
-    view.shape[axis] = tensor->shape[axis - 1];
-    view.stride[axis] = tensor->stride[axis - 1];
-  }
-  return view;
-}
-
-/* Is a tensor's batch axis missing, because the rows of all sequences follow one another? */
-static bool is_ragged(const kjit_attention_serving_args *args, int operand) {
-  if (operand == Q || operand == O) return args->cu_seqlens_q != NULL;
-  if (operand == K || operand == V) return args->cu_seqlens_k != NULL && !args->page_table;
-  return args->cu_seqlens_k_new != NULL;
-}
-
-static kjit_tensor view_of(const kjit_attention_serving_args *args, int operand) {
-  const kjit_tensor *const tensors[] = {&args->q, &args->k, &args->v, &args->o, &args->k_new, &args->v_new};
-  return is_ragged(args, operand) && tensors[operand]->rank == 3 ? with_outer_axis(tensors[operand])
-                                                                 : *tensors[operand];
-}
-
-static kjit_tensor lse_view(const kjit_attention_serving_args *args) {
-  kjit_tensor view = args->lse;
-  if (!args->cu_seqlens_q || view.rank != 2) return view;
-  view.rank = 3;
-  view.shape[2] = args->lse.shape[1], view.shape[1] = args->lse.shape[0], view.shape[0] = 1;
-  view.stride[2] = args->lse.stride[1], view.stride[1] = args->lse.stride[0], view.stride[0] = 0;
-  return view;
-}
-
-static kjit_tensor descale_view(const kjit_tensor *descale) {
-  kjit_tensor view = *descale;
-  if (view.rank != 2) return view;
-  view.rank = 3;
-  view.shape[2] = view.stride[2] = 1;
-  return view;
-}
-
-/* Are keys and values of 8 bits? */
-static bool is_narrow(const kjit_attention_serving_args *args) {
-  return args->k.dtype == KJIT_FP8_E4M3;
-}
 
 static void list_operands(const kjit_attention_serving_args *args, struct operand operands[OPERANDS]) {
-  const bool appends = args->k_new.data != NULL, narrow = is_narrow(args);
+  const bool appends = args->k_new.data != NULL, narrow = serving_is_narrow(args);
   const struct tensor_rule *const rules[] = {
       &q_rule, &k_rules[narrow][appends], &v_rules[narrow][appends], &o_rule, &k_new_rule, &v_new_rule};
   for (int i = Q; i <= V_NEW; i++)
-    operands[i] = (struct operand){rules[i], view_of(args, i)};
-  operands[LSE] = (struct operand){&lse_rule, lse_view(args)};
-  operands[K_DESCALE] = (struct operand){&k_descale_rule, descale_view(&args->k_descale)};
-  operands[V_DESCALE] = (struct operand){&v_descale_rule, descale_view(&args->v_descale)};
+    operands[i] = (struct operand){rules[i], serving_view_of(args, i)};
+  operands[LSE] = (struct operand){&lse_rule, serving_lse_view(args)};
+  operands[K_DESCALE] = (struct operand){&k_descale_rule, serving_descale_view(&args->k_descale)};
+  operands[V_DESCALE] = (struct operand){&v_descale_rule, serving_descale_view(&args->v_descale)};
 }
 
 /* A tensor that takes part: without keys at all, k and v do not. */
@@ -136,7 +81,7 @@ static int32_t dtype_of(const struct operand operands[OPERANDS], int operand) {
 /* What an 8-bit cache asks for beside its dtype, and what it alone may have. */
 static kjit_status check_narrow(const kjit_attention_serving_args *args, const struct operand operands[OPERANDS],
                                 kjit_error *error) {
-  if (!is_narrow(args)) {
+  if (!serving_is_narrow(args)) {
     if (!args->k_descale.data && !args->v_descale.data) return KJIT_OK;
     return error_invalid(error, args->k_descale.data ? "k_descale" : "v_descale",
                          "must be without data unless k is FP8_E4M3");
@@ -144,8 +89,9 @@ static kjit_status check_narrow(const kjit_attention_serving_args *args, const s
   for (int i = K; i <= V; i++) {
     const int64_t columns = operands[i].tensor.shape[COLUMNS];
     if (columns % 16 == 0) continue;
-    return error_set(error, KJIT_ERR_INVALID_ARG, "%s.shape[3] (head_dim) is %lld: must be a multiple of 16 in FP8_E4M3",
-                     operands[i].rule->name, (long long)columns);
+    return error_set(error, KJIT_ERR_INVALID_ARG,
+                     "%s.shape[3] (head_dim) is %lld: must be a multiple of 16 in FP8_E4M3", operands[i].rule->name,
+                     (long long)columns);
   }
   kjit_status status = KJIT_OK;
   for (int i = K_DESCALE; i <= V_DESCALE && status == KJIT_OK; i++) {
@@ -215,9 +161,9 @@ static kjit_status check_batch(const kjit_attention_serving_args *args, const st
     return error_set(error, KJIT_ERR_INVALID_ARG, "k.shape (heads) is %lld: must divide that of q, %lld",
                      (long long)k->shape[HEADS], (long long)q->shape[HEADS]);
   }
-  status = check_number("q.shape (seq)", q->shape[SEQ], 1, MAX_LENGTH, error);
-  if (status == KJIT_OK) status = check_number("k.shape (seq)", k->shape[SEQ], 0, MAX_LENGTH, error);
-  if (status == KJIT_OK) status = check_number("k.shape[0]", k->shape[OUTER], 0, MAX_LENGTH, error);
+  status = check_number("q.shape (seq)", q->shape[SEQ], 1, SERVING_MAX_LENGTH, error);
+  if (status == KJIT_OK) status = check_number("k.shape (seq)", k->shape[SEQ], 0, SERVING_MAX_LENGTH, error);
+  if (status == KJIT_OK) status = check_number("k.shape[0]", k->shape[OUTER], 0, SERVING_MAX_LENGTH, error);
   if (status == KJIT_OK) status = check_number("q.shape (heads)", q->shape[HEADS], 1, MAX_HEADS, error);
   if (status != KJIT_OK || !lse->data) return status;
   status = tensor_check_length(&lse_rule, lse, 0, q->shape[OUTER], "q", error);
@@ -230,7 +176,7 @@ static kjit_status check_cache(const kjit_attention_serving_args *args, const st
   const kjit_tensor *k = &operands[K].tensor;
   if (args->page_table) {
     if (k->shape[SEQ] < 1) return error_invalid(error, "k.shape (seq)", "a page must have at least one position");
-    kjit_status status = check_number("max_pages", args->max_pages, 1, MAX_LENGTH, error);
+    kjit_status status = check_number("max_pages", args->max_pages, 1, SERVING_MAX_LENGTH, error);
     return status == KJIT_OK ? check_number("page_table_stride", args->page_table_stride, 0, INT64_MAX / 8, error)
                              : status;
   }
@@ -267,7 +213,7 @@ static kjit_status check_append(const kjit_attention_serving_args *args, const s
   if (args->rotary_columns % 16) return error_invalid(error, "rotary_columns", "must be a multiple of 16");
   const kjit_status status =
       check_number("rotary_columns", args->rotary_columns, 16, operands[Q].tensor.shape[COLUMNS], error);
-  return status == KJIT_OK ? check_number("rotary_rows", args->rotary_rows, 1, MAX_LENGTH, error) : status;
+  return status == KJIT_OK ? check_number("rotary_rows", args->rotary_rows, 1, SERVING_MAX_LENGTH, error) : status;
 }
 
 static kjit_status check_numbers(const kjit_attention_serving_args *args, kjit_error *error) {
@@ -308,141 +254,4 @@ kjit_status serving_arguments_check(const kjit_attention_serving_args *args, int
   if (status == KJIT_OK) status = check_narrow(args, operands, error);
   if (status == KJIT_OK) status = check_cache(args, operands, error);
   return status == KJIT_OK ? check_append(args, operands, error) : status;
-}
-
-/* ---- What becomes of them ---- */
-
-/* Can a tensor map have these strides? Those of axes of length 1 are never used. `together`: heads that one stride of
- * the map steps over. */
-static bool can_be_mapped(const kjit_tensor *tensor, int64_t together) {
-  for (int axis = OUTER; axis <= HEADS; axis++) {
-    const int64_t stride = tensor_stride(tensor, (uint32_t)axis), limit = TENSOR_BOX_STRIDE_LIMIT;
-    if (tensor->shape[axis] == 0) return false;
-    if (tensor->shape[axis] > 1 && (stride <= 0 || stride >= (axis == HEADS ? limit / together : limit))) return false;
-  }
-  return true;
-}
-
-/* Sequences of a ragged batch have as many keys as rows, but for those of a cache. */
-static bool is_mixed(const kjit_attention_serving_args *args) {
-  return args->batch > 1 && (args->cu_seqlens_q || args->seqused_q) && (args->page_table || args->seqused_k);
-}
-
-struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
-  const kjit_tensor q = view_of(args, Q), k = view_of(args, K), v = view_of(args, V), o = view_of(args, O);
-  const int64_t group = q.shape[HEADS] / k.shape[HEADS];
-  const bool is_bounded = args->max_seqlen_q && args->max_seqlen_q < q.shape[SEQ];
-  const int64_t most = is_bounded ? args->max_seqlen_q : q.shape[SEQ];
-  const bool is_mapped = can_be_mapped(&q, group) && can_be_mapped(&k, 1) && can_be_mapped(&v, 1);
-  return (struct serving_problem){.dtype = q.dtype,
-                                  .head_dim = q.shape[COLUMNS],
-                                  .head_dim_v = o.shape[COLUMNS],
-                                  .heads_kv = k.shape[HEADS],
-                                  .group = group,
-                                  .packed_rows = most * group,
-                                  .batch = args->batch,
-                                  .rows = args->cu_seqlens_q ? q.shape[SEQ] : args->batch * most,
-                                  .page_size = args->page_table ? k.shape[SEQ] : 0,
-                                  .softcap = args->softcap > 0,
-                                  .is_narrow = is_narrow(args),
-                                  .is_mixed = is_mixed(args),
-                                  .is_plain = is_mapped && !args->leftpad_k && !args->rotary_cos,
-                                  .is_unsplit = args->num_splits == 1};
-}
-
-static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {
-  return (struct attention_serving_strides){
-      .batch = tensor_stride(tensor, OUTER), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
-}
-
-static struct attention_serving_descales descales_of(const kjit_tensor *tensor) {
-  if (!tensor->data) return (struct attention_serving_descales){0};
-  return (struct attention_serving_descales){tensor->data, tensor_stride(tensor, 0), tensor_stride(tensor, 1)};
-}
-
-/* A window, cut to what the kernel's int32 sums take, and to the chunk, beyond which a row sees nothing anyway. */
-static int window(int32_t given, int32_t chunk) {
-  int32_t width = given > MAX_LENGTH ? MAX_LENGTH : given;
-  if (chunk && (width < 0 || width > chunk - 1)) width = chunk - 1;
-  return width;
-}
-
-static int exact_log2(int64_t value) {
-  if (value <= 0 || (value & (value - 1)) != 0) return -1;
-  int log2 = 0;
-  while (value >> log2 != 1)
-    log2++;
-  return log2;
-}
-
-static void fill_numbers(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k,
-                         struct attention_serving_params *params) {
-  const struct attention_scale scale = attention_arguments_scale(args->scale, q->shape[COLUMNS]);
-  const int32_t chunk = args->attention_chunk > MAX_LENGTH ? 0 : args->attention_chunk;
-  const bool is_causal = args->flags & KJIT_ATTENTION_CAUSAL;
-  params->batch = (int)args->batch;
-  params->heads_kv = (int)k->shape[HEADS];
-  params->group = (int)(q->shape[HEADS] / k->shape[HEADS]);
-  params->rows_q = (int)q->shape[SEQ];
-  params->window_left = window(args->window_left, chunk);
-  params->window_right = window(is_causal ? 0 : args->window_right, chunk);
-  params->chunk = chunk;
-  params->cache_rows = (int)k->shape[OUTER];
-  params->rows_k = args->page_table ? 0 : (int)k->shape[SEQ];
-  params->page_size = args->page_table ? (int)k->shape[SEQ] : 0;
-  params->page_shift = exact_log2(params->page_size);
-  params->max_pages = (int)args->max_pages;
-  params->rotary_columns = (int)args->rotary_columns;
-  params->rotary_rows = (int)args->rotary_rows;
-  params->rotary_interleaved = args->flags & KJIT_SERVING_ROTARY_INTERLEAVED ? 1 : 0;
-  params->rotary_by_row = is_causal || args->window_left >= 0 || args->window_right >= 0;
-  params->sinks_fp32 = args->sinks_dtype == KJIT_FP32;
-  params->most_splits = args->num_splits;
-  params->scale = scale.scale;
-  params->scale_log2 = scale.scale_log2;
-  params->softcap = args->softcap;
-}
-
-static void fill_arrays(const kjit_attention_serving_args *args, struct attention_serving_params *params) {
-  params->cos = args->rotary_cos;
-  params->sin = args->rotary_sin;
-  params->sinks = args->sinks;
-  params->cu_q = args->cu_seqlens_q;
-  params->cu_k = args->cu_seqlens_k;
-  params->cu_new = args->cu_seqlens_k_new;
-  params->used_q = args->seqused_q;
-  params->used_k = args->seqused_k;
-  params->cache_index = args->cache_batch_idx;
-  params->leftpad = args->leftpad_k;
-  params->rotary_at = args->rotary_seqlens;
-  params->page_table = args->page_table;
-  params->page_table_stride = args->page_table_stride;
-}
-
-void serving_arguments_fill(const kjit_attention_serving_args *args, struct attention_serving_params *params) {
-  const kjit_tensor q = view_of(args, Q), k = view_of(args, K), v = view_of(args, V), o = view_of(args, O);
-  const kjit_tensor k_new = view_of(args, K_NEW), v_new = view_of(args, V_NEW), lse = lse_view(args);
-  *params = (struct attention_serving_params){.q = q.data,
-                                              .k = k.data ? k.data : q.data, /* never read without keys */
-                                              .v = v.data ? v.data : q.data,
-                                              .o = o.data,
-                                              .lse = lse.data,
-                                              .q_stride = strides_of(&q),
-                                              .k_stride = strides_of(&k),
-                                              .v_stride = strides_of(&v),
-                                              .o_stride = strides_of(&o)};
-  if (lse.data) {
-    params->lse_batch_stride = tensor_stride(&lse, 0);
-    params->lse_head_stride = tensor_stride(&lse, 1);
-  }
-  params->k_descale = descales_of(&args->k_descale);
-  params->v_descale = descales_of(&args->v_descale);
-  fill_numbers(args, &q, &k, params);
-  fill_arrays(args, params);
-  if (!k_new.data) return;
-  params->k_new = k_new.data;
-  params->v_new = v_new.data;
-  params->k_new_stride = strides_of(&k_new);
-  params->v_new_stride = strides_of(&v_new);
-  params->rows_new = (int)k_new.shape[SEQ];
 }

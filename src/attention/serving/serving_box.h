@@ -3,6 +3,7 @@
 #ifndef KJIT_ATTENTION_SERVING_SERVING_BOX_H
 #define KJIT_ATTENTION_SERVING_SERVING_BOX_H
 
+#include <kjit/tensor.h>
 #include <kjit/tensor_map.h>
 
 #include "attention_serving/params.h"

@@ -8,8 +8,6 @@
  *
  * Pure; any thread. */
 #include <string.h>
-#include <stdlib.h>
-#include <stdio.h>
 
 #include "attention/rule.h"
 #include "attention/serving_sm90/serving_sm90_config.h"
@@ -40,8 +38,6 @@ static bool fill_stages(struct serving_sm90_config *config, int32_t most) {
 
 /* The most keys up to 128 that leave three stages. */
 static void choose_narrow_tile(struct serving_sm90_config *config) {
-  const char *hack = getenv("KJIT_S16");
-  if (hack && sscanf(hack, "%d,%d,%d", &config->keys, &config->stages, &config->blocks_per_sm) == 3) return;
   config->keys = 128;
   while (!fill_stages(config, MAX_STAGES) || config->stages < 3)
     config->keys /= 2;

@@ -53,7 +53,8 @@ static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
   const uint32_t q =
       ((bands(config->head_dim, 2) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
-  if (serving_sm90_is_narrow(config)) return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
+  if (serving_sm90_is_narrow(config))
+    return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
   return q > merge ? q : merge;
 }
 

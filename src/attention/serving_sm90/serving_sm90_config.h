@@ -38,7 +38,7 @@ uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config); /*
 /* k and v have 8 bits an element. */
 bool serving_sm90_is_narrow(const struct serving_sm90_config *config);
 
-uint32_t serving_sm90_registers(const struct serving_sm90_config *config);    /* of a thread for S, P and O */
+uint32_t serving_sm90_registers(const struct serving_sm90_config *config); /* of a thread for S, P and O */
 
 /* Bytes of a partial result: O of a tile in fp32, and each row's maximum and sum. */
 size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config);

@@ -5,8 +5,8 @@
 inline unsigned emulator_e4m3_to_fp16(unsigned bits) {
   const unsigned exponent = bits >> 3 & 15u, mantissa = bits & 7u;
   if ((bits & 0x7fu) == 0x7fu) return 0x7fff;
-  const float magnitude = exponent ? __uint_as_float((exponent + 120) << 23 | mantissa << 20)
-                                   : static_cast<float>(mantissa) * 0x1p-9f;
+  const float magnitude =
+      exponent ? __uint_as_float((exponent + 120) << 23 | mantissa << 20) : static_cast<float>(mantissa) * 0x1p-9f;
   return emulator_to_fp16(bits & 0x80u ? -magnitude : magnitude);
 }
 
@@ -29,15 +29,14 @@ inline unsigned emulator_to_e4m3(float x) {
 
 EMULATOR_PTX("{ .reg .b16 first, second; mov.b32 {first, second}, %2; "
              "cvt.rn.f16x2.e4m3x2 %0, first; cvt.rn.f16x2.e4m3x2 %1, second; }"){
-    static void run(unsigned &low, unsigned &high, unsigned word){
-        low = emulator_e4m3_to_fp16(word >> 8 & 0xffu) << 16 | emulator_e4m3_to_fp16(word & 0xffu);
+    static void run(unsigned &low, unsigned &high, unsigned word){low = emulator_e4m3_to_fp16(word >> 8 & 0xffu) << 16 |
+                                                                        emulator_e4m3_to_fp16(word & 0xffu);
 high = emulator_e4m3_to_fp16(word >> 24) << 16 | emulator_e4m3_to_fp16(word >> 16 & 0xffu);
 }
 }
 ;
 
-EMULATOR_PTX("mul.rn.f16x2 %0, %0, %1;"){static void run(unsigned &word, unsigned factors){
-    unsigned product = 0;
+EMULATOR_PTX("mul.rn.f16x2 %0, %0, %1;"){static void run(unsigned &word, unsigned factors){unsigned product = 0;
 for (int shift = 0; shift < 32; shift += 16)
   product |= static_cast<unsigned>(emulator_to_fp16(emulator_from_fp16(static_cast<unsigned short>(word >> shift)) *
                                                     emulator_from_fp16(static_cast<unsigned short>(factors >> shift))))
