@@ -23,7 +23,7 @@ struct Producer {
   const int lane;
   const bool is_few; // the runs are those of a small batch
   Few few;
-  Walk walk; // otherwise; its tile and share are what the block has come to in both cases
+  Walk walk;       // otherwise; its tile and share are what the block has come to in both cases
   const int boxes; // of a key block
   Ring<cfg::kStages> ring;
   Ring<SERVING_SM90_JOBS> jobs;
