@@ -29,8 +29,8 @@ struct Attend {
   KJIT_DEVICE void run() {
     bool found = walk.begin(*(plan::Chunk *)shared);
     griddepcontrol_wait(); // every thread, because the launch must not end before the append pass in front of it
-    for (; found; found = walk.next())
-      work(walk.tile, walk.share);
+    for (; found; found = walk.move())
+      if (walk.has_share()) work(walk.tile, walk.share);
   }
 
 private:

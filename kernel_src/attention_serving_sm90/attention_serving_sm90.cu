@@ -41,14 +41,27 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void a
     prefetch_tensormap((const TensorMap *)&p.k);
     prefetch_tensormap((const TensorMap *)&p.v);
   }
-  Walk walk(p.serving, p.serving.page_table ? p.box_rows : 1);
-  const bool any = walk.begin(*(plan::Chunk *)layout.work());
-  __syncthreads(); // the mbarriers are initialised, and everybody has read the plan
-  if (!any) return;
   // The shuffle tells the compiler that the number is the same in all threads of a warp.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0), lane = (int)threadIdx.x % kLanesPerWarp;
-  if (warp == cfg::kWorkers / kLanesPerWarp)
-    Producer(p, layout, lane, walk).run();
+  const int alignment = p.serving.page_table ? p.box_rows : 1;
+  const bool loads = warp == cfg::kWorkers / kLanesPerWarp;
+  Few few(p.serving, lane, alignment);
+  Walk walk(p.serving, alignment);
+  volatile int *const word = (volatile int *)layout.work();
+  if (loads) {
+    const bool is_few = few.plan();
+    if (lane == 0) *word = is_few;
+  }
+  __syncthreads(); // the mbarriers are initialised, and the word is written
+  const bool is_few = *word;
+  bool found = false;
+  if (!is_few) {
+    found = walk.begin(*(plan::Chunk *)layout.work());
+    __syncthreads(); // everybody has read the plan
+    if (!found) return;
+  }
+  if (loads)
+    Producer(p, layout, lane, is_few, few, walk).run(found);
   else
     Worker(p.serving, layout, warp, lane).run();
 }

@@ -11,6 +11,7 @@
 #include <kjit/types.cuh>
 
 #include "attention_serving_sm90/config.cuh"
+#include "attention_serving_sm90/few.cuh"
 #include "attention_serving_sm90/params.h"
 #include "attention_serving_sm90/shared.cuh"
 
@@ -20,30 +21,38 @@ struct Producer {
   const attention_serving_sm90_params &p;
   const Layout at;
   const int lane;
-  Walk walk;
+  const bool is_few; // the runs are those of a small batch
+  Few few;
+  Walk walk;       // otherwise; its tile and share are what the block has come to in both cases
   const int boxes; // of a key block
   Ring<cfg::kStages> ring;
   Ring<SERVING_SM90_JOBS> jobs;
 
-  KJIT_DEVICE Producer(const attention_serving_sm90_params &params, Layout layout, int lane, const Walk &first)
-      : p(params), at(layout), lane(lane), walk(first), boxes(cfg::kKeys / params.box_rows) {}
+  KJIT_DEVICE Producer(const attention_serving_sm90_params &params, Layout layout, int lane, bool is_few,
+                       const Few &of_few, const Walk &first)
+      : p(params), at(layout), lane(lane), is_few(is_few), few(of_few), walk(first),
+        boxes(cfg::kKeys / params.box_rows) {}
 
-  KJIT_DEVICE void run() {
-    do {
-      announce();
+  // `found`: the walk is at a tile.
+  KJIT_DEVICE void run(bool found) {
+    if (is_few) found = few.find();
+#pragma unroll 1
+    for (; found; found = is_few ? few.move() : walk.move()) {
+      if (!(is_few ? few.describe(walk.tile, walk.share) : walk.has_share())) continue;
+      announce(is_few ? few.ends() : walk.ends());
       load_share(walk.tile, walk.share);
-    } while (walk.next());
+    }
     walk.tile.sequence = p.serving.batch;
-    announce();
+    announce(true);
   }
 
 private:
   // Let the workers have the share that the walk has come to, or the end.
-  KJIT_DEVICE void announce() {
+  KJIT_DEVICE void announce(bool is_last) {
     mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);
     __syncwarp(); // all lanes have seen this phase: a short job can be done, and the next phase over, in no time
     if (lane == 0) {
-      at.job(jobs.slot) = {walk.tile, walk.share, walk.ends()};
+      at.job(jobs.slot) = {walk.tile, walk.share, is_last};
       mbarrier_arrive(at.job_full(jobs.slot));
     }
     __syncwarp();
