@@ -107,7 +107,10 @@ KJIT_DEVICE void move_key(const attention_serving_params &p, const Chunk *from, 
 }
 
 KJIT_DEVICE void run(const attention_serving_params &p) {
-  griddepcontrol_launch_dependents(); // the attend pass begins meanwhile, and waits before it reads the cache
+  griddepcontrol_wait();
+  // The attend pass begins meanwhile, and waits before it reads the cache. What it reads before that is older than this
+  // pass, because this one has waited.
+  griddepcontrol_launch_dependents();
   const int lane = (int)threadIdx.x % kLanesPerWarp, warps = (int)gridDim.x * cfg::kWarps;
   const int64_t count = (int64_t)(p.cu_new ? p.rows_new : p.batch * (int64_t)p.rows_new) * p.heads_kv;
   for (int64_t i = (int64_t)blockIdx.x * cfg::kWarps + (int)threadIdx.x / kLanesPerWarp; i < count; i += warps) {

@@ -41,6 +41,8 @@ struct Schedule {
         warp(thread / kLanesPerWarp), from(first_of(thread)), to(first_of(thread + 1)) {}
 
   KJIT_DEVICE void write(int count) {
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents(); // who reads the schedule waits
     const Runs runs = runs_of(p, add_up(), count);
     attention_serving_run *const out = (attention_serving_run *)(p.plan + 1);
     if (thread == 0) {
@@ -86,6 +88,7 @@ private:
   // Step 1: the totals of all sequences; `begin` of this thread's.
   KJIT_DEVICE Totals add_up() {
     Totals own;
+#pragma unroll 4 // so that lengths are loaded together
     for (int b = from; b < to; b++) {
       const Sequence s = sequence_of(p, b);
       const int tiles = tiles_of(p, s);

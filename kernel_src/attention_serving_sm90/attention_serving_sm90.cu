@@ -14,6 +14,7 @@
 // whose keys lie in several runs leaves partial results, which the last blocks of threads to arrive
 //           merge in a fixed order (attention_serving/merge.cuh).
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/tma.cuh>
 
@@ -41,6 +42,7 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void a
     prefetch_tensormap((const TensorMap *)&p.k);
     prefetch_tensormap((const TensorMap *)&p.v);
   }
+  if (!p.serving.behind_append) griddepcontrol_wait();
   // The shuffle tells the compiler that the number is the same in all threads of a warp.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0), lane = (int)threadIdx.x % kLanesPerWarp;
   const int alignment = p.serving.page_table ? p.box_rows : 1;
@@ -58,7 +60,10 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void a
   if (!is_few) {
     found = walk.begin(*(plan::Chunk *)layout.work());
     __syncthreads(); // everybody has read the plan
-    if (!found) return;
+    if (!found) {
+      griddepcontrol_wait(); // the launch must not end before the append pass in front of it
+      return;
+    }
   }
   if (loads)
     Producer(p, layout, lane, is_few, few, walk).run(found);

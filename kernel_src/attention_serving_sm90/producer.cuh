@@ -6,6 +6,7 @@
 // the page table is read once for many blocks, coalesced, and before it is needed. A box behind the tile's last key is
 // asked for in a page that does not exist, so that TMA writes zeros and nothing is looked up.
 #pragma once
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/tma.cuh>
 #include <kjit/types.cuh>
@@ -40,8 +41,11 @@ struct Producer {
     for (; found; found = is_few ? few.move() : walk.move()) {
       if (!(is_few ? few.describe(walk.tile, walk.share) : walk.has_share())) continue;
       announce(is_few ? few.ends() : walk.ends());
+      griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
+      griddepcontrol_launch_dependents();
       load_share(walk.tile, walk.share);
     }
+    griddepcontrol_wait(); // the launch must not end before that pass, whether or not there was a share
     walk.tile.sequence = p.serving.batch;
     announce(true);
   }

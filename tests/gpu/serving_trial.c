@@ -195,7 +195,7 @@ static void fill_inputs(struct serving_trial *trial) {
     trial->memory[SERVING_COS].host[i] = half_from_float(c->dtype, (float)cos(angle));
     trial->memory[SERVING_SIN].host[i] = half_from_float(c->dtype, (float)sin(angle));
   }
-  for (size_t i = 0; i < trial->memory[SERVING_DESCALES].elements / 2; i++) {
+  for (size_t i = 0; i < trial->memory[SERVING_DESCALES].elements / 2 && c->narrow; i++) {
     const float descale = 0.01f * (float)(1 + random_below(&random, 300));
     memcpy(trial->memory[SERVING_DESCALES].host + 2 * i, &descale, sizeof descale);
   }

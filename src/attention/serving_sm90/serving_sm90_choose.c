@@ -8,6 +8,8 @@
  *
  * Pure; any thread. */
 #include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "attention/rule.h"
 #include "attention/serving_sm90/serving_sm90_config.h"
@@ -38,6 +40,8 @@ static bool fill_stages(struct serving_sm90_config *config, int32_t most) {
 
 /* The most keys up to 128 that leave three stages. */
 static void choose_narrow_tile(struct serving_sm90_config *config) {
+  const char *hack = getenv("KJIT_S16");
+  if (hack && sscanf(hack, "%d,%d,%d", &config->keys, &config->stages, &config->blocks_per_sm) == 3) return;
   config->keys = 128;
   while (!fill_stages(config, MAX_STAGES) || config->stages < 3)
     config->keys /= 2;
@@ -85,6 +89,7 @@ static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t b
 
 const struct serving_family serving_sm90_serving_family = {.family = &serving_sm90_family,
                                                            .arch = HOPPER_ARCH,
+                                                           .waits = true,
                                                            .choose = choose,
                                                            .runs = runs,
                                                            .partial_bytes = partial_bytes,
