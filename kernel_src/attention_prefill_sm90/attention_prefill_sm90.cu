@@ -31,7 +31,6 @@ __launch_bounds__(cfg::kThreads, 1) void attention_prefill_sm90(const __grid_con
   extern __shared__ char raw[];
   const uint32_t start = cvta_to_shared(raw), aligned = (start + SM90_ALIGNMENT - 1) & ~(SM90_ALIGNMENT - 1u);
   const RaggedLayout layout{{aligned}};
-  if (!p.serving.behind_append) griddepcontrol_wait();
   int *const order = p.order + (int64_t)blockIdx.x * p.serving.batch;
   const int listed = order::write(p.serving, raw + (aligned - start), order);
   if (threadIdx.x == 0) layout.initialise();

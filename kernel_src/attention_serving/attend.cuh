@@ -27,10 +27,8 @@ struct Attend {
       : p(params), shared(shared), tiles(address), walk(params) {}
 
   KJIT_DEVICE void run() {
-    if (!p.behind_append) griddepcontrol_wait();
     bool found = walk.begin(*(plan::Chunk *)shared);
     griddepcontrol_wait(); // every thread, because the launch must not end before the append pass in front of it
-    griddepcontrol_launch_dependents();
     for (; found; found = walk.move())
       if (walk.has_share()) work(walk.tile, walk.share);
   }

@@ -91,8 +91,6 @@ struct attention_serving_params {
   int most_splits;        /* a tile's keys are divided among at most so many blocks of threads; 0: any number */
   int least_rows;         /* sequences with fewer rows are another launch's */
   int most_rows;          /* and so are those with more; 0: any number */
-  int behind_append;      /* launched as a dependent of the append pass: all but the cache is older than that, and may be
-                             read before griddepcontrol_wait(); 0: nothing may */
   unsigned plan_tag;      /* digest of everything that a schedule depends on but the lengths */
   float scale;            /* of the scores */
   float scale_log2;       /* the same times log2(e) */

@@ -6,8 +6,10 @@
 //      and its begin, at the first run of the window that begins there.
 //   3. The last mark at or before a run is the run's sequence. Its head and tile follow by a division and a search.
 // So no thread walks along the sequences or along the runs, and the time hardly depends on how long these are.
+//
+// Code that runs once waits for its instructions from memory, which takes longer than what they compute. So what is
+// needed in several places is a function that is not inlined, and loops are not unrolled.
 #pragma once
-#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_serving/config.cuh"
@@ -17,6 +19,30 @@
 
 namespace plan {
 
+// Of one head of a sequence.
+struct Work {
+  int64_t cost;
+  int keys, tiles;
+};
+
+__device__ __noinline__ Work work_of(const attention_serving_params &p, int b) {
+  const Sequence s = sequence_of(p, b);
+  const int tiles = tiles_of(p, s);
+  return {begin_of(p, s, tiles), s.keys, tiles};
+}
+
+// The tile that holds position `at` of one head of a sequence of several tiles, and where it begins.
+struct Place {
+  int64_t begins;
+  int tile;
+};
+
+__device__ __noinline__ Place place_of(const attention_serving_params &p, int b, int64_t at) {
+  const Sequence s = sequence_of(p, b);
+  const int tile = tile_at(p, s, at);
+  return {begin_of(p, s, tile), tile};
+}
+
 struct Schedule {
   static constexpr int kWarps = cfg::kThreads / kLanesPerWarp;
   static_assert(kWarps <= kLanesPerWarp, "a warp adds up what the warps have");
@@ -24,6 +50,7 @@ struct Schedule {
   // In shared memory: a mark of each run of the window; in its place before, the totals of each warp.
   struct Marks {
     int64_t begins[cfg::kThreads]; // of the sequence, on the line
+    int64_t costs[cfg::kThreads];  // of one head of it; negative: it has several tiles
     int sequences[cfg::kThreads];  // negative: no mark
     int last[kWarps];              // the last mark of each warp's runs, or -1
   };
@@ -41,8 +68,6 @@ struct Schedule {
         warp(thread / kLanesPerWarp), from(first_of(thread)), to(first_of(thread + 1)) {}
 
   KJIT_DEVICE void write(int count) {
-    griddepcontrol_wait();
-    griddepcontrol_launch_dependents(); // who reads the schedule waits
     const Runs runs = runs_of(p, add_up(), count);
     attention_serving_run *const out = (attention_serving_run *)(p.plan + 1);
     if (thread == 0) {
@@ -69,15 +94,9 @@ private:
     return first < p.batch ? (int)first : p.batch;
   }
 
-  // Of one head of a sequence.
-  KJIT_DEVICE int64_t cost_of(int b) const {
-    const Sequence s = sequence_of(p, b);
-    return begin_of(p, s, tiles_of(p, s));
-  }
-
   // The sum of the values of this lane and of those before it.
   KJIT_DEVICE int64_t sum_to_lane(int64_t value) const {
-#pragma unroll
+#pragma unroll 1
     for (int distance = 1; distance < kLanesPerWarp; distance *= 2) {
       const int64_t before = value_of_lane(value, lane - distance);
       if (lane >= distance) value += before;
@@ -88,14 +107,13 @@ private:
   // Step 1: the totals of all sequences; `begin` of this thread's.
   KJIT_DEVICE Totals add_up() {
     Totals own;
-#pragma unroll 4 // so that lengths are loaded together
+#pragma unroll 1
     for (int b = from; b < to; b++) {
-      const Sequence s = sequence_of(p, b);
-      const int tiles = tiles_of(p, s);
+      const Work work = work_of(p, b);
       Totals one;
-      one.cost = one.least = one.most = begin_of(p, s, tiles);
-      one.keys = s.keys;
-      one.single = tiles == 1;
+      one.cost = one.least = one.most = work.cost;
+      one.keys = work.keys;
+      one.single = work.tiles == 1;
       own.add(one);
     }
     Totals *const of_warps = (Totals *)&marks;
@@ -116,12 +134,15 @@ private:
     marks.sequences[thread] = -1;
     __syncthreads(); // the marks are cleared, and those of the window before were read
     int64_t at = begin, run = (at + length - 1) / length;
+#pragma unroll 1
     for (int b = from; b < to; b++) {
-      const int64_t end = at + cost_of(b) * p.heads_kv, behind = (end + length - 1) / length;
+      const Work work = work_of(p, b);
+      const int64_t end = at + work.cost * p.heads_kv, behind = (end + length - 1) / length;
       const int64_t place = (run < first ? first : run) - first;
       if (behind > run && behind > first && place < cfg::kThreads) {
         marks.sequences[place] = b;
         marks.begins[place] = at;
+        marks.costs[place] = work.tiles == 1 ? work.cost : -work.cost;
       }
       at = end;
       run = behind;
@@ -148,12 +169,14 @@ private:
   KJIT_DEVICE attention_serving_run find(int64_t at, int found) const {
     if (found < 0) return {p.batch, 0, 0, 0, 0};
     const int b = marks.sequences[found];
-    const int64_t before = marks.begins[found];
-    const Sequence s = sequence_of(p, b);
-    const int64_t cost = begin_of(p, s, tiles_of(p, s));
+    const int64_t before = marks.begins[found], signed_cost = marks.costs[found];
+    const int64_t cost = signed_cost < 0 ? -signed_cost : signed_cost;
     if (at >= before + cost * p.heads_kv) return {p.batch, 0, 0, 0, 0}; // behind all work
-    const int head = (int)((at - before) / cost), tile = tile_at(p, s, at - before - head * cost);
-    return {b, head, tile, 0, before + head * cost + begin_of(p, s, tile)};
+    const int head = (int)((at - before) / cost);
+    const int64_t begins = before + head * cost;
+    if (signed_cost > 0) return {b, head, 0, 0, begins};
+    const Place place = place_of(p, b, at - begins);
+    return {b, head, place.tile, 0, begins + place.begins};
   }
 };
 

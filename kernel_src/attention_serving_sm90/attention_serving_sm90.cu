@@ -42,7 +42,6 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void a
     prefetch_tensormap((const TensorMap *)&p.k);
     prefetch_tensormap((const TensorMap *)&p.v);
   }
-  if (!p.serving.behind_append) griddepcontrol_wait();
   // The shuffle tells the compiler that the number is the same in all threads of a warp.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0), lane = (int)threadIdx.x % kLanesPerWarp;
   const int alignment = p.serving.page_table ? p.box_rows : 1;

@@ -42,7 +42,6 @@ struct Producer {
       if (!(is_few ? few.describe(walk.tile, walk.share) : walk.has_share())) continue;
       announce(is_few ? few.ends() : walk.ends());
       griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
-      griddepcontrol_launch_dependents();
       load_share(walk.tile, walk.share);
     }
     griddepcontrol_wait(); // the launch must not end before that pass, whether or not there was a share

@@ -20,6 +20,7 @@
 #include "attention_serving_sm90/shared.cuh"
 
 #include "attention_serving/output.cuh"
+#include "attention_serving/rotary.cuh"
 #include "attention_serving/walk.cuh"
 
 struct Worker {
@@ -93,6 +94,12 @@ private:
                                     head * p.q_stride.head);
   }
 
+  KJIT_DEVICE Chunk query_chunk(const PlannedTile &tile, const PackedRows &packed, int row, int chunk) const {
+    const char *const from = query_row(tile, packed, row);
+    if (p.cos) return rotary::turned(p, from, chunk, rotary::position_of(p, tile.sequence, packed.query(row)));
+    return ld_global_nc_16(from + chunk * kChunkBytes);
+  }
+
   KJIT_DEVICE void start(const PlannedTile &tile, const PackedRows &packed) {
     load_query(tile, packed);
 #pragma unroll
@@ -116,8 +123,7 @@ private:
     for (int i = (int)threadIdx.x; i < rows * kChunks; i += cfg::kWorkers) {
       const int row = i / kChunks, chunk = i % kChunks;
       Chunk value = {};
-      if (chunk * kChunkElements < cfg::kHeadDim)
-        value = ld_global_nc_16(query_row(tile, packed, row) + chunk * kChunkBytes);
+      if (chunk * kChunkElements < cfg::kHeadDim) value = query_chunk(tile, packed, row, chunk);
       st_shared_16(at.query() + chunk / 8 * cfg::kRows * cfg::kRowBytes + row * cfg::kRowBytes +
                        ((chunk % 8 ^ row % 8) << 4),
                    value);

@@ -18,6 +18,7 @@
 
 #include "attention_serving/products_of_config.cuh"
 #include "attention_serving/result.cuh"
+#include "attention_serving/rotary.cuh"
 #include "attention_serving/walk.cuh"
 #include "attention_serving/warp.cuh"
 
@@ -83,6 +84,7 @@ private:
       int query, head;
       if (!rows.find(row_warp * 16 + row, query, head) || chunk * kChunkElements >= cfg::kHeadDim) return Chunk{};
       const int64_t element = (tile.s.first_row + query) * p.q_stride.seq + head * p.q_stride.head;
+      if (p.cos) return rotary::turned(p, base + 2 * element, chunk, rotary::position_of(p, tile.sequence, query));
       return ld_global_nc_16(base + 2 * element + chunk * kChunkBytes);
     });
   }

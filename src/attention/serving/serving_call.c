@@ -159,12 +159,6 @@ static kjit_status decide(struct call *call, kjit_runtime *runtime, const kjit_a
   return KJIT_OK;
 }
 
-#include <stdlib.h>
-static int pdl_mode(void) {
-  const char *hack = getenv("KJIT_S16_PDL");
-  return hack ? atoi(hack) : 1;
-}
-
 /* `is_dependent`: it begins before the append pass in front of it has ended. */
 static kjit_status enqueue(const struct call *call, const struct serving_choice *choice, uint32_t blocks,
                            const void *params, bool is_dependent, CUstream stream, kjit_error *error) {
@@ -183,7 +177,7 @@ static kjit_status enqueue_pass(const struct call *call, kjit_serving_pass pass,
   struct serving_choice choice;
   const struct family_place place = family_place_of_device(call->device);
   const kjit_status status = serving_choose(&call->problem, pass, &place, &choice, error);
-  return status == KJIT_OK ? enqueue(call, &choice, blocks, &call->params, pdl_mode() >= 2 && runtime_has_dependents(call->device), stream, error) : status;
+  return status == KJIT_OK ? enqueue(call, &choice, blocks, &call->params, false, stream, error) : status;
 }
 
 static kjit_status enqueue_append(const struct call *call, CUstream stream, kjit_error *error) {
@@ -216,10 +210,8 @@ static kjit_status enqueue_with(struct call *call, const struct stream_space *sp
   call->params.arrivals = space->arrivals;
   for (int i = 0; i < call->part_count && status == KJIT_OK; i++) {
     const struct part *part = &call->parts[i];
-    const bool waits = part->choice.family->waits && runtime_has_dependents(call->device);
-    const bool appended = i == 0 && call->params.k_new;
-    call->params.behind_append = appended && waits && pdl_mode() >= 1;
-    status = enqueue_part(call, part, waits && (appended ? pdl_mode() >= 1 : pdl_mode() >= 2), stream, error);
+    const bool appended = i == 0 && call->params.k_new && part->choice.family->waits;
+    status = enqueue_part(call, part, appended && runtime_has_dependents(call->device), stream, error);
   }
   return status;
 }

@@ -21,7 +21,7 @@ enum {
   MAX_STAGES = 4,
   MAX_BLOCKS = SERVING_MOST_BLOCKS_PER_SM,
   MAX_ACCUMULATORS = 200, /* fp32 registers of a thread for O and S */
-  PLAN_BYTES = 12         /* of shared memory a thread of the plan pass: a mark, and a word for each warp */
+  PLAN_BYTES = 20         /* of shared memory a thread of the plan pass: a mark */
 };
 
 /* ---- Fields ---- */

@@ -43,7 +43,8 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .softcap = args->softcap > 0,
                                   .is_narrow = serving_is_narrow(args),
                                   .is_mixed = is_mixed(args),
-                                  .is_plain = is_mapped && !args->leftpad_k && !args->rotary_cos,
+                                  .is_plain = is_mapped && !args->leftpad_k,
+                                  .rotates = args->rotary_cos != NULL,
                                   .is_unsplit = args->num_splits == 1};
 }
 

@@ -116,8 +116,7 @@ static void test_serving_arguments__dense_cache_needs_the_batch(void **state) {
 static kjit_attention_serving_args narrow_args(void) {
   kjit_attention_serving_args args = good_args();
   args.k.dtype = args.v.dtype = KJIT_FP8_E4M3;
-  args.k_descale = args.v_descale =
-      (kjit_tensor){address(10), KJIT_FP32, DEVICE, 2, 0, {BATCH, HEADS_KV}, {0, 0}};
+  args.k_descale = args.v_descale = (kjit_tensor){address(10), KJIT_FP32, DEVICE, 2, 0, {BATCH, HEADS_KV}, {0, 0}};
   return args;
 }
 
