@@ -47,10 +47,10 @@ private:
     __syncthreads(); // everybody has finished with the tiles: O takes their place
     const Result result{{{p, rows, tile.sequence}, shared}};
     if (cfg::kKeyWarps == 1 && share.first == share.last) {
-      result.finish_rows(warp.o, warp.softmax, warp.scale_log2);
+      result.finish_rows(warp.o, warp.softmax, warp.scale_log2());
       return;
     }
-    result.keep(warp.o, warp.softmax, warp.scale_log2);
+    result.keep(warp.o, warp.softmax, warp.scale_log2());
     __syncthreads();
     if (share.first == share.last) {
       result.finish();

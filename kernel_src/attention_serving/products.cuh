@@ -24,12 +24,14 @@ struct WideProducts {
   // The key, counted from the warp's first, of column 2 * (lane % 4) + i of an accumulator's columns 8n to 8n + 7.
   static KJIT_DEVICE int key_of(int n, int i, int lane) { return n * 8 + lane % 4 * 2 + i; }
 
-  // Two neighbouring columns of O of row r * 8 + lane / 4, from `column` on; n below cfg::kOutputTiles8.
-  static KJIT_DEVICE int column_of(int n, int lane) { return n * 8 + lane % 4 * 2; }
-  static KJIT_DEVICE void pair_of(const float (&o)[cfg::kOutputTiles8][4], int n, int r, float &low, float &high) {
-    low = o[n][2 * r];
-    high = o[n][2 * r + 1];
-  }
+  // Two neighbouring columns of O of row r * 8 + lane / 4: which they are, the lane's part and the accumulator's, and in
+  // 16 bits their chunk and byte; their values. n is below cfg::kOutputTiles8.
+  static KJIT_DEVICE int lane_column(int lane) { return lane % 4 * 2; }
+  static KJIT_DEVICE int tile_column(int n) { return n * 8; }
+  static KJIT_DEVICE int chunk_of(int n, int lane) { return n; }
+  static KJIT_DEVICE int byte_of(int n, int lane) { return lane % 4 * 4; }
+  static KJIT_DEVICE float low_of(const float (&o)[cfg::kOutputTiles8][4], int n, int r) { return o[n][2 * r]; }
+  static KJIT_DEVICE float high_of(const float (&o)[cfg::kOutputTiles8][4], int n, int r) { return o[n][2 * r + 1]; }
 
   // Q stays in shared memory.
   template <typename Load> KJIT_DEVICE void take_query(int lane, Load load) const {}

@@ -46,10 +46,16 @@ struct NarrowProducts {
 
   static KJIT_DEVICE int key_of(int n, int i, int lane) { return n * 8 + key_row(lane % 4 * 2 + i); }
 
-  static KJIT_DEVICE int column_of(int n, int lane) { return n / 2 * 16 + lane % 4 * 4 + n % 2 * 2; }
-  static KJIT_DEVICE void pair_of(const float (&o)[cfg::kOutputTiles8][4], int n, int r, float &low, float &high) {
-    low = o[n / 2 * 2][2 * r + n % 2];
-    high = o[n / 2 * 2 + 1][2 * r + n % 2];
+  // As of WideProducts.
+  static KJIT_DEVICE int lane_column(int lane) { return lane % 4 * 4; }
+  static KJIT_DEVICE int tile_column(int n) { return n / 2 * 16 + n % 2 * 2; }
+  static KJIT_DEVICE int chunk_of(int n, int lane) { return n / 2 * 2 + lane % 4 / 2; }
+  static KJIT_DEVICE int byte_of(int n, int lane) { return lane % 2 * 8 + n % 2 * 4; }
+  static KJIT_DEVICE float low_of(const float (&o)[cfg::kOutputTiles8][4], int n, int r) {
+    return o[n / 2 * 2][2 * r + n % 2];
+  }
+  static KJIT_DEVICE float high_of(const float (&o)[cfg::kOutputTiles8][4], int n, int r) {
+    return o[n / 2 * 2 + 1][2 * r + n % 2];
   }
 
   // Take the warp's 16 rows of Q. load(row, chunk) is a chunk of row `row` of them, zeros where there is none. Whole

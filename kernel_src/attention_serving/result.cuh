@@ -29,11 +29,11 @@ struct Result : Merge {
       const float sum = quad_sum(softmax.sum[0][r]);
       if (lane % 4 == 0)
         statistics(key_warp)[row] = {sum == 0.0f ? masked_score() : softmax.max[0][r] * scale_log2, sum};
-      float *const to = output(key_warp, row);
+      float *const to = output(key_warp, row) + Products::lane_column(lane);
 #pragma unroll
       for (int n = 0; n < cfg::kOutputTiles8; n++) {
-        float *const pair = to + Products::column_of(n, lane);
-        Products::pair_of(o[0], n, r, pair[0], pair[1]);
+        to[Products::tile_column(n)] = Products::low_of(o[0], n, r);
+        to[Products::tile_column(n) + 1] = Products::high_of(o[0], n, r);
       }
     }
   }
@@ -83,13 +83,10 @@ struct Result : Merge {
       }
       const float inverse = all.sum == 0.0f ? 0.0f : factor / all.sum;
 #pragma unroll
-      for (int n = 0; n < cfg::kOutputTiles8; n++) {
-        const int column = Products::column_of(n, lane);
-        float low, high;
-        Products::pair_of(o[0], n, r, low, high);
-        st_shared_4(tile + chunk_offset<cfg::OTile>(row, column / kChunkElements) + column % kChunkElements * 2,
-                    cvt_rn_x2(cfg::Element{}, low * inverse, high * inverse));
-      }
+      for (int n = 0; n < cfg::kOutputTiles8; n++)
+        st_shared_4(
+            tile + chunk_offset<cfg::OTile>(row, Products::chunk_of(n, lane)) + Products::byte_of(n, lane),
+            cvt_rn_x2(cfg::Element{}, Products::low_of(o[0], n, r) * inverse, Products::high_of(o[0], n, r) * inverse));
     }
     __syncwarp(); // the rows below were written by other lanes
     for (int i = lane; i < 16 * kChunks; i += kLanesPerWarp) {

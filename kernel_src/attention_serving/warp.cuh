@@ -20,8 +20,6 @@ struct Warp {
   const attention_serving_params &p;
   const int lane, key_offset; // the warp's first key in each block
   Products products;
-  float scale_log2;   // of what the softmax sees
-  float value_factor; // of the result
   Seen seen[2];       // by the thread's two rows
   float o[1][cfg::kOutputTiles8][4];
   Softmax softmax;
@@ -31,10 +29,7 @@ struct Warp {
       : p(params), lane(lane), key_offset(warp / cfg::kRowWarps * cfg::kWarpKeys), products(keys, values, warp, lane) {}
 
   KJIT_DEVICE void start(const PackedRows &rows, int sequence, int key_head, int row_warp) {
-    const Descales descales = descales_of(p, sequence, key_head);
-    scale_log2 = cfg::kSoftcap ? kLog2E : p.scale_log2 * descales.k;
-    value_factor = descales.v;
-    inner = cfg::kSoftcap ? 2.0f * p.scale_log2 * descales.k / p.softcap : 0.0f;
+    if constexpr (cfg::kNarrow) descales = descales_of(p, sequence, key_head);
 #pragma unroll
     for (int r = 0; r < 2; r++)
       seen[r] = seen_by(p, rows.s, rows.query(row_warp * 16 + r * 8 + lane / 4));
@@ -55,14 +50,17 @@ struct Warp {
     if constexpr (cfg::kSoftcap) cap(s);
     if (masked) mask(s, key + key_offset);
     typename Softmax::Rows now, factors;
-    if (softmax.template find_maximum<false>(s, now, p.scale, scale_log2)) {
-      softmax.template set_max<false>(now, factors, scale_log2);
+    if (softmax.template find_maximum<false>(s, now, p.scale, scale_log2())) {
+      softmax.template set_max<false>(now, factors, scale_log2());
       softmax.rescale(o, factors);
     }
-    softmax.template exponentiate<false>(s, scale_log2);
+    softmax.template exponentiate<false>(s, scale_log2());
     between();
     products.multiply_values(o, s, values);
   }
+
+  // Of what the softmax sees.
+  KJIT_DEVICE float scale_log2() const { return cfg::kSoftcap ? kLog2E : key_scale_log2(); }
 
   // After the last block, before the accumulators are looked at.
   KJIT_DEVICE void end() {
@@ -71,15 +69,18 @@ struct Warp {
       for (int n = 0; n < cfg::kOutputTiles8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-          o[0][n][i] *= value_factor;
+          o[0][n][i] *= descales.v;
     }
   }
 
 private:
-  float inner; // a score is softcap * tanh(inner / (2 log2 e) * q k)
+  Descales descales; // with K and V of 8 bits
+
+  KJIT_DEVICE float key_scale_log2() const { return cfg::kNarrow ? p.scale_log2 * descales.k : p.scale_log2; }
 
   // s = cap * tanh(scale * s / cap), by tanh x = 1 - 2 / (exp(2 x) + 1), which is exact enough at both ends.
   KJIT_DEVICE void cap(Scores &s) const {
+    const float inner = 2.0f * key_scale_log2() / p.softcap;
 #pragma unroll
     for (int n = 0; n < cfg::kKeyTiles * 2; n++)
 #pragma unroll

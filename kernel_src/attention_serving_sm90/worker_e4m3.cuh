@@ -63,10 +63,10 @@ private:
   KJIT_DEVICE void finish(const Result &result, const Meeting &meeting) const {
     const bool is_whole = meeting.share.first == meeting.share.last;
     if (is_whole && cfg::kKeyWarps == 1) {
-      result.finish_rows(warp.o, warp.softmax, warp.scale_log2);
+      result.finish_rows(warp.o, warp.softmax, warp.scale_log2());
       return;
     }
-    result.keep(warp.o, warp.softmax, warp.scale_log2);
+    result.keep(warp.o, warp.softmax, warp.scale_log2());
     cfg::sync_workers(); // every warp has left its O
     if (is_whole) {
       result.finish();
