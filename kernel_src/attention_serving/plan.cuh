@@ -97,7 +97,7 @@ KJIT_DEVICE int64_t value_of_lane(int64_t value, int lane) {
 // The lanes' totals together, for all of them.
 KJIT_DEVICE Totals totals_of_warp(Totals totals) {
   const int lane = (int)threadIdx.x % kLanesPerWarp;
-#pragma unroll 1
+#pragma unroll
   for (int lanes = kLanesPerWarp / 2; lanes > 0; lanes /= 2) {
     Totals other;
     other.cost = value_of_lane(totals.cost, lane ^ lanes);

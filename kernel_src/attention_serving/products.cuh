@@ -24,8 +24,8 @@ struct WideProducts {
   // The key, counted from the warp's first, of column 2 * (lane % 4) + i of an accumulator's columns 8n to 8n + 7.
   static KJIT_DEVICE int key_of(int n, int i, int lane) { return n * 8 + lane % 4 * 2 + i; }
 
-  // Two neighbouring columns of O of row r * 8 + lane / 4: which they are, the lane's part and the accumulator's, and in
-  // 16 bits their chunk and byte; their values. n is below cfg::kOutputTiles8.
+  // Two neighbouring columns of O of row r * 8 + lane / 4: which they are, the lane's part and the accumulator's, and
+  // in 16 bits their chunk and byte; their values. n is below cfg::kOutputTiles8.
   static KJIT_DEVICE int lane_column(int lane) { return lane % 4 * 2; }
   static KJIT_DEVICE int tile_column(int n) { return n * 8; }
   static KJIT_DEVICE int chunk_of(int n, int lane) { return n; }

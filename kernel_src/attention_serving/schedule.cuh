@@ -7,8 +7,8 @@
 //   3. The last mark at or before a run is the run's sequence. Its head and tile follow by a division and a search.
 // So no thread walks along the sequences or along the runs, and the time hardly depends on how long these are.
 //
-// Code that runs once waits for its instructions from memory, which takes longer than what they compute. So what is
-// needed in several places is a function that is not inlined, and loops are not unrolled.
+// A scheduler has eight of the warps, so that what every warp does takes eight times as long as what one does: warps
+// without a sequence, or without a run, skip what is done for these, and one warp adds up what all have.
 #pragma once
 #include <kjit/types.cuh>
 
@@ -25,7 +25,7 @@ struct Work {
   int keys, tiles;
 };
 
-__device__ __noinline__ Work work_of(const attention_serving_params &p, int b) {
+KJIT_DEVICE Work work_of(const attention_serving_params &p, int b) {
   const Sequence s = sequence_of(p, b);
   const int tiles = tiles_of(p, s);
   return {begin_of(p, s, tiles), s.keys, tiles};
@@ -37,7 +37,7 @@ struct Place {
   int tile;
 };
 
-__device__ __noinline__ Place place_of(const attention_serving_params &p, int b, int64_t at) {
+KJIT_DEVICE Place place_of(const attention_serving_params &p, int b, int64_t at) {
   const Sequence s = sequence_of(p, b);
   const int tile = tile_at(p, s, at);
   return {begin_of(p, s, tile), tile};
@@ -45,9 +45,15 @@ __device__ __noinline__ Place place_of(const attention_serving_params &p, int b,
 
 struct Schedule {
   static constexpr int kWarps = cfg::kThreads / kLanesPerWarp;
-  static_assert(kWarps <= kLanesPerWarp, "a warp adds up what the warps have");
+  static_assert(cfg::kPass != cfg::kPlan || kWarps == kLanesPerWarp, "a warp adds up what the warps have");
 
-  // In shared memory: a mark of each run of the window; in its place before, the totals of each warp.
+  // In shared memory: a mark of each run of the window. In its place before: the totals of each warp, and what follows
+  // from them.
+  struct Sums {
+    Totals of_warps[kWarps];
+    int64_t begins[kWarps]; // of each warp's first sequence, on the line
+    Runs runs;
+  };
   struct Marks {
     int64_t begins[cfg::kThreads]; // of the sequence, on the line
     int64_t costs[cfg::kThreads];  // of one head of it; negative: it has several tiles
@@ -55,7 +61,7 @@ struct Schedule {
     int last[kWarps];              // the last mark of each warp's runs, or -1
   };
   static_assert(sizeof(Marks) == cfg::kScheduleBytes, "marks have their place in shared memory");
-  static_assert(sizeof(Totals) * kWarps <= sizeof(int64_t) * cfg::kThreads, "totals lie where the marks will");
+  static_assert(sizeof(Sums) <= sizeof(Marks), "sums lie where the marks will");
 
   const attention_serving_params &p;
   Marks &marks;
@@ -68,7 +74,7 @@ struct Schedule {
         warp(thread / kLanesPerWarp), from(first_of(thread)), to(first_of(thread + 1)) {}
 
   KJIT_DEVICE void write(int count) {
-    const Runs runs = runs_of(p, add_up(), count);
+    const Runs runs = add_up(count);
     attention_serving_run *const out = (attention_serving_run *)(p.plan + 1);
     if (thread == 0) {
       p.plan->tag = p.plan_tag;
@@ -94,9 +100,12 @@ private:
     return first < p.batch ? (int)first : p.batch;
   }
 
+  // Has some lane of the warp a sequence?
+  KJIT_DEVICE bool has_sequences() const { return first_of(warp * kLanesPerWarp) < p.batch; }
+
   // The sum of the values of this lane and of those before it.
   KJIT_DEVICE int64_t sum_to_lane(int64_t value) const {
-#pragma unroll 1
+#pragma unroll
     for (int distance = 1; distance < kLanesPerWarp; distance *= 2) {
       const int64_t before = value_of_lane(value, lane - distance);
       if (lane >= distance) value += before;
@@ -104,37 +113,43 @@ private:
     return value;
   }
 
-  // Step 1: the totals of all sequences; `begin` of this thread's.
-  KJIT_DEVICE Totals add_up() {
+  // Step 1: the runs; `begin` of this thread's sequences.
+  KJIT_DEVICE Runs add_up(int count) {
+    Sums &sums = *(Sums *)&marks;
+    int64_t in_warp = 0;
     Totals own;
-#pragma unroll 1
-    for (int b = from; b < to; b++) {
-      const Work work = work_of(p, b);
-      Totals one;
-      one.cost = one.least = one.most = work.cost;
-      one.keys = work.keys;
-      one.single = work.tiles == 1;
-      own.add(one);
+    if (has_sequences()) {
+      for (int b = from; b < to; b++) {
+        const Work work = work_of(p, b);
+        Totals one;
+        one.cost = one.least = one.most = work.cost;
+        one.keys = work.keys;
+        one.single = work.tiles == 1;
+        own.add(one);
+      }
+      in_warp = sum_to_lane(own.cost) - own.cost;
+      own = totals_of_warp(own);
     }
-    Totals *const of_warps = (Totals *)&marks;
-    const int64_t in_warp = sum_to_lane(own.cost) - own.cost;
-    const Totals mine = totals_of_warp(own);
-    if (lane == 0) of_warps[warp] = mine;
+    if (lane == 0) sums.of_warps[warp] = own;
     __syncthreads(); // the warps' totals are there
-    const Totals other = lane < kWarps ? of_warps[lane] : Totals{};
-    const int64_t before = sum_to_lane(other.cost) - other.cost;
-    begin = (in_warp + value_of_lane(before, warp)) * p.heads_kv;
-    const Totals all = totals_of_warp(other);
+    if (warp == 0) {
+      const Totals other = sums.of_warps[lane];
+      sums.begins[lane] = sum_to_lane(other.cost) - other.cost;
+      const Totals all = totals_of_warp(other);
+      if (lane == 0) sums.runs = runs_of(p, all, count);
+    }
+    __syncthreads(); // the sums are there
+    begin = (in_warp + sums.begins[warp]) * p.heads_kv;
+    const Runs runs = sums.runs;
     __syncthreads(); // everybody has read them
-    return all;
+    return runs;
   }
 
   // Step 2, for the runs from `first` on.
   KJIT_DEVICE void mark(int first, int64_t length) {
     marks.sequences[thread] = -1;
     __syncthreads(); // the marks are cleared, and those of the window before were read
-    int64_t at = begin, run = (at + length - 1) / length;
-#pragma unroll 1
+    int64_t at = begin, run = has_sequences() ? (at + length - 1) / length : 0;
     for (int b = from; b < to; b++) {
       const Work work = work_of(p, b);
       const int64_t end = at + work.cost * p.heads_kv, behind = (end + length - 1) / length;
@@ -156,7 +171,7 @@ private:
     const unsigned up_to_lane = marked & (0xffffffffu >> (kLanesPerWarp - 1 - lane));
     if (lane == 0) marks.last[warp] = highest(marked);
     __syncthreads(); // the warps' last marks are there
-    const unsigned with = __ballot_sync(0xffffffffu, lane < warp && marks.last[lane < kWarps ? lane : 0] >= 0);
+    const unsigned with = __ballot_sync(0xffffffffu, lane < warp && marks.last[lane] >= 0);
     if (up_to_lane) return warp * kLanesPerWarp + highest(up_to_lane);
     return with ? highest(with) * kLanesPerWarp + marks.last[highest(with)] : -1;
   }

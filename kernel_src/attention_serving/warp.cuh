@@ -20,7 +20,7 @@ struct Warp {
   const attention_serving_params &p;
   const int lane, key_offset; // the warp's first key in each block
   Products products;
-  Seen seen[2];       // by the thread's two rows
+  Seen seen[2]; // by the thread's two rows
   float o[1][cfg::kOutputTiles8][4];
   Softmax softmax;
 
@@ -60,7 +60,9 @@ struct Warp {
   }
 
   // Of what the softmax sees.
-  KJIT_DEVICE float scale_log2() const { return cfg::kSoftcap ? kLog2E : key_scale_log2(); }
+  KJIT_DEVICE float scale_log2() const {
+    return cfg::kSoftcap ? kLog2E : key_scale_log2();
+  }
 
   // After the last block, before the accumulators are looked at.
   KJIT_DEVICE void end() {
@@ -76,7 +78,9 @@ struct Warp {
 private:
   Descales descales; // with K and V of 8 bits
 
-  KJIT_DEVICE float key_scale_log2() const { return cfg::kNarrow ? p.scale_log2 * descales.k : p.scale_log2; }
+  KJIT_DEVICE float key_scale_log2() const {
+    return cfg::kNarrow ? p.scale_log2 * descales.k : p.scale_log2;
+  }
 
   // s = cap * tanh(scale * s / cap), by tanh x = 1 - 2 / (exp(2 x) + 1), which is exact enough at both ends.
   KJIT_DEVICE void cap(Scores &s) const {

@@ -128,8 +128,9 @@ class KvCache(unittest.TestCase):
                     )  # fmt: skip
 
     def test_kvcache__e4m3_cache_is_right(self):
-        for rows, heads, heads_kv, size, page in ((1, 8, 2, 128, 16), (1, 32, 2, 64, 64), (4, 32, 2, 128, 16),
-                                                  (1, 8, 8, 256, 16), (1, 6, 3, 80, 1), (300, 4, 2, 128, 16)):  # fmt: skip
+        shapes = ((1, 8, 2, 128, 16), (1, 32, 2, 64, 64), (4, 32, 2, 128, 16), (1, 8, 8, 256, 16), (1, 6, 3, 80, 1),
+                  (300, 4, 2, 128, 16))  # fmt: skip
+        for rows, heads, heads_kv, size, page in shapes:
             for dtype in (torch.bfloat16, torch.float16):
                 total = [700 + rows, rows, 4000, 33 + rows]
                 q, k, v, cu_q, cu_k = ragged([rows] * 4, total, heads, heads_kv, size, dtype=dtype, device="cuda")
@@ -165,7 +166,7 @@ class KvCache(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(out.dtype, torch.bfloat16)
         q, k, v = (
-            t.double() * s.double().repeat_interleave(c.diff().long(), 0).repeat_interleave(t.shape[1] // 2, 1)[..., None]
+            t.double() * s.double().repeat_interleave(c.diff(), 0).repeat_interleave(t.shape[1] // 2, 1)[..., None]
             for t, s, c in zip((q8, k8, v8), scales, (tensors[3], tensors[4], tensors[4]))
         )
         exact = attention(q, k, v, *tensors[3:], causal=True)

@@ -117,7 +117,7 @@ class Serving(unittest.TestCase):
             k_pages[place] = v_pages[place] = 0x7F  # what is appended is NaN beforehand
         k_pages, v_pages = (on_device(t.view(torch.float8_e4m3fn)) for t in (k_pages, v_pages))
         out = flash_attn_interface.flash_attn_with_kvcache(
-            on_device(q.unsqueeze(1)), k_pages, v_pages, on_device(k[last].unsqueeze(1)), on_device(v[last].unsqueeze(1)),
+            on_device(q.unsqueeze(1)), k_pages, v_pages, *(on_device(t[last].unsqueeze(1)) for t in (k, v)),
             cache_seqlens=on_device(lengths), page_table=on_device(table), causal=True,
             k_descale=on_device(k_descale).expand(2, 2), v_descale=on_device(v_descale.repeat(2, 1)),
         )  # fmt: skip
