@@ -14,6 +14,7 @@
 //
 // The cuts depend on lengths, config and card alone.
 #pragma once
+#include <kjit/ptx/global.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_serving_sm90/config.cuh"
@@ -54,6 +55,7 @@ struct Few {
   // Make the runs. @return false when the problem is not of this kind: the schedule of all batches is for it
   KJIT_DEVICE bool plan() {
     if (p.batch > kMostSequences) return false;
+    touch_table();
     const int chunks = ceil_div(p.batch, kAtOnce);
     if (chunks > 1) touch();
     int of_all = 0, tiles = 0, tiles_of_chunk = 0;
@@ -154,6 +156,15 @@ private:
     for (int lanes = kLanesPerWarp / 2; lanes > 0; lanes /= 2)
       value += __shfl_xor_sync(0xffffffffu, value, lanes);
     return value;
+  }
+
+  // Have L2 fetch a small page table, all blocks of threads together, while the lengths are on their way: a block's first
+  // pages are then looked up in L2.
+  KJIT_DEVICE void touch_table() const {
+    constexpr int kLine = 32; // entries
+    if (!p.page_table || p.cache_index) return;
+    const int64_t at = (int64_t)(lane * (int)gridDim.x + (int)blockIdx.x) * kLine;
+    if (at < (p.batch - 1) * p.page_table_stride + p.max_pages) prefetch_l2(p.page_table + at);
   }
 
   // Ask for the lengths of all chunks at once: the lane for its chunk's.
