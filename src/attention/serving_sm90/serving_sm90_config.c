@@ -54,7 +54,7 @@ uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config) {
   const uint32_t stages = (uint32_t)config->stages;
   const uint32_t kv =
       (uint32_t)config->keys * SERVING_SM90_ROW_BYTES * (bands(config->head_dim) + bands(config->head_dim_v));
-  return stages * kv + work_bytes(config) + SERVING_SM90_JOBS * SERVING_SM90_JOB_BYTES +
+  return stages * kv + work_bytes(config) + SERVING_SM90_JOB_SLOTS * SERVING_SM90_JOB_BYTES +
          SERVING_SM90_BARRIER_BYTES * (4 * stages + 2 * SERVING_SM90_JOBS) + SERVING_SM90_ALIGNMENT - 1;
 }
 
