@@ -148,6 +148,7 @@ private:
   KJIT_DEVICE void load_query(const PlannedTile &tile, const PackedRows &packed) {
     constexpr int kChunks = cfg::bands(cfg::kHeadDim) * cfg::kRowBytes / kChunkBytes; // of a row
     cfg::sync_workers(); // Q is multiplied no more, and what was merged in its place is done with
+#pragma unroll 2
     for (int i = (int)threadIdx.x; i < rows * kChunks; i += cfg::kWorkers) {
       const int row = i / kChunks, chunk = i % kChunks;
       Chunk value = {};
