@@ -49,6 +49,7 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void a
   Few few(p.serving, lane, alignment);
   Walk walk(p.serving, alignment);
   volatile int *const word = (volatile int *)layout.work();
+  if (warp == 0) layout.clear_no_job(lane);
   if (loads) {
     const bool is_few = few.plan();
     if (lane == 0) *word = is_few;

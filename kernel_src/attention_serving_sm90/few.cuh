@@ -14,6 +14,7 @@
 //
 // The cuts depend on lengths, config and card alone.
 #pragma once
+#include <kjit/ptx/global.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_serving_sm90/config.cuh"
@@ -54,6 +55,7 @@ struct Few {
   // Make the runs. @return false when the problem is not of this kind: the schedule of all batches is for it
   KJIT_DEVICE bool plan() {
     if (p.batch > kMostSequences) return false;
+    touch_table();
     const int chunks = ceil_div(p.batch, kAtOnce);
     if (chunks > 1) touch();
     int of_all = 0, tiles = 0, tiles_of_chunk = 0;
@@ -156,6 +158,15 @@ private:
     return value;
   }
 
+  // Have L2 fetch a small page table, all blocks of threads together, while the lengths are on their way: a block's
+  // first pages are then looked up in L2.
+  KJIT_DEVICE void touch_table() const {
+    constexpr int kLine = 32; // entries
+    if (!p.page_table || p.cache_index) return;
+    const int64_t at = (int64_t)(lane * (int)gridDim.x + (int)blockIdx.x) * kLine;
+    if (at < (p.batch - 1) * p.page_table_stride + p.max_pages) prefetch_l2(p.page_table + at);
+  }
+
   // Ask for the lengths of all chunks at once: the lane for its chunk's.
   KJIT_DEVICE void touch() const {
     if (lane * kAtOnce >= p.batch) return;
@@ -172,7 +183,11 @@ private:
     s = {};
     keys = all_see = {};
     start = blocks = 0;
-    if (b < p.batch) s = sequence_of(p, b);
+    if (is_usual()) {
+      if (b < p.batch) s = {p.rows_q, usual_keys(b), 0, b, 0};
+    } else if (b < p.batch) {
+      s = sequence_of(p, b);
+    }
     if (s.rows > 0) {
       // What a row sees begins and ends no earlier than what the row before it sees.
       const Seen first = seen_by(p, s, 0), last = seen_by(p, s, s.rows - 1);
@@ -182,6 +197,16 @@ private:
       if (keys.high > keys.low) blocks = ceil_div(keys.high - start, cfg::kKeys);
     }
     present = __ballot_sync(0xffffffffu, s.rows > 0);
+  }
+
+  // Does each sequence have the same rows, its own row of the cache or of the page table, and a length? What follows is
+  // then a few instructions of sequence_of()'s.
+  KJIT_DEVICE bool is_usual() const {
+    return p.used_k && !p.cu_q && !p.used_q && !p.cu_k && !p.k_new && !p.leftpad && !p.cache_index && !p.least_rows &&
+           !p.most_rows && (p.page_size || p.batch <= p.cache_rows);
+  }
+  KJIT_DEVICE int usual_keys(int b) const {
+    return at_least_0(smaller(p.used_k[b], cache_capacity(p, 0)));
   }
 
   // Runs of a tile of so many key blocks, each of at most `most`.

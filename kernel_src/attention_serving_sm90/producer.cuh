@@ -36,13 +36,15 @@ struct Producer {
 
   // `found`: the walk is at a tile.
   KJIT_DEVICE void run(bool found) {
-    if (is_few) found = few.find();
+    // Two loops, each of which lies in memory as it is run: code that is not in the instruction cache comes in order.
+    if (is_few) {
 #pragma unroll 1
-    for (; found; found = is_few ? few.move() : walk.move()) {
-      if (!(is_few ? few.describe(walk.tile, walk.share) : walk.has_share())) continue;
-      announce(is_few ? few.ends() : walk.ends());
-      griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
-      load_share(walk.tile, walk.share);
+      for (found = few.find(); found; found = few.move())
+        if (few.describe(walk.tile, walk.share)) take(few.ends());
+    } else {
+#pragma unroll 1
+      for (; found; found = walk.move())
+        if (walk.has_share()) take(walk.ends());
     }
     griddepcontrol_wait(); // the launch must not end before that pass, whether or not there was a share
     walk.tile.sequence = p.serving.batch;
@@ -50,6 +52,18 @@ struct Producer {
   }
 
 private:
+  // Take the share that the walk has come to. Its first pages are asked for before anybody is told.
+  KJIT_DEVICE void take(bool is_last) {
+    const Box box = box_of(walk.tile, first_key() + lane * p.box_rows);
+    announce(is_last);
+    griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
+    load_share(walk.tile, walk.share, box);
+  }
+
+  KJIT_DEVICE int first_key() const {
+    return walk.tile.start + walk.share.from * cfg::kKeys;
+  }
+
   // Let the workers have the share that the walk has come to, or the end.
   KJIT_DEVICE void announce(bool is_last) {
     mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);
@@ -75,9 +89,10 @@ private:
     return {position - index * s.page_size, s.page_table[tile.s.cache_row * s.page_table_stride + index]};
   }
 
-  KJIT_DEVICE void load_share(const PlannedTile &tile, const Share &share) {
-    const int first = tile.start + share.from * cfg::kKeys;
-    Box box = box_of(tile, first + lane * p.box_rows), following = {};
+  // `box`: the lane's first.
+  KJIT_DEVICE void load_share(const PlannedTile &tile, const Share &share, Box box) {
+    const int first = first_key();
+    Box following = {};
     int held = 0; // the number of lane 0's box
     for (int block = share.from; block < share.to; block++) {
       const int number = (block - share.from) * boxes;
