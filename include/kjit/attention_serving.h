@@ -6,7 +6,7 @@
  *
  * The kernels are those of the family `attention_serving`, for sm_80 and later, and on Hopper those of
  * `attention_serving_sm90`, for few rows of q, and of `attention_prefill_sm90`, for many. Which one a call gets depends
- * on dtype, head sizes, heads, pages, whether there is a softcap, and how many rows of q there are, and not on lengths
+ * on dtypes, head sizes, heads, pages, whether there is a softcap, and how many rows of q there are, and not on lengths
  * on the device: a model needs a handful, which kjit_attention_serving_kernels() lists.
  */
 #ifndef KJIT_ATTENTION_SERVING_H
@@ -34,8 +34,10 @@ extern "C" {
  * | k_new, v_new | (batch, new, heads_kv, columns) | cu_seqlens_k_new | (total new, heads_kv, columns) |
  *
  * q, k, v, o, k_new, v_new are of one 16-bit dtype, on the current device, the last axis contiguous, data 16-byte
- * aligned, the other strides multiples of 16 bytes; heads_q is a multiple of heads_kv. lse is fp32. The int32 arrays
- * are contiguous device memory; NULL where they do not apply. Rows and keys of sequence b:
+ * aligned, the other strides multiples of 16 bytes; heads_q is a multiple of heads_kv. lse is fp32. k and v may both be
+ * KJIT_FP8_E4M3 instead, with columns that are multiples of 16: keys then count as k · k_descale, values as
+ * v · v_descale, and new ones are divided by it and rounded to nearest even, to 448 where they are larger. The int32
+ * arrays are contiguous device memory; NULL where they do not apply. Rows and keys of sequence b:
  *
  *  - rows: seqused_q[b], else cu_seqlens_q[b + 1] - cu_seqlens_q[b], else q's;
  *  - keys: seqused_k[b], else cu_seqlens_k[b + 1] - cu_seqlens_k[b], else the cache's positions; less leftpad_k[b];
@@ -48,12 +50,14 @@ extern "C" {
 typedef struct kjit_attention_serving_args {
   size_t struct_size;
   kjit_tensor q, k, v;
-  kjit_tensor o;            /**< written */
-  kjit_tensor lse;          /**< written: natural log, sinks included; data NULL: not wanted */
-  kjit_tensor k_new, v_new; /**< appended to the cache at seqused_k[b] + i before attention; data NULL: none.
-                                 k and v are then written. Positions that the cache does not have are skipped. */
-  int64_t batch;            /**< sequences; without a sequence, or a row of q, nothing is done, nor appended */
-  int64_t max_seqlen_q;     /**< no sequence has more rows: shapes the choice of the kernel, never the result; 0: q's */
+  kjit_tensor o;                    /**< written */
+  kjit_tensor lse;                  /**< written: natural log, sinks included; data NULL: not wanted */
+  kjit_tensor k_new, v_new;         /**< appended to the cache at seqused_k[b] + i before attention; data NULL: none.
+                                         k and v are then written. Positions beyond the cache are skipped. */
+  kjit_tensor k_descale, v_descale; /**< (batch, heads_kv) fp32, positive, any strides, 0 included: of a cache in
+                                         KJIT_FP8_E4M3; data NULL: 1 */
+  int64_t batch;                    /**< sequences; without a sequence, or a row of q, nothing is done, nor appended */
+  int64_t max_seqlen_q; /**< no sequence has more rows: shapes the choice of the kernel, never the result; 0: q's */
   const int32_t *cu_seqlens_q, *cu_seqlens_k, *cu_seqlens_k_new; /**< batch + 1 each */
   const int32_t *seqused_q, *seqused_k;                          /**< batch each; k_new needs seqused_k */
   const int32_t *cache_batch_idx;      /**< batch: row of the cache, or of the page table; NULL: b */
@@ -145,12 +149,13 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_serving_get_sizes(kjit_runtim
 typedef struct kjit_serving_model {
   size_t struct_size;
   int32_t dtype;      /**< KJIT_FP16 or KJIT_BF16                                */
-  int32_t softcap;    /**< 1: scores are capped                                  */
+  int32_t cache;      /**< of k and v: dtype, or KJIT_FP8_E4M3; 0: dtype          */
   int64_t heads_q;    /**< at least 1                                            */
   int64_t heads_kv;   /**< 0: as heads_q                                         */
   int64_t head_dim;   /**< columns of q and k                                    */
   int64_t head_dim_v; /**< columns of v and o; 0: as head_dim                    */
   int64_t page_size;  /**< positions of a page; 0: no pages                      */
+  int64_t softcap;    /**< 1: scores are capped                                  */
 } kjit_serving_model;
 
 static inline kjit_serving_model kjit_serving_model_default(void) {
@@ -190,7 +195,8 @@ typedef enum kjit_serving_pass {
  */
 #define KJIT_ATTENTION_SERVING_FIELDS(X)                                                                               \
   X(pass, PASS, "attend, plan (the schedule) or append (new keys and values to the cache)")                            \
-  X(dtype, DTYPE, "element type of q, k, v and o: FP16 (5) or BF16 (15)")                                              \
+  X(dtype, DTYPE, "element type of q and o: FP16 (5) or BF16 (15)")                                                    \
+  X(cache, DTYPE, "element type of k and v: dtype, or FP8_E4M3 (24)")                                                  \
   X(head_dim, INT, "columns of q and k: a multiple of 8 from 8 to 256")                                                \
   X(head_dim_v, INT, "columns of v and o: a multiple of 8 from 8 to 256")                                              \
   X(rows, INT, "query rows of a tile, query heads that share a key head packed into them: 16, 32, 64 or 128")          \

@@ -17,7 +17,8 @@ typedef enum kjit_dtype {
   KJIT_INT32 = 3,
   KJIT_FP16 = 5,
   KJIT_FP32 = 6,
-  KJIT_BF16 = 15
+  KJIT_BF16 = 15,
+  KJIT_FP8_E4M3 = 24 /**< float8_e4m3fn: NaN, no infinity */
 } kjit_dtype;
 
 /** kjit_tensor.device of memory that no GPU owns. */

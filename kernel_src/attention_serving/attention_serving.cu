@@ -3,7 +3,7 @@
 //   O = softmax(scale * Q K^T) V for each (sequence, head), over the keys that a row sees (lengths.cuh)
 //
 // Passes    attend   O and the log-sum-exp
-//           plan     the schedule of an attend pass, for callers that use one schedule for many layers (plan.cuh)
+//           plan     the schedule of an attend pass, for callers that use one schedule for many layers (schedule.cuh)
 //           append   new keys and values into the cache, before attend
 // Tensors   params.h; fp16 or bf16, any strides that are multiples of 8 elements, columns contiguous. Lengths, page
 //           tables and offsets are read on the device, and nothing that they do not reach is read at all.
@@ -20,7 +20,7 @@
 #include "attention_serving/attend.cuh"
 #include "attention_serving/config.cuh"
 #include "attention_serving/params.h"
-#include "attention_serving/plan.cuh"
+#include "attention_serving/schedule.cuh"
 
 #if __CUDA_ARCH__ < 800
 #error "attention_serving requires sm_80 or higher"
@@ -31,7 +31,7 @@ __launch_bounds__(cfg::kThreads,
                   cfg::kBlocksPerSm) void attention_serving(const __grid_constant__ attention_serving_params p) {
   extern __shared__ __align__(128) char shared[];
   if constexpr (cfg::kPass == cfg::kPlan) {
-    plan::write(p, *(plan::Chunk *)shared, p.runs);
+    plan::Schedule(p, shared).write(p.runs);
   } else if constexpr (cfg::kPass == cfg::kAppend) {
     append::run(p);
   } else {

@@ -4,10 +4,15 @@
 #include <kjit/shared_tile.cuh>
 #include <kjit/types.cuh>
 
+#include "attention_serving/byte_tile.cuh"
+#include "attention_serving/params.h"
+
 #if !defined(KJIT_pass) || !defined(KJIT_dtype)
 #error "KJIT_pass or KJIT_dtype is not defined: 0 (attend), 1 (plan) or 2 (append); 5 (fp16) or 15 (bf16)"
 #elif !defined(KJIT_head_dim) || !defined(KJIT_head_dim_v)
 #error "KJIT_head_dim or KJIT_head_dim_v is not defined: columns of Q and K, columns of V and O"
+#elif !defined(KJIT_cache)
+#error "KJIT_cache is not defined: element type of K and V, that of Q or 24 (e4m3)"
 #elif !defined(KJIT_rows) || !defined(KJIT_keys) || !defined(KJIT_warps)
 #error "KJIT_rows, KJIT_keys or KJIT_warps is not defined: packed query rows and keys of a tile, warps of a block"
 #elif !defined(KJIT_stages) || !defined(KJIT_blocks_per_sm)
@@ -33,10 +38,14 @@ constexpr int kKeys = KJIT_keys;
 constexpr int kWarps = KJIT_warps;
 constexpr int kStages = KJIT_stages;
 constexpr int kBlocksPerSm = KJIT_blocks_per_sm;
+constexpr bool kNarrow = KJIT_cache == 24; // K and V of 8 bits an element, else of 16
+constexpr int kCacheBytes = kNarrow ? 1 : 2;
+constexpr int kCacheElements = kChunkBytes / kCacheBytes; // of a chunk
 constexpr bool kPaged = KJIT_paged;
 constexpr bool kSoftcap = KJIT_softcap;
 
-constexpr int kThreads = kWarps * kLanesPerWarp;
+constexpr int kPlanThreads = SERVING_PLAN_THREADS;
+constexpr int kThreads = kPass == kPlan ? kPlanThreads : kWarps * kLanesPerWarp;
 constexpr int kWorkers = kThreads;            // that merge partial results
 constexpr int kRowWarps = kRows / 16;         // warps along the rows: each has 16
 constexpr int kKeyWarps = kWarps / kRowWarps; // warps along the keys of a tile
@@ -48,6 +57,8 @@ constexpr int kQueryKeySlices = ceil_div(kHeadDim, 16);
 constexpr int kValueSlices = ceil_div(kHeadDimV, 16);
 constexpr int kOutputTiles8 = kHeadDimV / 8;
 
+static_assert(KJIT_cache == KJIT_dtype || KJIT_cache == 24, "cache: dtype, or 24");
+static_assert(kHeadDim % kCacheElements == 0 && kHeadDimV % kCacheElements == 0, "heads: whole chunks of the cache");
 static_assert(kPass >= kAttend && kPass <= kAppend, "pass: 0, 1 or 2");
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
 static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
@@ -57,9 +68,19 @@ static_assert(kKeys % (16 * kKeyWarps) == 0, "keys: a multiple of 16 * warps / (
 static_assert(kStages >= 2 && kStages <= 4, "stages: 2 to 4");
 
 using QTile = SharedTile<kRows, 16 * kQueryKeySlices, true>;
-using KTile = SharedTile<kKeys, 16 * kQueryKeySlices, true>;
-using VTile = SharedTile<kKeys, 16 * kValueSlices, true>;
 using OTile = SharedTile<kRows, 16 * kValueSlices, true>; // in 16 bits, where the tiles were
+
+// Tiles of K and V, by the bytes of an element.
+template <int kElementBytes> struct CacheTiles {
+  using K = SharedTile<kKeys, 16 * kQueryKeySlices, true>;
+  using V = SharedTile<kKeys, 16 * kValueSlices, true>;
+};
+template <> struct CacheTiles<1> {
+  using K = ByteTile<kKeys, kHeadDim>;
+  using V = ByteTile<kKeys, kHeadDimV>;
+};
+using KTile = CacheTiles<kCacheBytes>::K;
+using VTile = CacheTiles<kCacheBytes>::V;
 
 // Shared memory: Q, then `kStages` times K and V; O of every warp along the keys, in fp32, takes their place when a
 // tile ends. Behind them each row's maximum and sum, for each warp along the keys; with pages two tables of rows; a
@@ -73,9 +94,10 @@ constexpr int kRowTableAt = kStatisticsAt + kKeyWarps * kRows * 2 * 4;
 constexpr int kRowTableBytes = kPaged ? 2 * kKeys * 16 : 0;
 constexpr int kWordAt = kRowTableAt + kRowTableBytes;
 constexpr int kPlanBytes = kThreads * 12; // the costs of a chunk of sequences, before the first tile
-constexpr int kSharedBytes = kPass == kAttend ? kWordAt + 16 : kPass == kPlan ? kPlanBytes : 0;
+constexpr int kScheduleBytes = kThreads * 20 + kThreads / kLanesPerWarp * 4; // schedule.cuh
+constexpr int kSharedBytes = kPass == kAttend ? kWordAt + 16 : kPass == kPlan ? kScheduleBytes : 0;
 
-static_assert(kPlanBytes <= kTilesBytes, "the plan lies where the tiles will");
+static_assert(kPass != kAttend || kPlanBytes <= kTilesBytes, "the plan lies where the tiles will");
 
 static_assert(kSharedBytes == KJIT_shared_bytes, "shared_bytes: what the host asks for is what is used");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as the warps have");

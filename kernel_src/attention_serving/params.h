@@ -6,12 +6,22 @@
 #ifndef KJIT_KERNEL_SRC_ATTENTION_SERVING_PARAMS_H
 #define KJIT_KERNEL_SRC_ATTENTION_SERVING_PARAMS_H
 
+/* Threads of the plan pass, which is one block. */
+enum { SERVING_PLAN_THREADS = 1024 };
+
 /* What lies between neighbours of a tensor of rows: of one sequence (of q, o and dense caches), cache row, or page; of
  * one position; of one head. `batch` is 0 where the rows of all sequences follow one another. */
 struct attention_serving_strides {
   long long batch;
   long long seq;
   long long head;
+};
+
+/* What the elements of an 8-bit cache are multiplied by: a number for each sequence and key head, `batch` and `head`
+ * elements apart (0: all have the same). */
+struct attention_serving_descales {
+  const float *at; /* or null: 1 */
+  long long batch, head;
 };
 
 /* A run of a schedule, as the plan pass writes it: the tile that holds the run's first unit of work. */
@@ -34,7 +44,7 @@ struct attention_serving_plan_head {
 
 struct attention_serving_params {
   const void *q;         /* rows of heads_kv * group heads, head_dim columns */
-  const void *k;         /* cache of keys: read, and written by the append pass */
+  const void *k;         /* cache of keys, of q's type or of e4m3: read, and written by the append pass */
   const void *v;         /* cache of values, head_dim_v columns */
   void *o;               /* as q, head_dim_v columns */
   float *lse;            /* natural log, rows contiguous; or null */
@@ -58,6 +68,7 @@ struct attention_serving_params {
   int *arrivals;                            /* one for each block of threads; zeros before and after every launch */
 
   struct attention_serving_strides q_stride, k_stride, v_stride, o_stride, k_new_stride, v_new_stride;
+  struct attention_serving_descales k_descale, v_descale; /* of a cache in e4m3 */
   long long lse_batch_stride, lse_head_stride;
   long long page_table_stride;
 

@@ -76,14 +76,14 @@ KJIT_DEVICE int load_chunk(const attention_serving_params &p, Chunk &chunk, int 
 struct Totals {
   int64_t cost = 0, least = 0x7fffffffffffffff, most = 0;
   int keys = 0;
-  bool single = true; // every sequence has one tile
+  int single = 1; // every sequence has one tile
 
   KJIT_DEVICE void add(const Totals &other) {
     cost += other.cost;
     least = other.least < least ? other.least : least;
     most = other.most > most ? other.most : most;
     keys = other.keys > keys ? other.keys : keys;
-    single = single && other.single;
+    single &= other.single;
   }
 };
 
@@ -92,6 +92,22 @@ KJIT_DEVICE int64_t value_of_lane(int64_t value, int lane) {
   const unsigned low = __shfl_sync(0xffffffffu, (unsigned)value, lane);
   const unsigned high = __shfl_sync(0xffffffffu, (unsigned)((uint64_t)value >> 32), lane);
   return (int64_t)((uint64_t)high << 32 | low);
+}
+
+// The lanes' totals together, for all of them.
+KJIT_DEVICE Totals totals_of_warp(Totals totals) {
+  const int lane = (int)threadIdx.x % kLanesPerWarp;
+#pragma unroll
+  for (int lanes = kLanesPerWarp / 2; lanes > 0; lanes /= 2) {
+    Totals other;
+    other.cost = value_of_lane(totals.cost, lane ^ lanes);
+    other.least = value_of_lane(totals.least, lane ^ lanes);
+    other.most = value_of_lane(totals.most, lane ^ lanes);
+    other.keys = __shfl_xor_sync(0xffffffffu, totals.keys, lanes);
+    other.single = __shfl_xor_sync(0xffffffffu, totals.single, lanes);
+    totals.add(other);
+  }
+  return totals;
 }
 
 // The totals of a chunk. Every warp by itself, whose lanes take turns.
@@ -106,17 +122,7 @@ KJIT_DEVICE Totals totals_of(const Chunk &chunk, int loaded) {
     one.single = keys >= 0;
     totals.add(one);
   }
-#pragma unroll
-  for (int lanes = kLanesPerWarp / 2; lanes > 0; lanes /= 2) {
-    Totals other;
-    other.cost = value_of_lane(totals.cost, lane ^ lanes);
-    other.least = value_of_lane(totals.least, lane ^ lanes);
-    other.most = value_of_lane(totals.most, lane ^ lanes);
-    other.keys = __shfl_xor_sync(0xffffffffu, totals.keys, lanes);
-    other.single = __shfl_xor_sync(0xffffffffu, (int)totals.single, lanes) != 0;
-    totals.add(other);
-  }
-  return totals;
+  return totals_of_warp(totals);
 }
 
 // Tiles that are alike are cut into equal parts, so that no run lies in two of them, where this leaves at most a
@@ -138,11 +144,7 @@ KJIT_DEVICE int parts_of(const attention_serving_params &p, const Totals &totals
   return is_enough ? parts : 0;
 }
 
-// All threads of a block together; each gets the result.
-KJIT_DEVICE Runs make_runs(const attention_serving_params &p, Chunk &chunk, int count) {
-  Totals totals;
-  for (int first = 0; first < p.batch; first += cfg::kThreads)
-    totals.add(totals_of(chunk, load_chunk(p, chunk, first)));
+KJIT_DEVICE Runs runs_of(const attention_serving_params &p, const Totals &totals, int count) {
   int64_t length = (totals.cost * p.heads_kv + count - 1) / count;
   const int64_t least = (int64_t)kLeastRunKeys * p.group;
   if (length < least) length = least;
@@ -153,6 +155,14 @@ KJIT_DEVICE Runs make_runs(const attention_serving_params &p, Chunk &chunk, int 
     if (length < needed) length = needed;
   }
   return {count, parts_of(p, totals, count), length};
+}
+
+// All threads of a block together; each gets the result.
+KJIT_DEVICE Runs make_runs(const attention_serving_params &p, Chunk &chunk, int count) {
+  Totals totals;
+  for (int first = 0; first < p.batch; first += cfg::kThreads)
+    totals.add(totals_of(chunk, load_chunk(p, chunk, first)));
+  return runs_of(p, totals, count);
 }
 
 // The last tile of a sequence that does not begin behind `at`.
@@ -218,40 +228,6 @@ KJIT_DEVICE attention_serving_run find_run(const attention_serving_params &p, Ch
     return run;
   }
   return {p.batch, 0, 0, 0, 0};
-}
-
-// The plan pass: write the schedule. One block of threads; each takes some of the runs.
-KJIT_DEVICE void write(const attention_serving_params &p, Chunk &chunk, int count) {
-  const Runs runs = make_runs(p, chunk, count);
-  attention_serving_run *const to = (attention_serving_run *)(p.plan + 1);
-  for (int i = (int)threadIdx.x; i < count; i += cfg::kThreads)
-    to[i] = runs.parts ? run_of_part(p, runs, i) : attention_serving_run{p.batch, 0, 0, 0, 0};
-  int64_t before = 0;
-  int next = 0; // the first run that is not found yet: the same in all threads
-  for (int first = 0; first < p.batch && !runs.parts; first += cfg::kThreads) {
-    const int loaded = load_chunk(p, chunk, first);
-    for (int i = 0; i < loaded; i++) {
-      const int64_t cost = chunk.cost[i], all = cost * p.heads_kv, after = before + all;
-      const int64_t reached = (after + runs.length - 1) / runs.length; // runs that begin before `after`
-      const int end = reached < count ? (int)reached : count;
-      if (next + (int)threadIdx.x < end) {
-        const Sequence s = sequence_of(p, first + i);
-        for (int r = next + (int)threadIdx.x; r < end; r += cfg::kThreads) {
-          const int64_t at = r * runs.length - before;
-          const int head = (int)(at / cost), tile = tile_at(p, s, at - head * cost);
-          to[r] = {first + i, head, tile, 0, before + head * cost + begin_of(p, s, tile)};
-        }
-      }
-      next = end;
-      before = after;
-    }
-  }
-  if (threadIdx.x == 0) {
-    p.plan->tag = p.plan_tag;
-    p.plan->runs = count;
-    p.plan->parts = runs.parts;
-    p.plan->length = runs.length;
-  }
 }
 
 } // namespace plan

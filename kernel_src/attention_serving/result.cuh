@@ -1,14 +1,16 @@
 // The end of a tile: from the accumulators of mma.sync to O and the log-sum-exp, or to a partial result (merge.cuh).
+//
+// Whoever includes this has included a config.cuh that defines the constants of namespace cfg, and Products.
 #pragma once
 #include <kjit/ptx/cvt.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
 #include <kjit/warp.cuh>
 
-#include "attention_serving/config.cuh"
 #include "attention_serving/merge.cuh"
 #include "attention_serving/params.h"
-#include "attention_serving/tiles.cuh"
+#include "attention_serving/rows.cuh"
+#include "attention_serving/tile_chunks.cuh"
 
 struct Result : Merge {
   // O of a warp along the keys, and its statistics, in shared memory.
@@ -27,11 +29,11 @@ struct Result : Merge {
       const float sum = quad_sum(softmax.sum[0][r]);
       if (lane % 4 == 0)
         statistics(key_warp)[row] = {sum == 0.0f ? masked_score() : softmax.max[0][r] * scale_log2, sum};
-      float *const to = output(key_warp, row) + lane % 4 * 2;
+      float *const to = output(key_warp, row) + Products::lane_column(lane);
 #pragma unroll
       for (int n = 0; n < cfg::kOutputTiles8; n++) {
-        to[n * 8] = o[0][n][2 * r];
-        to[n * 8 + 1] = o[0][n][2 * r + 1];
+        to[Products::tile_column(n)] = Products::low_of(o[0], n, r);
+        to[Products::tile_column(n) + 1] = Products::high_of(o[0], n, r);
       }
     }
   }
@@ -82,8 +84,9 @@ struct Result : Merge {
       const float inverse = all.sum == 0.0f ? 0.0f : factor / all.sum;
 #pragma unroll
       for (int n = 0; n < cfg::kOutputTiles8; n++)
-        st_shared_4(tile + chunk_offset<cfg::OTile>(row, n) + lane % 4 * 4,
-                    cvt_rn_x2(cfg::Element{}, o[0][n][2 * r] * inverse, o[0][n][2 * r + 1] * inverse));
+        st_shared_4(
+            tile + chunk_offset<cfg::OTile>(row, Products::chunk_of(n, lane)) + Products::byte_of(n, lane),
+            cvt_rn_x2(cfg::Element{}, Products::low_of(o[0], n, r) * inverse, Products::high_of(o[0], n, r) * inverse));
     }
     __syncwarp(); // the rows below were written by other lanes
     for (int i = lane; i < 16 * kChunks; i += kLanesPerWarp) {
@@ -98,7 +101,7 @@ struct Result : Merge {
   // The tile was computed as a whole: what keep() left is the result.
   KJIT_DEVICE void finish() const {
     const int count = rows.count();
-    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kThreads) {
+    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kWorkers) {
       const int row = i / kChunks, chunk = i % kChunks;
       float weights[cfg::kKeyWarps], values[8];
       const Statistics all = join(row, weights);
@@ -111,7 +114,7 @@ struct Result : Merge {
   KJIT_DEVICE void write_partial(int first) const {
     const int count = rows.count(); // rows that do not exist are neither written nor merged
     float *const to = partial((int)blockIdx.x, (int)blockIdx.x == first);
-    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kThreads) {
+    for (int i = (int)threadIdx.x; i < count * kChunks; i += cfg::kWorkers) {
       const int row = i / kChunks, chunk = i % kChunks;
       float weights[cfg::kKeyWarps], values[8];
       const Statistics all = join(row, weights);

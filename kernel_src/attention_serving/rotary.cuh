@@ -1,10 +1,12 @@
 // Rotary position embedding: pairs of columns are turned by the angle whose cosine and sine a table has for the row's
 // position; computed in fp32, rounded to 16 bits. Columns from rotary_columns on stay what they are.
+//
+// Whoever includes this has included a config.cuh that defines cfg::Element.
 #pragma once
 #include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
 
-#include "attention_serving/config.cuh"
 #include "attention_serving/element.cuh"
 #include "attention_serving/params.h"
 
@@ -55,6 +57,30 @@ KJIT_DEVICE void turn_halves(const attention_serving_params &p, Chunk &low, Chun
 // How many pieces of work a row is, each of one or two chunks.
 KJIT_DEVICE int pieces(const attention_serving_params &p) {
   return p.rotary_interleaved ? p.rotary_columns / 8 : p.rotary_columns / 16;
+}
+
+// Position of row `query` of a sequence's q.
+KJIT_DEVICE int position_of(const attention_serving_params &p, int sequence, int query) {
+  const int first = p.rotary_at ? p.rotary_at[sequence] : p.used_k[sequence];
+  return p.rotary_by_row ? first + query : first;
+}
+
+// Chunk `index` of a row in memory, turned.
+KJIT_DEVICE Chunk turned(const attention_serving_params &p, const char *row, int index, int position) {
+  Chunk chunk = ld_global_nc_16(row + index * kChunkBytes);
+  const int half = p.rotary_columns / (2 * kChunkElements);
+  if (index >= 2 * half) return chunk;
+  if (p.rotary_interleaved) {
+    turn_interleaved(p, chunk, index, position);
+    return chunk;
+  }
+  const bool is_high = index >= half;
+  Chunk other = ld_global_nc_16(row + (is_high ? index - half : index + half) * kChunkBytes);
+  if (is_high)
+    turn_halves(p, other, chunk, index - half, position);
+  else
+    turn_halves(p, chunk, other, index, position);
+  return chunk;
 }
 
 } // namespace rotary

@@ -12,17 +12,11 @@
 #include "attention_serving/params.h"
 #include "attention_serving/rotary.cuh"
 #include "attention_serving/rows.cuh"
-
-// The offset of a 16-byte chunk in a swizzled tile.
-template <typename Tile> KJIT_DEVICE uint32_t chunk_offset(int row, int chunk) {
-  const int band = Tile::slice_band(chunk / 2);
-  return Tile::band_offset(band) +
-         Tile::offset_in_band(Tile::band_width(band), row, chunk - Tile::band_column(band) / kChunkElements);
-}
+#include "attention_serving/tile_chunks.cuh"
 
 // Call visit(row, chunk) for this thread's chunks of a tile, neighbouring threads taking neighbouring chunks of a row.
 template <typename Tile, typename Visit> KJIT_DEVICE void for_chunks(Visit visit) {
-  constexpr int kChunks = Tile::kColumns / kChunkElements, kTotal = Tile::kRows * kChunks;
+  constexpr int kChunks = TileChunks<Tile>::kRow, kTotal = Tile::kRows * kChunks;
 #pragma unroll
   for (int i = 0; i < ceil_div(kTotal, cfg::kThreads); i++) {
     const int index = (int)threadIdx.x + i * cfg::kThreads;
@@ -80,15 +74,15 @@ struct KeyValueSource {
 
   KJIT_DEVICE KeyValueSource(const attention_serving_params &params, const Sequence &s, int head, int first, int end,
                              uint32_t tiles, uint32_t table)
-      : p(params), k((const char *)params.k + head * params.k_stride.head * 2),
-        v((const char *)params.v + head * params.v_stride.head * 2), pages(nullptr), first(first), end(end),
-        first_slot(s.first_slot), tiles(tiles), table(table) {
+      : p(params), k((const char *)params.k + head * params.k_stride.head * cfg::kCacheBytes),
+        v((const char *)params.v + head * params.v_stride.head * cfg::kCacheBytes), pages(nullptr), first(first),
+        end(end), first_slot(s.first_slot), tiles(tiles), table(table) {
     if constexpr (cfg::kPaged) {
       pages = p.page_table + s.cache_row * p.page_table_stride;
     } else {
       const int64_t row = p.cu_k ? 0 : s.cache_row;
-      k += (row * p.k_stride.batch + s.first_slot * p.k_stride.seq) * 2;
-      v += (row * p.v_stride.batch + s.first_slot * p.v_stride.seq) * 2;
+      k += (row * p.k_stride.batch + s.first_slot * p.k_stride.seq) * cfg::kCacheBytes;
+      v += (row * p.v_stride.batch + s.first_slot * p.v_stride.seq) * cfg::kCacheBytes;
     }
   }
 
@@ -131,15 +125,15 @@ private:
   KJIT_DEVICE void load_tensor(const char *base, int64_t stride, uint32_t tile, int j) const {
     const int begin = first + j * cfg::kKeys, left = end - begin;
     for_chunks<Tile>([&](int row, int chunk) {
-      bool inside = row < left && chunk * kChunkElements < kColumns;
+      bool inside = row < left && chunk * cfg::kCacheElements < kColumns;
       int64_t offset = (begin + row) * stride;
       if constexpr (cfg::kPaged) {
         const Chunk at = ld_shared_16(entry(j, row));
         offset = (int64_t)((uint64_t)at.word[kWord + 1] << 32 | at.word[kWord]);
         inside = inside && offset >= 0;
       }
-      const char *const from = inside ? base + offset * 2 + chunk * kChunkBytes : base;
-      cp_async_16_zfill(tile + chunk_offset<Tile>(row, chunk), from, inside);
+      const char *const from = inside ? base + offset * cfg::kCacheBytes + chunk * kChunkBytes : base;
+      cp_async_16_zfill(tile + TileChunks<Tile>::offset(row, chunk), from, inside);
     });
   }
 };

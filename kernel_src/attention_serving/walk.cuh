@@ -40,12 +40,16 @@ struct Walk {
       : p(params), alignment(alignment) {}
 
   // Find the run's first tile. All threads of the block together; each gets the result. `chunk` is shared memory.
-  // @return false when the block has no share in any tile
+  // @return false when there is none
   KJIT_DEVICE bool begin(plan::Chunk &chunk) {
     attention_serving_run at;
-    if (p.plan && p.plan->tag == p.plan_tag && p.plan->runs == (int)gridDim.x) {
-      runs = {(int)gridDim.x, p.plan->parts, p.plan->length};
+    attention_serving_plan_head head = {};
+    if (p.plan) { // both are loaded at once
+      head = *p.plan;
       at = ((const attention_serving_run *)(p.plan + 1))[blockIdx.x];
+    }
+    if (p.plan && head.tag == p.plan_tag && head.runs == (int)gridDim.x) {
+      runs = {head.runs, head.parts, head.length};
     } else {
       runs = plan::make_runs(p, chunk, (int)gridDim.x);
       at =
@@ -57,29 +61,23 @@ struct Walk {
     tile.index = at.tile;
     tile.begins = at.begins;
     tile.s = sequence_of(p, at.sequence);
-    return has_share() || next();
+    return true;
   }
 
-  // Go on to the next tile in which the block has a share. Whole warps. @return false when there is none
-  KJIT_DEVICE bool next() {
-    const int64_t end = (blockIdx.x + 1) * runs.length;
-    if (runs.parts) return false;
-    while (advance() && tile.begins < end)
-      if (has_share()) return true;
-    return false;
-  }
+  // Go on to the next tile. Whole warps. @return false when it is behind the run's end
+  KJIT_DEVICE bool move() { return !runs.parts && advance() && tile.begins < (blockIdx.x + 1) * runs.length; }
 
-  // Does the run end in this tile, so that there is no share behind this one?
-  KJIT_DEVICE bool ends() const { return runs.parts || tile.begins + tile.cost >= (blockIdx.x + 1) * runs.length; }
-
-private:
-  // Has the block a share in the tile? If so, which.
+  // Describe the tile. Has the block a share in it? If so, which.
   KJIT_DEVICE bool has_share() {
     describe();
     share = share_of_block();
     return (int)blockIdx.x >= share.first && (int)blockIdx.x <= share.last;
   }
 
+  // Does the run end in this tile, so that there is no share behind this one?
+  KJIT_DEVICE bool ends() const { return runs.parts || tile.begins + tile.cost >= (blockIdx.x + 1) * runs.length; }
+
+private:
   // Fill in what follows from the tile's place.
   KJIT_DEVICE void describe() {
     const PackedRows rows(p, tile.s, tile.head, tile.index);

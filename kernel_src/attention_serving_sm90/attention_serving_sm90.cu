@@ -3,23 +3,29 @@
 //   O = softmax(scale * Q K^T) V for each (sequence, head), over the keys that a row sees
 //   (attention_serving/lengths.cuh)
 //
-// Tensors   attention_serving/params.h; fp16 or bf16. K and V are read by TMA, over a cache, over the keys of all
+// Tensors   attention_serving/params.h; fp16 or bf16, K and V also e4m3. K and V are read by TMA, over a cache, over
+// the keys of all
 //           sequences, or over pages of a multiple of 8 positions. Lengths, offsets and page tables are read on the
 //           device. With pages no keys padded on the left; no rotary.
 // Grid      blocks_per_sm blocks of threads for each multiprocessor, each with an equal run of all work, whatever the
 //           batch (attention_serving/plan.cuh).
-// Threads   one warpgroup that multiplies, stores and merges (worker.cuh), and a warp that loads (producer.cuh).
-// Shared    stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh).
-// Results   a tile whose keys lie in several runs leaves partial results, which the last blocks of threads to arrive
+// Threads   one warpgroup that multiplies, stores and merges (worker.cuh, worker_e4m3.cuh), and a warp that loads
+// (producer.cuh). Shared    stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh). Results   a tile
+// whose keys lie in several runs leaves partial results, which the last blocks of threads to arrive
 //           merge in a fixed order (attention_serving/merge.cuh).
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/tma.cuh>
 
 #include "attention_serving_sm90/config.cuh"
 
 #include "attention_serving_sm90/producer.cuh"
+#if KJIT_cache == 24
+#include "attention_serving_sm90/worker_e4m3.cuh"
+#else
 #include "attention_serving_sm90/worker.cuh"
+#endif
 
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "attention_serving_sm90 requires sm_90a"
@@ -36,14 +42,31 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void a
     prefetch_tensormap((const TensorMap *)&p.k);
     prefetch_tensormap((const TensorMap *)&p.v);
   }
-  Walk walk(p.serving, p.serving.page_table ? p.box_rows : 1);
-  const bool any = walk.begin(*(plan::Chunk *)layout.work());
-  __syncthreads(); // the mbarriers are initialised, and everybody has read the plan
-  if (!any) return;
   // The shuffle tells the compiler that the number is the same in all threads of a warp.
   const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0), lane = (int)threadIdx.x % kLanesPerWarp;
-  if (warp == cfg::kWorkers / kLanesPerWarp)
-    Producer(p, layout, lane, walk).run();
+  const int alignment = p.serving.page_table ? p.box_rows : 1;
+  const bool loads = warp == cfg::kWorkers / kLanesPerWarp;
+  Few few(p.serving, lane, alignment);
+  Walk walk(p.serving, alignment);
+  volatile int *const word = (volatile int *)layout.work();
+  if (warp == 0) layout.clear_no_job(lane);
+  if (loads) {
+    const bool is_few = few.plan();
+    if (lane == 0) *word = is_few;
+  }
+  __syncthreads(); // the mbarriers are initialised, and the word is written
+  const bool is_few = *word;
+  bool found = false;
+  if (!is_few) {
+    found = walk.begin(*(plan::Chunk *)layout.work());
+    __syncthreads(); // everybody has read the plan
+    if (!found) {
+      griddepcontrol_wait(); // the launch must not end before the append pass in front of it
+      return;
+    }
+  }
+  if (loads)
+    Producer(p, layout, lane, is_few, few, walk).run(found);
   else
     Worker(p.serving, layout, warp, lane).run();
 }

@@ -4,12 +4,15 @@
 #pragma once
 #include <kjit/ptx/barrier.cuh>
 #include <kjit/ptx/wgmma.cuh>
+#include <kjit/shared_tile.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_serving_sm90/layout.h"
 
 #if !defined(KJIT_dtype)
 #error "KJIT_dtype is not defined: element type, 5 (fp16) or 15 (bf16)"
+#elif !defined(KJIT_cache)
+#error "KJIT_cache is not defined: element type of K and V, that of Q or 24 (e4m3)"
 #elif !defined(KJIT_head_dim) || !defined(KJIT_head_dim_v)
 #error "KJIT_head_dim or KJIT_head_dim_v is not defined: columns of Q and K, columns of V and O"
 #elif !defined(KJIT_rows) || !defined(KJIT_keys)
@@ -22,12 +25,12 @@
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
 
-#if KJIT_dtype == 15
+#if KJIT_cache == 15
 KJIT_WGMMA(KJIT_keys, Bf16)
 #if KJIT_head_dim_v != KJIT_keys
 KJIT_WGMMA(KJIT_head_dim_v, Bf16)
 #endif
-#elif KJIT_dtype == 5
+#elif KJIT_cache == 5
 KJIT_WGMMA(KJIT_keys, Fp16)
 #if KJIT_head_dim_v != KJIT_keys
 KJIT_WGMMA(KJIT_head_dim_v, Fp16)
@@ -47,6 +50,8 @@ constexpr int kKeys = KJIT_keys;
 constexpr int kStages = KJIT_stages;
 constexpr int kBlocksPerSm = KJIT_blocks_per_sm;
 constexpr bool kSoftcap = KJIT_softcap;
+constexpr bool kNarrow = KJIT_cache == 24; // K and V of 8 bits an element, else of 16
+constexpr int kCacheBytes = kNarrow ? 1 : 2;
 
 constexpr int kWorkers = SERVING_SM90_WORKERS;
 constexpr int kThreads = SERVING_SM90_THREADS;
@@ -59,6 +64,7 @@ KJIT_DEVICE void sync_workers() {
 
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
 static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
+static_assert(KJIT_cache == KJIT_dtype || KJIT_cache == 24, "cache: dtype, or 24");
 static_assert(kRows == 16 || kRows == 32 || kRows == 64, "rows: 16, 32 or 64");
 static_assert(kKeys % 16 == 0 && kKeys <= 256, "keys: a multiple of 16 up to 256");
 static_assert(kStages >= 2 && kStages <= 16, "stages: 2 to 16");
@@ -71,8 +77,10 @@ __device__ constexpr int bands(int columns) {
   return (columns + SERVING_SM90_BAND_COLUMNS - 1) / SERVING_SM90_BAND_COLUMNS;
 }
 constexpr int kRowBytes = SERVING_SM90_ROW_BYTES;
-constexpr int kKeyBytes = kKeys * kRowBytes * bands(kHeadDim);
-constexpr int kValueBytes = kKeys * kRowBytes * bands(kHeadDimV);
+constexpr int kCacheColumns = kRowBytes / kCacheBytes; // of a band of K or V
+constexpr int kKeyBands = ceil_div(kHeadDim, kCacheColumns), kValueBands = ceil_div(kHeadDimV, kCacheColumns);
+constexpr int kKeyBytes = kKeys * kRowBytes * kKeyBands;
+constexpr int kValueBytes = kKeys * kRowBytes * kValueBands;
 
 // Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
 // done, what merging takes in its place (meeting.cuh); before the first tile, the costs of a chunk of
@@ -80,7 +88,21 @@ constexpr int kValueBytes = kKeys * kRowBytes * bands(kHeadDimV);
 constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + SERVING_SM90_M) * kRowBytes;
 constexpr int kWordAt = SERVING_SM90_SCRATCH_BYTES * kWorkers;
 constexpr int kMergeBytes = kWordAt + 16;
-constexpr int kWorkBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
+
+// With K and V of 8 bits (worker_e4m3.cuh): warps along the rows of a tile and along the keys of a block, and what
+// attention_serving/warp.cuh and result.cuh take. Q is in registers; when a tile is done, each warp's O in fp32 lies in
+// the workers' memory, and behind it each row's maximum and sum.
+constexpr int kRowWarps = kRows / 16, kKeyWarps = kWorkers / kLanesPerWarp / kRowWarps;
+constexpr int kWarpKeys = kKeys / kKeyWarps, kKeyTiles = kWarpKeys / 16;
+constexpr int kOutputTiles8 = kHeadDimV / 8;
+constexpr int kOutputStride = kHeadDimV + 8; // floats; the 8 spread neighbouring rows over the banks
+constexpr int kStatisticsAt = kKeyWarps * kRows * kOutputStride * 4;
+constexpr int kNarrowBytes = kStatisticsAt + kKeyWarps * kRows * 8;
+using OTile = SharedTile<kRows, kHeadDimV, true>; // in 16 bits
+
+constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
+constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kWideBytes;
+static_assert(kMergeBytes <= kWorkBytes, "what merging takes lies where the workers' memory is");
 constexpr int kPlanBytes = kThreads * 12;
 static_assert(kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");
 

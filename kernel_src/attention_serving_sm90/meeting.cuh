@@ -18,6 +18,7 @@
 // depends on the schedule alone, so that repeated launches are equal to the bit.
 #pragma once
 #include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/global.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
 
@@ -109,18 +110,16 @@ private:
   // Arrive, and claim a slice if it is safe to wait for the others and no other work is left to do. Thread 0.
   // @return bit 0: this is the last to arrive; bit 1: a slice is claimed; from bit 16 on, the claims that came before
   KJIT_DEVICE uint32_t meet(bool may_wait) const {
-    __threadfence(); // the block's partial result comes before its arrival
-    const uint32_t before = (uint32_t)atomicAdd(met(), may_wait ? 0x10001 : 1);
-    __threadfence(); // the others' arrivals come before what is read of them
+    // The block's partial result comes before its arrival, the others' arrivals before what is read of them.
+    const uint32_t before = atom_acq_rel_add(met(), may_wait ? 0x10001 : 1);
     const bool arrives_last = (before & 0xffff) == (uint32_t)count() - 1;
     return (before >> 16) << 16 | (may_wait ? 2 : 0) | (arrives_last ? 1 : 0);
   }
 
   KJIT_DEVICE void wait_for_all() const {
     if (threadIdx.x == 0) {
-      while ((*(volatile int *)met() & 0xffff) != count())
+      while ((int)(ld_acquire_u32(met()) & 0xffff) != count())
         __nanosleep(20);
-      __threadfence();
     }
     cfg::sync_workers();
   }

@@ -6,11 +6,13 @@
 // the page table is read once for many blocks, coalesced, and before it is needed. A box behind the tile's last key is
 // asked for in a page that does not exist, so that TMA writes zeros and nothing is looked up.
 #pragma once
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/tma.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_serving_sm90/config.cuh"
+#include "attention_serving_sm90/few.cuh"
 #include "attention_serving_sm90/params.h"
 #include "attention_serving_sm90/shared.cuh"
 
@@ -20,30 +22,54 @@ struct Producer {
   const attention_serving_sm90_params &p;
   const Layout at;
   const int lane;
-  Walk walk;
+  const bool is_few; // the runs are those of a small batch
+  Few few;
+  Walk walk;       // otherwise; its tile and share are what the block has come to in both cases
   const int boxes; // of a key block
   Ring<cfg::kStages> ring;
   Ring<SERVING_SM90_JOBS> jobs;
 
-  KJIT_DEVICE Producer(const attention_serving_sm90_params &params, Layout layout, int lane, const Walk &first)
-      : p(params), at(layout), lane(lane), walk(first), boxes(cfg::kKeys / params.box_rows) {}
+  KJIT_DEVICE Producer(const attention_serving_sm90_params &params, Layout layout, int lane, bool is_few,
+                       const Few &of_few, const Walk &first)
+      : p(params), at(layout), lane(lane), is_few(is_few), few(of_few), walk(first),
+        boxes(cfg::kKeys / params.box_rows) {}
 
-  KJIT_DEVICE void run() {
-    do {
-      announce();
-      load_share(walk.tile, walk.share);
-    } while (walk.next());
+  // `found`: the walk is at a tile.
+  KJIT_DEVICE void run(bool found) {
+    // Two loops, each of which lies in memory as it is run: code that is not in the instruction cache comes in order.
+    if (is_few) {
+#pragma unroll 1
+      for (found = few.find(); found; found = few.move())
+        if (few.describe(walk.tile, walk.share)) take(few.ends());
+    } else {
+#pragma unroll 1
+      for (; found; found = walk.move())
+        if (walk.has_share()) take(walk.ends());
+    }
+    griddepcontrol_wait(); // the launch must not end before that pass, whether or not there was a share
     walk.tile.sequence = p.serving.batch;
-    announce();
+    announce(true);
   }
 
 private:
+  // Take the share that the walk has come to. Its first pages are asked for before anybody is told.
+  KJIT_DEVICE void take(bool is_last) {
+    const Box box = box_of(walk.tile, first_key() + lane * p.box_rows);
+    announce(is_last);
+    griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
+    load_share(walk.tile, walk.share, box);
+  }
+
+  KJIT_DEVICE int first_key() const {
+    return walk.tile.start + walk.share.from * cfg::kKeys;
+  }
+
   // Let the workers have the share that the walk has come to, or the end.
-  KJIT_DEVICE void announce() {
+  KJIT_DEVICE void announce(bool is_last) {
     mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);
     __syncwarp(); // all lanes have seen this phase: a short job can be done, and the next phase over, in no time
     if (lane == 0) {
-      at.job(jobs.slot) = {walk.tile, walk.share, walk.ends()};
+      at.job(jobs.slot) = {walk.tile, walk.share, is_last};
       mbarrier_arrive(at.job_full(jobs.slot));
     }
     __syncwarp();
@@ -63,9 +89,10 @@ private:
     return {position - index * s.page_size, s.page_table[tile.s.cache_row * s.page_table_stride + index]};
   }
 
-  KJIT_DEVICE void load_share(const PlannedTile &tile, const Share &share) {
-    const int first = tile.start + share.from * cfg::kKeys;
-    Box box = box_of(tile, first + lane * p.box_rows), following = {};
+  // `box`: the lane's first.
+  KJIT_DEVICE void load_share(const PlannedTile &tile, const Share &share, Box box) {
+    const int first = first_key();
+    Box following = {};
     int held = 0; // the number of lane 0's box
     for (int block = share.from; block < share.to; block++) {
       const int number = (block - share.from) * boxes;
@@ -81,10 +108,10 @@ private:
 
   // Load a block of K and V, each once its buffer is empty. `index`: the lane's box among the block's.
   KJIT_DEVICE void load_block(const PlannedTile &tile, Box box, int index) {
-    load_boxes<cfg::bands(cfg::kHeadDim)>(p.k, at.keys(ring.slot), at.keys_empty(ring.slot), at.keys_full(ring.slot),
-                                          tile.head, box, index);
-    load_boxes<cfg::bands(cfg::kHeadDimV)>(p.v, at.values(ring.slot), at.values_empty(ring.slot),
-                                           at.values_full(ring.slot), tile.head, box, index);
+    load_boxes<cfg::kKeyBands>(p.k, at.keys(ring.slot), at.keys_empty(ring.slot), at.keys_full(ring.slot), tile.head,
+                               box, index);
+    load_boxes<cfg::kValueBands>(p.v, at.values(ring.slot), at.values_empty(ring.slot), at.values_full(ring.slot),
+                                 tile.head, box, index);
     ring.advance();
   }
 
@@ -98,7 +125,7 @@ private:
 #pragma unroll
       for (int i = 0; i < kBands; i++)
         tma_load(shared + (i * cfg::kKeys + index * p.box_rows) * cfg::kRowBytes, (const TensorMap *)&map, full,
-                 i * SERVING_SM90_BAND_COLUMNS, box.row, head, box.outer);
+                 i * cfg::kCacheColumns, box.row, head, box.outer);
     }
     __syncwarp();
   }

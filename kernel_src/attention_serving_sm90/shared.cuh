@@ -1,9 +1,10 @@
 // The layout of shared memory, and its mbarriers.
 //
-//   K, V       [stages][band][keys][64] each. "Full" completes when TMA has written a block, "empty" when every warp
+//   K, V       [stages][band][keys][64] each, or [128] of 8-bit elements. "Full" completes when TMA has written a
+//   block, "empty" when every warp
 //              is done multiplying it.
 //   work       of the workers for one tile (config.cuh)
-//   jobs       [SERVING_SM90_JOBS] shares of tiles, which the producer finds for the workers
+//   jobs       [SERVING_SM90_JOBS] shares of tiles, which the producer finds for the workers; and one of zeros
 //   then the mbarriers
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
@@ -18,7 +19,7 @@ namespace shared {
 constexpr int kValuesAt = cfg::kStages * cfg::kKeyBytes;
 constexpr int kWorkAt = kValuesAt + cfg::kStages * cfg::kValueBytes;
 constexpr int kJobsAt = kWorkAt + cfg::kWorkBytes;
-constexpr int kBarriersAt = kJobsAt + SERVING_SM90_JOBS * SERVING_SM90_JOB_BYTES;
+constexpr int kBarriersAt = kJobsAt + SERVING_SM90_JOB_SLOTS * SERVING_SM90_JOB_BYTES;
 constexpr int kBytes = kBarriersAt + SERVING_SM90_BARRIER_BYTES * (4 * cfg::kStages + 2 * SERVING_SM90_JOBS);
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
@@ -46,6 +47,12 @@ struct Layout {
 
   KJIT_DEVICE char *work() const { return start + shared::kWorkAt; }
   KJIT_DEVICE Job &job(int slot) const { return ((Job *)(start + shared::kJobsAt))[slot]; }
+
+  // The job of zeros. A warp fills it.
+  KJIT_DEVICE const Job &no_job() const { return job(SERVING_SM90_JOBS); }
+  KJIT_DEVICE void clear_no_job(int lane) const {
+    if (lane < SERVING_SM90_JOB_BYTES / 4) ((int *)&job(SERVING_SM90_JOBS))[lane] = 0;
+  }
 
   KJIT_DEVICE uint32_t keys_full(int slot) const { return barrier(slot); }
   KJIT_DEVICE uint32_t keys_empty(int slot) const { return barrier(cfg::kStages + slot); }

@@ -20,6 +20,7 @@
 #include "attention_serving_sm90/shared.cuh"
 
 #include "attention_serving/output.cuh"
+#include "attention_serving/rotary.cuh"
 #include "attention_serving/walk.cuh"
 
 struct Worker {
@@ -34,6 +35,7 @@ struct Worker {
   const Layout at;
   const int warp, lane;
   const float scale_log2;  // of what the softmax sees
+  bool is_rehearsal;       // the first pass through the code of a step (begin_rehearsal())
   int rows = 0;            // of the tile, those that exist
   Ring<cfg::kStages> ring; // the block that is being multiplied
   float s[kColumns8][4];   // scores
@@ -46,27 +48,47 @@ struct Worker {
       : p(params), at(layout), warp(warp), lane(lane), scale_log2(cfg::kSoftcap ? kLog2E : params.scale_log2) {}
 
   KJIT_DEVICE void run() {
-    for (Ring<SERVING_SM90_JOBS> jobs;; jobs.advance()) {
-      mbarrier_wait_parity(at.job_full(jobs.slot), jobs.parity);
-      const Job &job = at.job(jobs.slot);
-      if (job.tile.sequence >= p.batch) return;
+    begin_rehearsal();
+    for (Ring<SERVING_SM90_JOBS> jobs;;) {
+      if (!is_rehearsal) mbarrier_wait_parity(at.job_full(jobs.slot), jobs.parity);
+      const Job &job = is_rehearsal ? at.no_job() : at.job(jobs.slot);
+      if (!is_rehearsal && job.tile.sequence >= p.batch) return;
       work_on(job.tile, job.share, job.is_last);
       __syncwarp(); // all lanes have read the job
-      if (lane == 0) mbarrier_arrive(at.job_empty(jobs.slot));
+      if (!is_rehearsal) {
+        if (lane == 0) mbarrier_arrive(at.job_empty(jobs.slot));
+        jobs.advance();
+      }
+      is_rehearsal = false;
     }
   }
 
 private:
+  // While nobody knows yet what there is to do, one step is gone through with scores of nothing, without its loads and
+  // products, because its code comes from memory the first time, which takes longer than what it computes.
+  KJIT_DEVICE void begin_rehearsal() {
+    is_rehearsal = p.batch > 0; // always, which the compiler does not know: it must not make a copy of the code
+    rows = SERVING_SM90_M;
+    clear_result();
+    seen[0] = seen[1] = {0, 1};
+  }
+
   KJIT_DEVICE void work_on(const PlannedTile &tile, const Share &share, bool is_last) {
     const PackedRows packed(p, tile.s, tile.head, tile.index);
     const Output output{p, packed, tile.sequence};
     const Meeting meeting{output, share, is_last, at.work()};
-    rows = packed.count();
-    if (share.first != share.last) meeting.begin();
-    start(tile, packed);
+    int block = 0, end = 1;
+    if (!is_rehearsal) {
+      rows = packed.count();
+      if (share.first != share.last) meeting.begin();
+      start(tile, packed);
+      block = share.from;
+      end = share.to;
+    }
 #pragma unroll 1
-    for (int block = share.from; block < share.to; block++)
+    for (; block < end; block++)
       step(tile, tile.start + block * cfg::kKeys);
+    if (is_rehearsal) return;
     if (share.first == share.last) {
       store(output);
     } else {
@@ -93,8 +115,29 @@ private:
                                     head * p.q_stride.head);
   }
 
+  KJIT_DEVICE Chunk query_chunk(const PlannedTile &tile, const PackedRows &packed, int row, int chunk) const {
+    const char *const from = query_row(tile, packed, row);
+    if (p.cos) return rotary::turned(p, from, chunk, rotary::position_of(p, tile.sequence, packed.query(row)));
+    return ld_global_nc_16(from + chunk * kChunkBytes);
+  }
+
   KJIT_DEVICE void start(const PlannedTile &tile, const PackedRows &packed) {
     load_query(tile, packed);
+    clear_result();
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      seen[r] = seen_by(p, tile.s, packed.query(own_row(r)));
+  }
+
+  KJIT_DEVICE void clear_scores() {
+#pragma unroll
+    for (int n = 0; n < kColumns8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        s[n][i] = 0.0f;
+  }
+
+  KJIT_DEVICE void clear_result() {
 #pragma unroll
     for (int n = 0; n < kOutput8; n++)
 #pragma unroll
@@ -104,7 +147,6 @@ private:
     for (int r = 0; r < 2; r++) {
       maximum[r] = kNoKey;
       sum[r] = 0.0f;
-      seen[r] = seen_by(p, tile.s, packed.query(own_row(r)));
     }
   }
 
@@ -113,11 +155,11 @@ private:
   KJIT_DEVICE void load_query(const PlannedTile &tile, const PackedRows &packed) {
     constexpr int kChunks = cfg::bands(cfg::kHeadDim) * cfg::kRowBytes / kChunkBytes; // of a row
     cfg::sync_workers(); // Q is multiplied no more, and what was merged in its place is done with
+#pragma unroll 2
     for (int i = (int)threadIdx.x; i < rows * kChunks; i += cfg::kWorkers) {
       const int row = i / kChunks, chunk = i % kChunks;
       Chunk value = {};
-      if (chunk * kChunkElements < cfg::kHeadDim)
-        value = ld_global_nc_16(query_row(tile, packed, row) + chunk * kChunkBytes);
+      if (chunk * kChunkElements < cfg::kHeadDim) value = query_chunk(tile, packed, row, chunk);
       st_shared_16(at.query() + chunk / 8 * cfg::kRows * cfg::kRowBytes + row * cfg::kRowBytes +
                        ((chunk % 8 ^ row % 8) << 4),
                    value);
@@ -130,16 +172,21 @@ private:
 
   KJIT_DEVICE void step(const PlannedTile &tile, int key) {
     const int slot = ring.slot, parity = ring.parity;
-    mbarrier_wait_parity(at.keys_full(slot), parity);
-    multiply_scores(slot);
-    mbarrier_arrive_if(at.keys_empty(slot), lane == 0);
+    if (!is_rehearsal) {
+      mbarrier_wait_parity(at.keys_full(slot), parity);
+      multiply_scores(slot);
+      mbarrier_arrive_if(at.keys_empty(slot), lane == 0);
+    } else {
+      clear_scores();
+    }
     if (has_rows(0)) {
       if constexpr (cfg::kSoftcap) cap();
-      if (key < tile.all_see.low || key + cfg::kKeys > tile.all_see.high) mask(key);
+      if (is_rehearsal || key < tile.all_see.low || key + cfg::kKeys > tile.all_see.high) mask(key);
       softmax();
     } else {
       clear_probabilities();
     }
+    if (is_rehearsal) return;
     mbarrier_wait_parity(at.values_full(slot), parity);
     if (key < tile.keys.low || key + cfg::kKeys > tile.keys.high)
       clear_values(slot, tile.keys.low - key, tile.keys.high - key);

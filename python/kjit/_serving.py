@@ -52,11 +52,15 @@ def _require_int32(name: str, tensor: torch.Tensor, rank: int = 1) -> None:
 VARLEN = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
 DENSE = VARLEN[:3]
 CACHE = ("q", "k", "v", "seqused_k", "k_new", "v_new", "cache_batch_idx", "leftpad_k", "cu_seqlens_q",
-         "cu_seqlens_k_new", "rotary_cos", "rotary_sin", "rotary_seqlens")  # fmt: skip
+         "cu_seqlens_k_new", "rotary_cos", "rotary_sin", "rotary_seqlens", "k_descale", "v_descale")  # fmt: skip
 DECODE = CACHE[:4]
+#: The same of an 8-bit cache.
+_DESCALES = ("k_descale", "v_descale")
+NARROW_VARLEN, NARROW_DECODE = VARLEN + _DESCALES, DECODE + _DESCALES
 
 #: Of these the tensors that are copied when their columns are no neighbours, as FlashAttention does. A cache is not.
-_COPIED = {DENSE: (0, 1, 2), VARLEN: (0, 1, 2), CACHE: (0, 4, 5), DECODE: (0,)}
+_COPIED = {DENSE: (0, 1, 2), VARLEN: (0, 1, 2), NARROW_VARLEN: (0,), CACHE: (0, 4, 5), DECODE: (0,),
+           NARROW_DECODE: (0,)}  # fmt: skip
 
 
 class Options(NamedTuple):
@@ -292,6 +296,18 @@ def run(
     return out, lse
 
 
+#: Of a 16-bit cache: what run_cache() is given then.
+NO_DESCALES = (None, None)
+
+
+def widened(q: torch.Tensor, q_descale: Any, k_descale: Any, batch: int, heads: int) -> tuple[torch.Tensor, Any]:
+    """An 8-bit q in bfloat16, which has each of its values, and k_descale times q_descale, (batch, heads)."""
+    if q_descale is not None:
+        k_descale = q_descale if k_descale is None else q_descale * k_descale
+        k_descale = k_descale.expand(batch, heads)
+    return q.to(torch.bfloat16), k_descale
+
+
 def run_cache(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -307,6 +323,7 @@ def run_cache(
     cu_seqlens_q: Optional[torch.Tensor],
     cu_seqlens_k_new: Optional[torch.Tensor],
     rotary_seqlens: Optional[torch.Tensor],
+    descales: tuple[Any, Any],
     options: tuple[Any, ...],
     sinks: Optional[torch.Tensor],
     out: Optional[torch.Tensor],
@@ -319,10 +336,12 @@ def run_cache(
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
     if k is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
         names, tensors = DECODE, (q, k_cache, v_cache, cache_seqlens)
+        if descales != NO_DESCALES:
+            names, tensors = NARROW_DECODE, tensors + descales
     else:
         names = CACHE
         tensors = (q, k_cache, v_cache, cache_seqlens, k, v, cache_batch_idx, cache_leftpad, cu_seqlens_q,
-                   cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens)  # fmt: skip
+                   cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, *descales)  # fmt: skip
     return run(names, tensors, options, batch, page_table, sinks, out, return_lse, schedule)
 
 

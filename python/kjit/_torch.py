@@ -18,7 +18,12 @@ from .runtime import Config, as_config, default_runtime
 
 Result = Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]
 
-_DTYPES = {torch.float16: _abi.KJIT_FP16, torch.bfloat16: _abi.KJIT_BF16, torch.float32: _abi.KJIT_FP32}
+_DTYPES = {
+    torch.float16: _abi.KJIT_FP16,
+    torch.bfloat16: _abi.KJIT_BF16,
+    torch.float32: _abi.KJIT_FP32,
+    torch.float8_e4m3fn: _abi.KJIT_FP8_E4M3,
+}
 
 #: Prepared calls kept by each thread: more than one model's shapes, and a bound for those that never come back.
 _CALLS_MAX = 1024

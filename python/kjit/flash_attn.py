@@ -250,7 +250,7 @@ def flash_attn_with_kvcache(
     serving = _module or _serving()
     return serving.run_cache(
         q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table,
-        None, None, None,
+        None, None, None, serving.NO_DESCALES,
         (softmax_scale, causal, tuple(window_size), 0, softcap, num_splits, 0, 0, rotary_interleaved),
         None, None, return_softmax_lse, None,
     )  # fmt: skip

@@ -22,6 +22,13 @@ def _refuse(**values: Any) -> None:
             raise _not_computed(name, "..." if hasattr(value, "shape") else value)
 
 
+def _widened(tensors: tuple[Any, ...], q_descale: Any, k_descale: Any, batch: int) -> tuple[tuple[Any, ...], Any]:
+    """The tensors with an 8-bit q in 16 bits, and k_descale with q_descale in it."""
+    q, k = tensors[:2]
+    q, k_descale = _serving().widened(q, q_descale, k_descale, batch, k.shape[-2])
+    return (q, *tensors[1:]), k_descale
+
+
 def flash_attn_func(
     q: Tensor,
     k: Tensor,
@@ -96,12 +103,19 @@ def flash_attn_varlen_func(
     star are those of other engines' forks: block_table (or page_table), out, scheduler_metadata, and one logit for each
     query head, s_aux (or sinks). Returns out, or (out, lse) with return_attn_probs; lse is (heads_q, total_q).
     """
-    if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
-        _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    if qv is not None:
+        _refuse(qv=qv)
     serving = flash_attn._module or _serving()
+    names, tensors = serving.VARLEN, (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    if k.element_size() == 1:
+        if q.element_size() == 1:
+            tensors, k_descale = _widened(tensors, q_descale, k_descale, cu_seqlens_q.shape[0] - 1)
+        names, tensors = serving.NARROW_VARLEN, (*tensors, k_descale, v_descale)
+    elif q_descale is not None or k_descale is not None or v_descale is not None:
+        _refuse(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     return serving.run(
-        serving.VARLEN,
-        (q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k),
+        names,
+        tensors,
         (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q,
          False),
         cu_seqlens_q.shape[0] - 1,
@@ -153,13 +167,27 @@ def flash_attn_with_kvcache(
     q: (batch, seq_q, heads_q, head_dim), or (total_q, ...) with cu_seqlens_q; k_cache, v_cache: (batch_c, positions,
     heads_kv, head_dim), or with a page table (pages, page size, heads_kv, head_dim); k, v: (batch, seq_new, heads_kv,
     head_dim), or (total_new, ...) with cu_seqlens_k_new. Returns out, or (out, lse) with return_softmax_lse.
+
+    A cache of torch.float8_e4m3fn counts as k_cache * k_descale and v_cache * v_descale, (batch, heads_kv) in fp32, any
+    strides; new k and v are divided by them and rounded. q is of 16 bits, or like the cache with q_descale: then out is
+    bfloat16.
     """
-    if qv is not None or q_descale is not None or k_descale is not None or v_descale is not None:
-        _refuse(qv=qv, q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+    if qv is not None:
+        _refuse(qv=qv)
     serving = flash_attn._module or _serving()
+    descales = serving.NO_DESCALES
+    if k_cache.element_size() == 1:
+        if q.element_size() == 1:
+            if k is not None:
+                raise _not_computed("k", "new keys beside an 8-bit q: give them in 16 bits, as q")
+            batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+            (q, *_), k_descale = _widened((q, k_cache), q_descale, k_descale, batch)
+        descales = (k_descale, v_descale)
+    elif q_descale is not None or k_descale is not None or v_descale is not None:
+        _refuse(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
     return serving.run_cache(
         q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, page_table,
-        cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens,
+        cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens, descales,
         (softmax_scale, causal, tuple(window_size), attention_chunk, softcap, num_splits, sm_margin, max_seqlen_q or 0,
          rotary_interleaved),
         sinks, out, return_softmax_lse, scheduler_metadata,
@@ -211,6 +239,8 @@ def get_scheduler_metadata(
         cache_leftpad,
         cu_seqlens_q,
         cu_seqlens_k_new,
+        None,
+        None,
         None,
         None,
         None,

@@ -12,7 +12,7 @@
 static const struct {
   int32_t number;
   const char *name;
-} dtypes[] = {{KJIT_FP16, "FP16"}, {KJIT_FP32, "FP32"}, {KJIT_BF16, "BF16"}};
+} dtypes[] = {{KJIT_FP16, "FP16"}, {KJIT_FP32, "FP32"}, {KJIT_BF16, "BF16"}, {KJIT_FP8_E4M3, "FP8_E4M3"}};
 
 #define DTYPE_COUNT (sizeof dtypes / sizeof *dtypes)
 

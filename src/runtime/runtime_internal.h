@@ -89,15 +89,15 @@ bool runtime_has_dependents(const kjit_device_info *device);
 
 #define RUNTIME_TENSOR_RANK_MAX 5
 
-/* A 16-bit tensor as TMA sees it, innermost axis first and contiguous. Without padding. */
+/* A tensor of 16 bits an element, or of 8, as TMA sees it, innermost axis first and contiguous. Without padding. */
 struct runtime_tensor {
   uint64_t address;                             /* a multiple of 16                                                 */
   uint64_t size[RUNTIME_TENSOR_RANK_MAX];       /* elements, each from 1 to 2^32; 0 beyond the rank                 */
   uint64_t stride[RUNTIME_TENSOR_RANK_MAX - 1]; /* bytes between neighbours on the outer axes: multiples of 16 below
                                                  * 2^40; 0 beyond the rank                                          */
-  uint32_t box[2]; /* along the second and third axis, at most 256; a box is 64 elements wide and 1 deep otherwise  */
+  uint32_t box[2]; /* along the second and third axis, at most 256; a box is 128 bytes wide and 1 deep otherwise    */
   uint32_t rank;   /* 4 or 5                                                                                        */
-  int32_t dtype;   /* KJIT_FP16 or KJIT_BF16                                                                        */
+  int32_t dtype;   /* KJIT_FP16, KJIT_BF16 or KJIT_FP8_E4M3                                                         */
   uint64_t promotion; /* a kjit_map_promotion: how much L2 fetches of memory at a time                              */
 };
 

@@ -27,8 +27,8 @@ _Static_assert((int)KJIT_MAP_TF32_FTZ == (int)CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_F
 #define ALIGNMENT_32B      32u /* with 32-byte interleaving, and of packed 4- and 6-bit types */
 #define INTERLEAVED_RANK   3u
 
-/* Columns of a box of 16-bit elements: the 128-byte swizzle takes rows of 128 bytes. */
-#define BOX_COLUMNS 64
+/* A row of a box of the attention families: the 128-byte swizzle takes rows of 128 bytes. */
+#define BOX_BYTES 128
 
 /* Room for a list in a message: five numbers of 20 digits with words between them. */
 #define LIST_BYTES 128
@@ -186,17 +186,21 @@ kjit_status kjit_tensor_map_create(kjit_runtime *runtime, const kjit_tensor_map_
   return status == KJIT_OK ? encode(&runtime->gpu.driver.cu, &known, "options", map, error) : status;
 }
 
-/* The maps of the attention families have one kind of box, 64 columns of 16 bits with the 128-byte swizzle, and go
+/* The maps of the attention families have one kind of box, 128 bytes of columns with the 128-byte swizzle, and go
  * through the same rules, in which `name` is the tensor's. */
 kjit_status runtime_tensor_map_encode(kjit_runtime *runtime, const struct runtime_tensor *tensor, const char *name,
                                       void *map, kjit_error *error) {
-  kjit_tensor_map_options options = {.struct_size = sizeof options,
-                                     .address = tensor->address,
-                                     .box = {BOX_COLUMNS, tensor->box[0], tensor->box[1], 1, 1},
-                                     .rank = tensor->rank,
-                                     .dtype = tensor->dtype == KJIT_BF16 ? KJIT_MAP_BF16 : KJIT_MAP_FP16,
-                                     .swizzle = KJIT_MAP_SWIZZLE_128B,
-                                     .promotion = (uint32_t)tensor->promotion};
+  const bool is_narrow = tensor->dtype == KJIT_FP8_E4M3;
+  kjit_tensor_map_options options = {
+      .struct_size = sizeof options,
+      .address = tensor->address,
+      .box = {is_narrow ? BOX_BYTES : BOX_BYTES / 2, tensor->box[0], tensor->box[1], 1, 1},
+      .rank = tensor->rank,
+      .dtype = is_narrow                    ? KJIT_MAP_UINT8
+               : tensor->dtype == KJIT_BF16 ? KJIT_MAP_BF16
+                                            : KJIT_MAP_FP16,
+      .swizzle = KJIT_MAP_SWIZZLE_128B,
+      .promotion = (uint32_t)tensor->promotion};
   memcpy(options.sizes, tensor->size, sizeof options.sizes);
   memcpy(options.strides, tensor->stride, sizeof options.strides);
   const kjit_status status = check(&options, name, error);

@@ -20,7 +20,7 @@ static const struct mutation decode_mutations[] = {
      "cp_async_wait_group<cfg::kStages - 2>();", "cp_async_wait_group<cfg::kStages>();"},
     {"a stage is loaded while it is read", "attention_serving/attend.cuh",
      "__syncthreads(); // block j is visible to all", "// block j is visible to all"},
-    {"keys behind the last count", "attention_serving/attend.cuh", "if (masked) mask(s, key + key_offset);", ";"},
+    {"keys behind the last count", "attention_serving/warp.cuh", "if (masked) mask(s, key + key_offset);", ";"},
     {"a page is looked up in the row of another sequence", "attention_serving/tiles.cuh",
      "pages = p.page_table + s.cache_row", "pages = p.page_table + 0"},
     {"partial results are merged before all have arrived", "attention_serving/merge.cuh", "== count - 1;",
@@ -102,6 +102,25 @@ static const struct mutation sm90_mutations[] = {
     {"the counters are left as they are", "attention_serving_sm90/meeting.cuh", "*met() = 0;", ";"},
     {"a job takes the place of one that is worked on", "attention_serving_sm90/producer.cuh",
      "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},
+};
+
+/* Caught by decoding from a cache of e4m3 on Hopper, with rows of q that do not fit fp16 as they are. */
+static const struct mutation e4m3_mutations[] = {
+    {"bytes of one key's neighbouring columns are taken for two keys'", "attention_serving/products_e4m3.cuh",
+     "__byte_perm(second, 0, 0x3120)", "second"},
+    {"a row of V behind the last key is left", "attention_serving_sm90/worker_e4m3.cuh", "row < from || row >= to",
+     "row < from || row > to"},
+    {"values are not multiplied by their descale", "attention_serving/warp.cuh", "*= descales.v;", "*= 1.0f;"},
+    {"scores are not multiplied by the keys' descale", "attention_serving/warp.cuh",
+     "p.scale_log2 * descales.k :", "p.scale_log2 :"},
+    {"a row that was scaled is not scaled back", "attention_serving/products_e4m3.cuh", "*= factors[i / 2];",
+     "*= 1.0f;"},
+    {"keys stand where values do not", "attention_serving/products_e4m3.cuh", "return n * 8 + key_row(lane",
+     "return n * 8 + (lane"},
+    {"nobody waits for V", "attention_serving_sm90/worker_e4m3.cuh",
+     "mbarrier_wait_parity(at.values_full(slot), parity);", ";"},
+    {"warps are joined before all have left their O", "attention_serving_sm90/worker_e4m3.cuh",
+     "cfg::sync_workers(); // every warp", "// every warp"},
 };
 
 /* Run twice with a runtime that compiles anew. Is the result right both times? */
@@ -219,6 +238,24 @@ static void test_serving__mistakes_in_decoding_on_hopper_are_caught(void **state
   assert_caught(state, &c, sm90_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
 }
 
+static void test_serving__mistakes_with_a_cache_of_e4m3_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.dtype = KJIT_BF16;
+  c.narrow = true;
+  c.query_size = 1e9f;
+  c.scale = 1e-10f;
+  c.batch = 2;
+  c.heads_kv = 2;
+  c.group = 3;
+  c.cache = SERVING_PAGED;
+  c.page_size = 8;
+  c.rows[0] = c.rows[1] = 1;
+  c.keys[0] = 700;
+  c.keys[1] = 13;
+  const size_t all = sizeof e4m3_mutations / sizeof *e4m3_mutations;
+  assert_caught(state, &c, e4m3_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
+}
+
 static int setup(void **state) {
   (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
   return emulator_setup(state);
@@ -231,6 +268,7 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_prefill_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_decoding_on_hopper_are_caught),
+      cmocka_unit_test(test_serving__mistakes_with_a_cache_of_e4m3_are_caught),
   };
   return cmocka_run_group_tests_name("mutations of attention_serving", tests, setup, gpu_teardown);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_serving/params.h"
 #include "gpu_fixture.h"
 #include "serving_trial.h"
 #include "support/test.h"
@@ -198,6 +199,104 @@ static void test_serving__splits_are_right(void **state) {
   expect_right(state, cases, 8);
 }
 
+/* A cache of e4m3, of every shape. Scales of q by which a row in bf16 does not fit fp16 as it is. */
+static void test_serving__e4m3_cache_is_right(void **state) {
+  static const int sizes[][2] = {{64, 64}, {128, 128}, {80, 144}, {256, 256}};
+  struct serving_case cases[16];
+  for (int i = 0; i < 16; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    c->narrow = true;
+    set_lengths(c, 3, (const int[]){1, 1, 1}, (const int[]){64, i % 4 == 1 ? 0 : 257, i < 8 ? 257 : 31});
+    c->dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
+    c->head_dim = sizes[i % 4][0];
+    c->head_dim_v = sizes[i % 4][1];
+    c->group = i < 4 ? 4 : i < 8 ? 20 : i < 12 ? 40 : 3; /* tiles of 16, 32 and 64 rows */
+    c->cache = i % 3 == 2 ? SERVING_DENSE : SERVING_PAGED;
+    c->page_size = i % 5 == 4 ? 3 : 16;
+    c->layout = (enum serving_layout)(i % 3);
+    c->causal = i % 2;
+    c->softcap = i == 6 ? 5 : 0;
+    c->sinks = i == 7 ? KJIT_FP32 : 0;
+    c->window_left = i == 10 ? 40 : -1;
+    c->schedule = i == 11;
+    c->append = i >= 12;
+    for (int b = 0; b < 3; b++)
+      c->added[b] = i >= 12 ? 1 : 0;
+    c->rotary_columns = i >= 14 ? 32 : 0;
+    c->use_leftpad = i == 13;
+    c->leftpad[2] = i == 13 ? 5 : 0;
+  }
+  cases[1].query_size = cases[5].query_size = 1e9f; /* beyond fp16 */
+  cases[1].scale = cases[5].scale = 1e-10f;
+  cases[3].query_size = 1e-9f;
+  cases[3].scale = 1e8f;
+  cases[9].rows[0] = cases[9].rows[2] = 70;
+  cases[9].ragged_q = true;
+#ifdef KJIT_ON_EMULATOR /* where compiling takes long: a tile of each size, and both families */
+  if (!getenv("KJIT_TEST_ALL_CONFIGS")) {
+    const struct serving_case few[] = {cases[0], cases[5], cases[10], cases[14]};
+    expect_right(state, few, 4);
+    return;
+  }
+#endif
+  expect_right(state, cases, 16);
+}
+
+/* A schedule of more sequences than the plan pass has threads, some of them empty, beside a plain walk along the line:
+ * one row each, one head, so that a sequence is one tile as long as its keys and what starting it costs. */
+static void test_serving__schedule_of_many_sequences_follows_the_line(void **state) {
+  enum { BATCH = 2500, OVERHEAD = 128, PAGES = 4 };
+  struct gpu_fixture *fixture = gpu_require(state);
+  const struct card *card = &fixture->card;
+  struct card_buffer lengths, table, cache, schedule;
+  kjit_error error = {0};
+  static int32_t keys[BATCH];
+  for (int b = 0; b < BATCH; b++)
+    keys[b] = random_below(&fixture->random, 7) ? (int32_t)random_below(&fixture->random, 64) : 0;
+  kjit_attention_serving_args args = kjit_attention_serving_args_default();
+  kjit_attention_serving_sizes sizes = {.struct_size = sizeof sizes};
+  assert_status(KJIT_OK, card_buffer_create(card, &lengths, sizeof keys, &error), &error);
+  assert_status(KJIT_OK, card_buffer_create(card, &table, 4, &error), &error);
+  assert_status(KJIT_OK, card_buffer_create(card, &cache, BATCH * 128, &error), &error);
+  assert_status(KJIT_OK, card_write(card, lengths.address, keys, sizeof keys, &error), &error);
+  args.batch = BATCH;
+  args.q = args.o = kjit_tensor_bshd((void *)(uintptr_t)cache.address, KJIT_FP16, card->ordinal, BATCH, 1, 1, 64);
+  args.k = args.v = kjit_tensor_bshd((void *)(uintptr_t)cache.address, KJIT_FP16, card->ordinal, PAGES, 16, 1, 64);
+  args.page_table = (const int32_t *)(uintptr_t)table.address;
+  args.max_pages = PAGES;
+  args.seqused_k = (const int32_t *)(uintptr_t)lengths.address;
+  assert_status(KJIT_OK, kjit_attention_serving_get_sizes(fixture->runtime, &args, &sizes, &error), &error);
+  assert_status(KJIT_OK, card_buffer_create(card, &schedule, sizes.schedule_bytes, &error), &error);
+  args.schedule = (const void *)(uintptr_t)schedule.address;
+  args.schedule_bytes = sizes.schedule_bytes;
+  assert_status(KJIT_OK, kjit_attention_schedule(fixture->runtime, &args, card->stream, &error), &error);
+  assert_status(KJIT_OK, card_synchronize(card, card->stream, &error), &error);
+  struct attention_serving_plan_head *const found = malloc(sizes.schedule_bytes);
+  assert_non_null(found);
+  assert_status(KJIT_OK, card_read(card, found, schedule.address, sizes.schedule_bytes, &error), &error);
+  const struct attention_serving_run *const runs = (const void *)(found + 1);
+  assert_int_equal(found->parts, 0);
+  int b = 0;
+  int64_t begins = 0, all = 0;
+  for (int i = 0; i < BATCH; i++)
+    all += keys[i] + OVERHEAD;
+  assert_int_equal(found->length, (all + found->runs - 1) / found->runs);
+  for (int r = 0; r < found->runs; r++) {
+    const int64_t at = r * found->length;
+    while (b < BATCH && begins + keys[b] + OVERHEAD <= at)
+      begins += keys[b++] + OVERHEAD;
+    assert_int_equal(runs[r].sequence, b);
+    if (b < BATCH) assert_int_equal(runs[r].begins, begins);
+  }
+  free(found);
+  card_buffer_destroy(card, &lengths);
+  card_buffer_destroy(card, &table);
+  card_buffer_destroy(card, &cache);
+  card_buffer_destroy(card, &schedule);
+  fixture->cases_run++;
+}
+
 /* More packed rows than a tile of the decoding kernels has: on Hopper another family computes these. */
 static void test_serving__prefill_is_right(void **state) {
   struct serving_case cases[6];
@@ -288,6 +387,8 @@ int main(void) {
       cmocka_unit_test(test_serving__windows_chunks_caps_and_sinks_are_right),
       cmocka_unit_test(test_serving__append_and_rotary_are_right),
       cmocka_unit_test(test_serving__splits_are_right),
+      cmocka_unit_test(test_serving__e4m3_cache_is_right),
+      cmocka_unit_test(test_serving__schedule_of_many_sequences_follows_the_line),
       cmocka_unit_test(test_serving__prefill_is_right),
       cmocka_unit_test(test_serving__rows_do_not_depend_on_their_neighbours),
       cmocka_unit_test(test_serving__problems_by_chance_are_right),

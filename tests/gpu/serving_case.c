@@ -76,18 +76,19 @@ struct serving_case serving_random_case(struct random *random, int most) {
   for (int b = 0; b < c.batch; b++)
     added += c.added[b];
   if (added == 0) c.rotary_columns = 0; /* without new keys nothing is rotated */
+  c.narrow = chance(random, 4);
   return c;
 }
 
 void serving_case_print(const struct serving_case *c, char text[SERVING_TEXT_MAX]) {
-  int used =
-      snprintf(text, SERVING_TEXT_MAX,
-               "%s heads %dx%d d %d dv %d cache %d layout %d page %d append %d rotary %d%s window %d,%d causal %d "
-               "chunk %d cap %g sinks %d splits %d schedule %d ragged_q %d used_q %d leftpad %d seed %llu:",
-               c->dtype == KJIT_FP16 ? "fp16" : "bf16", c->heads_kv, c->group, c->head_dim, c->head_dim_v, c->cache,
-               c->layout, c->page_size, c->append, c->rotary_columns, c->interleaved ? "i" : "", c->window_left,
-               c->window_right, c->causal, c->chunk, (double)c->softcap, c->sinks, c->num_splits, c->schedule,
-               c->ragged_q, c->use_seqused_q, c->use_leftpad, (unsigned long long)c->seed);
+  int used = snprintf(
+      text, SERVING_TEXT_MAX,
+      "%s%s heads %dx%d d %d dv %d cache %d layout %d page %d append %d rotary %d%s window %d,%d causal %d "
+      "chunk %d cap %g sinks %d splits %d schedule %d ragged_q %d used_q %d leftpad %d seed %llu:",
+      c->dtype == KJIT_FP16 ? "fp16" : "bf16", c->narrow ? " e4m3" : "", c->heads_kv, c->group, c->head_dim,
+      c->head_dim_v, c->cache, c->layout, c->page_size, c->append, c->rotary_columns, c->interleaved ? "i" : "",
+      c->window_left, c->window_right, c->causal, c->chunk, (double)c->softcap, c->sinks, c->num_splits, c->schedule,
+      c->ragged_q, c->use_seqused_q, c->use_leftpad, (unsigned long long)c->seed);
   for (int b = 0; b < c->batch && used < SERVING_TEXT_MAX - 64; b++)
     used += snprintf(text + used, SERVING_TEXT_MAX - (size_t)used, " %d/%d+%d-%d", c->rows[b], c->keys[b], c->added[b],
                      c->leftpad[b]);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/e4m3.h"
 #include "support/half.h"
 
 struct verdict {
@@ -145,6 +146,7 @@ static void judge_rows(const struct serving_trial *trial, const uint16_t *o, con
 static void judge_cache(const struct serving_trial *trial, uint16_t *cache, struct verdict *verdict) {
   const struct serving_case *c = &trial->c;
   uint16_t *const before = trial->memory[SERVING_CACHE].host;
+  const size_t bytes = serving_cache_bytes(c);
   for (int b = 0; b < c->batch && c->append; b++)
     for (int position = c->keys[b] > 0 ? c->keys[b] : 0; position < c->keys[b] + c->added[b]; position++)
       for (int head = 0; head < c->heads_kv; head++)
@@ -157,11 +159,12 @@ static void judge_cache(const struct serving_trial *trial, uint16_t *cache, stru
               (is_v ? trial->v : trial->k) +
               ((trial->k_first[b] + (size_t)key) * (size_t)c->heads_kv + (size_t)head) * (size_t)columns;
           for (int i = 0; i < columns; i++) {
-            const double value = (double)half_to_float(c->dtype, cache[at + (size_t)i]);
-            const double allowed = !is_v && c->rotary_columns ? 2.5 * half_rounding_error(c->dtype, exact[i]) : 0;
+            const double value = serving_cached(trial, cache, at + (size_t)i, serving_descale(trial, b, head, is_v));
+            const double step = c->narrow ? fabs(exact[i]) / 8 : 2.5 * half_rounding_error(c->dtype, exact[i]);
+            const double allowed = !is_v && c->rotary_columns ? step : 0;
             if (!(fabs(value - exact[i]) <= allowed))
               complain(verdict, is_v ? "appended v" : "appended k", b, position, head);
-            cache[at + (size_t)i] = before[at + (size_t)i];
+            memcpy((char *)cache + (at + (size_t)i) * bytes, (char *)before + (at + (size_t)i) * bytes, bytes);
           }
         }
   if (memcmp(cache, before, trial->memory[SERVING_CACHE].elements * 2) != 0)

@@ -7,7 +7,11 @@
 #include <string.h>
 
 #include "serving_judge.h"
+#include "support/e4m3.h"
 #include "support/half.h"
+
+/* NaN in e4m3, twice. */
+#define NARROW_POISON 0x7f7f
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
@@ -18,8 +22,9 @@ static kjit_status allocate(struct serving_trial *trial, int which, size_t eleme
   memory->elements = elements;
   memory->host = malloc((elements + 8) * 2);
   if (!memory->host) return card_fail(error, KJIT_ERR_NO_MEMORY, "no memory for %zu elements", elements);
+  const bool narrow = which == SERVING_CACHE && trial->c.narrow;
   for (size_t i = 0; i < elements; i++)
-    memory->host[i] = CARD_POISON;
+    memory->host[i] = narrow ? NARROW_POISON : CARD_POISON;
   return card_buffer_create(trial->card, &memory->card, (elements + 8) * 2, error);
 }
 
@@ -35,6 +40,23 @@ static uint16_t normal(struct serving_trial *trial, struct random *random) {
   for (int i = 0; i < 4; i++)
     sum += (double)(random_next(random) >> 40) / 16777216.0 - 0.5;
   return half_from_float(trial->c.dtype, (float)(sum * 1.7320508));
+}
+
+size_t serving_cache_bytes(const struct serving_case *c) {
+  return c->narrow ? 1 : 2;
+}
+
+float serving_descale(const struct serving_trial *trial, int b, int head, bool is_v) {
+  const struct serving_case *c = &trial->c;
+  const size_t at = (size_t)((is_v ? c->batch : b) * c->heads_kv + head);
+  float value = 1;
+  if (c->narrow) memcpy(&value, trial->memory[SERVING_DESCALES].host + 2 * at, sizeof value);
+  return value;
+}
+
+double serving_cached(const struct serving_trial *trial, const void *cache, size_t at, float descale) {
+  if (trial->c.narrow) return (double)(e4m3_to_float(((const uint8_t *)cache)[at]) * descale);
+  return (double)half_to_float(trial->c.dtype, ((const uint16_t *)cache)[at]);
 }
 
 static void place_cache(struct serving_trial *trial) {
@@ -74,7 +96,7 @@ static void count_places(struct serving_trial *trial) {
   place_cache(trial);
 }
 
-static int cache_row(const struct serving_case *c, int b) {
+int serving_cache_row(const struct serving_case *c, int b) {
   return c->use_cache_index ? c->batch + 1 - b : b;
 }
 
@@ -82,7 +104,7 @@ size_t serving_slot(const struct serving_trial *trial, int b, int position) {
   const struct serving_case *c = &trial->c;
   if (c->cache == SERVING_RAGGED) return (trial->k_first[b] + (size_t)position) * (size_t)trial->cache_stride[1];
   if (c->cache == SERVING_DENSE)
-    return (size_t)(cache_row(c, b) * trial->cache_stride[0] + position * trial->cache_stride[1]);
+    return (size_t)(serving_cache_row(c, b) * trial->cache_stride[0] + position * trial->cache_stride[1]);
   /* Pages of a sequence lie backwards, so that neighbours are not neighbours in memory. */
   const int end = MAX(c->keys[b] + c->added[b], 0), pages = (end + c->page_size - 1) / c->page_size;
   const int page = trial->pages_first[b] + pages - 1 - position / c->page_size;
@@ -119,6 +141,17 @@ void serving_query(const struct serving_trial *trial, int b, int row, int head, 
   if (c->rotary_columns) rotate(trial, out, serving_rotary_position(trial, b) + (by_row ? row : 0));
 }
 
+/* A row of 16-bit numbers into the cache. */
+static void put_cached(struct serving_trial *trial, size_t at, const uint16_t *row, int columns, float descale) {
+  void *const cache = trial->memory[SERVING_CACHE].host;
+  for (int i = 0; i < columns; i++) {
+    if (trial->c.narrow)
+      ((uint8_t *)cache)[at + (size_t)i] = e4m3_from_float(half_to_float(trial->c.dtype, row[i]) / descale);
+    else
+      ((uint16_t *)cache)[at + (size_t)i] = row[i];
+  }
+}
+
 /* Numbers for one key or value: into the cache or among the new ones, and into the logical array. */
 static void fill_key(struct serving_trial *trial, int b, int position, int head, struct random *random) {
   const struct serving_case *c = &trial->c;
@@ -128,25 +161,28 @@ static void fill_key(struct serving_trial *trial, int b, int position, int head,
     new_row += (size_t)c->added[i];
   for (int is_v = 0; is_v < 2; is_v++) {
     const int columns = is_v ? c->head_dim_v : c->head_dim;
-    uint16_t *to;
-    if (c->append && index >= 0)
-      to = trial->memory[is_v ? SERVING_V_NEW : SERVING_K_NEW].host +
-           ((new_row + (size_t)index) * (size_t)c->heads_kv + (size_t)head) * (size_t)columns;
-    else
-      to = trial->memory[SERVING_CACHE].host + (is_v ? trial->v_base : 0) + serving_slot(trial, b, position) +
-           head * trial->cache_stride[2];
+    const bool is_new = c->append && index >= 0;
+    const float descale = serving_descale(trial, b, head, is_v);
+    uint16_t row[256];
     for (int i = 0; i < columns; i++)
-      to[i] = normal(trial, random);
-    if (position < c->leftpad[b]) {
-      for (int i = 0; i < columns; i++)
-        to[i] = c->append && index >= 0 ? to[i] : CARD_POISON;
-      continue;
-    }
+      row[i] = normal(trial, random);
+    if (is_new)
+      memcpy(trial->memory[is_v ? SERVING_V_NEW : SERVING_K_NEW].host +
+                 ((new_row + (size_t)index) * (size_t)c->heads_kv + (size_t)head) * (size_t)columns,
+             row, (size_t)columns * sizeof *row);
+    else if (position >= c->leftpad[b])
+      put_cached(trial,
+                 (is_v ? trial->v_base : 0) + serving_slot(trial, b, position) +
+                     (size_t)(head * trial->cache_stride[2]),
+                 row, columns, descale);
+    if (position < c->leftpad[b]) continue;
     const size_t key = trial->k_first[b] + (size_t)(position - c->leftpad[b]);
     double *const logical = (is_v ? trial->v : trial->k) + (key * (size_t)c->heads_kv + (size_t)head) * (size_t)columns;
     for (int i = 0; i < columns; i++)
-      logical[i] = (double)half_to_float(c->dtype, to[i]);
+      logical[i] = (double)half_to_float(c->dtype, row[i]);
     if (!is_v && c->rotary_columns && index >= 0) rotate(trial, logical, serving_rotary_position(trial, b) + index);
+    for (int i = 0; i < columns && c->narrow; i++)
+      logical[i] = (double)(e4m3_to_float(e4m3_from_float((float)logical[i] / descale)) * descale);
   }
 }
 
@@ -159,10 +195,15 @@ static void fill_inputs(struct serving_trial *trial) {
     trial->memory[SERVING_COS].host[i] = half_from_float(c->dtype, (float)cos(angle));
     trial->memory[SERVING_SIN].host[i] = half_from_float(c->dtype, (float)sin(angle));
   }
+  for (size_t i = 0; i < trial->memory[SERVING_DESCALES].elements / 2 && c->narrow; i++) {
+    const float descale = 0.01f * (float)(1 + random_below(&random, 300));
+    memcpy(trial->memory[SERVING_DESCALES].host + 2 * i, &descale, sizeof descale);
+  }
   for (int b = 0; b < c->batch; b++) {
     uint16_t *q = trial->memory[SERVING_Q].host + (size_t)(c->ragged_q ? trial->row_first[b] : b * trial->q_rows) * row;
     for (size_t i = 0; i < (size_t)c->rows[b] * row; i++)
-      q[i] = normal(trial, &random);
+      q[i] = half_from_float(c->dtype,
+                             half_to_float(c->dtype, normal(trial, &random)) * (c->query_size > 0 ? c->query_size : 1));
     for (int position = 0; position < c->keys[b] + c->added[b]; position++)
       for (int head = 0; head < c->heads_kv; head++)
         fill_key(trial, b, position, head, &random);
@@ -176,140 +217,10 @@ static void fill_inputs(struct serving_trial *trial) {
   }
 }
 
-/* ---- Arguments ---- */
+/* ---- All of it ---- */
 
 static void *address(const struct serving_trial *trial, int which) {
   return (void *)(uintptr_t)trial->memory[which].card.address;
-}
-
-static kjit_tensor tensor(const struct serving_trial *trial, int which, size_t first, const int64_t shape[4],
-                          const int64_t stride[4], uint32_t rank) {
-  kjit_tensor out = {
-      (char *)address(trial, which) + first * 2, trial->c.dtype, trial->card->ordinal, rank, 0, {0}, {0}};
-  for (uint32_t i = 0; i < rank; i++) {
-    out.shape[i] = shape[4 - rank + i];
-    out.stride[i] = stride[4 - rank + i];
-  }
-  return out;
-}
-
-/* A tensor of rows one behind the other. */
-static kjit_tensor rows_tensor(const struct serving_trial *trial, int which, int batch, int rows, int heads,
-                               int columns, bool ragged) {
-  const int64_t shape[4] = {batch, rows, heads, columns};
-  const int64_t stride[4] = {(int64_t)rows * heads * columns, (int64_t)heads * columns, columns, 1};
-  return tensor(trial, which, 0, shape, stride, ragged ? 3 : 4);
-}
-
-static kjit_tensor cache_tensor(const struct serving_trial *trial, size_t first, int columns) {
-  const int64_t shape[4] = {trial->outer, trial->positions, trial->c.heads_kv, columns};
-  const int64_t stride[4] = {trial->cache_stride[0], trial->cache_stride[1], trial->cache_stride[2], 1};
-  return tensor(trial, SERVING_CACHE, first, shape, stride, trial->c.cache == SERVING_RAGGED ? 3 : 4);
-}
-
-/* Takes its place among the int32 arrays. */
-struct tables {
-  int32_t *host;
-  const int32_t *card;
-  size_t used;
-};
-static const int32_t *table(struct tables *tables, size_t count) {
-  const int32_t *at = tables->card + tables->used;
-  tables->used += count;
-  return at;
-}
-
-static void fill_page_table(struct serving_trial *trial, int32_t *host) {
-  const struct serving_case *c = &trial->c;
-  for (int i = 0; i < trial->table_rows * trial->max_pages; i++)
-    host[i] = i % 3 == 0 ? -1 : i % 3 == 1 ? 2147480000 : trial->outer;
-  for (int b = 0; b < c->batch; b++) {
-    const int end = MAX(c->keys[b] + c->added[b], 0), pages = (end + c->page_size - 1) / c->page_size;
-    for (int i = 0; i < pages; i++)
-      host[cache_row(c, b) * trial->max_pages + i] = trial->pages_first[b] + pages - 1 - i;
-  }
-}
-
-static void fill_tables(struct serving_trial *trial) {
-  const struct serving_case *c = &trial->c;
-  kjit_attention_serving_args *args = &trial->args;
-  struct tables tables = {(int32_t *)(void *)trial->memory[SERVING_TABLES].host, address(trial, SERVING_TABLES), 0};
-  int32_t *const host = tables.host;
-  const size_t n = (size_t)c->batch + 1;
-  int new_rows = 0;
-  size_t at[8];
-  for (int i = 0; i < 8; i++)
-    at[i] = (size_t)(table(&tables, n) - tables.card);
-  for (int b = 0; b <= c->batch; b++) {
-    host[at[0] + (size_t)b] = trial->row_first[b];
-    host[at[1] + (size_t)b] = (int32_t)trial->k_first[b];
-    host[at[2] + (size_t)b] = new_rows;
-    if (b == c->batch) break;
-    new_rows += c->added[b];
-    host[at[3] + (size_t)b] = c->rows[b];
-    host[at[4] + (size_t)b] = c->keys[b];
-    host[at[5] + (size_t)b] = cache_row(c, b);
-    host[at[6] + (size_t)b] = c->leftpad[b];
-    host[at[7] + (size_t)b] = serving_rotary_position(trial, b);
-  }
-  if (c->ragged_q) args->cu_seqlens_q = tables.card + at[0];
-  if (c->cache == SERVING_RAGGED) args->cu_seqlens_k = tables.card + at[1];
-  if (c->ragged_new) args->cu_seqlens_k_new = tables.card + at[2];
-  if (c->use_seqused_q || !c->ragged_q) args->seqused_q = tables.card + at[3];
-  if (c->cache != SERVING_RAGGED) args->seqused_k = tables.card + at[4];
-  if (c->use_cache_index) args->cache_batch_idx = tables.card + at[5];
-  if (c->use_leftpad) args->leftpad_k = tables.card + at[6];
-  if (c->use_rotary_seqlens) args->rotary_seqlens = tables.card + at[7];
-  if (c->cache != SERVING_PAGED) return;
-  args->page_table = tables.card + tables.used;
-  args->page_table_stride = args->max_pages = trial->max_pages;
-  fill_page_table(trial, host + tables.used);
-}
-
-static void fill_args(struct serving_trial *trial) {
-  const struct serving_case *c = &trial->c;
-  kjit_attention_serving_args *args = &trial->args;
-  const int heads = c->heads_kv * c->group, batch = c->ragged_q ? 1 : c->batch;
-  const int rows = c->ragged_q ? trial->total_rows : trial->q_rows;
-  int new_rows = c->added[0];
-  for (int b = 1; b < c->batch && c->ragged_new; b++)
-    new_rows += c->added[b];
-  *args = kjit_attention_serving_args_default();
-  args->batch = c->batch;
-  args->max_seqlen_q = trial->q_rows;
-  args->q = rows_tensor(trial, SERVING_Q, batch, rows, heads, c->head_dim, c->ragged_q);
-  args->o = rows_tensor(trial, SERVING_O, batch, rows, heads, c->head_dim_v, c->ragged_q);
-  args->k = cache_tensor(trial, 0, c->head_dim);
-  args->v = cache_tensor(trial, trial->v_base, c->head_dim_v);
-  if (c->lse) {
-    const int64_t shape[4] = {1, batch, heads, rows}, stride[4] = {0, (int64_t)heads * rows, rows, 1};
-    args->lse = tensor(trial, SERVING_LSE, 0, shape, stride, c->ragged_q ? 2 : 3);
-    args->lse.dtype = KJIT_FP32;
-  }
-  if (c->append && new_rows) {
-    const int new_batch = c->ragged_new ? 1 : c->batch;
-    args->k_new = rows_tensor(trial, SERVING_K_NEW, new_batch, new_rows, c->heads_kv, c->head_dim, c->ragged_new);
-    args->v_new = rows_tensor(trial, SERVING_V_NEW, new_batch, new_rows, c->heads_kv, c->head_dim_v, c->ragged_new);
-  }
-  args->window_left = c->window_left;
-  args->window_right = c->window_right;
-  args->attention_chunk = c->chunk;
-  args->num_splits = c->num_splits;
-  args->sm_margin = c->sm_margin;
-  args->scale = c->scale;
-  args->softcap = c->softcap;
-  args->flags = (c->causal ? KJIT_ATTENTION_CAUSAL : 0) | (c->interleaved ? KJIT_SERVING_ROTARY_INTERLEAVED : 0);
-  if (c->sinks) {
-    args->sinks = address(trial, SERVING_SINKS);
-    args->sinks_dtype = c->sinks;
-  }
-  if (c->rotary_columns && args->k_new.data) {
-    args->rotary_cos = address(trial, SERVING_COS);
-    args->rotary_sin = address(trial, SERVING_SIN);
-    args->rotary_columns = c->rotary_columns;
-    args->rotary_rows = (int64_t)(trial->memory[SERVING_COS].elements / (size_t)(c->rotary_columns / 2));
-  }
-  fill_tables(trial);
 }
 
 static kjit_status allocate_all(struct serving_trial *trial, kjit_error *error) {
@@ -325,7 +236,7 @@ static kjit_status allocate_all(struct serving_trial *trial, kjit_error *error) 
   const size_t cache = (size_t)trial->outer * (size_t)trial->positions * (size_t)c->heads_kv * d * 2;
   const size_t sizes[SERVING_MEMORIES] = {
       [SERVING_Q] = rows * (size_t)(heads * c->head_dim),
-      [SERVING_CACHE] = cache,
+      [SERVING_CACHE] = (cache * serving_cache_bytes(c) + 1) / 2,
       [SERVING_O] = rows * (size_t)(heads * c->head_dim_v),
       [SERVING_LSE] = rows * (size_t)heads * 2,
       [SERVING_K_NEW] = new_rows * (size_t)(c->heads_kv * c->head_dim),
@@ -334,6 +245,7 @@ static kjit_status allocate_all(struct serving_trial *trial, kjit_error *error) 
       [SERVING_COS] = positions * (size_t)(c->rotary_columns / 2),
       [SERVING_SIN] = positions * (size_t)(c->rotary_columns / 2),
       [SERVING_SINKS] = (size_t)heads * 2,
+      [SERVING_DESCALES] = (size_t)((c->batch + 1) * c->heads_kv) * 2,
   };
   kjit_status status = KJIT_OK;
   for (int i = 0; i < SERVING_SCHEDULE && status == KJIT_OK; i++)
@@ -372,7 +284,7 @@ kjit_status serving_trial_create(struct serving_trial *trial, kjit_runtime *runt
   kjit_status status = allocate_all(trial, error);
   if (status == KJIT_OK) {
     fill_inputs(trial);
-    fill_args(trial);
+    serving_fill_args(trial);
     for (int i = 0; i < SERVING_SCHEDULE && status == KJIT_OK; i++)
       status = upload(trial, i, error);
   }

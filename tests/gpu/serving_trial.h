@@ -18,6 +18,7 @@ enum serving_layout { SERVING_NHD, SERVING_HND, SERVING_KV_TOGETHER };
 
 struct serving_case {
   int32_t dtype;
+  bool narrow; /* the cache is e4m3, with a number for each sequence and head */
   int batch, heads_kv, group, head_dim, head_dim_v;
   enum serving_cache cache;
   enum serving_layout layout;
@@ -33,7 +34,8 @@ struct serving_case {
   bool causal;
   int window_left, window_right, chunk;
   float softcap, scale;
-  int sinks; /* 0: none; KJIT_FP32; or the dtype */
+  float query_size; /* numbers of q are multiplied by it; 0: 1 */
+  int sinks;        /* 0: none; KJIT_FP32; or the dtype */
   int num_splits, sm_margin;
   bool lse, schedule, workspace;
   uint64_t seed;
@@ -63,6 +65,7 @@ enum {
   SERVING_COS,
   SERVING_SIN,
   SERVING_SINKS,
+  SERVING_DESCALES, /* fp32: of keys, one for each sequence and head; of values, one for each head */
   SERVING_SCHEDULE,
   SERVING_WORKSPACE,
   SERVING_MEMORIES

@@ -18,10 +18,15 @@
 
 static const struct model {
   int64_t heads_q, heads_kv, head_dim, head_dim_v, page;
-  int32_t dtype, softcap;
+  int32_t dtype, softcap, cache; /* cache 0: of dtype */
 } models[] = {
-    {32, 8, 128, 128, 16, KJIT_BF16, 0},  {64, 8, 64, 64, 16, KJIT_FP16, 0}, {16, 8, 256, 256, 0, KJIT_BF16, 1},
-    {16, 16, 192, 128, 64, KJIT_BF16, 0}, {12, 12, 40, 40, 0, KJIT_FP16, 0}, {16, 1, 128, 128, 1, KJIT_FP16, 1},
+    {32, 8, 128, 128, 16, KJIT_BF16, 0, 0},
+    {64, 8, 64, 64, 16, KJIT_FP16, 0, 0},
+    {16, 8, 256, 256, 0, KJIT_BF16, 1, 0},
+    {16, 16, 192, 128, 64, KJIT_BF16, 0, 0},
+    {12, 12, 40, 40, 0, KJIT_FP16, 0, 0},
+    {16, 1, 128, 128, 1, KJIT_FP16, 1, 0},
+    {32, 8, 128, 128, 16, KJIT_BF16, 0, KJIT_FP8_E4M3},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -81,6 +86,7 @@ static void choose_all(struct batch *batch) {
     size_t count;
     model.dtype = shape->dtype;
     model.softcap = shape->softcap;
+    model.cache = shape->cache;
     model.heads_q = shape->heads_q;
     model.heads_kv = shape->heads_kv;
     model.head_dim = shape->head_dim;

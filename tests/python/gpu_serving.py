@@ -14,7 +14,7 @@ except ImportError:
     torch = None
 else:
     from kjit import flash_attn, flash_attn_interface
-    from serving_reference import attention, close_enough, paged_cache, ragged
+    from serving_reference import attention, close_enough, paged_cache, quantised, ragged
 
 HAS_GPU = torch is not None and torch.cuda.is_available()
 SEQ_PAIRS = [(1, 128), (1, 339), (3, 799), (3, 1024), (16, 20000), (64, 256), (64, 800), (64, 2048), (128, 128),
@@ -126,6 +126,51 @@ class KvCache(unittest.TestCase):
                         rows, capacity, heads_kv, page, random.choice([0, 0, 1, 3]), random.random() < 0.5, window,
                         chunk, new,
                     )  # fmt: skip
+
+    def test_kvcache__e4m3_cache_is_right(self):
+        shapes = ((1, 8, 2, 128, 16), (1, 32, 2, 64, 64), (4, 32, 2, 128, 16), (1, 8, 8, 256, 16), (1, 6, 3, 80, 1),
+                  (300, 4, 2, 128, 16))  # fmt: skip
+        for rows, heads, heads_kv, size, page in shapes:
+            for dtype in (torch.bfloat16, torch.float16):
+                total = [700 + rows, rows, 4000, 33 + rows]
+                q, k, v, cu_q, cu_k = ragged([rows] * 4, total, heads, heads_kv, size, dtype=dtype, device="cuda")
+                descales = [torch.rand(heads_kv, device="cuda") * 0.05 + 0.005 for _ in "kv"]
+                (k8, k_exact), (v8, v_exact) = quantised(k, descales[0]), quantised(v, descales[1])
+                cache = paged_cache(k8.view(torch.uint8), v8.view(torch.uint8), cu_k, page, 0x7F)
+                k_pages, v_pages, table = cache
+                begins = cu_k.tolist()
+                new = [torch.cat([t[b - rows : b] for b in begins[1:]]).unflatten(0, (4, rows)) for t in (k, v)]
+                place = torch.tensor([[n - rows + i for i in range(rows)] for n in total], device="cuda")
+                slot = table.gather(1, place // page).long(), place % page
+                k_pages[slot] = v_pages[slot] = 0x7F  # what is appended is NaN beforehand
+                out = flash_attn_interface.flash_attn_with_kvcache(
+                    q.unflatten(0, (4, rows)), k_pages.view(torch.float8_e4m3fn), v_pages.view(torch.float8_e4m3fn),
+                    *new, cache_seqlens=ints([n - rows for n in total]), page_table=table, causal=True,
+                    k_descale=descales[0].expand(4, heads_kv), v_descale=descales[1].expand(4, heads_kv),
+                )  # fmt: skip
+                exact = attention(q.float(), k_exact, v_exact, cu_q, cu_k, causal=True)
+                half = attention(q, k_exact.to(dtype), v_exact.to(dtype), cu_q, cu_k, causal=True, half=True)
+                self.assertEqual(close_enough(out.flatten(0, 1), exact, half), "", (rows, heads, size, page, dtype))
+                for pages, whole in ((k_pages, k8), (v_pages, v8)):
+                    wanted = torch.cat([whole[b - rows : b] for b in begins[1:]]).view(torch.uint8)
+                    self.assertTrue(torch.equal(pages[slot].flatten(0, 1), wanted), (rows, heads, size, page, dtype))
+
+    def test_varlen__e4m3_queries_are_right(self):
+        tensors = ragged([5, 200, 1], [90, 200, 4000], 8, 2, 128, dtype=torch.bfloat16, device="cuda")
+        q8, k8, v8 = (t.to(torch.float8_e4m3fn) for t in tensors[:3])
+        scales = [torch.rand(3, 2, device="cuda") + 0.5 for _ in "qkv"]
+        scales[0] = scales[0][:, :1].expand(3, 2)  # one for all heads of a sequence
+        out = flash_attn_interface.flash_attn_varlen_func(
+            q8, k8, v8, *tensors[3:], 200, 4000, causal=True,
+            q_descale=scales[0], k_descale=scales[1], v_descale=scales[2],
+        )  # fmt: skip
+        self.assertEqual(out.dtype, torch.bfloat16)
+        q, k, v = (
+            t.double() * s.double().repeat_interleave(c.diff(), 0).repeat_interleave(t.shape[1] // 2, 1)[..., None]
+            for t, s, c in zip((q8, k8, v8), scales, (tensors[3], tensors[4], tensors[4]))
+        )
+        exact = attention(q, k, v, *tensors[3:], causal=True)
+        self.assertLess((out.double() - exact).abs().max().item(), 0.02 * exact.abs().max().item())
 
     def test_kvcache__beyond_2_31_elements_is_right(self):
         pages, page, heads, size = 65536, 32, 8, 128  # 2^31 elements of keys

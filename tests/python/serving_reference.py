@@ -39,6 +39,13 @@ def paged_cache(k, v, cu_k, page_size, poison=float("nan")):
     return k_pages, v_pages, table
 
 
+def quantised(x, descale):
+    """x in e4m3, where descale (one for each head) gives x back; and what it gives."""
+    scale = descale.view(-1, 1)
+    e4m3 = (x.float() / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+    return e4m3, (e4m3.float() * scale)
+
+
 def _hidden(rows, keys, causal, window, chunk, device):
     at = torch.arange(rows, device=device)[:, None] + keys - rows
     key = torch.arange(keys, device=device)[None]

@@ -17,7 +17,7 @@ except ImportError:
     torch = None
 else:
     from kjit import _serving, _torch, flash_attn, flash_attn_interface
-    from serving_reference import attention, close_enough, paged_cache, ragged
+    from serving_reference import attention, close_enough, paged_cache, quantised, ragged
 
 DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
 
@@ -103,6 +103,44 @@ class Serving(unittest.TestCase):
         self.check(found.flatten(0, 1), attention(q.flatten(0, 1), keys, values, cu_q, cu_k, causal=True))
         for b in range(batch):
             self.assertTrue(torch.equal(v_cache[b, lengths[b]], v_new[b, 0]))
+
+    def test_kvcache__e4m3_cache_is_appended_to_and_attended(self):
+        q, k, v, cu_q, cu_k = ragged([1, 1], [50, 17], 4, 2, 64, dtype=torch.bfloat16)
+        k_descale, v_descale = torch.tensor([0.01, 0.02]), torch.tensor([0.5, 0.03])
+        (k8, k_exact), (v8, v_exact) = quantised(k, k_descale), quantised(v, v_descale)
+        begins, last = [0, 50], torch.tensor([49, 66])
+        lengths = torch.tensor([49, 16], dtype=torch.int32)
+        as_bytes = k8.view(torch.uint8), v8.view(torch.uint8)
+        k_pages, v_pages, table = paged_cache(*as_bytes, cu_k, 16, 0x7F)
+        for b, begin in enumerate(begins):
+            place = table[b, int(lengths[b]) // 16], int(lengths[b]) % 16
+            k_pages[place] = v_pages[place] = 0x7F  # what is appended is NaN beforehand
+        k_pages, v_pages = (on_device(t.view(torch.float8_e4m3fn)) for t in (k_pages, v_pages))
+        out = flash_attn_interface.flash_attn_with_kvcache(
+            on_device(q.unsqueeze(1)), k_pages, v_pages, *(on_device(t[last].unsqueeze(1)) for t in (k, v)),
+            cache_seqlens=on_device(lengths), page_table=on_device(table), causal=True,
+            k_descale=on_device(k_descale).expand(2, 2), v_descale=on_device(v_descale.repeat(2, 1)),
+        )  # fmt: skip
+        wanted = attention(q.float(), k_exact, v_exact, cu_q, cu_k, causal=True)
+        self.assertLess((out.flatten(0, 1).double() - wanted).abs().max().item(), 0.02)
+        for b, key in enumerate(last.tolist()):
+            place = table[b, int(lengths[b]) // 16], int(lengths[b]) % 16
+            self.assertTrue(torch.equal(k_pages[place].view(torch.uint8), k8[key].view(torch.uint8)))
+            self.assertTrue(torch.equal(v_pages[place].view(torch.uint8), v8[key].view(torch.uint8)))
+
+    def test_varlen__e4m3_queries_are_widened(self):
+        q, k, v, cu_q, cu_k = (on_device(t) for t in ragged([2, 3], [20, 33], 4, 2, 64, dtype=torch.bfloat16))
+        one = on_device(torch.ones(2))
+        q8, k8, v8 = (on_device(t.to(torch.float8_e4m3fn)) for t in (q, k, v))
+        to = torch.Tensor.to
+        with mock.patch.object(torch.Tensor, "to", lambda t, *a, **kind: on_device(to(t, *a, **kind))):
+            out = flash_attn_interface.flash_attn_varlen_func(
+                q8, k8, v8, cu_q, cu_k, 3, 33, causal=True,
+                q_descale=on_device(torch.full((2, 2), 0.5)), v_descale=one.expand(2, 2),
+            )  # fmt: skip
+        self.assertEqual(out.dtype, torch.bfloat16)
+        exact = attention(q8.float() * 0.5, k8.float(), v8.float(), cu_q, cu_k, causal=True)
+        self.assertLess((out.double() - exact).abs().max().item(), 0.02)
 
     def test_metadata__gives_the_same_result(self):
         lengths = on_device(torch.tensor([100, 3, 0], dtype=torch.int32))

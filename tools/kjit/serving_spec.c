@@ -38,6 +38,14 @@ static bool read_dtype(const char *value, kjit_serving_model *out) {
   return out->dtype != 0;
 }
 
+static bool read_cache(const char *value, kjit_serving_model *out) {
+  if (strcasecmp(value, "e4m3") == 0 || strcasecmp(value, "fp8_e4m3") == 0)
+    out->cache = KJIT_FP8_E4M3;
+  else
+    out->cache = strcasecmp(value, "fp16") == 0 ? KJIT_FP16 : strcasecmp(value, "bf16") == 0 ? KJIT_BF16 : 0;
+  return out->cache != 0;
+}
+
 static bool read_softcap(const char *value, kjit_serving_model *out) {
   out->softcap = value[0] == '1';
   return (value[0] == '0' || value[0] == '1') && value[1] == '\0';
@@ -62,6 +70,7 @@ static const struct {
             {"head_dim_v", read_head_dim_v, "a number from 1 to 1024"},
             {"page", read_page, "the positions of a page, or 0,"},
             {"dtype", read_dtype, "fp16 or bf16"},
+            {"cache", read_cache, "fp16, bf16 or e4m3, the type of keys and values,"},
             {"softcap", read_softcap, "0 or 1"}};
 enum { KEY_COUNT = sizeof keys / sizeof *keys };
 

@@ -32,7 +32,9 @@ enum {
 
 /* Step 1. A problem that is refused is attention_serving's. */
 static const char *why_not_loaded(const struct serving_problem *problem) {
-  if (!problem->is_plain) return "keys padded on the left, rotary tables, or strides that TMA does not take";
+  if (!problem->is_plain) return "keys padded on the left, or strides that TMA does not take";
+  if (problem->rotates) return "rotary tables";
+  if (problem->is_narrow) return "keys of 8 bits";
   if (problem->head_dim > MAX_HEAD || problem->head_dim_v > MAX_HEAD || problem->head_dim % 8 ||
       problem->head_dim_v % 8)
     return "head sizes other than multiples of 8 up to 256";

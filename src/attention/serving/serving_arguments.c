@@ -1,35 +1,35 @@
-/* What a serving caller asks for, checked: tensors, then what goes with what, then numbers.
- *
- * Tensors whose rows follow one another have three axes, the others four. They are looked at as (outer, seq, heads,
- * columns) tensors, with an outer axis of length 1 where there is none, so that one set of rules serves both.
+/* What a serving caller asks for, checked: tensors, as serving_views.h has them, then what goes with what, then
+ * numbers.
  *
  * Threads: everything here is pure. */
 #include "attention/serving/serving_arguments.h"
 
 #include <math.h>
 
-#include "attention/attention_arguments.h"
-#include "attention/tensor_box.h"
+#include "attention/serving/serving_views.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
 
-/* Longest sequence and widest window: sums of two still fit int32_t. */
-#define MAX_LENGTH (1 << 30)
 /* The most sequences, and the most query heads of a group. */
 #define MAX_BATCH (1 << 24)
 #define MAX_HEADS 65535
 
-enum axis { OUTER, SEQ, HEADS, COLUMNS };
-
 static const char *const axes[] = {"batch", "seq", "heads", "head_dim"};
 static const char *const lse_axes[] = {"batch", "heads", "seq"};
 
-#define RULE(name, written)                                                                                            \
-  { name, axes, 4, 2, 8, 16, written, 0 }
-static const struct tensor_rule q_rule = RULE("q", false), k_rule = RULE("k", false), v_rule = RULE("v", false),
-                                o_rule = RULE("o", true), k_new_rule = RULE("k_new", false),
-                                v_new_rule = RULE("v_new", false), k_written = RULE("k", true),
-                                v_written = RULE("v", true);
+#define RULE(name, bytes, written)                                                                                     \
+  { name, axes, 4, bytes, 16 / (bytes), 16, written, 0 }
+static const struct tensor_rule q_rule = RULE("q", 2, false), o_rule = RULE("o", 2, true),
+                                k_new_rule = RULE("k_new", 2, false), v_new_rule = RULE("v_new", 2, false);
+/* Of the cache: read, or also written; of two bytes an element, or of one. */
+static const struct tensor_rule k_rules[2][2] = {{RULE("k", 2, false), RULE("k", 2, true)},
+                                                 {RULE("k", 1, false), RULE("k", 1, true)}};
+static const struct tensor_rule v_rules[2][2] = {{RULE("v", 2, false), RULE("v", 2, true)},
+                                                 {RULE("v", 1, false), RULE("v", 1, true)}};
+/* Looked at with a third axis of length 1, so that their last stride is free. */
+static const char *const descale_axes[] = {"batch", "heads", "1"};
+static const struct tensor_rule k_descale_rule = {"k_descale", descale_axes, 3, 4, 1, 4, false, 0},
+                                v_descale_rule = {"v_descale", descale_axes, 3, 4, 1, 4, false, 0};
 static const struct tensor_rule lse_rule = {"lse", lse_axes, 3, 4, 1, 4, true, 0};
 
 /* A tensor with its rule, as a tensor of four axes. */
@@ -37,54 +37,21 @@ struct operand {
   const struct tensor_rule *rule;
   kjit_tensor tensor;
 };
-enum { Q, K, V, O, K_NEW, V_NEW, LSE, OPERANDS };
-
-static kjit_tensor with_outer_axis(const kjit_tensor *tensor) {
-  kjit_tensor view = *tensor;
-  view.rank = 4;
-  view.shape[OUTER] = 1;
-  view.stride[OUTER] = 0;
-  for (int axis = SEQ; axis <= COLUMNS; axis++) {
-    view.shape[axis] = tensor->shape[axis - 1];
-    view.stride[axis] = tensor->stride[axis - 1];
-  }
-  return view;
-}
-
-/* Is a tensor's batch axis missing, because the rows of all sequences follow one another? */
-static bool is_ragged(const kjit_attention_serving_args *args, int operand) {
-  if (operand == Q || operand == O) return args->cu_seqlens_q != NULL;
-  if (operand == K || operand == V) return args->cu_seqlens_k != NULL && !args->page_table;
-  return args->cu_seqlens_k_new != NULL;
-}
-
-static kjit_tensor view_of(const kjit_attention_serving_args *args, int operand) {
-  const kjit_tensor *const tensors[] = {&args->q, &args->k, &args->v, &args->o, &args->k_new, &args->v_new};
-  return is_ragged(args, operand) && tensors[operand]->rank == 3 ? with_outer_axis(tensors[operand])
-                                                                 : *tensors[operand];
-}
-
-static kjit_tensor lse_view(const kjit_attention_serving_args *args) {
-  kjit_tensor view = args->lse;
-  if (!args->cu_seqlens_q || view.rank != 2) return view;
-  view.rank = 3;
-  view.shape[2] = args->lse.shape[1], view.shape[1] = args->lse.shape[0], view.shape[0] = 1;
-  view.stride[2] = args->lse.stride[1], view.stride[1] = args->lse.stride[0], view.stride[0] = 0;
-  return view;
-}
 
 static void list_operands(const kjit_attention_serving_args *args, struct operand operands[OPERANDS]) {
-  const bool appends = args->k_new.data != NULL;
+  const bool appends = args->k_new.data != NULL, narrow = serving_is_narrow(args);
   const struct tensor_rule *const rules[] = {
-      &q_rule, appends ? &k_written : &k_rule, appends ? &v_written : &v_rule, &o_rule, &k_new_rule, &v_new_rule};
+      &q_rule, &k_rules[narrow][appends], &v_rules[narrow][appends], &o_rule, &k_new_rule, &v_new_rule};
   for (int i = Q; i <= V_NEW; i++)
-    operands[i] = (struct operand){rules[i], view_of(args, i)};
-  operands[LSE] = (struct operand){&lse_rule, lse_view(args)};
+    operands[i] = (struct operand){rules[i], serving_view_of(args, i)};
+  operands[LSE] = (struct operand){&lse_rule, serving_lse_view(args)};
+  operands[K_DESCALE] = (struct operand){&k_descale_rule, serving_descale_view(&args->k_descale)};
+  operands[V_DESCALE] = (struct operand){&v_descale_rule, serving_descale_view(&args->v_descale)};
 }
 
 /* A tensor that takes part: without keys at all, k and v do not. */
 static bool takes_part(const struct operand operands[OPERANDS], int operand) {
-  if (operand == LSE || operand == K_NEW || operand == V_NEW) return operands[operand].tensor.data != NULL;
+  if (operand >= K_NEW) return operands[operand].tensor.data != NULL;
   if (operand != K && operand != V) return true;
   return operands[K].tensor.shape[OUTER] != 0 && operands[K].tensor.shape[SEQ] != 0;
 }
@@ -99,7 +66,42 @@ bool serving_arguments_are_empty(const kjit_attention_serving_args *args) {
 static kjit_status check_dtype(const char *name, int32_t dtype, int32_t wanted, kjit_error *error) {
   if (dtype == wanted) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_ARG, "%s.dtype is %d: must be %s (%d)", name, (int)dtype,
-                   wanted == KJIT_FP32 ? "FP32" : "q's", (int)wanted);
+                   wanted == KJIT_FP32       ? "FP32"
+                   : wanted == KJIT_FP8_E4M3 ? "k's"
+                                             : "q's",
+                   (int)wanted);
+}
+
+static int32_t dtype_of(const struct operand operands[OPERANDS], int operand) {
+  const bool narrow = operands[K].tensor.dtype == KJIT_FP8_E4M3;
+  if (operand >= LSE) return KJIT_FP32;
+  return narrow && (operand == K || operand == V) ? KJIT_FP8_E4M3 : operands[Q].tensor.dtype;
+}
+
+/* What an 8-bit cache asks for beside its dtype, and what it alone may have. */
+static kjit_status check_narrow(const kjit_attention_serving_args *args, const struct operand operands[OPERANDS],
+                                kjit_error *error) {
+  if (!serving_is_narrow(args)) {
+    if (!args->k_descale.data && !args->v_descale.data) return KJIT_OK;
+    return error_invalid(error, args->k_descale.data ? "k_descale" : "v_descale",
+                         "must be without data unless k is FP8_E4M3");
+  }
+  for (int i = K; i <= V; i++) {
+    const int64_t columns = operands[i].tensor.shape[COLUMNS];
+    if (columns % 16 == 0) continue;
+    return error_set(error, KJIT_ERR_INVALID_ARG,
+                     "%s.shape[3] (head_dim) is %lld: must be a multiple of 16 in FP8_E4M3", operands[i].rule->name,
+                     (long long)columns);
+  }
+  kjit_status status = KJIT_OK;
+  for (int i = K_DESCALE; i <= V_DESCALE && status == KJIT_OK; i++) {
+    const struct operand *operand = &operands[i];
+    if (!operand->tensor.data) continue;
+    status = tensor_check_length(operand->rule, &operand->tensor, 0, args->batch, "args", error);
+    if (status == KJIT_OK)
+      status = tensor_check_length(operand->rule, &operand->tensor, 1, operands[K].tensor.shape[HEADS], "k", error);
+  }
+  return status;
 }
 
 static kjit_status check_tensors(const struct operand operands[OPERANDS], int32_t device, kjit_error *error) {
@@ -112,7 +114,7 @@ static kjit_status check_tensors(const struct operand operands[OPERANDS], int32_
     if (!takes_part(operands, i)) continue;
     status = tensor_check_place(operand->rule, &operand->tensor, device, error);
     if (status == KJIT_OK)
-      status = check_dtype(operand->rule->name, operand->tensor.dtype, i == LSE ? KJIT_FP32 : dtype, error);
+      status = check_dtype(operand->rule->name, operand->tensor.dtype, dtype_of(operands, i), error);
     if (status == KJIT_OK) status = tensor_check_shape(operand->rule, &operand->tensor, error);
     if (status == KJIT_OK) status = tensor_check_layout(operand->rule, &operand->tensor, error);
   }
@@ -159,9 +161,9 @@ static kjit_status check_batch(const kjit_attention_serving_args *args, const st
     return error_set(error, KJIT_ERR_INVALID_ARG, "k.shape (heads) is %lld: must divide that of q, %lld",
                      (long long)k->shape[HEADS], (long long)q->shape[HEADS]);
   }
-  status = check_number("q.shape (seq)", q->shape[SEQ], 1, MAX_LENGTH, error);
-  if (status == KJIT_OK) status = check_number("k.shape (seq)", k->shape[SEQ], 0, MAX_LENGTH, error);
-  if (status == KJIT_OK) status = check_number("k.shape[0]", k->shape[OUTER], 0, MAX_LENGTH, error);
+  status = check_number("q.shape (seq)", q->shape[SEQ], 1, SERVING_MAX_LENGTH, error);
+  if (status == KJIT_OK) status = check_number("k.shape (seq)", k->shape[SEQ], 0, SERVING_MAX_LENGTH, error);
+  if (status == KJIT_OK) status = check_number("k.shape[0]", k->shape[OUTER], 0, SERVING_MAX_LENGTH, error);
   if (status == KJIT_OK) status = check_number("q.shape (heads)", q->shape[HEADS], 1, MAX_HEADS, error);
   if (status != KJIT_OK || !lse->data) return status;
   status = tensor_check_length(&lse_rule, lse, 0, q->shape[OUTER], "q", error);
@@ -174,7 +176,7 @@ static kjit_status check_cache(const kjit_attention_serving_args *args, const st
   const kjit_tensor *k = &operands[K].tensor;
   if (args->page_table) {
     if (k->shape[SEQ] < 1) return error_invalid(error, "k.shape (seq)", "a page must have at least one position");
-    kjit_status status = check_number("max_pages", args->max_pages, 1, MAX_LENGTH, error);
+    kjit_status status = check_number("max_pages", args->max_pages, 1, SERVING_MAX_LENGTH, error);
     return status == KJIT_OK ? check_number("page_table_stride", args->page_table_stride, 0, INT64_MAX / 8, error)
                              : status;
   }
@@ -211,7 +213,7 @@ static kjit_status check_append(const kjit_attention_serving_args *args, const s
   if (args->rotary_columns % 16) return error_invalid(error, "rotary_columns", "must be a multiple of 16");
   const kjit_status status =
       check_number("rotary_columns", args->rotary_columns, 16, operands[Q].tensor.shape[COLUMNS], error);
-  return status == KJIT_OK ? check_number("rotary_rows", args->rotary_rows, 1, MAX_LENGTH, error) : status;
+  return status == KJIT_OK ? check_number("rotary_rows", args->rotary_rows, 1, SERVING_MAX_LENGTH, error) : status;
 }
 
 static kjit_status check_numbers(const kjit_attention_serving_args *args, kjit_error *error) {
@@ -249,135 +251,7 @@ kjit_status serving_arguments_check(const kjit_attention_serving_args *args, int
   status = check_tensors(operands, device, error);
   if (status == KJIT_OK) status = check_batch(args, operands, error);
   if (status == KJIT_OK) status = check_equal_axes(operands, error);
+  if (status == KJIT_OK) status = check_narrow(args, operands, error);
   if (status == KJIT_OK) status = check_cache(args, operands, error);
   return status == KJIT_OK ? check_append(args, operands, error) : status;
-}
-
-/* ---- What becomes of them ---- */
-
-/* Can a tensor map have these strides? Those of axes of length 1 are never used. `together`: heads that one stride of
- * the map steps over. */
-static bool can_be_mapped(const kjit_tensor *tensor, int64_t together) {
-  for (int axis = OUTER; axis <= HEADS; axis++) {
-    const int64_t stride = tensor_stride(tensor, (uint32_t)axis), limit = TENSOR_BOX_STRIDE_LIMIT;
-    if (tensor->shape[axis] == 0) return false;
-    if (tensor->shape[axis] > 1 && (stride <= 0 || stride >= (axis == HEADS ? limit / together : limit))) return false;
-  }
-  return true;
-}
-
-/* Sequences of a ragged batch have as many keys as rows, but for those of a cache. */
-static bool is_mixed(const kjit_attention_serving_args *args) {
-  return args->batch > 1 && (args->cu_seqlens_q || args->seqused_q) && (args->page_table || args->seqused_k);
-}
-
-struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
-  const kjit_tensor q = view_of(args, Q), k = view_of(args, K), v = view_of(args, V), o = view_of(args, O);
-  const int64_t group = q.shape[HEADS] / k.shape[HEADS];
-  const bool is_bounded = args->max_seqlen_q && args->max_seqlen_q < q.shape[SEQ];
-  const int64_t most = is_bounded ? args->max_seqlen_q : q.shape[SEQ];
-  const bool is_mapped = can_be_mapped(&q, group) && can_be_mapped(&k, 1) && can_be_mapped(&v, 1);
-  return (struct serving_problem){.dtype = q.dtype,
-                                  .head_dim = q.shape[COLUMNS],
-                                  .head_dim_v = o.shape[COLUMNS],
-                                  .heads_kv = k.shape[HEADS],
-                                  .group = group,
-                                  .packed_rows = most * group,
-                                  .batch = args->batch,
-                                  .rows = args->cu_seqlens_q ? q.shape[SEQ] : args->batch * most,
-                                  .page_size = args->page_table ? k.shape[SEQ] : 0,
-                                  .softcap = args->softcap > 0,
-                                  .is_mixed = is_mixed(args),
-                                  .is_plain = is_mapped && !args->leftpad_k && !args->rotary_cos,
-                                  .is_unsplit = args->num_splits == 1};
-}
-
-static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {
-  return (struct attention_serving_strides){
-      .batch = tensor_stride(tensor, OUTER), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
-}
-
-/* A window, cut to what the kernel's int32 sums take, and to the chunk, beyond which a row sees nothing anyway. */
-static int window(int32_t given, int32_t chunk) {
-  int32_t width = given > MAX_LENGTH ? MAX_LENGTH : given;
-  if (chunk && (width < 0 || width > chunk - 1)) width = chunk - 1;
-  return width;
-}
-
-static int exact_log2(int64_t value) {
-  if (value <= 0 || (value & (value - 1)) != 0) return -1;
-  int log2 = 0;
-  while (value >> log2 != 1)
-    log2++;
-  return log2;
-}
-
-static void fill_numbers(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k,
-                         struct attention_serving_params *params) {
-  const struct attention_scale scale = attention_arguments_scale(args->scale, q->shape[COLUMNS]);
-  const int32_t chunk = args->attention_chunk > MAX_LENGTH ? 0 : args->attention_chunk;
-  const bool is_causal = args->flags & KJIT_ATTENTION_CAUSAL;
-  params->batch = (int)args->batch;
-  params->heads_kv = (int)k->shape[HEADS];
-  params->group = (int)(q->shape[HEADS] / k->shape[HEADS]);
-  params->rows_q = (int)q->shape[SEQ];
-  params->window_left = window(args->window_left, chunk);
-  params->window_right = window(is_causal ? 0 : args->window_right, chunk);
-  params->chunk = chunk;
-  params->cache_rows = (int)k->shape[OUTER];
-  params->rows_k = args->page_table ? 0 : (int)k->shape[SEQ];
-  params->page_size = args->page_table ? (int)k->shape[SEQ] : 0;
-  params->page_shift = exact_log2(params->page_size);
-  params->max_pages = (int)args->max_pages;
-  params->rotary_columns = (int)args->rotary_columns;
-  params->rotary_rows = (int)args->rotary_rows;
-  params->rotary_interleaved = args->flags & KJIT_SERVING_ROTARY_INTERLEAVED ? 1 : 0;
-  params->rotary_by_row = is_causal || args->window_left >= 0 || args->window_right >= 0;
-  params->sinks_fp32 = args->sinks_dtype == KJIT_FP32;
-  params->most_splits = args->num_splits;
-  params->scale = scale.scale;
-  params->scale_log2 = scale.scale_log2;
-  params->softcap = args->softcap;
-}
-
-static void fill_arrays(const kjit_attention_serving_args *args, struct attention_serving_params *params) {
-  params->cos = args->rotary_cos;
-  params->sin = args->rotary_sin;
-  params->sinks = args->sinks;
-  params->cu_q = args->cu_seqlens_q;
-  params->cu_k = args->cu_seqlens_k;
-  params->cu_new = args->cu_seqlens_k_new;
-  params->used_q = args->seqused_q;
-  params->used_k = args->seqused_k;
-  params->cache_index = args->cache_batch_idx;
-  params->leftpad = args->leftpad_k;
-  params->rotary_at = args->rotary_seqlens;
-  params->page_table = args->page_table;
-  params->page_table_stride = args->page_table_stride;
-}
-
-void serving_arguments_fill(const kjit_attention_serving_args *args, struct attention_serving_params *params) {
-  const kjit_tensor q = view_of(args, Q), k = view_of(args, K), v = view_of(args, V), o = view_of(args, O);
-  const kjit_tensor k_new = view_of(args, K_NEW), v_new = view_of(args, V_NEW), lse = lse_view(args);
-  *params = (struct attention_serving_params){.q = q.data,
-                                              .k = k.data ? k.data : q.data, /* never read without keys */
-                                              .v = v.data ? v.data : q.data,
-                                              .o = o.data,
-                                              .lse = lse.data,
-                                              .q_stride = strides_of(&q),
-                                              .k_stride = strides_of(&k),
-                                              .v_stride = strides_of(&v),
-                                              .o_stride = strides_of(&o)};
-  if (lse.data) {
-    params->lse_batch_stride = tensor_stride(&lse, 0);
-    params->lse_head_stride = tensor_stride(&lse, 1);
-  }
-  fill_numbers(args, &q, &k, params);
-  fill_arrays(args, params);
-  if (!k_new.data) return;
-  params->k_new = k_new.data;
-  params->v_new = v_new.data;
-  params->k_new_stride = strides_of(&k_new);
-  params->v_new_stride = strides_of(&v_new);
-  params->rows_new = (int)k_new.shape[SEQ];
 }

@@ -312,6 +312,9 @@ static kjit_status take_model(kjit_serving_model *known, const kjit_serving_mode
   if (status != KJIT_OK) return status;
   if (known->dtype != KJIT_FP16 && known->dtype != KJIT_BF16)
     return error_invalid(error, "model.dtype", "must be FP16 (5) or BF16 (15)");
+  if (known->cache == 0) known->cache = known->dtype;
+  if (known->cache != known->dtype && known->cache != KJIT_FP8_E4M3)
+    return error_invalid(error, "model.cache", "must be model.dtype, or FP8_E4M3 (24)");
   if (known->heads_q < 1 || known->heads_q > INT32_MAX)
     return error_invalid(error, "model.heads_q", "must be at least 1");
   if (known->heads_kv == 0) known->heads_kv = known->heads_q;
@@ -373,6 +376,7 @@ kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, cons
                                     .batch = 1,
                                     .page_size = known.page_size,
                                     .softcap = known.softcap != 0,
+                                    .is_narrow = known.cache == KJIT_FP8_E4M3,
                                     .is_plain = true};
   if (status == KJIT_OK) problem.group = known.heads_q / known.heads_kv;
   /* Every number of packed rows for which the rules may have a tile of its own, and many, in small and large calls. */

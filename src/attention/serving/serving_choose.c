@@ -31,6 +31,7 @@ static void shape(kjit_attention_serving_config *config) {
     config->blocks_per_sm = widest <= 64 ? 3 : 2;
   }
   if (is_wide) config->keys = 32;
+  if (config->cache == KJIT_FP8_E4M3 && config->blocks_per_sm > 2) config->blocks_per_sm = 2;
 }
 
 static bool fits(const kjit_attention_serving_config *config, uint32_t available) {
@@ -65,10 +66,10 @@ static bool fit(kjit_attention_serving_config *config, uint32_t shared_per_block
   return true;
 }
 
-static kjit_status check_head(const char *name, int64_t columns, kjit_error *error) {
-  if (columns >= 8 && columns <= 256 && columns % 8 == 0) return KJIT_OK;
-  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: attention_serving takes multiples of 8 up to 256", name,
-                   (long long)columns);
+static kjit_status check_head(const char *name, int64_t columns, int64_t multiple, kjit_error *error) {
+  if (columns >= multiple && columns <= 256 && columns % multiple == 0) return KJIT_OK;
+  return error_set(error, KJIT_ERR_UNSUPPORTED, "%s is %lld: attention_serving takes multiples of %lld up to 256", name,
+                   (long long)columns, (long long)multiple);
 }
 
 static int32_t rows_of(int64_t packed_rows) {
@@ -77,11 +78,13 @@ static int32_t rows_of(int64_t packed_rows) {
 
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
                           const struct family_place *place, int32_t *values, kjit_error *error) {
-  kjit_status status = check_head("head_dim", problem->head_dim, error);
-  if (status == KJIT_OK) status = check_head("head_dim_v", problem->head_dim_v, error);
+  const int64_t multiple = problem->is_narrow ? 16 : 8;
+  kjit_status status = check_head("head_dim", problem->head_dim, multiple, error);
+  if (status == KJIT_OK) status = check_head("head_dim_v", problem->head_dim_v, multiple, error);
   if (status != KJIT_OK) return status;
   kjit_attention_serving_config config = {.pass = KJIT_SERVING_ATTEND,
                                           .dtype = problem->dtype,
+                                          .cache = problem->is_narrow ? KJIT_FP8_E4M3 : problem->dtype,
                                           .head_dim = (int32_t)problem->head_dim,
                                           .head_dim_v = (int32_t)problem->head_dim_v,
                                           .rows = rows_of(problem->packed_rows),

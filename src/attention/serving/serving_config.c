@@ -6,6 +6,7 @@
 #include "attention/rule.h"
 #include "attention/serving/serving_family.h"
 #include "base/error.h"
+#include "base/integer.h"
 #include "family/config.h"
 #include "jit/request/target.h"
 
@@ -13,13 +14,14 @@ enum {
   MIN_CAPABILITY = 80, /* cp.async, and mma.m16n8k16 with bf16 */
   TILE = 16,           /* mma.m16n8k16: rows of A, and its depth */
   LANES = 32,
+  BAND = 128, /* columns of 8 bits that lie together in shared memory */
   MAX_ROWS = 128,
   MAX_KEYS = 256,
   MAX_WARPS = 8,
   MAX_STAGES = 4,
   MAX_BLOCKS = SERVING_MOST_BLOCKS_PER_SM,
   MAX_ACCUMULATORS = 200, /* fp32 registers of a thread for O and S */
-  PLAN_BYTES = 12         /* of shared memory a thread: the cost and the keys of a sequence */
+  PLAN_BYTES = 20         /* of shared memory a thread of the plan pass: a mark */
 };
 
 /* ---- Fields ---- */
@@ -46,22 +48,28 @@ static const kjit_field_info rows[FIELD_COUNT] = {KJIT_ATTENTION_SERVING_FIELDS(
 /* ---- Geometry ---- */
 
 uint32_t serving_threads(const kjit_attention_serving_config *config) {
-  return LANES * (uint32_t)config->warps;
+  return config->pass == KJIT_SERVING_PLAN ? SERVING_PLAN_THREADS : LANES * (uint32_t)config->warps;
 }
 
 static uint32_t columns(int32_t head) {
   return ((uint32_t)head + TILE - 1) / TILE * TILE;
 }
 
+/* Of K and V together: columns of 8 bits come in bands of 128. */
+static uint32_t cache_row_bytes(const kjit_attention_serving_config *config) {
+  if (config->cache != KJIT_FP8_E4M3) return (columns(config->head_dim) + columns(config->head_dim_v)) * 2;
+  return BAND * (uint32_t)(integer_divide_up(config->head_dim, BAND) + integer_divide_up(config->head_dim_v, BAND));
+}
+
 /* Shared memory as config.cuh lays it out: Q and the stages of K and V, or O of each warp along the keys in fp32;
  * maxima and sums; with pages two tables of rows; a word. */
 uint32_t serving_shared_bytes(const kjit_attention_serving_config *config) {
   if (config->pass == KJIT_SERVING_APPEND) return 0;
-  if (config->pass == KJIT_SERVING_PLAN) return PLAN_BYTES * serving_threads(config);
+  if (config->pass == KJIT_SERVING_PLAN) return SERVING_PLAN_THREADS * PLAN_BYTES + SERVING_PLAN_THREADS / LANES * 4;
   const uint32_t d = columns(config->head_dim), dv = columns(config->head_dim_v);
   const uint32_t tile_rows = (uint32_t)config->rows, keys = (uint32_t)config->keys;
   const uint32_t key_warps = (uint32_t)config->warps / (tile_rows / TILE);
-  const uint32_t tiles = tile_rows * d * 2 + (uint32_t)config->stages * keys * (d + dv) * 2;
+  const uint32_t tiles = tile_rows * d * 2 + (uint32_t)config->stages * keys * cache_row_bytes(config);
   const uint32_t output = key_warps * tile_rows * (dv + 8) * 4;
   return (tiles > output ? tiles : output) + key_warps * tile_rows * 8 + (config->paged ? 2 * keys * 16 : 0) + 16;
 }
@@ -77,10 +85,20 @@ static kjit_status check_kind(const kjit_attention_serving_config *config, kjit_
     return rule_broken(error, "pass", config->pass, "attend (0), plan (1) or append (2)");
   if (config->dtype != KJIT_FP16 && config->dtype != KJIT_BF16)
     return rule_broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+  if (config->cache != config->dtype && config->cache != KJIT_FP8_E4M3)
+    return rule_broken(error, "cache", config->cache, "dtype, or FP8_E4M3 (24)");
   if (!rule_is_between(config->paged, 0, 1)) return rule_broken(error, "paged", config->paged, "0 or 1");
   if (!rule_is_between(config->softcap, 0, 1)) return rule_broken(error, "softcap", config->softcap, "0 or 1");
   const kjit_status status = rule_check_head("head_dim", config->head_dim, error);
   return status == KJIT_OK ? rule_check_head("head_dim_v", config->head_dim_v, error) : status;
+}
+
+static kjit_status check_cache(const kjit_attention_serving_config *config, kjit_error *error) {
+  if (config->cache != KJIT_FP8_E4M3) return KJIT_OK;
+  if (config->head_dim % TILE != 0)
+    return rule_broken(error, "head_dim", config->head_dim, "a multiple of 16 with cache FP8_E4M3");
+  if (config->head_dim_v % TILE == 0) return KJIT_OK;
+  return rule_broken(error, "head_dim_v", config->head_dim_v, "a multiple of 16 with cache FP8_E4M3");
 }
 
 static kjit_status check_tile(const kjit_attention_serving_config *config, kjit_error *error) {
@@ -104,7 +122,8 @@ static kjit_status check_tile(const kjit_attention_serving_config *config, kjit_
 }
 
 kjit_status serving_check(const kjit_attention_serving_config *config, kjit_error *error) {
-  const kjit_status status = check_kind(config, error);
+  kjit_status status = check_kind(config, error);
+  if (status == KJIT_OK) status = check_cache(config, error);
   return status == KJIT_OK ? check_tile(config, error) : status;
 }
 
@@ -142,8 +161,9 @@ static void canonicalize(const kjit_family *family, int32_t *values) {
   config->blocks_per_sm = 1;
   config->paged = config->softcap = 0;
   if (config->pass == KJIT_SERVING_PLAN) {
-    config->dtype = KJIT_FP16;
-    config->head_dim = config->head_dim_v = 64;
+    config->dtype = config->cache = KJIT_FP16;
+    config->head_dim = config->head_dim_v = config->keys = 64;
+    config->warps = config->rows > 64 ? MAX_WARPS : 4;
     return;
   }
   config->rows = config->keys = 64;

@@ -21,7 +21,9 @@ struct serving_problem {
   int64_t rows;        /* at most so many rows of all sequences together */
   int64_t page_size;   /* 0: no pages */
   bool softcap;
-  bool is_plain;   /* keys from slot 0 on, no rotary tables, strides that a tensor map can have */
+  bool is_narrow;  /* k and v are of 8 bits, KJIT_FP8_E4M3 */
+  bool is_plain;   /* keys from slot 0 on, strides that a tensor map can have */
+  bool rotates;    /* there are rotary tables */
   bool is_mixed;   /* sequences with few rows and many keys may be among those with many rows */
   bool is_unsplit; /* a row's keys are to be summed in one piece, whatever the batch */
 };

@@ -8,6 +8,7 @@
 
 #include "attention/serving/serving_box.h"
 #include "attention/serving_sm90/serving_sm90_config.h"
+#include "attention/tensor_box.h"
 #include "attention_serving_sm90/params.h"
 #include "base/error.h"
 #include "base/threads/recent.h"
@@ -42,11 +43,13 @@ static int32_t common_power_of_two(int32_t a, int32_t b) {
   return either & -either;
 }
 
-/* L2 fetches 128 bytes at a time, a row of a box: attention/decode/decode_call.c. */
+/* L2 fetches up to 128 bytes at a time, a row of a box: attention/decode/decode_call.c. */
 static struct runtime_tensor describe(const struct attention_serving_params *params, const void *data,
                                       const struct attention_serving_strides *strides, int32_t dtype, int32_t columns,
                                       int32_t rows) {
-  return serving_box_describe(params, data, strides, dtype, columns, rows, KJIT_MAP_PROMOTION_128B);
+  const uint64_t bytes = dtype == KJIT_FP8_E4M3 ? 1 : SERVING_BOX_ELEMENT_BYTES;
+  const uint64_t row_bytes = (uint64_t)columns * bytes, stride = (uint64_t)strides->seq * bytes;
+  return serving_box_describe(params, data, strides, dtype, columns, rows, tensor_box_promotion(row_bytes, stride));
 }
 
 kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
@@ -58,8 +61,8 @@ kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
   to->serving = *params;
   to->box_rows = params->page_size ? common_power_of_two(params->page_size, config->keys) : config->keys;
   const struct key key = {
-      {describe(params, params->k, &params->k_stride, config->dtype, config->head_dim, to->box_rows),
-       describe(params, params->v, &params->v_stride, config->dtype, config->head_dim_v, to->box_rows)}};
+      {describe(params, params->k, &params->k_stride, config->cache, config->head_dim, to->box_rows),
+       describe(params, params->v, &params->v_stride, config->cache, config->head_dim_v, to->box_rows)}};
   if (recent_get(maps, &key, to)) return KJIT_OK;
   kjit_status status = runtime_tensor_map_encode(runtime, &key.tensors[0], "k", &to->k, error);
   if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key.tensors[1], "v", &to->v, error);

@@ -38,27 +38,42 @@ static const kjit_field_info rows[FIELD_COUNT] = {SERVING_SM90_FIELDS(ROW)};
 
 /* ---- Geometry ---- */
 
-static uint32_t bands(int32_t columns) {
-  return (uint32_t)integer_divide_up(columns, SERVING_SM90_BAND_COLUMNS);
+bool serving_sm90_is_narrow(const struct serving_sm90_config *config) {
+  return config->cache == KJIT_FP8_E4M3;
 }
 
-/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place. */
+/* Bands of 128 bytes. */
+static uint32_t bands(int32_t columns, uint32_t element_bytes) {
+  return (uint32_t)integer_divide_up(columns * (int32_t)element_bytes, SERVING_SM90_ROW_BYTES);
+}
+
+/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with a narrow cache
+ * each warp's O and, behind these, maxima and sums. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
-  const uint32_t q = ((bands(config->head_dim) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
+  const uint32_t q =
+      ((bands(config->head_dim, 2) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
+  if (serving_sm90_is_narrow(config))
+    return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
   return q > merge ? q : merge;
 }
 
 /* Shared memory as shared.cuh lays it out. */
 uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config) {
   const uint32_t stages = (uint32_t)config->stages;
-  const uint32_t kv =
-      (uint32_t)config->keys * SERVING_SM90_ROW_BYTES * (bands(config->head_dim) + bands(config->head_dim_v));
-  return stages * kv + work_bytes(config) + SERVING_SM90_JOBS * SERVING_SM90_JOB_BYTES +
+  const uint32_t element_bytes = serving_sm90_is_narrow(config) ? 1 : 2;
+  const uint32_t kv = (uint32_t)config->keys * SERVING_SM90_ROW_BYTES *
+                      (bands(config->head_dim, element_bytes) + bands(config->head_dim_v, element_bytes));
+  return stages * kv + work_bytes(config) + SERVING_SM90_JOB_SLOTS * SERVING_SM90_JOB_BYTES +
          SERVING_SM90_BARRIER_BYTES * (4 * stages + 2 * SERVING_SM90_JOBS) + SERVING_SM90_ALIGNMENT - 1;
 }
 
 uint32_t serving_sm90_registers(const struct serving_sm90_config *config) {
+  if (serving_sm90_is_narrow(config)) {
+    const int32_t key_warps = SERVING_SM90_WORKERS / 32 / (config->rows / ROW_STEP);
+    return (uint32_t)(integer_divide_up(config->head_dim, 64) * 16 + config->head_dim_v / 2 +
+                      config->keys / key_warps / 2);
+  }
   return (uint32_t)config->head_dim_v / 2 + (uint32_t)config->keys / 2 + (uint32_t)config->keys / 4;
 }
 
@@ -83,6 +98,18 @@ static uint32_t most_shared(int32_t blocks_per_sm) {
 bool serving_sm90_fits(const struct serving_sm90_config *config) {
   return (int32_t)serving_sm90_registers(config) <= most_registers(config->blocks_per_sm) &&
          serving_sm90_shared_bytes(config) <= most_shared(config->blocks_per_sm);
+}
+
+/* With a narrow cache each warp along the keys has 16 of them or a multiple, and TMA boxes whole chunks. */
+static kjit_status check_narrow(const struct serving_sm90_config *config, kjit_error *error) {
+  const int32_t warps = SERVING_SM90_WORKERS / 32 / (config->rows / ROW_STEP);
+  if (!serving_sm90_is_narrow(config)) return KJIT_OK;
+  if (config->head_dim % 16 != 0)
+    return rule_broken(error, "head_dim", config->head_dim, "a multiple of 16 with cache FP8_E4M3");
+  if (config->head_dim_v % 16 != 0)
+    return rule_broken(error, "head_dim_v", config->head_dim_v, "a multiple of 16 with cache FP8_E4M3");
+  if (config->keys % (warps * ROW_STEP) == 0) return KJIT_OK;
+  return rule_broken(error, "keys", config->keys, "a multiple of 1024 / rows with cache FP8_E4M3");
 }
 
 static bool is_power_of_two(int32_t value) {
@@ -112,10 +139,13 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   (void)family;
   if (config->dtype != KJIT_FP16 && config->dtype != KJIT_BF16)
     return rule_broken(error, "dtype", config->dtype, "FP16 (5) or BF16 (15)");
+  if (config->cache != config->dtype && !serving_sm90_is_narrow(config))
+    return rule_broken(error, "cache", config->cache, "dtype, or FP8_E4M3 (24)");
   if (!rule_is_between(config->softcap, 0, 1)) return rule_broken(error, "softcap", config->softcap, "0 or 1");
   kjit_status status = rule_check_head("head_dim", config->head_dim, error);
   if (status == KJIT_OK) status = rule_check_head("head_dim_v", config->head_dim_v, error);
-  return status == KJIT_OK ? check_tile(config, error) : status;
+  if (status == KJIT_OK) status = check_tile(config, error);
+  return status == KJIT_OK ? check_narrow(config, error) : status;
 }
 
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {

@@ -11,7 +11,8 @@
 
 /* X(name, kind, text): the fields in their order. The kernel sees each as `#define KJIT_<name> <value>`. */
 #define SERVING_SM90_FIELDS(X)                                                                                         \
-  X(dtype, DTYPE, "element type of q, k, v and o: FP16 (5) or BF16 (15)")                                              \
+  X(dtype, DTYPE, "element type of q and o: FP16 (5) or BF16 (15)")                                                    \
+  X(cache, DTYPE, "element type of k and v: dtype, or FP8_E4M3 (24)")                                                  \
   X(head_dim, INT, "columns of q and k: a multiple of 8 from 8 to 256")                                                \
   X(head_dim_v, INT, "columns of v and o: a multiple of 8 from 8 to 256")                                              \
   X(rows, INT, "query rows of a tile, query heads that share a key head packed into them: 16, 32 or 64")               \
@@ -34,7 +35,10 @@ static inline const struct serving_sm90_config *serving_sm90_view(const int32_t 
 }
 
 uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config); /* dynamic, with room to align it */
-uint32_t serving_sm90_registers(const struct serving_sm90_config *config);    /* of a thread for S, P and O */
+/* k and v have 8 bits an element. */
+bool serving_sm90_is_narrow(const struct serving_sm90_config *config);
+
+uint32_t serving_sm90_registers(const struct serving_sm90_config *config); /* of a thread for S, P and O */
 
 /* Bytes of a partial result: O of a tile in fp32, and each row's maximum and sum. */
 size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config);

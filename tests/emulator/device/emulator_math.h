@@ -61,6 +61,14 @@ inline int __clz(int bits) {
 inline int __popc(unsigned bits) {
   return __builtin_popcount(bits);
 }
+// Byte i of the result is the byte of (high, low) that nibble i of `selector` names.
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
+  const unsigned long long bytes = static_cast<unsigned long long>(high) << 32 | low;
+  unsigned result = 0;
+  for (int i = 0; i < 4; i++)
+    result |= static_cast<unsigned>(bytes >> (selector >> 4 * i & 7u) * 8 & 0xffu) << 8 * i;
+  return result;
+}
 inline float __int_as_float(int bits) {
   return emulator_bits<float>(bits);
 }

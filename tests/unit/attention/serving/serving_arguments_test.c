@@ -112,6 +112,47 @@ static void test_serving_arguments__dense_cache_needs_the_batch(void **state) {
   expect_ok(&args);
 }
 
+/* A cache of e4m3 with a number for each sequence and head, none of them apart from the others in memory. */
+static kjit_attention_serving_args narrow_args(void) {
+  kjit_attention_serving_args args = good_args();
+  args.k.dtype = args.v.dtype = KJIT_FP8_E4M3;
+  args.k_descale = args.v_descale = (kjit_tensor){address(10), KJIT_FP32, DEVICE, 2, 0, {BATCH, HEADS_KV}, {0, 0}};
+  return args;
+}
+
+static void test_serving_arguments__e4m3_cache_is_checked(void **state) {
+  struct attention_serving_params params;
+  kjit_attention_serving_args args = narrow_args();
+  (void)state;
+  expect_ok(&args);
+  assert_true(serving_arguments_problem(&args).is_narrow);
+  args.k_descale.stride[0] = HEADS_KV, args.k_descale.stride[1] = 1;
+  expect_ok(&args);
+  serving_arguments_fill(&args, &params);
+  assert_int_equal(params.k_descale.batch, HEADS_KV);
+  assert_int_equal(params.v_descale.head, 0);
+  args.k_descale.shape[1] = 3;
+  expect_refused(&args, "k_descale.shape[1] (heads) is 3: must equal that of k, 2");
+  args = narrow_args();
+  args.v_descale.dtype = KJIT_BF16;
+  expect_refused(&args, "v_descale.dtype is 15: must be FP32");
+  args = narrow_args();
+  args.v.dtype = KJIT_BF16;
+  expect_refused(&args, "v.dtype is 15: must be k's (24)");
+  args = narrow_args();
+  args.k_new.dtype = KJIT_FP8_E4M3;
+  expect_refused(&args, "k_new.dtype is 24: must be q's (15)");
+  args = narrow_args();
+  args.k.stride[2] = HEAD + 8;
+  expect_refused(&args, "k.stride[2] (heads) is 72: must be a multiple, in elements, of 16");
+  args = narrow_args();
+  args.q.shape[3] = args.k.shape[3] = args.k_new.shape[3] = 56;
+  expect_refused(&args, "k.shape[3] (head_dim) is 56: must be a multiple of 16");
+  args = good_args();
+  args.k_descale = narrow_args().k_descale;
+  expect_refused(&args, "k_descale: must be without data unless k is FP8_E4M3");
+}
+
 static void test_serving_arguments__nothing_to_do_is_seen(void **state) {
   (void)state;
   kjit_attention_serving_args args = good_args();
@@ -193,6 +234,7 @@ static void test_serving_choose__fits_every_head_size_and_card(void **state) {
         model.head_dim = d;
         model.head_dim_v = dv;
         model.page_size = (d + dv) % 16;
+        model.cache = d % 16 == 0 && dv % 16 == 0 && d % 32 ? KJIT_FP8_E4M3 : KJIT_BF16;
         assert_status(KJIT_OK, kjit_attention_serving_kernels(&model, archs[i], configs, &count, &error), &error);
         for (size_t j = 0; j < count; j++)
           assert_status(KJIT_OK, kjit_config_check(&configs[j], archs[i], &error), &error);
@@ -211,10 +253,11 @@ static void test_serving_choose__a_model_needs_few_kernels(void **state) {
     model.heads_q = group;
     model.heads_kv = 1;
     model.head_dim = 128;
+    model.cache = group % 3 == 1 ? KJIT_FP8_E4M3 : 0;
     assert_status(KJIT_OK, kjit_attention_serving_kernels(&model, "sm_90", configs, &count, NULL), NULL);
     assert_in_range(count, 3, 7);
     assert_status(KJIT_OK, kjit_attention_serving_kernels(&model, "sm_90a", configs, &count, NULL), NULL);
-    assert_in_range(count, 2, 5); /* those that need Hopper's own features: one for each tile, and prefill's */
+    assert_in_range(count, model.cache ? 1 : 2, 5); /* Hopper's own: one for each tile, and with 16 bits prefill's */
   }
 }
 
@@ -224,6 +267,7 @@ int main(void) {
       cmocka_unit_test(test_serving_arguments__what_is_wrong_is_named),
       cmocka_unit_test(test_serving_arguments__rotary_tables_are_checked),
       cmocka_unit_test(test_serving_arguments__dense_cache_needs_the_batch),
+      cmocka_unit_test(test_serving_arguments__e4m3_cache_is_checked),
       cmocka_unit_test(test_serving_arguments__nothing_to_do_is_seen),
       cmocka_unit_test(test_serving_arguments__ragged_tensors_have_no_batch_axis),
       cmocka_unit_test(test_serving_arguments__causal_chunk_and_window_become_bounds),

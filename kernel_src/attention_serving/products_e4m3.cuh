@@ -1,0 +1,180 @@
+// The products of a warp on K and V of one byte an element, e4m3, by mma.sync on fp16, into which e4m3 is widened in
+// registers. What is widened is never stored again, so that a byte of the cache passes through shared memory once.
+//
+// Orders that do not matter to a sum are chosen so that few instructions load:
+//   - columns of Q and K, 64 at a time: lane l holds the columns 16 * (l % 4) to + 15, 16 bytes of a row of K, and word
+//     w of them is its part of product w of the four;
+//   - keys, 8 at a time: key_row() spreads neighbours over both halves of the banks;
+//   - columns of O and V: ldmatrix gives pairs of bytes, of two neighbouring columns, whose even columns are one
+//     product and whose odd columns the next: lane l has the columns 16 n + 4 * (l % 4) to + 3 of accumulators 2 n and
+//     2 n + 1.
+// K and V lie in shared memory as byte_tile.cuh has it.
+//
+// Q in bf16 is converted to fp16. A row whose largest element is beyond what leaves its elements exact is multiplied by
+// a power of two first, and the row's scores by its inverse.
+//
+// Whoever includes this has included a config.cuh that defines the constants of namespace cfg.
+#pragma once
+#include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/e4m3.cuh>
+#include <kjit/ptx/ldmatrix.cuh>
+#include <kjit/ptx/memory.cuh>
+#include <kjit/ptx/mma.cuh>
+#include <kjit/types.cuh>
+#include <kjit/warp.cuh>
+
+#include "attention_serving/byte_tile.cuh"
+#include "attention_serving/element.cuh"
+
+using Scores = float[1][cfg::kKeyTiles * 2][4];
+
+struct NarrowProducts {
+  using KTile = ByteTile<cfg::kKeys, cfg::kHeadDim>;
+  using VTile = ByteTile<cfg::kKeys, cfg::kHeadDimV>;
+  static constexpr int kSegments = ceil_div(cfg::kHeadDim, 64);
+  static constexpr int kValueChunks = cfg::kHeadDimV / kChunkBytes;
+
+  const uint32_t k, v;         // the lane's address in the first tiles
+  uint32_t q[kSegments][4][4]; // A operands, 64 columns each
+  float factors[2];            // of the scores of the thread's rows
+  bool has_factors;            // other than 1, in some row of the warp
+
+  // `keys`, `values`: the first tiles of K and V, at multiples of 128.
+  KJIT_DEVICE NarrowProducts(uint32_t keys, uint32_t values, int warp, int lane)
+      : k(keys + KTile::offset(first_key(warp) + key_row(lane / 4), lane % 4)),
+        v(values + VTile::offset(first_key(warp) + lane / 8 % 2 * 8 + key_row(lane % 8), lane / 16)) {}
+
+  static KJIT_DEVICE int key_of(int n, int i, int lane) { return n * 8 + key_row(lane % 4 * 2 + i); }
+
+  // As of WideProducts.
+  static KJIT_DEVICE int lane_column(int lane) { return lane % 4 * 4; }
+  static KJIT_DEVICE int tile_column(int n) { return n / 2 * 16 + n % 2 * 2; }
+  static KJIT_DEVICE int chunk_of(int n, int lane) { return n / 2 * 2 + lane % 4 / 2; }
+  static KJIT_DEVICE int byte_of(int n, int lane) { return lane % 2 * 8 + n % 2 * 4; }
+  static KJIT_DEVICE float low_of(const float (&o)[cfg::kOutputTiles8][4], int n, int r) {
+    return o[n / 2 * 2][2 * r + n % 2];
+  }
+  static KJIT_DEVICE float high_of(const float (&o)[cfg::kOutputTiles8][4], int n, int r) {
+    return o[n / 2 * 2 + 1][2 * r + n % 2];
+  }
+
+  // Take the warp's 16 rows of Q. load(row, chunk) is a chunk of row `row` of them, zeros where there is none. Whole
+  // warps.
+  template <typename Load> KJIT_DEVICE void take_query(int lane, Load load) {
+    has_factors = false;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+#pragma unroll
+      for (int s = 0; s < kSegments; s++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          const Chunk chunk = load(r * 8 + lane / 4, s * 8 + lane % 4 * 2 + half);
+#pragma unroll
+          for (int i = 0; i < 4; i++)
+            q[s][half * 2 + i / 2][i % 2 * 2 + r] = chunk.word[i];
+        }
+      }
+      factors[r] = 1.0f;
+      convert(cfg::Element{}, r);
+    }
+    has_factors = __any_sync(0xffffffffu, factors[0] != 1.0f || factors[1] != 1.0f);
+  }
+
+  // S += Q K^T. `stage`: how far the tile is behind the first.
+  KJIT_DEVICE void multiply_keys(Scores &s, uint32_t stage) const {
+#pragma unroll
+    for (int d = 0; d < kSegments; d++) {
+      const uint32_t from = stage + d / 2 * KTile::kBandBytes + (k ^ (uint32_t)(d % 2 * 64));
+#pragma unroll
+      for (int n = 0; n < cfg::kKeyTiles * 2; n++) {
+        const Chunk keys = ld_shared_16(from + n * 8 * KTile::kBandColumns);
+#pragma unroll
+        for (int w = 0; w < 4; w++) {
+          uint32_t b0, b1;
+          widen_e4m3(keys.word[w], b0, b1);
+          mma_m16n8k16(Fp16{}, s[0][n], q[d][w], b0, b1);
+        }
+      }
+    }
+    if (!has_factors) return;
+#pragma unroll
+    for (int n = 0; n < cfg::kKeyTiles * 2; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        s[0][n][i] *= factors[i / 2];
+  }
+
+  // O += P V, P being the scores' probabilities rounded to fp16.
+  KJIT_DEVICE void multiply_values(float (&o)[1][cfg::kOutputTiles8][4], const Scores &s, uint32_t stage) const {
+#pragma unroll
+    for (int t = 0; t < cfg::kKeyTiles; t++) {
+      uint32_t a[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        a[i] = cvt_rn_x2(Fp16{}, s[0][2 * t + i / 2][i % 2 * 2], s[0][2 * t + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+      for (int c = 0; c < kValueChunks; c += 2) {
+        const uint32_t from = stage + c / 8 * VTile::kBandBytes + (v ^ (uint32_t)(c % 8 * kChunkBytes));
+        uint32_t pairs[4]; // of two keys and two columns each: chunk c of 8 keys and the next 8, then chunk c + 1
+        ldmatrix_x4_trans(pairs, from + t * 16 * VTile::kBandColumns);
+        multiply_chunk(o, a, c, pairs[0], pairs[1]);
+        if (c + 1 < kValueChunks) multiply_chunk(o, a, c + 1, pairs[2], pairs[3]);
+      }
+    }
+  }
+
+private:
+  static KJIT_DEVICE int first_key(int warp) {
+    return warp / cfg::kRowWarps * cfg::kWarpKeys;
+  }
+
+  // The row in memory of the `n`th of 8 keys. Neighbours are 4 rows apart, so that the 16 bytes of 4 lanes each lie in
+  // both halves of the banks.
+  static KJIT_DEVICE int key_row(int n) {
+    return n % 2 * 4 + n / 2;
+  }
+
+  static KJIT_DEVICE void multiply_chunk(float (&o)[1][cfg::kOutputTiles8][4], const uint32_t (&a)[4], int c,
+                                         uint32_t first, uint32_t second) {
+    uint32_t even[2], odd[2];
+    widen_e4m3(__byte_perm(first, 0, 0x3120), even[0], odd[0]);
+    widen_e4m3(__byte_perm(second, 0, 0x3120), even[1], odd[1]);
+    mma_m16n8k16(Fp16{}, o[0][2 * c], a, even[0], even[1]);
+    mma_m16n8k16(Fp16{}, o[0][2 * c + 1], a, odd[0], odd[1]);
+  }
+
+  KJIT_DEVICE void convert(Fp16, int r) const {}
+
+  // bf16 to fp16. With the row's largest magnitude from 2^-6 to below 2^15 all elements that count are exact.
+  KJIT_DEVICE void convert(Bf16, int r) {
+    uint32_t most = 0; // of the bits without the sign, which are ordered as the magnitudes are
+#pragma unroll
+    for (int s = 0; s < kSegments; s++)
+#pragma unroll
+      for (int w = 0; w < 4; w++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          const uint32_t low = q[s][w][2 * i + r] & 0x7fffu, high = q[s][w][2 * i + r] >> 16 & 0x7fffu;
+          most = low > most ? low : most;
+          most = high > most ? high : most;
+        }
+    const float largest = quad_max(__uint_as_float(most << 16));
+    const int exponent = (int)(__float_as_uint(largest) >> 23);
+    float multiplier = 1.0f;
+    if (largest != 0.0f && (exponent < 127 - 6 || exponent > 127 + 14)) {
+      const int wanted = 127 + 127 + 14 - exponent, bits = wanted < 227 ? wanted : 227;
+      multiplier = __uint_as_float((uint32_t)bits << 23);
+      factors[r] = __uint_as_float((uint32_t)(254 - bits) << 23);
+    }
+#pragma unroll
+    for (int s = 0; s < kSegments; s++)
+#pragma unroll
+      for (int w = 0; w < 4; w++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+          float low, high;
+          element_pair<Bf16>(q[s][w][2 * i + r], low, high);
+          q[s][w][2 * i + r] = cvt_rn_x2(Fp16{}, low * multiplier, high * multiplier);
+        }
+  }
+};

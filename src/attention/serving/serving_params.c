@@ -1,0 +1,148 @@
+/* What becomes of a serving call's checked arguments: the problem, by which a kernel is chosen, and the kernel's
+ * argument.
+ *
+ * Threads: everything here is pure. */
+#include "attention/attention_arguments.h"
+#include "attention/serving/serving_arguments.h"
+#include "attention/serving/serving_views.h"
+#include "attention/tensor_box.h"
+#include "attention/tensor_check.h"
+
+/* Can a tensor map have these strides? Those of axes of length 1 are never used. `together`: heads that one stride of
+ * the map steps over. */
+static bool can_be_mapped(const kjit_tensor *tensor, int64_t together) {
+  for (int axis = OUTER; axis <= HEADS; axis++) {
+    const int64_t stride = tensor_stride(tensor, (uint32_t)axis), limit = TENSOR_BOX_STRIDE_LIMIT;
+    if (tensor->shape[axis] == 0) return false;
+    if (tensor->shape[axis] > 1 && (stride <= 0 || stride >= (axis == HEADS ? limit / together : limit))) return false;
+  }
+  return true;
+}
+
+/* Sequences of a ragged batch have as many keys as rows, but for those of a cache. */
+static bool is_mixed(const kjit_attention_serving_args *args) {
+  return args->batch > 1 && (args->cu_seqlens_q || args->seqused_q) && (args->page_table || args->seqused_k);
+}
+
+struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
+  const kjit_tensor q = serving_view_of(args, Q), k = serving_view_of(args, K), v = serving_view_of(args, V),
+                    o = serving_view_of(args, O);
+  const int64_t group = q.shape[HEADS] / k.shape[HEADS];
+  const bool is_bounded = args->max_seqlen_q && args->max_seqlen_q < q.shape[SEQ];
+  const int64_t most = is_bounded ? args->max_seqlen_q : q.shape[SEQ];
+  const bool is_mapped = can_be_mapped(&q, group) && can_be_mapped(&k, 1) && can_be_mapped(&v, 1);
+  return (struct serving_problem){.dtype = q.dtype,
+                                  .head_dim = q.shape[COLUMNS],
+                                  .head_dim_v = o.shape[COLUMNS],
+                                  .heads_kv = k.shape[HEADS],
+                                  .group = group,
+                                  .packed_rows = most * group,
+                                  .batch = args->batch,
+                                  .rows = args->cu_seqlens_q ? q.shape[SEQ] : args->batch * most,
+                                  .page_size = args->page_table ? k.shape[SEQ] : 0,
+                                  .softcap = args->softcap > 0,
+                                  .is_narrow = serving_is_narrow(args),
+                                  .is_mixed = is_mixed(args),
+                                  .is_plain = is_mapped && !args->leftpad_k,
+                                  .rotates = args->rotary_cos != NULL,
+                                  .is_unsplit = args->num_splits == 1};
+}
+
+static struct attention_serving_strides strides_of(const kjit_tensor *tensor) {
+  return (struct attention_serving_strides){
+      .batch = tensor_stride(tensor, OUTER), .seq = tensor_stride(tensor, SEQ), .head = tensor_stride(tensor, HEADS)};
+}
+
+static struct attention_serving_descales descales_of(const kjit_tensor *tensor) {
+  if (!tensor->data) return (struct attention_serving_descales){0};
+  return (struct attention_serving_descales){tensor->data, tensor_stride(tensor, 0), tensor_stride(tensor, 1)};
+}
+
+/* A window, cut to what the kernel's int32 sums take, and to the chunk, beyond which a row sees nothing anyway. */
+static int window(int32_t given, int32_t chunk) {
+  int32_t width = given > SERVING_MAX_LENGTH ? SERVING_MAX_LENGTH : given;
+  if (chunk && (width < 0 || width > chunk - 1)) width = chunk - 1;
+  return width;
+}
+
+static int exact_log2(int64_t value) {
+  if (value <= 0 || (value & (value - 1)) != 0) return -1;
+  int log2 = 0;
+  while (value >> log2 != 1)
+    log2++;
+  return log2;
+}
+
+static void fill_numbers(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k,
+                         struct attention_serving_params *params) {
+  const struct attention_scale scale = attention_arguments_scale(args->scale, q->shape[COLUMNS]);
+  const int32_t chunk = args->attention_chunk > SERVING_MAX_LENGTH ? 0 : args->attention_chunk;
+  const bool is_causal = args->flags & KJIT_ATTENTION_CAUSAL;
+  params->batch = (int)args->batch;
+  params->heads_kv = (int)k->shape[HEADS];
+  params->group = (int)(q->shape[HEADS] / k->shape[HEADS]);
+  params->rows_q = (int)q->shape[SEQ];
+  params->window_left = window(args->window_left, chunk);
+  params->window_right = window(is_causal ? 0 : args->window_right, chunk);
+  params->chunk = chunk;
+  params->cache_rows = (int)k->shape[OUTER];
+  params->rows_k = args->page_table ? 0 : (int)k->shape[SEQ];
+  params->page_size = args->page_table ? (int)k->shape[SEQ] : 0;
+  params->page_shift = exact_log2(params->page_size);
+  params->max_pages = (int)args->max_pages;
+  params->rotary_columns = (int)args->rotary_columns;
+  params->rotary_rows = (int)args->rotary_rows;
+  params->rotary_interleaved = args->flags & KJIT_SERVING_ROTARY_INTERLEAVED ? 1 : 0;
+  params->rotary_by_row = is_causal || args->window_left >= 0 || args->window_right >= 0;
+  params->sinks_fp32 = args->sinks_dtype == KJIT_FP32;
+  params->most_splits = args->num_splits;
+  params->scale = scale.scale;
+  params->scale_log2 = scale.scale_log2;
+  params->softcap = args->softcap;
+}
+
+static void fill_arrays(const kjit_attention_serving_args *args, struct attention_serving_params *params) {
+  params->cos = args->rotary_cos;
+  params->sin = args->rotary_sin;
+  params->sinks = args->sinks;
+  params->cu_q = args->cu_seqlens_q;
+  params->cu_k = args->cu_seqlens_k;
+  params->cu_new = args->cu_seqlens_k_new;
+  params->used_q = args->seqused_q;
+  params->used_k = args->seqused_k;
+  params->cache_index = args->cache_batch_idx;
+  params->leftpad = args->leftpad_k;
+  params->rotary_at = args->rotary_seqlens;
+  params->page_table = args->page_table;
+  params->page_table_stride = args->page_table_stride;
+}
+
+void serving_arguments_fill(const kjit_attention_serving_args *args, struct attention_serving_params *params) {
+  const kjit_tensor q = serving_view_of(args, Q), k = serving_view_of(args, K), v = serving_view_of(args, V),
+                    o = serving_view_of(args, O);
+  const kjit_tensor k_new = serving_view_of(args, K_NEW), v_new = serving_view_of(args, V_NEW),
+                    lse = serving_lse_view(args);
+  *params = (struct attention_serving_params){.q = q.data,
+                                              .k = k.data ? k.data : q.data, /* never read without keys */
+                                              .v = v.data ? v.data : q.data,
+                                              .o = o.data,
+                                              .lse = lse.data,
+                                              .q_stride = strides_of(&q),
+                                              .k_stride = strides_of(&k),
+                                              .v_stride = strides_of(&v),
+                                              .o_stride = strides_of(&o)};
+  if (lse.data) {
+    params->lse_batch_stride = tensor_stride(&lse, 0);
+    params->lse_head_stride = tensor_stride(&lse, 1);
+  }
+  params->k_descale = descales_of(&args->k_descale);
+  params->v_descale = descales_of(&args->v_descale);
+  fill_numbers(args, &q, &k, params);
+  fill_arrays(args, params);
+  if (!k_new.data) return;
+  params->k_new = k_new.data;
+  params->v_new = v_new.data;
+  params->k_new_stride = strides_of(&k_new);
+  params->v_new_stride = strides_of(&v_new);
+  params->rows_new = (int)k_new.shape[SEQ];
+}
