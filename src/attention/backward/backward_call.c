@@ -80,7 +80,7 @@ static kjit_status choose_next(const struct backward_wanted *wanted, uint32_t le
     if (family->arch && strcmp(family->arch, place->arch) != 0) continue;
     if (wanted->is_variant && !family->add_variant) continue;
     int32_t *values = out->kernels[out->count].values;
-    if (family->choose(wanted->problem, left, place, values, &why_not) != KJIT_OK) continue;
+    if (family->choose(wanted, left, place, values, &why_not) != KJIT_OK) continue;
     out->kernels[out->count++].family = family;
     return KJIT_OK;
   }
@@ -94,9 +94,7 @@ kjit_status backward_choose(const struct backward_wanted *wanted, const struct f
   memset(out, 0, sizeof *out); /* the padding too, because choices are remembered as bytes */
   for (size_t i = 0; i < BACKWARD_FAMILY_COUNT; i++) {
     const struct backward_family *family = backward_families[i];
-    if (!family->choose_all || (wanted->is_variant && !family->add_variant) ||
-        (family->arch && strcmp(family->arch, place->arch) != 0))
-      continue;
+    if (!family->choose_all || wanted->is_variant || (family->arch && strcmp(family->arch, place->arch) != 0)) continue;
     if (family->choose_all(wanted->problem, wanted->gradients, place, out)) return KJIT_OK;
   }
   if ((left & KJIT_GRADIENT_K) && !(left & KJIT_GRADIENT_Q)) left |= BACKWARD_DELTA;
@@ -234,6 +232,7 @@ static kjit_status take_variant(struct attention_variant_launch *launch, const k
   attention_variant_leave_blocks(launch);
   asked->variant = launch;
   asked->wanted.is_variant = true;
+  asked->wanted.has_score = launch->source.has_score;
   return KJIT_OK;
 }
 

@@ -21,17 +21,25 @@ struct backward_launch;
 struct backward_choice;
 struct attention_variant_launch;
 
+/* What is computed: a problem whose defaults are filled in, the gradients (KJIT_GRADIENT_*), and, where a variant's
+ * functions stand between the products and the softmax, which of them it has. */
+struct backward_wanted {
+  const kjit_attention_problem *problem;
+  uint32_t gradients;
+  bool is_variant, has_score; /* has_score: a score function that is not the identity */
+};
+
 struct backward_family {
   const kjit_family *family;
   const char *arch; /* the only architecture that its kernels are for, "sm_90a"; NULL when there are several */
 
-  /* Choose a config by rules, in canonical form, that computes some of `wanted`, for a problem whose defaults are
-   * filled in. KJIT_ERR_UNSUPPORTED says why the family computes none of them there. */
-  kjit_status (*choose)(const kjit_attention_problem *problem, uint32_t wanted, const struct family_place *place,
+  /* Choose a config by rules, in canonical form, that computes some of `left`, which is what of `wanted` no kernel
+   * computes yet. KJIT_ERR_UNSUPPORTED says why the family computes none of them there. */
+  kjit_status (*choose)(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
                         int32_t *values, kjit_error *error);
 
-  /* Choose all kernels of a call at once, where together they are faster than those that choose() gives one by one.
-   * False: they are not. NULL: they never are. */
+  /* Choose all kernels of a dense call at once, where together they are faster than those that choose() gives one by
+   * one. False: they are not. NULL: they never are. */
   bool (*choose_all)(const kjit_attention_problem *problem, uint32_t gradients, const struct family_place *place,
                      struct backward_choice *out);
 

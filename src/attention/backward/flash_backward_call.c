@@ -34,11 +34,11 @@ static kjit_status check_head_size(const char *name, int64_t columns, kjit_error
                    (long long)columns);
 }
 
-/* The part of `wanted` that one kernel computes: dq first, because it writes the delta that dk reads. */
-static int32_t next_pass(uint32_t wanted, const struct tile *both) {
-  if (wanted & KJIT_GRADIENT_Q) return FLASH_BACKWARD_DQ;
-  if (wanted & BACKWARD_DELTA) return FLASH_BACKWARD_DELTA;
-  const uint32_t keys = wanted & (KJIT_GRADIENT_K | KJIT_GRADIENT_V);
+/* The part of `left` that one kernel computes: dq first, because it writes the delta that dk reads. */
+static int32_t next_pass(uint32_t left, const struct tile *both) {
+  if (left & KJIT_GRADIENT_Q) return FLASH_BACKWARD_DQ;
+  if (left & BACKWARD_DELTA) return FLASH_BACKWARD_DELTA;
+  const uint32_t keys = left & (KJIT_GRADIENT_K | KJIT_GRADIENT_V);
   if (keys == (KJIT_GRADIENT_K | KJIT_GRADIENT_V) && both->own == 0) return FLASH_BACKWARD_DK;
   return (int32_t)keys;
 }
@@ -61,8 +61,9 @@ static void shrink(kjit_flash_backward_config *config, const struct family_place
   }
 }
 
-kjit_status flash_backward_choose(const kjit_attention_problem *problem, uint32_t wanted,
+kjit_status flash_backward_choose(const struct backward_wanted *wanted, uint32_t left,
                                   const struct family_place *place, int32_t *values, kjit_error *error) {
+  const kjit_attention_problem *problem = wanted->problem;
   kjit_status status = check_head_size("head_dim", problem->head_dim, error);
   if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
   if (status != KJIT_OK) return status;
@@ -70,7 +71,7 @@ kjit_status flash_backward_choose(const kjit_attention_problem *problem, uint32_
   size_t row = 0;
   while (columns > tiles[row].columns)
     row++;
-  const int32_t pass = next_pass(wanted, &tiles[row].both);
+  const int32_t pass = next_pass(left, &tiles[row].both);
   const bool keys = pass & (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV);
   const struct tile *tile = !keys                                             ? &tiles[row].dq
                             : pass == (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV) ? &tiles[row].both

@@ -183,6 +183,12 @@ static kjit_status fit(const kjit_attention_problem *problem, const int32_t *val
   return backward_match(problem, &traits, error);
 }
 
+static void add_variant(struct backward_launch *launch, const struct attention_variant_launch *variant) {
+  struct attention_backward_sm90_variant_params *params = &launch->params.sm90_variant;
+  params->variant = variant->params;
+  params->variant.score_scale = params->base.rest.scale;
+}
+
 const struct backward_family sm90_backward = {.family = &sm90_backward_family,
                                               .arch = HOPPER_ARCH,
                                               .choose = sm90_backward_choose,
@@ -190,4 +196,5 @@ const struct backward_family sm90_backward = {.family = &sm90_backward_family,
                                               .computes = computes,
                                               .needs = needs,
                                               .fit = fit,
-                                              .prepare = prepare};
+                                              .prepare = prepare,
+                                              .add_variant = add_variant};

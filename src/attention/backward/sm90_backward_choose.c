@@ -65,22 +65,23 @@ static kjit_status check_head_size(const char *name, int64_t columns, kjit_error
                    name, (long long)columns);
 }
 
-kjit_status sm90_backward_choose(const kjit_attention_problem *problem, uint32_t wanted,
-                                 const struct family_place *place, int32_t *values, kjit_error *error) {
-  const uint32_t wanted_keys = wanted & (KJIT_GRADIENT_K | KJIT_GRADIENT_V);
+kjit_status sm90_backward_choose(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
+                                 int32_t *values, kjit_error *error) {
+  const kjit_attention_problem *problem = wanted->problem;
+  const uint32_t keys_left = left & (KJIT_GRADIENT_K | KJIT_GRADIENT_V);
   kjit_status status = check_head_size("head_dim", problem->head_dim, error);
   (void)place; /* the planner asks this family for its own architecture only */
   if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
   if (status != KJIT_OK) return status;
-  if (wanted & BACKWARD_DELTA)
+  if (left & BACKWARD_DELTA)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "delta alone: attention_backward_sm90 has no kernel for it");
-  const int64_t own_rows = wanted & KJIT_GRADIENT_Q ? problem->seq_q : problem->seq_kv;
+  const int64_t own_rows = left & KJIT_GRADIENT_Q ? problem->seq_q : problem->seq_kv;
   kjit_attention_backward_sm90_config config = {.dtype = problem->dtype,
                                                 .head_dim = (int32_t)problem->head_dim,
                                                 .head_dim_v = (int32_t)problem->head_dim_v,
                                                 .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
-                                                .pass = wanted & KJIT_GRADIENT_Q ? FLASH_BACKWARD_DQ
-                                                                                 : (int32_t)wanted_keys};
+                                                .pass = left & KJIT_GRADIENT_Q ? FLASH_BACKWARD_DQ
+                                                                               : (int32_t)keys_left};
   bool found = find_tile(&config, own_rows);
   if (!found && config.pass == (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV)) {
     config.pass = FLASH_BACKWARD_DK; /* dv is chosen next */
