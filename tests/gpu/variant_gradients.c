@@ -220,8 +220,30 @@ static kjit_status forward(const struct trial *t, kjit_error *error) {
   return kjit_attention_forward(t->runtime, NULL, &args, t->card->stream, error);
 }
 
+/* What the library chooses for another architecture; of this one it is `count` 0. */
+static kjit_status choose(const struct trial *t, kjit_config *configs, size_t *count, kjit_error *error) {
+  const struct variant_gradient_shape *s = t->shape;
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  *count = 0;
+  if (!s->arch) return KJIT_OK;
+  problem.dtype = KJIT_FP16;
+  problem.batch = s->batch;
+  problem.heads_q = s->heads;
+  problem.heads_kv = s->heads_kv;
+  problem.seq_q = s->seq_q;
+  problem.seq_kv = s->seq_kv;
+  problem.head_dim = s->head_dim;
+  problem.flags = t->one->causal ? KJIT_ATTENTION_CAUSAL : 0;
+  return kjit_attention_backward_choose(&problem, KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V, s->arch, configs,
+                                        count, error);
+}
+
 static kjit_status backward(const struct trial *t, kjit_error *error) {
   const struct extra extra = extras(t);
+  kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+  size_t config_count;
+  const kjit_status status = choose(t, configs, &config_count, error);
+  if (status != KJIT_OK) return status;
   kjit_attention_backward_args args = kjit_attention_backward_args_default();
   args.q = wide(t, Q);
   args.k = wide(t, K);
@@ -235,7 +257,8 @@ static kjit_status backward(const struct trial *t, kjit_error *error) {
   args.dv = wide(t, DV);
   args.delta = rows(t, DELTA);
   SET_VARIANT(args, t, &extra);
-  return kjit_attention_backward(t->runtime, NULL, 0, &args, t->card->stream, error);
+  return kjit_attention_backward(t->runtime, config_count ? configs : NULL, config_count, &args, t->card->stream,
+                                 error);
 }
 
 /* Read the gradients; whether they are, to the bit, those that were read before. */

@@ -20,6 +20,7 @@ struct variant_gradient_case {
 
 struct variant_gradient_shape {
   int batch, heads, heads_kv, seq_q, seq_kv, head_dim;
+  const char *arch; /* "sm_90" or "sm_80": kernels of flash_backward for it; NULL: the library chooses */
 };
 
 /* The largest errors of dq, dk and dv, each divided by the largest value of its reference. */

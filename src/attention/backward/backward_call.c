@@ -134,7 +134,6 @@ static kjit_status check_turn(uint32_t computes, uint32_t needs, uint32_t useful
 
 static kjit_status take_config(const kjit_config *config, size_t index, const struct backward_wanted *wanted,
                                uint32_t useful, struct backward_choice *out, uint32_t *done, kjit_error *error) {
-  const kjit_attention_problem *problem = wanted->problem;
   const struct backward_family *family = backward_family_of(config->family);
   if (!family)
     return error_set(error, KJIT_ERR_INVALID_ARG, "configs[%zu].family: must be one that computes attention backward",
@@ -142,7 +141,7 @@ static kjit_status take_config(const kjit_config *config, size_t index, const st
   if (wanted->is_variant && !family->add_variant)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "configs[%zu].family: %s computes no gradients of variants", index,
                      family->family->table.family);
-  kjit_status status = family->fit(problem, config->values, error);
+  kjit_status status = family->fit(wanted, config->values, error);
   if (status != KJIT_OK) return status;
   out->kernels[index].family = family;
   memcpy(out->kernels[index].values, config->values, sizeof out->kernels[index].values);

@@ -47,8 +47,8 @@ struct backward_family {
   uint32_t (*computes)(const int32_t *values);
   uint32_t (*needs)(const int32_t *values);
 
-  /* Check that a config fits a problem. KJIT_ERR_INVALID_CONFIG. */
-  kjit_status (*fit)(const kjit_attention_problem *problem, const int32_t *values, kjit_error *error);
+  /* Check that a config fits a problem, and computes its variant. KJIT_ERR_INVALID_CONFIG. */
+  kjit_status (*fit)(const struct backward_wanted *wanted, const int32_t *values, kjit_error *error);
 
   /* Compute everything that a launch takes into `launch`, whose kernel is set. */
   kjit_status (*prepare)(struct backward_launch *launch, kjit_runtime *runtime, const int32_t *values,

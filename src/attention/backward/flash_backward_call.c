@@ -105,7 +105,8 @@ _Static_assert(KJIT_GRADIENT_Q == FLASH_BACKWARD_DQ && KJIT_GRADIENT_K == FLASH_
                    KJIT_GRADIENT_V == FLASH_BACKWARD_DV && BACKWARD_DELTA == FLASH_BACKWARD_DELTA,
                "a pass is the gradients that it computes");
 
-static kjit_status fit(const kjit_attention_problem *problem, const int32_t *values, kjit_error *error) {
+static kjit_status fit(const struct backward_wanted *wanted, const int32_t *values, kjit_error *error) {
+  const kjit_attention_problem *problem = wanted->problem;
   const kjit_flash_backward_config *config = flash_backward_view(values);
   struct backward_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
   if (config->pass == FLASH_BACKWARD_DELTA) {

@@ -174,10 +174,13 @@ static uint32_t needs(const int32_t *values) {
   return pass & FLASH_BACKWARD_DK ? BACKWARD_DELTA : 0;
 }
 
-static kjit_status fit(const kjit_attention_problem *problem, const int32_t *values, kjit_error *error) {
+static kjit_status fit(const struct backward_wanted *wanted, const int32_t *values, kjit_error *error) {
+  const kjit_attention_problem *problem = wanted->problem;
   const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
   struct backward_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
   const bool is_around = config->pass == BACKWARD_SM90_BEGIN || config->pass == BACKWARD_SM90_END;
+  if (wanted->is_variant && (is_around || config->pass == BACKWARD_SM90_SUM))
+    return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv) with a variant");
   if (is_around) traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;           /* they know no mask */
   if (config->pass == BACKWARD_SM90_END) traits.head_dim_v = (int32_t)problem->head_dim_v; /* nor columns of v */
   return backward_match(problem, &traits, error);
