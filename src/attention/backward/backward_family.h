@@ -21,12 +21,12 @@ struct backward_launch;
 struct backward_choice;
 struct attention_variant_launch;
 
-/* What is computed: a problem whose defaults are filled in, the gradients (KJIT_GRADIENT_*), and, where a variant's
- * functions stand between the products and the softmax, which of them it has. */
+/* What is computed: a problem whose defaults are filled in, the gradients (KJIT_GRADIENT_*), and whether a variant's
+ * functions stand between the products and the softmax. */
 struct backward_wanted {
   const kjit_attention_problem *problem;
   uint32_t gradients;
-  bool is_variant, has_score; /* has_score: a score function that is not the identity */
+  bool is_variant;
 };
 
 struct backward_family {
