@@ -9,8 +9,8 @@
 
 struct Work {
   static constexpr bool kByWarp = false; // for_each_step() may be called by one thread
-  int tile; // of own rows
-  int head; // a query head for dq, a key head for dk and dv
+  int tile;                              // of own rows
+  int head;                              // a query head for dq, a key head for dk and dv
   int batch;
   int first_step_head, step_heads; // key head of the query head; query heads that share the key head
   Steps steps;

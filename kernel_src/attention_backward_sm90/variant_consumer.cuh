@@ -6,8 +6,8 @@
 //   masks    a step whose ranges do not decide is judged pair by pair before its products are issued, into one bit for
 //            each of a thread's scores, because the mask's code is a loop and may branch, across either of which ptxas
 //            serialises products in flight
-//   scores   a score function may branch too, so P and dS are computed together when all products have ended: P from the
-//            changed score, dS = P * (dP - delta) * the function's derivative
+//   scores   a score function may branch too, so P and dS are computed together when all products have ended: P from
+//            the changed score, dS = P * (dP - delta) * the function's derivative
 #pragma once
 #include "attention_backward_sm90/consumer.cuh"
 

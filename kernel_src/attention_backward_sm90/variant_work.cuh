@@ -12,7 +12,7 @@
 
 // A step to be made.
 struct VariantStep {
-  int head; // the query head that the mask and the score function get
+  int head;            // the query head that the mask and the score function get
   int step_head, tile; // head and tile of the step's rows
   bool is_full;        // every pair meets, and every row exists
 };

@@ -1,5 +1,5 @@
-// The steps of flash_backward with an attention variant: which pairs of a query and a key count, what becomes of a score,
-// and what dS is multiplied by. variant_hooks.cuh has the functions of one pair.
+// The steps of flash_backward with an attention variant: which pairs of a query and a key count, what becomes of a
+// score, and what dS is multiplied by. variant_hooks.cuh has the functions of one pair.
 #pragma once
 #include <kjit/ptx/math.cuh>
 #include <kjit/types.cuh>

@@ -1,6 +1,6 @@
 // What kernels that compute gradients call of an attention variant: the changed score, its derivative, the mask of a
-// pair of a query and a key, and the mask of a block of them. The variant's own functions come from the generated header
-// attention_variant.cuh. The batch entry is blockIdx.z.
+// pair of a query and a key, and the mask of a block of them. The variant's own functions come from the generated
+// header attention_variant.cuh. The batch entry is blockIdx.z.
 #pragma once
 #include <kjit/attention/variant_real_ranges.h>
 #include <kjit/ptx/math.cuh>

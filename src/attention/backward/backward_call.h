@@ -52,7 +52,6 @@ struct backward_choice {
   } kernels[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
 };
 
-
 /* Choose the kernels that together compute what is wanted. KJIT_ERR_UNSUPPORTED says why no family computes one of the
  * gradients. The problem's flags may have KJIT_ATTENTION_DETERMINISTIC. Pure. */
 kjit_status backward_choose(const struct backward_wanted *wanted, const struct family_place *place,

@@ -61,8 +61,8 @@ static void shrink(kjit_flash_backward_config *config, const struct family_place
   }
 }
 
-kjit_status flash_backward_choose(const struct backward_wanted *wanted, uint32_t left,
-                                  const struct family_place *place, int32_t *values, kjit_error *error) {
+kjit_status flash_backward_choose(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
+                                  int32_t *values, kjit_error *error) {
   const kjit_attention_problem *problem = wanted->problem;
   kjit_status status = check_head_size("head_dim", problem->head_dim, error);
   if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);

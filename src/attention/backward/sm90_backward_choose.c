@@ -83,8 +83,8 @@ kjit_status sm90_backward_choose(const struct backward_wanted *wanted, uint32_t 
                                                 .head_dim = (int32_t)problem->head_dim,
                                                 .head_dim_v = (int32_t)problem->head_dim_v,
                                                 .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
-                                                .pass = left & KJIT_GRADIENT_Q ? FLASH_BACKWARD_DQ
-                                                                               : (int32_t)keys_left};
+                                                .pass =
+                                                    left & KJIT_GRADIENT_Q ? FLASH_BACKWARD_DQ : (int32_t)keys_left};
   bool found = find_tile(&config, own_rows, wanted->is_variant);
   if (!found && config.pass == (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV)) {
     config.pass = FLASH_BACKWARD_DK; /* dv is chosen next */
