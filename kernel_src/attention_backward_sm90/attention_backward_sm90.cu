@@ -71,13 +71,16 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads,
   extern __shared__ char raw[];
   const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
   const attention_backward_sm90_params &p = base_of(params);
-  const BlockWork work(params, cfg::kCausal && (!cfg::kOwnsKeys || p.turns));
+  BlockWork work(params, cfg::kCausal && (!cfg::kOwnsKeys || p.turns));
   if constexpr (cfg::kIsBegin) {
     BeginSums{p}.run();
   } else if constexpr (cfg::kIsEnd) {
     EndSums(p, layout, work, 0, threadIdx.x).run();
   } else {
     if (threadIdx.x == 0) layout.initialise();
+#ifdef KJIT_variant
+    work.make_plan(cvta_to_shared(raw), layout.base, threadIdx.x / kLanesPerWarp, threadIdx.x % kLanesPerWarp);
+#endif
     __syncthreads(); // the mbarriers are initialised for every thread
     // The shuffle tells the compiler that the number is the same in all threads of a warp.
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0);

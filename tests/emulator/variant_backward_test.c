@@ -7,9 +7,11 @@
 #include "support/test.h"
 #include "variant_gradients.h"
 
-/* `longer` has several tiles of keys and of queries in both families. */
+/* `longer` has several tiles of keys and of queries in both families, `far` more than 32 steps for a tile of queries.
+ */
 static const struct variant_gradient_shape small = {1, 2, 1, 40, 70, 32, NULL}, flash = {1, 2, 1, 40, 70, 32, "sm_90"},
-                                           longer = {2, 2, 2, 150, 130, 64, NULL}, wide = {1, 2, 1, 70, 200, 96, NULL};
+                                           longer = {2, 2, 2, 150, 130, 64, NULL}, wide = {1, 2, 1, 70, 200, 96, NULL},
+                                           far = {1, 1, 1, 66, 2200, 96, NULL};
 
 static void run_case(void **state, const char *name, const struct variant_gradient_shape *shape) {
   struct gpu_fixture *fixture = gpu_require(state);
@@ -79,15 +81,15 @@ static const struct mutation flash_mutations[] = {
 static const struct mutation sm90_mutations[] = {
     {"the derivative is left out", "square", CONSUMER, "(dp[n][i] - delta_of(pair, i)) * slope",
      "(dp[n][i] - delta_of(pair, i))"},
-    {"a partial step is taken as full", "window", WORK, "(full >> at & 1) != 0", "true"},
+    {"a partial step is taken as full", "window", WORK, "(left.full >> at & 1) != 0", "true"},
     {"pairs are judged for the next key", "window", CONSUMER, "hooks.sees(step.head, query, key)",
      "hooks.sees(step.head, query, key + 1)"},
     {"a bit is another pair's", "window", CONSUMER, "(4 * (n % kPerWord) + i) & 1",
      "(4 * (n % kPerWord) + (i ^ 1)) & 1"},
     {"the causal mask is left out beside the variant", "softcap", CONSUMER, "key < keys_seen(p.rest, query) &&",
      "true &&"},
-    {"the function gets the key head", "alibi", WORK, "cfg::kOwnsKeys ? work.first_step_head + index : work.head;",
-     "work.first_step_head;"},
+    {"the function gets the key head", "alibi", WORK, "cfg::kOwnsKeys ? first_step_head + index : head;",
+     "first_step_head;"},
     {"the next 32 steps are those of the first", "window", WORK, "first += kLanesPerWarp;", "first = work.steps.end;"},
     {"one query head of a group counts", "window", WORK, "++index >= work.step_heads", "true"},
     {"the producer loads steps that are not made", "window", "attention_backward_sm90/producer.cuh",
@@ -99,6 +101,13 @@ static const struct mutation sm90_mutations[] = {
 /* Of a step that is so wide that a thread's bits are two words. */
 static const struct mutation word_mutations[] = {
     {"the second word of bits is the first one's", "window", CONSUMER, "pair_of(w * kPerWord + n,", "pair_of(n,"},
+};
+
+/* Of a tile whose first 32 steps are not seen. */
+static const struct mutation vote_mutations[] = {
+    {"the second vote is the first one's", "plain_window", WORK, "const int i = number++;", "const int i = 0;"},
+    {"each warp leaves out what another one votes on", "plain_window", WORK, "int i = warp; i < count;",
+     "int i = 2 * warp; i < count;"},
 };
 
 static bool is_caught(const struct gpu_fixture *fixture, const struct mutation *mutation,
@@ -130,8 +139,14 @@ static void test_flash_backward__mistakes_in_variants_are_caught(void **state) {
 }
 
 static void test_attention_backward_sm90__mistakes_in_variants_are_caught(void **state) {
+  assert_caught(state, vote_mutations, sizeof vote_mutations / sizeof *vote_mutations, &far);
   assert_caught(state, sm90_mutations, sizeof sm90_mutations / sizeof *sm90_mutations, &wide);
   assert_caught(state, word_mutations, sizeof word_mutations / sizeof *word_mutations, &small);
+}
+
+/* More than 32 steps, of which the last ones are seen. */
+static void test_variant_gradients__of_a_window_far_away_are_right(void **state) {
+  run_case(state, "plain_window", &far);
 }
 
 #define TEST(name)   cmocka_unit_test(test_variant_gradients__of_##name##_are_right)
@@ -180,6 +195,7 @@ int main(void) {
                                     FLASH(sinks),
                                     FLASH(plain_window),
                                     FLASH(plain_members),
+                                    cmocka_unit_test(test_variant_gradients__of_a_window_far_away_are_right),
                                     cmocka_unit_test(test_flash_backward__mistakes_in_variants_are_caught),
                                     cmocka_unit_test(test_attention_backward_sm90__mistakes_in_variants_are_caught)};
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
