@@ -25,7 +25,7 @@ struct VariantConsumer : Consumer {
 
   KJIT_DEVICE VariantConsumer(const attention_backward_sm90_variant_params &params, Layout layout,
                               const VariantWork &work, int consumer, int thread)
-      : Consumer(params.base, layout, work, consumer, thread), visited(work), hooks(params.variant) {}
+      : Consumer(params.base, layout, work, consumer, thread), visited(work), hooks(params.variant, work.batch) {}
 
   KJIT_DEVICE void run() {
     if constexpr (cfg::kComputesDq)

@@ -73,7 +73,7 @@ struct VariantWork : Work {
 private:
   // What a tile of the step's rows is to the own rows, by the mask on ranges.
   KJIT_DEVICE int state_of(int query_head, int step) const {
-    const variant::Hooks hooks(v);
+    const variant::Hooks hooks(v, batch);
     const int own_first = tile * cfg::kOwnRows, step_first = step * cfg::kStepRows;
     return cfg::kOwnsKeys ? hooks.state(query_head, step_first, cfg::kStepRows, own_first, cfg::kOwnRows)
                           : hooks.state(query_head, own_first, cfg::kOwnRows, step_first, cfg::kStepRows);

@@ -94,7 +94,7 @@ struct Block {
             products::column_addresses<cfg::StepValueTile>(stage_address(0) + cfg::StepTile::kBytes, lane))
 #ifdef KJIT_variant
         ,
-        hooks(params.variant)
+        hooks(params.variant, blockIdx.z)
 #endif
   {
   }
