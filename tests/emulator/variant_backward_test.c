@@ -21,8 +21,9 @@ static void run_case(void **state, const char *name, const struct variant_gradie
   assert_non_null(one);
   assert_status(KJIT_OK, variant_gradients_run(&fixture->card, fixture->runtime, one, shape, &report, &error), &error);
   if (!report.passed)
-    print_error("%s: errors %.2g %.2g %.2g of the largest value; %s bits\n", name, report.error[0], report.error[1],
-                report.error[2], report.same_bits ? "the same" : "other");
+    print_error("%s: errors %.2g %.2g %.2g, of tensors %.2g %.2g of the largest value; %s bits\n", name,
+                report.error[0], report.error[1], report.error[2], report.error[3], report.error[4],
+                report.same_bits ? "the same" : "other");
   assert_true(report.passed);
 }
 
@@ -50,6 +51,7 @@ CASE(log)
 CASE(sinks)
 CASE(plain_window)
 CASE(plain_members)
+CASE(reads)
 
 /* ---- Mistakes ---- */
 
@@ -60,6 +62,7 @@ struct mutation {
 #define KERNEL "flash_backward/flash_backward.cu"
 #define STEPS  "flash_backward/variant.cuh"
 #define HOOKS  "flash_backward/variant_hooks.cuh"
+#define GRADIENTS "flash_backward/variant_gradients.cuh"
 
 static const struct mutation flash_mutations[] = {
     {"the derivative is left out", "square", KERNEL, "variant::apply_slopes(s, slopes);", ";"},
@@ -72,6 +75,16 @@ static const struct mutation flash_mutations[] = {
     {"the function gets the key head", "alibi", KERNEL, "cfg::kOwnsKeys ? head : own_head; //", "head; //"},
     {"a bit is another pair's", "window", STEPS, "seen.holds((m * cfg::kStepTiles * 2 + n) * 4 + i)",
      "seen.holds((m * cfg::kStepTiles * 2 + n) * 4 + (i ^ 1))"},
+    {"an element's gradient is that of the product that was not scaled", "reads", GRADIENTS, "product * v.score_scale",
+     "product"},
+    {"a pair's gradient goes to the next key's", "reads", GRADIENTS, "block.hooks.key_of(key), element",
+     "block.hooks.key_of(key + 1), element"},
+    {"all lanes of a quad add a row's sum", "reads", GRADIENTS, "if (block.lane % 4 == 0) add", "add"},
+    {"a row's sum is that of one lane", "reads", GRADIENTS, "sum = quad_sum(sum);", ";"},
+    {"a column's sum is that of one lane", "reads", GRADIENTS, "sum = sum_of_column(sum);", ";"},
+    {"a head's sum is the last step's", "alibi", GRADIENTS, "totals.of[kWhich] +=", "totals.of[kWhich] ="},
+    {"gradients of what is read go without dS's delta", "reads", KERNEL,
+     "      differentiate(dp, s, stage);\n      variant::add_step", "      variant::add_step"},
     {"a step is judged by its first query", "alibi", HOOKS, "query_of(query_end - 1) + 1", "query_of(query) + 1"},
 };
 
@@ -155,10 +168,11 @@ static void test_variant_gradients__of_a_window_far_away_are_right(void **state)
 #define FLASH(name)  cmocka_unit_test(test_flash_backward__gradients_of_##name##_are_right)
 
 int main(void) {
-  /* The first three have a mask, a score function and sinks, and both families; the emulator takes minutes for all,
+  /* These have a mask, a score function, its tensors and sinks, and both families; the emulator takes minutes for all,
    * which KJIT_TEST_ALL_CONFIGS=1 asks for. */
-  const struct CMUnitTest tests[] = {TEST(square), TEST(sinks), FLASH(square)};
-  const struct CMUnitTest rest[] = {TEST(window),
+  const struct CMUnitTest tests[] = {TEST(reads), TEST(sinks), FLASH(square)};
+  const struct CMUnitTest rest[] = {TEST(square),
+                                    TEST(window),
                                     TEST(document),
                                     TEST(every_other_row),
                                     TEST(softcap),
@@ -176,6 +190,7 @@ int main(void) {
                                     LONGER(sinks),
                                     LONGER(plain_window),
                                     LONGER(plain_members),
+                                    LONGER(reads),
                                     WIDE(window),
                                     WIDE(document),
                                     WIDE(every_other_row),
@@ -186,6 +201,8 @@ int main(void) {
                                     WIDE(sinks),
                                     WIDE(plain_window),
                                     WIDE(plain_members),
+                                    WIDE(reads),
+                                    FLASH(reads),
                                     FLASH(window),
                                     FLASH(document),
                                     FLASH(every_other_row),

@@ -19,14 +19,19 @@ const struct variant_gradient_case variant_gradient_cases[] = {
     {.name = "document", .mask = "doc[b, q] == doc[b, k]"},
     {.name = "every_other_row", .mask = "q % 2 == 0 and k <= q"},
     {.name = "softcap", .score = "cap * tanh(score / cap)", .causal = true},
-    {.name = "alibi", .score = "score + slope[h] * (k - q)", .mask = "q - k <= window"},
+    {.name = "alibi", .score = "score + slope[h] * (k - q)", .mask = "q - k <= window", .tensors = true},
     {.name = "square", .score = "0.3 * score * score + where(abs(q - k) <= 8, 2.0 * score, score)"},
     {.name = "log", .score = "log(relu(score) + 0.5)"},
     {.name = "sinks", .mask = "q - k <= window and q >= k", .sinks = true},
     {.name = "plain_window", .mask = "q + seq_kv - seq_q - k <= window", .causal = true, .members = true},
     {.name = "plain_members",
      .score = "cap * tanh(score / cap) + bias[h, q, k] - slope[h] * abs(q + seq_kv - seq_q - k)",
-     .members = true},
+     .members = true,
+     .tensors = true},
+    {.name = "reads", /* an element for each pair, row, column and head */
+     .score = "tanh(score + bias[h, q, k]) + bias[h, q, 0] * score - bias[0, 0, k] + slope[h] * score",
+     .mask = "q - k <= window",
+     .tensors = true},
 };
 const size_t variant_gradient_case_count = sizeof variant_gradient_cases / sizeof *variant_gradient_cases;
 
@@ -37,9 +42,9 @@ const struct variant_gradient_case *variant_gradient_case_named(const char *name
   return NULL;
 }
 
-enum { Q, K, V, O, DOUT, DQ, DK, DV, WIDE };              /* 16-bit tensors */
-enum { LSE, DLSE, DELTA, SINKS, SLOPE, BIAS, NARROW };    /* fp32 tensors   */
-enum { TOLERANCE_PERCENT = 2, WINDOW = 19, TENSORS = 3 }; /* of the largest value */
+enum { Q, K, V, O, DOUT, DQ, DK, DV, WIDE };                          /* 16-bit tensors */
+enum { LSE, DLSE, DELTA, SINKS, SLOPE, BIAS, DSLOPE, DBIAS, NARROW }; /* fp32 tensors   */
+enum { TOLERANCE_PERCENT = 2, WINDOW = 19, TENSORS = 3 };             /* of the largest value */
 static const float cap = 2.5f;
 
 struct trial {
@@ -75,7 +80,8 @@ static void count(struct trial *t) {
   const size_t rows = (size_t)s->batch * heads * queries, q = rows * (size_t)s->head_dim;
   const size_t k = (size_t)s->batch * (size_t)s->heads_kv * keys * (size_t)s->head_dim;
   const size_t wide[WIDE] = {q, k, k, q, q, q, k, k};
-  const size_t narrow[NARROW] = {rows, rows, rows, (size_t)s->heads, (size_t)s->heads, heads * queries * keys};
+  const size_t pairs = heads * queries * keys;
+  const size_t narrow[NARROW] = {rows, rows, rows, heads, heads, pairs, heads, pairs};
   memcpy(t->wide_count, wide, sizeof wide);
   memcpy(t->narrow_count, narrow, sizeof narrow);
 }
@@ -98,7 +104,7 @@ static kjit_status create(struct trial *t, kjit_error *error) {
   }
   for (int i = 0; i < NARROW && status == KJIT_OK; i++) {
     t->narrow[i] = calloc(t->narrow_count[i], 4);
-    for (size_t at = 0; at < t->narrow_count[i] && i != LSE && i != DELTA; at++)
+    for (size_t at = 0; at < t->narrow_count[i] && (i == DLSE || (i >= SINKS && i <= BIAS)); at++)
       t->narrow[i][at] = (float)(0.5 * normal(&t->random));
     status = upload(t, &t->narrow_memory[i], t->narrow[i], t->narrow_count[i] * 4, error);
   }
@@ -186,6 +192,7 @@ static kjit_status make_variant(struct trial *t, kjit_error *error) {
 
 struct extra {
   kjit_tensor sinks, slopes, bias;
+  kjit_tensor dslopes, dbias, gradients[TENSORS]; /* of the members, and of what the texts read */
 };
 
 static struct extra extras(const struct trial *t) {
@@ -193,7 +200,12 @@ static struct extra extras(const struct trial *t) {
   const int64_t heads[] = {s->heads}, bias[] = {1, s->heads, s->seq_q, s->seq_kv};
   return (struct extra){view(address(t->narrow_memory[SINKS]), 0, KJIT_FP32, 1, heads),
                         view(address(t->narrow_memory[SLOPE]), 0, KJIT_FP32, 1, heads),
-                        view(address(t->narrow_memory[BIAS]), 0, KJIT_FP32, 4, bias)};
+                        view(address(t->narrow_memory[BIAS]), 0, KJIT_FP32, 4, bias),
+                        view(address(t->narrow_memory[DSLOPE]), 0, KJIT_FP32, 1, heads),
+                        view(address(t->narrow_memory[DBIAS]), 0, KJIT_FP32, 4, bias),
+                        {view(address(t->narrow_memory[DSLOPE]), 0, KJIT_FP32, 1, heads),
+                         {0},
+                         view(address(t->narrow_memory[DBIAS]), 0, KJIT_FP32, 3, bias + 1)}};
 }
 
 static kjit_tensor wide(const struct trial *t, int which) {
@@ -234,16 +246,15 @@ static kjit_status choose(const struct trial *t, kjit_config *configs, size_t *c
   problem.seq_kv = s->seq_kv;
   problem.head_dim = s->head_dim;
   problem.flags = t->one->causal ? KJIT_ATTENTION_CAUSAL : 0;
-  return kjit_attention_backward_choose(&problem, KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V, s->arch, configs,
-                                        count, error);
+  const uint32_t wanted = KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V;
+  return kjit_attention_backward_choose(&problem, t->one->tensors ? wanted | KJIT_GRADIENT_TENSORS : wanted, s->arch,
+                                        configs, count, error);
 }
 
 static kjit_status backward(const struct trial *t, kjit_error *error) {
   const struct extra extra = extras(t);
   kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
   size_t config_count;
-  const kjit_status status = choose(t, configs, &config_count, error);
-  if (status != KJIT_OK) return status;
   kjit_attention_backward_args args = kjit_attention_backward_args_default();
   args.q = wide(t, Q);
   args.k = wide(t, K);
@@ -257,6 +268,18 @@ static kjit_status backward(const struct trial *t, kjit_error *error) {
   args.dv = wide(t, DV);
   args.delta = rows(t, DELTA);
   SET_VARIANT(args, t, &extra);
+  if (t->one->tensors && t->one->members) {
+    args.dalibi_slopes = &extra.dslopes;
+    args.dbias = &extra.dbias;
+  } else if (t->one->tensors) {
+    args.variant_gradients = extra.gradients;
+  }
+  kjit_status status = choose(t, configs, &config_count, error);
+  for (int i = DSLOPE; i <= DBIAS && status == KJIT_OK; i++) { /* they are added to */
+    memset(t->narrow[i], 0, t->narrow_count[i] * 4);
+    status = card_write(t->card, t->narrow_memory[i].address, t->narrow[i], t->narrow_count[i] * 4, error);
+  }
+  if (status != KJIT_OK) return status;
   return kjit_attention_backward(t->runtime, config_count ? configs : NULL, config_count, &args, t->card->stream,
                                  error);
 }
@@ -273,6 +296,8 @@ static kjit_status read_gradients(struct trial *t, bool *same, kjit_error *error
     *same = *same && !memcmp(before, t->wide[i], bytes);
     free(before);
   }
+  for (int i = DSLOPE; i <= DBIAS && status == KJIT_OK; i++)
+    status = card_read(t->card, t->narrow[i], t->narrow_memory[i].address, t->narrow_count[i] * 4, error);
   return status;
 }
 
@@ -283,8 +308,17 @@ struct pair {
 };
 
 struct reference {
-  double *gradient[3];
+  double *gradient[VARIANT_GRADIENTS];
 };
+
+static size_t count_of(const struct trial *t, int gradient) {
+  return gradient < 3 ? t->wide_count[DQ + gradient] : t->narrow_count[DSLOPE + gradient - 3];
+}
+
+static double found_at(const struct trial *t, int gradient, size_t place) {
+  return gradient < 3 ? (double)half_to_float(KJIT_FP16, t->wide[DQ + gradient][place])
+                      : (double)t->narrow[DSLOPE + gradient - 3][place];
+}
 
 static float at(const struct trial *t, int which, int b, int i, int h, int column) {
   const struct variant_gradient_shape *s = t->shape;
@@ -300,24 +334,57 @@ static double product(const struct trial *t, int a, int i, int ha, int c, int j,
   return sum;
 }
 
+static kjit_variant_evaluation place_of(const struct trial *t, int b, int h, int q, int k) {
+  const struct variant_gradient_shape *s = t->shape;
+  return (kjit_variant_evaluation){.struct_size = sizeof(kjit_variant_evaluation),
+                                   .seq_q = s->seq_q,
+                                   .seq_kv = s->seq_kv,
+                                   .heads_q = s->heads,
+                                   .heads_kv = s->heads_kv,
+                                   .scalar_values = t->scalars,
+                                   .tensors = t->host,
+                                   .score = product(t, Q, q, h, K, k, h / (s->heads / s->heads_kv), b) /
+                                            sqrt((double)s->head_dim),
+                                   .b = b,
+                                   .h = h,
+                                   .q = q,
+                                   .k = k};
+}
+
+/* The derivative of the score at a place by an element that it may read, by a difference. */
+static double derivative_by(const struct trial *t, kjit_variant_evaluation place, float *element) {
+  const float kept = *element;
+  double score[2], at_element[2];
+  for (int i = 0; i < 2; i++) {
+    *element = kept + (i ? 0.0078125f : -0.0078125f);
+    at_element[i] = (double)*element;
+    const kjit_status status = kjit_attention_variant_evaluate(t->variant, &place, NULL);
+    score[i] = status == KJIT_OK ? place.new_score : NAN;
+  }
+  *element = kept;
+  return (score[1] - score[0]) / (at_element[1] - at_element[0]);
+}
+
+/* What a pair adds to the gradients of the elements that the scores above read. */
+static void add_elements(const struct trial *t, int b, int h, int q, int k, double ds, struct reference *out) {
+  const int keys = t->shape->seq_kv, row = (h * t->shape->seq_q + q) * keys;
+  const int places[] = {row + k, row, k};
+  const kjit_variant_evaluation place = place_of(t, b, h, q, k);
+  out->gradient[3][h] += ds * derivative_by(t, place, &t->narrow[SLOPE][h]);
+  for (int i = 0; i < 3; i++) {
+    bool known = false;
+    for (int j = 0; j < i; j++)
+      known = known || places[j] == places[i];
+    if (!known) out->gradient[4][places[i]] += ds * derivative_by(t, place, &t->narrow[BIAS][places[i]]);
+  }
+}
+
 /* One row's probabilities and derivatives by the texts. */
 static void row_of(const struct trial *t, int b, int h, int q, struct pair *pairs) {
   const struct variant_gradient_shape *s = t->shape;
-  const int hk = h / (s->heads / s->heads_kv);
   double most = t->one->sinks ? (double)t->narrow[SINKS][h] : -INFINITY, sum = 0;
   for (int k = 0; k < s->seq_kv; k++) {
-    kjit_variant_evaluation place = {.struct_size = sizeof place,
-                                     .seq_q = s->seq_q,
-                                     .seq_kv = s->seq_kv,
-                                     .heads_q = s->heads,
-                                     .heads_kv = s->heads_kv,
-                                     .scalar_values = t->scalars,
-                                     .tensors = t->host,
-                                     .b = b,
-                                     .h = h,
-                                     .q = q,
-                                     .k = k};
-    place.score = product(t, Q, q, h, K, k, hk, b) / sqrt((double)s->head_dim);
+    kjit_variant_evaluation place = place_of(t, b, h, q, k);
     const kjit_status status = kjit_attention_variant_evaluate(t->variant, &place, NULL);
     const bool seen = status == KJIT_OK && place.seen && (!t->one->causal || k <= q + s->seq_kv - s->seq_q);
     pairs[k] = (struct pair){seen ? place.new_score : -INFINITY, place.score_grad};
@@ -345,6 +412,7 @@ static void add_row(const struct trial *t, int b, int h, int q, struct pair *pai
   for (int k = 0; k < s->seq_kv; k++) {
     const double p = pairs[k].probability;
     const double ds = p > 0 ? p * (dp[k] - delta) * pairs[k].slope / sqrt((double)d) : 0;
+    if (p > 0 && t->one->tensors) add_elements(t, b, h, q, k, p * (dp[k] - delta), out);
     for (int c = 0; c < d; c++) {
       out->gradient[0][((b * s->seq_q + q) * s->heads + h) * d + c] += ds * (double)at(t, K, b, k, hk, c);
       out->gradient[1][((b * s->seq_kv + k) * s->heads_kv + hk) * d + c] += ds * (double)at(t, Q, b, q, h, c);
@@ -358,19 +426,19 @@ static void judge(const struct trial *t, struct variant_gradient_report *report)
   const struct variant_gradient_shape *s = t->shape;
   struct reference reference;
   struct pair *pairs = calloc((size_t)s->seq_kv, sizeof *pairs);
-  for (int i = 0; i < 3; i++)
-    reference.gradient[i] = calloc(t->wide_count[DQ + i], sizeof(double));
+  for (int i = 0; i < VARIANT_GRADIENTS; i++)
+    reference.gradient[i] = calloc(count_of(t, i), sizeof(double));
   for (int row = 0; row < s->batch * s->heads * s->seq_q; row++)
     add_row(t, row / s->seq_q / s->heads, row / s->seq_q % s->heads, row % s->seq_q, pairs, &reference);
   report->passed = true;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < VARIANT_GRADIENTS; i++) {
     double most = 0, error = 0;
-    for (size_t place = 0; place < t->wide_count[DQ + i]; place++) {
-      const double found = (double)half_to_float(KJIT_FP16, t->wide[DQ + i][place]);
+    for (size_t place = 0; place < count_of(t, i); place++) {
+      const double found = found_at(t, i, place);
       most = fmax(most, fabs(reference.gradient[i][place]));
       error = isfinite(found) ? fmax(error, fabs(found - reference.gradient[i][place])) : INFINITY;
     }
-    report->error[i] = error / most;
+    report->error[i] = most > 0 ? error / most : error;
     report->passed = report->passed && report->error[i] <= TOLERANCE_PERCENT / 100.0;
     free(reference.gradient[i]);
   }

@@ -13,6 +13,7 @@
 #define BACKWARD_DELTA 0x8u
 #define BACKWARD_ZEROS 0x10u
 #define BACKWARD_SUMS  0x20u
+_Static_assert(KJIT_GRADIENT_TENSORS == 0x40u, "a bit of its own");
 
 /* Most fields of such a family: the size of what is remembered for each kernel of a problem. */
 enum { BACKWARD_FIELDS_MAX = 12, BACKWARD_FAMILY_COUNT = 2 };
@@ -20,6 +21,7 @@ enum { BACKWARD_FIELDS_MAX = 12, BACKWARD_FAMILY_COUNT = 2 };
 struct backward_launch;
 struct backward_choice;
 struct attention_variant_launch;
+struct kjit_variant_tensor_argument;
 
 /* What is computed: a problem whose defaults are filled in, the gradients (KJIT_GRADIENT_*), and whether a variant's
  * functions stand between the products and the softmax. */
@@ -57,6 +59,10 @@ struct backward_family {
 
   /* The same for a launch whose kernel was made for a variant, after prepare(). NULL: its kernels take none. */
   void (*add_variant)(struct backward_launch *launch, const struct attention_variant_launch *variant);
+
+  /* The same, after add_variant(), for where the gradients of the variant's tensors go, KJIT_VARIANT_TENSORS_MAX of
+   * them. NULL: its kernels compute none. */
+  void (*add_gradients)(struct backward_launch *launch, const struct kjit_variant_tensor_argument *gradients);
 };
 
 /* The families, in the order in which the planner asks them. */
