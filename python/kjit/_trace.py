@@ -106,6 +106,9 @@ def as_text(value: Any, tracer: Optional[Tracer] = None) -> str:
     if getattr(value, "is_cuda", False) and tracer is not None:
         return tracer.tensor_name(value)
     if hasattr(value, "item"):  # a 0-d tensor of the processor, a numpy number
+        if getattr(value, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
+            raise TraceError("a tensor of the processor's memory requires a gradient, and is read as a number: put it "
+                             "on the GPU, or detach() it")  # fmt: skip
         if tracer is not None:
             tracer.is_pure = False
         return as_text(value.item())

@@ -83,8 +83,8 @@ static const struct mutation flash_mutations[] = {
     {"a row's sum is that of one lane", "reads", GRADIENTS, "sum = quad_sum(sum);", ";"},
     {"a column's sum is that of one lane", "reads", GRADIENTS, "sum = sum_of_column(sum);", ";"},
     {"a head's sum is the last step's", "alibi", GRADIENTS, "totals.of[kWhich] +=", "totals.of[kWhich] ="},
-    {"gradients of what is read go without dS's delta", "reads", KERNEL,
-     "      differentiate(dp, s, stage);\n      variant::add_step", "      variant::add_step"},
+    {"gradients of what is read get P for dS", "reads", KERNEL, "variant::add_step(*this, slopes, dp,",
+     "variant::add_step(*this, slopes, s,"},
     {"a step is judged by its first query", "alibi", HOOKS, "query_of(query_end - 1) + 1", "query_of(query) + 1"},
 };
 

@@ -178,6 +178,43 @@ class Gradients(unittest.TestCase):
         self.check("alibi", score_mod=lambda s, b, h, q, k: s + slope[h] * (k - q))
         self.check("softcap", softcap=4.0, causal=True)
 
+    def test_what_scores_read__has_gradients(self):
+        """Elements of a pair, a row, a column, a head and all, broadcast axes, another type than fp32."""
+
+        def leaf(*shape, dtype=torch.float32):
+            return (torch.randn(shape, device=DEVICE) * 0.5).to(dtype).requires_grad_(True)
+
+        bias, slopes = leaf(1, 4, 150, 210), leaf(4)
+        for name, tensors, make in (
+            ("bias", [bias], lambda t: dict(bias=t[0], causal=True)),
+            ("bias of all heads", [leaf(2, 1, 150, 210)], lambda t: dict(bias=t[0])),
+            ("bias of keys", [leaf(1, 1, 1, 210)], lambda t: dict(bias=t[0], softcap=5.0)),
+            ("slopes", [slopes], lambda t: dict(alibi_slopes=t[0], window=(90, 0))),
+            ("relative", [leaf(512)], lambda t: dict(score_mod=lambda s, b, h, q, k: s + t[0][q - k + 256])),
+            ("rows", [leaf(2, 150)], lambda t: dict(score_mod=lambda s, b, h, q, k: s * (1 + t[0][b, q]))),
+            ("columns", [leaf(210)], lambda t: dict(score_mod=lambda s, b, h, q, k: s + t[0][k] * t[0][k])),
+            ("cap", [leaf()], lambda t: dict(score_mod=lambda s, b, h, q, k: torch.tanh(s / (2 + t[0])) * (2 + t[0]))),
+            (
+                "all at once",
+                [leaf(4, 150, 210, dtype=torch.bfloat16), leaf(4), leaf()],
+                lambda t: dict(
+                    score_mod=lambda s, b, h, q, k: torch.tanh(s + t[0][h, q, k]) * t[2] + t[1][h] * s,
+                    mask_mod=lambda b, h, q, k: q - k <= 70,
+                ),
+            ),
+        ):
+            q, k, v = (tensor.requires_grad_(True) for tensor in inputs(5, dtype=torch.float16))
+            wide = [tensor.detach().double().requires_grad_(True) for tensor in (q, k, v)]
+            wide_tensors = [tensor.detach().double().requires_grad_(True) for tensor in tensors]
+            out = kjit.attention(q, k, v, **make(tensors))
+            exact = variant_reference.attention(*wide, **make(wide_tensors))
+            dout = torch.randn_like(out)
+            found = torch.autograd.grad(out, [*tensors, q, k, v], dout)
+            right = torch.autograd.grad(exact, [*wide_tensors, *wide], dout.double())
+            for index, (one, other) in enumerate(zip(found, right)):
+                error = (one.double() - other).abs().max().item()
+                self.assertLessEqual(error, 0.01 * other.abs().max().item(), f"{name}: {index}")
+
     def test_sinks__have_a_gradient(self):
         sinks = torch.randn(4, device=DEVICE, requires_grad=True)
         self.check("sinks", sinks=sinks, window=(30, 0))
