@@ -19,6 +19,12 @@ const struct attention_variant_source attention_variant_none = {
         "__device__ inline bool kjit_variant_mask(const kjit_variant_arguments &, int, int, int, int) {\n"
         "  return true;\n"
         "}\n"
+        "struct kjit_variant_keys {\n"
+        "  int none;\n"
+        "};\n"
+        "struct kjit_variant_queries {\n"
+        "  int none;\n"
+        "};\n"
         "__device__ inline int kjit_variant_block(const kjit_variant_arguments &, int, int, int, int, int, int) {\n"
         "  return 2;\n"
         "}\n"};

@@ -1,6 +1,6 @@
 /* What the real compiler makes of attention variants in all families, forward and backward: an empty log (ptxas's
  * warnings on serialised wgmma are words) and spills within a budget, for configs that the planner chooses. */
-#include <kjit/attention.h>
+#include <kjit/attention_backward.h>
 #include <kjit/attention_variant.h>
 
 #include <stdbool.h>
@@ -190,12 +190,43 @@ static void test_attention_variants__gradients_compile_without_a_word_and_within
   assert_int_equal(0, atomic_load(&batch->wrong));
 }
 
+/* What scores read: the gradient kernels of flash_backward, which have registers to spare. */
+static void check_read(struct codegen *codegen, size_t nth) {
+  static const struct variant_row reads[] = {
+      {"alibi's slopes", "cap * tanh(score / cap) + slope[h] * float(k - q)", NULL, false, false, 0, 0},
+      {"bias", "score + bias[b, h, q, k]", "q - k <= window", false, false, 0, 0}};
+  static const char *const archs[] = {"sm_80", "sm_90a"};
+  struct batch *batch = (struct batch *)codegen;
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+  size_t count;
+  kjit_error error = {0};
+  problem.dtype = KJIT_BF16;
+  problem.heads_q = 16;
+  problem.seq_q = 4096;
+  problem.head_dim = head_dims[nth % HEADS];
+  const char *const arch = archs[nth / HEADS % 2];
+  const bool chosen =
+      kjit_attention_backward_choose(&problem, KJIT_GRADIENT_TENSORS, arch, configs, &count, &error) == KJIT_OK;
+  if (!chosen || count != 1 || !is_clean(codegen->runtime, &reads[nth % 2], &configs[0], arch, 0))
+    atomic_fetch_add(&batch->wrong, 1);
+}
+
+static void test_attention_variants__gradients_of_what_is_read_compile_without_a_word(void **state) {
+  struct batch *batch = codegen_or_skip(state);
+  batch->codegen.count = CODEGEN_STEP == 1 ? 2 * HEADS : 1;
+  codegen_compile_all(&batch->codegen, check_read);
+  assert_int_equal(0, atomic_load(&batch->wrong));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_attention_variants__compile_without_a_word_and_within_the_budget, setup,
                                       codegen_teardown),
       cmocka_unit_test_setup_teardown(test_attention_variants__gradients_compile_without_a_word_and_within_the_budget,
                                       setup, codegen_teardown),
+      cmocka_unit_test_setup_teardown(test_attention_variants__gradients_of_what_is_read_compile_without_a_word, setup,
+                                      codegen_teardown),
   };
   return cmocka_run_group_tests_name("the code of attention variants", tests, NULL, NULL);
 }

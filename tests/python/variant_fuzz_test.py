@@ -116,11 +116,24 @@ extern "C" int block{i}(const kjit_variant_arguments *a, int b, int h, int q0, i
 """
 
 
+#: The derivative by the element that a load reads, and which element of which tensor that is.
+READS = """
+extern "C" double read{i}_{load}(const kjit_variant_arguments *a, double s, int b, int h, int q, int k, int *tensor,
+                                 long long *element) {{
+  *tensor = v{i}::kjit_variant_gradient<{load}>::tensor;
+  return v{i}::kjit_variant_gradient<{load}>::at(*a, a->tensors[*tensor], s, b, h, q, k, *element);
+}}
+"""
+
+
 def compile_all(drawn, folder):
     parts = ["#define KJIT_VARIANT_REAL double\n#include <kjit/attention/variant_real_ranges.h>\n"]
     for i, each in enumerate(drawn):
+        loads = each.variant.kernel_text().count("template <> struct kjit_variant_gradient<")
         body = "\n".join(line for line in each.variant.kernel_text().splitlines() if not line.startswith("#"))
         parts.append(f"namespace v{i} {{\n{body}\n}}\n" + EXPORTS.format(i=i))
+        parts += [READS.format(i=i, load=load) for load in range(loads)]
+        each.loads = loads
     source, library = Path(folder, "variants.cc"), Path(folder, "variants.so")
     source.write_text("".join(parts))
     command = [CXX, "-std=c++17", "-O0", "-ffp-contract=off", "-shared", "-fPIC", "-w", f"-I{KERNEL_SRC}"]
@@ -156,6 +169,34 @@ class Differences(unittest.TestCase):
                 continue
             compared += 1
             self.assertTrue(close(float(expected), at.new_score), (drawn.text, place, score, expected, at.new_score))
+        return compared
+
+    def check_reads(self, i, drawn, machine, loaded, arguments, draw):
+        """The derivatives by what is read, beside differences: of elements, which several loads may read."""
+        compared = 0
+        for _ in range(12 if drawn.loads else 0):
+            place = (draw.randrange(BATCH), draw.randrange(HEADS), draw.randrange(SEQ), draw.randrange(SEQ))
+            score, sums = draw.uniform(-4, 4), {}
+            for load in range(drawn.loads):
+                function, tensor, element = getattr(loaded, f"read{i}_{load}"), ctypes.c_int(), ctypes.c_longlong()
+                function.restype = ctypes.c_double
+                value = function(ctypes.byref(arguments), ctypes.c_double(score), *place, ctypes.byref(tensor),
+                                 ctypes.byref(element))  # fmt: skip
+                at = tensor.value, element.value
+                sums[at] = sums.get(at, 0.0) + value
+            for (tensor, element), found in sums.items():
+                memory = machine.memory[tensor]
+                kept, slopes = memory[element], []
+                for step in (2.0**-9, 2.0**-10, -(2.0**-9)):
+                    values = []
+                    for moved in (kept + step, kept):
+                        memory[element] = moved
+                        values.append(machine.at(drawn.variant, score, place).new_score)
+                    slopes.append((values[0] - values[1]) / step)
+                if all(abs(slope - slopes[0]) <= 0.01 * (1 + abs(slopes[0])) for slope in slopes):
+                    compared += 1
+                    allowed = 0.02 * (1 + abs(slopes[0]))
+                    self.assertLessEqual(abs(found - slopes[0]), allowed, (drawn.text, place, score, tensor, element))
         return compared
 
     def check_mask(self, i, drawn, machine, loaded, arguments, draw):
@@ -200,7 +241,7 @@ class Differences(unittest.TestCase):
         self.assertEqual(bool(expected), inside, (drawn.text, place))
 
     def test_random_functions__are_the_same_in_every_way(self):
-        compared = with_intervals = 0
+        compared = with_intervals = read = 0
         for first in range(0, COUNT, BATCH_OF_FILE):
             drawn = [Drawn(SEED * 1_000_003 + i) for i in range(first, min(first + BATCH_OF_FILE, COUNT))]
             with tempfile.TemporaryDirectory() as folder:
@@ -210,9 +251,11 @@ class Differences(unittest.TestCase):
                     arguments = kernel_arguments(each, machine)
                     check = self.check_mask if each.is_mask else self.check_score
                     compared += check(i, each, machine, loaded, arguments, random.Random(i))
+                    read += self.check_reads(i, each, machine, loaded, arguments, random.Random(i))
                     with_intervals += each.intervals > 0
-        print(f"{COUNT} functions, {with_intervals} with row intervals, {compared} places compared with Python")
+        print(f"{COUNT} functions, {with_intervals} with row intervals, {compared} places compared with Python, {read} derivatives")
         self.assertGreater(compared, 5 * COUNT)
+        self.assertGreater(read, COUNT // 4)
 
 
 if __name__ == "__main__":

@@ -232,11 +232,11 @@ static kjit_status prepare_launches(struct backward_call *call, kjit_runtime *ru
 static kjit_status take_variant(struct attention_variant_launch *launch, const kjit_attention_backward_args *args,
                                 int32_t device, struct asked *asked, kjit_error *error) {
   const kjit_attention_args forward = backward_arguments_forward(args);
-  if (!attention_variant_is_asked(&forward)) return KJIT_OK;
-  kjit_status status = attention_variant_of_args(launch, &forward, device, error);
+  const bool is_asked = attention_variant_is_asked(&forward);
+  kjit_status status = is_asked ? attention_variant_of_args(launch, &forward, device, error) : KJIT_OK;
   if (status == KJIT_OK && asked->wanted.gradients & KJIT_GRADIENT_TENSORS)
     status = backward_gradients_take(args, device, asked->gradients, error);
-  if (status != KJIT_OK) return status;
+  if (status != KJIT_OK || !is_asked) return status;
   attention_variant_leave_blocks(launch);
   asked->variant = launch;
   asked->wanted.is_variant = true;

@@ -27,7 +27,10 @@ void variant_print_types(const kjit_attention_variant *variant, struct text *out
  * load template <> struct kjit_variant_gradient<0 .. 15> { enum { tensor, along_q, along_k }; static float at(a,
  * gradient of the tensor, s, b, h, q, k, &element); };    d score / d element bool  kjit_variant_mask(a, b, h, q, k);
  *   void  kjit_variant_interval(a, which, b, h, q, &lo, &hi);
- *   int   kjit_variant_block(a, b, h, q0, q1, k0, k1);
+ *   int   kjit_variant_block(a, b, h, q0, q1, k0, k1);    and its parts, of which the first two can be computed once:
+ *   kjit_variant_queries kjit_variant_block_queries(a, b, h, q0, q1);
+ *   kjit_variant_keys kjit_variant_block_keys(a, b, h, k0, k1);
+ *   int   kjit_variant_block_meeting(a, queries, keys, b, h, q0, q1, k0, k1);
  * Real numbers are kjit_real, which is float in kernels. */
 void variant_print_header(const kjit_attention_variant *variant, struct text *out);
 
