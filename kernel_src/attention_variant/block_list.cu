@@ -24,13 +24,14 @@ namespace {
 enum {
   kPieceQueries = 64,
   kPieceKeys = 16,
-  kRound = LIST_ROUND,   // key blocks
-  kKeyPieces = 1024,     // pieces whose keys' side is kept at a time
-  kQueryPieces = 8,      // most pieces of a tile's queries: tiles have up to 512 rows, less one piece that is cut
-  kUnknown = 0x40000000, // of a finding: the mask has to be asked
-  kSeen = 1,             // added for each piece of which some pair is seen,
-  kUnseen = 0x8000       // and for each of which some pair is not
+  kRound = LIST_ROUND, // key blocks
+  kKeyPieces = 1024,   // pieces whose keys' side is kept at a time
+  kQueryPieces = 8,    // most pieces of a tile's queries: tiles have at most 384 rows, of which some begin in a piece
+  kSmallGroup = 16,    // lanes that share a block of few pieces
 };
+
+// What was found of a block: some pair is seen, some is not; the mask has to be asked.
+enum { kSeen = 1, kUnseen = 2, kUnknown = 4 };
 
 // Sides that are larger than this are computed again for each piece, as is what the map cuts into other pieces.
 constexpr bool kKept = !variant::kMapped && sizeof(kjit_variant_keys) <= 32 && sizeof(kjit_variant_queries) <= 256;
@@ -40,11 +41,8 @@ struct Area {
   int q0, q1, k0, k1;
 };
 
-KJIT_DEVICE int finding_of(int state) {
-  return (state != VARIANT_EMPTY ? kSeen : 0) + (state != VARIANT_FULL ? kUnseen : 0);
-}
 KJIT_DEVICE int state_of(int finding) {
-  return !(finding & (kUnseen - 1)) ? VARIANT_EMPTY : finding >= kUnseen ? VARIANT_PARTIAL : VARIANT_FULL;
+  return !(finding & kSeen) ? VARIANT_EMPTY : finding & kUnseen ? VARIANT_PARTIAL : VARIANT_FULL;
 }
 
 KJIT_DEVICE int masked_state(const attention_variant_params &v, int batch, int head, const Area &area) {
@@ -125,18 +123,18 @@ struct Tile {
     return sum;
   }
 
-  // What the mask says of a piece.
-  __device__ int piece_finding(int head, const Area &piece, const kjit_variant_queries &queries,
-                               const kjit_variant_keys &keys) const {
-    if constexpr (variant::kMapped) return mapped_finding(p.variant, batch, head, piece, true);
-    if constexpr (!kKept) return finding_of(masked_state(p.variant, batch, head, piece));
-    return finding_of(kjit_variant_block_meeting(p.variant.arguments, queries, keys, batch, head, piece.q0, piece.q1,
-                                                 piece.k0, piece.k1));
+  // A piece's state.
+  __device__ int piece_state(int head, const Area &piece, const kjit_variant_queries &queries,
+                             const kjit_variant_keys &keys) const {
+    if constexpr (variant::kMapped) return state_of(mapped_finding(p.variant, batch, head, piece, true));
+    if constexpr (!kKept) return masked_state(p.variant, batch, head, piece);
+    return kjit_variant_block_meeting(p.variant.arguments, queries, keys, batch, head, piece.q0, piece.q1, piece.k0,
+                                      piece.k1);
   }
 
   // A block's state; keys beyond the last one, and those beyond the diagonal, are cut off in partial blocks alone.
   __device__ int state(int block, int finding) const {
-    const int found = state_of(finding & ~kUnknown);
+    const int found = state_of(finding);
     const bool cut =
         (block + 1) * p.key_rows > p.variant.arguments.seq_kv || (p.causal && area_of(block).k1 > q0 + shift());
     return found == VARIANT_FULL && cut ? (int)VARIANT_PARTIAL : found;
@@ -169,16 +167,27 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int fi
     }
     __syncthreads(); // the sides are there
   }
-  for (int i = threadIdx.x; i < blocks * of_keys * of_queries; i += LIST_THREADS) {
-    const int side = i / of_queries, at = first + side / of_keys;
-    if (last - at < 0 || !(shared.findings[at] & kUnknown)) continue;
-    Area piece;
-    tile.keys_of(tile.area_of(last - at), side % of_keys, piece.k0, piece.k1);
-    tile.queries_of(i % of_queries, piece.q0, piece.q1);
-    if (piece.k0 >= piece.k1) continue;
-    const int finding =
-        tile.piece_finding(head, piece, shared.queries[kKept ? i % of_queries : 0], shared.keys[kKept ? side : 0]);
-    atomicAdd(&shared.findings[at], finding);
+  // A group of lanes has a block, each lane some of its pieces.
+  const int pieces = of_keys * of_queries, lanes = pieces <= kSmallGroup ? (int)kSmallGroup : kLanesPerWarp;
+  const int lane = threadIdx.x % kLanesPerWarp, groups = LIST_THREADS / lanes;
+  for (int round = 0; round < blocks; round += groups) {
+    const int at = round + (int)threadIdx.x / lanes;
+    const bool asked = at < blocks && shared.findings[first + at] & kUnknown;
+    bool seen = false, unseen = false;
+    for (int i = threadIdx.x % lanes; asked && i < pieces; i += lanes) {
+      Area piece;
+      tile.keys_of(tile.area_of(last - first - at), i % of_keys, piece.k0, piece.k1);
+      tile.queries_of(i / of_keys, piece.q0, piece.q1);
+      if (piece.k0 >= piece.k1) continue;
+      const int state = tile.piece_state(head, piece, shared.queries[kKept ? i / of_keys : 0],
+                                         shared.keys[kKept ? at * of_keys + i % of_keys : 0]);
+      seen |= state != VARIANT_EMPTY;
+      unseen |= state != VARIANT_FULL;
+    }
+    const uint32_t group = lanes == kLanesPerWarp ? ~0u : ((1u << kSmallGroup) - 1) << (lane & ~(kSmallGroup - 1));
+    const uint32_t found = __ballot_sync(0xffffffffu, seen), missed = __ballot_sync(0xffffffffu, unseen);
+    if (asked && threadIdx.x % lanes == 0)
+      shared.findings[first + at] |= (found & group ? kSeen : 0) | (missed & group ? kUnseen : 0);
   }
   __syncthreads(); // the findings are there, and nobody reads the sides any more
 }

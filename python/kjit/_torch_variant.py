@@ -15,6 +15,7 @@ from . import _abi, _backward, _torch
 from .runtime import Config
 from .variant import NO_MEMBERS, Bound, Members, Reading, bind, read, tensor_view
 
+_Tensor = torch.Tensor
 _int32_pointer = ctypes.POINTER(ctypes.c_int32)
 
 
@@ -112,15 +113,16 @@ def direct(
     except AttributeError:
         calls = _torch._calls.variants = {}
     given = None if out is None else _signature(out)
-    read_tensors = [] if bound is None else list(bound.tensors)
-    tensors = read_tensors if members is NO_MEMBERS else [*read_tensors, *_tensors_of(members)]
-    others = tuple([None if tensor is None else _signature(tensor) for tensor in tensors])
-    blocks = None if members.blocks is None else (members.blocks.rows, members.blocks.keys)
-    numbers = None if members is NO_MEMBERS else (members.window, members.softcap, members.attention_chunk, blocks)
+    variant, _, tensors = (None, (), ()) if bound is None else bound
+    numbers = None
+    if members is not NO_MEMBERS:
+        tensors = [*tensors, *_tensors_of(members)]
+        blocks = None if members.blocks is None else (members.blocks.rows, members.blocks.keys)
+        numbers = (members.window, members.softcap, members.attention_chunk, blocks)
+    others = tuple([None if tensor is None else _signature(tensor) for tensor in tensors]) if tensors else None
     signature = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.get_device(),
-        k.get_device(), v.get_device(), given, scale, causal, layout, return_lse, config,
-        None if bound is None else bound.variant, others, numbers,
+        k.get_device(), v.get_device(), given, scale, causal, layout, return_lse, config, variant, others, numbers,
     )  # fmt: skip
     prepared = calls.get(signature)
     if prepared is None:
@@ -128,7 +130,7 @@ def direct(
         if _torch.is_ragged(q, v):
             return _torch.padded(lambda *given: direct(*given, bound, members), *given_all)
         prepared, out, lse = _torch.first_call(
-            lambda call, held=tensors: _Prepared(call, bound, members, held), calls, signature, *given_all
+            lambda call, held=list(tensors): _Prepared(call, bound, members, held), calls, signature, *given_all
         )
         if prepared is None:
             return out if lse is None else (out, lse)
@@ -376,9 +378,18 @@ def _as_operator(
 
 def _requires_gradient(said: Any, members: Members) -> bool:
     """Does a tensor of a text, or a member, require one? Those that functions capture are looked at when they are read."""
-    given = () if said is None or not said[5] else said[5].values()
-    others = (members.sinks, members.alibi_slopes, members.bias)
-    return any(tensor is not None and tensor.requires_grad for tensor in (*given, *others))
+    if members is not NO_MEMBERS:
+        for tensor in (members.sinks, members.alibi_slopes, members.bias):
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return said is not None and bool(said[5]) and _one_requires_gradient(said[5].values())
+
+
+def _one_requires_gradient(tensors: Any) -> bool:
+    for tensor in tensors:  # a loop is half of what any() takes
+        if tensor.requires_grad:
+            return True
+    return False
 
 
 def attention_variant(
@@ -395,17 +406,19 @@ def attention_variant(
     members: Members,
 ) -> Any:
     """kjit.attention() with a variant. `said` is what bind() takes, None where plain members say everything."""
-    if q.dtype is torch.float32 or k.dtype is torch.float32 or v.dtype is torch.float32:
+    fp32 = torch.float32
+    if q.dtype is fp32 or k.dtype is fp32 or v.dtype is fp32:
         q, k, v = _torch._autocast(q, k, v)
     if members.blocks is not None:
         members = members._replace(blocks=Lists.of(members.blocks))
-    plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
-    wants_gradient = torch.is_grad_enabled() and (
+    plain = type(q) is _Tensor and type(k) is _Tensor and type(v) is _Tensor
+    can_have_gradient = torch.is_grad_enabled()
+    wants_gradient = can_have_gradient and (
         q.requires_grad or k.requires_grad or v.requires_grad or _requires_gradient(said, members)
     )
-    if torch.compiler.is_compiling() or not plain or wants_gradient:
+    if wants_gradient or not plain or torch.compiler.is_compiling():
         return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members, wants_gradient)
     bound = None if said is None else bind(*said)
-    if bound is not None and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in bound.tensors):
+    if bound is not None and can_have_gradient and bound.tensors and _one_requires_gradient(bound.tensors):
         return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members, True)
     return direct(q, k, v, scale, causal, layout, out, return_lse, config, bound, members)

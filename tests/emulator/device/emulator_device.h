@@ -49,7 +49,6 @@ struct emulator_device_api {
 
   char *(*dynamic_shared)();
   unsigned (*shared_address)(const void *pointer);
-  bool (*is_shared)(const void *pointer);
   void (*load_shared)(void *value, unsigned address, unsigned bytes);
   void (*store_shared)(unsigned address, const void *value, unsigned bytes);
   void (*load_global)(void *value, const void *address, unsigned bytes);

@@ -17,11 +17,6 @@ inline void __nanosleep(unsigned) {
 // One fiber runs at a time: a read and a write after it are atomic.
 template <typename Type, typename Change> inline Type emulator_atomic(Type *address, Change change) {
   Type old;
-  if (emulator->is_shared(address)) {
-    old = *address;
-    *address = change(old);
-    return old;
-  }
   emulator->load_global(&old, address, sizeof old);
   const Type changed = change(old);
   emulator->store_global(address, &changed, sizeof changed);

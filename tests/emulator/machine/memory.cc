@@ -15,11 +15,6 @@ char *dynamic_shared() {
   return self().block->shared;
 }
 
-bool is_shared(const void *pointer) {
-  const uintptr_t at = reinterpret_cast<uintptr_t>(pointer), start = reinterpret_cast<uintptr_t>(self().block->shared);
-  return at >= start && at < start + machine().launch->shared_bytes;
-}
-
 unsigned shared_address(const void *pointer) {
   const Block &block = *self().block;
   const uintptr_t at = reinterpret_cast<uintptr_t>(pointer), start = reinterpret_cast<uintptr_t>(block.shared);
@@ -133,7 +128,6 @@ void fill_memory(emulator_device_api *device) {
   device->announce = announce;
   device->dynamic_shared = dynamic_shared;
   device->shared_address = shared_address;
-  device->is_shared = is_shared;
   device->load_shared = load_shared;
   device->store_shared = store_shared;
   device->load_global = load_global;
