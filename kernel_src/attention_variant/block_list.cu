@@ -160,7 +160,8 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int fi
       tile.keys_of(tile.area_of(last - at), i % of_keys, k0, k1);
       if (k0 < k1) shared.keys[i] = kjit_variant_block_keys(a, tile.batch, head, k0, k1);
     }
-    for (int i = threadIdx.x; i < of_queries; i += LIST_THREADS) {
+    // By the last threads, which have the fewest keys.
+    for (int i = LIST_THREADS - 1 - (int)threadIdx.x; i < of_queries; i += LIST_THREADS) {
       int q0, q1;
       tile.queries_of(i, q0, q1);
       shared.queries[i] = kjit_variant_block_queries(a, tile.batch, head, q0, q1);

@@ -13,7 +13,7 @@
 #elif !defined(KJIT_causal)
 #error "KJIT_causal is not defined: 0 or 1"
 #elif !defined(KJIT_pass)
-#error "KJIT_pass is not defined: the gradients to compute: 1 dq, 2 dk, 4 dv, 6 dk and dv, 8 delta alone, 64 what scores read"
+#error "KJIT_pass is not defined: what is computed: 1 dq, 2 dk, 4 dv, 6 dk and dv, 8 delta alone, 64 what scores read"
 #elif !defined(KJIT_tile_m) || !defined(KJIT_tile_n)
 #error "KJIT_tile_m or KJIT_tile_n is not defined: query rows and key rows of a step"
 #elif !defined(KJIT_n_warps) || !defined(KJIT_stages)

@@ -1,9 +1,10 @@
-// The gradients of what a variant's score function reads from tensors. Of each pair of a query and a key an element that
-// the score reads there gets dS times the derivative of the score by the element, where dS is by the changed score.
+// The gradients of what a variant's score function reads from tensors. Of each pair of a query and a key an element
+// that the score reads there gets dS times the derivative of the score by the element, where dS is by the changed
+// score.
 //
-// Elements that all pairs of a row, of a column, or of a head share are summed within a warp first, because additions to
-// one address run one after the other: kjit_variant_gradient of the generated header says along which of both an element
-// changes. Sums of a head stay in registers until the end. Additions are fp32 atomics, in any order.
+// Elements that all pairs of a row, of a column, or of a head share are summed within a warp first, because additions
+// to one address run one after the other: kjit_variant_gradient of the generated header says along which of both an
+// element changes. Sums of a head stay in registers until the end. Additions are fp32 atomics, in any order.
 //
 // All lanes of a warp call these functions together. `Block` is that of flash_backward.cu.
 #pragma once

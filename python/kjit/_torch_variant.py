@@ -276,7 +276,9 @@ def _attention_variant_backward(
         names, values = (*int_names, *float_names), (*map(int, ints), *floats)
         bound = Reading(score, mask, names, values, tuple(tensor_names), tuple(tensors)).bound()
     read = [alibi_slopes, bias, *tensors]
-    sums = [torch.zeros(t.shape if want else (0,), dtype=torch.float32, device=q.device) for t, want in zip(read, reads)]
+    sums = [
+        torch.zeros(t.shape if want else (0,), dtype=torch.float32, device=q.device) for t, want in zip(read, reads)
+    ]
     # Variants' kernels sum the gradients of q, k and v in one order anyway, and the flag keeps it so.
     gradients = _backward.backward(
         dout, dlse, q, k, v, out, lse, scale, causal, layout, list(wanted[:3]), not any(reads),
@@ -377,7 +379,7 @@ def _as_operator(
 
 
 def _requires_gradient(said: Any, members: Members) -> bool:
-    """Does a tensor of a text, or a member, require one? Those that functions capture are looked at when they are read."""
+    """Does a tensor of a text, or a member, require one? Those that functions capture are asked when they are read."""
     if members is not NO_MEMBERS:
         for tensor in (members.sinks, members.alibi_slopes, members.bias):
             if tensor is not None and tensor.requires_grad:

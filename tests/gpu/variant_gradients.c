@@ -2,10 +2,10 @@
  *
  * 1. create() draws inputs from a fixed seed, as 16-bit numbers, and copies them to the card.
  * 2. run() makes the variant, and calls forward and backward; the backward call twice, to compare the bits.
- * 3. judge() computes the gradients in double precision, by the texts, and compares.
+ * 3. variant_gradients_judge() computes the gradients in double precision, by the texts, and compares.
  *
  * Threads: one. */
-#include "variant_gradients.h"
+#include "variant_gradient_trial.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,26 +42,7 @@ const struct variant_gradient_case *variant_gradient_case_named(const char *name
   return NULL;
 }
 
-enum { Q, K, V, O, DOUT, DQ, DK, DV, WIDE };                          /* 16-bit tensors */
-enum { LSE, DLSE, DELTA, SINKS, SLOPE, BIAS, DSLOPE, DBIAS, NARROW }; /* fp32 tensors   */
-enum { TOLERANCE_PERCENT = 2, WINDOW = 19, TENSORS = 3 };             /* of the largest value */
 static const float cap = 2.5f;
-
-struct trial {
-  const struct card *card;
-  kjit_runtime *runtime;
-  const struct variant_gradient_case *one;
-  const struct variant_gradient_shape *shape;
-  struct random random;
-  uint16_t *wide[WIDE];
-  float *narrow[NARROW];
-  int32_t *doc;
-  size_t wide_count[WIDE], narrow_count[NARROW];
-  struct card_buffer wide_memory[WIDE], narrow_memory[NARROW], doc_memory;
-  kjit_attention_variant *variant;
-  kjit_tensor host[TENSORS], device[TENSORS]; /* what the texts read */
-  int32_t scalars[2];
-};
 
 static double normal(struct random *random) {
   double sum = -6;
@@ -70,11 +51,11 @@ static double normal(struct random *random) {
   return sum;
 }
 
-static int keys_of(const struct trial *t) {
+static int keys_of(const struct variant_gradient_trial *t) {
   return t->shape->seq_q > t->shape->seq_kv ? t->shape->seq_q : t->shape->seq_kv;
 }
 
-static void count(struct trial *t) {
+static void count(struct variant_gradient_trial *t) {
   const struct variant_gradient_shape *s = t->shape;
   const size_t heads = (size_t)s->heads, queries = (size_t)s->seq_q, keys = (size_t)s->seq_kv;
   const size_t rows = (size_t)s->batch * heads * queries, q = rows * (size_t)s->head_dim;
@@ -86,13 +67,13 @@ static void count(struct trial *t) {
   memcpy(t->narrow_count, narrow, sizeof narrow);
 }
 
-static kjit_status upload(struct trial *t, struct card_buffer *memory, const void *data, size_t bytes,
+static kjit_status upload(struct variant_gradient_trial *t, struct card_buffer *memory, const void *data, size_t bytes,
                           kjit_error *error) {
   const kjit_status status = card_buffer_create(t->card, memory, bytes, error);
   return status == KJIT_OK ? card_write(t->card, memory->address, data, bytes, error) : status;
 }
 
-static kjit_status create(struct trial *t, kjit_error *error) {
+static kjit_status create(struct variant_gradient_trial *t, kjit_error *error) {
   const size_t documents = (size_t)t->shape->batch * (size_t)keys_of(t);
   kjit_status status = KJIT_OK;
   count(t);
@@ -114,7 +95,7 @@ static kjit_status create(struct trial *t, kjit_error *error) {
   return status == KJIT_OK ? upload(t, &t->doc_memory, t->doc, documents * 4, error) : status;
 }
 
-static void destroy(struct trial *t) {
+static void destroy(struct variant_gradient_trial *t) {
   for (int i = 0; i < WIDE; i++) {
     free(t->wide[i]);
     card_buffer_destroy(t->card, &t->wide_memory[i]);
@@ -146,7 +127,7 @@ static void *address(struct card_buffer memory) {
 }
 
 /* The texts as a variant, which the reference reads even where the call says the same by plain members. */
-static kjit_status make_variant(struct trial *t, kjit_error *error) {
+static kjit_status make_variant(struct variant_gradient_trial *t, kjit_error *error) {
   static const kjit_variant_scalar scalars[] = {{"window", KJIT_VARIANT_INT32}, {"cap", KJIT_VARIANT_FP32}};
   static const kjit_variant_tensor tensors[TENSORS] = {
       {"slope", KJIT_FP32, 1}, {"doc", KJIT_INT32, 2}, {"bias", KJIT_FP32, 3}};
@@ -195,7 +176,7 @@ struct extra {
   kjit_tensor dslopes, dbias, gradients[TENSORS]; /* of the members, and of what the texts read */
 };
 
-static struct extra extras(const struct trial *t) {
+static struct extra extras(const struct variant_gradient_trial *t) {
   const struct variant_gradient_shape *s = t->shape;
   const int64_t heads[] = {s->heads}, bias[] = {1, s->heads, s->seq_q, s->seq_kv};
   return (struct extra){view(address(t->narrow_memory[SINKS]), 0, KJIT_FP32, 1, heads),
@@ -208,19 +189,19 @@ static struct extra extras(const struct trial *t) {
                          view(address(t->narrow_memory[DBIAS]), 0, KJIT_FP32, 3, bias + 1)}};
 }
 
-static kjit_tensor wide(const struct trial *t, int which) {
+static kjit_tensor wide(const struct variant_gradient_trial *t, int which) {
   const struct variant_gradient_shape *s = t->shape;
   const bool keys = which == K || which == V || which == DK || which == DV;
   return kjit_tensor_bshd(address(t->wide_memory[which]), KJIT_FP16, 0, s->batch, keys ? s->seq_kv : s->seq_q,
                           keys ? s->heads_kv : s->heads, s->head_dim);
 }
 
-static kjit_tensor rows(const struct trial *t, int which) {
+static kjit_tensor rows(const struct variant_gradient_trial *t, int which) {
   const struct variant_gradient_shape *s = t->shape;
   return view(address(t->narrow_memory[which]), 0, KJIT_FP32, 3, (int64_t[]){s->batch, s->heads, s->seq_q});
 }
 
-static kjit_status forward(const struct trial *t, kjit_error *error) {
+static kjit_status forward(const struct variant_gradient_trial *t, kjit_error *error) {
   const struct extra extra = extras(t);
   kjit_attention_args args = kjit_attention_args_default();
   args.q = wide(t, Q);
@@ -233,7 +214,8 @@ static kjit_status forward(const struct trial *t, kjit_error *error) {
 }
 
 /* What the library chooses for another architecture; of this one it is `count` 0. */
-static kjit_status choose(const struct trial *t, kjit_config *configs, size_t *count, kjit_error *error) {
+static kjit_status choose(const struct variant_gradient_trial *t, kjit_config *configs, size_t *count,
+                          kjit_error *error) {
   const struct variant_gradient_shape *s = t->shape;
   kjit_attention_problem problem = kjit_attention_problem_default();
   *count = 0;
@@ -251,7 +233,7 @@ static kjit_status choose(const struct trial *t, kjit_config *configs, size_t *c
                                         configs, count, error);
 }
 
-static kjit_status backward(const struct trial *t, kjit_error *error) {
+static kjit_status backward(const struct variant_gradient_trial *t, kjit_error *error) {
   const struct extra extra = extras(t);
   kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
   size_t config_count;
@@ -285,7 +267,7 @@ static kjit_status backward(const struct trial *t, kjit_error *error) {
 }
 
 /* Read the gradients; whether they are, to the bit, those that were read before. */
-static kjit_status read_gradients(struct trial *t, bool *same, kjit_error *error) {
+static kjit_status read_gradients(struct variant_gradient_trial *t, bool *same, kjit_error *error) {
   kjit_status status = card_synchronize(t->card, t->card->stream, error);
   *same = true;
   for (int i = DQ; i <= DV && status == KJIT_OK; i++) {
@@ -301,154 +283,10 @@ static kjit_status read_gradients(struct trial *t, bool *same, kjit_error *error
   return status;
 }
 
-/* ---- The reference ---- */
-
-struct pair {
-  double probability, slope;
-};
-
-struct reference {
-  double *gradient[VARIANT_GRADIENTS];
-};
-
-static size_t count_of(const struct trial *t, int gradient) {
-  return gradient < 3 ? t->wide_count[DQ + gradient] : t->narrow_count[DSLOPE + gradient - 3];
-}
-
-static double found_at(const struct trial *t, int gradient, size_t place) {
-  return gradient < 3 ? (double)half_to_float(KJIT_FP16, t->wide[DQ + gradient][place])
-                      : (double)t->narrow[DSLOPE + gradient - 3][place];
-}
-
-static float at(const struct trial *t, int which, int b, int i, int h, int column) {
-  const struct variant_gradient_shape *s = t->shape;
-  const bool keys = which == K || which == V;
-  const int length = keys ? s->seq_kv : s->seq_q, heads = keys ? s->heads_kv : s->heads;
-  return half_to_float(KJIT_FP16, t->wide[which][((b * length + i) * heads + h) * s->head_dim + column]);
-}
-
-static double product(const struct trial *t, int a, int i, int ha, int c, int j, int hc, int b) {
-  double sum = 0;
-  for (int column = 0; column < t->shape->head_dim; column++)
-    sum += (double)at(t, a, b, i, ha, column) * (double)at(t, c, b, j, hc, column);
-  return sum;
-}
-
-static kjit_variant_evaluation place_of(const struct trial *t, int b, int h, int q, int k) {
-  const struct variant_gradient_shape *s = t->shape;
-  return (kjit_variant_evaluation){.struct_size = sizeof(kjit_variant_evaluation),
-                                   .seq_q = s->seq_q,
-                                   .seq_kv = s->seq_kv,
-                                   .heads_q = s->heads,
-                                   .heads_kv = s->heads_kv,
-                                   .scalar_values = t->scalars,
-                                   .tensors = t->host,
-                                   .score = product(t, Q, q, h, K, k, h / (s->heads / s->heads_kv), b) /
-                                            sqrt((double)s->head_dim),
-                                   .b = b,
-                                   .h = h,
-                                   .q = q,
-                                   .k = k};
-}
-
-/* The derivative of the score at a place by an element that it may read, by a difference. */
-static double derivative_by(const struct trial *t, kjit_variant_evaluation place, float *element) {
-  const float kept = *element;
-  double score[2], at_element[2];
-  for (int i = 0; i < 2; i++) {
-    *element = kept + (i ? 0.0078125f : -0.0078125f);
-    at_element[i] = (double)*element;
-    const kjit_status status = kjit_attention_variant_evaluate(t->variant, &place, NULL);
-    score[i] = status == KJIT_OK ? place.new_score : NAN;
-  }
-  *element = kept;
-  return (score[1] - score[0]) / (at_element[1] - at_element[0]);
-}
-
-/* What a pair adds to the gradients of the elements that the scores above read. */
-static void add_elements(const struct trial *t, int b, int h, int q, int k, double ds, struct reference *out) {
-  const int keys = t->shape->seq_kv, row = (h * t->shape->seq_q + q) * keys;
-  const int places[] = {row + k, row, k};
-  const kjit_variant_evaluation place = place_of(t, b, h, q, k);
-  out->gradient[3][h] += ds * derivative_by(t, place, &t->narrow[SLOPE][h]);
-  for (int i = 0; i < 3; i++) {
-    bool known = false;
-    for (int j = 0; j < i; j++)
-      known = known || places[j] == places[i];
-    if (!known) out->gradient[4][places[i]] += ds * derivative_by(t, place, &t->narrow[BIAS][places[i]]);
-  }
-}
-
-/* One row's probabilities and derivatives by the texts. */
-static void row_of(const struct trial *t, int b, int h, int q, struct pair *pairs) {
-  const struct variant_gradient_shape *s = t->shape;
-  double most = t->one->sinks ? (double)t->narrow[SINKS][h] : -INFINITY, sum = 0;
-  for (int k = 0; k < s->seq_kv; k++) {
-    kjit_variant_evaluation place = place_of(t, b, h, q, k);
-    const kjit_status status = kjit_attention_variant_evaluate(t->variant, &place, NULL);
-    const bool seen = status == KJIT_OK && place.seen && (!t->one->causal || k <= q + s->seq_kv - s->seq_q);
-    pairs[k] = (struct pair){seen ? place.new_score : -INFINITY, place.score_grad};
-    most = fmax(most, pairs[k].probability);
-  }
-  for (int k = 0; k < s->seq_kv; k++) {
-    pairs[k].probability = isinf(pairs[k].probability) ? 0 : exp(pairs[k].probability - most);
-    sum += pairs[k].probability;
-  }
-  if (t->one->sinks) sum += exp((double)t->narrow[SINKS][h] - most);
-  for (int k = 0; k < s->seq_kv && sum > 0; k++)
-    pairs[k].probability /= sum;
-}
-
-static void add_row(const struct trial *t, int b, int h, int q, struct pair *pairs, struct reference *out) {
-  const struct variant_gradient_shape *s = t->shape;
-  const int hk = h / (s->heads / s->heads_kv), d = s->head_dim;
-  double *dp = malloc((size_t)s->seq_kv * sizeof *dp), delta = 0;
-  row_of(t, b, h, q, pairs);
-  for (int k = 0; k < s->seq_kv; k++) {
-    dp[k] = product(t, DOUT, q, h, V, k, hk, b);
-    delta += pairs[k].probability * dp[k];
-  }
-  delta -= (double)t->narrow[DLSE][(b * s->heads + h) * s->seq_q + q];
-  for (int k = 0; k < s->seq_kv; k++) {
-    const double p = pairs[k].probability;
-    const double ds = p > 0 ? p * (dp[k] - delta) * pairs[k].slope / sqrt((double)d) : 0;
-    if (p > 0 && t->one->tensors) add_elements(t, b, h, q, k, p * (dp[k] - delta), out);
-    for (int c = 0; c < d; c++) {
-      out->gradient[0][((b * s->seq_q + q) * s->heads + h) * d + c] += ds * (double)at(t, K, b, k, hk, c);
-      out->gradient[1][((b * s->seq_kv + k) * s->heads_kv + hk) * d + c] += ds * (double)at(t, Q, b, q, h, c);
-      out->gradient[2][((b * s->seq_kv + k) * s->heads_kv + hk) * d + c] += p * (double)at(t, DOUT, b, q, h, c);
-    }
-  }
-  free(dp);
-}
-
-static void judge(const struct trial *t, struct variant_gradient_report *report) {
-  const struct variant_gradient_shape *s = t->shape;
-  struct reference reference;
-  struct pair *pairs = calloc((size_t)s->seq_kv, sizeof *pairs);
-  for (int i = 0; i < VARIANT_GRADIENTS; i++)
-    reference.gradient[i] = calloc(count_of(t, i), sizeof(double));
-  for (int row = 0; row < s->batch * s->heads * s->seq_q; row++)
-    add_row(t, row / s->seq_q / s->heads, row / s->seq_q % s->heads, row % s->seq_q, pairs, &reference);
-  report->passed = true;
-  for (int i = 0; i < VARIANT_GRADIENTS; i++) {
-    double most = 0, error = 0;
-    for (size_t place = 0; place < count_of(t, i); place++) {
-      const double found = found_at(t, i, place);
-      most = fmax(most, fabs(reference.gradient[i][place]));
-      error = isfinite(found) ? fmax(error, fabs(found - reference.gradient[i][place])) : INFINITY;
-    }
-    report->error[i] = most > 0 ? error / most : error;
-    report->passed = report->passed && report->error[i] <= TOLERANCE_PERCENT / 100.0;
-    free(reference.gradient[i]);
-  }
-  free(pairs);
-}
-
 kjit_status variant_gradients_run(const struct card *card, kjit_runtime *runtime,
                                   const struct variant_gradient_case *one, const struct variant_gradient_shape *shape,
                                   struct variant_gradient_report *report, kjit_error *error) {
-  struct trial t = {.card = card, .runtime = runtime, .one = one, .shape = shape, .random = {11}};
+  struct variant_gradient_trial t = {.card = card, .runtime = runtime, .one = one, .shape = shape, .random = {11}};
   *report = (struct variant_gradient_report){0};
   kjit_status status = create(&t, error);
   if (status == KJIT_OK) status = make_variant(&t, error);
@@ -457,7 +295,7 @@ kjit_status variant_gradients_run(const struct card *card, kjit_runtime *runtime
     status = backward(&t, error);
     if (status == KJIT_OK) status = read_gradients(&t, &report->same_bits, error);
   }
-  if (status == KJIT_OK) judge(&t, report);
+  if (status == KJIT_OK) variant_gradients_judge(&t, report);
   report->passed = report->passed && report->same_bits;
   destroy(&t);
   return status;

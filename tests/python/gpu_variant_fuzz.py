@@ -4,9 +4,9 @@ usage: gpu_variant_fuzz.py [--seconds S] [--jobs N] [--seed S] [--functions N]
 
 Functions are those of variant_expressions.py, by number. Each becomes a kernel of a random family and a problem of
 random lengths; its rows are compared with PyTorch's arithmetic in float64. A row is left out where rounding may decide:
-where some pair's value changes with the precision, or leaves the reals. Masks are tried with scores of 0, whose log-sum-exp is
-the logarithm of how many keys a row sees, so that one key too many or too few shows. Prints every difference; leaves
-with 1 where there is one.
+where some pair's value changes with the precision, or leaves the reals. Masks are tried with scores of 0, whose
+log-sum-exp is the logarithm of how many keys a row sees, so that one key too many or too few shows. Prints every
+difference; leaves with 1 where there is one.
 """
 
 import argparse

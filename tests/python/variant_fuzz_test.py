@@ -253,7 +253,8 @@ class Differences(unittest.TestCase):
                     compared += check(i, each, machine, loaded, arguments, random.Random(i))
                     read += self.check_reads(i, each, machine, loaded, arguments, random.Random(i))
                     with_intervals += each.intervals > 0
-        print(f"{COUNT} functions, {with_intervals} with row intervals, {compared} places compared with Python, {read} derivatives")
+        kinds = f"{with_intervals} with row intervals, {read} derivatives"
+        print(f"{COUNT} functions, {kinds}, {compared} places compared with Python")
         self.assertGreater(compared, 5 * COUNT)
         self.assertGreater(read, COUNT // 4)
 
