@@ -1,9 +1,11 @@
 """Random score and mask functions: the grammar that draws them, their text, and what Python's own arithmetic makes of
 them. Shared by the tests that compare this with the library's evaluators and with kernels."""
 
+import ast
 import ctypes
 import math
 import random
+from pathlib import Path
 
 SEQ, HEADS, BATCH = 40, 4, 2
 
@@ -115,12 +117,21 @@ def render(tree):
 
 
 def draw(seed):
-    """A function by its number: whether it is a mask, its tree and its text."""
+    """A function by its number: whether it is a mask, its tree and its text. A negative number is one of those kept."""
+    if seed < 0:
+        return kept()[-1 - seed]
     is_mask = seed % 2 == 1
     generator = Generator(seed, not is_mask)
     tree = generator.tree("bool" if is_mask else "real", generator.random.randint(2, 6))
     text = render(tree)
     return is_mask, tree, f"{text} + 0.0" if not is_mask and text in ("0", "1") else text
+
+
+def kept():
+    """The corpus: functions that together have every operation beside every other, and any that showed a difference."""
+    path = Path(__file__).resolve().parents[1] / "fuzz" / "corpus" / "functions.txt"
+    drawn = [ast.literal_eval(line) for line in path.read_text().splitlines()]
+    return [(is_mask, tree, render(tree)) for is_mask, tree in drawn]
 
 
 class Unordered(Exception):

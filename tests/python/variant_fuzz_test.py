@@ -18,7 +18,7 @@ import harness
 from kjit import _abi
 from kjit._library import call, lib
 from kjit.variant import Variant
-from variant_expressions import BATCH, ELEMENTS, HEADS, SCALARS, SEQ, TENSORS, Unordered, compute, draw, names_at
+from variant_expressions import BATCH, ELEMENTS, HEADS, SCALARS, SEQ, TENSORS, Unordered, compute, draw, kept, names_at
 
 CXX, KERNEL_SRC = sys.argv.pop(1), sys.argv.pop(1)
 COUNT = int(os.environ.get("KJIT_VARIANT_FUZZ", "120"))
@@ -241,9 +241,15 @@ class Differences(unittest.TestCase):
         self.assertEqual(bool(expected), inside, (drawn.text, place))
 
     def test_random_functions__are_the_same_in_every_way(self):
+        self.check([SEED * 1_000_003 + i for i in range(COUNT)])
+
+    def test_kept_functions__are_the_same_in_every_way(self):
+        self.check([-1 - i for i in range(len(kept()))])
+
+    def check(self, numbers):
         compared = with_intervals = read = 0
-        for first in range(0, COUNT, BATCH_OF_FILE):
-            drawn = [Drawn(SEED * 1_000_003 + i) for i in range(first, min(first + BATCH_OF_FILE, COUNT))]
+        for first in range(0, len(numbers), BATCH_OF_FILE):
+            drawn = [Drawn(number) for number in numbers[first : first + BATCH_OF_FILE]]
             with tempfile.TemporaryDirectory() as folder:
                 loaded = compile_all(drawn, folder)
                 for i, each in enumerate(drawn):
@@ -254,9 +260,9 @@ class Differences(unittest.TestCase):
                     read += self.check_reads(i, each, machine, loaded, arguments, random.Random(i))
                     with_intervals += each.intervals > 0
         kinds = f"{with_intervals} with row intervals, {read} derivatives"
-        print(f"{COUNT} functions, {kinds}, {compared} places compared with Python")
-        self.assertGreater(compared, 5 * COUNT)
-        self.assertGreater(read, COUNT // 4)
+        print(f"{len(numbers)} functions, {kinds}, {compared} places compared with Python")
+        self.assertGreater(compared, 5 * len(numbers))
+        self.assertGreater(read, len(numbers) // 4)
 
 
 if __name__ == "__main__":
