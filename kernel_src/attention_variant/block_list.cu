@@ -9,8 +9,9 @@
 //                        are partial there are judged by the mask
 //
 // Grid      (query tiles, lists along the heads, lists along the batch)
-// Threads   LIST_THREADS, in rounds of kRound key blocks, from the last to the first: a thread a block says what needs
-//           no mask; then all share the pieces of the others; then the first warp writes the entries
+// Threads   LIST_THREADS, in rounds of kRound key blocks, from the last to the first: a thread a block looks at the
+//           block as a whole; then all share the pieces of what that does not say; then the first warp writes the
+//           entries
 // Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1
 #include <kjit/types.cuh>
 
@@ -108,19 +109,23 @@ struct Tile {
     end = variant::smaller(piece + kPieceQueries, q1);
   }
 
-  // What is known of a block without its mask.
+  // What is known of a block without a look at its pieces: by the map, or by the mask on all of it, which most blocks
+  // of most masks need no more than.
   __device__ int first_finding(int block) const {
     if (block < 0) return kUnseen;
     const Area area = area_of(block);
     if (p.causal && area.k0 >= q1 - 1 + shift()) return kUnseen;
-    if constexpr (!variant::kMapped) return kUnknown;
     int sum = 0;
     for (int i = 0; i < heads(); i++) {
-      const int finding = mapped_finding(p.variant, batch, first_head() + i, area, false);
-      if (finding == kUnknown) return kUnknown;
-      sum |= finding;
+      const int head = first_head() + i;
+      if constexpr (variant::kMapped) {
+        sum |= mapped_finding(p.variant, batch, head, area, false);
+      } else {
+        const int state = masked_state(p.variant, batch, head, area);
+        sum |= state == VARIANT_EMPTY ? kUnseen : state == VARIANT_FULL ? kSeen : kUnknown;
+      }
     }
-    return sum;
+    return sum & kUnknown ? (int)kUnknown : sum;
   }
 
   // A piece's state.
@@ -174,6 +179,7 @@ __device__ void ask(const Tile &tile, Shared &shared, int head, int last, int fi
   for (int round = 0; round < blocks; round += groups) {
     const int at = round + (int)threadIdx.x / lanes;
     const bool asked = at < blocks && shared.findings[first + at] & kUnknown;
+    if (!__any_sync(0xffffffffu, asked)) continue;
     bool seen = false, unseen = false;
     for (int i = threadIdx.x % lanes; asked && i < pieces; i += lanes) {
       Area piece;
