@@ -59,9 +59,9 @@ struct mutation {
   const char *what, *variant, *file, *before, *after;
 };
 
-#define KERNEL "flash_backward/flash_backward.cu"
-#define STEPS  "flash_backward/variant.cuh"
-#define HOOKS  "flash_backward/variant_hooks.cuh"
+#define KERNEL    "flash_backward/flash_backward.cu"
+#define STEPS     "flash_backward/variant.cuh"
+#define HOOKS     "flash_backward/variant_hooks.cuh"
 #define GRADIENTS "flash_backward/variant_gradients.cuh"
 
 static const struct mutation flash_mutations[] = {
