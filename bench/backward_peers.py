@@ -2,10 +2,12 @@
 """Times attention backward of kjit beside its peers, interleaved in one run, and checks every result.
 
 The problems are the papers' grid (16k tokens, heads * head_dim = 2048; head sizes 64, 128, 256; 512 to 16k; both
-masks). Every peer computes dq, dk and dv by autograd from the output of its own forward call. Before anything is timed
-the gradients of one head are checked beside float64 by FlashAttention's rule; a peer that is wrong is not timed. Each
-round times every peer once in a new random order, the L2 cache flushed before each; the median of the rounds counts.
-FLOPs are 2.5 times those of the forward call, whatever a peer really computes.
+masks), or with --set odd head sizes that nobody tunes for and those between which they stand, at 4k. Every peer
+computes dq, dk and dv by autograd from the output of its own forward call. Before anything is timed the gradients of
+one head are checked beside float64 by FlashAttention's rule; a peer that is wrong is not timed. Each round times every
+peer once in a new random order, the L2 cache flushed before each; the median of the rounds counts.
+FLOPs are those of five products (2.5 times the forward call's where the head sizes are equal), whatever a peer really
+computes.
 
 "kjit" may sum dq in any order; "kjit same bits" is kjit.attention(deterministic=True).
 
@@ -25,7 +27,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 import attention_report
-from attention_problems import HEAD_DIMS, SEQS, Problem, cell
+from attention_problems import HEAD_DIMS, ODD_HEAD_DIMS, ODD_SEQ, SEQS, Problem, cell
 from attention_report import Report, Row
 from tables import find_package, markdown, number, save_figure, words, wrapped
 
@@ -40,7 +42,8 @@ class Backward(Problem):
 
     @property
     def flops(self) -> float:
-        return 2.5 * super().flops
+        products = 3 * self.head_dim + 2 * self.head_dim_v
+        return super().flops * products / (self.head_dim + self.head_dim_v)
 
 
 def problems(head_dims: list[int], seqs: list[int]) -> list[Backward]:
@@ -49,6 +52,15 @@ def problems(head_dims: list[int], seqs: list[int]) -> list[Backward]:
         for size in head_dims
         for causal in (False, True)
         for seq in seqs
+    ]
+
+
+def odd_problems() -> list[Backward]:
+    sizes = sorted([*ODD_HEAD_DIMS, *((size, size) for size in HEAD_DIMS)])
+    return [
+        Backward(**vars(cell(size, ODD_SEQ, causal, DTYPE, size_v)))
+        for causal in (False, True)
+        for size, size_v in sizes
     ]
 
 
@@ -99,10 +111,10 @@ class Inputs:
         import torch
 
         torch.manual_seed(problem.seq_q + problem.head_dim)
-        shape = (problem.batch, problem.seq_q, problem.heads_q, problem.head_dim)
-        self.problem, self.torch = problem, torch
-        self.tensors = [torch.randn(shape, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3)]
-        self.dout = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+        outer, self.problem, self.torch = (problem.batch, problem.seq_q, problem.heads_q), problem, torch
+        sizes = problem.head_dim, problem.head_dim, problem.head_dim_v, problem.head_dim_v
+        made = [torch.randn((*outer, size), device="cuda", dtype=torch.bfloat16) for size in sizes]
+        self.tensors, self.dout = [tensor.requires_grad_() for tensor in made[:3]], made[3]
         exact, rounded = self._of_head(torch.float64), self._of_head(torch.bfloat16)
         eps = torch.finfo(torch.bfloat16).eps
         #: FlashAttention's rule: twice the error of 16-bit arithmetic, and a rounding.
@@ -227,6 +239,7 @@ def save(out: Path, rows: list[Row], names: list[str], head: str, machine: str) 
 def parse(given: Optional[list[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--head-dims", type=words([str(size) for size in HEAD_DIMS]), help="64,128,256")
+    parser.add_argument("--set", choices=("cells", "odd"), default="cells", help="cells, or odd head sizes")
     parser.add_argument("--seqs", type=words([str(seq) for seq in SEQS]), help=",".join(map(str, SEQS)))
     parser.add_argument("--seconds", type=float, default=120, help="what the whole run may take, about (120)")
     parser.add_argument("--rounds", type=int, default=30, help="at most, for each problem (30)")
@@ -248,6 +261,8 @@ def main() -> int:
 
     sizes = [int(size) for size in arguments.head_dims or HEAD_DIMS]
     chosen = problems(sizes, [int(seq) for seq in arguments.seqs or SEQS])
+    if arguments.set == "odd":
+        chosen = odd_problems()
     bench = Bench(arguments.peers, arguments.rounds)
     rows, left_out = run(bench, chosen, arguments.seconds, started)
     head = (

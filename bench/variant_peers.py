@@ -5,6 +5,10 @@ A row is a variant at one head size and length, 16k tokens, heads * head_dim = 2
 beside float64 on sampled rows before anything is timed; a peer that is wrong is not timed. All variants and peers of a
 head size and length are timed interleaved, in new random orders, L2 flushed before each call, medians count. It is the
 GPU's time alone, as in attention_peers.py, and holds what kjit runs before the attention kernel to find blocks.
+FlexAttention goes through torch.compile, and its block masks are made beforehand and not timed.
+
+Compiling is most of a run. Each head size and length has a process of its own, and all processes compile side by side;
+then they time one after the other, while nobody else uses the GPU. --serial does all in this process.
 
 TFLOP/s count attended pairs. "per block" is the time of a visited block of 128 by 128 scores beside that of dense
 causal attention, 1 where they are equal, above 1 where the variant is faster: it says what a variant's functions cost,
@@ -17,8 +21,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import multiprocessing
+import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -27,7 +34,8 @@ from tables import find_package, markdown, number, pyplot, read_csv, save_figure
 TOKENS, WIDTH, BLOCK = 16384, 2048, 128
 WINDOW, CAP, DOCUMENTS, ROWS_CHECKED, BATCHES_CHECKED = 1024, 30.0, 12, 48, 1
 CELLS = [(head_dim, length) for head_dim in (64, 128, 256) for length in (4096, 16384)]
-FLEX_CELLS = ((64, 4096), (128, 4096), (128, 16384))
+SECONDS_OF_A_TURN = 1.5  # least, kept free for the timing of a size
+SPARSITY = 4  # one block of keys of so many is seen, and the diagonal
 PEERS = ("kjit", "Flex", "FA3")
 
 
@@ -48,12 +56,24 @@ class Inputs:
         first = torch.searchsorted(self.document, torch.arange(DOCUMENTS, dtype=torch.int32, **card))
         self.start = first.to(torch.int32)
         self.bias = torch.randn((1, 1, length, length), dtype=torch.bfloat16, **card)
+        count = length // BLOCK
+        self.allowed = (torch.rand((count, count), **card) < 1 / SPARSITY) | torch.eye(count, **card).bool()
         self.rows = torch.randperm(length, **card)[:ROWS_CHECKED]
 
     def empty_out(self) -> Any:
         import torch
 
         return torch.empty_like(self.q)
+
+    def block_mask(self) -> Any:
+        """FlexAttention's lists of the blocks that are allowed, all of them full."""
+        import torch
+        from torch.nn.attention.flex_attention import BlockMask
+
+        counts = self.allowed.sum(1, dtype=torch.int32)[None, None]
+        order = self.allowed.to(torch.int8).argsort(dim=1, descending=True, stable=True).to(torch.int32)[None, None]
+        none = torch.zeros_like(counts), torch.zeros_like(order)
+        return BlockMask.from_kv_blocks(*none, counts, order.contiguous(), BLOCK_SIZE=BLOCK)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +87,7 @@ class Variant:
     fa3: Optional[dict[str, Any]] = None
     tolerance: int = 2
     flex: bool = True
-    flex_tanh: bool = False
+    lists: bool = False  # FlexAttention's mask is Inputs.block_mask(), not made of `mask`
 
 
 def _seen_causal(inputs: Inputs, q: Any, k: Any) -> Any:
@@ -92,6 +112,10 @@ def _seen_causal_document(inputs: Inputs, q: Any, k: Any) -> Any:
 
 def _seen_chunk(inputs: Inputs, q: Any, k: Any) -> Any:
     return (q // WINDOW == k // WINDOW) & (q >= k)
+
+
+def _seen_blocks(inputs: Inputs, q: Any, k: Any) -> Any:
+    return inputs.allowed[q // BLOCK, k // BLOCK]
 
 
 def _alibi(inputs: Inputs, score: Any, h: Any, q: Any, k: Any) -> Any:
@@ -124,6 +148,7 @@ VARIANTS = (
     Variant("softcap", lambda i: {"softcap": CAP, "causal": True}, _seen_causal, _softcap, tolerance=3,
             fa3={"causal": True, "softcap": CAP}),
     Variant("bias", lambda i: {"bias": i.bias, "causal": True}, _seen_causal, _bias),
+    Variant("block-sparse", lambda i: {"blocks": i.block_mask()}, _seen_blocks, lists=True),
 )  # fmt: skip
 
 
@@ -180,12 +205,15 @@ def make_flex(inputs: Inputs, variant: Variant) -> Callable[[], Any]:
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    if not variant.flex or (inputs.head_dim, inputs.length) not in FLEX_CELLS:
+    if not variant.flex:
         raise NotImplementedError("left out")
     torch._dynamo.config.recompile_limit = 1000
     _flex_compiled = _flex_compiled or torch.compile(flex_attention, dynamic=False)
-    mask = create_block_mask(lambda b, h, q, k: variant.mask(inputs, q, k), None, None, inputs.length, inputs.length,
-                             device="cuda")  # fmt: skip
+    if variant.lists:
+        mask = inputs.block_mask()
+    else:
+        mask = create_block_mask(lambda b, h, q, k: variant.mask(inputs, q, k), None, None, inputs.length,
+                                 inputs.length, device="cuda")  # fmt: skip
     change = None if variant.score is None else lambda s, b, h, q, k: variant.score(inputs, s, h, q, k)
     return lambda: _flex_compiled(*inputs.bhsd, score_mod=change, block_mask=mask).transpose(1, 2)
 
@@ -228,35 +256,110 @@ class Row:
         return 4e-9 * self.head_dim * self.attended / time_ms if time_ms else None
 
 
-def measure(cell: tuple[int, int], names: list[str], peers: list[str], clock: Any, rounds: int, until: float,
-            reasons: dict[str, str]) -> list[Row]:  # fmt: skip
+@dataclasses.dataclass
+class Prepared:
+    """A head size and length: rows without times, functions that are right, and why others are missing."""
+
+    rows: list[Row]
+    runs: dict[tuple[str, str], Callable[[], Any]]
+    reasons: dict[str, str]
+
+    def time(self, rounds: int, until: float) -> list[Row]:
+        import gpu_clock
+
+        clock = gpu_clock.Clock()
+        times = gpu_clock.medians(clock.rounds(self.runs, rounds, until=until))
+        for row in self.rows:
+            row.milliseconds = {peer: times[row.variant, peer] for peer in PEERS if (row.variant, peer) in times}
+        return self.rows
+
+
+def _compile_ahead(inputs: Inputs, variants: list[Variant]) -> None:
+    """kjit's kernels, while this process's interpreter is busy with FlexAttention. Faults show again at the check."""
     import torch
 
-    import gpu_clock
+    def first_call(variant: Variant) -> None:
+        torch.cuda.set_device(0)
+        try:
+            make_kjit(inputs, variant)()
+        except Exception:  # noqa: S110
+            pass
 
-    inputs, runs, rows = Inputs(*cell), {}, []
-    for variant in VARIANTS:
-        if variant.name not in names:
-            continue
-        exact = rows_of(inputs, variant, torch.float64)
-        rounded = rows_of(inputs, variant, torch.bfloat16).double()
-        allowed = (variant.tolerance * (rounded - exact).abs().max() + exact.abs().max() * 2**-7).item()
-        for peer in peers:
-            try:
-                run = MAKERS[peer](inputs, variant)
-                check(inputs, variant, run(), exact, allowed)
-                runs[variant.name, peer] = run
-            except NotImplementedError as error:
-                if "left out" not in str(error):
-                    reasons[f"{peer}, {variant.name}, hd{cell[0]} {cell[1]}"] = str(error)[:160]
-            except Exception as error:  # whatever a peer raises is why it is not in the table
-                reasons[f"{peer}, {variant.name}, hd{cell[0]} {cell[1]}"] = str(error).strip()[:160]
-        attended, visited = count_pairs(inputs, variant)
-        heads = inputs.heads * inputs.batch
-        rows.append(Row(*cell, variant.name, attended * heads, visited * heads, {}))
-    times = gpu_clock.medians(clock.rounds(runs, rounds, until=until))
-    for row in rows:
-        row.milliseconds = {peer: times[row.variant, peer] for peer in peers if (row.variant, peer) in times}
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(first_call, variants))
+
+
+def _prepare_variant(inputs: Inputs, variant: Variant, peers: list[str], prepared: Prepared) -> None:
+    import torch
+
+    exact = rows_of(inputs, variant, torch.float64)
+    rounded = rows_of(inputs, variant, torch.bfloat16).double()
+    allowed = (variant.tolerance * (rounded - exact).abs().max() + exact.abs().max() * 2**-7).item()
+    for peer in peers:
+        try:
+            run = MAKERS[peer](inputs, variant)
+            check(inputs, variant, run(), exact, allowed)
+            prepared.runs[variant.name, peer] = run
+        except Exception as error:  # whatever a peer raises is why it is not in the table
+            if "left out" not in str(error):
+                where = f"{peer}, {variant.name}, hd{inputs.head_dim} {inputs.length}"
+                prepared.reasons[where] = str(error).strip()[:160]
+    attended, visited = count_pairs(inputs, variant)
+    heads = inputs.heads * inputs.batch
+    prepared.rows.append(Row(inputs.head_dim, inputs.length, variant.name, attended * heads, visited * heads, {}))
+
+
+def prepare(cell: tuple[int, int], names: list[str], peers: list[str]) -> Prepared:
+    inputs, prepared = Inputs(*cell), Prepared([], {}, {})
+    variants = [variant for variant in VARIANTS if variant.name in names]
+    with ThreadPoolExecutor(1) as pool:
+        ahead = pool.submit(_compile_ahead, inputs, variants if "kjit" in peers else [])
+        for variant in variants:
+            _prepare_variant(inputs, variant, sorted(peers, key="kjit".__eq__), prepared)
+        ahead.result()
+    return prepared
+
+
+def _child(pipe: Any, cell: tuple[int, int], names: list[str], peers: list[str], rounds: int) -> None:
+    """A process of one head size and length: prepares, says so, waits for its turn, times, tells."""
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    find_package()
+    prepared = prepare(cell, names, peers)
+    pipe.send("ready")
+    pipe.send((prepared.time(rounds, pipe.recv()), prepared.reasons))
+    os._exit(0)  # without the seconds that the interpreter takes to give everything back
+
+
+def measure_in_processes(cells: list[Any], names: list[str], peers: list[str], rounds: int, end: float,
+                         reasons: dict[str, str]) -> list[Row]:  # fmt: skip
+    context, children, rows = multiprocessing.get_context("spawn"), [], []
+    started = time.monotonic()
+    for cell in cells:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_child, args=(theirs, cell, names, peers, rounds), daemon=True)
+        process.start()
+        theirs.close()
+        children.append((cell, process, ours))
+    ready, ready_by = [], end - SECONDS_OF_A_TURN * len(cells)
+    for cell, process, pipe in children:
+        try:
+            if not pipe.poll(max(0.0, ready_by - time.monotonic())):
+                raise EOFError
+            pipe.recv()
+            ready.append((cell, pipe))
+        except EOFError:
+            reasons[f"kjit, hd{cell[0]} {cell[1]}"] = "its process ended, or was not ready in time"
+            process.kill()
+    print(f"{time.monotonic() - started:5.0f} s  {len(ready)} sizes prepared", file=sys.stderr, flush=True)
+    for index, (cell, pipe) in enumerate(ready):
+        now = time.monotonic()
+        pipe.send(now + max(1.0, end - now) / (len(ready) - index))
+        try:
+            found, why = pipe.recv()
+            rows += found
+            reasons.update(why)
+        except EOFError:
+            reasons[f"kjit, hd{cell[0]} {cell[1]}"] = "its process ended"
     return rows
 
 
@@ -342,25 +445,28 @@ def parse(given: Optional[list[str]] = None) -> argparse.Namespace:
     parser.add_argument("--peers", type=words(PEERS), default=list(PEERS), help=",".join(PEERS))
     parser.add_argument("--seconds", type=float, default=90, help="what the whole run may take, about (90)")
     parser.add_argument("--rounds", type=int, default=20, help="at most (20)")
+    parser.add_argument("--serial", action="store_true", help="one size after the other, in one process")
     parser.add_argument("--out", type=Path, default=Path(), help="folder of the results")
     parser.add_argument("--from", dest="source", type=Path, metavar="CSV", help="results to tell again")
     return parser.parse_args(given)
 
 
 def run(arguments: argparse.Namespace, started: float) -> tuple[list[Row], dict[str, str]]:
-    import gpu_clock
-
-    clock, rows, reasons = gpu_clock.Clock(), [], {}
+    rows: list[Row] = []
+    reasons: dict[str, str] = {}
     names = arguments.variants.split(";") if arguments.variants else [variant.name for variant in VARIANTS]
     cells = [tuple(map(int, cell.split("x"))) for cell in arguments.cells]
     end = started + arguments.seconds
+    if not arguments.serial:
+        return measure_in_processes(cells, names, arguments.peers, arguments.rounds, end, reasons), reasons
     for index, cell in enumerate(cells):
         now = time.monotonic()
         if now > end:
             reasons["time"] = f"{len(cells) - index} sizes were left out"
             break
-        share = now + (end - now) / (len(cells) - index)
-        rows += measure(cell, names, arguments.peers, clock, arguments.rounds, share, reasons)
+        prepared = prepare(cell, names, arguments.peers)
+        rows += prepared.time(arguments.rounds, now + (end - now) / (len(cells) - index))
+        reasons.update(prepared.reasons)
         print(f"{time.monotonic() - started:5.0f} s  hd{cell[0]} {cell[1]}", file=sys.stderr, flush=True)
     return rows, reasons
 

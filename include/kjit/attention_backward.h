@@ -24,9 +24,10 @@ extern "C" {
  * inputs on equal cards give equal bits. */
 #define KJIT_ATTENTION_DETERMINISTIC 0x4u
 
-#define KJIT_GRADIENT_Q 0x1u /**< dq */
-#define KJIT_GRADIENT_K 0x2u /**< dk */
-#define KJIT_GRADIENT_V 0x4u /**< dv */
+#define KJIT_GRADIENT_Q       0x1u  /**< dq */
+#define KJIT_GRADIENT_K       0x2u  /**< dk */
+#define KJIT_GRADIENT_V       0x4u  /**< dv */
+#define KJIT_GRADIENT_TENSORS 0x40u /**< those of the tensors that a score function reads */
 
 /** The most kernels of one call. */
 #define KJIT_ATTENTION_BACKWARD_KERNELS_MAX 4
@@ -54,9 +55,13 @@ typedef struct kjit_attention_backward_args {
   uint32_t flags; /**< KJIT_ATTENTION_CAUSAL, KJIT_ATTENTION_WINDOW, KJIT_ATTENTION_DETERMINISTIC                 */
 
   /** @name Attention variants
-   * Those of the forward call. Gradients are those of q, k and v; what the functions read is taken as constant. With
-   * `sinks` the lse is that of the forward call with them, and the gradient of the sink of head h is the sum over batch
-   * and rows of -exp(sinks[h] - lse)·delta. Lists of blocks have no gradients: KJIT_ERR_UNSUPPORTED.
+   * Those of the forward call. `variant_gradients`, `dalibi_slopes` and `dbias` are the gradients of what the score
+   * function reads: fp32, of the shapes of those tensors, any strides, memory of their own. To each element is added
+   * what the pairs that read it give it, in any order, so the caller writes zeros first; an axis of one element that
+   * all pairs share is summed over. They are not computed with KJIT_ATTENTION_DETERMINISTIC: KJIT_ERR_UNSUPPORTED.
+   * What masks read has no gradient. With `sinks` the lse is that of the forward call with them, and the gradient of
+   * the sink of head h is the sum over batch and rows of -exp(sinks[h] - lse)·delta. Lists of blocks have no gradients:
+   * KJIT_ERR_UNSUPPORTED.
    * @{ */
   const kjit_attention_variant *variant; /**< NULL: none. Borrowed for the call, or for the making of a plan         */
   const int32_t *scalar_values;          /**< of the variant's scalars                                               */
@@ -68,6 +73,9 @@ typedef struct kjit_attention_backward_args {
   int32_t window_left, window_right;     /**< with KJIT_ATTENTION_WINDOW                                             */
   int32_t attention_chunk;               /**< 0: none                                                                */
   float softcap;                         /**< 0: none                                                                */
+  const kjit_tensor *variant_gradients;  /**< as many as variant_tensors, data NULL: not wanted; NULL: none is       */
+  const kjit_tensor *dalibi_slopes;      /**< NULL: not wanted                                                       */
+  const kjit_tensor *dbias;              /**< NULL: not wanted                                                       */
   /** @} */
 } kjit_attention_backward_args;
 
@@ -145,7 +153,7 @@ KJIT_API KJIT_NODISCARD kjit_status kjit_attention_backward_plan_create(kjit_att
   X(head_dim, INT, "columns of q and k: a multiple of 8 from 8 to 256")                                                \
   X(head_dim_v, INT, "columns of v and o: a multiple of 8 from 8 to 256")                                              \
   X(causal, BOOL, "row i sees keys up to i + seq_kv - seq_q")                                                          \
-  X(pass, INT, "what is computed: 1 dq and delta, 2 dk, 4 dv, 6 dk and dv, 8 delta alone")                             \
+  X(pass, INT, "what is computed: 1 dq and delta, 2 dk, 4 dv, 6 dk and dv, 8 delta alone, 64 what scores read")        \
   X(tile_m, INT, "query rows of a tile: a multiple of 16 up to 256, of 16 * n_warps for dq and delta")                 \
   X(tile_n, INT, "key rows of a tile: a multiple of 16 up to 256, of 16 * n_warps for dk and dv")                      \
   X(n_warps, INT, "warps per block: 1, 2, 4 or 8; each owns its share of the rows whose gradients are computed")       \

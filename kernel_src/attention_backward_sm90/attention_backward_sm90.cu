@@ -15,6 +15,9 @@
 // Shared    own tiles, `stages` and `value_stages` tiles of a step, each padded to bands of 64 columns, LSE and delta
 // of
 //           a step's queries, and barriers (pipeline.cuh); up to 1023 bytes more, as the start is rounded up.
+// Variants  With KJIT_variant the scores went through the caller's score function and mask: P is made of the changed
+//           score, dS is multiplied by the function's derivative, and steps that hold no seen pair are neither loaded
+//           nor made (variant_work.cuh, variant_consumer.cuh). Of dq, dk and dv in registers, not of the three kernels.
 // Registers a consumer thread holds S and dP (tile / 2 each), their rounded forms (tile / 4 each) and what it sums
 //           (head_dim / 2, head_dim_v / 2); setmaxnreg lets it have 256 (one consumer), 240 (two) or 160 (three).
 // Tolerance max|dx - ref| <= 2 max|ref16 - ref| + a rounding against float64: P and dS are rounded to 16 bits once, the
@@ -32,33 +35,52 @@
 #error "attention_backward_sm90 requires sm_90a"
 #endif
 
+#ifdef KJIT_variant
+#include "attention_backward_sm90/variant_consumer.cuh"
+using Parameters = attention_backward_sm90_variant_params;
+using BlockConsumer = VariantConsumer;
+KJIT_DEVICE const attention_backward_sm90_params &base_of(const Parameters &p) {
+  return p.base;
+}
+static_assert(!cfg::kSumsDq && !cfg::kIsBegin && !cfg::kIsEnd, "pass: 1, 2, 4 or 6 with a variant");
+#else
+using Parameters = attention_backward_sm90_params;
+KJIT_DEVICE const attention_backward_sm90_params &base_of(const Parameters &p) {
+  return p;
+}
 // Pass 7 has consumers of its own.
 template <bool kSumsDq, bool kShares> struct ConsumerOf { using type = Consumer; };
 template <> struct ConsumerOf<true, false> { using type = SummingConsumer<cfg::kDqColumns>; };
 template <> struct ConsumerOf<true, true> { using type = SharingConsumer<cfg::kDqColumns>; };
+using BlockConsumer = typename ConsumerOf<cfg::kSumsDq, cfg::kShares>::type;
+#endif
 
 // The warps of the first warpgroup.
-KJIT_DEVICE void produce(const attention_backward_sm90_params &p, const Layout &layout, const Work &work, int warp) {
+KJIT_DEVICE void produce(const attention_backward_sm90_params &p, const Layout &layout, const BlockWork &work,
+                         int warp) {
   const Producer producer{p, layout, work};
-  if (warp == 0 && threadIdx.x == 0) producer.load_tiles();
+  if (warp == 0 && (BlockWork::kByWarp || threadIdx.x == 0)) producer.load_tiles();
   if (cfg::kOwnsKeys && warp == 1) producer.load_statistics(threadIdx.x % kLanesPerWarp);
   if constexpr (cfg::kSumsDq && !cfg::kDirect) {
     if (warp >= 2 && threadIdx.x % kLanesPerWarp == 0) Adder{p, layout, work, warp - 2}.run();
   }
 }
 
-extern "C" __global__
-__launch_bounds__(cfg::kThreads,
-                  1) void attention_backward_sm90(const __grid_constant__ attention_backward_sm90_params p) {
+extern "C" __global__ __launch_bounds__(cfg::kThreads,
+                                        1) void attention_backward_sm90(const __grid_constant__ Parameters params) {
   extern __shared__ char raw[];
   const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
-  const Work work(p.rest, cfg::kCausal && (!cfg::kOwnsKeys || p.turns));
+  const attention_backward_sm90_params &p = base_of(params);
+  BlockWork work(params, cfg::kCausal && (!cfg::kOwnsKeys || p.turns));
   if constexpr (cfg::kIsBegin) {
     BeginSums{p}.run();
   } else if constexpr (cfg::kIsEnd) {
     EndSums(p, layout, work, 0, threadIdx.x).run();
   } else {
     if (threadIdx.x == 0) layout.initialise();
+#ifdef KJIT_variant
+    work.make_plan(cvta_to_shared(raw), layout.base, threadIdx.x / kLanesPerWarp, threadIdx.x % kLanesPerWarp);
+#endif
     __syncthreads(); // the mbarriers are initialised for every thread
     // The shuffle tells the compiler that the number is the same in all threads of a warp.
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0);
@@ -67,9 +89,7 @@ __launch_bounds__(cfg::kThreads,
       produce(p, layout, work, warp);
     } else {
       setmaxnreg_inc<cfg::kConsumerRegisters>();
-      typename ConsumerOf<cfg::kSumsDq, cfg::kShares>::type(p, layout, work, warp / 4 - 1,
-                                                            threadIdx.x % kThreadsPerWarpgroup)
-          .run();
+      BlockConsumer(params, layout, work, warp / 4 - 1, threadIdx.x % kThreadsPerWarpgroup).run();
     }
   }
 }

@@ -97,9 +97,15 @@ constexpr int kSumValueColumns = kShares ? 128 : kHeadDimV;
 constexpr int kThreads = kThreadsPerWarpgroup * (kIsBegin || kIsEnd ? 1 : kConsumers + 1);
 
 // Registers of each thread after setmaxnreg. A block starts with the registers that ptxas gives each of its threads,
-// 168 with three warpgroups and 128 with four; the warpgroups together may have no more than that.
-constexpr int kProducerRegisters = kConsumers == 1 ? 56 : kConsumers == 2 ? 24 : 32;
-constexpr int kConsumerRegisters = kConsumers == 1 ? 256 : kConsumers == 2 ? 240 : 160;
+// 168 with three warpgroups and 128 with four; the warpgroups together may have no more than that. Of an attention
+// variant the producer's warps evaluate its mask, which takes more than the 24 that TMA loads do.
+#ifdef KJIT_variant
+constexpr bool kVariant = true;
+#else
+constexpr bool kVariant = false;
+#endif
+constexpr int kProducerRegisters = kConsumers == 1 ? 56 : kConsumers == 3 ? 32 : kVariant ? 40 : 24;
+constexpr int kConsumerRegisters = kConsumers == 1 ? 256 : kConsumers == 3 ? 160 : kVariant ? 232 : 240;
 
 static_assert(kPass == 1 || kPass == 2 || kPass == 4 || kPass == 6 || kSumsDq || kIsBegin || kIsEnd,
               "pass: 1, 2, 4, 6, 7, 8 or 16");

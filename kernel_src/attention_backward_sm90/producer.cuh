@@ -1,6 +1,6 @@
 // The producer: the warpgroup that fills shared memory. One thread of its first warp issues every TMA load. With
 // queries as the step its second warp reads LSE and delta of each step's queries, as consumers want them. The other
-// warps have nothing to do.
+// warps have nothing to do. Of an attention variant the first warp as a whole finds the steps, and one lane loads.
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>
@@ -14,18 +14,22 @@
 struct Producer {
   const attention_backward_sm90_params &p;
   const Layout at;
-  const Work &work;
+  const BlockWork &work;
 
-  // One thread.
+  // One thread; of a variant one warp.
   KJIT_DEVICE void load_tiles() const {
+    const bool loads = !BlockWork::kByWarp || threadIdx.x % kLanesPerWarp == 0;
     StepRing<cfg::kStages> ring;
     StepRing<cfg::kValueStages> values;
-    prefetch_tensormap(map(p.own));
-    prefetch_tensormap(map(p.own_value));
-    prefetch_tensormap(map(p.step));
-    prefetch_tensormap(map(p.step_value));
-    load_own();
+    if (loads) {
+      prefetch_tensormap(map(p.own));
+      prefetch_tensormap(map(p.own_value));
+      prefetch_tensormap(map(p.step));
+      prefetch_tensormap(map(p.step_value));
+      load_own();
+    }
     work.for_each_step([&](int head, int step) {
+      if (!loads) return;
       const int row = step * cfg::kStepRows;
       mbarrier_wait_parity(at.step_empty(ring.slot), ring.parity ^ 1);
       load_rows<cfg::kHeadDim>(p.step, at.step(ring.slot), at.step_full(ring.slot), row, head);

@@ -8,18 +8,19 @@
 #include "flash_backward/visible.cuh"
 
 struct Work {
-  int tile; // of own rows
-  int head; // a query head for dq, a key head for dk and dv
+  static constexpr bool kByWarp = false; // for_each_step() may be called by one thread
+  int tile;                              // of own rows
+  int head;                              // a query head for dq, a key head for dk and dv
   int batch;
   int first_step_head, step_heads; // key head of the query head; query heads that share the key head
   Steps steps;
 
   // `last_first`: the last tile goes to the first block.
-  KJIT_DEVICE Work(const flash_backward_params &p, bool last_first)
+  KJIT_DEVICE Work(const attention_backward_sm90_params &p, bool last_first)
       : tile(last_first ? gridDim.x - 1 - blockIdx.x : blockIdx.x), head(blockIdx.y), batch(blockIdx.z),
-        first_step_head(cfg::kOwnsKeys ? head * p.heads_per_kv : head / p.heads_per_kv),
-        step_heads(cfg::kOwnsKeys ? p.heads_per_kv : 1),
-        steps(cfg::kOwnsKeys ? query_steps(p, tile) : key_steps(p, tile)) {}
+        first_step_head(cfg::kOwnsKeys ? head * p.rest.heads_per_kv : head / p.rest.heads_per_kv),
+        step_heads(cfg::kOwnsKeys ? p.rest.heads_per_kv : 1),
+        steps(cfg::kOwnsKeys ? query_steps(p.rest, tile) : key_steps(p.rest, tile)) {}
 
   // Call visit(head, step) for every step.
   template <typename Visit> KJIT_DEVICE void for_each_step(Visit visit) const {
@@ -28,3 +29,9 @@ struct Work {
         visit(first_step_head + i, step);
   }
 };
+
+#ifdef KJIT_variant
+#include "attention_backward_sm90/variant_work.cuh"
+#else
+using BlockWork = Work;
+#endif

@@ -2,13 +2,16 @@
 //
 //   state(tile, block)   from kjit_variant_block(), which evaluates the mask on ranges of queries and keys and may say
 //                        "partial" of what is none; the smaller the ranges the rarer, so a block is looked at in
-//                        aligned pieces of 64 queries x 16 keys, by a warp whose lanes take one each
+//                        aligned pieces of 64 queries x 16 keys, one a thread
+//   one side             what the mask computes from the keys of a piece alone, or from its queries alone, such as the
+//                        range of a tensor's elements, is computed once and kept in shared memory: most of the loads
 //   given states         where the caller gave a map of states, each of its blocks counts as the map says; blocks that
 //                        are partial there are judged by the mask
 //
 // Grid      (query tiles, lists along the heads, lists along the batch)
-// Threads   LIST_THREADS: each warp finds the states of some of 32 key blocks, from the last to the first; then the
-//           first warp writes the entries of these 32
+// Threads   LIST_THREADS, in rounds of kRound key blocks, from the last to the first: a thread a block looks at the
+//           block as a whole; then all share the pieces of what that does not say; then the first warp writes the
+//           entries
 // Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1
 #include <kjit/types.cuh>
 
@@ -19,115 +22,216 @@ using namespace kjit;
 
 namespace {
 
-enum { kPieceQueries = 64, kPieceKeys = 16, kWarps = LIST_THREADS / kLanesPerWarp };
+enum {
+  kPieceQueries = 64,
+  kPieceKeys = 16,
+  kRound = LIST_ROUND, // key blocks
+  kKeyPieces = 1024,   // pieces whose keys' side is kept at a time
+  kQueryPieces = 8,    // most pieces of a tile's queries: tiles have at most 384 rows, of which some begin in a piece
+  kSmallGroup = 16,    // lanes that share a block of few pieces
+};
+
+// What was found of a block: some pair is seen, some is not; the mask has to be asked.
+enum { kSeen = 1, kUnseen = 2, kUnknown = 4 };
+
+// Sides that are larger than this are computed again for each piece, as is what the map cuts into other pieces.
+constexpr bool kKept = !variant::kMapped && sizeof(kjit_variant_keys) <= 32 && sizeof(kjit_variant_queries) <= 256;
 
 // Queries q0 to q1 - 1 and keys k0 to k1 - 1 of one head.
 struct Area {
   int q0, q1, k0, k1;
 };
 
-// What was found of an area so far.
-struct Finding {
-  bool any_seen = false, any_unseen = false;
+KJIT_DEVICE int state_of(int finding) {
+  return !(finding & kSeen) ? VARIANT_EMPTY : finding & kUnseen ? VARIANT_PARTIAL : VARIANT_FULL;
+}
 
-  __device__ void add(int state) {
-    any_seen |= state != VARIANT_EMPTY;
-    any_unseen |= state != VARIANT_FULL;
-  }
-  // All lanes of a warp: what they found together.
-  __device__ int state() const {
-    const bool seen = __any_sync(0xffffffffu, any_seen), unseen = __any_sync(0xffffffffu, any_unseen);
-    return !seen ? VARIANT_EMPTY : unseen ? VARIANT_PARTIAL : VARIANT_FULL;
-  }
-};
-
-__device__ int masked_state(const attention_variant_params &v, int batch, int head, const Area &area) {
+KJIT_DEVICE int masked_state(const attention_variant_params &v, int batch, int head, const Area &area) {
   if constexpr (!variant::kMasked) return VARIANT_FULL;
   return kjit_variant_block(v.arguments, batch, head, area.q0, area.q1, area.k0, area.k1);
 }
 
-// Add what the caller's map says of an area, and what the mask says where the map leaves it to that.
-__device__ void add_mapped(Finding &finding, const attention_variant_params &v, int batch, int head, const Area &area) {
+// What the caller's map and, where `ask`, the mask say of an area: a finding, with kUnknown where the mask was not
+// asked and would have to be.
+KJIT_DEVICE int mapped_finding(const attention_variant_params &v, int batch, int head, const Area &area, bool ask) {
   const int rows = v.map.query_rows, keys = v.map.key_rows;
+  bool seen = false, unseen = false, unknown = false;
 #pragma unroll 1
   for (int r = area.q0 / rows; r * rows < area.q1; r++)
 #pragma unroll 1
     for (int c = area.k0 / keys; c * keys < area.k1; c++) {
       const Area part = {variant::larger(r * rows, area.q0), variant::smaller((r + 1) * rows, area.q1),
                          variant::larger(c * keys, area.k0), variant::smaller((c + 1) * keys, area.k1)};
-      const int given =
-          r < v.map.rows && c < v.map.columns ? variant::map_state(v, batch, head, r, c) : (int)VARIANT_EMPTY;
-      finding.add(given == VARIANT_PARTIAL ? masked_state(v, batch, head, part) : given);
+      int state = r < v.map.rows && c < v.map.columns ? variant::map_state(v, batch, head, r, c) : (int)VARIANT_EMPTY;
+      if (state == VARIANT_PARTIAL && variant::kMasked && !ask) {
+        unknown = true;
+        continue;
+      }
+      if (state == VARIANT_PARTIAL) state = masked_state(v, batch, head, part);
+      seen |= state != VARIANT_EMPTY;
+      unseen |= state != VARIANT_FULL;
     }
+  if (unknown) return kUnknown;
+  return (seen ? kSeen : 0) + (unseen ? kUnseen : 0);
 }
 
-// The state of an area of one head. All lanes of a warp.
-__device__ int area_state(const attention_variant_params &v, int batch, int head, const Area &area, int lane) {
-  const int first_q = area.q0 / kPieceQueries, first_k = area.k0 / kPieceKeys;
-  const int across = ceil_div(area.k1, kPieceKeys) - first_k;
-  const int pieces = (ceil_div(area.q1, kPieceQueries) - first_q) * across;
-  Finding finding;
-#pragma unroll 1
-  for (int i = lane; i < pieces; i += kLanesPerWarp) {
-    const int q = (first_q + i / across) * kPieceQueries, k = (first_k + i % across) * kPieceKeys;
-    const Area piece = {variant::larger(q, area.q0), variant::smaller(q + kPieceQueries, area.q1),
-                        variant::larger(k, area.k0), variant::smaller(k + kPieceKeys, area.k1)};
-    if constexpr (variant::kMapped)
-      add_mapped(finding, v, batch, head, piece);
-    else
-      finding.add(masked_state(v, batch, head, piece));
+// A tile's work.
+struct Tile {
+  const attention_block_list_params &p;
+  const int batch, list_head, tile;
+  const int q0, q1; // its queries
+
+  __device__ Tile(const attention_block_list_params &p)
+      : p(p), batch(blockIdx.z), list_head(blockIdx.y), tile(blockIdx.x), q0(tile * p.tile_queries),
+        q1(variant::smaller(q0 + p.tile_queries, p.variant.arguments.seq_q)) {}
+
+  // The query heads of its rows: tiles count packs, or query heads.
+  __device__ int first_head() const { return list_head / p.packs * p.group + list_head % p.packs * p.packed; }
+  __device__ int heads() const { return variant::smaller(p.packed, p.group - list_head % p.packs * p.packed); }
+
+  __device__ Area area_of(int block) const {
+    return {q0, q1, block * p.key_rows, variant::smaller((block + 1) * p.key_rows, p.variant.arguments.seq_kv)};
   }
-  __syncwarp();
-  return finding.state();
-}
+  __device__ int shift() const { return p.variant.arguments.seq_kv - p.variant.arguments.seq_q + 1; }
 
-// The state of a key block for all rows of a tile. `list_head` counts heads as tiles do: packs, or query heads. All
-// lanes of a warp.
-__device__ int block_state(const attention_block_list_params &p, int batch, int list_head, int tile, int block,
-                           int lane) {
-  const kjit_variant_arguments &a = p.variant.arguments;
-  const int end = variant::smaller((tile + 1) * p.tile_queries, a.seq_q);
-  const Area area = {tile * p.tile_queries, end, block * p.key_rows,
-                     variant::smaller((block + 1) * p.key_rows, a.seq_kv)};
-  const int shift = a.seq_kv - a.seq_q + 1;
-  if (p.causal && area.k0 >= end - 1 + shift) return VARIANT_EMPTY;
-  const int first_head = list_head / p.packs * p.group + list_head % p.packs * p.packed;
-  const int heads = variant::smaller(p.packed, p.group - list_head % p.packs * p.packed);
-  Finding finding;
-#pragma unroll 1
-  for (int i = 0; i < heads; i++)
-    finding.add(area_state(p.variant, batch, first_head + i, area, lane));
-  const int state = finding.state();
-  // Keys beyond the last one, and those beyond the diagonal, are cut off in partial blocks alone.
-  const bool cut = (block + 1) * p.key_rows > a.seq_kv || (p.causal && area.k1 > area.q0 + shift);
-  return state == VARIANT_FULL && cut ? (int)VARIANT_PARTIAL : state;
+  // Pieces along a side, where they are most.
+  __device__ int pieces_of_queries() const { return ceil_div(q1, kPieceQueries) - q0 / kPieceQueries; }
+  __device__ int pieces_of_keys() const { return ceil_div(p.key_rows, kPieceKeys) + (p.key_rows % kPieceKeys != 0); }
+  // The which-th piece of a block's keys; empty where the block has fewer.
+  __device__ void keys_of(const Area &area, int which, int &k0, int &k1) const {
+    const int first = (area.k0 / kPieceKeys + which) * kPieceKeys;
+    k0 = variant::larger(first, area.k0);
+    k1 = variant::smaller(first + kPieceKeys, area.k1);
+  }
+  __device__ void queries_of(int which, int &first, int &end) const {
+    const int piece = (q0 / kPieceQueries + which) * kPieceQueries;
+    first = variant::larger(piece, q0);
+    end = variant::smaller(piece + kPieceQueries, q1);
+  }
+
+  // What is known of a block without a look at its pieces: by the map, or by the mask on all of it, which most blocks
+  // of most masks need no more than.
+  __device__ int first_finding(int block) const {
+    if (block < 0) return kUnseen;
+    const Area area = area_of(block);
+    if (p.causal && area.k0 >= q1 - 1 + shift()) return kUnseen;
+    int sum = 0;
+    for (int i = 0; i < heads(); i++) {
+      const int head = first_head() + i;
+      if constexpr (variant::kMapped) {
+        sum |= mapped_finding(p.variant, batch, head, area, false);
+      } else {
+        const int state = masked_state(p.variant, batch, head, area);
+        sum |= state == VARIANT_EMPTY ? kUnseen : state == VARIANT_FULL ? kSeen : kUnknown;
+      }
+    }
+    return sum & kUnknown ? (int)kUnknown : sum;
+  }
+
+  // A piece's state.
+  __device__ int piece_state(int head, const Area &piece, const kjit_variant_queries &queries,
+                             const kjit_variant_keys &keys) const {
+    if constexpr (variant::kMapped) return state_of(mapped_finding(p.variant, batch, head, piece, true));
+    if constexpr (!kKept) return masked_state(p.variant, batch, head, piece);
+    return kjit_variant_block_meeting(p.variant.arguments, queries, keys, batch, head, piece.q0, piece.q1, piece.k0,
+                                      piece.k1);
+  }
+
+  // A block's state; keys beyond the last one, and those beyond the diagonal, are cut off in partial blocks alone.
+  __device__ int state(int block, int finding) const {
+    const int found = state_of(finding);
+    const bool cut =
+        (block + 1) * p.key_rows > p.variant.arguments.seq_kv || (p.causal && area_of(block).k1 > q0 + shift());
+    return found == VARIANT_FULL && cut ? (int)VARIANT_PARTIAL : found;
+  }
+};
+
+struct Shared {
+  int findings[kRound]; // of the key blocks `last`, `last` - 1, ...
+  kjit_variant_queries queries[kKept ? kQueryPieces : 1];
+  kjit_variant_keys keys[kKept ? kKeyPieces : 1];
+};
+static_assert(sizeof(Shared) <= LIST_SHARED, "LIST_SHARED: what the host asks for is enough");
+
+// Ask the mask, for one head, about the blocks of a round that are not known: `blocks` of them from the first-th on.
+__device__ void ask(const Tile &tile, Shared &shared, int head, int last, int first, int blocks) {
+  const kjit_variant_arguments &a = tile.p.variant.arguments;
+  const int of_keys = tile.pieces_of_keys(), of_queries = tile.pieces_of_queries();
+  if constexpr (kKept) {
+    for (int i = threadIdx.x; i < blocks * of_keys; i += LIST_THREADS) {
+      const int at = first + i / of_keys;
+      if (!(shared.findings[at] & kUnknown)) continue;
+      int k0, k1;
+      tile.keys_of(tile.area_of(last - at), i % of_keys, k0, k1);
+      if (k0 < k1) shared.keys[i] = kjit_variant_block_keys(a, tile.batch, head, k0, k1);
+    }
+    // By the last threads, which have the fewest keys.
+    for (int i = LIST_THREADS - 1 - (int)threadIdx.x; i < of_queries; i += LIST_THREADS) {
+      int q0, q1;
+      tile.queries_of(i, q0, q1);
+      shared.queries[i] = kjit_variant_block_queries(a, tile.batch, head, q0, q1);
+    }
+    __syncthreads(); // the sides are there
+  }
+  // A group of lanes has a block, each lane some of its pieces.
+  const int pieces = of_keys * of_queries, lanes = pieces <= kSmallGroup ? (int)kSmallGroup : kLanesPerWarp;
+  const int lane = threadIdx.x % kLanesPerWarp, groups = LIST_THREADS / lanes;
+  for (int round = 0; round < blocks; round += groups) {
+    const int at = round + (int)threadIdx.x / lanes;
+    const bool asked = at < blocks && shared.findings[first + at] & kUnknown;
+    if (!__any_sync(0xffffffffu, asked)) continue;
+    bool seen = false, unseen = false;
+    for (int i = threadIdx.x % lanes; asked && i < pieces; i += lanes) {
+      Area piece;
+      tile.keys_of(tile.area_of(last - first - at), i % of_keys, piece.k0, piece.k1);
+      tile.queries_of(i / of_keys, piece.q0, piece.q1);
+      if (piece.k0 >= piece.k1) continue;
+      const int state = tile.piece_state(head, piece, shared.queries[kKept ? i / of_keys : 0],
+                                         shared.keys[kKept ? at * of_keys + i % of_keys : 0]);
+      seen |= state != VARIANT_EMPTY;
+      unseen |= state != VARIANT_FULL;
+    }
+    const uint32_t group = lanes == kLanesPerWarp ? ~0u : ((1u << kSmallGroup) - 1) << (lane & ~(kSmallGroup - 1));
+    const uint32_t found = __ballot_sync(0xffffffffu, seen), missed = __ballot_sync(0xffffffffu, unseen);
+    if (asked && threadIdx.x % lanes == 0)
+      shared.findings[first + at] |= (found & group ? kSeen : 0) | (missed & group ? kUnseen : 0);
+  }
+  __syncthreads(); // the findings are there, and nobody reads the sides any more
 }
 
 } // namespace
 
 extern "C" __global__
 __launch_bounds__(LIST_THREADS) void attention_block_list(const __grid_constant__ attention_block_list_params p) {
-  extern __shared__ int states[]; // of the 32 key blocks `last`, `last` - 1, ...
+  extern __shared__ __align__(16) unsigned char memory[];
+  Shared &shared = *(Shared *)memory;
   const attention_block_lists &lists = p.variant.lists;
-  const int tile = blockIdx.x, list_head = blockIdx.y, batch = blockIdx.z;
-  const int warp = threadIdx.x / kLanesPerWarp, lane = threadIdx.x % kLanesPerWarp;
-  const int list = batch * lists.batch_stride + list_head * lists.head_stride + tile;
+  const Tile tile(p);
+  const int lane = threadIdx.x % kLanesPerWarp, at_once = kKept ? kKeyPieces / tile.pieces_of_keys() : kRound;
+  const int list = tile.batch * lists.batch_stride + tile.list_head * lists.head_stride + tile.tile;
   int *const entries = lists.entries + (int64_t)list * lists.capacity;
   int count = 0;
-  for (int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1; last >= 0; last -= kLanesPerWarp) {
-    for (int i = warp; i < kLanesPerWarp; i += kWarps) {
-      const int state = last - i >= 0 ? block_state(p, batch, list_head, tile, last - i, lane) : (int)VARIANT_EMPTY;
-      if (lane == 0) states[i] = state;
+  for (int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1; last >= 0; last -= kRound) {
+    const int round = variant::smaller(last + 1, kRound);
+    for (int i = threadIdx.x; i < kRound; i += LIST_THREADS)
+      shared.findings[i] = tile.first_finding(last - i);
+    __syncthreads(); // what is known is there
+    if constexpr (variant::kMasked) {
+      for (int head = 0; head < tile.heads(); head++)
+        for (int first = 0; first < round; first += at_once)
+          ask(tile, shared, tile.first_head() + head, last, first, variant::smaller(at_once, round - first));
     }
-    __syncthreads(); // the states are there
-    if (warp == 0) {
-      const int state = states[lane];
-      const uint32_t found = __ballot_sync(0xffffffffu, state != VARIANT_EMPTY);
-      if (state != VARIANT_EMPTY)
-        entries[count + __popc(found & ((1u << lane) - 1))] = 2 * (last - lane) + (state == VARIANT_FULL);
-      count += __popc(found);
+    if (threadIdx.x < kLanesPerWarp) {
+      for (int first = 0; first < round; first += kLanesPerWarp) {
+        const int block = last - first - lane;
+        const int state = block < 0 ? (int)VARIANT_EMPTY : tile.state(block, shared.findings[first + lane]);
+        const uint32_t found = __ballot_sync(0xffffffffu, state != VARIANT_EMPTY);
+        if (state != VARIANT_EMPTY)
+          entries[count + __popc(found & ((1u << lane) - 1))] = 2 * block + (state == VARIANT_FULL);
+        count += __popc(found);
+      }
     }
-    __syncthreads(); // the states have been read
+    __syncthreads(); // the findings have been read
   }
   if (threadIdx.x != 0) return;
   if (count == 0) entries[0] = 0; // block 0, partial: no row sees a key of it, and the tile writes zeros

@@ -5,9 +5,11 @@
 #include "attention_variant/params.h"
 
 enum {
-  LIST_THREADS = 512, /* of a block of attention_block_list */
-  LIST_SHARED = 128,  /* bytes of its shared memory: a state of each of 32 key blocks */
-  MAP_THREADS = 128   /* of a block of attention_block_map */
+  LIST_THREADS = 512,                                 /* of a block of attention_block_list */
+  LIST_ROUND = 256,                                   /* key blocks that it looks at together */
+  LIST_SHARED = 4 * LIST_ROUND + 8 * 256 + 1024 * 32, /* bytes of its shared memory: findings, and what the mask
+                                                         computes from pieces of queries, and of keys, alone */
+  MAP_THREADS = 128                                   /* of a block of attention_block_map */
 };
 
 /* Of attention_block_list, which fills the lists in `variant.lists`. */

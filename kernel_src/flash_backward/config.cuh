@@ -13,7 +13,7 @@
 #elif !defined(KJIT_causal)
 #error "KJIT_causal is not defined: 0 or 1"
 #elif !defined(KJIT_pass)
-#error "KJIT_pass is not defined: the gradients to compute: 1 dq, 2 dk, 4 dv, 6 dk and dv, 8 delta alone"
+#error "KJIT_pass is not defined: what is computed: 1 dq, 2 dk, 4 dv, 6 dk and dv, 8 delta alone, 64 what scores read"
 #elif !defined(KJIT_tile_m) || !defined(KJIT_tile_n)
 #error "KJIT_tile_m or KJIT_tile_n is not defined: query rows and key rows of a step"
 #elif !defined(KJIT_n_warps) || !defined(KJIT_stages)
@@ -39,11 +39,12 @@ constexpr int kThreads = kWarps * kLanesPerWarp;
 constexpr bool kComputesDq = kPass & FLASH_BACKWARD_DQ;
 constexpr bool kComputesDk = kPass & FLASH_BACKWARD_DK;
 constexpr bool kComputesDv = kPass & FLASH_BACKWARD_DV;
-constexpr bool kComputesDelta = kPass & (FLASH_BACKWARD_DQ | FLASH_BACKWARD_DELTA);
+constexpr bool kComputesRead = kPass & FLASH_BACKWARD_READ;
+constexpr bool kComputesDelta = kPass & (FLASH_BACKWARD_DQ | FLASH_BACKWARD_DELTA | FLASH_BACKWARD_READ);
 constexpr bool kNeedsDs = kComputesDq || kComputesDk;
 
-// A block owns the rows of one tile and steps over tiles of the other side: a pass for dq owns queries and steps over
-// keys, a pass for dk and dv owns keys and steps over queries.
+// A block owns the rows of one tile and steps over tiles of the other side: a pass for dq, or for what scores read,
+// owns queries and steps over keys, a pass for dk and dv owns keys and steps over queries.
 constexpr bool kOwnsKeys = kComputesDk || kComputesDv;
 constexpr int kOwnRows = kOwnsKeys ? KJIT_tile_n : KJIT_tile_m;
 constexpr int kStepRows = kOwnsKeys ? KJIT_tile_m : KJIT_tile_n;
@@ -56,7 +57,8 @@ constexpr int kStepTiles = kStepRows / 16;   // 16-row tiles of a step
 constexpr int kSlices = ceil_div(kHeadDim, 16);
 constexpr int kValueSlices = ceil_div(kHeadDimV, 16);
 
-static_assert(kPass == 1 || kPass == 2 || kPass == 4 || kPass == 6 || kPass == 8, "pass: 1, 2, 4, 6 or 8");
+static_assert(kPass == 1 || kPass == 2 || kPass == 4 || kPass == 6 || kPass == 8 || kPass == 64,
+              "pass: 1, 2, 4, 6, 8 or 64");
 static_assert(kHeadDim % 8 == 0 && kHeadDim >= 8 && kHeadDim <= 256, "head_dim: a multiple of 8 up to 256");
 static_assert(kHeadDimV % 8 == 0 && kHeadDimV >= 8 && kHeadDimV <= 256, "head_dim_v: a multiple of 8 up to 256");
 static_assert(kWarps == 1 || kWarps == 2 || kWarps == 4 || kWarps == 8, "n_warps: 1, 2, 4 or 8");

@@ -40,6 +40,7 @@
 
 #ifdef KJIT_variant
 #include "flash_backward/variant.cuh"
+#include "flash_backward/variant_gradients.cuh"
 using Parameters = flash_backward_variant_params;
 #else
 using Parameters = flash_backward_params;
@@ -74,6 +75,8 @@ struct Block {
 
 #ifdef KJIT_variant
   const variant::Hooks hooks;
+  const kjit_variant_tensor_argument *const gradients; // of the variant's tensors
+  variant::Totals totals;
 #endif
 
   KJIT_DEVICE Block(const Parameters &params, uint32_t shared)
@@ -94,7 +97,7 @@ struct Block {
             products::column_addresses<cfg::StepValueTile>(stage_address(0) + cfg::StepTile::kBytes, lane))
 #ifdef KJIT_variant
         ,
-        hooks(params.variant)
+        hooks(params.variant, blockIdx.z), gradients(params.gradients)
 #endif
   {
   }
@@ -235,6 +238,7 @@ struct Block {
     variant::PairBits seen;
     if constexpr (kMasked) variant::judge(*this, seen, query_head, tile);
     products::scores<cfg::kSlices>(s, own, step_rows, at);
+    if constexpr (cfg::kComputesRead) products::copy(slopes, s); // the products, which P takes the place of
     variant::transform<kMasked>(*this, s, slopes, seen, query_head, tile, stage);
 #else
     products::scores<cfg::kSlices>(s, own, step_rows, at);
@@ -244,6 +248,14 @@ struct Block {
       products::round(rounded, s);
       products::accumulate<cfg::kHeadDimV / 8>(dv, rounded, step_value_columns, at);
     }
+#ifdef KJIT_variant
+    if constexpr (cfg::kComputesRead) {
+      products::Scores dp;
+      products::scores<cfg::kValueSlices>(dp, own_value, step_value_rows, at);
+      differentiate(dp, s, stage);
+      variant::add_step(*this, slopes, dp, query_head, tile);
+    }
+#endif
     if constexpr (cfg::kNeedsDs) {
       products::Scores dp;
       products::scores<cfg::kValueSlices>(dp, own_value, step_value_rows, at);
@@ -367,6 +379,9 @@ struct Block {
     if constexpr (cfg::kNeedsDs) clear(dx);
     if constexpr (cfg::kComputesDv) clear(dv);
     run_steps();
+#ifdef KJIT_variant
+    if constexpr (cfg::kComputesRead) variant::add_totals(*this);
+#endif
     store_gradients();
   }
 };

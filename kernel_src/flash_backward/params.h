@@ -7,7 +7,8 @@
 #define FLASH_BACKWARD_DQ    1
 #define FLASH_BACKWARD_DK    2
 #define FLASH_BACKWARD_DV    4
-#define FLASH_BACKWARD_DELTA 8 /* delta alone, where no kernel computes dq */
+#define FLASH_BACKWARD_DELTA 8  /* delta alone, where no kernel computes dq */
+#define FLASH_BACKWARD_READ  64 /* of what a variant's score function reads, and delta on the way */
 
 /* Element strides of one (batch, seq, heads, columns) tensor; its columns are contiguous. Multiples of 8. */
 struct flash_backward_strides {

@@ -82,6 +82,16 @@ KJIT_DEVICE void accumulate(float (&c)[cfg::kRowTiles][kColumns8][4], const Roun
     }
 }
 
+KJIT_DEVICE void copy(Scores &to, const Scores &from) {
+#pragma unroll
+  for (int m = 0; m < cfg::kRowTiles; m++)
+#pragma unroll
+    for (int n = 0; n < cfg::kStepTiles * 2; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        to[m][n][i] = from[m][n][i];
+}
+
 // The accumulators of 16 neighbouring columns lie in the threads as an A operand does, so rounding needs no exchange.
 KJIT_DEVICE void round(Rounded &out, const Scores &c) {
 #pragma unroll

@@ -7,7 +7,9 @@
 
 struct flash_backward_variant_params {
   struct flash_backward_params base;
-  struct attention_variant_params variant; /* its lists, map and sinks are not read */
+  struct attention_variant_params variant;                                 /* its lists, map and sinks are not read */
+  struct kjit_variant_tensor_argument gradients[KJIT_VARIANT_TENSORS_MAX]; /* of the variant's tensors, fp32, added to;
+                                                                              data NULL: not wanted. Read by READ */
 };
 
 #endif

@@ -55,14 +55,16 @@ def backward(
     wanted: list[bool],
     deterministic: bool = False,
     set_variant: Optional[Callable[[Any], Any]] = None,
+    reads: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """dq, dk and dv on the current stream, new tensors; those that are not wanted are empty, and not computed.
 
     deterministic: equal inputs give equal bits, which torch.use_deterministic_algorithms() asks for too.
-    set_variant puts a variant into the arguments and returns what must stay alive during the call.
+    set_variant puts a variant into the arguments and returns what must stay alive during the call; `reads` says that
+    gradients of what its score function reads are among them.
     """
     gradients = tuple(_empty(tensor, want) for tensor, want in zip((q, k, v), wanted))
-    if not any(wanted):
+    if not any(wanted) and not reads:
         return gradients[0], gradients[1], gradients[2]
     if lse.numel() == 0 or k.numel() == 0:  # no pair of a query and a key
         for gradient in gradients:
@@ -71,7 +73,8 @@ def backward(
     if _torch.is_ragged(q, v):
         scale = _torch.scale_of(q, scale)
         wide = [_torch.pad_columns(tensor) for tensor in (dout, q, k, v, out)]
-        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted, deterministic, set_variant)
+        found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted, deterministic, set_variant,
+                         reads)  # fmt: skip
         cut = [
             gradient[..., : tensor.shape[-1]].contiguous() if want else gradient
             for gradient, tensor, want in zip(found, (q, k, v), wanted)

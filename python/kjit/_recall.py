@@ -50,6 +50,13 @@ _entries: dict[Any, _Entry] = {}
 _names: dict[int, tuple[types.CodeType, tuple[str, ...]]] = {}
 
 
+#: Code of functions that could not be told, by its id, and how often it came since; kept, so that the id stays its own.
+_untold: dict[int, list[Any]] = {}
+
+#: A function of such code is looked at again the so manyth time, because others of the same code may be told.
+_RETRIED = 32
+
+
 class _CannotTell(Exception):
     pass
 
@@ -129,7 +136,17 @@ def _tell_function(function: Any, place: Place, depth: int) -> None:
 
 
 def place_of(*functions: Optional[Function]) -> Optional[Place]:
-    """What these functions are told by; None: they may change without a sign."""
+    """What these functions are told by; None: they may change without a sign.
+
+    A function of the same code as one that could not be told is looked at seldom: most see the same kinds of things.
+    """
+    if _untold:
+        for function in functions:
+            known = _untold.get(id(getattr(function, "__code__", None)))
+            if known is not None:
+                known[1] += 1
+                if known[1] % _RETRIED:
+                    return None
     place = Place([], [], [])
     try:
         for function in functions:
@@ -140,6 +157,11 @@ def place_of(*functions: Optional[Function]) -> Optional[Place]:
             else:
                 return None
     except _CannotTell:
+        if len(_untold) >= _KEPT_MAX:
+            _untold.clear()
+        for function in functions:
+            if function is not None:
+                _untold[id(function.__code__)] = [function.__code__, 0]
         return None
     return place
 

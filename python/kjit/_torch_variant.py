@@ -15,6 +15,7 @@ from . import _abi, _backward, _torch
 from .runtime import Config
 from .variant import NO_MEMBERS, Bound, Members, Reading, bind, read, tensor_view
 
+_Tensor = torch.Tensor
 _int32_pointer = ctypes.POINTER(ctypes.c_int32)
 
 
@@ -112,15 +113,16 @@ def direct(
     except AttributeError:
         calls = _torch._calls.variants = {}
     given = None if out is None else _signature(out)
-    read_tensors = [] if bound is None else list(bound.tensors)
-    tensors = read_tensors if members is NO_MEMBERS else [*read_tensors, *_tensors_of(members)]
-    others = tuple([None if tensor is None else _signature(tensor) for tensor in tensors])
-    blocks = None if members.blocks is None else (members.blocks.rows, members.blocks.keys)
-    numbers = None if members is NO_MEMBERS else (members.window, members.softcap, members.attention_chunk, blocks)
+    variant, _, tensors = (None, (), ()) if bound is None else bound
+    numbers = None
+    if members is not NO_MEMBERS:
+        tensors = [*tensors, *_tensors_of(members)]
+        blocks = None if members.blocks is None else (members.blocks.rows, members.blocks.keys)
+        numbers = (members.window, members.softcap, members.attention_chunk, blocks)
+    others = tuple([None if tensor is None else _signature(tensor) for tensor in tensors]) if tensors else None
     signature = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.get_device(),
-        k.get_device(), v.get_device(), given, scale, causal, layout, return_lse, config,
-        None if bound is None else bound.variant, others, numbers,
+        k.get_device(), v.get_device(), given, scale, causal, layout, return_lse, config, variant, others, numbers,
     )  # fmt: skip
     prepared = calls.get(signature)
     if prepared is None:
@@ -128,7 +130,7 @@ def direct(
         if _torch.is_ragged(q, v):
             return _torch.padded(lambda *given: direct(*given, bound, members), *given_all)
         prepared, out, lse = _torch.first_call(
-            lambda call, held=tensors: _Prepared(call, bound, members, held), calls, signature, *given_all
+            lambda call, held=list(tensors): _Prepared(call, bound, members, held), calls, signature, *given_all
         )
         if prepared is None:
             return out if lse is None else (out, lse)
@@ -201,14 +203,15 @@ def _attention_variant_fake(
     return _torch._empty_out(q, v), lse
 
 
-# What autograd keeps of it, and the operator of its gradients: those of q, k, v, and of the sinks.
+# What autograd keeps of it, and the operator of its gradients: those of q, k, v, of the sinks, and in a list those of
+# what the score function reads: alibi_slopes, bias, and the tensors of the texts. Of what is not wanted they are empty.
 
 torch.library.define(
     "kjit::attention_variant_backward",
     "(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, float? scale, bool causal, "
     "str layout, str? score, str? mask, str[] int_names, SymInt[] ints, str[] float_names, float[] floats, "
     "str[] tensor_names, Tensor[] tensors, Tensor? sinks, Tensor? alibi_slopes, Tensor? bias, SymInt[] sizes, "
-    "float softcap, bool[4] wanted) -> (Tensor, Tensor, Tensor, Tensor)",
+    "float softcap, bool[4] wanted, bool[] reads) -> (Tensor, Tensor, Tensor, Tensor, Tensor[])",
     tags=torch.Tag.needs_fixed_stride_order,
 )
 
@@ -235,6 +238,19 @@ def _fill(args: Any, bound: Optional[Bound], members: Members) -> list[Any]:
     return kept
 
 
+def _add_gradients(args: Any, gradients: list[torch.Tensor], reads: list[bool], has_variant: bool) -> list[Any]:
+    """Where the kernels add the gradients of what is read, in the order of `reads`."""
+    views = [tensor_view(gradient) if want else _abi.kjit_tensor() for gradient, want in zip(gradients, reads)]
+    for name, view, want in zip(("dalibi_slopes", "dbias"), views, reads):
+        if want:
+            setattr(args, name, ctypes.pointer(view))
+    if has_variant and any(reads[2:]):
+        array = (_abi.kjit_tensor * max(1, len(views) - 2))(*views[2:])
+        args.variant_gradients = ctypes.cast(array, ctypes.POINTER(_abi.kjit_tensor))
+        views.append(array)
+    return views
+
+
 def _sink_gradient(dout: Any, dlse: Any, out: Any, lse: Any, sinks: Any, layout: str) -> torch.Tensor:
     """Of each head: the sum over its rows of -exp(sink - lse) · delta, delta being rowsum(dO · O) - dLSE."""
     delta = (dout.float() * out.float()).sum(-1)
@@ -247,29 +263,42 @@ def _sink_gradient(dout: Any, dlse: Any, out: Any, lse: Any, sinks: Any, layout:
 def _attention_variant_backward(
     dout: Any, dlse: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, scale: Any, causal: bool, layout: str,
     score: Any, mask: Any, int_names: Any, ints: Any, float_names: Any, floats: Any, tensor_names: Any, tensors: Any,
-    sinks: Any, alibi_slopes: Any, bias: Any, sizes: Any, softcap: float, wanted: Any,
+    sinks: Any, alibi_slopes: Any, bias: Any, sizes: Any, softcap: float, wanted: Any, reads: Any,
 ) -> Any:  # fmt: skip
+    if any(reads) and torch.are_deterministic_algorithms_enabled():
+        raise NotImplementedError(
+            "the gradients of what a score function reads (alibi_slopes, bias, captured tensors) are summed in any "
+            "order: torch.use_deterministic_algorithms() does not allow it"
+        )
     members = _members_of(sinks, alibi_slopes, bias, (), sizes, softcap)
     bound = None
     if score is not None or mask is not None:
         names, values = (*int_names, *float_names), (*map(int, ints), *floats)
         bound = Reading(score, mask, names, values, tuple(tensor_names), tuple(tensors)).bound()
-    # Variants' kernels sum in one order anyway, and the flag keeps it so.
+    read = [alibi_slopes, bias, *tensors]
+    sums = [
+        torch.zeros(t.shape if want else (0,), dtype=torch.float32, device=q.device) for t, want in zip(read, reads)
+    ]
+    # Variants' kernels sum the gradients of q, k and v in one order anyway, and the flag keeps it so.
     gradients = _backward.backward(
-        dout, dlse, q, k, v, out, lse, scale, causal, layout, list(wanted[:3]), True,
-        lambda args: _fill(args, bound, members),
+        dout, dlse, q, k, v, out, lse, scale, causal, layout, list(wanted[:3]), not any(reads),
+        lambda args: [*_fill(args, bound, members), *_add_gradients(args, sums, reads, bound is not None)], any(reads),
     )  # fmt: skip
     of_sinks = q.new_empty((0,), dtype=torch.float32)
     if wanted[3]:
         of_sinks = _sink_gradient(dout, dlse, out, lse, sinks, layout)
-    return (*gradients, of_sinks)
+    return (*gradients, of_sinks, [each.to(t.dtype) if want else each for each, t, want in zip(sums, read, reads)])
 
 
 @torch.library.register_fake("kjit::attention_variant_backward")
 def _attention_variant_backward_fake(dout: Any, dlse: Any, q: Any, k: Any, v: Any, *rest: Any) -> Any:
-    sinks, wanted = rest[13], rest[18]
-    of_sinks = torch.empty_like(sinks) if wanted[3] else q.new_empty((0,), dtype=torch.float32)
-    return (*(_backward._empty(tensor, want) for tensor, want in zip((q, k, v), wanted)), of_sinks)
+    tensors, sinks, slopes, bias = rest[12:16]
+    wanted, reads = rest[18:]
+    nothing = q.new_empty((0,), dtype=torch.float32)
+    of_sinks = torch.empty_like(sinks) if wanted[3] else nothing
+    of_read = [t.new_empty(t.shape) if want else torch.empty_like(nothing)
+               for t, want in zip((slopes, bias, *tensors), reads)]  # fmt: skip
+    return (*(_backward._empty(tensor, want) for tensor, want in zip((q, k, v), wanted)), of_sinks, of_read)
 
 
 def _no_gradient_of(value: Any) -> Any:
@@ -293,15 +322,19 @@ def _gradients(ctx: Any, dout: Any, dlse: Any) -> Any:
     q, k, v, out, lse, sinks, slopes, bias, *tensors = ctx.saved_tensors
     needed = ctx.needs_input_grad
     wanted = [*needed[:3], sinks is not None and needed[16]]
+    of_tensors = list(needed[15]) if isinstance(needed[15], (list, tuple)) else [bool(needed[15])] * len(tensors)
+    reads = [slopes is not None and needed[17], bias is not None and needed[18], *of_tensors]
     found = list(ctx.nothing)
-    if (dout is None and dlse is None) or not any(wanted):
+    if (dout is None and dlse is None) or not any((*wanted, *reads)):
         return tuple(found)
     dout = torch.zeros_like(out) if dout is None else dout
-    gradients = torch.ops.kjit.attention_variant_backward(
-        dout, dlse, q, k, v, out, lse, *ctx.said, tensors, sinks, slopes, bias, *ctx.numbers, wanted
+    *gradients, read = torch.ops.kjit.attention_variant_backward(
+        dout, dlse, q, k, v, out, lse, *ctx.said, tensors, sinks, slopes, bias, *ctx.numbers, wanted, reads
     )
+    read = [gradient if want else None for gradient, want in zip(read, reads)]
     for place, gradient, want in zip((0, 1, 2, 16), gradients, wanted):
         found[place] = gradient if want else None
+    found[17], found[18], found[15] = read[0], read[1], read[2:]
     return tuple(found)
 
 
@@ -309,16 +342,7 @@ torch.library.register_autograd("kjit::attention_variant", _gradients, setup_con
 torch.library.register_autograd("kjit::attention_variant_backward", _backward._no_second_derivative)
 
 
-def _refuse_other_gradients(reading: Reading, members: Members) -> None:
-    """What is read beside q, k, v and the sinks has no gradient: an error that names it."""
-    others = [*zip(reading.tensor_names, reading.tensors)]
-    others += [("alibi_slopes", members.alibi_slopes), ("bias", members.bias)]
-    for name, tensor in others:
-        if tensor is not None and tensor.requires_grad:
-            raise NotImplementedError(
-                f"{name}, of shape {tuple(tensor.shape)}, requires a gradient: kjit computes those of q, k, v and "
-                "sinks; detach() it where it is constant"
-            )
+def _refuse_lists(members: Members) -> None:
     if members.blocks is not None:
         raise NotImplementedError("lists of blocks have no gradients: give the mask alone")
 
@@ -335,7 +359,7 @@ def _as_operator(
     text = config or "" if isinstance(config, str) or config is None else config._text
     reading = Reading(None, None, (), (), (), ()) if said is None else read(*said)
     if wants_gradient:
-        _refuse_other_gradients(reading, members)
+        _refuse_lists(members)
         if out is not None:
             raise ValueError("out is given while gradients are wanted: they need an output that nobody writes over")
     ints = [(name, value) for name, value in zip(reading.names, reading.values) if not isinstance(value, float)]
@@ -355,10 +379,19 @@ def _as_operator(
 
 
 def _requires_gradient(said: Any, members: Members) -> bool:
-    """Does a tensor of a text, or a member, require one? Those that functions capture are met when they are read."""
-    given = () if said is None or not said[5] else said[5].values()
-    others = (members.sinks, members.alibi_slopes, members.bias)
-    return any(tensor is not None and tensor.requires_grad for tensor in (*given, *others))
+    """Does a tensor of a text, or a member, require one? Those that functions capture are asked when they are read."""
+    if members is not NO_MEMBERS:
+        for tensor in (members.sinks, members.alibi_slopes, members.bias):
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return said is not None and bool(said[5]) and _one_requires_gradient(said[5].values())
+
+
+def _one_requires_gradient(tensors: Any) -> bool:
+    for tensor in tensors:  # a loop is half of what any() takes
+        if tensor.requires_grad:
+            return True
+    return False
 
 
 def attention_variant(
@@ -375,15 +408,19 @@ def attention_variant(
     members: Members,
 ) -> Any:
     """kjit.attention() with a variant. `said` is what bind() takes, None where plain members say everything."""
-    if q.dtype is torch.float32 or k.dtype is torch.float32 or v.dtype is torch.float32:
+    fp32 = torch.float32
+    if q.dtype is fp32 or k.dtype is fp32 or v.dtype is fp32:
         q, k, v = _torch._autocast(q, k, v)
     if members.blocks is not None:
         members = members._replace(blocks=Lists.of(members.blocks))
-    plain = type(q) is torch.Tensor and type(k) is torch.Tensor and type(v) is torch.Tensor
-    wants_gradient = torch.is_grad_enabled() and (
+    plain = type(q) is _Tensor and type(k) is _Tensor and type(v) is _Tensor
+    can_have_gradient = torch.is_grad_enabled()
+    wants_gradient = can_have_gradient and (
         q.requires_grad or k.requires_grad or v.requires_grad or _requires_gradient(said, members)
     )
-    if torch.compiler.is_compiling() or not plain or wants_gradient:
+    if wants_gradient or not plain or torch.compiler.is_compiling():
         return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members, wants_gradient)
     bound = None if said is None else bind(*said)
+    if bound is not None and can_have_gradient and bound.tensors and _one_requires_gradient(bound.tensors):
+        return _as_operator((q, k, v), scale, causal, layout, out, return_lse, config, said, members, True)
     return direct(q, k, v, scale, causal, layout, out, return_lse, config, bound, members)

@@ -106,6 +106,9 @@ def as_text(value: Any, tracer: Optional[Tracer] = None) -> str:
     if getattr(value, "is_cuda", False) and tracer is not None:
         return tracer.tensor_name(value)
     if hasattr(value, "item"):  # a 0-d tensor of the processor, a numpy number
+        if getattr(value, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
+            raise TraceError("a tensor of the processor's memory requires a gradient, and is read as a number: put it "
+                             "on the GPU, or detach() it")  # fmt: skip
         if tracer is not None:
             tracer.is_pure = False
         return as_text(value.item())
@@ -473,6 +476,14 @@ class Vector:
 
 def index_tensor(tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> Any:
     """tensor[indices], some of them Scalars."""
+    rank = tensor.ndim
+    if len(indices) == rank <= 4:  # the common case first: a number for each axis
+        for index in indices:
+            if type(index) is not Scalar:
+                break
+        else:
+            names = ", ".join([index.name for index in indices])
+            return tracer.value(f"{tracer.tensor_name(tensor)}[{names}]")
     indices = tuple(index for index in indices if index is not Ellipsis)
     while indices and isinstance(indices[-1], slice) and indices[-1] == slice(None):
         indices = indices[:-1]
@@ -481,26 +492,33 @@ def index_tensor(tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> Any:
             raise TraceError(f"an index is a number, and here is a {type(index).__name__}: index each axis by one")
         if type(index) is int and index < 0:
             raise TraceError("an index counts from 0 here: write the size minus something instead of a negative one")
-    if len(indices) > tensor.ndim:
-        raise TraceError(f"a tensor of {tensor.ndim} axes has {len(indices)} indices")
-    if len(indices) < tensor.ndim:
+    if len(indices) > rank:
+        raise TraceError(f"a tensor of {rank} axes has {len(indices)} indices")
+    if len(indices) < rank:
         return Partial(tracer, tensor, indices)
-    if tensor.ndim > 4:
-        raise TraceError(f"a tensor of {tensor.ndim} axes: attention variants read tensors of at most 4")
+    if rank > 4:
+        raise TraceError(f"a tensor of {rank} axes: attention variants read tensors of at most 4")
     return tracer.value(f"{tracer.tensor_name(tensor)}[{', '.join(as_text(index, tracer) for index in indices)}]")
 
 
-def trace(tracer: Tracer, function: Callable[..., Any], inputs: tuple[str, ...]) -> str:
-    """The text of a function that takes these inputs."""
-    arguments = [Scalar(tracer, name) for name in inputs]
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return tracer.text(function(*arguments))
+def trace(tracer: Tracer, functions: tuple[tuple[Optional[Callable[..., Any]], tuple[str, ...]], ...]) -> list[Any]:
+    """The texts of functions, each with the names of its inputs; None for one that is not given."""
+    if "torch" not in sys.modules:
+        return _texts(tracer, functions)
     from . import _trace_torch
 
     with _trace_torch.Mode(tracer):
-        result = function(*arguments)
-        return tracer.text(result)
+        return _texts(tracer, functions)
+
+
+def _texts(tracer: Tracer, functions: Any) -> list[Any]:
+    texts: list[Any] = []
+    for function, inputs in functions:
+        if function is None:
+            texts.append(None)
+        else:
+            texts.append(tracer.text(function(*[Scalar(tracer, name) for name in inputs])))
+    return texts
 
 
 SCORE_INPUTS = ("score", "b", "h", "q", "k")

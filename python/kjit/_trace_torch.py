@@ -19,10 +19,15 @@ _SIGNS = {
 }  # fmt: skip
 
 
+_TRACED = (Scalar, Partial, Vector)
+
+
 def _holds(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return any(map(_holds, value))
-    return isinstance(value, (Scalar, Partial, Vector))
+    for each in value:
+        kind = type(each)
+        if kind in _TRACED or ((kind is tuple or kind is list) and _holds(each)):
+            return True
+    return False
 
 
 def _tracer_of(values: Any) -> Optional[Tracer]:
@@ -83,6 +88,9 @@ class Mode(TorchFunctionMode):
         self.tracer = tracer
 
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
+        if function is _GETITEM and _holds(arguments):
+            index = arguments[1]
+            return index_tensor(self.tracer, arguments[0], index if type(index) is tuple else (index,))
         named = named or {}
         if _holds(arguments) or (named and _holds(tuple(named.values()))):
             return apply(function, arguments, named)

@@ -257,8 +257,7 @@ _TENSORS = tuple(f"tensor{i}" for i in range(_abi.KJIT_VARIANT_TENSOR_COUNT_MAX)
 def _trace_functions(score_mod: Optional[Function], mask_mod: Optional[Function]) -> tuple[Reading, bool]:
     """What they compute, and whether functions that are made alike compute the same."""
     tracer = _trace.Tracer()
-    score = None if score_mod is None else _trace.trace(tracer, score_mod, _trace.SCORE_INPUTS)
-    mask = None if mask_mod is None else _trace.trace(tracer, mask_mod, _trace.MASK_INPUTS)
+    score, mask = _trace.trace(tracer, ((score_mod, _trace.SCORE_INPUTS), (mask_mod, _trace.MASK_INPUTS)))
     tensors, values = tuple(tracer.tensors), tuple(tracer.values)
     if len(tensors) > len(_TENSORS):
         raise TypeError(f"the functions read {len(tensors)} tensors; {len(_TENSORS)} is the most")

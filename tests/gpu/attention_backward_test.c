@@ -136,6 +136,7 @@ static void test_attention_backward__runs_have_equal_bits(void **state) {
   }
 }
 
+/* $KJIT_TEST_FILTER names one of the tests, so that several processes can share them. */
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_flash_backward__usual_head_sizes_are_right),
@@ -146,5 +147,6 @@ int main(void) {
       cmocka_unit_test(test_attention_backward__long_sequences_are_right),
       cmocka_unit_test(test_attention_backward__runs_have_equal_bits),
   };
+  cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("attention backward on a GPU", tests, gpu_setup, gpu_teardown);
 }

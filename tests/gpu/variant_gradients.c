@@ -2,10 +2,10 @@
  *
  * 1. create() draws inputs from a fixed seed, as 16-bit numbers, and copies them to the card.
  * 2. run() makes the variant, and calls forward and backward; the backward call twice, to compare the bits.
- * 3. judge() computes the gradients in double precision, by the texts, and compares.
+ * 3. variant_gradients_judge() computes the gradients in double precision, by the texts, and compares.
  *
  * Threads: one. */
-#include "variant_gradients.h"
+#include "variant_gradient_trial.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,14 +19,19 @@ const struct variant_gradient_case variant_gradient_cases[] = {
     {.name = "document", .mask = "doc[b, q] == doc[b, k]"},
     {.name = "every_other_row", .mask = "q % 2 == 0 and k <= q"},
     {.name = "softcap", .score = "cap * tanh(score / cap)", .causal = true},
-    {.name = "alibi", .score = "score + slope[h] * (k - q)", .mask = "q - k <= window"},
+    {.name = "alibi", .score = "score + slope[h] * (k - q)", .mask = "q - k <= window", .tensors = true},
     {.name = "square", .score = "0.3 * score * score + where(abs(q - k) <= 8, 2.0 * score, score)"},
     {.name = "log", .score = "log(relu(score) + 0.5)"},
     {.name = "sinks", .mask = "q - k <= window and q >= k", .sinks = true},
     {.name = "plain_window", .mask = "q + seq_kv - seq_q - k <= window", .causal = true, .members = true},
     {.name = "plain_members",
      .score = "cap * tanh(score / cap) + bias[h, q, k] - slope[h] * abs(q + seq_kv - seq_q - k)",
-     .members = true},
+     .members = true,
+     .tensors = true},
+    {.name = "reads", /* an element for each pair, row, column and head */
+     .score = "tanh(score + bias[h, q, k]) + bias[h, q, 0] * score - bias[0, 0, k] + slope[h] * score",
+     .mask = "q - k <= window",
+     .tensors = true},
 };
 const size_t variant_gradient_case_count = sizeof variant_gradient_cases / sizeof *variant_gradient_cases;
 
@@ -37,26 +42,7 @@ const struct variant_gradient_case *variant_gradient_case_named(const char *name
   return NULL;
 }
 
-enum { Q, K, V, O, DOUT, DQ, DK, DV, WIDE };              /* 16-bit tensors */
-enum { LSE, DLSE, DELTA, SINKS, SLOPE, BIAS, NARROW };    /* fp32 tensors   */
-enum { TOLERANCE_PERCENT = 2, WINDOW = 19, TENSORS = 3 }; /* of the largest value */
 static const float cap = 2.5f;
-
-struct trial {
-  const struct card *card;
-  kjit_runtime *runtime;
-  const struct variant_gradient_case *one;
-  const struct variant_gradient_shape *shape;
-  struct random random;
-  uint16_t *wide[WIDE];
-  float *narrow[NARROW];
-  int32_t *doc;
-  size_t wide_count[WIDE], narrow_count[NARROW];
-  struct card_buffer wide_memory[WIDE], narrow_memory[NARROW], doc_memory;
-  kjit_attention_variant *variant;
-  kjit_tensor host[TENSORS], device[TENSORS]; /* what the texts read */
-  int32_t scalars[2];
-};
 
 static double normal(struct random *random) {
   double sum = -6;
@@ -65,28 +51,29 @@ static double normal(struct random *random) {
   return sum;
 }
 
-static int keys_of(const struct trial *t) {
+static int keys_of(const struct variant_gradient_trial *t) {
   return t->shape->seq_q > t->shape->seq_kv ? t->shape->seq_q : t->shape->seq_kv;
 }
 
-static void count(struct trial *t) {
+static void count(struct variant_gradient_trial *t) {
   const struct variant_gradient_shape *s = t->shape;
   const size_t heads = (size_t)s->heads, queries = (size_t)s->seq_q, keys = (size_t)s->seq_kv;
   const size_t rows = (size_t)s->batch * heads * queries, q = rows * (size_t)s->head_dim;
   const size_t k = (size_t)s->batch * (size_t)s->heads_kv * keys * (size_t)s->head_dim;
   const size_t wide[WIDE] = {q, k, k, q, q, q, k, k};
-  const size_t narrow[NARROW] = {rows, rows, rows, (size_t)s->heads, (size_t)s->heads, heads * queries * keys};
+  const size_t pairs = heads * queries * keys;
+  const size_t narrow[NARROW] = {rows, rows, rows, heads, heads, pairs, heads, pairs};
   memcpy(t->wide_count, wide, sizeof wide);
   memcpy(t->narrow_count, narrow, sizeof narrow);
 }
 
-static kjit_status upload(struct trial *t, struct card_buffer *memory, const void *data, size_t bytes,
+static kjit_status upload(struct variant_gradient_trial *t, struct card_buffer *memory, const void *data, size_t bytes,
                           kjit_error *error) {
   const kjit_status status = card_buffer_create(t->card, memory, bytes, error);
   return status == KJIT_OK ? card_write(t->card, memory->address, data, bytes, error) : status;
 }
 
-static kjit_status create(struct trial *t, kjit_error *error) {
+static kjit_status create(struct variant_gradient_trial *t, kjit_error *error) {
   const size_t documents = (size_t)t->shape->batch * (size_t)keys_of(t);
   kjit_status status = KJIT_OK;
   count(t);
@@ -98,7 +85,7 @@ static kjit_status create(struct trial *t, kjit_error *error) {
   }
   for (int i = 0; i < NARROW && status == KJIT_OK; i++) {
     t->narrow[i] = calloc(t->narrow_count[i], 4);
-    for (size_t at = 0; at < t->narrow_count[i] && i != LSE && i != DELTA; at++)
+    for (size_t at = 0; at < t->narrow_count[i] && (i == DLSE || (i >= SINKS && i <= BIAS)); at++)
       t->narrow[i][at] = (float)(0.5 * normal(&t->random));
     status = upload(t, &t->narrow_memory[i], t->narrow[i], t->narrow_count[i] * 4, error);
   }
@@ -108,7 +95,7 @@ static kjit_status create(struct trial *t, kjit_error *error) {
   return status == KJIT_OK ? upload(t, &t->doc_memory, t->doc, documents * 4, error) : status;
 }
 
-static void destroy(struct trial *t) {
+static void destroy(struct variant_gradient_trial *t) {
   for (int i = 0; i < WIDE; i++) {
     free(t->wide[i]);
     card_buffer_destroy(t->card, &t->wide_memory[i]);
@@ -140,7 +127,7 @@ static void *address(struct card_buffer memory) {
 }
 
 /* The texts as a variant, which the reference reads even where the call says the same by plain members. */
-static kjit_status make_variant(struct trial *t, kjit_error *error) {
+static kjit_status make_variant(struct variant_gradient_trial *t, kjit_error *error) {
   static const kjit_variant_scalar scalars[] = {{"window", KJIT_VARIANT_INT32}, {"cap", KJIT_VARIANT_FP32}};
   static const kjit_variant_tensor tensors[TENSORS] = {
       {"slope", KJIT_FP32, 1}, {"doc", KJIT_INT32, 2}, {"bias", KJIT_FP32, 3}};
@@ -186,29 +173,35 @@ static kjit_status make_variant(struct trial *t, kjit_error *error) {
 
 struct extra {
   kjit_tensor sinks, slopes, bias;
+  kjit_tensor dslopes, dbias, gradients[TENSORS]; /* of the members, and of what the texts read */
 };
 
-static struct extra extras(const struct trial *t) {
+static struct extra extras(const struct variant_gradient_trial *t) {
   const struct variant_gradient_shape *s = t->shape;
   const int64_t heads[] = {s->heads}, bias[] = {1, s->heads, s->seq_q, s->seq_kv};
   return (struct extra){view(address(t->narrow_memory[SINKS]), 0, KJIT_FP32, 1, heads),
                         view(address(t->narrow_memory[SLOPE]), 0, KJIT_FP32, 1, heads),
-                        view(address(t->narrow_memory[BIAS]), 0, KJIT_FP32, 4, bias)};
+                        view(address(t->narrow_memory[BIAS]), 0, KJIT_FP32, 4, bias),
+                        view(address(t->narrow_memory[DSLOPE]), 0, KJIT_FP32, 1, heads),
+                        view(address(t->narrow_memory[DBIAS]), 0, KJIT_FP32, 4, bias),
+                        {view(address(t->narrow_memory[DSLOPE]), 0, KJIT_FP32, 1, heads),
+                         {0},
+                         view(address(t->narrow_memory[DBIAS]), 0, KJIT_FP32, 3, bias + 1)}};
 }
 
-static kjit_tensor wide(const struct trial *t, int which) {
+static kjit_tensor wide(const struct variant_gradient_trial *t, int which) {
   const struct variant_gradient_shape *s = t->shape;
   const bool keys = which == K || which == V || which == DK || which == DV;
   return kjit_tensor_bshd(address(t->wide_memory[which]), KJIT_FP16, 0, s->batch, keys ? s->seq_kv : s->seq_q,
                           keys ? s->heads_kv : s->heads, s->head_dim);
 }
 
-static kjit_tensor rows(const struct trial *t, int which) {
+static kjit_tensor rows(const struct variant_gradient_trial *t, int which) {
   const struct variant_gradient_shape *s = t->shape;
   return view(address(t->narrow_memory[which]), 0, KJIT_FP32, 3, (int64_t[]){s->batch, s->heads, s->seq_q});
 }
 
-static kjit_status forward(const struct trial *t, kjit_error *error) {
+static kjit_status forward(const struct variant_gradient_trial *t, kjit_error *error) {
   const struct extra extra = extras(t);
   kjit_attention_args args = kjit_attention_args_default();
   args.q = wide(t, Q);
@@ -220,8 +213,30 @@ static kjit_status forward(const struct trial *t, kjit_error *error) {
   return kjit_attention_forward(t->runtime, NULL, &args, t->card->stream, error);
 }
 
-static kjit_status backward(const struct trial *t, kjit_error *error) {
+/* What the library chooses for another architecture; of this one it is `count` 0. */
+static kjit_status choose(const struct variant_gradient_trial *t, kjit_config *configs, size_t *count,
+                          kjit_error *error) {
+  const struct variant_gradient_shape *s = t->shape;
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  *count = 0;
+  if (!s->arch) return KJIT_OK;
+  problem.dtype = KJIT_FP16;
+  problem.batch = s->batch;
+  problem.heads_q = s->heads;
+  problem.heads_kv = s->heads_kv;
+  problem.seq_q = s->seq_q;
+  problem.seq_kv = s->seq_kv;
+  problem.head_dim = s->head_dim;
+  problem.flags = t->one->causal ? KJIT_ATTENTION_CAUSAL : 0;
+  const uint32_t wanted = KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V;
+  return kjit_attention_backward_choose(&problem, t->one->tensors ? wanted | KJIT_GRADIENT_TENSORS : wanted, s->arch,
+                                        configs, count, error);
+}
+
+static kjit_status backward(const struct variant_gradient_trial *t, kjit_error *error) {
   const struct extra extra = extras(t);
+  kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+  size_t config_count;
   kjit_attention_backward_args args = kjit_attention_backward_args_default();
   args.q = wide(t, Q);
   args.k = wide(t, K);
@@ -235,11 +250,24 @@ static kjit_status backward(const struct trial *t, kjit_error *error) {
   args.dv = wide(t, DV);
   args.delta = rows(t, DELTA);
   SET_VARIANT(args, t, &extra);
-  return kjit_attention_backward(t->runtime, NULL, 0, &args, t->card->stream, error);
+  if (t->one->tensors && t->one->members) {
+    args.dalibi_slopes = &extra.dslopes;
+    args.dbias = &extra.dbias;
+  } else if (t->one->tensors) {
+    args.variant_gradients = extra.gradients;
+  }
+  kjit_status status = choose(t, configs, &config_count, error);
+  for (int i = DSLOPE; i <= DBIAS && status == KJIT_OK; i++) { /* they are added to */
+    memset(t->narrow[i], 0, t->narrow_count[i] * 4);
+    status = card_write(t->card, t->narrow_memory[i].address, t->narrow[i], t->narrow_count[i] * 4, error);
+  }
+  if (status != KJIT_OK) return status;
+  return kjit_attention_backward(t->runtime, config_count ? configs : NULL, config_count, &args, t->card->stream,
+                                 error);
 }
 
 /* Read the gradients; whether they are, to the bit, those that were read before. */
-static kjit_status read_gradients(struct trial *t, bool *same, kjit_error *error) {
+static kjit_status read_gradients(struct variant_gradient_trial *t, bool *same, kjit_error *error) {
   kjit_status status = card_synchronize(t->card, t->card->stream, error);
   *same = true;
   for (int i = DQ; i <= DV && status == KJIT_OK; i++) {
@@ -250,114 +278,15 @@ static kjit_status read_gradients(struct trial *t, bool *same, kjit_error *error
     *same = *same && !memcmp(before, t->wide[i], bytes);
     free(before);
   }
+  for (int i = DSLOPE; i <= DBIAS && status == KJIT_OK; i++)
+    status = card_read(t->card, t->narrow[i], t->narrow_memory[i].address, t->narrow_count[i] * 4, error);
   return status;
-}
-
-/* ---- The reference ---- */
-
-struct pair {
-  double probability, slope;
-};
-
-struct reference {
-  double *gradient[3];
-};
-
-static float at(const struct trial *t, int which, int b, int i, int h, int column) {
-  const struct variant_gradient_shape *s = t->shape;
-  const bool keys = which == K || which == V;
-  const int length = keys ? s->seq_kv : s->seq_q, heads = keys ? s->heads_kv : s->heads;
-  return half_to_float(KJIT_FP16, t->wide[which][((b * length + i) * heads + h) * s->head_dim + column]);
-}
-
-static double product(const struct trial *t, int a, int i, int ha, int c, int j, int hc, int b) {
-  double sum = 0;
-  for (int column = 0; column < t->shape->head_dim; column++)
-    sum += (double)at(t, a, b, i, ha, column) * (double)at(t, c, b, j, hc, column);
-  return sum;
-}
-
-/* One row's probabilities and derivatives by the texts. */
-static void row_of(const struct trial *t, int b, int h, int q, struct pair *pairs) {
-  const struct variant_gradient_shape *s = t->shape;
-  const int hk = h / (s->heads / s->heads_kv);
-  double most = t->one->sinks ? (double)t->narrow[SINKS][h] : -INFINITY, sum = 0;
-  for (int k = 0; k < s->seq_kv; k++) {
-    kjit_variant_evaluation place = {.struct_size = sizeof place,
-                                     .seq_q = s->seq_q,
-                                     .seq_kv = s->seq_kv,
-                                     .heads_q = s->heads,
-                                     .heads_kv = s->heads_kv,
-                                     .scalar_values = t->scalars,
-                                     .tensors = t->host,
-                                     .b = b,
-                                     .h = h,
-                                     .q = q,
-                                     .k = k};
-    place.score = product(t, Q, q, h, K, k, hk, b) / sqrt((double)s->head_dim);
-    const kjit_status status = kjit_attention_variant_evaluate(t->variant, &place, NULL);
-    const bool seen = status == KJIT_OK && place.seen && (!t->one->causal || k <= q + s->seq_kv - s->seq_q);
-    pairs[k] = (struct pair){seen ? place.new_score : -INFINITY, place.score_grad};
-    most = fmax(most, pairs[k].probability);
-  }
-  for (int k = 0; k < s->seq_kv; k++) {
-    pairs[k].probability = isinf(pairs[k].probability) ? 0 : exp(pairs[k].probability - most);
-    sum += pairs[k].probability;
-  }
-  if (t->one->sinks) sum += exp((double)t->narrow[SINKS][h] - most);
-  for (int k = 0; k < s->seq_kv && sum > 0; k++)
-    pairs[k].probability /= sum;
-}
-
-static void add_row(const struct trial *t, int b, int h, int q, struct pair *pairs, struct reference *out) {
-  const struct variant_gradient_shape *s = t->shape;
-  const int hk = h / (s->heads / s->heads_kv), d = s->head_dim;
-  double *dp = malloc((size_t)s->seq_kv * sizeof *dp), delta = 0;
-  row_of(t, b, h, q, pairs);
-  for (int k = 0; k < s->seq_kv; k++) {
-    dp[k] = product(t, DOUT, q, h, V, k, hk, b);
-    delta += pairs[k].probability * dp[k];
-  }
-  delta -= (double)t->narrow[DLSE][(b * s->heads + h) * s->seq_q + q];
-  for (int k = 0; k < s->seq_kv; k++) {
-    const double p = pairs[k].probability;
-    const double ds = p > 0 ? p * (dp[k] - delta) * pairs[k].slope / sqrt((double)d) : 0;
-    for (int c = 0; c < d; c++) {
-      out->gradient[0][((b * s->seq_q + q) * s->heads + h) * d + c] += ds * (double)at(t, K, b, k, hk, c);
-      out->gradient[1][((b * s->seq_kv + k) * s->heads_kv + hk) * d + c] += ds * (double)at(t, Q, b, q, h, c);
-      out->gradient[2][((b * s->seq_kv + k) * s->heads_kv + hk) * d + c] += p * (double)at(t, DOUT, b, q, h, c);
-    }
-  }
-  free(dp);
-}
-
-static void judge(const struct trial *t, struct variant_gradient_report *report) {
-  const struct variant_gradient_shape *s = t->shape;
-  struct reference reference;
-  struct pair *pairs = calloc((size_t)s->seq_kv, sizeof *pairs);
-  for (int i = 0; i < 3; i++)
-    reference.gradient[i] = calloc(t->wide_count[DQ + i], sizeof(double));
-  for (int row = 0; row < s->batch * s->heads * s->seq_q; row++)
-    add_row(t, row / s->seq_q / s->heads, row / s->seq_q % s->heads, row % s->seq_q, pairs, &reference);
-  report->passed = true;
-  for (int i = 0; i < 3; i++) {
-    double most = 0, error = 0;
-    for (size_t place = 0; place < t->wide_count[DQ + i]; place++) {
-      const double found = (double)half_to_float(KJIT_FP16, t->wide[DQ + i][place]);
-      most = fmax(most, fabs(reference.gradient[i][place]));
-      error = isfinite(found) ? fmax(error, fabs(found - reference.gradient[i][place])) : INFINITY;
-    }
-    report->error[i] = error / most;
-    report->passed = report->passed && report->error[i] <= TOLERANCE_PERCENT / 100.0;
-    free(reference.gradient[i]);
-  }
-  free(pairs);
 }
 
 kjit_status variant_gradients_run(const struct card *card, kjit_runtime *runtime,
                                   const struct variant_gradient_case *one, const struct variant_gradient_shape *shape,
                                   struct variant_gradient_report *report, kjit_error *error) {
-  struct trial t = {.card = card, .runtime = runtime, .one = one, .shape = shape, .random = {11}};
+  struct variant_gradient_trial t = {.card = card, .runtime = runtime, .one = one, .shape = shape, .random = {11}};
   *report = (struct variant_gradient_report){0};
   kjit_status status = create(&t, error);
   if (status == KJIT_OK) status = make_variant(&t, error);
@@ -366,7 +295,7 @@ kjit_status variant_gradients_run(const struct card *card, kjit_runtime *runtime
     status = backward(&t, error);
     if (status == KJIT_OK) status = read_gradients(&t, &report->same_bits, error);
   }
-  if (status == KJIT_OK) judge(&t, report);
+  if (status == KJIT_OK) variant_gradients_judge(&t, report);
   report->passed = report->passed && report->same_bits;
   destroy(&t);
   return status;

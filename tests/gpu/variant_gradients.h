@@ -16,15 +16,22 @@ struct variant_gradient_case {
   const char *score, *mask;
   bool causal, sinks;
   bool members; /* the call says it by plain members: the window, cap, slope and bias that the texts name */
+  bool tensors; /* the gradients of slope and bias are wanted, of elements slope[h], bias[h, q, k], [h, q, 0], [0, 0, k]
+                 */
 };
 
 struct variant_gradient_shape {
   int batch, heads, heads_kv, seq_q, seq_kv, head_dim;
+  const char *arch; /* "sm_90" or "sm_80": kernels of flash_backward for it; NULL: the library chooses */
 };
 
-/* The largest errors of dq, dk and dv, each divided by the largest value of its reference. */
+/* dq, dk, dv, and those of slope and bias, which are zeros where nobody wants them. */
+enum { VARIANT_GRADIENTS = 5 };
+
+/* The largest errors of each, divided by the largest value of its reference; whether dq, dk and dv came out twice with
+ * the same bits. */
 struct variant_gradient_report {
-  double error[3];
+  double error[VARIANT_GRADIENTS];
   bool passed, same_bits;
 };
 

@@ -1,6 +1,6 @@
-/* What the real compiler makes of attention variants in both families: an empty log (ptxas's warnings on serialised
- * wgmma are words) and spills within a budget, for configs that the planner chooses. */
-#include <kjit/attention.h>
+/* What the real compiler makes of attention variants in all families, forward and backward: an empty log (ptxas's
+ * warnings on serialised wgmma are words) and spills within a budget, for configs that the planner chooses. */
+#include <kjit/attention_backward.h>
 #include <kjit/attention_variant.h>
 
 #include <stdbool.h>
@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "attention/attention_variant_kernels.h"
+#include "attention/backward/backward_call.h"
 #include "attention/sm90/sm90_choose.h"
 #include "attention/variant/variant.h"
 #include "codegen.h"
+#include "family/config.h"
 #include "family/config_build.h"
 #include "jit/builder.h"
 #include "runtime/runtime_internal.h"
@@ -146,9 +148,84 @@ static void test_attention_variants__compile_without_a_word_and_within_the_budge
   assert_int_equal(0, atomic_load(&batch->wrong));
 }
 
+/* ---- Gradients ---- */
+
+/* Bytes of spills of a kernel of gradients, stores and loads together: of attention_backward_sm90, most of them in the
+ * producer's warps, which evaluate masks on ranges with 40 registers; and of flash_backward. */
+static const uint32_t backward_budgets[KERNELS] = {160, 1100};
+enum { GRADIENTS = ROWS * HEADS * KERNELS };
+
+static void check_gradients(struct codegen *codegen, size_t nth) {
+  struct batch *batch = (struct batch *)codegen;
+  const size_t index = nth * (CODEGEN_STEP == 1 ? 1 : 13);
+  const bool is_flash = index % KERNELS;
+  const char *arch = is_flash ? "sm_80" : "sm_90a";
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  struct backward_choice choice;
+  struct family_place place;
+  kjit_error error = {0};
+  problem.dtype = KJIT_BF16;
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  problem.heads_q = problem.heads_kv = 16;
+  problem.batch = 1;
+  problem.seq_q = problem.seq_kv = 4096;
+  problem.head_dim = problem.head_dim_v = head_dims[index / KERNELS % HEADS];
+  const struct backward_wanted wanted = {.problem = &problem, .gradients = 7, .is_variant = true};
+  const bool chosen = family_place_of_arch(arch, &place, &error) == KJIT_OK &&
+                      backward_choose(&wanted, &place, &choice, &error) == KJIT_OK;
+  if (!chosen) atomic_fetch_add(&batch->wrong, 1);
+  for (size_t i = 0; chosen && i < choice.count; i++) {
+    kjit_config config = {.family = choice.kernels[i].family->family};
+    memcpy(config.values, choice.kernels[i].values, sizeof choice.kernels[i].values);
+    if (CODEGEN_STEP != 1 && i != nth % choice.count) continue; /* of a sample one kernel of each call */
+    if (!is_clean(codegen->runtime, &rows[index / (HEADS * KERNELS)], &config, arch, backward_budgets[is_flash]))
+      atomic_fetch_add(&batch->wrong, 1);
+  }
+}
+
+static void test_attention_variants__gradients_compile_without_a_word_and_within_the_budget(void **state) {
+  struct batch *batch = codegen_or_skip(state);
+  batch->codegen.count = CODEGEN_STEP == 1 ? GRADIENTS : (GRADIENTS + 12) / 13;
+  codegen_compile_all(&batch->codegen, check_gradients);
+  assert_int_equal(0, atomic_load(&batch->wrong));
+}
+
+/* What scores read: the gradient kernels of flash_backward, which have registers to spare. */
+static void check_read(struct codegen *codegen, size_t nth) {
+  static const struct variant_row reads[] = {
+      {"alibi's slopes", "cap * tanh(score / cap) + slope[h] * float(k - q)", NULL, false, false, 0, 0},
+      {"bias", "score + bias[b, h, q, k]", "q - k <= window", false, false, 0, 0}};
+  static const char *const archs[] = {"sm_80", "sm_90a"};
+  struct batch *batch = (struct batch *)codegen;
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+  size_t count;
+  kjit_error error = {0};
+  problem.dtype = KJIT_BF16;
+  problem.heads_q = 16;
+  problem.seq_q = 4096;
+  problem.head_dim = head_dims[nth % HEADS];
+  const char *const arch = archs[nth / HEADS % 2];
+  const bool chosen =
+      kjit_attention_backward_choose(&problem, KJIT_GRADIENT_TENSORS, arch, configs, &count, &error) == KJIT_OK;
+  if (!chosen || count != 1 || !is_clean(codegen->runtime, &reads[nth % 2], &configs[0], arch, 0))
+    atomic_fetch_add(&batch->wrong, 1);
+}
+
+static void test_attention_variants__gradients_of_what_is_read_compile_without_a_word(void **state) {
+  struct batch *batch = codegen_or_skip(state);
+  batch->codegen.count = CODEGEN_STEP == 1 ? 2 * HEADS : 1;
+  codegen_compile_all(&batch->codegen, check_read);
+  assert_int_equal(0, atomic_load(&batch->wrong));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_attention_variants__compile_without_a_word_and_within_the_budget, setup,
+                                      codegen_teardown),
+      cmocka_unit_test_setup_teardown(test_attention_variants__gradients_compile_without_a_word_and_within_the_budget,
+                                      setup, codegen_teardown),
+      cmocka_unit_test_setup_teardown(test_attention_variants__gradients_of_what_is_read_compile_without_a_word, setup,
                                       codegen_teardown),
   };
   return cmocka_run_group_tests_name("the code of attention variants", tests, NULL, NULL);

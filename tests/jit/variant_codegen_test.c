@@ -26,6 +26,12 @@ static const char kernel[] =
     "#if KJIT_VARIANT_AFFINE\n"
     "  o[k] += kjit_variant_slope(a, b, h, q) + kjit_variant_term(a, b, h, q, k);\n"
     "#endif\n"
+    "#ifdef KJIT_VARIANT_GRADIENTS\n"
+    "  long long element;\n"
+    "  using Gradient = kjit_variant_gradient<KJIT_VARIANT_GRADIENTS - 1>;\n"
+    "  const float part = Gradient::at(a, a.tensors[Gradient::tensor], o[k], b, h, q, k, element);\n"
+    "  o[element] += Gradient::along_q && Gradient::along_k ? part : 2 * part;\n"
+    "#endif\n"
     "  p[k] = lo + hi + kjit_variant_mask(a, b, h, q, k) + kjit_variant_block(a, b, h, q, q + 64, k, k + 16);\n"
     "}\n";
 

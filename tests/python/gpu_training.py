@@ -6,7 +6,7 @@ import sys
 import unittest
 
 import kjit
-from gpu_torch import DEVICE, HAS_GPU, OfGradients, needs_gpu, problem, randn, torch
+from gpu_torch import DEVICE, HAS_GPU, OfGradients, needs_gpu, problem, randn, reference, torch
 
 #: Runs that must give equal bits.
 RUNS = int(os.environ.get("KJIT_TEST_ROUNDS", "50"))
@@ -75,6 +75,47 @@ class Training(OfGradients):
         dout = randn(1, 1, 4, 1).expand(out.shape)
         got = torch.autograd.grad(out, tensors, dout)
         self.check(got, *tensors, dout, None, True, "expanded")
+
+    def test_transposed_gradients__are_right(self):
+        tensors = leaves(batch=2, seq_q=300, seq_kv=400, heads=4, head_dim=64, heads_kv=2)
+        dout = randn(2, 4, 300, 64).transpose(1, 2)
+        out = kjit.attention(*tensors, causal=True)
+        self.assertFalse(dout.is_contiguous())
+        self.check(torch.autograd.grad(out, tensors, dout), *tensors, dout, None, True, "heads first")
+        dout = randn(64, 2, 4, 300).permute(1, 3, 2, 0)  # columns that lie apart: it is copied
+        out = kjit.attention(*tensors, causal=True)
+        self.check(torch.autograd.grad(out, tensors, dout), *tensors, dout, None, True, "columns apart")
+
+    def test_small_problems__agree_with_finite_differences(self):
+        """As torch.autograd.gradcheck has it: along a random direction, beside differences in float64."""
+        problems = (8, 1, False, 3, 5), (16, 2, True, 9, 9), (40, 1, True, 7, 20)
+        for head_dim, heads_kv, causal, seq_q, seq_kv in problems:
+            tensors = leaves(batch=1, seq_q=seq_q, seq_kv=seq_kv, heads=2, head_dim=head_dim, heads_kv=heads_kv)
+            dout, dlse = randn(1, seq_q, 2, head_dim), torch.randn(1, 2, seq_q, device=DEVICE)
+
+            def loss(*at):
+                exact, lse, _ = reference(*at, causal=causal)
+                return ((exact * dout.double()).sum() + (lse * dlse.double()).sum()).item()
+
+            out, lse = kjit.attention(*tensors, causal=causal, return_lse=True)
+            got = torch.autograd.grad((out, lse), tensors, (dout, dlse))
+            step, at = 1e-5, [tensor.detach().double() for tensor in tensors]
+            along = [torch.randn_like(tensor) for tensor in at]
+            ends = [loss(*(t + sign * step * d for t, d in zip(at, along))) for sign in (1, -1)]
+            terms = torch.cat([(grad.double() * d).flatten() for grad, d in zip(got, along)])
+            error = abs((ends[0] - ends[1]) / (2 * step) - terms.sum().item())
+            self.assertLessEqual(error, 0.03 * terms.norm().item(), f"{head_dim} {heads_kv} {causal} {seq_q}/{seq_kv}")
+
+    def test_sums_of_dq__keep_nothing_of_the_call_before(self):
+        """A call whose every number is NaN poisons the memory that the next one sums dq in."""
+        for head_dim, causal in ((64, False), (64, True), (128, False), (128, True)):
+            tensors = leaves(batch=1, seq_q=2048, seq_kv=2048, heads=4, head_dim=head_dim)
+            dout = randn(*tensors[0].shape)
+            poison = [torch.full_like(tensor, float("nan")).requires_grad_() for tensor in tensors]
+            for deterministic in (False, True):
+                gradients_of(poison, poison[0].detach(), causal=causal, deterministic=deterministic)
+                got = gradients_of(tensors, dout, causal=causal, deterministic=deterministic)
+                self.check_last_head(tensors, dout, causal, got, f"{head_dim} {causal} {deterministic}")
 
     def check_last_head(self, tensors, dout, causal, got, what):
         """The last head of the last batch entry, which lies at the largest addresses."""

@@ -2,6 +2,7 @@
 graphs, FlexAttention's block masks, kjit.enable(), models of transformers."""
 
 import importlib.util
+import os
 import random
 import sys
 import unittest
@@ -11,6 +12,7 @@ from gpu_torch import DEVICE, HAS_GPU, needs_gpu, torch
 
 if torch is not None:
     import variant_reference
+    import variant_test
     from variant_reference import scores_and_seen
 
 HAS_TRANSFORMERS = HAS_GPU and importlib.util.find_spec("transformers") is not None
@@ -20,6 +22,17 @@ def inputs(seed, batch=2, seq_q=150, seq_kv=210, heads=4, heads_kv=2, head_dim=6
     generator = torch.Generator(device=DEVICE).manual_seed(seed)
     shapes = (batch, seq_q, heads, head_dim), *((batch, seq_kv, heads_kv, head_dim),) * 2
     return [torch.randn(shape, generator=generator, device=DEVICE).to(dtype or torch.bfloat16) for shape in shapes]
+
+
+def over_pairs(function, kind):
+    """The function on index tensors of all pairs, of which one at a time would be too slow."""
+    scored = (0,) if kind == "score_mod" else ()
+    for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
+        function = torch.vmap(function, in_dims=(*scored, *dims))
+    whole = function
+    if scored:
+        return lambda s, *places: whole(s, *(place.flatten() for place in places))
+    return lambda *places: whole(*(place.flatten() for place in places))
 
 
 def in_sixteen_bits(q, k, v, **options):
@@ -42,16 +55,19 @@ class Variants(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(3)
 
-    def check(self, name, q, k, v, factor=2.0, **options):
+    def check(self, name, q, k, v, factor=2.0, by_reference=None, **options):
+        """by_reference: what the reference is given in place of the same options."""
         out, lse = kjit.attention(q, k, v, return_lse=True, **options)
+        options = {**options, **(by_reference or {})}
         exact, exact_lse = variant_reference.attention(q, k, v, return_lse=True, dtype=torch.float64, **options)
         rounded = in_sixteen_bits(q, k, v, **options)
         allowed = factor * (rounded.double() - exact).abs().max() + torch.finfo(q.dtype).eps * exact.abs().max()
         self.assertLessEqual((out.double() - exact).abs().max().item(), allowed.item(), name)
         empty = exact_lse.isinf()
         self.assertTrue(torch.equal(lse[empty], exact_lse[empty].float()), f"{name}: lse of rows without keys")
-        error = (lse.double() - exact_lse)[~empty].abs().max().item() if (~empty).any() else 0
-        self.assertLessEqual(error, 0.02 * max(1.0, exact_lse[~empty].abs().max().item()), f"{name}: lse")
+        error = (lse.double() - exact_lse).masked_fill(empty, 0).abs().max().item()
+        most = exact_lse.masked_fill(empty, 0).abs().max().item()
+        self.assertLessEqual(error, 0.02 * max(1.0, most), f"{name}: lse")
 
     def functions(self, batch, heads, seq_q, seq_kv):
         """The rows of the functions that people write, with captured tensors of several types."""
@@ -91,6 +107,32 @@ class Variants(unittest.TestCase):
                 function = self.functions(sizes["batch"], 4, sizes["seq_q"], sizes["seq_kv"])[kind][name]
                 options = {("mask_mod", "score_mod")[kind]: function}
                 self.check(f"{name} {sizes}", q, k, v, factor=3.0 if name == "softcap" else 2.0, **options)
+
+    def test_every_function_that_people_write__is_right(self):
+        """variant_test.cases(), on random lengths, groups, head sizes and types: every sixth, all of them with
+        KJIT_TEST_ALL_CONFIGS=1, or of all the part KJIT_TEST_PART=i/n."""
+        part, parts = map(int, os.environ.get("KJIT_TEST_PART", "0/1").split("/"))
+        step = 1 if parts > 1 or os.environ.get("KJIT_TEST_ALL_CONFIGS") else 6
+        length = 4 * variant_test.SEQ
+        masks, scores = variant_test.cases(length, DEVICE)
+        rows = [("mask_mod", *row) for row in masks.items()] + [("score_mod", *row) for row in scores.items()]
+        wrong = []
+        for index in range(part, len(rows), parts * step):
+            kind, name, function = rows[index]
+            pick = random.Random(index)
+            sizes = dict(batch=variant_test.BATCH, seq_q=pick.randint(1, length), seq_kv=pick.randint(1, length))
+            sizes |= dict(head_dim=pick.choice([40, 64, 96, 128, 192, 256]), heads=variant_test.HEADS)
+            sizes |= dict(heads_kv=pick.choice([1, 2, 4]), dtype=pick.choice([torch.float16, torch.bfloat16]))
+            if index % 5 == 0:
+                sizes["seq_q"] = pick.randint(1, 3)  # packed query heads, split keys
+            q, k, v = inputs(index, **sizes)
+            try:
+                approximate = kind == "score_mod" and any(each in name for each in ("softcap", "tanh", "erf"))
+                factor, by_reference = 3.0 if approximate else 2.0, {kind: over_pairs(function, kind)}
+                self.check(f"{name} {sizes}", q, k, v, factor, by_reference, **{kind: function})
+            except (AssertionError, kjit.Error) as fault:
+                wrong.append(f"{name} {sizes}: {fault}")
+        self.assertEqual(wrong, [], "\n".join(wrong))
 
     def test_decoding__is_right_with_split_keys(self):
         q, k, v = inputs(2, batch=1, seq_q=1, seq_kv=5000, heads=8, heads_kv=2, head_dim=128)
@@ -177,6 +219,43 @@ class Gradients(unittest.TestCase):
         self.check("document", mask_mod=lambda b, h, q, k: doc[b, q] == doc[b, k])
         self.check("alibi", score_mod=lambda s, b, h, q, k: s + slope[h] * (k - q))
         self.check("softcap", softcap=4.0, causal=True)
+
+    def test_what_scores_read__has_gradients(self):
+        """Elements of a pair, a row, a column, a head and all, broadcast axes, another type than fp32."""
+
+        def leaf(*shape, dtype=torch.float32):
+            return (torch.randn(shape, device=DEVICE) * 0.5).to(dtype).requires_grad_(True)
+
+        bias, slopes = leaf(1, 4, 150, 210), leaf(4)
+        for name, tensors, make in (
+            ("bias", [bias], lambda t: dict(bias=t[0], causal=True)),
+            ("bias of all heads", [leaf(2, 1, 150, 210)], lambda t: dict(bias=t[0])),
+            ("bias of keys", [leaf(1, 1, 1, 210)], lambda t: dict(bias=t[0], softcap=5.0)),
+            ("slopes", [slopes], lambda t: dict(alibi_slopes=t[0], window=(90, 0))),
+            ("relative", [leaf(512)], lambda t: dict(score_mod=lambda s, b, h, q, k: s + t[0][q - k + 256])),
+            ("rows", [leaf(2, 150)], lambda t: dict(score_mod=lambda s, b, h, q, k: s * (1 + t[0][b, q]))),
+            ("columns", [leaf(210)], lambda t: dict(score_mod=lambda s, b, h, q, k: s + t[0][k] * t[0][k])),
+            ("cap", [leaf()], lambda t: dict(score_mod=lambda s, b, h, q, k: torch.tanh(s / (2 + t[0])) * (2 + t[0]))),
+            (
+                "all at once",
+                [leaf(4, 150, 210, dtype=torch.bfloat16), leaf(4), leaf()],
+                lambda t: dict(
+                    score_mod=lambda s, b, h, q, k: torch.tanh(s + t[0][h, q, k]) * t[2] + t[1][h] * s,
+                    mask_mod=lambda b, h, q, k: q - k <= 70,
+                ),
+            ),
+        ):
+            q, k, v = (tensor.requires_grad_(True) for tensor in inputs(5, dtype=torch.float16))
+            wide = [tensor.detach().double().requires_grad_(True) for tensor in (q, k, v)]
+            wide_tensors = [tensor.detach().double().requires_grad_(True) for tensor in tensors]
+            out = kjit.attention(q, k, v, **make(tensors))
+            exact = variant_reference.attention(*wide, **make(wide_tensors))
+            dout = torch.randn_like(out)
+            found = torch.autograd.grad(out, [*tensors, q, k, v], dout)
+            right = torch.autograd.grad(exact, [*wide_tensors, *wide], dout.double())
+            for index, (one, other) in enumerate(zip(found, right)):
+                error = (one.double() - other).abs().max().item()
+                self.assertLessEqual(error, 0.01 * other.abs().max().item(), f"{name}: {index}")
 
     def test_sinks__have_a_gradient(self):
         sinks = torch.randn(4, device=DEVICE, requires_grad=True)

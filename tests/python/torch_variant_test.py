@@ -21,7 +21,7 @@ except ImportError:
 else:
     from torch.nn.attention import flex_attention as flex
 
-    from kjit import _torch, _torch_variant
+    from kjit import _backward, _torch, _torch_variant
     from kjit.variant import from_functions, tensor_view
 
 DRIVER = ctypes.CDLL(os.environ["KJIT_LIBCUDA"])
@@ -117,6 +117,11 @@ class Calls(OnFakeDevice):
         self.assertEqual((out.shape, aux.lse.shape), (q.shape, q.shape[:3]))
 
 
+def told(args):
+    """The data of the first gradient, the length of the second, and the flags of a backward call."""
+    return args.variant_gradients[0].data, args.variant_gradients[1].shape[0], args.flags
+
+
 class Gradients(OnFakeDevice):
     def setUp(self):
         super().setUp()
@@ -139,17 +144,50 @@ class Gradients(OnFakeDevice):
         ].sum().backward()
         self.assertEqual((self.launched(), self.q.grad.shape), (3, self.q.shape))
 
-    def test_what_has_no_gradient__is_named(self):
-        table, bias = torch.zeros(32, requires_grad=True), torch.zeros(1, 2, 16, 32, requires_grad=True)
-        for sentence, options in (
-            (r"tensor0, of shape \(32,\), requires a gradient", dict(score_mod=lambda s, b, h, i, j: s + table[j])),
-            (r"^t, of shape", dict(score="score + t[k]", tensors={"t": table})),
-            ("^bias, of shape", dict(bias=bias)),
+    def test_what_scores_read__has_gradients(self):
+        """The forward kernel, and backward the pass for what is read before the two for q, k and v."""
+        table = torch.zeros(32, dtype=torch.bfloat16, requires_grad=True)
+        bias, slopes = torch.zeros(1, 2, 1, 32, requires_grad=True), torch.zeros(2, requires_grad=True)
+        cap = torch.tensor(3.0, requires_grad=True)
+        for tensor, options in (
+            (table, dict(score_mod=lambda s, b, h, i, j: s + table[j])),
+            (table, dict(score="score + t[k]", tensors={"t": table})),
+            (cap, dict(score="c * tanh(score / c)", mask="q >= k", tensors={"c": cap})),
+            (bias, dict(bias=bias)),
+            (slopes, dict(alibi_slopes=slopes, window=(5, 0), causal=True)),
         ):
-            with self.assertRaisesRegex(NotImplementedError, sentence):
-                kjit.attention(self.q, self.k, self.v, **options)
-        with self.assertRaisesRegex(NotImplementedError, "^bias"):
-            kjit.attention(*problem(), bias=bias)
+            for inputs, launches in (((self.q, self.k, self.v), 4), (problem(), 2)):
+                before = self.launched()
+                out = kjit.attention(*inputs, **options)
+                (gradient,) = torch.autograd.grad(out.float().sum(), tensor)
+                self.assertEqual((gradient.shape, gradient.dtype), (tensor.shape, tensor.dtype))
+                self.assertEqual(self.launched() - before, launches)
+
+    def test_what_scores_read__is_what_the_kernels_get(self):
+        t, slope = torch.zeros(32, requires_grad=True), torch.zeros(2)
+        seen = []
+        launch = _backward._launch
+        with mock.patch.object(_backward, "_launch", lambda args, q: (seen.append(told(args)), launch(args, q))):
+            out = kjit.attention(self.q, self.k, self.v, score="score + s[h] + t[k]", tensors={"s": slope, "t": t})
+            out.float().sum().backward()
+        self.assertEqual(seen, [(None, 32, 0)])
+        self.assertEqual(t.grad.shape, (32,))
+
+    def test_what_has_no_gradient__is_named(self):
+        bias = torch.zeros(1, 2, 16, 32, requires_grad=True)
+        out = kjit.attention(self.q, self.k, self.v, bias=bias)
+        torch.use_deterministic_algorithms(True)
+        try:
+            with self.assertRaisesRegex(NotImplementedError, "alibi_slopes, bias, captured tensors"):
+                out.sum().backward()
+        finally:
+            torch.use_deterministic_algorithms(False)
+        number = torch.tensor(2.5, requires_grad=True)
+        with self.assertRaisesRegex(TypeError, "torch_variant_test.py:[0-9]+: .*requires a gradient, and is read as"):
+            kjit.attention(self.q, self.k, self.v, score_mod=lambda s, b, h, i, j: s * number)
+        mask = flex.create_block_mask(lambda b, h, i, j: i >= j, 1, 2, 16, 32, device="cpu")
+        with self.assertRaisesRegex(NotImplementedError, "lists of blocks have no gradients"):
+            kjit.attention(self.q, self.k, self.v, blocks=mask)
 
     def test_gradients__are_traced_in_one_graph(self):
         def loss(q, k, v):
@@ -158,6 +196,17 @@ class Gradients(OnFakeDevice):
         torch._dynamo.reset()
         torch.compile(loss, fullgraph=True, backend="aot_eager")(self.q, self.k, self.v).backward()
         self.assertEqual((self.launched(), self.q.grad.shape), (3, self.q.shape))
+
+    def test_gradients__of_what_is_read_are_traced_in_one_graph(self):
+        bias, slope = torch.zeros(1, 2, 16, 32, requires_grad=True), torch.zeros(2, requires_grad=True)
+
+        def loss(q, k, v, bias, slope):
+            one = kjit.attention(q * 2, k, v, score_mod=lambda s, b, h, i, j: s + slope[h] * (j - i))
+            return (one + kjit.attention(q, k, v, bias=bias * 2)).float().square().sum()
+
+        torch._dynamo.reset()
+        torch.compile(loss, fullgraph=True, backend="aot_eager")(self.q, self.k, self.v, bias, slope).backward()
+        self.assertEqual((bias.grad.shape, slope.grad.shape, self.launched()), (bias.shape, slope.shape, 8))
 
     def test_gradients__of_gradients_are_refused(self):
         out = kjit.attention(self.q, self.k, self.v, window=(3, 0))

@@ -6,7 +6,6 @@ KJIT_VARIANT_FUZZ=N draws N functions instead of 120; KJIT_VARIANT_SEED=S draws 
 """
 
 import ctypes
-import math
 import os
 import random
 import subprocess
@@ -19,252 +18,18 @@ import harness
 from kjit import _abi
 from kjit._library import call, lib
 from kjit.variant import Variant
+from variant_expressions import BATCH, ELEMENTS, HEADS, SCALARS, SEQ, TENSORS, Unordered, compute, draw, kept, names_at
 
 CXX, KERNEL_SRC = sys.argv.pop(1), sys.argv.pop(1)
 COUNT = int(os.environ.get("KJIT_VARIANT_FUZZ", "120"))
 SEED = int(os.environ.get("KJIT_VARIANT_SEED", "1"))
-SEQ, HEADS, BATCH = 40, 4, 2
 BATCH_OF_FILE = 60  # functions in one C++ file
-
-# The tensors that functions may read: name -> (dtype, shape, elements).
-TENSORS = {
-    "doc": (4, (SEQ,), [i // 7 for i in range(SEQ)]),
-    "off": (3, (8,), [7 * i for i in range(8)]),
-    "pad": (11, (BATCH, SEQ), [i % SEQ < 33 - 9 * (i // SEQ) for i in range(BATCH * SEQ)]),
-    "slope": (6, (HEADS,), [0.5, 0.25, -0.125, 2.0]),
-    "bias": (7, (HEADS, SEQ, SEQ), [((i * 7919) % 101) / 16 - 3 for i in range(HEADS * SEQ * SEQ)]),
-}
-TYPES = {"doc": "int", "off": "int", "pad": "bool", "slope": "real", "bias": "real"}
-ELEMENTS = {4: ctypes.c_int64, 3: ctypes.c_int32, 11: ctypes.c_uint8, 6: ctypes.c_float, 7: ctypes.c_double}
-SCALARS = {"w": ("int32", 9), "n": ("int32", -3), "c": ("fp32", 2.5)}
-
-
-def wrap(value):
-    return (value + 2**31) % 2**32 - 2**31
-
-
-class Generator:
-    """Trees as (operation, operands…); leaves are (kind, value)."""
-
-    def __init__(self, seed, with_score):
-        self.random = random.Random(seed)
-        self.with_score = with_score
-
-    def leaf(self, kind):
-        pick = self.random.choice
-        if kind == "int":
-            names = ["q", "k", "q", "k", "q", "k", "b", "h", "w", "n", "seq_q", "seq_kv", "hk"]
-            return pick([("name", pick(names)), ("name", pick(names)), ("int", pick([0, 1, 2, -1, 3, 7, 16, 100]))])
-        if kind == "real":
-            names = ["score", "c"] if self.with_score else ["c"]
-            return pick([("name", pick(names)), ("name", names[0]), ("real", pick([0.5, 2.0, 1.25, -3.0, 0.1, 30.0]))])
-        return ("bool", pick([True, False]))
-
-    def load(self, kind, depth):
-        name = self.random.choice([name for name in TENSORS if TYPES[name] == kind])
-        return ("load", name, *(("+", self.tree("int", depth - 2), ("name", "b")) for _ in TENSORS[name][1]))
-
-    def tree(self, kind, depth):
-        if depth <= 0 or self.random.random() < 0.08:
-            return self.leaf(kind)
-        if self.random.random() < 0.12:
-            return self.load(kind, depth)
-        return getattr(self, kind)(depth - 1)
-
-    def int(self, depth):
-        pick = self.random.choice
-        operation = pick("+ - + - * // % min max & | ^ << >> neg abs ~ where int bool".split())
-        if operation in ("//", "%"):
-            return (operation, self.tree("int", depth), ("int", pick([1, 2, 3, 5, 8, 16])))
-        if operation in ("<<", ">>"):
-            return (operation, self.tree("int", depth), ("int", pick([0, 1, 2, 3, 5])))
-        if operation in ("neg", "abs", "~"):
-            return (operation, self.tree("int", depth))
-        if operation == "where":
-            return (operation, self.tree("bool", depth), self.tree("int", depth), self.tree("int", depth))
-        if operation == "int":
-            return (operation, self.tree("real", depth - 1))
-        if operation == "bool":
-            return ("int", self.tree("bool", depth))
-        return (operation, self.tree("int", depth), self.tree("int", depth))
-
-    def real(self, depth):
-        pick = self.random.choice
-        operation = pick("+ - * + - * / min max neg abs where float floor tanh exp2 sigmoid erf relu sqrtabs".split())
-        if operation in ("neg", "abs", "floor", "tanh", "exp2", "sigmoid", "erf", "relu", "sqrtabs"):
-            return (operation, self.tree("real", depth))
-        if operation == "where":
-            return (operation, self.tree("bool", depth), self.tree("real", depth), self.tree("real", depth))
-        if operation == "float":
-            return (operation, self.tree("int", depth))
-        return (operation, self.tree("real", depth), self.tree("real", depth))
-
-    def bool(self, depth):
-        pick = self.random.choice
-        operation = pick("< <= > >= == != < <= >= < <= >= and or and or not where real".split())
-        if operation == "not":
-            return (operation, self.tree("bool", depth))
-        if operation == "where":
-            return (operation, *(self.tree("bool", depth) for _ in range(3)))
-        if operation in ("and", "or"):
-            return (operation, self.tree("bool", depth), self.tree("bool", depth))
-        if operation == "real":
-            return (pick(["<", "<="]), self.tree("real", depth - 1), self.tree("real", depth - 1))
-        return (operation, self.tree("int", depth), self.tree("int", depth))
-
-
-def render(tree):
-    """The text of a tree."""
-    operation, *operands = tree
-    if operation == "name":
-        return operands[0]
-    if operation in ("int", "real", "bool") and not isinstance(operands[0], tuple):
-        text = {True: "true", False: "false"}[operands[0]] if operation == "bool" else repr(operands[0])
-        return f"({text})" if text.startswith("-") else text
-    if operation == "load":
-        return f"{operands[0]}[{', '.join(map(render, operands[1:]))}]"
-    texts = list(map(render, operands))
-    if operation in ("neg", "~", "not"):
-        return f"({ {'neg': '-', '~': '~', 'not': 'not '}[operation] }{texts[0]})"
-    if operation == "sqrtabs":
-        return f"sqrt(abs({texts[0]}))"
-    if operation[0].isalpha() and operation not in ("and", "or"):
-        return f"{operation}({', '.join(texts)})"
-    return f"({texts[0]} {operation} {texts[1]})"
-
-
-class Unordered(Exception):
-    """A sum with k in it wrapped, or a number left the reals: not what the four ways agree about."""
-
-
-def is_real(tree):
-    operation, *operands = tree
-    if operation == "name":
-        return operands[0] in ("score", "c")
-    if operation == "load":
-        return TYPES[operands[0]] == "real"
-    if operation in ("real", "/", "float", "floor", "tanh", "exp2", "sigmoid", "erf", "relu", "sqrtabs"):
-        return True
-    if operation in ("int", "bool", "//", "%", "&", "|", "^", "<<", ">>", "~", "and", "or", "not"):
-        return False
-    if operation in ("<", "<=", ">", ">=", "==", "!="):
-        return False
-    return is_real(operands[-1])
-
-
-def compute(tree, names):
-    """The value of a tree, by Python's own arithmetic."""
-    operation, *operands = tree
-    if operation == "name":
-        return names[operands[0]]
-    if operation in ("int", "real", "bool") and not isinstance(operands[0], tuple):
-        value = operands[0]
-        return ctypes.c_float(value).value if operation == "real" else value
-    if operation == "load":
-        return load(operands[0], [compute(index, names) for index in operands[1:]])
-    values = [compute(operand, names) for operand in operands]
-    a, b = values[0], values[1] if len(values) > 1 else None
-    if any(isinstance(value, float) for value in values) or is_real(tree):
-        return checked(real(operation, values, a, b))
-    return whole(operation, values, a, b, tree)
-
-
-def checked(value):
-    if isinstance(value, float) and (not math.isfinite(value) or abs(value) > 1e30):
-        raise Unordered
-    return value
-
-
-def load(name, indices):
-    _, shape, elements = TENSORS[name]
-    at = 0
-    for size, index in zip(shape, indices):
-        at = at * size + min(max(index, 0), size - 1)
-    return elements[at]
-
-
-def divide(a, b):
-    if b == 0:
-        raise Unordered
-    return a / b
-
-
-def exp2(a):
-    if abs(a) > 80:
-        raise Unordered
-    return 2.0**a
-
-
-def sigmoid(a):
-    if a < -80:
-        raise Unordered
-    return 1 / (1 + math.exp(-a))
-
-
-def trunc(a):
-    """Near an integer a rounding decides, which the ways may do differently."""
-    if abs(a - round(a)) < 1e-6 and a != int(a):
-        raise Unordered
-    return max(min(int(a), 2**31 - 1), -(2**31))
-
-
-def floor(a):
-    if abs(a - round(a)) < 1e-6 and a != math.floor(a):
-        raise Unordered
-    return float(math.floor(a))
-
-
-def apart(a, b):
-    if a != b and abs(a - b) < 1e-6 * (1 + abs(a)):
-        raise Unordered
-    return True
-
-
-REAL = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": divide,
-    "min": min, "max": max, "neg": lambda a, b: -a, "abs": lambda a, b: abs(a), "floor": lambda a, b: floor(a),
-    "tanh": lambda a, b: math.tanh(a), "exp2": lambda a, b: exp2(a), "sigmoid": lambda a, b: sigmoid(a),
-    "erf": lambda a, b: math.erf(a), "relu": lambda a, b: max(a, 0.0), "sqrtabs": lambda a, b: math.sqrt(abs(a)),
-    "int": lambda a, b: trunc(a), "float": lambda a, b: float(a),
-    "<": lambda a, b: apart(a, b) and a < b, "<=": lambda a, b: apart(a, b) and a <= b,
-}  # fmt: skip
-
-
-def real(operation, values, a, b):
-    if operation == "where":
-        return float(values[1] if a else values[2])
-    return REAL[operation](a, b)
-
-
-WHOLE = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b, "min": min, "max": max, "&": lambda a, b: a & b, "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b, "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b, "neg": lambda a, b: -a,
-    "abs": lambda a, b: abs(a), "~": lambda a, b: ~a, "int": lambda a, b: int(a),
-    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "and": lambda a, b: a and b, "or": lambda a, b: a or b,
-    "not": lambda a, b: not a,
-}  # fmt: skip
-
-
-def whole(operation, values, a, b, tree):
-    value = (values[1] if a else values[2]) if operation == "where" else WHOLE[operation](a, b)
-    if isinstance(value, bool):
-        return value
-    if value != wrap(value) and operation in ("+", "-", "neg", "abs", "*"):
-        raise Unordered  # row intervals compute without a wrap
-    return wrap(value)
-
 
 class Drawn:
     """One function, with its text and its object in the library."""
 
     def __init__(self, seed):
-        self.is_mask = seed % 2 == 1
-        generator = Generator(seed, not self.is_mask)
-        self.tree = generator.tree("bool" if self.is_mask else "real", generator.random.randint(2, 6))
-        text = render(self.tree)
-        self.text = f"{text} + 0.0" if not self.is_mask and text in ("0", "1") else text
+        self.is_mask, self.tree, self.text = draw(seed)
         named = [name for name in TENSORS if f"{name}[" in self.text]
         self.tensors = {name: (TENSORS[name][0], len(TENSORS[name][1])) for name in named}
         texts = {"mask" if self.is_mask else "score": self.text}
@@ -351,11 +116,24 @@ extern "C" int block{i}(const kjit_variant_arguments *a, int b, int h, int q0, i
 """
 
 
+#: The derivative by the element that a load reads, and which element of which tensor that is.
+READS = """
+extern "C" double read{i}_{load}(const kjit_variant_arguments *a, double s, int b, int h, int q, int k, int *tensor,
+                                 long long *element) {{
+  *tensor = v{i}::kjit_variant_gradient<{load}>::tensor;
+  return v{i}::kjit_variant_gradient<{load}>::at(*a, a->tensors[*tensor], s, b, h, q, k, *element);
+}}
+"""
+
+
 def compile_all(drawn, folder):
     parts = ["#define KJIT_VARIANT_REAL double\n#include <kjit/attention/variant_real_ranges.h>\n"]
     for i, each in enumerate(drawn):
+        loads = each.variant.kernel_text().count("template <> struct kjit_variant_gradient<")
         body = "\n".join(line for line in each.variant.kernel_text().splitlines() if not line.startswith("#"))
         parts.append(f"namespace v{i} {{\n{body}\n}}\n" + EXPORTS.format(i=i))
+        parts += [READS.format(i=i, load=load) for load in range(loads)]
+        each.loads = loads
     source, library = Path(folder, "variants.cc"), Path(folder, "variants.so")
     source.write_text("".join(parts))
     command = [CXX, "-std=c++17", "-O0", "-ffp-contract=off", "-shared", "-fPIC", "-w", f"-I{KERNEL_SRC}"]
@@ -391,6 +169,34 @@ class Differences(unittest.TestCase):
                 continue
             compared += 1
             self.assertTrue(close(float(expected), at.new_score), (drawn.text, place, score, expected, at.new_score))
+        return compared
+
+    def check_reads(self, i, drawn, machine, loaded, arguments, draw):
+        """The derivatives by what is read, beside differences: of elements, which several loads may read."""
+        compared = 0
+        for _ in range(12 if drawn.loads else 0):
+            place = (draw.randrange(BATCH), draw.randrange(HEADS), draw.randrange(SEQ), draw.randrange(SEQ))
+            score, sums = draw.uniform(-4, 4), {}
+            for load in range(drawn.loads):
+                function, tensor, element = getattr(loaded, f"read{i}_{load}"), ctypes.c_int(), ctypes.c_longlong()
+                function.restype = ctypes.c_double
+                value = function(ctypes.byref(arguments), ctypes.c_double(score), *place, ctypes.byref(tensor),
+                                 ctypes.byref(element))  # fmt: skip
+                at = tensor.value, element.value
+                sums[at] = sums.get(at, 0.0) + value
+            for (tensor, element), found in sums.items():
+                memory = machine.memory[tensor]
+                kept, slopes = memory[element], []
+                for step in (2.0**-9, 2.0**-10, -(2.0**-9)):
+                    values = []
+                    for moved in (kept + step, kept):
+                        memory[element] = moved
+                        values.append(machine.at(drawn.variant, score, place).new_score)
+                    slopes.append((values[0] - values[1]) / step)
+                if all(abs(slope - slopes[0]) <= 0.01 * (1 + abs(slopes[0])) for slope in slopes):
+                    compared += 1
+                    allowed = 0.02 * (1 + abs(slopes[0]))
+                    self.assertLessEqual(abs(found - slopes[0]), allowed, (drawn.text, place, score, tensor, element))
         return compared
 
     def check_mask(self, i, drawn, machine, loaded, arguments, draw):
@@ -435,9 +241,15 @@ class Differences(unittest.TestCase):
         self.assertEqual(bool(expected), inside, (drawn.text, place))
 
     def test_random_functions__are_the_same_in_every_way(self):
-        compared = with_intervals = 0
-        for first in range(0, COUNT, BATCH_OF_FILE):
-            drawn = [Drawn(SEED * 1_000_003 + i) for i in range(first, min(first + BATCH_OF_FILE, COUNT))]
+        self.check([SEED * 1_000_003 + i for i in range(COUNT)])
+
+    def test_kept_functions__are_the_same_in_every_way(self):
+        self.check([-1 - i for i in range(len(kept()))])
+
+    def check(self, numbers):
+        compared = with_intervals = read = 0
+        for first in range(0, len(numbers), BATCH_OF_FILE):
+            drawn = [Drawn(number) for number in numbers[first : first + BATCH_OF_FILE]]
             with tempfile.TemporaryDirectory() as folder:
                 loaded = compile_all(drawn, folder)
                 for i, each in enumerate(drawn):
@@ -445,16 +257,12 @@ class Differences(unittest.TestCase):
                     arguments = kernel_arguments(each, machine)
                     check = self.check_mask if each.is_mask else self.check_score
                     compared += check(i, each, machine, loaded, arguments, random.Random(i))
+                    read += self.check_reads(i, each, machine, loaded, arguments, random.Random(i))
                     with_intervals += each.intervals > 0
-        print(f"{COUNT} functions, {with_intervals} with row intervals, {compared} places compared with Python")
-        self.assertGreater(compared, 5 * COUNT)
-
-
-def names_at(place, score):
-    b, h, q, k = place
-    names = {"b": b, "h": h, "q": q, "k": k, "hk": h // 2, "seq_q": SEQ, "seq_kv": SEQ, "score": score}
-    names.update({name: value for name, (_, value) in SCALARS.items()})
-    return names
+        kinds = f"{with_intervals} with row intervals, {read} derivatives"
+        print(f"{len(numbers)} functions, {kinds}, {compared} places compared with Python")
+        self.assertGreater(compared, 5 * len(numbers))
+        self.assertGreater(read, len(numbers) // 4)
 
 
 if __name__ == "__main__":

@@ -68,24 +68,35 @@ class Texts(unittest.TestCase):
             kjit.attention(object(), object(), object(), mask="q >= k")
 
 
-def cases():
-    """(name, score_mod or mask_mod) for each row of the functions that people write."""
+def cases(seq=SEQ, device="cpu"):
+    """{name: mask_mod} and {name: score_mod} for each row of the functions that people write. seq: a multiple of 96."""
     generator = torch.Generator().manual_seed(1)
-    doc = torch.repeat_interleave(torch.arange(5), torch.tensor([17, 30, 9, 22, 18]))
-    off = torch.tensor([0, 17, 47, 56, 78, 96], dtype=torch.int32)
-    flags = torch.rand(SEQ, generator=generator) < 0.1
-    pad = torch.rand(BATCH, SEQ, generator=generator) < 0.8
-    length, prefix = torch.tensor([50, 90]), torch.tensor([20, 33])
-    slope, table = torch.rand(HEADS, generator=generator), torch.randn(2 * SEQ, generator=generator)
-    bias = torch.randn(BATCH, 1, SEQ, SEQ, generator=generator).to(torch.bfloat16).expand(BATCH, HEADS, SEQ, SEQ)
-    emb = torch.randn(32, HEADS, generator=generator)
-    select = torch.randint(0, 6, (BATCH, HEADS, 6, 3), generator=generator)
+    scale = seq // SEQ
+
+    def here(tensor):
+        return tensor.to(device)
+
+    def uniform(*shape):
+        return torch.rand(shape, generator=generator)
+
+    doc = here(torch.repeat_interleave(torch.arange(5), scale * torch.tensor([17, 30, 9, 22, 18])))
+    off = here(scale * torch.tensor([0, 17, 47, 56, 78, 96], dtype=torch.int32))
+    parent = here(torch.tensor([0, 0, 1, 1, 3]))
+    flags, pad = here(uniform(seq) < 0.1), here(uniform(BATCH, seq) < 0.8)
+    length, prefix = here(scale * torch.tensor([50, 90])), here(scale * torch.tensor([20, 33]))
+    slope, table = here(uniform(HEADS)), here(torch.randn(2 * seq, generator=generator))
+    bias = here(torch.randn(BATCH, 1, seq, seq, generator=generator).to(torch.bfloat16)).expand(BATCH, HEADS, seq, seq)
+    emb = here(torch.randn(32, HEADS, generator=generator))
+    select = here(torch.randint(0, seq // 16, (BATCH, HEADS, seq // 16, 3), generator=generator))
+    tiles, tile_size = here(uniform(BATCH, HEADS, seq // 16, seq // 16) < 0.4), here(torch.arange(seq // 16) % 5 + 12)
     interval, image = (
-        torch.randint(0, SEQ, (7, 2), generator=generator),
-        torch.randint(0, 7, (SEQ,), generator=generator),
+        here(torch.randint(0, seq, (7, 2), generator=generator)),
+        here(torch.randint(0, 7, (seq,), generator=generator)),
     )
-    position, temperature = torch.randperm(SEQ, generator=generator), torch.tensor(0.7)
-    tree = torch.rand(16, 16, generator=generator) < 0.5
+    group = here(torch.randint(-1, 4, (BATCH, seq), generator=generator))
+    graph = here(torch.randint(0, 32, (BATCH, seq, seq), generator=generator, dtype=torch.uint8))
+    position, temperature = here(torch.randperm(seq, generator=generator)), torch.tensor(0.7)
+    tree = here(uniform(16, 16) < 0.5)
     W, OFF, P, B, C, H = 11, 5, 20, 16, 30.0, HEADS
 
     def causal(b, h, q, k):
@@ -112,6 +123,31 @@ def cases():
         center = torch.clamp(q // 12, 2, 8 - 1 - 2)
         return ((center - k // 12).abs() <= 2) & (((q % 12).clamp(2, 9) - k % 12).abs() <= 2)
 
+    def tile(i):
+        """A place in a picture 12 wide: its tile of 4 by 4."""
+        return i // 12 // 4, i % 12 // 4
+
+    def shared_prefix(b, h, q, k):
+        d = doc[q]
+        before = parent[d]
+        return ((k >= off[d]) & (q >= k)) | ((d != before) & (off[before] <= k) & (k < off[before + 1]))
+
+    def diffusion(b, h, q, k):
+        half = seq // 2
+        bq, bk, q_is_new, k_is_new = q % half // B, k % half // B, q < half, k < half
+        same = (bq == bk) & (q_is_new == k_is_new)
+        return same | ((bq > bk) & ~k_is_new & q_is_new) | ((bq >= bk) & ~(q_is_new | k_is_new))
+
+    def tiled(b, h, q, k):
+        (row, column), (other_row, other_column) = tile(q), tile(k)
+        return ((row - other_row).abs() <= 1) & ((column - other_column).abs() <= 1)
+
+    def sta(b, h, q, k):
+        (row, column), (other_row, other_column) = tile(q), tile(k)
+        row, column = row.clamp(1, 1 + scale), column.clamp(1, 1)
+        near = ((row - other_row).abs() <= 1) & ((column - other_column).abs() <= 1)
+        return (near & (q < seq - 9) & (k < seq - 9)) | (k >= seq - 9) | (q >= seq - 9)
+
     from torch.nn.attention.flex_attention import and_masks, noop_mask, or_masks
 
     masks = {
@@ -120,6 +156,18 @@ def cases():
         "window": and_masks(causal, window),
         "two sided": lambda b, h, q, k: torch.abs(q - k) <= W,
         "dilated": lambda b, h, q, k: (abs(q - k) <= W) & (abs(q - k) % 3 == 0),
+        "mini causal": lambda b, h, q, k: q % 32 >= k % 32,
+        "left and right": lambda b, h, q, k: (q + OFF - 9 <= k) & (k <= q + OFF + 3),
+        "packed causal": lambda b, h, q, k: (k >= off[doc[q]]) & (q >= k),
+        "shared prefix": shared_prefix,
+        "block diagonal": lambda b, h, q, k: q // 24 == k // 24,
+        "block diffusion": diffusion,
+        "images": lambda b, h, q, k: (q >= k) | ((group[b, q] == group[b, k]) & (group[b, q] >= 0)),
+        "natten, tiled": tiled,
+        "sta": sta,
+        "svg, spatial": lambda b, h, q, k: (k < P) | (q < P) | ((q - k).abs() < 30),
+        "svg, temporal": lambda b, h, q, k: (k < P) | (q < P) | (((q - P) % 24 - (k - P) % 24).abs() < 3),
+        "tile map": lambda b, h, q, k: tiles[b, h, q // 16, k // 16] & (k % 16 < tile_size[k // 16]),
         "longformer": lambda b, h, q, k: ((q - k).abs() <= W) | flags[q] | flags[k],
         "streaming": or_masks(and_masks(causal, window), lambda b, h, q, k: k < 4),
         "prefix": or_masks(causal, lambda b, h, q, k: k < prefix[b]),
@@ -151,7 +199,10 @@ def cases():
         "head bias": lambda s, b, h, q, k: s + 2 * h,
         "key bias": lambda s, b, h, q, k: s + table[k],
         "t5": t5,
-        "distance": lambda s, b, h, q, k: s + table[q - k + SEQ] * slope[h],
+        "distance": lambda s, b, h, q, k: s + table[q - k + seq] * slope[h],
+        "sandwich": lambda s, b, h, q, k: s + table[(q - k + seq).clamp(0, 2 * seq - 1)] * (1 + slope[h]),
+        "graphormer": lambda s, b, h, q, k: s + emb[graph[b, q, k].to(torch.int32), h],
+        "row bias": lambda s, b, h, q, k: s + table[q] - (q - k),
         "bias": lambda s, b, h, q, k: s + bias[b, h, q, k],
         "bias, chained": lambda s, b, h, q, k: s + bias[b][0][q][k],
         "softcap": lambda s, b, h, q, k: C * torch.tanh(s / C),

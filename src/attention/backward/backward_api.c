@@ -14,7 +14,7 @@
 #include "family/config.h"
 #include "runtime/runtime_internal.h"
 
-#define ALL_GRADIENTS (KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V)
+#define ALL_GRADIENTS (KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V | KJIT_GRADIENT_TENSORS)
 
 /* As for a forward call, but for the flag that only backward calls have. */
 static kjit_status take_problem(kjit_attention_problem *out, const kjit_attention_problem *given, kjit_error *error) {

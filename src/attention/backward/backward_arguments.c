@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "attention/attention_arguments.h"
+#include "attention/backward/backward_gradients.h"
 #include "attention/rule.h"
 #include "attention/tensor_check.h"
 #include "base/error.h"
@@ -54,7 +55,7 @@ void backward_arguments_list(const kjit_attention_backward_args *args, struct ba
 
 uint32_t backward_arguments_gradients(const kjit_attention_backward_args *args) {
   return (args->dq.data ? KJIT_GRADIENT_Q : 0) | (args->dk.data ? KJIT_GRADIENT_K : 0) |
-         (args->dv.data ? KJIT_GRADIENT_V : 0);
+         (args->dv.data ? KJIT_GRADIENT_V : 0) | (backward_gradients_are_asked(args) ? KJIT_GRADIENT_TENSORS : 0);
 }
 
 /* Check that what may not be left out is there. */
@@ -64,7 +65,7 @@ static kjit_status check_given(const kjit_attention_backward_args *args, kjit_er
   if (!args->dout.data) return error_invalid(error, "dout.data", "must be the gradient of o, not NULL");
   if (!gradients) return error_invalid(error, "dq.data, dk.data and dv.data", "at least one must not be NULL");
   if (args->delta.data || gradients == KJIT_GRADIENT_V) return KJIT_OK;
-  return error_invalid(error, "delta.data", "must be scratch memory of lse's shape where dq or dk is wanted");
+  return error_invalid(error, "delta.data", "must be scratch memory of lse's shape where more than dv is wanted");
 }
 
 kjit_attention_args backward_arguments_forward(const kjit_attention_backward_args *args) {

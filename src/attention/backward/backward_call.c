@@ -17,6 +17,7 @@
 #include "attention/attention_arguments.h"
 #include "attention/attention_variant_call.h"
 #include "attention/backward/backward_arguments.h"
+#include "attention/backward/backward_gradients.h"
 #include "attention/stream_workspace.h"
 #include "base/error.h"
 #include "base/struct_intake.h"
@@ -80,7 +81,7 @@ static kjit_status choose_next(const struct backward_wanted *wanted, uint32_t le
     if (family->arch && strcmp(family->arch, place->arch) != 0) continue;
     if (wanted->is_variant && !family->add_variant) continue;
     int32_t *values = out->kernels[out->count].values;
-    if (family->choose(wanted->problem, left, place, values, &why_not) != KJIT_OK) continue;
+    if (family->choose(wanted, left, place, values, &why_not) != KJIT_OK) continue;
     out->kernels[out->count++].family = family;
     return KJIT_OK;
   }
@@ -94,10 +95,10 @@ kjit_status backward_choose(const struct backward_wanted *wanted, const struct f
   memset(out, 0, sizeof *out); /* the padding too, because choices are remembered as bytes */
   for (size_t i = 0; i < BACKWARD_FAMILY_COUNT; i++) {
     const struct backward_family *family = backward_families[i];
-    if (!family->choose_all || (wanted->is_variant && !family->add_variant) ||
-        (family->arch && strcmp(family->arch, place->arch) != 0))
-      continue;
-    if (family->choose_all(wanted->problem, wanted->gradients, place, out)) return KJIT_OK;
+    if (!family->choose_all || wanted->is_variant || (family->arch && strcmp(family->arch, place->arch) != 0)) continue;
+    if (!family->choose_all(wanted->problem, left & ~KJIT_GRADIENT_TENSORS, place, out)) continue;
+    left &= KJIT_GRADIENT_TENSORS;
+    break;
   }
   if ((left & KJIT_GRADIENT_K) && !(left & KJIT_GRADIENT_Q)) left |= BACKWARD_DELTA;
   while (left) {
@@ -110,11 +111,11 @@ kjit_status backward_choose(const struct backward_wanted *wanted, const struct f
 
 /* ---- Configs of the caller ---- */
 
-#define GRADIENTS (KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V)
+#define GRADIENTS (KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V | KJIT_GRADIENT_TENSORS)
 
 /* What a call for `gradients` may compute: these, and what leads to them. */
 static uint32_t useful_for(uint32_t gradients) {
-  return gradients | (gradients & (KJIT_GRADIENT_Q | KJIT_GRADIENT_K) ? BACKWARD_DELTA : 0) |
+  return gradients | (gradients & ~KJIT_GRADIENT_V ? BACKWARD_DELTA : 0) |
          (gradients & KJIT_GRADIENT_Q ? BACKWARD_ZEROS | BACKWARD_SUMS : 0);
 }
 
@@ -136,7 +137,6 @@ static kjit_status check_turn(uint32_t computes, uint32_t needs, uint32_t useful
 
 static kjit_status take_config(const kjit_config *config, size_t index, const struct backward_wanted *wanted,
                                uint32_t useful, struct backward_choice *out, uint32_t *done, kjit_error *error) {
-  const kjit_attention_problem *problem = wanted->problem;
   const struct backward_family *family = backward_family_of(config->family);
   if (!family)
     return error_set(error, KJIT_ERR_INVALID_ARG, "configs[%zu].family: must be one that computes attention backward",
@@ -144,7 +144,7 @@ static kjit_status take_config(const kjit_config *config, size_t index, const st
   if (wanted->is_variant && !family->add_variant)
     return error_set(error, KJIT_ERR_UNSUPPORTED, "configs[%zu].family: %s computes no gradients of variants", index,
                      family->family->table.family);
-  kjit_status status = family->fit(problem, config->values, error);
+  kjit_status status = family->fit(wanted, config->values, error);
   if (status != KJIT_OK) return status;
   out->kernels[index].family = family;
   memcpy(out->kernels[index].values, config->values, sizeof out->kernels[index].values);
@@ -170,7 +170,8 @@ static kjit_status take_configs(const kjit_config *configs, size_t count, const 
   return error_set(error, KJIT_ERR_INVALID_CONFIG, "configs: none computes %s",
                    left & KJIT_GRADIENT_Q   ? "dq"
                    : left & KJIT_GRADIENT_K ? "dk"
-                                            : "dv");
+                   : left & KJIT_GRADIENT_V ? "dv"
+                                            : "the gradients of tensors");
 }
 
 /* ---- Preparing ---- */
@@ -179,6 +180,7 @@ static kjit_status take_configs(const kjit_config *configs, size_t count, const 
 struct asked {
   struct backward_wanted wanted;
   const struct attention_variant_launch *variant;
+  struct kjit_variant_tensor_argument gradients[KJIT_VARIANT_TENSORS_MAX]; /* with KJIT_GRADIENT_TENSORS */
 };
 
 static kjit_status find_kernels(kjit_runtime *runtime, const struct asked *asked, const kjit_device_info *device,
@@ -219,6 +221,8 @@ static kjit_status prepare_launches(struct backward_call *call, kjit_runtime *ru
     status = family->prepare(&call->launches[i], runtime, decision->choice.kernels[i].values, args,
                              asked->wanted.problem, device, error);
     if (status == KJIT_OK && asked->variant) family->add_variant(&call->launches[i], asked->variant);
+    if (status == KJIT_OK && asked->wanted.gradients & KJIT_GRADIENT_TENSORS && family->add_gradients)
+      family->add_gradients(&call->launches[i], asked->gradients);
   }
   return status;
 }
@@ -228,9 +232,11 @@ static kjit_status prepare_launches(struct backward_call *call, kjit_runtime *ru
 static kjit_status take_variant(struct attention_variant_launch *launch, const kjit_attention_backward_args *args,
                                 int32_t device, struct asked *asked, kjit_error *error) {
   const kjit_attention_args forward = backward_arguments_forward(args);
-  if (!attention_variant_is_asked(&forward)) return KJIT_OK;
-  const kjit_status status = attention_variant_of_args(launch, &forward, device, error);
-  if (status != KJIT_OK) return status;
+  const bool is_asked = attention_variant_is_asked(&forward);
+  kjit_status status = is_asked ? attention_variant_of_args(launch, &forward, device, error) : KJIT_OK;
+  if (status == KJIT_OK && asked->wanted.gradients & KJIT_GRADIENT_TENSORS)
+    status = backward_gradients_take(args, device, asked->gradients, error);
+  if (status != KJIT_OK || !is_asked) return status;
   attention_variant_leave_blocks(launch);
   asked->variant = launch;
   asked->wanted.is_variant = true;

@@ -6,7 +6,7 @@
 
 #include "attention/attention_variant_launch.h"
 #include "attention/backward/backward_family.h"
-#include "attention_backward_sm90/params.h"
+#include "attention_backward_sm90/variant_params.h"
 #include "flash_backward/variant_params.h"
 
 /* One kernel of the call, ready to be enqueued. */
@@ -17,6 +17,7 @@ struct backward_launch {
   void (*place)(struct backward_launch *launch, float *sums, int *turns); /* where that is; NULL: it needs none */
   union {
     struct attention_backward_sm90_params sm90;
+    struct attention_backward_sm90_variant_params sm90_variant; /* begins with `sm90` */
     struct flash_backward_params flash;
     struct flash_backward_variant_params flash_variant; /* begins with `flash` */
   } params;                                             /* the kernel's one argument */
@@ -49,14 +50,6 @@ struct backward_choice {
     const struct backward_family *family;
     int32_t values[BACKWARD_FIELDS_MAX];
   } kernels[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
-};
-
-/* What is computed: a problem whose defaults are filled in, the gradients (KJIT_GRADIENT_*), and whether a variant's
- * functions stand between the products and the softmax. */
-struct backward_wanted {
-  const kjit_attention_problem *problem;
-  uint32_t gradients;
-  bool is_variant;
 };
 
 /* Choose the kernels that together compute what is wanted. KJIT_ERR_UNSUPPORTED says why no family computes one of the

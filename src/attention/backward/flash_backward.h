@@ -16,7 +16,7 @@ static inline const kjit_flash_backward_config *flash_backward_view(const int32_
 bool flash_backward_owns_keys(const kjit_flash_backward_config *config);
 
 /* Choose by rules; kjit_attention_backward_choose(). */
-kjit_status flash_backward_choose(const kjit_attention_problem *problem, uint32_t wanted,
-                                  const struct family_place *place, int32_t *values, kjit_error *error);
+kjit_status flash_backward_choose(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
+                                  int32_t *values, kjit_error *error);
 
 #endif

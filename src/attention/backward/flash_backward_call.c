@@ -34,11 +34,12 @@ static kjit_status check_head_size(const char *name, int64_t columns, kjit_error
                    (long long)columns);
 }
 
-/* The part of `wanted` that one kernel computes: dq first, because it writes the delta that dk reads. */
-static int32_t next_pass(uint32_t wanted, const struct tile *both) {
-  if (wanted & KJIT_GRADIENT_Q) return FLASH_BACKWARD_DQ;
-  if (wanted & BACKWARD_DELTA) return FLASH_BACKWARD_DELTA;
-  const uint32_t keys = wanted & (KJIT_GRADIENT_K | KJIT_GRADIENT_V);
+/* The part of `left` that one kernel computes: dq first, because it writes the delta that dk reads. */
+static int32_t next_pass(uint32_t left, const struct tile *both) {
+  if (left & KJIT_GRADIENT_Q) return FLASH_BACKWARD_DQ;
+  if (left & KJIT_GRADIENT_TENSORS) return FLASH_BACKWARD_READ;
+  if (left & BACKWARD_DELTA) return FLASH_BACKWARD_DELTA;
+  const uint32_t keys = left & (KJIT_GRADIENT_K | KJIT_GRADIENT_V);
   if (keys == (KJIT_GRADIENT_K | KJIT_GRADIENT_V) && both->own == 0) return FLASH_BACKWARD_DK;
   return (int32_t)keys;
 }
@@ -61,8 +62,9 @@ static void shrink(kjit_flash_backward_config *config, const struct family_place
   }
 }
 
-kjit_status flash_backward_choose(const kjit_attention_problem *problem, uint32_t wanted,
-                                  const struct family_place *place, int32_t *values, kjit_error *error) {
+kjit_status flash_backward_choose(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
+                                  int32_t *values, kjit_error *error) {
+  const kjit_attention_problem *problem = wanted->problem;
   kjit_status status = check_head_size("head_dim", problem->head_dim, error);
   if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
   if (status != KJIT_OK) return status;
@@ -70,7 +72,7 @@ kjit_status flash_backward_choose(const kjit_attention_problem *problem, uint32_
   size_t row = 0;
   while (columns > tiles[row].columns)
     row++;
-  const int32_t pass = next_pass(wanted, &tiles[row].both);
+  const int32_t pass = next_pass(left, &tiles[row].both);
   const bool keys = pass & (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV);
   const struct tile *tile = !keys                                             ? &tiles[row].dq
                             : pass == (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV) ? &tiles[row].both
@@ -93,7 +95,7 @@ kjit_status flash_backward_choose(const kjit_attention_problem *problem, uint32_
 
 static uint32_t computes(const int32_t *values) {
   const uint32_t pass = (uint32_t)flash_backward_view(values)->pass;
-  return pass & FLASH_BACKWARD_DQ ? pass | BACKWARD_DELTA : pass;
+  return pass & (FLASH_BACKWARD_DQ | FLASH_BACKWARD_READ) ? pass | BACKWARD_DELTA : pass;
 }
 
 static uint32_t needs(const int32_t *values) {
@@ -101,10 +103,12 @@ static uint32_t needs(const int32_t *values) {
 }
 
 _Static_assert(KJIT_GRADIENT_Q == FLASH_BACKWARD_DQ && KJIT_GRADIENT_K == FLASH_BACKWARD_DK &&
-                   KJIT_GRADIENT_V == FLASH_BACKWARD_DV && BACKWARD_DELTA == FLASH_BACKWARD_DELTA,
+                   KJIT_GRADIENT_V == FLASH_BACKWARD_DV && BACKWARD_DELTA == FLASH_BACKWARD_DELTA &&
+                   KJIT_GRADIENT_TENSORS == FLASH_BACKWARD_READ,
                "a pass is the gradients that it computes");
 
-static kjit_status fit(const kjit_attention_problem *problem, const int32_t *values, kjit_error *error) {
+static kjit_status fit(const struct backward_wanted *wanted, const int32_t *values, kjit_error *error) {
+  const kjit_attention_problem *problem = wanted->problem;
   const kjit_flash_backward_config *config = flash_backward_view(values);
   struct backward_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
   if (config->pass == FLASH_BACKWARD_DELTA) {
@@ -136,10 +140,16 @@ static void add_variant(struct backward_launch *launch, const struct attention_v
   params->variant.score_scale = params->base.scale;
 }
 
+static void add_gradients(struct backward_launch *launch, const struct kjit_variant_tensor_argument *gradients) {
+  struct flash_backward_variant_params *params = &launch->params.flash_variant;
+  memcpy(params->gradients, gradients, sizeof params->gradients);
+}
+
 const struct backward_family flash_backward = {.family = &flash_backward_family,
                                                .choose = flash_backward_choose,
                                                .computes = computes,
                                                .needs = needs,
                                                .fit = fit,
                                                .prepare = prepare,
-                                               .add_variant = add_variant};
+                                               .add_variant = add_variant,
+                                               .add_gradients = add_gradients};

@@ -56,11 +56,12 @@ static uint32_t shared_bytes(const kjit_flash_backward_config *config) {
   return config->pass == FLASH_BACKWARD_DELTA ? 0 : own + (uint32_t)config->stages * stage;
 }
 
-/* fp32 accumulators of a thread: the gradients of its warp's rows, and S and dP of a step. */
+/* fp32 accumulators of a thread: the gradients of its warp's rows, and S and dP of a step, or these and the products.
+ */
 static int32_t accumulators(const kjit_flash_backward_config *config) {
   const int32_t dx = config->pass & (FLASH_BACKWARD_DQ | FLASH_BACKWARD_DK) ? config->head_dim : 0;
   const int32_t dv = config->pass & FLASH_BACKWARD_DV ? config->head_dim_v : 0;
-  const int32_t scores = (dx ? 2 : 1) * step_rows(config);
+  const int32_t scores = (config->pass == FLASH_BACKWARD_READ ? 3 : dx ? 2 : 1) * step_rows(config);
   return own_rows(config) / config->n_warps * (dx + dv + scores) / LANES;
 }
 
@@ -82,9 +83,11 @@ static kjit_status check_pass(const kjit_flash_backward_config *config, kjit_err
   case FLASH_BACKWARD_DV:
   case FLASH_BACKWARD_DK | FLASH_BACKWARD_DV:
   case FLASH_BACKWARD_DELTA:
+  case FLASH_BACKWARD_READ:
     return KJIT_OK;
   default:
-    return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk), 4 (dv), 6 (dk and dv) or 8 (delta alone)");
+    return rule_broken(error, "pass", config->pass,
+                       "1 (dq), 2 (dk), 4 (dv), 6 (dk and dv), 8 (delta alone) or 64 (what scores read)");
   }
 }
 

@@ -22,8 +22,8 @@ int32_t sm90_backward_own_rows(const kjit_attention_backward_sm90_config *config
 bool sm90_backward_fits(const kjit_attention_backward_sm90_config *config);
 
 /* Choose by rules; kjit_attention_backward_choose(). */
-kjit_status sm90_backward_choose(const kjit_attention_problem *problem, uint32_t wanted,
-                                 const struct family_place *place, int32_t *values, kjit_error *error);
+kjit_status sm90_backward_choose(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
+                                 int32_t *values, kjit_error *error);
 
 /* Choose the three kernels that sum dq in global memory, where they are faster than the others. False: they are not, or
  * they do not compute this problem. struct backward_family has it as choose_all(). */

@@ -174,13 +174,22 @@ static uint32_t needs(const int32_t *values) {
   return pass & FLASH_BACKWARD_DK ? BACKWARD_DELTA : 0;
 }
 
-static kjit_status fit(const kjit_attention_problem *problem, const int32_t *values, kjit_error *error) {
+static kjit_status fit(const struct backward_wanted *wanted, const int32_t *values, kjit_error *error) {
+  const kjit_attention_problem *problem = wanted->problem;
   const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
   struct backward_traits traits = {config->dtype, config->head_dim, config->head_dim_v, config->causal};
   const bool is_around = config->pass == BACKWARD_SM90_BEGIN || config->pass == BACKWARD_SM90_END;
+  if (wanted->is_variant && (is_around || config->pass == BACKWARD_SM90_SUM))
+    return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv) with a variant");
   if (is_around) traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;           /* they know no mask */
   if (config->pass == BACKWARD_SM90_END) traits.head_dim_v = (int32_t)problem->head_dim_v; /* nor columns of v */
   return backward_match(problem, &traits, error);
+}
+
+static void add_variant(struct backward_launch *launch, const struct attention_variant_launch *variant) {
+  struct attention_backward_sm90_variant_params *params = &launch->params.sm90_variant;
+  params->variant = variant->params;
+  params->variant.score_scale = params->base.rest.scale;
 }
 
 const struct backward_family sm90_backward = {.family = &sm90_backward_family,
@@ -190,4 +199,5 @@ const struct backward_family sm90_backward = {.family = &sm90_backward_family,
                                               .computes = computes,
                                               .needs = needs,
                                               .fit = fit,
-                                              .prepare = prepare};
+                                              .prepare = prepare,
+                                              .add_variant = add_variant};

@@ -16,6 +16,9 @@ struct way {
 static const struct way narrow_queries[] = {{128, 3, 3, 0}, {0}};
 static const struct way long_narrow_queries[] = {{64, 4, 4, 1}, {0}};
 static const struct way narrow_keys[] = {{112, 2, 2, 0}, {0}};
+
+/* Of an attention variant a consumer thread has 8 registers less, and its functions need some. */
+static const struct way variant_narrow_keys[] = {{96, 2, 2, 0}, {0}};
 #define LONG_QUERIES 4096
 
 /* Head sizes from there on. Pipelined, a step's tiles are given back a step late, so that three stages are needed for
@@ -45,7 +48,7 @@ static bool take_way(kjit_attention_backward_sm90_config *config, const struct w
   return false;
 }
 
-static bool find_tile(kjit_attention_backward_sm90_config *config, int64_t own_rows) {
+static bool find_tile(kjit_attention_backward_sm90_config *config, int64_t own_rows, bool is_variant) {
   const bool narrow = config->head_dim <= 64 && config->head_dim_v <= 64;
   config->consumers = own_rows <= 64 ? 1 : 2;
   if (!sm90_backward_owns_keys(config)) {
@@ -54,7 +57,7 @@ static bool find_tile(kjit_attention_backward_sm90_config *config, int64_t own_r
     config->consumers = 3;
     return take_way(config, long_narrow_queries);
   }
-  if (narrow) return take_way(config, narrow_keys);
+  if (narrow) return take_way(config, is_variant ? variant_narrow_keys : narrow_keys);
   if (config->pass == FLASH_BACKWARD_DV) return take_way(config, key_values);
   return take_way(config, config->pass == FLASH_BACKWARD_DK ? keys : both_keys);
 }
@@ -65,26 +68,27 @@ static kjit_status check_head_size(const char *name, int64_t columns, kjit_error
                    name, (long long)columns);
 }
 
-kjit_status sm90_backward_choose(const kjit_attention_problem *problem, uint32_t wanted,
-                                 const struct family_place *place, int32_t *values, kjit_error *error) {
-  const uint32_t wanted_keys = wanted & (KJIT_GRADIENT_K | KJIT_GRADIENT_V);
+kjit_status sm90_backward_choose(const struct backward_wanted *wanted, uint32_t left, const struct family_place *place,
+                                 int32_t *values, kjit_error *error) {
+  const kjit_attention_problem *problem = wanted->problem;
+  const uint32_t keys_left = left & (KJIT_GRADIENT_K | KJIT_GRADIENT_V);
   kjit_status status = check_head_size("head_dim", problem->head_dim, error);
   (void)place; /* the planner asks this family for its own architecture only */
   if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
   if (status != KJIT_OK) return status;
-  if (wanted & BACKWARD_DELTA)
-    return error_set(error, KJIT_ERR_UNSUPPORTED, "delta alone: attention_backward_sm90 has no kernel for it");
-  const int64_t own_rows = wanted & KJIT_GRADIENT_Q ? problem->seq_q : problem->seq_kv;
+  if (left & BACKWARD_DELTA || !(left & (KJIT_GRADIENT_Q | KJIT_GRADIENT_K | KJIT_GRADIENT_V)))
+    return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_backward_sm90 has kernels of dq, dk and dv alone");
+  const int64_t own_rows = left & KJIT_GRADIENT_Q ? problem->seq_q : problem->seq_kv;
   kjit_attention_backward_sm90_config config = {.dtype = problem->dtype,
                                                 .head_dim = (int32_t)problem->head_dim,
                                                 .head_dim_v = (int32_t)problem->head_dim_v,
                                                 .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
-                                                .pass = wanted & KJIT_GRADIENT_Q ? FLASH_BACKWARD_DQ
-                                                                                 : (int32_t)wanted_keys};
-  bool found = find_tile(&config, own_rows);
+                                                .pass =
+                                                    left & KJIT_GRADIENT_Q ? FLASH_BACKWARD_DQ : (int32_t)keys_left};
+  bool found = find_tile(&config, own_rows, wanted->is_variant);
   if (!found && config.pass == (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV)) {
     config.pass = FLASH_BACKWARD_DK; /* dv is chosen next */
-    found = find_tile(&config, own_rows);
+    found = find_tile(&config, own_rows, wanted->is_variant);
   }
   if (!found) return error_set(error, KJIT_ERR_UNSUPPORTED, "no config of attention_backward_sm90 fits");
   memcpy(values, &config, sizeof config);

@@ -190,8 +190,8 @@ static bool find_out(kjit_attention_variant *variant) {
   variant_derive_intervals(tree, variant->mask, &variant->intervals);
   variant_classify_score(tree, variant->score, &variant->class);
   variant->class.tile = tile_of(variant);
-  variant->score_grad = variant_derive(tree, variant->score);
-  return variant_tree_is_whole(tree) && build_programs(variant);
+  variant->score_grad = variant_derive(tree, variant->score, variant_input(tree, INPUT_SCORE));
+  return variant_tree_is_whole(tree) && build_programs(variant) && variant_find_gradients(variant);
 }
 
 /* -- Texts --------------------------------------------------------------------------------------------------------- */
@@ -247,6 +247,7 @@ void variant_release(kjit_attention_variant *variant) {
       &variant->programs.step,   &variant->programs.tile};
   for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
     variant_program_finish(programs[i], &mem);
+  variant_release_gradients(variant);
   for (size_t i = 0; i < variant->scalar_count; i++)
     mem_free(&mem, variant->scalar_names[i]);
   for (size_t i = 0; i < variant->tensor_count; i++)

@@ -1,5 +1,5 @@
-/* The derivative of a score by s, as further nodes of its tree: one pass over the nodes, operands first, in which the
- * derivative of each follows from those of its operands.
+/* The derivative of a score by s, or by an element of a tensor that it reads, as further nodes of its tree: one pass
+ * over the nodes, operands first, in which the derivative of each follows from those of its operands.
  *
  * Threads: nothing is shared. */
 #include <string.h>
@@ -8,16 +8,17 @@
 
 struct derivation {
   struct variant_tree *tree;
-  variant_node_index of[VARIANT_NODES_MAX]; /* of nodes that depend on s */
+  variant_node_index by;                    /* the node x by which nodes are derived: s, or a load */
+  bool depends[VARIANT_NODES_MAX];          /* on x */
+  variant_node_index of[VARIANT_NODES_MAX]; /* of nodes that depend on x */
 };
 
 static variant_node_index derivative_of(struct derivation *derivation, variant_node_index index) {
-  const struct variant_node *const node = &derivation->tree->nodes[index];
-  return node->uses & USES_SCORE ? derivation->of[index] : variant_real(derivation->tree, 0);
+  return derivation->depends[index] ? derivation->of[index] : variant_real(derivation->tree, 0);
 }
 
-/* A product with zero is zero here even where the other factor may be infinite: zero stands for "does not depend on s",
- * and what does not depend on s contributes nothing. */
+/* A product with zero is zero here even where the other factor may be infinite: zero stands for "does not depend on x",
+ * and what does not depend on x contributes nothing. */
 static variant_node_index multiply(struct variant_tree *tree, variant_node_index a, variant_node_index b) {
   const variant_node_index zero = variant_real(tree, 0);
   return a == zero || b == zero ? zero : variant_binary(tree, VARIANT_real_multiply, a, b);
@@ -65,7 +66,7 @@ static variant_node_index factor_of(struct variant_tree *tree, enum variant_oper
   }
 }
 
-/* x^e: e · x^(e-1) · dx, and, where the exponent depends on s too, y · log(x) · de. */
+/* x^e: e · x^(e-1) · dx, and, where the exponent depends on x too, y · log(x) · de. */
 static variant_node_index derive_power(struct variant_tree *tree, const struct variant_node *node, variant_node_index y,
                                        variant_node_index dx, variant_node_index de) {
   const variant_node_index x = node->operands[0], exponent = node->operands[1];
@@ -102,12 +103,12 @@ static variant_node_index derive_binary(struct derivation *derivation, const str
   }
 }
 
-/* Integers, truth and elements of tensors do not change with s: what they are computed from is rounded or chosen on the
+/* Integers, truth and elements of tensors do not change with x: what they are computed from is rounded or chosen on the
  * way, so their derivative is 0 wherever there is one. */
 static variant_node_index derive_node(struct derivation *derivation, variant_node_index index) {
   struct variant_tree *const tree = derivation->tree;
   const struct variant_node node = tree->nodes[index];
-  if (node.operation == VARIANT_INPUT) return variant_real(tree, 1);
+  if (index == derivation->by) return variant_real(tree, 1);
   if (node.type != TYPE_real || node.operation == VARIANT_LOAD) return variant_real(tree, 0);
   if (node.operation == VARIANT_real_where)
     return variant_where(tree, node.operands[0], derivative_of(derivation, node.operands[1]),
@@ -118,13 +119,26 @@ static variant_node_index derive_node(struct derivation *derivation, variant_nod
   return multiply(tree, factor, derivative_of(derivation, node.operands[0]));
 }
 
-variant_node_index variant_derive(struct variant_tree *tree, variant_node_index score) {
+/* Does a node behind x depend on it? */
+static bool depends(const struct derivation *derivation, variant_node_index index) {
+  const struct variant_node *const node = &derivation->tree->nodes[index];
+  const size_t count = variant_operand_count(derivation->tree, node);
+  for (size_t i = 0; i < count; i++)
+    if (derivation->depends[node->operands[i]]) return true;
+  return false;
+}
+
+variant_node_index variant_derive(struct variant_tree *tree, variant_node_index score, variant_node_index by) {
   struct derivation derivation;
   derivation.tree = tree;
-  for (size_t i = 0; i <= score && variant_tree_is_whole(tree); i++)
-    if (tree->nodes[i].uses & USES_SCORE) derivation.of[i] = derive_node(&derivation, (variant_node_index)i);
-  /* A derivative that has too many nodes is given up, and the variant is made without one. The tree holds the score as
-   * before, since no node was changed. */
+  derivation.by = by;
+  for (size_t i = 0; i <= score && variant_tree_is_whole(tree); i++) {
+    derivation.depends[i] = i == by || (i > by && depends(&derivation, (variant_node_index)i));
+    if (derivation.depends[i]) derivation.of[i] = derive_node(&derivation, (variant_node_index)i);
+  }
+  /* Nodes that were added on the way are behind the score, and no node of the score depends on them. A derivative that
+   * has too many nodes is given up, and the variant is made without one. The tree holds the score as before, since no
+   * node was changed. */
   const bool whole = variant_tree_is_whole(tree);
   if (!tree->failed) tree->full = false;
   return whole ? derivative_of(&derivation, score) : VARIANT_NONE;

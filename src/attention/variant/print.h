@@ -23,14 +23,25 @@ void variant_print_types(const kjit_attention_variant *variant, struct text *out
  *   float kjit_variant_term_step(a, b, h, q);     with LINEAR 1; 2: the term is the same for all keys of a row
  *   const char *kjit_variant_tile_row(a, b, h, q); void kjit_variant_tile_pair(pair, &low, &high);    with TILE: where
  *                                                          a row's terms begin, and the terms in 32 bits of them
- *   bool  kjit_variant_mask(a, b, h, q, k);
+ *   #define KJIT_VARIANT_GRADIENTS 1..16    where the score reads real numbers from tensors; with it, for each such
+ * load template <> struct kjit_variant_gradient<0 .. 15> { enum { tensor, along_q, along_k }; static float at(a,
+ * gradient of the tensor, s, b, h, q, k, &element); };    d score / d element bool  kjit_variant_mask(a, b, h, q, k);
  *   void  kjit_variant_interval(a, which, b, h, q, &lo, &hi);
- *   int   kjit_variant_block(a, b, h, q0, q1, k0, k1);
+ *   int   kjit_variant_block(a, b, h, q0, q1, k0, k1);    and its parts, of which the first two can be computed once:
+ *   kjit_variant_queries kjit_variant_block_queries(a, b, h, q0, q1);
+ *   kjit_variant_keys kjit_variant_block_keys(a, b, h, k0, k1);
+ *   int   kjit_variant_block_meeting(a, queries, keys, b, h, q0, q1, k0, k1);
  * Real numbers are kjit_real, which is float in kernels. */
 void variant_print_header(const kjit_attention_variant *variant, struct text *out);
 
 /* kjit_variant_block() of it. */
 void variant_print_block(const kjit_attention_variant *variant, struct text *out);
+
+/* kjit_variant_gradient of it, or nothing. */
+void variant_print_gradients(const kjit_attention_variant *variant, struct text *out);
+
+/* One line for each node of a program: "  const <type> n<index> = ...;". */
+void variant_print_body(const kjit_attention_variant *variant, const struct variant_program *program, struct text *out);
 
 /* The name of an element type, as in kjit_load_<name>(). */
 const char *variant_dtype_name(int32_t dtype);

@@ -72,27 +72,99 @@ static void print_operation(const kjit_attention_variant *variant, const struct 
   text_append(out, ")");
 }
 
-void variant_print_block(const kjit_attention_variant *variant, struct text *out) {
+static void print_node(const kjit_attention_variant *variant, size_t index, struct text *out) {
+  const struct variant_node *const node = &variant->programs.mask.nodes[index];
+  if (node->operation == VARIANT_LOAD) {
+    print_load(variant, node, index, out);
+    return;
+  }
+  text_appendf(out, "  const %s n%zu = ", range_types[node->type], index);
+  if (node->operation < VARIANT_LOAD)
+    print_leaf(node, out);
+  else
+    print_operation(variant, node, out);
+  text_append(out, ";\n");
+}
+
+/* ---- What depends on one side alone ---- */
+
+/* A side of a block: its keys or its queries, and the other one. */
+struct side {
+  const char *name, *first, *end;
+  unsigned uses, other;
+};
+static const struct side sides[] = {{"keys", "k0", "k1", USES_K, USES_Q}, {"queries", "q0", "q1", USES_Q, USES_K}};
+
+/* Is the node computed from this side of the block, and from nothing of the other one? */
+static bool is_of(const struct side *side, const struct variant_node *node) {
+  return node->uses & side->uses && !(node->uses & side->other);
+}
+
+/* Does a node of one side go into what both sides decide, or is it the result? A leaf is cheaper than its memory. */
+static bool is_kept(const kjit_attention_variant *variant, const struct side *side, size_t index) {
+  const struct variant_program *const program = &variant->programs.mask;
+  if (!is_of(side, &program->nodes[index]) || program->nodes[index].operation == VARIANT_INPUT) return false;
+  if (index == program->results[0]) return true;
+  for (size_t i = index + 1; i < program->count; i++) {
+    const struct variant_node *const user = &program->nodes[i];
+    for (size_t at = 0; at < variant_operand_count(&variant->tree, user); at++)
+      if (user->operands[at] == index && !is_of(side, user)) return true;
+  }
+  return false;
+}
+
+/* struct kjit_variant_<side>, and the function that computes it. */
+static void print_side(const kjit_attention_variant *variant, const struct side *side, struct text *out) {
+  const struct variant_program *const program = &variant->programs.mask;
+  size_t kept = 0;
+  text_appendf(out, "\nstruct kjit_variant_%s {\n", side->name);
+  for (size_t i = 0; i < program->count; i++) {
+    if (!is_kept(variant, side, i)) continue;
+    text_appendf(out, "  %s n%zu;\n", range_types[program->nodes[i].type], i);
+    kept++;
+  }
+  text_appendf(
+      out,
+      "%s};\nKJIT_VARIANT_INLINE struct kjit_variant_%s kjit_variant_block_%s(const kjit_variant_arguments &a, "
+      "int b, int h, int %s, int %s) {\n  struct kjit_variant_%s kept;\n",
+      kept ? "" : "  int none;\n", side->name, side->name, side->first, side->end, side->name);
+  for (size_t i = 0; i < program->count && kept; i++)
+    if (!(program->nodes[i].uses & side->other)) print_node(variant, i, out);
+  for (size_t i = 0; i < program->count; i++)
+    if (is_kept(variant, side, i)) text_appendf(out, "  kept.n%zu = n%zu;\n", i, i);
+  text_append(out, kept ? "  return kept;\n}\n" : "  kept.none = 0;\n  return kept;\n}\n");
+}
+
+/* What both sides decide. */
+static void print_meeting(const kjit_attention_variant *variant, struct text *out) {
   const struct variant_program *const program = &variant->programs.mask;
   text_append(out,
-              "\nKJIT_VARIANT_INLINE int kjit_variant_block(const kjit_variant_arguments &a, int b, int h, int q0, "
-              "int q1, int k0, int k1) {\n");
+              "\nKJIT_VARIANT_INLINE int kjit_variant_block_meeting(const kjit_variant_arguments &a, const struct "
+              "kjit_variant_queries &queries, const struct kjit_variant_keys &keys, int b, int h, int q0, int q1, int "
+              "k0, int k1) {\n");
   for (size_t i = 0; i < program->count; i++) {
-    const struct variant_node *const node = &program->nodes[i];
-    if (node->operation == VARIANT_LOAD) {
-      print_load(variant, node, i, out);
-      continue;
-    }
-    text_appendf(out, "  const %s n%zu = ", range_types[node->type], i);
-    if (node->operation < VARIANT_LOAD)
-      print_leaf(node, out);
-    else
-      print_operation(variant, node, out);
-    text_append(out, ";\n");
+    const struct side *of = NULL;
+    for (size_t side = 0; side < 2; side++)
+      if (is_of(&sides[side], &program->nodes[i]) && program->nodes[i].operation != VARIANT_INPUT) of = &sides[side];
+    if (!of)
+      print_node(variant, i, out);
+    else if (is_kept(variant, of, i))
+      text_appendf(out, "  const %s n%zu = %s.n%zu;\n", range_types[program->nodes[i].type], i, of->name, i);
   }
   if (program->count)
     text_appendf(out, "  return n%u == KJIT_RANGE_FALSE ? 0 : n%u == KJIT_RANGE_TRUE ? 2 : 1;\n}\n",
                  (unsigned)program->results[0], (unsigned)program->results[0]);
   else
     text_append(out, "  return 2;\n}\n");
+}
+
+void variant_print_block(const kjit_attention_variant *variant, struct text *out) {
+  print_side(variant, &sides[0], out);
+  print_side(variant, &sides[1], out);
+  print_meeting(variant, out);
+  text_append(out,
+              "\nKJIT_VARIANT_INLINE int kjit_variant_block(const kjit_variant_arguments &a, int b, int h, int q0, "
+              "int q1, int k0, int k1) {\n"
+              "  return kjit_variant_block_meeting(a, kjit_variant_block_queries(a, b, h, q0, q1), "
+              "kjit_variant_block_keys(a, b, h, k0, k1), b, h, q0, q1, k0, k1);\n}\n");
 }

@@ -66,7 +66,8 @@ static void print_node(const kjit_attention_variant *variant, const struct varia
   text_append(out, ";\n");
 }
 
-static void print_body(const kjit_attention_variant *variant, const struct variant_program *program, struct text *out) {
+void variant_print_body(const kjit_attention_variant *variant, const struct variant_program *program,
+                        struct text *out) {
   for (size_t i = 0; i < program->count; i++)
     print_node(variant, program, i, out);
 }
@@ -75,7 +76,7 @@ static void print_body(const kjit_attention_variant *variant, const struct varia
 static void print_function(const kjit_attention_variant *variant, const struct variant_program *program,
                            const char *head, const char *otherwise, struct text *out) {
   text_appendf(out, "\nKJIT_VARIANT_INLINE %s {\n", head);
-  print_body(variant, program, out);
+  variant_print_body(variant, program, out);
   if (program->count)
     text_appendf(out, "  return n%u;\n}\n", (unsigned)program->results[0]);
   else
@@ -88,7 +89,7 @@ static void print_interval(const kjit_attention_variant *variant, struct text *o
   text_append(out,
               "\nKJIT_VARIANT_INLINE void kjit_variant_interval(const kjit_variant_arguments &a, int which, int b, "
               "int h, int q, int &lo, int &hi) {\n");
-  print_body(variant, program, out);
+  variant_print_body(variant, program, out);
   text_append(out, "  int least = 0, most = a.seq_kv;\n");
   for (size_t i = 0; i < variant->intervals.count; i++)
     text_appendf(out, "  if (which == %zu) least = n%u, most = n%u;\n", i, (unsigned)program->results[2 * i],
@@ -106,7 +107,7 @@ static void print_tile(const kjit_attention_variant *variant, struct text *out) 
                "char *kjit_variant_tile_row(const "
                "kjit_variant_arguments &a, int b, int h, int q) {\n",
                tensor, program->result_count + 1);
-  print_body(variant, program, out);
+  variant_print_body(variant, program, out);
   text_appendf(out, "  return (const char *)a.tensors[%u].data + 2 * kjit_variant_at%zu(&a.tensors[%u], ", tensor,
                program->result_count + 1, tensor);
   for (size_t i = 0; i < program->result_count; i++)
@@ -164,6 +165,7 @@ void variant_print_header(const kjit_attention_variant *variant, struct text *ou
       variant, &variant->programs.score_grad,
       "kjit_real kjit_variant_score_grad(const kjit_variant_arguments &a, kjit_real s, int b, int h, int q, int k)",
       "0.0f", out);
+  variant_print_gradients(variant, out);
   if (affine || variant->class.core) print_parts(variant, out);
   print_function(variant, &variant->programs.mask,
                  "bool kjit_variant_mask(const kjit_variant_arguments &a, int b, int h, int q, int k)", "true", out);

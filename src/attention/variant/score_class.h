@@ -11,7 +11,13 @@ void variant_split_mask(struct variant_tree *tree, variant_node_index *score, va
 /* Adds the slope and the term of an affine score to the tree. */
 void variant_classify_score(struct variant_tree *tree, variant_node_index score, struct variant_score_class *out);
 
-/* d score / d s, by the usual rules; steps have 0, an extreme that of the side taken. VARIANT_NONE: too large. */
-variant_node_index variant_derive(struct variant_tree *tree, variant_node_index score);
+/* d score / d x, by the usual rules; steps have 0, an extreme that of the side taken. x is s, or a load of a real
+ * number. VARIANT_NONE: too large. */
+variant_node_index variant_derive(struct variant_tree *tree, variant_node_index score, variant_node_index by);
+
+/* Finds the loads of real numbers that the score depends on and derives it by each: variant->gradients. False: out of
+ * memory. */
+bool variant_find_gradients(kjit_attention_variant *variant);
+void variant_release_gradients(kjit_attention_variant *variant);
 
 #endif

@@ -17,6 +17,9 @@
 
 #define VARIANT_INTERVALS_MAX 4
 
+/* Elements of tensors that a score may read at one pair and still have the gradients of tensors. */
+#define VARIANT_GRADIENTS_MAX 16
+
 /* The name under which kernels include the printed text. */
 #define VARIANT_HEADER_NAME "attention_variant.cuh"
 
@@ -42,6 +45,13 @@ struct variant_score_class {
   uint8_t tile;            /* 0, or 1 + the tensor whose elements [.., k], 16 bits each, are the term */
 };
 
+/* A load of a real number in the score: what its element's gradient gets of a pair. */
+struct variant_gradient {
+  uint8_t tensor;
+  bool along_q, along_k;          /* pairs of other queries, or keys, have another element */
+  struct variant_program program; /* results: d score / d element, and the element's indices */
+};
+
 struct kjit_attention_variant {
   struct mem mem;
   atomic_uint references;
@@ -56,6 +66,9 @@ struct kjit_attention_variant {
     struct variant_program slope, term, inner, step; /* of a score that is affine, or so in its core */
     struct variant_program tile;                     /* the indices in front of k of the load that is the term */
   } programs;
+  struct variant_gradient gradients[VARIANT_GRADIENTS_MAX];
+  size_t gradient_count;
+  bool has_gradients;         /* false: the score reads too much, or its derivatives have too many operations */
   struct variant_slots slots; /* literals, behind the declared scalars */
   size_t scalar_count, tensor_count;
   char *scalar_names[KJIT_VARIANT_SCALARS_MAX];

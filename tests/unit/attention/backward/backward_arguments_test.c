@@ -62,7 +62,7 @@ static void test_backward_arguments__need_delta_but_for_dv(void **state) {
   kjit_attention_backward_args args = good();
   (void)state;
   args.delta.data = NULL;
-  expect_error(&args, "delta.data: must be scratch memory of lse's shape where dq or dk is wanted");
+  expect_error(&args, "delta.data: must be scratch memory of lse's shape where more than dv is wanted");
   args.dq.data = args.dk.data = NULL;
   expect_fine(&args);
 }

@@ -2,6 +2,7 @@
 #include <kjit/attention_backward.h>
 
 #include "attention_backward_sm90/params.h"
+#include "flash_backward/variant_params.h"
 #include "unit/attention/attention_fixture.h"
 
 static int setup_backward(void **state) {
@@ -147,6 +148,93 @@ static void test_attention_backward__kernels_that_sum_dq_come_in_their_order(voi
   expect_refused(f, configs, 2, KJIT_ERR_INVALID_CONFIG, "configs: none computes dq");
 }
 
+static int setup_variant(void **state) {
+  if (setup(state) != 0) return -1;
+  fake_nvrtc.entry = "flash_backward";
+  fake_driver.parameter_bytes = sizeof(struct flash_backward_variant_params);
+  return 0;
+}
+
+#define VARIANT_TEST(test) cmocka_unit_test_setup_teardown(test, setup_variant, fixture_teardown)
+
+static kjit_tensor numbers(uintptr_t number, int32_t dtype, int64_t seq_q) {
+  return (kjit_tensor){.data = address(number),
+                       .dtype = dtype,
+                       .rank = 4,
+                       .shape = {1, 6, seq_q, 700},
+                       .stride = {6 * 700 * seq_q, 700 * seq_q, 700, 1}};
+}
+
+static void expect_gradient_refused(struct fixture *f, const kjit_attention_backward_args *args, kjit_status status,
+                                    const char *message) {
+  assert_int_equal(status, kjit_attention_backward(f->runtime, NULL, 0, args, NULL, &f->error));
+  assert_non_null(strstr(f->error.message, message));
+}
+
+static void test_attention_backward__gradients_of_a_bias_are_a_kernel_of_their_own(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_backward_args args = backward_args();
+  const kjit_tensor bias = numbers(11, KJIT_BF16, 1), dbias = numbers(12, KJIT_FP32, 1);
+  struct flash_backward_variant_params params;
+  args.bias = &bias;
+  args.dbias = &dbias;
+  args.dq.data = args.dk.data = args.dv.data = NULL;
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, NULL, &f->error), &f->error);
+  assert_int_equal(fake_driver_calls_of(FAKE_LaunchKernel), 1);
+  memcpy(&params, fake_driver.launch.args, sizeof params);
+  assert_ptr_equal(params.gradients[0].data, address(12));
+  assert_int_equal(params.gradients[0].size[2], 1);
+  assert_int_equal(params.gradients[0].stride[1], 700);
+}
+
+static void test_attention_backward__gradients_of_what_is_read_are_checked(void **state) {
+  struct fixture *f = *state;
+  kjit_attention_backward_args args = backward_args();
+  const kjit_tensor bias = numbers(11, KJIT_BF16, 1000), narrow = numbers(12, KJIT_FP32, 1);
+  kjit_tensor dbias = numbers(12, KJIT_BF16, 1000);
+  args.dbias = &dbias;
+  expect_gradient_refused(f, &args, KJIT_ERR_INVALID_ARG, "dbias: is given without bias");
+  args.bias = &bias;
+  expect_gradient_refused(f, &args, KJIT_ERR_INVALID_ARG, "the gradient of bias: its dtype is 15: must be FP32 (6)");
+  args.dbias = &narrow;
+  expect_gradient_refused(f, &args, KJIT_ERR_INVALID_ARG, "the gradient of bias: must have its shape");
+  dbias.dtype = KJIT_FP32;
+  args.dbias = &dbias;
+  args.flags |= KJIT_ATTENTION_DETERMINISTIC;
+  expect_gradient_refused(f, &args, KJIT_ERR_UNSUPPORTED, "KJIT_ATTENTION_DETERMINISTIC: the gradients of what a");
+  dbias.device = 1;
+  args.flags = 0;
+  expect_gradient_refused(f, &args, KJIT_ERR_INVALID_ARG, "is on device 1, and device 0 writes it");
+}
+
+static void test_attention_backward__gradients_are_those_of_the_callers_tensors(void **state) {
+  static const kjit_variant_tensor tensors[] = {{"d", KJIT_INT32, 1}, {"t", KJIT_FP32, 1}};
+  struct fixture *f = *state;
+  kjit_attention_backward_args args = backward_args();
+  kjit_attention_variant_text text = kjit_attention_variant_text_default();
+  kjit_attention_variant *variant;
+  struct flash_backward_variant_params params;
+  const kjit_tensor one = {.data = address(13), .dtype = KJIT_INT32, .rank = 1, .shape = {700}, .stride = {1}};
+  kjit_tensor read[2] = {one, one}, gradients[2] = {{0}, one};
+  text.score = "score + t[d[k]]";
+  text.tensors = tensors;
+  text.tensor_count = 2;
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &f->error), &f->error);
+  read[1].dtype = gradients[1].dtype = KJIT_FP32;
+  gradients[1].data = address(14);
+  args.variant = variant;
+  args.variant_tensors = read;
+  args.variant_gradients = gradients;
+  args.dq.data = args.dk.data = args.dv.data = NULL;
+  assert_status(KJIT_OK, kjit_attention_backward(f->runtime, NULL, 0, &args, NULL, &f->error), &f->error);
+  memcpy(&params, fake_driver.launch.args, sizeof params);
+  assert_null(params.gradients[0].data);
+  assert_ptr_equal(params.gradients[1].data, address(14));
+  gradients[0] = gradients[1];
+  expect_gradient_refused(f, &args, KJIT_ERR_INVALID_ARG, "the gradient of d: it holds no real numbers");
+  kjit_attention_variant_free(variant);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       BACKWARD_TEST(test_attention_backward__launches_dq_then_dk_and_dv),
@@ -155,6 +243,9 @@ int main(void) {
       BACKWARD_TEST(test_attention_backward__configs_must_compute_each_gradient_once),
       BACKWARD_TEST(test_attention_backward__configs_of_the_caller_are_launched),
       BACKWARD_TEST(test_attention_backward__kernels_that_sum_dq_come_in_their_order),
+      VARIANT_TEST(test_attention_backward__gradients_of_a_bias_are_a_kernel_of_their_own),
+      VARIANT_TEST(test_attention_backward__gradients_of_what_is_read_are_checked),
+      VARIANT_TEST(test_attention_backward__gradients_are_those_of_the_callers_tensors),
   };
   return cmocka_run_group_tests_name("backward_call", tests, NULL, NULL);
 }

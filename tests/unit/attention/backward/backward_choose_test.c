@@ -161,7 +161,7 @@ static void test_flash_backward_rules__say_what_is_wrong(void **state) {
   expect_rule("flash_backward", FLASH("60", "1", "64", "64", "4", "2"),
               "head_dim is 60: must be a multiple of 8 from 8 to 256");
   expect_rule("flash_backward", FLASH("64", "3", "64", "64", "4", "2"),
-              "pass is 3: must be 1 (dq), 2 (dk), 4 (dv), 6 (dk and dv) or 8 (delta alone)");
+              "pass is 3: must be 1 (dq), 2 (dk), 4 (dv), 6 (dk and dv), 8 (delta alone) or 64 (what scores read)");
   expect_rule("flash_backward", FLASH("64", "1", "32", "64", "4", "2"),
               "tile_m is 32: must be a multiple of 64 up to 256, 16 rows for each warp");
   expect_rule("flash_backward", FLASH("64", "6", "32", "32", "4", "2"),

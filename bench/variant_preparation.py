@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""What finding blocks costs beside attention itself, and what a variant's call costs the host.
+
+First table: masks whose blocks are found before the attention kernel, at lengths from 8k on: those that are not row
+intervals, and lists of a BlockMask, which are turned into kjit's own. Times are the GPU's, of each kernel of a call, by
+CUPTI (torch.profiler), medians of the calls, L2 not flushed. `share` is that of all kernels but the attention kernel.
+
+Second table: microseconds of a call on the host, of 200 calls in a row on a small problem: a function that is made anew
+and traced each time, one that is made anew and alike, the same text, plain members, a call without a variant.
+
+usage: variant_preparation.py [--lengths 8192,16384] [--head-dims 128] [--calls N] [--warm]
+--warm compiles what the tables need, side by side, and times nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import statistics
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable
+
+from tables import find_package, markdown
+
+ATTENTION = ("attention_sm90", "flash_forward")
+WIDTH, DOCUMENTS, BLOCK, SPARSITY = 2048, 12, 128, 4
+
+
+def masks(length: int, heads: int) -> dict[str, dict[str, Any]]:
+    """What kjit.attention is given, by name. All of them have their blocks found before the attention kernel runs."""
+    import torch
+    from torch.nn.attention.flex_attention import BlockMask
+
+    card: dict[str, Any] = {"device": "cuda"}
+    doc = (torch.arange(length, **card) * DOCUMENTS // length).to(torch.int32)
+    flag = torch.rand(length, **card) < 8 / length
+    count = length // BLOCK
+    allowed = (torch.rand((count, count), **card) < 1 / SPARSITY) | torch.eye(count, **card).bool()
+    order = allowed.to(torch.int8).argsort(dim=1, descending=True, stable=True).to(torch.int32)[None, None]
+    counts = allowed.sum(1, dtype=torch.int32)[None, None]
+    lists = BlockMask.from_kv_blocks(torch.zeros_like(counts), torch.zeros_like(order), counts, order.contiguous())
+    per_head = counts.expand(1, heads, -1).contiguous(), order.expand(1, heads, -1, -1).contiguous()
+    by_head = BlockMask.from_kv_blocks(
+        torch.zeros_like(per_head[0]), torch.zeros_like(per_head[1]), *per_head, BLOCK_SIZE=BLOCK
+    )
+    side = length // 128
+    return {
+        "documents": {"mask": "doc[q] == doc[k]", "tensors": {"doc": doc}},
+        "documents, causal": {"mask": "doc[q] == doc[k] and q >= k", "tensors": {"doc": doc}},
+        "window and global tokens": {"mask": "abs(q - k) <= 512 or g[q] or g[k]", "tensors": {"g": flag}},
+        "neighbourhood": {
+            "mask": f"let r = clamp(q // {side}, 6, 121); let c = clamp(q % {side}, 6, {side - 7}); "
+            f"abs(r - k // {side}) <= 6 and abs(c - k % {side}) <= 6"
+        },
+        "by head": {"mask": "(doc[q] + h) % 3 == (doc[k] + h) % 3 and q >= k", "tensors": {"doc": doc}},
+        "BlockMask": {"blocks": lists},
+        "BlockMask by head": {"blocks": by_head},
+    }
+
+
+def kernel_times(run: Callable[[], Any], calls: int) -> dict[str, float]:
+    """Microseconds of a call's kernels by name, medians of the calls."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(calls):
+            run()
+        torch.cuda.synchronize()
+    times: dict[str, list[float]] = {}
+    for event in found.events():
+        if "CUDA" in str(event.device_type) and not event.name.startswith(("Memcpy", "Memset")):
+            times.setdefault(event.name, []).append(event.time_range.elapsed_us())
+    return {name: statistics.median(each) * len(each) / calls for name, each in times.items()}
+
+
+def cells(head_dims: list[int], lengths: list[int]) -> list[tuple[str, Callable[[], Any]]]:
+    import torch
+
+    import kjit
+
+    found = []
+    for head_dim in head_dims:
+        for length in lengths:
+            heads = WIDTH // head_dim
+            q, k, v = (torch.randn((1, length, heads, head_dim), dtype=torch.bfloat16, device="cuda") for _ in range(3))
+            out = torch.empty_like(q)
+            for name, options in masks(length, heads).items():
+                run = functools.partial(kjit.attention, q, k, v, out=out, **options)
+                found.append((f"{head_dim} {length} {name}", run))
+    return found
+
+
+def warm(runs: list[Callable[[], Any]]) -> None:
+    import torch
+
+    def first_call(run: Callable[[], Any]) -> None:
+        torch.cuda.set_device(0)
+        run()
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(first_call, runs))
+    torch.cuda.synchronize()
+
+
+def preparation(head_dims: list[int], lengths: list[int], calls: int) -> str:
+    body = []
+    for name, run in cells(head_dims, lengths):
+        try:
+            times = kernel_times(run, calls)
+        except Exception as fault:  # the others are of use without it
+            body.append([name, str(fault).strip()[:80], "", ""])
+            continue
+        attention = sum(us for kernel, us in times.items() if any(each in kernel for each in ATTENTION))
+        before = sum(times.values()) - attention
+        share = 100 * before / (before + attention) if attention else 100.0
+        body.append([name, f"{before:.1f}", f"{attention:.1f}", f"{share:.2f} %"])
+    return markdown(["hd, length, mask", "blocks us", "attention us", "share"], body)
+
+
+def host_calls() -> dict[str, Callable[[], Any]]:
+    import torch
+
+    import kjit
+
+    q, k, v = (torch.randn((1, 128, 4, 64), dtype=torch.bfloat16, device="cuda") for _ in range(3))
+    out, slope = torch.empty_like(q), torch.rand(4, device="cuda")
+    doc = torch.zeros(128, dtype=torch.int32, device="cuda")
+    sizes, number = [16], [0]
+
+    def traced() -> Any:
+        number[0] += 1
+        size = number[0] % 100  # another number at each call, in a list, which is never recalled
+        return kjit.attention(q, k, v, out=out, mask_mod=lambda b, h, i, j: (i - j <= size + sizes[0]) & (i >= j))
+
+    def traced_gym() -> Any:
+        scale = sizes[0] / 16
+        return kjit.attention(
+            q, k, v, out=out, score_mod=lambda s, b, h, i, j: s + slope[h] * (j - i) * (scale * sizes[0]),
+            mask_mod=lambda b, h, i, j: (doc[i] == doc[j]) & (i >= j),
+        )  # fmt: skip
+
+    def again() -> Any:
+        return kjit.attention(q, k, v, out=out, mask_mod=lambda b, h, i, j: (i - j <= 16) & (i >= j))
+
+    def same(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return (doc[i] == doc[j]) & (i >= j)
+
+    return {
+        "window, traced at each call": traced,
+        "documents and ALiBi, traced at each call": traced_gym,
+        "window, a function made alike": again,
+        "documents, the same function": lambda: kjit.attention(q, k, v, out=out, mask_mod=same),
+        "text with a number": lambda: kjit.attention(
+            q, k, v, out=out, mask="q - k <= w and q >= k", params={"w": 16}
+        ),
+        "window=(16, 0)": lambda: kjit.attention(q, k, v, out=out, causal=True, window=(16, 0)),
+        "no variant": lambda: kjit.attention(q, k, v, out=out, causal=True),
+    }
+
+
+def host(rounds: int = 15, calls: int = 200) -> str:
+    import torch
+
+    ways = host_calls()
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for run in ways.values():
+        for _ in range(20):
+            run()
+    for _ in range(rounds):
+        for name, run in ways.items():
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(calls):
+                run()
+            found[name].append((time.perf_counter() - begin) / calls * 1e6)
+    body = [[name, f"{statistics.median(each):.1f}", f"{min(each):.1f}"] for name, each in found.items()]
+    return markdown(["a call from Python", "median us", "least us"], body)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lengths", default="8192,16384,32768")
+    parser.add_argument("--head-dims", default="64,128")
+    parser.add_argument("--calls", type=int, default=10)
+    parser.add_argument("--warm", action="store_true", help="compile and end")
+    asked = parser.parse_args()
+    find_package()
+    import torch
+
+    if not torch.cuda.is_available():
+        print("variant_preparation.py: PyTorch shows no GPU", file=sys.stderr)
+        return 3
+    numbers = [[int(each) for each in text.split(",")] for text in (asked.head_dims, asked.lengths)]
+    if asked.warm:
+        warm([*(run for _, run in cells(*numbers)), *host_calls().values()])
+        return 0
+    print(host(), "\n", flush=True)
+    print(preparation(*numbers, asked.calls))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
