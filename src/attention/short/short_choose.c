@@ -30,9 +30,12 @@ kjit_status short_check_problem(const kjit_attention_problem *problem, kjit_erro
   return sm90_check_problem(problem, error);
 }
 
-/* Where heads share keys and queries are few, attention_sm90 packs heads into the rows that a tile has left. */
+/* Where heads share keys and queries are few, attention_sm90 packs heads into the rows that a tile has left: at least a
+ * third fewer tiles are worth that. */
 static bool wants_packing(const kjit_attention_problem *problem) {
-  return problem->heads_q > problem->heads_kv && 3 * problem->seq_q < 2 * integer_round_up(problem->seq_q, SHORT_ROWS);
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  const int64_t packed = integer_divide_up(group * problem->seq_q, SHORT_ROWS);
+  return 3 * packed <= 2 * group * integer_divide_up(problem->seq_q, SHORT_ROWS);
 }
 
 static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {

@@ -33,11 +33,12 @@ enum {
  * consumers and with three, and the query length from which on three consumers are better. Three consumers' tiles of
  * 192 rows read keys a third less often, but more of a causal tile lies beyond the diagonal, which costs short problems
  * more. */
+struct steps {
+  int32_t tile_n, tile_n_of_three, rows_of_three;
+};
 struct head_class {
   int32_t columns;
-  struct {
-    int32_t tile_n, tile_n_of_three, rows_of_three;
-  } of[2]; /* full, causal */
+  struct steps of[2]; /* full, causal */
 };
 enum { NEVER = INT32_MAX };
 /* clang-format off */
@@ -54,19 +55,26 @@ static const struct head_class classes[] = {
 };
 /* clang-format on */
 
-static const struct head_class *find_class(int64_t head_dim_v) {
+/* Causal queries that see seven eighths of the keys or more in the mean are as good as full: a chunk of a prefill. */
+enum { KEYS_OF_A_CHUNK = 4 };
+
+static bool is_triangle(const kjit_attention_problem *problem) {
+  return problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_kv < KEYS_OF_A_CHUNK * problem->seq_q;
+}
+
+static const struct steps *find_steps(int64_t head_dim_v, bool triangle) {
   size_t i = 0;
   while (head_dim_v > classes[i].columns)
     i++;
-  return &classes[i];
+  return &classes[i].of[triangle];
 }
 
 static int64_t count_tiles(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
   return sm90_tiles_of(problem, config).count;
 }
 
-static int32_t best_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t causal) {
-  return problem->seq_q >= class->of[causal].rows_of_three ? 3 : 2;
+static int32_t best_consumers(const kjit_attention_problem *problem, const struct steps *steps) {
+  return problem->seq_q >= steps->rows_of_three ? 3 : 2;
 }
 
 /* At most `most` consumer warpgroups, and no more than the query rows fill. */
@@ -77,10 +85,9 @@ static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_
 }
 
 /* Set the number of consumers, and the keys of a step that belong to it. */
-static void set_consumers(kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv,
+static void set_consumers(kjit_attention_sm90_config *config, const struct steps *steps, int64_t seq_kv,
                           int32_t consumers) {
-  const int32_t causal = config->causal;
-  const int32_t many = consumers == 3 ? class->of[causal].tile_n_of_three : class->of[causal].tile_n;
+  const int32_t many = consumers == 3 ? steps->tile_n_of_three : steps->tile_n;
   config->consumers = consumers;
   config->tile_n = seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
 }
@@ -114,12 +121,12 @@ static int64_t whole_time(const kjit_attention_problem *problem, const kjit_atte
 
 /* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
  * less. */
-static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t best,
+static void choose_consumers(const kjit_attention_problem *problem, const struct steps *steps, int32_t best,
                              const struct sm90_card *card, kjit_attention_sm90_config *config) {
-  set_consumers(config, class, problem->seq_kv, fill_consumers(problem, config, best));
+  set_consumers(config, steps, problem->seq_kv, fill_consumers(problem, config, best));
   if (config->consumers < 3) return;
   kjit_attention_sm90_config smaller = *config;
-  set_consumers(&smaller, class, problem->seq_kv, 2);
+  set_consumers(&smaller, steps, problem->seq_kv, 2);
   if (whole_time(problem, &smaller, card) <= whole_time(problem, config, card)) *config = smaller;
 }
 
@@ -129,10 +136,10 @@ struct choice {
 };
 
 /* Take tiles of this many consumers or fewer, whole or split, if the model says that they are done sooner. */
-static void consider(const kjit_attention_problem *problem, const struct head_class *class,
+static void consider(const kjit_attention_problem *problem, const struct steps *steps,
                      const struct sm90_card *card, kjit_attention_sm90_config candidate, struct choice *best) {
   for (int32_t consumers = candidate.consumers; consumers >= 1; consumers--) {
-    set_consumers(&candidate, class, problem->seq_kv, consumers);
+    set_consumers(&candidate, steps, problem->seq_kv, consumers);
     const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
     const int64_t parts = sm90_tiles_parts(&tiles, &candidate, card);
     const int64_t time = sm90_tiles_time(&tiles, &candidate, parts, card);
@@ -144,7 +151,7 @@ static void consider(const kjit_attention_problem *problem, const struct head_cl
 
 /* Step 2: where tiles leave SMs idle, take smaller tiles, or tiles whose keys are split, whichever the model prefers.
  * Heads that share keys may be spread over more tiles of fewer rows, whose splits are merged at the same time. */
-static void use_idle(const kjit_attention_problem *problem, const struct head_class *class,
+static void use_idle(const kjit_attention_problem *problem, const struct steps *steps,
                      const struct sm90_card *card, kjit_attention_sm90_config *config) {
   struct choice best = {*config, INT64_MAX};
   if (count_tiles(problem, config) > 3 * (int64_t)card->multiprocessors) return;
@@ -152,7 +159,7 @@ static void use_idle(const kjit_attention_problem *problem, const struct head_cl
   for (kjit_attention_sm90_config candidate = *config; candidate.packed >= 1; candidate.packed /= 2) {
     if (candidate.packed < config->packed && candidate.packed * problem->seq_q < LEAST_ROWS) break;
     candidate.consumers = fill_consumers(problem, &candidate, most);
-    consider(problem, class, card, candidate, &best);
+    consider(problem, steps, card, candidate, &best);
   }
   *config = best.config;
 }
@@ -214,8 +221,8 @@ static void suit_tensor(const kjit_attention_problem *problem, kjit_attention_sm
  * packed heads stay as they are. */
 void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
                        kjit_attention_sm90_config *config) {
-  const struct head_class *class = find_class(problem->head_dim_v);
-  const bool has_three = class->of[0].rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
+  const struct steps *steps = find_steps(problem->head_dim_v, config->causal);
+  const bool has_three = find_steps(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
   if (config->split || config->packed > 1) return;
   int32_t consumers = config->consumers;
   if (needs->is_narrow)
@@ -223,7 +230,7 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
   else if (needs->is_curved && consumers == 2 && has_three)
     consumers = 3;
   if (consumers != config->consumers) {
-    set_consumers(config, class, problem->seq_kv, consumers);
+    set_consumers(config, steps, problem->seq_kv, consumers);
     choose_tile(config);
   }
   if (needs->is_tiled) suit_tensor(problem, config);
@@ -257,7 +264,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
   if (status == KJIT_OK) status = sm90_check_problem(problem, error);
   if (status != KJIT_OK) return status;
-  const struct head_class *class = find_class(problem->head_dim_v);
+  const struct steps *steps = find_steps(problem->head_dim_v, is_triangle(problem));
   kjit_attention_sm90_config config = {.dtype = problem->dtype,
                                        .head_dim = (int32_t)problem->head_dim,
                                        .head_dim_v = (int32_t)problem->head_dim_v,
@@ -266,10 +273,10 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
                                        .ping_pong = 1,
                                        .rescale_slack = RESCALE_SLACK,
                                        .packed = 1};
-  const int32_t consumers = best_consumers(problem, class, config.causal);
+  const int32_t consumers = best_consumers(problem, steps);
   config.packed = choose_packed(problem, consumers);
-  choose_consumers(problem, class, consumers, card, &config);
-  use_idle(problem, class, card, &config);
+  choose_consumers(problem, steps, consumers, card, &config);
+  use_idle(problem, steps, card, &config);
   choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
   status = sm90_check(&config, error);

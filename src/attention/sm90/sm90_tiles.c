@@ -124,11 +124,21 @@ static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_s
   return parts == 0 ? 0 : cycles(card, BEGIN) + steps * integer_max(step_time(config, card), traffic);
 }
 
+/* The key blocks by which a head's longest tile is longer than its shortest, under a causal mask. */
+static int64_t blocks_of_queries(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
+  return tiles->query_tiles * SM90_GROUP_ROWS / config->packed * config->consumers / config->tile_n;
+}
+
+/* Are a causal problem's tiles about equally long, so that a last round of few tiles is not filled by shorter ones? */
+static bool are_alike(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
+  return 4 * blocks_of_queries(tiles, config) <= tiles->key_blocks;
+}
+
 /* The time of causal tiles, longest first: the longest tile, or each SM's share of all of them, whichever is longer. */
 static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                            const struct sm90_card *card) {
-  const int64_t shorter = tiles->query_tiles * SM90_GROUP_ROWS / config->packed * config->consumers / config->tile_n;
-  const int64_t mean_twice = 2 * tiles->key_blocks - integer_min(shorter, tiles->key_blocks - 1);
+  const int64_t shorter = integer_min(blocks_of_queries(tiles, config), tiles->key_blocks - 1);
+  const int64_t mean_twice = 2 * tiles->key_blocks - shorter;
   const int64_t busy = integer_min(tiles->count, card->multiprocessors), share = tiles->count * mean_twice / (2 * busy);
   const int64_t steps = integer_max(tiles->key_blocks, share), rounds = integer_divide_up(tiles->count, busy);
   return round_time(tiles, config, busy, steps, card) + (rounds - 1) * cycles(card, BEGIN);
@@ -137,7 +147,7 @@ static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                         const struct sm90_card *card) {
   const uint32_t multiprocessors = card->multiprocessors;
-  if (config->causal && parts == 1) return causal_time(tiles, config, card);
+  if (config->causal && parts == 1 && !are_alike(tiles, config)) return causal_time(tiles, config, card);
   const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
   return all / multiprocessors * round_time(tiles, config, multiprocessors, steps, card) +
          round_time(tiles, config, all % multiprocessors, steps, card) + merge_time(tiles, config, parts, card);
