@@ -23,16 +23,15 @@ static inline uint64_t tensor_box_stride_bytes(const kjit_tensor *tensor, enum t
   return (uint64_t)stride * TENSOR_BOX_ELEMENT_BYTES;
 }
 
-/* How many bytes L2 fetches at a time: `most`, unless rows lie apart and begin or end inside of 128 bytes. Then much of
- * what is fetched belongs to heads that nobody has asked for, and is gone before somebody does: of 80 columns, 160
- * bytes, 256 to 384 would be read, which made an H100 take 344 us for what takes it half as long. Of rows side by side
- * what is fetched beyond one is the next. */
+/* How many bytes L2 fetches at a time: `most` of rows that are whole lines of 128 bytes. Of other rows that lie apart,
+ * what is fetched beside them belongs to heads that nobody has asked for, and may be gone before somebody does, so only
+ * what is asked for is fetched; of those that lie side by side it is the next row, a line at a time. */
 static inline kjit_map_promotion tensor_box_promotion(const kjit_tensor *tensor, kjit_map_promotion most) {
   enum { LINE_BYTES = 128 };
   const uint64_t row = (uint64_t)tensor->shape[TENSOR_BOX_HEAD_DIM] * TENSOR_BOX_ELEMENT_BYTES;
   const uint64_t seq = tensor_box_stride_bytes(tensor, TENSOR_BOX_SEQ);
-  const bool has_whole_lines = (row | seq | tensor_box_stride_bytes(tensor, TENSOR_BOX_HEADS)) % LINE_BYTES == 0;
-  return has_whole_lines || seq == row ? most : KJIT_MAP_PROMOTION_NONE;
+  if ((row | seq | tensor_box_stride_bytes(tensor, TENSOR_BOX_HEADS)) % LINE_BYTES == 0) return most;
+  return seq == row ? KJIT_MAP_PROMOTION_128B : KJIT_MAP_PROMOTION_NONE;
 }
 
 /* The map over (head_dim, seq, heads, batch), innermost axis first, in boxes of `rows` rows of one head. */

@@ -26,7 +26,10 @@ enum {
   /* The tile for few keys. There is one size, so that a growing cache of keys does not compile a kernel at each length.
    */
   FEW_KEYS = 64,
-  LEAST_ROWS = 8, /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
+  NARROW_HEAD = 96,     /* columns up to which three consumers are tried for causal queries of any length */
+  NARROW_STEP = 64,     /* and those up to which short steps cost more than they spare */
+  SHORT_QUERIES = 1024, /* that are so few tiles that the diagonal's are many of them */
+  LEAST_ROWS = 8,       /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
 /* The choices that were measured best for heads of up to `columns` columns of V: keys of a step with up to two
@@ -50,7 +53,7 @@ static const struct head_class classes[] = {
     { 96, {{112, 112,    0}, {160,  96,  2048}}},
     {112, {{128,  96, 2048}, {128,  96,  4096}}},
     {128, {{128,  80, 2048}, {128,  80,  8192}}},
-    {160, {{ 96,   0, NEVER}, {80,   0, NEVER}}},
+    {160, {{ 96,  64,    0}, { 80,  64,     0}}},
     {256, {{ 64,   0, NEVER}, {64,   0, NEVER}}},
 };
 /* clang-format on */
@@ -77,6 +80,12 @@ static int32_t best_consumers(const kjit_attention_problem *problem, const struc
   return problem->seq_q >= steps->rows_of_three ? 3 : 2;
 }
 
+/* Under a causal mask short queries may take three consumers all the same, by how their tiles lie on the triangle. */
+static bool may_take_three(const kjit_attention_problem *problem, const struct steps *steps) {
+  if (!is_triangle(problem) || steps->tile_n_of_three == 0) return false;
+  return problem->seq_q <= (problem->head_dim_v <= NARROW_HEAD ? steps->rows_of_three : SHORT_QUERIES);
+}
+
 /* At most `most` consumer warpgroups, and no more than the query rows fill. */
 static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config,
                               int32_t most) {
@@ -84,12 +93,15 @@ static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_
   return (int32_t)integer_min(needed, most);
 }
 
+static int32_t shorten(int32_t tile_n, int64_t seq_kv) {
+  return seq_kv <= FEW_KEYS && tile_n > FEW_KEYS ? FEW_KEYS : tile_n;
+}
+
 /* Set the number of consumers, and the keys of a step that belong to it. */
 static void set_consumers(kjit_attention_sm90_config *config, const struct steps *steps, int64_t seq_kv,
                           int32_t consumers) {
-  const int32_t many = consumers == 3 ? steps->tile_n_of_three : steps->tile_n;
   config->consumers = consumers;
-  config->tile_n = seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
+  config->tile_n = shorten(consumers == 3 ? steps->tile_n_of_three : steps->tile_n, seq_kv);
 }
 
 /* Choose how many query heads that share a key head are packed into one tile (pack_gqa): more than one where that makes
@@ -119,15 +131,32 @@ static int64_t whole_time(const kjit_attention_problem *problem, const kjit_atte
   return sm90_tiles_time(&tiles, config, 1, card);
 }
 
+/* Take these consumers and keys if the model says that tiles of them are done sooner, by so many per cent at least. */
+static void consider_whole(const kjit_attention_problem *problem, const struct sm90_card *card, int32_t consumers,
+                           int32_t tile_n, int64_t percent, kjit_attention_sm90_config *best) {
+  kjit_attention_sm90_config candidate = *best;
+  candidate.consumers = consumers;
+  candidate.tile_n = tile_n;
+  const int64_t now = whole_time(problem, best, card);
+  if (whole_time(problem, &candidate, card) * 100 < now * (100 - percent)) *best = candidate;
+}
+
 /* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
- * less. */
+ * less. On the triangle of a causal mask shorter steps leave fewer scores beyond it, which is much of short queries. */
 static void choose_consumers(const kjit_attention_problem *problem, const struct steps *steps, int32_t best,
                              const struct sm90_card *card, kjit_attention_sm90_config *config) {
-  set_consumers(config, steps, problem->seq_kv, fill_consumers(problem, config, best));
-  if (config->consumers < 3) return;
-  kjit_attention_sm90_config smaller = *config;
-  set_consumers(&smaller, steps, problem->seq_kv, 2);
-  if (whole_time(problem, &smaller, card) <= whole_time(problem, config, card)) *config = smaller;
+  const bool may_have_three = best == 3 || may_take_three(problem, steps);
+  set_consumers(config, steps, problem->seq_kv, fill_consumers(problem, config, may_have_three ? 3 : 2));
+  const bool has_three = config->consumers == 3;
+  if (config->consumers < 2) return;
+  set_consumers(config, steps, problem->seq_kv, 2);
+  const int64_t margin = best == 3 ? 0 : problem->head_dim_v > NARROW_STEP ? 2 : 6;
+  if (has_three)
+    consider_whole(problem, card, 3, shorten(steps->tile_n_of_three, problem->seq_kv), margin, config);
+  if (!is_triangle(problem) || problem->seq_q > SHORT_QUERIES) return;
+  if (problem->head_dim_v > NARROW_STEP) consider_whole(problem, card, 2, FEW_KEYS, margin, config);
+  for (int32_t keys = has_three ? steps->tile_n_of_three : 0; keys >= FEW_KEYS; keys -= KEY_STEP)
+    consider_whole(problem, card, 3, keys, margin, config);
 }
 
 struct choice {
@@ -206,6 +235,13 @@ static void add_stages(const kjit_attention_problem *problem, kjit_attention_sm9
   }
 }
 
+/* Short steps wait for memory more often than long ones. */
+static void add_third_stage(kjit_attention_sm90_config *config) {
+  kjit_attention_sm90_config more = *config;
+  more.stages = 3;
+  if (sm90_fits(&more)) *config = more;
+}
+
 /* A tensor's terms leave fewer registers for a step's scores. Heads of up to 64 columns take three consumers and 80
  * keys, up to 128 two and 112. */
 static void suit_tensor(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
@@ -279,6 +315,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   use_idle(problem, steps, card, &config);
   choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
+  if (config.consumers == 2 && config.tile_n == FEW_KEYS && is_triangle(problem)) add_third_stage(&config);
   status = sm90_check(&config, error);
   if (status == KJIT_OK) *out = sm90_canonical(&config);
   return status;
