@@ -11,8 +11,8 @@
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
 
-#include "attention_sm90/bands.cuh"
 #include "attention_short_sm90/config.cuh"
+#include "attention_sm90/bands.cuh"
 
 namespace shared {
 

@@ -66,8 +66,8 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
                         kjit_attention_decode_sm90_config *config) {
   static const struct {
     int32_t least, columns, rows, tile_n, blocks_per_sm, percent;
-  } tiles[] = {{1, 64, 64, 128, 3, 100},    {1, 64, 64, 128, 2, 100},  {1, 64, 16, 64, 4, 105},
-               {65, 128, 16, 64, 3, 100},   {65, 128, 16, 64, 2, 100}, {65, 128, 64, 128, 1, 103},
+  } tiles[] = {{1, 64, 64, 128, 3, 100},   {1, 64, 64, 128, 2, 100},  {1, 64, 16, 64, 4, 105},
+               {65, 128, 16, 64, 3, 100},  {65, 128, 16, 64, 2, 100}, {65, 128, 64, 128, 1, 103},
                {129, 192, 64, 96, 1, 100}, {129, 256, 64, 64, 1, 104}};
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   kjit_attention_decode_sm90_config candidate = *config;

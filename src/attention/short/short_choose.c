@@ -54,8 +54,8 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
 }
 
 /* Warpgroups, blocks on an SM, and heads in shared memory, the better ones first, as measured on an H200;
- * docs/lab-notes.md. A head of many tiles is read long before the next one is needed, so one of them is enough where two
- * would leave room for few warpgroups. */
+ * docs/lab-notes.md. A head of many tiles is read long before the next one is needed, so one of them is enough where
+ * two would leave room for few warpgroups. */
 struct shape {
   int32_t consumers, blocks_per_sm, stages;
 };

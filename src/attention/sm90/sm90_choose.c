@@ -26,10 +26,11 @@ enum {
   /* The tile for few keys. There is one size, so that a growing cache of keys does not compile a kernel at each length.
    */
   FEW_KEYS = 64,
-  NARROW_HEAD = 96,     /* columns up to which three consumers are tried for causal queries of any length */
-  NARROW_STEP = 64,     /* and those up to which short steps cost more than they spare */
-  SHORT_QUERIES = 1024, /* that are so few tiles that the diagonal's are many of them */
-  LEAST_ROWS = 8,       /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
+  MOST_V_OF_THREE = 128, /* columns of V in parts of three consumers */
+  NARROW_HEAD = 96,      /* columns up to which three consumers are tried for causal queries of any length */
+  NARROW_STEP = 64,      /* and those up to which short steps cost more than they spare */
+  SHORT_QUERIES = 1024,  /* that are so few tiles that the diagonal's are many of them */
+  LEAST_ROWS = 8,        /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
 /* The choices that were measured best for heads of up to `columns` columns of V: keys of a step with up to two
@@ -151,8 +152,7 @@ static void choose_consumers(const kjit_attention_problem *problem, const struct
   if (config->consumers < 2) return;
   set_consumers(config, steps, problem->seq_kv, 2);
   const int64_t margin = best == 3 ? 0 : problem->head_dim_v > NARROW_STEP ? 2 : 6;
-  if (has_three)
-    consider_whole(problem, card, 3, shorten(steps->tile_n_of_three, problem->seq_kv), margin, config);
+  if (has_three) consider_whole(problem, card, 3, shorten(steps->tile_n_of_three, problem->seq_kv), margin, config);
   if (!is_triangle(problem) || problem->seq_q > SHORT_QUERIES) return;
   if (problem->head_dim_v > NARROW_STEP) consider_whole(problem, card, 2, FEW_KEYS, margin, config);
   for (int32_t keys = has_three ? steps->tile_n_of_three : 0; keys >= FEW_KEYS; keys -= KEY_STEP)
@@ -165,12 +165,13 @@ struct choice {
 };
 
 /* Take tiles of this many consumers or fewer, whole or split, if the model says that they are done sooner. */
-static void consider(const kjit_attention_problem *problem, const struct steps *steps,
-                     const struct sm90_card *card, kjit_attention_sm90_config candidate, struct choice *best) {
+static void consider(const kjit_attention_problem *problem, const struct steps *steps, const struct sm90_card *card,
+                     kjit_attention_sm90_config candidate, struct choice *best) {
   for (int32_t consumers = candidate.consumers; consumers >= 1; consumers--) {
     set_consumers(&candidate, steps, problem->seq_kv, consumers);
     const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
     const int64_t parts = sm90_tiles_parts(&tiles, &candidate, card);
+    if (parts > 1 && consumers == 3 && problem->head_dim_v > MOST_V_OF_THREE) continue; /* a part takes registers too */
     const int64_t time = sm90_tiles_time(&tiles, &candidate, parts, card);
     if (time >= best->time) continue;
     *best = (struct choice){candidate, time};
@@ -180,8 +181,8 @@ static void consider(const kjit_attention_problem *problem, const struct steps *
 
 /* Step 2: where tiles leave SMs idle, take smaller tiles, or tiles whose keys are split, whichever the model prefers.
  * Heads that share keys may be spread over more tiles of fewer rows, whose splits are merged at the same time. */
-static void use_idle(const kjit_attention_problem *problem, const struct steps *steps,
-                     const struct sm90_card *card, kjit_attention_sm90_config *config) {
+static void use_idle(const kjit_attention_problem *problem, const struct steps *steps, const struct sm90_card *card,
+                     kjit_attention_sm90_config *config) {
   struct choice best = {*config, INT64_MAX};
   if (count_tiles(problem, config) > 3 * (int64_t)card->multiprocessors) return;
   const int32_t most = config->consumers;
@@ -258,7 +259,8 @@ static void suit_tensor(const kjit_attention_problem *problem, kjit_attention_sm
 void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
                        kjit_attention_sm90_config *config) {
   const struct steps *steps = find_steps(problem->head_dim_v, config->causal);
-  const bool has_three = find_steps(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
+  const bool has_three =
+      find_steps(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
   if (config->split || config->packed > 1) return;
   int32_t consumers = config->consumers;
   if (needs->is_narrow)

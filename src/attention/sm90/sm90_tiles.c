@@ -232,9 +232,9 @@ size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_atten
  * sections are alike, because a small last one would leave most of the card idle. The fraction was measured on an H200
  * (docs/performance.md).
  *
- * A section's longest tiles come first and read all of its keys, which its shorter tiles then find in L2. With few tiles
- * a head that is half of the work at the memory's speed and half at L2's, so sections of these are two rounds of tiles,
- * and other sections' long tiles read memory meanwhile. */
+ * A section's longest tiles come first and read all of its keys, which its shorter tiles then find in L2. With few
+ * tiles a head that is half of the work at the memory's speed and half at L2's, so sections of these are two rounds of
+ * tiles, and other sections' long tiles read memory meanwhile. */
 int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_problem *problem, uint32_t sm_count,
                            uint64_t l2_bytes) {
   const int64_t pairs = tiles->heads * problem->batch;

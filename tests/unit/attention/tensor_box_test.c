@@ -7,10 +7,11 @@ enum { BATCH = 3, SEQ = 100, HEADS = 5 };
 /* (batch, seq, heads, columns) in memory, or with heads before positions; rows `padded` elements apart. */
 static kjit_tensor tensor_of(int64_t columns, int64_t padded, bool heads_first) {
   const int64_t row = padded ? padded : columns;
-  return (kjit_tensor){.data = (void *)0x1000,
-                       .rank = 4,
-                       .shape = {BATCH, SEQ, HEADS, columns},
-                       .stride = {SEQ * HEADS * row, heads_first ? row : HEADS * row, heads_first ? SEQ * row : row, 1}};
+  return (kjit_tensor){
+      .data = (void *)0x1000,
+      .rank = 4,
+      .shape = {BATCH, SEQ, HEADS, columns},
+      .stride = {SEQ * HEADS * row, heads_first ? row : HEADS * row, heads_first ? SEQ * row : row, 1}};
 }
 
 static kjit_map_promotion promotion_of(int64_t columns, int64_t padded, bool heads_first) {

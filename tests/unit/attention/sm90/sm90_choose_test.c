@@ -95,40 +95,6 @@ static void test_sm90_choose__three_consumers_at_128_want_long_queries(void **st
   }
 }
 
-static void test_sm90_choose__short_causal_takes_smaller_tiles_at_64(void **state) {
-  (void)state;
-  kjit_attention_problem problem = problem_of(512, 64, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 132).consumers, 2); /* four tiles of 128 rows, or three of 192 */
-  problem = problem_of(902, 64, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 132).consumers, 3); /* eight, the last with six rows, or five */
-  problem = problem_of(2048, 64, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 0).consumers, 3);
-}
-
-/* 258 queries are three tiles of 128 rows, of which the last two visit blocks that are mostly beyond the diagonal. */
-static void test_sm90_choose__short_causal_takes_shorter_steps_at_128(void **state) {
-  (void)state;
-  kjit_attention_problem problem = problem_of(258, 128, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 132).tile_n, 64);
-  problem = problem_of(512, 128, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 132).tile_n, 128);
-}
-
-/* A chunk of a prefill sees nearly all keys, so that its tiles are as long as full attention's. */
-static void test_sm90_choose__chunks_take_the_tiles_of_full_attention(void **state) {
-  (void)state;
-  kjit_attention_problem problem = problem_of(190, 64, KJIT_ATTENTION_CAUSAL);
-  problem.seq_kv = 1521;
-  assert_int_equal(choose(&problem, 132).consumers, 3);
-}
-
-/* Rows of 152 columns lie in two lines of L2 each, so that K and V are better read for 192 rows at a time. */
-static void test_sm90_choose__rows_of_parts_of_lines_take_three_consumers(void **state) {
-  (void)state;
-  kjit_attention_problem problem = problem_of(4209, 152, 0);
-  assert_int_equal(choose(&problem, 132).consumers, 3);
-}
-
 static void test_sm90_choose__a_last_round_that_is_nearly_empty_takes_smaller_tiles_at_64(void **state) {
   (void)state;
   kjit_attention_problem problem = problem_of(4096, 64, 0);
@@ -382,10 +348,6 @@ int main(void) {
       cmocka_unit_test(test_sm90_choose__round_head_sizes_get_what_was_measured),
       cmocka_unit_test(test_sm90_choose__tiles_overlap_where_there_is_room),
       cmocka_unit_test(test_sm90_choose__three_consumers_at_128_want_long_queries),
-      cmocka_unit_test(test_sm90_choose__short_causal_takes_smaller_tiles_at_64),
-      cmocka_unit_test(test_sm90_choose__short_causal_takes_shorter_steps_at_128),
-      cmocka_unit_test(test_sm90_choose__chunks_take_the_tiles_of_full_attention),
-      cmocka_unit_test(test_sm90_choose__rows_of_parts_of_lines_take_three_consumers),
       cmocka_unit_test(test_sm90_choose__a_last_round_that_is_nearly_empty_takes_smaller_tiles_at_64),
       cmocka_unit_test(test_sm90_choose__few_rows_take_few_consumers),
       cmocka_unit_test(test_sm90_choose__few_keys_take_one_smaller_tile),
