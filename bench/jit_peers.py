@@ -6,6 +6,10 @@ and the GPU awake, to the result being there. Cold begins with empty cache folde
 left. The resident column is host time for a further call on a tiny problem, not waiting for it. Peers that are
 handed source (CuPy, cuda.core) compile and load what kjit's flash_forward compiles; they are not launched.
 
+"kjit tiered" has KJIT_TIERED=on. After its first result it is called again and again until the chosen kernel has taken
+over, and its line tells the host time of the longest of these calls, how many there were, and when that was. All
+results of one kernel must be the same bits, and those of the two as exact as any.
+
 Writes jit_peers.csv, .md and .png into DIR (by default here); --from draws the plots again of a CSV file, without
 a GPU.
 """
@@ -135,11 +139,12 @@ def child_cuda_core() -> Attention:
     return run
 
 
-PLAN = "kjit plan"
+PLAN, TIERED = "kjit plan", "kjit tiered"
 # name: (what makes it, is it launched)
 PEERS: dict[str, tuple[Callable[[], Attention], bool]] = {
     "kjit": (child_kjit, True),
     "kjit flash_forward": (child_kjit_flash, True),
+    TIERED: (child_kjit, True),
     PLAN: (child_plan, True),
     "PyTorch sdpa (prebuilt)": (child_sdpa, True),
     "Triton": (child_triton, True),
@@ -186,6 +191,35 @@ def resident_us(call: Callable[[], Any]) -> float:
     return min(averages)
 
 
+#: Calls after the swap, and seconds after which a chosen kernel that has not taken over is a failure.
+CALLS_AFTER_SWAP, LONGEST_SWAP = 100, 20
+
+
+def swap(attention: Attention, big: list[Any]) -> dict[str, float]:
+    """Call until the chosen kernel has taken over, and some times more: the longest call, and when that was."""
+    import kjit
+    import torch
+
+    runtime, begin, longest, swapped = kjit.default_runtime(), time.perf_counter(), 0.0, 0.0
+    first: dict[int, Any] = {}  # of each kernel, by the number of swaps before it
+    calls = {0: 0, 1: 0}
+    while calls[1] < CALLS_AFTER_SWAP:
+        started = time.perf_counter()
+        out = attention(*big)
+        ended = time.perf_counter()
+        torch.cuda.synchronize()
+        kernel = runtime.stats()["tier_swaps"]
+        calls[kernel] += 1
+        longest = max(longest, ended - started)
+        swapped = ended - begin if kernel == 0 else swapped
+        if not torch.equal(first.setdefault(kernel, out), out):
+            raise AssertionError(f"after {calls} calls: other bits than the calls before")
+        if ended - begin > LONGEST_SWAP:
+            raise AssertionError("the chosen kernel has not taken over")
+    check(first[1], *big)
+    return {"longest_call_ms": longest * 1e3, "calls_of_the_first_tier": calls[0], "swapped_after_s": swapped}
+
+
 def run_child(name: str) -> None:
     """Measure one peer in this process; one JSON object on the output."""
     import torch
@@ -203,6 +237,9 @@ def run_child(name: str) -> None:
         found = {"first_ms": (time.perf_counter() - begin) * 1e3, "resident_us": None}
         if launched:
             check(out, *big)
+            if name == TIERED:
+                told = ", ".join(f"{key} {value:.3g}" for key, value in swap(attention, big).items())
+                print(f"{name}: {told}", file=sys.stderr)
             found["resident_us"] = resident_us(resident_call(name, attention, tiny))
     print(json.dumps(found))
 
@@ -210,6 +247,7 @@ def run_child(name: str) -> None:
 def spawn(name: str, caches: Path, limit: float) -> tuple[Optional[dict[str, Any]], str]:
     """(measurement, "") of a fresh process, or (None, why there is none)."""
     environment = {**os.environ, **{variable: str(caches / folder) for variable, folder in CACHES.items()}}
+    environment.update({"KJIT_TIERED": "on"} if name == TIERED else {})
     command = [sys.executable, __file__, "--child", name]
     try:
         result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=limit)
@@ -218,6 +256,8 @@ def spawn(name: str, caches: Path, limit: float) -> tuple[Optional[dict[str, Any
     if result.returncode != 0:
         lines = result.stderr.strip().splitlines()
         return None, lines[-1][:160] if lines else f"exit code {result.returncode}"
+    if name == TIERED:
+        print(result.stderr.strip(), file=sys.stderr)
     return json.loads(result.stdout.strip().splitlines()[-1]), ""
 
 

@@ -84,12 +84,6 @@ private:
     });
   }
 
-  // What to add to a descriptor for the product `depth`, 16 columns each: 32 bytes within a band of 64 columns; the
-  // next band lies behind all rows of this one.
-  KJIT_DEVICE static uint64_t band_step(int rows, int depth) {
-    return wgmma_descriptor_step(depth / 4 * rows * cfg::kRowBytes + depth % 4 * 32);
-  }
-
   // Issue S = Q K^T, without waiting for it.
   KJIT_DEVICE void issue_scores(float (&s)[kColumns8][4]) const {
     const uint64_t q = wgmma_descriptor(at.query(consumer, queries.slot), 16);
@@ -101,8 +95,8 @@ private:
       const uint64_t k_part = k + wgmma_descriptor_step(part * cfg::kScoreColumns * cfg::kRowBytes);
 #pragma unroll
       for (int d = 0; d < kDepth; d++)
-        Wgmma<cfg::Element, cfg::kScoreColumns>::mma_async_ss(scores, q + band_step(cfg::kRows, d),
-                                                              k_part + band_step(cfg::kKeyRows, d), d > 0);
+        Wgmma<cfg::Element, cfg::kScoreColumns>::mma_async_ss(scores, q + bands::step(cfg::kRows, d),
+                                                              k_part + bands::step(cfg::kKeyRows, d), d > 0);
     }
     wgmma_commit_group();
   }
@@ -166,7 +160,7 @@ private:
   // read.
   KJIT_DEVICE void store(const Tile &tile, const float (&o)[kOutput8][4]) {
     const uint32_t out = at.query(consumer, queries.slot);
-    output_to_shared(out, o);
+    bands::store<cfg::Element>(out, o, cfg::kRows, warp * 16 + lane % 16, lane / 16, 0, cfg::bands(cfg::kHeadDimV));
     fence_async_proxy();
     bar_sync(own_barrier(), kThreadsPerWarpgroup);
     if (thread == 0) {
@@ -176,24 +170,5 @@ private:
       cp_async_bulk_commit_group();
     }
     stored = queries.slot;
-  }
-
-  // Write O to shared memory, 16 columns at a time, with the 128-byte swizzle that TMA expects: 16-byte chunk index XOR
-  // row % 8.
-  KJIT_DEVICE void output_to_shared(uint32_t out, const float (&o)[kOutput8][4]) const {
-    const int row = warp * 16 + lane % 16, half = lane / 16;
-#pragma unroll
-    for (int d = 0; d < (kOutput8 + 1) / 2; d++) {
-      const uint32_t row_at = out + d / 4 * cfg::kBandBytes + row * cfg::kRowBytes;
-      const uint32_t address = row_at + (((d % 4 * 2 + half) ^ (row % 8)) << 4);
-      const uint32_t r0 = pack(o[2 * d], 0), r1 = pack(o[2 * d], 2);
-      if (2 * d + 1 < kOutput8)
-        stmatrix_x4(address, r0, r1, pack(o[2 * d + 1], 0), pack(o[2 * d + 1], 2));
-      else
-        stmatrix_x2(address, r0, r1);
-    }
-  }
-  KJIT_DEVICE static uint32_t pack(const float (&c)[4], int i) {
-    return cvt_rn_x2(cfg::Element{}, c[i], c[i + 1]);
   }
 };

@@ -12,6 +12,7 @@
 #include <kjit/types.cuh>
 
 #include "attention_short_sm90/config.cuh"
+#include "attention_sm90/bands.cuh"
 
 namespace shared {
 
@@ -26,21 +27,6 @@ static_assert(kBytes + SHORT_ALIGNMENT - 1 == KJIT_shared_bytes,
               "shared_bytes: what the host asks for is what is used");
 
 } // namespace shared
-
-// A ring of `kSlots` buffers as the producer or a consumer sees it: the slot that is next, and the parity of the phase
-// to wait for on that slot's mbarriers.
-template <int kSlots> struct Ring {
-  int slot = 0;
-  int parity = 0;
-
-  KJIT_DEVICE void advance() {
-    slot++;
-    if (slot == kSlots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 // The shared::cta addresses of buffers and mbarriers, from the address of the whole.
 struct Layout {

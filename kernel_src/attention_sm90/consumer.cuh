@@ -133,15 +133,9 @@ protected:
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < kDepth; d++)
-      Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_ss(s[0], q + band_step(cfg::kConsumerRows, d),
-                                                       k + band_step(cfg::kKeyRows, d), d > 0);
+      Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_ss(s[0], q + bands::step(cfg::kConsumerRows, d),
+                                                       k + bands::step(cfg::kKeyRows, d), d > 0);
     wgmma_commit_group();
-  }
-
-  // What to add to a descriptor for the product `depth`, 16 columns each: 32 bytes within a band of 64 columns; the
-  // next band lies behind all rows of this one.
-  KJIT_DEVICE static uint64_t band_step(int rows, int depth) {
-    return wgmma_descriptor_step(depth / 4 * rows * cfg::kRowBytes + depth % 4 * 32);
   }
 
   // Issue O (+)= P V, without waiting for it. accumulate: 0 for a tile's first product.
@@ -378,23 +372,8 @@ protected:
     return warp * 16 + lane / 4 + 8 * r;
   }
 
-  // Write bands first to end - 1 of O to shared memory, 16 columns at a time, with the 128-byte swizzle that TMA
-  // expects: 16-byte chunk index XOR row % 8.
+  // Write bands first to end - 1 of O to shared memory.
   KJIT_DEVICE void output_to_shared(uint32_t out, int first, int end) const {
-    const int row = warp * 16 + lane % 16, half = lane / 16;
-#pragma unroll
-    for (int d = 0; d < (kOutput8 + 1) / 2; d++) {
-      if (d / 4 < first || d / 4 >= end) continue;
-      const uint32_t row_at = out + (d / 4 - first) * cfg::kBandBytes + row * cfg::kRowBytes;
-      const uint32_t address = row_at + (((d % 4 * 2 + half) ^ (row % 8)) << 4);
-      const uint32_t r0 = pack(o[0][2 * d], 0), r1 = pack(o[0][2 * d], 2);
-      if (2 * d + 1 < kOutput8)
-        stmatrix_x4(address, r0, r1, pack(o[0][2 * d + 1], 0), pack(o[0][2 * d + 1], 2));
-      else
-        stmatrix_x2(address, r0, r1);
-    }
-  }
-  KJIT_DEVICE static uint32_t pack(const float (&c)[4], int i) {
-    return cvt_rn_x2(cfg::Element{}, c[i], c[i + 1]);
+    bands::store<cfg::Element>(out, o[0], cfg::kConsumerRows, warp * 16 + lane % 16, lane / 16, first, end);
   }
 };

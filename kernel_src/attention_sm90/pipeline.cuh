@@ -16,6 +16,7 @@
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
 
+#include "attention_sm90/bands.cuh"
 #include "attention_sm90/config.cuh"
 
 namespace shared {
@@ -38,21 +39,6 @@ static_assert(kEntriesAt + SM90_ALIGNMENT - 1 == KJIT_shared_bytes,
               "shared_bytes: what the host asks for is what is used");
 
 } // namespace shared
-
-// A ring of `kSlots` buffers as the producer or a consumer sees it: the slot that is next, and the parity of the phase
-// to wait for on that slot's mbarriers.
-template <int kSlots> struct Ring {
-  int slot = 0;
-  int parity = 0;
-
-  KJIT_DEVICE void advance() {
-    slot++;
-    if (slot == kSlots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 // The shared::cta addresses of buffers and mbarriers, from the address of the whole.
 struct Layout {

@@ -3,6 +3,8 @@
 #ifndef KJIT_ATTENTION_TENSOR_BOX_H
 #define KJIT_ATTENTION_TENSOR_BOX_H
 
+#include <stdbool.h>
+
 #include <kjit/tensor.h>
 #include <kjit/tensor_map.h>
 
@@ -21,17 +23,26 @@ static inline uint64_t tensor_box_stride_bytes(const kjit_tensor *tensor, enum t
   return (uint64_t)stride * TENSOR_BOX_ELEMENT_BYTES;
 }
 
-/* How many bytes L2 is to fetch at a time for rows of `row_bytes` that are `stride` bytes apart: the most up to 128 that
- * hold nothing of other rows. Otherwise what lies beside a row is fetched with it, and again with the rows of its own:
- * heads of 80 columns of one position take 1.6 times their bytes then. Rows without a gap are fetched together. */
-static inline kjit_map_promotion tensor_box_promotion(uint64_t row_bytes, uint64_t stride) {
-  if (row_bytes == stride || row_bytes % 128 == 0) return KJIT_MAP_PROMOTION_128B;
-  return row_bytes % 64 == 0 ? KJIT_MAP_PROMOTION_64B : KJIT_MAP_PROMOTION_NONE;
+/* How many bytes L2 fetches at a time for rows of so many bytes, their strides in bytes: `most` of rows that are whole
+ * lines of 128 bytes. Of other rows that lie apart, what is fetched beside them belongs to heads that nobody has asked
+ * for, and may be gone before somebody does (heads of 80 columns of one position would take 1.6 times their bytes), so
+ * only what is asked for is fetched; of those that lie side by side it is the next row, a line at a time. */
+static inline kjit_map_promotion tensor_box_row_promotion(uint64_t row, uint64_t seq_stride, uint64_t head_stride,
+                                                          kjit_map_promotion most) {
+  enum { LINE_BYTES = 128 };
+  if ((row | seq_stride | head_stride) % LINE_BYTES == 0) return most;
+  return seq_stride == row ? KJIT_MAP_PROMOTION_128B : KJIT_MAP_PROMOTION_NONE;
+}
+
+static inline kjit_map_promotion tensor_box_promotion(const kjit_tensor *tensor, kjit_map_promotion most) {
+  return tensor_box_row_promotion((uint64_t)tensor->shape[TENSOR_BOX_HEAD_DIM] * TENSOR_BOX_ELEMENT_BYTES,
+                                  tensor_box_stride_bytes(tensor, TENSOR_BOX_SEQ),
+                                  tensor_box_stride_bytes(tensor, TENSOR_BOX_HEADS), most);
 }
 
 /* The map over (head_dim, seq, heads, batch), innermost axis first, in boxes of `rows` rows of one head. */
 static inline struct runtime_tensor tensor_box_describe(const kjit_tensor *tensor, int32_t rows,
-                                                        kjit_map_promotion promotion) {
+                                                        kjit_map_promotion most) {
   return (struct runtime_tensor){
       .address = (uintptr_t)tensor->data,
       .size = {(uint64_t)tensor->shape[TENSOR_BOX_HEAD_DIM], (uint64_t)tensor->shape[TENSOR_BOX_SEQ],
@@ -41,7 +52,7 @@ static inline struct runtime_tensor tensor_box_describe(const kjit_tensor *tenso
       .box = {(uint32_t)rows, 1},
       .rank = 4,
       .dtype = tensor->dtype,
-      .promotion = promotion};
+      .promotion = tensor_box_promotion(tensor, most)};
 }
 
 #endif

@@ -64,12 +64,13 @@ static void take_sample(struct batch *batch, size_t count) {
   batch->codegen.count = count;
 }
 
-/* Stores and loads together. Two 8-byte values where three consumers, or 160 keys, leave no register; a part's place
- * among the others takes registers through all of its steps, for which the widest heads, whose O fills half of them,
- * have no room. */
+/* Stores and loads together. Two 8-byte values where three consumers, or 160 keys, leave no register, three where
+ * packed heads of more than 128 columns take one more; a part's place among the others takes registers through all of
+ * its steps, for which the widest heads, whose O fills half of them, have no room. */
 static uint32_t spill_budget(const kjit_config *config) {
   const kjit_attention_sm90_config sm90 = sm90_of(config);
-  return sm90.split && sm90.head_dim_v > 128 ? 320 : 16;
+  if (sm90.head_dim_v <= 128) return 16;
+  return sm90.split ? 320 : sm90.consumers == 3 && sm90.packed > 1 ? 24 : 16;
 }
 
 static bool is_clean(kjit_runtime *runtime, const kjit_config *config, struct outcome *outcome) {

@@ -73,7 +73,8 @@ static const struct runtime_slot slot = {create_state, destroy_state};
 
 static kjit_status choose(const kjit_attention_problem *problem, const struct family_place *place, int32_t *values,
                           kjit_error *error) {
-  return decode_choose(problem, place->sm_count, (kjit_attention_decode_sm90_config *)values, error);
+  const struct decode_card card = decode_card_of(place);
+  return decode_choose(problem, &card, (kjit_attention_decode_sm90_config *)values, error);
 }
 
 /* A causal problem with one query sees every key, as one without a mask does, so that either kernel computes it. */
@@ -93,7 +94,8 @@ static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, k
 static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t *values,
                             const struct family_place *place) {
   const struct decode_tiles tiles = decode_tiles_of(problem, decode_config_view(values));
-  return decode_runs(&tiles, decode_config_view(values), place->sm_count);
+  const struct decode_card card = decode_card_of(place);
+  return decode_plan_of(&tiles, decode_config_view(values), &card).runs;
 }
 
 /* ---- Tensor maps ---- */
@@ -101,9 +103,7 @@ static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t
 /* L2 fetches up to 128 bytes at a time, a row of a box. With 256 an H200 reads 4.16 instead of 4.46 TB/s, because the other
  * 128 bytes of a row of K or V are those of the next box, which is on its way already. */
 static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t rows) {
-  const uint64_t row_bytes = (uint64_t)tensor->shape[HEAD_DIM] * TENSOR_BOX_ELEMENT_BYTES;
-  const kjit_map_promotion promotion = tensor_box_promotion(row_bytes, tensor_box_stride_bytes(tensor, TENSOR_BOX_SEQ));
-  return tensor_box_describe(tensor, rows, promotion);
+  return tensor_box_describe(tensor, rows, KJIT_MAP_PROMOTION_128B);
 }
 
 static kjit_status check_strides(const char *name, const kjit_tensor *tensor, kjit_error *error) {

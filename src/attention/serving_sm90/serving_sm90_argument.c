@@ -48,8 +48,10 @@ static struct runtime_tensor describe(const struct attention_serving_params *par
                                       const struct attention_serving_strides *strides, int32_t dtype, int32_t columns,
                                       int32_t rows) {
   const uint64_t bytes = dtype == KJIT_FP8_E4M3 ? 1 : SERVING_BOX_ELEMENT_BYTES;
-  const uint64_t row_bytes = (uint64_t)columns * bytes, stride = (uint64_t)strides->seq * bytes;
-  return serving_box_describe(params, data, strides, dtype, columns, rows, tensor_box_promotion(row_bytes, stride));
+  const kjit_map_promotion promotion =
+      tensor_box_row_promotion((uint64_t)columns * bytes, (uint64_t)strides->seq * bytes,
+                               (uint64_t)strides->head * bytes, KJIT_MAP_PROMOTION_128B);
+  return serving_box_describe(params, data, strides, dtype, columns, rows, promotion);
 }
 
 kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,

@@ -30,9 +30,12 @@ kjit_status short_check_problem(const kjit_attention_problem *problem, kjit_erro
   return sm90_check_problem(problem, error);
 }
 
-/* Where heads share keys and queries are few, attention_sm90 packs heads into the rows that a tile has left. */
+/* Where heads share keys and queries are few, attention_sm90 packs heads into the rows that a tile has left: at least a
+ * third fewer tiles are worth that. */
 static bool wants_packing(const kjit_attention_problem *problem) {
-  return problem->heads_q > problem->heads_kv && 3 * problem->seq_q < 2 * integer_round_up(problem->seq_q, SHORT_ROWS);
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  const int64_t packed = integer_divide_up(group * problem->seq_q, SHORT_ROWS);
+  return 3 * packed <= 2 * group * integer_divide_up(problem->seq_q, SHORT_ROWS);
 }
 
 static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {
@@ -50,19 +53,23 @@ static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_
       (long long)problem->seq_q, (long long)problem->seq_kv, sm_count);
 }
 
-/* Warpgroups and blocks on an SM, the better ones first, as measured on an H200; docs/lab-notes.md. */
+/* Warpgroups, blocks on an SM, and heads in shared memory, the better ones first, as measured on an H200;
+ * docs/lab-notes.md. A head of many tiles is read long before the next one is needed, so one of them is enough where
+ * two would leave room for few warpgroups. */
 struct shape {
-  int32_t consumers, blocks_per_sm;
+  int32_t consumers, blocks_per_sm, stages;
 };
-enum { SHAPES = 5 };
-static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2}, {4, 1}, {3, 1}, {2, 1}, {1, 1}};
-static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1}, {2, 2}, {3, 1}, {2, 1}, {1, 1}};
+enum { SHAPES = 7 };
+static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2, 2}, {4, 1, 2}, {3, 1, 2}, {2, 1, 2}, {1, 1, 2}};
+static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2}, {2, 2, 2}, {3, 1, 2}, {3, 1, 1},
+                                                          {2, 1, 2}, {2, 1, 1}, {1, 1, 2}};
 
-/* Take the first shape whose registers and shared memory hold the problem, with two heads and two tiles of Q. */
+/* Take the first shape whose registers and shared memory hold the problem, with two tiles of Q. */
 static bool choose_shape(const struct shape shapes[SHAPES], kjit_attention_short_sm90_config *config) {
-  for (size_t i = 0; i < SHAPES; i++) {
+  for (size_t i = 0; i < SHAPES && shapes[i].consumers; i++) {
     config->consumers = shapes[i].consumers;
     config->blocks_per_sm = shapes[i].blocks_per_sm;
+    config->stages = shapes[i].stages;
     if (short_fits(config)) return true;
   }
   return false;
@@ -87,7 +94,6 @@ kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_coun
                                              .head_dim_v = (int32_t)problem->head_dim_v,
                                              .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
                                              .tile_n = (int32_t)integer_round_up(problem->seq_kv, KEY_STEP),
-                                             .stages = 2,
                                              .q_buffers = 2};
   const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
   const bool has_many_tiles = head_tiles > FEW_TILES;

@@ -26,18 +26,23 @@ enum {
   /* The tile for few keys. There is one size, so that a growing cache of keys does not compile a kernel at each length.
    */
   FEW_KEYS = 64,
-  LEAST_ROWS = 8, /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
+  MOST_V_OF_THREE = 128, /* columns of V in parts of three consumers */
+  NARROW_HEAD = 96,      /* columns up to which three consumers are tried for causal queries of any length */
+  NARROW_STEP = 64,      /* and those up to which short steps cost more than they spare */
+  SHORT_QUERIES = 1024,  /* that are so few tiles that the diagonal's are many of them */
+  LEAST_ROWS = 8,        /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
 /* The choices that were measured best for heads of up to `columns` columns of V: keys of a step with up to two
  * consumers and with three, and the query length from which on three consumers are better. Three consumers' tiles of
  * 192 rows read keys a third less often, but more of a causal tile lies beyond the diagonal, which costs short problems
  * more. */
+struct steps {
+  int32_t tile_n, tile_n_of_three, rows_of_three;
+};
 struct head_class {
   int32_t columns;
-  struct {
-    int32_t tile_n, tile_n_of_three, rows_of_three;
-  } of[2]; /* full, causal */
+  struct steps of[2]; /* full, causal */
 };
 enum { NEVER = INT32_MAX };
 /* clang-format off */
@@ -49,24 +54,37 @@ static const struct head_class classes[] = {
     { 96, {{112, 112,    0}, {160,  96,  2048}}},
     {112, {{128,  96, 2048}, {128,  96,  4096}}},
     {128, {{128,  80, 2048}, {128,  80,  8192}}},
-    {160, {{ 96,   0, NEVER}, {80,   0, NEVER}}},
+    {160, {{ 96,  64,    0}, { 80,  64,     0}}},
     {256, {{ 64,   0, NEVER}, {64,   0, NEVER}}},
 };
 /* clang-format on */
 
-static const struct head_class *find_class(int64_t head_dim_v) {
+/* Causal queries that see seven eighths of the keys or more in the mean are as good as full: a chunk of a prefill. */
+enum { KEYS_OF_A_CHUNK = 4 };
+
+static bool is_triangle(const kjit_attention_problem *problem) {
+  return problem->flags & KJIT_ATTENTION_CAUSAL && problem->seq_kv < KEYS_OF_A_CHUNK * problem->seq_q;
+}
+
+static const struct steps *find_steps(int64_t head_dim_v, bool triangle) {
   size_t i = 0;
   while (head_dim_v > classes[i].columns)
     i++;
-  return &classes[i];
+  return &classes[i].of[triangle];
 }
 
 static int64_t count_tiles(const kjit_attention_problem *problem, const kjit_attention_sm90_config *config) {
   return sm90_tiles_of(problem, config).count;
 }
 
-static int32_t best_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t causal) {
-  return problem->seq_q >= class->of[causal].rows_of_three ? 3 : 2;
+static int32_t best_consumers(const kjit_attention_problem *problem, const struct steps *steps) {
+  return problem->seq_q >= steps->rows_of_three ? 3 : 2;
+}
+
+/* Under a causal mask short queries may take three consumers all the same, by how their tiles lie on the triangle. */
+static bool may_take_three(const kjit_attention_problem *problem, const struct steps *steps) {
+  if (!is_triangle(problem) || steps->tile_n_of_three == 0) return false;
+  return problem->seq_q <= (problem->head_dim_v <= NARROW_HEAD ? steps->rows_of_three : SHORT_QUERIES);
 }
 
 /* At most `most` consumer warpgroups, and no more than the query rows fill. */
@@ -76,13 +94,15 @@ static int32_t fill_consumers(const kjit_attention_problem *problem, const kjit_
   return (int32_t)integer_min(needed, most);
 }
 
+static int32_t shorten(int32_t tile_n, int64_t seq_kv) {
+  return seq_kv <= FEW_KEYS && tile_n > FEW_KEYS ? FEW_KEYS : tile_n;
+}
+
 /* Set the number of consumers, and the keys of a step that belong to it. */
-static void set_consumers(kjit_attention_sm90_config *config, const struct head_class *class, int64_t seq_kv,
+static void set_consumers(kjit_attention_sm90_config *config, const struct steps *steps, int64_t seq_kv,
                           int32_t consumers) {
-  const int32_t causal = config->causal;
-  const int32_t many = consumers == 3 ? class->of[causal].tile_n_of_three : class->of[causal].tile_n;
   config->consumers = consumers;
-  config->tile_n = seq_kv <= FEW_KEYS && many > FEW_KEYS ? FEW_KEYS : many;
+  config->tile_n = shorten(consumers == 3 ? steps->tile_n_of_three : steps->tile_n, seq_kv);
 }
 
 /* Choose how many query heads that share a key head are packed into one tile (pack_gqa): more than one where that makes
@@ -112,15 +132,31 @@ static int64_t whole_time(const kjit_attention_problem *problem, const kjit_atte
   return sm90_tiles_time(&tiles, config, 1, card);
 }
 
+/* Take these consumers and keys if the model says that tiles of them are done sooner, by so many per cent at least. */
+static void consider_whole(const kjit_attention_problem *problem, const struct sm90_card *card, int32_t consumers,
+                           int32_t tile_n, int64_t percent, kjit_attention_sm90_config *best) {
+  kjit_attention_sm90_config candidate = *best;
+  candidate.consumers = consumers;
+  candidate.tile_n = tile_n;
+  const int64_t now = whole_time(problem, best, card);
+  if (whole_time(problem, &candidate, card) * 100 < now * (100 - percent)) *best = candidate;
+}
+
 /* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
- * less. */
-static void choose_consumers(const kjit_attention_problem *problem, const struct head_class *class, int32_t best,
+ * less. On the triangle of a causal mask shorter steps leave fewer scores beyond it, which is much of short queries. */
+static void choose_consumers(const kjit_attention_problem *problem, const struct steps *steps, int32_t best,
                              const struct sm90_card *card, kjit_attention_sm90_config *config) {
-  set_consumers(config, class, problem->seq_kv, fill_consumers(problem, config, best));
-  if (config->consumers < 3) return;
-  kjit_attention_sm90_config smaller = *config;
-  set_consumers(&smaller, class, problem->seq_kv, 2);
-  if (whole_time(problem, &smaller, card) <= whole_time(problem, config, card)) *config = smaller;
+  const bool may_have_three = best == 3 || may_take_three(problem, steps);
+  set_consumers(config, steps, problem->seq_kv, fill_consumers(problem, config, may_have_three ? 3 : 2));
+  const bool has_three = config->consumers == 3;
+  if (config->consumers < 2) return;
+  set_consumers(config, steps, problem->seq_kv, 2);
+  const int64_t margin = best == 3 ? 0 : problem->head_dim_v > NARROW_STEP ? 2 : 6;
+  if (has_three) consider_whole(problem, card, 3, shorten(steps->tile_n_of_three, problem->seq_kv), margin, config);
+  if (!is_triangle(problem) || problem->seq_q > SHORT_QUERIES) return;
+  if (problem->head_dim_v > NARROW_STEP) consider_whole(problem, card, 2, FEW_KEYS, margin, config);
+  for (int32_t keys = has_three ? steps->tile_n_of_three : 0; keys >= FEW_KEYS; keys -= KEY_STEP)
+    consider_whole(problem, card, 3, keys, margin, config);
 }
 
 struct choice {
@@ -129,12 +165,13 @@ struct choice {
 };
 
 /* Take tiles of this many consumers or fewer, whole or split, if the model says that they are done sooner. */
-static void consider(const kjit_attention_problem *problem, const struct head_class *class,
-                     const struct sm90_card *card, kjit_attention_sm90_config candidate, struct choice *best) {
+static void consider(const kjit_attention_problem *problem, const struct steps *steps, const struct sm90_card *card,
+                     kjit_attention_sm90_config candidate, struct choice *best) {
   for (int32_t consumers = candidate.consumers; consumers >= 1; consumers--) {
-    set_consumers(&candidate, class, problem->seq_kv, consumers);
+    set_consumers(&candidate, steps, problem->seq_kv, consumers);
     const struct sm90_tiles tiles = sm90_tiles_of(problem, &candidate);
     const int64_t parts = sm90_tiles_parts(&tiles, &candidate, card);
+    if (parts > 1 && consumers == 3 && problem->head_dim_v > MOST_V_OF_THREE) continue; /* a part takes registers too */
     const int64_t time = sm90_tiles_time(&tiles, &candidate, parts, card);
     if (time >= best->time) continue;
     *best = (struct choice){candidate, time};
@@ -144,15 +181,15 @@ static void consider(const kjit_attention_problem *problem, const struct head_cl
 
 /* Step 2: where tiles leave SMs idle, take smaller tiles, or tiles whose keys are split, whichever the model prefers.
  * Heads that share keys may be spread over more tiles of fewer rows, whose splits are merged at the same time. */
-static void use_idle(const kjit_attention_problem *problem, const struct head_class *class,
-                     const struct sm90_card *card, kjit_attention_sm90_config *config) {
+static void use_idle(const kjit_attention_problem *problem, const struct steps *steps, const struct sm90_card *card,
+                     kjit_attention_sm90_config *config) {
   struct choice best = {*config, INT64_MAX};
   if (count_tiles(problem, config) > 3 * (int64_t)card->multiprocessors) return;
   const int32_t most = config->consumers;
   for (kjit_attention_sm90_config candidate = *config; candidate.packed >= 1; candidate.packed /= 2) {
     if (candidate.packed < config->packed && candidate.packed * problem->seq_q < LEAST_ROWS) break;
     candidate.consumers = fill_consumers(problem, &candidate, most);
-    consider(problem, class, card, candidate, &best);
+    consider(problem, steps, card, candidate, &best);
   }
   *config = best.config;
 }
@@ -199,6 +236,13 @@ static void add_stages(const kjit_attention_problem *problem, kjit_attention_sm9
   }
 }
 
+/* Short steps wait for memory more often than long ones. */
+static void add_third_stage(kjit_attention_sm90_config *config) {
+  kjit_attention_sm90_config more = *config;
+  more.stages = 3;
+  if (sm90_fits(&more)) *config = more;
+}
+
 /* A tensor's terms leave fewer registers for a step's scores. Heads of up to 64 columns take three consumers and 80
  * keys, up to 128 two and 112. */
 static void suit_tensor(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
@@ -214,8 +258,9 @@ static void suit_tensor(const kjit_attention_problem *problem, kjit_attention_sm
  * packed heads stay as they are. */
 void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_variant_needs *needs,
                        kjit_attention_sm90_config *config) {
-  const struct head_class *class = find_class(problem->head_dim_v);
-  const bool has_three = class->of[0].rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
+  const struct steps *steps = find_steps(problem->head_dim_v, config->causal);
+  const bool has_three =
+      find_steps(problem->head_dim_v, false)->rows_of_three <= problem->seq_q && problem->seq_kv > FEW_KEYS;
   if (config->split || config->packed > 1) return;
   int32_t consumers = config->consumers;
   if (needs->is_narrow)
@@ -223,7 +268,7 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
   else if (needs->is_curved && consumers == 2 && has_three)
     consumers = 3;
   if (consumers != config->consumers) {
-    set_consumers(config, class, problem->seq_kv, consumers);
+    set_consumers(config, steps, problem->seq_kv, consumers);
     choose_tile(config);
   }
   if (needs->is_tiled) suit_tensor(problem, config);
@@ -257,7 +302,7 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
   if (status == KJIT_OK) status = check_head_size("head_dim_v", problem->head_dim_v, error);
   if (status == KJIT_OK) status = sm90_check_problem(problem, error);
   if (status != KJIT_OK) return status;
-  const struct head_class *class = find_class(problem->head_dim_v);
+  const struct steps *steps = find_steps(problem->head_dim_v, is_triangle(problem));
   kjit_attention_sm90_config config = {.dtype = problem->dtype,
                                        .head_dim = (int32_t)problem->head_dim,
                                        .head_dim_v = (int32_t)problem->head_dim_v,
@@ -266,12 +311,13 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
                                        .ping_pong = 1,
                                        .rescale_slack = RESCALE_SLACK,
                                        .packed = 1};
-  const int32_t consumers = best_consumers(problem, class, config.causal);
+  const int32_t consumers = best_consumers(problem, steps);
   config.packed = choose_packed(problem, consumers);
-  choose_consumers(problem, class, consumers, card, &config);
-  use_idle(problem, class, card, &config);
+  choose_consumers(problem, steps, consumers, card, &config);
+  use_idle(problem, steps, card, &config);
   choose_tile(&config);
   if (config.consumers == 1 || config.split) add_stages(problem, &config);
+  if (config.consumers == 2 && config.tile_n == FEW_KEYS && is_triangle(problem)) add_third_stage(&config);
   status = sm90_check(&config, error);
   if (status == KJIT_OK) *out = sm90_canonical(&config);
   return status;

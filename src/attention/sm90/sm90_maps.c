@@ -57,7 +57,7 @@ static struct runtime_tensor describe_packed(const kjit_tensor *tensor, int64_t 
       .box = {(uint32_t)boxes->packed, (uint32_t)(SM90_GROUP_ROWS / boxes->packed)},
       .rank = 5,
       .dtype = tensor->dtype,
-      .promotion = boxes->promotion};
+      .promotion = tensor_box_promotion(tensor, boxes->promotion)};
 }
 
 static struct runtime_tensor describe_rows(const kjit_tensor *tensor, const kjit_tensor *keys,

@@ -65,6 +65,9 @@ enum {
   STEP_COLUMNS = 128,   /* columns that the times above are for */
   LEAST_KEY_BLOCKS = 5, /* fewer key blocks are not worth splitting */
   MOST_ROUNDS = 4,      /* most waves of SMs that splits may take */
+  FEW_TILES = 8,        /* of a head: their sections are bound, to so many */
+  SECTION_ROUNDS = 2,   /* rounds of tiles */
+  EXACT_TILES = 64,     /* of a head: of more the key blocks are not counted tile by tile */
   MANY_HEADS = 1 << 20  /* more heads count as this many, so that products fit 64 bits */
 };
 
@@ -85,6 +88,8 @@ struct sm90_tiles sm90_tiles_of(const kjit_attention_problem *problem, const kji
   tiles.count = tiles.query_tiles * tiles.heads * problem->batch;
   tiles.key_blocks = integer_divide_up(seen_keys(problem, positions * config->consumers), config->tile_n);
   tiles.rows = integer_round_up(rows, ROW_STEP);
+  tiles.seq_kv = problem->seq_kv;
+  tiles.keys_before = problem->seq_kv - problem->seq_q;
   const int64_t row_bytes = (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
   tiles.key_bytes = integer_min(problem->batch * problem->heads_kv, MANY_HEADS) * problem->seq_kv * row_bytes;
   return tiles;
@@ -112,6 +117,12 @@ static int64_t step_time(const kjit_attention_sm90_config *config, const struct 
   return integer_max(softmax, products * card->product / UNIT) * config->tile_n / STEP_KEYS;
 }
 
+/* Are rows whole lines of L2? Otherwise a row of a box lies in two, which takes L2 as long as two rows. */
+static bool has_whole_lines(const kjit_attention_sm90_config *config) {
+  enum { LINE_BYTES = 128 };
+  return (config->head_dim | config->head_dim_v) * ELEMENT_BYTES % LINE_BYTES == 0;
+}
+
 /* The time of one wave of `parts` splits, each on an SM of its own, of `steps` steps: the computing, or the reading of
  * L2 or memory by all together, whichever is longer. Tiles that share keys read them at about the same time; of what L2
  * cannot keep, a third is read twice. */
@@ -120,24 +131,45 @@ static int64_t round_time(const struct sm90_tiles *tiles, const kjit_attention_s
   const int64_t bytes = parts * config->tile_n * (config->head_dim + config->head_dim_v) * ELEMENT_BYTES;
   const int64_t sharing = tiles->query_tiles * tiles->heads_per_kv, once = bytes / sharing;
   const int64_t again = sharing > 1 && tiles->key_bytes > card->l2_keeps ? once / 3 : 0;
-  const int64_t traffic = integer_max(bytes / card->l2_bytes_a_ns, (once + again) / card->memory_bytes_a_ns);
+  const int64_t lines = has_whole_lines(config) ? bytes : 2 * bytes;
+  const int64_t traffic = integer_max(lines / card->l2_bytes_a_ns, (once + again) / card->memory_bytes_a_ns);
   return parts == 0 ? 0 : cycles(card, BEGIN) + steps * integer_max(step_time(config, card), traffic);
+}
+
+/* The key blocks of all query tiles of a head, under a causal mask. */
+static int64_t causal_blocks(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
+  const int64_t tile = (int64_t)SM90_GROUP_ROWS * config->consumers / config->packed;
+  if (tiles->query_tiles > EXACT_TILES) {
+    const int64_t shorter = integer_min(tiles->query_tiles * tile / config->tile_n, tiles->key_blocks - 1);
+    return tiles->query_tiles * (2 * tiles->key_blocks - shorter) / 2;
+  }
+  int64_t blocks = 0;
+  for (int64_t i = 1; i <= tiles->query_tiles; i++) {
+    const int64_t seen = integer_max(integer_min(i * tile + tiles->keys_before, tiles->seq_kv), 1);
+    blocks += integer_divide_up(seen, config->tile_n);
+  }
+  return blocks;
+}
+
+/* Are a causal problem's tiles about equally long, so that a last round of few tiles is not filled by shorter ones? */
+static bool are_alike(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config) {
+  const int64_t rows = tiles->query_tiles * SM90_GROUP_ROWS * config->consumers / config->packed;
+  return 4 * rows <= tiles->seq_kv;
 }
 
 /* The time of causal tiles, longest first: the longest tile, or each SM's share of all of them, whichever is longer. */
 static int64_t causal_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config,
                            const struct sm90_card *card) {
-  const int64_t shorter = tiles->query_tiles * SM90_GROUP_ROWS / config->packed * config->consumers / config->tile_n;
-  const int64_t mean_twice = 2 * tiles->key_blocks - integer_min(shorter, tiles->key_blocks - 1);
-  const int64_t busy = integer_min(tiles->count, card->multiprocessors), share = tiles->count * mean_twice / (2 * busy);
-  const int64_t steps = integer_max(tiles->key_blocks, share), rounds = integer_divide_up(tiles->count, busy);
-  return round_time(tiles, config, busy, steps, card) + (rounds - 1) * cycles(card, BEGIN);
+  const int64_t busy = integer_min(tiles->count, card->multiprocessors), heads = tiles->count / tiles->query_tiles;
+  const int64_t one = round_time(tiles, config, busy, 1, card) - cycles(card, BEGIN);
+  const int64_t share = causal_blocks(tiles, config) * heads * one / busy + tiles->count * cycles(card, BEGIN) / busy;
+  return integer_max(round_time(tiles, config, busy, tiles->key_blocks, card), share);
 }
 
 int64_t sm90_tiles_time(const struct sm90_tiles *tiles, const kjit_attention_sm90_config *config, int64_t parts,
                         const struct sm90_card *card) {
   const uint32_t multiprocessors = card->multiprocessors;
-  if (config->causal && parts == 1) return causal_time(tiles, config, card);
+  if (config->causal && parts == 1 && !are_alike(tiles, config)) return causal_time(tiles, config, card);
   const int64_t all = tiles->count * parts, steps = integer_divide_up(tiles->key_blocks, parts);
   return all / multiprocessors * round_time(tiles, config, multiprocessors, steps, card) +
          round_time(tiles, config, all % multiprocessors, steps, card) + merge_time(tiles, config, parts, card);
@@ -198,13 +230,18 @@ size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_atten
 /* The size of an L2 section: pairs of (batch, head) whose K and V fit a little more than half of L2, the rest being for
  * Q, O and other kernels. Query heads that share K and V count once. A section never leaves SMs without work, and all
  * sections are alike, because a small last one would leave most of the card idle. The fraction was measured on an H200
- * (docs/performance.md). */
+ * (docs/performance.md).
+ *
+ * A section's longest tiles come first and read all of its keys, which its shorter tiles then find in L2. With few
+ * tiles a head that is half of the work at the memory's speed and half at L2's, so sections of these are two rounds of
+ * tiles, and other sections' long tiles read memory meanwhile. */
 int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_problem *problem, uint32_t sm_count,
                            uint64_t l2_bytes) {
   const int64_t pairs = tiles->heads * problem->batch;
   const int64_t bytes = problem->seq_kv * (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
   const int64_t fit = (int64_t)l2_bytes * 9 / 16 / bytes;
-  const int64_t wanted =
-      integer_max(integer_max(fit, 1) * tiles->heads_per_kv, integer_divide_up(sm_count, tiles->query_tiles));
+  const int64_t round = integer_divide_up(sm_count, tiles->query_tiles);
+  int64_t wanted = integer_max(integer_max(fit, 1) * tiles->heads_per_kv, round);
+  if (tiles->query_tiles <= FEW_TILES) wanted = integer_min(wanted, SECTION_ROUNDS * round);
   return integer_divide_up(pairs, integer_divide_up(pairs, wanted));
 }

@@ -33,6 +33,8 @@ struct sm90_tiles {
   int64_t heads_per_kv; /* heads, so counted, that share a key head */
   int64_t count;        /* tiles over all heads and batch entries */
   int64_t key_blocks;   /* key blocks of the longest tile */
+  int64_t seq_kv;       /* keys */
+  int64_t keys_before;  /* that a causal mask's first query sees beside its own; below 0 where it sees none */
   int64_t rows;         /* rows of a consumer's partial result: a multiple of 8 up to 64 */
   int64_t key_bytes;    /* bytes of K and V of all heads and batch entries, or of a million of them */
 };

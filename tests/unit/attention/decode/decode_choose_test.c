@@ -4,6 +4,8 @@
 #include "attention/decode/decode_choose.h"
 #include "support/test.h"
 
+static const struct decode_card h200 = {132, 4000000};
+
 static kjit_attention_problem problem_of(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q,
                                          int64_t seq_kv, int64_t head_dim) {
   kjit_attention_problem problem = kjit_attention_problem_default();
@@ -19,7 +21,7 @@ static kjit_attention_problem problem_of(int64_t batch, int64_t heads_q, int64_t
 
 static kjit_status choose(const kjit_attention_problem *problem, kjit_attention_decode_sm90_config *config) {
   kjit_error error;
-  return decode_choose(problem, 132, config, &error);
+  return decode_choose(problem, &h200, config, &error);
 }
 
 static void test_decode_choose__few_rows_over_many_keys_are_its_own(void **state) {
@@ -59,31 +61,50 @@ static uint32_t runs_of(int64_t batch, int64_t heads, int64_t keys) {
   kjit_attention_decode_sm90_config config;
   const kjit_attention_problem problem = problem_of(batch, 8 * heads, heads, 1, keys, 128);
   assert_int_equal(KJIT_OK, choose(&problem, &config));
-  assert_int_equal(2, config.blocks_per_sm);
   const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
-  return decode_runs(&tiles, &config, 132);
+  return decode_plan_of(&tiles, &config, &h200).runs;
 }
 
-static void test_decode_runs__end_where_tiles_end_if_that_fills_the_card(void **state) {
+static void test_decode_runs__end_where_tiles_end(void **state) {
   (void)state;
   assert_int_equal(256, runs_of(8, 8, 8192));
-  assert_int_equal(264, runs_of(17, 8, 8192));
+  assert_int_equal(240, runs_of(5, 8, 25872));
 }
 
-static void test_decode_runs__are_the_tiles_where_these_are_many_rounds(void **state) {
+/* So few bytes are merged that the memory would not be used better by more runs. */
+static void test_decode_runs__are_the_tiles_where_these_keep_memory_busy(void **state) {
   (void)state;
+  assert_int_equal(136, runs_of(17, 8, 8192));
+  assert_int_equal(168, runs_of(21, 8, 395));
   assert_int_equal(1024, runs_of(128, 8, 2048));
 }
 
-static void test_decode_runs__have_a_key_block_each(void **state) {
+/* Four tiles more than the card takes at a time would work alone on a second round of long caches. */
+static void test_decode_runs__cross_tiles_where_a_last_round_is_nearly_empty(void **state) {
   (void)state;
-  assert_int_equal(5, runs_of(1, 1, 257));
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem problem = problem_of(67, 16, 2, 1, 32768, 256);
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
+  assert_int_equal(134, tiles.count);
+  assert_int_equal(132, decode_plan_of(&tiles, &config, &h200).runs);
 }
 
-static void test_decode_runs__of_short_caches_are_the_tiles_where_these_fill_half_the_card(void **state) {
+static void test_decode_runs__of_few_keys_are_the_tiles_or_key_blocks(void **state) {
   (void)state;
-  assert_int_equal(168, runs_of(21, 8, 395));
-  assert_int_equal(264, runs_of(21, 8, 4096));
+  assert_int_equal(1, runs_of(1, 1, 257));
+  assert_int_equal(16, runs_of(1, 1, 1000)); /* a key block each */
+}
+
+static void test_decode_plan__takes_as_long_as_the_cards_memory(void **state) {
+  const struct decode_card h100 = {132, 2793333};
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem problem = problem_of(8, 64, 8, 1, 8192, 128);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
+  const int64_t there = decode_plan_of(&tiles, &config, &h100).time, here = decode_plan_of(&tiles, &config, &h200).time;
+  assert_in_range(there * 100 / here, 135, 150);
 }
 
 static void test_decode_choose__rows_of_many_heads_are_not_its_own(void **state) {
@@ -101,10 +122,11 @@ int main(void) {
       cmocka_unit_test(test_decode_choose__few_rows_over_many_keys_are_its_own),
       cmocka_unit_test(test_decode_choose__configs_of_every_head_size_are_legal),
       cmocka_unit_test(test_decode_choose__one_causal_query_is_a_full_problem),
-      cmocka_unit_test(test_decode_runs__end_where_tiles_end_if_that_fills_the_card),
-      cmocka_unit_test(test_decode_runs__are_the_tiles_where_these_are_many_rounds),
-      cmocka_unit_test(test_decode_runs__have_a_key_block_each),
-      cmocka_unit_test(test_decode_runs__of_short_caches_are_the_tiles_where_these_fill_half_the_card),
+      cmocka_unit_test(test_decode_runs__end_where_tiles_end),
+      cmocka_unit_test(test_decode_runs__are_the_tiles_where_these_keep_memory_busy),
+      cmocka_unit_test(test_decode_runs__cross_tiles_where_a_last_round_is_nearly_empty),
+      cmocka_unit_test(test_decode_runs__of_few_keys_are_the_tiles_or_key_blocks),
+      cmocka_unit_test(test_decode_plan__takes_as_long_as_the_cards_memory),
       cmocka_unit_test(test_decode_choose__rows_of_many_heads_are_not_its_own),
   };
   return cmocka_run_group_tests_name("decode_choose", tests, NULL, NULL);

@@ -1,0 +1,96 @@
+/* Runs of attention_decode_sm90, and the model behind them. Its constants were measured on an H200; another card's
+ * memory is put in for an H200's. Most of what it says is one thing: blocks of threads share the memory, so a round of
+ * few of them is no slower than they can use it, and a run that is a whole tile, or a whole part of one, costs nothing
+ * but waiting. docs/attention.md has the measurements.
+ *
+ * Threads: pure functions. */
+#include "attention/decode/decode_runs.h"
+
+#include "base/integer.h"
+#include "runtime/card.h"
+
+enum {
+  ELEMENT_BYTES = 2,
+  STEP = 600,            /* ns that a key block takes a block of threads alone, and so many more for */
+  STEP_KEY = 2,          /* each of its keys */
+  STEP_COLUMN = 2,       /* and each column */
+  MERGE = 2500,          /* ns that merging parts adds to a launch, and */
+  MERGE_RUN = 5,         /* so many for each run */
+  FLYING = 16 << 20,     /* bytes on their way with which memory gives all it can; with less it takes */
+  FEW_FLY_PERCENT = 103, /* so much longer */
+  CROSS = 6000,          /* the same where runs cross tiles: a block's parts then lie in two tiles; and */
+  CROSS_PERCENT = 110,   /* heads are not read side by side, which memory likes less */
+  MEMORY_PARTS = 5,      /* of 6 that the memory's data sheet says */
+  MANY_ROUNDS = 3        /* of tiles over the card: they are left whole */
+};
+
+struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
+                                    const kjit_attention_decode_sm90_config *config) {
+  struct decode_tiles tiles;
+  tiles.row_tiles = integer_divide_up(problem->seq_q * (problem->heads_q / problem->heads_kv), config->rows);
+  tiles.count = problem->batch * problem->heads_kv * tiles.row_tiles;
+  tiles.key_blocks = integer_divide_up(problem->seq_kv, config->tile_n);
+  return tiles;
+}
+
+struct decode_card decode_card_of(const struct family_place *place) {
+  const int64_t gb_s = place->figures.memory_gb_s ? place->figures.memory_gb_s : CARD_USUAL_MEMORY_GB_S;
+  return (struct decode_card){.multiprocessors = place->sm_count, .memory_bytes_a_us = gb_s * 1000 * MEMORY_PARTS / 6};
+}
+
+/* What a launch is reckoned from. */
+struct launch {
+  const struct decode_tiles *tiles;
+  const struct decode_card *card;
+  int64_t resident;    /* blocks of threads that the card runs at a time */
+  int64_t block_bytes; /* of a key block */
+  int64_t stages;      /* of them in shared memory */
+  int64_t alone;       /* ns that a block of threads takes a key block when nothing is waited for */
+};
+
+/* The time in which each of `active` blocks of threads reads and multiplies a key block. */
+static int64_t step_time(const struct launch *launch, int64_t active) {
+  const int64_t bytes = active * launch->block_bytes;
+  const int64_t percent = bytes * launch->stages < FLYING ? FEW_FLY_PERCENT : 100;
+  return integer_max(launch->alone, bytes * 10 * percent / launch->card->memory_bytes_a_us);
+}
+
+/* The time with every tile in `parts` runs. */
+static int64_t parts_time(const struct launch *launch, int64_t parts) {
+  const int64_t runs = launch->tiles->count * parts, blocks = integer_divide_up(launch->tiles->key_blocks, parts);
+  const int64_t rounds = runs / launch->resident, rest = runs % launch->resident;
+  const int64_t steps = rounds * step_time(launch, launch->resident) + (rest ? step_time(launch, rest) : 0);
+  return blocks * steps + (parts > 1 ? MERGE + MERGE_RUN * runs : 0);
+}
+
+/* The time with equal runs, as many as the card runs at a time, that end inside of tiles. */
+static int64_t crossing_time(const struct launch *launch) {
+  const int64_t blocks = integer_divide_up(launch->tiles->count * launch->tiles->key_blocks, launch->resident);
+  return blocks * step_time(launch, launch->resident) * CROSS_PERCENT / 100 + CROSS;
+}
+
+static void consider_parts(const struct launch *launch, int64_t parts, struct decode_plan *best) {
+  if (parts < 2) return;
+  parts = integer_min(parts, launch->tiles->key_blocks);
+  const int64_t time = parts_time(launch, parts);
+  if (time < best->time) *best = (struct decode_plan){(uint32_t)(launch->tiles->count * parts), time};
+}
+
+struct decode_plan decode_plan_of(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
+                                  const struct decode_card *card) {
+  const int32_t columns = config->head_dim + config->head_dim_v;
+  const struct launch launch = {.tiles = tiles,
+                                .card = card,
+                                .resident = card->multiprocessors * config->blocks_per_sm,
+                                .block_bytes = (int64_t)config->tile_n * columns * ELEMENT_BYTES,
+                                .stages = config->stages,
+                                .alone = STEP + STEP_KEY * config->tile_n + STEP_COLUMN * columns / 2};
+  struct decode_plan best = {(uint32_t)tiles->count, parts_time(&launch, 1)};
+  if (tiles->count >= MANY_ROUNDS * launch.resident) return best;
+  for (int64_t blocks = 1; blocks <= config->blocks_per_sm; blocks++)
+    consider_parts(&launch, blocks * card->multiprocessors / tiles->count, &best);
+  const int64_t crossing = crossing_time(&launch);
+  if (crossing < best.time && launch.resident < tiles->count * tiles->key_blocks)
+    best = (struct decode_plan){(uint32_t)launch.resident, crossing};
+  return best;
+}

@@ -1,0 +1,36 @@
+/* How attention_decode_sm90's tiles are divided into runs, one for each block of threads, and how long a launch takes:
+ * a model in whole nanoseconds, by which the planner compares configs and numbers of runs. Pure arithmetic. */
+#ifndef KJIT_ATTENTION_DECODE_DECODE_RUNS_H
+#define KJIT_ATTENTION_DECODE_DECODE_RUNS_H
+
+#include "attention/decode/decode_config.h"
+#include "family/family.h"
+
+/* How a problem is divided into tiles. */
+struct decode_tiles {
+  int64_t row_tiles;  /* of a key head: tiles of config.rows rows */
+  int64_t count;      /* over all key heads and batch entries      */
+  int64_t key_blocks; /* of a tile                                 */
+};
+
+struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
+                                    const kjit_attention_decode_sm90_config *config);
+
+/* A card as the model sees it. */
+struct decode_card {
+  int64_t multiprocessors;
+  int64_t memory_bytes_a_us; /* that a launch reads of K and V */
+};
+
+struct decode_card decode_card_of(const struct family_place *place);
+
+struct decode_plan {
+  uint32_t runs; /* at least 1, at most the key blocks of all tiles */
+  int64_t time;  /* the modelled time of a launch, in nanoseconds: good for comparing only */
+};
+
+/* The number of runs with which a launch takes least. */
+struct decode_plan decode_plan_of(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
+                                  const struct decode_card *card);
+
+#endif
