@@ -137,15 +137,31 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
   launch->place = pass == BACKWARD_SM90_SUM && !in_order ? place_without_turns : place;
 }
 
+/* How many heads are worked on together: in causal attention as many as have 16 MiB of what their blocks step over, in
+ * sections of about the same size; otherwise one, as all tiles of a head are equally long. */
+static int section_of(const kjit_attention_backward_sm90_config *config, const kjit_attention_problem *problem) {
+  const int64_t bytes = (int64_t)16 << 20, heads_q = problem->heads_q, heads_kv = problem->heads_kv;
+  const bool keys = sm90_backward_owns_keys(config);
+  const int64_t columns = problem->head_dim + problem->head_dim_v;
+  const int64_t rows = keys ? problem->seq_q * (heads_q / heads_kv) : problem->seq_kv;
+  const int64_t heads = problem->batch * (keys ? heads_kv : heads_q);
+  if (!config->causal) return 1;
+  int64_t most = 1;
+  while (most < heads && most * 2 * rows * columns * 2 <= bytes)
+    most *= 2;
+  return (int)integer_divide_up(heads, integer_divide_up(heads, most));
+}
+
 static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime, const int32_t *values,
                            const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
                            const kjit_device_info *device, kjit_error *error) {
   const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
   const bool keys = sm90_backward_owns_keys(config);
-  (void)device;
+  launch->is_dependent = (keys || config->pass == BACKWARD_SM90_END) && runtime_has_dependents(device);
   launch->params.sm90 = (struct attention_backward_sm90_params){0};
   launch->grid[0] =
       (uint32_t)integer_divide_up(keys ? problem->seq_kv : problem->seq_q, sm90_backward_own_rows(config));
+  launch->params.sm90.section = section_of(config, problem);
   share_sums(launch, config, args, problem);
   launch->grid[1] = (uint32_t)(keys ? problem->heads_kv : problem->heads_q);
   launch->grid[2] = (uint32_t)problem->batch;
