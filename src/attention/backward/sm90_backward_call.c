@@ -137,17 +137,20 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
   launch->place = pass == BACKWARD_SM90_SUM && !in_order ? place_without_turns : place;
 }
 
-/* How many heads are worked on together: in causal attention as many as have 16 MiB of what their blocks step over, in
- * sections of about the same size; otherwise one, as all tiles of a head are equally long. */
+/* Of L2, so that what else goes through it has room. */
+#define SECTION_BYTES ((int64_t)16 << 20)
+
+/* How many heads are worked on together: in causal attention as many as have so many bytes of what their blocks step
+ * over and of sums, in sections of about the same size; otherwise one, as all tiles of a head are equally long. */
 static int section_of(const kjit_attention_backward_sm90_config *config, const kjit_attention_problem *problem) {
-  const int64_t bytes = (int64_t)16 << 20, heads_q = problem->heads_q, heads_kv = problem->heads_kv;
-  const bool keys = sm90_backward_owns_keys(config);
-  const int64_t columns = problem->head_dim + problem->head_dim_v;
-  const int64_t rows = keys ? problem->seq_q * (heads_q / heads_kv) : problem->seq_kv;
-  const int64_t heads = problem->batch * (keys ? heads_kv : heads_q);
-  if (!config->causal) return 1;
+  const bool keys = sm90_backward_owns_keys(config), sums = config->pass == BACKWARD_SM90_SUM;
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  const int64_t rows = keys ? problem->seq_q * group : problem->seq_kv;
+  const int64_t bytes = rows * (2 * (problem->head_dim + problem->head_dim_v) + (sums ? 4 * problem->head_dim : 0));
+  const int64_t heads = problem->batch * (keys ? problem->heads_kv : problem->heads_q);
   int64_t most = 1;
-  while (most < heads && most * 2 * rows * columns * 2 <= bytes)
+  if (!config->causal) return 1;
+  while (most < heads && most * 2 * bytes <= SECTION_BYTES)
     most *= 2;
   return (int)integer_divide_up(heads, integer_divide_up(heads, most));
 }
