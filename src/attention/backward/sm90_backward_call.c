@@ -140,6 +140,9 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
 /* Of L2, so that what else goes through it has room. */
 #define SECTION_BYTES ((int64_t)16 << 20)
 
+/* Own rows from which on sections were faster: of fewer, all tiles of a head are over before others are missed. */
+#define SECTION_ROWS 2048
+
 /* How many heads are worked on together: in causal attention as many as have so many bytes of what their blocks step
  * over and of sums, in sections of about the same size; otherwise one, as all tiles of a head are equally long. */
 static int section_of(const kjit_attention_backward_sm90_config *config, const kjit_attention_problem *problem) {
@@ -149,7 +152,7 @@ static int section_of(const kjit_attention_backward_sm90_config *config, const k
   const int64_t bytes = rows * (2 * (problem->head_dim + problem->head_dim_v) + (sums ? 4 * problem->head_dim : 0));
   const int64_t heads = problem->batch * (keys ? problem->heads_kv : problem->heads_q);
   int64_t most = 1;
-  if (!config->causal) return 1;
+  if (!config->causal || (keys ? problem->seq_kv : problem->seq_q) < SECTION_ROWS) return 1;
   while (most < heads && most * 2 * bytes <= SECTION_BYTES)
     most *= 2;
   return (int)integer_divide_up(heads, integer_divide_up(heads, most));
