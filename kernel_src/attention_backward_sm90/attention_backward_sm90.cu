@@ -22,12 +22,14 @@
 //           (head_dim / 2, head_dim_v / 2); setmaxnreg lets it have 256 (one consumer), 240 (two) or 160 (three).
 // Tolerance max|dx - ref| <= 2 max|ref16 - ref| + a rounding against float64: P and dS are rounded to 16 bits once, the
 //           sums once, all else is fp32.
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/setmaxnreg.cuh>
 
 #include "attention_backward_sm90/consumer.cuh"
 #include "attention_backward_sm90/producer.cuh"
 #include "attention_backward_sm90/sharing.cuh"
+#include "attention_backward_sm90/splitting.cuh"
 #include "attention_backward_sm90/summing.cuh"
 #include "attention_backward_sm90/sums.cuh"
 
@@ -43,16 +45,18 @@ KJIT_DEVICE const attention_backward_sm90_params &base_of(const Parameters &p) {
   return p.base;
 }
 static_assert(!cfg::kSumsDq && !cfg::kIsBegin && !cfg::kIsEnd, "pass: 1, 2, 4 or 6 with a variant");
+static_assert(!cfg::kSplits, "pass: not 6 with a variant and head sizes above 128");
 #else
 using Parameters = attention_backward_sm90_params;
 KJIT_DEVICE const attention_backward_sm90_params &base_of(const Parameters &p) {
   return p;
 }
-// Pass 7 has consumers of its own.
-template <bool kSumsDq, bool kShares> struct ConsumerOf { using type = Consumer; };
-template <> struct ConsumerOf<true, false> { using type = SummingConsumer<cfg::kDqColumns>; };
-template <> struct ConsumerOf<true, true> { using type = SharingConsumer<cfg::kDqColumns>; };
-using BlockConsumer = typename ConsumerOf<cfg::kSumsDq, cfg::kShares>::type;
+// Pass 7 has consumers of its own, and pass 6 of wide heads.
+template <bool kSumsDq, bool kShares, bool kSplits> struct ConsumerOf { using type = Consumer; };
+template <> struct ConsumerOf<true, false, false> { using type = SummingConsumer<cfg::kDqColumns>; };
+template <> struct ConsumerOf<true, true, false> { using type = SharingConsumer<cfg::kDqColumns>; };
+template <> struct ConsumerOf<false, false, true> { using type = SplittingConsumer; };
+using BlockConsumer = typename ConsumerOf<cfg::kSumsDq, cfg::kShares, cfg::kSplits>::type;
 #endif
 
 // The warps of the first warpgroup.
@@ -69,6 +73,7 @@ KJIT_DEVICE void produce(const attention_backward_sm90_params &p, const Layout &
 extern "C" __global__ __launch_bounds__(cfg::kThreads,
                                         1) void attention_backward_sm90(const __grid_constant__ Parameters params) {
   extern __shared__ char raw[];
+  griddepcontrol_launch_dependents(); // the next kernel of the call begins when multiprocessors have nothing else to do
   const Layout layout{(cvta_to_shared(raw) + 1023) & ~1023u};
   const attention_backward_sm90_params &p = base_of(params);
   BlockWork work(params, cfg::kCausal && (!cfg::kOwnsKeys || p.turns));

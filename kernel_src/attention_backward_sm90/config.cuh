@@ -85,8 +85,10 @@ constexpr bool kOwnsKeys = kComputesDk || kComputesDv;
 // Of heads above 128 columns a thread cannot hold dk and dv of its rows: the consumers of pass 7 share 64 keys
 // (sharing.cuh). Otherwise each has 64 rows of its own.
 constexpr bool kShares = kSumsDq && kHeadDim > 128;
+// The two of pass 6 have the same 64 keys, too, where both head sizes are above 128 (splitting.cuh).
+constexpr bool kSplits = kPass == 6 && kHeadDim > 128 && kHeadDimV > 128;
 constexpr int kGroupRows = BACKWARD_SM90_GROUP_ROWS;
-constexpr int kOwnGroups = kShares ? 1 : kConsumers;
+constexpr int kOwnGroups = kShares || kSplits ? 1 : kConsumers;
 constexpr int kOwnRows = kGroupRows * kOwnGroups;
 constexpr int kStepRows = KJIT_tile;
 
@@ -115,6 +117,7 @@ static_assert(kConsumers >= 1 && kConsumers <= 3, "consumers: 1 to 3");
 static_assert(kStepRows % 16 == 0 && kStepRows >= 16 && kStepRows <= 256, "tile: a multiple of 16 up to 256");
 static_assert(kStages >= 1 && kStages <= 4 && kValueStages >= 1 && kValueStages <= 4, "stages: 1 to 4");
 static_assert(!kPipelined || kStages >= 2, "stages: 2 where a step's products run beside the next one's");
+static_assert(!kSplits || (kConsumers == 2 && kPipelined), "pass 6, head sizes above 128: two consumers, pipelined");
 static_assert(!kPipelined || !kComputesDv || kValueStages >= 2, "value_stages: likewise for dv");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as the roles have");
 static_assert(kThreadsPerWarpgroup == BACKWARD_SM90_GROUP_THREADS, "the host's warpgroups are the kernel's");
@@ -140,6 +143,7 @@ constexpr bool kSumsRows = kStepRows == 2 * kGroupRows;
 constexpr int kDqColumns = BACKWARD_SM90_DQ_COLUMNS(kHeadDim, kStepRows);
 constexpr int kDqBytes = kGroupRows * kDqColumns * 4;                   // of a consumer, in fp32
 constexpr int kSumBytes = BACKWARD_SM90_SUM_BYTES(kHeadDim, kStepRows); // of 64 queries
+constexpr int kPBytes = kSplits ? kGroupRows * kStepRows * 2 : 0;       // P from one consumer to the other
 constexpr int kDsStages = 2;
 constexpr int kDsBytes = kSumsDq ? 2 * kStepBandBytes : 0; // dS of 128 keys in two bands; or P and dS of 64
 static_assert(!kSumsDq || (kConsumers == 2 && (kSumsRows || kStepRows == kGroupRows)),

@@ -70,7 +70,7 @@ protected:
   KJIT_DEVICE int own_row(int r) const {
     return work.tile * cfg::kOwnRows + own_group() * cfg::kGroupRows + warp * 16 + lane / 4 + 8 * r;
   }
-  KJIT_DEVICE int own_group() const { return cfg::kShares ? 0 : consumer; }
+  KJIT_DEVICE int own_group() const { return cfg::kShares || cfg::kSplits ? 0 : consumer; }
 
   // The first row of a step that this consumer computes scores of.
   KJIT_DEVICE int first_score() const { return cfg::kShares ? consumer * cfg::kScoreRows : 0; }
@@ -325,7 +325,7 @@ protected:
   }
 
   template <int kColumns> KJIT_DEVICE void store(const attention_backward_map &map, uint32_t shared) const {
-    const int row = work.tile * cfg::kOwnRows + consumer * cfg::kGroupRows;
+    const int row = work.tile * cfg::kOwnRows + own_group() * cfg::kGroupRows;
     for (int i = 0; i < cfg::bands(kColumns); i++)
       tma_store((const TensorMap *)&map, shared + i * cfg::kGroupBandBytes, i * 64, row, work.head, work.batch);
   }

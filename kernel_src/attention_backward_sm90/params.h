@@ -30,7 +30,7 @@ struct attention_backward_sm90_params {
   float *sums;
   int *turns;     /* pass 7: null where sums may be added in any order */
   int row_blocks; /* tiles of a batch and head */
-  int unused;     /* zero: no padding          */
+  int section;    /* so many heads are worked on together: schedule.cuh */
 };
 
 #endif

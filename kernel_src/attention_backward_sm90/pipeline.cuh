@@ -6,6 +6,7 @@
 //   step value  [value_stages][band][rows][64]  head_dim_v columns
 //   dS          [2][consumer][rows][64]         where dq is summed: of two steps, rows are queries, columns keys
 //   dQ          [consumer][columns / 8][128][4] where dq is summed, unless `direct`: a consumer's part, in fp32
+//   P           [rows / 16][128][8]             where consumers split dk and dv: in the order of wgmma's operand A
 //   statistics  [stages][rows / 2][4]           with queries as the step: two LSE, then two delta, of neighbours
 //   then the mbarriers
 //
@@ -25,12 +26,14 @@ constexpr int kStepAt = kOwnValueAt + cfg::kOwnGroups * cfg::kGroupValueBytes;
 constexpr int kStepValueAt = kStepAt + cfg::kStages * cfg::kStepBytes;
 constexpr int kDsAt = kStepValueAt + cfg::kValueStages * cfg::kStepValueBytes;
 constexpr int kDqAt = kDsAt + cfg::kDsStages * cfg::kDsBytes;
-constexpr int kStatisticsAt = kDqAt + (cfg::kSumsDq && !cfg::kDirect ? cfg::kConsumers * cfg::kDqBytes : 0);
+constexpr int kPAt = kDqAt + (cfg::kSumsDq && !cfg::kDirect ? cfg::kConsumers * cfg::kDqBytes : 0);
+constexpr int kStatisticsAt = kPAt + cfg::kPBytes;
 constexpr int kBarriersAt = kStatisticsAt + cfg::kStages * cfg::kStatisticsBytes;
 constexpr int kStepBarriers = 1 + 2 * cfg::kStages + 2 * cfg::kValueStages;
 constexpr int kDqBarriers = cfg::kSumsDq ? 2 * cfg::kConsumers : 0;
 constexpr int kDsBarriers = cfg::kStaggered ? 2 * cfg::kDsStages : 0;
-constexpr int kBarriers = kStepBarriers + kDqBarriers + kDsBarriers;
+constexpr int kPBarriersFrom = kStepBarriers + kDqBarriers + kDsBarriers;
+constexpr int kBarriers = kPBarriersFrom + (cfg::kSplits ? 2 : 0);
 constexpr int kBytes = kBarriersAt + BACKWARD_SM90_BARRIER_BYTES * kBarriers;
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
@@ -72,6 +75,10 @@ struct Layout {
   KJIT_DEVICE uint32_t ds(int slot) const { return base + shared::kDsAt + slot * cfg::kDsBytes; }
   KJIT_DEVICE uint32_t dq(int consumer) const { return base + shared::kDqAt + consumer * cfg::kDqBytes; }
 
+  KJIT_DEVICE uint32_t p() const { return base + shared::kPAt; }
+  KJIT_DEVICE uint32_t p_full() const { return barrier(shared::kPBarriersFrom); }
+  KJIT_DEVICE uint32_t p_empty() const { return barrier(shared::kPBarriersFrom + 1); }
+
   KJIT_DEVICE uint32_t own_full() const { return barrier(0); }
   KJIT_DEVICE uint32_t step_full(int slot) const { return barrier(1 + slot); }
   KJIT_DEVICE uint32_t step_empty(int slot) const { return barrier(1 + cfg::kStages + slot); }
@@ -102,6 +109,10 @@ struct Layout {
     }
     for (int i = 0; i < shared::kDsBarriers; i++)
       mbarrier_init(ds_full(i), kWarps); // and ds_empty() behind them
+    if constexpr (cfg::kSplits) {
+      mbarrier_init(p_full(), kThreadsPerWarpgroup / kLanesPerWarp);
+      mbarrier_init(p_empty(), kThreadsPerWarpgroup / kLanesPerWarp);
+    }
     fence_mbarrier_init();
   }
 

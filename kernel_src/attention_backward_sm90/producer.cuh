@@ -2,6 +2,7 @@
 // queries as the step its second warp reads LSE and delta of each step's queries, as consumers want them. The other
 // warps have nothing to do. Of an attention variant the first warp as a whole finds the steps, and one lane loads.
 #pragma once
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/ptx/tma.cuh>
@@ -27,6 +28,7 @@ struct Producer {
       prefetch_tensormap(map(p.step));
       prefetch_tensormap(map(p.step_value));
       load_own();
+      wait_for_statistics();
     }
     work.for_each_step([&](int head, int step) {
       if (!loads) return;
@@ -44,6 +46,7 @@ struct Producer {
   KJIT_DEVICE void load_statistics(int lane) const {
     StepRing<cfg::kStages> ring;
     const flash_backward_params &r = p.rest;
+    wait_for_statistics();
     work.for_each_step([&](int head, int step) {
       const float *lse = r.lse + work.batch * r.lse_stride.batch + head * r.lse_stride.head;
       const float *delta = r.delta + work.batch * r.delta_stride.batch + head * r.delta_stride.head;
@@ -68,6 +71,11 @@ struct Producer {
 private:
   KJIT_DEVICE static const TensorMap *map(const attention_backward_map &m) {
     return (const TensorMap *)&m;
+  }
+
+  // The kernel before this one on the stream writes delta. This one may have begun meanwhile.
+  KJIT_DEVICE static void wait_for_statistics() {
+    if constexpr (cfg::kOwnsKeys) griddepcontrol_wait();
   }
 
   KJIT_DEVICE void load_own() const {

@@ -6,6 +6,7 @@
 // (config.cuh), those of the second follow those of the first.
 #pragma once
 #include <kjit/ptx/bulk_reduce.cuh>
+#include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/memory.cuh>
 #include <kjit/types.cuh>
 
@@ -82,6 +83,7 @@ struct EndSums : Consumer {
   using Consumer::Consumer;
 
   KJIT_DEVICE void run() {
+    griddepcontrol_wait(); // until all has been added; this kernel may have begun meanwhile
     const char *const tile = Sums(p, work.batch, work.head).tile(work.tile) + thread * kChunkBytes;
 #pragma unroll
     for (int n = 0; n < kDx8; n++) {

@@ -67,6 +67,17 @@ static const struct mutation staggered_mutations[] = {
     {"the last step is left out of dq", SUMMING, "if constexpr (cfg::kStaggered) finish_dq();", ";"},
 };
 
+/* Where consumers split dk and dv. */
+#define SPLITTING "attention_backward_sm90/splitting.cuh"
+static const struct mutation splitting_mutations[] = {
+    {"P is read before it is there", SPLITTING, "mbarrier_wait_parity(at.p_full(), parity);", ";"},
+    {"P is written over before it is read", SPLITTING, "mbarrier_wait_parity(at.p_empty(), parity ^ 1);", ";"},
+    {"a tile is given back before its product has ended", SPLITTING,
+     "wgmma_wait_group<kLast ? 0 : kPending>(); // dK\\n    release_step(slot);",
+     "release_step(slot);\\n    wgmma_wait_group<kLast ? 0 : kPending>();"},
+    {"dk is stored over keys that are still read", SPLITTING, "meet(); // likewise for the keys and dk", ";"},
+};
+
 /* The backward call with a runtime that compiles anew. */
 static kjit_status run_anew(struct gpu_fixture *fixture, const struct backward_case *one,
                             const struct gradients *gradients, kjit_error *error) {
@@ -136,6 +147,11 @@ static void test_attention_backward_sm90__mistakes_of_staggered_consumers_are_ca
                 sizeof staggered_mutations / sizeof *staggered_mutations);
 }
 
+static void test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_caught(void **state) {
+  assert_caught(state, NULL, 0, false, 136, splitting_mutations,
+                sizeof splitting_mutations / sizeof *splitting_mutations);
+}
+
 static int setup(void **state) {
   (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
   return emulator_setup(state);
@@ -150,6 +166,7 @@ int main(void) {
   const struct CMUnitTest rest[] = {
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_summing_dq_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_of_staggered_consumers_are_caught),
+      cmocka_unit_test(test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_caught),
   };
   int failed = cmocka_run_group_tests_name("mutations of attention backward", tests, setup, gpu_teardown);
   if (getenv("KJIT_TEST_ALL_CONFIGS"))

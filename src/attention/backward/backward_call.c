@@ -289,19 +289,21 @@ static void find_shared(const struct backward_call *call, size_t *sum_bytes, siz
   }
 }
 
-static kjit_status enqueue_launch(const struct backward_launch *launch, CUstream stream, kjit_error *error) {
+static kjit_status enqueue_launch(const struct backward_launch *launch, bool is_first, CUstream stream,
+                                  kjit_error *error) {
   const kjit_geometry *geometry = &launch->kernel->geometry;
-  return runtime_kernel_enqueue(launch->kernel->kernel, launch->grid, geometry->threads, geometry->shared_bytes,
-                                &launch->params, stream, error);
+  const bool is_dependent = launch->is_dependent && !is_first;
+  return (is_dependent ? runtime_kernel_enqueue_dependent : runtime_kernel_enqueue)(
+      launch->kernel->kernel, launch->grid, geometry->threads, geometry->shared_bytes, &launch->params, stream, error);
 }
 
 /* The same for a launch that is to work in `space`. */
-static kjit_status enqueue_placed(const struct backward_launch *launch, const struct stream_space *space,
+static kjit_status enqueue_placed(const struct backward_launch *launch, bool is_first, const struct stream_space *space,
                                   CUstream stream, kjit_error *error) {
-  if (!launch->place) return enqueue_launch(launch, stream, error);
+  if (!launch->place) return enqueue_launch(launch, is_first, stream, error);
   struct backward_launch placed = *launch;
   placed.place(&placed, space->partials, space->arrivals);
-  return enqueue_launch(&placed, stream, error);
+  return enqueue_launch(&placed, is_first, stream, error);
 }
 
 kjit_status backward_call_enqueue(const struct backward_call *call, CUstream stream, kjit_error *error) {
@@ -313,7 +315,7 @@ kjit_status backward_call_enqueue(const struct backward_call *call, CUstream str
     return error_set(error, KJIT_ERR_DRIVER, "attention backward: the device has no %zu bytes for the sums of dq",
                      sum_bytes);
   for (size_t i = 0; i < call->count && status == KJIT_OK; i++)
-    status = enqueue_placed(&call->launches[i], &space, stream, error);
+    status = enqueue_placed(&call->launches[i], i == 0, &space, stream, error);
   if (sum_bytes) stream_workspace_put(call->workspace, &space, stream);
   return status;
 }

@@ -13,6 +13,7 @@
 struct backward_launch {
   const struct config_kernel *kernel;
   uint32_t grid[3];
+  bool is_dependent;       /* it may begin before the call's launch in front of it has ended */
   size_t sum_bytes, turns; /* the device memory that it shares with the call's other launches: sums, and counters */
   void (*place)(struct backward_launch *launch, float *sums, int *turns); /* where that is; NULL: it needs none */
   union {

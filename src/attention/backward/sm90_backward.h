@@ -15,6 +15,9 @@ static inline const kjit_attention_backward_sm90_config *sm90_backward_view(cons
 /* Does a legal config's block own key rows (dk, dv), not query rows (dq)? */
 bool sm90_backward_owns_keys(const kjit_attention_backward_sm90_config *config);
 
+/* Do two consumers split dk and dv of the same 64 keys? */
+bool sm90_backward_splits(const kjit_attention_backward_sm90_config *config);
+
 /* Rows of a legal config's block. */
 int32_t sm90_backward_own_rows(const kjit_attention_backward_sm90_config *config);
 

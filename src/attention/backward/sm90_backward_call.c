@@ -137,15 +137,37 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
   launch->place = pass == BACKWARD_SM90_SUM && !in_order ? place_without_turns : place;
 }
 
+/* Of L2, so that what else goes through it has room. */
+#define SECTION_BYTES ((int64_t)16 << 20)
+
+/* Own rows from which on sections were faster: of fewer, all tiles of a head are over before others are missed. */
+#define SECTION_ROWS 2048
+
+/* How many heads are worked on together: in causal attention as many as have so many bytes of what their blocks step
+ * over and of sums, in sections of about the same size; otherwise one, as all tiles of a head are equally long. */
+static int section_of(const kjit_attention_backward_sm90_config *config, const kjit_attention_problem *problem) {
+  const bool keys = sm90_backward_owns_keys(config), sums = config->pass == BACKWARD_SM90_SUM;
+  const int64_t group = problem->heads_q / problem->heads_kv;
+  const int64_t rows = keys ? problem->seq_q * group : problem->seq_kv;
+  const int64_t bytes = rows * (2 * (problem->head_dim + problem->head_dim_v) + (sums ? 4 * problem->head_dim : 0));
+  const int64_t heads = problem->batch * (keys ? problem->heads_kv : problem->heads_q);
+  int64_t most = 1;
+  if (!config->causal || (keys ? problem->seq_kv : problem->seq_q) < SECTION_ROWS) return 1;
+  while (most < heads && most * 2 * bytes <= SECTION_BYTES)
+    most *= 2;
+  return (int)integer_divide_up(heads, integer_divide_up(heads, most));
+}
+
 static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime, const int32_t *values,
                            const kjit_attention_backward_args *args, const kjit_attention_problem *problem,
                            const kjit_device_info *device, kjit_error *error) {
   const kjit_attention_backward_sm90_config *config = sm90_backward_view(values);
   const bool keys = sm90_backward_owns_keys(config);
-  (void)device;
+  launch->is_dependent = (keys || config->pass == BACKWARD_SM90_END) && runtime_has_dependents(device);
   launch->params.sm90 = (struct attention_backward_sm90_params){0};
   launch->grid[0] =
       (uint32_t)integer_divide_up(keys ? problem->seq_kv : problem->seq_q, sm90_backward_own_rows(config));
+  launch->params.sm90.section = section_of(config, problem);
   share_sums(launch, config, args, problem);
   launch->grid[1] = (uint32_t)(keys ? problem->heads_kv : problem->heads_q);
   launch->grid[2] = (uint32_t)problem->batch;
@@ -181,6 +203,8 @@ static kjit_status fit(const struct backward_wanted *wanted, const int32_t *valu
   const bool is_around = config->pass == BACKWARD_SM90_BEGIN || config->pass == BACKWARD_SM90_END;
   if (wanted->is_variant && (is_around || config->pass == BACKWARD_SM90_SUM))
     return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk), 4 (dv) or 6 (dk and dv) with a variant");
+  if (wanted->is_variant && sm90_backward_splits(config))
+    return rule_broken(error, "pass", config->pass, "1 (dq), 2 (dk) or 4 (dv) with a variant and wide heads");
   if (is_around) traits.causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0;           /* they know no mask */
   if (config->pass == BACKWARD_SM90_END) traits.head_dim_v = (int32_t)problem->head_dim_v; /* nor columns of v */
   return backward_match(problem, &traits, error);

@@ -35,10 +35,15 @@ static const struct way keys[] = {{64, 3, 3, 1}, {64, 3, 2, 1}, {48, 3, 3, 1},
 static const struct way key_values[] = {{64, 3, 3, 1}, {48, 3, 3, 1}, {32, 3, 3, 1}, {48, 2, 2, 0},
                                         {32, 2, 2, 0}, {32, 1, 1, 0}, {16, 1, 1, 0}, {0}};
 
-/* Take the first way with which the config fits. `pipelined` with dv needs its stages for both tiles. */
+/* Both where both head sizes are above 128: the consumers split dk and dv of the same 64 keys. Long sequences have
+ * steps enough for a third stage to count. */
+static const struct way split_keys[] = {{64, 3, 3, 1}, {64, 2, 2, 1}, {0}};
+static const struct way long_split_keys[] = {{64, 3, 3, 1}, {48, 3, 3, 1}, {0}};
+#define LONG_SPLIT_KEYS 4096
+
+/* Take the first way with which the config fits. */
 static bool take_way(kjit_attention_backward_sm90_config *config, const struct way *way) {
   for (; way->tile; way++) {
-    if (way->pipelined && way->value_stages < 3 && config->pass & FLASH_BACKWARD_DV) continue;
     config->tile = way->tile;
     config->stages = way->stages;
     config->value_stages = way->value_stages;
@@ -50,7 +55,8 @@ static bool take_way(kjit_attention_backward_sm90_config *config, const struct w
 
 static bool find_tile(kjit_attention_backward_sm90_config *config, int64_t own_rows, bool is_variant) {
   const bool narrow = config->head_dim <= 64 && config->head_dim_v <= 64;
-  config->consumers = own_rows <= 64 ? 1 : 2;
+  const bool splits = sm90_backward_splits(config);
+  config->consumers = own_rows <= 64 && !splits ? 1 : 2;
   if (!sm90_backward_owns_keys(config)) {
     if (!narrow) return take_way(config, queries);
     if (own_rows < LONG_QUERIES) return take_way(config, narrow_queries);
@@ -58,6 +64,8 @@ static bool find_tile(kjit_attention_backward_sm90_config *config, int64_t own_r
     return take_way(config, long_narrow_queries);
   }
   if (narrow) return take_way(config, is_variant ? variant_narrow_keys : narrow_keys);
+  if (splits && is_variant) return false; /* its consumers do not know how */
+  if (splits) return take_way(config, own_rows < LONG_SPLIT_KEYS ? split_keys : long_split_keys);
   if (config->pass == FLASH_BACKWARD_DV) return take_way(config, key_values);
   return take_way(config, config->pass == FLASH_BACKWARD_DK ? keys : both_keys);
 }

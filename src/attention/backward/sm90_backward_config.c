@@ -43,8 +43,14 @@ static bool shares(const kjit_attention_backward_sm90_config *config) {
   return config->pass == BACKWARD_SM90_SUM && config->head_dim > 2 * BACKWARD_SM90_GROUP_ROWS;
 }
 
+bool sm90_backward_splits(const kjit_attention_backward_sm90_config *config) {
+  const int32_t half = 2 * BACKWARD_SM90_GROUP_ROWS;
+  return config->pass == (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV) && config->head_dim > half &&
+         config->head_dim_v > half;
+}
+
 int32_t sm90_backward_own_rows(const kjit_attention_backward_sm90_config *config) {
-  return BACKWARD_SM90_GROUP_ROWS * (shares(config) ? 1 : config->consumers);
+  return BACKWARD_SM90_GROUP_ROWS * (shares(config) || sm90_backward_splits(config) ? 1 : config->consumers);
 }
 
 /* Is this one of the two kernels around the one that sums dq in global memory? They make no steps. */
@@ -77,7 +83,8 @@ static uint32_t step_bytes(const kjit_attention_backward_sm90_config *config) {
   const uint32_t statistics = sm90_backward_owns_keys(config) ? stages * BACKWARD_SM90_QUERY_BYTES * rows_of_step : 0;
   const uint32_t barriers = BACKWARD_SM90_BARRIER_BYTES * (1 + 2 * stages + 2 * value_stages);
   const uint32_t summing = config->pass == BACKWARD_SM90_SUM ? summing_bytes(config) : 0;
-  return own + steps + summing + statistics + barriers;
+  const uint32_t p = BACKWARD_SM90_GROUP_ROWS * rows_of_step * 2 + 2 * BACKWARD_SM90_BARRIER_BYTES;
+  return own + steps + summing + statistics + barriers + (sm90_backward_splits(config) ? p : 0);
 }
 
 static uint32_t shared_bytes(const kjit_attention_backward_sm90_config *config) {
@@ -91,6 +98,8 @@ static uint32_t shared_bytes(const kjit_attention_backward_sm90_config *config) 
 static int32_t registers(const kjit_attention_backward_sm90_config *config) {
   if (is_around_sums(config)) return 0;
   if (shares(config)) return 3 * 64 + config->tile / 4; /* half of dk, dv and dq, the next S of half of the queries */
+  if (sm90_backward_splits(config))                     /* one of both sums, S or dP, P and an operand */
+    return (config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v) / 2 + config->tile * 5 / 4;
   const int32_t dx = config->pass & (FLASH_BACKWARD_DQ | FLASH_BACKWARD_DK) ? config->head_dim / 2 : 0;
   const int32_t dv = config->pass & FLASH_BACKWARD_DV ? config->head_dim_v / 2 : 0;
   const int32_t scores = (dx ? 2 : 1) * config->tile / 2;
@@ -129,9 +138,12 @@ static kjit_status check_counts(const kjit_attention_backward_sm90_config *confi
                        "or 16 (dq from sums)");
   if (!rule_is_between(config->consumers, 1, MAX_CONSUMERS))
     return rule_broken(error, "consumers", config->consumers, "1 to 3");
+  if (sm90_backward_splits(config) && config->consumers != 2)
+    return rule_broken(error, "consumers", config->consumers, "2 with pass 6 and both head sizes above 128");
   if (!rule_is_between(config->tile, STEP, MAX_TILE) || config->tile % STEP != 0)
     return rule_broken(error, "tile", config->tile, "a multiple of 16 from 16 to 256");
-  if (!rule_is_between(config->pipelined, 0, 1)) return rule_broken(error, "pipelined", config->pipelined, "0 or 1");
+  if (!rule_is_between(config->pipelined, sm90_backward_splits(config) ? 1 : 0, 1))
+    return rule_broken(error, "pipelined", config->pipelined, "0 or 1; 1 with pass 6 and both head sizes above 128");
   if (!rule_is_between(config->stages, config->pipelined ? 2 : 1, MAX_STAGES))
     return rule_broken(error, "stages", config->stages, "1 to 4, from 2 with pipelined");
   const bool keeps_value = config->pipelined && pass & FLASH_BACKWARD_DV && pass != BACKWARD_SM90_SUM;
