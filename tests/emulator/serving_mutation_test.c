@@ -103,7 +103,7 @@ static const struct mutation sm90_mutations[] = {
     {"a job takes the place of one that is worked on", "attention_serving_sm90/producer.cuh",
      "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},
     {"a part of a tile ends a key block early", "attention_serving_sm90/few.cuh",
-     "(unsigned)(part + 1) / (unsigned)count)};", "(unsigned)(part + 1) / (unsigned)count) - 1};"},
+     "at_least_0(from), smaller(to, tile_blocks)", "at_least_0(from), smaller(to, tile_blocks - 1)"},
     {"every run is of the first head", "attention_serving_sm90/few.cuh", "head = (at - begins) / of_tile;", "head = 0;"},
 };
 
