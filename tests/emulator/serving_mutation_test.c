@@ -102,6 +102,9 @@ static const struct mutation sm90_mutations[] = {
     {"the counters are left as they are", "attention_serving_sm90/meeting.cuh", "*met() = 0;", ";"},
     {"a job takes the place of one that is worked on", "attention_serving_sm90/producer.cuh",
      "mbarrier_wait_parity(at.job_empty(jobs.slot), jobs.parity ^ 1);", ";"},
+    {"a part of a tile ends a key block early", "attention_serving_sm90/few.cuh",
+     "at_least_0(from), smaller(to, tile_blocks)", "at_least_0(from), smaller(to, tile_blocks - 1)"},
+    {"every head begins where the sequence does", "attention_serving_sm90/few.cuh", "begins += head * of_tile;", ";"},
 };
 
 /* Caught by decoding from a cache of e4m3 on Hopper, with rows of q that do not fit fp16 as they are. */
