@@ -100,8 +100,8 @@ static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t
 
 /* ---- Tensor maps ---- */
 
-/* L2 fetches up to 128 bytes at a time, a row of a box. With 256 an H200 reads 4.16 instead of 4.46 TB/s, because the other
- * 128 bytes of a row of K or V are those of the next box, which is on its way already. */
+/* L2 fetches up to 128 bytes at a time, a row of a box. With 256 an H200 reads 4.16 instead of 4.46 TB/s, because the
+ * other 128 bytes of a row of K or V are those of the next box, which is on its way already. */
 static struct runtime_tensor describe(const kjit_tensor *tensor, int32_t rows) {
   return tensor_box_describe(tensor, rows, KJIT_MAP_PROMOTION_128B);
 }

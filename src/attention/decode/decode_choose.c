@@ -68,15 +68,16 @@ static bool fill_stages(kjit_attention_decode_sm90_config *config) {
 static void choose_tile(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card,
                         kjit_attention_decode_sm90_config *config) {
   static const struct {
-    int32_t least, columns, rows, tile_n, blocks_per_sm, percent;
-  } tiles[] = {{1, 64, 64, 128, 3, 100},   {1, 64, 64, 128, 2, 100},  {1, 64, 16, 64, 4, 105},
-               {65, 128, 16, 64, 3, 96},   {65, 128, 16, 64, 2, 100}, {65, 128, 64, 128, 1, 103},
-               {129, 192, 64, 96, 1, 100}, {129, 256, 64, 64, 1, 104}};
+    int32_t least_columns, columns, least_rows, rows, tile_n, blocks_per_sm, percent;
+  } tiles[] = {{1, 64, 1, 64, 128, 3, 100},   {1, 64, 1, 64, 128, 2, 100},    {1, 64, 1, 16, 64, 4, 105},
+               {65, 128, 1, 16, 64, 3, 96},   {65, 128, 1, 16, 64, 2, 100},   {65, 128, 1, 64, 128, 1, 103},
+               {129, 160, 1, 16, 48, 1, 100}, {129, 192, 17, 64, 96, 1, 100}, {129, 256, 1, 64, 64, 1, 104}};
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   kjit_attention_decode_sm90_config candidate = *config;
   int64_t least = INT64_MAX;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-    if (columns < tiles[i].least || columns > tiles[i].columns || rows > tiles[i].rows) continue;
+    if (columns < tiles[i].least_columns || columns > tiles[i].columns) continue;
+    if (rows < tiles[i].least_rows || rows > tiles[i].rows) continue;
     candidate.tile_n = tiles[i].tile_n;
     candidate.blocks_per_sm = tiles[i].blocks_per_sm;
     if (!fill_stages(&candidate)) continue;
