@@ -15,7 +15,8 @@
 enum {
   MAX_HEAD = 256,
   FEW_ROWS = DECODE_M, /* more query rows of a key head are bound by products, not by memory */
-  LEAST_KEYS = 256,    /* fewer keys are a matter of the launch alone                        */
+  LEAST_KEYS = 256,    /* fewer keys are a matter of the launch alone, */
+  LEAST_OF_MANY = 129, /* but where more heads than SMs share keys */
   ROWS_OF_A_WARP = 16  /* so many rows use the products that a tile makes in any case        */
 };
 
@@ -44,7 +45,9 @@ static kjit_status check_own(const kjit_attention_problem *problem, int64_t sm_c
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_decode_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
-  if (rows <= FEW_ROWS && problem->seq_kv >= LEAST_KEYS && !is_many_rows_of_many_heads(problem, rows, sm_count))
+  const bool has_many = problem->batch * problem->heads_kv > sm_count && problem->heads_q > problem->heads_kv;
+  const int64_t least = has_many && rows < ROWS_OF_A_WARP ? LEAST_OF_MANY : LEAST_KEYS;
+  if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_many_rows_of_many_heads(problem, rows, sm_count))
     return decode_check_problem(problem, error);
   return error_set(error, KJIT_ERR_UNSUPPORTED,
                    "seq_q is %lld and seq_kv %lld: attention_decode_sm90 is for at most 64 query rows of a key head "
@@ -65,15 +68,16 @@ static bool fill_stages(kjit_attention_decode_sm90_config *config) {
 static void choose_tile(const kjit_attention_problem *problem, int64_t rows, const struct decode_card *card,
                         kjit_attention_decode_sm90_config *config) {
   static const struct {
-    int32_t least, columns, rows, tile_n, blocks_per_sm, percent;
-  } tiles[] = {{1, 64, 64, 128, 3, 100},   {1, 64, 64, 128, 2, 100},  {1, 64, 16, 64, 4, 105},
-               {65, 128, 16, 64, 3, 100},  {65, 128, 16, 64, 2, 100}, {65, 128, 64, 128, 1, 103},
-               {129, 192, 64, 96, 1, 100}, {129, 256, 64, 64, 1, 104}};
+    int32_t least_columns, columns, least_rows, rows, tile_n, blocks_per_sm, percent;
+  } tiles[] = {{1, 64, 1, 64, 128, 3, 100},   {1, 64, 1, 64, 128, 2, 100},    {1, 64, 1, 16, 64, 4, 105},
+               {65, 128, 1, 16, 64, 3, 96},   {65, 128, 1, 16, 64, 2, 100},   {65, 128, 1, 64, 128, 1, 103},
+               {129, 160, 1, 16, 48, 1, 100}, {129, 192, 17, 64, 96, 1, 100}, {129, 256, 1, 64, 64, 1, 104}};
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   kjit_attention_decode_sm90_config candidate = *config;
   int64_t least = INT64_MAX;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-    if (columns < tiles[i].least || columns > tiles[i].columns || rows > tiles[i].rows) continue;
+    if (columns < tiles[i].least_columns || columns > tiles[i].columns) continue;
+    if (rows < tiles[i].least_rows || rows > tiles[i].rows) continue;
     candidate.tile_n = tiles[i].tile_n;
     candidate.blocks_per_sm = tiles[i].blocks_per_sm;
     if (!fill_stages(&candidate)) continue;

@@ -29,7 +29,7 @@ enum {
   MOST_V_OF_THREE = 128, /* columns of V in parts of three consumers */
   NARROW_HEAD = 96,      /* columns up to which three consumers are tried for causal queries of any length */
   NARROW_STEP = 64,      /* and those up to which short steps cost more than they spare */
-  SHORT_QUERIES = 1024,  /* that are so few tiles that the diagonal's are many of them */
+  SHORT_QUERIES = 512,   /* with so few tiles that those of the end and the diagonal count */
   LEAST_ROWS = 8,        /* rows of a tile: partial results are kept in groups of 8 rows (partials.cuh) */
 };
 
@@ -54,7 +54,7 @@ static const struct head_class classes[] = {
     { 96, {{112, 112,    0}, {160,  96,  2048}}},
     {112, {{128,  96, 2048}, {128,  96,  4096}}},
     {128, {{128,  80, 2048}, {128,  80,  8192}}},
-    {160, {{ 96,  64,    0}, { 80,  64,     0}}},
+    {160, {{ 96,  64,    0}, { 80,  64, NEVER}}},
     {256, {{ 64,   0, NEVER}, {64,   0, NEVER}}},
 };
 /* clang-format on */
@@ -81,10 +81,12 @@ static int32_t best_consumers(const kjit_attention_problem *problem, const struc
   return problem->seq_q >= steps->rows_of_three ? 3 : 2;
 }
 
-/* Under a causal mask short queries may take three consumers all the same, by how their tiles lie on the triangle. */
+/* Short queries may take three consumers all the same, by how their tiles end where the sequence does or on the
+ * triangle of a causal mask. */
 static bool may_take_three(const kjit_attention_problem *problem, const struct steps *steps) {
-  if (!is_triangle(problem) || steps->tile_n_of_three == 0) return false;
-  return problem->seq_q <= (problem->head_dim_v <= NARROW_HEAD ? steps->rows_of_three : SHORT_QUERIES);
+  if (steps->tile_n_of_three == 0 || problem->seq_kv <= FEW_KEYS) return false;
+  if (is_triangle(problem) && problem->head_dim_v <= NARROW_HEAD) return problem->seq_q <= steps->rows_of_three;
+  return problem->seq_q <= SHORT_QUERIES && problem->seq_kv < KEYS_OF_A_CHUNK * problem->seq_q;
 }
 
 /* At most `most` consumer warpgroups, and no more than the query rows fill. */
@@ -142,6 +144,14 @@ static void consider_whole(const kjit_attention_problem *problem, const struct s
   if (whole_time(problem, &candidate, card) * 100 < now * (100 - percent)) *best = candidate;
 }
 
+/* By how many per cent other steps than those that were measured best have to be better by the model, which finds short
+ * steps of few columns, and three consumers' masked steps of many, better than they are. */
+static int64_t margin_of(const kjit_attention_problem *problem) {
+  if (!is_triangle(problem)) return 5;
+  if (problem->head_dim_v > MOST_V_OF_THREE) return 26;
+  return problem->head_dim_v > NARROW_STEP ? 2 : 6;
+}
+
 /* Choose between two and three consumers. Three cost least for each row, but fewer tiles may fill the last wave of SMs
  * less. On the triangle of a causal mask shorter steps leave fewer scores beyond it, which is much of short queries. */
 static void choose_consumers(const kjit_attention_problem *problem, const struct steps *steps, int32_t best,
@@ -151,11 +161,14 @@ static void choose_consumers(const kjit_attention_problem *problem, const struct
   const bool has_three = config->consumers == 3;
   if (config->consumers < 2) return;
   set_consumers(config, steps, problem->seq_kv, 2);
-  const int64_t margin = best == 3 ? 0 : problem->head_dim_v > NARROW_STEP ? 2 : 6;
-  if (has_three) consider_whole(problem, card, 3, shorten(steps->tile_n_of_three, problem->seq_kv), margin, config);
-  if (!is_triangle(problem) || problem->seq_q > SHORT_QUERIES) return;
-  if (problem->head_dim_v > NARROW_STEP) consider_whole(problem, card, 2, FEW_KEYS, margin, config);
-  for (int32_t keys = has_three ? steps->tile_n_of_three : 0; keys >= FEW_KEYS; keys -= KEY_STEP)
+  const int64_t margin = best == 3 ? 0 : margin_of(problem);
+  const int32_t three = steps->tile_n_of_three;
+  if (has_three) consider_whole(problem, card, 3, shorten(three, problem->seq_kv), margin, config);
+  if (problem->seq_q > SHORT_QUERIES || problem->seq_kv <= FEW_KEYS) return;
+  if (!is_triangle(problem) && best == 3) return;
+  if (problem->head_dim_v > NARROW_STEP && is_triangle(problem))
+    consider_whole(problem, card, 2, FEW_KEYS, margin, config);
+  for (int32_t keys = has_three ? three : 0; keys >= FEW_KEYS; keys -= KEY_STEP)
     consider_whole(problem, card, 3, keys, margin, config);
 }
 
