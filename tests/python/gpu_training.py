@@ -195,7 +195,8 @@ def run_ddp():
     model(x).backward()
     whole = layer.weight.grad.clone()
     layer.weight.grad = None
-    torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank])(x[2 * rank : 2 * rank + 2]).backward()
+    parallel = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank])  # which must outlive the backward
+    parallel(x[2 * rank : 2 * rank + 2]).backward()
     share = (layer.weight.grad.float() - whole.float()).abs().max().item() / whole.abs().max().item()
     print(f"rank {rank}: gradients of DDP and of the whole batch differ by {share:.3g} of the largest", flush=True)
     dist.destroy_process_group()
