@@ -3,9 +3,10 @@
 //
 // What differs:
 //   steps    those that the mask leaves (variant_work.cuh)
-//   masks    a step whose ranges do not decide is judged pair by pair before its products are issued, into one bit for
-//            each of a thread's scores, because the mask's code is a loop and may branch, across either of which ptxas
-//            serialises products in flight
+//   masks    a step whose ranges do not decide has one bit for each of a thread's scores. Where a query sees intervals
+//            of keys, straight code makes the bits while the products are in flight. Other masks are judged pair by
+//            pair before the products are issued, because their code is a loop and may branch, across either of which
+//            ptxas serialises products in flight
 //   scores   a score function may branch too, so P and dS are computed together when all products have ended: P from
 //            the changed score, dS = P * (dP - delta) * the function's derivative
 #pragma once
@@ -19,6 +20,9 @@ struct VariantConsumer : Consumer {
 
     KJIT_DEVICE bool holds(int n, int i) const { return word[n / kPerWord] >> (4 * (n % kPerWord) + i) & 1; }
   };
+
+  static constexpr int kIntervals = variant::kMasked ? KJIT_VARIANT_INTERVALS : 1;
+  static constexpr bool kJudged = kIntervals == 0;
 
   const VariantWork &visited;
   const variant::Hooks hooks;
@@ -67,6 +71,55 @@ private:
         }
       seen.word[w] = bits;
     }
+  }
+
+  // The same by the intervals of keys that a query sees; without a mask these are all keys that there are for it.
+  KJIT_DEVICE void compare(Seen &seen, const VariantStep &step) const {
+#pragma unroll
+    for (int w = 0; w < Seen::kWords; w++)
+      seen.word[w] = 0;
+    if constexpr (cfg::kOwnsKeys) {
+#pragma unroll
+      for (int n = 0; n < kStep8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+          add_query(seen, step.head, step.tile * cfg::kStepRows + n * 8 + lane % 4 * 2 + i, n, n + 1, i);
+    } else {
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        add_query(seen, step.head, own_row(r), 0, kStep8, 2 * r, step.tile * cfg::kStepRows + lane % 4 * 2);
+    }
+  }
+
+  // The pairs of one query: those of scores s[n][i] and s[n][i + 2] with keys as own rows, of s[n][i] and s[n][i + 1]
+  // for all n with the keys from `first_key` on as the step.
+  KJIT_DEVICE void add_query(Seen &seen, int head, int query, int n_first, int n_end, int i,
+                             [[maybe_unused]] int first_key = 0) const {
+    const int limit = keys_seen(p.rest, query);
+#pragma unroll
+    for (int which = 0; which < kIntervals; which++) {
+      int low = 0, high = limit;
+#if KJIT_VARIANT_MASK && KJIT_VARIANT_INTERVALS > 0
+      kjit_variant_interval(hooks.v.arguments, which, hooks.batch, head, hooks.query_of(query), low, high);
+      high = high < limit ? high : limit;
+#endif
+#pragma unroll
+      for (int n = n_first; n < n_end; n++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          const int key = cfg::kOwnsKeys ? own_row(j) : first_key + 8 * n + j, at = cfg::kOwnsKeys ? i + 2 * j : i + j;
+          if (key >= low && key < high) seen.word[n / Seen::kPerWord] |= 1u << (4 * (n % Seen::kPerWord) + at);
+        }
+    }
+  }
+
+  // Decide for a step before its products are issued, and while they are in flight.
+  template <bool kPartial> KJIT_DEVICE void decide_before([[maybe_unused]] Seen &seen, const VariantStep &step) const {
+    if constexpr (kPartial && kJudged) judge(seen, step);
+  }
+  template <bool kPartial>
+  KJIT_DEVICE void decide_in_flight([[maybe_unused]] Seen &seen, const VariantStep &step) const {
+    if constexpr (kPartial && !kJudged) compare(seen, step);
   }
 
   // LSE, or delta, of the query of s[n][i], of which `pair` is query_pair() where queries are the step.
@@ -146,8 +199,9 @@ private:
 
   template <bool kPartial> KJIT_DEVICE void plain_step(const VariantStep &step) {
     Seen seen;
-    if constexpr (kPartial) judge(seen, step);
+    decide_before<kPartial>(seen, step);
     issue_both_scores();
+    decide_in_flight<kPartial>(seen, step);
     compute_seen<kPartial, 0>(seen, step, ring.slot);
     if constexpr (cfg::kComputesDv) round(rounded_p, s);
     if constexpr (cfg::kNeedsDs) round(rounded_ds, dp);
@@ -162,7 +216,7 @@ private:
     values.advance();
   }
 
-  // The first step of all has no sums before it, so it stands apart; it is judged pair by pair.
+  // The first step of all has no sums before it, so it stands apart; it is taken as a partial one.
   KJIT_DEVICE void pipelined_steps(VariantWalk &walk) {
     VariantStep step;
     if (!walk.next(step)) return;
@@ -184,8 +238,9 @@ private:
 
   KJIT_DEVICE void first_step(const VariantStep &step) {
     Seen seen;
-    judge(seen, step);
+    decide_before<true>(seen, step);
     issue_both_scores();
+    decide_in_flight<true>(seen, step);
     compute_seen<true, 0>(seen, step, ring.slot);
     finish_compute();
   }
@@ -193,12 +248,13 @@ private:
   // slot, value_slot: the tiles of the step before, whose sums are still to be issued.
   template <bool kPartial> KJIT_DEVICE void pipelined_step(const VariantStep &step, int &slot, int &value_slot) {
     Seen seen;
-    if constexpr (kPartial) judge(seen, step);
+    decide_before<kPartial>(seen, step);
     issue_both_scores();
     wgmma_fence();
     issue_dv(value_slot);
     issue_dx(slot);
     wgmma_commit_group();
+    decide_in_flight<kPartial>(seen, step);
     compute_seen<kPartial, 1>(seen, step, ring.slot);
     wgmma_wait_group<0>();
     release_step(slot);

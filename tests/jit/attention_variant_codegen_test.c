@@ -170,7 +170,9 @@ static void check_gradients(struct codegen *codegen, size_t nth) {
   problem.batch = 1;
   problem.seq_q = problem.seq_kv = 4096;
   problem.head_dim = problem.head_dim_v = head_dims[index / KERNELS % HEADS];
-  const struct backward_wanted wanted = {.problem = &problem, .gradients = 7, .is_variant = true};
+  const bool has_score = rows[index / (HEADS * KERNELS)].score != NULL;
+  const struct backward_wanted wanted = {
+      .problem = &problem, .gradients = 7, .is_variant = true, .has_score = has_score};
   const bool chosen = family_place_of_arch(arch, &place, &error) == KJIT_OK &&
                       backward_choose(&wanted, &place, &choice, &error) == KJIT_OK;
   if (!chosen) atomic_fetch_add(&batch->wrong, 1);

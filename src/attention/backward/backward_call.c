@@ -240,6 +240,7 @@ static kjit_status take_variant(struct attention_variant_launch *launch, const k
   attention_variant_leave_blocks(launch);
   asked->variant = launch;
   asked->wanted.is_variant = true;
+  asked->wanted.has_score = launch->source.has_score;
   return KJIT_OK;
 }
 

@@ -23,12 +23,13 @@ struct backward_choice;
 struct attention_variant_launch;
 struct kjit_variant_tensor_argument;
 
-/* What is computed: a problem whose defaults are filled in, the gradients (KJIT_GRADIENT_*), and whether a variant's
- * functions stand between the products and the softmax. */
+/* What is computed: a problem whose defaults are filled in, the gradients (KJIT_GRADIENT_*), whether a variant's
+ * functions stand between the products and the softmax, and whether a score function that changes something is among
+ * them. */
 struct backward_wanted {
   const kjit_attention_problem *problem;
   uint32_t gradients;
-  bool is_variant;
+  bool is_variant, has_score;
 };
 
 struct backward_family {

@@ -17,8 +17,12 @@ static const struct way narrow_queries[] = {{128, 3, 3, 0}, {0}};
 static const struct way long_narrow_queries[] = {{64, 4, 4, 1}, {0}};
 static const struct way narrow_keys[] = {{112, 2, 2, 0}, {0}};
 
-/* Of an attention variant a consumer thread has 8 registers less, and its functions need some. */
+/* Of an attention variant a consumer thread has 8 registers less, and its functions need some. A score function runs
+ * when no product is in flight, so that `pipelined` gives little, and large steps leave it more independent scores. */
 static const struct way variant_narrow_keys[] = {{96, 2, 2, 0}, {0}};
+static const struct way score_queries[] = {{96, 2, 2, 0}, {64, 2, 2, 0}, {48, 2, 2, 0},
+                                           {48, 2, 1, 0}, {32, 2, 1, 0}, {0}};
+static const struct way score_keys[] = {{64, 2, 2, 0}, {48, 2, 2, 0}, {32, 2, 2, 0}, {0}};
 #define LONG_QUERIES 4096
 
 /* Head sizes from there on. Pipelined, a step's tiles are given back a step late, so that three stages are needed for
@@ -53,12 +57,14 @@ static bool take_way(kjit_attention_backward_sm90_config *config, const struct w
   return false;
 }
 
-static bool find_tile(kjit_attention_backward_sm90_config *config, int64_t own_rows, bool is_variant) {
+static bool find_tile(kjit_attention_backward_sm90_config *config, int64_t own_rows,
+                      const struct backward_wanted *wanted) {
+  const bool is_variant = wanted->is_variant, has_score = wanted->has_score;
   const bool narrow = config->head_dim <= 64 && config->head_dim_v <= 64;
   const bool splits = sm90_backward_splits(config);
   config->consumers = own_rows <= 64 && !splits ? 1 : 2;
   if (!sm90_backward_owns_keys(config)) {
-    if (!narrow) return take_way(config, queries);
+    if (!narrow) return take_way(config, has_score ? score_queries : queries);
     if (own_rows < LONG_QUERIES) return take_way(config, narrow_queries);
     config->consumers = 3;
     return take_way(config, long_narrow_queries);
@@ -67,7 +73,7 @@ static bool find_tile(kjit_attention_backward_sm90_config *config, int64_t own_r
   if (splits && is_variant) return false; /* its consumers do not know how */
   if (splits) return take_way(config, own_rows < LONG_SPLIT_KEYS ? split_keys : long_split_keys);
   if (config->pass == FLASH_BACKWARD_DV) return take_way(config, key_values);
-  return take_way(config, config->pass == FLASH_BACKWARD_DK ? keys : both_keys);
+  return take_way(config, config->pass == FLASH_BACKWARD_DK ? keys : has_score ? score_keys : both_keys);
 }
 
 static kjit_status check_head_size(const char *name, int64_t columns, kjit_error *error) {
@@ -93,10 +99,10 @@ kjit_status sm90_backward_choose(const struct backward_wanted *wanted, uint32_t 
                                                 .causal = problem->flags & KJIT_ATTENTION_CAUSAL ? 1 : 0,
                                                 .pass =
                                                     left & KJIT_GRADIENT_Q ? FLASH_BACKWARD_DQ : (int32_t)keys_left};
-  bool found = find_tile(&config, own_rows, wanted->is_variant);
+  bool found = find_tile(&config, own_rows, wanted);
   if (!found && config.pass == (FLASH_BACKWARD_DK | FLASH_BACKWARD_DV)) {
     config.pass = FLASH_BACKWARD_DK; /* dv is chosen next */
-    found = find_tile(&config, own_rows, wanted->is_variant);
+    found = find_tile(&config, own_rows, wanted);
   }
   if (!found) return error_set(error, KJIT_ERR_UNSUPPORTED, "no config of attention_backward_sm90 fits");
   memcpy(values, &config, sizeof config);
