@@ -411,7 +411,7 @@ class Warm(CommandCase):
         most = 7 + 3 + 1  # of attention_serving, attention_serving_sm90 and attention_prefill_sm90
         self.assertLessEqual(result["distinct"], most)
         narrow = self.json("warm", "--manifest", self.write("manifest", f"{line} cache=e4m3\n"))
-        self.assertEqual((narrow["failed"], narrow["from_cache"]), (0, 3))  # the plan passes
+        self.assertEqual((narrow["failed"], narrow["cached"]), (0, 3))  # the plan passes
         self.assertLessEqual(narrow["distinct"], most - 1)
 
     def test_warm__a_problem_and_its_config_of_hopper_are_one(self):
