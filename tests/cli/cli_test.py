@@ -396,7 +396,7 @@ class Warm(CommandCase):
                              ("serving sm_80 heads=32/8 head_dim=64 dtype=bf16 pages=1", "column 49"),
                              ("serving sm_80 heads=32/5 head_dim=64 dtype=bf16", "column 15"),
                              ("serving sm_80 heads=8 dtype=bf16", "head_dim"),
-                             ("serving sm_80 heads=8 head_dim=64 dtype=bf16 cache=fp32", "column 44"),
+                             ("serving sm_80 heads=8 head_dim=64 dtype=bf16 cache=fp32", "column 46"),
                              ("flash_forward sm_80 " + tail, "column 21"), ("x" * 5000, "4096")):
             path = self.write("manifest", f"# first\n\n{line}\n")
             result = self.kjit("warm", "--manifest", path, exit_code=USAGE)
