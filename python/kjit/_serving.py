@@ -336,7 +336,7 @@ def run_cache(
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=q.device)
     if k is None and cache_batch_idx is None and cache_leftpad is None and cu_seqlens_q is None:
         names, tensors = DECODE, (q, k_cache, v_cache, cache_seqlens)
-        if descales != NO_DESCALES:
+        if descales is not NO_DESCALES:
             names, tensors = NARROW_DECODE, tensors + descales
     else:
         names = CACHE

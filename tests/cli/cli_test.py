@@ -396,7 +396,7 @@ class Warm(CommandCase):
                              ("serving sm_80 heads=32/8 head_dim=64 dtype=bf16 pages=1", "column 49"),
                              ("serving sm_80 heads=32/5 head_dim=64 dtype=bf16", "column 15"),
                              ("serving sm_80 heads=8 dtype=bf16", "head_dim"),
-                             ("serving sm_80 heads=8 head_dim=64 dtype=bf16 cache=fp32", "column 44"),
+                             ("serving sm_80 heads=8 head_dim=64 dtype=bf16 cache=fp32", "column 46"),
                              ("flash_forward sm_80 " + tail, "column 21"), ("x" * 5000, "4096")):
             path = self.write("manifest", f"# first\n\n{line}\n")
             result = self.kjit("warm", "--manifest", path, exit_code=USAGE)
@@ -411,7 +411,7 @@ class Warm(CommandCase):
         most = 7 + 3 + 1  # of attention_serving, attention_serving_sm90 and attention_prefill_sm90
         self.assertLessEqual(result["distinct"], most)
         narrow = self.json("warm", "--manifest", self.write("manifest", f"{line} cache=e4m3\n"))
-        self.assertEqual((narrow["failed"], narrow["from_cache"]), (0, 3))  # the plan passes
+        self.assertEqual((narrow["failed"], narrow["cached"]), (0, 3))  # the plan passes
         self.assertLessEqual(narrow["distinct"], most - 1)
 
     def test_warm__a_problem_and_its_config_of_hopper_are_one(self):

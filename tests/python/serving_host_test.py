@@ -229,7 +229,7 @@ class Host(OnFakeDevice):
                 )
         kernels = runtime.stats()["kernels_loaded"]
         print(f"    {kernels} kernels", flush=True)
-        self.assertGreater(kernels, 5)  # some of every kind
+        self.assertGreater(kernels, 4)  # some of every kind; an 8-bit cache has no prefill of its own
         self.assertLessEqual(kernels, MOST_KERNELS)
 
 

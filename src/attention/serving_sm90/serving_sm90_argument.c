@@ -43,14 +43,16 @@ static int32_t common_power_of_two(int32_t a, int32_t b) {
   return either & -either;
 }
 
-/* L2 fetches up to 128 bytes at a time, a row of a box: attention/decode/decode_call.c. */
+/* L2 fetches up to 128 bytes at a time, a row of a box: attention/decode/decode_call.c. With e4m3 and heads of 64
+ * columns the half that is the next head's is worth fetching: 87 us against 101 on an H200. */
 static struct runtime_tensor describe(const struct attention_serving_params *params, const void *data,
                                       const struct attention_serving_strides *strides, int32_t dtype, int32_t columns,
                                       int32_t rows) {
-  const uint64_t bytes = dtype == KJIT_FP8_E4M3 ? 1 : SERVING_BOX_ELEMENT_BYTES;
+  const uint64_t bytes = SERVING_BOX_ELEMENT_BYTES;
   const kjit_map_promotion promotion =
-      tensor_box_row_promotion((uint64_t)columns * bytes, (uint64_t)strides->seq * bytes,
-                               (uint64_t)strides->head * bytes, KJIT_MAP_PROMOTION_128B);
+      dtype == KJIT_FP8_E4M3 ? KJIT_MAP_PROMOTION_128B
+                             : tensor_box_row_promotion((uint64_t)columns * bytes, (uint64_t)strides->seq * bytes,
+                                                        (uint64_t)strides->head * bytes, KJIT_MAP_PROMOTION_128B);
   return serving_box_describe(params, data, strides, dtype, columns, rows, promotion);
 }
 
