@@ -28,6 +28,7 @@ struct VariantConsumer : Consumer {
   const attention_variant_params &v;
   variant::RowScore scores_of[2]; // of the tile that the next scores belong to
   int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
+  bool is_near = true; // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
   int entry = 0;                  // of the step that is next: 4 * block + 2 * (seen as a whole) + (the tile's last)
 
   KJIT_DEVICE VariantConsumer(const attention_sm90_variant_params &params, Layout layout, int consumer, int thread)
@@ -73,6 +74,7 @@ private:
 #pragma unroll
     for (int r = 0; r < 2; r++)
       if constexpr (variant::kFolded) scores_of[r].begin(v, row(tile, r));
+    is_near = true;
     return true;
   }
 
@@ -220,10 +222,17 @@ private:
   KJIT_DEVICE void folded_softmax(const Tile &tile, const Pairs (&pairs)[2]) {
     typename Softmax::Rows added;
     if constexpr (variant::kFolded) {
+      bool is_far = false;
+      if (variant::kNear && is_near) {
+        is_far = exponentiate_near(tile, pairs, added);
+        is_near = !is_far;
+      } else {
+        float unread = 0;
 #pragma unroll
-      for (int r = 0; r < 2; r++)
-        exponentiate_folded(tile, pairs[r], r, added[0][r]);
-      if (cfg::kRescaleThreshold == 0 || Softmax::exceeds_threshold(added)) {
+        for (int r = 0; r < 2; r++)
+          exponentiate_folded<false>(tile, pairs[r], r, added[0][r], unread);
+      }
+      if (cfg::kRescaleThreshold == 0 || is_far || Softmax::exceeds_threshold(added)) {
         const Keep all[2] = {};
         apply<false>(tile, all, pairs);
         softmax.raise_max(s, o, p.scale_log2);
@@ -233,16 +242,32 @@ private:
     softmax.add(added);
   }
 
-  KJIT_DEVICE void exponentiate_folded(const Tile &tile, const Pairs &pairs, int r, float &added) {
+  // @return whether a score of the warp was too far for RowScore::of<true>(), so that what was computed does not count
+  KJIT_DEVICE bool exponentiate_near(const Tile &tile, const Pairs (&pairs)[2], typename Softmax::Rows &added) {
+    bool is_far = false;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      float farthest = 0;
+      exponentiate_folded<true>(tile, pairs[r], r, added[0][r], farthest);
+#if KJIT_VARIANT_TANH
+      is_far |= farthest > scores_of[r].near;
+#endif
+    }
+    return __any_sync(0xffffffffu, is_far);
+  }
+
+  template <bool kNear>
+  KJIT_DEVICE void exponentiate_folded(const Tile &tile, const Pairs &pairs, int r, float &added, float &farthest) {
     if constexpr (variant::kFolded) {
       const variant::Row own = row(tile, r);
-      const variant::RowScore::Terms<kColumns8> terms(scores_of[r], v, own, pairs, first_key() + lane % 4 * 2,
+      const variant::RowScore &score = scores_of[r];
+      const variant::RowScore::Terms<kColumns8> terms(score, v, own, pairs, first_key() + lane % 4 * 2,
                                                       softmax.max[0][r]);
       float even = 0.0f, odd = 0.0f;
 #pragma unroll
       for (int n = 0; n < kColumns8; n++) {
-        const float p0 = ex2_approx(scores_of[r].of(s[0][n][2 * r], terms.at(8 * n)));
-        const float p1 = ex2_approx(scores_of[r].of(s[0][n][2 * r + 1], terms.at(8 * n + 1)));
+        const float p0 = ex2_approx(score.template of<kNear>(s[0][n][2 * r], terms.at(8 * n), farthest));
+        const float p1 = ex2_approx(score.template of<kNear>(s[0][n][2 * r + 1], terms.at(8 * n + 1), farthest));
         even += p0;
         odd += p1;
         probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);

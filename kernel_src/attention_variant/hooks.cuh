@@ -30,6 +30,8 @@ constexpr bool kScored = KJIT_VARIANT_SCORE;
 constexpr bool kMasked = KJIT_VARIANT_MASK;
 // score = slope * core(inner * s) + term, so that slope and term fold into the exponent (RowScore)
 constexpr bool kFolded = kScored && (KJIT_VARIANT_AFFINE || KJIT_VARIANT_CORE);
+// The core is tanh, which a polynomial computes where its argument is small (RowScore).
+constexpr bool kNear = kFolded && KJIT_VARIANT_TANH;
 constexpr bool kListed = KJIT_variant_lists; // blocks come from lists, where the launch has memory for them
 constexpr bool kMapped = KJIT_variant_map;   // the caller gave states of blocks
 constexpr bool kSinks = KJIT_variant_sinks;

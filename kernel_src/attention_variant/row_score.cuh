@@ -3,6 +3,9 @@
 //
 // What is the same for all keys of a row is computed once a tile (RowScore::begin()). A score then costs an FMA, and
 // one more where its term is not the same for all keys of the row.
+//
+// tanh takes the exponent unit as often as the exponent itself, which that unit has no room for beside products of up to
+// 128 columns. So scores whose tanh has an argument of at most 1 take an odd polynomial instead (kNear): four FMAs.
 #pragma once
 #include "attention_variant/hooks.cuh"
 
@@ -41,6 +44,10 @@ template <int kColumns8> struct TermPairs {
 // A row's score function in base 2, slope * core(inner * s) + term: what is the same for all keys of the row. Used with
 // kFolded alone.
 struct RowScore {
+#if KJIT_VARIANT_TANH
+  // slope * tanh(inner * s) = s * (odd[0] + u * (odd[1] + u * (odd[2] + u * odd[3]))) where u = s * s is at most `near`
+  float odd[4], near;
+#endif
   float slope;      // of the core or, where that is s itself, of the unscaled score; times log2(e)
   float inner;      // of the unscaled score; with a core
   float term, step; // of key `limit - 1`, and what one more key adds, times log2(e); where the term is linear
@@ -50,6 +57,9 @@ struct RowScore {
     slope = kjit_variant_slope(v.arguments, row.batch, row.head, row.query) * kLog2E;
 #if KJIT_VARIANT_CORE
     inner = kjit_variant_inner(v.arguments, row.batch, row.head, row.query) * v.score_scale;
+#if KJIT_VARIANT_TANH
+    begin_near();
+#endif
 #else
     slope *= v.score_scale;
 #endif
@@ -94,8 +104,16 @@ struct RowScore {
     }
   };
 
-  // The score in base 2 of an unscaled score, with a term as Terms gives it.
-  KJIT_DEVICE float of(float s, float term_less) const {
+  // The score in base 2 of an unscaled score, with a term as Terms gives it. With kByPolynomial it counts only where
+  // the score's square, which `farthest` is raised to, is at most `near`.
+  template <bool kByPolynomial> KJIT_DEVICE float of(float s, float term_less, float &farthest) const {
+#if KJIT_VARIANT_TANH
+    if constexpr (kByPolynomial) {
+      const float u = s * s;
+      farthest = fmaxf(farthest, u);
+      return fmaf(s, fmaf(u, fmaf(u, fmaf(u, odd[3], odd[2]), odd[1]), odd[0]), term_less);
+    }
+#endif
 #if KJIT_VARIANT_CORE
     return fmaf(kjit_variant_core(s * inner), slope, term_less);
 #else
@@ -103,18 +121,33 @@ struct RowScore {
 #endif
   }
 
+#if KJIT_VARIANT_TANH
+  // The coefficients of tanh(x) / x in x * x up to 1, whose error is 2^-13.6 of the result: less than the instruction's.
+  // A coefficient that is not finite, as where the cap is next to nothing, leaves all scores to the instruction.
+  KJIT_DEVICE void begin_near() {
+    const float square = inner * inner;
+    odd[0] = slope * inner * 0.99991858f;
+    odd[1] = slope * inner * square * -0.33065429f;
+    odd[2] = slope * inner * square * (square * 0.11889753f);
+    odd[3] = slope * inner * square * (square * square * -0.026629668f);
+    const float sum = odd[0] + odd[1] + odd[2] + odd[3];
+    near = sum - sum == 0.0f ? 1.0f / square : -1.0f;
+  }
+#endif
+
   // As variant::apply().
   template <bool kPartial, int kColumns8>
   KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_params &v, const Row &row,
                          const KeepWords<kColumns8> &keep, const TermPairs<kColumns8> &pairs, int first_key,
                          int lane) const {
     const Terms<kColumns8> terms(*this, v, row, pairs, first_key + lane % 4 * 2, 0.0f);
+    float unread = 0;
 #pragma unroll
     for (int n = 0; n < kColumns8; n++)
 #pragma unroll
       for (int i = 0; i < 2; i++) {
         float &score = s[n][2 * r + i];
-        score = of(score, terms.at(8 * n + i));
+        score = of<false>(score, terms.at(8 * n + i), unread);
         if (kPartial && !keep.keeps(n, i)) score = masked_score();
       }
   }
