@@ -70,6 +70,9 @@ static const struct row {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
+/* In place of a config: what the row's other entries are compared with. */
+static const char REFERENCE[] = "flash_forward";
+
 struct entry {
   const struct row *row;
   const char *config; /* NULL: the library's choice */
@@ -234,10 +237,26 @@ static kjit_status plan_with(struct bench *b, struct entry *entry, const kjit_co
   return status;
 }
 
+/* flash_forward, which shares no step with attention_sm90. */
+static kjit_status choose_reference(const struct bench *b, struct entry *entry, kjit_config *out) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.flags = entry->row->causal ? KJIT_ATTENTION_CAUSAL : 0;
+  problem.batch = b->batch;
+  problem.heads_q = b->heads;
+  problem.seq_q = b->length;
+  problem.head_dim = b->head_dim;
+  return kjit_attention_choose(NULL, &problem, "sm_80", out, NULL, &entry->error);
+}
+
 static void plan(struct bench *b, struct entry *entry) {
   kjit_config config;
-  if (entry->config && parse_config(b, entry, &config, &entry->error) != KJIT_OK) return;
-  (void)plan_with(b, entry, entry->config ? &config : NULL);
+  kjit_status status = KJIT_OK;
+  if (entry->config == REFERENCE)
+    status = choose_reference(b, entry, &config);
+  else if (entry->config)
+    status = parse_config(b, entry, &config, &entry->error);
+  if (status == KJIT_OK) (void)plan_with(b, entry, entry->config ? &config : NULL);
 }
 
 static void *compile(void *user) {
@@ -260,25 +279,6 @@ static void compile_all(struct entries *entries) {
 
 /* ---- Checking ---- */
 
-/* The same row by flash_forward, which shares no step with attention_sm90. */
-static kjit_status plan_reference(struct bench *b, const struct row *row, kjit_attention_plan **out,
-                                  kjit_error *error) {
-  kjit_attention_problem problem = kjit_attention_problem_default();
-  kjit_config config;
-  problem.dtype = KJIT_BF16;
-  problem.flags = row->causal ? KJIT_ATTENTION_CAUSAL : 0;
-  problem.batch = b->batch;
-  problem.heads_q = b->heads;
-  problem.seq_q = b->length;
-  problem.head_dim = b->head_dim;
-  struct entry entry = {.row = row};
-  kjit_status status = kjit_attention_choose(NULL, &problem, "sm_80", &config, NULL, error);
-  if (status == KJIT_OK) status = plan_with(b, &entry, &config);
-  if (status != KJIT_OK) *error = entry.error;
-  *out = entry.plan;
-  return status;
-}
-
 static kjit_status run_into(struct bench *b, kjit_attention_plan *plan, uint16_t *o, kjit_error *error) {
   float ms;
   kjit_status status = card_poison(&b->card, b->o, b->card.stream, error);
@@ -286,27 +286,27 @@ static kjit_status run_into(struct bench *b, kjit_attention_plan *plan, uint16_t
   return status == KJIT_OK ? card_read(&b->card, o, b->o.address, CHECKED * sizeof *o, error) : status;
 }
 
+static float largest_difference(const uint16_t *a, const uint16_t *b) {
+  float largest = 0;
+  for (size_t i = 0; i < CHECKED; i++) {
+    const float difference = fabsf(half_to_float(KJIT_BF16, a[i]) - half_to_float(KJIT_BF16, b[i]));
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
+}
+
+/* A row's reference comes before its other entries. */
 static void check_all(struct entries *entries) {
   struct bench *b = entries->bench;
   uint16_t *wanted = malloc(CHECKED * sizeof *wanted), *found = malloc(CHECKED * sizeof *found);
-  const struct row *last = NULL;
   bool is_known = false;
   for (int i = 0; i < entries->count && wanted && found; i++) {
     struct entry *entry = &entries->of[i];
-    kjit_attention_plan *reference = NULL;
-    if (entry->row != last) {
-      is_known = plan_reference(b, entry->row, &reference, &entry->error) == KJIT_OK &&
-                 run_into(b, reference, wanted, &entry->error) == KJIT_OK;
-      kjit_attention_plan_destroy(reference);
-      last = entry->row;
-    }
-    entry->difference = NAN;
-    if (!entry->plan || !is_known || run_into(b, entry->plan, found, &entry->error) != KJIT_OK) continue;
-    entry->difference = 0;
-    for (size_t at = 0; at < CHECKED; at++) {
-      const float d = fabsf(half_to_float(KJIT_BF16, wanted[at]) - half_to_float(KJIT_BF16, found[at]));
-      if (!(d <= entry->difference)) entry->difference = d;
-    }
+    const bool is_reference = entry->config == REFERENCE;
+    uint16_t *const o = is_reference ? wanted : found;
+    const bool is_run = entry->plan && run_into(b, entry->plan, o, &entry->error) == KJIT_OK;
+    if (is_reference) is_known = is_run;
+    entry->difference = is_known && is_run ? largest_difference(wanted, o) : NAN;
   }
   free(wanted);
   free(found);
@@ -325,7 +325,7 @@ static void time_all(struct entries *entries) {
     for (int i = 0; i < entries->count; i++) {
       struct entry *entry = &entries->of[i];
       float ms = 0;
-      if (!entry->plan) continue;
+      if (!entry->plan || entry->config == REFERENCE) continue;
       kjit_status status = card_poison(&b->card, b->flush, b->card.stream, &entry->error);
       if (status == KJIT_OK) status = kjit_attention_plan_time(entry->plan, b->card.stream, &ms, &entry->error);
       if (status != KJIT_OK) kjit_attention_plan_destroy(entry->plan);
@@ -360,6 +360,7 @@ static void print(struct bench *b, const struct entries *entries) {
   double dense = 0, attended, visited;
   for (int i = 0; i < entries->count; i++) {
     const struct entry *entry = &entries->of[i];
+    if (entry->config == REFERENCE) continue;
     printf("hd%-3d %5d  %-18s %-16s ", (int)b->head_dim, (int)b->length, entry->row->name,
            entry->config ? entry->config : "-");
     if (!entry->plan) {
@@ -368,7 +369,7 @@ static void print(struct bench *b, const struct entries *entries) {
     }
     count_pairs(b, entry->row, &attended, &visited);
     const double all = (double)(b->heads * b->batch), ms = (double)entry->median;
-    if (i == 0) dense = visited / ms;
+    if (dense == 0) dense = visited / ms;
     printf("%8.4f ms %5.0f TFLOP/s  %.3f a block  differs %.4f\n", ms,
            4e-9 * (double)b->head_dim * attended * all / ms, visited / ms / dense, (double)entry->difference);
   }
@@ -395,10 +396,10 @@ static void run_size(struct bench *b, int64_t head_dim, int64_t length) {
   b->length = length;
   b->heads = WIDTH / head_dim;
   b->batch = length >= TOKENS ? 1 : TOKENS / length;
-  add(&entries, &rows[0], NULL); /* the others stand beside it */
   for (int i = 0; i < ROWS; i++) {
-    if (!is_asked(b, rows[i].name)) continue;
-    if (i > 0) add(&entries, &rows[i], NULL);
+    if (i > 0 && !is_asked(b, rows[i].name)) continue; /* the others stand beside the first */
+    if (!b->lse_folder) add(&entries, &rows[i], REFERENCE);
+    add(&entries, &rows[i], NULL);
     for (int c = 0; c < b->config_count; c++)
       add(&entries, &rows[i], b->configs[c]);
   }
