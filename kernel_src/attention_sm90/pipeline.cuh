@@ -11,7 +11,7 @@
 //   O      [consumer][o_chunks bands][64 rows][64]       used by its consumer alone, so it needs no mbarrier
 //   then the mbarriers, then a tile's coordinates for each Q buffer (schedule.cuh), then, with split-KV, one word for
 //   each consumer (partials.cuh), then, for an attention variant, one word for each K buffer, and what is planned of
-//   the next tile with two mbarriers of its own (variant_producer.cuh)
+//   the next two tiles with two mbarriers for each (variant_producer.cuh)
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
@@ -31,7 +31,8 @@ constexpr int kTileBytes = cfg::kSplitKv ? 2 * SM90_TILE_BYTES : SM90_TILE_BYTES
 constexpr int kWordsAt = kTilesAt + kTileBytes * cfg::kQueryBuffers;
 constexpr int kEntriesAt = kWordsAt + (cfg::kSplitKv ? SM90_WORD_BYTES * cfg::kConsumers : 0);
 constexpr int kPlanBarriersAt = (kEntriesAt + SM90_WORD_BYTES * cfg::kStages + 15) / 16 * 16;
-constexpr int kPlanAt = kPlanBarriersAt + 2 * SM90_BARRIER_BYTES;
+constexpr int kPlansAt = kPlanBarriersAt + 4 * SM90_BARRIER_BYTES; // two plans, and two barriers for each
+constexpr int kPlanBytes = (SM90_PLAN_BYTES - 4 * SM90_BARRIER_BYTES) / 2;
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
 // outside. A variant's words come on top of what the config alone needs.
@@ -56,10 +57,9 @@ struct Layout {
   KJIT_DEVICE uint32_t word(int consumer) const { return base + shared::kWordsAt + 4 * consumer; }
   KJIT_DEVICE uint32_t entry(int slot) const { return base + shared::kEntriesAt + SM90_WORD_BYTES * slot; }
 
-  KJIT_DEVICE uint32_t plan() const { return base + shared::kPlanAt; }
-
-  KJIT_DEVICE uint32_t plan_full() const { return base + shared::kPlanBarriersAt; }
-  KJIT_DEVICE uint32_t plan_empty() const { return base + shared::kPlanBarriersAt + SM90_BARRIER_BYTES; }
+  KJIT_DEVICE uint32_t plan(int slot) const { return base + shared::kPlansAt + shared::kPlanBytes * slot; }
+  KJIT_DEVICE uint32_t plan_full(int slot) const { return base + shared::kPlanBarriersAt + SM90_BARRIER_BYTES * slot; }
+  KJIT_DEVICE uint32_t plan_asked(int slot) const { return plan_full(2 + slot); }
   KJIT_DEVICE uint32_t query_full(int slot) const { return barrier(slot); }
   KJIT_DEVICE uint32_t query_empty(int slot) const { return barrier(cfg::kQueryBuffers + slot); }
   KJIT_DEVICE uint32_t keys_full(int slot) const { return barrier(2 * cfg::kQueryBuffers + slot); }
@@ -84,8 +84,10 @@ struct Layout {
       mbarrier_init(values_empty(i), cfg::kConsumers);
     }
     if constexpr (cfg::kVariant) {
-      mbarrier_init(plan_full(), 1);
-      mbarrier_init(plan_empty(), 1);
+      for (int i = 0; i < 2; i++) {
+        mbarrier_init(plan_full(i), 1);
+        mbarrier_init(plan_asked(i), 1);
+      }
     }
     fence_mbarrier_init();
   }
