@@ -3,33 +3,44 @@
 // What differs:
 //   blocks   which key block a step is for stands in the entry that the producer left with the K buffer
 //   masks    a step's mask is decided into keep words: where keys are judged one by one, before its products are
-//   issued,
-//            because that is a loop; where a row sees intervals of keys, straight code while the products are in flight
+//            issued, because that is a loop; where a row sees intervals of keys, straight code between the issue of
+//            S = Q K^T and that of O += P V. The tensor cores work on S meanwhile, so that it costs nothing: issuing
+//            O += P V, which reads P from registers, takes until S is nearly done, and all that comes behind it adds to
+//            a step
 //   scores   a score function may branch or call, so scores go through it when no product is in flight (ptxas
-//   serialises
-//            products across either). A folded one (variant::RowScore) costs a full block one FMA a score, or one more
-//            where it has a term, because it is computed in the exponent
+//            serialises products across either). A folded one (variant::RowScore) costs a full block one FMA a score,
+//            or one more where it has a term, because it is computed in the exponent
 //   rows     what a tile's rows have in common for all keys, such as an interval's bounds and a slope, is computed once
-//            a tile, where its tensors' latency hides behind the wait for the products that end the tile before
+//            a tile, between its first product and the last of the tile before
+//   terms    those that lie in a tensor, 16 bits each, are copied to shared memory where there is room for a step's:
+//            every warp copies those of its own rows, 16 bytes at a time, before the step's products are issued
 #pragma once
+#include <kjit/ptx/cp_async.cuh>
+
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/variant_tile.cuh"
 #include "attention_variant/row_score.cuh"
 
 struct VariantConsumer : Consumer {
   using Keep = variant::KeepWords<kColumns8>;
-  using Pairs = variant::TermPairs<kColumns8>;
+  // Terms are copied to shared memory, or lie in registers from their loads to the softmax.
+  static constexpr bool kStaged = variant::kTiled && shared::kStagesTerms;
+  using Pairs = typename variant::TermsOf<kStaged, kColumns8, shared::kTermRowBytes>::Type;
   // Masks alone are straight code, which may run while O is in flight.
   static constexpr bool kAppliedInFlight = !variant::kScored;
 
   // One interval's bounds are kept for a tile; of more, registers would be spilled.
   static constexpr bool kKeepsBounds = !variant::kJudged && variant::kMasked && variant::kIntervals == 1;
 
+  // A tile's first block is not asked for before its products are issued.
+  static constexpr bool kReadsLate = !variant::kJudged && !kStaged;
+
   const attention_variant_params &v;
   variant::RowScore scores_of[2]; // of the tile that the next scores belong to
   int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
   bool is_near = true; // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
-  int entry = 0;                  // of the step that is next: 4 * block + 2 * (seen as a whole) + (the tile's last)
+  int entry = 0;     // of the step's key block: 4 * block + 2 * (seen as a whole) + (the tile's last)
+  int following = 0; // of the block that follows in the same tile
 
   KJIT_DEVICE VariantConsumer(const attention_sm90_variant_params &params, Layout layout, int consumer, int thread)
       : Consumer(params.base, layout, consumer, thread), v(params.variant) {}
@@ -38,7 +49,7 @@ struct VariantConsumer : Consumer {
     wgmma_define_accumulators(o[0]); // a tile's first O = P V decides by `accumulate` whether it reads O
     if (cfg::kPingPong && consumer == cfg::kConsumers - 1) bar_arrive(turn_barrier(0), kTurnThreads);
     Tile tile;
-    if (!begin_tile(tile)) return;
+    if (!next_tile(tile)) return;
     first_block(tile);
     while (true) {
       const int buffer = queries.slot;
@@ -47,7 +58,7 @@ struct VariantConsumer : Consumer {
       Tile next;
       if constexpr (cfg::kOverlapsTiles) {
         release_stored(); // the next tile's Q may wait for this buffer
-        if (!begin_tile(next)) {
+        if (!next_tile(next)) {
           last_block(tile, buffer, first_product);
           break;
         }
@@ -55,7 +66,7 @@ struct VariantConsumer : Consumer {
       } else {
         last_block(tile, buffer, first_product);
         release_stored();
-        if (!begin_tile(next)) break;
+        if (!next_tile(next)) break;
         first_block(next);
       }
       tile = next;
@@ -68,20 +79,22 @@ private:
     return variant_row(v, p, tile, output_row(p, tile, consumer, own_row(r)));
   }
 
-  // Wait for the next tile, and compute what its rows have in common. @return false when there is no further tile
-  KJIT_DEVICE bool begin_tile(Tile &tile) {
-    if (!next_tile(tile)) return false;
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-      if constexpr (variant::kFolded) scores_of[r].begin(v, row(tile, r));
-    is_near = true;
-    return true;
-  }
-
-  // Wait for the next K, and read which block it is. All threads: what comes next depends on it.
-  KJIT_DEVICE void read_entry() {
+  // Read which block the next K is, once that is there. All threads: what comes next depends on it.
+  KJIT_DEVICE void wait_for_entry() {
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
     entry = broadcast_from_lane_0(ld_shared_4(at.entry(keys.slot)));
+  }
+  // Issue S = Q K^T once it is this consumer's turn, with what can be done before its result is there. The entries are
+  // read before the turn's barrier, because one thread gives the K buffer back for the whole warpgroup.
+  template <bool kFirst, typename Meanwhile> KJIT_DEVICE void issue_scores_in_turn(int buffer, Meanwhile meanwhile) {
+    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
+    const uint32_t own = kFirst && kReadsLate ? ld_shared_4(at.entry(keys.slot)) : 0;
+    const uint32_t next = ld_shared_4(at.entry(keys.slot) + SM90_WORD_BYTES);
+    wait_for_turn();
+    issue_scores(buffer);
+    if (kFirst && kReadsLate) entry = broadcast_from_lane_0(own);
+    following = broadcast_from_lane_0(next);
+    meanwhile();
   }
   KJIT_DEVICE int first_key() const {
     return entry / 4 * cfg::kKeyRows;
@@ -109,12 +122,35 @@ private:
         keep[r].decide(v, row(tile, r), first_key(), lane);
   }
 
-  // Load the terms that lie in a tensor, while the products are in flight.
+  // Start to bring the terms of a step's keys, which lie in a tensor: copies of all, when the step before is over. Four
+  // lanes copy 64 bytes of a row at a time.
+  KJIT_DEVICE void copy_terms(const Tile &tile) {
+    if constexpr (kStaged) {
+      __syncwarp(); // all lanes have read the terms before
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        variant::copy_terms<2 * cfg::kKeyRows>(v, row(tile, r), first_key(),
+                                               own_terms() + (lane / 4 + 8 * r) * shared::kTermRowBytes, lane);
+      cp_async_commit_group();
+    }
+  }
+  KJIT_DEVICE void wait_for_terms() {
+    if constexpr (kStaged) {
+      cp_async_wait_group<0>();
+      __syncwarp(); // those that other lanes copied are there too
+    }
+  }
+  // The rows of this warp.
+  KJIT_DEVICE uint32_t own_terms() const {
+    return at.terms(consumer) + warp * 16 * shared::kTermRowBytes;
+  }
+
+  // Where the terms are read: in shared memory, or in registers, into which they are loaded here.
   template <bool kWhole> KJIT_DEVICE void load_terms(const Tile &tile, Pairs (&pairs)[2]) const {
     if constexpr (variant::kTiled) {
 #pragma unroll
       for (int r = 0; r < 2; r++)
-        pairs[r].template load<kWhole>(v, row(tile, r), first_key(), lane);
+        pairs[r].template load<kWhole>(v, row(tile, r), first_key(), lane, own_terms(), r);
     }
   }
 
@@ -136,7 +172,8 @@ private:
   // Decide a tile's first step, in which every kind of block takes the same code: before its products are issued, and
   // while they are in flight.
   KJIT_DEVICE void decide_before(const Tile &tile, Keep (&keep)[2]) {
-    read_entry();
+    if constexpr (!kReadsLate) wait_for_entry();
+    copy_terms(tile);
     if constexpr (variant::kJudged) {
       if (is_full()) {
         keep[0].keep_all();
@@ -146,14 +183,27 @@ private:
       }
     }
   }
-  KJIT_DEVICE void decide_first_in_flight(const Tile &tile, Keep (&keep)[2]) {
+  KJIT_DEVICE void begin_in_flight(const Tile &tile, Keep (&keep)[2], Pairs (&terms)[2]) {
 #pragma unroll
-    for (int r = 0; r < 2; r++)
+    for (int r = 0; r < 2; r++) {
+      if constexpr (variant::kFolded) scores_of[r].begin(v, row(tile, r));
       if constexpr (kKeepsBounds) variant::interval(v, row(tile, r), 0, low[r], high[r]);
-    decide_in_flight(tile, keep);
+    }
+    is_near = true;
+    step_in_flight<true>(tile, keep, terms);
   }
-  KJIT_DEVICE void decide_in_flight(const Tile &tile, Keep (&keep)[2]) const {
-    if constexpr (!variant::kJudged) compare(tile, keep);
+  template <bool kPartial> KJIT_DEVICE void step_in_flight(const Tile &tile, Keep (&keep)[2], Pairs (&terms)[2]) {
+    if constexpr (kPartial && !variant::kJudged) compare(tile, keep);
+    load_terms<!kPartial>(tile, terms);
+  }
+
+  // As the dense consumer's, with what can be done between the two products.
+  template <bool kFirst, typename Between> KJIT_DEVICE void issue_both(int buffer, int accumulate, Between between) {
+    issue_scores_in_turn<kFirst>(buffer, between);
+    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
+    issue_output(accumulate);
+    pass_turn();
+    release_stored();
   }
 
   KJIT_DEVICE void first_softmax(Softmax &state, const Tile &tile, const Keep (&keep)[2], const Pairs (&pairs)[2]) {
@@ -169,13 +219,11 @@ private:
     Keep keep[2];
     Pairs terms[2];
     decide_before(tile, keep);
-    wait_for_turn();
-    issue_scores(queries.slot);
+    issue_scores_in_turn<true>(queries.slot, [&] { begin_in_flight(tile, keep, terms); });
     pass_turn();
-    decide_first_in_flight(tile, keep);
-    load_terms<false>(tile, terms);
     wgmma_wait_group<0>();
     release_own_scores(queries.slot);
+    wait_for_terms();
     first_softmax(softmax, tile, keep, terms);
     round_scores();
   }
@@ -186,7 +234,7 @@ private:
     int accumulate = 0;
 #pragma unroll 1
     while (!is_last()) {
-      read_entry();
+      entry = following;
       if (is_full())
         step<false>(tile, buffer, accumulate);
       else
@@ -200,15 +248,15 @@ private:
   template <bool kPartial> KJIT_DEVICE void step(const Tile &tile, int buffer, int accumulate) {
     Keep keep[2];
     Pairs terms[2];
+    copy_terms(tile);
     if constexpr (kPartial && variant::kJudged) judge(tile, keep);
-    issue_both(buffer, accumulate);
-    if constexpr (kPartial) decide_in_flight(tile, keep);
-    load_terms<!kPartial>(tile, terms);
+    issue_both<false>(buffer, accumulate, [&] { step_in_flight<kPartial>(tile, keep, terms); });
     wait_for_scores();
     release_own_scores(buffer);
     if constexpr (kAppliedInFlight) apply<kPartial>(tile, keep, terms);
     wgmma_wait_group<0>();
     release_values();
+    wait_for_terms();
     if constexpr (variant::kFolded && !kPartial) {
       folded_softmax(tile, terms);
     } else {
@@ -261,7 +309,7 @@ private:
     if constexpr (variant::kFolded) {
       const variant::Row own = row(tile, r);
       const variant::RowScore &score = scores_of[r];
-      const variant::RowScore::Terms<kColumns8> terms(score, v, own, pairs, first_key() + lane % 4 * 2,
+      const variant::RowScore::Terms<Pairs> terms(score, v, own, pairs, first_key() + lane % 4 * 2,
                                                       softmax.max[0][r]);
       float even = 0.0f, odd = 0.0f;
 #pragma unroll
@@ -281,9 +329,7 @@ private:
     Keep keep[2];
     Pairs terms[2];
     decide_before(next, keep);
-    issue_both(queries.slot, accumulate);
-    decide_first_in_flight(next, keep);
-    load_terms<false>(next, terms);
+    issue_both<true>(queries.slot, accumulate, [&] { begin_in_flight(next, keep, terms); });
     wait_for_scores();
     release_own_scores(queries.slot);
     Softmax following;
@@ -291,6 +337,7 @@ private:
     wgmma_wait_group<0>();
     release_values();
     finish_tile(tile, buffer);
+    wait_for_terms();
     if constexpr (!kAppliedInFlight) first_softmax(following, next, keep, terms);
     softmax = following;
     round_scores();

@@ -9,8 +9,8 @@
 // on it, so there the producer asks for a second plan too.
 //
 // With each K buffer the producer leaves an entry for the consumers: the key block's number, whether all rows of the
-// tile see all of its keys, and whether it is the tile's last block. The consumers read it before their first product
-// with that buffer.
+// tile see all of its keys, and whether it is the tile's last block. Beside it lies the entry of the tile's next block,
+// so that consumers know which code that block takes before its K is there.
 #pragma once
 #include "attention_sm90/producer.cuh"
 #include "attention_sm90/variant_tile.cuh"
@@ -163,6 +163,7 @@ private:
       const int after = is_last ? 0 : walk.entry(i + 1);
       mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);
       st_shared_4(at.entry(keys.slot), 2 * entry + is_last); // ordered by the arrival
+      st_shared_4(at.entry(keys.slot) + SM90_WORD_BYTES, 2 * after + (i + 2 == walk.count));
       load_keys(tile, entry / 2);
       if (pending >= 0) load_values(pending_tile, pending);
       pending = entry / 2;

@@ -7,6 +7,9 @@
 // tanh takes the exponent unit as often as the exponent itself, which that unit has no room for beside products of up to
 // 128 columns. So scores whose tanh has an argument of at most 1 take an odd polynomial instead (kNear): four FMAs.
 #pragma once
+#include <kjit/ptx/cp_async.cuh>
+#include <kjit/ptx/ldmatrix.cuh>
+
 #include "attention_variant/hooks.cuh"
 
 namespace variant {
@@ -16,9 +19,10 @@ namespace variant {
 template <int kColumns8> struct TermPairs {
   uint32_t pair[kColumns8];
 
-  // kWhole: there is a term for every key of the block.
+  // kWhole: there is a term for every key of the block. The last two arguments are for StagedTerms.
   template <bool kWhole>
-  KJIT_DEVICE void load(const attention_variant_params &v, const Row &row, int first_key, int lane) {
+  KJIT_DEVICE void load(const attention_variant_params &v, const Row &row, int first_key, int lane, uint32_t = 0,
+                        int = 0) {
 #if KJIT_VARIANT_TILE
     const char *const terms = kjit_variant_tile_row(v.arguments, row.batch, row.head, row.query);
     const kjit_variant_tensor_argument &tensor = v.arguments.tensors[KJIT_VARIANT_TILE_TENSOR];
@@ -40,6 +44,55 @@ template <int kColumns8> struct TermPairs {
     return column % 2 ? high : low;
   }
 };
+
+// The same terms in shared memory, where copy_terms() brought them, in rows kRowBytes apart of which 16 belong to a warp.
+// They are read four column tiles at a time, so columns must rise.
+template <int kColumns8, int kRowBytes> struct StagedTerms {
+  uint32_t chunk; // where this lane's 16 bytes of the first four column tiles are
+  uint32_t back;  // what the address goes back by where a row ends with two column tiles
+  mutable uint32_t word[4];
+
+  // `rows`: shared::cta address of the warp's first row; r: which of a thread's two rows
+  template <bool> KJIT_DEVICE void load(const attention_variant_params &, const Row &, int, int lane, uint32_t rows, int r) {
+    static_assert(kColumns8 % 2 == 0, "a step has a multiple of 16 keys");
+    chunk = rows + (8 * r + lane % 8) * kRowBytes + lane / 8 * 16;
+    back = lane / 16 * 32;
+  }
+
+  KJIT_DEVICE float at(int column) const {
+    float low = 0, high = 0;
+#if KJIT_VARIANT_TILE
+    const int tile = column / 8;
+    if (column % 32 == 0) ldmatrix_x4(word, chunk + 16 * tile - (tile + 4 <= kColumns8 ? 0 : back));
+    kjit_variant_tile_pair(word[tile % 4], low, high);
+#endif
+    return column % 2 ? high : low;
+  }
+};
+
+template <bool kStaged, int kColumns8, int kRowBytes> struct TermsOf {
+  using Type = TermPairs<kColumns8>;
+};
+template <int kColumns8, int kRowBytes> struct TermsOf<true, kColumns8, kRowBytes> {
+  using Type = StagedTerms<kColumns8, kRowBytes>;
+};
+
+// Copy kBytes of a row's terms, from `first_key` on, to shared memory at `to`, by four neighbouring lanes. What lies
+// beyond the tensor is not read; the terms before it are copied instead, for keys that no row sees.
+template <int kBytes>
+KJIT_DEVICE void copy_terms(const attention_variant_params &v, const Row &row, int first_key, uint32_t to, int lane) {
+#if KJIT_VARIANT_TILE
+  constexpr int kLanes = 4;
+  const char *const terms = kjit_variant_tile_row(v.arguments, row.batch, row.head, row.query);
+  const int first = 2 * first_key, most = 2 * v.arguments.tensors[KJIT_VARIANT_TILE_TENSOR].size[KJIT_VARIANT_TILE_AXES - 1] - kChunkBytes;
+#pragma unroll
+  for (int i = 0; i < kBytes; i += kLanes * kChunkBytes) {
+    const int at = i + lane % kLanes * kChunkBytes;
+    if (i + kLanes * kChunkBytes <= kBytes || at < kBytes)
+      cp_async_16(to + at, terms + smaller(first + at, most));
+  }
+#endif
+}
 
 // A row's score function in base 2, slope * core(inner * s) + term: what is the same for all keys of the row. Used with
 // kFolded alone.
@@ -73,16 +126,16 @@ struct RowScore {
   }
 
   // The terms of a block's keys, less a number: at(column) for columns that count from the thread's first key.
-  template <int kColumns8> struct Terms {
+  template <typename Pairs> struct Terms {
     const RowScore &score;
     const attention_variant_params &v;
     const Row &row;
-    const TermPairs<kColumns8> &pairs;
+    const Pairs &pairs;
     int first;
     float offset;
 
     KJIT_DEVICE Terms(const RowScore &score, const attention_variant_params &v, const Row &row,
-                      const TermPairs<kColumns8> &pairs, int first, float less)
+                      const Pairs &pairs, int first, float less)
         : score(score), v(v), row(row), pairs(pairs), first(first) {
 #if KJIT_VARIANT_LINEAR
       offset =
@@ -136,11 +189,11 @@ struct RowScore {
 #endif
 
   // As variant::apply().
-  template <bool kPartial, int kColumns8>
+  template <bool kPartial, typename Pairs, int kColumns8>
   KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_params &v, const Row &row,
-                         const KeepWords<kColumns8> &keep, const TermPairs<kColumns8> &pairs, int first_key,
+                         const KeepWords<kColumns8> &keep, const Pairs &pairs, int first_key,
                          int lane) const {
-    const Terms<kColumns8> terms(*this, v, row, pairs, first_key + lane % 4 * 2, 0.0f);
+    const Terms<Pairs> terms(*this, v, row, pairs, first_key + lane % 4 * 2, 0.0f);
     float unread = 0;
 #pragma unroll
     for (int n = 0; n < kColumns8; n++)
