@@ -55,7 +55,8 @@ enum kind { CAUSAL, FULL, WINDOWED, PREFIX, DOCUMENT, CHUNK };
 static const struct row {
   const char *name, *score, *mask;
   enum kind kind;
-  bool causal, by_start, chunked, slopes, softcap, bias;
+  bool causal, by_start, chunked, slopes, bias;
+  float softcap;
 } rows[] = {
     {.name = "causal", .kind = CAUSAL, .causal = true},
     {.name = "full", .kind = FULL},
@@ -66,7 +67,8 @@ static const struct row {
     {.name = "documents by lists", .mask = "doc[q] == doc[k]", .kind = DOCUMENT},
     {.name = "chunk", .kind = CHUNK, .causal = true, .chunked = true},
     {.name = "alibi", .kind = CAUSAL, .causal = true, .slopes = true},
-    {.name = "softcap", .kind = CAUSAL, .causal = true, .softcap = true},
+    {.name = "softcap", .kind = CAUSAL, .causal = true, .softcap = 30},
+    {.name = "softcap of 1", .kind = CAUSAL, .causal = true, .softcap = 1},
     {.name = "bias", .kind = CAUSAL, .causal = true, .bias = true},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -224,7 +226,7 @@ static kjit_status plan_with(struct bench *b, struct entry *entry, const kjit_co
                              .stride = {b->heads * b->length, b->length, 1}};
   args.flags = row->causal ? KJIT_ATTENTION_CAUSAL : 0;
   args.attention_chunk = row->chunked ? WINDOW : 0;
-  args.softcap = row->softcap ? 30 : 0;
+  args.softcap = row->softcap;
   args.alibi_slopes = row->slopes ? &slopes : NULL;
   args.bias = row->bias ? &bias : NULL;
   const kjit_attention_variant_text text = {.struct_size = sizeof text,
