@@ -62,7 +62,7 @@ static const struct mutation mutations[] = {
      "if (state != VARIANT_PARTIAL || !kMasked) return state != VARIANT_EMPTY;",
      "if (state == VARIANT_EMPTY || !kMasked) return state != VARIANT_EMPTY;"},
     {"the consumers do not learn of the last block", "window", "attention_sm90/variant_producer.cuh",
-     "2 * entry + is_last)", "2 * entry + (is_last && walk.count < 2))"},
+     "(i + 2 == walk.count)", "(i + 2 == walk.count && walk.count < 2)"},
     {"the next block's entry is this one's", "window", "attention_sm90/variant_producer.cuh",
      "2 * after + (i + 2 == walk.count)", "2 * entry + (i + 2 == walk.count)"},
     {"the terms are read before they are there", "pairs", "attention_sm90/variant_consumer.cuh",

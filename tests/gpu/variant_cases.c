@@ -55,9 +55,9 @@ SCORE(softcap) {
   (void)at;
   return (double)w->cap * tanh(s / (double)w->cap);
 }
-/* Most scores are beyond the cap. */
+/* A score in ten is beyond the cap, and few are beyond twice that. */
 SCORE(softcap_low) {
-  const double cap = (double)w->cap / 8;
+  const double cap = (double)w->cap / 3;
   (void)at;
   return cap * tanh(s / cap);
 }
@@ -137,7 +137,7 @@ const struct variant_case variant_cases[] = {
      .tolerance = 3,
      .lse_tolerance = 0.02},
     {.name = "softcap_low",
-     .score = "let low = cap / 8; low * tanh(score / low)",
+     .score = "let low = cap / 3; low * tanh(score / low)",
      .score_at = softcap_low,
      .tolerance = 3,
      .lse_tolerance = 0.02},
