@@ -275,7 +275,7 @@ private:
         is_far = exponentiate_near(tile, pairs, added);
         is_near = !is_far;
       } else {
-        float unread = 0;
+        int unread = 0;
 #pragma unroll
         for (int r = 0; r < 2; r++)
           exponentiate_folded<false>(tile, pairs[r], r, added[0][r], unread);
@@ -295,17 +295,17 @@ private:
     bool is_far = false;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      float farthest = 0;
+      int farthest = 0;
       exponentiate_folded<true>(tile, pairs[r], r, added[0][r], farthest);
 #if KJIT_VARIANT_TANH
-      is_far |= farthest > scores_of[r].near;
+      is_far |= __int_as_float(farthest) > scores_of[r].near;
 #endif
     }
     return __any_sync(0xffffffffu, is_far);
   }
 
   template <bool kNear>
-  KJIT_DEVICE void exponentiate_folded(const Tile &tile, const Pairs &pairs, int r, float &added, float &farthest) {
+  KJIT_DEVICE void exponentiate_folded(const Tile &tile, const Pairs &pairs, int r, float &added, int &farthest) {
     if constexpr (variant::kFolded) {
       const variant::Row own = row(tile, r);
       const variant::RowScore &score = scores_of[r];

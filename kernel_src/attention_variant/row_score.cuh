@@ -5,7 +5,7 @@
 // one more where its term is not the same for all keys of the row.
 //
 // tanh takes the exponent unit as often as the exponent itself, which that unit has no room for beside products of up to
-// 128 columns. So scores whose tanh has an argument of at most 1 take an odd polynomial instead (kNear): four FMAs.
+// 128 columns. So scores whose tanh has an argument of at most 0.6 take an odd polynomial instead (kNear): three FMAs.
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/ldmatrix.cuh>
@@ -98,8 +98,8 @@ KJIT_DEVICE void copy_terms(const attention_variant_params &v, const Row &row, i
 // kFolded alone.
 struct RowScore {
 #if KJIT_VARIANT_TANH
-  // slope * tanh(inner * s) = s * (odd[0] + u * (odd[1] + u * (odd[2] + u * odd[3]))) where u = s * s is at most `near`
-  float odd[4], near;
+  // slope * tanh(inner * s) = s * (odd[0] + u * (odd[1] + u * odd[2])) where u = s * s is at most `near`
+  float odd[3], near;
 #endif
   float slope;      // of the core or, where that is s itself, of the unscaled score; times log2(e)
   float inner;      // of the unscaled score; with a core
@@ -158,13 +158,13 @@ struct RowScore {
   };
 
   // The score in base 2 of an unscaled score, with a term as Terms gives it. With kByPolynomial it counts only where
-  // the score's square, which `farthest` is raised to, is at most `near`.
-  template <bool kByPolynomial> KJIT_DEVICE float of(float s, float term_less, float &farthest) const {
+  // the score's square, to whose bits `farthest` is raised, is at most `near`.
+  template <bool kByPolynomial> KJIT_DEVICE float of(float s, float term_less, int &farthest) const {
 #if KJIT_VARIANT_TANH
     if constexpr (kByPolynomial) {
       const float u = s * s;
-      farthest = fmaxf(farthest, u);
-      return fmaf(s, fmaf(u, fmaf(u, fmaf(u, odd[3], odd[2]), odd[1]), odd[0]), term_less);
+      farthest = larger(farthest, __float_as_int(u)); // squares are ordered as their bits are
+      return fmaf(s, fmaf(u, fmaf(u, odd[2], odd[1]), odd[0]), term_less);
     }
 #endif
 #if KJIT_VARIANT_CORE
@@ -175,16 +175,15 @@ struct RowScore {
   }
 
 #if KJIT_VARIANT_TANH
-  // The coefficients of tanh(x) / x in x * x up to 1, whose error is 2^-13.6 of the result: less than the instruction's.
-  // A coefficient that is not finite, as where the cap is next to nothing, leaves all scores to the instruction.
+  // The coefficients of tanh(x) / x in x * x up to 0.36, whose error is 2^-13.9 of the result: less than the
+  // instruction's. Where one is not finite, as with a cap of next to nothing, all scores are left to the instruction.
   KJIT_DEVICE void begin_near() {
     const float square = inner * inner;
-    odd[0] = slope * inner * 0.99991858f;
-    odd[1] = slope * inner * square * -0.33065429f;
-    odd[2] = slope * inner * square * (square * 0.11889753f);
-    odd[3] = slope * inner * square * (square * square * -0.026629668f);
-    const float sum = odd[0] + odd[1] + odd[2] + odd[3];
-    near = sum - sum == 0.0f ? 1.0f / square : -1.0f;
+    odd[0] = slope * inner * 0.99993688f;
+    odd[1] = slope * inner * square * -0.33012804f;
+    odd[2] = slope * inner * square * (square * 0.10839797f);
+    const float sum = odd[0] + odd[1] + odd[2];
+    near = sum - sum == 0.0f ? 0.36f / square : -1.0f;
   }
 #endif
 
@@ -194,7 +193,7 @@ struct RowScore {
                          const KeepWords<kColumns8> &keep, const Pairs &pairs, int first_key,
                          int lane) const {
     const Terms<Pairs> terms(*this, v, row, pairs, first_key + lane % 4 * 2, 0.0f);
-    float unread = 0;
+    int unread = 0;
 #pragma unroll
     for (int n = 0; n < kColumns8; n++)
 #pragma unroll

@@ -32,7 +32,7 @@ static const struct mutation mutations[] = {
     {"what a function is given is not scaled", "softcap", "attention_variant/row_score.cuh",
      "row.head, row.query) * v.score_scale;", "row.head, row.query);"},
     {"a polynomial counts beyond its range", "softcap_low", "attention_sm90/variant_consumer.cuh",
-     "is_far |= farthest > scores_of[r].near;", ""},
+     "is_far |= __int_as_float(farthest) > scores_of[r].near;", ""},
     {"what a polynomial found does not count", "softcap_low", "attention_sm90/variant_consumer.cuh",
      "|| is_far ||", "||"},
     {"a term begins a key late", "alibi", "attention_variant/row_score.cuh", "(float)(first - (row.limit - 1))",
