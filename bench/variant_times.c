@@ -25,20 +25,18 @@
 #include "support/card.h"
 #include "support/half.h"
 #include "support/random.h"
+#include "variant_rows.h"
 
 enum {
   FLUSH_BYTES = 128 << 20,
   TOKENS = 16384,
   WIDTH = 2048,
-  BLOCK = 128,
-  WINDOW = 1024,
-  DOCUMENTS = 12,
   MAX_ROUNDS = 64,
   MAX_CONFIGS = 16,
   MAX_ENTRIES = 256,
   COMPILING_THREADS = 16,
-  DISTINCT = 1048573,  /* random values of a tensor; a prime, so that no two rows are alike */
-  CHECKED = 4 << 20 /* elements of the output */
+  DISTINCT = 1048573, /* random values of a tensor; a prime, so that no two rows are alike */
+  CHECKED = 4 << 20   /* elements of the output */
 };
 
 struct bench {
@@ -50,34 +48,11 @@ struct bench {
   int config_count, rounds;
 };
 
-enum kind { CAUSAL, FULL, WINDOWED, PREFIX, DOCUMENT, CHUNK };
-
-static const struct row {
-  const char *name, *score, *mask;
-  enum kind kind;
-  bool causal, by_start, chunked, slopes, bias;
-  float softcap;
-} rows[] = {
-    {.name = "causal", .kind = CAUSAL, .causal = true},
-    {.name = "full", .kind = FULL},
-    {.name = "causal as mask", .mask = "q >= k", .kind = CAUSAL},
-    {.name = "window", .mask = "q - k < 1024 and q >= k", .kind = WINDOWED},
-    {.name = "prefix", .mask = "k < seq_kv // 4 or q >= k", .kind = PREFIX},
-    {.name = "documents", .mask = "k >= start[doc[q]] and q >= k", .kind = DOCUMENT, .by_start = true},
-    {.name = "documents by lists", .mask = "doc[q] == doc[k]", .kind = DOCUMENT},
-    {.name = "chunk", .kind = CHUNK, .causal = true, .chunked = true},
-    {.name = "alibi", .kind = CAUSAL, .causal = true, .slopes = true},
-    {.name = "softcap", .kind = CAUSAL, .causal = true, .softcap = 30},
-    {.name = "softcap of 1", .kind = CAUSAL, .causal = true, .softcap = 1},
-    {.name = "bias", .kind = CAUSAL, .causal = true, .bias = true},
-};
-enum { ROWS = sizeof rows / sizeof *rows };
-
 /* In place of a config: what the row's other entries are compared with. */
 static const char REFERENCE[] = "flash_forward";
 
 struct entry {
-  const struct row *row;
+  const struct variant_row *row;
   const char *config; /* NULL: the library's choice */
   kjit_attention_plan *plan;
   kjit_error error;
@@ -90,39 +65,6 @@ struct entries {
   int count;
   atomic_int next;
 };
-
-/* ---- What a row sees ---- */
-
-/* The keys first to end - 1 that query q sees. */
-static void seen(const struct bench *b, const struct row *row, int64_t q, int64_t *first, int64_t *end) {
-  const int64_t length = b->length, doc = q * DOCUMENTS / length;
-  *first = 0;
-  *end = q + 1;
-  if (row->kind == FULL) *end = length;
-  if (row->kind == WINDOWED) *first = q < WINDOW ? 0 : q - WINDOW + 1;
-  if (row->kind == PREFIX && *end < length / 4) *end = length / 4;
-  if (row->kind == CHUNK) *first = q / WINDOW * WINDOW;
-  if (row->kind != DOCUMENT) return;
-  *first = (doc * length + DOCUMENTS - 1) / DOCUMENTS;
-  if (!row->by_start) *end = ((doc + 1) * length + DOCUMENTS - 1) / DOCUMENTS;
-}
-
-static void count_pairs(const struct bench *b, const struct row *row, double *attended, double *visited) {
-  *attended = *visited = 0;
-  for (int64_t block = 0; block < b->length; block += BLOCK) {
-    int64_t least = b->length, most = 0;
-    for (int64_t q = block; q < block + BLOCK; q++) {
-      int64_t first, end;
-      seen(b, row, q, &first, &end);
-      *attended += (double)(end - first);
-      least = first < least ? first : least;
-      most = end > most ? end : most;
-    }
-    *visited += (double)((most + BLOCK - 1) / BLOCK - least / BLOCK) * BLOCK * BLOCK;
-  }
-}
-
-/* ---- Inputs ---- */
 
 static kjit_status fill(struct bench *b, struct card_buffer *out, size_t count, uint64_t seed, kjit_error *error) {
   struct random random = {seed};
@@ -151,12 +93,12 @@ static kjit_status put(struct bench *b, struct card_buffer *out, const void *val
 static kjit_status make(struct bench *b, kjit_error *error) {
   const size_t count = (size_t)(b->batch * b->length * b->heads * b->head_dim), length = (size_t)b->length;
   float slopes[WIDTH];
-  int32_t *doc = malloc(length * sizeof *doc), start[DOCUMENTS];
+  int32_t *doc = malloc(length * sizeof *doc), start[VARIANT_DOCUMENTS];
   kjit_status status = doc ? fill(b, &b->q, count, 1, error) : KJIT_ERR_NO_MEMORY;
   for (size_t i = 0; doc && i < length; i++)
-    doc[i] = (int32_t)(i * DOCUMENTS / length);
-  for (size_t d = 0; d < DOCUMENTS; d++)
-    start[d] = (int32_t)((d * length + DOCUMENTS - 1) / DOCUMENTS);
+    doc[i] = (int32_t)(i * VARIANT_DOCUMENTS / length);
+  for (size_t d = 0; d < VARIANT_DOCUMENTS; d++)
+    start[d] = (int32_t)((d * length + VARIANT_DOCUMENTS - 1) / VARIANT_DOCUMENTS);
   for (int64_t h = 0; h < b->heads; h++)
     slopes[h] = (float)exp2(-(double)(h + 1) * 8 / (double)b->heads);
   if (status == KJIT_OK) status = fill(b, &b->k, count, 2, error);
@@ -203,9 +145,10 @@ static kjit_status parse_config(const struct bench *b, const struct entry *entry
 }
 
 static kjit_status plan_with(struct bench *b, struct entry *entry, const kjit_config *config) {
-  const struct row *row = entry->row;
+  const struct variant_row *row = entry->row;
   const kjit_variant_tensor named[] = {{"doc", KJIT_INT32, 1}, {"start", KJIT_INT32, 1}};
-  const kjit_tensor tensors[] = {vector(&b->doc, KJIT_INT32, b->length), vector(&b->start, KJIT_INT32, DOCUMENTS)};
+  const kjit_tensor tensors[] = {vector(&b->doc, KJIT_INT32, b->length),
+                                 vector(&b->start, KJIT_INT32, VARIANT_DOCUMENTS)};
   const kjit_tensor slopes = vector(&b->slopes, KJIT_FP32, b->heads);
   const kjit_tensor bias = {.data = (void *)(uintptr_t)b->bias.address,
                             .dtype = KJIT_BF16,
@@ -225,14 +168,16 @@ static kjit_status plan_with(struct bench *b, struct entry *entry, const kjit_co
                              .shape = {b->batch, b->heads, b->length},
                              .stride = {b->heads * b->length, b->length, 1}};
   args.flags = row->causal ? KJIT_ATTENTION_CAUSAL : 0;
-  args.attention_chunk = row->chunked ? WINDOW : 0;
+  args.attention_chunk = row->chunked ? VARIANT_WINDOW : 0;
   args.softcap = row->softcap;
   args.alibi_slopes = row->slopes ? &slopes : NULL;
   args.bias = row->bias ? &bias : NULL;
   const kjit_attention_variant_text text = {.struct_size = sizeof text,
                                             .mask = row->mask,
                                             .tensors = named,
-                                            .tensor_count = row->kind != DOCUMENT ? 0 : row->by_start ? 2 : 1};
+                                            .tensor_count = row->kind != VARIANT_DOCUMENT ? 0
+                                                            : row->by_start               ? 2
+                                                                                          : 1};
   kjit_status status = KJIT_OK;
   if (row->mask) status = kjit_attention_variant_create(&variant, &text, &entry->error);
   args.variant = variant;
@@ -282,8 +227,6 @@ static void compile_all(struct entries *entries) {
     (void)pthread_join(threads[i], NULL);
 }
 
-/* ---- Checking ---- */
-
 static kjit_status run_into(struct bench *b, kjit_attention_plan *plan, uint16_t *o, kjit_error *error) {
   float ms;
   kjit_status status = card_poison(&b->card, b->o, b->card.stream, error);
@@ -316,8 +259,6 @@ static void check_all(struct entries *entries) {
   free(wanted);
   free(found);
 }
-
-/* ---- Timing ---- */
 
 static int compare(const void *a, const void *b) {
   const float x = *(const float *)a, y = *(const float *)b;
@@ -372,11 +313,11 @@ static void print(struct bench *b, const struct entries *entries) {
       printf("%.160s\n", entry->error.message);
       continue;
     }
-    count_pairs(b, entry->row, &attended, &visited);
+    variant_row_pairs(entry->row, b->length, &attended, &visited);
     const double all = (double)(b->heads * b->batch), ms = (double)entry->median;
     if (dense == 0) dense = visited / ms;
-    printf("%8.4f ms %5.0f TFLOP/s  %.3f a block  differs %.4f\n", ms,
-           4e-9 * (double)b->head_dim * attended * all / ms, visited / ms / dense, (double)entry->difference);
+    printf("%8.4f ms %5.0f TFLOP/s  %.3f a block  differs %.4f\n", ms, 4e-9 * (double)b->head_dim * attended * all / ms,
+           visited / ms / dense, (double)entry->difference);
   }
   fflush(stdout);
 }
@@ -388,7 +329,7 @@ static bool is_asked(const struct bench *b, const char *name) {
   return !b->names;
 }
 
-static void add(struct entries *entries, const struct row *row, const char *config) {
+static void add(struct entries *entries, const struct variant_row *row, const char *config) {
   if (entries->count < MAX_ENTRIES) entries->of[entries->count++] = (struct entry){.row = row, .config = config};
 }
 
@@ -401,12 +342,12 @@ static void run_size(struct bench *b, int64_t head_dim, int64_t length) {
   b->length = length;
   b->heads = WIDTH / head_dim;
   b->batch = length >= TOKENS ? 1 : TOKENS / length;
-  for (int i = 0; i < ROWS; i++) {
-    if (i > 0 && !is_asked(b, rows[i].name)) continue; /* the others stand beside the first */
-    if (!b->lse_folder) add(&entries, &rows[i], REFERENCE);
-    add(&entries, &rows[i], NULL);
+  for (int i = 0; i < VARIANT_ROWS; i++) {
+    if (i > 0 && !is_asked(b, variant_rows[i].name)) continue; /* the others stand beside the first */
+    if (!b->lse_folder) add(&entries, &variant_rows[i], REFERENCE);
+    add(&entries, &variant_rows[i], NULL);
     for (int c = 0; c < b->config_count; c++)
-      add(&entries, &rows[i], b->configs[c]);
+      add(&entries, &variant_rows[i], b->configs[c]);
   }
   if (make(b, &error) == KJIT_OK) {
     compile_all(&entries);

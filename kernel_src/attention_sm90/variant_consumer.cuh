@@ -38,9 +38,9 @@ struct VariantConsumer : Consumer {
   const attention_variant_params &v;
   variant::RowScore scores_of[2]; // of the tile that the next scores belong to
   int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
-  bool is_near = true; // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
-  int entry = 0;     // of the step's key block: 4 * block + 2 * (seen as a whole) + (the tile's last)
-  int following = 0; // of the block that follows in the same tile
+  bool is_near = true;            // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
+  int entry = 0;                  // of the step's key block: 4 * block + 2 * (seen as a whole) + (the tile's last)
+  int following = 0;              // of the block that follows in the same tile
 
   KJIT_DEVICE VariantConsumer(const attention_sm90_variant_params &params, Layout layout, int consumer, int thread)
       : Consumer(params.base, layout, consumer, thread), v(params.variant) {}
@@ -96,15 +96,9 @@ private:
     following = broadcast_from_lane_0(next);
     meanwhile();
   }
-  KJIT_DEVICE int first_key() const {
-    return entry / 4 * cfg::kKeyRows;
-  }
-  KJIT_DEVICE bool is_full() const {
-    return entry / 2 % 2;
-  }
-  KJIT_DEVICE bool is_last() const {
-    return entry % 2;
-  }
+  KJIT_DEVICE int first_key() const { return entry / 4 * cfg::kKeyRows; }
+  KJIT_DEVICE bool is_full() const { return entry / 2 % 2; }
+  KJIT_DEVICE bool is_last() const { return entry % 2; }
 
   // Judge a block key by key, before its products are issued.
   KJIT_DEVICE void judge(const Tile &tile, Keep (&keep)[2]) const {
@@ -309,8 +303,7 @@ private:
     if constexpr (variant::kFolded) {
       const variant::Row own = row(tile, r);
       const variant::RowScore &score = scores_of[r];
-      const variant::RowScore::Terms<Pairs> terms(score, v, own, pairs, first_key() + lane % 4 * 2,
-                                                      softmax.max[0][r]);
+      const variant::RowScore::Terms<Pairs> terms(score, v, own, pairs, first_key() + lane % 4 * 2, softmax.max[0][r]);
       float even = 0.0f, odd = 0.0f;
 #pragma unroll
       for (int n = 0; n < kColumns8; n++) {

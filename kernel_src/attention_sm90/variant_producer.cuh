@@ -5,8 +5,8 @@
 // long as the tensors take that a mask may read. It leaves what it found in shared memory, the plan. The producer, one
 // thread, issues the TMA loads of a planned tile, in the order of the dense producer, which it is derived from. It asks
 // for the next plan kPlannedAhead key blocks before a tile's last one: early enough to hide the planning, late enough
-// that a block takes a number when it is nearly free. Where tiles have few blocks, planning one takes as long as working
-// on it, so there the producer asks for a second plan too.
+// that a block takes a number when it is nearly free. Where tiles have few blocks, planning one takes as long as
+// working on it, so there the producer asks for a second plan too.
 //
 // With each K buffer the producer leaves an entry for the consumers: the key block's number, whether all rows of the
 // tile see all of its keys, and whether it is the tile's last block. Beside it lies the entry of the tile's next block,
@@ -144,8 +144,8 @@ struct VariantProducer : Producer {
   }
 
 private:
-  // Ask for the next plan and, during a short tile, for the one behind it. Of the two places for plans the current tile's
-  // is free, because it has been read.
+  // Ask for the next plan and, during a short tile, for the one behind it. Of the two places for plans the current
+  // tile's is free, because it has been read.
   KJIT_DEVICE void ask(bool is_short) {
     while (asked < taken + is_short) {
       asked++;

@@ -35,8 +35,8 @@ constexpr bool kNear = kFolded && KJIT_VARIANT_TANH;
 constexpr bool kListed = KJIT_variant_lists; // blocks come from lists, where the launch has memory for them
 constexpr bool kMapped = KJIT_variant_map;   // the caller gave states of blocks
 constexpr bool kSinks = KJIT_variant_sinks;
-// The term is a tensor's element of 16 bits for each key, two of which lie in a word; with 2 for KJIT_variant_pairs eight
-// of them can be copied at once.
+// The term is a tensor's element of 16 bits for each key, two of which lie in a word; with 2 for KJIT_variant_pairs
+// eight of them can be copied at once.
 constexpr bool kTiled = kFolded && KJIT_VARIANT_TILE && KJIT_variant_pairs;
 // Every score of a partial block is judged by itself.
 constexpr bool kJudged = kMapped || (kMasked && KJIT_VARIANT_INTERVALS == 0);

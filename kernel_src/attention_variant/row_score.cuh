@@ -4,8 +4,9 @@
 // What is the same for all keys of a row is computed once a tile (RowScore::begin()). A score then costs an FMA, and
 // one more where its term is not the same for all keys of the row.
 //
-// tanh takes the exponent unit as often as the exponent itself, which that unit has no room for beside products of up to
-// 128 columns. So scores whose tanh has an argument of at most 0.6 take an odd polynomial instead (kNear): three FMAs.
+// tanh takes the exponent unit as often as the exponent itself, which that unit has no room for beside products of up
+// to 128 columns. So scores whose tanh has an argument of at most 0.6 take an odd polynomial instead (kNear): three
+// FMAs.
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/ldmatrix.cuh>
@@ -45,15 +46,16 @@ template <int kColumns8> struct TermPairs {
   }
 };
 
-// The same terms in shared memory, where copy_terms() brought them, in rows kRowBytes apart of which 16 belong to a warp.
-// They are read four column tiles at a time, so columns must rise.
+// The same terms in shared memory, where copy_terms() brought them, in rows kRowBytes apart of which 16 belong to a
+// warp. They are read four column tiles at a time, so columns must rise.
 template <int kColumns8, int kRowBytes> struct StagedTerms {
   uint32_t chunk; // where this lane's 16 bytes of the first four column tiles are
   uint32_t back;  // what the address goes back by where a row ends with two column tiles
   mutable uint32_t word[4];
 
   // `rows`: shared::cta address of the warp's first row; r: which of a thread's two rows
-  template <bool> KJIT_DEVICE void load(const attention_variant_params &, const Row &, int, int lane, uint32_t rows, int r) {
+  template <bool>
+  KJIT_DEVICE void load(const attention_variant_params &, const Row &, int, int lane, uint32_t rows, int r) {
     static_assert(kColumns8 % 2 == 0, "a step has a multiple of 16 keys");
     chunk = rows + (8 * r + lane % 8) * kRowBytes + lane / 8 * 16;
     back = lane / 16 * 32;
@@ -70,9 +72,7 @@ template <int kColumns8, int kRowBytes> struct StagedTerms {
   }
 };
 
-template <bool kStaged, int kColumns8, int kRowBytes> struct TermsOf {
-  using Type = TermPairs<kColumns8>;
-};
+template <bool kStaged, int kColumns8, int kRowBytes> struct TermsOf { using Type = TermPairs<kColumns8>; };
 template <int kColumns8, int kRowBytes> struct TermsOf<true, kColumns8, kRowBytes> {
   using Type = StagedTerms<kColumns8, kRowBytes>;
 };
@@ -84,12 +84,12 @@ KJIT_DEVICE void copy_terms(const attention_variant_params &v, const Row &row, i
 #if KJIT_VARIANT_TILE
   constexpr int kLanes = 4;
   const char *const terms = kjit_variant_tile_row(v.arguments, row.batch, row.head, row.query);
-  const int first = 2 * first_key, most = 2 * v.arguments.tensors[KJIT_VARIANT_TILE_TENSOR].size[KJIT_VARIANT_TILE_AXES - 1] - kChunkBytes;
+  const int first = 2 * first_key,
+            most = 2 * v.arguments.tensors[KJIT_VARIANT_TILE_TENSOR].size[KJIT_VARIANT_TILE_AXES - 1] - kChunkBytes;
 #pragma unroll
   for (int i = 0; i < kBytes; i += kLanes * kChunkBytes) {
     const int at = i + lane % kLanes * kChunkBytes;
-    if (i + kLanes * kChunkBytes <= kBytes || at < kBytes)
-      cp_async_16(to + at, terms + smaller(first + at, most));
+    if (i + kLanes * kChunkBytes <= kBytes || at < kBytes) cp_async_16(to + at, terms + smaller(first + at, most));
   }
 #endif
 }
@@ -134,8 +134,8 @@ struct RowScore {
     int first;
     float offset;
 
-    KJIT_DEVICE Terms(const RowScore &score, const attention_variant_params &v, const Row &row,
-                      const Pairs &pairs, int first, float less)
+    KJIT_DEVICE Terms(const RowScore &score, const attention_variant_params &v, const Row &row, const Pairs &pairs,
+                      int first, float less)
         : score(score), v(v), row(row), pairs(pairs), first(first) {
 #if KJIT_VARIANT_LINEAR
       offset =
@@ -190,8 +190,7 @@ struct RowScore {
   // As variant::apply().
   template <bool kPartial, typename Pairs, int kColumns8>
   KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_params &v, const Row &row,
-                         const KeepWords<kColumns8> &keep, const Pairs &pairs, int first_key,
-                         int lane) const {
+                         const KeepWords<kColumns8> &keep, const Pairs &pairs, int first_key, int lane) const {
     const Terms<Pairs> terms(*this, v, row, pairs, first_key + lane % 4 * 2, 0.0f);
     int unread = 0;
 #pragma unroll

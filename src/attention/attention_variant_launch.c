@@ -129,8 +129,7 @@ static const char *const defines[] = {DEFINES_OF_BLOCKS(0, 0), DEFINES_OF_BLOCKS
  * is told apart from all others by each of its bytes. */
 static void describe(struct attention_variant_launch *launch, bool has_sinks) {
   const unsigned level = launch->has_chunks ? 2 : launch->has_pairs ? 1 : 0;
-  const unsigned bits =
-      (launch->is_listed ? 1u : 0) | (launch->is_mapped ? 2u : 0) | (has_sinks ? 4u : 0) | level << 3;
+  const unsigned bits = (launch->is_listed ? 1u : 0) | (launch->is_mapped ? 2u : 0) | (has_sinks ? 4u : 0) | level << 3;
   launch->extra = (struct config_extra){.name = VARIANT_HEADER,
                                         .text = launch->source.header,
                                         .bytes = strlen(launch->source.header),
@@ -140,14 +139,15 @@ static void describe(struct attention_variant_launch *launch, bool has_sinks) {
   launch->extra.digest.bytes[0] ^= (uint8_t)bits;
 }
 
-/* Can the terms of `count` keys, the first a multiple of it, be read as one aligned word, of every key that there is? */
+/* Can the terms of `count` keys, the first a multiple of it, be read as one aligned word, of every key that there is?
+ */
 static bool has_words(const struct attention_variant_source *source, const struct kjit_variant_arguments *arguments,
                       int count) {
   if (source->tile == 0) return false;
   const struct kjit_variant_tensor_argument *tensor = &arguments->tensors[source->tile - 1];
   const int last = source->tile_axes - 1;
-  bool pairs = tensor->stride[last] == 1 && tensor->size[last] % count == 0 && tensor->size[last] >= arguments->seq_kv &&
-               (uintptr_t)tensor->data % (2 * (uintptr_t)count) == 0;
+  bool pairs = tensor->stride[last] == 1 && tensor->size[last] % count == 0 &&
+               tensor->size[last] >= arguments->seq_kv && (uintptr_t)tensor->data % (2 * (uintptr_t)count) == 0;
   for (int axis = 0; axis < last; axis++)
     pairs = pairs && (tensor->size[axis] == 1 || tensor->stride[axis] % count == 0);
   return pairs;

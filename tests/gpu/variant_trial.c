@@ -259,8 +259,7 @@ static void declare(const struct variant_trial *t, struct declared *all) {
   declare_tensor(t, all, FLAG, "flag", 11, 1, (int64_t[]){w->keys});
   declare_tensor(t, all, SLOPE, "slope", KJIT_FP32, 1, (int64_t[]){w->heads});
   declare_tensor(t, all, BIAS, "bias", KJIT_FP32, 4, (int64_t[]){1, w->heads, w->seq_q, w->seq_kv});
-  declare_tensor(t, all, LEVEL, "level", KJIT_BF16, 4,
-                 (int64_t[]){1, w->heads, w->seq_q, (int64_t)level_keys(w)});
+  declare_tensor(t, all, LEVEL, "level", KJIT_BF16, 4, (int64_t[]){1, w->heads, w->seq_q, (int64_t)level_keys(w)});
   declare_tensor(t, all, TABLE, "table", KJIT_FP32, 1, (int64_t[]){w->keys});
 }
 

@@ -245,7 +245,8 @@ static void tiling(const kjit_attention_problem *problem, const int32_t *values,
 static uint32_t variant_shared(const struct attention_variant_launch *variant, const int32_t *values) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
   const uint32_t more = SM90_ENTRY_BYTES * (uint32_t)config->stages + 15 + SM90_PLAN_BYTES;
-  const uint32_t terms = SM90_GROUP_ROWS * (uint32_t)config->consumers * (2 * (uint32_t)config->tile_n + SM90_TERM_PADDING);
+  const uint32_t terms =
+      SM90_GROUP_ROWS * (uint32_t)config->consumers * (2 * (uint32_t)config->tile_n + SM90_TERM_PADDING);
   const bool fits = sm90_shared_bytes(config) + more + terms <= SM90_SHARED_MOST;
   return variant->has_chunks && fits ? more + terms : more;
 }
