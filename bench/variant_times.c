@@ -8,9 +8,9 @@
  *   -l  ask for the log-sum-exp too, and write each into DIR as it lies in memory
  * default: head sizes 64, 128 and 256 at 4096 and 16384 keys, 16384 tokens, heads * head_dim = 2048
  *
- * Kernels are compiled by several threads ahead; then all rows of a size are timed in turns, L2 flushed before each,
- * and medians count. A line is milliseconds, TFLOP/s of attended pairs (4 * head_dim a pair), and the speed of a
- * visited block of 128 by 128 scores beside that of dense causal attention.
+ * Kernels are compiled by several threads ahead; then all rows of a size are timed in turns, in new random orders,
+ * L2 flushed before each, and medians count. A line is milliseconds, TFLOP/s of attended pairs (4 * head_dim a pair),
+ * and the speed of a visited block of 128 by 128 scores beside that of dense causal attention.
  *
  * Threads: those that compile, which take entries by a shared counter; all else is one thread. */
 #include <kjit/kjit.h>
@@ -62,7 +62,7 @@ struct entry {
 struct entries {
   struct bench *bench;
   struct entry of[MAX_ENTRIES];
-  int count;
+  int order[MAX_ENTRIES], count;
   atomic_int next;
 };
 
@@ -265,11 +265,22 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* A new order for each round, because a kernel's clock depends on what ran before it. */
+static void shuffle(struct entries *entries, struct random *random) {
+  for (int i = 0; i < entries->count; i++) {
+    const int other = (int)(random_next(random) % (uint64_t)(i + 1));
+    entries->order[i] = entries->order[other];
+    entries->order[other] = i;
+  }
+}
+
 static void time_all(struct entries *entries) {
   struct bench *b = entries->bench;
-  for (int round = -2; round < b->rounds; round++)
+  struct random random = {7};
+  for (int round = -2; round < b->rounds; round++) {
+    shuffle(entries, &random);
     for (int i = 0; i < entries->count; i++) {
-      struct entry *entry = &entries->of[i];
+      struct entry *entry = &entries->of[entries->order[i]];
       float ms = 0;
       if (!entry->plan || entry->config == REFERENCE) continue;
       kjit_status status = card_poison(&b->card, b->flush, b->card.stream, &entry->error);
@@ -278,6 +289,7 @@ static void time_all(struct entries *entries) {
       if (status != KJIT_OK) entry->plan = NULL;
       if (round >= 0) entry->times[round] = ms;
     }
+  }
   for (int i = 0; i < entries->count; i++) {
     qsort(entries->of[i].times, (size_t)b->rounds, sizeof(float), compare);
     entries->of[i].median = entries->of[i].times[b->rounds / 2];

@@ -187,8 +187,16 @@ private:
     step_in_flight<true>(tile, keep, terms);
   }
   template <bool kPartial> KJIT_DEVICE void step_in_flight(const Tile &tile, Keep (&keep)[2], Pairs (&terms)[2]) {
-    if constexpr (kPartial && !variant::kJudged) compare(tile, keep);
-    load_terms<!kPartial>(tile, terms);
+    if constexpr (kPartial && !variant::kJudged) {
+      compare(tile, keep);
+      // The compiler would put this off until O += P V is being issued, which then waits for it.
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int w = 0; w < Keep::kWords; w++)
+          asm volatile("" : "+r"(keep[r].word[w]));
+    }
+    if constexpr (kStaged) load_terms<!kPartial>(tile, terms);
   }
 
   // As the dense consumer's, with what can be done between the two products.
@@ -215,6 +223,7 @@ private:
     decide_before(tile, keep);
     issue_scores_in_turn<true>(queries.slot, [&] { begin_in_flight(tile, keep, terms); });
     pass_turn();
+    if constexpr (!kStaged) load_terms<false>(tile, terms);
     wgmma_wait_group<0>();
     release_own_scores(queries.slot);
     wait_for_terms();
@@ -245,6 +254,7 @@ private:
     copy_terms(tile);
     if constexpr (kPartial && variant::kJudged) judge(tile, keep);
     issue_both<false>(buffer, accumulate, [&] { step_in_flight<kPartial>(tile, keep, terms); });
+    if constexpr (!kStaged) load_terms<!kPartial>(tile, terms);
     wait_for_scores();
     release_own_scores(buffer);
     if constexpr (kAppliedInFlight) apply<kPartial>(tile, keep, terms);
@@ -323,6 +333,7 @@ private:
     Pairs terms[2];
     decide_before(next, keep);
     issue_both<true>(queries.slot, accumulate, [&] { begin_in_flight(next, keep, terms); });
+    if constexpr (!kStaged) load_terms<false>(next, terms);
     wait_for_scores();
     release_own_scores(queries.slot);
     Softmax following;

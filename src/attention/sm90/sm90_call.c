@@ -85,6 +85,7 @@ static void suit(const kjit_attention_problem *problem, const struct attention_v
                  int32_t *values) {
   const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_listed,
                                            .is_tiled = variant->has_pairs,
+                                           .is_staged = variant->has_chunks,
                                            .is_curved = variant->source.is_curved};
   sm90_suit_variant(problem, &needs, (kjit_attention_sm90_config *)values);
 }
@@ -240,15 +241,10 @@ static void tiling(const kjit_attention_problem *problem, const int32_t *values,
                                    .batch = (uint32_t)problem->batch};
 }
 
-/* For each K buffer the entries in which the producer says which key block it holds, the plans of the next tiles, which
- * are aligned to 16 bytes, and the terms of a step where there is room for them, as pipeline.cuh lays them out. */
 static uint32_t variant_shared(const struct attention_variant_launch *variant, const int32_t *values) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
-  const uint32_t more = SM90_ENTRY_BYTES * (uint32_t)config->stages + 15 + SM90_PLAN_BYTES;
-  const uint32_t terms =
-      SM90_GROUP_ROWS * (uint32_t)config->consumers * (2 * (uint32_t)config->tile_n + SM90_TERM_PADDING);
-  const bool fits = sm90_shared_bytes(config) + more + terms <= SM90_SHARED_MOST;
-  return variant->has_chunks && fits ? more + terms : more;
+  const uint32_t more = sm90_variant_bytes(config);
+  return variant->has_chunks && sm90_stages_terms(config) ? more + sm90_terms_bytes(config) : more;
 }
 
 const struct attention_family sm90_attention = {.family = &sm90_family,
