@@ -2,16 +2,14 @@
 //
 // What differs:
 //   blocks   which key block a step is for stands in the entry that the producer left with the K buffer
-//   masks    a step's mask is decided into keep words: where keys are judged one by one, before its products are
-//            issued, because that is a loop; where a row sees intervals of keys, straight code between the issue of
-//            S = Q K^T and that of O += P V. The tensor cores work on S meanwhile, so that it costs nothing: issuing
-//            O += P V, which reads P from registers, takes until S is nearly done, and all that comes behind it adds to
-//            a step
+//   masks    a step's mask is decided into keep words before its products are issued, while this consumer waits for its
+//            turn: judging keys one by one is a loop, which may not stand between a product's issue and its wait, and
+//            behind the issue even straight code, for intervals of keys, adds to a step
 //   scores   a score function may branch or call, so scores go through it when no product is in flight (ptxas
 //            serialises products across either). A folded one (variant::RowScore) costs a full block one FMA a score,
 //            or one more where it has a term, because it is computed in the exponent
 //   rows     what a tile's rows have in common for all keys, such as an interval's bounds and a slope, is computed once
-//            a tile, between its first product and the last of the tile before
+//            a tile
 //   terms    those that lie in a tensor, 16 bits each, are copied to shared memory where there is room for a step's:
 //            every warp copies those of its own rows, 16 bytes at a time, before the step's products are issued
 #pragma once
@@ -31,9 +29,6 @@ struct VariantConsumer : Consumer {
 
   // One interval's bounds are kept for a tile; of more, registers would be spilled.
   static constexpr bool kKeepsBounds = !variant::kJudged && variant::kMasked && variant::kIntervals == 1;
-
-  // A tile's first block is not asked for before its products are issued.
-  static constexpr bool kReadsLate = !variant::kJudged && !kStaged;
 
   const attention_variant_params &v;
   variant::RowScore scores_of[2]; // of the tile that the next scores belong to
@@ -84,17 +79,14 @@ private:
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
     entry = broadcast_from_lane_0(ld_shared_4(at.entry(keys.slot)));
   }
-  // Issue S = Q K^T once it is this consumer's turn, with what can be done before its result is there. The entries are
-  // read before the turn's barrier, because one thread gives the K buffer back for the whole warpgroup.
-  template <bool kFirst, typename Meanwhile> KJIT_DEVICE void issue_scores_in_turn(int buffer, Meanwhile meanwhile) {
+  // Issue S = Q K^T once it is this consumer's turn. The entry of the block that follows is read before the turn's
+  // barrier, because one thread gives the K buffer back for the whole warpgroup.
+  KJIT_DEVICE void issue_scores_in_turn(int buffer) {
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
-    const uint32_t own = kFirst && kReadsLate ? ld_shared_4(at.entry(keys.slot)) : 0;
     const uint32_t next = ld_shared_4(at.entry(keys.slot) + SM90_WORD_BYTES);
     wait_for_turn();
     issue_scores(buffer);
-    if (kFirst && kReadsLate) entry = broadcast_from_lane_0(own);
     following = broadcast_from_lane_0(next);
-    meanwhile();
   }
   KJIT_DEVICE int first_key() const { return entry / 4 * cfg::kKeyRows; }
   KJIT_DEVICE bool is_full() const { return entry / 2 % 2; }
@@ -106,7 +98,7 @@ private:
     variant::judge_rows(keep, v, rows, first_key(), lane);
   }
 
-  // Decide a block by intervals, while its products are in flight.
+  // Decide a block by intervals.
   KJIT_DEVICE void compare(const Tile &tile, Keep (&keep)[2]) const {
 #pragma unroll
     for (int r = 0; r < 2; r++)
@@ -163,45 +155,33 @@ private:
     if (cfg::kOutputBands > 0 && is_last()) release_query(buffer);
   }
 
-  // Decide a tile's first step, in which every kind of block takes the same code: before its products are issued, and
-  // while they are in flight.
-  KJIT_DEVICE void decide_before(const Tile &tile, Keep (&keep)[2]) {
-    if constexpr (!kReadsLate) wait_for_entry();
-    copy_terms(tile);
-    if constexpr (variant::kJudged) {
-      if (is_full()) {
-        keep[0].keep_all();
-        keep[1].keep_all();
-      } else {
-        judge(tile, keep);
-      }
-    }
-  }
-  KJIT_DEVICE void begin_in_flight(const Tile &tile, Keep (&keep)[2], Pairs (&terms)[2]) {
+  // Begin a tile: compute what its rows have in common, and decide its first step, in which every kind of block takes
+  // the same code.
+  KJIT_DEVICE void begin_tile(const Tile &tile, Keep (&keep)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       if constexpr (variant::kFolded) scores_of[r].begin(v, row(tile, r));
       if constexpr (kKeepsBounds) variant::interval(v, row(tile, r), 0, low[r], high[r]);
     }
     is_near = true;
-    step_in_flight<true>(tile, keep, terms);
-  }
-  template <bool kPartial> KJIT_DEVICE void step_in_flight(const Tile &tile, Keep (&keep)[2], Pairs (&terms)[2]) {
-    if constexpr (kPartial && !variant::kJudged) {
-      compare(tile, keep);
-      // The compiler would put this off until O += P V is being issued, which then waits for it.
-#pragma unroll
-      for (int r = 0; r < 2; r++)
-#pragma unroll
-        for (int w = 0; w < Keep::kWords; w++)
-          asm volatile("" : "+r"(keep[r].word[w]));
+    wait_for_entry();
+    copy_terms(tile);
+    if (variant::kJudged && is_full()) {
+      keep[0].keep_all();
+      keep[1].keep_all();
+    } else {
+      decide(tile, keep);
     }
-    if constexpr (kStaged) load_terms<!kPartial>(tile, terms);
+  }
+  KJIT_DEVICE void decide(const Tile &tile, Keep (&keep)[2]) const {
+    if constexpr (variant::kJudged)
+      judge(tile, keep);
+    else
+      compare(tile, keep);
   }
 
-  // As the dense consumer's, with what can be done between the two products.
-  template <bool kFirst, typename Between> KJIT_DEVICE void issue_both(int buffer, int accumulate, Between between) {
-    issue_scores_in_turn<kFirst>(buffer, between);
+  KJIT_DEVICE void issue_both(int buffer, int accumulate) {
+    issue_scores_in_turn(buffer);
     mbarrier_wait_parity(at.values_full(values.slot), values.parity);
     issue_output(accumulate);
     pass_turn();
@@ -220,10 +200,10 @@ private:
   KJIT_DEVICE void first_block(const Tile &tile) {
     Keep keep[2];
     Pairs terms[2];
-    decide_before(tile, keep);
-    issue_scores_in_turn<true>(queries.slot, [&] { begin_in_flight(tile, keep, terms); });
+    begin_tile(tile, keep);
+    issue_scores_in_turn(queries.slot);
     pass_turn();
-    if constexpr (!kStaged) load_terms<false>(tile, terms);
+    load_terms<false>(tile, terms);
     wgmma_wait_group<0>();
     release_own_scores(queries.slot);
     wait_for_terms();
@@ -252,9 +232,9 @@ private:
     Keep keep[2];
     Pairs terms[2];
     copy_terms(tile);
-    if constexpr (kPartial && variant::kJudged) judge(tile, keep);
-    issue_both<false>(buffer, accumulate, [&] { step_in_flight<kPartial>(tile, keep, terms); });
-    if constexpr (!kStaged) load_terms<!kPartial>(tile, terms);
+    if constexpr (kPartial) decide(tile, keep);
+    issue_both(buffer, accumulate);
+    load_terms<!kPartial>(tile, terms);
     wait_for_scores();
     release_own_scores(buffer);
     if constexpr (kAppliedInFlight) apply<kPartial>(tile, keep, terms);
@@ -331,9 +311,9 @@ private:
   KJIT_DEVICE void switch_tile(const Tile &tile, const Tile &next, int buffer, int accumulate) {
     Keep keep[2];
     Pairs terms[2];
-    decide_before(next, keep);
-    issue_both<true>(queries.slot, accumulate, [&] { begin_in_flight(next, keep, terms); });
-    if constexpr (!kStaged) load_terms<false>(next, terms);
+    begin_tile(next, keep);
+    issue_both(queries.slot, accumulate);
+    load_terms<false>(next, terms);
     wait_for_scores();
     release_own_scores(queries.slot);
     Softmax following;

@@ -19,7 +19,7 @@
 // are used in turns.
 struct Plan {
   static constexpr int kPlannedAhead = 3;
-  static constexpr int kFewBlocks = 6; // a tile of so many is short
+  static constexpr int kFewBlocks = 3; // a tile of so many is short
   static constexpr int kNumbersAt = shared::kTileBytes, kRangesAt = kNumbersAt + 16;
   static_assert(kRangesAt + 16 * variant::kIntervals <= shared::kPlanBytes, "kPlanBytes: a plan's parts fit");
 
