@@ -11,8 +11,7 @@ enum {
   SM90_ALIGNMENT = 1024,     /* bytes: the swizzle's pattern repeats; dynamic shared memory may start anywhere */
   SM90_BARRIER_BYTES = 8,    /* bytes of an mbarrier */
   SM90_TILE_BYTES = 16,      /* bytes of a tile's coordinates, which consumers read; twice as many with split-KV */
-  SM90_ENTRY_BYTES = 8,      /* bytes of a variant's entries beside a K buffer: of its key block and of the next one */
-  SM90_PLAN_BYTES = 256,     /* bytes of a variant's two planned tiles: barriers, coordinates, four ranges, a list */
+  SM90_PLAN_BYTES = 144,     /* bytes at most of a variant's planned tile: barriers, coordinates, four ranges, a list */
   SM90_TERM_PADDING = 16,    /* bytes behind a row of a variant's terms, so that its 16 bytes lie in other banks */
   SM90_SHARED_MOST = 232448, /* bytes of shared memory that a block may have */
   SM90_WORD_BYTES = 4,       /* bytes of a consumer's word, by which its threads learn whether they merge */

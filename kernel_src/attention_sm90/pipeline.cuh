@@ -10,8 +10,8 @@
 //   V      [stages][band][tile_n rows][64]               empty: every consumer's product with it is done
 //   O      [consumer][o_chunks bands][64 rows][64]       used by its consumer alone, so it needs no mbarrier
 //   then the mbarriers, then a tile's coordinates for each Q buffer (schedule.cuh), then, with split-KV, one word for
-//   each consumer (partials.cuh), then, for an attention variant, two words for each K buffer, and what is planned of
-//   the next two tiles with two mbarriers for each (variant_producer.cuh), and the terms of a step that lie in a tensor
+//   each consumer (partials.cuh), then, for an attention variant, one word for each K buffer, and what is planned of
+//   the next tile with two mbarriers of its own (variant_producer.cuh), and the terms of a step that lie in a tensor
 //   (variant_consumer.cuh)
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
@@ -31,14 +31,13 @@ constexpr int kTilesAt = kBarriersAt + SM90_BARRIER_BYTES * kBarriers; // an eve
 constexpr int kTileBytes = cfg::kSplitKv ? 2 * SM90_TILE_BYTES : SM90_TILE_BYTES;
 constexpr int kWordsAt = kTilesAt + kTileBytes * cfg::kQueryBuffers;
 constexpr int kEntriesAt = kWordsAt + (cfg::kSplitKv ? SM90_WORD_BYTES * cfg::kConsumers : 0);
-constexpr int kPlanBarriersAt = (kEntriesAt + SM90_ENTRY_BYTES * cfg::kStages + 15) / 16 * 16;
-constexpr int kPlansAt = kPlanBarriersAt + 4 * SM90_BARRIER_BYTES; // two plans, and two barriers for each
-constexpr int kPlanBytes = (SM90_PLAN_BYTES - 4 * SM90_BARRIER_BYTES) / 2;
+constexpr int kPlanBarriersAt = (kEntriesAt + SM90_WORD_BYTES * cfg::kStages + 15) / 16 * 16;
+constexpr int kPlanAt = kPlanBarriersAt + 2 * SM90_BARRIER_BYTES;
 
 // A variant's terms of a step: a row of kKeyRows of 16 bits for each row of the tile, where there is room for them.
-constexpr int kTermsAt = kPlansAt + 2 * kPlanBytes;
+constexpr int kTermsAt = kPlanBarriersAt + SM90_PLAN_BYTES;
 constexpr int kTermRowBytes = 2 * cfg::kKeyRows + SM90_TERM_PADDING;
-constexpr int kTermsEnd = KJIT_shared_bytes + SM90_ENTRY_BYTES * cfg::kStages + 15 + SM90_PLAN_BYTES +
+constexpr int kTermsEnd = KJIT_shared_bytes + SM90_WORD_BYTES * cfg::kStages + 15 + SM90_PLAN_BYTES +
                           cfg::kConsumers * cfg::kConsumerRows * kTermRowBytes;
 #ifdef KJIT_variant_pairs
 constexpr bool kStagesTerms = KJIT_variant_pairs == 2 && kTermsEnd <= SM90_SHARED_MOST;
@@ -67,14 +66,14 @@ struct Layout {
   }
   KJIT_DEVICE uint32_t tile(int slot) const { return base + shared::kTilesAt + shared::kTileBytes * slot; }
   KJIT_DEVICE uint32_t word(int consumer) const { return base + shared::kWordsAt + 4 * consumer; }
-  KJIT_DEVICE uint32_t entry(int slot) const { return base + shared::kEntriesAt + SM90_ENTRY_BYTES * slot; }
+  KJIT_DEVICE uint32_t entry(int slot) const { return base + shared::kEntriesAt + SM90_WORD_BYTES * slot; }
 
-  KJIT_DEVICE uint32_t plan(int slot) const { return base + shared::kPlansAt + shared::kPlanBytes * slot; }
+  KJIT_DEVICE uint32_t plan() const { return base + shared::kPlanAt; }
   KJIT_DEVICE uint32_t terms(int consumer) const {
     return base + shared::kTermsAt + consumer * cfg::kConsumerRows * shared::kTermRowBytes;
   }
-  KJIT_DEVICE uint32_t plan_full(int slot) const { return base + shared::kPlanBarriersAt + SM90_BARRIER_BYTES * slot; }
-  KJIT_DEVICE uint32_t plan_asked(int slot) const { return plan_full(2 + slot); }
+  KJIT_DEVICE uint32_t plan_full() const { return base + shared::kPlanBarriersAt; }
+  KJIT_DEVICE uint32_t plan_empty() const { return base + shared::kPlanBarriersAt + SM90_BARRIER_BYTES; }
   KJIT_DEVICE uint32_t query_full(int slot) const { return barrier(slot); }
   KJIT_DEVICE uint32_t query_empty(int slot) const { return barrier(cfg::kQueryBuffers + slot); }
   KJIT_DEVICE uint32_t keys_full(int slot) const { return barrier(2 * cfg::kQueryBuffers + slot); }
@@ -99,10 +98,8 @@ struct Layout {
       mbarrier_init(values_empty(i), cfg::kConsumers);
     }
     if constexpr (cfg::kVariant) {
-      for (int i = 0; i < 2; i++) {
-        mbarrier_init(plan_full(i), 1);
-        mbarrier_init(plan_asked(i), 1);
-      }
+      mbarrier_init(plan_full(), 1);
+      mbarrier_init(plan_empty(), 1);
     }
     fence_mbarrier_init();
   }

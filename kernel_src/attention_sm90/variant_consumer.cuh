@@ -35,7 +35,6 @@ struct VariantConsumer : Consumer {
   int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
   bool is_near = true;            // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
   int entry = 0;                  // of the step's key block: 4 * block + 2 * (seen as a whole) + (the tile's last)
-  int following = 0;              // of the block that follows in the same tile
 
   KJIT_DEVICE VariantConsumer(const attention_sm90_variant_params &params, Layout layout, int consumer, int thread)
       : Consumer(params.base, layout, consumer, thread), v(params.variant) {}
@@ -78,15 +77,6 @@ private:
   KJIT_DEVICE void wait_for_entry() {
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
     entry = broadcast_from_lane_0(ld_shared_4(at.entry(keys.slot)));
-  }
-  // Issue S = Q K^T once it is this consumer's turn. The entry of the block that follows is read before the turn's
-  // barrier, because one thread gives the K buffer back for the whole warpgroup.
-  KJIT_DEVICE void issue_scores_in_turn(int buffer) {
-    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
-    const uint32_t next = ld_shared_4(at.entry(keys.slot) + SM90_WORD_BYTES);
-    wait_for_turn();
-    issue_scores(buffer);
-    following = broadcast_from_lane_0(next);
   }
   KJIT_DEVICE int first_key() const { return entry / 4 * cfg::kKeyRows; }
   KJIT_DEVICE bool is_full() const { return entry / 2 % 2; }
@@ -180,14 +170,6 @@ private:
       compare(tile, keep);
   }
 
-  KJIT_DEVICE void issue_both(int buffer, int accumulate) {
-    issue_scores_in_turn(buffer);
-    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
-    issue_output(accumulate);
-    pass_turn();
-    release_stored();
-  }
-
   KJIT_DEVICE void first_softmax(Softmax &state, const Tile &tile, const Keep (&keep)[2], const Pairs (&pairs)[2]) {
     apply<true>(tile, keep, pairs);
     typename Softmax::Rows now, factors;
@@ -201,7 +183,8 @@ private:
     Keep keep[2];
     Pairs terms[2];
     begin_tile(tile, keep);
-    issue_scores_in_turn(queries.slot);
+    wait_for_turn();
+    issue_scores(queries.slot);
     pass_turn();
     load_terms<false>(tile, terms);
     wgmma_wait_group<0>();
@@ -217,7 +200,7 @@ private:
     int accumulate = 0;
 #pragma unroll 1
     while (!is_last()) {
-      entry = following;
+      wait_for_entry();
       if (is_full())
         step<false>(tile, buffer, accumulate);
       else

@@ -5,23 +5,21 @@
 // long as the tensors take that a mask may read. It leaves what it found in shared memory, the plan. The producer, one
 // thread, issues the TMA loads of a planned tile, in the order of the dense producer, which it is derived from. It asks
 // for the next plan kPlannedAhead key blocks before a tile's last one: early enough to hide the planning, late enough
-// that a block takes a number when it is nearly free. Where tiles have few blocks, planning one takes as long as
-// working on it, so there the producer asks for a second plan too.
+// that a block takes a number when it is nearly free.
 //
 // With each K buffer the producer leaves an entry for the consumers: the key block's number, whether all rows of the
-// tile see all of its keys, and whether it is the tile's last block. Beside it lies the entry of the tile's next block,
-// so that consumers know which code that block takes before its K is there.
+// tile see all of its keys, and whether it is the tile's last block. The consumers read it before their first product
+// with that buffer.
 #pragma once
 #include "attention_sm90/producer.cuh"
 #include "attention_sm90/variant_tile.cuh"
 
-// A plan in shared memory: the tile's coordinates (store_tile()), the walk's numbers, its ranges. There are two, which
-// are used in turns.
+// The plan in shared memory: the tile's coordinates (store_tile()), the walk's numbers, its ranges.
 struct Plan {
   static constexpr int kPlannedAhead = 3;
-  static constexpr int kFewBlocks = 3; // a tile of so many is short
   static constexpr int kNumbersAt = shared::kTileBytes, kRangesAt = kNumbersAt + 16;
-  static_assert(kRangesAt + 16 * variant::kIntervals <= shared::kPlanBytes, "kPlanBytes: a plan's parts fit");
+  static_assert(2 * SM90_BARRIER_BYTES + kRangesAt + 16 * variant::kIntervals <= SM90_PLAN_BYTES,
+                "SM90_PLAN_BYTES: what the host asks for is enough");
 
   // Write a tile and its walk. One thread.
   KJIT_DEVICE static void store(uint32_t plan, const Tile &tile, const variant::BlockWalk &walk) {
@@ -73,20 +71,22 @@ struct VariantPlanner {
   KJIT_DEVICE VariantPlanner(const attention_sm90_variant_params &params, Layout layout, int lane)
       : p(params.base), v(params.variant), at(layout), lane(lane) {}
 
-  // All lanes of a warp. The first plan needs no asking.
+  // All lanes of a warp.
   KJIT_DEVICE void run() {
     TileScheduler queue{p};
-    for (int number = 0;; number++) {
-      if (number > 0) mbarrier_wait_parity(at.plan_asked(number % 2), (number - 1) / 2 % 2);
+    int parity = 1;
+    while (true) {
+      mbarrier_wait_parity(at.plan_empty(), parity);
+      parity ^= 1;
       Tile tile;
       variant::BlockWalk walk;
       const bool found = find_tile(queue, tile, walk);
       if (lane == 0) {
         if (found)
-          Plan::store(at.plan(number % 2), tile, walk);
+          Plan::store(at.plan(), tile, walk);
         else
-          store_end_of_tiles(at.plan(number % 2));
-        mbarrier_arrive(at.plan_full(number % 2)); // orders the stores
+          store_end_of_tiles(at.plan());
+        mbarrier_arrive(at.plan_full()); // orders the stores
       }
       if (!found) break;
     }
@@ -122,8 +122,6 @@ struct VariantProducer : Producer {
   const attention_variant_params &v;
   int pending = variant::kNoBlock; // the key block of `pending_tile` whose V is still to be loaded
   Tile pending_tile = {};
-  int asked = 0; // plans asked for, of which the first needs no asking
-  int taken = 0; // plans taken
 
   KJIT_DEVICE VariantProducer(const attention_sm90_variant_params &params, Layout layout)
       : Producer{params.base, layout}, v(params.variant) {}
@@ -133,10 +131,9 @@ struct VariantProducer : Producer {
     variant::BlockWalk walk;
     walk.entries = v.lists.entries;
     Tile tile;
-    while (true) {
-      mbarrier_wait_parity(at.plan_full(taken % 2), taken / 2 % 2);
-      if (!Plan::load(at.plan(taken % 2), tile, walk)) break;
-      taken++;
+    for (int parity = 0;; parity ^= 1) {
+      mbarrier_wait_parity(at.plan_full(), parity);
+      if (!Plan::load(at.plan(), tile, walk)) break;
       load_tile_blocks(tile, walk);
     }
     announce_end();
@@ -144,26 +141,16 @@ struct VariantProducer : Producer {
   }
 
 private:
-  // Ask for the next plan and, during a short tile, for the one behind it. Of the two places for plans the current
-  // tile's is free, because it has been read.
-  KJIT_DEVICE void ask(bool is_short) {
-    while (asked < taken + is_short) {
-      asked++;
-      mbarrier_arrive(at.plan_asked(asked % 2));
-    }
-  }
-
   KJIT_DEVICE void load_tile_blocks(const Tile &tile, variant::BlockWalk &walk) {
     load_query(tile);
     const int ask_at = variant::larger(walk.count - 1 - Plan::kPlannedAhead, walk.position);
     int entry = walk.entry(walk.position);
     for (int i = walk.position; i < walk.count; i++) {
-      if (i == ask_at) ask(walk.count - walk.position <= Plan::kFewBlocks);
+      if (i == ask_at) mbarrier_arrive(at.plan_empty());
       const bool is_last = i + 1 == walk.count;
       const int after = is_last ? 0 : walk.entry(i + 1);
       mbarrier_wait_parity(at.keys_empty(keys.slot), keys.parity ^ 1);
       st_shared_4(at.entry(keys.slot), 2 * entry + is_last); // ordered by the arrival
-      st_shared_4(at.entry(keys.slot) + SM90_WORD_BYTES, 2 * after + (i + 2 == walk.count));
       load_keys(tile, entry / 2);
       if (pending >= 0) load_values(pending_tile, pending);
       pending = entry / 2;

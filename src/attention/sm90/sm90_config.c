@@ -69,10 +69,10 @@ uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config) {
          SM90_ALIGNMENT - 1;
 }
 
-/* For each K buffer the entries in which the producer says which key block it holds, and the plans of the next tiles,
- * which are aligned to 16 bytes. */
+/* For each K buffer the entry in which the producer says which key block it holds, and the plan of the next tile,
+ * which is aligned to 16 bytes. */
 uint32_t sm90_variant_bytes(const kjit_attention_sm90_config *config) {
-  return SM90_ENTRY_BYTES * (uint32_t)config->stages + 15 + SM90_PLAN_BYTES;
+  return SM90_WORD_BYTES * (uint32_t)config->stages + 15 + SM90_PLAN_BYTES;
 }
 
 uint32_t sm90_terms_bytes(const kjit_attention_sm90_config *config) {
