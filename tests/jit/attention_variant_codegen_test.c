@@ -27,13 +27,13 @@ struct variant_row {
 /* Three consumers of heads of 64 have 160 registers a thread, of which scores, output and probabilities take 128. Terms
  * that lie in a tensor take 32 more, with two consumers. */
 static const struct variant_row rows[] = {
-    {"window", NULL, "q - k <= window && q >= k", false, false, 24, 128},
+    {"window", NULL, "q - k <= window && q >= k", false, false, 16, 128},
     {"streaming", NULL, "(q - k <= window && q >= k) || k < 4", false, false, 192, 160},
     {"document", NULL, "doc[b, q] == doc[b, k]", true, false, 96, 160},
     {"natten", NULL, "abs(clamp(q // 64, 4, 59) - k // 64) <= 4 && abs(clamp(q % 64, 4, 59) - k % 64) <= 4", true,
      false, 96, 160},
-    {"alibi", "score + slope[h] * float(k - q)", NULL, false, false, 24, 128},
-    {"softcap", "cap * tanh(score / cap)", NULL, false, false, 24, 128},
+    {"alibi", "score + slope[h] * float(k - q)", NULL, false, false, 16, 128},
+    {"softcap", "cap * tanh(score / cap)", NULL, false, false, 16, 128},
     {"bias", "score + bias[b, h, q, k]", NULL, false, true, 256, 560},
     {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, false, 144,
      176},
