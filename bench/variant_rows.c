@@ -1,6 +1,11 @@
 /* The rows of variant_times, and what their masks see. Pure. */
 #include "variant_rows.h"
 
+#include <kjit/kjit.h>
+#include <math.h>
+
+#include "support/half.h"
+
 enum { BLOCK = 128 };
 
 const struct variant_row variant_rows[VARIANT_ROWS] = {
@@ -45,4 +50,13 @@ void variant_row_pairs(const struct variant_row *row, int64_t length, double *at
     }
     *visited += (double)((most + BLOCK - 1) / BLOCK - least / BLOCK) * BLOCK * BLOCK;
   }
+}
+
+float variant_difference(const uint16_t *a, const uint16_t *b, size_t count) {
+  float largest = 0;
+  for (size_t i = 0; i < count; i++) {
+    const float difference = fabsf(half_to_float(KJIT_BF16, a[i]) - half_to_float(KJIT_BF16, b[i]));
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
 }

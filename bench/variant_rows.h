@@ -3,6 +3,7 @@
 #define KJIT_BENCH_VARIANT_ROWS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { VARIANT_ROWS = 12, VARIANT_WINDOW = 1024, VARIANT_DOCUMENTS = 12 };
@@ -22,5 +23,8 @@ extern const struct variant_row variant_rows[VARIANT_ROWS];
 
 /* The pairs of a head that are attended, and those in blocks of 128 by 128 of which some pair is. */
 void variant_row_pairs(const struct variant_row *row, int64_t length, double *attended, double *visited);
+
+/* The largest difference of two arrays of bf16; NaN where there is one. */
+float variant_difference(const uint16_t *a, const uint16_t *b, size_t count);
 
 #endif

@@ -234,15 +234,6 @@ static kjit_status run_into(struct bench *b, kjit_attention_plan *plan, uint16_t
   return status == KJIT_OK ? card_read(&b->card, o, b->o.address, CHECKED * sizeof *o, error) : status;
 }
 
-static float largest_difference(const uint16_t *a, const uint16_t *b) {
-  float largest = 0;
-  for (size_t i = 0; i < CHECKED; i++) {
-    const float difference = fabsf(half_to_float(KJIT_BF16, a[i]) - half_to_float(KJIT_BF16, b[i]));
-    if (!(difference <= largest)) largest = difference;
-  }
-  return largest;
-}
-
 /* A row's reference comes before its other entries. */
 static void check_all(struct entries *entries) {
   struct bench *b = entries->bench;
@@ -254,7 +245,7 @@ static void check_all(struct entries *entries) {
     uint16_t *const o = is_reference ? wanted : found;
     const bool is_run = entry->plan && run_into(b, entry->plan, o, &entry->error) == KJIT_OK;
     if (is_reference) is_known = is_run;
-    entry->difference = is_known && is_run ? largest_difference(wanted, o) : NAN;
+    entry->difference = is_known && is_run ? variant_difference(wanted, o, CHECKED) : NAN;
   }
   free(wanted);
   free(found);
