@@ -12,7 +12,7 @@
  * L2 flushed before each, and medians count. A line is milliseconds, TFLOP/s of attended pairs (4 * head_dim a pair),
  * and the speed of a visited block of 128 by 128 scores beside that of dense causal attention.
  *
- * Threads: those that compile, which take entries by a shared counter; all else is one thread. */
+ * Threads: those that compile, which take entries by a shared counter; all else is one. */
 #include <kjit/kjit.h>
 #include <math.h>
 #include <pthread.h>
@@ -120,8 +120,6 @@ static void end(struct bench *b) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     card_buffer_destroy(&b->card, all[i]);
 }
-
-/* ---- Plans ---- */
 
 static kjit_tensor vector(const struct card_buffer *buffer, int32_t dtype, int64_t length) {
   return (kjit_tensor){
