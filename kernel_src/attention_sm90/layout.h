@@ -4,18 +4,20 @@
 #define KJIT_KERNEL_SRC_ATTENTION_SM90_LAYOUT_H
 
 enum {
-  SM90_GROUP_ROWS = 64,     /* query rows of a consumer warpgroup: M of wgmma */
-  SM90_GROUP_THREADS = 128, /* threads of a warpgroup */
-  SM90_CHUNK_COLUMNS = 64,  /* columns of a band, 16 bits each, as which tiles lie in shared memory */
-  SM90_ROW_BYTES = 128,     /* bytes of a band's row, as the 128-byte swizzle needs */
-  SM90_ALIGNMENT = 1024,    /* bytes: the swizzle's pattern repeats; dynamic shared memory may start anywhere */
-  SM90_BARRIER_BYTES = 8,   /* bytes of an mbarrier */
-  SM90_TILE_BYTES = 16,     /* bytes of a tile's coordinates, which consumers read; twice as many with split-KV */
-  SM90_PLAN_BYTES = 144,    /* bytes at most of a variant's planned tile: barriers, coordinates, four ranges, a list */
-  SM90_WORD_BYTES = 4,      /* bytes of a consumer's word, by which its threads learn whether they merge */
-  SM90_MERGED_AT_ONCE = 16, /* partial results merged at once; two levels make the 256 splits that there may be */
-  SM90_PIECE_COLUMNS = 16,  /* columns of O in one piece of a partial result */
-  SM90_STATISTICS = 4       /* floats of a row of a partial result beside O: two pairs of maximum and sum */
+  SM90_GROUP_ROWS = 64,      /* query rows of a consumer warpgroup: M of wgmma */
+  SM90_GROUP_THREADS = 128,  /* threads of a warpgroup */
+  SM90_CHUNK_COLUMNS = 64,   /* columns of a band, 16 bits each, as which tiles lie in shared memory */
+  SM90_ROW_BYTES = 128,      /* bytes of a band's row, as the 128-byte swizzle needs */
+  SM90_ALIGNMENT = 1024,     /* bytes: the swizzle's pattern repeats; dynamic shared memory may start anywhere */
+  SM90_BARRIER_BYTES = 8,    /* bytes of an mbarrier */
+  SM90_TILE_BYTES = 16,      /* bytes of a tile's coordinates, which consumers read; twice as many with split-KV */
+  SM90_PLAN_BYTES = 144,     /* bytes at most of a variant's planned tile: barriers, coordinates, four ranges, a list */
+  SM90_TERM_PADDING = 16,    /* bytes behind a row of a variant's terms, so that its 16 bytes lie in other banks */
+  SM90_SHARED_MOST = 232448, /* bytes of shared memory that a block may have */
+  SM90_WORD_BYTES = 4,       /* bytes of a consumer's word, by which its threads learn whether they merge */
+  SM90_MERGED_AT_ONCE = 16,  /* partial results merged at once; two levels make the 256 splits that there may be */
+  SM90_PIECE_COLUMNS = 16,   /* columns of O in one piece of a partial result */
+  SM90_STATISTICS = 4        /* floats of a row of a partial result beside O: two pairs of maximum and sum */
 };
 
 #endif

@@ -11,7 +11,8 @@
 //   O      [consumer][o_chunks bands][64 rows][64]       used by its consumer alone, so it needs no mbarrier
 //   then the mbarriers, then a tile's coordinates for each Q buffer (schedule.cuh), then, with split-KV, one word for
 //   each consumer (partials.cuh), then, for an attention variant, one word for each K buffer, and what is planned of
-//   the next tile with two mbarriers of its own (variant_producer.cuh)
+//   the next tile with two mbarriers of its own (variant_producer.cuh), and the terms of a step that lie in a tensor
+//   (variant_consumer.cuh)
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
 #include <kjit/types.cuh>
@@ -32,6 +33,17 @@ constexpr int kWordsAt = kTilesAt + kTileBytes * cfg::kQueryBuffers;
 constexpr int kEntriesAt = kWordsAt + (cfg::kSplitKv ? SM90_WORD_BYTES * cfg::kConsumers : 0);
 constexpr int kPlanBarriersAt = (kEntriesAt + SM90_WORD_BYTES * cfg::kStages + 15) / 16 * 16;
 constexpr int kPlanAt = kPlanBarriersAt + 2 * SM90_BARRIER_BYTES;
+
+// A variant's terms of a step: a row of kKeyRows of 16 bits for each row of the tile, where there is room for them.
+constexpr int kTermsAt = kPlanBarriersAt + SM90_PLAN_BYTES;
+constexpr int kTermRowBytes = 2 * cfg::kKeyRows + SM90_TERM_PADDING;
+constexpr int kTermsEnd = KJIT_shared_bytes + SM90_WORD_BYTES * cfg::kStages + 15 + SM90_PLAN_BYTES +
+                          cfg::kConsumers * cfg::kConsumerRows * kTermRowBytes;
+#ifdef KJIT_variant_pairs
+constexpr bool kStagesTerms = KJIT_variant_pairs == 2 && kTermsEnd <= SM90_SHARED_MOST;
+#else
+constexpr bool kStagesTerms = false;
+#endif
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
 // outside. A variant's words come on top of what the config alone needs.
@@ -57,7 +69,9 @@ struct Layout {
   KJIT_DEVICE uint32_t entry(int slot) const { return base + shared::kEntriesAt + SM90_WORD_BYTES * slot; }
 
   KJIT_DEVICE uint32_t plan() const { return base + shared::kPlanAt; }
-
+  KJIT_DEVICE uint32_t terms(int consumer) const {
+    return base + shared::kTermsAt + consumer * cfg::kConsumerRows * shared::kTermRowBytes;
+  }
   KJIT_DEVICE uint32_t plan_full() const { return base + shared::kPlanBarriersAt; }
   KJIT_DEVICE uint32_t plan_empty() const { return base + shared::kPlanBarriersAt + SM90_BARRIER_BYTES; }
   KJIT_DEVICE uint32_t query_full(int slot) const { return barrier(slot); }

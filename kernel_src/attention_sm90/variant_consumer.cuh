@@ -2,23 +2,28 @@
 //
 // What differs:
 //   blocks   which key block a step is for stands in the entry that the producer left with the K buffer
-//   masks    a step's mask is decided into keep words: where keys are judged one by one, before its products are
-//   issued,
-//            because that is a loop; where a row sees intervals of keys, straight code while the products are in flight
+//   masks    a step's mask is decided into keep words before its products are issued, while this consumer waits for its
+//            turn: judging keys one by one is a loop, which may not stand between a product's issue and its wait, and
+//            behind the issue even straight code, for intervals of keys, adds to a step
 //   scores   a score function may branch or call, so scores go through it when no product is in flight (ptxas
-//   serialises
-//            products across either). A folded one (variant::RowScore) costs a full block one FMA a score, or one more
-//            where it has a term, because it is computed in the exponent
+//            serialises products across either). A folded one (variant::RowScore) costs a full block one FMA a score,
+//            or one more where it has a term, because it is computed in the exponent
 //   rows     what a tile's rows have in common for all keys, such as an interval's bounds and a slope, is computed once
-//            a tile, where its tensors' latency hides behind the wait for the products that end the tile before
+//            a tile
+//   terms    those that lie in a tensor, 16 bits each, are copied to shared memory where there is room for a step's:
+//            every warp copies those of its own rows, 16 bytes at a time, before the step's products are issued
 #pragma once
+#include <kjit/ptx/cp_async.cuh>
+
 #include "attention_sm90/consumer.cuh"
 #include "attention_sm90/variant_tile.cuh"
 #include "attention_variant/row_score.cuh"
 
 struct VariantConsumer : Consumer {
   using Keep = variant::KeepWords<kColumns8>;
-  using Pairs = variant::TermPairs<kColumns8>;
+  // Terms are copied to shared memory, or lie in registers from their loads to the softmax.
+  static constexpr bool kStaged = variant::kTiled && shared::kStagesTerms;
+  using Pairs = typename variant::TermsOf<kStaged, kColumns8, shared::kTermRowBytes>::Type;
   // Masks alone are straight code, which may run while O is in flight.
   static constexpr bool kAppliedInFlight = !variant::kScored;
 
@@ -28,7 +33,8 @@ struct VariantConsumer : Consumer {
   const attention_variant_params &v;
   variant::RowScore scores_of[2]; // of the tile that the next scores belong to
   int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
-  int entry = 0;                  // of the step that is next: 4 * block + 2 * (seen as a whole) + (the tile's last)
+  bool is_near = true;            // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
+  int entry = 0;                  // of the step's key block: 4 * block + 2 * (seen as a whole) + (the tile's last)
 
   KJIT_DEVICE VariantConsumer(const attention_sm90_variant_params &params, Layout layout, int consumer, int thread)
       : Consumer(params.base, layout, consumer, thread), v(params.variant) {}
@@ -37,7 +43,7 @@ struct VariantConsumer : Consumer {
     wgmma_define_accumulators(o[0]); // a tile's first O = P V decides by `accumulate` whether it reads O
     if (cfg::kPingPong && consumer == cfg::kConsumers - 1) bar_arrive(turn_barrier(0), kTurnThreads);
     Tile tile;
-    if (!begin_tile(tile)) return;
+    if (!next_tile(tile)) return;
     first_block(tile);
     while (true) {
       const int buffer = queries.slot;
@@ -46,7 +52,7 @@ struct VariantConsumer : Consumer {
       Tile next;
       if constexpr (cfg::kOverlapsTiles) {
         release_stored(); // the next tile's Q may wait for this buffer
-        if (!begin_tile(next)) {
+        if (!next_tile(next)) {
           last_block(tile, buffer, first_product);
           break;
         }
@@ -54,7 +60,7 @@ struct VariantConsumer : Consumer {
       } else {
         last_block(tile, buffer, first_product);
         release_stored();
-        if (!begin_tile(next)) break;
+        if (!next_tile(next)) break;
         first_block(next);
       }
       tile = next;
@@ -67,29 +73,14 @@ private:
     return variant_row(v, p, tile, output_row(p, tile, consumer, own_row(r)));
   }
 
-  // Wait for the next tile, and compute what its rows have in common. @return false when there is no further tile
-  KJIT_DEVICE bool begin_tile(Tile &tile) {
-    if (!next_tile(tile)) return false;
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-      if constexpr (variant::kFolded) scores_of[r].begin(v, row(tile, r));
-    return true;
-  }
-
-  // Wait for the next K, and read which block it is. All threads: what comes next depends on it.
-  KJIT_DEVICE void read_entry() {
+  // Read which block the next K is, once that is there. All threads: what comes next depends on it.
+  KJIT_DEVICE void wait_for_entry() {
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
     entry = broadcast_from_lane_0(ld_shared_4(at.entry(keys.slot)));
   }
-  KJIT_DEVICE int first_key() const {
-    return entry / 4 * cfg::kKeyRows;
-  }
-  KJIT_DEVICE bool is_full() const {
-    return entry / 2 % 2;
-  }
-  KJIT_DEVICE bool is_last() const {
-    return entry % 2;
-  }
+  KJIT_DEVICE int first_key() const { return entry / 4 * cfg::kKeyRows; }
+  KJIT_DEVICE bool is_full() const { return entry / 2 % 2; }
+  KJIT_DEVICE bool is_last() const { return entry % 2; }
 
   // Judge a block key by key, before its products are issued.
   KJIT_DEVICE void judge(const Tile &tile, Keep (&keep)[2]) const {
@@ -97,7 +88,7 @@ private:
     variant::judge_rows(keep, v, rows, first_key(), lane);
   }
 
-  // Decide a block by intervals, while its products are in flight.
+  // Decide a block by intervals.
   KJIT_DEVICE void compare(const Tile &tile, Keep (&keep)[2]) const {
 #pragma unroll
     for (int r = 0; r < 2; r++)
@@ -107,12 +98,35 @@ private:
         keep[r].decide(v, row(tile, r), first_key(), lane);
   }
 
-  // Load the terms that lie in a tensor, while the products are in flight.
+  // Start to bring the terms of a step's keys, which lie in a tensor: copies of all, when the step before is over. Four
+  // lanes copy 64 bytes of a row at a time.
+  KJIT_DEVICE void copy_terms(const Tile &tile) {
+    if constexpr (kStaged) {
+      __syncwarp(); // all lanes have read the terms before
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        variant::copy_terms<2 * cfg::kKeyRows>(v, row(tile, r), first_key(),
+                                               own_terms() + (lane / 4 + 8 * r) * shared::kTermRowBytes, lane);
+      cp_async_commit_group();
+    }
+  }
+  KJIT_DEVICE void wait_for_terms() {
+    if constexpr (kStaged) {
+      cp_async_wait_group<0>();
+      __syncwarp(); // those that other lanes copied are there too
+    }
+  }
+  // The rows of this warp.
+  KJIT_DEVICE uint32_t own_terms() const {
+    return at.terms(consumer) + warp * 16 * shared::kTermRowBytes;
+  }
+
+  // Where the terms are read: in shared memory, or in registers, into which they are loaded here.
   template <bool kWhole> KJIT_DEVICE void load_terms(const Tile &tile, Pairs (&pairs)[2]) const {
     if constexpr (variant::kTiled) {
 #pragma unroll
       for (int r = 0; r < 2; r++)
-        pairs[r].template load<kWhole>(v, row(tile, r), first_key(), lane);
+        pairs[r].template load<kWhole>(v, row(tile, r), first_key(), lane, own_terms(), r);
     }
   }
 
@@ -131,27 +145,29 @@ private:
     if (cfg::kOutputBands > 0 && is_last()) release_query(buffer);
   }
 
-  // Decide a tile's first step, in which every kind of block takes the same code: before its products are issued, and
-  // while they are in flight.
-  KJIT_DEVICE void decide_before(const Tile &tile, Keep (&keep)[2]) {
-    read_entry();
-    if constexpr (variant::kJudged) {
-      if (is_full()) {
-        keep[0].keep_all();
-        keep[1].keep_all();
-      } else {
-        judge(tile, keep);
-      }
+  // Begin a tile: compute what its rows have in common, and decide its first step, in which every kind of block takes
+  // the same code.
+  KJIT_DEVICE void begin_tile(const Tile &tile, Keep (&keep)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      if constexpr (variant::kFolded) scores_of[r].begin(v, row(tile, r));
+      if constexpr (kKeepsBounds) variant::interval(v, row(tile, r), 0, low[r], high[r]);
+    }
+    is_near = true;
+    wait_for_entry();
+    copy_terms(tile);
+    if (variant::kJudged && is_full()) {
+      keep[0].keep_all();
+      keep[1].keep_all();
+    } else {
+      decide(tile, keep);
     }
   }
-  KJIT_DEVICE void decide_first_in_flight(const Tile &tile, Keep (&keep)[2]) {
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-      if constexpr (kKeepsBounds) variant::interval(v, row(tile, r), 0, low[r], high[r]);
-    decide_in_flight(tile, keep);
-  }
-  KJIT_DEVICE void decide_in_flight(const Tile &tile, Keep (&keep)[2]) const {
-    if constexpr (!variant::kJudged) compare(tile, keep);
+  KJIT_DEVICE void decide(const Tile &tile, Keep (&keep)[2]) const {
+    if constexpr (variant::kJudged)
+      judge(tile, keep);
+    else
+      compare(tile, keep);
   }
 
   KJIT_DEVICE void first_softmax(Softmax &state, const Tile &tile, const Keep (&keep)[2], const Pairs (&pairs)[2]) {
@@ -166,14 +182,14 @@ private:
   KJIT_DEVICE void first_block(const Tile &tile) {
     Keep keep[2];
     Pairs terms[2];
-    decide_before(tile, keep);
+    begin_tile(tile, keep);
     wait_for_turn();
     issue_scores(queries.slot);
     pass_turn();
-    decide_first_in_flight(tile, keep);
     load_terms<false>(tile, terms);
     wgmma_wait_group<0>();
     release_own_scores(queries.slot);
+    wait_for_terms();
     first_softmax(softmax, tile, keep, terms);
     round_scores();
   }
@@ -184,7 +200,7 @@ private:
     int accumulate = 0;
 #pragma unroll 1
     while (!is_last()) {
-      read_entry();
+      wait_for_entry();
       if (is_full())
         step<false>(tile, buffer, accumulate);
       else
@@ -198,15 +214,16 @@ private:
   template <bool kPartial> KJIT_DEVICE void step(const Tile &tile, int buffer, int accumulate) {
     Keep keep[2];
     Pairs terms[2];
-    if constexpr (kPartial && variant::kJudged) judge(tile, keep);
+    copy_terms(tile);
+    if constexpr (kPartial) decide(tile, keep);
     issue_both(buffer, accumulate);
-    if constexpr (kPartial) decide_in_flight(tile, keep);
     load_terms<!kPartial>(tile, terms);
     wait_for_scores();
     release_own_scores(buffer);
     if constexpr (kAppliedInFlight) apply<kPartial>(tile, keep, terms);
     wgmma_wait_group<0>();
     release_values();
+    wait_for_terms();
     if constexpr (variant::kFolded && !kPartial) {
       folded_softmax(tile, terms);
     } else {
@@ -220,10 +237,17 @@ private:
   KJIT_DEVICE void folded_softmax(const Tile &tile, const Pairs (&pairs)[2]) {
     typename Softmax::Rows added;
     if constexpr (variant::kFolded) {
+      bool is_far = false;
+      if (variant::kNear && is_near) {
+        is_far = exponentiate_near(tile, pairs, added);
+        is_near = !is_far;
+      } else {
+        int unread = 0;
 #pragma unroll
-      for (int r = 0; r < 2; r++)
-        exponentiate_folded(tile, pairs[r], r, added[0][r]);
-      if (cfg::kRescaleThreshold == 0 || Softmax::exceeds_threshold(added)) {
+        for (int r = 0; r < 2; r++)
+          exponentiate_folded<false>(tile, pairs[r], r, added[0][r], unread);
+      }
+      if (cfg::kRescaleThreshold == 0 || is_far || Softmax::exceeds_threshold(added)) {
         const Keep all[2] = {};
         apply<false>(tile, all, pairs);
         softmax.raise_max(s, o, p.scale_log2);
@@ -233,16 +257,31 @@ private:
     softmax.add(added);
   }
 
-  KJIT_DEVICE void exponentiate_folded(const Tile &tile, const Pairs &pairs, int r, float &added) {
+  // @return whether a score of the warp was too far for RowScore::of<true>(), so that what was computed does not count
+  KJIT_DEVICE bool exponentiate_near(const Tile &tile, const Pairs (&pairs)[2], typename Softmax::Rows &added) {
+    bool is_far = false;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      int farthest = 0;
+      exponentiate_folded<true>(tile, pairs[r], r, added[0][r], farthest);
+#if KJIT_VARIANT_TANH
+      is_far |= __int_as_float(farthest) > scores_of[r].near;
+#endif
+    }
+    return __any_sync(0xffffffffu, is_far);
+  }
+
+  template <bool kNear>
+  KJIT_DEVICE void exponentiate_folded(const Tile &tile, const Pairs &pairs, int r, float &added, int &farthest) {
     if constexpr (variant::kFolded) {
       const variant::Row own = row(tile, r);
-      const variant::RowScore::Terms<kColumns8> terms(scores_of[r], v, own, pairs, first_key() + lane % 4 * 2,
-                                                      softmax.max[0][r]);
+      const variant::RowScore &score = scores_of[r];
+      const variant::RowScore::Terms<Pairs> terms(score, v, own, pairs, first_key() + lane % 4 * 2, softmax.max[0][r]);
       float even = 0.0f, odd = 0.0f;
 #pragma unroll
       for (int n = 0; n < kColumns8; n++) {
-        const float p0 = ex2_approx(scores_of[r].of(s[0][n][2 * r], terms.at(8 * n)));
-        const float p1 = ex2_approx(scores_of[r].of(s[0][n][2 * r + 1], terms.at(8 * n + 1)));
+        const float p0 = ex2_approx(score.template of<kNear>(s[0][n][2 * r], terms.at(8 * n), farthest));
+        const float p1 = ex2_approx(score.template of<kNear>(s[0][n][2 * r + 1], terms.at(8 * n + 1), farthest));
         even += p0;
         odd += p1;
         probabilities[n / 2][n % 2 * 2 + r] = cvt_rn_x2(cfg::Element{}, p0, p1);
@@ -255,9 +294,8 @@ private:
   KJIT_DEVICE void switch_tile(const Tile &tile, const Tile &next, int buffer, int accumulate) {
     Keep keep[2];
     Pairs terms[2];
-    decide_before(next, keep);
+    begin_tile(next, keep);
     issue_both(queries.slot, accumulate);
-    decide_first_in_flight(next, keep);
     load_terms<false>(next, terms);
     wait_for_scores();
     release_own_scores(queries.slot);
@@ -266,6 +304,7 @@ private:
     wgmma_wait_group<0>();
     release_values();
     finish_tile(tile, buffer);
+    wait_for_terms();
     if constexpr (!kAppliedInFlight) first_softmax(following, next, keep, terms);
     softmax = following;
     round_scores();

@@ -5,6 +5,7 @@
 // keep words before the scores are computed. And the scores go through the variant's function before the softmax.
 #pragma once
 #include "attention_variant/block_walk.cuh"
+#include "attention_variant/row_score.cuh"
 
 namespace {
 
@@ -21,6 +22,10 @@ struct VariantBlock : Block {
   KJIT_DEVICE variant::Row row(int query) const {
     return variant::Row(hooks, blockIdx.z, blockIdx.y, query, keys_seen(p, query));
   }
+  // Terms that lie in a tensor two to a word are loaded as such: as single elements their addresses would be computed
+  // one by one, and spilled.
+  static constexpr bool kInPairs = variant::kTiled && cfg::kOptimizedSoftmax;
+
   // The r-th query of this thread in its m-th row tile.
   KJIT_DEVICE static int own_query(const WarpRows &rows, int m, int r) {
     return rows.first + m * 16 + r * 8 + rows.lane / 4;
@@ -51,9 +56,24 @@ struct VariantBlock : Block {
 #pragma unroll
     for (int m = 0; m < cfg::kRowTiles; m++)
 #pragma unroll
-      for (int r = 0; r < 2; r++)
-        variant::apply<kPartial, cfg::kOptimizedSoftmax>(s[m], r, hooks, row(own_query(rows, m, r)), keep[m][r],
-                                                         j * cfg::kKeyRows, rows.lane);
+      for (int r = 0; r < 2; r++) {
+        const variant::Row own = row(own_query(rows, m, r));
+        if constexpr (kInPairs)
+          apply_pairs<kPartial>(s[m], r, own, keep[m][r], j * cfg::kKeyRows, rows.lane);
+        else
+          variant::apply<kPartial, cfg::kOptimizedSoftmax>(s[m], r, hooks, own, keep[m][r], j * cfg::kKeyRows,
+                                                           rows.lane);
+      }
+  }
+
+  template <bool kPartial>
+  KJIT_DEVICE void apply_pairs(float (&s)[kColumns8][4], int r, const variant::Row &own,
+                               const variant::KeepWords<kColumns8> &keep, int first_key, int lane) const {
+    variant::RowScore score;
+    variant::TermPairs<kColumns8> pairs;
+    score.begin(hooks, own);
+    pairs.template load<!kPartial>(hooks, own, first_key, lane);
+    score.template apply<kPartial>(s, r, hooks, own, keep, pairs, first_key, lane);
   }
 
   // The factor of the scores: 1 where they were scaled before the variant's function.

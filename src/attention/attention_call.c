@@ -110,7 +110,7 @@ static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, co
   const struct attention_family *family = decision->family;
   const kjit_attention_problem *problem = asked->problem;
   const struct config_extra *extra = asked->variant ? &asked->variant->extra : NULL;
-  const uint32_t more = extra && family->variant_shared ? family->variant_shared(decision->values) : 0;
+  const uint32_t more = extra && family->variant_shared ? family->variant_shared(asked->variant, decision->values) : 0;
   const kjit_status status =
       config_kernel_get(runtime, family->family, decision->values, device, extra, more, &decision->kernel, error);
   if (status != KJIT_OK) return status;

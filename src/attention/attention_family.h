@@ -62,7 +62,7 @@ struct attention_family {
 
   /* The tiles of a legal config, and the dynamic shared memory that a variant's kernel needs beyond the config's. */
   void (*tiling)(const kjit_attention_problem *problem, const int32_t *values, struct attention_tiling *out);
-  uint32_t (*variant_shared)(const int32_t *values);
+  uint32_t (*variant_shared)(const struct attention_variant_launch *variant, const int32_t *values);
 };
 
 /* The families, in the order in which the planner asks them. */

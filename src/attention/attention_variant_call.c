@@ -149,7 +149,8 @@ static struct attention_variant_source source_of(const kjit_attention_variant *v
                                            .has_mask = has_mask,
                                            .intervals = (int)variant->intervals.count,
                                            .is_narrow = is_narrow(variant),
-                                           .is_curved = variant->class.core != 0,
+                                           .is_curved =
+                                               variant->class.core != 0 && variant->class.core != VARIANT_real_tanh,
                                            .tile = variant->class.tile,
                                            .tile_axes = tile_axes,
                                            .by_batch = (uses & USES_B) != 0,

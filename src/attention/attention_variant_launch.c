@@ -123,13 +123,13 @@ static kjit_status check_sinks(const kjit_attention_args *args, kjit_error *erro
 #define DEFINES_OF_BLOCKS(sinks, pairs)                                                                                \
   DEFINES(0, 0, sinks, pairs), DEFINES(1, 0, sinks, pairs), DEFINES(0, 1, sinks, pairs), DEFINES(1, 1, sinks, pairs)
 static const char *const defines[] = {DEFINES_OF_BLOCKS(0, 0), DEFINES_OF_BLOCKS(1, 0), DEFINES_OF_BLOCKS(0, 1),
-                                      DEFINES_OF_BLOCKS(1, 1)};
+                                      DEFINES_OF_BLOCKS(1, 1), DEFINES_OF_BLOCKS(0, 2), DEFINES_OF_BLOCKS(1, 2)};
 
 /* The parts of the request that the variant adds. The bits that choose the defines change the variant's digest, which
  * is told apart from all others by each of its bytes. */
 static void describe(struct attention_variant_launch *launch, bool has_sinks) {
-  const unsigned bits =
-      (launch->is_listed ? 1u : 0) | (launch->is_mapped ? 2u : 0) | (has_sinks ? 4u : 0) | (launch->has_pairs ? 8u : 0);
+  const unsigned level = launch->has_chunks ? 2 : launch->has_pairs ? 1 : 0;
+  const unsigned bits = (launch->is_listed ? 1u : 0) | (launch->is_mapped ? 2u : 0) | (has_sinks ? 4u : 0) | level << 3;
   launch->extra = (struct config_extra){.name = VARIANT_HEADER,
                                         .text = launch->source.header,
                                         .bytes = strlen(launch->source.header),
@@ -139,15 +139,17 @@ static void describe(struct attention_variant_launch *launch, bool has_sinks) {
   launch->extra.digest.bytes[0] ^= (uint8_t)bits;
 }
 
-/* Can the terms of keys 2i and 2i + 1 be read as one aligned word, of every key that there is? */
-static bool has_pairs(const struct attention_variant_source *source, const struct kjit_variant_arguments *arguments) {
+/* Can the terms of `count` keys, the first a multiple of it, be read as one aligned word, of every key that there is?
+ */
+static bool has_words(const struct attention_variant_source *source, const struct kjit_variant_arguments *arguments,
+                      int count) {
   if (source->tile == 0) return false;
   const struct kjit_variant_tensor_argument *tensor = &arguments->tensors[source->tile - 1];
   const int last = source->tile_axes - 1;
-  bool pairs = tensor->stride[last] == 1 && tensor->size[last] % 2 == 0 && tensor->size[last] >= arguments->seq_kv &&
-               (uintptr_t)tensor->data % 4 == 0;
+  bool pairs = tensor->stride[last] == 1 && tensor->size[last] % count == 0 &&
+               tensor->size[last] >= arguments->seq_kv && (uintptr_t)tensor->data % (2 * (uintptr_t)count) == 0;
   for (int axis = 0; axis < last; axis++)
-    pairs = pairs && (tensor->size[axis] == 1 || tensor->stride[axis] % 2 == 0);
+    pairs = pairs && (tensor->size[axis] == 1 || tensor->stride[axis] % count == 0);
   return pairs;
 }
 
@@ -161,7 +163,8 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
   launch->source = *source;
   launch->params.arguments = *arguments;
   launch->params.sinks = args->sinks ? args->sinks->data : NULL;
-  launch->has_pairs = has_pairs(source, arguments);
+  launch->has_pairs = has_words(source, arguments, 2);
+  launch->has_chunks = has_words(source, arguments, 8);
   launch->is_mapped = args->blocks != NULL;
   launch->is_listed = launch->is_mapped || (source->has_mask && source->intervals == 0);
   describe(launch, args->sinks != NULL);
@@ -169,7 +172,7 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
 }
 
 void attention_variant_leave_blocks(struct attention_variant_launch *launch) {
-  launch->is_listed = launch->is_mapped = launch->has_pairs = false;
+  launch->is_listed = launch->is_mapped = launch->has_pairs = launch->has_chunks = false;
   describe(launch, false);
 }
 

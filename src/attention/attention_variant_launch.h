@@ -26,6 +26,7 @@ struct attention_variant_launch {
   struct attention_variant_params params; /* complete but for the lists and the map's memory */
   bool is_listed, is_mapped;
   bool has_pairs;            /* the terms of KJIT_VARIANT_TILE can be loaded two at a time */
+  bool has_chunks;           /* they can be copied 16 bytes at a time */
   struct config_extra extra; /* for looking kernels up; not used by a launch */
   /* What runs before the attention kernel; NULL where nothing does. */
   const struct config_kernel *list_kernel, *map_kernel;

@@ -55,6 +55,12 @@ SCORE(softcap) {
   (void)at;
   return (double)w->cap * tanh(s / (double)w->cap);
 }
+/* A score in ten is beyond the cap, and few are beyond twice that. */
+SCORE(softcap_low) {
+  const double cap = (double)w->cap / 3;
+  (void)at;
+  return cap * tanh(s / cap);
+}
 SCORE(alibi) {
   return s + (double)w->slope[at.h] * (at.k - at.q);
 }
@@ -128,6 +134,11 @@ const struct variant_case variant_cases[] = {
      .score = "cap * tanh(score / cap)",
      .score_at = softcap,
      .causal = true,
+     .tolerance = 3,
+     .lse_tolerance = 0.02},
+    {.name = "softcap_low",
+     .score = "let low = cap / 3; low * tanh(score / low)",
+     .score_at = softcap_low,
      .tolerance = 3,
      .lse_tolerance = 0.02},
     {.name = "alibi", .score = "score + slope[h] * float(k - q)", .score_at = alibi, .causal = true},

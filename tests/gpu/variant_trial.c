@@ -63,15 +63,23 @@ static float *floats(struct variant_trial *t, size_t count, double scale) {
   return values;
 }
 
-/* The bias loses the bits that bf16 has not, so that both have the same numbers. */
+/* The keys of a row of the level: those of an odd number are padded to whole chunks of 16 bytes, those of an even one
+ * are left to be loaded in pairs. */
+static size_t level_keys(const struct variant_world *w) {
+  const size_t keys = (size_t)w->seq_kv;
+  return keys % 2 ? (keys + 7) / 8 * 8 : keys;
+}
+
+/* The bias loses the bits that bf16 has not, so that both have the same numbers. What pads a row is NaN. */
 static void make_level(struct variant_world *w) {
-  const size_t count = (size_t)w->heads * (size_t)w->seq_q * (size_t)w->seq_kv;
-  w->level = malloc(count * sizeof *w->level);
-  for (size_t i = 0; w->level && w->bias && i < count; i++) {
+  const size_t keys = (size_t)w->seq_kv, rows = (size_t)w->heads * (size_t)w->seq_q, padded = level_keys(w);
+  w->level = malloc(rows * padded * sizeof *w->level);
+  if (w->level) memset(w->level, 0xff, rows * padded * sizeof *w->level);
+  for (size_t i = 0; w->level && w->bias && i < rows * keys; i++) {
     uint32_t bits;
     memcpy(&bits, &w->bias[i], 4);
     bits &= 0xffff0000u;
-    w->level[i] = (uint16_t)(bits >> 16);
+    w->level[i / keys * padded + i % keys] = (uint16_t)(bits >> 16);
     memcpy(&w->bias[i], &bits, 4);
   }
 }
@@ -120,7 +128,7 @@ static kjit_status upload_world(struct variant_trial *t, kjit_error *error) {
                             {w->slope, heads * 4},
                             {w->bias, heads * (size_t)w->seq_q * (size_t)w->seq_kv * 4},
                             {w->table, keys * 4},
-                            {w->level, heads * (size_t)w->seq_q * (size_t)w->seq_kv * 2}};
+                            {w->level, heads * (size_t)w->seq_q * level_keys(w) * 2}};
   kjit_status status = KJIT_OK;
   for (int i = 0; i < WORLD_TENSORS && status == KJIT_OK; i++)
     status = upload(t->card, &t->dworld[i], parts[i].data, parts[i].bytes, error);
@@ -251,7 +259,7 @@ static void declare(const struct variant_trial *t, struct declared *all) {
   declare_tensor(t, all, FLAG, "flag", 11, 1, (int64_t[]){w->keys});
   declare_tensor(t, all, SLOPE, "slope", KJIT_FP32, 1, (int64_t[]){w->heads});
   declare_tensor(t, all, BIAS, "bias", KJIT_FP32, 4, (int64_t[]){1, w->heads, w->seq_q, w->seq_kv});
-  declare_tensor(t, all, LEVEL, "level", KJIT_BF16, 4, (int64_t[]){1, w->heads, w->seq_q, w->seq_kv});
+  declare_tensor(t, all, LEVEL, "level", KJIT_BF16, 4, (int64_t[]){1, w->heads, w->seq_q, (int64_t)level_keys(w)});
   declare_tensor(t, all, TABLE, "table", KJIT_FP32, 1, (int64_t[]){w->keys});
 }
 

@@ -34,7 +34,7 @@ static const struct variant_row rows[] = {
      false, 96, 160},
     {"alibi", "score + slope[h] * float(k - q)", NULL, false, false, 16, 128},
     {"softcap", "cap * tanh(score / cap)", NULL, false, false, 16, 128},
-    {"bias", "score + bias[b, h, q, k]", NULL, false, true, 256, 1200},
+    {"bias", "score + bias[b, h, q, k]", NULL, false, true, 256, 560},
     {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, false, 144,
      176},
 };

@@ -85,6 +85,7 @@ static void suit(const kjit_attention_problem *problem, const struct attention_v
                  int32_t *values) {
   const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_listed,
                                            .is_tiled = variant->has_pairs,
+                                           .is_staged = variant->has_chunks,
                                            .is_curved = variant->source.is_curved};
   sm90_suit_variant(problem, &needs, (kjit_attention_sm90_config *)values);
 }
@@ -106,8 +107,18 @@ static uint32_t count_parts(const kjit_attention_problem *problem, const int32_t
 
 /* ---- Preparing ---- */
 
+/* The size of an L2 section. Tiles of a narrow mask that run at the same time read few of a head's keys, so that more
+ * heads share L2; with few sections a launch ends with the shortest tiles of all of them. */
+static int64_t count_section(const kjit_attention_problem *problem, const struct sm90_tiles *tiles,
+                             const struct attention_variant_launch *variant, const kjit_device_info *device) {
+  enum { NARROW_KEYS = 2048 };
+  kjit_attention_problem at_once = *problem;
+  if (variant && variant->source.is_narrow) at_once.seq_kv = integer_min(problem->seq_kv, NARROW_KEYS);
+  return sm90_tiles_section(tiles, &at_once, device->multiprocessors, device->l2_bytes);
+}
+
 static void fill(const kjit_attention_args *args, const kjit_attention_problem *problem, const struct sm90_tiles *tiles,
-                 const kjit_device_info *device, struct attention_sm90_params *params) {
+                 int64_t section, struct attention_sm90_params *params) {
   const struct attention_scale scale = attention_arguments_scale(args->scale, problem->head_dim);
   params->lse = args->lse.data;
   params->lse_batch_stride = args->lse.data ? tensor_stride(&args->lse, LSE_BATCH) : 0;
@@ -119,7 +130,7 @@ static void fill(const kjit_attention_args *args, const kjit_attention_problem *
   params->seq_q = (int)problem->seq_q;
   params->seq_kv = (int)problem->seq_kv;
   params->query_tiles = (int)tiles->query_tiles;
-  params->section = (int)sm90_tiles_section(tiles, problem, device->multiprocessors, device->l2_bytes);
+  params->section = (int)section;
   params->scale = scale.scale;
   params->scale_log2 = scale.scale_log2;
   params->group = (int)(problem->heads_q / problem->heads_kv);
@@ -157,7 +168,7 @@ static kjit_status prepare(void *user, kjit_runtime *runtime, const struct atten
   if (status != KJIT_OK) return status;
   const struct sm90_tiles tiles = sm90_tiles_of(problem, config);
   call->kernel = launch->kernel;
-  fill(args, problem, &tiles, device, &call->params.base);
+  fill(args, problem, &tiles, count_section(problem, &tiles, launch->variant, device), &call->params.base);
   /* The tiles of a causal mask, and of a variant's, differ in length. */
   cut(call, state, &tiles, launch->parts, config, config->causal || launch->variant, device);
   if (launch->variant)
@@ -230,10 +241,10 @@ static void tiling(const kjit_attention_problem *problem, const int32_t *values,
                                    .batch = (uint32_t)problem->batch};
 }
 
-/* One word for each K buffer, in which the producer says which key block it holds, and the plan of the next tile, which
- * is aligned to 16 bytes. */
-static uint32_t variant_shared(const int32_t *values) {
-  return SM90_WORD_BYTES * (uint32_t)sm90_config_view(values)->stages + 15 + SM90_PLAN_BYTES;
+static uint32_t variant_shared(const struct attention_variant_launch *variant, const int32_t *values) {
+  const kjit_attention_sm90_config *config = sm90_config_view(values);
+  const uint32_t more = sm90_variant_bytes(config);
+  return variant->has_chunks && sm90_stages_terms(config) ? more + sm90_terms_bytes(config) : more;
 }
 
 const struct attention_family sm90_attention = {.family = &sm90_family,

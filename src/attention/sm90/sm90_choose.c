@@ -256,12 +256,24 @@ static void add_third_stage(kjit_attention_sm90_config *config) {
   if (sm90_fits(&more)) *config = more;
 }
 
-/* A tensor's terms leave fewer registers for a step's scores. Heads of up to 64 columns take three consumers and 80
- * keys, up to 128 two and 112. */
-static void suit_tensor(const kjit_attention_problem *problem, kjit_attention_sm90_config *config) {
+/* A tensor's terms that are staged in shared memory take the room of a second tile of Q beyond 64 columns, and that of
+ * O's own beyond 128. Terms in registers leave fewer for a step's scores: heads of up to 64 columns then take three
+ * consumers and 80 keys, up to 128 two and 112. */
+static void suit_tensor(const kjit_attention_problem *problem, const struct steps *steps, bool is_staged,
+                        kjit_attention_sm90_config *config) {
   enum { KEYS_OF_THREE = 80, KEYS_OF_TWO = 112 };
+  const bool is_small = problem->head_dim_v <= 64;
+  if (is_staged) {
+    set_consumers(config, steps, problem->seq_kv, (int32_t)integer_min(config->consumers, 2));
+    config->stages = 2;
+    config->q_buffers = is_small ? 2 : 1;
+    config->o_chunks = !is_small && problem->head_dim_v <= 128 ? 1 : 0;
+    while (config->tile_n > KEY_STEP && !(sm90_fits(config) && sm90_stages_terms(config)))
+      config->tile_n -= KEY_STEP;
+    return;
+  }
   if (problem->head_dim_v > 128) return;
-  config->consumers = problem->head_dim_v <= 64 ? config->consumers : (int32_t)integer_min(config->consumers, 2);
+  config->consumers = is_small ? config->consumers : (int32_t)integer_min(config->consumers, 2);
   fit_tile(config, (int32_t)integer_min(config->tile_n, config->consumers == 3 ? KEYS_OF_THREE : KEYS_OF_TWO),
            config->q_buffers);
 }
@@ -284,7 +296,7 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
     set_consumers(config, steps, problem->seq_kv, consumers);
     choose_tile(config);
   }
-  if (needs->is_tiled) suit_tensor(problem, config);
+  if (needs->is_tiled) suit_tensor(problem, steps, needs->is_staged, config);
   *config = sm90_canonical(config);
 }
 

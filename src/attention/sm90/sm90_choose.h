@@ -16,7 +16,8 @@ kjit_status sm90_choose(const kjit_attention_problem *problem, const struct sm90
 struct sm90_variant_needs {
   bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or has them listed */
   bool is_tiled;  /* its terms lie in a tensor, and are kept in registers beside the scores */
-  bool is_curved; /* its score function takes the exponent unit, such as tanh */
+  bool is_staged; /* with is_tiled: they can be copied to shared memory instead */
+  bool is_curved; /* its score function takes the exponent unit; tanh does so seldom */
 };
 
 /* Change a chosen config into one that suits a variant. */

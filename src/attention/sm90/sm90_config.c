@@ -11,14 +11,14 @@
 #include "family/config.h"
 
 enum {
-  MAX_CONSUMERS = 3,    /* with the producer 512 threads; a fourth would leave each 128 registers */
-  KEY_STEP = 16,        /* wgmma's K: keys of one product with V */
-  MAX_KEYS = 256,       /* wgmma's N, and rows of a tensor map's box */
-  MIN_STAGES = 2,       /* a tile is loaded while another is used */
-  MAX_STAGES = 4,       /* more does not fit with any tile worth having */
-  MAX_SLACK = 15,       /* a sum of 2^15 has no term that fp16 cannot hold */
-  MAX_PACKED = 64,      /* rows of a consumer */
-  SHARED_BYTES = 232448 /* of sm_90, per block after opting in: target.c */
+  MAX_CONSUMERS = 3,              /* with the producer 512 threads; a fourth would leave each 128 registers */
+  KEY_STEP = 16,                  /* wgmma's K: keys of one product with V */
+  MAX_KEYS = 256,                 /* wgmma's N, and rows of a tensor map's box */
+  MIN_STAGES = 2,                 /* a tile is loaded while another is used */
+  MAX_STAGES = 4,                 /* more does not fit with any tile worth having */
+  MAX_SLACK = 15,                 /* a sum of 2^15 has no term that fp16 cannot hold */
+  MAX_PACKED = 64,                /* rows of a consumer */
+  SHARED_BYTES = SM90_SHARED_MOST /* of sm_90, per block after opting in: target.c */
 };
 
 /* ---- Fields ---- */
@@ -67,6 +67,20 @@ uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config) {
   const uint32_t words = config->split ? SM90_WORD_BYTES * (uint32_t)config->consumers : 0;
   return q + kv + o_chunks * chunk + SM90_BARRIER_BYTES * (2 * q_buffers + 4 * stages) + tiles + words +
          SM90_ALIGNMENT - 1;
+}
+
+/* For each K buffer the entry in which the producer says which key block it holds, and the plan of the next tile,
+ * which is aligned to 16 bytes. */
+uint32_t sm90_variant_bytes(const kjit_attention_sm90_config *config) {
+  return SM90_WORD_BYTES * (uint32_t)config->stages + 15 + SM90_PLAN_BYTES;
+}
+
+uint32_t sm90_terms_bytes(const kjit_attention_sm90_config *config) {
+  return SM90_GROUP_ROWS * (uint32_t)config->consumers * (2 * (uint32_t)config->tile_n + SM90_TERM_PADDING);
+}
+
+bool sm90_stages_terms(const kjit_attention_sm90_config *config) {
+  return sm90_shared_bytes(config) + sm90_variant_bytes(config) + sm90_terms_bytes(config) <= SM90_SHARED_MOST;
 }
 
 uint32_t sm90_threads(const kjit_attention_sm90_config *config) {

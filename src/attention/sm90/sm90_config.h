@@ -22,7 +22,11 @@ int32_t sm90_chunks(int32_t columns);
 
 /* Numbers that follow from a legal config, or from one whose only faults are those of sm90_fits(). */
 uint32_t sm90_threads(const kjit_attention_sm90_config *config);
-uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config); /* dynamic, per block, with room to align it */
+uint32_t sm90_shared_bytes(const kjit_attention_sm90_config *config);  /* dynamic, per block, with room to align it */
+uint32_t sm90_variant_bytes(const kjit_attention_sm90_config *config); /* what a variant needs beyond them */
+uint32_t
+sm90_terms_bytes(const kjit_attention_sm90_config *config);       /* what staging a variant's terms takes beyond both */
+bool sm90_stages_terms(const kjit_attention_sm90_config *config); /* there is room for all three */
 uint32_t sm90_registers(const kjit_attention_sm90_config *config); /* registers of a consumer thread for O, S and P */
 
 /* The two rules that depend on the tile: a consumer thread's registers, a block's shared memory. Choosing runs on the

@@ -12,14 +12,17 @@ static void test_sm90_suit_variant__needs_get_what_suits_them(void **state) {
     int64_t head_dim;
     struct sm90_variant_needs needs;
     int32_t consumers, tile_n;
-  } rows[] = {{64, {false, false, false}, 3, 128},
+  } rows[] = {{64, {.is_narrow = false}, 3, 128},
               {64, {.is_narrow = true}, 2, 128},
               {64, {.is_tiled = true}, 3, 80},
-              {128, {false, false, false}, 2, 128},
+              {128, {.is_narrow = false}, 2, 128},
               {128, {.is_curved = true}, 3, 80},
               {128, {.is_tiled = true}, 2, 112},
+              {64, {.is_tiled = true, .is_staged = true}, 2, 128},
+              {128, {.is_tiled = true, .is_staged = true}, 2, 128},
+              {256, {.is_tiled = true, .is_staged = true}, 2, 64},
               {128, {.is_narrow = true, .is_curved = true}, 2, 128},
-              {256, {true, true, true}, 2, 64}};
+              {256, {.is_narrow = true, .is_tiled = true, .is_curved = true}, 2, 64}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     kjit_attention_problem problem = kjit_attention_problem_default();
     problem.dtype = KJIT_BF16;
