@@ -109,22 +109,15 @@ struct Tile {
     end = variant::smaller(piece + kPieceQueries, q1);
   }
 
-  // What is known of a block without a look at its pieces: by the map, or by the mask on all of it, which most blocks
-  // of most masks need no more than.
+  // What is known of a block without its mask.
   __device__ int first_finding(int block) const {
     if (block < 0) return kUnseen;
     const Area area = area_of(block);
     if (p.causal && area.k0 >= q1 - 1 + shift()) return kUnseen;
+    if constexpr (!variant::kMapped) return kUnknown;
     int sum = 0;
-    for (int i = 0; i < heads(); i++) {
-      const int head = first_head() + i;
-      if constexpr (variant::kMapped) {
-        sum |= mapped_finding(p.variant, batch, head, area, false);
-      } else {
-        const int state = masked_state(p.variant, batch, head, area);
-        sum |= state == VARIANT_EMPTY ? kUnseen : state == VARIANT_FULL ? kSeen : kUnknown;
-      }
-    }
+    for (int i = 0; i < heads(); i++)
+      sum |= mapped_finding(p.variant, batch, first_head() + i, area, false);
     return sum & kUnknown ? (int)kUnknown : sum;
   }
 

@@ -68,7 +68,7 @@ static const struct mutation flash_mutations[] = {
     {"the derivative is left out", "square", KERNEL, "variant::apply_slopes(s, slopes);", ";"},
     {"the derivative is that of the product that was not scaled", "square", HOOKS,
      "kjit_variant_score_grad(v.arguments, product * v.score_scale,", "kjit_variant_score_grad(v.arguments, product,"},
-    {"the score's powers are those of e", "softcap", HOOKS, "           kLog2E;", "           1.0f;"},
+    {"the score's powers are those of e", "softcap", HOOKS, "key_of(key)) * kLog2E;", "key_of(key));"},
     {"pairs are judged for the next key", "window", STEPS, "block.hooks.sees(head, query, key)",
      "block.hooks.sees(head, query, key + 1)"},
     {"a partial step is taken as full", "window", KERNEL, "state == VARIANT_PARTIAL || steps", "steps"},

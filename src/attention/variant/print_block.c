@@ -3,6 +3,8 @@
  * Threads: nothing is shared. */
 #include "attention/variant/print.h"
 
+#include <string.h>
+
 static const char *const range_types[VARIANT_TYPE_COUNT] = {[TYPE_integer] = "kjit_range_integer",
                                                             [TYPE_real] = "kjit_range_real",
                                                             [TYPE_truth] = "kjit_range_truth",
@@ -100,56 +102,65 @@ static bool is_of(const struct side *side, const struct variant_node *node) {
   return node->uses & side->uses && !(node->uses & side->other);
 }
 
-/* Does a node of one side go into what both sides decide, or is it the result? A leaf is cheaper than its memory. */
-static bool is_kept(const kjit_attention_variant *variant, const struct side *side, size_t index) {
+/* The nodes of one side that go into what both sides decide, or are the result. A leaf is cheaper than its memory. */
+struct kept {
+  bool of[VARIANT_NODES_MAX];
+  size_t count;
+};
+
+static void find_kept(const kjit_attention_variant *variant, const struct side *side, struct kept *kept) {
   const struct variant_program *const program = &variant->programs.mask;
-  if (!is_of(side, &program->nodes[index]) || program->nodes[index].operation == VARIANT_INPUT) return false;
-  if (index == program->results[0]) return true;
-  for (size_t i = index + 1; i < program->count; i++) {
+  memset(kept, 0, sizeof *kept);
+  for (size_t i = 0; i < program->count; i++) {
     const struct variant_node *const user = &program->nodes[i];
-    for (size_t at = 0; at < variant_operand_count(&variant->tree, user); at++)
-      if (user->operands[at] == index && !is_of(side, user)) return true;
+    for (size_t at = 0; !is_of(side, user) && at < variant_operand_count(&variant->tree, user); at++)
+      kept->of[user->operands[at]] = true;
   }
-  return false;
+  if (program->count) kept->of[program->results[0]] = true;
+  for (size_t i = 0; i < program->count; i++) {
+    const struct variant_node *const node = &program->nodes[i];
+    kept->of[i] = kept->of[i] && is_of(side, node) && node->operation != VARIANT_INPUT;
+    kept->count += kept->of[i];
+  }
 }
 
 /* struct kjit_variant_<side>, and the function that computes it. */
-static void print_side(const kjit_attention_variant *variant, const struct side *side, struct text *out) {
+static void print_side(const kjit_attention_variant *variant, const struct side *side, const struct kept *kept,
+                       struct text *out) {
   const struct variant_program *const program = &variant->programs.mask;
-  size_t kept = 0;
   text_appendf(out, "\nstruct kjit_variant_%s {\n", side->name);
   for (size_t i = 0; i < program->count; i++) {
-    if (!is_kept(variant, side, i)) continue;
-    text_appendf(out, "  %s n%zu;\n", range_types[program->nodes[i].type], i);
-    kept++;
+    if (kept->of[i]) text_appendf(out, "  %s n%zu;\n", range_types[program->nodes[i].type], i);
   }
   text_appendf(
       out,
       "%s};\nKJIT_VARIANT_INLINE struct kjit_variant_%s kjit_variant_block_%s(const kjit_variant_arguments &a, "
       "int b, int h, int %s, int %s) {\n  struct kjit_variant_%s kept;\n",
-      kept ? "" : "  int none;\n", side->name, side->name, side->first, side->end, side->name);
-  for (size_t i = 0; i < program->count && kept; i++)
+      kept->count ? "" : "  int none;\n", side->name, side->name, side->first, side->end, side->name);
+  for (size_t i = 0; i < program->count && kept->count; i++)
     if (!(program->nodes[i].uses & side->other)) print_node(variant, i, out);
   for (size_t i = 0; i < program->count; i++)
-    if (is_kept(variant, side, i)) text_appendf(out, "  kept.n%zu = n%zu;\n", i, i);
-  text_append(out, kept ? "  return kept;\n}\n" : "  kept.none = 0;\n  return kept;\n}\n");
+    if (kept->of[i]) text_appendf(out, "  kept.n%zu = n%zu;\n", i, i);
+  text_append(out, kept->count ? "  return kept;\n}\n" : "  kept.none = 0;\n  return kept;\n}\n");
 }
 
 /* What both sides decide. */
-static void print_meeting(const kjit_attention_variant *variant, struct text *out) {
+static void print_meeting(const kjit_attention_variant *variant, const struct kept kept[2], struct text *out) {
   const struct variant_program *const program = &variant->programs.mask;
   text_append(out,
               "\nKJIT_VARIANT_INLINE int kjit_variant_block_meeting(const kjit_variant_arguments &a, const struct "
               "kjit_variant_queries &queries, const struct kjit_variant_keys &keys, int b, int h, int q0, int q1, int "
               "k0, int k1) {\n");
   for (size_t i = 0; i < program->count; i++) {
-    const struct side *of = NULL;
-    for (size_t side = 0; side < 2; side++)
-      if (is_of(&sides[side], &program->nodes[i]) && program->nodes[i].operation != VARIANT_INPUT) of = &sides[side];
-    if (!of)
+    const struct variant_node *const node = &program->nodes[i];
+    const int side = node->operation == VARIANT_INPUT ? -1
+                     : is_of(&sides[0], node)         ? 0
+                     : is_of(&sides[1], node)         ? 1
+                                                      : -1;
+    if (side < 0)
       print_node(variant, i, out);
-    else if (is_kept(variant, of, i))
-      text_appendf(out, "  const %s n%zu = %s.n%zu;\n", range_types[program->nodes[i].type], i, of->name, i);
+    else if (kept[side].of[i])
+      text_appendf(out, "  const %s n%zu = %s.n%zu;\n", range_types[node->type], i, sides[side].name, i);
   }
   if (program->count)
     text_appendf(out, "  return n%u == KJIT_RANGE_FALSE ? 0 : n%u == KJIT_RANGE_TRUE ? 2 : 1;\n}\n",
@@ -159,9 +170,12 @@ static void print_meeting(const kjit_attention_variant *variant, struct text *ou
 }
 
 void variant_print_block(const kjit_attention_variant *variant, struct text *out) {
-  print_side(variant, &sides[0], out);
-  print_side(variant, &sides[1], out);
-  print_meeting(variant, out);
+  struct kept kept[2];
+  for (size_t side = 0; side < 2; side++) {
+    find_kept(variant, &sides[side], &kept[side]);
+    print_side(variant, &sides[side], &kept[side], out);
+  }
+  print_meeting(variant, kept, out);
   text_append(out,
               "\nKJIT_VARIANT_INLINE int kjit_variant_block(const kjit_variant_arguments &a, int b, int h, int q0, "
               "int q1, int k0, int k1) {\n"
