@@ -40,12 +40,12 @@ static const struct mutation attention_mutations[] = {
     {"probabilities are replaced while they are multiplied", "attention_sm90/consumer.cuh",
      "wgmma_wait_group<0>();\\n    release_values();\\n    next_softmax<kMasked>();",
      "next_softmax<kMasked>();\\n    release_values();"},
-    {"the output is swizzled otherwise than TMA has it", "attention_sm90/consumer.cuh", "^ (row % 8)) << 4",
+    {"the output is swizzled otherwise than TMA has it", "attention_sm90/bands.cuh", "^ (row % 8)) << 4",
      "^ (row % 4)) << 4"},
     {"TMA does not see the output", "attention_sm90/consumer.cuh", "fence_async_proxy();", ";"},
     {"the next Q comes before the output has left", "attention_sm90/consumer.cuh",
      "cp_async_bulk_wait_group_read<0>(); // the next Q may overwrite it", ";"},
-    {"a step of 16 columns is 16 bytes", "attention_sm90/consumer.cuh", "depth % 4 * 32", "depth % 4 * 16"},
+    {"a step of 16 columns is 16 bytes", "attention_sm90/bands.cuh", "depth % 4 * 32", "depth % 4 * 16"},
 };
 
 static const struct mutation short_mutations[] = {

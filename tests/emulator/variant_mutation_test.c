@@ -54,7 +54,7 @@ static const struct mutation mutations[] = {
     {"every lane adds the sink", "sinks", "attention_variant/hooks.cuh", "if (lane % 4 == 0) softmax.sum",
      "softmax.sum"},
     {"a partial block of a list is taken as full", "document", "attention_variant/block_list.cu",
-     "2 * (last - lane) + (state == VARIANT_FULL);", "2 * (last - lane) + 1;"},
+     "2 * block + (state == VARIANT_FULL);", "2 * block + 1;"},
     {"a list's blocks are one short", "document", "attention_variant/block_list.cu",
      "int last = ceil_div(p.variant.arguments.seq_kv, p.key_rows) - 1;",
      "int last = p.variant.arguments.seq_kv / p.key_rows - 1;"},
