@@ -93,9 +93,13 @@ def prefill_problems() -> list[Problem]:
     found = [Problem("prefill", name, n, n, 32, 8, size) for size in (128, 64) for name, n in lengths.items()]
     chunk, cached = (512,) * 8, (8704,) * 8
     mixed = (2048,) + (1,) * 31, (4096,) + ragged(31, 1000, 16000)
-    found += [Problem("prefill", "lognormal", lognormal, lognormal, 32, 8, 128, page) for page in (16, 64, 256)]
-    found.append(Problem("prefill", "8 x 512 on 8192", chunk, cached, 32, 8, 128, 16))
+    found += [Problem("prefill", "lognormal", lognormal, lognormal, 32, 8, 128, page) for page in (1, 16, 64, 256)]
+    found.append(Problem("prefill", "lognormal", lognormal, lognormal, 32, 8, 64, 16))
+    found += [Problem("prefill", "8 x 512 on 8192", chunk, cached, 32, 8, 128, page) for page in (1, 16, 256)]
     found.append(Problem("prefill", "2048 beside 31 decoded", *mixed, 32, 8, 128, 16))
+    one, chunks = (2048,) + (1,) * 31, (256,) * 8 + (1,) * 120
+    found.append(Problem("prefill", "2048 beside 31 on 4096", one, (2048,) + (4096,) * 31, 32, 8, 128, 16))
+    found.append(Problem("prefill", "8 x 256 beside 120 on 2048", chunks, (2048,) * 128, 32, 8, 128, 16))
     found.append(Problem("prefill", "2048 beside 1 x 131072", (2048, 1), (2048, 131072), 32, 8, 128, 16))
     return found
 

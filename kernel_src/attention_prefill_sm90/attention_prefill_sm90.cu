@@ -5,11 +5,14 @@
 //
 // Tensors   attention_serving/params.h; fp16 or bf16. Q, K and V are read through tensor maps over the rows of all
 //           sequences, over a cache, or over pages of a multiple of 8 positions that divide a key block or are divided
-//           by it. Lengths, offsets and page tables are read on the device. No keys padded on the left, no rotary.
+//           by it; from other pages by cp.async. Lengths, offsets and page tables are read on the device. No keys
+//           padded on the left, no rotary.
 // Grid      a block of threads for each multiprocessor, each working on one tile of 64 * consumers packed rows after
-//           the other, the longest sequences' first (order.cuh). A row's sums depend on its own sequence alone.
+//           the other, the longest sequences' first (order.cuh). A row's sums depend on its own sequence alone, unless
+//           its keys are divided: those of a sequence of few rows may be (parts.cuh), and then on the lengths of all.
 // Warps     of the first warpgroup, warp 0 is the producer (producer.cuh) and warp 1 clears what lies behind a
-//           sequence's end (clipper.cuh); 1 to 3 consumer warpgroups of 64 rows each multiply and store (consumer.cuh).
+//           sequence's end (clipper.cuh); from pages that no box of TMA fits, warps 2 and 3 load K and V
+//           row by row (gatherer.cuh); 1 to 3 consumer warpgroups of 64 rows each multiply and store (consumer.cuh).
 // Shared    attention_sm90's (attention_sm90/pipeline.cuh), and behind it that of tile.cuh.
 // Registers as attention_sm90's; spills: within the budget of serving_codegen_test.c.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
@@ -19,6 +22,7 @@
 
 #include "attention_prefill_sm90/clipper.cuh"
 #include "attention_prefill_sm90/consumer.cuh"
+#include "attention_prefill_sm90/gatherer.cuh"
 #include "attention_prefill_sm90/order.cuh"
 #include "attention_prefill_sm90/producer.cuh"
 
@@ -32,7 +36,7 @@ __launch_bounds__(cfg::kThreads, 1) void attention_prefill_sm90(const __grid_con
   const uint32_t start = cvta_to_shared(raw), aligned = (start + SM90_ALIGNMENT - 1) & ~(SM90_ALIGNMENT - 1u);
   const RaggedLayout layout{{aligned}};
   int *const order = p.order + (int64_t)blockIdx.x * p.serving.batch;
-  const int listed = order::write(p.serving, raw + (aligned - start), order);
+  const order::Lists lists = order::write(p, raw + (aligned - start), order);
   if (threadIdx.x == 0) layout.initialise();
   __syncthreads();       // the mbarriers are initialised for every thread
   griddepcontrol_wait(); // what the append pass in front of this launch writes is read from here on
@@ -41,8 +45,12 @@ __launch_bounds__(cfg::kThreads, 1) void attention_prefill_sm90(const __grid_con
   const int warpgroup = warp / (kThreadsPerWarpgroup / kLanesPerWarp);
   if (warpgroup == 0) {
     setmaxnreg_dec<cfg::kProducerRegisters>();
-    if (warp == 0) RaggedProducer(p, layout, lane).run(order, listed);
+    if (warp == 0) RaggedProducer(p, layout, lane).run(order, lists);
     if (warp == 1) Clipper{layout, lane}.run();
+    if constexpr (cfg::kGathers) {
+      if (warp == 2) Gatherer<true>{p, layout, lane}.run();
+      if (warp == 3) Gatherer<false>{p, layout, lane}.run();
+    }
   } else {
     setmaxnreg_inc<cfg::kConsumerRegisters>();
     RaggedConsumer(p, layout, warpgroup - 1, threadIdx.x % kThreadsPerWarpgroup).run();

@@ -4,6 +4,10 @@
 
 #if !defined(KJIT_softcap)
 #error "KJIT_softcap is not defined: 0 or 1"
+#elif !defined(KJIT_loads)
+#error "KJIT_loads is not defined: K and V come in boxes of a band, 0, of all bands, 1, or row by row, 2"
+#elif !defined(KJIT_few)
+#error "KJIT_few is not defined: 0; or 1, sequences of few rows have a list of their own"
 #elif !defined(KJIT_launch_bytes)
 #error "KJIT_launch_bytes is not defined: the shared memory that the host launches a block with"
 #endif
@@ -17,6 +21,20 @@
 namespace cfg {
 
 constexpr bool kSoftcap = KJIT_softcap; // scores are capped by a tanh
+constexpr bool kGrouped = KJIT_loads == PREFILL_LOADS_GROUPS;
+constexpr bool kFew = KJIT_few; // one consumer takes sequences of few rows, whose keys may be divided
+constexpr bool kGathers = KJIT_loads == PREFILL_LOADS_ROWS;
 constexpr int kWarps = kThreads / kLanesPerWarp;
+
+// How a block of K or V of kBands bands lies in shared memory. With boxes of a band each, as attention_sm90 has it:
+// [band][row][64]. With boxes of all bands: [row / 8][band][row % 8][64], because a box's rows lie together; 8 rows of
+// 128 bytes are the pattern of the swizzle, and the distance of one to the next is part of a matrix descriptor.
+constexpr int kPatternBytes = PREFILL_PATTERN_ROWS * kRowBytes;
+template <int kBands> struct Placement {
+  static constexpr int kToNextBand = kGrouped ? kPatternBytes : kKeyRows * kRowBytes;
+  static constexpr int kToNextPattern = kGrouped ? kBands * kPatternBytes : kPatternBytes;
+};
+using PlacedKeys = Placement<bands(kHeadDim)>;
+using PlacedValues = Placement<bands(kHeadDimV)>;
 
 } // namespace cfg

@@ -6,44 +6,144 @@
 #pragma once
 #include <kjit/ptx/math.cuh>
 
-#include "attention_prefill_sm90/tile.cuh"
+#include "attention_prefill_sm90/parts.cuh"
 #include "attention_serving/element.cuh"
-#include "attention_sm90/consumer.cuh"
 
-struct RaggedConsumer : Consumer {
-  const attention_serving_params &v;
+struct RaggedConsumer : PartConsumer {
   const RaggedLayout tiles_at;
 
   KJIT_DEVICE RaggedConsumer(const attention_prefill_params &params, RaggedLayout layout, int consumer, int thread)
-      : Consumer(params.base, layout, consumer, thread), v(params.serving), tiles_at(layout) {}
+      : PartConsumer(params, layout, consumer, thread), tiles_at(layout) {}
 
   KJIT_DEVICE void run() {
     wgmma_define_accumulators(o[0]); // a tile's first O = P V decides by `accumulate` whether it reads O
     if (cfg::kPingPong && consumer == cfg::kConsumers - 1) bar_arrive(turn_barrier(0), kTurnThreads);
     RaggedTile tile = {};
-    if (!next_tile(tile)) return;
-    first_block(tile);
+    bool has_turned = false; // the turn with which a tile begins was that of the last product of the tile before
+    bool exists = next_tile(tile);
+    while (exists) {
+      if (cfg::kFew && !tile.has_rows(consumer)) {
+        exists = pass_tile(tile, has_turned);
+        has_turned = false;
+        continue;
+      }
+      first_block(tile);
+      exists = work_on_tiles(tile);
+      has_turned = cfg::kOverlapsTiles;
+    }
+  }
+
+private:
+  // Work on a tile, whose first scores are there, and on those that follow as long as the end of one overlaps with the
+  // start of the next. @return whether there is a further tile, which `tile` is then
+  KJIT_DEVICE bool work_on_tiles(RaggedTile &tile) {
     while (true) {
       const int buffer = queries.slot;
       const int first_product = inner_blocks(tile, buffer);
       queries.advance();
       RaggedTile next = {};
-      if constexpr (cfg::kOverlapsTiles) {
-        if (!next_tile(next)) {
-          last_block(tile, buffer, first_product);
-          break;
-        }
-        switch_tile(tile, next, buffer, first_product);
-      } else {
-        last_block(tile, buffer, first_product);
-        if (!next_tile(next)) break;
-        first_block(next);
+      if constexpr (!cfg::kOverlapsTiles) {
+        last_block(tile, buffer, first_product, true);
+        const bool exists = next_tile(next);
+        tile = next;
+        return exists;
       }
+      const bool exists = next_tile(next), goes_on = exists && next.has_rows(consumer);
+      if (goes_on && (!cfg::kFew || tile.split == RaggedTile::kWhole)) {
+        switch_tile(tile, next, buffer, first_product);
+        tile = next;
+        continue;
+      }
+      // Behind the end of a divided tile the next one begins anew, with a turn of its own.
+      last_block(tile, buffer, first_product, !goes_on);
       tile = next;
+      return exists;
     }
   }
 
-private:
+  // Let a tile pass that this consumer has no rows of: give its buffers back, and take the turns that the others take.
+  // `has_turned`: that of its first scores was taken. @return whether there is a further tile, which `tile` is then
+  KJIT_DEVICE bool pass_tile(RaggedTile &tile, bool has_turned) {
+    release_query(queries.slot);
+    queries.advance();
+    for (int block = tile.blocks.end - 1; block >= tile.blocks.first; block--) {
+      mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
+      if (!has_turned) take_turn();
+      has_turned = false;
+      meet();
+      release(at.keys_empty(keys.slot));
+      keys.advance();
+      if (block + 1 < tile.blocks.end) pass_values();
+    }
+    if constexpr (!cfg::kOverlapsTiles) {
+      take_turn();
+      pass_values();
+      return next_tile(tile);
+    }
+    RaggedTile next = {};
+    const bool exists = next_tile(next);
+    if (!exists) take_turn();
+    pass_values();
+    tile = next;
+    return exists;
+  }
+
+  KJIT_DEVICE void take_turn() const {
+    wait_for_turn();
+    pass_turn();
+  }
+
+  // All threads of this consumer have waited for a buffer before it is given back, because a phase that a thread misses
+  // is over when it looks. Products see to that where there are any.
+  KJIT_DEVICE void meet() const { bar_sync(own_barrier(), kThreadsPerWarpgroup); }
+
+  KJIT_DEVICE void pass_values() {
+    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
+    meet();
+    release_values();
+  }
+
+  // attention_sm90's, but for the places of K and V. A descriptor has the distance from 8 rows to the next 8 in its
+  // bits from 32 on.
+  KJIT_DEVICE static uint64_t descriptor(uint32_t shared, int to_next_band, int to_next_pattern) {
+    return wgmma_descriptor(shared, to_next_band) + ((uint64_t)((to_next_pattern - cfg::kPatternBytes) >> 4) << 32);
+  }
+
+  KJIT_DEVICE void issue_scores(int buffer) {
+    uint64_t q = wgmma_descriptor(at.query(buffer, consumer), 16);
+    // Without this the descriptors of all steps would be computed once, kept in registers, and spilled.
+    asm volatile("" : "+l"(q));
+    const uint64_t k = descriptor(at.keys(keys.slot), 16, cfg::PlacedKeys::kToNextPattern);
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < kDepth; d++)
+      Wgmma<cfg::Element, cfg::kKeyRows>::mma_async_ss(
+          s[0], q + bands::step(cfg::kConsumerRows, d),
+          k + wgmma_descriptor_step(d / 4 * cfg::PlacedKeys::kToNextBand + d % 4 * 32), d > 0);
+    wgmma_commit_group();
+  }
+
+  KJIT_DEVICE void issue_output(int accumulate) {
+    const uint64_t v =
+        descriptor(at.values(values.slot), cfg::PlacedValues::kToNextBand, cfg::PlacedValues::kToNextPattern);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kKeyTiles; k++)
+      Wgmma<cfg::Element, cfg::kHeadDimV>::template mma_async_rs<true>(
+          o[0], probabilities[k], v + wgmma_descriptor_step(k * 2 * cfg::PlacedValues::kToNextPattern),
+          k > 0 ? 1 : accumulate);
+    wgmma_commit_group();
+  }
+
+  KJIT_DEVICE void issue_both(int buffer, int accumulate) {
+    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
+    wait_for_turn();
+    issue_scores(buffer);
+    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
+    issue_output(accumulate);
+    pass_turn();
+  }
+
   // Wait for the next tile and its Q. @return false when there is no further tile
   KJIT_DEVICE bool next_tile(RaggedTile &tile) const {
     mbarrier_wait_parity(at.query_full(queries.slot), queries.parity);
@@ -148,28 +248,20 @@ private:
     first_softmax(following, next);
     wgmma_wait_group<0>();
     release_values();
-    store(tile, buffer);
+    store<false>(tile, buffer);
     softmax = following;
     round_scores();
   }
 
   // The last product O += P V of a tile, when nothing of the next tile overlaps with it.
-  KJIT_DEVICE void last_block(const RaggedTile &tile, int buffer, int accumulate) {
+  KJIT_DEVICE void last_block(const RaggedTile &tile, int buffer, int accumulate, bool takes_turn) {
     mbarrier_wait_parity(at.values_full(values.slot), values.parity);
-    wait_for_turn();
+    if (takes_turn) wait_for_turn();
     issue_output(accumulate);
-    pass_turn();
+    if (takes_turn) pass_turn();
     wgmma_wait_group<0>();
     release_values();
-    store(tile, buffer);
-  }
-
-  // The query and query head of the r-th of this consumer's 64 rows.
-  struct Place {
-    int query, head;
-  };
-  KJIT_DEVICE Place place_of(const RaggedTile &tile, int r) const {
-    return {tile.first_query(consumer) + r / cfg::kPackGqa, tile.query_head + r % cfg::kPackGqa};
+    store<true>(tile, buffer);
   }
 
   // Divide O by the sums, and write the log-sum-exp. Everything is relative to base 2 here.
@@ -184,7 +276,7 @@ private:
       if (v.sinks) add_sink(row.head, maximum, total, factor);
       factors[0][r] = total == 0.0f ? 0.0f : factor / total;
       if (v.lse && lane % 4 == 0 && row.query < tile.s.rows)
-        v.lse[tile.batch * v.lse_batch_stride + row.head * v.lse_head_stride + tile.s.first_row + row.query] =
+        v.lse[tile.sequence() * v.lse_batch_stride + row.head * v.lse_head_stride + tile.s.first_row + row.query] =
             total == 0.0f ? masked_score() : (maximum + lg2_approx(total)) * kLn2;
     }
     Softmax::rescale(o, factors);
@@ -203,9 +295,13 @@ private:
   // Store a tile's O through shared memory, so that whole rows are written. Every warp writes and reads its own 16
   // rows. Without shared memory of its own, O goes through this consumer's rows of the Q buffer, which no product reads
   // any more.
-  KJIT_DEVICE void store(const RaggedTile &tile, int buffer) {
+  template <bool kMayBePart> KJIT_DEVICE void store(const RaggedTile &tile, int buffer) {
     constexpr int kAll = cfg::bands(cfg::kHeadDimV), kAtOnce = cfg::kOutputBands > 0 ? cfg::kOutputBands : kAll;
     const uint32_t out = cfg::kOutputBands > 0 ? at.output(consumer) : at.query(buffer, consumer);
+    if (cfg::kFew && kMayBePart && tile.split != RaggedTile::kWhole && !join_parts(tile)) {
+      if constexpr (cfg::kOutputBands == 0) release_query(buffer);
+      return;
+    }
     finish_rows(tile);
 #pragma unroll
     for (int band = 0; band < kAll; band += kAtOnce) {
@@ -230,8 +326,8 @@ private:
       const int own = warp * 16 + in_warp;
       const Place row = place_of(tile, own);
       if (row.query >= tile.s.rows) continue;
-      const int64_t at_row = tile.batch * v.o_stride.batch + (int64_t)(tile.s.first_row + row.query) * v.o_stride.seq +
-                             row.head * v.o_stride.head;
+      const int64_t at_row = tile.sequence() * v.o_stride.batch +
+                             (int64_t)(tile.s.first_row + row.query) * v.o_stride.seq + row.head * v.o_stride.head;
       char *const to = (char *)v.o + at_row * 2;
       const uint32_t from = out + own * cfg::kRowBytes + ((chunk ^ own % 8) << 4);
       for (int band = first; band < end; band++) {

@@ -17,12 +17,33 @@
 
 // Tile::batch is the number of the sequence. Tile::head counts packs of kPackGqa query heads. Tile::blocks are the key
 // blocks that some row sees, or the first one for rows that see no key, because zeros must be stored for them too.
+//
+// The keys of a tile whose rows fit one consumer may be divided into parts, each of which is worked on like a tile of
+// its own; the last part to be done adds them up (consumer.cuh).
 struct RaggedTile : Tile {
   Sequence s;
-  int query_head; // that of the first row
+  bool streams; // no other tile reads these keys
+
+  // Two words for what is needed at a tile's end alone, because consumers keep two tiles in registers: the number of
+  // the sequence and the query head of the first row; and, of a tile whose keys are divided, how many parts there are,
+  // which of them this is, and the place among p.slots where the first one lies.
+  uint32_t owner, split;
+  static constexpr uint32_t kWhole = 0; // a tile whose keys are not divided
+
+  KJIT_DEVICE int sequence() const { return (int)(owner & 0xffff); }
+  KJIT_DEVICE int query_head() const { return (int)(owner >> 16); }
+  KJIT_DEVICE int parts() const { return (int)(split >> 24); }
+  KJIT_DEVICE int part() const { return (int)(split >> 18 & 63); }
+  KJIT_DEVICE int slot() const { return (int)(split & 0x3ffff); }
+  KJIT_DEVICE void set_owner(int head) { owner = (uint32_t)batch | (uint32_t)head << 16; }
+  KJIT_DEVICE void divide(int of_parts, int which, int first_slot) {
+    split = (uint32_t)of_parts << 24 | (uint32_t)which << 18 | (uint32_t)first_slot;
+  }
 
   // The tile's last query that exists.
   KJIT_DEVICE int last_query() const { return smaller((query_tile + 1) * cfg::kTileQueries, s.rows) - 1; }
+  // Does a consumer work on the tile? With lists of few rows those that have rows that exist, otherwise all.
+  KJIT_DEVICE bool has_rows(int consumer) const { return !cfg::kFew || first_query(consumer) < s.rows; }
   KJIT_DEVICE bool is_cut(int block) const { return (block + 1) * cfg::kKeyRows > s.keys; }
 };
 
@@ -40,21 +61,26 @@ KJIT_DEVICE KeyBlocks key_blocks_of_rows(const attention_serving_params &p, cons
 //
 //   query_landed   one for each Q buffer: all of a tile's Q, and the tile's coordinates
 //   values_landed  one for each V buffer: a key block of V that has rows behind the sequence's last key
+//   tile_known     with gatherers (gatherer.cuh), one for each Q buffer: the tile's coordinates
+//   tile_read      with gatherers, one for each Q buffer: the one of V has read them
 struct RaggedLayout : Layout {
   static constexpr int kTilesAt = shared::kEntriesAt;
   static constexpr int kBarriersAt = kTilesAt + PREFILL_TILE_BYTES * cfg::kQueryBuffers;
-  static constexpr int kEnd = kBarriersAt + SM90_BARRIER_BYTES * (cfg::kQueryBuffers + cfg::kStages);
+  static constexpr int kBarriers = cfg::kQueryBuffers * (cfg::kGathers ? 3 : 1) + cfg::kStages;
+  static constexpr int kEnd = kBarriersAt + SM90_BARRIER_BYTES * kBarriers;
   static_assert(kTilesAt % 16 == 0, "coordinates are written 16 bytes at a time");
   static_assert(kEnd + SM90_ALIGNMENT - 1 == KJIT_launch_bytes, "launch_bytes: what the host asks for is what is used");
 
   KJIT_DEVICE uint32_t ragged_tile(int slot) const { return base + kTilesAt + PREFILL_TILE_BYTES * slot; }
   KJIT_DEVICE uint32_t query_landed(int slot) const { return base + kBarriersAt + SM90_BARRIER_BYTES * slot; }
   KJIT_DEVICE uint32_t values_landed(int slot) const { return query_landed(cfg::kQueryBuffers + slot); }
+  KJIT_DEVICE uint32_t tile_known(int slot) const { return values_landed(cfg::kStages + slot); }
+  KJIT_DEVICE uint32_t tile_read(int slot) const { return tile_known(cfg::kQueryBuffers + slot); }
 
   // One thread, before a barrier of the block.
   KJIT_DEVICE void initialise() const {
     Layout::initialise();
-    for (int i = 0; i < cfg::kQueryBuffers + cfg::kStages; i++)
+    for (int i = 0; i < kBarriers; i++)
       mbarrier_init(query_landed(i), 1);
     fence_mbarrier_init();
   }
@@ -62,14 +88,14 @@ struct RaggedLayout : Layout {
 
 // Write a tile's coordinates for the other warps, so that these need not divide.
 KJIT_DEVICE void store_ragged_tile(uint32_t shared, const RaggedTile &tile) {
-  st_shared_16(shared, {{(uint32_t)tile.query_tile, (uint32_t)tile.query_head, (uint32_t)tile.batch,
-                         (uint32_t)tile.s.first_row}});
+  st_shared_16(shared, {{(uint32_t)tile.query_tile, tile.owner, tile.split, (uint32_t)tile.s.first_row}});
   st_shared_16(shared + 16, {{(uint32_t)tile.s.rows, (uint32_t)tile.s.keys, (uint32_t)tile.blocks.first,
                               (uint32_t)tile.blocks.end}});
+  if constexpr (cfg::kGathers) st_shared_16(shared + 32, {{(uint32_t)tile.s.cache_row, 0, 0, 0}});
 }
 
 // Read a tile's coordinates. All lanes of a warp, of which lane 0 reads: its later arrival at the "empty" mbarrier then
-// tells the producer that the warp has read them. Where the keys lie is the producer's matter and is not among them.
+// tells the producer that the warp has read them.
 // @return false when there are no more tiles
 KJIT_DEVICE bool load_ragged_tile(uint32_t shared, int lane, RaggedTile &tile) {
   Chunk where = {}, what = {};
@@ -77,11 +103,18 @@ KJIT_DEVICE bool load_ragged_tile(uint32_t shared, int lane, RaggedTile &tile) {
   tile.query_tile = broadcast_from_lane_0(where.word[0]);
   if (tile.query_tile == kNoTile) return false;
   if (lane == 0) what = ld_shared_16(shared + 16);
-  tile.query_head = broadcast_from_lane_0(where.word[1]);
-  tile.batch = broadcast_from_lane_0(where.word[2]);
+  tile.owner = (uint32_t)broadcast_from_lane_0(where.word[1]);
+  tile.split = (uint32_t)broadcast_from_lane_0(where.word[2]);
   tile.s.first_row = broadcast_from_lane_0(where.word[3]);
   tile.s.rows = broadcast_from_lane_0(what.word[0]);
   tile.s.keys = broadcast_from_lane_0(what.word[1]);
   tile.blocks = {broadcast_from_lane_0(what.word[2]), broadcast_from_lane_0(what.word[3])};
   return true;
+}
+
+// The row of the page table of a tile, which gatherers alone need.
+KJIT_DEVICE int load_cache_row(uint32_t shared, int lane) {
+  Chunk more = {};
+  if (lane == 0) more = ld_shared_16(shared + 32);
+  return broadcast_from_lane_0(more.word[0]);
 }

@@ -95,10 +95,10 @@ struct runtime_tensor {
   uint64_t size[RUNTIME_TENSOR_RANK_MAX];       /* elements, each from 1 to 2^32; 0 beyond the rank                 */
   uint64_t stride[RUNTIME_TENSOR_RANK_MAX - 1]; /* bytes between neighbours on the outer axes: multiples of 16 below
                                                  * 2^40; 0 beyond the rank                                          */
-  uint32_t box[2]; /* along the second and third axis, at most 256; a box is 128 bytes wide and 1 deep otherwise    */
+  uint32_t box[3]; /* along the second to fourth axis, at most 256, 0 being 1; a box is 128 bytes wide, 1 deep        */
   uint32_t rank;   /* 4 or 5                                                                                        */
   int32_t dtype;   /* KJIT_FP16, KJIT_BF16 or KJIT_FP8_E4M3                                                         */
-  uint64_t promotion; /* a kjit_map_promotion: how much L2 fetches of memory at a time                              */
+  uint32_t promotion; /* a kjit_map_promotion: how much L2 fetches of memory at a time                              */
 };
 
 #define RUNTIME_TENSOR_MAP_BYTES     128

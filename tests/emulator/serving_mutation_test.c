@@ -77,14 +77,39 @@ static const struct mutation prefill_mutations[] = {
      "if (row.query >= tile.s.rows) continue;", ";"},
     {"a page is looked up in the row of another sequence", "attention_prefill_sm90/producer.cuh",
      "v.page_table[tile.s.cache_row * v.page_table_stride + index]", "v.page_table[index]"},
-    {"the counter is left as it is", "attention_prefill_sm90/producer.cuh", "v.arrivals[0] = 0;", ";"},
+    {"the counter is left as it is", "attention_prefill_sm90/producer.cuh", "v.arrivals[i] = 0;", ";"},
     {"V does not land where it is cleared", "attention_prefill_sm90/producer.cuh",
-     "tile.is_cut(block) ? landing.values_landed(values.slot) : at.values_full(values.slot)",
+     "pending.is_cut ? landing.values_landed(values.slot) : at.values_full(values.slot)",
      "at.values_full(values.slot)"},
     {"a sequence is listed twice", "attention_prefill_sm90/order.cuh", "visit(b, at + __popc(before));",
      "visit(b, at);"},
-    {"O is overwritten by the next Q", "attention_prefill_sm90/consumer.cuh", "write_rows(tile, out, band, end);",
-     "if (cfg::kOutputBands == 0 && band == 0) release_query(buffer);\n      write_rows(tile, out, band, end);"},
+    {"O is read before all of the warp have written it", "attention_prefill_sm90/consumer.cuh",
+     "output_to_shared(out, band, end);\\n      __syncwarp();", "output_to_shared(out, band, end);"},
+};
+
+/* Caught by sequences of few rows and many keys beside one of many rows, in pages that are loaded row by row. As above,
+ * the first by default. */
+static const struct mutation mixed_mutations[] = {
+    {"the last part is not added", "attention_prefill_sm90/parts.cuh",
+     "for (int i = 0; i < tile.parts() && exists; i++) {", "for (int i = 0; i < tile.parts() - 1 && exists; i++) {"},
+    {"a part's weight is forgotten", "attention_prefill_sm90/parts.cuh", "+= pair.x[0] * factor;", "+= pair.x[0];"},
+    {"the counter of a tile's parts is left as it is", "attention_prefill_sm90/parts.cuh",
+     "if (lane == 0) *counter = 0;", ";"},
+    {"a part begins a block late", "attention_prefill_sm90/order.cuh", "(int)(count * part / of_parts),",
+     "(int)(count * part / of_parts) + (part > 0),"},
+    {"the turn of a tile without rows is taken twice", "attention_prefill_sm90/consumer.cuh",
+     "if (!has_turned) take_turn();", "take_turn();"},
+    {"a buffer is given back before all have waited for it", "attention_prefill_sm90/consumer.cuh",
+     "meet();\\n      release(at", "release(at"},
+    {"a page is looked up in the row of another sequence", "attention_prefill_sm90/gatherer.cuh",
+     "p.serving.page_table + tile.s.cache_row * p.serving.page_table_stride", "p.serving.page_table"},
+    {"a row behind the last key is loaded", "attention_prefill_sm90/gatherer.cuh", "first + row < keys;",
+     "first + row <= keys;"},
+    {"what was loaded is not fenced off from wgmma", "attention_prefill_sm90/gatherer.cuh",
+     "fence_async_proxy(); // wgmma", "// wgmma"},
+    {"nobody waits for what is loaded", "attention_prefill_sm90/gatherer.cuh", "cp_async_wait_group<0>();", ";"},
+    {"a tile's coordinates are overwritten before they are read", "attention_prefill_sm90/producer.cuh",
+     "mbarrier_wait_parity(landing.tile_read(queries.slot), queries.parity ^ 1);", ";"},
 };
 
 /* Caught by decoding of sequences in pages on Hopper, with a window, where unused slots hold NaN. As above, the first
@@ -239,6 +264,26 @@ static void test_serving__mistakes_in_prefill_are_caught(void **state) {
   assert_caught(state, &c, prefill_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
 }
 
+static void test_serving__mistakes_in_mixed_batches_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.batch = 4;
+  c.heads_kv = 2;
+  c.group = 2;
+  c.cache = SERVING_PAGED;
+  c.page_size = 1;
+  c.ragged_q = c.causal = c.workspace = true;
+  c.rows[0] = 150;
+  c.keys[0] = 180;
+  c.rows[1] = 1;
+  c.keys[1] = 1500;
+  c.rows[2] = 3;
+  c.keys[2] = 1100;
+  c.rows[3] = 1;
+  c.keys[3] = 7;
+  const size_t all = sizeof mixed_mutations / sizeof *mixed_mutations;
+  assert_caught(state, &c, mixed_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
+}
+
 static void test_serving__mistakes_in_decoding_on_hopper_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.batch = 5;
@@ -289,8 +334,10 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_in_appending_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_appending_behind_padding_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_prefill_are_caught),
+      cmocka_unit_test(test_serving__mistakes_in_mixed_batches_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_decoding_on_hopper_are_caught),
       cmocka_unit_test(test_serving__mistakes_with_a_cache_of_e4m3_are_caught),
   };
+  cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   return cmocka_run_group_tests_name("mutations of attention_serving", tests, setup, gpu_teardown);
 }

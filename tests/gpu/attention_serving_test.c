@@ -1,9 +1,7 @@
 /* Serving attention beside float64: every argument by itself, then problems by chance. Runs on a GPU, and on the
  * emulator with fewer and shorter problems. */
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "attention_serving/params.h"
 #include "gpu_fixture.h"
@@ -61,17 +59,11 @@ static void expect_right(void **state, const struct serving_case *cases, size_t 
   if (wrong) fail_msg("%zu of %zu cases are wrong", wrong, count);
 }
 
-static void set_lengths(struct serving_case *c, int batch, const int *rows, const int *keys) {
-  c->batch = batch;
-  memcpy(c->rows, rows, (size_t)batch * sizeof *rows);
-  memcpy(c->keys, keys, (size_t)batch * sizeof *keys);
-}
-
 static void test_serving__dense_decode_is_right(void **state) {
   struct serving_case cases[4];
   for (int i = 0; i < 4; i++) {
     cases[i] = serving_plain_case();
-    set_lengths(&cases[i], 3, (const int[]){1, 1, 1}, (const int[]){1, 130, 333});
+    serving_set_lengths(&cases[i], 3, (const int[]){1, 1, 1}, (const int[]){1, 130, 333});
     cases[i].heads_kv = 2;
     cases[i].group = i % 2 ? 5 : 1;
     cases[i].causal = i / 2;
@@ -84,7 +76,7 @@ static void test_serving__paged_decode_is_right(void **state) {
   struct serving_case cases[14];
   for (int i = 0; i < 14; i++) {
     cases[i] = serving_plain_case();
-    set_lengths(&cases[i], 4, (const int[]){1, 1, 1, 1}, (const int[]){64, 0, 257, 16});
+    serving_set_lengths(&cases[i], 4, (const int[]){1, 1, 1, 1}, (const int[]){64, 0, 257, 16});
     cases[i].group = 4;
     cases[i].cache = SERVING_PAGED;
     cases[i].page_size = pages[i / 2];
@@ -99,7 +91,7 @@ static void test_serving__alike_sequences_are_right(void **state) {
   struct serving_case cases[4];
   for (int i = 0; i < 4; i++) {
     cases[i] = serving_plain_case();
-    set_lengths(&cases[i], 2, (const int[]){1, 1}, i < 2 ? (const int[]){800, 800} : (const int[]){70, 70});
+    serving_set_lengths(&cases[i], 2, (const int[]){1, 1}, i < 2 ? (const int[]){800, 800} : (const int[]){70, 70});
     cases[i].group = 4;
     cases[i].cache = SERVING_PAGED;
     cases[i].page_size = i % 2 ? 16 : 4;
@@ -113,7 +105,7 @@ static void test_serving__ragged_prefill_is_right(void **state) {
   struct serving_case cases[6];
   for (int i = 0; i < 6; i++) {
     cases[i] = serving_plain_case();
-    set_lengths(&cases[i], 5, (const int[]){100, 0, 1, 37, 64}, (const int[]){100, 17, 65, 20, 0});
+    serving_set_lengths(&cases[i], 5, (const int[]){100, 0, 1, 37, 64}, (const int[]){100, 17, 65, 20, 0});
     cases[i].dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
     cases[i].cache = i < 4 ? SERVING_RAGGED : SERVING_PAGED;
     cases[i].ragged_q = true;
@@ -129,7 +121,7 @@ static void test_serving__head_sizes_are_right(void **state) {
   struct serving_case cases[12];
   for (int i = 0; i < 12; i++) {
     cases[i] = serving_plain_case();
-    set_lengths(&cases[i], 2, i % 2 ? (const int[]){1, 1} : (const int[]){70, 33}, (const int[]){150, 90});
+    serving_set_lengths(&cases[i], 2, i % 2 ? (const int[]){1, 1} : (const int[]){70, 33}, (const int[]){150, 90});
     cases[i].head_dim = sizes[i / 2][0];
     cases[i].head_dim_v = sizes[i / 2][1];
     cases[i].cache = i % 4 < 2 ? SERVING_PAGED : SERVING_DENSE;
@@ -144,7 +136,7 @@ static void test_serving__windows_chunks_caps_and_sinks_are_right(void **state) 
   for (int i = 0; i < 12; i++) {
     struct serving_case *c = &cases[i];
     *c = serving_plain_case();
-    set_lengths(c, 3, i % 2 ? (const int[]){1, 2, 1} : (const int[]){120, 30, 5}, (const int[]){200, 30, 3});
+    serving_set_lengths(c, 3, i % 2 ? (const int[]){1, 2, 1} : (const int[]){120, 30, 5}, (const int[]){200, 30, 3});
     c->ragged_q = true;
     c->group = 2;
     c->cache = i % 3 ? SERVING_DENSE : SERVING_PAGED;
@@ -163,7 +155,7 @@ static void test_serving__append_and_rotary_are_right(void **state) {
   for (int i = 0; i < 12; i++) {
     struct serving_case *c = &cases[i];
     *c = serving_plain_case();
-    set_lengths(c, 4, (const int[]){2, 2, 2, 2}, (const int[]){60, 0, 127, 33});
+    serving_set_lengths(c, 4, (const int[]){2, 2, 2, 2}, (const int[]){60, 0, 127, 33});
     c->cache = i % 2 ? SERVING_PAGED : SERVING_DENSE;
     c->append = true;
     for (int b = 0; b < 4; b++)
@@ -188,7 +180,7 @@ static void test_serving__splits_are_right(void **state) {
   for (int i = 0; i < 8; i++) {
     struct serving_case *c = &cases[i];
     *c = serving_plain_case();
-    set_lengths(c, 2, i % 2 ? (const int[]){40, 3} : (const int[]){1, 1}, (const int[]){900, 77});
+    serving_set_lengths(c, 2, i % 2 ? (const int[]){40, 3} : (const int[]){1, 1}, (const int[]){900, 77});
     c->ragged_q = true;
     c->causal = true;
     c->group = 3;
@@ -207,7 +199,7 @@ static void test_serving__e4m3_cache_is_right(void **state) {
     struct serving_case *c = &cases[i];
     *c = serving_plain_case();
     c->narrow = true;
-    set_lengths(c, 3, (const int[]){1, 1, 1}, (const int[]){64, i % 4 == 1 ? 0 : 257, i < 8 ? 257 : 31});
+    serving_set_lengths(c, 3, (const int[]){1, 1, 1}, (const int[]){64, i % 4 == 1 ? 0 : 257, i < 8 ? 257 : 31});
     c->dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
     c->head_dim = sizes[i % 4][0];
     c->head_dim_v = sizes[i % 4][1];
@@ -303,7 +295,7 @@ static void test_serving__prefill_is_right(void **state) {
   for (int i = 0; i < 6; i++) {
     struct serving_case *c = &cases[i];
     *c = serving_plain_case();
-    set_lengths(c, 4, (const int[]){70, 0, 1, 33}, (const int[]){70, 9, 140, 0});
+    serving_set_lengths(c, 4, (const int[]){70, 0, 1, 33}, (const int[]){70, 9, 140, 0});
     c->dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
     c->group = 2;
     c->ragged_q = i != 2;
@@ -313,6 +305,7 @@ static void test_serving__prefill_is_right(void **state) {
   cases[0].head_dim = cases[0].head_dim_v = 128; /* two consumers, and rows that no warp has */
   cases[1].window_left = 50;                     /* blocks in front of what all rows see */
   cases[1].use_cache_index = true;
+  cases[1].head_dim = cases[1].head_dim_v = 128; /* boxes of both bands */
   cases[1].keys[0] = 300;
   cases[2].use_seqused_q = true;
   cases[3].page_size = 8;
@@ -332,6 +325,14 @@ static void test_serving__prefill_is_right(void **state) {
   expect_right(state, cases, 6);
 }
 
+static void test_serving__mixed_and_padded_batches_are_right(void **state) {
+  struct serving_case mixed[SERVING_MIXED_CASES], padded[SERVING_PADDED_CASES];
+  serving_mixed_cases(mixed);
+  serving_padded_cases(padded);
+  expect_right(state, mixed, SERVING_MIXED_CASES);
+  expect_right(state, padded, SERVING_PADDED_CASES);
+}
+
 /* Copy the rows of the first sequence, which lie in front. */
 static void read_first_sequence(const struct serving_trial *trial, uint16_t *out, size_t bytes, kjit_error *error) {
   assert_status(KJIT_OK, card_read(trial->card, out, trial->memory[SERVING_O].card.address, bytes, error), error);
@@ -347,7 +348,7 @@ static void test_serving__rows_do_not_depend_on_their_neighbours(void **state) {
     struct serving_case c = serving_plain_case();
     struct serving_trial trial;
     kjit_error error = {0};
-    set_lengths(&c, i ? 2 : 1, (const int[]){ROWS, 70}, (const int[]){500, 80});
+    serving_set_lengths(&c, i ? 2 : 1, (const int[]){ROWS, 70}, (const int[]){500, 80});
     c.heads_kv = HEADS_KV;
     c.group = 2;
     c.cache = SERVING_RAGGED;
@@ -390,6 +391,7 @@ int main(void) {
       cmocka_unit_test(test_serving__e4m3_cache_is_right),
       cmocka_unit_test(test_serving__schedule_of_many_sequences_follows_the_line),
       cmocka_unit_test(test_serving__prefill_is_right),
+      cmocka_unit_test(test_serving__mixed_and_padded_batches_are_right),
       cmocka_unit_test(test_serving__rows_do_not_depend_on_their_neighbours),
       cmocka_unit_test(test_serving__problems_by_chance_are_right),
   };

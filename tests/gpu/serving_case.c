@@ -1,5 +1,6 @@
 /* Cases of serving attention: a plain one to be changed, and cases by chance. Pure, but for the random numbers. */
 #include <stdio.h>
+#include <string.h>
 
 #include "serving_trial.h"
 
@@ -78,6 +79,50 @@ struct serving_case serving_random_case(struct random *random, int most) {
   if (added == 0) c.rotary_columns = 0; /* without new keys nothing is rotated */
   c.narrow = chance(random, 4);
   return c;
+}
+
+void serving_set_lengths(struct serving_case *c, int batch, const int *rows, const int *keys) {
+  c->batch = batch;
+  memcpy(c->rows, rows, (size_t)batch * sizeof *rows);
+  memcpy(c->keys, keys, (size_t)batch * sizeof *keys);
+}
+
+void serving_mixed_cases(struct serving_case cases[SERVING_MIXED_CASES]) {
+  for (int i = 0; i < SERVING_MIXED_CASES; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    serving_set_lengths(c, 5, (const int[]){1, 150, 0, 3, 1}, (const int[]){1700, 180, 9, 900, 40});
+    c->dtype = i % 2 ? KJIT_BF16 : KJIT_FP16;
+    c->group = i == 3 ? 3 : 4;
+    c->heads_kv = 1 + i % 2;
+    c->ragged_q = c->causal = true;
+    c->cache = SERVING_PAGED;
+    c->page_size = i == 2 ? 64 : 16;
+    c->head_dim = c->head_dim_v = i < 3 ? 128 : 64;
+    c->layout = (enum serving_layout)(i % 3);
+  }
+  cases[1].sinks = KJIT_FP32;
+  cases[2].window_left = 1000;
+  cases[3].num_splits = 1; /* nothing is divided */
+  cases[4].num_splits = 2;
+  cases[4].head_dim_v = 128;
+  cases[5].page_size = 1; /* pages that no box fits */
+  cases[6].page_size = 12;
+  cases[6].head_dim = 40;
+}
+
+void serving_padded_cases(struct serving_case cases[SERVING_PADDED_CASES]) {
+  for (int i = 0; i < SERVING_PADDED_CASES; i++) {
+    struct serving_case *c = &cases[i];
+    *c = serving_plain_case();
+    serving_set_lengths(c, 6, (const int[]){5, 2, 40, 56, 1, 4}, (const int[]){5, 2, 40, 56, 1, 4});
+    c->batch = 60;
+    c->heads_kv = c->group = 2;
+    c->ragged_q = c->causal = true;
+    c->cache = i ? SERVING_PAGED : SERVING_RAGGED;
+    for (int b = 6; b < c->batch; b++)
+      c->rows[b] = c->keys[b] = 0;
+  }
 }
 
 void serving_case_print(const struct serving_case *c, char text[SERVING_TEXT_MAX]) {

@@ -6,25 +6,18 @@
  *   compute-sanitizer --tool racecheck --error-exitcode 9 gpu_serving_sanitizer_sample */
 #include <kjit/kjit.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "sample.h"
 #include "serving_trial.h"
 
 enum { CASES = 14, RUNS = 2 };
 
-static void set_lengths(struct serving_case *c, int batch, const int *rows, const int *keys) {
-  c->batch = batch;
-  memcpy(c->rows, rows, (size_t)batch * sizeof *rows);
-  memcpy(c->keys, keys, (size_t)batch * sizeof *keys);
-}
-
 /* Decoding: dense, pages of 1, 16 and 64, keys that many blocks share, several rows, a window, empty sequences. */
 static void list_decoding(struct serving_case *cases) {
   static const int pages[] = {1, 16, 64};
   for (int i = 0; i < 7; i++) {
     struct serving_case *c = &cases[i];
-    set_lengths(c, 4, (const int[]){1, 1, 1, 1}, (const int[]){300, 0, 1, 70});
+    serving_set_lengths(c, 4, (const int[]){1, 1, 1, 1}, (const int[]){300, 0, 1, 70});
     c->heads_kv = 2;
     c->group = 4;
     c->head_dim = c->head_dim_v = i % 2 ? 64 : 128;
@@ -47,11 +40,11 @@ static void list_decoding(struct serving_case *cases) {
   }
 }
 
-/* Prefill: one to three consumers, pages, windows, short sequences, and rows that no sequence has. */
+/* Prefill: one to three consumers, pages, windows, short sequences, decoded rows, and rows that no sequence has. */
 static void list_prefill(struct serving_case *cases) {
   for (int i = 0; i < 7; i++) {
     struct serving_case *c = &cases[i];
-    set_lengths(c, 5, (const int[]){200, 0, 1, 33, 130}, (const int[]){200, 9, 140, 33, 300});
+    serving_set_lengths(c, 5, (const int[]){200, 0, 1, 33, 130}, (const int[]){200, 9, 140, 33, 300});
     c->heads_kv = 2;
     c->group = 4;
     c->head_dim = c->head_dim_v = i == 6 ? 256 : i % 2 ? 64 : 128;
@@ -62,9 +55,12 @@ static void list_prefill(struct serving_case *cases) {
     c->lse = true;
   }
   for (int i = 0; i < 2; i++)
-    set_lengths(&cases[i], 5, (const int[]){128, 0, 1, 33, 250}, (const int[]){128, 9, 60, 33, 255});
+    serving_set_lengths(&cases[i], 5, (const int[]){128, 0, 1, 33, 250}, (const int[]){128, 9, 60, 33, 255});
   cases[3].window_left = 50;
   cases[4].use_cache_index = true;
+  cases[4].page_size = 1;  /* row by row */
+  cases[2].keys[2] = 1500; /* one row, whose keys are divided */
+  cases[3].keys[2] = 1100;
   cases[5].softcap = 20;
 }
 

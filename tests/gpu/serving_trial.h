@@ -47,6 +47,17 @@ struct serving_case serving_plain_case(void);
 /* A case by chance, with lengths up to `most`. */
 struct serving_case serving_random_case(struct random *random, int most);
 
+/* Give a case so many sequences. */
+void serving_set_lengths(struct serving_case *c, int batch, const int *rows, const int *keys);
+
+enum { SERVING_MIXED_CASES = 7, SERVING_PADDED_CASES = 2 };
+
+/* Sequences with few rows among others with many: on Hopper one launch, which divides the keys of the first. */
+void serving_mixed_cases(struct serving_case cases[SERVING_MIXED_CASES]);
+
+/* As engines pad a batch: most sequences have no row, and rows behind the last belong to none. */
+void serving_padded_cases(struct serving_case cases[SERVING_PADDED_CASES]);
+
 /* Host and device memory of a problem. */
 struct serving_memory {
   uint16_t *host;

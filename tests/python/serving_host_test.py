@@ -182,10 +182,13 @@ class Host(OnFakeDevice):
         cache.decode(4)
         self.assertEqual(DRIVER.asked_attribute(PROGRAMMATIC), 0xFFFFFFFF)
 
-    def test_mixed__decoding_has_a_launch_of_its_own(self):
-        """Beside prefill that does not divide keys; where there is no cache, nothing is decoded."""
+    def test_mixed__is_one_launch_where_a_tile_has_all_heads_of_a_group(self):
+        """A group of three query heads lies in three tiles; where there is no cache, nothing is decoded."""
         cache, launches = Cache(4), DRIVER.asked_launches()
         cache.mixed(4, (1, 1, 3000, 1))
+        self.assertEqual(DRIVER.asked_launches() - launches, 1)
+        launches = DRIVER.asked_launches()
+        cache.ragged(4, ints(0, 1, 2, 3002, 3003), 3000, memory(3003, 3 * HEADS_KV, SIZE))
         self.assertEqual(DRIVER.asked_launches() - launches, 2)
         q, k, v = memory(3003, HEADS, SIZE), memory(3003, HEADS_KV, SIZE), memory(3003, HEADS_KV, SIZE)
         launches = DRIVER.asked_launches()

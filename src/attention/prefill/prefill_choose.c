@@ -89,6 +89,20 @@ static void choose_tile(struct prefill_config *config) {
     config->tile_n /= 2;
 }
 
+/* A cache may be read by sequences of few rows too, which have a list of their own where the query heads of a key head
+ * are in one tile. With pages always, so that a model needs one kernel. */
+static bool has_few(const struct serving_problem *problem, int32_t packed) {
+  return packed == problem->group && (problem->page_size > 0 || problem->is_mixed);
+}
+
+/* Pages that no box of TMA fits are loaded row by row; from others with one box for all bands of a head, where that is
+ * less than a box for each. */
+static int32_t loads_of(const struct serving_problem *problem) {
+  const bool whole = problem->head_dim % SM90_CHUNK_COLUMNS == 0 && problem->head_dim_v % SM90_CHUNK_COLUMNS == 0;
+  const bool many = integer_max(problem->head_dim, problem->head_dim_v) > SM90_CHUNK_COLUMNS;
+  return problem->page_size && problem->is_banded && whole && many ? PREFILL_LOADS_GROUPS : PREFILL_LOADS_BANDS;
+}
+
 static kjit_status choose(const struct serving_problem *problem, kjit_serving_pass pass,
                           const struct family_place *place, int32_t *values, kjit_error *error) {
   const int64_t widest = integer_max(problem->head_dim, problem->head_dim_v);
@@ -105,9 +119,13 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
   const char *why_not = why_not_worth_it(problem, config.consumers, place->sm_count);
   if (!why_not) why_not = why_not_loaded(problem);
   if (!why_not) {
+    config.loads = loads_of(problem);
+    config.few = has_few(problem, config.packed);
     choose_tile(&config);
-    if (!pages_fit(problem->page_size, config.tile_n))
-      why_not = "pages that are neither a part nor a multiple of a step of keys";
+    if (!pages_fit(problem->page_size, config.tile_n)) {
+      config.loads = PREFILL_LOADS_ROWS;
+      choose_tile(&config);
+    }
   }
   if (why_not) return error_set(error, KJIT_ERR_UNSUPPORTED, "attention_prefill_sm90 does not take %s", why_not);
   memcpy(values, &config, sizeof config);
@@ -121,14 +139,25 @@ static uint32_t runs(const int32_t *values, uint32_t multiprocessors) {
 }
 
 /* The order of the sequences, for each block of threads; in whole units of 16 bytes. */
-static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t batch) {
-  (void)values;
+size_t prefill_order_bytes(uint32_t run_count, int64_t batch) {
   return (size_t)integer_round_up((int64_t)run_count * batch, 4) * sizeof(int);
+}
+
+/* The order, and behind it the parts of divided tiles: O of a consumer's rows, and each row's maximum and sum. */
+static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t batch) {
+  const size_t part = SM90_GROUP_ROWS * (size_t)(prefill_config_view(values)->head_dim_v + 2) * sizeof(float);
+  const size_t slots = (size_t)run_count * PREFILL_SLOTS_PER_BLOCK + PREFILL_MORE_SLOTS;
+  if (!prefill_config_view(values)->few) return prefill_order_bytes(run_count, batch);
+  return prefill_order_bytes(run_count, batch) + slots * part;
+}
+
+static int32_t undivided_rows(const int32_t *values) {
+  return prefill_config_view(values)->few ? 0 : FEW_ROWS;
 }
 
 const struct serving_family prefill_serving_family = {.family = &prefill_family,
                                                       .arch = HOPPER_ARCH,
-                                                      .undivided_rows = FEW_ROWS,
+                                                      .undivided_rows = undivided_rows,
                                                       .waits = true,
                                                       .choose = choose,
                                                       .runs = runs,

@@ -58,7 +58,8 @@ static uint32_t tile_bytes(const struct prefill_config *config) {
 /* Behind attention_sm90's memory the tiles' coordinates, and an mbarrier for each buffer of Q and of V: tile.cuh. */
 uint32_t prefill_shared_bytes(const struct prefill_config *config) {
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
-  return tile_bytes(config) + PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * (q_buffers + stages);
+  const uint32_t barriers = q_buffers * (config->loads == PREFILL_LOADS_ROWS ? 3 : 1) + stages;
+  return tile_bytes(config) + PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * barriers;
 }
 
 bool prefill_fits(const struct prefill_config *config) {
@@ -96,6 +97,12 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   const kjit_attention_sm90_config base = as_sm90(config);
   (void)family;
   if (!rule_is_between(config->softcap, 0, 1)) return rule_broken(error, "softcap", config->softcap, "0 or 1");
+  if (!rule_is_between(config->loads, PREFILL_LOADS_BANDS, PREFILL_LOADS_ROWS))
+    return rule_broken(error, "loads", config->loads, "0, 1 or 2");
+  if (config->loads == PREFILL_LOADS_GROUPS &&
+      (config->head_dim % SM90_CHUNK_COLUMNS || config->head_dim_v % SM90_CHUNK_COLUMNS))
+    return rule_broken(error, "loads", config->loads, "0 or 2 with head sizes other than multiples of 64");
+  if (!rule_is_between(config->few, 0, 1)) return rule_broken(error, "few", config->few, "0 or 1");
   const kjit_status status = sm90_check(&base, error);
   if (status != KJIT_OK || prefill_fits(config)) return status;
   return error_set(error, KJIT_ERR_INVALID_CONFIG,

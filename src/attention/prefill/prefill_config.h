@@ -22,7 +22,9 @@
   X(ping_pong, BOOL, "consumers take turns in issuing products")                                                       \
   X(rescale_slack, INT, "log2 of a row's sum that needs no rescaling of O: 0 to 15")                                   \
   X(packed, INT, "query heads that share a key head, in the rows of one tile: a power of two that divides them")       \
-  X(softcap, BOOL, "scores are capped")
+  X(softcap, BOOL, "scores are capped")                                                                                \
+  X(loads, INT, "K and V come in boxes of 64 columns, 0; from pages, of all columns, 1; row by row, 2")                \
+  X(few, BOOL, "sequences of few rows have a list of their own, and their keys may be divided")
 
 struct prefill_config {
 #define PREFILL_MEMBER(name, kind, text) int32_t name;
@@ -39,6 +41,9 @@ static inline const struct prefill_config *prefill_config_view(const int32_t *va
 
 /* Dynamic shared memory of a block of threads, with room to align it. */
 uint32_t prefill_shared_bytes(const struct prefill_config *config);
+
+/* Bytes of the order of `batch` sequences that each of so many blocks of threads keeps. A multiple of 16. */
+size_t prefill_order_bytes(uint32_t run_count, int64_t batch);
 
 /* The two rules that depend on the tile: a consumer thread's registers, a block's shared memory. */
 bool prefill_fits(const struct prefill_config *config);

@@ -119,7 +119,8 @@ static kjit_status decide_parts(struct call *call, int32_t sm_margin, kjit_error
   call->part_count = 0;
   kjit_status status = decide_part(call, &call->problem, sm_margin, &all, error);
   if (status != KJIT_OK) return status;
-  const int few = (int)(all.choice.family->undivided_rows / call->problem.group);
+  const struct serving_family *family = all.choice.family;
+  const int few = family->undivided_rows ? (int)(family->undivided_rows(all.choice.values) / call->problem.group) : 0;
   if (call->problem.is_mixed && few > 0) {
     struct serving_problem problem = call->problem;
     problem.packed_rows = few * problem.group;
@@ -377,13 +378,17 @@ kjit_status kjit_attention_serving_kernels(const kjit_serving_model *model, cons
                                     .page_size = known.page_size,
                                     .softcap = known.softcap != 0,
                                     .is_narrow = known.cache == KJIT_FP8_E4M3,
-                                    .is_plain = true};
+                                    .is_plain = true,
+                                    .is_banded = true};
   if (status == KJIT_OK) problem.group = known.heads_q / known.heads_kv;
   /* Every number of packed rows for which the rules may have a tile of its own, and many, in small and large calls. */
   for (int64_t rows = 1; rows * problem.group <= MOST_FEW_ROWS && status == KJIT_OK; rows++)
     status = add_attend(&problem, rows, 1, &place, configs, count, error);
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, 1, &place, configs, count, error);
   if (status == KJIT_OK) status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
+  problem.is_mixed = known.page_size == 0; /* pages are read by one kernel, mixed or not */
+  if (status == KJIT_OK && problem.is_mixed)
+    status = add_attend(&problem, MAX_ROWS, LARGE_CALL, &place, configs, count, error);
   if (status == KJIT_OK) status = add_kernel(&problem, KJIT_SERVING_APPEND, &place, configs, count, error);
   if (status != KJIT_OK) *count = 0;
   return status;

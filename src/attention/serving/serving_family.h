@@ -23,6 +23,7 @@ struct serving_problem {
   bool softcap;
   bool is_narrow;  /* k and v are of 8 bits, KJIT_FP8_E4M3 */
   bool is_plain;   /* keys from slot 0 on, strides that a tensor map can have */
+  bool is_banded;  /* heads of K and of V are a multiple of 64 columns apart */
   bool rotates;    /* there are rotary tables */
   bool is_mixed;   /* sequences with few rows and many keys may be among those with many rows */
   bool is_unsplit; /* a row's keys are to be summed in one piece, whatever the batch */
@@ -39,9 +40,9 @@ struct serving_family {
   const kjit_family *family;
   const char *arch; /* the only architecture that its kernels are for, "sm_90a"; NULL when there are several */
 
-  /* Never divides a sequence's keys, so that a sequence of up to so many packed rows on many keys is left to a family
-   * that does, in a launch of its own; 0: divides. */
-  int32_t undivided_rows;
+  /* With this config the family never divides a sequence's keys, so that a sequence of up to so many packed rows on
+   * many keys is left to a family that does, in a launch of its own; 0, or NULL: divides. */
+  int32_t (*undivided_rows)(const int32_t *values);
 
   /* Its attend kernel waits (griddepcontrol) before it reads what the append pass writes: keys and values of the cache.
    * Then it is launched as a programmatic dependent of that pass, and begins beside it. Until then it may read

@@ -8,6 +8,9 @@
 #include "attention/tensor_box.h"
 #include "attention/tensor_check.h"
 
+/* Columns of 16 bits that make a row of a box of TMA. */
+#define BAND_COLUMNS 64
+
 /* Can a tensor map have these strides? Those of axes of length 1 are never used. `together`: heads that one stride of
  * the map steps over. */
 static bool can_be_mapped(const kjit_tensor *tensor, int64_t together) {
@@ -17,6 +20,12 @@ static bool can_be_mapped(const kjit_tensor *tensor, int64_t together) {
     if (tensor->shape[axis] > 1 && (stride <= 0 || stride >= (axis == HEADS ? limit / together : limit))) return false;
   }
   return true;
+}
+
+/* Is a head of keys or values a whole number of boxes' rows of 16-bit columns behind the one before it? */
+static bool is_banded(const kjit_tensor *tensor) {
+  const int64_t stride = tensor_stride(tensor, HEADS), heads = tensor->shape[HEADS];
+  return heads == 1 || (stride % BAND_COLUMNS == 0 && stride / BAND_COLUMNS < INT32_MAX / heads);
 }
 
 /* Sequences of a ragged batch have as many keys as rows, but for those of a cache. */
@@ -43,6 +52,7 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .softcap = args->softcap > 0,
                                   .is_narrow = serving_is_narrow(args),
                                   .is_mixed = is_mixed(args),
+                                  .is_banded = is_banded(&k) && is_banded(&v),
                                   .is_plain = is_mapped && !args->leftpad_k,
                                   .rotates = args->rotary_cos != NULL,
                                   .is_unsplit = args->num_splits == 1};

@@ -53,17 +53,53 @@ static void test_prefill_choose__what_tma_cannot_load_is_another_familys(void **
   assert_false(takes(&problem));
 }
 
-static void test_prefill_choose__pages_must_fit_a_step_of_keys(void **state) {
+static int32_t loads_of(const struct serving_problem *problem) {
+  struct serving_choice choice = {0};
+  kjit_error error;
+  error_clear(&error);
+  assert_status(KJIT_OK, serving_choose(problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+  assert_ptr_equal(choice.family, &prefill_serving_family);
+  return prefill_config_view(choice.values)->loads;
+}
+
+static void test_prefill_choose__pages_that_no_box_fits_are_loaded_by_rows(void **state) {
   static const int64_t fitting[] = {8, 16, 32, 64, 128, 256, 1024}, others[] = {1, 4, 12, 24, 48, 96, 192, 200};
   struct serving_problem problem = large();
   (void)state;
+  problem.is_banded = true;
+  assert_int_equal(PREFILL_LOADS_BANDS, loads_of(&problem));
   for (size_t i = 0; i < sizeof fitting / sizeof *fitting; i++) {
     problem.page_size = fitting[i];
-    assert_true(takes(&problem));
+    assert_int_equal(PREFILL_LOADS_GROUPS, loads_of(&problem));
   }
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     problem.page_size = others[i];
-    assert_false(takes(&problem));
+    assert_int_equal(PREFILL_LOADS_ROWS, loads_of(&problem));
+  }
+}
+
+static void test_prefill_choose__a_box_has_all_bands_where_heads_are_whole_bands_apart(void **state) {
+  struct serving_problem problem = large();
+  (void)state;
+  problem.page_size = 16;
+  assert_int_equal(PREFILL_LOADS_BANDS, loads_of(&problem));
+  problem.is_banded = true;
+  problem.head_dim = 80;
+  assert_int_equal(PREFILL_LOADS_BANDS, loads_of(&problem));
+  problem.head_dim = problem.head_dim_v = 64; /* there is one band */
+  assert_int_equal(PREFILL_LOADS_BANDS, loads_of(&problem));
+}
+
+static void test_prefill_choose__few_rows_need_a_launch_where_heads_of_a_group_lie_in_two_tiles(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice = {0};
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  problem.is_mixed = true;
+  for (problem.group = 3; problem.group <= 4; problem.group++) {
+    assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+    assert_int_equal(problem.group == 4 ? 0 : 64, prefill_serving_family.undivided_rows(choice.values));
   }
 }
 
@@ -163,7 +199,9 @@ int main(void) {
       cmocka_unit_test(test_prefill_choose__many_rows_are_its_own),
       cmocka_unit_test(test_prefill_choose__other_passes_are_another_familys),
       cmocka_unit_test(test_prefill_choose__what_tma_cannot_load_is_another_familys),
-      cmocka_unit_test(test_prefill_choose__pages_must_fit_a_step_of_keys),
+      cmocka_unit_test(test_prefill_choose__pages_that_no_box_fits_are_loaded_by_rows),
+      cmocka_unit_test(test_prefill_choose__a_box_has_all_bands_where_heads_are_whole_bands_apart),
+      cmocka_unit_test(test_prefill_choose__few_rows_need_a_launch_where_heads_of_a_group_lie_in_two_tiles),
       cmocka_unit_test(test_prefill_choose__few_tiles_go_to_the_family_that_divides_them),
       cmocka_unit_test(test_prefill_choose__without_splits_the_batch_does_not_matter),
       cmocka_unit_test(test_prefill_choose__common_heads_have_two_q_buffers_and_memory_for_o),
