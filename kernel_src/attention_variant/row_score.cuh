@@ -4,9 +4,9 @@
 // What is the same for all keys of a row is computed once a tile (RowScore::begin()). A score then costs an FMA, and
 // one more where its term is not the same for all keys of the row.
 //
-// tanh takes the exponent unit as often as the exponent itself, which that unit has no room for beside products of up
-// to 128 columns. So scores whose tanh has an argument of at most 0.6 take an odd polynomial instead (kNear): three
-// FMAs.
+// tanh takes the exponent unit as often as the exponent itself, which that unit has no room for beside products of few
+// columns. So scores whose tanh has an argument of at most 0.6 can take an odd polynomial instead (of<true>()): three
+// FMAs. Who calls decides by the columns.
 #pragma once
 #include <kjit/ptx/cp_async.cuh>
 #include <kjit/ptx/ldmatrix.cuh>
