@@ -166,8 +166,9 @@ class Training(OfGradients):
         if torch.cuda.device_count() < 2:
             self.skipTest("one GPU: two are needed")
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", __file__, "ddp"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
+        found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # the package that this process found
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=found)
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-4000:])
 
 
 def run_ddp():
