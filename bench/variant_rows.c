@@ -3,6 +3,7 @@
 
 #include <kjit/kjit.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "support/half.h"
 
@@ -48,7 +49,8 @@ void variant_row_pairs(const struct variant_row *row, int64_t length, double *at
       least = first < least ? first : least;
       most = end > most ? end : most;
     }
-    *visited += (double)((most + BLOCK - 1) / BLOCK - least / BLOCK) * BLOCK * BLOCK;
+    const int64_t blocks = (most + BLOCK - 1) / BLOCK - least / BLOCK;
+    *visited += (double)(blocks * BLOCK * BLOCK);
   }
 }
 
@@ -59,4 +61,14 @@ float variant_difference(const uint16_t *a, const uint16_t *b, size_t count) {
     if (!(difference <= largest)) largest = difference;
   }
   return largest;
+}
+
+bool variant_read_numbers(const char *text, int count, int *out) {
+  for (int i = 0; i < count; i++) {
+    char *behind;
+    out[i] = (int)strtol(text, &behind, 10);
+    if (behind == text || *behind != (i < count - 1 ? '/' : '\0')) return false;
+    text = behind + 1;
+  }
+  return true;
 }

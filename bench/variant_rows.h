@@ -27,4 +27,7 @@ void variant_row_pairs(const struct variant_row *row, int64_t length, double *at
 /* The largest difference of two arrays of bf16; NaN where there is one. */
 float variant_difference(const uint16_t *a, const uint16_t *b, size_t count);
 
+/* Read `count` numbers with a slash between each two. Returns false where the text is anything else. */
+bool variant_read_numbers(const char *text, int count, int *out);
+
 #endif

@@ -133,8 +133,7 @@ static kjit_tensor matrix(const struct bench *b, const struct card_buffer *buffe
 static kjit_status parse_config(const struct bench *b, const struct entry *entry, kjit_config *out, kjit_error *error) {
   int f[6];
   char text[256];
-  if (sscanf(entry->config, "%d/%d/%d/%d/%d/%d", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5]) != 6)
-    return KJIT_ERR_INVALID_ARG;
+  if (!variant_read_numbers(entry->config, 6, f)) return KJIT_ERR_INVALID_ARG;
   snprintf(text, sizeof text,
            "dtype=bf16,head_dim=%d,head_dim_v=%d,causal=%d,consumers=%d,tile_n=%d,stages=%d,"
            "q_buffers=%d,o_chunks=%d,ping_pong=%d,rescale_slack=15,packed=1,split=0",
@@ -369,7 +368,7 @@ static bool read_options(struct bench *b, int argc, char **argv) {
   for (int option; (option = getopt(argc, argv, "r:c:n:l:")) != -1;) {
     if (option == 'r') b->names = optarg;
     if (option == 'l') b->lse_folder = optarg;
-    if (option == 'n') b->rounds = atoi(optarg);
+    if (option == 'n') b->rounds = (int)strtol(optarg, NULL, 10);
     if (option == 'c' && b->config_count < MAX_CONFIGS) b->configs[b->config_count++] = optarg;
     if (option == '?') return false;
   }

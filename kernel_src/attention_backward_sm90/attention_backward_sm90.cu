@@ -13,8 +13,7 @@
 // Warps     the first warpgroup is the producer (producer.cuh); 1 to 3 consumer warpgroups of 64 own rows each multiply
 //           and store (consumer.cuh).
 // Shared    own tiles, `stages` and `value_stages` tiles of a step, each padded to bands of 64 columns, LSE and delta
-// of
-//           a step's queries, and barriers (pipeline.cuh); up to 1023 bytes more, as the start is rounded up.
+//           of a step's queries, and barriers (pipeline.cuh); up to 1023 bytes more, as the start is rounded up.
 // Variants  With KJIT_variant the scores went through the caller's score function and mask: P is made of the changed
 //           score, dS is multiplied by the function's derivative, and steps that hold no seen pair are neither loaded
 //           nor made (variant_work.cuh, variant_consumer.cuh). Of dq, dk and dv in registers, not of the three kernels.

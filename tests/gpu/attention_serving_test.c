@@ -14,11 +14,14 @@
 #define RANDOM  (getenv("KJIT_TEST_ALL_CONFIGS") ? 16 : 6)
 #define LONGEST 150
 #define RUNS    2
+/* Of cases that compile for seconds each, every n-th, or all. */
+#define STEP(n) (getenv("KJIT_TEST_ALL_CONFIGS") ? 1 : (n))
 #else
 #define SETUP   gpu_setup
 #define RANDOM  300
 #define LONGEST 260
 #define RUNS    3
+#define STEP(n) 1
 #endif
 
 /* Run a case several times: right, and the same bits each time. Returns false when it is not. */
@@ -51,12 +54,16 @@ static bool run_case(struct gpu_fixture *fixture, const struct serving_case *c) 
   return right;
 }
 
-static void expect_right(void **state, const struct serving_case *cases, size_t count) {
+static void expect_every(void **state, const struct serving_case *cases, size_t count, size_t step) {
   struct gpu_fixture *fixture = gpu_require(state);
   size_t wrong = 0;
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i += step)
     wrong += !run_case(fixture, &cases[i]);
   if (wrong) fail_msg("%zu of %zu cases are wrong", wrong, count);
+}
+
+static void expect_right(void **state, const struct serving_case *cases, size_t count) {
+  expect_every(state, cases, count, 1);
 }
 
 static void test_serving__dense_decode_is_right(void **state) {
@@ -128,7 +135,7 @@ static void test_serving__head_sizes_are_right(void **state) {
     cases[i].group = 2;
     cases[i].causal = true;
   }
-  expect_right(state, cases, 12);
+  expect_every(state, cases, 12, STEP(3));
 }
 
 static void test_serving__windows_chunks_caps_and_sinks_are_right(void **state) {
@@ -225,14 +232,7 @@ static void test_serving__e4m3_cache_is_right(void **state) {
   cases[3].scale = 1e8f;
   cases[9].rows[0] = cases[9].rows[2] = 70;
   cases[9].ragged_q = true;
-#ifdef KJIT_ON_EMULATOR /* where compiling takes long: a tile of each size, and both families */
-  if (!getenv("KJIT_TEST_ALL_CONFIGS")) {
-    const struct serving_case few[] = {cases[0], cases[5], cases[10], cases[14]};
-    expect_right(state, few, 4);
-    return;
-  }
-#endif
-  expect_right(state, cases, 16);
+  expect_every(state, cases, 16, STEP(5)); /* a tile and a head size of each kind */
 }
 
 /* A schedule of more sequences than the plan pass has threads, some of them empty, beside a plain walk along the line:
@@ -329,8 +329,8 @@ static void test_serving__mixed_and_padded_batches_are_right(void **state) {
   struct serving_case mixed[SERVING_MIXED_CASES], padded[SERVING_PADDED_CASES];
   serving_mixed_cases(mixed);
   serving_padded_cases(padded);
-  expect_right(state, mixed, SERVING_MIXED_CASES);
-  expect_right(state, padded, SERVING_PADDED_CASES);
+  expect_every(state, mixed, SERVING_MIXED_CASES, STEP(2));
+  expect_every(state, padded, SERVING_PADDED_CASES, STEP(2));
 }
 
 /* Copy the rows of the first sequence, which lie in front. */

@@ -51,9 +51,9 @@ CONFIGS = (
     ("flash_backward", HEAD_128 + ",causal=0,pass=1,tile_m=128,tile_n=64,n_warps=8,stages=2", "sm_80", 16),
     ("flash_backward", HEAD_128 + ",causal=0,pass=6,tile_m=32,tile_n=128,n_warps=8,stages=2", "sm_80", 16),
     ("attention_serving", "pass=attend," + HEAD_128 +
-     ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=2,paged=1,softcap=0", "sm_90", 192),
+     ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=2,paged=1,softcap=0,cache=bf16", "sm_90", 192),
     ("attention_serving", "pass=plan," + HEAD_128 +
-     ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=1,paged=0,softcap=0", "sm_80", 0),
+     ",rows=64,keys=64,warps=4,stages=2,blocks_per_sm=1,paged=0,softcap=0,cache=bf16", "sm_80", 0),
 )
 FAMILIES = ("attention_sm90", "attention_decode_sm90", "attention_short_sm90", "flash_forward",
             "attention_backward_sm90", "flash_backward", "attention_serving")
