@@ -48,7 +48,7 @@ size_t serving_cache_bytes(const struct serving_case *c) {
 
 float serving_descale(const struct serving_trial *trial, int b, int head, bool is_v) {
   const struct serving_case *c = &trial->c;
-  const size_t at = (size_t)((is_v ? c->batch : b) * c->heads_kv + head);
+  const size_t at = (size_t)(is_v ? c->batch : b) * (size_t)c->heads_kv + (size_t)head;
   float value = 1;
   if (c->narrow) memcpy(&value, trial->memory[SERVING_DESCALES].host + 2 * at, sizeof value);
   return value;

@@ -130,7 +130,7 @@ void serving_fill_args(struct serving_trial *trial) {
   }
   if (c->narrow) {
     args->k_descale = descale_tensor(trial, 0, true);
-    args->v_descale = descale_tensor(trial, (size_t)(c->batch * c->heads_kv), false);
+    args->v_descale = descale_tensor(trial, (size_t)c->batch * (size_t)c->heads_kv, false);
   }
   args->window_left = c->window_left;
   args->window_right = c->window_right;
