@@ -172,7 +172,8 @@ static void remember(nvrtcProgram program, const char *path) {
   for (int i = 0; i < PARTS; i++) {
     const struct blob *const part = &program->parts[i];
     const uint64_t bytes = part->bytes;
-    whole = whole && fwrite(&bytes, sizeof bytes, 1, file) == 1 && fwrite(part->data, 1, part->bytes, file) == bytes;
+    whole = whole && fwrite(&bytes, sizeof bytes, 1, file) == 1;
+    if (bytes > 0) whole = whole && fwrite(part->data, 1, part->bytes, file) == bytes; /* an empty part has no memory */
   }
   if (fclose(file) == 0 && whole)
     (void)rename(own, path);
