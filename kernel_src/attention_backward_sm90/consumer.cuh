@@ -34,8 +34,8 @@ struct Consumer {
   const Layout at;
   const Work &work;
   const int consumer, thread, warp, lane;
-  StepRing<cfg::kStages> ring; // of the next step
-  StepRing<cfg::kValueStages> values;
+  Ring<cfg::kStages> ring; // of the next step
+  Ring<cfg::kValueStages> values;
   float s[kStep8][4], dp[kStep8][4]; // S, then P; dP, then dS
   float dx[kDx8][4];                 // dq or dk
   float dv[kDv8][4];

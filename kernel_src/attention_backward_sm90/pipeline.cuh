@@ -15,6 +15,7 @@
 // when all have written their part, empty when the products of all that read it have ended.
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
+#include <kjit/ring.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_backward_sm90/config.cuh"
@@ -43,21 +44,6 @@ static_assert((cfg::kIsBegin ? 0 : (cfg::kIsEnd ? cfg::kGroupBytes : kBytes) + B
               "shared_bytes: what the host asks for is what is used");
 
 } // namespace shared
-
-// A ring of `kSlots` buffers as the producer or a consumer sees it: the slot that is next, and the parity of the phase
-// to wait for on that slot's mbarriers.
-template <int kSlots> struct StepRing {
-  int slot = 0;
-  int parity = 0;
-
-  KJIT_DEVICE void advance() {
-    slot++;
-    if (slot == kSlots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 // The shared::cta addresses of buffers and mbarriers, from the address of the whole.
 struct Layout {

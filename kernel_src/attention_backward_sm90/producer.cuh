@@ -20,8 +20,8 @@ struct Producer {
   // One thread; of a variant one warp.
   KJIT_DEVICE void load_tiles() const {
     const bool loads = !BlockWork::kByWarp || threadIdx.x % kLanesPerWarp == 0;
-    StepRing<cfg::kStages> ring;
-    StepRing<cfg::kValueStages> values;
+    Ring<cfg::kStages> ring;
+    Ring<cfg::kValueStages> values;
     if (loads) {
       prefetch_tensormap(map(p.own));
       prefetch_tensormap(map(p.own_value));
@@ -44,7 +44,7 @@ struct Producer {
 
   // One warp. A lane takes every 32nd pair of queries.
   KJIT_DEVICE void load_statistics(int lane) const {
-    StepRing<cfg::kStages> ring;
+    Ring<cfg::kStages> ring;
     const flash_backward_params &r = p.rest;
     wait_for_statistics();
     work.for_each_step([&](int head, int step) {

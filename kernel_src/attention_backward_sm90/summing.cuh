@@ -38,7 +38,7 @@ template <int kColumns> struct SummingConsumer : Consumer {
   using PartOfDq = Wgmma<cfg::Element, kColumns>;
 
   float dq_apart[kInPlaceOfS ? 1 : kDq8][4];
-  StepRing<cfg::kDsStages> ds, before; // the buffer of this step's dS; staggered: of the step before
+  Ring<cfg::kDsStages> ds, before; // the buffer of this step's dS; staggered: of the step before
   bool has_before = false;
   int head_before = 0, step_before = 0; // whose dQ is added next
   int dq_parity = 0;

@@ -7,6 +7,7 @@
 //   then the mbarriers, and one word by which thread 0 tells the others what it read from global memory
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
+#include <kjit/ring.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_decode_sm90/config.cuh"
@@ -58,18 +59,4 @@ struct Layout {
 
 private:
   KJIT_DEVICE uint32_t barrier(int index) const { return base + shared::kBarriersAt + DECODE_BARRIER_BYTES * index; }
-};
-
-// A slot of the ring of key blocks, and the parity of the phase that its mbarriers are in.
-struct Ring {
-  int slot = 0;
-  int parity = 0;
-
-  KJIT_DEVICE void advance() {
-    slot++;
-    if (slot == cfg::kStages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
 };

@@ -34,7 +34,7 @@ struct Worker {
   int rows = 0;               // of the tile, those that exist
   int unloaded = 0;           // thread 0: blocks of the run whose loads are not issued
   Cursor ahead;               // thread 0: the next of them
-  Ring ring;                  // the block that is being multiplied
+  Ring<cfg::kStages> ring;    // the block that is being multiplied
   uint32_t q[kQueryDepth][4]; // Q as the A operand
   float s[kColumns8][4];      // scores
   uint32_t probabilities[kKeyTiles][4];

@@ -1,13 +1,13 @@
 // The layout of shared memory, and its mbarriers.
 //
 //   K, V       [stages][band][keys][64] each, or [128] of 8-bit elements. "Full" completes when TMA has written a
-//   block, "empty" when every warp
-//              is done multiplying it.
+//              block, "empty" when every warp is done multiplying it.
 //   work       of the workers for one tile (config.cuh)
 //   jobs       [SERVING_SM90_JOBS] shares of tiles, which the producer finds for the workers; and one of zeros
 //   then the mbarriers
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
+#include <kjit/ring.cuh>
 #include <kjit/types.cuh>
 
 #include "attention_serving_sm90/config.cuh"
@@ -80,19 +80,5 @@ struct Layout {
 private:
   KJIT_DEVICE uint32_t barrier(int index) const {
     return base + shared::kBarriersAt + SERVING_SM90_BARRIER_BYTES * index;
-  }
-};
-
-// A slot of a ring of kSlots, and the parity of the phase that its mbarriers are in.
-template <int kSlots> struct Ring {
-  int slot = 0;
-  int parity = 0;
-
-  KJIT_DEVICE void advance() {
-    slot++;
-    if (slot == kSlots) {
-      slot = 0;
-      parity ^= 1;
-    }
   }
 };

@@ -1,5 +1,5 @@
-// Tiles in shared memory as wgmma and TMA's 128-byte swizzle take them, and rings of such buffers. What attention_sm90
-// and attention_short_sm90 have in common.
+// Tiles in shared memory as wgmma and TMA's 128-byte swizzle take them: what attention_sm90 and attention_short_sm90
+// have in common.
 //
 // A tile lies in bands of 64 columns of 16 bits, [band][rows][64], so that a band's row is 128 bytes; the 16-byte chunk
 // of column c of row r lies at chunk c / 8 % 8 XOR r % 8 of that row.
@@ -7,6 +7,7 @@
 #include <kjit/ptx/cvt.cuh>
 #include <kjit/ptx/stmatrix.cuh>
 #include <kjit/ptx/wgmma.cuh>
+#include <kjit/ring.cuh>
 #include <kjit/types.cuh>
 
 namespace bands {
@@ -43,18 +44,3 @@ KJIT_DEVICE void store(uint32_t out, const float (&o)[kColumns8][4], int rows, i
 }
 
 } // namespace bands
-
-// A ring of `kSlots` buffers as the producer or a consumer sees it: the slot that is next, and the parity of the phase
-// to wait for on that slot's mbarriers.
-template <int kSlots> struct Ring {
-  int slot = 0;
-  int parity = 0;
-
-  KJIT_DEVICE void advance() {
-    slot++;
-    if (slot == kSlots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};

@@ -9,9 +9,9 @@
 //                        are partial there are judged by the mask
 //
 // Grid      (query tiles, lists along the heads, lists along the batch)
-// Threads   LIST_THREADS, in rounds of kRound key blocks, from the last to the first: a thread a block looks at the
-//           block as a whole; then all share the pieces of what that does not say; then the first warp writes the
-//           entries
+// Threads   LIST_THREADS, in rounds of kRound key blocks, from the last to the first: one thread for each block finds
+//           what is known of it without the mask; then all threads share the pieces of the other blocks; then the first
+//           warp writes the entries
 // Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1
 #include <kjit/types.cuh>
 

@@ -15,6 +15,10 @@ static inline bool rule_is_between(int32_t value, int32_t least, int32_t most) {
   return value >= least && value <= most;
 }
 
+static inline bool rule_is_power_of_two(int32_t value) {
+  return value > 0 && (value & (value - 1)) == 0;
+}
+
 /* A head size: a multiple of 8 from 8 to 256, the most columns that a kernel of kjit has. */
 kjit_status rule_check_head(const char *field, int32_t columns, kjit_error *error);
 

@@ -197,6 +197,11 @@ static void assert_caught(void **state, const struct serving_case *c, const stru
   assert_int_equal(0, missed);
 }
 
+/* Of mistakes that are a long compile each, the first, or all with KJIT_TEST_ALL_CONFIGS=1. */
+static size_t first_or_all(size_t all) {
+  return getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1;
+}
+
 static void test_serving__mistakes_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.batch = 3;
@@ -260,8 +265,7 @@ static void test_serving__mistakes_in_prefill_are_caught(void **state) {
   c.keys[2] = 0;
   c.rows[3] = 4;
   c.keys[3] = 9;
-  const size_t all = sizeof prefill_mutations / sizeof *prefill_mutations;
-  assert_caught(state, &c, prefill_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
+  assert_caught(state, &c, prefill_mutations, first_or_all(sizeof prefill_mutations / sizeof *prefill_mutations));
 }
 
 static void test_serving__mistakes_in_mixed_batches_are_caught(void **state) {
@@ -280,8 +284,7 @@ static void test_serving__mistakes_in_mixed_batches_are_caught(void **state) {
   c.keys[2] = 1100;
   c.rows[3] = 1;
   c.keys[3] = 7;
-  const size_t all = sizeof mixed_mutations / sizeof *mixed_mutations;
-  assert_caught(state, &c, mixed_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
+  assert_caught(state, &c, mixed_mutations, first_or_all(sizeof mixed_mutations / sizeof *mixed_mutations));
 }
 
 static void test_serving__mistakes_in_decoding_on_hopper_are_caught(void **state) {
@@ -300,8 +303,7 @@ static void test_serving__mistakes_in_decoding_on_hopper_are_caught(void **state
   c.keys[2] = 0;
   c.keys[3] = 9;
   c.keys[4] = 13;
-  const size_t all = sizeof sm90_mutations / sizeof *sm90_mutations;
-  assert_caught(state, &c, sm90_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
+  assert_caught(state, &c, sm90_mutations, first_or_all(sizeof sm90_mutations / sizeof *sm90_mutations));
 }
 
 static void test_serving__mistakes_with_a_cache_of_e4m3_are_caught(void **state) {
@@ -318,8 +320,7 @@ static void test_serving__mistakes_with_a_cache_of_e4m3_are_caught(void **state)
   c.rows[0] = c.rows[1] = 1;
   c.keys[0] = 700;
   c.keys[1] = 13;
-  const size_t all = sizeof e4m3_mutations / sizeof *e4m3_mutations;
-  assert_caught(state, &c, e4m3_mutations, getenv("KJIT_TEST_ALL_CONFIGS") ? all : 1);
+  assert_caught(state, &c, e4m3_mutations, first_or_all(sizeof e4m3_mutations / sizeof *e4m3_mutations));
 }
 
 static int setup(void **state) {

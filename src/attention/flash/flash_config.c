@@ -137,10 +137,6 @@ void flash_canonicalize(struct flash_variant *variant) {
 
 /* ---- Rules ---- */
 
-static bool is_power_of_two(int32_t value) {
-  return value > 0 && (value & (value - 1)) == 0;
-}
-
 static kjit_status check_dtype(const struct flash_variant *variant, kjit_error *error) {
   const kjit_flash_config *config = &variant->config;
   if (config->dtype == KJIT_FP16 || config->dtype == KJIT_BF16) return KJIT_OK;
@@ -171,7 +167,7 @@ static kjit_status check_head_sizes(const struct flash_variant *variant, kjit_er
 
 static kjit_status check_warps(const struct flash_variant *variant, kjit_error *error) {
   const kjit_flash_config *config = &variant->config;
-  if (is_power_of_two(config->n_warps) && config->n_warps <= MAX_WARPS) return KJIT_OK;
+  if (rule_is_power_of_two(config->n_warps) && config->n_warps <= MAX_WARPS) return KJIT_OK;
   return rule_broken(error, "n_warps", config->n_warps, "1, 2, 4 or 8");
 }
 
@@ -206,7 +202,7 @@ static kjit_status check_load(const char *field, int32_t count, const char *axis
   const int32_t fragments = length / FRAGMENT, most = buffered ? fragments / 2 : fragments;
   char rule[128];
   if (count == 0) return KJIT_OK;
-  if (!is_power_of_two(count) || count == 1) return rule_broken(error, field, count, "0 or a power of two from 2");
+  if (!rule_is_power_of_two(count) || count == 1) return rule_broken(error, field, count, "0 or a power of two from 2");
   if (count > most) {
     snprintf(rule, sizeof rule, "at most %d, the 8-wide fragments of %s%s (%d)", (int)most, buffered ? "half of " : "",
              axis, (int)length);

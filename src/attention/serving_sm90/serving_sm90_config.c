@@ -112,14 +112,10 @@ static kjit_status check_narrow(const struct serving_sm90_config *config, kjit_e
   return rule_broken(error, "keys", config->keys, "a multiple of 1024 / rows with cache FP8_E4M3");
 }
 
-static bool is_power_of_two(int32_t value) {
-  return (value & (value - 1)) == 0;
-}
-
 static kjit_status check_tile(const struct serving_sm90_config *config, kjit_error *error) {
-  if (!rule_is_between(config->rows, ROW_STEP, SERVING_SM90_M) || !is_power_of_two(config->rows))
+  if (!rule_is_between(config->rows, ROW_STEP, SERVING_SM90_M) || !rule_is_power_of_two(config->rows))
     return rule_broken(error, "rows", config->rows, "16, 32 or 64");
-  if (!rule_is_between(config->keys, ROW_STEP, MAX_KEYS) || !is_power_of_two(config->keys))
+  if (!rule_is_between(config->keys, ROW_STEP, MAX_KEYS) || !rule_is_power_of_two(config->keys))
     return rule_broken(error, "keys", config->keys, "16, 32, 64 or 128");
   if (!rule_is_between(config->stages, MIN_STAGES, MAX_STAGES))
     return rule_broken(error, "stages", config->stages, "2 to 16");

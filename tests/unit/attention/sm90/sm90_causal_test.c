@@ -6,55 +6,38 @@
 #include "base/error.h"
 #include "unit/attention/sm90/sm90_configs.h"
 
-static kjit_attention_problem problem_of(int64_t seq, int64_t head_dim, uint32_t flags) {
-  kjit_attention_problem problem = kjit_attention_problem_default();
-  problem.dtype = KJIT_BF16;
-  problem.flags = flags;
-  problem.batch = problem.heads_q = problem.heads_kv = 16;
-  problem.seq_q = problem.seq_kv = seq;
-  problem.head_dim = problem.head_dim_v = head_dim;
-  return problem;
-}
-
-static kjit_attention_sm90_config choose(const kjit_attention_problem *problem, uint32_t multiprocessors) {
-  kjit_attention_sm90_config config;
-  kjit_error error;
-  assert_status(KJIT_OK, sm90_config_choose(problem, multiprocessors, &config, &error), &error);
-  return config;
-}
-
 static void test_sm90_choose__short_causal_takes_smaller_tiles_at_64(void **state) {
   (void)state;
-  kjit_attention_problem problem = problem_of(512, 64, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 132).consumers, 2); /* four tiles of 128 rows, or three of 192 */
-  problem = problem_of(902, 64, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 132).consumers, 3); /* eight, the last with six rows, or five */
-  problem = problem_of(2048, 64, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 0).consumers, 3);
+  kjit_attention_problem problem = sm90_problem(512, 64, KJIT_ATTENTION_CAUSAL);
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 2); /* four tiles of 128 rows, or three of 192 */
+  problem = sm90_problem(902, 64, KJIT_ATTENTION_CAUSAL);
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 3); /* eight, the last with six rows, or five */
+  problem = sm90_problem(2048, 64, KJIT_ATTENTION_CAUSAL);
+  assert_int_equal(sm90_chosen(&problem, 0).consumers, 3);
 }
 
 /* 258 queries are three tiles of 128 rows, of which the last two visit blocks that are mostly beyond the diagonal. */
 static void test_sm90_choose__short_causal_takes_shorter_steps_at_128(void **state) {
   (void)state;
-  kjit_attention_problem problem = problem_of(258, 128, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 132).tile_n, 64);
-  problem = problem_of(512, 128, KJIT_ATTENTION_CAUSAL);
-  assert_int_equal(choose(&problem, 132).tile_n, 128);
+  kjit_attention_problem problem = sm90_problem(258, 128, KJIT_ATTENTION_CAUSAL);
+  assert_int_equal(sm90_chosen(&problem, 132).tile_n, 64);
+  problem = sm90_problem(512, 128, KJIT_ATTENTION_CAUSAL);
+  assert_int_equal(sm90_chosen(&problem, 132).tile_n, 128);
 }
 
 /* A chunk of a prefill sees nearly all keys, so that its tiles are as long as full attention's. */
 static void test_sm90_choose__chunks_take_the_tiles_of_full_attention(void **state) {
   (void)state;
-  kjit_attention_problem problem = problem_of(190, 64, KJIT_ATTENTION_CAUSAL);
+  kjit_attention_problem problem = sm90_problem(190, 64, KJIT_ATTENTION_CAUSAL);
   problem.seq_kv = 1521;
-  assert_int_equal(choose(&problem, 132).consumers, 3);
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 3);
 }
 
 /* Rows of 152 columns lie in two lines of L2 each, so that K and V are better read for 192 rows at a time. */
 static void test_sm90_choose__rows_of_parts_of_lines_take_three_consumers(void **state) {
   (void)state;
-  kjit_attention_problem problem = problem_of(4209, 152, 0);
-  assert_int_equal(choose(&problem, 132).consumers, 3);
+  kjit_attention_problem problem = sm90_problem(4209, 152, 0);
+  assert_int_equal(sm90_chosen(&problem, 132).consumers, 3);
 }
 
 int main(void) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "family/config.h"
 #include "support/configs.h"
+#include "support/test.h"
 #include "support/usual_card.h"
 
 /* The config that single changes are made to. */
@@ -45,6 +46,25 @@ static inline kjit_status sm90_config_choose(const kjit_attention_problem *probl
   const kjit_status status = attention_problem_take(&taken, problem, error);
   return status == KJIT_OK ? usual_sm90_choose(&taken, sm_count ? sm_count : FAMILY_USUAL_SM_COUNT, out, error)
                            : status;
+}
+
+/* Self-attention of 16 batch entries and 16 heads, in bf16. */
+static inline kjit_attention_problem sm90_problem(int64_t seq, int64_t head_dim, uint32_t flags) {
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  problem.dtype = KJIT_BF16;
+  problem.flags = flags;
+  problem.batch = problem.heads_q = problem.heads_kv = 16;
+  problem.seq_q = problem.seq_kv = seq;
+  problem.head_dim = problem.head_dim_v = head_dim;
+  return problem;
+}
+
+/* As sm90_config_choose(), of a problem that has a config. */
+static inline kjit_attention_sm90_config sm90_chosen(const kjit_attention_problem *problem, uint32_t sm_count) {
+  kjit_attention_sm90_config config;
+  kjit_error error;
+  assert_status(KJIT_OK, sm90_config_choose(problem, sm_count, &config, &error), &error);
+  return config;
 }
 
 #endif
