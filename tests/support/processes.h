@@ -39,10 +39,12 @@ static inline int processes_setup(void **state) {
   return cache_world_setup(state);
 }
 
+/* The builder goes first, because a compile that its caller no longer waits for may still read the shared state. */
 static inline int processes_teardown(void **state) {
+  const int result = cache_world_teardown(state);
   munmap(fake_nvrtc_state, sizeof(struct fake_nvrtc_counts));
   fake_nvrtc_state = &fake_nvrtc_own;
-  return cache_world_teardown(state);
+  return result;
 }
 
 /* Fork a child that runs `work` on the world, with a builder of its own, and exits with its result. */
