@@ -1,7 +1,7 @@
-# Writes the kernel sources as one C file, the table of src/jit/request/embedded_sources.h.
+# Writes the kernel sources as one C file, the table of src/jit/source/embedded_sources.h.
 #
 #   cmake -DROOT=kernel_src -DFILES="a.cu;b/c.cuh" [-DB2SUM=b2sum]
-#         [-DPREFIX=embedded -DHEADER=jit/request/embedded_sources.h] -DOUTPUT=embedded_sources.c -P embed_sources.cmake
+#         [-DPREFIX=embedded -DHEADER=jit/source/embedded_sources.h] -DOUTPUT=embedded_sources.c -P embed_sources.cmake
 #
 # FILES are relative to ROOT, sorted, and become the names; the same files give the same bytes wherever they lie. With
 # B2SUM (a program) the texts are left out but for their #include lines, and their digests are written instead. Other
@@ -27,7 +27,7 @@ endfunction()
 
 if(NOT PREFIX)
   set(PREFIX embedded)
-  set(HEADER jit/request/embedded_sources.h)
+  set(HEADER jit/source/embedded_sources.h)
 endif()
 set(table "")
 set(count 0)

@@ -11,18 +11,18 @@ if(NOT KJIT_SMALL)
 endif()
 
 # attention/backward launches too, but two or more kernels that each take as long as a forward call.
-set(cold_folders base/files jit/admin jit/bundle jit/cache jit/compile jit/key jit/remote jit/request jit/server
-    attention/backward attention/tune attention/variant family/definition family/file family/tune)
+set(cold_folders base/files jit/admin jit/bundle jit/cache jit/compile jit/cubin jit/key jit/record jit/remote
+    jit/request jit/server jit/source jit/toolkit attention/backward attention/tune attention/variant family/definition
+    family/file family/tune)
 set(cold_files
   attention/attention_empty.c attention/attention_tier.c attention/rule.c
   attention/prefill/prefill_config.c attention/serving/serving_arguments.c attention/serving/serving_config.c
   attention/serving_sm90/serving_sm90_config.c
   attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c
-  base/dynlib.c base/log.c base/nvtx.c base/one_line.c base/threads/quiet_thread.c
+  base/dynlib.c base/log.c base/nvtx.c base/one_line.c base/target.c base/threads/quiet_thread.c
   family/config.c family/config_build.c family/config_occupancy.c family/pair_form.c family/scanner.c
   jit/artifact.c jit/builder_background.c jit/builder_call.c jit/builder_create.c jit/builder_fork.c jit/builder_held.c
-  jit/builder_produce.c jit/builder_recorded.c base/threads/fork_guard.c jit/inspect.c jit/record.c
-  jit/record_sources.c jit/recorded.c
+  jit/builder_produce.c jit/builder_recorded.c base/threads/fork_guard.c jit/inspect.c
   runtime/bundle_api.c runtime/cache_api.c runtime/card.c runtime/device.c runtime/doctor.c runtime/driver.c
   runtime/gpu.c runtime/prepare.c runtime/record_api.c runtime/runtime.c runtime/timing.c)
 # A launch asks these for its class and its row.
@@ -32,9 +32,9 @@ set(hot_files attention/tune/tune_attention.c attention/tune/tune_class.c family
 list(APPEND hot_files family/definition/definition_rules.c family/definition/definition_text.c
                       family/definition/definition_tune.c family/definition/definition_value.c family/file/family_api.c)
 # Nine megabytes of headers go through the scanner before a compile of CUB.
-list(APPEND hot_files jit/request/condition.c jit/request/directive_scan.c jit/request/include_closure.c
-                      jit/request/include_find.c jit/request/include_walk.c jit/request/macro_expand.c
-                      jit/request/macro_table.c)
+list(APPEND hot_files jit/source/condition.c jit/source/directive_scan.c jit/source/include_closure.c
+                      jit/source/include_find.c jit/source/include_walk.c jit/source/macro_expand.c
+                      jit/source/macro_table.c)
 
 foreach(folder IN LISTS cold_folders)
   file(GLOB names RELATIVE ${PROJECT_SOURCE_DIR}/src CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.c)

@@ -12,9 +12,9 @@
 #include "attention/tune/tune_attention.h"
 #include "base/error.h"
 #include "base/struct_intake.h"
+#include "base/target.h"
 #include "family/config.h"
 #include "family/tune/tune_store.h"
-#include "jit/request/target.h"
 #include "runtime/runtime_internal.h"
 
 /* ---- Choosing ---- */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "jit/request/target.h"
+#include "base/target.h"
 
 enum { HEAD_STEP = 8, MOST_COLUMNS = 256 };
 

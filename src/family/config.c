@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/target.h"
 #include "family/pair_form.h"
-#include "jit/request/target.h"
 
 /* ---- Families ---- */
 

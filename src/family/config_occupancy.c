@@ -1,8 +1,8 @@
 /* How many blocks of a config's kernel an SM holds at once: the least of what registers, shared memory, threads and the
  * block limit allow. Pure. */
 #include "base/integer.h"
+#include "base/target.h"
 #include "family/config.h"
-#include "jit/request/target.h"
 
 /* CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" and "Hardware Multithreading"; the
  * same for every architecture from sm_75 on. */

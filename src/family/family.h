@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "family/field_table.h"
-#include "jit/request/source_set.h"
+#include "jit/source/source_set.h"
 
 /* The card, or the architecture, that a config is to run on. */
 struct family_place {

@@ -21,7 +21,7 @@
 #include "jit/builder.h"
 #include "jit/builder_background.h"
 #include "jit/builder_produce.h"
-#include "jit/request/include_terms.h"
+#include "jit/source/include_terms.h"
 
 /* How often a caller who may cancel is asked while a thread waits. */
 #define STOP_EVERY_NS 5000000

@@ -12,7 +12,7 @@
 #include "jit/request/request.h"
 
 struct builder;
-struct nvrtc; /* jit/compile/nvrtc.h */
+struct nvrtc; /* jit/toolkit/nvrtc.h */
 
 /* Make a builder. The options are resolved and copied; `mem` and `log` must outlive the builder. It takes `nvrtc` over,
  * also on failure; NULL makes it find NVRTC itself. Tests pass nvrtc_create_fake(). */

@@ -20,9 +20,9 @@
 #include "jit/builder_call.h"
 #include "jit/builder_internal.h"
 #include "jit/compile/compile_inspect.h"
-#include "jit/compile/toolkit_find.h"
 #include "jit/request/custom_request.h"
 #include "jit/source_memo.h"
+#include "jit/toolkit/toolkit_find.h"
 
 /* 64 MiB, as for the whole of a source. */
 #define MAIN_FILE_LIMIT ((size_t)64 << 20)

@@ -12,13 +12,13 @@
 #include "jit/cache/cache_lock.h"
 #include "jit/cache/disk_cache.h"
 #include "jit/compile/compile.h"
-#include "jit/compile/toolkit_find.h"
 #include "jit/key/key.h"
-#include "jit/record.h"
+#include "jit/record/record.h"
 #include "jit/remote/remote.h"
 #include "jit/resident.h"
 #include "jit/server/server.h"
 #include "jit/source_memo.h"
+#include "jit/toolkit/toolkit_find.h"
 
 /* How long a process waits for another process's build before it builds by itself. It is long, because a holder that is
  * merely slow is far more common than one that is stopped; the lock of a holder that died is free at once. */

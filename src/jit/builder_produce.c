@@ -12,8 +12,8 @@
 #include "jit/cache/text_store.h"
 #include "jit/compile/compile.h"
 #include "jit/compile/symbols.h"
-#include "jit/compile/toolkit_find.h"
 #include "jit/inspect.h"
+#include "jit/toolkit/toolkit_find.h"
 
 /* Pauses between two looks at a lock: short at first, because the other process may be nearly done, then longer, so
  * that many waiting processes are no burden. */

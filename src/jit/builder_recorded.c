@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "jit/builder_internal.h"
-#include "jit/recorded.h"
+#include "jit/record/recorded.h"
 
 struct recorded_call {
   struct builder *builder;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "jit/compile/cubin.h"
+#include "jit/cubin/cubin.h"
 
 /* Most parameters: together they take at most 32,764 bytes, so there cannot be more. */
 #define PARAMETERS_LIMIT 32764

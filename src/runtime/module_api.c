@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "jit/builder_custom.h"
-#include "jit/compile/cubin.h"
+#include "jit/cubin/cubin.h"
 #include "runtime/runtime_state.h"
 
 /* Room for the list of names in a message. */

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "jit/builder_recorded.h"
-#include "jit/record_sources.h"
+#include "jit/record/record_sources.h"
 #include "runtime/runtime_state.h"
 
 kjit_status kjit_runtime_record(kjit_runtime *runtime, const char *path, kjit_error *error) {

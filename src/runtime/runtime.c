@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/struct_intake.h"
-#include "jit/compile/nvrtc.h"
+#include "jit/toolkit/nvrtc.h"
 #include "runtime/runtime_internal.h"
 #include "runtime/runtime_state.h"
 

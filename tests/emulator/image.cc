@@ -16,7 +16,7 @@ constexpr char kArchSection[] = ".kjit.arch";
 constexpr char kKernelSection[] = ".kjit.kernels";
 constexpr size_t kMostSections = 1000;
 
-// Attributes of .nv.info.<kernel>, as src/jit/compile/cubin.c reads them.
+// Attributes of .nv.info.<kernel>, as src/jit/cubin/cubin.c reads them.
 constexpr uint8_t kSizedValue = 4, kMaxThreads = 0x05, kParameter = 0x17;
 
 void append_u32(std::string *out, uint32_t value) {

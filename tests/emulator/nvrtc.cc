@@ -1,5 +1,5 @@
 // A stand-in for libnvrtc that compiles for the host (compile.h). It has the functions that
-// src/jit/compile/nvrtc_api.def lists, and each behaves as NVRTC's does as far as kjit can see.
+// src/jit/toolkit/nvrtc_api.def lists, and each behaves as NVRTC's does as far as kjit can see.
 #include <nvrtc.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/request/include_closure.h"
+#include "jit/source/include_closure.h"
 
 #define HEADERS_MAX 8
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "jit/key/key.h"
-#include "jit/record_sources.h"
-#include "jit/recorded.h"
+#include "jit/record/record_sources.h"
+#include "jit/record/recorded.h"
 #include "support/temp_folder.h"
 
 /* What an input may make us allocate: larger claims are a matter of the bounds' own tests. */

@@ -1,10 +1,10 @@
-/* Any bytes as a cubin whose unused variables are dropped (jit/compile/unused.h). The cubin itself stands in for the
+/* Any bytes as a cubin whose unused variables are dropped (jit/cubin/unused.h). The cubin itself stands in for the
  * PTX: each name is in it once, so that all that may go does. What comes out must be readable, and no larger. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "jit/compile/cubin_image.h"
-#include "jit/compile/unused.h"
+#include "jit/cubin/cubin_image.h"
+#include "jit/cubin/unused.h"
 
 static const char *keep_nothing(void *user, size_t *bytes) {
   (void)user, (void)bytes;

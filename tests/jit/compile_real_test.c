@@ -3,7 +3,7 @@
 #include <stdbool.h>
 
 #include "base/files/elf_view.h"
-#include "jit/compile/cubin.h"
+#include "jit/cubin/cubin.h"
 #include "jit/real_nvrtc.h"
 
 static const char scale_kernel[] = "#include \"math/scale.cuh\"\n"

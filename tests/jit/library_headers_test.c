@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "jit/real_nvrtc.h"
-#include "jit/request/embedded_sources.h"
+#include "jit/source/embedded_sources.h"
 
 #define KERNEL "extern \"C\" __global__ void k() {}\n"
 

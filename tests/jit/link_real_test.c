@@ -1,7 +1,7 @@
 /* Name expressions and links through the real NVRTC and nvJitLink. */
 #include "base/error.h"
-#include "jit/compile/cubin.h"
 #include "jit/compile/symbols.h"
+#include "jit/cubin/cubin.h"
 #include "jit/real_nvrtc.h"
 
 static const char callee[] = "__device__ float twice(float x) { return 2 * x; }\n";

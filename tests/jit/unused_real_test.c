@@ -1,6 +1,6 @@
 /* Unused variables in cubins of the real NVRTC: what goes, what stays, and that code is the same. */
 #include "base/files/elf_view.h"
-#include "jit/compile/cubin_image.h"
+#include "jit/cubin/cubin_image.h"
 #include "jit/real_nvrtc.h"
 
 /* A hundred variables that nothing uses, of some hundred bytes each in a cubin, and some that are used or asked for. */

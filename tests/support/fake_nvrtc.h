@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "jit/compile/nvrtc.h"
+#include "jit/toolkit/nvrtc.h"
 
 struct fake_nvrtc_counts {
   atomic_long compiles;    /* nvrtcCompileProgram calls */

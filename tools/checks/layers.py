@@ -13,7 +13,8 @@ LAYERS = ("base", "jit", "runtime", "family", "attention")  # each may use itsel
 # named here has no rooms.
 ROOMS = {
     "base": (".", "files", "threads"),
-    "jit": ("request", "key", "compile", "server", "cache", "bundle", "remote", ".", "admin"),
+    "jit": ("source", "request", "key", "toolkit", "cubin", "compile", "server", "cache", "record", "bundle", "remote",
+            ".", "admin"),
     "family": (".", "expression", "definition", "file", "tune"),
 }
 # A room of a layer without other rooms: it is below the rest of its layer, and may use these layers alone. The language

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/integer.h"
+#include "base/target.h"
 #include "family/config.h"
 #include "flash_backward/params.h"
-#include "jit/request/target.h"
 
 enum {
   MIN_CAPABILITY = 80, /* cp.async, and mma.m16n8k16 with bf16 */

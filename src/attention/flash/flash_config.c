@@ -9,7 +9,7 @@
 
 #include "attention/rule.h"
 #include "base/error.h"
-#include "jit/request/target.h"
+#include "base/target.h"
 
 enum {
   MIN_CAPABILITY = 80, /* cp.async, and mma.m16n8k16 with bf16 */

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/target.h"
 #include "family/definition/definition.h"
 #include "family/element.h"
-#include "jit/request/target.h"
 
 /* CUDA's limits of a launch. */
 enum { THREADS_MAX = 1024, THREADS_Z_MAX = 64, CLUSTER_MAX = 16, GRID_YZ_MAX = 65535 };

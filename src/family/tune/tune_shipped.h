@@ -3,7 +3,7 @@
 #define KJIT_FAMILY_TUNE_TUNE_SHIPPED_H
 
 #include "base/mem.h"
-#include "jit/request/embedded_sources.h"
+#include "jit/source/embedded_sources.h"
 
 /* Written by cmake/embed_sources.cmake, as the kernel sources are. */
 extern const struct embedded_source tuned_sources[];

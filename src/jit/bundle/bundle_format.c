@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "jit/request/target.h"
+#include "base/target.h"
 
 const char *bundle_head_check(const void *head, uint64_t file_bytes, struct bundle_table *table) {
   const uint8_t *const at = head;

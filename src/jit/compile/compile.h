@@ -8,8 +8,8 @@
 #define KJIT_JIT_COMPILE_COMPILE_H
 
 #include "jit/compile/compile_types.h"
-#include "jit/compile/nvrtc.h"
 #include "jit/request/request.h"
+#include "jit/toolkit/nvrtc.h"
 
 /* Which tools a request needs. */
 enum compile_tools {

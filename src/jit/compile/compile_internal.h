@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 #include "jit/compile/compile_types.h"
-#include "jit/compile/nvrtc.h"
 #include "jit/request/link_plan.h"
+#include "jit/toolkit/nvrtc.h"
 
 /* Template errors give some megabytes; more is nothing that a person reads or a cache should hold. */
 #define COMPILE_LOG_LIMIT ((size_t)16 << 20)

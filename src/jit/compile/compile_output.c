@@ -8,10 +8,10 @@
 #include "base/text.h"
 #include "jit/compile/compile_inspect.h"
 #include "jit/compile/compile_internal.h"
-#include "jit/compile/cubin.h"
 #include "jit/compile/ptxas_log.h"
 #include "jit/compile/symbols.h"
-#include "jit/compile/unused.h"
+#include "jit/cubin/cubin.h"
+#include "jit/cubin/unused.h"
 
 /* A kernel's figures. The linker's are those of the finished code; where it says nothing, the compiler's are taken. */
 static void read_figures(const struct job *job, const char *kernel, struct kernel_figures *out) {

@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "jit/compile/compile_internal.h"
 #include "jit/compile/link_symbols.h"
-#include "jit/compile/linker.h"
 #include "jit/compile/symbols.h"
+#include "jit/toolkit/linker.h"
 
 /* NVRTC's options that govern code generation, and nvJitLink's names for them. */
 static const struct {

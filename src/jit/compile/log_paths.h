@@ -4,7 +4,7 @@
 #define KJIT_JIT_COMPILE_LOG_PATHS_H
 
 #include "base/mem.h"
-#include "jit/request/source_set.h"
+#include "jit/source/source_set.h"
 
 /* `*log` (mem_free) is replaced where a line begins with "name(line)" or ends in "of name" for a file whose path is
  * another. Out of memory: it stays as it is. */

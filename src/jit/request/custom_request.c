@@ -16,9 +16,9 @@
 #include "base/text.h"
 #include "jit/request/compile_options.h"
 #include "jit/request/defines.h"
-#include "jit/request/include_closure.h"
 #include "jit/request/names.h"
 #include "jit/request/parts.h"
+#include "jit/source/include_closure.h"
 
 /* Part of the fingerprint, so that a record that another version of the library kept is not used. */
 #define FINGERPRINT_VERSION 1

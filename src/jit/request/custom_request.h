@@ -6,8 +6,8 @@
 
 #include <kjit/build.h>
 
-#include "jit/request/include_closure.h"
 #include "jit/request/request.h"
+#include "jit/source/include_closure.h"
 
 /* The smallest kjit_build_request that is accepted ends with stop_user; later members get their defaults. */
 #define REQUEST_OLDEST_BYTES (offsetof(kjit_build_request, stop_user) + sizeof(void *))

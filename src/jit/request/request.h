@@ -7,8 +7,8 @@
 
 #include <kjit/build.h>
 
-#include "jit/request/source_set.h"
-#include "jit/request/target.h"
+#include "base/target.h"
+#include "jit/source/source_set.h"
 
 /* What may be set in a request's flags. */
 #define JIT_REQUEST_FLAGS                                                                                              \

@@ -1,7 +1,7 @@
 /* One end of a stream socket between a library and a compile worker: whole frames in and out, never past the moment
  * at which its user wants to stop. Raises no SIGPIPE. */
-#ifndef KJIT_JIT_COMPILE_CHANNEL_H
-#define KJIT_JIT_COMPILE_CHANNEL_H
+#ifndef KJIT_JIT_SERVER_CHANNEL_H
+#define KJIT_JIT_SERVER_CHANNEL_H
 
 #include <stdbool.h>
 

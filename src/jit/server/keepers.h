@@ -3,8 +3,8 @@
  * A preamble is precompiled when it is asked for a second time, because making it costs more than one plain compile; by
  * a process that makes it while the second compile goes its plain way; and it is used from then on. Four are held at
  * once: one of CUB takes 220 MB of memory and 180 MB of disk. The least recently used gives way. */
-#ifndef KJIT_JIT_COMPILE_KEEPERS_H
-#define KJIT_JIT_COMPILE_KEEPERS_H
+#ifndef KJIT_JIT_SERVER_KEEPERS_H
+#define KJIT_JIT_SERVER_KEEPERS_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * A frame is a head of FRAME_HEAD_BYTES (magic, kind, size and XXH3-64 of the payload) and a payload. Both ends are of
  * one machine and one build of kjit, but neither trusts the other: every size is checked before it is used, because a
  * worker that a compiler has damaged may send anything. The protocol's version is part of the magic. */
-#ifndef KJIT_JIT_COMPILE_PROTOCOL_H
-#define KJIT_JIT_COMPILE_PROTOCOL_H
+#ifndef KJIT_JIT_SERVER_PROTOCOL_H
+#define KJIT_JIT_SERVER_PROTOCOL_H
 
 #include <stdbool.h>
 

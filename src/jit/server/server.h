@@ -7,8 +7,8 @@
  *
  * Where the system refuses any of it, compile_server_run() says so by `*ran`, once by the log, and the caller compiles
  * in its own process. Thread-safe. */
-#ifndef KJIT_JIT_COMPILE_SERVER_H
-#define KJIT_JIT_COMPILE_SERVER_H
+#ifndef KJIT_JIT_SERVER_SERVER_H
+#define KJIT_JIT_SERVER_SERVER_H
 
 #include <stdbool.h>
 

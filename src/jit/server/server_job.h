@@ -1,6 +1,6 @@
 /* One compile on its way through the compile server: what is sent, waited for and said of its end. */
-#ifndef KJIT_JIT_COMPILE_SERVER_JOB_H
-#define KJIT_JIT_COMPILE_SERVER_JOB_H
+#ifndef KJIT_JIT_SERVER_SERVER_JOB_H
+#define KJIT_JIT_SERVER_SERVER_JOB_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* How a compile server is set up: what its own file and that of its jobs both read. */
-#ifndef KJIT_JIT_COMPILE_SERVER_SETTINGS_H
-#define KJIT_JIT_COMPILE_SERVER_SETTINGS_H
+#ifndef KJIT_JIT_SERVER_SERVER_SETTINGS_H
+#define KJIT_JIT_SERVER_SERVER_SETTINGS_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* The worker's program: where it is, how it is started and how it is ended. */
-#ifndef KJIT_JIT_COMPILE_SPAWN_H
-#define KJIT_JIT_COMPILE_SPAWN_H
+#ifndef KJIT_JIT_SERVER_SPAWN_H
+#define KJIT_JIT_SERVER_SPAWN_H
 
 #include <stdbool.h>
 

@@ -12,8 +12,8 @@
  *
  * Nothing survives its parent: a server ends when its control socket is closed, and kills its jobs; a job dies with its
  * server by the parent-death signal. */
-#ifndef KJIT_JIT_COMPILE_WORKER_H
-#define KJIT_JIT_COMPILE_WORKER_H
+#ifndef KJIT_JIT_SERVER_WORKER_H
+#define KJIT_JIT_SERVER_WORKER_H
 
 /* The control socket of a server at its start. */
 #define WORKER_CONTROL 3

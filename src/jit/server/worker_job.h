@@ -1,6 +1,6 @@
 /* One job in a process of its own: see worker.h. */
-#ifndef KJIT_JIT_COMPILE_WORKER_JOB_H
-#define KJIT_JIT_COMPILE_WORKER_JOB_H
+#ifndef KJIT_JIT_SERVER_WORKER_JOB_H
+#define KJIT_JIT_SERVER_WORKER_JOB_H
 
 #include <stdbool.h>
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "jit/compile/nvrtc.h"
+#include "jit/toolkit/nvrtc.h"
 
 static struct script {
   int major, minor;
