@@ -5,6 +5,7 @@
 #include <kjit/kernel.h>
 
 /* The card that the planners' constants were measured on. */
+#define CARD_USUAL_DEVICE "NVIDIA H200"
 enum {
   CARD_USUAL_L2_BYTES = 62914560,
   CARD_USUAL_MEMORY_GB_S = 4800,

@@ -1,6 +1,7 @@
 /* The planner of attention_short_sm90: which problems are its own, and the config for each.
  *
- * 1. The problem has few keys and enough tiles to fill the card, or another family takes it.
+ * 1. The problem has few keys and enough tiles to fill the card, or another family takes it. So it does where only one
+ *    key head fits shared memory and attention_sm90's larger tiles are as full.
  * 2. Consumers and blocks on an SM: as many warpgroups as registers allow, because one computes while others wait.
  * 3. What shared memory is left holds more tiles of Q, or more heads' K and V, whichever a block reads more of.
  *
@@ -17,9 +18,11 @@ enum {
   MAX_HEAD = 256,
   MAX_KEYS = 256,
   KEY_STEP = 16,
-  FEW_TILES = 4,   /* of a key head: with more, Q is most of what is read */
-  MOST_HEADS = 4,  /* in shared memory; with more nothing was gained */
-  MOST_QUERIES = 3 /* tiles of a consumer, as heads */
+  FEW_TILES = 4,    /* of a key head: with more, Q is most of what is read */
+  MOST_HEADS = 4,   /* in shared memory; with more nothing was gained */
+  MOST_QUERIES = 3, /* tiles of a consumer, as heads */
+  MANY_TILES = 32,  /* of a key head: waiting for the next one is little of its time */
+  LARGE_TILE = 128  /* rows of attention_sm90's tiles, and keys of its steps */
 };
 
 int64_t short_tiles(const kjit_attention_problem *problem) {
@@ -85,6 +88,16 @@ static void use_room(int32_t *more, int32_t most, const kjit_attention_short_sm9
   }
 }
 
+/* With room for one key head in shared memory all wait for the next one. attention_sm90, which loads it in steps, is
+ * faster then unless a sixteenth or more of its tiles lies beyond the sequences (233 keys of 128 columns: 180 us and
+ * 188 on an H200; 208: 318 and 242). Causal tiles of 64 rows leave out more than these. */
+static bool waits_for_heads(const kjit_attention_problem *problem, const kjit_attention_short_sm90_config *config,
+                            int64_t head_tiles) {
+  const int64_t own = integer_round_up(problem->seq_q, SHORT_ROWS) * config->tile_n;
+  const int64_t large = integer_round_up(problem->seq_q, LARGE_TILE) * integer_round_up(problem->seq_kv, LARGE_TILE);
+  return config->stages == 1 && head_tiles <= MANY_TILES && !config->causal && 15 * large < 16 * own;
+}
+
 kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_count,
                          kjit_attention_short_sm90_config *out, kjit_error *error) {
   kjit_status status = check_own(problem, sm_count, error);
@@ -101,6 +114,10 @@ kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_coun
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
                      (long long)problem->head_dim);
+  if (waits_for_heads(problem, &config, head_tiles))
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "seq_kv is %lld: two key heads do not fit shared memory, and attention_sm90's tiles are as full",
+                     (long long)problem->seq_kv);
   if (has_many_tiles)
     use_room(&config.q_buffers, MOST_QUERIES, &config);
   else

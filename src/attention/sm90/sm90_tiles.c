@@ -68,6 +68,9 @@ enum {
   MOST_ROUNDS = 4,      /* most waves of SMs that splits may take */
   FEW_TILES = 8,        /* of a head: their sections are bound, to so many */
   SECTION_ROUNDS = 2,   /* rounds of tiles */
+  LAST_PART = 4,        /* a last section may lack a quarter of the others' size; otherwise */
+  MOST_SIZES = 32,      /* so many other sizes are tried */
+  MANY_SECTIONS = 16,   /* with more, the last one is little of the whole */
   EXACT_TILES = 64,     /* of a head: of more the key blocks are not counted tile by tile */
   MANY_HEADS = 1 << 20  /* more heads count as this many, so that products fit 64 bits */
 };
@@ -229,10 +232,35 @@ size_t sm90_tiles_partial_bytes(const struct sm90_tiles *tiles, const kjit_atten
   return sm90_tiles_arrivals(tiles, config, parts) * floats * FLOAT_BYTES;
 }
 
+/* Of so many pairs in sections of this size, how many the last section lacks of its size. */
+static int64_t lack_of_last(int64_t pairs, int64_t size) {
+  const int64_t last = pairs % size;
+  return last ? size - last : 0;
+}
+
+/* The size of sections, of whole key heads, from `least` to `most`, of which the last one lacks least; of equals the
+ * largest. `usual` where its last section is nearly whole, or little of all. */
+static int64_t even_section(int64_t pairs, int64_t heads_per_kv, int64_t least, int64_t usual, int64_t most) {
+  int64_t best = usual, lack = lack_of_last(pairs, usual);
+  if (LAST_PART * lack <= usual || pairs > MANY_SECTIONS * usual) return usual;
+  for (int64_t size = most / heads_per_kv * heads_per_kv, tried = 0; size >= least && tried < MOST_SIZES; tried++) {
+    const int64_t lacks = lack_of_last(pairs, size);
+    if (lacks * best < lack * size) {
+      best = size;
+      lack = lacks;
+    }
+    size -= heads_per_kv;
+  }
+  return best;
+}
+
 /* The size of an L2 section: pairs of (batch, head) whose K and V fit a little more than half of L2, the rest being for
- * Q, O and other kernels. Query heads that share K and V count once. A section never leaves SMs without work, and all
- * sections are alike, because a small last one would leave most of the card idle. The fraction was measured on an H200
- * (docs/performance.md).
+ * Q, O and other kernels. Query heads that share K and V count once. A section never leaves SMs without work. The
+ * fraction was measured on an H200 (docs/performance.md).
+ *
+ * The last section ends the launch: one of few pairs leaves most of the card idle while its longest tiles are worked
+ * on, so that sizes from half of this one to what fits two thirds of L2 are taken where they leave the last section
+ * fuller (docs/lab-notes.md).
  *
  * A section's longest tiles come first and read all of its keys, which its shorter tiles then find in L2. With few
  * tiles a head that is half of the work at the memory's speed and half at L2's, so sections of these are two rounds of
@@ -241,9 +269,15 @@ int64_t sm90_tiles_section(const struct sm90_tiles *tiles, const kjit_attention_
                            uint64_t l2_bytes) {
   const int64_t pairs = tiles->heads * problem->batch;
   const int64_t bytes = problem->seq_kv * (problem->head_dim + problem->head_dim_v) * ELEMENT_BYTES;
-  const int64_t fit = (int64_t)l2_bytes * 9 / 16 / bytes;
+  const int64_t fit = (int64_t)l2_bytes * 9 / 16 / bytes, fit_at_most = (int64_t)l2_bytes * 2 / 3 / bytes;
   const int64_t round = integer_divide_up(sm_count, tiles->query_tiles);
   int64_t wanted = integer_max(integer_max(fit, 1) * tiles->heads_per_kv, round);
-  if (tiles->query_tiles <= FEW_TILES) wanted = integer_min(wanted, SECTION_ROUNDS * round);
-  return integer_divide_up(pairs, integer_divide_up(pairs, wanted));
+  int64_t most = integer_max(fit_at_most * tiles->heads_per_kv, wanted);
+  if (tiles->query_tiles <= FEW_TILES) {
+    wanted = integer_min(wanted, SECTION_ROUNDS * round);
+    most = integer_min(most, SECTION_ROUNDS * round);
+  }
+  const int64_t usual = integer_divide_up(pairs, integer_divide_up(pairs, wanted));
+  return even_section(pairs, tiles->heads_per_kv, integer_max(integer_divide_up(wanted, 2), round), usual,
+                      integer_min(most, pairs));
 }

@@ -11,6 +11,7 @@
 #include "family/config.h"
 #include "family/config_build.h"
 #include "family/tune/tune_text.h"
+#include "runtime/card.h"
 
 #define FOLDER "tuned"
 
@@ -151,14 +152,23 @@ static kjit_status take_file(const struct tune_places *places, kjit_origin tier,
   return status == KJIT_ERR_NO_MEMORY ? status : KJIT_OK;
 }
 
-/* True when a shipped table is for this card or, when `wanted` has no device's name, for its architecture. */
-static bool is_wanted(const struct tune_places *places, const struct found *found, const struct tune_header *wanted) {
-  struct tune_header header;
-  if (tune_text_read_header(places->subject, found->text, found->bytes, &header, NULL) != KJIT_OK) return false;
-  return wanted->device[0] ? tune_header_holds(&header, wanted, 1) : !strcmp(header.arch, wanted->arch);
+/* The number of the shipped table that is for this card or, when `wanted` has no device's name, for its architecture:
+ * of several the one of the card that the rules were measured on. The number of tables if there is none. */
+static size_t find_shipped(const struct tune_places *places, const char *texts, const struct tune_header *wanted) {
+  const struct tune_shipped *shipped = &places->shipped;
+  size_t found = shipped->count;
+  for (size_t i = 0; i < shipped->count; i++) {
+    const struct embedded_source *file = &shipped->files[i];
+    struct tune_header header;
+    if (tune_text_read_header(places->subject, texts + file->offset, file->bytes, &header, NULL) != KJIT_OK) continue;
+    if (wanted->device[0] ? !tune_header_holds(&header, wanted, 1) : strcmp(header.arch, wanted->arch) != 0) continue;
+    if (wanted->device[0] || !strcmp(header.device, CARD_USUAL_DEVICE)) return i;
+    if (found == shipped->count) found = i;
+  }
+  return found;
 }
 
-/* Add the rows of the shipped tables that are for this card. */
+/* Add the rows of the shipped table that is for this card. */
 static kjit_status take_shipped(const struct tune_places *places, const struct tune_header *wanted,
                                 const struct family_place *place, struct tune_table *into) {
   const struct tune_shipped *shipped = &places->shipped;
@@ -166,12 +176,11 @@ static kjit_status take_shipped(const struct tune_places *places, const struct t
   char *texts = tune_shipped_unpack(shipped, places->mem);
   if (!texts) return KJIT_ERR_NO_MEMORY;
   kjit_status status = KJIT_OK;
-  for (size_t i = 0; i < shipped->count; i++) {
-    const struct embedded_source *file = &shipped->files[i];
+  const size_t at = find_shipped(places, texts, wanted);
+  if (at < shipped->count) {
+    const struct embedded_source *file = &shipped->files[at];
     const struct found found = {texts + file->offset, file->bytes, file->name, TUNE_SHIPPED};
-    if (!is_wanted(places, &found, wanted)) continue;
     status = take(places, &found, place, into);
-    break;
   }
   mem_free(places->mem, texts);
   return status;

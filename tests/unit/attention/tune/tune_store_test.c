@@ -212,6 +212,17 @@ static void test_tune__shipped_table_decides_for_its_architecture(void **state) 
   kjit_text_free(f->runtime, text);
 }
 
+/* The table of an H100 comes first by name. */
+static void test_tune__of_shipped_tables_the_usual_cards_decides_for_its_architecture(void **state) {
+  struct fixture *f = *state;
+  const struct tune_places places = tune_store_places(f->runtime, &tune_attention);
+  struct family_place place;
+  assert_status(KJIT_OK, family_place_of_arch("sm_90a", &place, &f->error), &f->error);
+  struct tune_table *table = tune_load_of_arch(&places, &place);
+  assert_string_equal(table->header.device, "NVIDIA H200");
+  tune_table_destroy(table);
+}
+
 /* The library as it is built here: every table in it is sound, and measured on the kernels that are in it. After a
  * change of kernel text that leaves the machine code alone, tools/restamp_tuned writes the tables' digests anew. */
 static void test_tune__every_shipped_table_is_sound(void **state) {
@@ -226,7 +237,10 @@ static void test_tune__every_shipped_table_is_sound(void **state) {
                   tune_text_read_header(&tune_attention, texts + file->offset, file->bytes, &header, &f->error),
                   &f->error);
     assert_status(KJIT_OK, family_place_of_arch(header.arch, &place, &f->error), &f->error);
-    struct tune_table *table = tune_load_of_arch(&places, &place);
+    kjit_device_info device = tune_device_of_place(&place);
+    snprintf(device.name, sizeof device.name, "%s", header.device);
+    device.multiprocessors = header.multiprocessors;
+    struct tune_table *table = tune_load_of_device(&places, &device);
     assert_true(table->count > 0);
     if (table->stale)
       fail_msg("%s was measured on other kernels: measure again, or see tools/restamp_tuned if the machine code is the "
@@ -277,6 +291,7 @@ int main(void) {
       ATTENTION_TEST(test_tune__table_of_another_card_or_kernel_is_not_used),
       ATTENTION_TEST(test_tune__shipped_table_holds_for_its_card_under_any_driver),
       ATTENTION_TEST(test_tune__shipped_table_decides_for_its_architecture),
+      ATTENTION_TEST(test_tune__of_shipped_tables_the_usual_cards_decides_for_its_architecture),
       ATTENTION_TEST(test_tune__every_shipped_table_is_sound),
       ATTENTION_TEST(test_tune__attention_is_tuned_by_a_function_of_the_callers),
   };
