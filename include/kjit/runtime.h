@@ -63,7 +63,8 @@ typedef enum kjit_pch_mode {
  * Tiered build: while the kernel that is chosen for an attention problem is compiled by a thread of the library's own,
  * calls are served by a first-tier kernel, which takes longer to run and a third as long to compile. The first call
  * after that goes over to the chosen kernel, without waiting. Results of the two differ as those of two kernels do.
- * Forward calls without a variant and without a config of the caller's; never a plan, nor a stream that is captured.
+ * Forward calls without a variant and without a config of the caller's; never a plan, nor a stream that is captured,
+ * nor a call in another context than the device's primary one, because the thread builds and loads in that.
  * What is in memory or in the cache is taken at once. Counted: first_tier_calls and tier_swaps of kjit_runtime_stats.
  * Environment: KJIT_TIERED=off|on|N, N being tier_calls.
  */

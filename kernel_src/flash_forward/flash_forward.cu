@@ -228,7 +228,12 @@ struct Block {
     hold_query();
     clear_output();
     int j = key_blocks(p) - 1;
-    if constexpr (cfg::kCausal) {
+    if constexpr (!cfg::kOptimizedSoftmax) {
+      softmax.start();
+#pragma unroll 1
+      for (; j >= 0; j--)
+        step<false, true>(j);
+    } else if constexpr (cfg::kCausal) {
       softmax.start();
       const int masked = first_masked_block(p);
 #pragma unroll 1
@@ -237,16 +242,11 @@ struct Block {
 #pragma unroll 1
       for (; j >= 0; j--)
         step<false, false>(j);
-    } else if constexpr (cfg::kOptimizedSoftmax) {
+    } else {
       step<true, true>(j--);
 #pragma unroll 1
       for (; j >= 0; j--)
         step<false, false>(j);
-    } else {
-      softmax.start();
-#pragma unroll 1
-      for (; j >= 0; j--)
-        step<false, true>(j);
     }
   }
 #endif

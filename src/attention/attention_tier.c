@@ -11,7 +11,8 @@
  * With tier_calls N the first N calls that choose a config are served by the first tier, whatever is done or cached by
  * then, and the next waits for the kernel: which kernel computes a call depends on nothing but the calls before it.
  *
- * A stream that is captured and a plan never get the first tier, because their launch is repeated for ever.
+ * A stream that is captured and a plan never get the first tier, because their launch is repeated for ever; nor does a
+ * call in a context of cuCtxCreate(), because the thread works in the device's primary context.
  *
  * Threads: the mutex guards the list and its entries; it is held for no build and no driver call. The thread reads the
  * part of an entry that does not change. A forked child has no such thread, so it builds what it calls itself. Ending
@@ -66,8 +67,21 @@ static struct entry *next_waiting(const struct tiers *tiers) {
   return entry;
 }
 
+/* Build and load in the device's primary context, because a new thread has none and a kernel is loaded into a context.
+ */
+static bool build(kjit_runtime *runtime, const struct entry *entry) {
+  const struct config_kernel *kernel;
+  kjit_error unread;
+  if (!runtime_primary_enter(runtime, entry->device)) return false;
+  const kjit_status status =
+      config_kernel_get(runtime, entry->family, entry->values, entry->device, NULL, 0, &kernel, &unread);
+  runtime_primary_leave(runtime, entry->device);
+  return status == KJIT_OK;
+}
+
 static void *run(void *user) {
   struct tiers *tiers = user;
+  runtime_thread_leaves_captures(tiers->runtime);
   pthread_mutex_lock(&tiers->mutex);
   while (!tiers->is_ending) {
     struct entry *const entry = next_waiting(tiers);
@@ -76,12 +90,9 @@ static void *run(void *user) {
       continue;
     }
     pthread_mutex_unlock(&tiers->mutex);
-    const struct config_kernel *kernel;
-    kjit_error unread;
-    const kjit_status status =
-        config_kernel_get(tiers->runtime, entry->family, entry->values, entry->device, NULL, 0, &kernel, &unread);
+    const bool is_loaded = build(tiers->runtime, entry);
     pthread_mutex_lock(&tiers->mutex);
-    entry->state = status == KJIT_OK ? ENTRY_IS_LOADED : ENTRY_FAILED;
+    entry->state = is_loaded ? ENTRY_IS_LOADED : ENTRY_FAILED;
     pthread_cond_broadcast(&tiers->changed);
   }
   pthread_mutex_unlock(&tiers->mutex);
@@ -140,10 +151,11 @@ static struct entry **find(struct tiers *tiers, const struct attention_choice *c
   return link;
 }
 
-/* Add an entry, and start the thread with the first. NULL where the system has no memory or no thread. */
+/* Add an entry, and start the thread with the first. NULL where the system has no memory or no thread, and in a context
+ * of cuCtxCreate(), which may end while the thread works in it. */
 static struct entry *add(struct tiers *tiers, struct entry **link, const struct attention_choice *chosen,
                          const kjit_device_info *device) {
-  if (tiers->count >= ENTRIES_MAX) return NULL;
+  if (tiers->count >= ENTRIES_MAX || !runtime_primary_is_current(tiers->runtime, device)) return NULL;
   if (!tiers->has_thread) tiers->has_thread = quiet_thread_start(&tiers->thread, run, tiers);
   struct entry *entry = tiers->has_thread ? mem_alloc(runtime_mem(tiers->runtime), sizeof *entry) : NULL;
   if (!entry) return NULL;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "jit/cubin/cubin.h"
+#include "runtime/primary.h"
 
 /* Most parameters: together they take at most 32,764 bytes, so there cannot be more. */
 #define PARAMETERS_LIMIT 32764
@@ -165,16 +166,9 @@ static void unload(struct kjit_module *module) {
 
 /* Note the current context. One that was made by cuCtxCreate() cannot be waited for before an unload. */
 static void note_context(struct kjit_module *module) {
-  const struct driver_api *const cu = module->cu;
-  CUcontext current = NULL, primary = NULL;
   CUdevice device;
-  bool is_primary = false;
-  if (cu->CtxGetCurrent && cu->DevicePrimaryCtxRetain && cu->DevicePrimaryCtxRelease &&
-      cu->CtxGetDevice(&device) == CUDA_SUCCESS && cu->DevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
-    is_primary = cu->CtxGetCurrent(&current) == CUDA_SUCCESS && current == primary;
-    (void)cu->DevicePrimaryCtxRelease(device);
-  }
-  if (!is_primary) atomic_store_explicit(&module->stays, 1, memory_order_relaxed);
+  if (module->cu->CtxGetDevice(&device) != CUDA_SUCCESS || !primary_is_current(module->cu, device))
+    atomic_store_explicit(&module->stays, 1, memory_order_relaxed);
 }
 
 /* Without an entry, ask for something so that the driver reads the image now. */

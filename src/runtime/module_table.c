@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "runtime/module.h"
+#include "runtime/primary.h"
 
 bool module_table_init(struct module_table *table, const struct mem *mem, kjit_runtime *runtime, struct gpu *gpu,
                        uint64_t idle_max) {
@@ -131,16 +132,11 @@ static uint64_t trim_to(struct module_table *table) {
 static bool wait_for_device(const struct driver_api *cu, CUdevice device) {
   unsigned int flags;
   int active = 0;
-  CUcontext context;
   if (cu->DevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS) return false;
   if (!active) return true;
-  if (cu->DevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return false;
-  bool done = cu->CtxPushCurrent(context) == CUDA_SUCCESS;
-  if (done) {
-    done = cu->CtxSynchronize() == CUDA_SUCCESS;
-    (void)cu->CtxPopCurrent(&context);
-  }
-  (void)cu->DevicePrimaryCtxRelease(device);
+  if (!primary_enter(cu, device)) return false;
+  const bool done = cu->CtxSynchronize() == CUDA_SUCCESS;
+  primary_leave(cu, device);
   return done;
 }
 

@@ -60,6 +60,16 @@ const kjit_device_info *runtime_device(kjit_runtime *runtime, int32_t ordinal, k
  * the driver is asked anyway. NULL: not read yet. */
 const kjit_device_info *runtime_known_device(kjit_runtime *runtime, int32_t ordinal);
 
+/* A device's primary context on the calling thread: see runtime/primary.h. The device's properties must have been read.
+ */
+bool runtime_primary_is_current(const kjit_runtime *runtime, const kjit_device_info *device);
+bool runtime_primary_enter(kjit_runtime *runtime, const kjit_device_info *device);
+void runtime_primary_leave(kjit_runtime *runtime, const kjit_device_info *device);
+
+/* For a thread of the library's own, once: from now on what it loads does not end a capture that the program makes on
+ * another thread. The driver must be open. */
+void runtime_thread_leaves_captures(kjit_runtime *runtime);
+
 /* Build and load, with a reference for the caller: kjit_kernel_release(). */
 kjit_status runtime_kernel_take(kjit_runtime *runtime, const struct jit_request *request, kjit_kernel **out,
                                 kjit_error *error);

@@ -469,6 +469,13 @@ class JitPeers(harness.TemporaryFolder):
         expected = {"cold_ms": 20.0, "disk_ms": 3.0, "resident_us": 5.0, "bytes_on_disk": 100.0}
         self.assertEqual((found, reasons), ({"kjit": expected}, {}))
 
+    def test_tiered__cold_run_without_a_first_tier_is_no_measurement(self):
+        cold = {"first_ms": 900.0, "resident_us": 5.0}
+        with mock.patch.object(jit_peers, "spawn", lambda *arguments: (cold, "")):
+            found, reasons = jit_peers.measure([jit_peers.TIERED], 1, float("inf"))
+        self.assertIsNone(found[jit_peers.TIERED]["cold_ms"])
+        self.assertEqual(reasons, {jit_peers.TIERED: "the first call was not served by the first tier"})
+
     def test_peer__that_fails_is_left_with_its_reason(self):
         with mock.patch.object(jit_peers, "spawn", lambda *arguments: (None, "no such module")):
             found, reasons = jit_peers.measure(["Triton"], 3, float("inf"))

@@ -100,4 +100,5 @@ EXPORT(PointerGetAttributes, (unsigned int count, CUpointer_attribute *attribute
 
 __attribute__((constructor)) static void begin(void) {
   fake_driver_reset();
+  fake_driver.new_threads_current = 0; /* because programs that know no fake cannot set it on their threads */
 }

@@ -195,6 +195,16 @@ static void test_tiered__captured_stream_and_plan_wait_for_the_chosen_kernel(voi
   assert_int_equal(stats_of(f).first_tier_calls, 0);
 }
 
+/* The thread that builds works in the device's primary context, which a context of cuCtxCreate() is not. */
+static void test_tiered__context_of_the_programs_own_waits_for_the_chosen_kernel(void **state) {
+  struct fixture *f = *state;
+  let_it_compile();
+  fake_driver.context = (CUcontext)&fake_driver;
+  forward(f, 4096);
+  assert_false(was_first_tier());
+  assert_int_equal(stats_of(f).first_tier_calls, 0);
+}
+
 static void test_tiered__failed_build_is_reported_by_the_next_call(void **state) {
   struct fixture *f = *state;
   const kjit_attention_args args = args_of(4096);
@@ -256,6 +266,7 @@ static void test_tiered__runtime_that_ends_early_stops_the_build(void **state) {
 }
 
 static void *call_often(void *user) {
+  fake_driver_set_current(0);
   for (int i = 0; i < 50; i++)
     forward(user, 4096 + 64 * (i % 4));
   return NULL;
@@ -298,6 +309,7 @@ int main(void) {
       TIER_TEST(test_tiered__other_lengths_share_the_first_tiers_kernel),
       TIER_TEST(test_tiered__what_is_cached_is_taken_at_once),
       TIER_TEST(test_tiered__captured_stream_and_plan_wait_for_the_chosen_kernel),
+      TIER_TEST(test_tiered__context_of_the_programs_own_waits_for_the_chosen_kernel),
       TIER_TEST(test_tiered__failed_build_is_reported_by_the_next_call),
       THREE_CALLS_TEST(test_tiered__calls_by_number_do_not_depend_on_time),
       THREE_CALLS_TEST(test_tiered__calls_by_number_do_not_depend_on_the_cache),

@@ -4,7 +4,10 @@
 #include <string.h>
 
 struct fake_driver fake_driver;
-static _Thread_local int current;
+#define NOT_SET (-2) /* a thread that has set nothing yet */
+
+/* The device whose context is current on this thread, and what was current before a push; -1: none. */
+static _Thread_local int set_current = NOT_SET, pushed_on;
 static _Thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 struct CUevent_st {
@@ -25,15 +28,16 @@ void fake_driver_reset(void) {
   fake_driver.failure = CUDA_ERROR_UNKNOWN;
   fake_driver.refusal = CUDA_ERROR_INVALID_IMAGE;
   atomic_store(&fake_driver.fail_at, FAKE_NEVER);
-  current = 0;
+  fake_driver.new_threads_current = -1;
+  set_current = 0;
 }
 
 void fake_driver_set_current(int device) {
-  current = device;
+  set_current = device;
 }
 
 int fake_current(void) {
-  return current;
+  return set_current == NOT_SET ? fake_driver.new_threads_current : set_current;
 }
 
 int fake_driver_calls_of(enum fake_call call) {
@@ -115,6 +119,7 @@ static CUresult fake_device_total_mem(size_t *bytes, CUdevice device) {
 
 static CUresult fake_ctx_get_device(CUdevice *device) {
   ENTER(CtxGetDevice);
+  const int current = fake_current();
   if (current < 0) return CUDA_ERROR_INVALID_CONTEXT;
   *device = fake_driver.first_handle + current;
   return CUDA_SUCCESS;
@@ -146,17 +151,24 @@ static CUcontext primary_of(CUdevice device) {
 
 static CUresult fake_ctx_get_current(CUcontext *context) {
   ENTER(CtxGetCurrent);
-  *context = fake_driver.context ? fake_driver.context : primary_of(fake_driver.first_handle + current);
+  const int current = fake_current();
+  *context = current < 0           ? NULL
+             : fake_driver.context ? fake_driver.context
+                                   : primary_of(fake_driver.first_handle + current);
   return CUDA_SUCCESS;
 }
 
 static CUresult fake_ctx_push_current(CUcontext context) {
   ENTER(CtxPushCurrent);
-  return context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  pushed_on = fake_current();
+  set_current = (int)((uintptr_t)context - (uintptr_t)primary_of(fake_driver.first_handle));
+  return CUDA_SUCCESS;
 }
 
 static CUresult fake_ctx_pop_current(CUcontext *context) {
   *context = NULL;
+  set_current = pushed_on;
   return fake_enter(FAKE_CtxPopCurrent);
 }
 

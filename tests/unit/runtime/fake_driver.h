@@ -46,7 +46,8 @@ struct fake_driver {
   size_t parameter_count, parameter_bytes; /* of each */
   size_t global_bytes;                     /* of every variable; its memory is `global` */
   unsigned char global[64];
-  CUcontext context; /* current; NULL: the device's primary one */
+  CUcontext context;       /* current; NULL: the device's primary one */
+  int new_threads_current; /* the device that is current on threads that have set none; -1: none, as with CUDA */
   CUstreamCaptureStatus capture;
   unsigned long long context_id, buffer_id; /* of the current context; of all memory */
   struct {
@@ -78,7 +79,7 @@ extern struct fake_driver fake_driver;
 /* Two devices of capability 9.0 and 8.0, nothing fails, all counts zero, device 0 current on this thread. */
 void fake_driver_reset(void);
 
-/* The context of the calling thread: a device's index, or -1 for none. Every thread begins on device 0. */
+/* The context of the calling thread: a device's index, or -1 for none. A new thread has none, as with CUDA. */
 void fake_driver_set_current(int device);
 
 /* All functions. */

@@ -113,13 +113,26 @@ static inline kjit_kernel *fixture_kernel(struct fixture *f, const char *arch, c
   return kernel;
 }
 
+struct fixture_thread {
+  struct fixture *fixture;
+  void *(*body)(void *fixture);
+};
+
+/* A new thread has no context; a program's thread that launches has given itself one. */
+static inline void *fixture_thread_main(void *user) {
+  const struct fixture_thread *thread = user;
+  fake_driver_set_current(0);
+  return thread->body(thread->fixture);
+}
+
 /* Run `body` in many threads at once; each returns what is wrong, or NULL. cmocka's asserts belong to its own thread.
  */
 static inline void fixture_in_threads(struct fixture *f, void *(*body)(void *fixture)) {
   pthread_t threads[FIXTURE_THREADS];
+  struct fixture_thread thread = {f, body};
   const char *wrong = NULL;
   for (int i = 0; i < FIXTURE_THREADS; i++)
-    assert_int_equal(0, pthread_create(&threads[i], NULL, body, f));
+    assert_int_equal(0, pthread_create(&threads[i], NULL, fixture_thread_main, &thread));
   for (int i = 0; i < FIXTURE_THREADS; i++) {
     void *result = NULL;
     assert_int_equal(0, pthread_join(threads[i], &result));
