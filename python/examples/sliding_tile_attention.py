@@ -14,7 +14,7 @@ import kjit
 
 
 def sliding_tile(video, tile, window):
-    """mask_mod(b, h, q, k) for sizes in (time, rows, columns): of the video and a tile in tokens, of the window in tiles.
+    """mask_mod(b, h, q, k) for sizes in (time, rows, columns): video and tile in tokens, window in tiles.
 
     A tile's sizes divide those of the video; a window's are odd and at most the tiles of that axis.
     Tokens are numbered tile by tile, tiles in the order of (time, rows, columns); what is behind them are words.
