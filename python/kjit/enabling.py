@@ -2,6 +2,7 @@
 
     kjit.enable()                # scaled_dot_product_attention
     kjit.enable(flex=True)       # and flex_attention
+    kjit.enable(transformers=True)  # and T5 of releases of transformers that compute its attention themselves
     kjit.disable()
 
 PyTorch's attention chooses among its kernels, and flash attention and the memory-efficient kernel (which takes masks)
@@ -17,7 +18,8 @@ from typing import Any, Callable, Optional
 
 from .errors import Error
 
-#: How many calls went where since enable(): "sdpa" and "flex" by kjit, or the reason for which PyTorch computed.
+#: How many calls went where since enable(): "sdpa", "flex" and "transformers" by kjit, or the reason for which PyTorch
+#: computed.
 enabled_counts: Counter[str] = Counter()
 
 _FORWARD = "_scaled_dot_product_flash_attention"
@@ -240,13 +242,15 @@ def _open() -> _Doors:
     return _doors
 
 
-def enable(*, flex: bool = False) -> None:
+def enable(*, flex: bool = False, transformers: bool = False) -> None:
     """Compute PyTorch's attention by kjit in this process, until disable().
 
     scaled_dot_product_attention with fp16 and bf16 tensors of a GPU, also with a mask, and its gradients without one;
-    with flex=True also torch.nn.attention.flex_attention.flex_attention, in every module that has imported it by now.
+    with flex=True also torch.nn.attention.flex_attention.flex_attention, in every module that has imported it by now;
+    with transformers=True also the attention of T5, MT5, UMT5, LongT5's decoder, Switch Transformers, UDOP and
+    Pop2Piano where it is a part of the models' own forward(), as it is before transformers 5.15.
     What kjit does not compute goes on to PyTorch; kjit.enabled_counts says how often and why. Calling it again changes
-    nothing but what `flex` adds.
+    nothing but what `flex` and `transformers` add. Not thread-safe: call it before other threads compute attention.
     Raises NotImplementedError where PyTorch is too old to hand its kernels over (2.10 and later do).
     """
     import torch.nn.attention as place
@@ -260,6 +264,10 @@ def enable(*, flex: bool = False) -> None:
             _open()
     if flex and not _replaced:
         _replace_flex()
+    if transformers:
+        from . import transformers_inline
+
+        transformers_inline.enable(enabled_counts)
 
 
 def disable() -> None:
@@ -277,6 +285,9 @@ def disable() -> None:
     while _replaced:
         module, name, original = _replaced.pop()
         setattr(module, name, original)
+    inline = sys.modules.get(f"{__package__}.transformers_inline")
+    if inline is not None:
+        inline.disable()
 
 
 __all__ = ["disable", "enable", "enabled_counts"]

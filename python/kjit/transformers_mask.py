@@ -12,6 +12,8 @@ from typing import Any, Callable, NamedTuple, Optional
 import torch
 from transformers import masking_utils
 
+from .transformers_inline import is_inline
+
 Function = Callable[..., Any]
 
 
@@ -141,6 +143,6 @@ class Mask(masking_utils.BlockMask):  # type: ignore[misc]
         return function(*plain, **(named or {}))
 
 
-def mask_interface(**given: Any) -> Mask:
-    """What AttentionMaskInterface registers."""
-    return Mask(given)
+def mask_interface(**given: Any) -> Any:
+    """What AttentionMaskInterface registers: a Mask, or what a model adds whose attention is its own."""
+    return masking_utils.eager_mask(**given) if is_inline(given.get("config")) else Mask(given)

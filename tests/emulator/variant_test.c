@@ -61,6 +61,7 @@ static void run_case(void **state, const char *name) {
 CASE(window)
 CASE(streaming)
 CASE(document)
+CASE(sliding_tile)
 CASE(every_other_row)
 CASE(by_head)
 CASE(nothing)
@@ -75,15 +76,22 @@ CASE(blocks)
 CASE(blocks_48)
 CASE(blocks_document)
 
+/* One shape of the planner's kernel, because all of them take the emulator five seconds. */
+static void test_variant__sliding_tile_is_right_on_one_shape(void **state) {
+  assert_int_equal(0, run(gpu_require(state), "sliding_tile", &shapes[0], NULL));
+}
+
 #define TEST(name) cmocka_unit_test(test_variant__##name##_is_right)
 
 int main(void) {
   /* The first five have a case of each hook: intervals, judged masks, scores, sinks, given lists. The emulator takes
    * minutes for all of them, which KJIT_TEST_ALL_CONFIGS=1 asks for. */
-  const struct CMUnitTest tests[] = {TEST(window), TEST(document), TEST(softcap), TEST(sinks), TEST(blocks_document)};
-  const struct CMUnitTest rest[] = {TEST(streaming),     TEST(every_other_row), TEST(by_head),      TEST(nothing),
-                                    TEST(alibi),         TEST(window_sinks),    TEST(pairs_causal), TEST(relative),
-                                    TEST(softcap_sinks), TEST(blocks),          TEST(blocks_48)};
+  const struct CMUnitTest tests[] = {
+      TEST(window), TEST(document),        TEST(softcap),
+      TEST(sinks),  TEST(blocks_document), cmocka_unit_test(test_variant__sliding_tile_is_right_on_one_shape)};
+  const struct CMUnitTest rest[] = {TEST(streaming), TEST(sliding_tile),  TEST(every_other_row), TEST(by_head),
+                                    TEST(nothing),   TEST(alibi),         TEST(window_sinks),    TEST(pairs_causal),
+                                    TEST(relative),  TEST(softcap_sinks), TEST(blocks),          TEST(blocks_48)};
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
   int failed = cmocka_run_group_tests_name("variants on the emulator", tests, emulator_setup, gpu_teardown);
   if (getenv("KJIT_TEST_ALL_CONFIGS"))

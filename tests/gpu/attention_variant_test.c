@@ -1,8 +1,9 @@
 /* Attention variants on a GPU beside float64: masks that are row intervals and masks that are judged, score functions,
- * sinks, given blocks, plain members, and gradients; on the kernel that the library chooses and on flash_forward's. */
+ * sinks, given blocks, plain members, and gradients; on the kernel that the library chooses and on flash_forward's.
+ * Each case compiles kernels of its own, so the cases are shared among processes (gpu_shares.h). */
 #include <stdlib.h>
 
-#include "gpu_fixture.h"
+#include "gpu_shares.h"
 #include "support/test.h"
 #include "variant_gradients.h"
 #include "variant_trial.h"
@@ -15,90 +16,115 @@ static const struct variant_shape shapes[] = {
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* What flash_forward would run on a card of sm_80. */
-static kjit_config flash_config(const struct gpu_fixture *fixture, const struct variant_shape *shape) {
+static kjit_status flash_config(const struct gpu_fixture *fixture, const struct variant_shape *shape,
+                                kjit_config *config, kjit_error *error) {
   kjit_attention_problem problem = kjit_attention_problem_default();
-  kjit_config config;
-  kjit_error error = {0};
   problem.dtype = shape->bf16 ? KJIT_BF16 : KJIT_FP16;
   problem.heads_q = shape->heads;
   problem.heads_kv = shape->heads_kv;
   problem.seq_q = shape->seq_q;
   problem.seq_kv = shape->seq_kv;
   problem.head_dim = shape->head_dim;
-  assert_status(KJIT_OK, kjit_attention_choose(fixture->runtime, &problem, "sm_80", &config, NULL, &error), &error);
-  return config;
+  return kjit_attention_choose(fixture->runtime, &problem, "sm_80", config, NULL, error);
 }
 
-static size_t run(const struct gpu_fixture *fixture, const struct variant_case *one, const struct variant_shape *shape,
-                  const kjit_config *config) {
-  struct variant_report report;
+/* A case on a shape, by the kernel that the library chooses or by flash_forward's. */
+struct item {
+  const struct variant_case *one;
+  const struct variant_shape *shape;
+  bool is_flash;
+};
+
+enum { ITEMS_MAX = 2048 };
+static struct item items[ITEMS_MAX]; /* filled before the processes are forked */
+static size_t item_count;
+
+static bool run(struct gpu_fixture *fixture, size_t index) {
+  const struct item *item = &items[index];
+  const struct variant_shape *shape = item->shape;
+  struct variant_report report = {0};
+  kjit_config config;
   kjit_error error = {0};
-  const kjit_status status =
-      variant_trial_run(&fixture->card, fixture->runtime, one, shape, config, 7, &report, &error);
-  if (status == KJIT_OK && report.passed) return 0;
-  print_error("%s B%d H%d/%d Sq%d Skv%d D%d%s: %s\n", one->name, shape->batch, shape->heads, shape->heads_kv,
-              shape->seq_q, shape->seq_kv, shape->head_dim, config ? " flash_forward" : "",
+  kjit_status status = item->is_flash ? flash_config(fixture, shape, &config, &error) : KJIT_OK;
+  if (status == KJIT_OK)
+    status = variant_trial_run(&fixture->card, fixture->runtime, item->one, shape, item->is_flash ? &config : NULL, 7,
+                               &report, &error);
+  if (status == KJIT_OK && report.passed) return true;
+  print_error("%s B%d H%d/%d Sq%d Skv%d D%d%s: %s\n", item->one->name, shape->batch, shape->heads, shape->heads_kv,
+              shape->seq_q, shape->seq_kv, shape->head_dim, item->is_flash ? " flash_forward" : "",
               status == KJIT_OK ? report.why : error.message);
-  return 1;
+  return false;
 }
 
-/* The cases `first` to `end` - 1 of the table, each on two shapes and every other one on flash_forward's kernel too;
- * with KJIT_TEST_ALL_CONFIGS=1 on all shapes and both. */
-static void run_cases(void **state, size_t first, size_t end) {
-  const struct gpu_fixture *fixture = gpu_require(state);
+enum kind { MASKS, SCORES, OTHERS };
+
+static enum kind kind_of(const struct variant_case *one) {
+  if (one->sinks || one->set || one->block) return OTHERS;
+  return one->score ? SCORES : MASKS;
+}
+
+static void add(const struct variant_case *one, const struct variant_shape *shape, bool is_flash) {
+  assert_true(item_count < ITEMS_MAX);
+  items[item_count++] = (struct item){one, shape, is_flash};
+}
+
+/* The cases of a kind, each on two shapes and every other one on flash_forward's kernel too; with
+ * KJIT_TEST_ALL_CONFIGS=1 on all shapes and both. */
+static void run_cases(enum kind kind) {
   const bool all = getenv("KJIT_TEST_ALL_CONFIGS") != NULL;
-  size_t failures = 0;
-  for (size_t i = first; i < end && i < variant_case_count; i++) {
+  item_count = 0;
+  for (size_t i = 0; i < variant_case_count; i++) {
+    if (kind_of(&variant_cases[i]) != kind) continue;
     for (size_t j = 0; j < SHAPES; j++) {
       if (!all && j != i % SHAPES && j != (i + 3) % SHAPES) continue;
-      const kjit_config config = flash_config(fixture, &shapes[j]);
-      failures += run(fixture, &variant_cases[i], &shapes[j], NULL);
-      if (all || (i % 2 == 0 && j == i % SHAPES)) failures += run(fixture, &variant_cases[i], &shapes[j], &config);
+      add(&variant_cases[i], &shapes[j], false);
+      if (all || (i % 2 == 0 && j == i % SHAPES)) add(&variant_cases[i], &shapes[j], true);
     }
   }
-  assert_int_equal(0, failures);
+  assert_int_equal(0, gpu_share(item_count, run));
 }
 
-enum { FIRST_SCORE = 13, FIRST_OTHER = 22 }; /* of the table: masks, then scores, then sinks, members and blocks */
-
 static void test_attention_variant__masks_are_right(void **state) {
-  run_cases(state, 0, FIRST_SCORE);
+  (void)state;
+  run_cases(MASKS);
 }
 
 static void test_attention_variant__scores_are_right(void **state) {
-  run_cases(state, FIRST_SCORE, FIRST_OTHER);
+  (void)state;
+  run_cases(SCORES);
 }
 
 static void test_attention_variant__sinks_members_and_blocks_are_right(void **state) {
-  run_cases(state, FIRST_OTHER, variant_case_count);
+  (void)state;
+  run_cases(OTHERS);
+}
+
+static const struct variant_gradient_shape sizes[] = {{1, 2, 1, 40, 70, 32, NULL},     {2, 2, 2, 150, 130, 64, NULL},
+                                                      {1, 2, 1, 130, 200, 128, NULL},  {1, 1, 1, 100, 190, 256, NULL},
+                                                      {1, 3, 1, 200, 100, 72, NULL},   {1, 2, 2, 90, 150, 192, NULL},
+                                                      {2, 2, 1, 100, 130, 64, "sm_80"}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* Item `index` is one case on one of the sizes, of which every third is taken. */
+static bool run_gradients(struct gpu_fixture *fixture, size_t index) {
+  const struct variant_gradient_case *one = &variant_gradient_cases[index / SIZES];
+  const struct variant_gradient_shape *size = &sizes[index % SIZES];
+  struct variant_gradient_report report;
+  kjit_error error = {0};
+  if (!getenv("KJIT_TEST_ALL_CONFIGS") && !size->arch && index % SIZES % 3 != index / SIZES % 3) return true;
+  const kjit_status status = variant_gradients_run(&fixture->card, fixture->runtime, one, size, &report, &error);
+  if (status == KJIT_OK && report.passed) return true;
+  print_error("%s D%d Sq%d Skv%d %s: errors %.2g %.2g %.2g of the largest value; %s bits %s\n", one->name,
+              size->head_dim, size->seq_q, size->seq_kv, size->arch ? size->arch : "", report.error[0], report.error[1],
+              report.error[2], report.same_bits ? "the same" : "other", status == KJIT_OK ? "" : error.message);
+  return false;
 }
 
 /* Each case with what the library chooses, on two shapes of six, and with flash_backward's kernels on one; with
  * KJIT_TEST_ALL_CONFIGS=1 on all shapes. */
 static void test_attention_variant__gradients_are_right_and_the_same_bits(void **state) {
-  const struct gpu_fixture *fixture = gpu_require(state);
-  static const struct variant_gradient_shape sizes[] = {{1, 2, 1, 40, 70, 32, NULL},     {2, 2, 2, 150, 130, 64, NULL},
-                                                        {1, 2, 1, 130, 200, 128, NULL},  {1, 1, 1, 100, 190, 256, NULL},
-                                                        {1, 3, 1, 200, 100, 72, NULL},   {1, 2, 2, 90, 150, 192, NULL},
-                                                        {2, 2, 1, 100, 130, 64, "sm_80"}};
-  enum { SIZES = sizeof sizes / sizeof *sizes };
-  const bool all = getenv("KJIT_TEST_ALL_CONFIGS") != NULL;
-  size_t failures = 0;
-  for (size_t i = 0; i < variant_gradient_case_count * SIZES; i++) {
-    const struct variant_gradient_case *one = &variant_gradient_cases[i / SIZES];
-    const struct variant_gradient_shape *size = &sizes[i % SIZES];
-    struct variant_gradient_report report;
-    kjit_error error = {0};
-    if (!all && !size->arch && i % SIZES % 3 != i / SIZES % 3) continue;
-    const kjit_status status = variant_gradients_run(&fixture->card, fixture->runtime, one, size, &report, &error);
-    if (status == KJIT_OK && report.passed) continue;
-    print_error("%s D%d Sq%d Skv%d %s: errors %.2g %.2g %.2g of the largest value; %s bits %s\n", one->name,
-                size->head_dim, size->seq_q, size->seq_kv, size->arch ? size->arch : "", report.error[0],
-                report.error[1], report.error[2], report.same_bits ? "the same" : "other",
-                status == KJIT_OK ? "" : error.message);
-    failures++;
-  }
-  assert_int_equal(0, failures);
+  (void)state;
+  assert_int_equal(0, gpu_share(variant_gradient_case_count * SIZES, run_gradients));
 }
 
 int main(void) {
@@ -109,5 +135,5 @@ int main(void) {
       cmocka_unit_test(test_attention_variant__gradients_are_right_and_the_same_bits),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
-  return cmocka_run_group_tests_name("attention variants on a GPU", tests, gpu_setup, gpu_teardown);
+  return cmocka_run_group_tests_name("attention variants on a GPU", tests, NULL, NULL);
 }

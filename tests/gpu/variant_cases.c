@@ -39,6 +39,13 @@ MASK(chunked) {
   (void)w;
   return at.k / 64 == at.q / 64 && at.k <= at.q;
 }
+/* Sliding tile attention of a video of 4 by 2 by 2 tiles of eight tokens: three tiles in time, words behind it. */
+MASK(sliding_tile) {
+  (void)w;
+  const int center = at.q / 32 < 1 ? 1 : at.q / 32 > 2 ? 2 : at.q / 32;
+  return at.q >= 128 || at.k >= 128 ||
+         (abs(center - at.k / 32) <= 1 && at.q / 16 % 2 == at.k / 16 % 2 && at.q / 8 % 2 == at.k / 8 % 2);
+}
 MASK(nothing) {
   (void)w, (void)at;
   return false;
@@ -126,6 +133,10 @@ const struct variant_case variant_cases[] = {
     {.name = "global_window", .mask = "abs(q - k) <= window || flag[q] || flag[k]", .mask_at = global_window},
     {.name = "length", .mask = "k < length[b]", .mask_at = length},
     {.name = "chunked", .mask = "k // 64 == q // 64 && k <= q", .mask_at = chunked},
+    {.name = "sliding_tile",
+     .mask = "let x = q // 8; let y = k // 8; q >= 128 || k >= 128 || (abs(clamp(x // 4, 1, 2) - y // 4) <= 1 && "
+             "x % 4 // 2 == y % 4 // 2 && x % 2 == y % 2)",
+     .mask_at = sliding_tile},
     {.name = "nothing", .mask = "k < 0 - q - 1", .mask_at = nothing},
     {.name = "every_other_row", .mask = "q % 2 == 0 && k <= q", .mask_at = every_other_row},
     {.name = "by_head", .mask = "k <= q && q - k < 16 * (h + 1)", .mask_at = by_head},

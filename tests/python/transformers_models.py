@@ -34,6 +34,7 @@ class Model(NamedTuple):
 
 
 _LAYERS = dict(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"])
+_T5 = dict(d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0)
 
 MODELS = {
     "mistral": Model(
@@ -63,11 +64,22 @@ MODELS = {
         {"mask_mod", "causal"}, {"mask_mod"},
     ),
     "t5": Model(
-        "T5Config", "T5ForConditionalGeneration",
-        dict(d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0),
-        {"bias"}, {"bias", "mask_mod", "score_mod"},
+        "T5Config", "T5ForConditionalGeneration", _T5, {"bias"}, {"bias", "mask_mod", "score_mod"},
+    ),
+    "umt5": Model(
+        "UMT5Config", "UMT5ForConditionalGeneration", _T5, {"bias"}, {"bias", "mask_mod", "score_mod"},
     ),
 }  # fmt: skip
+
+
+def computed(model: Any) -> set[str]:
+    """What a model's calls are counted as when kjit computes all of them. Switches that on where it is not by name."""
+    from kjit import transformers_attention, transformers_inline
+
+    if not transformers_inline.is_inline(model.config):
+        return {"kjit"}
+    transformers_inline.enable(transformers_attention.counts)
+    return {"transformers"}
 
 
 def make(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Any:

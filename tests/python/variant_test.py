@@ -1,6 +1,7 @@
 """Score and mask functions from Python: what the tracer makes of them, beside PyTorch's own evaluation of the same
 functions, and what it refuses. The worked examples of docs/variants.md are run here. No GPU."""
 
+import importlib.util
 import math
 import random
 import re
@@ -318,6 +319,21 @@ class Examples(unittest.TestCase):
                 exec(compile(code, f"docs/variants.md: {name}", "exec"), {"kjit": kjit})
         if torch is None:
             self.skipTest("PyTorch is not installed: the examples that use it were left out")
+
+    @unittest.skipIf(torch is None, "PyTorch is not installed")
+    def test_sliding_tile__sees_the_tiles_of_its_window(self):
+        path = ROOT / "python" / "examples" / "sliding_tile_attention.py"
+        spec = importlib.util.spec_from_file_location("sliding_tile_attention", path)
+        example = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(example)
+        for video, tile, window, words in (
+            ((6, 4, 6), (2, 2, 2), (3, 1, 3), 5),
+            ((5, 2, 4), (1, 2, 1), (3, 1, 3), 0),
+            ((2, 3, 15), (2, 1, 3), (1, 3, 5), 7),
+        ):
+            places, differ = example.compare_on_host(video, tile, window, words)
+            self.assertGreater(places, 500)
+            self.assertEqual(differ, 0, (video, tile, window))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,14 @@ static inline int morton_row(int i) {
   return (i & 1) | (i >> 1 & 2) | (i >> 2 & 4) | (i >> 3 & 8);
 }
 
+/* Of a video of 4 by 2 by 2 tiles of eight tokens, with words behind its 128 tokens: is the tile of k one of the three
+ * around that of q in time, moved inwards at both ends, and of the same row and column? */
+static inline bool is_in_tiles(int q, int k) {
+  if (q >= 128 || k >= 128) return true;
+  const int time = clamped(q / 32, 1, 2) - k / 32;
+  return abs(time) <= 1 && q / 16 % 2 == k / 16 % 2 && q / 8 % 2 == k / 8 % 2;
+}
+
 #define DOC(i) ((int)data.doc[clamped(i, 0, SEQ - 1)])
 
 /* name, text, intervals (0: the mask is judged), the condition of (b, q, k), 1 where every block is to be found */
@@ -78,6 +86,10 @@ static inline int morton_row(int i) {
     data.iv[data.img[k]][0] <= q && q < data.iv[data.img[k]][1], 0)                                                    \
   X(natten, "abs(clamp(q // 16, 2, 7) - k // 16) <= 2 and abs(clamp(q % 16, 2, 13) - k % 16) <= 2", 0,                 \
     is_close(q, k, 16, 2), 0)                                                                                          \
+  X(sliding_tile,                                                                                                      \
+    "let x = q // 8; let y = k // 8; q >= 128 or k >= 128 or (abs(clamp(x // 4, 1, 2) - y // 4) <= 1 and "             \
+    "x % 4 // 2 == y % 4 // 2 and x % 2 == y % 2)",                                                                    \
+    0, is_in_tiles(q, k), 1)                                                                                           \
   X(morton,                                                                                                            \
     "let x = (q & 1) | (q >> 1 & 2) | (q >> 2 & 4) | (q >> 3 & 8); "                                                   \
     "let y = (k & 1) | (k >> 1 & 2) | (k >> 2 & 4) | (k >> 3 & 8); abs(x - y) <= 2",                                   \
