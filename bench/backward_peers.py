@@ -4,10 +4,10 @@
 The problems are the papers' grid (16k tokens, heads * head_dim = 2048; head sizes 64, 128, 256; 512 to 16k; both
 masks), or with --set odd head sizes that nobody tunes for and those between which they stand, at 4k. Every peer
 computes dq, dk and dv by autograd from the output of its own forward call. Before anything is timed the gradients of
-one head are checked beside float64 by FlashAttention's rule; a peer that is wrong is not timed. Each round times every
-peer once in a new random order, the L2 cache flushed before each; the median of the rounds counts.
-FLOPs are those of five products (2.5 times the forward call's where the head sizes are equal), whatever a peer really
-computes.
+one head are checked beside float64 by FlashAttention's rule; a peer that is wrong is not timed. kjit's kernels are
+compiled side by side before that. Each round times every peer once in a new random order, the L2 cache flushed before
+each; the median of the rounds counts. FLOPs are those of five products (2.5 times the forward call's where the head
+sizes are equal), whatever a peer really computes.
 
 "kjit" may sum dq in any order; "kjit same bits" is kjit.attention(deterministic=True).
 
@@ -23,6 +23,7 @@ import math
 import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -184,6 +185,39 @@ class Bench:
         return Row(problem, found, flops / product / 1e9, moved / copy / 1e6, rounds, reasons)
 
 
+def first_calls(chosen: list[Backward], names: list[str]) -> list[tuple[Backward, bool]]:
+    """The problems that kjit computes, and whether deterministically: each needs kernels of its own."""
+    return [(problem, name == SAME_BITS) for name in NO_PEERS if name in names for problem in chosen]
+
+
+def warm(chosen: list[Backward], names: list[str]) -> None:
+    """Make kjit's first calls side by side, so that its kernels are compiled on all processors.
+
+    The operators are called directly, because autograd has one thread for a device, which would compile one kernel
+    after the other.
+    """
+    import torch
+
+    import kjit
+
+    def make(problem: Backward, deterministic: bool) -> None:
+        torch.cuda.set_device(0)
+        sizes = problem.head_dim, problem.head_dim, problem.head_dim_v, problem.head_dim_v
+        outer = problem.batch, problem.seq_q, problem.heads_q
+        q, k, v, dout = (torch.zeros((*outer, size), device="cuda", dtype=torch.bfloat16) for size in sizes)
+        out, lse = kjit.attention(q, k, v, causal=problem.causal, return_lse=True)
+        torch.ops.kjit.attention_backward(
+            dout, None, q, k, v, out, lse, None, problem.causal, "bshd", [True] * 3, deterministic
+        )
+
+    with ThreadPoolExecutor(16) as pool:
+        done = [pool.submit(make, *call) for call in first_calls(chosen, names)]
+    for call in done:
+        if call.exception():  # the table says so of each problem: it is met again there
+            print(f"backward_peers.py: a first call failed: {call.exception()}", file=sys.stderr)
+    torch.cuda.synchronize()
+
+
 # ---- What is told ----
 
 
@@ -264,6 +298,7 @@ def main() -> int:
     if arguments.set == "odd":
         chosen = odd_problems()
     bench = Bench(arguments.peers, arguments.rounds)
+    warm(chosen, bench.names)
     rows, left_out = run(bench, chosen, arguments.seconds, started)
     head = (
         f"{torch.cuda.get_device_name()}, {DTYPE}, randn; PyTorch {torch.__version__}, CUDA {torch.version.cuda}, "

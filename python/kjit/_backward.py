@@ -75,11 +75,10 @@ def backward(
         wide = [_torch.pad_columns(tensor) for tensor in (dout, q, k, v, out)]
         found = backward(wide[0], dlse, *wide[1:], lse, scale, causal, layout, wanted, deterministic, set_variant,
                          reads)  # fmt: skip
-        cut = [
-            gradient[..., : tensor.shape[-1]].contiguous() if want else gradient
-            for gradient, tensor, want in zip(found, (q, k, v), wanted)
-        ]
-        return cut[0], cut[1], cut[2]
+        for gradient, padded, want in zip(gradients, found, wanted):
+            if want:
+                gradient.copy_(padded[..., : gradient.shape[-1]])
+        return gradients[0], gradients[1], gradients[2]
     if q.shape[0] > _BATCH_MAX and set_variant is None:  # a variant's functions count batch entries from the first
         for first in range(0, q.shape[0], _BATCH_MAX):
             part = [None if t is None else t[first : first + _BATCH_MAX] for t in (dout, dlse, q, k, v, out, lse)]

@@ -12,6 +12,7 @@ import attention_calls
 import attention_peers
 import attention_race
 import attention_report
+import backward_peers
 import fa3_table
 import harness
 import jit_peers
@@ -39,6 +40,17 @@ def made_up_rows():
         row(ONE_QUERY, kjit=3, FA2=2),
         row(Problem(1, 8, 8, 1024, 1024, 64, 64), FA2=100),
     ]
+
+
+class Backward(unittest.TestCase):
+    """bench/backward_peers.py: which of kjit's kernels are compiled before anything is timed."""
+
+    def test_first_calls__are_one_for_each_problem_and_each_of_kjits_promises(self):
+        chosen = backward_peers.odd_problems()
+        both = backward_peers.first_calls(chosen, list(backward_peers.PEERS))
+        self.assertEqual(sorted(map(str, both)), sorted(str((each, bits)) for each in chosen for bits in (False, True)))
+        self.assertEqual(backward_peers.first_calls(chosen, ["kjit", "FA3"]), [(each, False) for each in chosen])
+        self.assertEqual(backward_peers.first_calls(chosen, ["FA3"]), [])
 
 
 class Variants(unittest.TestCase):

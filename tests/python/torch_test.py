@@ -392,6 +392,12 @@ class Operators(OnFakeDevice):
         operator = torch.ops.kjit.attention_backward.default
         torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
 
+    def test_backward_operator__keeps_strides_of_head_sizes_that_are_padded(self):
+        q, k, v = (tensor.transpose(1, 2) for tensor in problem(seq_kv=16, head_dim=20))
+        out, lse = kjit.attention(q, k, v, layout="bhsd", return_lse=True)
+        found = torch.ops.kjit.attention_backward(out, None, q, k, v, out, lse, None, False, "bhsd", [True] * 3)
+        self.assertEqual([gradient.stride() for gradient in found], [tensor.stride() for tensor in (q, k, v)])
+
     def test_subclasses__go_through_the_operator(self):
         q, k, v = problem()
         out = kjit.attention(torch.nn.Parameter(q, requires_grad=False), k, v)
