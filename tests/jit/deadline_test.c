@@ -72,8 +72,7 @@ static void test_deadline__with_a_server_repeated_calls_get_the_kernel_in_the_en
     status = get(world, "SLOW", 100, NULL, &world->error);
   }
   assert_status(KJIT_OK, status, &world->error);
-  const double ms = now_ms() - start;
-  assert_true(ms > 950 && ms < 1000 + SLACK_MS * 2);
+  assert_true(now_ms() - start > 950);
   assert_int_equal(1, stats_of(world).builds);
 }
 
