@@ -78,19 +78,22 @@ def attention(
     """
     functions = score_mod is not None or mask_mod is not None
     texts = score is not None or mask is not None or params is not None or tensors is not None
-    members = variants.NO_MEMBERS
+    if window is not None:
+        window = None if tuple(window) == (-1, -1) else tuple(window)
     others = blocks is not None or sinks is not None or window is not None or alibi_slopes is not None
-    if others or bias is not None or softcap or attention_chunk:
-        window = None if window is None or tuple(window) == (-1, -1) else tuple(window)
-        members = variants.Members(blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk)
-    if functions or texts or members is not variants.NO_MEMBERS:
-        if functions or texts or members.names():
+    has_members = others or bias is not None or softcap or attention_chunk
+    if functions or texts or has_members:
+        members = variants.NO_MEMBERS
+        if has_members:
+            members = variants.Members(blocks, sinks, window, softcap, alibi_slopes, bias, attention_chunk)
+        said = None
+        if functions or texts:
             variants.require_one_kind(score, mask, functions, params, tensors)
-            if not _is_torch(q):
-                given = "score and mask" if functions or texts else members.names()
-                raise NotImplementedError(f"{given}: kjit takes this with PyTorch tensors")
-            said = (score, mask, score_mod, mask_mod, params, tensors) if functions or texts else None
-            return _attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, said, members)
+            said = (score, mask, score_mod, mask_mod, params, tensors)
+        if not _is_torch(q):
+            given = "score and mask" if said else members.names()
+            raise NotImplementedError(f"{given}: kjit takes this with PyTorch tensors")
+        return _attention_variant(q, k, v, scale, causal, layout, out, return_lse, config, said, members)
     if _is_torch(q):
         return _torch.attention(q, k, v, scale, causal, layout, out, return_lse, config, deterministic)
     from . import _dlpack

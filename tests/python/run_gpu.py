@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Every GPU test of the Python package: run_gpu.py [--alone] [PART OF A NAME]...
 
-The cases of gpu_variants compile many kernels, each on one core, so they run in processes of their own, as many at a
-time as there are cores and at most 8 (KJIT_TEST_JOBS=N), before the others. --alone: those of it in this process, no others.
+The cases of gpu_variants compile many kernels, each on one core, so they run before the others in processes of their
+own, as many at a time as there are cores and at most 8 (KJIT_TEST_JOBS=N). --alone: those cases in this process, no
+others.
 
 Looks for the package beside itself (../python, as in a gpu-bundle), in the project's build folders, then where Python
 does. Ends with 1 if a case failed. A case that cannot run here is reported as skipped.
@@ -42,7 +43,7 @@ SHARED = "gpu_variants"
 
 
 def run_alone(case):
-    """A case in a process of its own, whose lines are printed when it ends: how many passed, failed and were skipped."""
+    """Run a case in a process of its own and print its lines; how many passed, failed and were skipped."""
     command = [sys.executable, __file__, "--alone", case.id()]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     lines = done.stdout.splitlines()
