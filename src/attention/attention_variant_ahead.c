@@ -4,8 +4,8 @@
  * The thread works in the device's primary context, because a new thread has none. In a context of cuCtxCreate() the
  * call builds one kernel after the other.
  *
- * Threads: one for each first call of a variant with lists; it ends before the call goes on. Both read the launch, which
- * nobody writes meanwhile. */
+ * Threads: one for each first call of a variant with lists; it ends before the call goes on. Both read the launch,
+ * which nobody writes meanwhile. */
 #include "attention/attention_variant_ahead.h"
 
 #include "attention/attention_variant_kernels.h"
