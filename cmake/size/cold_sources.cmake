@@ -15,7 +15,7 @@ set(cold_folders base/files jit/admin jit/bundle jit/cache jit/compile jit/cubin
     jit/request jit/server jit/source jit/toolkit attention/backward attention/tune attention/variant family/definition
     family/file family/tune)
 set(cold_files
-  attention/attention_empty.c attention/attention_tier.c attention/rule.c
+  attention/attention_empty.c attention/attention_tier.c attention/attention_variant_ahead.c attention/rule.c
   attention/prefill/prefill_config.c attention/serving/serving_arguments.c attention/serving/serving_config.c
   attention/serving_sm90/serving_sm90_config.c
   attention/flash/flash_config.c attention/flash/flash_sets.c attention/flash/flash_text.c

@@ -10,7 +10,8 @@
  *
  * Of a dense call without a config that comes a third time, with the same arguments, all this is recalled at once.
  *
- * A variant's calls go the same way: its text is a part of what a decision and a kernel are kept under.
+ * A variant's calls go the same way: its text is a part of what a decision and a kernel are kept under. A kernel that
+ * finds its key blocks is built beside the attention kernel (attention_variant_ahead.h).
  *
  * Threads: any number may call. Decisions are kept in base/threads/recent.h and kernels in family/config_kernel.h, both
  * without locks; a thread waits only while a kernel is built. */
@@ -22,6 +23,7 @@
 
 #include "attention/attention_arguments.h"
 #include "attention/attention_tier.h"
+#include "attention/attention_variant_ahead.h"
 #include "attention/attention_variant_call.h"
 #include "attention/tune/tune_attention.h"
 #include "base/error.h"
@@ -111,8 +113,11 @@ static kjit_status complete(kjit_runtime *runtime, const struct asked *asked, co
   const kjit_attention_problem *problem = asked->problem;
   const struct config_extra *extra = asked->variant ? &asked->variant->extra : NULL;
   const uint32_t more = extra && family->variant_shared ? family->variant_shared(asked->variant, decision->values) : 0;
+  struct attention_variant_ahead ahead;
+  attention_variant_ahead_begin(&ahead, runtime, asked->variant, device);
   const kjit_status status =
       config_kernel_get(runtime, family->family, decision->values, device, extra, more, &decision->kernel, error);
+  attention_variant_ahead_end(&ahead);
   if (status != KJIT_OK) return status;
   const struct family_place place = family_place_of_device(device);
   decision->parts = family->count_parts ? family->count_parts(problem, decision->values, &place) : 1;

@@ -192,7 +192,7 @@ enum tier_turn attention_tier_turn(kjit_runtime *runtime, const struct attention
   const uint32_t first_calls = runtime_tier_calls(runtime);
   /* This look-up makes the table of kernels, which has to be older than the thread that fills it: slots end with the
    * newest. */
-  const bool is_there = config_kernel_is_resident(runtime, chosen->family->family, chosen->values, device);
+  const bool is_there = config_kernel_is_resident(runtime, chosen->family->family, chosen->values, device, NULL);
   struct tiers *const tiers = runtime_slot_get(runtime, &slot);
   if (!tiers || tiers->process != getpid()) return TIER_CHOSEN;
   pthread_mutex_lock(&tiers->mutex);

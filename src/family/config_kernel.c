@@ -123,10 +123,10 @@ kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, 
 }
 
 bool config_kernel_is_resident(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
-                               const kjit_device_info *device) {
+                               const kjit_device_info *device, const struct config_extra *extra) {
   struct key key;
   const struct push_table *const table = runtime_slot_get(runtime, &kernels);
-  return table && push_table_find(table, &key, key_of(&key, family, values, device, NULL));
+  return table && push_table_find(table, &key, key_of(&key, family, values, device, extra));
 }
 
 bool config_kernel_is_cached(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,

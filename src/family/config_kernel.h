@@ -23,9 +23,10 @@ kjit_status config_kernel_get(kjit_runtime *runtime, const kjit_family *family, 
                               const kjit_device_info *device, const struct config_extra *extra, uint32_t more_shared,
                               const struct config_kernel **out, kjit_error *error);
 
-/* Is the kernel of a config loaded, so that config_kernel_get() would only look it up? Thread-safe. */
+/* Is the kernel of a config, and of what is generated beside it, loaded, so that config_kernel_get() would only look it
+ * up? Thread-safe. */
 bool config_kernel_is_resident(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,
-                               const kjit_device_info *device);
+                               const kjit_device_info *device, const struct config_extra *extra);
 
 /* Load the kernel of a config if memory or the cache has its cubin. False when it must be compiled. Thread-safe. */
 bool config_kernel_is_cached(kjit_runtime *runtime, const kjit_family *family, const int32_t *values,

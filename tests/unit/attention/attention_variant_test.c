@@ -120,6 +120,37 @@ static void test_attention_variant__text_of_the_callers_reaches_the_kernel(void 
   kjit_attention_variant_free(variant);
 }
 
+/* Let compiles end once two have begun; what is wrong, or NULL. */
+static void *wait_for_two_compiles(void *user) {
+  const struct timespec one = {0, 1000000};
+  for (int ms = 0; ms < 20000 && atomic_load(&fake_nvrtc.compiles) < 2; ms++)
+    nanosleep(&one, NULL);
+  const bool are_two = atomic_load(&fake_nvrtc.compiles) >= 2;
+  atomic_store(&fake_nvrtc.compile_ms, 0);
+  return are_two ? user : NULL;
+}
+
+static void test_attention_variant__kernel_of_lists_is_compiled_beside_the_attention_kernel(void **state) {
+  static const char *const entries[] = {"attention_block_list", "attention_sm90", NULL};
+  struct fixture *f = *state;
+  const kjit_attention_variant_text text = {.struct_size = sizeof text, .mask = "q * 7 % 13 == k % 3"};
+  kjit_attention_variant *variant = NULL;
+  kjit_attention_args args = causal_args();
+  pthread_t thread;
+  void *were_two = NULL;
+  fake_nvrtc.entries = entries;
+  atomic_store(&fake_nvrtc.compile_ms, 60000);
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &f->error), &f->error);
+  args.variant = variant;
+  assert_int_equal(0, pthread_create(&thread, NULL, wait_for_two_compiles, f));
+  const kjit_status status = kjit_attention_forward(f->runtime, NULL, &args, NULL, &f->error);
+  pthread_join(thread, &were_two);
+  assert_status(KJIT_OK, status, &f->error);
+  assert_non_null(were_two);
+  assert_int_equal(builds(f), 2);
+  kjit_attention_variant_free(variant);
+}
+
 static void refuse(struct fixture *f, const kjit_attention_args *args, const char *why) {
   assert_status(KJIT_ERR_INVALID_ARG, kjit_attention_forward(f->runtime, NULL, args, NULL, &f->error), &f->error);
   assert_contains(f->error.message, why);
@@ -194,6 +225,7 @@ int main(void) {
       VARIANT_TEST(test_attention_variant__mask_alone_keeps_the_scale_in_the_exponent),
       VARIANT_TEST(test_attention_variant__other_members_are_other_kernels),
       VARIANT_TEST(test_attention_variant__text_of_the_callers_reaches_the_kernel),
+      VARIANT_TEST(test_attention_variant__kernel_of_lists_is_compiled_beside_the_attention_kernel),
       VARIANT_TEST(test_attention_variant__numbers_out_of_range_are_refused),
       VARIANT_TEST(test_attention_variant__plain_members_beside_a_text_are_refused),
       VARIANT_TEST(test_attention_variant__sinks_are_checked),
