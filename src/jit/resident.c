@@ -8,8 +8,9 @@
  * the table holds goes; one that somebody else holds would free no memory. Remembered failures are bounded too.
  *
  * One mutex protects everything and is held for look-ups and list changes alone: never across a compile, a file or a
- * driver call, and artifacts are freed after it was released. Followers wait on one condition for all flights. After
- * fork() the child has no flights, because the threads that led them exist in the parent alone. */
+ * driver call. What the bounds push out is freed after it was released, because kernels are large; a remembered
+ * failure, which is a message, is freed while it is held. Followers wait on one condition for all flights. After fork()
+ * the child has no flights, because the threads that led them exist in the parent alone. */
 #include "jit/resident.h"
 
 #include <errno.h>

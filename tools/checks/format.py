@@ -54,13 +54,16 @@ def texts():
 
 
 def columns(line):
-    """How wide a line is on a terminal: combining characters take no column."""
+    """How wide a line is on a terminal: combining characters take no column, so no line is wider than it is long."""
+    if len(line) <= MOST_COLUMNS:
+        return len(line)
     return sum(unicodedata.combining(character) == 0 for character in line)
 
 
 def faults_of_text(path, text):
+    file = name(path)  # once, because finding it asks the file system
     for number, line in enumerate(text.split("\n"), 1):
-        where = f"{name(path)}:{number}"
+        where = f"{file}:{number}"
         if line != line.rstrip():
             yield f"{where}: blanks at the end of the line"
         if "\t" in line and path.name not in WITH_TABS:
@@ -68,7 +71,7 @@ def faults_of_text(path, text):
         if columns(line) > MOST_COLUMNS:
             yield f"{where}: {columns(line)} columns; {MOST_COLUMNS} is the most"
     if not text.endswith("\n"):
-        yield f"{name(path)}: no newline at the end"
+        yield f"{file}: no newline at the end"
 
 
 def main():

@@ -12,9 +12,6 @@
 #include "base/bytes.h"
 #include "base/files/elf_view.h"
 
-/* A kernel's machine code is in section .text.<name>, and what the driver must know of it in .nv.info.<name>: records
- * of a format byte, an attribute byte and 16 bits, which are the value or, in format 4, the bytes that follow. None of
- * this is documented; the names are those that cuobjdump prints. */
 #define FORMAT_SIZED_VALUE    4
 #define ATTRIBUTE_MAX_THREADS 0x05 /* EIATTR_MAX_THREADS: x, y, z */
 #define ATTRIBUTE_PARAMETER   0x17 /* EIATTR_KPARAM_INFO: index, ordinal and offset, size in the bits from 18 on */

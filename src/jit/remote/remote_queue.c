@@ -5,9 +5,9 @@
  * compiler must not cost memory. At the end what is in line is still written for `end_ms`, and the rest dropped.
  *
  * `mutex` guards all members; it is not held while a job is worked on. */
-#include <signal.h>
 #include <string.h>
 
+#include "base/threads/quiet_thread.h"
 #include "jit/cache/cache_publish.h"
 #include "jit/remote/remote.h"
 #include "jit/remote/remote_internal.h"
@@ -94,20 +94,10 @@ static void *run(void *user) {
   return NULL;
 }
 
-/* With all signals blocked, because the program's signal handlers must run in the program's threads. */
-static bool start(struct remote *remote) {
-  sigset_t all, before;
-  sigfillset(&all);
-  (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool started = !pthread_create(&remote->queue.thread, NULL, run, remote);
-  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return started;
-}
-
 void remote_queue_add(struct remote *remote, struct remote_job *job) {
   struct remote_queue *queue = &remote->queue;
   pthread_mutex_lock(&queue->mutex);
-  if (!queue->started) queue->started = start(remote);
+  if (!queue->started) queue->started = quiet_thread_start(&queue->thread, run, remote);
   const bool taken = queue->started && queue->count < QUEUE_JOBS && queue->bytes + job->bytes <= QUEUE_BYTES;
   if (taken) {
     job->next = NULL;
