@@ -52,6 +52,13 @@ static_assert(kEntriesAt + SM90_ALIGNMENT - 1 == KJIT_shared_bytes,
 
 } // namespace shared
 
+constexpr int kWarpsPerWarpgroup = kThreadsPerWarpgroup / kLanesPerWarp;
+
+// Arrivals with which a consumer gives a K buffer back. A variant's warps each read the entry beside it. The barrier of
+// the turn orders these reads before the one arrival of the warpgroup; where consumers take no turns, nothing does, so
+// that each warp arrives for itself.
+constexpr int kKeyReleases = cfg::kVariant && !cfg::kPingPong ? kWarpsPerWarpgroup : 1;
+
 // The shared::cta addresses of buffers and mbarriers, from the address of the whole.
 struct Layout {
   uint32_t base;
@@ -85,15 +92,15 @@ struct Layout {
 
   // Initialise the mbarriers. One thread, before a barrier of the block. "Full" takes one arrival of the producer;
   // "empty" takes one of each consumer, or for Q one of each of its warps, because every warp reads the tile's
-  // coordinates.
+  // coordinates; for K see kKeyReleases.
   KJIT_DEVICE void initialise() const {
     for (int i = 0; i < cfg::kQueryBuffers; i++) {
       mbarrier_init(query_full(i), 1);
-      mbarrier_init(query_empty(i), cfg::kConsumers * kThreadsPerWarpgroup / kLanesPerWarp);
+      mbarrier_init(query_empty(i), cfg::kConsumers * kWarpsPerWarpgroup);
     }
     for (int i = 0; i < cfg::kStages; i++) {
       mbarrier_init(keys_full(i), 1);
-      mbarrier_init(keys_empty(i), cfg::kConsumers);
+      mbarrier_init(keys_empty(i), cfg::kConsumers * kKeyReleases);
       mbarrier_init(values_full(i), 1);
       mbarrier_init(values_empty(i), cfg::kConsumers);
     }

@@ -76,10 +76,13 @@ private:
     return variant_row(v, p, tile, output_row(p, tile, consumer, own_row(r)));
   }
 
-  // Read which block the next K is, once that is there. All threads: what comes next depends on it.
+  // Read which block the next K is, once that is there. All threads: what comes next depends on it. Where each warp
+  // arrives for itself, the lane that arrives is the one that reads.
   KJIT_DEVICE void wait_for_entry() {
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
-    entry = broadcast_from_lane_0(ld_shared_4(at.entry(keys.slot)));
+    uint32_t read = 0;
+    if (kKeyReleases == 1 || lane == 0) read = ld_shared_4(at.entry(keys.slot));
+    entry = broadcast_from_lane_0(read);
   }
   KJIT_DEVICE int first_key() const { return entry / 4 * cfg::kKeyRows; }
   KJIT_DEVICE bool is_full() const { return entry / 2 % 2; }
@@ -143,7 +146,10 @@ private:
   }
 
   KJIT_DEVICE void release_own_scores(int buffer) {
-    release(at.keys_empty(keys.slot));
+    if constexpr (kKeyReleases == 1)
+      release(at.keys_empty(keys.slot));
+    else
+      mbarrier_arrive_if(at.keys_empty(keys.slot), lane == 0);
     keys.advance();
     if (cfg::kOutputBands > 0 && is_last()) release_query(buffer);
   }

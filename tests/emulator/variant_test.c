@@ -81,14 +81,25 @@ static void test_variant__sliding_tile_is_right_on_one_shape(void **state) {
   assert_int_equal(0, run(gpu_require(state), "sliding_tile", &shapes[0], NULL));
 }
 
+/* A kernel whose consumers take no turns, and more key blocks than K buffers: all warps have read a buffer's entry
+ * before it is written again. */
+static void test_variant__entries_are_read_before_they_are_written_again(void **state) {
+  static const struct variant_shape long_shape = {1, 1, 1, 190, 450, 256, true};
+  assert_int_equal(0, run(gpu_require(state), "prefix", &long_shape, NULL));
+}
+
 #define TEST(name) cmocka_unit_test(test_variant__##name##_is_right)
 
 int main(void) {
   /* The first five have a case of each hook: intervals, judged masks, scores, sinks, given lists. The emulator takes
    * minutes for all of them, which KJIT_TEST_ALL_CONFIGS=1 asks for. */
-  const struct CMUnitTest tests[] = {
-      TEST(window), TEST(document),        TEST(softcap),
-      TEST(sinks),  TEST(blocks_document), cmocka_unit_test(test_variant__sliding_tile_is_right_on_one_shape)};
+  const struct CMUnitTest tests[] = {TEST(window),
+                                     TEST(document),
+                                     TEST(softcap),
+                                     TEST(sinks),
+                                     TEST(blocks_document),
+                                     cmocka_unit_test(test_variant__sliding_tile_is_right_on_one_shape),
+                                     cmocka_unit_test(test_variant__entries_are_read_before_they_are_written_again)};
   const struct CMUnitTest rest[] = {TEST(streaming), TEST(sliding_tile),  TEST(every_other_row), TEST(by_head),
                                     TEST(nothing),   TEST(alibi),         TEST(window_sinks),    TEST(pairs_causal),
                                     TEST(relative),  TEST(softcap_sinks), TEST(blocks),          TEST(blocks_48)};
