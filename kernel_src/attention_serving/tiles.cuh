@@ -17,7 +17,8 @@
 // Call visit(row, chunk) for this thread's chunks of a tile, neighbouring threads taking neighbouring chunks of a row.
 template <typename Tile, typename Visit> KJIT_DEVICE void for_chunks(Visit visit) {
   constexpr int kChunks = TileChunks<Tile>::kRow, kTotal = Tile::kRows * kChunks;
-#pragma unroll
+  // Not more than 8 at a time, because the addresses of the 16 that a thread of two warps has do not fit in registers.
+#pragma unroll 8
   for (int i = 0; i < ceil_div(kTotal, cfg::kThreads); i++) {
     const int index = (int)threadIdx.x + i * cfg::kThreads;
     if (kTotal % cfg::kThreads != 0 && index >= kTotal) break;

@@ -139,6 +139,13 @@ static bool is_narrow(const kjit_attention_variant *variant) {
   return narrow;
 }
 
+static int count_key_loads(const struct variant_program *score) {
+  int count = 0;
+  for (size_t i = 0; i < score->count; i++)
+    count += score->nodes[i].operation == VARIANT_LOAD && (score->nodes[i].uses & USES_K) != 0;
+  return count;
+}
+
 static struct attention_variant_source source_of(const kjit_attention_variant *variant) {
   const bool has_mask = variant->mask != VARIANT_NONE;
   const int tile_axes = variant->class.tile ? variant->tree.tensor_ranks[variant->class.tile - 1] : 0;
@@ -151,6 +158,7 @@ static struct attention_variant_source source_of(const kjit_attention_variant *v
                                            .is_narrow = is_narrow(variant),
                                            .is_curved =
                                                variant->class.core != 0 && variant->class.core != VARIANT_real_tanh,
+                                           .key_loads = count_key_loads(&variant->programs.score),
                                            .tile = variant->class.tile,
                                            .tile_axes = tile_axes,
                                            .by_batch = (uses & USES_B) != 0,

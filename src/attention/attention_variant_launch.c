@@ -165,6 +165,7 @@ kjit_status attention_variant_take(struct attention_variant_launch *launch, cons
   launch->params.sinks = args->sinks ? args->sinks->data : NULL;
   launch->has_pairs = has_words(source, arguments, 2);
   launch->has_chunks = has_words(source, arguments, 8);
+  launch->gathered = launch->has_pairs ? 0 : source->key_loads;
   launch->is_mapped = args->blocks != NULL;
   launch->is_listed = launch->is_mapped || (source->has_mask && source->intervals == 0);
   describe(launch, args->sinks != NULL);

@@ -9,6 +9,7 @@
 
 #include "attention/attention_variant_kernels.h"
 #include "attention/backward/backward_call.h"
+#include "attention/flash/flash_choose.h"
 #include "attention/sm90/sm90_choose.h"
 #include "attention/variant/variant.h"
 #include "codegen.h"
@@ -20,6 +21,7 @@
 struct variant_row {
   const char *name, *score, *mask;
   bool lists, tiled;
+  int gathered;
   uint32_t budget; /* bytes of spills, stores and loads together, of attention_sm90; of flash_forward */
   uint32_t flash_budget;
 };
@@ -27,15 +29,17 @@ struct variant_row {
 /* Three consumers of heads of 64 have 160 registers a thread, of which scores, output and probabilities take 128. Terms
  * that lie in a tensor take 32 more, with two consumers. */
 static const struct variant_row rows[] = {
-    {"window", NULL, "q - k <= window && q >= k", false, false, 16, 128},
-    {"streaming", NULL, "(q - k <= window && q >= k) || k < 4", false, false, 192, 160},
-    {"document", NULL, "doc[b, q] == doc[b, k]", true, false, 96, 160},
+    {"window", NULL, "q - k <= window && q >= k", false, false, 0, 16, 128},
+    {"streaming", NULL, "(q - k <= window && q >= k) || k < 4", false, false, 0, 192, 160},
+    {"document", NULL, "doc[b, q] == doc[b, k]", true, false, 0, 96, 160},
     {"natten", NULL, "abs(clamp(q // 64, 4, 59) - k // 64) <= 4 && abs(clamp(q % 64, 4, 59) - k % 64) <= 4", true,
-     false, 96, 160},
-    {"alibi", "score + slope[h] * float(k - q)", NULL, false, false, 16, 128},
-    {"softcap", "cap * tanh(score / cap)", NULL, false, false, 16, 128},
-    {"bias", "score + bias[b, h, q, k]", NULL, false, true, 256, 560},
-    {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, false, 144,
+     false, 0, 96, 160},
+    {"alibi", "score + slope[h] * float(k - q)", NULL, false, false, 0, 16, 128},
+    {"softcap", "cap * tanh(score / cap)", NULL, false, false, 0, 16, 128},
+    {"bias", "score + bias[b, h, q, k]", NULL, false, true, 0, 16, 96},
+    {"bias in fp32", "score + fp32_bias[b, h, q, k]", NULL, false, false, 1, 208, 290},
+    {"two biases", "score + bias[b, h, q, k] + fp32_bias[b, h, q, k]", NULL, false, false, 2, 860, 680},
+    {"alibi and document", "score + slope[h] * float(k - q)", "doc[b, q] == doc[b, k] && q >= k", true, false, 0, 144,
      176},
 };
 enum { ROWS = sizeof rows / sizeof *rows, HEADS = 3, KERNELS = 2 };
@@ -63,14 +67,14 @@ static kjit_status get_artifact(void *user, const struct jit_request *request, k
 static kjit_status make_variant(const struct variant_row *row, kjit_attention_variant **out, kjit_error *error) {
   static const kjit_variant_scalar scalars[] = {{"window", KJIT_VARIANT_INT32}, {"cap", KJIT_VARIANT_FP32}};
   static const kjit_variant_tensor tensors[] = {
-      {"doc", KJIT_INT32, 2}, {"slope", KJIT_FP32, 1}, {"bias", KJIT_BF16, 4}};
+      {"doc", KJIT_INT32, 2}, {"slope", KJIT_FP32, 1}, {"bias", KJIT_BF16, 4}, {"fp32_bias", KJIT_FP32, 4}};
   const kjit_attention_variant_text text = {.struct_size = sizeof text,
                                             .score = row->score,
                                             .mask = row->mask,
                                             .scalars = scalars,
                                             .scalar_count = 2,
                                             .tensors = tensors,
-                                            .tensor_count = 3};
+                                            .tensor_count = 4};
   return kjit_attention_variant_create(out, &text, error);
 }
 
@@ -131,11 +135,12 @@ static void check(struct codegen *codegen, size_t nth) {
   problem.dtype = KJIT_BF16;
   problem.flags = KJIT_ATTENTION_CAUSAL;
   problem.heads_q = 16;
-  problem.seq_q = 4096;
-  problem.head_dim = head_dims[index / KERNELS % HEADS];
+  problem.seq_q = problem.seq_kv = 4096;
+  problem.head_dim = problem.head_dim_v = head_dims[index / KERNELS % HEADS];
   const bool chosen = kjit_attention_choose(NULL, &problem, arch, &config, NULL, &error) == KJIT_OK;
-  if (chosen && !is_flash && row->tiled)
-    sm90_suit_variant(&problem, &(struct sm90_variant_needs){.is_tiled = true},
+  if (chosen && is_flash && row->score) flash_suit_score((struct flash_variant *)config.values, row->gathered);
+  if (chosen && !is_flash && (row->tiled || row->gathered))
+    sm90_suit_variant(&problem, &(struct sm90_variant_needs){.is_tiled = row->tiled, .gathered = row->gathered},
                       (kjit_attention_sm90_config *)config.values);
   if (!chosen || !is_clean(codegen->runtime, row, &config, arch, is_flash ? row->flash_budget : row->budget))
     atomic_fetch_add(&batch->wrong, 1);
@@ -195,8 +200,8 @@ static void test_attention_variants__gradients_compile_without_a_word_and_within
 /* What scores read: the gradient kernels of flash_backward, which have registers to spare. */
 static void check_read(struct codegen *codegen, size_t nth) {
   static const struct variant_row reads[] = {
-      {"alibi's slopes", "cap * tanh(score / cap) + slope[h] * float(k - q)", NULL, false, false, 0, 0},
-      {"bias", "score + bias[b, h, q, k]", "q - k <= window", false, false, 0, 0}};
+      {"alibi's slopes", "cap * tanh(score / cap) + slope[h] * float(k - q)", NULL, false, false, 0, 0, 0},
+      {"bias", "score + bias[b, h, q, k]", "q - k <= window", false, false, 0, 0, 0}};
   static const char *const archs[] = {"sm_80", "sm_90a"};
   struct batch *batch = (struct batch *)codegen;
   kjit_attention_problem problem = kjit_attention_problem_default();

@@ -28,6 +28,12 @@ static kjit_status choose(const kjit_attention_problem *problem, const struct fa
   return flash_choose(problem, place, (struct flash_variant *)values, error);
 }
 
+static void suit(const kjit_attention_problem *problem, const struct attention_variant_launch *variant,
+                 int32_t *values) {
+  (void)problem;
+  if (variant->source.has_score) flash_suit_score((struct flash_variant *)values, variant->gathered);
+}
+
 static kjit_status fit(const kjit_attention_problem *problem, int32_t *values, kjit_error *error) {
   return flash_fit(problem, (struct flash_variant *)values, error);
 }
@@ -154,6 +160,7 @@ static void tiling(const kjit_attention_problem *problem, const int32_t *values,
 
 const struct attention_family flash_attention = {.family = &flash_forward_family,
                                                  .choose = choose,
+                                                 .suit = suit,
                                                  .fit = fit,
                                                  .prepare = prepare,
                                                  .enqueue = enqueue,

@@ -119,3 +119,14 @@ kjit_status flash_choose_small(const kjit_attention_problem *problem, const stru
   const struct flash_traits traits = flash_traits_of(problem);
   return take_tile(&traits, problem->dtype, &small, 0, place, out, error);
 }
+
+/* Steps of 96 keys leave no registers for what a score function reads and computes: a bias that is read element by
+ * element spills 1,128 bytes there and 200 in steps of 80 keys; two such biases spill 2,828 bytes, and none in steps of
+ * 48 keys. Instructions a key are as many (docs/lab-notes.md). */
+void flash_suit_score(struct flash_variant *variant, int gathered) {
+  enum { MOST_KEYS = 80, MOST_KEYS_OF_MANY = 48 };
+  const int32_t most = gathered > 1 ? MOST_KEYS_OF_MANY : MOST_KEYS;
+  if (variant->config.B_c <= most) return;
+  variant->config.B_c = most;
+  flash_canonicalize(variant);
+}

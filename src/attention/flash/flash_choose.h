@@ -13,4 +13,8 @@ kjit_status flash_choose(const kjit_attention_problem *problem, const struct fam
 kjit_status flash_choose_small(const kjit_attention_problem *problem, const struct family_place *place,
                                struct flash_variant *out, kjit_error *error);
 
+/* Change a chosen config into one that suits a variant with a score function, which loads `gathered` elements of
+ * tensors for each pair one by one; canonical. */
+void flash_suit_score(struct flash_variant *variant, int gathered);
+
 #endif

@@ -86,6 +86,7 @@ static void suit(const kjit_attention_problem *problem, const struct attention_v
   const struct sm90_variant_needs needs = {.is_narrow = variant->source.is_narrow || variant->is_listed,
                                            .is_tiled = variant->has_pairs,
                                            .is_staged = variant->has_chunks,
+                                           .gathered = variant->gathered,
                                            .is_curved = variant->source.is_curved};
   sm90_suit_variant(problem, &needs, (kjit_attention_sm90_config *)values);
 }

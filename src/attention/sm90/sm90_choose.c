@@ -278,6 +278,23 @@ static void suit_tensor(const kjit_attention_problem *problem, const struct step
            config->q_buffers);
 }
 
+/* Elements that are loaded one by one, for each pair, take registers for addresses besides: three consumers and 128
+ * keys spill 2,300 bytes of heads of 64 columns with one element a pair, 6,800 with two (docs/lab-notes.md). Above 128
+ * columns a step has few keys anyhow. */
+static void suit_gathered(const kjit_attention_problem *problem, const struct steps *steps, int gathered,
+                          kjit_attention_sm90_config *config) {
+  enum { KEYS_OF_ONE = 112, KEYS_OF_MANY = 80 };
+  if (problem->head_dim_v > 128) return;
+  if (config->consumers > 2) {
+    set_consumers(config, steps, problem->seq_kv, 2);
+    choose_tile(config);
+  }
+  if (gathered > 1)
+    fit_tile(config, (int32_t)integer_min(config->tile_n, KEYS_OF_MANY), config->q_buffers);
+  else if (problem->head_dim_v <= 64)
+    fit_tile(config, (int32_t)integer_min(config->tile_n, KEYS_OF_ONE), config->q_buffers);
+}
+
 /* Two consumers' tiles have less to begin and to end, which is much of a tile with few key blocks; three suit a score
  * function that takes the exponent unit twice, because then products and exponents of three alternate. Splits and
  * packed heads stay as they are. */
@@ -297,6 +314,7 @@ void sm90_suit_variant(const kjit_attention_problem *problem, const struct sm90_
     choose_tile(config);
   }
   if (needs->is_tiled) suit_tensor(problem, steps, needs->is_staged, config);
+  if (needs->gathered) suit_gathered(problem, steps, needs->gathered, config);
   *config = sm90_canonical(config);
 }
 

@@ -17,6 +17,7 @@ struct sm90_variant_needs {
   bool is_narrow; /* its mask leaves a tile few key blocks, whatever the length, or has them listed */
   bool is_tiled;  /* its terms lie in a tensor, and are kept in registers beside the scores */
   bool is_staged; /* with is_tiled: they can be copied to shared memory instead */
+  int gathered;   /* elements of tensors that its score function loads for each pair, one by one */
   bool is_curved; /* its score function takes the exponent unit; tanh does so seldom */
 };
 

@@ -3,6 +3,7 @@
 #include <kjit/attention_variant.h>
 #include <math.h>
 
+#include "attention/attention_variant_call.h"
 #include "unit/attention/attention_fixture.h"
 
 static int variant_setup(void **state) {
@@ -216,6 +217,33 @@ static void test_attention_variant__blocks_that_do_not_cover_are_refused(void **
   refuse(f, &args, "blocks.query_rows is 0");
 }
 
+/* How many elements a score function loads one by one, of a matrix of a dtype with a row of `columns`. */
+static int gathered_by(const char *score, int32_t dtype, int64_t columns) {
+  const kjit_variant_tensor declared[] = {{"matrix", dtype, 2}, {"factor", KJIT_FP32, 1}};
+  const kjit_attention_variant_text text = {
+      .struct_size = sizeof text, .score = score, .tensors = declared, .tensor_count = 2};
+  const kjit_tensor tensors[] = {vector(dtype, 2, 1000, columns, 0, 0), vector(KJIT_FP32, 1, 1000, 0, 0, 0)};
+  struct attention_variant_launch launch;
+  kjit_attention_variant *variant = NULL;
+  kjit_attention_args args = causal_args();
+  kjit_error error;
+  assert_status(KJIT_OK, kjit_attention_variant_create(&variant, &text, &error), &error);
+  args.variant = variant;
+  args.variant_tensors = tensors;
+  assert_status(KJIT_OK, attention_variant_of_args(&launch, &args, 0, &error), &error);
+  kjit_attention_variant_free(variant);
+  return launch.gathered;
+}
+
+static void test_attention_variant__elements_that_are_loaded_one_by_one_are_counted(void **state) {
+  (void)state;
+  assert_int_equal(gathered_by("score + matrix[q, k]", KJIT_FP32, 700), 1);
+  assert_int_equal(gathered_by("score + matrix[q, k]", KJIT_BF16, 700), 0); /* two at a time */
+  assert_int_equal(gathered_by("score + matrix[q, k]", KJIT_BF16, 701), 1); /* rows that begin between two */
+  assert_int_equal(gathered_by("score + matrix[q, k] + factor[k]", KJIT_BF16, 700), 2);
+  assert_int_equal(gathered_by("score * factor[q]", KJIT_BF16, 700), 0); /* the same for all keys */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       VARIANT_TEST(test_attention_variant__twenty_windows_are_one_kernel),
@@ -230,6 +258,7 @@ int main(void) {
       VARIANT_TEST(test_attention_variant__plain_members_beside_a_text_are_refused),
       VARIANT_TEST(test_attention_variant__sinks_are_checked),
       VARIANT_TEST(test_attention_variant__blocks_that_do_not_cover_are_refused),
+      cmocka_unit_test(test_attention_variant__elements_that_are_loaded_one_by_one_are_counted),
   };
   return cmocka_run_group_tests_name("attention variants", tests, NULL, NULL);
 }

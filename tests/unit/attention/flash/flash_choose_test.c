@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "attention/attention_arguments.h"
+#include "attention/attention_variant_launch.h"
+#include "attention/flash/flash_call.h"
 #include "attention/flash/flash_choose.h"
 #include "base/error.h"
 #include "family/config.h"
@@ -174,6 +176,32 @@ static void test_flash_choose__too_little_shared_memory_is_unsupported(void **st
   assert_contains(error.message, "= 65536 bytes of shared memory; must be at most 49152 on sm_80");
 }
 
+/* The number of keys of a step for causal queries with a variant that has a score function, or none. */
+static int32_t keys_for_variant(int64_t head_dim, const char *arch, bool has_score, int gathered) {
+  const struct attention_variant_launch launch = {.source = {.has_score = has_score}, .gathered = gathered};
+  kjit_attention_problem problem = kjit_attention_problem_default();
+  struct flash_variant variant;
+  kjit_error error;
+  problem.dtype = KJIT_BF16;
+  problem.flags = KJIT_ATTENTION_CAUSAL;
+  problem.seq_q = 4096;
+  problem.head_dim = head_dim;
+  assert_status(KJIT_OK, choose_variant(&problem, arch, &variant, &error), &error);
+  flash_attention.suit(&problem, &launch, (int32_t *)&variant);
+  assert_status(KJIT_OK, variant_check(&variant, arch, &error), &error);
+  return variant.config.B_c;
+}
+
+static void test_flash_suit__a_score_function_gets_shorter_steps(void **state) {
+  (void)state;
+  assert_int_equal(keys_for_variant(64, "sm_80", false, 0), 96);
+  assert_int_equal(keys_for_variant(64, "sm_80", true, 0), 80);
+  assert_int_equal(keys_for_variant(64, "sm_80", true, 1), 80);
+  assert_int_equal(keys_for_variant(64, "sm_80", true, 2), 48);
+  assert_int_equal(keys_for_variant(64, "sm_86", true, 1), 64);
+  assert_int_equal(keys_for_variant(128, "sm_80", true, 1), 48);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_flash_choose__every_head_size_on_every_architecture_is_legal),
@@ -186,6 +214,7 @@ int main(void) {
       cmocka_unit_test(test_flash_choose__every_pair_of_head_sizes_gets_a_kernel),
       cmocka_unit_test(test_flash_choose__v_decides_the_tile_while_q_and_k_are_little_wider),
       cmocka_unit_test(test_flash_choose__too_little_shared_memory_is_unsupported),
+      cmocka_unit_test(test_flash_suit__a_score_function_gets_shorter_steps),
   };
   return cmocka_run_group_tests_name("flash_choose", tests, NULL, NULL);
 }
