@@ -18,8 +18,8 @@ static void *build(void *user) {
   kjit_error unread;
   runtime_thread_leaves_captures(ahead->runtime);
   if (!runtime_primary_enter(ahead->runtime, ahead->device)) return NULL;
-  (void)config_kernel_get(ahead->runtime, &attention_block_list_family, NULL, ahead->device, &ahead->launch->extra, 0,
-                          &kernel, &unread);
+  (void)config_kernel_get(ahead->runtime, &attention_block_list_family, attention_no_fields, ahead->device,
+                          &ahead->launch->extra, 0, &kernel, &unread);
   runtime_primary_leave(ahead->runtime, ahead->device);
   return NULL;
 }
@@ -28,7 +28,8 @@ void attention_variant_ahead_begin(struct attention_variant_ahead *ahead, kjit_r
                                    const struct attention_variant_launch *launch, const kjit_device_info *device) {
   *ahead = (struct attention_variant_ahead){.runtime = runtime, .launch = launch, .device = device};
   if (!launch || !launch->is_listed) return;
-  if (config_kernel_is_resident(runtime, &attention_block_list_family, NULL, device, &launch->extra)) return;
+  if (config_kernel_is_resident(runtime, &attention_block_list_family, attention_no_fields, device, &launch->extra))
+    return;
   if (!runtime_primary_is_current(runtime, device)) return;
   ahead->has_thread = quiet_thread_start(&ahead->thread, build, ahead);
 }

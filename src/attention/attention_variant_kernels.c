@@ -28,6 +28,8 @@ static void print(const kjit_family *family, const int32_t *values, struct text 
   text_append(out, family->entry);
 }
 
+const int32_t attention_no_fields[1] = {0};
+
 const kjit_family attention_block_list_family = {.table = {.family = "attention_block_list"},
                                                  .entry = "attention_block_list",
                                                  .main_file = "attention_variant/block_list.cu",

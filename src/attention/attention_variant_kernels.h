@@ -7,4 +7,7 @@
 
 extern const kjit_family attention_block_list_family, attention_block_map_family;
 
+/* The values of their configs: they have no fields. */
+extern const int32_t attention_no_fields[1];
+
 #endif

@@ -263,12 +263,13 @@ kjit_status attention_variant_prepare(struct attention_variant_launch *launch, k
   kjit_status status = KJIT_OK;
   if (launch->is_mapped) {
     lay_map(launch, args->blocks);
-    status = config_kernel_get(runtime, &attention_block_map_family, NULL, device, NULL, 0, &launch->map_kernel, error);
+    status = config_kernel_get(runtime, &attention_block_map_family, attention_no_fields, device, NULL, 0,
+                               &launch->map_kernel, error);
   }
   lay_lists(launch, args, tiling);
   if (status == KJIT_OK) status = check_grids(launch, error);
   if (status == KJIT_OK && launch->entry_bytes > 0)
-    status = config_kernel_get(runtime, &attention_block_list_family, NULL, device, &launch->extra, 0,
+    status = config_kernel_get(runtime, &attention_block_list_family, attention_no_fields, device, &launch->extra, 0,
                                &launch->list_kernel, error);
   return status;
 }
