@@ -43,6 +43,7 @@ static kjit_status run(struct gpu_fixture *fixture, const char *text, int *data,
   kjit_launch launch = kjit_launch_default();
   kjit_kernel *kernel = NULL;
   launch.block[0] = threads;
+  launch.dynamic_shared_bytes = 1024;
   kjit_status status = kjit_kernel_get(fixture->runtime, &request, &kernel, error);
   if (status == KJIT_OK) status = kjit_kernel_launch(kernel, &launch, &arg, 1, fixture->card.stream, error);
   kjit_kernel_release(kernel);
@@ -60,6 +61,22 @@ static void test_emulator__a_write_beside_an_allocation_is_noticed(void **state)
   card_buffer_destroy(&fixture->card, &buffer);
   assert_true(*emulator_complaint(&fixture->card) != '\0');
   emulator_clear_complaint(&fixture->card);
+}
+
+/* The pieces in which a structure of 24 bytes is written are of 8 bytes, and so is what its address is a multiple of.
+ */
+static void test_emulator__structures_in_shared_memory_lie_where_c_allows(void **state) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  kjit_error error = {0};
+  const kjit_status status = run(fixture,
+                                 "struct arguments { int *data; };\nstruct three { long long one, two, three; };\n"
+                                 "extern \"C\" __global__ void k(arguments) {\n"
+                                 "  extern __shared__ three all[];\n"
+                                 "  const three own[2] = {{1, 2, (int)threadIdx.x}, {3, 4, 5}};\n"
+                                 "  all[threadIdx.x] = own[threadIdx.x % 2];\n}\n",
+                                 NULL, 32, &error);
+  assert_status(KJIT_OK, status, &error);
+  assert_string_equal("", emulator_complaint(&fixture->card));
 }
 
 static void test_emulator__threads_that_wait_forever_are_an_error(void **state) {
@@ -170,6 +187,7 @@ int main(void) {
       cmocka_unit_test(test_emulator__a_mistake_in_the_source_is_named_by_its_line),
       cmocka_unit_test(test_emulator__ptx_that_it_does_not_know_is_no_guess),
       cmocka_unit_test(test_emulator__a_write_beside_an_allocation_is_noticed),
+      cmocka_unit_test(test_emulator__structures_in_shared_memory_lie_where_c_allows),
       cmocka_unit_test(test_emulator__threads_that_wait_forever_are_an_error),
       cmocka_unit_test(test_emulator__real_machine_code_is_no_image_of_its),
       cmocka_unit_test(test_emulator__graphs_are_not_supported),

@@ -72,7 +72,9 @@ Chunk &chunk_at(Block &block, uint32_t address) {
 
 char *access_shared(Thread &by, uint32_t address, unsigned bytes, Access access, const char *what) {
   Block &block = *by.block;
-  char *const memory = shared_at(block, address, bytes, bytes, what);
+  // One access has a power of two of bytes. A structure of other bytes is written in pieces, of which the largest
+  // divides it.
+  char *const memory = shared_at(block, address, bytes, bytes & (~bytes + 1), what);
   for_chunks(block, address, bytes, [&](const Chunk &chunk) {
     if (chunk.barrier) fail("%s at shared 0x%x: an mbarrier is there", what, address);
     if (chunk.copying) fail("%s at shared 0x%x: a copy to it is in flight", what, address);
