@@ -3,9 +3,6 @@
  *
  *   compute-sanitizer --tool memcheck  --error-exitcode 9 gpu_attention_sanitizer_sample
  *   compute-sanitizer --tool racecheck --error-exitcode 9 gpu_attention_sanitizer_sample */
-#include <kjit/kjit.h>
-#include <stdio.h>
-
 #include "sample.h"
 #include "support/attention_check.h"
 
@@ -32,8 +29,11 @@ static const struct trial_problem problems[] = {
      .scale = 2},
 };
 
+_Static_assert(ATTENTION_VERDICT_TEXT_MAX <= SAMPLE_VERDICT_MAX, "a verdict fits");
+
 static kjit_status run_problem(const struct sample *sample, const struct trial_problem *problem,
-                               struct attention_verdict *verdict, kjit_error *error) {
+                               struct sample_verdict *verdict, kjit_error *error) {
+  struct attention_verdict found = {0};
   struct attention_data data = {0};
   struct attention_reference reference = {0};
   CUstream stream = sample->card.stream;
@@ -44,30 +44,16 @@ static kjit_status run_problem(const struct sample *sample, const struct trial_p
     if (status == KJIT_OK) status = kjit_attention_forward(sample->runtime, NULL, &data.args, stream, error);
   }
   if (status == KJIT_OK) status = card_synchronize(&sample->card, stream, error);
-  if (status == KJIT_OK) status = attention_judge(&data, &reference, verdict, error);
+  if (status == KJIT_OK) status = attention_judge(&data, &reference, &found, error);
+  attention_verdict_print(&found, problem, verdict->text);
+  verdict->passed = found.passed;
   attention_reference_destroy(&reference, &sample->card);
   attention_data_destroy(&data);
   return status;
 }
 
 static int run_all(const struct sample *sample) {
-  int failures = 0;
-  for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-    char what[PROBLEM_TEXT_MAX], numbers[ATTENTION_VERDICT_TEXT_MAX];
-    struct trial_problem problem = problems[i];
-    struct attention_verdict verdict = {0};
-    kjit_error error = {0};
-    problem.asked.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16; /* which changes one word of the products */
-    problem.lse = 1;
-    problem.seed = i;
-    const kjit_status status = run_problem(sample, &problem, &verdict, &error);
-    problem_print(&problem, what);
-    attention_verdict_print(&verdict, &problem, numbers);
-    printf("%s\n  %s\n", what, status == KJIT_OK ? numbers : error.message);
-    failures += status != KJIT_OK || !verdict.passed;
-  }
-  printf("%d not right\n", failures);
-  return failures ? 1 : 0;
+  return sample_run_problems(sample, problems, sizeof problems / sizeof *problems, run_problem);
 }
 
 int main(void) {

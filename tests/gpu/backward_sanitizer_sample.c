@@ -4,9 +4,6 @@
  *   compute-sanitizer --tool memcheck  --error-exitcode 9 gpu_backward_sanitizer_sample
  *   compute-sanitizer --tool racecheck --error-exitcode 9 gpu_backward_sanitizer_sample
  *   compute-sanitizer --tool initcheck --error-exitcode 9 gpu_backward_sanitizer_sample */
-#include <kjit/kjit.h>
-#include <stdio.h>
-
 #include "sample.h"
 #include "support/attention_gradients.h"
 
@@ -28,13 +25,19 @@ static const struct trial_problem problems[] = {
     {.asked = PROBLEM_OF(.batch = 1, .heads_q = 2, .seq_q = 200, .seq_kv = 130, .head_dim = 256)},
 };
 
-static kjit_status run_problem(const struct sample *sample, const struct trial_problem *problem, uint32_t flags,
-                               struct gradients_verdict *verdict, kjit_error *error) {
+_Static_assert(GRADIENTS_VERDICT_TEXT_MAX <= SAMPLE_VERDICT_MAX, "a verdict fits");
+
+static kjit_status run_problem(const struct sample *sample, const struct trial_problem *problem,
+                               struct sample_verdict *verdict, kjit_error *error) {
+  const uint32_t flags = problem->asked.flags & KJIT_ATTENTION_DETERMINISTIC; /* which is the backward call's alone */
   const struct gradient_choices choices = {.dlse = true, .seed = problem->seed};
+  struct trial_problem forward = *problem;
+  struct gradients_verdict found = {0};
   struct attention_data data = {0};
   struct gradients gradients = {0};
   CUstream stream = sample->card.stream;
-  kjit_status status = attention_data_create(&data, &sample->kernels, problem, error);
+  forward.asked.flags &= ~flags;
+  kjit_status status = attention_data_create(&data, &sample->kernels, &forward, error);
   if (status == KJIT_OK) status = kjit_attention_forward(sample->runtime, NULL, &data.args, stream, error);
   if (status == KJIT_OK) status = gradients_create(&gradients, &data, &choices, error);
   if (status == KJIT_OK) status = gradients_reference(&gradients, error);
@@ -44,32 +47,16 @@ static kjit_status run_problem(const struct sample *sample, const struct trial_p
     if (status == KJIT_OK) status = kjit_attention_backward(sample->runtime, NULL, 0, &gradients.args, stream, error);
   }
   if (status == KJIT_OK) status = card_synchronize(&sample->card, stream, error);
-  if (status == KJIT_OK) status = gradients_judge(&gradients, verdict, error);
+  if (status == KJIT_OK) status = gradients_judge(&gradients, &found, error);
+  gradients_verdict_print(&found, verdict->text);
+  verdict->passed = found.passed;
   gradients_destroy(&gradients);
   attention_data_destroy(&data);
   return status;
 }
 
 static int run_all(const struct sample *sample) {
-  int failures = 0;
-  for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-    char what[PROBLEM_TEXT_MAX], numbers[GRADIENTS_VERDICT_TEXT_MAX];
-    struct trial_problem problem = problems[i];
-    struct gradients_verdict verdict = {0};
-    kjit_error error = {0};
-    const uint32_t flags = problem.asked.flags & KJIT_ATTENTION_DETERMINISTIC;
-    problem.asked.flags &= ~flags; /* which is the backward call's alone */
-    problem.asked.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
-    problem.lse = 1;
-    problem.seed = i;
-    const kjit_status status = run_problem(sample, &problem, flags, &verdict, &error);
-    problem_print(&problem, what);
-    gradients_verdict_print(&verdict, numbers);
-    printf("%s\n  %s\n", what, status == KJIT_OK ? numbers : error.message);
-    failures += status != KJIT_OK || !verdict.passed;
-  }
-  printf("%d not right\n", failures);
-  return failures ? 1 : 0;
+  return sample_run_problems(sample, problems, sizeof problems / sizeof *problems, run_problem);
 }
 
 int main(void) {

@@ -31,3 +31,23 @@ int sample_main(const char *arch, int (*run)(const struct sample *sample)) {
   card_close(&sample.card);
   return code;
 }
+
+int sample_run_problems(const struct sample *sample, const struct trial_problem *problems, size_t count,
+                        sample_problem_run run) {
+  int failures = 0;
+  for (size_t i = 0; i < count; i++) {
+    char what[PROBLEM_TEXT_MAX];
+    struct trial_problem problem = problems[i];
+    struct sample_verdict verdict = {.passed = false};
+    kjit_error error = {0};
+    problem.asked.dtype = i % 2 ? KJIT_FP16 : KJIT_BF16; /* which changes one word of the products */
+    problem.lse = 1;
+    problem.seed = i;
+    const kjit_status status = run(sample, &problem, &verdict, &error);
+    problem_print(&problem, what);
+    printf("%s\n  %s\n", what, status == KJIT_OK ? verdict.text : error.message);
+    failures += status != KJIT_OK || !verdict.passed;
+  }
+  printf("%d not right\n", failures);
+  return failures ? 1 : 0;
+}
