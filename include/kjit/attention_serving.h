@@ -6,8 +6,9 @@
  *
  * The kernels are those of the family `attention_serving`, for sm_80 and later, and on Hopper those of
  * `attention_serving_sm90`, for few rows of q, and of `attention_prefill_sm90`, for many. Which one a call gets depends
- * on dtypes, head sizes, heads, pages, whether there is a softcap, and how many rows of q there are, and not on lengths
- * on the device: a model needs a handful, which kjit_attention_serving_kernels() lists.
+ * on dtypes, head sizes, heads, pages, which features are used (softcap, windows, ...), and how many rows of q and
+ * sequences there are, and not on lengths on the device: a model needs a handful, which
+ * kjit_attention_serving_kernels() lists. A call that is captured into a graph needs its kernel built before.
  */
 #ifndef KJIT_ATTENTION_SERVING_H
 #define KJIT_ATTENTION_SERVING_H

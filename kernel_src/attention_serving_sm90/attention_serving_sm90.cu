@@ -3,16 +3,16 @@
 //   O = softmax(scale * Q K^T) V for each (sequence, head), over the keys that a row sees
 //   (attention_serving/lengths.cuh)
 //
-// Tensors   attention_serving/params.h; fp16 or bf16, K and V also e4m3. K and V are read by TMA, over a cache, over
-// the keys of all
-//           sequences, or over pages of a multiple of 8 positions. Lengths, offsets and page tables are read on the
-//           device. With pages no keys padded on the left; no rotary.
-// Grid      blocks_per_sm blocks of threads for each multiprocessor, each with an equal run of all work, whatever the
-//           batch (attention_serving/plan.cuh).
-// Threads   one warpgroup that multiplies, stores and merges (worker.cuh, worker_e4m3.cuh), and a warp that loads
-// (producer.cuh). Shared    stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh). Results   a tile
-// whose keys lie in several runs leaves partial results, which the last blocks of threads to arrive
-//           merge in a fixed order (attention_serving/merge.cuh).
+// Tensors    attention_serving/params.h; fp16 or bf16, K and V also e4m3. K and V are read by TMA, over a cache, over
+//            the keys of all sequences, or over pages of a multiple of 8 positions. Lengths, offsets and page tables
+//            are read on the device. There is no padding on the left.
+// Grid       blocks_per_sm blocks of threads for each multiprocessor, each with an equal run of all work, whatever the
+//            batch (few.cuh, attention_serving/plan.cuh); with one_part, each with one part of one tile (part.cuh).
+// Threads    one warpgroup that multiplies, stores and merges (worker.cuh, worker_e4m3.cuh), and a warp that loads
+//            (producer.cuh); with one_part a warp of the warpgroup loads (one_part.cuh).
+// Shared     stages * (K + V), memory for Q or for merging, and mbarriers (shared.cuh).
+// Results    a tile whose keys lie in several runs leaves partial results, which the tile's blocks of threads merge
+//            together in a fixed order (meeting.cuh).
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
 #include <kjit/ptx/griddepcontrol.cuh>
 #include <kjit/ptx/memory.cuh>
@@ -20,10 +20,13 @@
 
 #include "attention_serving_sm90/config.cuh"
 
+#if KJIT_one_part
+#include "attention_serving_sm90/one_part.cuh"
+#elif KJIT_cache == 24
 #include "attention_serving_sm90/producer.cuh"
-#if KJIT_cache == 24
 #include "attention_serving_sm90/worker_e4m3.cuh"
 #else
+#include "attention_serving_sm90/producer.cuh"
 #include "attention_serving_sm90/worker.cuh"
 #endif
 
@@ -31,12 +34,21 @@
 #error "attention_serving_sm90 requires sm_90a"
 #endif
 
-extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void attention_serving_sm90(
-    const __grid_constant__ attention_serving_sm90_params p) {
+#if KJIT_one_part
+using Params = attention_serving_one_part_params;
+#else
+using Params = attention_serving_sm90_params;
+#endif
+
+extern "C" __global__
+__launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void attention_serving_sm90(const __grid_constant__ Params p) {
   extern __shared__ char raw[];
   const uint32_t start = cvta_to_shared(raw);
   const uint32_t aligned = (start + SERVING_SM90_ALIGNMENT - 1) & ~(SERVING_SM90_ALIGNMENT - 1u);
   const Layout layout{aligned, raw + (aligned - start)};
+#if KJIT_one_part
+  OnePart(p, layout, __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0)).run();
+#else
   if (threadIdx.x == 0) layout.initialise();
   if (threadIdx.x == cfg::kWorkers) { // of the warp that will load
     prefetch_tensormap((const TensorMap *)&p.k);
@@ -69,4 +81,5 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads, cfg::kBlocksPerSm) void a
     Producer(p, layout, lane, is_few, few, walk).run(found);
   else
     Worker(p.serving, layout, warp, lane).run();
+#endif
 }

@@ -21,6 +21,8 @@
 #error "KJIT_stages or KJIT_blocks_per_sm is not defined: key blocks in shared memory, blocks of threads on an SM"
 #elif !defined(KJIT_softcap)
 #error "KJIT_softcap is not defined: 0 or 1"
+#elif !defined(KJIT_one_part)
+#error "KJIT_one_part is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -54,7 +56,8 @@ constexpr bool kNarrow = KJIT_cache == 24; // K and V of 8 bits an element, else
 constexpr int kCacheBytes = kNarrow ? 1 : 2;
 
 constexpr int kWorkers = SERVING_SM90_WORKERS;
-constexpr int kThreads = SERVING_SM90_THREADS;
+constexpr bool kOnePart = KJIT_one_part; // a block of threads computes one part of one tile (one_part.cuh)
+constexpr int kThreads = kOnePart ? SERVING_SM90_WORKERS : SERVING_SM90_THREADS;
 constexpr int kWorkersBarrier = 1;
 
 // A barrier among the threads that multiply, store and merge.
@@ -69,6 +72,10 @@ static_assert(kRows == 16 || kRows == 32 || kRows == 64, "rows: 16, 32 or 64");
 static_assert(kKeys % 16 == 0 && kKeys <= 256, "keys: a multiple of 16 up to 256");
 static_assert(kStages >= 2 && kStages <= 16, "stages: 2 to 16");
 static_assert(kBlocksPerSm >= 1 && kBlocksPerSm <= 2, "blocks_per_sm: 1 or 2");
+static_assert(!kOnePart || (!kNarrow && !kSoftcap && kRows == SERVING_SM90_M), "one_part: 16-bit caches, 64 rows");
+static_assert(!kOnePart || kHeadDim <= 128, "one_part: Q is held in registers");
+static_assert(!kOnePart || kKeys >= 64, "one_part: blocks of keys are fewer than 2^20");
+static_assert(!kOnePart || kStages * (kKeys / 16) <= kLanesPerWarp, "one_part: a lane for each box of 16 rows");
 static_assert(kThreads == KJIT_threads, "threads: the host launches as many as there are");
 
 // A tile lies in shared memory as bands of 64 columns, [band][rows][64], each with rows of 128 bytes that TMA swizzles.
@@ -84,7 +91,7 @@ constexpr int kValueBytes = kKeys * kRowBytes * kValueBands;
 
 // Memory of the workers for one tile: Q, whose last band is read as 64 rows however few there are; when the tile is
 // done, what merging takes in its place (meeting.cuh); before the first tile, the costs of a chunk of
-// sequences.
+// sequences. A kernel with one_part holds Q in registers.
 constexpr int kQueryBytes = ((bands(kHeadDim) - 1) * kRows + SERVING_SM90_M) * kRowBytes;
 constexpr int kWordAt = SERVING_SM90_SCRATCH_BYTES * kWorkers;
 constexpr int kMergeBytes = kWordAt + 16;
@@ -101,7 +108,7 @@ constexpr int kNarrowBytes = kStatisticsAt + kKeyWarps * kRows * 8;
 using OTile = SharedTile<kRows, kHeadDimV, true>; // in 16 bits
 
 constexpr int kWideBytes = kQueryBytes > kMergeBytes ? kQueryBytes : kMergeBytes;
-constexpr int kWorkBytes = kNarrow ? kNarrowBytes : kWideBytes;
+constexpr int kWorkBytes = kOnePart ? kMergeBytes : kNarrow ? kNarrowBytes : kWideBytes;
 static_assert(kMergeBytes <= kWorkBytes, "what merging takes lies where the workers' memory is");
 constexpr int kPlanBytes = kThreads * 12;
 static_assert(kPlanBytes <= kWorkBytes, "the costs of sequences lie where the workers' memory will");

@@ -139,6 +139,31 @@ static const struct mutation sm90_mutations[] = {
     {"every head begins where the sequence does", "attention_serving_sm90/few.cuh", "begins += head * of_tile;", ";"},
 };
 
+/* Caught by decoding of two sequences in pages on Hopper, for which the kernel with one_part is. As above, the first by
+ * default. */
+static const struct mutation one_part_mutations[] = {
+    {"a row of V behind the last key is left", "attention_serving_sm90/one_part.cuh", "int i = from * 8 + thread;",
+     "int i = (from + 1) * 8 + thread;"},
+    {"what was cleared is not fenced off from wgmma", "attention_serving_sm90/one_part.cuh",
+     "fence_async_proxy(); // before V", "// before V"},
+    {"one key too many is seen", "attention_serving_sm90/one_part.cuh", "if (n * 8 + i >= valid)",
+     "if (n * 8 + i > valid)"},
+    {"nobody waits for V", "attention_serving_sm90/one_part.cuh", "mbarrier_wait_parity(at.values_full(slot), parity);",
+     ";"},
+    {"rows that do not exist are written", "attention_serving_sm90/one_part_result.cuh",
+     "if (own_row(r) >= rows) continue;\\n      float *const to", "float *const to"},
+    {"a page is looked up in the row of another sequence", "attention_serving_sm90/one_part.cuh",
+     "p.page_table[part.sequence * p.page_table_stride + page]", "p.page_table[page]"},
+    {"the next pages are those before them", "attention_serving_sm90/one_part.cuh",
+     "next += cfg::kStages;\\n      look_up();", "next += cfg::kStages;"},
+    {"partial results are merged before all have arrived", "attention_serving_sm90/one_part_result.cuh",
+     "if (!arrives_last) wait_for_all();", ";"},
+    {"a part of a tile ends a key block early", "attention_serving_sm90/part.cuh", "of_tile : out.from + most;",
+     "of_tile - 1 : out.from + most;"},
+    {"every part is of the first head", "attention_serving_sm90/part.cuh", "out.head = within / out.parts;",
+     "out.head = 0;"},
+};
+
 /* Caught by decoding from a cache of e4m3 on Hopper, with rows of q that do not fit fp16 as they are. */
 static const struct mutation e4m3_mutations[] = {
     {"bytes of one key's neighbouring columns are taken for two keys'", "attention_serving/products_e4m3.cuh",
@@ -306,6 +331,21 @@ static void test_serving__mistakes_in_decoding_on_hopper_are_caught(void **state
   assert_caught(state, &c, sm90_mutations, first_or_all(sizeof sm90_mutations / sizeof *sm90_mutations));
 }
 
+static void test_serving__mistakes_with_few_tiles_on_hopper_are_caught(void **state) {
+  struct serving_case c = serving_plain_case();
+  c.batch = c.heads_kv = 2;
+  c.group = 37; /* slices of the result for all blocks of threads */
+  c.cache = SERVING_PAGED;
+  c.workspace = true;
+  c.rows[0] = c.rows[1] = 1;
+  c.keys[0] = 1500; /* parted among blocks of threads, each part in more blocks than there are stages */
+  c.keys[1] = 70;
+  /* Four tiles for sixteen blocks of threads. */
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "8", 1));
+  assert_caught(state, &c, one_part_mutations, first_or_all(sizeof one_part_mutations / sizeof *one_part_mutations));
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "4", 1));
+}
+
 static void test_serving__mistakes_with_a_cache_of_e4m3_are_caught(void **state) {
   struct serving_case c = serving_plain_case();
   c.dtype = KJIT_BF16;
@@ -337,6 +377,7 @@ int main(void) {
       cmocka_unit_test(test_serving__mistakes_in_prefill_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_mixed_batches_are_caught),
       cmocka_unit_test(test_serving__mistakes_in_decoding_on_hopper_are_caught),
+      cmocka_unit_test(test_serving__mistakes_with_few_tiles_on_hopper_are_caught),
       cmocka_unit_test(test_serving__mistakes_with_a_cache_of_e4m3_are_caught),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));

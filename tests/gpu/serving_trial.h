@@ -24,7 +24,7 @@ struct serving_case {
   enum serving_layout layout;
   int page_size;
   bool ragged_q, ragged_new;
-  int rows[SERVING_BATCH_MAX];    /* of q */
+  int rows[SERVING_BATCH_MAX];    /* of q; where they differ, ragged_q or seqused_q tells them */
   int keys[SERVING_BATCH_MAX];    /* in the cache, the padding on the left included; may be -1 with append */
   int added[SERVING_BATCH_MAX];   /* appended; all equal unless ragged_new */
   int leftpad[SERVING_BATCH_MAX]; /* slots without a key */

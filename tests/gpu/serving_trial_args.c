@@ -67,6 +67,13 @@ static void fill_page_table(struct serving_trial *trial, int32_t *host) {
   }
 }
 
+/* Do sequences have different numbers of rows, which then must be told? */
+static bool rows_differ(const struct serving_case *c) {
+  for (int b = 1; b < c->batch; b++)
+    if (c->rows[b] != c->rows[0]) return true;
+  return false;
+}
+
 static void fill_tables(struct serving_trial *trial) {
   const struct serving_case *c = &trial->c;
   kjit_attention_serving_args *args = &trial->args;
@@ -92,7 +99,7 @@ static void fill_tables(struct serving_trial *trial) {
   if (c->ragged_q) args->cu_seqlens_q = tables.card + at[0];
   if (c->cache == SERVING_RAGGED) args->cu_seqlens_k = tables.card + at[1];
   if (c->ragged_new) args->cu_seqlens_k_new = tables.card + at[2];
-  if (c->use_seqused_q || !c->ragged_q) args->seqused_q = tables.card + at[3];
+  if (c->use_seqused_q || (!c->ragged_q && rows_differ(c))) args->seqused_q = tables.card + at[3];
   if (c->cache != SERVING_RAGGED) args->seqused_k = tables.card + at[4];
   if (c->use_cache_index) args->cache_batch_idx = tables.card + at[5];
   if (c->use_leftpad) args->leftpad_k = tables.card + at[6];

@@ -144,11 +144,11 @@ size_t prefill_order_bytes(uint32_t run_count, int64_t batch) {
 }
 
 /* The order, and behind it the parts of divided tiles: O of a consumer's rows, and each row's maximum and sum. */
-static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t batch) {
+static size_t partial_bytes(const int32_t *values, uint32_t run_count, const struct serving_problem *problem) {
   const size_t part = SM90_GROUP_ROWS * (size_t)(prefill_config_view(values)->head_dim_v + 2) * sizeof(float);
   const size_t slots = (size_t)run_count * PREFILL_SLOTS_PER_BLOCK + PREFILL_MORE_SLOTS;
-  if (!prefill_config_view(values)->few) return prefill_order_bytes(run_count, batch);
-  return prefill_order_bytes(run_count, batch) + slots * part;
+  if (!prefill_config_view(values)->few) return prefill_order_bytes(run_count, problem->batch);
+  return prefill_order_bytes(run_count, problem->batch) + slots * part;
 }
 
 static int32_t undivided_rows(const int32_t *values) {

@@ -99,14 +99,15 @@ static unsigned plan_tag(const struct call *call) {
 /* Choose a part's kernel. */
 static kjit_status decide_part(struct call *call, const struct serving_problem *problem, int32_t sm_margin,
                                struct part *part, kjit_error *error) {
-  const struct family_place place = family_place_of_device(call->device);
   const uint32_t multiprocessors = call->device->multiprocessors, margin = (uint32_t)sm_margin;
+  struct family_place place = family_place_of_device(call->device);
+  place.sm_count = margin < multiprocessors ? multiprocessors - margin : 1;
   *part = (struct part){0};
   const kjit_status status = serving_choose(problem, KJIT_SERVING_ATTEND, &place, &part->choice, error);
   if (status != KJIT_OK) return status;
   const struct serving_family *family = part->choice.family;
-  part->runs = family->runs(part->choice.values, margin < multiprocessors ? multiprocessors - margin : 1);
-  const size_t bytes = family->partial_bytes(part->choice.values, part->runs, problem->batch);
+  part->runs = family->runs(part->choice.values, place.sm_count);
+  const size_t bytes = family->partial_bytes(part->choice.values, part->runs, problem);
   if (bytes > call->partial_bytes) call->partial_bytes = bytes;
   return KJIT_OK;
 }
@@ -354,7 +355,11 @@ static kjit_status add_attend(struct serving_problem *problem, int64_t rows, int
                               kjit_error *error) {
   problem->packed_rows = rows * problem->group;
   problem->rows = all;
-  const kjit_status status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
+  kjit_status status = KJIT_OK;
+  for (int i = 0; i < 2 && status == KJIT_OK; i++) {
+    problem->is_simple = i == 0;
+    status = add_kernel(problem, KJIT_SERVING_ATTEND, place, configs, count, error);
+  }
   return status == KJIT_OK ? add_kernel(problem, KJIT_SERVING_PLAN, place, configs, count, error) : status;
 }
 

@@ -106,8 +106,8 @@ static uint32_t runs(const int32_t *values, uint32_t multiprocessors) {
 }
 
 /* A run ends the tile of another, and begins one that another ends: two slots. */
-static size_t partial_bytes(const int32_t *values, uint32_t run_count, int64_t batch) {
-  (void)batch;
+static size_t partial_bytes(const int32_t *values, uint32_t run_count, const struct serving_problem *problem) {
+  (void)problem;
   return 2 * (size_t)run_count * serving_partial_bytes(serving_config_view(values));
 }
 

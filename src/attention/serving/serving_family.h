@@ -21,11 +21,14 @@ struct serving_problem {
   int64_t rows;        /* at most so many rows of all sequences together */
   int64_t page_size;   /* 0: no pages */
   bool softcap;
-  bool is_narrow;  /* k and v are of 8 bits, KJIT_FP8_E4M3 */
-  bool is_plain;   /* keys from slot 0 on, strides that a tensor map can have */
-  bool is_banded;  /* heads of K and of V are a multiple of 64 columns apart */
-  bool rotates;    /* there are rotary tables */
-  bool is_mixed;   /* sequences with few rows and many keys may be among those with many rows */
+  bool is_narrow; /* k and v are of 8 bits, KJIT_FP8_E4M3 */
+  bool is_plain;  /* keys from slot 0 on, strides that a tensor map can have */
+  bool is_banded; /* heads of K and of V are a multiple of 64 columns apart */
+  bool rotates;   /* there are rotary tables */
+  bool is_mixed;  /* sequences with few rows and many keys may be among those with many rows */
+  /* Every sequence has the same rows, which packed_rows counts, and its own row of the cache or of the page table, of
+   * fewer than 2^26 positions. There is no window to the left, chunk, rotary, sinks, padding, or number of splits. */
+  bool is_simple;
   bool is_unsplit; /* a row's keys are to be summed in one piece, whatever the batch */
 };
 
@@ -57,8 +60,8 @@ struct serving_family {
   /* Blocks of threads of the attend pass, which are the runs of its schedule. */
   uint32_t (*runs)(const int32_t *values, uint32_t multiprocessors);
 
-  /* Bytes of what so many runs write for so many sequences beside the result. A multiple of 16. */
-  size_t (*partial_bytes)(const int32_t *values, uint32_t runs, int64_t batch);
+  /* Bytes of what so many runs write beside the result, for a problem that has this config. A multiple of 16. */
+  size_t (*partial_bytes)(const int32_t *values, uint32_t runs, const struct serving_problem *problem);
 
   /* Make the attend pass's argument, of up to SERVING_ARGUMENT_MAX bytes, from the one that all families take. NULL: it
    * is that one. Thread-safe. */

@@ -33,6 +33,19 @@ static bool is_mixed(const kjit_attention_serving_args *args) {
   return args->batch > 1 && (args->cu_seqlens_q || args->seqused_q) && (args->page_table || args->seqused_k);
 }
 
+/* Positions of a sequence's keys up to which a call is simple: kernels count them by sums of fp32. */
+#define SIMPLE_POSITIONS ((int64_t)1 << 26)
+
+/* A call as most engines make it when they decode. `max_seqlen_q` must be no less than the rows that there are, because
+ * a kernel for few rows would leave out the others. */
+static bool is_simple(const kjit_attention_serving_args *args, const kjit_tensor *q, const kjit_tensor *k) {
+  const int64_t positions = args->page_table ? args->max_pages * k->shape[SEQ] : k->shape[SEQ];
+  const bool has_bound = args->max_seqlen_q && args->max_seqlen_q < q->shape[SEQ];
+  return positions < SIMPLE_POSITIONS && !has_bound && !args->cu_seqlens_q && !args->seqused_q && !args->cu_seqlens_k &&
+         !args->cu_seqlens_k_new && !args->cache_batch_idx && !args->leftpad_k && !args->rotary_cos && !args->sinks &&
+         args->window_left < 0 && args->attention_chunk == 0 && args->num_splits == 0;
+}
+
 struct serving_problem serving_arguments_problem(const kjit_attention_serving_args *args) {
   const kjit_tensor q = serving_view_of(args, Q), k = serving_view_of(args, K), v = serving_view_of(args, V),
                     o = serving_view_of(args, O);
@@ -55,6 +68,7 @@ struct serving_problem serving_arguments_problem(const kjit_attention_serving_ar
                                   .is_banded = is_banded(&k) && is_banded(&v),
                                   .is_plain = is_mapped && !args->leftpad_k,
                                   .rotates = args->rotary_cos != NULL,
+                                  .is_simple = is_simple(args, &q, &k),
                                   .is_unsplit = args->num_splits == 1};
 }
 

@@ -9,7 +9,7 @@
 #include "attention/serving/serving_box.h"
 #include "attention/serving_sm90/serving_sm90_config.h"
 #include "attention/tensor_box.h"
-#include "attention_serving_sm90/params.h"
+#include "attention_serving_sm90/one_part_params.h"
 #include "base/error.h"
 #include "base/threads/recent.h"
 #include "runtime/runtime_internal.h"
@@ -18,6 +18,9 @@ _Static_assert(sizeof(struct serving_tensor_map) == RUNTIME_TENSOR_MAP_BYTES, "t
 _Static_assert(sizeof(struct attention_serving_sm90_params) <= SERVING_ARGUMENT_MAX, "an argument has its place");
 _Static_assert(offsetof(struct attention_serving_sm90_params, serving) == 2 * RUNTIME_TENSOR_MAP_BYTES,
                "k, v, then the rest");
+_Static_assert(sizeof(struct attention_serving_one_part_params) <= sizeof(struct attention_serving_sm90_params) &&
+                   offsetof(struct attention_serving_one_part_params, used_k) == 2 * RUNTIME_TENSOR_MAP_BYTES,
+               "k, v, then the rest, in the same place");
 
 /* Everything that the maps depend on. */
 struct key {
@@ -56,17 +59,61 @@ static struct runtime_tensor describe(const struct attention_serving_params *par
   return serving_box_describe(params, data, strides, dtype, columns, rows, promotion);
 }
 
+static int log2_of(int value) {
+  int log2 = 0;
+  while (value >> log2 > 1)
+    log2++;
+  return log2;
+}
+
+/* What the kernel with one_part reads of the argument, behind the maps, in place of `serving`. */
+static void fill_one_part(const struct serving_sm90_config *config, const struct attention_serving_params *params,
+                          int box_rows, struct attention_serving_one_part_params *to) {
+  const int64_t slots = params->page_size ? (int64_t)params->max_pages * params->page_size : params->rows_k;
+  to->used_k = params->used_k;
+  to->page_table = params->page_table;
+  to->page_table_stride = params->page_table_stride;
+  to->max_pages = params->max_pages;
+  to->batch = params->batch;
+  to->heads_kv = params->heads_kv;
+  to->runs_of_tile = params->runs / (params->batch * params->heads_kv);
+  to->capacity = (int)slots; /* serving_params.c: fewer than 2^26 */
+  to->rows_new = params->k_new ? params->rows_new : 0;
+  to->rows_q = params->rows_q;
+  to->group = params->group;
+  to->window_right = params->window_right;
+  to->box_rows = box_rows;
+  to->box_shift = log2_of(config->keys / box_rows);
+  to->page_shift = params->page_shift;
+  to->cache_rows = params->cache_rows;
+  to->scale_log2 = params->scale_log2;
+  to->q = params->q;
+  to->q_stride = params->q_stride;
+  to->partials = params->partials;
+  to->arrivals = params->arrivals;
+  to->o = params->o;
+  to->o_stride = params->o_stride;
+  to->lse = params->lse;
+  to->lse_batch_stride = params->lse_batch_stride;
+  to->lse_head_stride = params->lse_head_stride;
+}
+
 kjit_status serving_sm90_argument(kjit_runtime *runtime, const int32_t *values,
                                   const struct attention_serving_params *params, void *argument, kjit_error *error) {
   const struct serving_sm90_config *config = serving_sm90_view(values);
   struct attention_serving_sm90_params *const to = argument;
   struct recent *const maps = runtime_slot_get(runtime, &slot);
   if (!maps) return error_no_memory(error);
-  to->serving = *params;
-  to->box_rows = params->page_size ? common_power_of_two(params->page_size, config->keys) : config->keys;
+  const int box_rows = params->page_size ? common_power_of_two(params->page_size, config->keys) : config->keys;
+  if (config->one_part) {
+    fill_one_part(config, params, box_rows, argument);
+  } else {
+    to->serving = *params;
+    to->box_rows = box_rows;
+  }
   const struct key key = {
-      {describe(params, params->k, &params->k_stride, config->cache, config->head_dim, to->box_rows),
-       describe(params, params->v, &params->v_stride, config->cache, config->head_dim_v, to->box_rows)}};
+      {describe(params, params->k, &params->k_stride, config->cache, config->head_dim, box_rows),
+       describe(params, params->v, &params->v_stride, config->cache, config->head_dim_v, box_rows)}};
   if (recent_get(maps, &key, to)) return KJIT_OK;
   kjit_status status = runtime_tensor_map_encode(runtime, &key.tensors[0], "k", &to->k, error);
   if (status == KJIT_OK) status = runtime_tensor_map_encode(runtime, &key.tensors[1], "v", &to->v, error);

@@ -13,6 +13,9 @@
 enum {
   ROW_STEP = 16,            /* rows of a warp's accumulators */
   MAX_KEYS = 128,           /* a lane looks up the page of each box */
+  MIN_ONE_PART_KEYS = 64,   /* blocks of keys are counted up to 2^20 */
+  MAX_ONE_PART_HEAD = 128,  /* Q is held in registers */
+  BOXES = 32,               /* of 16 rows of keys in all stages: a lane of a warp has each */
   MIN_STAGES = 2,           /* a block is loaded while another is used */
   MAX_STAGES = 16,          /* more does not fit with any block worth having */
   MAX_BLOCKS_PER_SM = 2,    /* a tile's counters are as many as SERVING_MOST_BLOCKS_PER_SM makes room for */
@@ -47,12 +50,13 @@ static uint32_t bands(int32_t columns, uint32_t element_bytes) {
   return (uint32_t)integer_divide_up(columns * (int32_t)element_bytes, SERVING_SM90_ROW_BYTES);
 }
 
-/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with a narrow cache
- * each warp's O and, behind these, maxima and sums. */
+/* Memory of the workers for one tile, as config.cuh has it: Q, or what merging takes in its place; with one_part only
+ * the latter; with a narrow cache each warp's O and, behind these, maxima and sums. */
 static uint32_t work_bytes(const struct serving_sm90_config *config) {
   const uint32_t merge = SERVING_SM90_SCRATCH_BYTES * SERVING_SM90_WORKERS + 16;
   const uint32_t q =
       ((bands(config->head_dim, 2) - 1) * (uint32_t)config->rows + SERVING_SM90_M) * SERVING_SM90_ROW_BYTES;
+  if (config->one_part) return merge;
   if (serving_sm90_is_narrow(config))
     return SERVING_SM90_M * ((uint32_t)config->head_dim_v + 8) * 4 + SERVING_SM90_M * 8;
   return q > merge ? q : merge;
@@ -74,7 +78,8 @@ uint32_t serving_sm90_registers(const struct serving_sm90_config *config) {
     return (uint32_t)(integer_divide_up(config->head_dim, 64) * 16 + config->head_dim_v / 2 +
                       config->keys / key_warps / 2);
   }
-  return (uint32_t)config->head_dim_v / 2 + (uint32_t)config->keys / 2 + (uint32_t)config->keys / 4;
+  const int32_t q = config->one_part ? (config->head_dim + 15) / 16 * 4 : 0;
+  return (uint32_t)(config->head_dim_v / 2 + config->keys / 2 + config->keys / 4 + q);
 }
 
 size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
@@ -83,11 +88,12 @@ size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config) {
 
 /* ---- Rules ---- */
 
-/* The registers that S, P and O may take of the 255 or 168 that a thread has with 1 or 2 blocks on an SM.
- * The rest is for addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
-static int32_t most_registers(int32_t blocks_per_sm) {
+/* The registers that S, P and O, and Q with one_part, may take of the 255 or 168 that a thread has with 1 or 2 blocks
+ * on an SM; with one_part 255 with 2 blocks too, because a block has no further warp that loads. The rest is for
+ * addresses, the walk along the tiles, row maxima and sums, and for what the compiler needs. */
+static int32_t most_registers(const struct serving_sm90_config *config) {
   static const int32_t most[MAX_BLOCKS_PER_SM] = {208, 120};
-  return most[blocks_per_sm - 1];
+  return most[config->one_part ? 0 : config->blocks_per_sm - 1];
 }
 
 /* The shared memory that a block may have beside the others of its SM. */
@@ -96,7 +102,7 @@ static uint32_t most_shared(int32_t blocks_per_sm) {
 }
 
 bool serving_sm90_fits(const struct serving_sm90_config *config) {
-  return (int32_t)serving_sm90_registers(config) <= most_registers(config->blocks_per_sm) &&
+  return (int32_t)serving_sm90_registers(config) <= most_registers(config) &&
          serving_sm90_shared_bytes(config) <= most_shared(config->blocks_per_sm);
 }
 
@@ -112,6 +118,19 @@ static kjit_status check_narrow(const struct serving_sm90_config *config, kjit_e
   return rule_broken(error, "keys", config->keys, "a multiple of 1024 / rows with cache FP8_E4M3");
 }
 
+static kjit_status check_one_part(const struct serving_sm90_config *config, kjit_error *error) {
+  if (!rule_is_between(config->one_part, 0, 1)) return rule_broken(error, "one_part", config->one_part, "0 or 1");
+  if (!config->one_part) return KJIT_OK;
+  if (serving_sm90_is_narrow(config)) return rule_broken(error, "cache", config->cache, "dtype with one_part 1");
+  if (config->softcap) return rule_broken(error, "softcap", config->softcap, "0 with one_part 1");
+  if (config->head_dim > MAX_ONE_PART_HEAD)
+    return rule_broken(error, "head_dim", config->head_dim, "at most 128 with one_part 1");
+  if (config->rows != SERVING_SM90_M) return rule_broken(error, "rows", config->rows, "64 with one_part 1");
+  if (config->keys < MIN_ONE_PART_KEYS) return rule_broken(error, "keys", config->keys, "64 or 128 with one_part 1");
+  if (config->stages * (config->keys / ROW_STEP) <= BOXES) return KJIT_OK;
+  return rule_broken(error, "stages", config->stages, "at most 512 / keys with one_part 1");
+}
+
 static kjit_status check_tile(const struct serving_sm90_config *config, kjit_error *error) {
   if (!rule_is_between(config->rows, ROW_STEP, SERVING_SM90_M) || !rule_is_power_of_two(config->rows))
     return rule_broken(error, "rows", config->rows, "16, 32 or 64");
@@ -123,11 +142,10 @@ static kjit_status check_tile(const struct serving_sm90_config *config, kjit_err
     return rule_broken(error, "blocks_per_sm", config->blocks_per_sm, "1 or 2");
   if (serving_sm90_fits(config)) return KJIT_OK;
   return error_set(error, KJIT_ERR_INVALID_CONFIG,
-                   "keys is %d: a thread needs %u registers for S, P and O and a block %u bytes of shared memory; "
+                   "keys is %d: a thread needs %u registers for S, P, O and Q and a block %u bytes of shared memory; "
                    "must be at most %d and %u with blocks_per_sm %d",
                    (int)config->keys, serving_sm90_registers(config), serving_sm90_shared_bytes(config),
-                   (int)most_registers(config->blocks_per_sm), most_shared(config->blocks_per_sm),
-                   (int)config->blocks_per_sm);
+                   (int)most_registers(config), most_shared(config->blocks_per_sm), (int)config->blocks_per_sm);
 }
 
 static kjit_status check(const kjit_family *family, const int32_t *values, kjit_error *error) {
@@ -141,13 +159,15 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   kjit_status status = rule_check_head("head_dim", config->head_dim, error);
   if (status == KJIT_OK) status = rule_check_head("head_dim_v", config->head_dim_v, error);
   if (status == KJIT_OK) status = check_tile(config, error);
-  return status == KJIT_OK ? check_narrow(config, error) : status;
+  if (status == KJIT_OK) status = check_narrow(config, error);
+  return status == KJIT_OK ? check_one_part(config, error) : status;
 }
 
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   const struct serving_sm90_config *config = serving_sm90_view(values);
   (void)family;
-  *out = (kjit_geometry){.threads = {SERVING_SM90_THREADS, 1, 1}, .shared_bytes = serving_sm90_shared_bytes(config)};
+  *out = (kjit_geometry){.threads = {config->one_part ? SERVING_SM90_WORKERS : SERVING_SM90_THREADS, 1, 1},
+                         .shared_bytes = serving_sm90_shared_bytes(config)};
 }
 
 /* exp2 and division by the special function unit: they are exact enough, because the result is rounded to 16 bits. */

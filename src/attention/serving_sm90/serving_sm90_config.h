@@ -19,7 +19,8 @@
   X(keys, INT, "key rows of a block: 16, 32, 64 or 128")                                                               \
   X(stages, INT, "blocks of K and V in shared memory: 2 to 16")                                                        \
   X(blocks_per_sm, INT, "blocks of threads that share a multiprocessor: 1 or 2")                                       \
-  X(softcap, BOOL, "scores are capped")
+  X(softcap, BOOL, "scores are capped")                                                                                \
+  X(one_part, BOOL, "a block of threads computes one part of one tile: for few tiles; rows is 64")
 
 struct serving_sm90_config {
 #define SERVING_SM90_MEMBER(name, kind, text) int32_t name;
@@ -38,7 +39,8 @@ uint32_t serving_sm90_shared_bytes(const struct serving_sm90_config *config); /*
 /* k and v have 8 bits an element. */
 bool serving_sm90_is_narrow(const struct serving_sm90_config *config);
 
-uint32_t serving_sm90_registers(const struct serving_sm90_config *config); /* of a thread for S, P and O */
+uint32_t serving_sm90_registers(
+    const struct serving_sm90_config *config); /* of a thread for S, P and O, and for Q with one_part */
 
 /* Bytes of a partial result: O of a tile in fp32, and each row's maximum and sum. */
 size_t serving_sm90_partial_bytes(const struct serving_sm90_config *config);

@@ -117,6 +117,124 @@ static void test_serving_sm90_choose__configs_of_every_head_size_are_legal(void 
   }
 }
 
+/* What one_part is for: eight sequences of eight key heads, 64 tiles. */
+static struct serving_problem few_tiles(void) {
+  struct serving_problem problem = decoding();
+  problem.batch = problem.rows = 8;
+  problem.is_simple = true;
+  return problem;
+}
+
+static bool has_one_part(const struct serving_problem *problem) {
+  return serving_sm90_view(choose(problem, KJIT_SERVING_ATTEND).values)->one_part;
+}
+
+static void test_serving_sm90_choose__simple_calls_of_few_tiles_have_one_part(void **state) {
+  struct serving_problem problem = few_tiles();
+  (void)state;
+  for (problem.packed_rows = 1; problem.packed_rows <= 64; problem.packed_rows++)
+    assert_true(has_one_part(&problem));
+  problem = few_tiles();
+  problem.is_simple = false;
+  assert_false(has_one_part(&problem));
+}
+
+/* Four blocks of threads a tile: 66 tiles on 132 multiprocessors, and half as many on half of those. */
+static void test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of_threads(void **state) {
+  struct serving_problem problem = few_tiles();
+  struct family_place half = hopper;
+  struct serving_choice choice = {0};
+  kjit_error error;
+  (void)state;
+  assert_true(has_one_part(&problem));
+  problem.batch = 9; /* 72 tiles */
+  assert_false(has_one_part(&problem));
+  problem.heads_kv = 2;
+  problem.batch = 32;
+  assert_true(has_one_part(&problem));
+  problem.heads_kv = 1;
+  problem.batch = 33; /* more sequences than a warp has lanes */
+  assert_false(has_one_part(&problem));
+  problem = few_tiles();
+  half.sm_count /= 2;
+  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &half, &choice, &error), &error);
+  assert_int_equal(0, serving_sm90_view(choice.values)->one_part);
+}
+
+static void test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for(void **state) {
+  static const int64_t pages[] = {8, 24, 48, 200};
+  struct serving_problem problem = few_tiles();
+  (void)state;
+  for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+    problem.page_size = pages[i];
+    assert_false(has_one_part(&problem));
+  }
+  problem = few_tiles();
+  problem.softcap = true;
+  assert_false(has_one_part(&problem));
+  problem = few_tiles();
+  problem.is_narrow = true;
+  assert_false(has_one_part(&problem));
+  problem = few_tiles();
+  problem.head_dim = 136;
+  assert_false(has_one_part(&problem));
+  problem = few_tiles();
+  problem.head_dim_v = 136;
+  assert_false(has_one_part(&problem));
+}
+
+/* A caller makes one workspace for all batches. */
+static void test_serving_sm90_choose__memory_does_not_depend_on_the_batch(void **state) {
+  const struct serving_family *family = &serving_sm90_serving_family;
+  struct serving_problem few = few_tiles(), many = few_tiles();
+  (void)state;
+  many.batch = 100;
+  for (few.packed_rows = 1; few.packed_rows <= 64; few.packed_rows++) {
+    many.packed_rows = few.packed_rows;
+    const struct serving_choice a = choose(&few, KJIT_SERVING_ATTEND), b = choose(&many, KJIT_SERVING_ATTEND);
+    assert_int_not_equal(serving_sm90_view(a.values)->one_part, serving_sm90_view(b.values)->one_part);
+    assert_int_equal(family->runs(a.values, 132), family->runs(b.values, 132));
+    assert_int_equal(family->partial_bytes(a.values, 264, &few), family->partial_bytes(b.values, 264, &many));
+  }
+}
+
+static void test_serving_sm90_choose__configs_of_one_part_are_legal_or_named(void **state) {
+  struct serving_problem problem = few_tiles();
+  kjit_error error;
+  (void)state;
+  for (problem.head_dim = 8; problem.head_dim <= 128; problem.head_dim += 8) {
+    for (problem.head_dim_v = 8; problem.head_dim_v <= 128; problem.head_dim_v += 8) {
+      const struct serving_choice choice = choose(&problem, KJIT_SERVING_ATTEND);
+      error_clear(&error);
+      assert_int_equal(1, serving_sm90_view(choice.values)->one_part);
+      assert_status(KJIT_OK, serving_sm90_family.check(&serving_sm90_family, choice.values, &error), &error);
+    }
+  }
+  static const struct {
+    int32_t rows, keys, stages, softcap, one_part;
+    const char *named;
+  } wrong[] = {{16, 64, 2, 0, 1, "rows"},
+               {64, 32, 2, 0, 1, "keys"},
+               {64, 64, 2, 1, 1, "softcap"},
+               {64, 64, 2, 0, 2, "one_part"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    const struct serving_sm90_config config = {.dtype = KJIT_BF16,
+                                               .cache = KJIT_BF16,
+                                               .head_dim = 64,
+                                               .head_dim_v = 64,
+                                               .rows = wrong[i].rows,
+                                               .keys = wrong[i].keys,
+                                               .stages = wrong[i].stages,
+                                               .blocks_per_sm = 2,
+                                               .softcap = wrong[i].softcap,
+                                               .one_part = wrong[i].one_part};
+    error_clear(&error);
+    assert_status(KJIT_ERR_INVALID_CONFIG,
+                  serving_sm90_family.check(&serving_sm90_family, (const int32_t *)&config, &error), &error);
+    assert_contains(error.message, wrong[i].named);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_serving_sm90_choose__few_rows_are_its_own),
@@ -126,6 +244,11 @@ int main(void) {
       cmocka_unit_test(test_serving_sm90_choose__pages_are_of_a_multiple_of_8_positions),
       cmocka_unit_test(test_serving_sm90_choose__what_tma_cannot_load_is_another_familys),
       cmocka_unit_test(test_serving_sm90_choose__configs_of_every_head_size_are_legal),
+      cmocka_unit_test(test_serving_sm90_choose__simple_calls_of_few_tiles_have_one_part),
+      cmocka_unit_test(test_serving_sm90_choose__one_part_is_for_a_quarter_of_the_blocks_of_threads),
+      cmocka_unit_test(test_serving_sm90_choose__one_part_is_not_for_what_it_has_no_code_for),
+      cmocka_unit_test(test_serving_sm90_choose__memory_does_not_depend_on_the_batch),
+      cmocka_unit_test(test_serving_sm90_choose__configs_of_one_part_are_legal_or_named),
   };
   return cmocka_run_group_tests_name("serving_sm90_choose", tests, NULL, NULL);
 }

@@ -1,0 +1,37 @@
+/* The one argument of attention_serving_sm90 with one_part, by value: the few members that a call of few sequences
+ * needs, in the order in which the kernel reads them, because each line of 64 bytes of the argument that is read for
+ * the first time comes from memory. Read by the C compiler and by NVRTC. */
+#ifndef KJIT_KERNEL_SRC_ATTENTION_SERVING_SM90_ONE_PART_PARAMS_H
+#define KJIT_KERNEL_SRC_ATTENTION_SERVING_SM90_ONE_PART_PARAMS_H
+
+#include "attention_serving_sm90/params.h"
+
+struct attention_serving_one_part_params {
+  struct serving_tensor_map k, v; /* params.h; boxes have box_rows positions */
+  const int *used_k;              /* batch, or null: capacity */
+  const int *page_table;          /* or null */
+  long long page_table_stride;
+  int max_pages;     /* columns of the page table */
+  int batch;         /* sequences: 1 to 32 */
+  int heads_kv;      /* tiles are batch * heads_kv */
+  int runs_of_tile;  /* blocks of threads of the grid / tiles, >= 1 */
+  int capacity;      /* positions of a row of the cache, or of the page table: less than 2^26 */
+  int rows_new;      /* keys that every sequence appends; 0 */
+  int rows_q, group; /* rows_q * group <= 64 */
+  int window_right;  /* keys to the right of the diagonal that a row sees; -1: all */
+  int box_rows;      /* divides KJIT_keys */
+  int box_shift;     /* log2 of KJIT_keys / box_rows */
+  int page_shift;    /* log2 of a page's positions */
+  int cache_rows;    /* a page, or row of the cache, that does not exist */
+  float scale_log2;
+  const void *q;
+  struct attention_serving_strides q_stride;
+  float *partials;
+  int *arrivals;
+  void *o;
+  struct attention_serving_strides o_stride;
+  float *lse;
+  long long lse_batch_stride, lse_head_stride;
+};
+
+#endif

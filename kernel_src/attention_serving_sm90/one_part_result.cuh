@@ -1,0 +1,259 @@
+// What becomes of the part of a tile that a block of threads of one_part.cuh has computed: the tile's result if the
+// block has the whole tile, otherwise a partial result, which the tile's blocks of threads add up together.
+//
+// The blocks meet as meeting.cuh says: each arrives at counters in global memory; those that find all of the tile's
+// blocks running claim a slice of the result, wait for the others and merge it; the last to arrive merges what nobody
+// has claimed. Parts are added in an order that depends on their number alone, so that repeated launches are equal to
+// the bit.
+#pragma once
+#include <kjit/ptx/cvt.cuh>
+#include <kjit/ptx/math.cuh>
+#include <kjit/ptx/memory.cuh>
+#include <kjit/warp.cuh>
+
+#include "attention_serving_sm90/config.cuh"
+#include "attention_serving_sm90/part.cuh"
+
+struct OnePartResult {
+  static constexpr float kNoKey = -1e30f; // the maximum of a row that has seen no key
+  static constexpr int kOutput8 = cfg::kHeadDimV / 8;
+  static constexpr int kQuads = cfg::kHeadDimV / 4; // groups of four columns of a row
+  static constexpr int kLoaded = 4;                 // partial results that a thread loads at the same time
+  static constexpr int kMostHelpers = 8;            // threads that share the partial results of one quad
+
+  const attention_serving_one_part_params &p;
+  const Part &part;
+  const int rows;     // of the tile, those that exist
+  char *const shared; // kMergeBytes of the block's shared memory
+
+  // Row warp * 16 + lane / 4 + 8 * r of the tile is held by this thread.
+  static KJIT_DEVICE int own_row(int r) {
+    const int thread = (int)threadIdx.x;
+    return thread / kLanesPerWarp * 16 + thread % kLanesPerWarp / 4 + 8 * r;
+  }
+  // True when some of the warp's r-th rows exist, which is the same for all lanes of a warp.
+  KJIT_DEVICE bool has_rows(int warp, int r) const { return warp * 16 + 8 * r < rows; }
+
+  // The query and the query head of a row.
+  KJIT_DEVICE void find_row(int row, int &query, int &head) const {
+    query = parts::divide(row, p.group);
+    head = part.head * p.group + row - query * p.group;
+  }
+
+  // Store the result of a tile that this block of threads has alone. `maximum` is of scores.
+  KJIT_DEVICE void store(int warp, const float (&o)[kOutput8][4], const float (&maximum)[2],
+                         const float (&sum)[2]) const {
+    const int column = (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      if (!has_rows(warp, r)) continue;
+      const float total = quad_sum(sum[r]), inverse = total == 0.0f ? 0.0f : 1.0f / total;
+      if (own_row(r) >= rows) continue;
+      int query, head;
+      find_row(own_row(r), query, head);
+      char *const to = output_row(query, head) + 2 * column;
+#pragma unroll
+      for (int n = 0; n < kOutput8; n++)
+        *(uint32_t *)(to + 16 * n) = cvt_rn_x2(cfg::Element{}, o[n][2 * r] * inverse, o[n][2 * r + 1] * inverse);
+      if (column == 0) write_log_sum_exp(query, head, maximum[r] * p.scale_log2, total);
+    }
+  }
+
+  // Count this block of threads among those of its tile that run. Thread 0.
+  KJIT_DEVICE void begin() const {
+    atomicAdd(started(), 1);
+  }
+
+  // Whether all blocks of the tile run, so that it is safe to wait for them. Thread 0.
+  KJIT_DEVICE bool may_wait() const {
+    return *(volatile int *)started() == part.parts;
+  }
+
+  // Write this thread's accumulators to the block's partial result.
+  KJIT_DEVICE void keep(int warp, const float (&o)[kOutput8][4], const float (&maximum)[2],
+                        const float (&sum)[2]) const {
+    float *const own = partial(part.part);
+    const int column = (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      if (!has_rows(warp, r)) continue;
+      const float total = quad_sum(sum[r]);
+      if (own_row(r) >= rows) continue;
+      float *const to = own + own_row(r) * cfg::kHeadDimV + column;
+#pragma unroll
+      for (int n = 0; n < kOutput8; n++)
+        *(Pair *)(to + 8 * n) = {o[n][2 * r], o[n][2 * r + 1]};
+      if (column == 0) statistics(own)[own_row(r)] = {maximum[r] * p.scale_log2, total};
+    }
+  }
+
+  // Arrive, and merge slices. All threads, when each has written its part of the partial result.
+  KJIT_DEVICE void arrive(bool may_wait) const {
+    int helpers_log2 = 0;
+    while ((1 << helpers_log2) < kMostHelpers && (kLoaded << helpers_log2) < part.parts)
+      helpers_log2++;
+    const int quads = rows * kQuads, at_once = cfg::kWorkers >> helpers_log2;
+    // No more slices than parts, because the last to arrive would merge the rest one after the other.
+    const int wanted = ceil_div(quads, at_once), slices = wanted < part.parts ? wanted : part.parts;
+    uint32_t *const word = (uint32_t *)(shared + cfg::kWordAt);
+    __syncthreads(); // all have written their part
+    if (threadIdx.x == 0) *word = meet(may_wait);
+    __syncthreads();
+    const int claim = (int)(*word >> 16);
+    const bool arrives_last = *word & 1, is_waiting = *word & 2;
+    if ((!is_waiting && !arrives_last) || claim >= slices) return;
+    if (!arrives_last) wait_for_all();
+    const int end = arrives_last ? slices : claim + 1;
+#pragma unroll 1
+    for (int slice = claim; slice < end; slice++)
+#pragma unroll 1
+      for (int first = slice * at_once; first < quads; first += slices * at_once)
+        merge(first, quads, at_once, 1 << helpers_log2);
+    __syncthreads(); // all stores are done
+    if (threadIdx.x == 0 && atomicAdd(done(), end - claim) + end - claim == slices) *started() = *met() = *done() = 0;
+  }
+
+private:
+  struct alignas(8) Pair {
+    float x, y;
+  };
+  struct alignas(16) Quad {
+    float x[4];
+  };
+
+  KJIT_DEVICE char *output_row(int query, int head) const {
+    return (char *)p.o + 2 * (part.sequence * p.o_stride.batch + query * p.o_stride.seq + head * p.o_stride.head);
+  }
+
+  // `maximum` is of scores times log2(e).
+  KJIT_DEVICE void write_log_sum_exp(int query, int head, float maximum, float sum) const {
+    if (p.lse)
+      p.lse[part.sequence * p.lse_batch_stride + head * p.lse_head_stride + query] =
+          sum == 0.0f ? __int_as_float(0xff800000) : (maximum + lg2_approx(sum)) * kLn2;
+  }
+
+  // A partial result is the rows of O that exist, unnormalised, then each row's maximum (of scores times log2 e) and
+  // sum, for an even number of rows, so that the next partial result begins at a multiple of 16 bytes.
+  KJIT_DEVICE float *partial(int number) const {
+    const int floats = rows * cfg::kHeadDimV + (rows + 1) / 2 * 4;
+    return p.partials + ((int)blockIdx.x - part.part + number) * (int64_t)floats;
+  }
+  KJIT_DEVICE Pair *statistics(float *partial) const {
+    return (Pair *)(partial + rows * cfg::kHeadDimV);
+  }
+
+  // ---- The meeting ----
+
+  // The tile's counters are those of its first block of threads.
+  KJIT_DEVICE int *started() const {
+    return p.arrivals + ((int)blockIdx.x - part.part) * SERVING_SM90_MEETING_INTS;
+  }
+  KJIT_DEVICE int *met() const {
+    return started() + 1; // arrived, and claims << 16
+  }
+  KJIT_DEVICE int *done() const {
+    return started() + 2; // slices that are merged
+  }
+
+  // Arrive, and claim a slice if it is safe to wait for the others. Thread 0.
+  // @return bit 0: this is the last to arrive; bit 1: a slice is claimed; from bit 16 on, the claims that came before
+  KJIT_DEVICE uint32_t meet(bool may_wait) const {
+    // The block's partial result comes before its arrival, the others' arrivals before what is read of them.
+    const uint32_t before = atom_acq_rel_add(met(), may_wait ? 0x10001 : 1);
+    const bool arrives_last = (before & 0xffff) == (uint32_t)part.parts - 1;
+    return (before >> 16) << 16 | (may_wait ? 2 : 0) | (arrives_last ? 1 : 0);
+  }
+
+  KJIT_DEVICE void wait_for_all() const {
+    if (threadIdx.x == 0) {
+      while ((int)(ld_acquire_u32(met()) & 0xffff) != part.parts)
+        __nanosleep(20);
+    }
+    __syncthreads();
+  }
+
+  // ---- Adding up ----
+
+  // Four columns of a row, relative to the row's maximum.
+  struct Piece {
+    float x[4];
+    float maximum, sum;
+  };
+  static_assert(sizeof(Piece) == SERVING_SM90_SCRATCH_BYTES, "a piece has its place in the scratch");
+
+  // Relative to the larger maximum of both.
+  KJIT_DEVICE static void add(Piece &to, const Piece &other) {
+    const float now = fmaxf(to.maximum, other.maximum);
+    const float mine = ex2_approx(to.maximum - now), its = ex2_approx(other.maximum - now);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      to.x[i] = to.x[i] * mine + other.x[i] * its;
+    to.sum = to.sum * mine + other.sum * its;
+    to.maximum = now;
+  }
+
+  // Merge `at_once` quads, with `helpers` threads for each.
+  KJIT_DEVICE void merge(int first, int quads, int at_once, int helpers) const {
+    Piece *const scratch = (Piece *)shared;
+    const int thread = (int)threadIdx.x, quad = first + (thread & (at_once - 1)), helper = thread / at_once;
+    Piece sum = {{0.0f, 0.0f, 0.0f, 0.0f}, kNoKey, 0.0f};
+    if (quad < quads) add_up(sum, quad, helper, helpers);
+    if (helpers > 1) {
+      __syncthreads(); // the scratch of the quads before has been read
+      if (helper > 0) scratch[thread] = sum;
+      __syncthreads();
+#pragma unroll 1
+      for (int i = thread + at_once; i < cfg::kWorkers && helper == 0; i += at_once)
+        add(sum, scratch[i]);
+    }
+    if (quad < quads && helper == 0) write(quad, sum);
+  }
+
+  // The sum of a quad over the parts from, from + step, ...
+  KJIT_DEVICE void add_up(Piece &sum, int quad, int from, int step) const {
+#pragma unroll 1
+    for (int i = from; i < part.parts; i += kLoaded * step) {
+      Quad x[kLoaded];
+      Pair of_row[kLoaded];
+#pragma unroll
+      for (int n = 0; n < kLoaded; n++) {
+        float *const of_part = partial(i + n * step < part.parts ? i + n * step : i);
+        x[n] = *(const Quad *)(of_part + 4 * quad);
+        of_row[n] = statistics(of_part)[quad / kQuads];
+      }
+      float now = sum.maximum;
+#pragma unroll
+      for (int n = 0; n < kLoaded; n++)
+        now = fmaxf(now, of_row[n].x); // where there is no such part, part i was loaded again
+      const float mine = ex2_approx(sum.maximum - now);
+#pragma unroll
+      for (int c = 0; c < 4; c++)
+        sum.x[c] *= mine;
+      sum.sum *= mine;
+      sum.maximum = now;
+#pragma unroll
+      for (int n = 0; n < kLoaded; n++) {
+        const float its = i + n * step < part.parts ? ex2_approx(of_row[n].x - now) : 0.0f;
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+          sum.x[c] += x[n].x[c] * its;
+        sum.sum += of_row[n].y * its;
+      }
+    }
+  }
+
+  struct alignas(8) Halves {
+    uint32_t word[2];
+  };
+
+  KJIT_DEVICE void write(int quad, const Piece &piece) const {
+    const int column = quad % kQuads * 4;
+    int query, head;
+    find_row(quad / kQuads, query, head);
+    const float inverse = piece.sum == 0.0f ? 0.0f : 1.0f / piece.sum;
+    *(Halves *)(output_row(query, head) +
+                2 * column) = {{cvt_rn_x2(cfg::Element{}, piece.x[0] * inverse, piece.x[1] * inverse),
+                                cvt_rn_x2(cfg::Element{}, piece.x[2] * inverse, piece.x[3] * inverse)}};
+    if (column == 0) write_log_sum_exp(query, head, piece.maximum, piece.sum);
+  }
+};

@@ -1,0 +1,124 @@
+// Which part of which tile a block of threads of one_part.cuh computes. There are at most 32 sequences, each with one
+// tile for each key head, and no more tiles than blocks of threads.
+//
+// A tile's blocks of keys are divided among neighbouring blocks of threads. Where all sequences have equally many
+// blocks of keys, every tile has the same number of parts; otherwise a search finds the shortest length of a part with
+// which all parts fit into the grid. Every warp computes this by itself, with a lane for each sequence, from the
+// lengths, the config and the grid alone.
+#pragma once
+#include <kjit/ptx/global.cuh>
+#include <kjit/types.cuh>
+
+#include "attention_serving_sm90/config.cuh"
+#include "attention_serving_sm90/one_part_params.h"
+
+struct Part {
+  int sequence, head;
+  int part, parts; // this block's, and of the tile
+  int from, to;    // key blocks
+  int keys;        // of the sequence
+};
+
+namespace parts {
+
+constexpr int kLeast = ceil_div(128, cfg::kKeys); // blocks of keys of the shortest part
+
+// floor(a / b) for 0 <= a < 2^21 and b > 0. The compiler's exact division would be twenty instructions. Here the sum a
+// + 0.5 keeps the quotient 0.5 / b away from a whole number, and __fdividef() is wrong by at most a / b * 2^-22.
+KJIT_DEVICE int divide(int a, int b) {
+  return (int)__fdividef((float)a + 0.5f, (float)b);
+}
+
+KJIT_DEVICE int divide_up(int a, int b) {
+  return divide(a + b - 1, b);
+}
+
+KJIT_DEVICE int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+KJIT_DEVICE int sum_of(int value) {
+#pragma unroll 1
+  for (int lanes = kLanesPerWarp / 2; lanes > 0; lanes /= 2)
+    value += __shfl_xor_sync(0xffffffffu, value, lanes);
+  return value;
+}
+
+// Keys of the lane's sequence; lanes behind the last one have the last one's.
+KJIT_DEVICE int keys_of(const attention_serving_one_part_params &p, int sequence) {
+  int keys = p.used_k ? p.used_k[sequence] : p.capacity;
+  keys += p.rows_new;
+  keys = keys < p.capacity ? keys : p.capacity;
+  return keys > 0 ? keys : 0;
+}
+
+// Sequences of different lengths: the shortest part, in key blocks.
+KJIT_DEVICE int shortest_part(const attention_serving_one_part_params &p, int lane, int blocks) {
+  const int count = (int)gridDim.x, tiles = p.batch * p.heads_kv, all = sum_of(blocks) * p.heads_kv;
+  int low = larger((all + count - 1) / count, kLeast);
+  int high = larger(tiles < count ? (all + count - tiles - 1) / (count - tiles) : all, low);
+#pragma unroll 1
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (sum_of(lane < p.batch ? larger((blocks + middle - 1) / middle, 1) : 0) * p.heads_kv <= count)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+// The same for parts of different numbers: which tile has this block.
+KJIT_DEVICE Part find_ragged(const attention_serving_one_part_params &p, int lane, int keys, int blocks) {
+  const int most = shortest_part(p, lane, lane < p.batch ? blocks : 0);
+  const int parts = lane < p.batch ? larger((blocks + most - 1) / most, 1) : 0, width = parts * p.heads_kv;
+  int end = width;
+#pragma unroll
+  for (int distance = 1; distance < kLanesPerWarp; distance *= 2) {
+    const int before = __shfl_sync(0xffffffffu, end, lane - distance);
+    if (lane >= distance) end += before;
+  }
+  const int at = (int)blockIdx.x;
+  const unsigned behind = __ballot_sync(0xffffffffu, at < end);
+  if (!behind) return {0, 0, 0, 0, 0, 0, 0};
+  Part out;
+  out.sequence = kLanesPerWarp - __popc(behind); // ends rise from lane to lane
+  const int within = at - __shfl_sync(0xffffffffu, end - width, out.sequence);
+  out.parts = __shfl_sync(0xffffffffu, parts, out.sequence);
+  out.keys = __shfl_sync(0xffffffffu, keys, out.sequence);
+  const int of_tile = __shfl_sync(0xffffffffu, blocks, out.sequence);
+  out.head = within / out.parts;
+  out.part = within - out.head * out.parts;
+  out.from = out.part * most;
+  out.to = out.part + 1 == out.parts ? of_tile : out.from + most;
+  return out;
+}
+
+// All lanes of a warp. `parts` is 0 where the block of threads has nothing to do.
+KJIT_DEVICE Part find(const attention_serving_one_part_params &p, int lane) {
+  const int keys = keys_of(p, lane < p.batch ? lane : p.batch - 1), blocks = ceil_div(keys, cfg::kKeys);
+  if (!__all_sync(0xffffffffu, blocks == __shfl_sync(0xffffffffu, blocks, 0)))
+    return find_ragged(p, lane, keys, blocks);
+  const int length = larger(divide_up(blocks, p.runs_of_tile), kLeast), wanted = larger(divide_up(blocks, length), 1);
+  Part out;
+  out.parts = wanted < p.runs_of_tile ? wanted : p.runs_of_tile;
+  const int tile = divide((int)blockIdx.x, out.parts);
+  out.part = (int)blockIdx.x - tile * out.parts;
+  out.sequence = divide(tile, p.heads_kv);
+  out.head = tile - out.sequence * p.heads_kv;
+  if (out.sequence >= p.batch) return {0, 0, 0, 0, 0, 0, 0};
+  out.keys = __shfl_sync(0xffffffffu, keys, out.sequence);
+  out.from = out.part * length;
+  out.to = out.part + 1 == out.parts ? blocks : out.from + length;
+  return out;
+}
+
+// Have L2 fetch a small page table, all blocks of threads together, while the lengths are on their way.
+KJIT_DEVICE void touch_table(const attention_serving_one_part_params &p, int lane) {
+  constexpr int kLine = 32; // entries
+  if (!p.page_table) return;
+  const int at = (lane * (int)gridDim.x + (int)blockIdx.x) * kLine;
+  if (at < (p.batch - 1) * p.page_table_stride + p.max_pages) prefetch_l2(p.page_table + at);
+}
+
+} // namespace parts

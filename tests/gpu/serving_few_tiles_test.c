@@ -1,0 +1,171 @@
+/* Simple decoding calls with few tiles beside float64, which attention_serving_sm90 computes on Hopper by the kernel
+ * with one_part: equal and different lengths, all numbers of rows, head sizes, pages, appended keys. Each case runs
+ * twice: the same bits both times. Runs on a GPU, and on the emulator. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gpu_fixture.h"
+#include "serving_trial.h"
+#include "support/test.h"
+
+#ifdef KJIT_ON_EMULATOR
+#include "emulator_fixture.h"
+
+/* So many that a batch of some sequences gets four blocks of threads for each tile. */
+#define MULTIPROCESSORS 12
+
+static int setup(void **state) {
+  emulator_choose();
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "12", 1));
+  assert_int_equal(0, setenv("KJIT_SEED", "1", 0));
+  return gpu_setup(state);
+}
+#else
+#define MULTIPROCESSORS 132
+#define setup           gpu_setup
+#endif
+
+static bool run_case(struct gpu_fixture *fixture, const struct serving_case *c) {
+  struct serving_trial trial;
+  kjit_error error = {0};
+  char text[SERVING_TEXT_MAX] = "", what[SERVING_TEXT_MAX];
+  uint64_t digests[2] = {0};
+  bool right = true;
+  assert_status(KJIT_OK, serving_trial_create(&trial, fixture->runtime, &fixture->card, c, &error), &error);
+  for (int run = 0; run < 2 && right; run++) {
+    kjit_status status = serving_trial_reset(&trial, &error);
+    if (status == KJIT_OK) status = serving_trial_enqueue(&trial, fixture->card.stream, &error);
+    if (status == KJIT_OK) status = card_synchronize(&fixture->card, fixture->card.stream, &error);
+    right = status == KJIT_OK && serving_trial_judge(&trial, text, &error);
+    if (right) digests[run] = serving_trial_digest(&trial, &error);
+  }
+  if (right && digests[0] != digests[1]) {
+    right = false;
+    snprintf(text, sizeof text, "the second run has other bits than the first");
+  }
+  if (!right) {
+    serving_case_print(c, what);
+    print_message("%s\n  %s %s\n", what, text, error.message);
+  }
+  serving_trial_destroy(&trial);
+  fixture->cases_run++;
+  return right;
+}
+
+static void expect_right(void **state, const struct serving_case *cases, size_t count) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t wrong = 0;
+  for (size_t i = 0; i < count; i++)
+    wrong += !run_case(fixture, &cases[i]);
+  if (wrong) fail_msg("%zu of %zu cases are wrong", wrong, count);
+}
+
+/* Paged, with a workspace of its own, so that what is left of counters by one launch is seen by the next. */
+static struct serving_case plain_case(int batch, const int *rows, const int *keys) {
+  struct serving_case c = serving_plain_case();
+  serving_set_lengths(&c, batch, rows, keys);
+  c.cache = SERVING_PAGED;
+  c.group = 4;
+  c.workspace = true;
+  return c;
+}
+
+static void test_serving_few_tiles__equal_lengths_are_right(void **state) {
+  struct serving_case cases[6];
+  for (int i = 0; i < 6; i++) {
+    const int keys = i < 2 ? 1500 : i < 4 ? 70 : 256 * i;
+    cases[i] = plain_case(2, (const int[]){1, 1}, (const int[]){keys, keys});
+    cases[i].heads_kv = 1 + i % 3;
+    if (i % 2) cases[i].cache = SERVING_DENSE;
+    cases[i].layout = (enum serving_layout)(i % 3);
+  }
+  expect_right(state, cases, 6);
+}
+
+static void test_serving_few_tiles__different_lengths_are_right(void **state) {
+  static const int pages[] = {16, 32, 64, 128, 16, 256};
+  struct serving_case cases[6];
+  for (int i = 0; i < 6; i++) {
+    cases[i] = plain_case(3, (const int[]){1, 1, 1}, (const int[]){64, i % 2 ? 0 : 1100, i < 4 ? 257 : 1});
+    cases[i].heads_kv = 1 + i % 2;
+    cases[i].page_size = pages[i];
+    cases[i].layout = (enum serving_layout)(i % 3);
+    cases[i].causal = i % 2;
+  }
+  cases[5] = plain_case(1, (const int[]){1}, (const int[]){0});
+  expect_right(state, cases, 6);
+}
+
+/* As many sequences as tiles may be, and as a warp has lanes on a GPU. */
+static void test_serving_few_tiles__many_sequences_are_right(void **state) {
+  struct serving_case cases[2];
+  for (int i = 0; i < 2; i++) {
+    cases[i] = plain_case(1, (const int[]){1}, (const int[]){0});
+    cases[i].batch = MULTIPROCESSORS / 2 < 32 ? MULTIPROCESSORS / 2 : 32;
+    for (int b = 0; b < cases[i].batch; b++) {
+      cases[i].rows[b] = 1;
+      cases[i].keys[b] = i ? 130 : 7 + b * 37;
+    }
+  }
+  expect_right(state, cases, 2);
+}
+
+static void test_serving_few_tiles__all_numbers_of_rows_are_right(void **state) {
+  static const int rows[] = {1, 1, 2, 3, 1, 2, 5, 9}, groups[] = {1, 17, 24, 7, 64, 32, 1, 1};
+  struct serving_case cases[8];
+  for (int i = 0; i < 8; i++) {
+    cases[i] = plain_case(2, (const int[]){rows[i], rows[i]}, (const int[]){300, i % 2 ? 300 : 3});
+    cases[i].group = groups[i];
+    cases[i].causal = i != 6;
+    if (i == 6) cases[i].window_right = 2;
+  }
+  expect_right(state, cases, 8);
+}
+
+static void test_serving_few_tiles__head_sizes_are_right(void **state) {
+  static const int sizes[][2] = {{128, 128}, {40, 72}, {8, 128}, {128, 64}};
+  struct serving_case cases[4];
+  for (int i = 0; i < 4; i++) {
+    cases[i] = plain_case(2, (const int[]){1, 1}, (const int[]){333, 333});
+    cases[i].dtype = i % 2 ? KJIT_FP16 : KJIT_BF16;
+    cases[i].head_dim = sizes[i][0];
+    cases[i].head_dim_v = sizes[i][1];
+  }
+  expect_right(state, cases, 4);
+}
+
+static void test_serving_few_tiles__appended_keys_are_right(void **state) {
+  struct serving_case cases[3];
+  for (int i = 0; i < 3; i++) {
+    cases[i] = plain_case(2, (const int[]){2, 2}, (const int[]){i == 1 ? -1 : 127, 600});
+    cases[i].append = cases[i].causal = true;
+    cases[i].added[0] = cases[i].added[1] = 1 + i % 2;
+    if (i == 2) cases[i].cache = SERVING_DENSE;
+  }
+  cases[1].added[0] = cases[1].added[1] = 1;
+  expect_right(state, cases, 3);
+}
+
+/* With few multiprocessors left there are fewer blocks of threads than tiles: another kernel takes the call. */
+static void test_serving_few_tiles__a_margin_of_multiprocessors_is_right(void **state) {
+  struct serving_case cases[2];
+  for (int i = 0; i < 2; i++) {
+    cases[i] = plain_case(3, (const int[]){1, 1, 1}, (const int[]){300, 20, 90});
+    cases[i].sm_margin = MULTIPROCESSORS - (i ? 8 : 1);
+  }
+  expect_right(state, cases, 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_serving_few_tiles__equal_lengths_are_right),
+      cmocka_unit_test(test_serving_few_tiles__different_lengths_are_right),
+      cmocka_unit_test(test_serving_few_tiles__many_sequences_are_right),
+      cmocka_unit_test(test_serving_few_tiles__all_numbers_of_rows_are_right),
+      cmocka_unit_test(test_serving_few_tiles__head_sizes_are_right),
+      cmocka_unit_test(test_serving_few_tiles__appended_keys_are_right),
+      cmocka_unit_test(test_serving_few_tiles__a_margin_of_multiprocessors_is_right),
+  };
+  cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
+  return cmocka_run_group_tests_name("serving attention of few tiles", tests, setup, gpu_teardown);
+}
