@@ -71,12 +71,23 @@ static void test_decode_runs__end_where_tiles_end(void **state) {
   assert_int_equal(240, runs_of(5, 8, 25872));
 }
 
-/* So few bytes are merged that the memory would not be used better by more runs. */
+/* Where merging would take longer than it gains, or tiles fill many rounds. */
 static void test_decode_runs__are_the_tiles_where_these_keep_memory_busy(void **state) {
   (void)state;
-  assert_int_equal(136, runs_of(17, 8, 8192));
   assert_int_equal(168, runs_of(21, 8, 395));
   assert_int_equal(1024, runs_of(128, 8, 2048));
+}
+
+/* Of 132 multiprocessors 28 would read two tiles and the others one: 49 us on an H200, where memory needs 32. */
+static void test_decode_runs__are_parts_where_multiprocessors_would_end_apart(void **state) {
+  const struct decode_card h100 = {132, 2793333};
+  (void)state;
+  assert_int_equal(4 * 160, runs_of(5, 32, 1521));
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem problem = problem_of(14, 12, 12, 1, 2343, 224);
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
+  assert_int_equal(2 * 168, decode_plan_of(&tiles, &config, &h100).runs);
 }
 
 /* Four tiles more than the card takes at a time would work alone on a second round of long caches. */
@@ -124,6 +135,7 @@ int main(void) {
       cmocka_unit_test(test_decode_choose__one_causal_query_is_a_full_problem),
       cmocka_unit_test(test_decode_runs__end_where_tiles_end),
       cmocka_unit_test(test_decode_runs__are_the_tiles_where_these_keep_memory_busy),
+      cmocka_unit_test(test_decode_runs__are_parts_where_multiprocessors_would_end_apart),
       cmocka_unit_test(test_decode_runs__cross_tiles_where_a_last_round_is_nearly_empty),
       cmocka_unit_test(test_decode_runs__of_few_keys_are_the_tiles_or_key_blocks),
       cmocka_unit_test(test_decode_plan__takes_as_long_as_the_cards_memory),
