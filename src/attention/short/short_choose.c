@@ -20,6 +20,9 @@ enum {
   FEW_TILES = 4,    /* of a key head: with more, Q is most of what is read */
   MOST_HEADS = 4,   /* in shared memory; with more nothing was gained */
   MOST_QUERIES = 3, /* tiles of a consumer, as heads */
+  MANY_TILES = 32,  /* of a key head, where rows are no whole lines: with more tiles, and no more than */
+  LEAST_KEYS = 64,  /* so many keys and */
+  NARROW_V = 96,    /* columns of V, attention_sm90 is faster */
   WIDE_KEYS = 240,  /* with more, and more columns of V than */
   WIDE_V = 96       /* these, three consumers' scores and products spill */
 };
@@ -40,12 +43,26 @@ static bool wants_packing(const kjit_attention_problem *problem) {
   return 3 * packed <= 2 * group * integer_divide_up(problem->seq_q, SHORT_ROWS);
 }
 
+/* A tile of Q whose rows are no whole lines of 128 bytes shares lines with the tiles of other heads. attention_sm90's
+ * tiles of 192 queries take fewer of them: 80 columns, 885 queries, 28 keys 204 us on an H100 and 228 here; 40 columns,
+ * 4,096 queries, 43 keys 292 us on an H200 and 345. */
+static bool is_read_in_parts_of_lines(const kjit_attention_problem *problem) {
+  const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
+  return problem->head_dim % SHORT_BAND_COLUMNS && problem->head_dim_v <= NARROW_V && problem->seq_kv <= LEAST_KEYS &&
+         head_tiles > MANY_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+}
+
 static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
       problem->head_dim_v > MAX_HEAD)
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_short_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
+  if (is_read_in_parts_of_lines(problem))
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "head_dim is %lld: many queries over at most 64 keys are for attention_short_sm90 with multiples "
+                     "of 64 or more than 96 columns",
+                     (long long)problem->head_dim);
   if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= (int64_t)sm_count && !wants_packing(problem))
     return short_check_problem(problem, error);
   return error_set(

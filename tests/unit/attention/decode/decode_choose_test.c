@@ -126,6 +126,10 @@ static void test_decode_choose__rows_of_many_heads_are_not_its_own(void **state)
   assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&many, &config));
   assert_int_equal(KJIT_OK, choose(&few, &config));
   assert_int_equal(KJIT_OK, choose(&one, &config));
+  const kjit_attention_problem over_half = problem_of(16, 6, 6, 44, 11055, 112),
+                               half = problem_of(16, 6, 6, 32, 11055, 112);
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&over_half, &config));
+  assert_int_equal(KJIT_OK, choose(&half, &config));
 }
 
 int main(void) {

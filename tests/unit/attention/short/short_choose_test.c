@@ -45,6 +45,19 @@ static void test_short_choose__few_queries_of_grouped_heads_are_not_its_own(void
   assert_int_equal(KJIT_OK, choose(&problem, &config));
 }
 
+static void test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_not_its_own(void **state) {
+  kjit_attention_short_sm90_config config;
+  kjit_attention_problem problem = problem_of(159, 885, 28, 80);
+  (void)state;
+  problem.heads_q = 8;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&problem, &config));
+  problem.seq_kv = 84;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  problem.seq_kv = 28;
+  problem.head_dim = problem.head_dim_v = 64;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+}
+
 /* Scores of 256 keys take all registers that ptxas gives a thread of three consumers. */
 static void test_short_choose__many_keys_of_wide_heads_get_two_consumers(void **state) {
   kjit_attention_short_sm90_config config;
@@ -100,6 +113,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
       cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),
+      cmocka_unit_test(test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_not_its_own),
       cmocka_unit_test(test_short_choose__many_keys_of_wide_heads_get_two_consumers),
       cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),
       cmocka_unit_test(test_short_choose__wide_heads_get_no_three_consumers),
