@@ -231,10 +231,11 @@ class Runtime(CacheUpkeep):
     ) -> Artifact:
         """The kernel that kjit.attention() uses for a problem.
 
-        sizes: batch, heads_q, heads_kv, seq_q, seq_kv, head_dim_v.
+        sizes: batch, heads_q, heads_kv, seq_q, seq_kv, head_dim_v. Without an arch it is that of the GPU here, by its
+        own figures and tuned table; with one, that of an architecture's usual card.
         """
+        kernel = self._choose(_problem(dtype, head_dim, causal, sizes), arch)
         where = (arch or self.device_arch(specific=True)).encode()
-        kernel = self._choose(_problem(dtype, head_dim, causal, sizes), where)
         return self._take(lib.kjit_config_build, ctypes.byref(kernel), where, 0)
 
     def describe_attention(
@@ -247,7 +248,7 @@ class Runtime(CacheUpkeep):
         card: Optional[str] = None,
         **sizes: int,
     ) -> str:
-        """Which kernel that is: the family's name, a blank, and its config.
+        """Which kernel compile_attention() builds: the family's name, a blank, and its config.
 
         card: a name of kjit.known_cards(), for what the rules choose on a card that is not here.
         """
@@ -262,12 +263,15 @@ class Runtime(CacheUpkeep):
                 ctypes.byref(kernel),
             )
         else:
-            kernel = self._choose(problem, (arch or self.device_arch(specific=True)).encode())
+            kernel = self._choose(problem, arch)
         call(lib.kjit_config_print, ctypes.byref(kernel), 0, text, len(text))
         return f"{lib.kjit_family_name(kernel.family).decode()} {text.value.decode()}"
 
-    def _choose(self, problem: Any, where: bytes) -> Any:
+    def _choose(self, problem: Any, arch: Optional[str]) -> Any:
         kernel = _abi.kjit_config()
+        if not arch:
+            _cuda.ensure_current()  # a thread of its own has no context yet
+        where = arch.encode() if arch else None
         call(lib.kjit_attention_choose, self.handle, ctypes.byref(problem), where, ctypes.byref(kernel), None)
         return kernel
 

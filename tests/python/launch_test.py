@@ -99,6 +99,20 @@ class AnyArray(Launches):
         thread.join()
         self.assertEqual(found, [1, 1])
 
+    def test_describe_attention__is_what_the_rules_choose_for_the_card_that_is_here(self):
+        runtime, described, sizes = kjit.default_runtime(), [], {"heads_q": 16, "seq_q": 512}
+        self.assertEqual(runtime.device_info(0)["multiprocessors"], 16)
+
+        def work():
+            described.append(runtime.describe_attention("bf16", 64, **sizes))
+
+        thread = threading.Thread(target=work)  # which has no context yet
+        thread.start()
+        thread.join()
+        # Tiles of three consumers fill 16 multiprocessors, as those of one do the 132 of the architecture's usual card.
+        self.assertIn("consumers=3", described[0])
+        self.assertIn("consumers=1", runtime.describe_attention("bf16", 64, "sm_90a", **sizes))
+
     def test_doctor__shows_the_devices(self):
         names = [kjit.default_runtime().device_info(ordinal)["arch_specific"] for ordinal in range(2)]
         self.assertEqual(names, ["sm_90a", "sm_80"])

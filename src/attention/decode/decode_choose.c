@@ -14,10 +14,13 @@
 
 enum {
   MAX_HEAD = 256,
-  FEW_ROWS = DECODE_M, /* more query rows of a key head are bound by products, not by memory */
-  LEAST_KEYS = 256,    /* fewer keys are a matter of the launch alone, */
-  LEAST_OF_MANY = 129, /* but where more heads than SMs share keys */
-  ROWS_OF_A_WARP = 16  /* so many rows use the products that a tile makes in any case        */
+  FEW_ROWS = DECODE_M,     /* more query rows of a key head are bound by products, not by memory */
+  LEAST_KEYS = 256,        /* fewer keys are a matter of the launch alone, */
+  LEAST_OF_MANY = 129,     /* but where more heads than SMs share keys */
+  ROWS_OF_A_WARP = 16,     /* so many rows use the products that a tile makes in any case        */
+  SLOW_BYTES_A_US = 25000, /* of a multiprocessor */
+  LONG_KEYS = 512,         /* with slow memory: with so many steps of 128 keys of many tiles are best, */
+  NARROW_KEYS = 2048       /* and with so many heads of less than 64 columns are as wider ones */
 };
 
 #define MAX_SEQ    (INT64_C(1) << 30)
@@ -33,21 +36,41 @@ kjit_status decode_check_problem(const kjit_attention_problem *problem, kjit_err
                    (long long)problem->seq_kv);
 }
 
-/* Where heads alone fill the card and a tile's rows are used, attention_sm90 needs no splits and is faster. */
-static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, int64_t rows, int64_t sm_count) {
-  return rows >= ROWS_OF_A_WARP && problem->batch * problem->heads_kv * 5 >= sm_count * 4;
+/* An H100's memory gives a multiprocessor 21 bytes a ns, an H200's 30. With less than 25, two steps that are on their
+ * way are enough, and more of them only part blocks that read heads that lie side by side. */
+static bool has_slow_memory(const struct decode_card *card) {
+  return card->memory_bytes_a_us < SLOW_BYTES_A_US * card->multiprocessors;
 }
 
-static kjit_status check_own(const kjit_attention_problem *problem, int64_t sm_count, kjit_error *error) {
+static bool is_odd(int64_t columns) {
+  return columns % DECODE_BAND_COLUMNS != 0;
+}
+
+/* Where heads alone fill the card and a tile's rows are used, attention_sm90 needs no splits and is faster. With slow
+ * memory and heads whose rows are no whole lines it is not so for one warp's rows (16 rows of 2,780 heads over 300 keys
+ * of 120 columns: 215 us on an H100 and 171 here), but for more than half of a tile's also where heads fill two thirds
+ * of the card (44 rows of 96 heads over 11,055 keys of 112: 195 and 213), or so few that it splits keys (50 rows of 12
+ * heads over 2,439 keys of 96: 21 and 26). */
+static bool is_many_rows_of_many_heads(const kjit_attention_problem *problem, int64_t rows,
+                                       const struct decode_card *card) {
+  const int64_t heads = problem->batch * problem->heads_kv, all = card->multiprocessors;
+  const bool fills = heads * 5 >= all * 4;
+  if (!has_slow_memory(card) || !is_odd(problem->head_dim)) return rows >= ROWS_OF_A_WARP && fills;
+  if (rows > FEW_ROWS / 2) return heads * 3 >= all * 2 || heads * 4 <= all;
+  return rows > ROWS_OF_A_WARP && fills;
+}
+
+static kjit_status check_own(const kjit_attention_problem *problem, const struct decode_card *card, kjit_error *error) {
   const int64_t rows = problem->seq_q * (problem->heads_q / problem->heads_kv);
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
       problem->head_dim_v > MAX_HEAD)
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_decode_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
-  const bool has_many = problem->batch * problem->heads_kv > sm_count && problem->heads_q > problem->heads_kv;
+  const bool has_many =
+      problem->batch * problem->heads_kv > card->multiprocessors && problem->heads_q > problem->heads_kv;
   const int64_t least = has_many && rows < ROWS_OF_A_WARP ? LEAST_OF_MANY : LEAST_KEYS;
-  if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_many_rows_of_many_heads(problem, rows, sm_count))
+  if (rows <= FEW_ROWS && problem->seq_kv >= least && !is_many_rows_of_many_heads(problem, rows, card))
     return decode_check_problem(problem, error);
   return error_set(error, KJIT_ERR_UNSUPPORTED,
                    "seq_q is %lld and seq_kv %lld: attention_decode_sm90 is for at most 64 query rows of a key head "
@@ -59,6 +82,27 @@ static kjit_status check_own(const kjit_attention_problem *problem, int64_t sm_c
 static bool fill_stages(kjit_attention_decode_sm90_config *config) {
   for (config->stages = 16; config->stages > 2 && !decode_fits(config); config->stages--)
     continue;
+  return decode_fits(config);
+}
+
+/* Slow memory and heads whose rows are no whole lines, or of more than 128 columns: so few keys and stages that some
+ * 5 MB are on their way at a time. More than that gains nothing, and heads that lie side by side no longer find in L2
+ * what their neighbours fetched. Measured on an H100, of the best peer, and with as many stages as fit: 152 columns
+ * 0.94 (0.79), 160 1.07 (0.89), 192 1.03 (0.94), 112 1.05 (0.86), 72 0.97 (0.88), 32 1.00 and 0.99 (0.82, 0.88); where
+ * tiles fill several rounds, with one block of threads, 72 columns 1.03 (0.90), 80 1.00 (0.97). docs/lab-notes.md. */
+static bool choose_few_bytes(const kjit_attention_problem *problem, int64_t rows, int32_t columns,
+                             const struct decode_card *card, kjit_attention_decode_sm90_config *config) {
+  enum { WIDEST = 192, STEP = 48, NARROW_STEP = 64, LONG_STEP = 128 };
+  const int64_t tiles = problem->batch * problem->heads_kv, places = 2 * card->multiprocessors;
+  const bool is_narrow = columns<DECODE_BAND_COLUMNS, has_rounds = tiles> places;
+  if (!has_slow_memory(card) || rows > ROWS_OF_A_WARP || columns > WIDEST) return false;
+  if (!is_odd(columns) && columns <= DECODE_REGISTER_HEAD_DIM) return false;
+  if (is_narrow && (has_rounds || problem->seq_kv < NARROW_KEYS)) return false;
+  const bool is_long = has_rounds && columns <= DECODE_REGISTER_HEAD_DIM && problem->seq_kv >= LONG_KEYS;
+  const bool fills_two = places / integer_max(tiles, 1) * tiles * 10 >= places * 9;
+  config->stages = 2;
+  config->tile_n = is_long ? LONG_STEP : is_narrow ? NARROW_STEP : STEP;
+  config->blocks_per_sm = is_long ? 1 : is_narrow && !fills_two ? 3 : 2;
   return decode_fits(config);
 }
 
@@ -75,6 +119,7 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
   const int32_t columns = config->head_dim > config->head_dim_v ? config->head_dim : config->head_dim_v;
   kjit_attention_decode_sm90_config candidate = *config;
   int64_t least = INT64_MAX;
+  if (choose_few_bytes(problem, rows, columns, card, config)) return;
   for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
     if (columns < tiles[i].least_columns || columns > tiles[i].columns) continue;
     if (rows < tiles[i].least_rows || rows > tiles[i].rows) continue;
@@ -91,7 +136,7 @@ static void choose_tile(const kjit_attention_problem *problem, int64_t rows, con
 
 kjit_status decode_choose(const kjit_attention_problem *problem, const struct decode_card *card,
                           kjit_attention_decode_sm90_config *out, kjit_error *error) {
-  kjit_status status = check_own(problem, card->multiprocessors, error);
+  kjit_status status = check_own(problem, card, error);
   if (status != KJIT_OK) return status;
   const int64_t rows = problem->seq_q * (problem->heads_q / problem->heads_kv);
   kjit_attention_decode_sm90_config config = {.dtype = problem->dtype,

@@ -1,7 +1,10 @@
 /* Runs of attention_decode_sm90, and the model behind them. Its constants were measured on an H200; another card's
- * memory is put in for an H200's. Most of what it says is one thing: blocks of threads share the memory, so a round of
- * few of them is no slower than they can use it, and a run that is a whole tile, or a whole part of one, costs nothing
- * but waiting. docs/attention.md has the measurements.
+ * memory is put in for an H200's.
+ *
+ * 1. Blocks of threads share the memory, so a round of few of them is no slower than they can use it, and a run that is
+ *    a whole tile, or a whole part of one, costs nothing but waiting: parts of tiles, and tiles of keys, by that.
+ * 2. Multiprocessors that read one tile more than others are still reading when these are done, and cannot read as fast
+ *    as the memory gives: then the tiles are cut into more parts. docs/attention.md has the measurements.
  *
  * Threads: pure functions. */
 #include "attention/decode/decode_runs.h"
@@ -21,7 +24,12 @@ enum {
   CROSS = 6000,          /* the same where runs cross tiles: a block's parts then lie in two tiles; and */
   CROSS_PERCENT = 110,   /* heads are not read side by side, which memory likes less */
   MEMORY_PARTS = 5,      /* of 6 that the memory's data sheet says */
-  MANY_ROUNDS = 3        /* of tiles over the card: they are left whole */
+  MANY_ROUNDS = 3,       /* of tiles over the card: they are left whole */
+  SM_BYTES = 33,         /* that a multiprocessor reads a ns, however many blocks of threads it runs */
+  MOST_ROUNDS = 4,       /* of parts over the card, so that multiprocessors end together, which is worth */
+  EVEN_PERCENT = 7,      /* more parts if they gain so much of launches of */
+  EVEN_LEAST = 25000,    /* so many ns and more, and */
+  EVEN_RUN = 12          /* merging costs no more ns for each run */
 };
 
 struct decode_tiles decode_tiles_of(const kjit_attention_problem *problem,
@@ -76,6 +84,43 @@ static void consider_parts(const struct launch *launch, int64_t parts, struct de
   if (time < best->time) *best = (struct decode_plan){(uint32_t)(launch->tiles->count * parts), time};
 }
 
+/* The time in which `some` multiprocessors read a key block each: few of them cannot use all of the memory. */
+static int64_t read_time(const struct launch *launch, int64_t some) {
+  const int64_t memory = some * launch->block_bytes * 1000 / launch->card->memory_bytes_a_us;
+  return integer_max(memory, launch->block_bytes / SM_BYTES);
+}
+
+/* The time with every tile in `parts` runs, by what each multiprocessor reads: all get as much of the memory, so those
+ * that run one block of threads less than others are done first. */
+static int64_t even_time(const struct launch *launch, int64_t parts) {
+  const int64_t all = launch->card->multiprocessors, runs = launch->tiles->count * parts;
+  const int64_t blocks = integer_divide_up(launch->tiles->key_blocks, parts);
+  const int64_t rest = runs % all ? read_time(launch, runs % all) : 0;
+  return blocks * (runs / all * read_time(launch, all) + rest) + (parts > 1 ? MERGE + EVEN_RUN * runs : 0);
+}
+
+/* Heads of so few columns that several blocks of threads share a multiprocessor, whose rows are no whole lines: they
+ * are read best by few blocks at a time that go side by side (72 columns on an H100: 176 runs 166 us, 528 runs 194). */
+static bool shares_lines(const kjit_attention_decode_sm90_config *config) {
+  enum { WIDE = 192 };
+  return config->head_dim % DECODE_BAND_COLUMNS && config->head_dim <= WIDE;
+}
+
+/* Cut whole tiles, or their parts, into so many parts that multiprocessors end together. */
+static void even_out(const struct launch *launch, struct decode_plan *plan) {
+  const int64_t all = launch->card->multiprocessors, tiles = launch->tiles->count, parts = plan->runs / tiles;
+  const int64_t most = integer_min(MOST_ROUNDS * launch->resident / tiles, launch->tiles->key_blocks);
+  if (plan->runs % tiles) return; /* equal runs are even */
+  const int64_t now = even_time(launch, parts);
+  int64_t least = now < EVEN_LEAST ? 0 : now * (100 - EVEN_PERCENT) / 100;
+  for (int64_t blocks = 1; blocks * all <= MOST_ROUNDS * launch->resident; blocks++) {
+    const int64_t more = blocks * all / tiles, time = more > parts && more <= most ? even_time(launch, more) : least;
+    if (time >= least) continue;
+    least = time;
+    plan->runs = (uint32_t)(tiles * more);
+  }
+}
+
 struct decode_plan decode_plan_of(const struct decode_tiles *tiles, const kjit_attention_decode_sm90_config *config,
                                   const struct decode_card *card) {
   const int32_t columns = config->head_dim + config->head_dim_v;
@@ -92,5 +137,6 @@ struct decode_plan decode_plan_of(const struct decode_tiles *tiles, const kjit_a
   const int64_t crossing = crossing_time(&launch);
   if (crossing < best.time && launch.resident < tiles->count * tiles->key_blocks)
     best = (struct decode_plan){(uint32_t)launch.resident, crossing};
+  if (!shares_lines(config)) even_out(&launch, &best);
   return best;
 }

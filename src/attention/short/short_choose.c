@@ -1,7 +1,6 @@
 /* The planner of attention_short_sm90: which problems are its own, and the config for each.
  *
- * 1. The problem has few keys and enough tiles to fill the card, or another family takes it. So it does where only one
- *    key head fits shared memory and attention_sm90's larger tiles are as full.
+ * 1. The problem has few keys and enough tiles to fill the card, or another family takes it.
  * 2. Consumers and blocks on an SM: as many warpgroups as registers allow, because one computes while others wait.
  * 3. What shared memory is left holds more tiles of Q, or more heads' K and V, whichever a block reads more of.
  *
@@ -21,8 +20,11 @@ enum {
   FEW_TILES = 4,    /* of a key head: with more, Q is most of what is read */
   MOST_HEADS = 4,   /* in shared memory; with more nothing was gained */
   MOST_QUERIES = 3, /* tiles of a consumer, as heads */
-  MANY_TILES = 32,  /* of a key head: waiting for the next one is little of its time */
-  LARGE_TILE = 128  /* rows of attention_sm90's tiles, and keys of its steps */
+  MANY_TILES = 32,  /* of a key head, where rows are no whole lines: with more tiles, and no more than */
+  LEAST_KEYS = 64,  /* so many keys and */
+  NARROW_V = 96,    /* columns of V, attention_sm90 is faster */
+  WIDE_KEYS = 240,  /* with more, and more columns of V than */
+  WIDE_V = 96       /* these, three consumers' scores and products spill */
 };
 
 int64_t short_tiles(const kjit_attention_problem *problem) {
@@ -41,12 +43,26 @@ static bool wants_packing(const kjit_attention_problem *problem) {
   return 3 * packed <= 2 * group * integer_divide_up(problem->seq_q, SHORT_ROWS);
 }
 
+/* A tile of Q whose rows are no whole lines of 128 bytes shares lines with the tiles of other heads. attention_sm90's
+ * tiles of 192 queries take fewer of them: 80 columns, 885 queries, 28 keys 204 us on an H100 and 228 here; 40 columns,
+ * 4,096 queries, 43 keys 292 us on an H200 and 345. */
+static bool is_read_in_parts_of_lines(const kjit_attention_problem *problem) {
+  const int64_t head_tiles = integer_divide_up(problem->seq_q, SHORT_ROWS) * (problem->heads_q / problem->heads_kv);
+  return problem->head_dim % SHORT_BAND_COLUMNS && problem->head_dim_v <= NARROW_V && problem->seq_kv <= LEAST_KEYS &&
+         head_tiles > MANY_TILES && !(problem->flags & KJIT_ATTENTION_CAUSAL);
+}
+
 static kjit_status check_own(const kjit_attention_problem *problem, uint32_t sm_count, kjit_error *error) {
   if (problem->head_dim % 8 != 0 || problem->head_dim > MAX_HEAD || problem->head_dim_v % 8 != 0 ||
       problem->head_dim_v > MAX_HEAD)
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "head_dim is %lld and head_dim_v %lld: attention_short_sm90 takes multiples of 8 up to 256",
                      (long long)problem->head_dim, (long long)problem->head_dim_v);
+  if (is_read_in_parts_of_lines(problem))
+    return error_set(error, KJIT_ERR_UNSUPPORTED,
+                     "head_dim is %lld: many queries over at most 64 keys are for attention_short_sm90 with multiples "
+                     "of 64 or more than 96 columns",
+                     (long long)problem->head_dim);
   if (problem->seq_kv <= MAX_KEYS && short_tiles(problem) >= (int64_t)sm_count && !wants_packing(problem))
     return short_check_problem(problem, error);
   return error_set(
@@ -67,13 +83,19 @@ static const struct shape shapes_of_many_heads[SHAPES] = {{2, 2, 2}, {4, 1, 2}, 
 static const struct shape shapes_of_many_tiles[SHAPES] = {{4, 1, 2}, {2, 2, 2}, {3, 1, 2}, {3, 1, 1},
                                                           {2, 1, 2}, {2, 1, 1}, {1, 1, 2}};
 
+/* ptxas gives a thread of three consumers and their producer 128 registers, as many as its scores of 256 keys take
+ * alone: 384 bytes spill, and 252 keys of 128 columns take 341 us on an H100 where two consumers take 262. */
+static bool spills(const kjit_attention_short_sm90_config *config) {
+  return config->consumers == SHORT_CONSUMERS_WITH_GROUP && config->tile_n > WIDE_KEYS && config->head_dim_v > WIDE_V;
+}
+
 /* Take the first shape whose registers and shared memory hold the problem, with two tiles of Q. */
 static bool choose_shape(const struct shape shapes[SHAPES], kjit_attention_short_sm90_config *config) {
   for (size_t i = 0; i < SHAPES && shapes[i].consumers; i++) {
     config->consumers = shapes[i].consumers;
     config->blocks_per_sm = shapes[i].blocks_per_sm;
     config->stages = shapes[i].stages;
-    if (short_fits(config)) return true;
+    if (short_fits(config) && !spills(config)) return true;
   }
   return false;
 }
@@ -86,16 +108,6 @@ static void use_room(int32_t *more, int32_t most, const kjit_attention_short_sm9
     --*more;
     return;
   }
-}
-
-/* With room for one key head in shared memory all wait for the next one. attention_sm90, which loads it in steps, is
- * faster then unless a sixteenth or more of its tiles lies beyond the sequences (233 keys of 128 columns: 180 us and
- * 188 on an H200; 208: 318 and 242). Causal tiles of 64 rows leave out more than these. */
-static bool waits_for_heads(const kjit_attention_problem *problem, const kjit_attention_short_sm90_config *config,
-                            int64_t head_tiles) {
-  const int64_t own = integer_round_up(problem->seq_q, SHORT_ROWS) * config->tile_n;
-  const int64_t large = integer_round_up(problem->seq_q, LARGE_TILE) * integer_round_up(problem->seq_kv, LARGE_TILE);
-  return config->stages == 1 && head_tiles <= MANY_TILES && !config->causal && 15 * large < 16 * own;
 }
 
 kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_count,
@@ -114,10 +126,6 @@ kjit_status short_choose(const kjit_attention_problem *problem, uint32_t sm_coun
     return error_set(error, KJIT_ERR_UNSUPPORTED,
                      "seq_kv is %lld: too many for attention_short_sm90 with head_dim %lld", (long long)problem->seq_kv,
                      (long long)problem->head_dim);
-  if (waits_for_heads(problem, &config, head_tiles))
-    return error_set(error, KJIT_ERR_UNSUPPORTED,
-                     "seq_kv is %lld: two key heads do not fit shared memory, and attention_sm90's tiles are as full",
-                     (long long)problem->seq_kv);
   if (has_many_tiles)
     use_room(&config.q_buffers, MOST_QUERIES, &config);
   else

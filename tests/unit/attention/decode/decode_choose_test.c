@@ -4,7 +4,7 @@
 #include "attention/decode/decode_choose.h"
 #include "support/test.h"
 
-static const struct decode_card h200 = {132, 4000000};
+static const struct decode_card h200 = {132, 4000000}, h100 = {132, 2793333};
 
 static kjit_attention_problem problem_of(int64_t batch, int64_t heads_q, int64_t heads_kv, int64_t seq_q,
                                          int64_t seq_kv, int64_t head_dim) {
@@ -71,12 +71,22 @@ static void test_decode_runs__end_where_tiles_end(void **state) {
   assert_int_equal(240, runs_of(5, 8, 25872));
 }
 
-/* So few bytes are merged that the memory would not be used better by more runs. */
+/* Where merging would take longer than it gains, or tiles fill many rounds. */
 static void test_decode_runs__are_the_tiles_where_these_keep_memory_busy(void **state) {
   (void)state;
-  assert_int_equal(136, runs_of(17, 8, 8192));
   assert_int_equal(168, runs_of(21, 8, 395));
   assert_int_equal(1024, runs_of(128, 8, 2048));
+}
+
+/* Of 132 multiprocessors 28 would read two tiles and the others one: 49 us on an H200, where memory needs 32. */
+static void test_decode_runs__are_parts_where_multiprocessors_would_end_apart(void **state) {
+  (void)state;
+  assert_int_equal(4 * 160, runs_of(5, 32, 1521));
+  kjit_attention_decode_sm90_config config;
+  const kjit_attention_problem problem = problem_of(14, 12, 12, 1, 2343, 224);
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  const struct decode_tiles tiles = decode_tiles_of(&problem, &config);
+  assert_int_equal(2 * 168, decode_plan_of(&tiles, &config, &h100).runs);
 }
 
 /* Four tiles more than the card takes at a time would work alone on a second round of long caches. */
@@ -97,7 +107,6 @@ static void test_decode_runs__of_few_keys_are_the_tiles_or_key_blocks(void **sta
 }
 
 static void test_decode_plan__takes_as_long_as_the_cards_memory(void **state) {
-  const struct decode_card h100 = {132, 2793333};
   kjit_attention_decode_sm90_config config;
   const kjit_attention_problem problem = problem_of(8, 64, 8, 1, 8192, 128);
   (void)state;
@@ -117,6 +126,50 @@ static void test_decode_choose__rows_of_many_heads_are_not_its_own(void **state)
   assert_int_equal(KJIT_OK, choose(&one, &config));
 }
 
+/* What 21 bytes a ns for a multiprocessor, in place of 30, make another choice of. */
+static void test_decode_choose__slow_memory_wants_few_bytes_on_their_way(void **state) {
+  static const struct {
+    int64_t batch, heads, rows, keys, columns;
+    int32_t tile_n, stages, blocks_per_sm;
+  } expected[] = {{3, 8, 4, 23583, 152, 48, 2, 2},  {1, 64, 8, 7070, 192, 48, 2, 2}, {139, 20, 16, 300, 120, 48, 2, 2},
+                  {15, 32, 8, 2063, 72, 128, 2, 1}, {4, 16, 4, 52760, 32, 64, 2, 2}, {25, 4, 2, 21260, 32, 64, 2, 3}};
+  (void)state;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    kjit_attention_decode_sm90_config config;
+    kjit_error error = {0};
+    const kjit_attention_problem problem = problem_of(expected[i].batch, expected[i].heads, expected[i].heads,
+                                                      expected[i].rows, expected[i].keys, expected[i].columns);
+    assert_status(KJIT_OK, decode_choose(&problem, &h100, &config, &error), &error);
+    assert_int_equal(expected[i].tile_n, config.tile_n);
+    assert_int_equal(expected[i].stages, config.stages);
+    assert_int_equal(expected[i].blocks_per_sm, config.blocks_per_sm);
+  }
+}
+
+/* On an H200 72 and 80 columns are slower with lines that are shared, on an H100 faster. */
+static void test_decode_choose__lines_are_shared_where_memory_is_slow(void **state) {
+  (void)state;
+  for (int64_t columns = 72; columns <= 120; columns += 8) {
+    kjit_attention_decode_sm90_config config;
+    kjit_error error = {0};
+    const kjit_attention_problem problem = problem_of(11, 16, 16, 2, 6400, columns);
+    assert_int_equal(KJIT_OK, choose(&problem, &config));
+    assert_false(decode_shares_lines(&config));
+    assert_status(KJIT_OK, decode_choose(&problem, &h100, &config, &error), &error);
+    assert_true(decode_shares_lines(&config));
+  }
+}
+
+static void test_decode_choose__with_slow_memory_many_rows_are_not_its_own(void **state) {
+  kjit_attention_decode_sm90_config config;
+  kjit_error error = {0};
+  const kjit_attention_problem many = problem_of(2, 6, 6, 50, 2439, 96), half = problem_of(2, 6, 6, 32, 2439, 96);
+  (void)state;
+  assert_int_equal(KJIT_OK, choose(&many, &config));
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, decode_choose(&many, &h100, &config, &error));
+  assert_int_equal(KJIT_OK, decode_choose(&half, &h100, &config, &error));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_decode_choose__few_rows_over_many_keys_are_its_own),
@@ -124,10 +177,14 @@ int main(void) {
       cmocka_unit_test(test_decode_choose__one_causal_query_is_a_full_problem),
       cmocka_unit_test(test_decode_runs__end_where_tiles_end),
       cmocka_unit_test(test_decode_runs__are_the_tiles_where_these_keep_memory_busy),
+      cmocka_unit_test(test_decode_runs__are_parts_where_multiprocessors_would_end_apart),
       cmocka_unit_test(test_decode_runs__cross_tiles_where_a_last_round_is_nearly_empty),
       cmocka_unit_test(test_decode_runs__of_few_keys_are_the_tiles_or_key_blocks),
       cmocka_unit_test(test_decode_plan__takes_as_long_as_the_cards_memory),
       cmocka_unit_test(test_decode_choose__rows_of_many_heads_are_not_its_own),
+      cmocka_unit_test(test_decode_choose__slow_memory_wants_few_bytes_on_their_way),
+      cmocka_unit_test(test_decode_choose__lines_are_shared_where_memory_is_slow),
+      cmocka_unit_test(test_decode_choose__with_slow_memory_many_rows_are_not_its_own),
   };
   return cmocka_run_group_tests_name("decode_choose", tests, NULL, NULL);
 }

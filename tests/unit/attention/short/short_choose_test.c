@@ -45,18 +45,28 @@ static void test_short_choose__few_queries_of_grouped_heads_are_not_its_own(void
   assert_int_equal(KJIT_OK, choose(&problem, &config));
 }
 
-/* Of 252 keys of 128 columns one head fits shared memory. */
-static void test_short_choose__heads_that_would_be_waited_for_are_not_its_own(void **state) {
+static void test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_not_its_own(void **state) {
+  kjit_attention_short_sm90_config config;
+  kjit_attention_problem problem = problem_of(159, 885, 28, 80);
+  (void)state;
+  problem.heads_q = 8;
+  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&problem, &config));
+  problem.seq_kv = 84;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  problem.seq_kv = 28;
+  problem.head_dim = problem.head_dim_v = 64;
+  assert_int_equal(KJIT_OK, choose(&problem, &config));
+}
+
+/* Scores of 256 keys take all registers that ptxas gives a thread of three consumers. */
+static void test_short_choose__many_keys_of_wide_heads_get_two_consumers(void **state) {
   kjit_attention_short_sm90_config config;
   kjit_attention_problem problem = problem_of(931, 252, 252, 128);
   (void)state;
   problem.heads_q = 4;
-  assert_int_equal(KJIT_ERR_UNSUPPORTED, choose(&problem, &config));
-  problem.seq_q = problem.seq_kv = 193; /* large tiles would be three quarters full */
   assert_int_equal(KJIT_OK, choose(&problem, &config));
-  problem.seq_q = 30000; /* a head takes long enough to load the next one */
-  problem.seq_kv = 252;
-  assert_int_equal(KJIT_OK, choose(&problem, &config));
+  assert_int_equal(2, config.consumers);
+  assert_int_equal(3, config.q_buffers);
 }
 
 static void test_short_choose__configs_of_every_size_are_legal(void **state) {
@@ -103,7 +113,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_short_choose__few_keys_of_many_heads_are_its_own),
       cmocka_unit_test(test_short_choose__few_queries_of_grouped_heads_are_not_its_own),
-      cmocka_unit_test(test_short_choose__heads_that_would_be_waited_for_are_not_its_own),
+      cmocka_unit_test(test_short_choose__many_queries_of_rows_that_are_no_whole_lines_are_not_its_own),
+      cmocka_unit_test(test_short_choose__many_keys_of_wide_heads_get_two_consumers),
       cmocka_unit_test(test_short_choose__configs_of_every_size_are_legal),
       cmocka_unit_test(test_short_choose__wide_heads_get_no_three_consumers),
       cmocka_unit_test(test_short_check__a_config_of_too_many_registers_is_refused),
