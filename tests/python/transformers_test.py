@@ -14,12 +14,12 @@ HERE = harness.Path(__file__).resolve().parent
 MISSING = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 if not MISSING:
     import torch
-    from transformers import AttentionInterface, masking_utils
+    from transformers import AttentionInterface, PreTrainedModel, masking_utils
 
     import variant_reference
     from kjit import transformers_attention, transformers_inline
     from kjit.transformers_mask import Mask, padding_function
-    from transformers_models import MODELS, computed, generate, make
+    from transformers_models import MODELS, PROMPT, VOCABULARY, choose, computed, generate, make
 
 
 def in_sixteen_bits(q, k, v, *, scale, causal):
@@ -275,6 +275,28 @@ class T5Attention(nn.Module):
 
 class Models(WithTransformers):
     """Each model in its smallest form, of random weights: what it generates with eager and with kjit."""
+
+    def forward_counts(self, name):
+        """What the calls of one forward() are counted as."""
+        self.record()
+        model = make(name)
+        choose(model, "kjit")
+        tokens = torch.randint(2, VOCABULARY, (2, PROMPT))
+        with torch.no_grad():
+            model(input_ids=tokens, decoder_input_ids=tokens[:, :5])
+        return set(transformers_attention.counts), computed(model)
+
+    def test_use__reaches_every_part_of_a_model(self):
+        def top_only(model, implementation, **options):  # transformers 5.15 to 5.19 with T5
+            model.config._attn_implementation_internal = implementation
+
+        self.assertEqual(*self.forward_counts("t5"))
+        with mock.patch.object(PreTrainedModel, "set_attn_implementation", top_only):
+            self.assertEqual(*self.forward_counts("t5"))
+
+    def test_use__of_an_unknown_name_says_what_to_do(self):
+        with self.assertRaisesRegex(ValueError, r"call register\('nobody'\) first"):
+            transformers_attention.use(make("t5"), "nobody")
 
     def compare(self, name, wanted, **inputs):
         asked = self.record()
