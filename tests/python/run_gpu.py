@@ -23,6 +23,7 @@ for folder in (HERE, HERE.parent / "cli", HERE.parent / "python", *sorted((ROOT 
         sys.path.insert(0, str(folder))
 
 import concurrent.futures  # noqa: E402
+import faulthandler  # noqa: E402
 import os  # noqa: E402
 import re  # noqa: E402
 import subprocess  # noqa: E402
@@ -70,6 +71,7 @@ def main():
     print(f"kjit {kjit.__version__} of {Path(kjit.__file__).parent}", flush=True)
     names = [*SHARED, "gpu_torch", "gpu_frameworks", "gpu_modules", "gpu_leaks", "gpu_training"]
     alone = sys.argv[1:2] == ["--alone"]
+    faulthandler.enable()  # a process that aborts says in which threads Python was
     suite = unittest.defaultTestLoader.loadTestsFromNames(SHARED if alone else names)
     wanted = sys.argv[2:] if alone else sys.argv[1:]
     cases = [case for module in suite for group in module for case in group]
