@@ -13,6 +13,7 @@ kernel that was there, and is counted.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter
 from typing import Any, Callable, Optional
 
@@ -188,7 +189,13 @@ class _Doors:
                 original = torch.library.get_kernel(f"aten::{name}", _KEY)
             except RuntimeError:  # this PyTorch was built without it
                 original = None
-            kernel = _with_fallback(original, compute)
+            self._put(name, _with_fallback(original, compute))
+
+    def _put(self, name: str, kernel: Callable[..., Any]) -> None:
+        """PyTorch warns of every kernel that replaces another, which is what enable() is asked for."""
+        assert self.library is not None
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"(?s).*Overriding a previously registered kernel", UserWarning)
             self.library.impl(name, kernel, _KEY, with_keyset=True, allow_override=True)
 
     def remove(self) -> None:

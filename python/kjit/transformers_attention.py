@@ -2,6 +2,7 @@
 
     kjit.transformers_attention.register()
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="kjit", dtype=torch.bfloat16)
+    kjit.transformers_attention.use(other_model)  # one that is there already
 
 Masks are taken as functions, without a tensor of their size (transformers_mask.py); soft caps, sinks and position
 biases are computed with them. What the library does not compute (dropout, weights that are asked for, what it has no
@@ -17,8 +18,9 @@ from typing import Any, Callable, Optional
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
+from . import transformers_inline
 from ._trace import TraceError
 from .attention import attention
 from .errors import ParseError
@@ -164,3 +166,25 @@ def register(name: str = "kjit", fallback: Optional[str] = "sdpa") -> None:
     other = None if fallback is None else ALL_ATTENTION_FUNCTIONS[fallback]
     AttentionInterface.register(name, _forward_with(other))
     AttentionMaskInterface.register(name, mask_interface)
+
+
+def use(model: PreTrainedModel, name: str = "kjit") -> PreTrainedModel:
+    """Compute the attention of a model by the implementation `name`, in all of its parts; returns the model.
+
+    This is model.set_attn_implementation(name) and what that leaves out: transformers 5.15 to 5.19 do not change the
+    encoder and the decoder of T5 and its relatives, because these have copies of the model's config. Where a part
+    writes its attention out itself (T5 before 5.15), kjit computes that as kjit.enable(transformers=True) does, in the
+    whole process until kjit.disable(), and `counts` says how often. Raises ValueError where transformers does not know
+    `name`: call register() first. Not thread-safe: call it while nobody computes with the model.
+    """
+    if name not in ALL_ATTENTION_FUNCTIONS.valid_keys():
+        raise ValueError(f"attention implementation {name!r}: unknown to transformers; call register({name!r}) first")
+    model.set_attn_implementation(name)
+    for part in model.modules():
+        if not isinstance(part, PreTrainedModel):
+            continue
+        if transformers_inline.is_inline(part.config):
+            transformers_inline.enable(counts)
+        elif part.config._attn_implementation != name:
+            part.set_attn_implementation(name)
+    return model

@@ -66,6 +66,15 @@ def padding_function(mask: Optional[torch.Tensor], kv_length: int, kv_offset: in
     return _run(first, first + seen.sum(-1))
 
 
+def _with_lengths(given: dict[str, Any]) -> dict[str, Any]:
+    """What transformers 5 says of a mask; version 4 gives the queries' positions in their place."""
+    positions = given.get("cache_position")
+    if "q_length" in given or positions is None:
+        return given
+    first = positions[0] if torch.compiler.is_compiling() else int(positions[0])
+    return {**given, "q_length": positions.shape[0], "q_offset": first, "device": positions.device}
+
+
 class Mask(masking_utils.BlockMask):  # type: ignore[misc]
     """What a model is given in place of a mask.
 
@@ -74,6 +83,7 @@ class Mask(masking_utils.BlockMask):  # type: ignore[misc]
     """
 
     def __init__(self, given: dict[str, Any]) -> None:
+        given = _with_lengths(given)
         q_offset, kv_offset = given.get("q_offset", 0), given.get("kv_offset", 0)
         self._given, self._tensor = given, None
         self._length = given["kv_length"]

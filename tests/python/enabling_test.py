@@ -4,6 +4,7 @@ arithmetic stands in for kjit's calls."""
 import sys
 import types
 import unittest
+import warnings
 from unittest import mock
 
 import harness
@@ -65,6 +66,17 @@ class Enabled(unittest.TestCase):
         with self.assertRaises((NotImplementedError, RuntimeError)):
             self.flash()
         self.assertEqual(kjit.enabled_counts, {"sdpa": 2})
+
+    def test_enable__prints_no_warning_of_what_it_replaces(self):
+        def warn(name, *given, **named):
+            warnings.warn(f"Warning only once.\n  Overriding a previously registered kernel\n  operator: {name}")
+            warnings.warn("of something else")
+
+        doors = types.SimpleNamespace(library=types.SimpleNamespace(impl=warn))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            enabling._Doors._put(doors, "some_operator", lambda: None)
+        self.assertEqual([str(one.message) for one in said], ["of something else"])
 
     def test_masks__are_biases(self):
         kjit.enable()

@@ -30,6 +30,22 @@ def check(test, found, tensors, what, **how):
     test.assertEqual(problem, "", what)
 
 
+def each(cases):
+    """A method of a case becomes one test for each entry of `cases`, which run_gpu.py shares among processes, because
+    most of their time is compiling. The entry is the method's argument; its place is the last part of the name."""
+
+    class Tests:
+        def __init__(self, method):
+            self.method = method
+
+        def __set_name__(self, owner, name):
+            delattr(owner, name)
+            for index, one in enumerate(cases):
+                setattr(owner, f"{name}_{index}", lambda test, one=one: self.method(test, one))
+
+    return Tests
+
+
 def ints(values):
     return torch.tensor(values, dtype=torch.int32, device="cuda")
 
@@ -40,24 +56,24 @@ class Varlen(unittest.TestCase):
         torch.manual_seed(0)
         random.seed(0)
 
-    def test_varlen__grid_is_right(self):
-        for size, dtype, heads_kv in ((64, torch.float16, 2), (128, torch.bfloat16, 6), (256, torch.bfloat16, 1),
-                                      (96, torch.float16, 3)):  # fmt: skip
-            for most_q, most_k in VARLEN_PAIRS:
-                rows = [random.randint(max(0, most_q - 20), most_q) for _ in range(9)]
-                keys = [random.randint(max(0, most_k - 20), most_k) for _ in range(9)]
-                rows[3] = keys[5] = 0
-                q, k, v, cu_q, cu_k = ragged(rows, keys, 6, heads_kv, size, dtype=dtype, device="cuda")
-                options = {
-                    "causal": random.random() < 0.5,
-                    "window_size": random.choice([(-1, -1), (random.randint(0, most_k), random.randint(0, most_k))]),
-                    "attention_chunk": random.choice([0, 0, random.randint(1, most_k * 2)]),
-                    "softcap": random.choice([0.0, 0.0, 15.0]),
-                }
-                out = flash_attn_interface.flash_attn_varlen_func(q, k, v, cu_q, cu_k, most_q, most_k, **options)
-                how = dict(options)
-                how["window"], how["chunk"] = how.pop("window_size"), how.pop("attention_chunk")
-                check(self, out, (q, k, v, cu_q, cu_k), (size, most_q, most_k, options), **how)
+    @each(((64, "float16", 2), (128, "bfloat16", 6), (256, "bfloat16", 1), (96, "float16", 3)))
+    def test_varlen__grid_is_right(self, kind):
+        size, dtype, heads_kv = kind[0], getattr(torch, kind[1]), kind[2]
+        for most_q, most_k in VARLEN_PAIRS:
+            rows = [random.randint(max(0, most_q - 20), most_q) for _ in range(9)]
+            keys = [random.randint(max(0, most_k - 20), most_k) for _ in range(9)]
+            rows[3] = keys[5] = 0
+            q, k, v, cu_q, cu_k = ragged(rows, keys, 6, heads_kv, size, dtype=dtype, device="cuda")
+            options = {
+                "causal": random.random() < 0.5,
+                "window_size": random.choice([(-1, -1), (random.randint(0, most_k), random.randint(0, most_k))]),
+                "attention_chunk": random.choice([0, 0, random.randint(1, most_k * 2)]),
+                "softcap": random.choice([0.0, 0.0, 15.0]),
+            }
+            out = flash_attn_interface.flash_attn_varlen_func(q, k, v, cu_q, cu_k, most_q, most_k, **options)
+            how = dict(options)
+            how["window"], how["chunk"] = how.pop("window_size"), how.pop("attention_chunk")
+            check(self, out, (q, k, v, cu_q, cu_k), (size, most_q, most_k, options), **how)
 
     def test_varlen__many_sequences_are_right(self):
         for count in (1024, 4096):
@@ -116,45 +132,47 @@ class KvCache(unittest.TestCase):
                 self.assertTrue(torch.equal(v_cache[b, length : length + rows], v_new[b]), what)
                 self.assertTrue(torch.equal(k_cache[b, length : length + rows], k_new[b]), what)
 
-    def test_kvcache__grid_is_right(self):
-        for rows, capacity in SEQ_PAIRS:
-            for heads_kv in (6, 3, 1):
-                for page in (None, 1, 4, 128):
-                    new = random.random() < 0.4 and rows <= 64
-                    window = random.choice([(-1, -1), (random.randint(0, capacity), random.randint(0, capacity))])
-                    chunk = random.choice([0, 0, random.randint(1, capacity * 2)])
-                    self.one(
-                        rows, capacity, heads_kv, page, random.choice([0, 0, 1, 3]), random.random() < 0.5, window,
-                        chunk, new,
-                    )  # fmt: skip
-
-    def test_kvcache__e4m3_cache_is_right(self):
-        shapes = ((1, 8, 2, 128, 16), (1, 32, 2, 64, 64), (4, 32, 2, 128, 16), (1, 8, 8, 256, 16), (1, 6, 3, 80, 1),
-                  (300, 4, 2, 128, 16))  # fmt: skip
-        for rows, heads, heads_kv, size, page in shapes:
-            for dtype in (torch.bfloat16, torch.float16):
-                total = [700 + rows, rows, 4000, 33 + rows]
-                q, k, v, cu_q, cu_k = ragged([rows] * 4, total, heads, heads_kv, size, dtype=dtype, device="cuda")
-                descales = [torch.rand(heads_kv, device="cuda") * 0.05 + 0.005 for _ in "kv"]
-                (k8, k_exact), (v8, v_exact) = quantised(k, descales[0]), quantised(v, descales[1])
-                cache = paged_cache(k8.view(torch.uint8), v8.view(torch.uint8), cu_k, page, 0x7F)
-                k_pages, v_pages, table = cache
-                begins = cu_k.tolist()
-                new = [torch.cat([t[b - rows : b] for b in begins[1:]]).unflatten(0, (4, rows)) for t in (k, v)]
-                place = torch.tensor([[n - rows + i for i in range(rows)] for n in total], device="cuda")
-                slot = table.gather(1, place // page).long(), place % page
-                k_pages[slot] = v_pages[slot] = 0x7F  # what is appended is NaN beforehand
-                out = flash_attn_interface.flash_attn_with_kvcache(
-                    q.unflatten(0, (4, rows)), k_pages.view(torch.float8_e4m3fn), v_pages.view(torch.float8_e4m3fn),
-                    *new, cache_seqlens=ints([n - rows for n in total]), page_table=table, causal=True,
-                    k_descale=descales[0].expand(4, heads_kv), v_descale=descales[1].expand(4, heads_kv),
+    @each(SEQ_PAIRS)
+    def test_kvcache__grid_is_right(self, lengths):
+        rows, capacity = lengths
+        random.seed(capacity)
+        for heads_kv in (6, 3, 1):
+            for page in (None, 1, 4, 128):
+                new = random.random() < 0.4 and rows <= 64
+                window = random.choice([(-1, -1), (random.randint(0, capacity), random.randint(0, capacity))])
+                chunk = random.choice([0, 0, random.randint(1, capacity * 2)])
+                self.one(
+                    rows, capacity, heads_kv, page, random.choice([0, 0, 1, 3]), random.random() < 0.5, window, chunk,
+                    new,
                 )  # fmt: skip
-                exact = attention(q.float(), k_exact, v_exact, cu_q, cu_k, causal=True)
-                half = attention(q, k_exact.to(dtype), v_exact.to(dtype), cu_q, cu_k, causal=True, half=True)
-                self.assertEqual(close_enough(out.flatten(0, 1), exact, half), "", (rows, heads, size, page, dtype))
-                for pages, whole in ((k_pages, k8), (v_pages, v8)):
-                    wanted = torch.cat([whole[b - rows : b] for b in begins[1:]]).view(torch.uint8)
-                    self.assertTrue(torch.equal(pages[slot].flatten(0, 1), wanted), (rows, heads, size, page, dtype))
+
+    @each(((1, 8, 2, 128, 16), (1, 32, 2, 64, 64), (4, 32, 2, 128, 16), (1, 8, 8, 256, 16), (1, 6, 3, 80, 1),
+           (300, 4, 2, 128, 16)))  # fmt: skip
+    def test_kvcache__e4m3_cache_is_right(self, shape):
+        rows, heads, heads_kv, size, page = shape
+        for dtype in (torch.bfloat16, torch.float16):
+            total = [700 + rows, rows, 4000, 33 + rows]
+            q, k, v, cu_q, cu_k = ragged([rows] * 4, total, heads, heads_kv, size, dtype=dtype, device="cuda")
+            descales = [torch.rand(heads_kv, device="cuda") * 0.05 + 0.005 for _ in "kv"]
+            (k8, k_exact), (v8, v_exact) = quantised(k, descales[0]), quantised(v, descales[1])
+            cache = paged_cache(k8.view(torch.uint8), v8.view(torch.uint8), cu_k, page, 0x7F)
+            k_pages, v_pages, table = cache
+            begins = cu_k.tolist()
+            new = [torch.cat([t[b - rows : b] for b in begins[1:]]).unflatten(0, (4, rows)) for t in (k, v)]
+            place = torch.tensor([[n - rows + i for i in range(rows)] for n in total], device="cuda")
+            slot = table.gather(1, place // page).long(), place % page
+            k_pages[slot] = v_pages[slot] = 0x7F  # what is appended is NaN beforehand
+            out = flash_attn_interface.flash_attn_with_kvcache(
+                q.unflatten(0, (4, rows)), k_pages.view(torch.float8_e4m3fn), v_pages.view(torch.float8_e4m3fn),
+                *new, cache_seqlens=ints([n - rows for n in total]), page_table=table, causal=True,
+                k_descale=descales[0].expand(4, heads_kv), v_descale=descales[1].expand(4, heads_kv),
+            )  # fmt: skip
+            exact = attention(q.float(), k_exact, v_exact, cu_q, cu_k, causal=True)
+            half = attention(q, k_exact.to(dtype), v_exact.to(dtype), cu_q, cu_k, causal=True, half=True)
+            self.assertEqual(close_enough(out.flatten(0, 1), exact, half), "", (rows, heads, size, page, dtype))
+            for pages, whole in ((k_pages, k8), (v_pages, v8)):
+                wanted = torch.cat([whole[b - rows : b] for b in begins[1:]]).view(torch.uint8)
+                self.assertTrue(torch.equal(pages[slot].flatten(0, 1), wanted), (rows, heads, size, page, dtype))
 
     def test_varlen__e4m3_queries_are_right(self):
         tensors = ragged([5, 200, 1], [90, 200, 4000], 8, 2, 128, dtype=torch.bfloat16, device="cuda")
@@ -332,6 +350,7 @@ class Transformers(unittest.TestCase):
 
     PROMPTS = [[5, 6, 7, 8, 9], [9, 10], [3] * 40, list(range(4, 60)), [33], [40, 41, 42, 43]]
     TOKENS = 8
+    needs_the_gpu_alone = True  # continuous batching has a race of transformers' own that a shared card brings out
 
     def setUp(self):
         kjit.install_as_flash_attn()

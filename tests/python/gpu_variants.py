@@ -300,7 +300,7 @@ class Enabled(unittest.TestCase):
 class Models(unittest.TestCase):
     def test_models__compute_what_eager_computes(self):
         from kjit import transformers_attention, transformers_inline
-        from transformers_models import MODELS, PROMPT, VOCABULARY, computed, generate, make
+        from transformers_models import MODELS, PROMPT, VOCABULARY, choose, computed, generate, make
 
         transformers_attention.register()
         for name in MODELS:
@@ -319,8 +319,8 @@ class Models(unittest.TestCase):
                     (torch.bfloat16, "kjit"),
                 ):
                     model = make(name, DEVICE, dtype)
-                    model.set_attn_implementation(implementation)
-                    expected = computed(model) if implementation == "kjit" else set()
+                    choose(model, implementation)
+                    expected = computed(model)
                     transformers_attention.counts.clear()
                     with torch.no_grad():
                         logits.append(model(**given).logits.double())

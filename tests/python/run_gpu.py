@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Every GPU test of the Python package: run_gpu.py [--alone] [PART OF A NAME]...
+"""Every GPU test of the Python package: run_gpu.py [--alone NAME | PART OF A NAME]...
 
-The cases of gpu_variants compile many kernels, each on one core, so they run before the others in processes of their
-own, as many at a time as there are cores and at most 8 (KJIT_TEST_JOBS=N). --alone: those cases in this process, no
-others.
+The cases of gpu_variants and gpu_serving compile many kernels, each on one core, so they run before the others in
+processes of their own, as many at a time as there are cores and at most 16 (KJIT_TEST_JOBS=N). Cases that
+say `needs_the_gpu_alone` run with the others. --alone: this case, in this process.
 
 Looks for the package beside itself (../python, as in a gpu-bundle), in the project's build folders, then where Python
 does. Ends with 1 if a case failed. A case that cannot run here is reported as skipped.
@@ -23,6 +23,7 @@ for folder in (HERE, HERE.parent / "cli", HERE.parent / "python", *sorted((ROOT 
         sys.path.insert(0, str(folder))
 
 import concurrent.futures  # noqa: E402
+import faulthandler  # noqa: E402
 import os  # noqa: E402
 import re  # noqa: E402
 import subprocess  # noqa: E402
@@ -39,7 +40,11 @@ def gpu_count():
     return gpu_torch.torch.cuda.device_count() if gpu_torch.HAS_GPU else 0
 
 
-SHARED = "gpu_variants"
+SHARED = ["gpu_variants", "gpu_serving"]
+
+
+def is_shared(case):
+    return case.id().partition(".")[0] in SHARED and not getattr(case, "needs_the_gpu_alone", False)
 
 
 def run_alone(case):
@@ -56,7 +61,7 @@ def run_alone(case):
 
 
 def run_side_by_side(cases):
-    jobs = int(os.environ.get("KJIT_TEST_JOBS", min(8, os.cpu_count() or 1)))
+    jobs = int(os.environ.get("KJIT_TEST_JOBS", min(16, os.cpu_count() or 1)))
     with concurrent.futures.ThreadPoolExecutor(max(1, jobs)) as pool:
         return [sum(counts) for counts in zip((0, 0, 0), *pool.map(run_alone, cases))]
 
@@ -64,16 +69,19 @@ def run_side_by_side(cases):
 def main():
     started = time.monotonic()
     print(f"kjit {kjit.__version__} of {Path(kjit.__file__).parent}", flush=True)
-    names = ["gpu_torch", "gpu_serving", "gpu_frameworks", "gpu_modules", "gpu_leaks", SHARED, "gpu_training"]
+    names = [*SHARED, "gpu_torch", "gpu_frameworks", "gpu_modules", "gpu_leaks", "gpu_training"]
     alone = sys.argv[1:2] == ["--alone"]
-    suite = unittest.defaultTestLoader.loadTestsFromNames([SHARED] if alone else names)
+    faulthandler.enable()  # a process that aborts says in which threads Python was
+    suite = unittest.defaultTestLoader.loadTestsFromNames(SHARED if alone else names)
     wanted = sys.argv[2:] if alone else sys.argv[1:]
     cases = [case for module in suite for group in module for case in group]
+    if alone:
+        cases = [case for case in cases if case.id() in wanted]
     cases = [case for case in cases if not wanted or any(part in case.id() for part in wanted)]
     if gpu_count() == 1:
         print("one GPU: the cases of two are left out", flush=True)
         cases = [case for case in cases if "SecondGpu" not in case.id()]
-    shared = [case for case in cases if not alone and case.id().startswith(f"{SHARED}.")]
+    shared = [case for case in cases if not alone and is_shared(case)]
     passed, failed, skipped = run_side_by_side(shared)
     result = harness.CaseResult()
     unittest.TestSuite(case for case in cases if case not in shared).run(result)

@@ -73,13 +73,19 @@ MODELS = {
 
 
 def computed(model: Any) -> set[str]:
-    """What a model's calls are counted as when kjit computes all of them. Switches that on where it is not by name."""
-    from kjit import transformers_attention, transformers_inline
+    """What a model's calls are counted as when kjit computes all of them."""
+    from kjit import transformers_inline
 
-    if not transformers_inline.is_inline(model.config):
-        return {"kjit"}
-    transformers_inline.enable(transformers_attention.counts)
-    return {"transformers"}
+    return {"transformers" if transformers_inline.is_inline(model.config) else "kjit"}
+
+
+def choose(model: Any, implementation: str) -> None:
+    from kjit import transformers_attention
+
+    if implementation == "kjit":
+        transformers_attention.use(model)
+    else:
+        model.set_attn_implementation(implementation)
 
 
 def make(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Any:
@@ -99,7 +105,7 @@ def make(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> 
 
 def generate(model: Any, implementation: str, padded: bool = False, cache: Any = None) -> Any:
     """Greedy tokens with their logits. padded: the first prompt is shorter, with padding to the left."""
-    model.set_attn_implementation(implementation)
+    choose(model, implementation)
     prompt = torch.randint(2, VOCABULARY, (2, PROMPT), generator=torch.Generator().manual_seed(1))
     counts = torch.ones_like(prompt)
     if padded:

@@ -14,12 +14,12 @@ HERE = harness.Path(__file__).resolve().parent
 MISSING = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 if not MISSING:
     import torch
-    from transformers import AttentionInterface, masking_utils
+    from transformers import AttentionInterface, PreTrainedModel
 
     import variant_reference
     from kjit import transformers_attention, transformers_inline
     from kjit.transformers_mask import Mask, padding_function
-    from transformers_models import MODELS, computed, generate, make
+    from transformers_models import MODELS, PROMPT, VOCABULARY, choose, computed, generate, make
 
 
 def in_sixteen_bits(q, k, v, *, scale, causal):
@@ -142,12 +142,20 @@ class Calls(WithTransformers):
 
 class Masks(WithTransformers):
     def mask(self, **given):
-        return Mask({"batch_size": 2, "q_length": 8, "kv_length": 8, "device": "cpu", **given})
+        given = {"batch_size": 2, "q_length": 8, "kv_length": 8, "device": "cpu", **given}
+        first = given.get("q_offset", 0)
+        return Mask({"cache_position": torch.arange(first, first + given["q_length"]), **given})  # of transformers 4
 
     def test_causal_mask__needs_no_function(self):
         self.assertEqual(self.mask().seen(8), (True, None))
         self.assertEqual(self.mask(q_length=1, q_offset=7).seen(8), (False, None))
         self.assertEqual(self.mask(attention_mask=torch.ones(2, 8, dtype=torch.bool)).seen(8), (True, None))
+
+    def test_mask__takes_positions_as_transformers_4_gives_them(self):
+        given = {"batch_size": 2, "kv_length": 8, "device": "cpu"}
+        for first in (0, 3):
+            mask = Mask({**given, "cache_position": torch.arange(first, 8)})
+            self.assertEqual((mask.shape, mask.seen(8)), ((2, 1, 8 - first, 8), (True, None)))
 
     def test_mask__of_a_cache_that_is_not_full_is_a_function(self):
         for q_offset in (3, torch.tensor(3)):
@@ -179,7 +187,7 @@ class Masks(WithTransformers):
 
     def test_mask__is_a_tensor_for_models_that_look_into_it(self):
         mask = self.mask()
-        exact = masking_utils.sdpa_mask(2, 8, 8, allow_is_causal_skip=False)
+        exact = torch.ones(8, 8, dtype=torch.bool).tril().expand(2, 1, 8, 8)
         self.assertTrue(torch.equal(mask[:, :, :, :5], exact[..., :5]))
         self.assertTrue(torch.equal(torch.logical_not(mask), ~exact))
         self.assertEqual((mask.shape, mask.dtype, mask.ndim), ((2, 1, 8, 8), torch.bool, 4))
@@ -269,12 +277,35 @@ class T5Attention(nn.Module):
     def test_mask__of_such_a_model_is_what_it_adds(self):
         config = types.SimpleNamespace(model_type="t5")
         given = {"batch_size": 2, "q_length": 8, "kv_length": 8, "device": "cpu", "dtype": torch.float32}
+        given["cache_position"] = torch.arange(8)
         mask = transformers_attention.mask_interface(config=config, **given)
         self.assertTrue(torch.equal(mask, Mask(given).added(torch.float32)))
 
 
 class Models(WithTransformers):
     """Each model in its smallest form, of random weights: what it generates with eager and with kjit."""
+
+    def forward_counts(self, name):
+        """What the calls of one forward() are counted as."""
+        self.record()
+        model = make(name)
+        choose(model, "kjit")
+        tokens = torch.randint(2, VOCABULARY, (2, PROMPT))
+        with torch.no_grad():
+            model(input_ids=tokens, decoder_input_ids=tokens[:, :5])
+        return set(transformers_attention.counts), computed(model)
+
+    def test_use__reaches_every_part_of_a_model(self):
+        def top_only(model, implementation, **options):  # transformers 5.15 to 5.19 with T5
+            model.config._attn_implementation_internal = implementation
+
+        self.assertEqual(*self.forward_counts("t5"))
+        with mock.patch.object(PreTrainedModel, "set_attn_implementation", top_only):
+            self.assertEqual(*self.forward_counts("t5"))
+
+    def test_use__of_an_unknown_name_says_what_to_do(self):
+        with self.assertRaisesRegex(ValueError, r"call register\('nobody'\) first"):
+            transformers_attention.use(make("t5"), "nobody")
 
     def compare(self, name, wanted, **inputs):
         asked = self.record()
