@@ -244,6 +244,10 @@ static void test_serving__schedule_of_more_sequences_than_are_kept_follows_the_l
   serving_expect_line(gpu_require(state), SERVING_PLAN_THREADS * SERVING_PLAN_KEPT + 900);
 }
 
+static void test_serving__lengths_beyond_the_cache_are_cut(void **state) {
+  serving_expect_cut_lengths(gpu_require(state));
+}
+
 /* More packed rows than a tile of the decoding kernels has: on Hopper another family computes these. */
 static void test_serving__prefill_is_right(void **state) {
   struct serving_case cases[6];
@@ -346,6 +350,7 @@ int main(void) {
       cmocka_unit_test(test_serving__e4m3_cache_is_right),
       cmocka_unit_test(test_serving__schedule_of_many_sequences_follows_the_line),
       cmocka_unit_test(test_serving__schedule_of_more_sequences_than_are_kept_follows_the_line),
+      cmocka_unit_test(test_serving__lengths_beyond_the_cache_are_cut),
       cmocka_unit_test(test_serving__prefill_is_right),
       cmocka_unit_test(test_serving__mixed_and_padded_batches_are_right),
       cmocka_unit_test(test_serving__rows_do_not_depend_on_their_neighbours),

@@ -7,4 +7,7 @@
 /* Fail the test unless kjit_attention_schedule() finds the same runs. `batch`: sequences, up to 5,000. */
 void serving_expect_line(struct gpu_fixture *fixture, int batch);
 
+/* Likewise, of lengths with which sums of 32 bits overflow, keys padded on the left and new ones among them. */
+void serving_expect_cut_lengths(struct gpu_fixture *fixture);
+
 #endif
