@@ -27,6 +27,10 @@ enum {
   MAX_HEAD = 256
 };
 
+/* The counters that a call has hold the scheduler's and, of tiles whose keys are divided, two for each slot. */
+_Static_assert(2 * PREFILL_SLOTS_PER_BLOCK <= SERVING_MOST_BLOCKS_PER_SM, "slots have counters");
+_Static_assert(PREFILL_COUNTERS + 2 * PREFILL_MORE_SLOTS <= SERVING_MORE_COUNTERS, "and so have further ones");
+
 /* Tiles are counted in 32 bits. */
 #define MAX_TILES (INT64_C(1) << 30)
 
@@ -38,6 +42,7 @@ static const char *why_not_loaded(const struct serving_problem *problem) {
   if (problem->head_dim > MAX_HEAD || problem->head_dim_v > MAX_HEAD || problem->head_dim % 8 ||
       problem->head_dim_v % 8)
     return "head sizes other than multiples of 8 up to 256";
+  if (problem->heads_kv * problem->group > PREFILL_MOST_HEADS) return "that many heads";
   return problem->batch <= PREFILL_MOST_BATCH ? NULL : "that many sequences";
 }
 

@@ -53,6 +53,16 @@ static void test_prefill_choose__what_tma_cannot_load_is_another_familys(void **
   assert_false(takes(&problem));
 }
 
+static void test_prefill_choose__more_heads_than_a_tile_can_name_are_another_familys(void **state) {
+  struct serving_problem problem = large();
+  (void)state;
+  problem.batch = 1;
+  problem.heads_kv = 1 << 14;
+  assert_true(takes(&problem));
+  problem.heads_kv++;
+  assert_false(takes(&problem));
+}
+
 static int32_t loads_of(const struct serving_problem *problem) {
   struct serving_choice choice = {0};
   kjit_error error;
@@ -199,6 +209,7 @@ int main(void) {
       cmocka_unit_test(test_prefill_choose__many_rows_are_its_own),
       cmocka_unit_test(test_prefill_choose__other_passes_are_another_familys),
       cmocka_unit_test(test_prefill_choose__what_tma_cannot_load_is_another_familys),
+      cmocka_unit_test(test_prefill_choose__more_heads_than_a_tile_can_name_are_another_familys),
       cmocka_unit_test(test_prefill_choose__pages_that_no_box_fits_are_loaded_by_rows),
       cmocka_unit_test(test_prefill_choose__a_box_has_all_bands_where_heads_are_whole_bands_apart),
       cmocka_unit_test(test_prefill_choose__few_rows_need_a_launch_where_heads_of_a_group_lie_in_two_tiles),
