@@ -170,7 +170,7 @@ KJIT_DEVICE Lists write(const attention_prefill_params &p, char *memory, int *or
   Places &places = *(Places *)memory;
   int(&totals)[kClasses] = *(int(*)[kClasses])(memory + sizeof(Places));
   const int thread = (int)threadIdx.x, warp = thread / kLanesPerWarp;
-  for (int i = thread; i < cfg::kWarps * kClasses; i += cfg::kThreads)
+  for (int i = thread; i < cfg::kWarps * kClasses; i += cfg::kLaunchThreads)
     (&places.of[0][0])[i] = 0;
   __syncthreads(); // the counts are zero
   float cost[kLists] = {0.0f, 0.0f};

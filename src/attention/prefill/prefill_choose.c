@@ -4,9 +4,10 @@
  * 2. There must be more rows than the smaller tiles of attention_serving hold, and tiles for two fifths of the card: a
  *    tile is never divided among multiprocessors here, and attention_serving, which divides, is 2.5 times as slow on a
  *    multiprocessor.
- * 3. Three consumers for heads of up to 64 columns, else two; the largest step of keys; two Q buffers and memory of its
- *    own for O, or, where there is no room for both, one of them. With both, a tile's Q is loaded while the tile before
- *    it is computed, even if that one is a single step, because the buffer is free once its last scores are there.
+ * 3. Three consumers for heads of up to 64 columns, else two, and beside the warpgroup that gathers rows two or one;
+ * the largest step of keys; two Q buffers and memory of its own for O, or, where there is no room for both, one of
+ * them. With both, a tile's Q is loaded while the tile before it is computed, even if that one is a single step,
+ * because the buffer is free once its last scores are there.
  *
  * Pure; any thread. */
 #include <string.h>
@@ -129,6 +130,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
     choose_tile(&config);
     if (!pages_fit(problem->page_size, config.tile_n)) {
       config.loads = PREFILL_LOADS_ROWS;
+      config.consumers = prefill_gathering_consumers(problem->head_dim_v);
       choose_tile(&config);
     }
   }

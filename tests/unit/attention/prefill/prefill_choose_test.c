@@ -192,6 +192,44 @@ static void test_prefill_choose__configs_of_every_head_size_are_legal(void **sta
     }
 }
 
+static void test_prefill_choose__configs_of_pages_of_one_key_are_legal(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  problem.page_size = 1;
+  for (problem.head_dim = 8; problem.head_dim <= 256; problem.head_dim += 8)
+    for (problem.head_dim_v = 8; problem.head_dim_v <= 256; problem.head_dim_v += 8) {
+      assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+      assert_int_equal(PREFILL_LOADS_ROWS, prefill_config_view(choice.values)->loads);
+      assert_status(KJIT_OK, prefill_family.check(&prefill_family, choice.values, &error), &error);
+    }
+}
+
+static void test_prefill_choose__a_warpgroup_that_gathers_leaves_registers_for_fewer_consumers(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  problem.page_size = 1;
+  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+  struct prefill_config config = *prefill_config_view(choice.values);
+  assert_int_equal(2, config.consumers);
+  config.consumers = 3;
+  assert_int_equal(KJIT_ERR_INVALID_CONFIG, prefill_family.check(&prefill_family, (const int32_t *)&config, &error));
+  assert_contains(error.message, "loads is 2");
+  config.consumers = 2;
+  config.tile_n = 80;
+  error_clear(&error);
+  assert_int_equal(KJIT_ERR_INVALID_CONFIG, prefill_family.check(&prefill_family, (const int32_t *)&config, &error));
+  assert_contains(error.message, "multiple of 32");
+  problem.head_dim_v = 200;
+  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+  assert_int_equal(1, prefill_config_view(choice.values)->consumers);
+}
+
 static void test_prefill_choose__packed_heads_divide_a_group(void **state) {
   struct serving_problem problem = large();
   struct serving_choice choice;
@@ -219,6 +257,8 @@ int main(void) {
       cmocka_unit_test(test_prefill_choose__another_architecture_has_another_family),
       cmocka_unit_test(test_prefill_choose__what_no_family_computes_is_told_by_the_last),
       cmocka_unit_test(test_prefill_choose__configs_of_every_head_size_are_legal),
+      cmocka_unit_test(test_prefill_choose__configs_of_pages_of_one_key_are_legal),
+      cmocka_unit_test(test_prefill_choose__a_warpgroup_that_gathers_leaves_registers_for_fewer_consumers),
       cmocka_unit_test(test_prefill_choose__packed_heads_divide_a_group),
   };
   return cmocka_run_group_tests_name("prefill_choose", tests, NULL, NULL);
