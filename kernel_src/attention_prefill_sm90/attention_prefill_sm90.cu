@@ -11,8 +11,8 @@
 //           the other, the longest sequences' first (order.cuh). A row's sums depend on its own sequence alone, unless
 //           its keys are divided: those of a sequence of few rows may be (parts.cuh), and then on the lengths of all.
 // Warps     of the first warpgroup, warp 0 is the producer (producer.cuh) and warp 1 clears what lies behind a
-//           sequence's end (clipper.cuh); from pages that no box of TMA fits, warps 2 and 3 load K and V
-//           row by row (gatherer.cuh); 1 to 3 consumer warpgroups of 64 rows each multiply and store (consumer.cuh).
+//           sequence's end (clipper.cuh); 1 to 3 consumer warpgroups of 64 rows each multiply and store (consumer.cuh);
+//           from pages that no box of TMA fits, one more warpgroup loads K and V row by row (gatherer.cuh).
 // Shared    attention_sm90's (attention_sm90/pipeline.cuh), and behind it that of tile.cuh.
 // Registers as attention_sm90's; spills: within the budget of serving_codegen_test.c.
 // Tolerance max|O - ref| <= 2 max|ref16 - ref| against float64: P is rounded to 16 bits once, O once, all else is fp32.
@@ -31,7 +31,8 @@
 #endif
 
 extern "C" __global__
-__launch_bounds__(cfg::kThreads, 1) void attention_prefill_sm90(const __grid_constant__ attention_prefill_params p) {
+__launch_bounds__(cfg::kLaunchThreads,
+                  1) void attention_prefill_sm90(const __grid_constant__ attention_prefill_params p) {
   extern __shared__ char raw[];
   const uint32_t start = cvta_to_shared(raw), aligned = (start + SM90_ALIGNMENT - 1) & ~(SM90_ALIGNMENT - 1u);
   const RaggedLayout layout{{aligned}};
@@ -47,12 +48,13 @@ __launch_bounds__(cfg::kThreads, 1) void attention_prefill_sm90(const __grid_con
     setmaxnreg_dec<cfg::kProducerRegisters>();
     if (warp == 0) RaggedProducer(p, layout, lane).run(order, lists);
     if (warp == 1) Clipper{layout, lane}.run();
+  } else if (cfg::kGathers && warpgroup == cfg::kConsumers + 1) {
     if constexpr (cfg::kGathers) {
-      if (warp == 2) Gatherer<true>{p, layout, lane}.run();
-      if (warp == 3) Gatherer<false>{p, layout, lane}.run();
+      setmaxnreg_dec<cfg::kProducerRegisters>();
+      Gatherer{p, layout, warp % kWarpsPerWarpgroup, lane}.run();
     }
   } else {
-    setmaxnreg_inc<cfg::kConsumerRegisters>();
+    setmaxnreg_inc<cfg::kMultiplierRegisters>();
     RaggedConsumer(p, layout, warpgroup - 1, threadIdx.x % kThreadsPerWarpgroup).run();
   }
 }

@@ -10,6 +10,8 @@
 #error "KJIT_few is not defined: 0; or 1, sequences of few rows have a list of their own"
 #elif !defined(KJIT_launch_bytes)
 #error "KJIT_launch_bytes is not defined: the shared memory that the host launches a block with"
+#elif !defined(KJIT_launch_threads)
+#error "KJIT_launch_threads is not defined: the threads of a block that the host launches"
 #endif
 
 #define KJIT_causal 1
@@ -23,8 +25,16 @@ namespace cfg {
 constexpr bool kSoftcap = KJIT_softcap; // scores are capped by a tanh
 constexpr bool kGrouped = KJIT_loads == PREFILL_LOADS_GROUPS;
 constexpr bool kFew = KJIT_few; // one consumer takes sequences of few rows, whose keys may be divided
+// Pages that no box fits are loaded by a warpgroup of its own (gatherer.cuh), which has registers of the consumers'.
 constexpr bool kGathers = KJIT_loads == PREFILL_LOADS_ROWS;
-constexpr int kWarps = kThreads / kLanesPerWarp;
+constexpr int kGatherWarps = kThreadsPerWarpgroup / kLanesPerWarp;
+constexpr int kLaunchThreads = kThreads + (kGathers ? kThreadsPerWarpgroup : 0);
+constexpr int kWarps = kLaunchThreads / kLanesPerWarp;
+constexpr int kMultiplierRegisters = kGathers && kConsumers == 2 ? 216 : kConsumerRegisters;
+static_assert(kLaunchThreads == KJIT_launch_threads, "launch_threads: the host launches as many as the roles have");
+static_assert(!kGathers || kConsumers == 1 || (kConsumers == 2 && kHeadDimV <= PREFILL_GATHERED_COLUMNS),
+              "loads: a further warpgroup leaves the consumers too few registers");
+static_assert(!kGathers || kKeyRows % (8 * kGatherWarps) == 0, "loads: a warp's rows begin with a swizzle's pattern");
 
 // How a block of K or V of kBands bands lies in shared memory. With boxes of a band each, as attention_sm90 has it:
 // [band][row][64]. With boxes of all bands: [row / 8][band][row % 8][64], because a box's rows lie together; 8 rows of

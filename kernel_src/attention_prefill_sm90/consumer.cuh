@@ -135,11 +135,21 @@ private:
     wgmma_commit_group();
   }
 
-  KJIT_DEVICE void issue_both(int buffer, int accumulate) {
+  // Gatherers that do not wait for their copies cannot fence them off from wgmma, so whoever reads does.
+  KJIT_DEVICE void wait_for_keys() const {
     mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
+    if constexpr (cfg::kGathers) fence_async_proxy(); // keys
+  }
+  KJIT_DEVICE void wait_for_values() const {
+    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
+    if constexpr (cfg::kGathers) fence_async_proxy(); // values
+  }
+
+  KJIT_DEVICE void issue_both(int buffer, int accumulate) {
+    wait_for_keys();
     wait_for_turn();
     issue_scores(buffer);
-    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
+    wait_for_values();
     issue_output(accumulate);
     pass_turn();
   }
@@ -185,7 +195,7 @@ private:
 
   // A tile's first key block, when no product of the tile before it is left to overlap with.
   KJIT_DEVICE void first_block(const RaggedTile &tile) {
-    mbarrier_wait_parity(at.keys_full(keys.slot), keys.parity);
+    wait_for_keys();
     wait_for_turn();
     issue_scores(queries.slot);
     pass_turn();
@@ -255,7 +265,7 @@ private:
 
   // The last product O += P V of a tile, when nothing of the next tile overlaps with it.
   KJIT_DEVICE void last_block(const RaggedTile &tile, int buffer, int accumulate, bool takes_turn) {
-    mbarrier_wait_parity(at.values_full(values.slot), values.parity);
+    wait_for_values();
     if (takes_turn) wait_for_turn();
     issue_output(accumulate);
     if (takes_turn) pass_turn();

@@ -2,7 +2,7 @@
 //
 // Two lists of sequences: those with few rows, which one consumer takes alone, and whose keys nobody else reads; and
 // those with many. Memory limits the ones, products the others, so some blocks of threads begin with the one list, the
-// others with the other, and whoever is done with his list goes on with the other.
+// others with the other, and a block of threads that is done with its list goes on with the other.
 //
 // Longest first: what is left when most blocks of threads have nothing more to do should be short. Sequences are sorted
 // into classes of their cost, each a quarter of an octave wide, from the longest down; in a class they keep their
@@ -170,7 +170,7 @@ KJIT_DEVICE Lists write(const attention_prefill_params &p, char *memory, int *or
   Places &places = *(Places *)memory;
   int(&totals)[kClasses] = *(int(*)[kClasses])(memory + sizeof(Places));
   const int thread = (int)threadIdx.x, warp = thread / kLanesPerWarp;
-  for (int i = thread; i < cfg::kWarps * kClasses; i += cfg::kThreads)
+  for (int i = thread; i < cfg::kWarps * kClasses; i += cfg::kLaunchThreads)
     (&places.of[0][0])[i] = 0;
   __syncthreads(); // the counts are zero
   float cost[kLists] = {0.0f, 0.0f};

@@ -102,7 +102,6 @@ private:
   // lane that still waited would then wait for a phase that is over.
   KJIT_DEVICE void wait_for_empty_query() const {
     mbarrier_wait_parity(at.query_empty(queries.slot), queries.parity ^ 1);
-    if constexpr (cfg::kGathers) mbarrier_wait_parity(landing.tile_read(queries.slot), queries.parity ^ 1);
     __syncwarp();
   }
 

@@ -62,11 +62,10 @@ KJIT_DEVICE KeyBlocks key_blocks_of_rows(const attention_serving_params &p, cons
 //   query_landed   one for each Q buffer: all of a tile's Q, and the tile's coordinates
 //   values_landed  one for each V buffer: a key block of V that has rows behind the sequence's last key
 //   tile_known     with gatherers (gatherer.cuh), one for each Q buffer: the tile's coordinates
-//   tile_read      with gatherers, one for each Q buffer: the one of V has read them
 struct RaggedLayout : Layout {
   static constexpr int kTilesAt = shared::kEntriesAt;
   static constexpr int kBarriersAt = kTilesAt + PREFILL_TILE_BYTES * cfg::kQueryBuffers;
-  static constexpr int kBarriers = cfg::kQueryBuffers * (cfg::kGathers ? 3 : 1) + cfg::kStages;
+  static constexpr int kBarriers = cfg::kQueryBuffers * (cfg::kGathers ? 2 : 1) + cfg::kStages;
   static constexpr int kEnd = kBarriersAt + SM90_BARRIER_BYTES * kBarriers;
   static_assert(kTilesAt % 16 == 0, "coordinates are written 16 bytes at a time");
   static_assert(kEnd + SM90_ALIGNMENT - 1 == KJIT_launch_bytes, "launch_bytes: what the host asks for is what is used");
@@ -75,14 +74,31 @@ struct RaggedLayout : Layout {
   KJIT_DEVICE uint32_t query_landed(int slot) const { return base + kBarriersAt + SM90_BARRIER_BYTES * slot; }
   KJIT_DEVICE uint32_t values_landed(int slot) const { return query_landed(cfg::kQueryBuffers + slot); }
   KJIT_DEVICE uint32_t tile_known(int slot) const { return values_landed(cfg::kStages + slot); }
-  KJIT_DEVICE uint32_t tile_read(int slot) const { return tile_known(cfg::kQueryBuffers + slot); }
 
   // One thread, before a barrier of the block.
   KJIT_DEVICE void initialise() const {
-    Layout::initialise();
+    if constexpr (cfg::kGathers)
+      initialise_for_gatherers();
+    else
+      Layout::initialise();
     for (int i = 0; i < kBarriers; i++)
       mbarrier_init(query_landed(i), 1);
     fence_mbarrier_init();
+  }
+
+private:
+  // As Layout's, but every thread that gathers arrives at "full" of K and V.
+  KJIT_DEVICE void initialise_for_gatherers() const {
+    for (int i = 0; i < cfg::kQueryBuffers; i++) {
+      mbarrier_init(query_full(i), 1);
+      mbarrier_init(query_empty(i), cfg::kConsumers * kWarpsPerWarpgroup);
+    }
+    for (int i = 0; i < cfg::kStages; i++) {
+      mbarrier_init(keys_full(i), cfg::kGatherWarps * kLanesPerWarp);
+      mbarrier_init(keys_empty(i), cfg::kConsumers * kKeyReleases);
+      mbarrier_init(values_full(i), cfg::kGatherWarps * kLanesPerWarp);
+      mbarrier_init(values_empty(i), cfg::kConsumers);
+    }
   }
 };
 

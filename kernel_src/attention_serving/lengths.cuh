@@ -59,8 +59,10 @@ KJIT_DEVICE Sequence sequence_of(const attention_serving_params &p, int b) {
   const int pad = p.leftpad ? p.leftpad[b] : 0;
   const int first_of_all = p.cu_k && !p.page_size ? p.cu_k[b] : 0;
   s.first_slot = first_of_all + pad;
-  const int keys = cached_keys(p, b) + new_keys(p, b);
-  s.keys = at_least_0(smaller(keys, cache_capacity(p, first_of_all)) - pad);
+  // Any length may be given, so that nothing is added to it before it is cut.
+  const int cached = cached_keys(p, b), added = new_keys(p, b), capacity = cache_capacity(p, first_of_all);
+  const int keys = cached > capacity - added ? capacity : cached + added;
+  s.keys = at_least_0(at_least_0(keys) - pad);
   // A row that the cache does not have holds no keys: nothing outside of it is read.
   if (!p.page_size && !p.cu_k && (unsigned)s.cache_row >= (unsigned)p.cache_rows) s.keys = 0;
   return s;

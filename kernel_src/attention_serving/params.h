@@ -6,8 +6,8 @@
 #ifndef KJIT_KERNEL_SRC_ATTENTION_SERVING_PARAMS_H
 #define KJIT_KERNEL_SRC_ATTENTION_SERVING_PARAMS_H
 
-/* Threads of the plan pass, which is one block. */
-enum { SERVING_PLAN_THREADS = 1024 };
+/* Threads of the plan pass, which is one block, and of how many sequences each keeps what they cost. */
+enum { SERVING_PLAN_THREADS = 1024, SERVING_PLAN_KEPT = 4 };
 
 /* What lies between neighbours of a tensor of rows: of one sequence (of q, o and dense caches), cache row, or page; of
  * one position; of one head. `batch` is 0 where the rows of all sequences follow one another. */

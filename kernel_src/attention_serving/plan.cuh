@@ -25,7 +25,8 @@ constexpr int kLeastRunKeys = 256;
 
 // The sum over t < tiles of first + t * kRows, each cut to [0, most].
 KJIT_DEVICE int64_t cut_sum(int64_t tiles, int64_t first, int64_t most) {
-  int64_t none = first >= 0 ? 0 : (-first + cfg::kRows - 1) / cfg::kRows;          // tiles before: their term is 0
+  if (tiles == 1) return first < 0 ? 0 : first < most ? first : most;     // what decoding asks for, without the rest
+  int64_t none = first >= 0 ? 0 : (-first + cfg::kRows - 1) / cfg::kRows; // tiles before: their term is 0
   int64_t full = most <= first ? 0 : (most - first + cfg::kRows - 1) / cfg::kRows; // tiles from here on: `most`
   none = none < tiles ? none : tiles;
   full = full < none ? none : full < tiles ? full : tiles;

@@ -72,6 +72,7 @@ void start_thread(Thread &thread, unsigned block_number) {
   thread.copy_groups.clear();
   thread.store_groups.clear();
   thread.proxy_fences = 0;
+  thread.fenced.clear();
   thread.fiber.start(run_thread, &thread);
 }
 
@@ -97,6 +98,7 @@ void start_block(Block &block, unsigned number) {
   block.barriers.fill(Barrier{});
   block.mbarriers.clear();
   block.loads.clear();
+  block.arrivals.clear();
   reset_shared(block);
 }
 
@@ -136,7 +138,7 @@ Warp *choose_warp(bool held) {
 bool deliver_anything(bool idle) {
   bool delivered = false;
   for (auto &block : machine().blocks)
-    delivered = (block->threads_alive && deliver_load(*block, idle)) || delivered;
+    delivered = (block->threads_alive && (deliver_load(*block, idle) || deliver_arrival(*block, idle))) || delivered;
   return delivered;
 }
 

@@ -10,6 +10,7 @@
 
 #include "attention_serving/params.h"
 #include "gpu_fixture.h"
+#include "serving_line.h"
 #include "serving_run.h"
 #include "serving_trial.h"
 #include "support/test.h"
@@ -206,58 +207,16 @@ static void test_serving__e4m3_cache_is_right(void **state) {
   expect_every(state, cases, 16, STEP(5)); /* a tile and a head size of each kind */
 }
 
-/* A schedule of more sequences than the plan pass has threads, some of them empty, beside a plain walk along the line:
- * one row each, one head, so that a sequence is one tile as long as its keys and what starting it costs. */
 static void test_serving__schedule_of_many_sequences_follows_the_line(void **state) {
-  enum { BATCH = 2500, OVERHEAD = 128, PAGES = 4 };
-  struct gpu_fixture *fixture = gpu_require(state);
-  const struct card *card = &fixture->card;
-  struct card_buffer lengths, table, cache, schedule;
-  kjit_error error = {0};
-  static int32_t keys[BATCH];
-  for (int b = 0; b < BATCH; b++)
-    keys[b] = random_below(&fixture->random, 7) ? (int32_t)random_below(&fixture->random, 64) : 0;
-  kjit_attention_serving_args args = kjit_attention_serving_args_default();
-  kjit_attention_serving_sizes sizes = {.struct_size = sizeof sizes};
-  assert_status(KJIT_OK, card_buffer_create(card, &lengths, sizeof keys, &error), &error);
-  assert_status(KJIT_OK, card_buffer_create(card, &table, 4, &error), &error);
-  assert_status(KJIT_OK, card_buffer_create(card, &cache, BATCH * 128, &error), &error);
-  assert_status(KJIT_OK, card_write(card, lengths.address, keys, sizeof keys, &error), &error);
-  args.batch = BATCH;
-  args.q = args.o = kjit_tensor_bshd((void *)(uintptr_t)cache.address, KJIT_FP16, card->ordinal, BATCH, 1, 1, 64);
-  args.k = args.v = kjit_tensor_bshd((void *)(uintptr_t)cache.address, KJIT_FP16, card->ordinal, PAGES, 16, 1, 64);
-  args.page_table = (const int32_t *)(uintptr_t)table.address;
-  args.max_pages = PAGES;
-  args.seqused_k = (const int32_t *)(uintptr_t)lengths.address;
-  assert_status(KJIT_OK, kjit_attention_serving_get_sizes(fixture->runtime, &args, &sizes, &error), &error);
-  assert_status(KJIT_OK, card_buffer_create(card, &schedule, sizes.schedule_bytes, &error), &error);
-  args.schedule = (const void *)(uintptr_t)schedule.address;
-  args.schedule_bytes = sizes.schedule_bytes;
-  assert_status(KJIT_OK, kjit_attention_schedule(fixture->runtime, &args, card->stream, &error), &error);
-  assert_status(KJIT_OK, card_synchronize(card, card->stream, &error), &error);
-  struct attention_serving_plan_head *const found = malloc(sizes.schedule_bytes);
-  assert_non_null(found);
-  assert_status(KJIT_OK, card_read(card, found, schedule.address, sizes.schedule_bytes, &error), &error);
-  const struct attention_serving_run *const runs = (const void *)(found + 1);
-  assert_int_equal(found->parts, 0);
-  int b = 0;
-  int64_t begins = 0, all = 0;
-  for (int i = 0; i < BATCH; i++)
-    all += keys[i] + OVERHEAD;
-  assert_int_equal(found->length, (all + found->runs - 1) / found->runs);
-  for (int r = 0; r < found->runs; r++) {
-    const int64_t at = r * found->length;
-    while (b < BATCH && begins + keys[b] + OVERHEAD <= at)
-      begins += keys[b++] + OVERHEAD;
-    assert_int_equal(runs[r].sequence, b);
-    if (b < BATCH) assert_int_equal(runs[r].begins, begins);
-  }
-  free(found);
-  card_buffer_destroy(card, &lengths);
-  card_buffer_destroy(card, &table);
-  card_buffer_destroy(card, &cache);
-  card_buffer_destroy(card, &schedule);
-  fixture->cases_run++;
+  serving_expect_line(gpu_require(state), 2500); /* more than the plan pass has threads */
+}
+
+static void test_serving__schedule_of_more_sequences_than_are_kept_follows_the_line(void **state) {
+  serving_expect_line(gpu_require(state), SERVING_PLAN_THREADS * SERVING_PLAN_KEPT + 900);
+}
+
+static void test_serving__lengths_beyond_the_cache_are_cut(void **state) {
+  serving_expect_cut_lengths(gpu_require(state));
 }
 
 /* More packed rows than a tile of the decoding kernels has: on Hopper another family computes these. */
@@ -365,6 +324,8 @@ int main(void) {
       cmocka_unit_test(test_serving__mixed_and_padded_batches_are_right),
       cmocka_unit_test(test_serving__problems_by_chance_are_right),
       ALONE(test_serving__schedule_of_many_sequences_follows_the_line),
+      ALONE(test_serving__schedule_of_more_sequences_than_are_kept_follows_the_line),
+      ALONE(test_serving__lengths_beyond_the_cache_are_cut),
       ALONE(test_serving__rows_do_not_depend_on_their_neighbours),
   };
   cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));

@@ -109,6 +109,8 @@ void serving_mixed_cases(struct serving_case cases[SERVING_MIXED_CASES]) {
   cases[5].page_size = 1; /* pages that no box fits */
   cases[6].page_size = 12;
   cases[6].head_dim = 40;
+  cases[7].page_size = 1;
+  cases[7].head_dim = cases[7].head_dim_v = 256; /* one consumer beside the warpgroup that gathers */
 }
 
 void serving_padded_cases(struct serving_case cases[SERVING_PADDED_CASES]) {

@@ -50,7 +50,7 @@ struct serving_case serving_random_case(struct random *random, int most);
 /* Give a case so many sequences. */
 void serving_set_lengths(struct serving_case *c, int batch, const int *rows, const int *keys);
 
-enum { SERVING_MIXED_CASES = 7, SERVING_PADDED_CASES = 2 };
+enum { SERVING_MIXED_CASES = 8, SERVING_PADDED_CASES = 2 };
 
 /* Sequences with few rows among others with many: on Hopper one launch, which divides the keys of the first. */
 void serving_mixed_cases(struct serving_case cases[SERVING_MIXED_CASES]);

@@ -4,9 +4,10 @@
  * 2. There must be more rows than the smaller tiles of attention_serving hold, and tiles for two fifths of the card: a
  *    tile is never divided among multiprocessors here, and attention_serving, which divides, is 2.5 times as slow on a
  *    multiprocessor.
- * 3. Three consumers for heads of up to 64 columns, else two; the largest step of keys; two Q buffers and memory of its
- *    own for O, or, where there is no room for both, one of them. With both, a tile's Q is loaded while the tile before
- *    it is computed, even if that one is a single step, because the buffer is free once its last scores are there.
+ * 3. Three consumers for heads of up to 64 columns, else two, and beside the warpgroup that gathers rows two or one;
+ * the largest step of keys; two Q buffers and memory of its own for O, or, where there is no room for both, one of
+ * them. With both, a tile's Q is loaded while the tile before it is computed, even if that one is a single step,
+ * because the buffer is free once its last scores are there.
  *
  * Pure; any thread. */
 #include <string.h>
@@ -27,6 +28,10 @@ enum {
   MAX_HEAD = 256
 };
 
+/* The counters that a call has hold the scheduler's and, of tiles whose keys are divided, two for each slot. */
+_Static_assert(2 * PREFILL_SLOTS_PER_BLOCK <= SERVING_MOST_BLOCKS_PER_SM, "slots have counters");
+_Static_assert(PREFILL_COUNTERS + 2 * PREFILL_MORE_SLOTS <= SERVING_MORE_COUNTERS, "and so have further ones");
+
 /* Tiles are counted in 32 bits. */
 #define MAX_TILES (INT64_C(1) << 30)
 
@@ -38,6 +43,7 @@ static const char *why_not_loaded(const struct serving_problem *problem) {
   if (problem->head_dim > MAX_HEAD || problem->head_dim_v > MAX_HEAD || problem->head_dim % 8 ||
       problem->head_dim_v % 8)
     return "head sizes other than multiples of 8 up to 256";
+  if (problem->heads_kv * problem->group > PREFILL_MOST_HEADS) return "that many heads";
   return problem->batch <= PREFILL_MOST_BATCH ? NULL : "that many sequences";
 }
 
@@ -124,6 +130,7 @@ static kjit_status choose(const struct serving_problem *problem, kjit_serving_pa
     choose_tile(&config);
     if (!pages_fit(problem->page_size, config.tile_n)) {
       config.loads = PREFILL_LOADS_ROWS;
+      config.consumers = prefill_gathering_consumers(problem->head_dim_v);
       choose_tile(&config);
     }
   }

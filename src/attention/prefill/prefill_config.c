@@ -12,6 +12,9 @@
 /* Shared memory of sm_90, per block after opting in: target.c. */
 #define SHARED_BYTES 232448u
 
+/* Each of the four warps that gather rows begins with a swizzle's pattern. */
+#define GATHERED_ROWS (4 * PREFILL_PATTERN_ROWS)
+
 /* ---- Fields ---- */
 
 #define COUNT(name, kind, text) +1
@@ -58,7 +61,7 @@ static uint32_t tile_bytes(const struct prefill_config *config) {
 /* Behind attention_sm90's memory the tiles' coordinates, and an mbarrier for each buffer of Q and of V: tile.cuh. */
 uint32_t prefill_shared_bytes(const struct prefill_config *config) {
   const uint32_t q_buffers = (uint32_t)config->q_buffers, stages = (uint32_t)config->stages;
-  const uint32_t barriers = q_buffers * (config->loads == PREFILL_LOADS_ROWS ? 3 : 1) + stages;
+  const uint32_t barriers = q_buffers * (config->loads == PREFILL_LOADS_ROWS ? 2 : 1) + stages;
   return tile_bytes(config) + PREFILL_TILE_BYTES * q_buffers + SM90_BARRIER_BYTES * barriers;
 }
 
@@ -74,11 +77,21 @@ static void canonicalize(const kjit_family *family, int32_t *values) {
   config->ping_pong = canonical.ping_pong;
 }
 
+/* ptxas has 128 registers a thread for an instruction of a kernel of four warpgroups, and a product with V takes half
+ * of its columns and 30. */
+int32_t prefill_gathering_consumers(int64_t head_dim_v) {
+  return head_dim_v > PREFILL_GATHERED_COLUMNS ? 1 : 2;
+}
+
+static uint32_t launch_threads(const struct prefill_config *config) {
+  const kjit_attention_sm90_config base = as_sm90(config);
+  return sm90_threads(&base) + (config->loads == PREFILL_LOADS_ROWS ? SM90_GROUP_THREADS : 0);
+}
+
 static void geometry(const kjit_family *family, const int32_t *values, kjit_geometry *out) {
   const struct prefill_config *config = prefill_config_view(values);
-  const kjit_attention_sm90_config base = as_sm90(config);
   (void)family;
-  *out = (kjit_geometry){.threads = {sm90_threads(&base), 1, 1}, .shared_bytes = prefill_shared_bytes(config)};
+  *out = (kjit_geometry){.threads = {launch_threads(config), 1, 1}, .shared_bytes = prefill_shared_bytes(config)};
 }
 
 /* KJIT_shared_bytes is what attention_sm90's headers lay out; the launch's memory has a name of its own. */
@@ -86,8 +99,10 @@ static void derive(const kjit_family *family, const int32_t *values, struct text
   const struct prefill_config *config = prefill_config_view(values);
   const kjit_attention_sm90_config base = as_sm90(config);
   (void)family;
-  text_appendf(out, "#define KJIT_launch_bytes %u\n#define KJIT_shared_bytes %u\n#define KJIT_threads %u\n",
-               prefill_shared_bytes(config), tile_bytes(config), sm90_threads(&base));
+  text_appendf(out,
+               "#define KJIT_launch_bytes %u\n#define KJIT_launch_threads %u\n#define KJIT_shared_bytes %u\n"
+               "#define KJIT_threads %u\n",
+               prefill_shared_bytes(config), launch_threads(config), tile_bytes(config), sm90_threads(&base));
 }
 
 /* ---- Rules ---- */
@@ -99,6 +114,10 @@ static kjit_status check(const kjit_family *family, const int32_t *values, kjit_
   if (!rule_is_between(config->softcap, 0, 1)) return rule_broken(error, "softcap", config->softcap, "0 or 1");
   if (!rule_is_between(config->loads, PREFILL_LOADS_BANDS, PREFILL_LOADS_ROWS))
     return rule_broken(error, "loads", config->loads, "0, 1 or 2");
+  if (config->loads == PREFILL_LOADS_ROWS && config->consumers > prefill_gathering_consumers(config->head_dim_v))
+    return rule_broken(error, "loads", config->loads, "0 or 1 with 3 consumers, or 2 and head_dim_v above 192");
+  if (config->loads == PREFILL_LOADS_ROWS && config->tile_n % GATHERED_ROWS)
+    return rule_broken(error, "loads", config->loads, "0 or 1 with a tile_n that is no multiple of 32");
   if (config->loads == PREFILL_LOADS_GROUPS &&
       (config->head_dim % SM90_CHUNK_COLUMNS || config->head_dim_v % SM90_CHUNK_COLUMNS))
     return rule_broken(error, "loads", config->loads, "0 or 2 with head sizes other than multiples of 64");

@@ -45,6 +45,9 @@ uint32_t prefill_shared_bytes(const struct prefill_config *config);
 /* Bytes of the order of `batch` sequences that each of so many blocks of threads keeps. A multiple of 16. */
 size_t prefill_order_bytes(uint32_t run_count, int64_t batch);
 
+/* Most consumers beside the warpgroup that loads row by row. */
+int32_t prefill_gathering_consumers(int64_t head_dim_v);
+
 /* The two rules that depend on the tile: a consumer thread's registers, a block's shared memory. */
 bool prefill_fits(const struct prefill_config *config);
 

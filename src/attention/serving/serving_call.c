@@ -64,8 +64,8 @@ static const struct part *main_part(const struct call *call) {
 /* Counters, zero before and after every launch, lie in front of the caller's workspace, as many as any kernel for the
  * device has: then they lie in one place for all calls that share the workspace, whatever else these write. */
 static size_t counter_bytes(const struct call *call) {
-  const size_t bytes = (size_t)call->device->multiprocessors * SERVING_MOST_BLOCKS_PER_SM * sizeof(int);
-  return (bytes + SERVING_ARGUMENT_ALIGNMENT - 1) / SERVING_ARGUMENT_ALIGNMENT * SERVING_ARGUMENT_ALIGNMENT;
+  const int64_t of_runs = (int64_t)call->device->multiprocessors * SERVING_MOST_BLOCKS_PER_SM;
+  return (size_t)integer_round_up((of_runs + SERVING_MORE_COUNTERS) * (int64_t)sizeof(int), SERVING_ARGUMENT_ALIGNMENT);
 }
 
 static size_t workspace_bytes(const struct call *call) {

@@ -21,7 +21,8 @@ enum {
   MAX_STAGES = 4,
   MAX_BLOCKS = SERVING_MOST_BLOCKS_PER_SM,
   MAX_ACCUMULATORS = 200, /* fp32 registers of a thread for O and S */
-  PLAN_BYTES = 20         /* of shared memory a thread of the plan pass: a mark */
+  PLAN_BYTES = 20,        /* of shared memory a thread of the plan pass: a mark, */
+  PLAN_KEPT_BYTES = 8     /* and what a sequence costs */
 };
 
 /* ---- Fields ---- */
@@ -65,7 +66,10 @@ static uint32_t cache_row_bytes(const kjit_attention_serving_config *config) {
  * maxima and sums; with pages two tables of rows; a word. */
 uint32_t serving_shared_bytes(const kjit_attention_serving_config *config) {
   if (config->pass == KJIT_SERVING_APPEND) return 0;
-  if (config->pass == KJIT_SERVING_PLAN) return SERVING_PLAN_THREADS * PLAN_BYTES + SERVING_PLAN_THREADS / LANES * 4;
+  if (config->pass == KJIT_SERVING_PLAN) {
+    const uint32_t of_thread = PLAN_BYTES + PLAN_KEPT_BYTES * SERVING_PLAN_KEPT;
+    return SERVING_PLAN_THREADS * of_thread + SERVING_PLAN_THREADS / LANES * 4;
+  }
   const uint32_t d = columns(config->head_dim), dv = columns(config->head_dim_v);
   const uint32_t tile_rows = (uint32_t)config->rows, keys = (uint32_t)config->keys;
   const uint32_t key_warps = (uint32_t)config->warps / (tile_rows / TILE);

@@ -34,7 +34,8 @@ struct serving_problem {
 
 enum {
   SERVING_FIELDS_MAX = 16,        /* most fields of such a family */
-  SERVING_MOST_BLOCKS_PER_SM = 8, /* most runs for each multiprocessor */
+  SERVING_MOST_BLOCKS_PER_SM = 8, /* most runs for each multiprocessor, and as many counters */
+  SERVING_MORE_COUNTERS = 16,     /* beside those of multiprocessors */
   SERVING_ARGUMENT_MAX = 2048,    /* most bytes of a kernel's argument */
   SERVING_ARGUMENT_ALIGNMENT = 64
 };

@@ -72,6 +72,7 @@ struct emulator_device_api {
   void (*async_copy)(unsigned shared, const void *global, unsigned bytes);
   void (*async_copy_commit)();
   void (*async_copy_wait)(int pending);
+  void (*async_copy_arrive)(unsigned barrier); // when the thread's copies are done
 
   void (*mbarrier_init)(unsigned barrier, int arrivals);
   void (*mbarrier_init_fence)();

@@ -168,6 +168,16 @@ void complete_bytes(Block &block, const TensorCopy &copy, int64_t bytes) {
   advance(barrier);
 }
 
+// An arrival by somebody who knew `clock` when it was asked for.
+void complete_arrival(Block &block, uint32_t address, const Clock &clock) {
+  Mbarrier &barrier = find(block, address, "cp.async.mbarrier.arrive");
+  if (barrier.missing == 0)
+    fail("cp.async.mbarrier.arrive at shared 0x%x: all %d arrivals of the phase were there", address, barrier.arrivals);
+  join(barrier.clock, clock);
+  barrier.missing--;
+  advance(barrier);
+}
+
 void check_copy_barrier(Block &block, uint32_t address) {
   if (!find(block, address, "cp.async.bulk").fenced)
     fail("cp.async.bulk with the mbarrier at shared 0x%x: no fence.mbarrier_init since it was initialised", address);

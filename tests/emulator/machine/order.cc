@@ -95,6 +95,15 @@ void order_seen(const Thread &by, uint32_t address, unsigned bytes, const char *
   for_words(*by.block, address, bytes, [&](const Word &word) { check_writer(word, by, address, what); });
 }
 
+// Did `by` know of the last write to these bytes when it passed a fence.proxy.async?
+bool order_is_fenced(const Thread &by, uint32_t address) {
+  bool fenced = true;
+  for_words(*by.block, address, kChunkBytes, [&](const Word &word) {
+    fenced = fenced && word.writer < by.fenced.size() && by.fenced[word.writer] >= word.written_at;
+  });
+  return fenced;
+}
+
 void order_landed(Block &block, int by, uint32_t by_clock, uint32_t address) {
   for_words(block, address, kChunkBytes, [&](Word &word) { set_writer(word, by, by_clock); });
 }

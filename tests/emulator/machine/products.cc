@@ -124,9 +124,10 @@ template <typename Members> void begin_reading(Block &block, const Members &memb
     Chunk &chunk = chunk_at(block, place);
     if (chunk.copying) fail("wgmma reads shared 0x%x: a copy to it is in flight", place);
     if (chunk.barrier) fail("wgmma reads shared 0x%x: an mbarrier is there", place);
-    check_proxy(block, place, "wgmma");
-    for (size_t warp = 0; warp < 4; warp++)
+    for (size_t warp = 0; warp < 4; warp++) {
+      check_proxy(*members[warp * kLanes], place, "wgmma");
       order_seen(*members[warp * kLanes], place, kChunkBytes, "wgmma");
+    }
     chunk.reading++;
   });
 }

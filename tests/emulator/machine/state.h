@@ -62,6 +62,15 @@ struct AsyncCopy {
   unsigned bytes; // the others become zeros
 };
 
+// cp.async.mbarrier.arrive: an arrival that comes when all copies that the thread had issued are done.
+struct CopyArrival {
+  std::vector<AsyncCopy> copies;
+  uint32_t barrier;
+  int asker;    // the thread,
+  Clock clock;  // its clock then,
+  uint64_t due; // and the step of the scheduler before which it does not come, unless nothing else can go on
+};
+
 // A box between global and shared memory.
 struct TensorCopy {
   emulator_tensor_map map;
@@ -88,7 +97,7 @@ struct Thread {
   std::vector<TensorCopy> open_stores;              // no group yet
   std::deque<std::vector<TensorCopy>> store_groups; // oldest first
   uint32_t proxy_fences = 0;                        // passed so far
-  Clock clock;
+  Clock clock, fenced;                              // what it knows, and knew at its last proxy fence
 };
 
 // Threads that execute an instruction together.
@@ -206,7 +215,8 @@ struct Block {
   std::vector<ProductReading> product_readings; // [chunk][warpgroup]
   std::array<Barrier, kBarriers> barriers;
   std::map<uint32_t, Mbarrier> mbarriers;
-  std::vector<TensorCopy> loads; // in flight
+  std::vector<TensorCopy> loads;     // in flight
+  std::vector<CopyArrival> arrivals; // in flight
 };
 
 // A launch under way. One for each call of emulator_run().
@@ -241,7 +251,7 @@ char *shared_at(Block &block, uint32_t address, unsigned bytes, unsigned alignme
 char *access_shared(Thread &by, uint32_t address, unsigned bytes, Access access, const char *what);
 Chunk &chunk_at(Block &block, uint32_t address);
 uint32_t swizzled_128(uint32_t address);
-void check_proxy(Block &block, uint32_t address, const char *what);
+void check_proxy(const Thread &by, uint32_t address, const char *what);
 void check_global(const void *address, unsigned bytes, unsigned alignment, const char *what);
 void reset_shared(Block &block);
 void poison(char *memory, unsigned bytes);
@@ -252,6 +262,7 @@ void reset_order(Block &block);
 void order_access(Thread &by, uint32_t address, unsigned bytes, Access access, const char *what);
 void order_seen(const Thread &by, uint32_t address, unsigned bytes, const char *what);
 void order_landed(Block &block, int by, uint32_t by_clock, uint32_t address);
+bool order_is_fenced(const Thread &by, uint32_t address);
 void join(Clock &to, const Clock &from);
 void let_know(Clock &to, Thread &by);
 void count_product_wait(Warp &warp);
@@ -262,6 +273,9 @@ void order_after_products(Thread &by, uint32_t address, const char *what);
 void finish_copies(Thread &thread);
 void drop_out_of_barriers(Thread &thread);
 bool deliver_load(Block &block, bool idle);
+bool deliver_arrival(Block &block, bool idle);
+uint64_t choose_due();
+void complete_arrival(Block &block, uint32_t barrier, const Clock &clock);
 void complete_bytes(Block &block, const TensorCopy &copy, int64_t bytes);
 void check_copy_barrier(Block &block, uint32_t barrier);
 void check_no_products(const Thread &thread);

@@ -120,6 +120,8 @@ template <typename Visit> void for_box_chunks(Block &block, const TensorCopy &co
     visit(copy.shared + offset, chunk_at(block, copy.shared + offset));
 }
 
+} // namespace
+
 // Late, at once, or soon.
 uint64_t choose_due() {
   Random &random = machine().random;
@@ -135,6 +137,8 @@ uint64_t choose_due() {
   }
 }
 
+namespace {
+
 void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *coordinates, int rank) {
   static const char what[] = "cp.async.bulk.tensor load";
   Block &block = *self().block;
@@ -146,7 +150,7 @@ void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *
            chunk.barrier   ? "an mbarrier is there"
            : chunk.copying ? "another copy to it is in flight"
                            : "a copy or a product that reads it is in flight");
-    check_proxy(block, address, what);
+    check_proxy(self(), address, what);
     order_access(self(), address, kChunkBytes, Access::kWrite, what);
     order_after_products(self(), address, what);
     chunk.copying++;
@@ -164,7 +168,7 @@ void tensor_load(unsigned shared, const void *map, unsigned barrier, const int *
 void begin_store(Block &block, const TensorCopy &copy, const char *what) {
   for_box_chunks(block, copy, [&](uint32_t address, Chunk &chunk) {
     if (chunk.copying) fail("%s from shared 0x%x: a copy to it is in flight", what, address);
-    check_proxy(block, address, what);
+    check_proxy(self(), address, what);
     order_access(self(), address, kChunkBytes, Access::kRead, what);
     chunk.reading++;
   });
@@ -238,6 +242,7 @@ void tensor_store_wait(int pending, bool) {
 
 void proxy_fence() {
   self().proxy_fences++;
+  self().fenced = self().clock;
 }
 
 void perform_load(Block &block, const TensorCopy &copy) {
@@ -255,12 +260,14 @@ uint32_t swizzled_128(uint32_t address) {
   return address ^ (address >> 7 & 7) << 4;
 }
 
-// What a thread wrote itself is seen by TMA and by wgmma only after the thread's fence.
-void check_proxy(Block &block, uint32_t address, const char *what) {
+// What a thread wrote itself is seen by TMA and by wgmma only after a fence: the writer's own, or that of the reader,
+// who knew of the write then.
+void check_proxy(const Thread &by, uint32_t address, const char *what) {
+  Block &block = *by.block;
   const Chunk &chunk = chunk_at(block, address);
-  if (chunk.written && block.threads[chunk.writer]->proxy_fences == chunk.writer_fences)
-    fail("%s at shared 0x%x: thread %u wrote there and has not passed a fence.proxy.async since", what, address,
-         chunk.writer);
+  if (chunk.written && block.threads[chunk.writer]->proxy_fences == chunk.writer_fences &&
+      !order_is_fenced(by, address))
+    fail("%s at shared 0x%x: thread %u wrote there, and no fence.proxy.async followed", what, address, chunk.writer);
 }
 
 // Those that are due; with `idle` one by chance, as nothing else can go on. Whether any arrived.

@@ -53,6 +53,16 @@ static void test_prefill_choose__what_tma_cannot_load_is_another_familys(void **
   assert_false(takes(&problem));
 }
 
+static void test_prefill_choose__more_heads_than_a_tile_can_name_are_another_familys(void **state) {
+  struct serving_problem problem = large();
+  (void)state;
+  problem.batch = 1;
+  problem.heads_kv = 1 << 14;
+  assert_true(takes(&problem));
+  problem.heads_kv++;
+  assert_false(takes(&problem));
+}
+
 static int32_t loads_of(const struct serving_problem *problem) {
   struct serving_choice choice = {0};
   kjit_error error;
@@ -182,6 +192,44 @@ static void test_prefill_choose__configs_of_every_head_size_are_legal(void **sta
     }
 }
 
+static void test_prefill_choose__configs_of_pages_of_one_key_are_legal(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  problem.page_size = 1;
+  for (problem.head_dim = 8; problem.head_dim <= 256; problem.head_dim += 8)
+    for (problem.head_dim_v = 8; problem.head_dim_v <= 256; problem.head_dim_v += 8) {
+      assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+      assert_int_equal(PREFILL_LOADS_ROWS, prefill_config_view(choice.values)->loads);
+      assert_status(KJIT_OK, prefill_family.check(&prefill_family, choice.values, &error), &error);
+    }
+}
+
+static void test_prefill_choose__a_warpgroup_that_gathers_leaves_registers_for_fewer_consumers(void **state) {
+  struct serving_problem problem = large();
+  struct serving_choice choice;
+  kjit_error error;
+  (void)state;
+  error_clear(&error);
+  problem.page_size = 1;
+  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+  struct prefill_config config = *prefill_config_view(choice.values);
+  assert_int_equal(2, config.consumers);
+  config.consumers = 3;
+  assert_int_equal(KJIT_ERR_INVALID_CONFIG, prefill_family.check(&prefill_family, (const int32_t *)&config, &error));
+  assert_contains(error.message, "loads is 2");
+  config.consumers = 2;
+  config.tile_n = 80;
+  error_clear(&error);
+  assert_int_equal(KJIT_ERR_INVALID_CONFIG, prefill_family.check(&prefill_family, (const int32_t *)&config, &error));
+  assert_contains(error.message, "multiple of 32");
+  problem.head_dim_v = 200;
+  assert_status(KJIT_OK, serving_choose(&problem, KJIT_SERVING_ATTEND, &hopper, &choice, &error), &error);
+  assert_int_equal(1, prefill_config_view(choice.values)->consumers);
+}
+
 static void test_prefill_choose__packed_heads_divide_a_group(void **state) {
   struct serving_problem problem = large();
   struct serving_choice choice;
@@ -199,6 +247,7 @@ int main(void) {
       cmocka_unit_test(test_prefill_choose__many_rows_are_its_own),
       cmocka_unit_test(test_prefill_choose__other_passes_are_another_familys),
       cmocka_unit_test(test_prefill_choose__what_tma_cannot_load_is_another_familys),
+      cmocka_unit_test(test_prefill_choose__more_heads_than_a_tile_can_name_are_another_familys),
       cmocka_unit_test(test_prefill_choose__pages_that_no_box_fits_are_loaded_by_rows),
       cmocka_unit_test(test_prefill_choose__a_box_has_all_bands_where_heads_are_whole_bands_apart),
       cmocka_unit_test(test_prefill_choose__few_rows_need_a_launch_where_heads_of_a_group_lie_in_two_tiles),
@@ -208,6 +257,8 @@ int main(void) {
       cmocka_unit_test(test_prefill_choose__another_architecture_has_another_family),
       cmocka_unit_test(test_prefill_choose__what_no_family_computes_is_told_by_the_last),
       cmocka_unit_test(test_prefill_choose__configs_of_every_head_size_are_legal),
+      cmocka_unit_test(test_prefill_choose__configs_of_pages_of_one_key_are_legal),
+      cmocka_unit_test(test_prefill_choose__a_warpgroup_that_gathers_leaves_registers_for_fewer_consumers),
       cmocka_unit_test(test_prefill_choose__packed_heads_divide_a_group),
   };
   return cmocka_run_group_tests_name("prefill_choose", tests, NULL, NULL);
