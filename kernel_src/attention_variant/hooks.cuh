@@ -194,12 +194,13 @@ KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_
 }
 
 // Decide for a thread's two rows whose every key is judged by itself. Both rows are judged in the same turn of the
-// loop, and kAtOnce keys of each, so that loads of the mask's tensors wait for each other rarely, and what depends on
+// loop, and up to 16 keys of each, so that loads of the mask's tensors wait for each other rarely, and what depends on
 // the key alone is computed once.
 template <int kColumns8>
 KJIT_DEVICE void judge_rows(KeepWords<kColumns8> (&keep)[2], const attention_variant_params &v, const Row (&rows)[2],
                             int first_key, int lane) {
-  constexpr int kBits = KeepWords<kColumns8>::kBits, kAtOnce = 4;
+  constexpr int kBits = KeepWords<kColumns8>::kBits, kFirstBits = kBits < 32 ? kBits : 32;
+  constexpr int kTurns = ceil_div(kFirstBits, 16), kAtOnce = 2 * ceil_div(kFirstBits / 2, kTurns); // even turns
   const int first = first_key + lane % 4 * 2;
 #pragma unroll
   for (int w = 0; w < KeepWords<kColumns8>::kWords; w++) {
