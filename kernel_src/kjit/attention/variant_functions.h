@@ -336,12 +336,15 @@ KJIT_VARIANT_INLINE float kjit_bf16_of(unsigned bits) {
   return kjit_float_from_bits(bits << 16);
 }
 
-/* One function an element type: KJIT_VARIANT_LOAD(name, result, type in memory, how an element `x` becomes a result).
+/* Two functions an element type: KJIT_VARIANT_LOAD(name, result, type in memory, how an element `x` becomes a result).
  */
 #define KJIT_VARIANT_LOAD(name, result, memory, value)                                                                 \
-  KJIT_VARIANT_INLINE result kjit_load_##name(const struct kjit_variant_tensor_argument *tensor, long long at) {       \
-    const memory x = ((const memory *)tensor->data)[at];                                                               \
+  typedef memory kjit_memory_##name;                                                                                   \
+  KJIT_VARIANT_INLINE result kjit_of_##name(memory x) {                                                                \
     return value;                                                                                                      \
+  }                                                                                                                    \
+  KJIT_VARIANT_INLINE result kjit_load_##name(const struct kjit_variant_tensor_argument *tensor, long long at) {       \
+    return kjit_of_##name(((const memory *)tensor->data)[at]);                                                         \
   }
 
 KJIT_VARIANT_LOAD(bool, bool, unsigned char, x != 0)
