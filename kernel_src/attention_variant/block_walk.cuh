@@ -18,8 +18,6 @@ KJIT_DEVICE int warp_min(int x) {
   return x;
 }
 
-constexpr int kManyKeys = 0x7fffffff;
-
 // The blocks of `key_rows` keys that a tile's rows see, one range for each interval. All lanes of a warp.
 //   row_of(i)  the i-th of `rows` rows; exists(i) whether it does; keep(i, which, low, high) gets its bounds
 template <int key_rows, typename RowOf, typename Exists, typename Keep>
