@@ -58,8 +58,6 @@ static const struct mutation mutations[] = {
      "softmax.sum"},
     {"a partial block of a list is taken as full", "document", "attention_variant/block_list.cu",
      "2 * block + (state == VARIANT_FULL);", "2 * block + 1;"},
-    {"a range is that of its first element", "document", "kjit/attention/variant_real_ranges.h",
-     "(i < left ? i : left - 1) * step", "0 * step"},
     {"a range's later elements are left out", "document", "kjit/attention/variant_real_ranges.h", "n < line.count;",
      "n < 1;"},
     {"keys beyond a row's end are judged as seen", "document", "attention_variant/hooks.cuh",
