@@ -123,14 +123,22 @@ KJIT_VARIANT_INLINE void kjit_range_box_set(struct kjit_range_box *box,
   if (box->count <= KJIT_RANGE_LOADS_MAX) box->count *= (long long)box->last[axis] - box->first[axis] + 1;
 }
 
-/* A kernel loads so many elements of a box together, because each load's wait for memory takes longer than all else.
- * On the host one is as fast. */
-#ifdef __CUDACC__
-#define KJIT_RANGE_AT_ONCE 16
+/* The header has two ways to look at a box, since each load's wait for memory takes longer than all else: a kernel that
+ * has registers for 16 elements defines KJIT_RANGE_BY_16 before it includes this header, and loads so many together.
+ * Kernels that evaluate ranges beside their products would spill, and the host gains nothing by it.
+ *
+ * KJIT_RANGE_OVER_BOX calls `take` with each element, by 16 with some more than once. The loops over axes that the
+ * tensor lacks run once. */
+#ifndef KJIT_RANGE_BY_16
+#define KJIT_RANGE_RUN(name)
+#define KJIT_RANGE_OVER_BOX(name, box, tensor, take)                                                                   \
+  for (int i = (box)->first[0]; i <= (box)->last[0]; i++)                                                              \
+    for (int j = (box)->first[1]; j <= (box)->last[1]; j++)                                                            \
+      for (int k = (box)->first[2]; k <= (box)->last[2]; k++)                                                          \
+        for (int l = (box)->first[3]; l <= (box)->last[3]; l++)                                                        \
+  take(kjit_load_##name(tensor, i *(tensor)->stride[0] + j * (tensor)->stride[1] + k * (tensor)->stride[2] +           \
+                                    l * (tensor)->stride[3]))
 #else
-#define KJIT_RANGE_AT_ONCE 1
-#endif
-
 /* The elements of a box along its last axis that has more than one, `step` apart. */
 struct kjit_range_line {
   int axis, count;
@@ -149,30 +157,23 @@ KJIT_VARIANT_INLINE struct kjit_range_line kjit_range_line_of(const struct kjit_
   return line;
 }
 
-/* KJIT_RANGE_AT_ONCE elements from `at` on; where `left` are fewer, the last one stands for those that lack. */
+/* 16 elements from `at` on, by 16 bytes where they are neighbours that lie so; where `left` are fewer, the last one
+ * stands for those that lack. */
 #define KJIT_RANGE_RUN(name)                                                                                           \
   struct kjit_range_run_##name {                                                                                       \
-    __attribute__((aligned(16))) kjit_memory_##name x[KJIT_RANGE_AT_ONCE];                                             \
+    __attribute__((aligned(16))) kjit_memory_##name x[16];                                                             \
   };                                                                                                                   \
   KJIT_VARIANT_INLINE struct kjit_range_run_##name kjit_range_run_of_##name(                                           \
       const struct kjit_variant_tensor_argument *tensor, long long at, long long step, int left) {                     \
     const kjit_memory_##name *const from = (const kjit_memory_##name *)tensor->data + at;                              \
     struct kjit_range_run_##name run;                                                                                  \
-    KJIT_RANGE_TAKE_WHOLE(name)                                                                                        \
-    for (int i = 0; i < KJIT_RANGE_AT_ONCE; i++)                                                                       \
+    if (step == 1 && left >= 16 && (unsigned long long)from % 16 == 0)                                                 \
+      return *(const struct kjit_range_run_##name *)from;                                                              \
+    for (int i = 0; i < 16; i++)                                                                                       \
       run.x[i] = from[(i < left ? i : left - 1) * step];                                                               \
     return run;                                                                                                        \
   }
-#ifdef __CUDACC__ /* neighbours are loaded by 16 bytes */
-#define KJIT_RANGE_TAKE_WHOLE(name)                                                                                    \
-  if (step == 1 && left >= KJIT_RANGE_AT_ONCE && (unsigned long long)from % 16 == 0)                                   \
-    return *(const struct kjit_range_run_##name *)from;
-#else
-#define KJIT_RANGE_TAKE_WHOLE(name)
-#endif
 
-/* Calls `take` with each element of the box, with some more than once. The loops over axes that the tensor lacks, and
- * over the line's, run once. */
 #define KJIT_RANGE_END(box, line, axis_) ((line).axis == (axis_) ? (box)->first[axis_] : (box)->last[axis_])
 #define KJIT_RANGE_OVER_BOX(name, box, tensor, take)                                                                   \
   const struct kjit_range_line line = kjit_range_line_of(tensor, box);                                                 \
@@ -182,13 +183,14 @@ KJIT_VARIANT_INLINE struct kjit_range_line kjit_range_line_of(const struct kjit_
         for (int l = (box)->first[3]; l <= KJIT_RANGE_END(box, line, 3); l++) {                                        \
           const long long at =                                                                                         \
               i * (tensor)->stride[0] + j * (tensor)->stride[1] + k * (tensor)->stride[2] + l * (tensor)->stride[3];   \
-          for (int n = 0; n < line.count; n += KJIT_RANGE_AT_ONCE) {                                                   \
+          for (int n = 0; n < line.count; n += 16) {                                                                   \
             const struct kjit_range_run_##name run =                                                                   \
                 kjit_range_run_of_##name(tensor, at + n * line.step, line.step, line.count - n);                       \
-            for (int e = 0; e < KJIT_RANGE_AT_ONCE; e++)                                                               \
+            for (int e = 0; e < 16; e++)                                                                               \
               take(kjit_of_##name(run.x[e]))                                                                           \
           }                                                                                                            \
         }
+#endif
 
 #define KJIT_RANGE_LOAD_INTEGER(name)                                                                                  \
   KJIT_RANGE_RUN(name)                                                                                                 \
