@@ -1,11 +1,13 @@
 /* The speed of attention variants on this card, each beside dense causal attention of the same run.
  *
- * usage: variant_times [-r ROW,...] [-c CONFIG]... [-n ROUNDS] [-l DIR] [HEAD_DIM LENGTH]...
+ * usage: variant_times [-r ROW,...] [-c CONFIG]... [-n ROUNDS] [-l DIR] [-o] [HEAD_DIM LENGTH]...
  *   -r  names of rows, as they are printed (all)
  *   -c  another config of attention_sm90 to time beside the library's choice: consumers/tile_n/stages/q_buffers/
  *       o_chunks/ping_pong; may be given again
  *   -n  rounds (15)
  *   -l  ask for the log-sum-exp too, and write each into DIR as it lies in memory
+ *   -o  without the dense row, so that a kernel runs behind its like; shares are then of the first row's speed
+ * Prints a line for each row and config and, where configs are given, last what each gains over the library's choice.
  * default: head sizes 64, 128 and 256 at 4096 and 16384 keys, 16384 tokens, heads * head_dim = 2048
  *
  * Kernels are compiled by several threads ahead; then all rows of a size are timed in turns, in new random orders,
@@ -13,58 +15,16 @@
  * and the speed of a visited block of 128 by 128 scores beside that of dense causal attention.
  *
  * Threads: those that compile, which take entries by a shared counter; all else is one. */
-#include <kjit/kjit.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "support/card.h"
 #include "support/half.h"
 #include "support/random.h"
-#include "variant_rows.h"
-
-enum {
-  FLUSH_BYTES = 128 << 20,
-  TOKENS = 16384,
-  WIDTH = 2048,
-  MAX_ROUNDS = 64,
-  MAX_CONFIGS = 16,
-  MAX_ENTRIES = 256,
-  COMPILING_THREADS = 16,
-  DISTINCT = 1048573, /* random values of a tensor; a prime, so that no two rows are alike */
-  CHECKED = 4 << 20   /* elements of the output */
-};
-
-struct bench {
-  struct card card;
-  kjit_runtime *runtime;
-  struct card_buffer q, k, v, o, lse, doc, start, slopes, bias, flush;
-  int64_t length, heads, batch, head_dim;
-  const char *names, *configs[MAX_CONFIGS], *lse_folder;
-  int config_count, rounds;
-};
-
-/* In place of a config: what the row's other entries are compared with. */
-static const char REFERENCE[] = "flash_forward";
-
-struct entry {
-  const struct variant_row *row;
-  const char *config; /* NULL: the library's choice */
-  kjit_attention_plan *plan;
-  kjit_error error;
-  float times[MAX_ROUNDS], median, difference;
-};
-
-struct entries {
-  struct bench *bench;
-  struct entry of[MAX_ENTRIES];
-  int order[MAX_ENTRIES], count;
-  atomic_int next;
-};
+#include "variant_bench.h"
 
 static kjit_status fill(struct bench *b, struct card_buffer *out, size_t count, uint64_t seed, kjit_error *error) {
   struct random random = {seed};
@@ -199,7 +159,7 @@ static kjit_status choose_reference(const struct bench *b, struct entry *entry, 
 static void plan(struct bench *b, struct entry *entry) {
   kjit_config config;
   kjit_status status = KJIT_OK;
-  if (entry->config == REFERENCE)
+  if (entry->config == variant_reference)
     status = choose_reference(b, entry, &config);
   else if (entry->config)
     status = parse_config(b, entry, &config, &entry->error);
@@ -238,7 +198,7 @@ static void check_all(struct entries *entries) {
   bool is_known = false;
   for (int i = 0; i < entries->count && wanted && found; i++) {
     struct entry *entry = &entries->of[i];
-    const bool is_reference = entry->config == REFERENCE;
+    const bool is_reference = entry->config == variant_reference;
     uint16_t *const o = is_reference ? wanted : found;
     const bool is_run = entry->plan && run_into(b, entry->plan, o, &entry->error) == KJIT_OK;
     if (is_reference) is_known = is_run;
@@ -270,7 +230,7 @@ static void time_all(struct entries *entries) {
     for (int i = 0; i < entries->count; i++) {
       struct entry *entry = &entries->of[entries->order[i]];
       float ms = 0;
-      if (!entry->plan || entry->config == REFERENCE) continue;
+      if (!entry->plan || entry->config == variant_reference) continue;
       kjit_status status = card_poison(&b->card, b->flush, b->card.stream, &entry->error);
       if (status == KJIT_OK) status = kjit_attention_plan_time(entry->plan, b->card.stream, &ms, &entry->error);
       if (status != KJIT_OK) kjit_attention_plan_destroy(entry->plan);
@@ -302,26 +262,6 @@ static void write_lse(struct bench *b, const struct entry *entry, int number) {
   free(values);
 }
 
-static void print(struct bench *b, const struct entries *entries) {
-  double dense = 0, attended, visited;
-  for (int i = 0; i < entries->count; i++) {
-    const struct entry *entry = &entries->of[i];
-    if (entry->config == REFERENCE) continue;
-    printf("hd%-3d %5d  %-18s %-16s ", (int)b->head_dim, (int)b->length, entry->row->name,
-           entry->config ? entry->config : "-");
-    if (!entry->plan) {
-      printf("%.160s\n", entry->error.message);
-      continue;
-    }
-    variant_row_pairs(entry->row, b->length, &attended, &visited);
-    const double all = (double)(b->heads * b->batch), ms = (double)entry->median;
-    if (dense == 0) dense = visited / ms;
-    printf("%8.4f ms %5.0f TFLOP/s  %.3f a block  differs %.4f\n", ms, 4e-9 * (double)b->head_dim * attended * all / ms,
-           visited / ms / dense, (double)entry->difference);
-  }
-  fflush(stdout);
-}
-
 static bool is_asked(const struct bench *b, const char *name) {
   const size_t length = strlen(name);
   for (const char *at = b->names; at && *at; at += strcspn(at, ","), at += *at == ',')
@@ -343,8 +283,8 @@ static void run_size(struct bench *b, int64_t head_dim, int64_t length) {
   b->heads = WIDTH / head_dim;
   b->batch = length >= TOKENS ? 1 : TOKENS / length;
   for (int i = 0; i < VARIANT_ROWS; i++) {
-    if (i > 0 && !is_asked(b, variant_rows[i].name)) continue; /* the others stand beside the first */
-    if (!b->lse_folder) add(&entries, &variant_rows[i], REFERENCE);
+    if (i == 0 ? b->is_without_dense : !is_asked(b, variant_rows[i].name)) continue;
+    if (!b->lse_folder) add(&entries, &variant_rows[i], variant_reference);
     add(&entries, &variant_rows[i], NULL);
     for (int c = 0; c < b->config_count; c++)
       add(&entries, &variant_rows[i], b->configs[c]);
@@ -353,7 +293,8 @@ static void run_size(struct bench *b, int64_t head_dim, int64_t length) {
     compile_all(&entries);
     if (!b->lse_folder) check_all(&entries);
     time_all(&entries);
-    print(b, &entries);
+    variant_print(b, &entries);
+    variant_add_to_table(b, &entries);
   } else {
     printf("%s\n", error.message);
   }
@@ -365,11 +306,12 @@ static void run_size(struct bench *b, int64_t head_dim, int64_t length) {
 }
 
 static bool read_options(struct bench *b, int argc, char **argv) {
-  for (int option; (option = getopt(argc, argv, "r:c:n:l:")) != -1;) {
+  for (int option; (option = getopt(argc, argv, "r:c:n:l:o")) != -1;) {
     if (option == 'r') b->names = optarg;
     if (option == 'l') b->lse_folder = optarg;
     if (option == 'n') b->rounds = (int)strtol(optarg, NULL, 10);
     if (option == 'c' && b->config_count < MAX_CONFIGS) b->configs[b->config_count++] = optarg;
+    if (option == 'o') b->is_without_dense = true;
     if (option == '?') return false;
   }
   return b->rounds >= 1 && b->rounds <= MAX_ROUNDS;
@@ -377,7 +319,7 @@ static bool read_options(struct bench *b, int argc, char **argv) {
 
 int main(int argc, char **argv) {
   static const int sizes[][2] = {{64, 4096}, {128, 4096}, {256, 4096}, {64, 16384}, {128, 16384}, {256, 16384}};
-  struct bench b = {.rounds = 15};
+  static struct bench b = {.rounds = 15};
   kjit_error error = {0};
   if (!read_options(&b, argc, argv)) return 2;
   if (card_open(&b.card, 0, &error) != KJIT_OK) {
@@ -392,6 +334,7 @@ int main(int argc, char **argv) {
     run_size(&b, strtoll(argv[i], NULL, 10), strtoll(argv[i + 1], NULL, 10));
   for (size_t i = 0; optind == argc && i < sizeof sizes / sizeof *sizes; i++)
     run_size(&b, sizes[i][0], sizes[i][1]);
+  if (b.table_bytes > 0) printf("gains over the library's choice\n%s\n", b.table);
   kjit_runtime_destroy(b.runtime);
   card_close(&b.card);
   return 0;

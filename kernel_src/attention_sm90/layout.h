@@ -17,6 +17,7 @@ enum {
   SM90_WORD_BYTES = 4,       /* bytes of a consumer's word, by which its threads learn whether they merge */
   SM90_MERGED_AT_ONCE = 16,  /* partial results merged at once; two levels make the 256 splits that there may be */
   SM90_PIECE_COLUMNS = 16,   /* columns of O in one piece of a partial result */
+  SM90_BOUND_BYTES = 8,      /* bytes of the bounds of a row of a variant's tile */
   SM90_STATISTICS = 4        /* floats of a row of a partial result beside O: two pairs of maximum and sum */
 };
 

@@ -37,13 +37,20 @@ constexpr int kPlanAt = kPlanBarriersAt + 2 * SM90_BARRIER_BYTES;
 // A variant's terms of a step: a row of kKeyRows of 16 bits for each row of the tile, where there is room for them.
 constexpr int kTermsAt = kPlanBarriersAt + SM90_PLAN_BYTES;
 constexpr int kTermRowBytes = 2 * cfg::kKeyRows + SM90_TERM_PADDING;
-constexpr int kTermsEnd = KJIT_shared_bytes + SM90_WORD_BYTES * cfg::kStages + 15 + SM90_PLAN_BYTES +
-                          cfg::kConsumers * cfg::kConsumerRows * kTermRowBytes;
+constexpr int kTermBytes = cfg::kConsumers * cfg::kConsumerRows * kTermRowBytes;
+constexpr int kTermsEnd = KJIT_shared_bytes + SM90_WORD_BYTES * cfg::kStages + 15 + SM90_PLAN_BYTES + kTermBytes;
 #ifdef KJIT_variant_pairs
 constexpr bool kStagesTerms = KJIT_variant_pairs == 2 && kTermsEnd <= SM90_SHARED_MOST;
 #else
 constexpr bool kStagesTerms = false;
 #endif
+
+// The bounds of the rows of a variant's tile, where there is room for them: of one tile that is planned, and of one for
+// each Q buffer, because consumers read a tile's bounds before they give its Q back.
+constexpr int kBoundSlots = cfg::kQueryBuffers + 1;
+constexpr int kBoundBytes = SM90_BOUND_BYTES * cfg::kConsumers * cfg::kConsumerRows;
+constexpr int kBoundsAt = kTermsAt + (kStagesTerms ? kTermBytes : 0);
+constexpr bool kHasBounds = kTermsEnd - (kStagesTerms ? 0 : kTermBytes) + kBoundSlots * kBoundBytes <= SM90_SHARED_MOST;
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
 // outside. A variant's words come on top of what the config alone needs.
@@ -78,6 +85,9 @@ struct Layout {
   KJIT_DEVICE uint32_t plan() const { return base + shared::kPlanAt; }
   KJIT_DEVICE uint32_t terms(int consumer) const {
     return base + shared::kTermsAt + consumer * cfg::kConsumerRows * shared::kTermRowBytes;
+  }
+  KJIT_DEVICE uint32_t bounds(int slot, int row) const {
+    return base + shared::kBoundsAt + slot * shared::kBoundBytes + row * SM90_BOUND_BYTES;
   }
   KJIT_DEVICE uint32_t plan_full() const { return base + shared::kPlanBarriersAt; }
   KJIT_DEVICE uint32_t plan_empty() const { return base + shared::kPlanBarriersAt + SM90_BARRIER_BYTES; }

@@ -30,12 +30,10 @@ struct VariantConsumer : Consumer {
   // Masks alone are straight code, which may run while O is in flight.
   static constexpr bool kAppliedInFlight = !variant::kScored;
 
-  // One interval's bounds are kept for a tile; of more, registers would be spilled.
-  static constexpr bool kKeepsBounds = !variant::kJudged && variant::kMasked && variant::kIntervals == 1;
-
   const attention_variant_params &v;
   variant::RowScore scores_of[2]; // of the tile that the next scores belong to
   int low[2], high[2];            // bounds of that tile's rows, with kKeepsBounds
+  BoundRing bounds;               // the slot of the next tile's, with kPlannedBounds
   bool is_near = true;            // no score of that tile was too far for RowScore::of<true>() yet; the same in a warp
   int entry = 0;                  // of the step's key block: 4 * block + 2 * (seen as a whole) + (the tile's last)
 
@@ -160,7 +158,14 @@ private:
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       if constexpr (variant::kFolded) scores_of[r].begin(v, row(tile, r));
-      if constexpr (kKeepsBounds) variant::interval(v, row(tile, r), 0, low[r], high[r]);
+      if constexpr (kPlannedBounds)
+        ld_shared_8(at.bounds(bounds.slot, consumer * cfg::kConsumerRows + own_row(r)), low[r], high[r]);
+      else if constexpr (kKeepsBounds)
+        variant::interval(v, row(tile, r), 0, low[r], high[r]);
+    }
+    if constexpr (kPlannedBounds) {
+      __syncwarp(); // lane 0's later arrivals say that all lanes have read them
+      bounds.advance();
     }
     is_near = true;
     wait_for_entry();

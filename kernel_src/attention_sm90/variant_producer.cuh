@@ -67,6 +67,7 @@ struct VariantPlanner {
   const attention_variant_params &v;
   const Layout at;
   const int lane;
+  BoundRing bounds;
 
   KJIT_DEVICE VariantPlanner(const attention_sm90_variant_params &params, Layout layout, int lane)
       : p(params.base), v(params.variant), at(layout), lane(lane) {}
@@ -81,6 +82,8 @@ struct VariantPlanner {
       Tile tile;
       variant::BlockWalk walk;
       const bool found = find_tile(queue, tile, walk);
+      if constexpr (kPlannedBounds) __syncwarp(); // all lanes' bounds come before the arrival
+      bounds.advance();
       if (lane == 0) {
         if (found)
           Plan::store(at.plan(), tile, walk);
@@ -100,7 +103,7 @@ private:
       const int number = broadcast_from_lane_0(lane == 0 ? queue.next() : 0);
       if (number == kNoTile) return false;
       tile = tile_by_number(p, number);
-      begin_walk(walk, v, p, tile, lane);
+      begin_walk(walk, v, p, tile, lane, at, bounds.slot);
       if (!cfg::kSplitKv || take_split(tile, walk)) return true;
     }
   }

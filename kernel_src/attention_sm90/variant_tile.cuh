@@ -1,21 +1,35 @@
 // A tile's rows as an attention variant sees them, and the walk over the key blocks that they see.
 #pragma once
+#include "attention_sm90/pipeline.cuh"
 #include "attention_sm90/schedule.cuh"
 #include "attention_variant/block_walk.cuh"
+
+// The bounds of a tile's rows are kept while the tile is computed, where a row has one interval; with more, registers
+// would be spilled.
+constexpr bool kKeepsBounds = !variant::kJudged && variant::kMasked && variant::kIntervals == 1;
+// The planner evaluates them anyway, so it leaves them in shared memory, where there is room. Otherwise each consumer
+// would compute its own between two tiles, when no product of it is in flight.
+constexpr bool kPlannedBounds = kKeepsBounds && shared::kHasBounds;
+// Which slot of that memory a tile's bounds are in.
+using BoundRing = Ring<shared::kBoundSlots>;
 
 KJIT_DEVICE variant::Row variant_row(const attention_variant_params &v, const attention_sm90_params &p,
                                      const Tile &tile, const OutputRow &row) {
   return variant::Row(v, tile.batch, row.head, row.query, keys_seen_by(p, row.query));
 }
 
-// Begin the walk over a tile's key blocks. All lanes of a warp.
+// Begin the walk over a tile's key blocks, and leave the bounds of its rows in slot `slot` where consumers read them.
+// All lanes of a warp.
 KJIT_DEVICE void begin_walk(variant::BlockWalk &walk, const attention_variant_params &v, const attention_sm90_params &p,
-                            const Tile &tile, int lane) {
+                            const Tile &tile, int lane, const Layout &at, int slot) {
   const int list = tile.batch * v.lists.batch_stride + tile.head * v.lists.head_stride + tile.query_tile;
   walk.begin<cfg::kKeyRows>(
       v, list, cfg::kQueryRows, lane, [&](int i) { return variant_row(v, p, tile, output_row(p, tile, 0, i)); },
       [&](int i) {
         const OutputRow row = output_row(p, tile, 0, i);
         return row.query < p.seq_q && row.in_gqa_group;
+      },
+      [&](int i, int, int low, int high) {
+        if constexpr (kPlannedBounds) st_shared_8(at.bounds(slot, i), low, high);
       });
 }

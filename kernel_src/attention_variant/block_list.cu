@@ -13,6 +13,8 @@
 //           what is known of it without the mask; then all threads share the pieces of the other blocks; then the first
 //           warp writes the entries
 // Output    the entries of blocks that are not empty, in that order, and their number, which is at least 1
+#define KJIT_RANGE_BY_16 1 // before the first header that includes kjit/attention/variant_real_ranges.h
+
 #include <kjit/types.cuh>
 
 #include "attention_variant/hooks.cuh"

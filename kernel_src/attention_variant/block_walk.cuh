@@ -18,13 +18,11 @@ KJIT_DEVICE int warp_min(int x) {
   return x;
 }
 
-constexpr int kManyKeys = 0x7fffffff;
-
 // The blocks of `key_rows` keys that a tile's rows see, one range for each interval. All lanes of a warp.
-//   row_of(i)  the i-th of `rows` rows; exists(i) whether it does
-template <int key_rows, typename RowOf, typename Exists>
+//   row_of(i)  the i-th of `rows` rows; exists(i) whether it does; keep(i, which, low, high) gets its bounds
+template <int key_rows, typename RowOf, typename Exists, typename Keep>
 KJIT_DEVICE void tile_ranges(BlockRange (&ranges)[kIntervals], const attention_variant_params &v, int rows, int lane,
-                             RowOf row_of, Exists exists) {
+                             RowOf row_of, Exists exists, Keep keep) {
   int lowest[kIntervals], highest[kIntervals], full_low[kIntervals], full_high[kIntervals];
 #pragma unroll
   for (int which = 0; which < kIntervals; which++) {
@@ -33,12 +31,18 @@ KJIT_DEVICE void tile_ranges(BlockRange (&ranges)[kIntervals], const attention_v
   }
 #pragma unroll 2 // so that the loads of two rows are waited for together
   for (int i = lane; i < rows; i += kLanesPerWarp) {
-    if (!exists(i)) continue;
+    if (!exists(i)) {
+#pragma unroll
+      for (int which = 0; which < kIntervals; which++)
+        keep(i, which, 0, 0);
+      continue;
+    }
     const Row row = row_of(i);
 #pragma unroll
     for (int which = 0; which < kIntervals; which++) {
       int low, high;
       interval(v, row, which, low, high);
+      keep(i, which, low, high);
       if (low < high) {
         lowest[which] = smaller(lowest[which], low);
         highest[which] = larger(highest[which], high);
@@ -94,6 +98,11 @@ struct BlockWalk {
   // Begin a tile. All lanes of a warp; `list` is the tile's list where there are any.
   template <int key_rows, typename RowOf, typename Exists>
   KJIT_DEVICE void begin(const attention_variant_params &v, int list, int rows, int lane, RowOf row_of, Exists exists) {
+    begin<key_rows>(v, list, rows, lane, row_of, exists, [](int, int, int, int) {});
+  }
+  template <int key_rows, typename RowOf, typename Exists, typename Keep>
+  KJIT_DEVICE void begin(const attention_variant_params &v, int list, int rows, int lane, RowOf row_of, Exists exists,
+                         Keep keep) {
     position = 0;
     entries = v.lists.entries;
     first_entry = kNoBlock;
@@ -102,7 +111,7 @@ struct BlockWalk {
       count = v.lists.counts[list];
       return;
     }
-    tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists);
+    tile_ranges<key_rows>(ranges, v, rows, lane, row_of, exists, keep);
     separate(ranges);
     count = 0;
 #pragma unroll

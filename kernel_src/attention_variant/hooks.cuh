@@ -43,6 +43,8 @@ constexpr bool kJudged = kMapped || (kMasked && KJIT_VARIANT_INTERVALS == 0);
 // Row intervals: those of the mask, or the one that ends where the row's keys end.
 constexpr int kIntervals = kMasked && !kJudged ? KJIT_VARIANT_INTERVALS : 1;
 
+constexpr int kManyKeys = 0x7fffffff;
+
 static_assert(KJIT_VARIANT_INTERVALS >= 0 && KJIT_VARIANT_INTERVALS <= 4, "KJIT_VARIANT_INTERVALS: 0 to 4");
 
 KJIT_DEVICE int smaller(int a, int b) {
@@ -125,6 +127,14 @@ template <int kColumns8> struct KeepWords {
       compare(v, row, first);
   }
 
+  // Drop the scores of the columns from `column` on, which counts from the thread's first one.
+  KJIT_DEVICE void drop_from(int column) {
+    const int end = bits_below(column);
+#pragma unroll
+    for (int w = 0; w < kWords; w++)
+      word[w] &= ones(end - 32 * w);
+  }
+
 private:
   // A loop that is not unrolled, because the mask's code then stands in the kernel once.
   KJIT_DEVICE void judge(const attention_variant_params &v, const Row &row, int first) {
@@ -194,31 +204,39 @@ KJIT_DEVICE void apply(float (&s)[kColumns8][4], int r, const attention_variant_
 }
 
 // Decide for a thread's two rows whose every key is judged by itself. Both rows are judged in the same turn of the
-// loop, and kAtOnce keys of each, so that loads of the mask's tensors wait for each other rarely, and what depends on
+// loop, and up to 16 keys of each, so that loads of the mask's tensors wait for each other rarely, and what depends on
 // the key alone is computed once.
 template <int kColumns8>
 KJIT_DEVICE void judge_rows(KeepWords<kColumns8> (&keep)[2], const attention_variant_params &v, const Row (&rows)[2],
                             int first_key, int lane) {
-  constexpr int kBits = KeepWords<kColumns8>::kBits, kAtOnce = 4;
-  const int first = first_key + lane % 4 * 2;
+  constexpr int kBits = KeepWords<kColumns8>::kBits, kFirstBits = kBits < 32 ? kBits : 32;
+  constexpr int kTurns = ceil_div(kFirstBits, 16), kAtOnce = 2 * ceil_div(kFirstBits / 2, kTurns); // even turns
+  // The compiler is told that keys are not negative, so that it need not check whether an index is.
+  const int first = (first_key + lane % 4 * 2) & kManyKeys;
 #pragma unroll
   for (int w = 0; w < KeepWords<kColumns8>::kWords; w++) {
     uint32_t bits[2] = {0, 0};
 #pragma unroll 1
     for (int bit = 0; bit < (kBits - 32 * w < 32 ? kBits - 32 * w : 32); bit += kAtOnce) {
+      uint32_t turn[2] = {0, 0}; // at places that are constants, so that each bit is one selection
 #pragma unroll
       for (int i = 0; i < kAtOnce; i++) {
-        const int key = first + w * 128 + (bit + i) / 2 * 8 + i % 2;
+        const int key = first + w * 128 + bit * 4 + i / 2 * 8 + i % 2;
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-          const bool seen = key < rows[r].limit & sees(v, rows[r], key);
-          bits[r] |= (uint32_t)seen << (bit + i);
-        }
+        for (int r = 0; r < 2; r++)
+          turn[r] |= sees(v, rows[r], key) ? 1u << i : 0;
       }
+#pragma unroll
+      for (int r = 0; r < 2; r++)
+        bits[r] |= turn[r] << bit;
     }
-    keep[0].word[w] = bits[0];
-    keep[1].word[w] = bits[1];
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+      keep[r].word[w] = bits[r];
   }
+#pragma unroll
+  for (int r = 0; r < 2; r++)
+    keep[r].drop_from(rows[r].limit - first);
 }
 
 // Add each row's sink to a softmax, once: a logit that has no value. `head_of(m, r)` is a row's query head.

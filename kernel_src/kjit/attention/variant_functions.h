@@ -303,9 +303,11 @@ KJIT_VARIANT_INLINE float kjit_float_from_half(unsigned short half) {
 #endif
 }
 
+/* Sizes are at least 1. The compiler is told so, since it then knows that a place is not negative, whose product with
+ * the stride takes fewer instructions. */
 KJIT_VARIANT_INLINE long long kjit_variant_step(const struct kjit_variant_tensor_argument *tensor, int axis,
                                                 int index) {
-  const int last = tensor->size[axis] - 1;
+  const int last = (tensor->size[axis] - 1) & KJIT_INTEGER_MOST;
   return (index < 0 ? 0 : index > last ? last : index) * tensor->stride[axis];
 }
 
@@ -336,12 +338,15 @@ KJIT_VARIANT_INLINE float kjit_bf16_of(unsigned bits) {
   return kjit_float_from_bits(bits << 16);
 }
 
-/* One function an element type: KJIT_VARIANT_LOAD(name, result, type in memory, how an element `x` becomes a result).
+/* Two functions an element type: KJIT_VARIANT_LOAD(name, result, type in memory, how an element `x` becomes a result).
  */
 #define KJIT_VARIANT_LOAD(name, result, memory, value)                                                                 \
-  KJIT_VARIANT_INLINE result kjit_load_##name(const struct kjit_variant_tensor_argument *tensor, long long at) {       \
-    const memory x = ((const memory *)tensor->data)[at];                                                               \
+  typedef memory kjit_memory_##name;                                                                                   \
+  KJIT_VARIANT_INLINE result kjit_of_##name(memory x) {                                                                \
     return value;                                                                                                      \
+  }                                                                                                                    \
+  KJIT_VARIANT_INLINE result kjit_load_##name(const struct kjit_variant_tensor_argument *tensor, long long at) {       \
+    return kjit_of_##name(((const memory *)tensor->data)[at]);                                                         \
   }
 
 KJIT_VARIANT_LOAD(bool, bool, unsigned char, x != 0)

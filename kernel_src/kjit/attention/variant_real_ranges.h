@@ -123,33 +123,90 @@ KJIT_VARIANT_INLINE void kjit_range_box_set(struct kjit_range_box *box,
   if (box->count <= KJIT_RANGE_LOADS_MAX) box->count *= (long long)box->last[axis] - box->first[axis] + 1;
 }
 
-/* Calls `take` with the place of each element of the box. The loops over axes that the tensor lacks run once. */
-#define KJIT_RANGE_OVER_BOX(box, tensor, take)                                                                         \
+/* The header has two ways to look at a box, since each load's wait for memory takes longer than all else: a kernel that
+ * has registers for 16 elements defines KJIT_RANGE_BY_16 before it includes this header, and loads so many together.
+ * Kernels that evaluate ranges beside their products would spill, and the host gains nothing by it.
+ *
+ * KJIT_RANGE_OVER_BOX calls `take` with each element, by 16 with some more than once. The loops over axes that the
+ * tensor lacks run once. */
+#ifndef KJIT_RANGE_BY_16
+#define KJIT_RANGE_RUN(name)
+#define KJIT_RANGE_OVER_BOX(name, box, tensor, take)                                                                   \
   for (int i = (box)->first[0]; i <= (box)->last[0]; i++)                                                              \
     for (int j = (box)->first[1]; j <= (box)->last[1]; j++)                                                            \
       for (int k = (box)->first[2]; k <= (box)->last[2]; k++)                                                          \
         for (int l = (box)->first[3]; l <= (box)->last[3]; l++)                                                        \
-  take(i *(tensor)->stride[0] + j * (tensor)->stride[1] + k * (tensor)->stride[2] + l * (tensor)->stride[3])
+  take(kjit_load_##name(tensor, i *(tensor)->stride[0] + j * (tensor)->stride[1] + k * (tensor)->stride[2] +           \
+                                    l * (tensor)->stride[3]))
+#else
+/* The elements of a box along its last axis that has more than one, `step` apart. */
+struct kjit_range_line {
+  int axis, count;
+  long long step;
+};
+
+KJIT_VARIANT_INLINE struct kjit_range_line kjit_range_line_of(const struct kjit_variant_tensor_argument *tensor,
+                                                              const struct kjit_range_box *box) {
+  struct kjit_range_line line = {-1, 1, 0};
+  for (int axis = 0; axis < 4; axis++)
+    if (box->last[axis] > box->first[axis]) {
+      line.axis = axis;
+      line.count = box->last[axis] - box->first[axis] + 1;
+      line.step = tensor->stride[axis];
+    }
+  return line;
+}
+
+/* 16 elements from `at` on, by 16 bytes where they are neighbours that lie so; where `left` are fewer, the last one
+ * stands for those that lack. */
+#define KJIT_RANGE_RUN(name)                                                                                           \
+  struct kjit_range_run_##name {                                                                                       \
+    __attribute__((aligned(16))) kjit_memory_##name x[16];                                                             \
+  };                                                                                                                   \
+  KJIT_VARIANT_INLINE struct kjit_range_run_##name kjit_range_run_of_##name(                                           \
+      const struct kjit_variant_tensor_argument *tensor, long long at, long long step, int left) {                     \
+    const kjit_memory_##name *const from = (const kjit_memory_##name *)tensor->data + at;                              \
+    struct kjit_range_run_##name run;                                                                                  \
+    if (step == 1 && left >= 16 && (unsigned long long)from % 16 == 0)                                                 \
+      return *(const struct kjit_range_run_##name *)from;                                                              \
+    for (int i = 0; i < 16; i++)                                                                                       \
+      run.x[i] = from[(i < left ? i : left - 1) * step];                                                               \
+    return run;                                                                                                        \
+  }
+
+#define KJIT_RANGE_END(box, line, axis_) ((line).axis == (axis_) ? (box)->first[axis_] : (box)->last[axis_])
+#define KJIT_RANGE_OVER_BOX(name, box, tensor, take)                                                                   \
+  const struct kjit_range_line line = kjit_range_line_of(tensor, box);                                                 \
+  for (int i = (box)->first[0]; i <= KJIT_RANGE_END(box, line, 0); i++)                                                \
+    for (int j = (box)->first[1]; j <= KJIT_RANGE_END(box, line, 1); j++)                                              \
+      for (int k = (box)->first[2]; k <= KJIT_RANGE_END(box, line, 2); k++)                                            \
+        for (int l = (box)->first[3]; l <= KJIT_RANGE_END(box, line, 3); l++) {                                        \
+          const long long at =                                                                                         \
+              i * (tensor)->stride[0] + j * (tensor)->stride[1] + k * (tensor)->stride[2] + l * (tensor)->stride[3];   \
+          for (int n = 0; n < line.count; n += 16) {                                                                   \
+            const struct kjit_range_run_##name run =                                                                   \
+                kjit_range_run_of_##name(tensor, at + n * line.step, line.step, line.count - n);                       \
+            for (int e = 0; e < 16; e++)                                                                               \
+              take(kjit_of_##name(run.x[e]))                                                                           \
+          }                                                                                                            \
+        }
+#endif
 
 #define KJIT_RANGE_LOAD_INTEGER(name)                                                                                  \
+  KJIT_RANGE_RUN(name)                                                                                                 \
   KJIT_VARIANT_INLINE struct kjit_range_integer kjit_range_load_##name(                                                \
       const struct kjit_variant_tensor_argument *tensor, const struct kjit_range_box *box) {                           \
     int least = KJIT_INTEGER_MOST, most = KJIT_INTEGER_LEAST;                                                          \
     if (box->count > KJIT_RANGE_LOADS_MAX) return kjit_range_any();                                                    \
-    KJIT_RANGE_OVER_BOX(box, tensor, KJIT_RANGE_TAKE_##name);                                                          \
+    KJIT_RANGE_OVER_BOX(name, box, tensor, KJIT_RANGE_TAKE_INTEGER);                                                   \
     return kjit_range_between(least, most);                                                                            \
   }
-#define KJIT_RANGE_TAKE_INTEGER(name, at)                                                                              \
+#define KJIT_RANGE_TAKE_INTEGER(element)                                                                               \
   {                                                                                                                    \
-    const int x = kjit_load_##name(tensor, at);                                                                        \
+    const int x = element;                                                                                             \
     least = kjit_integer_minimum(least, x);                                                                            \
     most = kjit_integer_maximum(most, x);                                                                              \
   }
-#define KJIT_RANGE_TAKE_uint8(at) KJIT_RANGE_TAKE_INTEGER(uint8, at)
-#define KJIT_RANGE_TAKE_int8(at)  KJIT_RANGE_TAKE_INTEGER(int8, at)
-#define KJIT_RANGE_TAKE_int16(at) KJIT_RANGE_TAKE_INTEGER(int16, at)
-#define KJIT_RANGE_TAKE_int32(at) KJIT_RANGE_TAKE_INTEGER(int32, at)
-#define KJIT_RANGE_TAKE_int64(at) KJIT_RANGE_TAKE_INTEGER(int64, at)
 
 KJIT_RANGE_LOAD_INTEGER(uint8)
 KJIT_RANGE_LOAD_INTEGER(int8)
@@ -159,38 +216,37 @@ KJIT_RANGE_LOAD_INTEGER(int64)
 
 /* A NaN among the elements makes the range one of which nothing is known. */
 #define KJIT_RANGE_LOAD_REAL(name)                                                                                     \
+  KJIT_RANGE_RUN(name)                                                                                                 \
   KJIT_VARIANT_INLINE struct kjit_range_real kjit_range_load_##name(const struct kjit_variant_tensor_argument *tensor, \
                                                                     const struct kjit_range_box *box) {                \
     struct kjit_range_real range;                                                                                      \
+    bool is_number = true;                                                                                             \
     range.most = -kjit_range_real_any().most;                                                                          \
     range.least = -range.most;                                                                                         \
     if (box->count > KJIT_RANGE_LOADS_MAX) return kjit_range_real_any();                                               \
-    KJIT_RANGE_OVER_BOX(box, tensor, KJIT_RANGE_TAKE_##name);                                                          \
-    return kjit_range_real_between(range.least, range.most);                                                           \
+    KJIT_RANGE_OVER_BOX(name, box, tensor, KJIT_RANGE_TAKE_REAL);                                                      \
+    return is_number ? kjit_range_real_between(range.least, range.most) : kjit_range_real_any();                       \
   }
-#define KJIT_RANGE_TAKE_REAL(name, at)                                                                                 \
+#define KJIT_RANGE_TAKE_REAL(element)                                                                                  \
   {                                                                                                                    \
-    const kjit_real x = kjit_load_##name(tensor, at);                                                                  \
-    if (x != x) return kjit_range_real_any();                                                                          \
+    const kjit_real x = element;                                                                                       \
+    is_number = is_number && x == x;                                                                                   \
     range.least = kjit_real_minimum(range.least, x);                                                                   \
     range.most = kjit_real_maximum(range.most, x);                                                                     \
   }
-#define KJIT_RANGE_TAKE_fp16(at) KJIT_RANGE_TAKE_REAL(fp16, at)
-#define KJIT_RANGE_TAKE_bf16(at) KJIT_RANGE_TAKE_REAL(bf16, at)
-#define KJIT_RANGE_TAKE_fp32(at) KJIT_RANGE_TAKE_REAL(fp32, at)
-#define KJIT_RANGE_TAKE_fp64(at) KJIT_RANGE_TAKE_REAL(fp64, at)
 
 KJIT_RANGE_LOAD_REAL(fp16)
 KJIT_RANGE_LOAD_REAL(bf16)
 KJIT_RANGE_LOAD_REAL(fp32)
 KJIT_RANGE_LOAD_REAL(fp64)
 
+KJIT_RANGE_RUN(bool)
 KJIT_VARIANT_INLINE kjit_range_truth kjit_range_load_bool(const struct kjit_variant_tensor_argument *tensor,
                                                           const struct kjit_range_box *box) {
   kjit_range_truth range = 0;
   if (box->count > KJIT_RANGE_LOADS_MAX) return KJIT_RANGE_EITHER;
-#define KJIT_RANGE_TAKE_bool(at) range |= kjit_range_truth_of(kjit_load_bool(tensor, at))
-  KJIT_RANGE_OVER_BOX(box, tensor, KJIT_RANGE_TAKE_bool);
+#define KJIT_RANGE_TAKE_BOOL(element) range |= kjit_range_truth_of(element);
+  KJIT_RANGE_OVER_BOX(bool, box, tensor, KJIT_RANGE_TAKE_BOOL);
   return range;
 }
 

@@ -28,7 +28,7 @@ KJIT_DEVICE void st_global_16(void *global, Chunk c) {
                : "memory");
 }
 
-// 16 and 4 bytes of shared memory, by shared::cta address.
+// 16, 8 and 4 bytes of shared memory, by shared::cta address.
 // PTX ISA 9.0, "Data Movement and Conversion Instructions: st", "ld"
 KJIT_DEVICE void st_shared_16(uint32_t shared, Chunk c) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(c.word[0]), "r"(c.word[1]), "r"(c.word[2]),
@@ -47,6 +47,14 @@ KJIT_DEVICE Chunk ld_shared_16(uint32_t shared) {
 
 KJIT_DEVICE void st_shared_4(uint32_t shared, uint32_t value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(value) : "memory");
+}
+
+KJIT_DEVICE void st_shared_8(uint32_t shared, uint32_t low, uint32_t high) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(shared), "r"(low), "r"(high) : "memory");
+}
+
+KJIT_DEVICE void ld_shared_8(uint32_t shared, int &low, int &high) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(shared) : "memory");
 }
 
 KJIT_DEVICE uint32_t ld_shared_4(uint32_t shared) {

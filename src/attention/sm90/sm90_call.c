@@ -245,7 +245,9 @@ static void tiling(const kjit_attention_problem *problem, const int32_t *values,
 static uint32_t variant_shared(const struct attention_variant_launch *variant, const int32_t *values) {
   const kjit_attention_sm90_config *config = sm90_config_view(values);
   const uint32_t more = sm90_variant_bytes(config);
-  return variant->has_chunks && sm90_stages_terms(config) ? more + sm90_terms_bytes(config) : more;
+  const uint32_t terms = variant->has_chunks && sm90_stages_terms(config) ? sm90_terms_bytes(config) : 0;
+  const uint32_t all = sm90_shared_bytes(config) + more + terms, bounds = sm90_bounds_bytes(config);
+  return more + terms + (all + bounds <= SM90_SHARED_MOST ? bounds : 0);
 }
 
 const struct attention_family sm90_attention = {.family = &sm90_family,

@@ -75,6 +75,11 @@ uint32_t sm90_variant_bytes(const kjit_attention_sm90_config *config) {
   return SM90_WORD_BYTES * (uint32_t)config->stages + 15 + SM90_PLAN_BYTES;
 }
 
+uint32_t sm90_bounds_bytes(const kjit_attention_sm90_config *config) {
+  const uint32_t tile = SM90_BOUND_BYTES * SM90_GROUP_ROWS * (uint32_t)config->consumers;
+  return tile * ((uint32_t)config->q_buffers + 1);
+}
+
 uint32_t sm90_terms_bytes(const kjit_attention_sm90_config *config) {
   return SM90_GROUP_ROWS * (uint32_t)config->consumers * (2 * (uint32_t)config->tile_n + SM90_TERM_PADDING);
 }

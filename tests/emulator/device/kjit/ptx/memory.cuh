@@ -46,6 +46,20 @@ EMULATOR_PTX("ld.shared.u32 %0, [%1];"){
 }
 ;
 
+EMULATOR_PTX("st.shared.v2.u32 [%0], {%1, %2};"){
+    static void run(unsigned shared, unsigned low, unsigned high){const unsigned values[2] = {low, high};
+emulator->store_shared(shared, values, sizeof values);
+}
+}
+;
+
+EMULATOR_PTX("ld.shared.v2.u32 {%0, %1}, [%2];"){static void run(int &low, int &high, unsigned shared){int values[2];
+emulator->load_shared(values, shared, sizeof values);
+low = values[0], high = values[1];
+}
+}
+;
+
 EMULATOR_PTX("st.shared.v2.f32 [%0], {%1, %2};"){
     static void run(unsigned shared, float low, float high){const float values[2] = {low, high};
 emulator->store_shared(shared, values, sizeof values);

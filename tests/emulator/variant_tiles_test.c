@@ -1,0 +1,62 @@
+/* A variant's change of tiles on the emulator beside float64. Two multiprocessors, so that a block of threads changes
+ * tiles often and the slots of planned bounds are used again; with two Q buffers, with one, with three consumers, and
+ * with a tile of keys that leaves no room for bounds, which the consumers then compute. */
+#include "emulator_fixture.h"
+
+#include <kjit/attention_sm90.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/test.h"
+#include "variant_trial.h"
+
+static const struct variant_shape shape = {1, 4, 4, 300, 400, 64, true};
+
+/* consumers, tile_n, stages, q_buffers, o_chunks */
+static const int configs[][5] = {{2, 64, 2, 2, 0}, {2, 64, 2, 1, 1}, {3, 80, 2, 2, 0}, {2, 208, 4, 1, 0}};
+
+static size_t run(struct gpu_fixture *fixture, const char *name, const int *f) {
+  struct variant_report report;
+  kjit_error error = {0};
+  kjit_config config;
+  char text[256];
+  const struct variant_case *one = variant_case_named(name);
+  assert_non_null(one);
+  snprintf(text, sizeof text,
+           "dtype=bf16,head_dim=64,head_dim_v=64,causal=%d,consumers=%d,tile_n=%d,stages=%d,q_buffers=%d,o_chunks=%d,"
+           "ping_pong=1,rescale_slack=15,packed=1,split=0",
+           one->causal, f[0], f[1], f[2], f[3], f[4]);
+  assert_status(KJIT_OK, kjit_config_parse(kjit_family_find("attention_sm90"), text, &config, &error), &error);
+  const kjit_status status =
+      variant_trial_run(&fixture->card, fixture->runtime, one, &shape, &config, 7, &report, &error);
+  if (status == KJIT_OK && report.passed) return 0;
+  print_error("%s %s: %s\n", name, text, status == KJIT_OK ? report.why : error.message);
+  if (status != KJIT_OK) print_error("  %s\n", emulator_complaint(&fixture->card));
+  emulator_clear_complaint(&fixture->card);
+  return 1;
+}
+
+/* By default one config, since compiling a kernel for the emulator takes seconds; with KJIT_TEST_ALL_CONFIGS=1 all. */
+static void run_case(void **state, const char *name, size_t config) {
+  struct gpu_fixture *fixture = gpu_require(state);
+  size_t failures = 0;
+  for (size_t i = 0; i < sizeof configs / sizeof *configs; i++)
+    if (i == config || emulator_mutation_step() == 1) failures += run(fixture, name, configs[i]);
+  assert_int_equal(0, failures);
+}
+
+static void test_variant_tiles__planned_bounds_are_right(void **state) {
+  run_case(state, "window", 0);
+}
+
+static void test_variant_tiles__bounds_without_room_are_right(void **state) {
+  run_case(state, "two_sided", 3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_variant_tiles__planned_bounds_are_right),
+                                     cmocka_unit_test(test_variant_tiles__bounds_without_room_are_right)};
+  (void)setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1);
+  cmocka_set_test_filter(getenv("KJIT_TEST_FILTER"));
+  return cmocka_run_group_tests_name("changes of tiles on the emulator", tests, emulator_setup, gpu_teardown);
+}
