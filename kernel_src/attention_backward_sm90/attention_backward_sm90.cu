@@ -10,6 +10,7 @@
 //           global memory in fp32 (summing.cuh); dq from these sums (sums.cuh). That is fewer products for more
 //           memory traffic, and in a fixed order only where blocks take turns.
 // Grid      (ceil(own rows / tile), heads, batch): queries and heads_q for dq, keys and heads_kv for dk and dv.
+//           With `persistent` a block for each multiprocessor, which works on tile after tile (struct Persistent).
 // Warps     the first warpgroup is the producer (producer.cuh); 1 to 3 consumer warpgroups of 64 own rows each multiply
 //           and store (consumer.cuh).
 // Shared    own tiles, `stages` and `value_stages` tiles of a step, each padded to bands of 64 columns, LSE and delta
@@ -61,13 +62,60 @@ using BlockConsumer = typename ConsumerOf<cfg::kSumsDq, cfg::kShares, cfg::kSpli
 // The warps of the first warpgroup.
 KJIT_DEVICE void produce(const attention_backward_sm90_params &p, const Layout &layout, const BlockWork &work,
                          int warp) {
-  const Producer producer{p, layout, work};
+  Producer producer{p, layout, work};
   if (warp == 0 && (BlockWork::kByWarp || threadIdx.x == 0)) producer.load_tiles();
   if (cfg::kOwnsKeys && warp == 1) producer.load_statistics(threadIdx.x % kLanesPerWarp);
   if constexpr (cfg::kSumsDq && !cfg::kDirect) {
     if (warp >= 2 && threadIdx.x % kLanesPerWarp == 0) Adder{p, layout, work, warp - 2}.run();
   }
 }
+
+// A persistent block: its roles work on tile after tile. The producer takes their numbers from a counter in device
+// memory and tells the other roles. The first tile has the block's own number, because the counter may be read only
+// when the kernel before has ended. Where tiles take turns the first one's number comes from the counter too: a tile
+// waits for such as have lower numbers, so that all of these must belong to blocks that run. Otherwise blocks that
+// wait, of this launch or of one on another stream, could hold every multiprocessor while the tile that they wait for
+// belongs to a block that has not begun.
+template <typename AnyWork> struct Persistent {
+  const attention_backward_sm90_params &p;
+  const Layout &at;
+  AnyWork &work;
+  Tiles tiles{};
+
+  KJIT_DEVICE void produce(int warp) {
+    if (warp == 0 && threadIdx.x == 0) {
+      Producer producer{p, at, work};
+      producer.prefetch_maps();
+      for (bool more = !p.turns || go_on(producer.take_tile()); more; more = go_on(producer.take_tile()))
+        producer.load_next_tiles();
+    }
+    if (warp == 1) {
+      Producer producer{p, at, work};
+      for (bool more = begin<false>(); more; more = go_on(tiles.next<false>(at)))
+        producer.load_statistics(threadIdx.x % kLanesPerWarp);
+    }
+    if (warp >= 2 && threadIdx.x % kLanesPerWarp == 0) {
+      Adder adder{p, at, work, warp - 2};
+      for (bool more = begin<true>(); more; more = go_on(tiles.next<true>(at)))
+        adder.run();
+    }
+  }
+
+  template <typename Consumer> KJIT_DEVICE void consume(Consumer &consumer) {
+    for (bool more = begin<false>(); more; more = go_on(tiles.next<false>(at)))
+      consumer.run();
+    consumer.finish();
+  }
+
+private:
+  // Is there a first tile, as a role behind the producer finds it?
+  template <bool kAlone> KJIT_DEVICE bool begin() { return !p.turns || go_on(tiles.next<kAlone>(at)); }
+
+  KJIT_DEVICE bool go_on(const Chunk &place) {
+    work = AnyWork(p, Work::Place{(int)place.word[0], (int)place.word[1], (int)place.word[2]});
+    return place.word[3];
+  }
+};
 
 extern "C" __global__ __launch_bounds__(cfg::kThreads,
                                         1) void attention_backward_sm90(const __grid_constant__ Parameters params) {
@@ -90,10 +138,17 @@ extern "C" __global__ __launch_bounds__(cfg::kThreads,
     const int warp = __shfl_sync(0xffffffffu, threadIdx.x / kLanesPerWarp, 0);
     if (warp < kThreadsPerWarpgroup / kLanesPerWarp) {
       setmaxnreg_dec<cfg::kProducerRegisters>();
-      produce(p, layout, work, warp);
+      if constexpr (cfg::kPersistent)
+        Persistent<BlockWork>{p, layout, work}.produce(warp);
+      else
+        produce(p, layout, work, warp);
     } else {
       setmaxnreg_inc<cfg::kConsumerRegisters>();
-      BlockConsumer(params, layout, work, warp / 4 - 1, threadIdx.x % kThreadsPerWarpgroup).run();
+      BlockConsumer consumer(params, layout, work, warp / 4 - 1, threadIdx.x % kThreadsPerWarpgroup);
+      if constexpr (cfg::kPersistent)
+        Persistent<BlockWork>{p, layout, work}.consume(consumer);
+      else
+        consumer.run();
     }
   }
 }

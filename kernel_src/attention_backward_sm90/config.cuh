@@ -25,6 +25,8 @@
 #error "KJIT_direct is not defined: 0 or 1"
 #elif !defined(KJIT_staggered)
 #error "KJIT_staggered is not defined: 0 or 1"
+#elif !defined(KJIT_persistent)
+#error "KJIT_persistent is not defined: 0 or 1"
 #elif !defined(KJIT_shared_bytes) || !defined(KJIT_threads)
 #error "KJIT_shared_bytes or KJIT_threads is not defined: what the host launches a block with"
 #endif
@@ -69,6 +71,7 @@ constexpr int kValueStages = KJIT_value_stages;
 constexpr bool kPipelined = KJIT_pipelined;
 constexpr bool kDirect = KJIT_direct;
 constexpr bool kStaggered = KJIT_staggered;
+constexpr bool kPersistent = KJIT_persistent;
 
 // Three kernels together compute all gradients by five products a pair of tiles: delta and zeros (BACKWARD_SM90_BEGIN),
 // dk and dv with dq summed in fp32 in global memory (BACKWARD_SM90_SUM), dq from these sums (BACKWARD_SM90_END).
@@ -149,6 +152,8 @@ constexpr int kDsBytes = kSumsDq ? 2 * kStepBandBytes : 0; // dS of 128 keys in 
 static_assert(!kSumsDq || (kConsumers == 2 && (kSumsRows || kStepRows == kGroupRows)),
               "pass 7: two consumers, steps of 64 or 128 queries");
 static_assert(!kSumsDq || kSumsRows || kHeadDim >= 64, "pass 7: with steps of 64 queries head_dim is 64 or more");
+static_assert(!kPersistent || (kSumsDq && !kShares && !kDirect && (kSumsRows || kHeadDim > 64)),
+              "persistent: pass 7, not direct, and with steps of 64 queries head_dim is above 64 and at most 128");
 static_assert(!kShares || (kDirect && bands(kHeadDim) == 4 && bands(kHeadDimV) == 4 && !kSumsRows),
               "pass 7: above 128 columns both head sizes are above 192, with steps of 64 queries, and direct");
 

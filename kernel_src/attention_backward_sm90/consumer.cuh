@@ -324,20 +324,21 @@ protected:
     cp_async_bulk_wait_group_read<0>(); // shared memory must live until TMA has read it
   }
 
-  template <int kColumns> KJIT_DEVICE void store(const attention_backward_map &map, uint32_t shared) const {
+  template <int kColumns, int kStride = cfg::kGroupBandBytes>
+  KJIT_DEVICE void store(const attention_backward_map &map, uint32_t shared) const {
     const int row = work.tile * cfg::kOwnRows + own_group() * cfg::kGroupRows;
     for (int i = 0; i < cfg::bands(kColumns); i++)
-      tma_store((const TensorMap *)&map, shared + i * cfg::kGroupBandBytes, i * 64, row, work.head, work.batch);
+      tma_store((const TensorMap *)&map, shared + i * kStride, i * 64, row, work.head, work.batch);
   }
 
   // Write a gradient, times `factor`, to shared memory, 16 columns at a time, with the 128-byte swizzle that TMA
   // expects: 16-byte chunk index XOR row % 8. No product reads these rows any more.
-  template <int kColumns>
+  template <int kColumns, int kStride = cfg::kGroupBandBytes>
   KJIT_DEVICE void to_shared(const float (&x)[kColumns / 8][4], float factor, uint32_t out) const {
     const int row = warp * 16 + lane % 16, half = lane / 16;
 #pragma unroll
     for (int d = 0; d < (kColumns / 8 + 1) / 2; d++) {
-      const uint32_t row_at = out + d / 4 * cfg::kGroupBandBytes + row * cfg::kRowBytes;
+      const uint32_t row_at = out + d / 4 * kStride + row * cfg::kRowBytes;
       const uint32_t address = row_at + (((d % 4 * 2 + half) ^ (row % 8)) << 4);
       const uint32_t r0 = pack(x[2 * d], 0, factor), r1 = pack(x[2 * d], 2, factor);
       constexpr int kTiles8 = kColumns / 8;

@@ -28,9 +28,11 @@ struct attention_backward_sm90_params {
   /* Where dq is summed (passes 7, 8 and 16): for each batch, query head and 64 queries a tile of fp32 sums, in the
    * order of wgmma's accumulators (sums.cuh); and two counters for each such tile, by which key tiles take turns. */
   float *sums;
-  int *turns;     /* pass 7: null where sums may be added in any order */
-  int row_blocks; /* tiles of a batch and head */
-  int section;    /* so many heads are worked on together: schedule.cuh */
+  int *turns;           /* pass 7: null where sums may be added in any order */
+  int row_blocks;       /* tiles of a batch and head */
+  int section;          /* so many heads are worked on together: schedule.cuh */
+  int *next_tile;       /* passes 7 and 8: how many tiles persistent blocks have taken; without turns but the first */
+  unsigned int grid[3]; /* pass 7, persistent: tiles of a head, heads, batch entries */
 };
 
 #endif

@@ -15,6 +15,7 @@
 // when all have written their part, empty when the products of all that read it have ended.
 #pragma once
 #include <kjit/ptx/mbarrier.cuh>
+#include <kjit/ptx/memory.cuh>
 #include <kjit/ring.cuh>
 #include <kjit/types.cuh>
 
@@ -34,7 +35,10 @@ constexpr int kStepBarriers = 1 + 2 * cfg::kStages + 2 * cfg::kValueStages;
 constexpr int kDqBarriers = cfg::kSumsDq ? 2 * cfg::kConsumers : 0;
 constexpr int kDsBarriers = cfg::kStaggered ? 2 * cfg::kDsStages : 0;
 constexpr int kPBarriersFrom = kStepBarriers + kDqBarriers + kDsBarriers;
-constexpr int kBarriers = kPBarriersFrom + (cfg::kSplits ? 2 : 0);
+constexpr int kTileBarriersFrom = kPBarriersFrom + (cfg::kSplits ? 2 : 0);
+// Of two places of tiles full and empty; own tiles empty; and the places, 16 bytes each.
+constexpr int kBarriers = kTileBarriersFrom + (cfg::kPersistent ? 9 : 0);
+static_assert(!cfg::kPersistent || kTileBarriersFrom % 2 == 1, "the places are aligned");
 constexpr int kBytes = kBarriersAt + BACKWARD_SM90_BARRIER_BYTES * kBarriers;
 
 // The start is rounded up to the swizzle's pattern. Were the host to reckon with less, the last words would lie
@@ -64,6 +68,11 @@ struct Layout {
   KJIT_DEVICE uint32_t p() const { return base + shared::kPAt; }
   KJIT_DEVICE uint32_t p_full() const { return barrier(shared::kPBarriersFrom); }
   KJIT_DEVICE uint32_t p_empty() const { return barrier(shared::kPBarriersFrom + 1); }
+
+  KJIT_DEVICE uint32_t tile_full(int slot) const { return barrier(shared::kTileBarriersFrom + slot); }
+  KJIT_DEVICE uint32_t tile_empty(int slot) const { return barrier(shared::kTileBarriersFrom + 2 + slot); }
+  KJIT_DEVICE uint32_t own_empty() const { return barrier(shared::kTileBarriersFrom + 4); }
+  KJIT_DEVICE uint32_t tile_place(int slot) const { return barrier(shared::kTileBarriersFrom + 5 + 2 * slot); }
 
   KJIT_DEVICE uint32_t own_full() const { return barrier(0); }
   KJIT_DEVICE uint32_t step_full(int slot) const { return barrier(1 + slot); }
@@ -99,11 +108,34 @@ struct Layout {
       mbarrier_init(p_full(), kThreadsPerWarpgroup / kLanesPerWarp);
       mbarrier_init(p_empty(), kThreadsPerWarpgroup / kLanesPerWarp);
     }
+    if constexpr (cfg::kPersistent) {
+      for (int i = 0; i < 2; i++) {
+        mbarrier_init(tile_full(i), 1);
+        mbarrier_init(tile_empty(i), kWarps + 1 + cfg::kConsumers); // consumers, statistics, a thread of each Adder
+      }
+      mbarrier_init(own_empty(), 1);
+    }
     fence_mbarrier_init();
   }
 
 private:
   KJIT_DEVICE uint32_t barrier(int index) const {
     return base + shared::kBarriersAt + BACKWARD_SM90_BARRIER_BYTES * index;
+  }
+};
+
+// The places of the tiles that a persistent block works on, as the roles read them behind the producer: tile, head,
+// batch entry, and whether there is one.
+struct Tiles {
+  Ring<2> ring;
+
+  // The next place. A warp, or with kAlone one thread.
+  template <bool kAlone> KJIT_DEVICE Chunk next(const Layout &at) {
+    mbarrier_wait_parity(at.tile_full(ring.slot), ring.parity);
+    const Chunk place = ld_shared_16(at.tile_place(ring.slot));
+    if constexpr (!kAlone) __syncwarp();
+    if (kAlone || threadIdx.x % kLanesPerWarp == 0) mbarrier_arrive(at.tile_empty(ring.slot));
+    ring.advance();
+    return place;
   }
 };

@@ -16,35 +16,62 @@ struct Producer {
   const attention_backward_sm90_params &p;
   const Layout at;
   const BlockWork &work;
+  Ring<cfg::kStages> ring;
+  Ring<cfg::kValueStages> values;
+  Ring<2> tiles;      // of the places that the producer gives to the others
+  int own_parity = 1; // of the next wait for own tiles to be empty
 
   // One thread; of a variant one warp.
-  KJIT_DEVICE void load_tiles() const {
+  KJIT_DEVICE void load_tiles() {
     const bool loads = !BlockWork::kByWarp || threadIdx.x % kLanesPerWarp == 0;
-    Ring<cfg::kStages> ring;
-    Ring<cfg::kValueStages> values;
     if (loads) {
-      prefetch_tensormap(map(p.own));
-      prefetch_tensormap(map(p.own_value));
-      prefetch_tensormap(map(p.step));
-      prefetch_tensormap(map(p.step_value));
+      prefetch_maps();
       load_own();
       wait_for_statistics();
     }
     work.for_each_step([&](int head, int step) {
       if (!loads) return;
-      const int row = step * cfg::kStepRows;
-      mbarrier_wait_parity(at.step_empty(ring.slot), ring.parity ^ 1);
-      load_rows<cfg::kHeadDim>(p.step, at.step(ring.slot), at.step_full(ring.slot), row, head);
-      ring.advance();
-      mbarrier_wait_parity(at.value_empty(values.slot), values.parity ^ 1);
-      load_rows<cfg::kHeadDimV>(p.step_value, at.step_value(values.slot), at.value_full(values.slot), row, head);
-      values.advance();
+      load_step(head, step);
     });
   }
 
+  // The same for a persistent block, whose first tile this is or not. The first step's tiles come before own ones, for
+  // which there is room later.
+  KJIT_DEVICE void load_next_tiles() {
+    bool has_own = false;
+    work.for_each_step([&](int head, int step) {
+      load_step(head, step);
+      if (!has_own) load_own_again();
+      has_own = true;
+    });
+    if (!has_own) load_own_again();
+  }
+
+  // Take the next tile and tell the other roles where it lies. One thread. Without turns each block's first tile has
+  // been taken.
+  KJIT_DEVICE Chunk take_tile() {
+    griddepcontrol_wait(); // the kernel before has set the counter to 0
+    const unsigned number = (p.turns ? 0 : gridDim.x) + (unsigned)atomicAdd(p.next_tile, 1);
+    const Extent all(p);
+    const bool exists = number < all.count();
+    const Work::Place place = Work::place_of(all, exists ? number : 0, p.section, cfg::kCausal && p.turns);
+    const Chunk chunk = {{(unsigned)place.tile, (unsigned)place.head, (unsigned)place.batch, exists}};
+    mbarrier_wait_parity(at.tile_empty(tiles.slot), tiles.parity ^ 1);
+    st_shared_16(at.tile_place(tiles.slot), chunk);
+    mbarrier_arrive(at.tile_full(tiles.slot));
+    tiles.advance();
+    return chunk;
+  }
+
+  KJIT_DEVICE void prefetch_maps() const {
+    prefetch_tensormap(map(p.own));
+    prefetch_tensormap(map(p.own_value));
+    prefetch_tensormap(map(p.step));
+    prefetch_tensormap(map(p.step_value));
+  }
+
   // One warp. A lane takes every 32nd pair of queries.
-  KJIT_DEVICE void load_statistics(int lane) const {
-    Ring<cfg::kStages> ring;
+  KJIT_DEVICE void load_statistics(int lane) {
     const flash_backward_params &r = p.rest;
     wait_for_statistics();
     work.for_each_step([&](int head, int step) {
@@ -69,6 +96,23 @@ struct Producer {
   }
 
 private:
+  // The tiles of a step, when there is room for them.
+  KJIT_DEVICE void load_step(int head, int step) {
+    const int row = step * cfg::kStepRows;
+    mbarrier_wait_parity(at.step_empty(ring.slot), ring.parity ^ 1);
+    load_rows<cfg::kHeadDim>(p.step, at.step(ring.slot), at.step_full(ring.slot), row, head);
+    ring.advance();
+    mbarrier_wait_parity(at.value_empty(values.slot), values.parity ^ 1);
+    load_rows<cfg::kHeadDimV>(p.step_value, at.step_value(values.slot), at.value_full(values.slot), row, head);
+    values.advance();
+  }
+
+  KJIT_DEVICE void load_own_again() {
+    mbarrier_wait_parity(at.own_empty(), own_parity);
+    own_parity ^= 1;
+    load_own();
+  }
+
   KJIT_DEVICE static const TensorMap *map(const attention_backward_map &m) {
     return (const TensorMap *)&m;
   }

@@ -12,6 +12,16 @@
 #include "attention_backward_sm90/params.h"
 #include "flash_backward/visible.cuh"
 
+// Tiles of a head, heads, batch entries.
+struct Extent {
+  unsigned tiles, heads, batches;
+
+  KJIT_DEVICE explicit Extent(const attention_backward_sm90_params &p)
+      : tiles(cfg::kPersistent ? p.grid[0] : gridDim.x), heads(cfg::kPersistent ? p.grid[1] : gridDim.y),
+        batches(cfg::kPersistent ? p.grid[2] : gridDim.z) {}
+  KJIT_DEVICE unsigned count() const { return tiles * heads * batches; }
+};
+
 struct Work {
   static constexpr bool kByWarp = false; // for_each_step() may be called by one thread
   int tile;                              // of own rows
@@ -22,30 +32,30 @@ struct Work {
 
   // `last_first`: the last tile goes to the first block.
   KJIT_DEVICE Work(const attention_backward_sm90_params &p, bool last_first)
-      : Work(p.rest, place_of(p.section), last_first) {}
+      : Work(p, blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z), last_first) {}
+  KJIT_DEVICE Work(const attention_backward_sm90_params &p, unsigned number, bool last_first)
+      : Work(p, place_of(Extent(p), number, p.section, last_first)) {}
 
-private:
-  // The number of a tile in the order of a section, and a head among those of all batch entries.
   struct Place {
-    int tile, head;
+    int tile, head, batch;
   };
 
-  KJIT_DEVICE static Place place_of(unsigned section) {
-    const unsigned heads = gridDim.y * gridDim.z,
-                   number = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-    const unsigned block = cfg::kIsEnd ? gridDim.x * heads - 1 - number : number;
-    const unsigned first = block / (gridDim.x * section) * section, within = block - first * gridDim.x;
+  KJIT_DEVICE Work(const attention_backward_sm90_params &p, Place place)
+      : tile(place.tile), head(place.head), batch(place.batch),
+        first_step_head(cfg::kOwnsKeys ? head * p.rest.heads_per_kv : head / p.rest.heads_per_kv),
+        step_heads(cfg::kOwnsKeys ? p.rest.heads_per_kv : 1),
+        steps(cfg::kOwnsKeys ? query_steps(p.rest, tile) : key_steps(p.rest, tile)) {}
+
+  // Where the tile of a number lies: tiles of the heads of a section come by their length.
+  KJIT_DEVICE static Place place_of(const Extent &all, unsigned number, unsigned section, bool last_first) {
+    const unsigned heads = all.heads * all.batches;
+    const unsigned block = cfg::kIsEnd ? all.tiles * heads - 1 - number : number;
+    const unsigned first = block / (all.tiles * section) * section, within = block - first * all.tiles;
     const unsigned here = heads - first < section ? heads - first : section; // heads of the last section
-    return {(int)(within / here), (int)(first + within % here)};
+    const unsigned tile = within / here, head = first + within % here; // the head among those of all batch entries
+    return {(int)(last_first ? all.tiles - 1 - tile : tile), (int)(head % all.heads), (int)(head / all.heads)};
   }
 
-  KJIT_DEVICE Work(const flash_backward_params &p, Place place, bool last_first)
-      : tile(last_first ? gridDim.x - 1 - place.tile : place.tile), head(place.head % gridDim.y),
-        batch(place.head / gridDim.y), first_step_head(cfg::kOwnsKeys ? head * p.heads_per_kv : head / p.heads_per_kv),
-        step_heads(cfg::kOwnsKeys ? p.heads_per_kv : 1),
-        steps(cfg::kOwnsKeys ? query_steps(p, tile) : key_steps(p, tile)) {}
-
-public:
   // Call visit(head, step) for every step.
   template <typename Visit> KJIT_DEVICE void for_each_step(Visit visit) const {
     for (int i = 0; i < step_heads; i++)

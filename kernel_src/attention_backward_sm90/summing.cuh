@@ -18,6 +18,9 @@
 // there to the sums by one bulk addition, while the consumers go on. With `direct` each thread adds its registers
 // itself.
 //
+// With `persistent` a consumer goes on to the next tile of keys when this one's dk and dv are on their way. They go
+// through the memory of dS and dQ, so that the producer may load the next keys meanwhile.
+//
 // A step, pipelined, with its S there already: dP is issued; exponentials; dV issued; dS, written; dQ issued, then dK;
 // wait for dV and dQ, which is stored while dK runs, whose one operand in registers leaves shared memory time for it; S
 // of the next step issued; wait for dK and S. dQ takes the place of S where it has as many registers: with registers of
@@ -41,23 +44,58 @@ template <int kColumns> struct SummingConsumer : Consumer {
   Ring<cfg::kDsStages> ds, before; // the buffer of this step's dS; staggered: of the step before
   bool has_before = false;
   int head_before = 0, step_before = 0; // whose dQ is added next
-  int dq_parity = 0;
+  int dq_parity = 0, own_parity = 0;
 
   using Consumer::Consumer;
 
   KJIT_DEVICE void run() {
     clear(dx);
     clear(dv);
-    mbarrier_wait_parity(at.own_full(), 0);
+    mbarrier_wait_parity(at.own_full(), own_parity);
+    if constexpr (cfg::kPersistent) {
+      own_parity ^= 1;
+      has_before = false;
+      if (thread == 0) cp_async_bulk_wait_group_read<0>(); // of dk and dv of the tile before
+      bar_sync(own_barrier(), kThreadsPerWarpgroup);
+    }
     if (work.steps.first < work.steps.end) {
       summing_steps();
       if constexpr (cfg::kStaggered) finish_dq();
     }
     meet(); // the other consumer's products no longer read this one's keys, through whose memory dk is stored
-    store_gradients();
+    if constexpr (cfg::kPersistent) {
+      if (consumer == 0 && thread == 0) mbarrier_arrive(at.own_empty());
+      store_apart();
+    } else {
+      store_gradients();
+    }
+  }
+
+  // Behind the last tile of a persistent block.
+  KJIT_DEVICE void finish() const {
+    if (thread == 0) cp_async_bulk_wait_group_read<0>(); // shared memory must live until TMA has read it
   }
 
 private:
+  // dk and dv of a persistent block, whose own tiles are loaded meanwhile, go through this consumer's bands of dS,
+  // which both have multiplied, and with steps of 64 queries dv through the memory of dQ. The next tile waits for their
+  // way.
+  static constexpr int kDkStride = cfg::kSumsRows ? cfg::kGroupBandBytes : cfg::kDsBytes;
+  KJIT_DEVICE void store_apart() {
+    const uint32_t dk_tile = at.ds(0) + consumer * cfg::kStepBandBytes;
+    const uint32_t dv_tile = cfg::kSumsRows ? at.ds(1) + consumer * cfg::kStepBandBytes : at.dq(consumer);
+    static_assert(cfg::kGroupValueBytes <= (cfg::kSumsRows ? cfg::kStepBandBytes : cfg::kDqBytes), "room for dv");
+    to_shared<cfg::kSumColumns, kDkStride>(dx, p.rest.scale, dk_tile);
+    if constexpr (!cfg::kSumsRows) wait_for_dq(); // whose last part has been added
+    to_shared<cfg::kSumValueColumns>(dv, 1.0f, dv_tile);
+    fence_async_proxy();
+    bar_sync(own_barrier(), kThreadsPerWarpgroup);
+    if (thread != 0) return;
+    store<cfg::kHeadDim, kDkStride>(p.out, dk_tile);
+    store<cfg::kHeadDimV>(p.out_value, dv_tile);
+    cp_async_bulk_commit_group();
+  }
+
   // Barriers of both consumers; those of Consumer::own_barrier() are 1 and 2.
   static constexpr int kMeet = 1 + cfg::kConsumers, kStart = 2 + cfg::kConsumers;
   static constexpr int kThreads = cfg::kConsumers * kThreadsPerWarpgroup;
@@ -249,9 +287,14 @@ private:
       store_dq();
   }
 
+  // Until the thread that adds this consumer's halves has read the one before.
+  KJIT_DEVICE void wait_for_dq() const {
+    mbarrier_wait_parity(at.dq_empty(consumer), dq_parity ^ 1);
+  }
+
   // Hand this consumer's half over to the thread that adds it.
   KJIT_DEVICE void store_dq() {
-    mbarrier_wait_parity(at.dq_empty(consumer), dq_parity ^ 1);
+    wait_for_dq();
     dq_parity ^= 1;
     const uint32_t to = at.dq(consumer) + thread * kChunkBytes;
 #pragma unroll
@@ -269,9 +312,9 @@ struct Adder {
   const Layout at;
   const Work &work;
   const int consumer;
+  int parity = 0;
 
-  KJIT_DEVICE void run() const {
-    int parity = 0;
+  KJIT_DEVICE void run() {
     work.for_each_step([&](int head, int step) {
       const Sums sums(p, work.batch, head);
       int *const turn = p.turns ? sums.turn(step, consumer) : nullptr;

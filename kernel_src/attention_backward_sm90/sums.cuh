@@ -27,7 +27,7 @@ struct Sums {
 
 private:
   KJIT_DEVICE static int heads(const attention_backward_sm90_params &p) {
-    return cfg::kSumsDq ? gridDim.y * p.rest.heads_per_kv : gridDim.y;
+    return cfg::kSumsDq ? Extent(p).heads * p.rest.heads_per_kv : gridDim.y;
   }
 };
 
@@ -72,6 +72,7 @@ struct BeginSums {
     char *const tile = sums.tile(blockIdx.x);
     for (int i = threadIdx.x; i < cfg::kSumBytes / kChunkBytes; i += kThreadsPerWarpgroup)
       st_global_16(tile + i * kChunkBytes, Chunk{});
+    if (blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x == 0) *p.next_tile = 0;
     if (threadIdx.x < 2) *sums.turn(blockIdx.x, threadIdx.x) = 0;
     const int lane = threadIdx.x % kLanesPerWarp, row = blockIdx.x * 64 + threadIdx.x / kLanesPerWarp * 16 + lane / 4;
     own_statistics<cfg::Element, cfg::kHeadDimV>(p.rest, blockIdx.z, blockIdx.y, {row, row + 8}, lane);

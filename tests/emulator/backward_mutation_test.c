@@ -32,7 +32,7 @@ static const struct mutation flash_mutations[] = {
 #define CONSUMER "attention_backward_sm90/consumer.cuh"
 static const struct mutation sm90_mutations[] = {
     {"the producer overwrites a tile that is still read", PRODUCER,
-     "mbarrier_wait_parity(at.step_empty(ring.slot), ring.parity ^ 1);\\n      load_rows", "load_rows"},
+     "mbarrier_wait_parity(at.step_empty(ring.slot), ring.parity ^ 1);\\n    load_rows", "load_rows"},
     {"consumers do not wait for the value tile", CONSUMER,
      "mbarrier_wait_parity(at.value_full(values.slot), values.parity);", ";"},
     {"the tile in use is given back in place of the one before", CONSUMER,
@@ -65,6 +65,21 @@ static const struct mutation staggered_mutations[] = {
     {"dS is written over one that is still being multiplied", SUMMING,
      "if constexpr (cfg::kStaggered) mbarrier_wait_parity(at.ds_empty(ds.slot), ds.parity ^ 1);", ";"},
     {"the last step is left out of dq", SUMMING, "if constexpr (cfg::kStaggered) finish_dq();", ";"},
+};
+
+/* With persistent blocks. */
+static const struct mutation persistent_mutations[] = {
+    {"own tiles are loaded over those that are still read", PRODUCER,
+     "mbarrier_wait_parity(at.own_empty(), own_parity);", ";"},
+    {"own tiles are given back while the other consumer reads them", SUMMING, "meet(); // the other consumer's",
+     "// the other consumer's"},
+    {"dS is written over dk of the tile before", SUMMING, "if (thread == 0) cp_async_bulk_wait_group_read<0>(); // of",
+     "// of"},
+    {"dv is written over a part of dq that is still being added", SUMMING,
+     "if constexpr (!cfg::kSumsRows) wait_for_dq();", ";"},
+    {"a tile is left out", PRODUCER, "0 : gridDim.x)", "0 : gridDim.x + 1)"},
+    {"dQ of the tile before is multiplied again", SUMMING, "own_parity ^= 1;\\n      has_before = false;",
+     "own_parity ^= 1;"},
 };
 
 /* Where consumers split dk and dv. */
@@ -102,9 +117,11 @@ static bool is_caught(struct gpu_fixture *fixture, const struct backward_case *o
   return !verdict.passed;
 }
 
+static const struct backward_case plain;
+
 /* A mask, groups, more steps than stages, whole and ragged tiles, a gradient of lse. */
-static void assert_caught(void **state, const char *arch, int32_t sums, bool staggered, int64_t head_dim,
-                          const struct mutation *mutations, size_t count) {
+static void assert_caught(void **state, const char *arch, int32_t sums, const struct backward_case *how,
+                          int64_t head_dim, const struct mutation *mutations, size_t count) {
   struct gpu_fixture *fixture = gpu_require(state);
   const struct backward_case one = {
       .problem = {.asked = PROBLEM_OF(.dtype = KJIT_BF16, .batch = 1, .heads_q = 2, .heads_kv = 1, .seq_q = 220,
@@ -114,7 +131,9 @@ static void assert_caught(void **state, const char *arch, int32_t sums, bool sta
       .choices = {.dlse = true, .seed = 4},
       .arch = arch,
       .sums = sums,
-      .staggered = staggered};
+      .staggered = how->staggered,
+      .persistent = how->persistent,
+      .in_any_order = how->persistent};
   struct attention_data data;
   struct gradients gradients;
   size_t missed = 0;
@@ -130,31 +149,41 @@ static void assert_caught(void **state, const char *arch, int32_t sums, bool sta
 }
 
 static void test_flash_backward__mistakes_are_caught(void **state) {
-  assert_caught(state, "sm_90", 0, false, 64, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
+  assert_caught(state, "sm_90", 0, &plain, 64, flash_mutations, sizeof flash_mutations / sizeof *flash_mutations);
 }
 
 /* Of a head size whose kernels are pipelined. */
 static void test_attention_backward_sm90__mistakes_are_caught(void **state) {
-  assert_caught(state, NULL, 0, false, 96, sm90_mutations, sizeof sm90_mutations / sizeof *sm90_mutations);
+  assert_caught(state, NULL, 0, &plain, 96, sm90_mutations, sizeof sm90_mutations / sizeof *sm90_mutations);
 }
 
 static void test_attention_backward_sm90__mistakes_in_summing_dq_are_caught(void **state) {
-  assert_caught(state, NULL, 64, false, 72, sum_mutations, sizeof sum_mutations / sizeof *sum_mutations);
+  assert_caught(state, NULL, 64, &plain, 72, sum_mutations, sizeof sum_mutations / sizeof *sum_mutations);
 }
 
 static void test_attention_backward_sm90__mistakes_of_staggered_consumers_are_caught(void **state) {
-  assert_caught(state, NULL, 64, true, 72, staggered_mutations,
+  const struct backward_case how = {.staggered = true};
+  assert_caught(state, NULL, 64, &how, 72, staggered_mutations,
                 sizeof staggered_mutations / sizeof *staggered_mutations);
 }
 
+static void test_attention_backward_sm90__mistakes_of_persistent_blocks_are_caught(void **state) {
+  const struct backward_case how = {.staggered = true, .persistent = true};
+  assert_caught(state, NULL, 64, &how, 72, persistent_mutations,
+                sizeof persistent_mutations / sizeof *persistent_mutations);
+}
+
 static void test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_caught(void **state) {
-  assert_caught(state, NULL, 0, false, 136, splitting_mutations,
+  assert_caught(state, NULL, 0, &plain, 136, splitting_mutations,
                 sizeof splitting_mutations / sizeof *splitting_mutations);
 }
 
 static int setup(void **state) {
-  (void)setenv("KJIT_EMULATOR_QUIET", "1", 1); /* complaints are what is wanted here */
-  return emulator_setup(state);
+  emulator_choose();
+  (void)setenv("KJIT_EMULATOR_QUIET", "1", 1);                          /* complaints are what is wanted here */
+  assert_int_equal(0, setenv("KJIT_EMULATOR_MULTIPROCESSORS", "2", 1)); /* persistent blocks stay for several tiles */
+  assert_int_equal(0, setenv("KJIT_SEED", "1", 0));
+  return gpu_setup(state);
 }
 
 int main(void) {
@@ -166,6 +195,7 @@ int main(void) {
   const struct CMUnitTest rest[] = {
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_summing_dq_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_of_staggered_consumers_are_caught),
+      cmocka_unit_test(test_attention_backward_sm90__mistakes_of_persistent_blocks_are_caught),
       cmocka_unit_test(test_attention_backward_sm90__mistakes_in_splitting_dk_and_dv_are_caught),
   };
   int failed = cmocka_run_group_tests_name("mutations of attention backward", tests, setup, gpu_teardown);

@@ -12,6 +12,7 @@ struct backward_case {
   int32_t sums;      /* 64 or 128: the kernels of attention_backward_sm90 that sum dq, with steps of so many queries */
   bool direct;       /* with sums: dq is added from registers */
   bool staggered;    /* with sums: consumers half a step apart */
+  bool persistent;   /* with sums: blocks that stay for tile after tile */
   bool serial;       /* with sums: a step's scores are not issued in the step before */
   bool in_any_order; /* without KJIT_ATTENTION_DETERMINISTIC, so that the second run's bits may differ */
 };

@@ -49,6 +49,20 @@ class Training(OfGradients):
                     same = [torch.equal(one, other) for one, other in zip(first, again)]
                     self.assertEqual(same, [True] * 3, f"head size {head_dim}, causal {causal}, run {run}")
 
+    def test_deterministic__calls_on_two_streams_at_once_end_with_equal_bits(self):
+        tensors = leaves(batch=4, seq_q=1024, seq_kv=1024, heads=16, head_dim=64)
+        dout = randn(*tensors[0].shape)
+        first = gradients_of(tensors, dout, causal=True, deterministic=True)
+        torch.cuda.synchronize()
+        streams, differ = [torch.cuda.Stream() for _ in range(2)], []
+        for _ in range(RUNS):  # blocks of both calls stay, and wait for tiles that other blocks work on
+            for stream in streams:
+                with torch.cuda.stream(stream):
+                    again = gradients_of(tensors, dout, causal=True, deterministic=True)
+                    differ += [(one != other).any() for one, other in zip(first, again)]
+        torch.cuda.synchronize()
+        self.assertFalse(any(each.item() for each in differ))
+
     def test_any_order__keys_gradients_have_equal_bits(self):
         tensors = leaves(batch=1, seq_q=2048, seq_kv=2048, heads=4, head_dim=128)
         dout = randn(*tensors[0].shape)

@@ -16,7 +16,7 @@
 _Static_assert(KJIT_GRADIENT_TENSORS == 0x40u, "a bit of its own");
 
 /* Most fields of such a family: the size of what is remembered for each kernel of a problem. */
-enum { BACKWARD_FIELDS_MAX = 12, BACKWARD_FAMILY_COUNT = 2 };
+enum { BACKWARD_FIELDS_MAX = 14, BACKWARD_FAMILY_COUNT = 2 };
 
 struct backward_launch;
 struct backward_choice;

@@ -113,12 +113,13 @@ static kjit_status get_maps(kjit_runtime *runtime, const kjit_attention_backward
 
 /* The kernel takes turns only where its tiles of keys must come in one order. */
 static void place(struct backward_launch *launch, float *sums, int *turns) {
+  launch->params.sm90.next_tile = turns + launch->turns - 1;
   launch->params.sm90.sums = sums;
   launch->params.sm90.turns = turns;
 }
 
 static void place_without_turns(struct backward_launch *launch, float *sums, int *turns) {
-  (void)turns;
+  launch->params.sm90.next_tile = turns + launch->turns - 1;
   launch->params.sm90.sums = sums;
 }
 
@@ -132,7 +133,7 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
   const size_t tiles = (size_t)(problem->batch * problem->heads_q * blocks);
   launch->params.sm90.row_blocks = (int)blocks;
   launch->sum_bytes = tiles * (size_t)BACKWARD_SM90_SUM_BYTES(config->head_dim, config->tile);
-  launch->turns = 2 * tiles;
+  launch->turns = 2 * tiles + 1; /* and the counter of a persistent launch */
   const bool in_order = args->flags & KJIT_ATTENTION_DETERMINISTIC;
   launch->place = pass == BACKWARD_SM90_SUM && !in_order ? place_without_turns : place;
 }
@@ -140,7 +141,8 @@ static void share_sums(struct backward_launch *launch, const kjit_attention_back
 /* Of L2, so that what else goes through it has room. */
 #define SECTION_BYTES ((int64_t)16 << 20)
 
-/* Own rows from which on sections were faster: of fewer, all tiles of a head are over before others are missed. */
+/* Own rows from which on sections were faster: of fewer, all tiles of a head are over before others are missed. Half as
+ * many with persistent blocks and with head sizes above 128. docs/backward.md has the measurements. */
 #define SECTION_ROWS 2048
 
 /* How many heads are worked on together: in causal attention as many as have so many bytes of what their blocks step
@@ -152,10 +154,20 @@ static int section_of(const kjit_attention_backward_sm90_config *config, const k
   const int64_t bytes = rows * (2 * (problem->head_dim + problem->head_dim_v) + (sums ? 4 * problem->head_dim : 0));
   const int64_t heads = problem->batch * (keys ? problem->heads_kv : problem->heads_q);
   int64_t most = 1;
-  if (!config->causal || (keys ? problem->seq_kv : problem->seq_q) < SECTION_ROWS) return 1;
+  const int64_t from = config->persistent || config->head_dim > 128 ? SECTION_ROWS / 2 : SECTION_ROWS;
+  if (!config->causal || (keys ? problem->seq_kv : problem->seq_q) < from) return 1;
   while (most < heads && most * 2 * bytes <= SECTION_BYTES)
     most *= 2;
   return (int)integer_divide_up(heads, integer_divide_up(heads, most));
+}
+
+/* As many blocks as the card has multiprocessors, each of which works on one tile after the other. */
+static void stay(struct backward_launch *launch, const kjit_device_info *device) {
+  const uint64_t tiles = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+  for (size_t i = 0; i < 3; i++)
+    launch->params.sm90.grid[i] = launch->grid[i];
+  launch->grid[0] = (uint32_t)(tiles < (uint64_t)device->multiprocessors ? tiles : (uint64_t)device->multiprocessors);
+  launch->grid[1] = launch->grid[2] = 1;
 }
 
 static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime, const int32_t *values,
@@ -171,6 +183,7 @@ static kjit_status prepare(struct backward_launch *launch, kjit_runtime *runtime
   share_sums(launch, config, args, problem);
   launch->grid[1] = (uint32_t)(keys ? problem->heads_kv : problem->heads_q);
   launch->grid[2] = (uint32_t)problem->batch;
+  if (config->persistent) stay(launch, device);
   backward_fill(args, problem, &launch->params.sm90.rest);
   return get_maps(runtime, args, config, &launch->params.sm90, error);
 }

@@ -86,10 +86,53 @@ static void test_backward_choose__sums_dq_in_memory_where_that_is_faster(void **
   assert_int_equal(SEVEN, passes_of(64, 4096, IN_ORDER, 8));
   assert_int_equal(FIVE, passes_of(64, 4096, CAUSAL | IN_ORDER, 8));
   assert_int_equal(FIVE, passes_of(128, 512, 0, 8));
-  assert_int_equal(SEVEN, passes_of(128, 1024, CAUSAL, 8));
+  assert_int_equal(SEVEN, passes_of(128, 512, CAUSAL, 8));
+  assert_int_equal(FIVE, passes_of(128, 1024, CAUSAL, 8));
+  assert_int_equal(FIVE, passes_of(72, 1024, CAUSAL, 8));
+  assert_int_equal(SEVEN, passes_of(136, 4096, 0, 8));
   assert_int_equal(FIVE, passes_of(128, 2048, CAUSAL, 8));
   assert_int_equal(SEVEN, passes_of(128, 16384, CAUSAL | IN_ORDER, 8));
   assert_int_equal(SEVEN, passes_of(256, 16384, 0, 8));
+}
+
+/* Of the kernel that sums dq. */
+static int32_t sums_field(int64_t head_dim, int64_t seq, uint32_t flags, const char *field) {
+  kjit_config configs[KJIT_ATTENTION_BACKWARD_KERNELS_MAX];
+  kjit_attention_problem problem = problem_of(head_dim, head_dim);
+  kjit_error error;
+  size_t count = 0;
+  int32_t value = -1;
+  problem.batch = 4;
+  problem.seq_q = problem.seq_kv = seq;
+  problem.flags = flags;
+  assert_status(KJIT_OK, kjit_attention_backward_choose(&problem, ALL, "sm_90a", configs, &count, &error), &error);
+  assert_int_equal(pass_of(&configs[1]), 7);
+  assert_status(KJIT_OK, kjit_config_get(&configs[1], field, &value, &error), &error);
+  return value;
+}
+
+static void test_backward_choose__blocks_are_persistent_where_that_is_faster(void **state) {
+  enum { CAUSAL = KJIT_ATTENTION_CAUSAL, IN_ORDER = KJIT_ATTENTION_DETERMINISTIC };
+  (void)state;
+  assert_int_equal(1, sums_field(64, 1024, 0, "persistent"));
+  assert_int_equal(0, sums_field(64, 2048, 0, "persistent"));
+  assert_int_equal(1, sums_field(64, 4096, CAUSAL, "persistent"));
+  assert_int_equal(0, sums_field(64, 8192, CAUSAL, "persistent"));
+  assert_int_equal(1, sums_field(64, 4097, CAUSAL | IN_ORDER, "persistent"));
+  assert_int_equal(0, sums_field(64, 8192, CAUSAL | IN_ORDER, "persistent"));
+  assert_int_equal(1, sums_field(128, 16384, 0, "persistent"));
+  assert_int_equal(1, sums_field(80, 100000, CAUSAL, "persistent"));
+}
+
+static void test_backward_choose__consumers_are_half_a_step_apart_where_that_is_faster(void **state) {
+  enum { CAUSAL = KJIT_ATTENTION_CAUSAL, IN_ORDER = KJIT_ATTENTION_DETERMINISTIC };
+  (void)state;
+  assert_int_equal(1, sums_field(64, 512, 0, "staggered"));
+  assert_int_equal(0, sums_field(64, 1024, CAUSAL, "staggered"));
+  assert_int_equal(1, sums_field(40, 2048, CAUSAL, "staggered"));
+  assert_int_equal(0, sums_field(64, 4096, CAUSAL | IN_ORDER, "staggered"));
+  assert_int_equal(1, sums_field(64, 16384, IN_ORDER, "staggered"));
+  assert_int_equal(0, sums_field(128, 4096, 0, "staggered"));
 }
 
 static void test_backward_choose__few_blocks_of_grouped_heads_leave_dq_its_own_kernel(void **state) {
@@ -178,7 +221,7 @@ static void test_flash_backward_rules__say_what_is_wrong(void **state) {
 
 #define SM90(pass, consumers, tile, stages, value_stages, pipelined)                                                   \
   "dtype=bf16,head_dim=128,head_dim_v=128,causal=0,pass=" pass ",consumers=" consumers ",tile=" tile ",stages=" stages \
-  ",value_stages=" value_stages ",pipelined=" pipelined ",direct=0,staggered=0"
+  ",value_stages=" value_stages ",pipelined=" pipelined ",direct=0,staggered=0,persistent=0"
 
 static void test_attention_backward_sm90_rules__say_what_is_wrong(void **state) {
   static const char family[] = "attention_backward_sm90";
@@ -189,6 +232,10 @@ static void test_attention_backward_sm90_rules__say_what_is_wrong(void **state) 
               "sums of zero) or 16 (dq from sums)");
   expect_rule(family, SM90("7", "2", "64", "2", "2", "1"), NULL);
   expect_rule(family, SM90("7", "2", "96", "2", "2", "1"), "tile is 96: must be 64 or 128 with pass 7, 8 and 16");
+  expect_rule(family,
+              "dtype=bf16,head_dim=64,head_dim_v=64,causal=0,pass=7,consumers=2,tile=64,stages=2,value_stages=2"
+              ",pipelined=1,direct=0,staggered=0,persistent=1",
+              "persistent is 1: must be 0 with direct, with tile 64 and head_dim up to 64, and above 128");
   expect_rule(family, SM90("7", "1", "64", "2", "2", "1"), "consumers is 1: must be 2 with pass 7");
   expect_rule(family, SM90("1", "4", "64", "3", "3", "1"), "consumers is 4: must be 1 to 3");
   expect_rule(family, SM90("1", "2", "40", "3", "3", "1"), "tile is 40: must be a multiple of 16 from 16 to 256");
@@ -210,6 +257,8 @@ int main(void) {
       cmocka_unit_test(test_backward_choose__hopper_has_a_family_of_its_own),
       cmocka_unit_test(test_backward_choose__dk_and_dv_of_large_heads_are_two_kernels),
       cmocka_unit_test(test_backward_choose__sums_dq_in_memory_where_that_is_faster),
+      cmocka_unit_test(test_backward_choose__blocks_are_persistent_where_that_is_faster),
+      cmocka_unit_test(test_backward_choose__consumers_are_half_a_step_apart_where_that_is_faster),
       cmocka_unit_test(test_backward_choose__few_blocks_of_grouped_heads_leave_dq_its_own_kernel),
       cmocka_unit_test(test_backward_choose__every_head_size_has_kernels),
       cmocka_unit_test(test_backward_choose__refuses_what_no_family_computes),
