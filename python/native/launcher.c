@@ -14,6 +14,7 @@
 #include "dlpack.h"
 #include "recall.h"
 #include "tensors.h"
+#include "walk.h"
 
 #include <string.h>
 
@@ -223,6 +224,9 @@ static PyMethodDef functions[] = {
     {"signature", tensors_signature, METH_VARARGS, "signature(head, tensors)"},
     {"find", tensors_find, METH_VARARGS, "find(calls, head, tensors)"},
     {"configure_tensors", dlpack_configure, METH_VARARGS, "configure_tensors(table, Tensor, Parameter)"},
+    {"configure_walk", walk_configure, METH_VARARGS,
+     "configure_walk(tables, functions, types and bounds of _recall.py)"},
+    {"walk", walk_functions, METH_O, "walk(functions): what they are told by"},
     {"set_stream", set_stream, METH_VARARGS, "set_stream(kind, function)"},
     {NULL, NULL, 0, NULL},
 };
@@ -236,7 +240,8 @@ static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
 PyMODINIT_FUNC PyInit__native(void) {
   static const char *const kind_names[] = {"OTHER", "TORCH", "CUPY", "INTERFACE", "TOBYTES", "KJIT_BYTES", "BUFFER"};
   name_enqueue = PyUnicode_InternFromString("_enqueue");
-  PyObject *const type = name_enqueue && arguments_start() && tensors_start() ? PyType_FromSpec(&launcher_spec) : NULL;
+  PyObject *const type =
+      name_enqueue && arguments_start() && tensors_start() && walk_start() ? PyType_FromSpec(&launcher_spec) : NULL;
   PyObject *const module = type ? PyModule_Create(&definition) : NULL;
   PyObject *const call = module ? call_type() : NULL;
   bool made =

@@ -26,9 +26,9 @@ enum { AXES_MAX = 8, WORDS_MAX = 256, HEAD_WORDS = 2 };
 static const uint64_t no_tensor = UINT64_MAX;
 
 /* Add a tensor's words. False: it is left to its attributes. */
-static bool add_words(uint64_t *words, Py_ssize_t *at, PyObject *object) {
+static bool add_words(uint64_t *words, Py_ssize_t room, Py_ssize_t *at, PyObject *object) {
   struct dlpack_tensor tensor;
-  if (*at + HEAD_WORDS + 2 * AXES_MAX > WORDS_MAX) return false;
+  if (*at + HEAD_WORDS + 2 * AXES_MAX > room) return false;
   if (object == Py_None) {
     words[(*at)++] = no_tensor;
     return true;
@@ -82,11 +82,18 @@ static PyObject *signature(PyObject *head, PyObject *tensors) {
   const Py_ssize_t count = PyTuple_Size(tensors);
   Py_ssize_t at = 0;
   for (Py_ssize_t i = 0; i < count; i++)
-    if (!add_words(words, &at, PyTuple_GetItem(tensors, i))) return by_attributes(head, tensors);
+    if (!add_words(words, WORDS_MAX, &at, PyTuple_GetItem(tensors, i))) return by_attributes(head, tensors);
   PyObject *const bytes = PyBytes_FromStringAndSize((const char *)words, at * (Py_ssize_t)sizeof *words);
   PyObject *const pair = bytes ? PyTuple_Pack(2, head, bytes) : NULL;
   Py_XDECREF(bytes);
   return pair;
+}
+
+PyObject *tensors_facts(PyObject *tensor) {
+  uint64_t words[HEAD_WORDS + 2 * AXES_MAX];
+  Py_ssize_t at = 0;
+  if (!add_words(words, sizeof words / sizeof *words, &at, tensor)) return NULL;
+  return PyBytes_FromStringAndSize((const char *)words, at * (Py_ssize_t)sizeof *words);
 }
 
 PyObject *tensors_signature(PyObject *module, PyObject *args) {

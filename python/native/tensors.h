@@ -16,6 +16,10 @@ bool tensors_start(void);
  * device, None for None. Only its equality with others means anything. */
 PyObject *tensors_signature(PyObject *module, PyObject *args);
 
+/* What the exchange table says of one tensor but its address, as bytes, a new reference; NULL without an exception: it
+ * is left to its attributes, or no tensor. */
+PyObject *tensors_facts(PyObject *tensor);
+
 /* find(calls, head, tensors): what a dict has under the signature; None: nothing. */
 PyObject *tensors_find(PyObject *module, PyObject *args);
 
