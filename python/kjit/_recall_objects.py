@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 
 from . import _code
 from ._recall import (
-    KEPT_MAX, LENGTH_MAX, CannotTell, Walk, add_constant, attributes, is_module, is_of_modules, kinds, tell, was_met,
+    KEPT_MAX,
+    LENGTH_MAX,
+    CannotTell,
+    Walk,
+    add_constant,
+    attributes,
+    is_module,
+    is_of_modules,
+    kinds,
+    tell,
+    was_met,
 )  # fmt: skip
 
 #: What a class may define with two underscores: nothing that an operator or an attribute of an object calls.
