@@ -15,8 +15,6 @@ import os
 import sys
 from typing import Any, Callable, Optional, Union
 
-from ._native_part import native
-
 #: any() and all() over an axis write one comparison for each of its elements.
 UNROLLED_MAX = 32
 
@@ -48,25 +46,16 @@ _SCALAR_SIGNS = frozenset(("+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=")
 _SCALARS_MAX = 24
 
 
-class _TraceInPython:
-    """_native's Trace: see python/native/trace.c."""
+class Tracer:
+    """One trace: the lines of the text that is being written, and the tensors and numbers met."""
 
-    __slots__ = ("lines", "values", "count")
+    __slots__ = ("lines", "count", "tensors", "values", "is_pure")
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.values: list[Union[int, float]] = []
         self.count = 0
-
-
-class Tracer(_TraceInPython if native is None else native.Trace):  # type: ignore[misc]
-    """One trace: the lines of the text that is being written, and the tensors and numbers met."""
-
-    __slots__ = ("tensors", "is_pure")
-
-    def __init__(self) -> None:
-        super().__init__()
         self.tensors: list[Any] = []
+        self.values: list[Union[int, float]] = []
         #: PyTorch computed nothing on the way that the text does not hold: equal functions have equal traces.
         self.is_pure = True
 
@@ -135,23 +124,18 @@ def _float_text(value: float) -> str:
     return text if value >= 0 and text[0] != "-" else f"({text})"
 
 
-def operate_with(sign: str, a: Any, b: Any) -> Any:
-    """a <sign> b by an operator of Python's, one of them a Scalar."""
-    if type(a) is Scalar:
-        if not is_operand(b):
-            return NotImplemented
-        return a.tracer.value(f"{a.name} {sign} {a.tracer.operand(sign, b)}")
-    if not is_operand(a):
-        return NotImplemented
-    return b.tracer.value(f"{b.tracer.operand(sign, a)} {sign} {b.name}")
-
-
 def _infix(sign: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     def forward(self: Scalar, other: Any) -> Any:
-        return operate_with(sign, self, other)
+        if type(other) is Scalar:
+            return self.tracer.value(f"{self.name} {sign} {other.name}")
+        if not is_operand(other):
+            return NotImplemented
+        return self.tracer.value(f"{self.name} {sign} {self.tracer.operand(sign, other)}")
 
     def reverse(self: Scalar, other: Any) -> Any:
-        return operate_with(sign, other, self)
+        if not is_operand(other):
+            return NotImplemented
+        return self.tracer.value(f"{self.tracer.operand(sign, other)} {sign} {self.name}")
 
     return forward, reverse
 
@@ -167,10 +151,16 @@ _VALUE_IS_NEEDED = (
 )
 
 
-class _NumberInPython:
-    """_native's Number: see python/native/trace.c."""
+class Scalar:
+    """A number of the function: an index, the score, or what was made of them."""
 
     __slots__ = ("tracer", "name")
+
+    #: What a tensor of no axes says of itself, for functions that ask.
+    shape: tuple[int, ...] = ()
+    ndim = 0
+    device = None
+    dtype = None
 
     def __init__(self, tracer: Tracer, name: str) -> None:
         self.tracer = tracer
@@ -195,18 +185,6 @@ class _NumberInPython:
     __eq__ = _infix("==")[0]
     __ne__ = _infix("!=")[0]
     __hash__ = None  # type: ignore[assignment]
-
-
-class Scalar(_NumberInPython if native is None else native.Number):  # type: ignore[misc]
-    """A number of the function: an index, the score, or what was made of them."""
-
-    __slots__ = ()
-
-    #: What a tensor of no axes says of itself, for functions that ask.
-    shape: tuple[int, ...] = ()
-    ndim = 0
-    device = None
-    dtype = None
 
     def __neg__(self) -> Scalar:
         return self.tracer.value(f"-{self.name}")
@@ -259,10 +237,6 @@ class Scalar(_NumberInPython if native is None else native.Number):  # type: ign
         from . import _trace_torch
 
         return _trace_torch.apply(function, arguments, named or {})
-
-
-if native is not None:
-    native.configure_trace(operate_with, _SCALARS_MAX)
 
 
 def _clamp(value: Scalar, least: Any = None, most: Any = None, **named: Any) -> Scalar:
@@ -527,20 +501,13 @@ def index_tensor(tracer: Tracer, tensor: Any, indices: tuple[Any, ...]) -> Any:
     return tracer.value(f"{tracer.tensor_name(tensor)}[{', '.join(as_text(index, tracer) for index in indices)}]")
 
 
-#: _trace_torch.Mode, once PyTorch is there.
-_mode: Any = None
-
-
 def trace(tracer: Tracer, functions: tuple[tuple[Optional[Callable[..., Any]], tuple[str, ...]], ...]) -> list[Any]:
     """The texts of functions, each with the names of its inputs; None for one that is not given."""
-    global _mode
-    if _mode is None:
-        if "torch" not in sys.modules:
-            return _texts(tracer, functions)
-        from . import _trace_torch
+    if "torch" not in sys.modules:
+        return _texts(tracer, functions)
+    from . import _trace_torch
 
-        _mode = _trace_torch.Mode
-    with _mode(tracer):
+    with _trace_torch.Mode(tracer):
         return _texts(tracer, functions)
 
 

@@ -91,11 +91,8 @@ class Mode(TorchFunctionMode):
         self.tracer = tracer
 
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        if function is _GETITEM:
-            index = arguments[1]
-            if type(index) is Scalar and arguments[0].ndim == 1:  # the common case first
-                return self.tracer.value(f"{self.tracer.tensor_name(arguments[0])}[{index.name}]")
         if function is _GETITEM and _holds(arguments):
+            index = arguments[1]
             return index_tensor(self.tracer, arguments[0], index if type(index) is tuple else (index,))
         named = named or {}
         if _holds(arguments) or (named and _holds(tuple(named.values()))):

@@ -14,7 +14,6 @@
 #include "dlpack.h"
 #include "recall.h"
 #include "tensors.h"
-#include "trace.h"
 #include "walk.h"
 
 #include <string.h>
@@ -225,7 +224,6 @@ static PyMethodDef functions[] = {
     {"signature", tensors_signature, METH_VARARGS, "signature(head, tensors)"},
     {"find", tensors_find, METH_VARARGS, "find(calls, head, tensors)"},
     {"configure_tensors", dlpack_configure, METH_VARARGS, "configure_tensors(table, Tensor, Parameter)"},
-    {"configure_trace", trace_configure, METH_VARARGS, "configure_trace(operate, most)"},
     {"configure_walk", walk_configure, METH_VARARGS,
      "configure_walk(tables, functions, types and bounds of _recall.py)"},
     {"walk", walk_functions, METH_O, "walk(functions): what they are told by"},
@@ -246,8 +244,8 @@ PyMODINIT_FUNC PyInit__native(void) {
       name_enqueue && arguments_start() && tensors_start() && walk_start() ? PyType_FromSpec(&launcher_spec) : NULL;
   PyObject *const module = type ? PyModule_Create(&definition) : NULL;
   PyObject *const call = module ? call_type() : NULL;
-  bool made = call && trace_add_types(module) && PyModule_AddObject(module, "Launcher", type) == 0 &&
-              PyModule_AddObject(module, "Call", call) == 0;
+  bool made =
+      call && PyModule_AddObject(module, "Launcher", type) == 0 && PyModule_AddObject(module, "Call", call) == 0;
   for (int i = 0; made && i <= KIND_BUFFER; i++)
     made = PyModule_AddIntConstant(module, kind_names[i], i) == 0;
   if (made) return module;
