@@ -56,8 +56,8 @@ outlines: dict[int, Outlined] = {}
 attributes: set[str] = set()
 
 
-#: By the id of a class whose objects C may tell: the class, it and those above it, of each of these (class, names, those
-#: that are told), and how many attributes there were then.
+#: By the id of a class whose objects C may tell: the class, it and those above it, of each of these (class, names,
+#: those that are told), and how many attributes there were then.
 kinds: dict[int, tuple[type, tuple[type, ...], tuple[Any, ...], int]] = {}
 
 
@@ -97,7 +97,7 @@ def add_constant(value: Any) -> None:
 
 
 def look(function: Any) -> bool:
-    """Puts the outline of a function's code into the table; False: it is a module's of PyTorch, and stays what it is."""
+    """Puts the outline of a function's code into the table; False: it is one of PyTorch's, and stays what it is."""
     if function.__closure__ is None and is_of_modules(function):
         add_constant(function)
         return False
